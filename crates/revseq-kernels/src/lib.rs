@@ -1,1 +1,39 @@
-//! kernels
+//! DirectML's REVERSE_SUBSEQUENCES, everywhere: reverse the first elements of
+//! every subsequence along an axis, at the speed of a memory copy.
+//!
+//! A [`ReverseSubsequencesDesc`] says what to do, in DirectML's words. A
+//! [`Plan`] is made from it once for a shape, [`SequenceLengths`] are checked
+//! once for a run, and [`cpu::run`] or [`cpu::run_in_place`] moves the bytes.
+//! This crate knows neither ONNX nor any runtime.
+//!
+//! ```
+//! use revseq_kernels::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths};
+//! use revseq_kernels::cpu::{self, Threads};
+//!
+//! // Three rows of four bytes, each reversed up to a length of its own.
+//! let desc = ReverseSubsequencesDesc::packed(DataType::Uint8, &[3, 4], DataType::Uint32, 1);
+//! let plan = Plan::new(&desc)?;
+//! let lengths = SequenceLengths::new(&plan, &[2_u32, 4, 3], LengthsPolicy::Reject)?;
+//!
+//! let mut data = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+//! cpu::run_in_place(&plan, &lengths, &mut data, Threads::Serial)?;
+//! assert_eq!(data, [2, 1, 3, 4, 8, 7, 6, 5, 11, 10, 9, 12]);
+//! # Ok::<(), revseq_kernels::Error>(())
+//! ```
+
+pub mod cpu;
+mod data_type;
+mod desc;
+mod error;
+mod feature_level;
+mod lengths;
+mod overlap;
+mod plan;
+pub mod reference;
+
+pub use data_type::DataType;
+pub use desc::{Dims, ReverseSubsequencesDesc, TensorDesc};
+pub use error::{Error, Tensor};
+pub use feature_level::FeatureLevel;
+pub use lengths::{LengthsData, LengthsPolicy, SequenceLengths};
+pub use plan::{Plan, Strategy};

@@ -1,0 +1,203 @@
+//! Sequence lengths: checked once for a run, by an explicit policy.
+
+use crate::{DataType, Error, Plan};
+
+/// Lengths as they lie in memory, in elements along the axis.
+#[derive(Clone, Copy, Debug)]
+pub enum LengthsData<'a> {
+    /// Signed 32-bit lengths.
+    I32(&'a [i32]),
+    /// Signed 64-bit lengths: ONNX ReverseSequence.
+    I64(&'a [i64]),
+    /// Unsigned 32-bit lengths: DirectML, all feature levels.
+    U32(&'a [u32]),
+    /// Unsigned 64-bit lengths: DirectML from feature level 5.0.
+    U64(&'a [u64]),
+}
+
+/// The data types that lengths have.
+pub(crate) const LENGTHS_DATA_TYPES: &[DataType] = &[
+    DataType::Int32,
+    DataType::Int64,
+    DataType::Uint32,
+    DataType::Uint64,
+];
+
+macro_rules! lengths_from {
+    ($($variant:ident($type:ty)),*) => {$(
+        impl<'a> From<&'a [$type]> for LengthsData<'a> {
+            fn from(lengths: &'a [$type]) -> Self {
+                Self::$variant(lengths)
+            }
+        }
+        impl<'a, const N: usize> From<&'a [$type; N]> for LengthsData<'a> {
+            fn from(lengths: &'a [$type; N]) -> Self {
+                Self::$variant(lengths)
+            }
+        }
+        impl<'a> From<&'a Vec<$type>> for LengthsData<'a> {
+            fn from(lengths: &'a Vec<$type>) -> Self {
+                Self::$variant(lengths)
+            }
+        }
+    )*};
+}
+lengths_from!(I32(i32), I64(i64), U32(u32), U64(u64));
+
+impl LengthsData<'_> {
+    /// The number of lengths.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::I32(lengths) => lengths.len(),
+            Self::I64(lengths) => lengths.len(),
+            Self::U32(lengths) => lengths.len(),
+            Self::U64(lengths) => lengths.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The length at an index, as a number of any type.
+    ///
+    /// # Panics
+    /// If `index` is not less than [`len`](Self::len).
+    #[must_use]
+    pub fn value(&self, index: usize) -> i128 {
+        match self {
+            Self::I32(lengths) => lengths[index].into(),
+            Self::I64(lengths) => lengths[index].into(),
+            Self::U32(lengths) => lengths[index].into(),
+            Self::U64(lengths) => lengths[index].into(),
+        }
+    }
+
+    /// The length at an index, clamped: to `maximum` from above, to 0 from below.
+    #[inline(always)]
+    fn clamped(&self, index: usize, maximum: usize) -> usize {
+        // What does not fit `usize` is either negative, so 0, or above any maximum.
+        let length = match self {
+            Self::I32(lengths) => usize::try_from(lengths[index].max(0)),
+            Self::I64(lengths) => usize::try_from(lengths[index].max(0)),
+            Self::U32(lengths) => usize::try_from(lengths[index]),
+            Self::U64(lengths) => usize::try_from(lengths[index]),
+        };
+        length.unwrap_or(usize::MAX).min(maximum)
+    }
+}
+
+/// What to do with a length that is negative or longer than the axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LengthsPolicy {
+    /// It is an error: what ONNX Runtime's CPU kernel does for ReverseSequence.
+    #[default]
+    Reject,
+    /// It counts as the axis, or as 0 if negative: what DirectML does.
+    Clamp,
+}
+
+/// Lengths that fit a [`Plan`]: every one that it reads is 0 to the axis size.
+///
+/// Borrows the caller's lengths and copies none.
+#[derive(Clone, Copy, Debug)]
+pub struct SequenceLengths<'a> {
+    data: LengthsData<'a>,
+    maximum: usize,
+}
+
+impl<'a> SequenceLengths<'a> {
+    /// Checks the lengths of a run against its plan.
+    ///
+    /// Their number is what the sizes and strides of the descriptor's
+    /// `sequence_lengths` reach ([`TensorDesc::extent`](crate::TensorDesc::extent)).
+    /// A value between strides, which no subsequence reads, may be anything.
+    ///
+    /// # Errors
+    /// [`Error::LengthCountMismatch`], and under [`LengthsPolicy::Reject`]
+    /// [`Error::LengthOutOfRange`] with the first offending index.
+    pub fn new(
+        plan: &Plan,
+        data: impl Into<LengthsData<'a>>,
+        policy: LengthsPolicy,
+    ) -> Result<Self, Error> {
+        let data = data.into();
+        if data.len() != plan.lengths_count() {
+            return Err(Error::LengthCountMismatch {
+                expected: plan.lengths_count(),
+                actual: data.len(),
+            });
+        }
+        let maximum = plan.axis_size();
+        let offending = match policy {
+            LengthsPolicy::Clamp => None,
+            LengthsPolicy::Reject => first_out_of_range(plan, data, maximum),
+        };
+        match offending {
+            None => Ok(Self { data, maximum }),
+            Some(index) => Err(Error::LengthOutOfRange {
+                index,
+                value: data.value(index),
+                maximum: maximum as u64,
+            }),
+        }
+    }
+
+    /// Whether these lengths were checked against `plan` or one like it.
+    pub(crate) fn check_plan(&self, plan: &Plan) -> Result<(), Error> {
+        if self.data.len() != plan.lengths_count() || self.maximum != plan.axis_size() {
+            return Err(Error::LengthsOfAnotherPlan {
+                expected_count: plan.lengths_count(),
+                expected_maximum: plan.axis_size() as u64,
+                actual_count: self.data.len(),
+                actual_maximum: self.maximum as u64,
+            });
+        }
+        Ok(())
+    }
+
+    /// The length at an index of the lengths' buffer: 0 to the axis size.
+    ///
+    /// # Panics
+    /// If `index` is not less than the number of lengths.
+    #[inline(always)]
+    #[must_use]
+    pub fn get(&self, index: usize) -> usize {
+        self.data.clamped(index, self.maximum)
+    }
+}
+
+/// The index of the first length that a subsequence reads and that is out of range.
+fn first_out_of_range(plan: &Plan, data: LengthsData<'_>, maximum: usize) -> Option<usize> {
+    let in_range = match data {
+        LengthsData::I32(lengths) => all_in_range(lengths, i32::try_from(maximum).ok()),
+        LengthsData::I64(lengths) => all_in_range(lengths, i64::try_from(maximum).ok()),
+        LengthsData::U32(lengths) => all_in_range(lengths, u32::try_from(maximum).ok()),
+        LengthsData::U64(lengths) => all_in_range(lengths, u64::try_from(maximum).ok()),
+    };
+    if in_range {
+        return None;
+    }
+    // Something is out of range, perhaps only between the strides: look at each
+    // length that counts, in the order of the buffer.
+    let mut first: Option<usize> = None;
+    plan.for_each_length(|index| {
+        let out_of_range = !(0..=maximum as i128).contains(&data.value(index));
+        if out_of_range && first.is_none_or(|first| index < first) {
+            first = Some(index);
+        }
+    });
+    first
+}
+
+/// Whether all are 0 to `maximum`, `None` being more than any value of the type.
+fn all_in_range<T: Copy + Default + PartialOrd>(lengths: &[T], maximum: Option<T>) -> bool {
+    let zero = T::default();
+    // Without a branch in it, so that it runs on vectors.
+    lengths.iter().fold(true, |all, &length| {
+        all & (length >= zero) & maximum.is_none_or(|maximum| length <= maximum)
+    })
+}

@@ -1,0 +1,317 @@
+//! From a descriptor to loops over bytes.
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use crate::lengths::LENGTHS_DATA_TYPES;
+use crate::{Error, ReverseSubsequencesDesc, Tensor, TensorDesc, overlap};
+
+/// How a [`Plan`] moves its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Strategy {
+    /// Whole rows of bytes go from one place to another: the elements inside
+    /// the axis share their length.
+    Rows,
+    /// The axis is contiguous: runs of elements of 1, 2, 4, 8 or 16 bytes are reversed.
+    Elements,
+    /// The axis is strided and neighbouring columns have lengths of their own:
+    /// elements are gathered column by column.
+    Columns,
+    /// Anything else: one element at a time by its strides.
+    Strided,
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Rows => "rows",
+            Self::Elements => "elements",
+            Self::Columns => "columns",
+            Self::Strided => "strided",
+        })
+    }
+}
+
+/// A loop of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Loop {
+    /// How often it goes round.
+    pub(crate) size: usize,
+    /// How far one round moves in the input, in bytes.
+    pub(crate) input: usize,
+    /// How far one round moves in the output, in bytes.
+    pub(crate) output: usize,
+    /// How far one round moves in the lengths, in lengths.
+    pub(crate) lengths: usize,
+}
+
+/// What to move where, worked out once for a shape.
+///
+/// Dimensions that stay contiguous in input, output and lengths are folded
+/// into one; neither an axis nor a data type is left, only bytes. A plan has
+/// none of DirectML's limits: sizes may be 0, dimensions more than 8, elements
+/// more than 2^32.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Plan {
+    /// The size of an element in bytes.
+    pub(crate) element_bytes: usize,
+    /// The bytes that stay together in input and output and share their length.
+    pub(crate) row_bytes: usize,
+    /// The loop along the axis; its `lengths` is 0.
+    pub(crate) time: Loop,
+    /// All other loops, from the largest output stride to the smallest.
+    pub(crate) loops: SmallVec<[Loop; 4]>,
+    /// How many of `loops` have a larger output stride than `time`.
+    pub(crate) outside_time: usize,
+    /// The axis size, by which lengths are checked. `time.size` is 1 where it is at most 1.
+    axis_size: usize,
+    strategy: Strategy,
+    /// Whether there is nothing to move.
+    pub(crate) empty: bool,
+    input_bytes: usize,
+    output_bytes: usize,
+    lengths_count: usize,
+    /// The loops over the lengths themselves, which are there even without elements.
+    lengths_loops: SmallVec<[(usize, usize); 4]>,
+    /// Why the plan cannot run in place: a dimension and its strides in input
+    /// and output, in elements.
+    layouts_differ: Option<(usize, u64, u64)>,
+}
+
+impl Plan {
+    /// Plans a descriptor.
+    ///
+    /// Takes any strides on input and lengths, 0 included (broadcast), and any
+    /// strides on the output by which no two coordinates share an element.
+    /// `total_size_in_bytes` and the alignment are not looked at: the buffers
+    /// of a run are what counts.
+    ///
+    /// # Errors
+    /// What makes the descriptor meaningless: dimension counts or sizes that do
+    /// not fit each other, an axis that is none, lengths that are not 32- or
+    /// 64-bit integers, an output that overlaps itself, or a tensor whose end
+    /// cannot be addressed.
+    pub fn new(desc: &ReverseSubsequencesDesc) -> Result<Self, Error> {
+        desc.check_shapes()?;
+        if !LENGTHS_DATA_TYPES.contains(&desc.sequence_lengths.data_type) {
+            return Err(Error::UnsupportedDataType {
+                tensor: Tensor::SequenceLengths,
+                level: None,
+                actual: desc.sequence_lengths.data_type,
+                supported: LENGTHS_DATA_TYPES,
+            });
+        }
+        let element_bytes = desc.input.data_type.size();
+        let input_bytes = addressable_bytes(Tensor::Input, &desc.input)?;
+        let output_bytes = addressable_bytes(Tensor::Output, &desc.output)?;
+        // The lengths in bytes, too, have to be addressable; their count then is.
+        let lengths_count = addressable_bytes(Tensor::SequenceLengths, &desc.sequence_lengths)?
+            / desc.sequence_lengths.data_type.size();
+        overlap::check_output(&desc.output)?;
+
+        let input_strides = strides(Tensor::Input, &desc.input)?;
+        let output_strides = strides(Tensor::Output, &desc.output)?;
+        let lengths_strides = strides(Tensor::SequenceLengths, &desc.sequence_lengths)?;
+        let axis = desc.axis as usize;
+        let empty = desc.input.sizes.contains(&0);
+        let axis_size = desc.input.sizes[axis] as usize;
+
+        let mut time = Loop {
+            size: 1,
+            input: 0,
+            output: 0,
+            lengths: 0,
+        };
+        let mut loops: SmallVec<[Loop; 4]> = SmallVec::new();
+        let mut lengths_loops = SmallVec::new();
+        let mut layouts_differ = None;
+        for dimension in 0..desc.input.dimension_count() {
+            let size = desc.input.sizes[dimension] as usize;
+            if dimension != axis && lengths_strides[dimension] != 0 && size != 1 {
+                lengths_loops.push((size, lengths_strides[dimension] as usize));
+            }
+            if size <= 1 || empty {
+                continue;
+            }
+            let (input, output) = (input_strides[dimension], output_strides[dimension]);
+            if input != output && layouts_differ.is_none() {
+                layouts_differ = Some((dimension, input, output));
+            }
+            // The last byte is addressable, so these products of strides inside are, too.
+            let round = Loop {
+                size,
+                input: input as usize * element_bytes,
+                output: output as usize * element_bytes,
+                // An axis of one step has nothing to reverse: the length does not matter.
+                lengths: if axis_size > 1 {
+                    lengths_strides[dimension] as usize
+                } else {
+                    0
+                },
+            };
+            if dimension == axis {
+                time = Loop {
+                    lengths: 0,
+                    ..round
+                };
+            } else {
+                loops.push(round);
+            }
+        }
+        loops.sort_by_key(|round| std::cmp::Reverse((round.output, round.input)));
+        fold(&mut loops);
+
+        let mut row_bytes = element_bytes;
+        if let Some(last) = loops.last()
+            && (last.input, last.output, last.lengths) == (element_bytes, element_bytes, 0)
+        {
+            row_bytes *= last.size;
+            loops.pop();
+        }
+        let outside_time = loops.partition_point(|round| round.output > time.output);
+        let strategy = strategy(row_bytes, time, loops.last());
+        Ok(Self {
+            element_bytes,
+            row_bytes,
+            time,
+            loops,
+            outside_time,
+            axis_size,
+            strategy,
+            empty,
+            input_bytes,
+            output_bytes,
+            lengths_count,
+            lengths_loops,
+            layouts_differ,
+        })
+    }
+
+    /// How the plan moves its bytes.
+    #[must_use]
+    pub fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+
+    /// The least size of the input's buffer, in bytes.
+    #[must_use]
+    pub fn input_bytes(&self) -> usize {
+        self.input_bytes
+    }
+
+    /// The least size of the output's buffer, in bytes.
+    #[must_use]
+    pub fn output_bytes(&self) -> usize {
+        self.output_bytes
+    }
+
+    /// The number of lengths that a run needs.
+    #[must_use]
+    pub fn lengths_count(&self) -> usize {
+        self.lengths_count
+    }
+
+    /// The size of the axis in elements: the longest length.
+    #[must_use]
+    pub fn axis_size(&self) -> usize {
+        self.axis_size
+    }
+
+    /// The bytes that move as one piece: neighbours on both sides that share their length.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// The bytes that a run out of place writes.
+    #[must_use]
+    pub fn moved_bytes(&self) -> usize {
+        if self.empty {
+            return 0;
+        }
+        self.row_bytes
+            * self.time.size
+            * self.loops.iter().map(|round| round.size).product::<usize>()
+    }
+
+    /// Calls `visit` with the index of every length that a subsequence reads.
+    pub(crate) fn for_each_length(&self, mut visit: impl FnMut(usize)) {
+        fn walk(loops: &[(usize, usize)], index: usize, visit: &mut dyn FnMut(usize)) {
+            match loops.split_first() {
+                None => visit(index),
+                Some((&(size, stride), inner)) => {
+                    for round in 0..size {
+                        walk(inner, index + round * stride, visit);
+                    }
+                }
+            }
+        }
+        if self.lengths_count > 0 {
+            walk(&self.lengths_loops, 0, &mut visit);
+        }
+    }
+
+    /// Checks that one buffer can be input and output.
+    pub(crate) fn check_in_place(&self) -> Result<(), Error> {
+        match self.layouts_differ {
+            None => Ok(()),
+            Some((dimension, input_stride, output_stride)) => Err(Error::NotInPlace {
+                dimension,
+                input_stride,
+                output_stride,
+            }),
+        }
+    }
+}
+
+/// The extent of a tensor in bytes, checked to be addressable by one allocation.
+fn addressable_bytes(tensor: Tensor, desc: &TensorDesc) -> Result<usize, Error> {
+    desc.extent()
+        .and_then(|extent| extent.checked_mul(desc.data_type.size() as u64))
+        // No allocation in Rust is larger than `isize::MAX`.
+        .and_then(|bytes| isize::try_from(bytes).ok())
+        .map(isize::unsigned_abs)
+        .ok_or_else(|| desc.overflow(tensor))
+}
+
+fn strides(tensor: Tensor, desc: &TensorDesc) -> Result<crate::Dims, Error> {
+    desc.effective_strides()
+        .ok_or_else(|| desc.overflow(tensor))
+}
+
+/// Merges neighbours that one loop can serve in input, output and lengths alike.
+fn fold(loops: &mut SmallVec<[Loop; 4]>) {
+    let mut kept = 0;
+    for next in 1..loops.len() {
+        let (outer, inner) = (loops[kept], loops[next]);
+        let nests = |outer: usize, per_round: usize| outer == per_round * inner.size;
+        if nests(outer.output, inner.output)
+            && nests(outer.input, inner.input)
+            && nests(outer.lengths, inner.lengths)
+        {
+            loops[kept] = Loop {
+                size: outer.size * inner.size,
+                ..inner
+            };
+        } else {
+            kept += 1;
+            loops[kept] = inner;
+        }
+    }
+    loops.truncate(kept + 1);
+}
+
+fn strategy(row_bytes: usize, time: Loop, innermost: Option<&Loop>) -> Strategy {
+    let contiguous = |round: Loop| (round.input, round.output) == (row_bytes, row_bytes);
+    if time.size <= 1 || !matches!(row_bytes, 1 | 2 | 4 | 8 | 16) {
+        Strategy::Rows
+    } else if contiguous(time) {
+        Strategy::Elements
+    } else if innermost.is_some_and(|&round| contiguous(round)) {
+        Strategy::Columns
+    } else {
+        Strategy::Strided
+    }
+}

@@ -1,0 +1,71 @@
+//! The operator by its definition, element by element: the oracle of every test.
+//!
+//! Follows the descriptor's own words and shares nothing with [`Plan`](crate::Plan)
+//! and the kernels. It is never made fast.
+
+use crate::{Dims, LengthsData, ReverseSubsequencesDesc};
+
+/// Reverses subsequences of `input` into `output`, both in bytes; lengths clamp.
+///
+/// For every coordinate, the element at position `p` of a subsequence of length
+/// `l` comes from position `l − 1 − p` if `p < l`, from `p` otherwise. Bytes of
+/// the output between its strides keep their values.
+///
+/// # Panics
+/// If the descriptor has no [`Plan`](crate::Plan) or a buffer is too short.
+pub fn reverse_subsequences<'a>(
+    desc: &ReverseSubsequencesDesc,
+    input: &[u8],
+    lengths: impl Into<LengthsData<'a>>,
+    output: &mut [u8],
+) {
+    let lengths = lengths.into();
+    let width = desc.input.data_type.size();
+    let axis = desc.axis as usize;
+    let input_strides = desc.input.effective_strides().expect("a valid input");
+    let lengths_strides = desc
+        .sequence_lengths
+        .effective_strides()
+        .expect("valid lengths");
+    let output_strides = desc.output.effective_strides().expect("a valid output");
+    let offset = |coordinates: &[u64], strides: &Dims| -> usize {
+        let elements: u64 = coordinates.iter().zip(strides).map(|(c, s)| c * s).sum();
+        elements as usize
+    };
+    for_each_coordinate(&desc.input.sizes, |coordinates| {
+        let mut of_length = coordinates.to_vec();
+        of_length[axis] = 0;
+        let length = lengths.value(offset(&of_length, &lengths_strides));
+        let length = length.clamp(0, i128::from(desc.input.sizes[axis])) as u64;
+        let mut source = coordinates.to_vec();
+        if source[axis] < length {
+            source[axis] = length - 1 - source[axis];
+        }
+        let from = offset(&source, &input_strides) * width;
+        let to = offset(coordinates, &output_strides) * width;
+        output[to..to + width].copy_from_slice(&input[from..from + width]);
+    });
+}
+
+/// Counts through all coordinates, the last dimension fastest.
+fn for_each_coordinate(sizes: &[u64], mut visit: impl FnMut(&[u64])) {
+    if sizes.contains(&0) {
+        return;
+    }
+    let mut coordinates = vec![0; sizes.len()];
+    loop {
+        visit(&coordinates);
+        let mut dimension = sizes.len();
+        loop {
+            if dimension == 0 {
+                return;
+            }
+            dimension -= 1;
+            coordinates[dimension] += 1;
+            if coordinates[dimension] < sizes[dimension] {
+                break;
+            }
+            coordinates[dimension] = 0;
+        }
+    }
+}
