@@ -4,10 +4,10 @@ use crate::ElementType;
 
 /// A node that is refused, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{op_type} node {node:?}: {kind}")]
+#[error("{op_type}{}: {kind}", Name(node))]
 #[non_exhaustive]
 pub struct Error {
-    /// The node's name.
+    /// The node's name; empty if it has none.
     pub node: String,
     /// Its operator.
     pub op_type: String,
@@ -160,6 +160,17 @@ pub enum ErrorKind {
         /// The sizes found.
         sizes: Vec<u64>,
     },
+}
+
+struct Name<'a>(&'a str);
+
+impl std::fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            "" => Ok(()),
+            name => write!(f, " node {name:?}"),
+        }
+    }
 }
 
 struct Names<'a>(&'a [ElementType]);
