@@ -1,0 +1,4 @@
+//! The runtimes that models run on.
+
+mod bounded;
+pub(crate) mod tract;
