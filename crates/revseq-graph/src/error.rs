@@ -78,14 +78,14 @@ pub enum ErrorKind {
         actual: usize,
     },
     /// An input is left out.
-    #[error("input {input} is left out, but it is not optional")]
+    #[error("input {input:?} is left out, but it is not optional")]
     MissingInput {
         /// The input's name in the schema.
         input: &'static str,
     },
     /// An input's element type is not one of the schema's.
     #[error(
-        "input {input} has elements of type {actual}, expected {}",
+        "input {input:?} has elements of type {actual}, expected {}",
         Names(allowed)
     )]
     InputType {
@@ -97,7 +97,7 @@ pub enum ErrorKind {
         allowed: Vec<ElementType>,
     },
     /// An input has too few dimensions.
-    #[error("input {input} has rank {actual}, expected at least {minimum}")]
+    #[error("input {input:?} has rank {actual}, expected at least {minimum}")]
     RankTooSmall {
         /// The input's name in the schema.
         input: &'static str,
@@ -107,7 +107,7 @@ pub enum ErrorKind {
         minimum: usize,
     },
     /// The lengths have another rank than the schema asks for.
-    #[error("input {input} has rank {actual}, expected {expected}")]
+    #[error("input {input:?} has rank {actual}, expected {expected}")]
     RankMismatch {
         /// The input's name in the schema.
         input: &'static str,
@@ -141,7 +141,7 @@ pub enum ErrorKind {
         time_axis: i64,
     },
     /// The lengths have another size than the data asks for.
-    #[error("input {input} has size {actual} in dimension {dimension}, expected {expected}")]
+    #[error("input {input:?} has size {actual} in dimension {dimension}, expected {expected}")]
     SizeMismatch {
         /// The input's name in the schema.
         input: &'static str,
@@ -153,7 +153,7 @@ pub enum ErrorKind {
         actual: u64,
     },
     /// The product of sizes does not fit 64 bits.
-    #[error("input {input} has sizes {sizes:?}, whose product does not fit 64 bits")]
+    #[error("input {input:?} has sizes {sizes:?}, whose product does not fit 64 bits")]
     SizeOverflow {
         /// The input's name in the schema.
         input: &'static str,

@@ -113,7 +113,7 @@ pub(crate) struct RunArguments {
     #[arg(short, long, value_name = "HOW", verbatim_doc_comment)]
     pub(crate) fill: Option<Fill>,
     /// Give a symbolic size its value
-    #[arg(short, long = "dim", value_name = "NAME=N", value_parser = name_and_size)]
+    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
     pub(crate) dims: Vec<(String, u64)>,
     /// What to run the model on
     #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
@@ -144,7 +144,7 @@ pub(crate) struct InspectArguments {
     /// An ONNX model, or a folder with a model.onnx
     pub(crate) model: PathBuf,
     /// Give a symbolic size its value
-    #[arg(short, long = "dim", value_name = "NAME=N", value_parser = name_and_size)]
+    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
     pub(crate) dims: Vec<(String, u64)>,
     /// How to print it
     #[arg(long, value_enum, default_value_t = InspectFormat::Text)]
@@ -168,9 +168,9 @@ fn name_and_file(text: &str) -> Result<(String, PathBuf), String> {
 }
 
 fn name_and_size(text: &str) -> Result<(String, u64), String> {
-    let (name, size) = text.rsplit_once('=').ok_or("expected NAME=N")?;
+    let (name, size) = text.rsplit_once('=').ok_or("expected NAME=SIZE")?;
     if name.is_empty() {
-        return Err("expected NAME=N".to_owned());
+        return Err("expected NAME=SIZE".to_owned());
     }
     let size = size
         .parse()

@@ -319,7 +319,7 @@ fn what_does_not_fit_is_an_error_with_the_values() {
     };
     check(
         wire(TIME_MAJOR, f32::fact([4]), i64::fact([4])),
-        "input input has rank 1, expected at least 2",
+        "input \"input\" has rank 1, expected at least 2",
     );
     check(
         wire(TIME_MAJOR, f32::fact([4, 2]), i64::fact([3])),
@@ -331,7 +331,7 @@ fn what_does_not_fit_is_an_error_with_the_values() {
     );
     check(
         wire(TIME_MAJOR, f32::fact([4, 2]), i32::fact([2])),
-        "input sequence_lens has elements of type int32, expected int64",
+        "input \"sequence_lens\" has elements of type int32, expected int64",
     );
     check(
         wire(TIME_MAJOR, f32::fact([4, 2]), f32::fact([2])),

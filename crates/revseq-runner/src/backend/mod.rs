@@ -1,4 +1,3 @@
 //! The runtimes that models run on.
 
-mod bounded;
 pub(crate) mod tract;

@@ -183,7 +183,7 @@ fn made_up(
             Dim::Known(size) => sizes.push(usize::try_from(*size)?),
             Dim::Symbol(name) => {
                 bail!(
-                    "it is {declared}, and --fill has to know {name}: give it with --dim {name}=N"
+                    "it is {declared}, and --fill has to know {name}: give it with --dim {name}=SIZE"
                 )
             }
             Dim::Unknown => bail!(

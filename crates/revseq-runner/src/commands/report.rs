@@ -189,7 +189,7 @@ fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
                 match dim {
                     Dim::Known(_) => {}
                     Dim::Symbol(name) => {
-                        let what = format!("{name} (--dim {name}=N)");
+                        let what = format!("{name} (--dim {name}=SIZE)");
                         if !missing.contains(&what) {
                             missing.push(what);
                         }

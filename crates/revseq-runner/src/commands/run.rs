@@ -30,6 +30,12 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     check_outputs(arguments, &names)?;
     let mut bindings = super::bindings(&arguments.dims)?;
     check_dims(&bindings, &model.input_symbols())?;
+    let lacks = match arguments.backend {
+        Backend::Tract => tract::lacks(&model).with_context(in_model(&located.model))?,
+    };
+    if let Some(reason) = lacks {
+        bail!("{}: {reason}", located.model.display());
+    }
     let sources = Sources {
         files: &arguments.inputs,
         fill: arguments.fill,
@@ -83,9 +89,6 @@ fn execute(
     progress.message("preparing");
     match arguments.backend {
         Backend::Tract => {
-            if let Some(reason) = tract::lacks(model)? {
-                bail!("{reason}");
-            }
             let prepared = tract::prepare(model, tensors, bindings)?;
             let outputs = prepared.run(tensors)?;
             let mut times = Vec::new();

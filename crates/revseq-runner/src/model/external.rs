@@ -125,19 +125,17 @@ impl Loader {
         );
         let mut file = File::open(&path)?;
         let file_length = file.metadata()?.len();
-        let rest = file_length.checked_sub(location.offset);
-        let length = location.length.or(rest);
+        let length = location.length.unwrap_or(promised);
         ensure!(
-            rest.zip(length)
-                .is_some_and(|(rest, length)| length <= rest),
-            "it is {file_length} bytes long, which is too short for {} bytes from {} on",
-            location.length.unwrap_or(promised),
-            location.offset,
+            length == promised,
+            "{length} bytes are said to be the tensor's, expected {promised}"
         );
         ensure!(
-            length == Some(promised),
-            "{} bytes are said to be the tensor's, expected {promised}",
-            length.unwrap_or_default()
+            file_length
+                .checked_sub(location.offset)
+                .is_some_and(|rest| length <= rest),
+            "it is {file_length} bytes long, which is too short for {length} bytes from {} on",
+            location.offset
         );
         let left = self
             .left

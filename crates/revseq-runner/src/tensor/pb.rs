@@ -258,13 +258,9 @@ fn typed_bytes(proto: &TensorProto, data_type: DataType) -> Result<Vec<u8>> {
 
 /// Rewrites a tensor's data as `raw_data`, which every reader takes alike.
 ///
-/// Strings, data in another file and types that [`ElementType`] lacks stay.
+/// Strings are only checked. Data in another file and types that [`ElementType`] lacks stay as they are.
 pub(crate) fn normalize(proto: &mut TensorProto) -> Result<()> {
-    let known = check(proto)?;
-    let Some((ElementType::Fixed(_), _)) = known else {
-        return Ok(());
-    };
-    if is_external(proto) {
+    if check(proto)?.is_none() || is_external(proto) {
         return Ok(());
     }
     if let Data::Bytes(bytes) = from_proto(proto)?.data {

@@ -1,7 +1,5 @@
 //! The binary, run; and models, made.
 
-#![expect(dead_code, reason = "every test binary uses a part of it")]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,19 +12,19 @@ use tract_onnx::pb::{
     TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
 };
 
-pub const FLOAT: i32 = 1;
-pub const INT64: i32 = 7;
+pub(crate) const FLOAT: i32 = 1;
+pub(crate) const INT64: i32 = 7;
 
 /// What a run of the binary gave.
 #[derive(Debug)]
-pub struct Run {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// Runs `revseq`.
-pub fn revseq<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Run {
+pub(crate) fn revseq<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Run {
     let output = Command::new(env!("CARGO_BIN_EXE_revseq"))
         .args(arguments)
         .env_remove("RUST_BACKTRACE")
@@ -40,14 +38,14 @@ pub fn revseq<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Run {
 }
 
 /// Runs `revseq`, which has to succeed; its output.
-pub fn succeeds<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &[S]) -> String {
+pub(crate) fn succeeds<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &[S]) -> String {
     let run = revseq(arguments);
     assert_eq!(run.code, Some(0), "{arguments:?}: {run:?}");
     run.stdout
 }
 
 /// Runs `revseq`, which has to refuse its input in one line that says why.
-pub fn refuses<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &[S], why: &str) {
+pub(crate) fn refuses<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &[S], why: &str) {
     let run = revseq(arguments);
     assert_eq!(run.code, Some(2), "{arguments:?}: {run:?}");
     assert!(
@@ -61,11 +59,11 @@ pub fn refuses<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &[S], why
 }
 
 /// The repository's models.
-pub fn models() -> PathBuf {
+pub(crate) fn models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
 }
 
-pub fn value(name: &str, elem_type: i32, dims: &[&str]) -> ValueInfoProto {
+pub(crate) fn value(name: &str, elem_type: i32, dims: &[&str]) -> ValueInfoProto {
     let dim = dims.iter().map(|dim| Dimension {
         value: Some(match dim.parse() {
             Ok(size) => DimValue::DimValue(size),
@@ -87,7 +85,7 @@ pub fn value(name: &str, elem_type: i32, dims: &[&str]) -> ValueInfoProto {
     }
 }
 
-pub fn node(op_type: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
+pub(crate) fn node(op_type: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
     let own = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     NodeProto {
         name: format!("{}_node", outputs.first().copied().unwrap_or_default()),
@@ -98,7 +96,7 @@ pub fn node(op_type: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
     }
 }
 
-pub fn int(name: &str, i: i64) -> AttributeProto {
+pub(crate) fn int(name: &str, i: i64) -> AttributeProto {
     AttributeProto {
         name: name.to_owned(),
         r#type: AttributeType::Int as i32,
@@ -107,7 +105,7 @@ pub fn int(name: &str, i: i64) -> AttributeProto {
     }
 }
 
-pub fn graph_attribute(name: &str, graph: GraphProto) -> AttributeProto {
+pub(crate) fn graph_attribute(name: &str, graph: GraphProto) -> AttributeProto {
     AttributeProto {
         name: name.to_owned(),
         r#type: AttributeType::Graph as i32,
@@ -116,7 +114,7 @@ pub fn graph_attribute(name: &str, graph: GraphProto) -> AttributeProto {
     }
 }
 
-pub fn tensor(name: &str, data_type: i32, dims: &[i64], raw_data: &[u8]) -> TensorProto {
+pub(crate) fn tensor(name: &str, data_type: i32, dims: &[i64], raw_data: &[u8]) -> TensorProto {
     TensorProto {
         name: name.to_owned(),
         data_type,
@@ -126,7 +124,7 @@ pub fn tensor(name: &str, data_type: i32, dims: &[i64], raw_data: &[u8]) -> Tens
     }
 }
 
-pub fn int64s(name: &str, values: &[i64]) -> TensorProto {
+pub(crate) fn int64s(name: &str, values: &[i64]) -> TensorProto {
     let bytes: Vec<u8> = values
         .iter()
         .flat_map(|value| value.to_le_bytes())
@@ -134,7 +132,7 @@ pub fn int64s(name: &str, values: &[i64]) -> TensorProto {
     tensor(name, INT64, &[values.len() as i64], &bytes)
 }
 
-pub fn model(graph: GraphProto) -> ModelProto {
+pub(crate) fn model(graph: GraphProto) -> ModelProto {
     let import = |domain: &str, version| OperatorSetIdProto {
         domain: domain.to_owned(),
         version,
@@ -148,7 +146,7 @@ pub fn model(graph: GraphProto) -> ModelProto {
 }
 
 /// `y = ReverseSequence(x, lens)` for x of `[4,5,3]`, batch first.
-pub fn reverse_graph() -> GraphProto {
+pub(crate) fn reverse_graph() -> GraphProto {
     let mut reverse = node("ReverseSequence", &["x", "lens"], &["y"]);
     reverse.attribute = vec![int("batch_axis", 0), int("time_axis", 1)];
     GraphProto {
@@ -164,18 +162,18 @@ pub fn reverse_graph() -> GraphProto {
 }
 
 /// A folder for one test's files.
-pub struct Folder(tempfile::TempDir);
+pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().expect("a temporary folder"))
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    pub fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(name);
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).expect("a folder");
@@ -184,7 +182,7 @@ impl Folder {
         path
     }
 
-    pub fn model(&self, graph: GraphProto) -> PathBuf {
+    pub(crate) fn model(&self, graph: GraphProto) -> PathBuf {
         self.write("model.onnx", &model(graph).encode_to_vec())
     }
 }

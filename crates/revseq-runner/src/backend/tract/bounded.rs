@@ -4,6 +4,7 @@
 //! broadcast. tract computes constants while it reads a model, so the size has
 //! to be looked at between the inference of an operator's shapes and that.
 
+use tract_onnx::pb::NodeProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{InferenceFact, InferenceModel, InferenceNode, InferenceOp};
 use tract_onnx::tract_hir::internal::*;
@@ -15,14 +16,49 @@ use crate::tensor::MAXIMUM_BYTES;
 pub(super) struct Bounded {
     operator: Box<dyn InferenceOp>,
     node: String,
+    /// Which inputs tract reads as sizes.
+    size_inputs: &'static [usize],
+}
+
+/// The inputs that tract casts to its type of sizes, which goes through 32
+/// bits and drops the others (tract-data, `Tensor::cast_to_dt`).
+fn size_inputs(op_type: &str) -> &'static [usize] {
+    match op_type {
+        "ConstantOfShape" => &[0],
+        "Expand" | "OneHot" | "Pad" | "Reshape" | "Tile" => &[1],
+        "Range" => &[0, 1, 2],
+        "Resize" => &[3],
+        _ => &[],
+    }
 }
 
 impl Bounded {
-    pub(super) fn new(operator: Box<dyn InferenceOp>, node: &str) -> Self {
+    pub(super) fn new(operator: Box<dyn InferenceOp>, node: &NodeProto) -> Self {
         Self {
             operator,
-            node: node.to_owned(),
+            node: node.name.clone(),
+            size_inputs: size_inputs(&node.op_type),
         }
+    }
+
+    fn check_size_inputs(&self, inputs: &[&InferenceFact]) -> TractResult<()> {
+        for &index in self.size_inputs {
+            let Some(value) = inputs.get(index).and_then(|fact| fact.value.concretize()) else {
+                continue;
+            };
+            if !value.datum_type().is_integer() {
+                continue;
+            }
+            let wide = value.cast_to::<i64>()?;
+            let found = wide.to_plain_array_view::<i64>()?;
+            if let Some(size) = found.iter().find(|&&size| i32::try_from(size).is_err()) {
+                bail!(
+                    "node {:?} has {size} in input {index}, of which tract would keep 32 bits",
+                    self.node
+                );
+            }
+        }
+        Ok(())
     }
 }
 
@@ -51,6 +87,7 @@ impl InferenceOp for Bounded {
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<(Facts, Facts, Facts)> {
+        self.check_size_inputs(&inputs)?;
         let (_, inferred, _) =
             self.operator
                 .infer_facts(inputs.clone(), outputs.clone(), observed.clone())?;
