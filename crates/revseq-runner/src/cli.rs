@@ -108,9 +108,9 @@ pub(crate) struct RunArguments {
     pub(crate) outputs: Vec<(String, PathBuf)>,
     /// Make up the inputs that no --input gives: iota, random[:SEED] or zeros
     ///
-    /// iota counts 0, 1, 2, …; random draws floats from -1 to 1 and integers from 0 to 99, the same
-    /// for the same seed. Lengths of a sequence are kept to what the sequence has.
-    #[arg(short, long, value_name = "HOW", verbatim_doc_comment)]
+    /// iota counts 0, 1, 2, …; random draws floats from -1 to 1 and integers from 0 to 99, always
+    /// the same for a seed. Lengths stay within their sequence.
+    #[arg(short, long, value_name = "HOW")]
     pub(crate) fill: Option<Fill>,
     /// Give a symbolic size its value
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]

@@ -23,7 +23,7 @@ pub(super) fn graph(model: &Model, reports: &[Report]) -> String {
             .map(|report| report.path.as_str())
             .collect(),
     };
-    drawing.graph(model.graph(), "graph", &HashMap::new());
+    drawing.graph(model.graph(), "graph", &mut Vec::new());
     for function in &model.proto.functions {
         let path = format!(
             "function {}::{}",
@@ -31,7 +31,7 @@ pub(super) fn graph(model: &Model, reports: &[Report]) -> String {
             function.name()
         );
         drawing.open_cluster(&path);
-        let mut values = HashMap::new();
+        let mut values = vec![HashMap::new()];
         for input in &function.input {
             drawing.value(input, &mut values);
         }
@@ -42,8 +42,14 @@ pub(super) fn graph(model: &Model, reports: &[Report]) -> String {
     drawing.out
 }
 
-/// Which drawn node gives each value.
-type Values<'a> = HashMap<&'a str, usize>;
+/// Which drawn node gives each value, in each graph from the main one inwards.
+type Values<'a> = Vec<HashMap<&'a str, usize>>;
+
+fn define<'a>(values: &mut Values<'a>, name: &'a str, number: usize) {
+    if let Some(innermost) = values.last_mut() {
+        innermost.insert(name, number);
+    }
+}
 
 struct Drawing<'r> {
     out: String,
@@ -80,38 +86,40 @@ impl Drawing<'_> {
             "n{number} [shape=ellipse, label={}];",
             quoted(name)
         ));
-        values.insert(name, number);
+        define(values, name, number);
     }
 
     fn edge(&mut self, value: &str, to: usize, values: &Values<'_>) {
-        if let Some(from) = values.get(value) {
+        if let Some(from) = values.iter().rev().find_map(|graph| graph.get(value)) {
             self.line(format_args!("n{from} -> n{to} [label={}];", quoted(value)));
         }
     }
 
-    fn graph<'a>(&mut self, graph: &'a GraphProto, path: &str, outer: &Values<'a>) {
-        let mut values = outer.clone();
+    fn graph<'a>(&mut self, graph: &'a GraphProto, path: &str, values: &mut Values<'a>) {
+        values.push(HashMap::new());
+        let inputs: HashSet<&str> = graph
+            .input
+            .iter()
+            .map(|input| input.name.as_str())
+            .collect();
         for input in &graph.input {
-            self.value(&input.name, &mut values);
+            self.value(&input.name, values);
         }
         for initializer in &graph.initializer {
-            if graph
-                .input
-                .iter()
-                .all(|input| input.name != initializer.name)
-            {
-                self.value(&initializer.name, &mut values);
+            if !inputs.contains(initializer.name.as_str()) {
+                self.value(&initializer.name, values);
             }
         }
-        self.nodes(&graph.node, path, &mut values);
+        self.nodes(&graph.node, path, values);
         for output in &graph.output {
             let number = self.number();
             self.line(format_args!(
                 "n{number} [shape=ellipse, peripheries=2, label={}];",
                 quoted(&output.name)
             ));
-            self.edge(&output.name, number, &values);
+            self.edge(&output.name, number, values);
         }
+        values.pop();
     }
 
     fn nodes<'a>(&mut self, nodes: &'a [NodeProto], path: &str, values: &mut Values<'a>) {
@@ -144,7 +152,7 @@ impl Drawing<'_> {
                 }
             }
             for output in node.output.iter().filter(|output| !output.is_empty()) {
-                values.insert(output, number);
+                define(values, output, number);
             }
         }
     }

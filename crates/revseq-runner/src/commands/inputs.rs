@@ -139,10 +139,13 @@ pub(super) fn gather(
             .iter()
             .map(|input| format!("{:?}", input.name))
             .collect();
+        let missing = match names.as_slice() {
+            [name] => format!("input {name} is missing"),
+            names => format!("inputs {} are missing", names.join(", ")),
+        };
         bail!(
-            "input {} is missing; {}; give each with --input NAME=FILE (.pb or .npy), or make them \
-             up with --fill iota, random or zeros",
-            names.join(", "),
+            "{missing}; {}; give each with --input NAME=FILE (.pb or .npy), or make them up with \
+             --fill iota, random or zeros",
             describe(&declared)
         );
     };
@@ -256,7 +259,7 @@ pub(super) fn list(names: &[String]) -> String {
     }
 }
 
-/// A data set's folder and number, for messages.
+/// Names the model in the errors of what is done with it.
 pub(super) fn in_model(model: &Path) -> impl Fn() -> String + '_ {
     move || model.display().to_string()
 }

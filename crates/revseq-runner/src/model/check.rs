@@ -211,10 +211,38 @@ fn check_nodes<'a>(
             }
         }
         check_attributes(node, &at(), names, outer, in_function)?;
+        check_scan(node).with_context(at)?;
         for output in node.output.iter().filter(|output| !output.is_empty()) {
             define(names, output).with_context(|| format!("{}: output", at()))?;
         }
     }
+    Ok(())
+}
+
+/// Checks that a Scan's numbers of inputs and outputs add up: how many states
+/// it carries, and what it stacks, is what is left of its body's.
+fn check_scan(node: &NodeProto) -> Result<()> {
+    let attribute = |name: &str| {
+        node.attribute
+            .iter()
+            .find(|attribute| attribute.name == name)
+    };
+    let (Some(scanned), Some(body)) = (
+        attribute("num_scan_inputs").filter(|scanned| scanned.ref_attr_name.is_empty()),
+        attribute("body").and_then(|body| body.g.as_ref()),
+    ) else {
+        return Ok(());
+    };
+    let states = usize::try_from(scanned.i)
+        .ok()
+        .and_then(|scanned| body.input.len().checked_sub(scanned));
+    ensure!(
+        node.op_type != "Scan" || states.is_some_and(|states| states <= body.output.len()),
+        "num_scan_inputs is {}, but its body has {} inputs and {} outputs",
+        scanned.i,
+        body.input.len(),
+        body.output.len()
+    );
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use crate::common::{
 };
 use prost::Message;
 use tract_onnx::pb::tensor_proto::DataLocation;
-use tract_onnx::pb::{GraphProto, StringStringEntryProto, TensorProto};
+use tract_onnx::pb::{GraphProto, ModelProto, StringStringEntryProto, TensorProto};
 
 /// Runs a model with made-up inputs, which has to be refused.
 fn check(graph: GraphProto, why: &str) {
@@ -471,6 +471,24 @@ fn nodes_of_ours_that_are_wrong() {
         changed(|graph| graph.node[0].input.truncate(1)),
         "1 inputs, expected 2",
     );
+}
+
+#[test]
+fn a_scan_of_more_than_there_is() {
+    let folder = Folder::new();
+    let bytes = std::fs::read(models().join("graphs/scan_body/model.onnx")).unwrap();
+    for scanned in [-1, 3, 1 << 60] {
+        let mut model = ModelProto::decode(bytes.as_slice()).unwrap();
+        let scan = &mut model.graph.as_mut().unwrap().node[0];
+        let attribute = scan
+            .attribute
+            .iter_mut()
+            .find(|found| found.name == "num_scan_inputs");
+        attribute.unwrap().i = scanned;
+        let path = folder.write("model.onnx", &model.encode_to_vec());
+        let why = format!("num_scan_inputs is {scanned}, but its body has 2 inputs");
+        refuses(&["run", path.to_str().unwrap(), "--fill", "iota"], &why);
+    }
 }
 
 #[test]

@@ -69,9 +69,10 @@ fn adapt_nodes(graph: &mut GraphProto) {
         .into_iter()
         .partition(is_misread);
     graph.initializer = kept;
+    let moved: HashSet<&str> = misread.iter().map(|tensor| tensor.name.as_str()).collect();
     graph
         .input
-        .retain(|input| misread.iter().all(|tensor| tensor.name != input.name));
+        .retain(|input| !moved.contains(input.name.as_str()));
     let constants = misread.into_iter().map(|tensor| NodeProto {
         op_type: "Constant".to_owned(),
         output: vec![tensor.name.clone()],

@@ -5,7 +5,7 @@ mod bounded;
 mod convert;
 mod operators;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -34,16 +34,17 @@ fn has_type(code: i32) -> bool {
     }
 }
 
+/// How many things that tract lacks are told by name.
+const MAXIMUM_TOLD: usize = 10;
+
 /// What tract itself lacks for a model; `None` if nothing.
 ///
 /// Found by looking at the model alone: an error on the way is never a lack.
 pub(crate) fn lacks(model: &Model) -> Result<Option<String>> {
-    let mut lacking: BTreeMap<u8, Vec<String>> = BTreeMap::new();
+    // By kind, in the order in which they are told.
+    let mut lacking: BTreeSet<(u8, String)> = BTreeSet::new();
     let mut add = |kind: u8, what: String| {
-        let found = lacking.entry(kind).or_default();
-        if !found.contains(&what) {
-            found.push(what);
-        }
+        lacking.insert((kind, what));
     };
     let mut types = Vec::new();
     walk::walk(model, &Bindings::new(), |site| {
@@ -109,7 +110,12 @@ pub(crate) fn lacks(model: &Model) -> Result<Option<String>> {
             );
         }
     }
-    let what: Vec<String> = lacking.into_values().flatten().collect();
+    let mut what: Vec<String> = lacking.into_iter().map(|(_, what)| what).collect();
+    if what.len() > MAXIMUM_TOLD {
+        let more = what.len() - MAXIMUM_TOLD;
+        what.truncate(MAXIMUM_TOLD);
+        what.push(format!("{more} more"));
+    }
     Ok((!what.is_empty()).then(|| format!("tract has no {}", what.join(", "))))
 }
 
