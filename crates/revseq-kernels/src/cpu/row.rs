@@ -51,15 +51,8 @@ impl<const WIDTH: usize> Row for Element<WIDTH> {
 
     #[inline(always)]
     unsafe fn give_reversed<S: Sink>(self, from: *const u8, sink: &mut S, count: usize) {
-        // SAFETY: the caller's; arrays of bytes need no alignment. `count - 1 - index`
-        // is less than `count`.
-        unsafe {
-            let from = from.cast::<[u8; WIDTH]>();
-            let to = sink.space(count * WIDTH).cast::<[u8; WIDTH]>();
-            for index in 0..count {
-                *to.add(index) = *from.add(count - 1 - index);
-            }
-        }
+        // SAFETY: the caller's.
+        unsafe { reverse::<WIDTH>(from, sink.space(count * WIDTH), count) };
     }
 
     #[inline(always)]
@@ -78,9 +71,23 @@ impl<const WIDTH: usize> Row for Element<WIDTH> {
                 std::slice::from_raw_parts_mut(other.cast::<[u8; WIDTH]>(), count),
             )
         };
-        for index in 0..count {
-            std::mem::swap(&mut one[index], &mut other[count - 1 - index]);
+        for (one, other) in one.iter_mut().zip(other.iter_mut().rev()) {
+            std::mem::swap(one, other);
         }
+    }
+}
+
+/// Copies `count` elements in reverse order.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `count` elements, and they do not overlap.
+#[inline(always)]
+unsafe fn reverse<const WIDTH: usize>(from: *const u8, to: *mut u8, count: usize) {
+    let (from, to) = (from.cast::<[u8; WIDTH]>(), to.cast::<[u8; WIDTH]>());
+    for index in 0..count {
+        // SAFETY: the caller's; arrays of bytes need no alignment, and
+        // `count - 1 - index` is less than `count`.
+        unsafe { *to.add(index) = *from.add(count - 1 - index) };
     }
 }
 

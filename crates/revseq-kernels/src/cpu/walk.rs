@@ -97,6 +97,7 @@ impl<R: Row> Line<'_, R> {
             while left > 0 {
                 let count = left.min(rows);
                 from -= count * bytes;
+                prefetch(input.wrapping_add(from).wrapping_sub(AHEAD), count * bytes);
                 self.row.give_reversed(input.add(from), sink, count);
                 left -= count;
             }
