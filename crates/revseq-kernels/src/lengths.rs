@@ -114,7 +114,9 @@ impl<'a> SequenceLengths<'a> {
     ///
     /// Their number is what the sizes and strides of the descriptor's
     /// `sequence_lengths` reach ([`TensorDesc::extent`](crate::TensorDesc::extent)).
-    /// A value between strides, which no subsequence reads, may be anything.
+    /// A value between strides, which no subsequence reads, may be anything. Where
+    /// the data has no elements, no length has a place of its own, so any number
+    /// of them will do; their values are checked all the same.
     ///
     /// # Errors
     /// [`Error::LengthCountMismatch`], and under [`LengthsPolicy::Reject`]
@@ -125,7 +127,7 @@ impl<'a> SequenceLengths<'a> {
         policy: LengthsPolicy,
     ) -> Result<Self, Error> {
         let data = data.into();
-        if data.len() != plan.lengths_count() {
+        if !fits(plan, data.len()) {
             return Err(Error::LengthCountMismatch {
                 expected: plan.lengths_count(),
                 actual: data.len(),
@@ -148,7 +150,7 @@ impl<'a> SequenceLengths<'a> {
 
     /// Whether these lengths were checked against `plan` or one like it.
     pub(crate) fn check_plan(&self, plan: &Plan) -> Result<(), Error> {
-        if self.data.len() != plan.lengths_count() || self.maximum != plan.axis_size() {
+        if !fits(plan, self.data.len()) || self.maximum != plan.axis_size() {
             return Err(Error::LengthsOfAnotherPlan {
                 expected_count: plan.lengths_count(),
                 expected_maximum: plan.axis_size() as u64,
@@ -190,6 +192,11 @@ impl<'a> SequenceLengths<'a> {
     }
 }
 
+/// Whether a plan takes this many lengths.
+fn fits(plan: &Plan, count: usize) -> bool {
+    plan.empty || count == plan.lengths_count()
+}
+
 /// The index of the first length that a subsequence reads and that is out of range.
 fn first_out_of_range(plan: &Plan, data: LengthsData<'_>, maximum: usize) -> Option<usize> {
     let in_range = match data {
@@ -203,10 +210,13 @@ fn first_out_of_range(plan: &Plan, data: LengthsData<'_>, maximum: usize) -> Opt
     }
     // Something is out of range, perhaps only between the strides: look at each
     // length that counts, in the order of the buffer.
+    let out_of_range = |index: usize| !(0..=maximum as i128).contains(&data.value(index));
+    if plan.empty {
+        return (0..data.len()).find(|&index| out_of_range(index));
+    }
     let mut first: Option<usize> = None;
     plan.for_each_length(|index| {
-        let out_of_range = !(0..=maximum as i128).contains(&data.value(index));
-        if out_of_range && first.is_none_or(|first| index < first) {
+        if out_of_range(index) && first.is_none_or(|first| index < first) {
             first = Some(index);
         }
     });

@@ -259,6 +259,10 @@ fn check_reject(case: &Case, plan: &Plan) {
             .flat_map(|&index| (0..size).map(move |round| index + (round * stride) as usize))
             .collect();
     }
+    if case.desc.input.sizes.contains(&0) {
+        // Nothing reads them, and yet all that are there are checked.
+        read = (0..case.lengths.data().len()).collect();
+    }
     let range = 0..=plan.axis_size() as i128;
     let first = read
         .into_iter()
@@ -282,43 +286,52 @@ proptest! {
     }
 }
 
+/// Packed data with a length for every entry of a batch axis; every stride is
+/// `spread` times what it is packed.
+fn check_large(
+    data_type: DataType,
+    sizes: &[u64],
+    axis: usize,
+    batch: usize,
+    spread: u64,
+) -> Strategy {
+    let mut desc = ReverseSubsequencesDesc::packed(data_type, sizes, DataType::Int64, axis as u32);
+    let only_batch = (0..sizes.len()).map(|d| u64::from(d == batch)).collect();
+    desc.sequence_lengths.strides = Some(only_batch);
+    for tensor in [&mut desc.input, &mut desc.output] {
+        let strides = tensor.effective_strides().unwrap();
+        tensor.strides = Some(strides.iter().map(|stride| stride * spread).collect());
+    }
+    let longest = sizes[axis];
+    let lengths = (0..sizes[batch])
+        .map(|index| (index * 7919 % (longest + 1)) as i64)
+        .collect();
+    let strategy = Plan::new(&desc).unwrap().strategy();
+    check(&Case {
+        desc,
+        lengths: Lengths::I64(lengths),
+        seed: 3,
+    });
+    strategy
+}
+
 /// Sizes past the threshold for threads, in every strategy and width.
 #[test]
 fn large_tensors_are_split_and_agree_with_the_reference() {
     let mut strategies = HashSet::new();
     for data_type in WIDTHS {
         let elements = |bytes: u64| bytes / data_type.size() as u64;
-        for (sizes, axis, batch, padding) in [
-            (vec![33, elements(1 << 14)], 1, 0, 0),
-            (vec![elements(1 << 14), 33], 0, 1, 0),
-            (vec![1, elements(600_000)], 1, 0, 0),
-            (vec![elements(600_000), 1], 0, 1, 0),
-            (vec![64, 50, elements(256)], 0, 1, 0),
-            (vec![50, 64, elements(256)], 1, 0, 0),
-            (vec![7, elements(1 << 13), 5, 3], 1, 3, 0),
+        for (sizes, axis, batch, spread) in [
             (vec![33, elements(1 << 14)], 1, 0, 1),
-            // Past the size from which the output is streamed.
-            (vec![1000, elements(13 << 10)], 1, 0, 0),
-            (vec![1000, 13, elements(1 << 10)], 0, 1, 0),
+            (vec![elements(1 << 14), 33], 0, 1, 1),
+            (vec![1, elements(600_000)], 1, 0, 1),
+            (vec![elements(600_000), 1], 0, 1, 1),
+            (vec![64, 50, elements(256)], 0, 1, 1),
+            (vec![50, 64, elements(256)], 1, 0, 1),
+            (vec![7, elements(1 << 13), 5, 3], 1, 3, 1),
+            (vec![33, elements(1 << 14)], 1, 0, 2),
         ] {
-            let mut desc =
-                ReverseSubsequencesDesc::packed(data_type, &sizes, DataType::Int64, axis as u32);
-            let only_batch = (0..sizes.len()).map(|d| u64::from(d == batch)).collect();
-            desc.sequence_lengths.strides = Some(only_batch);
-            for tensor in [&mut desc.input, &mut desc.output] {
-                let strides = tensor.effective_strides().unwrap();
-                tensor.strides = Some(strides.iter().map(|s| s * (1 + padding)).collect());
-            }
-            let longest = sizes[axis];
-            let lengths = (0..sizes[batch])
-                .map(|index| (index * 7919 % (longest + 1)) as i64)
-                .collect();
-            strategies.insert(Plan::new(&desc).unwrap().strategy());
-            check(&Case {
-                desc,
-                lengths: Lengths::I64(lengths),
-                seed: 3,
-            });
+            strategies.insert(check_large(data_type, &sizes, axis, batch, spread));
         }
     }
     let all = [
@@ -328,4 +341,31 @@ fn large_tensors_are_split_and_agree_with_the_reference() {
         Strategy::Strided,
     ];
     assert_eq!(strategies, HashSet::from(all));
+}
+
+/// Sizes past that from which the output is written past the caches.
+#[test]
+fn streamed_tensors_agree_with_the_reference() {
+    check_large(DataType::Float32, &[1000, 13 << 8], 1, 0, 1);
+    check_large(DataType::Float32, &[1000, 13, 1 << 8], 0, 1, 1);
+}
+
+/// ONNX's `[3]` lengths for data `[3, 4, 0]`: there, though no element is.
+#[test]
+fn lengths_of_data_without_elements_are_still_checked() {
+    let mut desc =
+        ReverseSubsequencesDesc::packed(DataType::Uint8, &[1, 3, 4, 0], DataType::Int64, 2);
+    desc.sequence_lengths.strides = Some([0, 1, 0, 0].into_iter().collect());
+    let plan = Plan::new(&desc).unwrap();
+    let lengths = SequenceLengths::new(&plan, &[4_i64, 0, 2], LengthsPolicy::Reject).unwrap();
+    cpu::run(&plan, &lengths, &[], &mut [], Threads::Serial).unwrap();
+    cpu::run_in_place(&plan, &lengths, &mut [], Threads::Serial).unwrap();
+    assert_eq!(
+        SequenceLengths::new(&plan, &[4_i64, 5, 2], LengthsPolicy::Reject).unwrap_err(),
+        revseq_kernels::Error::LengthOutOfRange {
+            index: 1,
+            value: 5,
+            maximum: 4
+        }
+    );
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
+use revseq_kernels::cpu::Level;
 use serde_json::json;
 
 use super::{Outcome, print_json};
@@ -17,6 +18,7 @@ pub(crate) fn devices(arguments: &DevicesArguments) -> Result<Outcome> {
             "cpu": {
                 "architecture": std::env::consts::ARCH,
                 "features": features,
+                "kernels": Level::current().name(),
                 "threads": threads,
             },
         }))?,
@@ -30,6 +32,11 @@ pub(crate) fn devices(arguments: &DevicesArguments) -> Result<Outcome> {
             writeln!(out, "CPU")?;
             writeln!(out, "  architecture  {}", std::env::consts::ARCH)?;
             writeln!(out, "  features      {features}")?;
+            writeln!(
+                out,
+                "  kernels       {} (REVSEQ_SIMD lowers it: portable, avx2)",
+                Level::current()
+            )?;
             writeln!(
                 out,
                 "  threads       {threads} (rayon; RAYON_NUM_THREADS sets how many)"

@@ -1,0 +1,122 @@
+//! What the command prints of every model in `models/`, as snapshots.
+//!
+//! A snapshot holds one folder of models. Computed floats differ in their last
+//! digits from processor to processor, so those of the models that compute are
+//! cut to a few; moved ones are compared as printed.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Models whose outputs are computed and not only moved.
+const COMPUTED: [&str; 4] = [
+    "exported/mxnet_sequence_reverse_encoder",
+    "exported/tflite_reverse_sequence",
+    "graphs/bilstm_flip",
+    "graphs/bilstm_lengths",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
+        .to_owned()
+}
+
+/// The folders below `models`, and the models in each, as paths from the root.
+fn groups() -> Vec<(String, Vec<String>)> {
+    let folders = |path: &Path| {
+        let mut names: Vec<String> = std::fs::read_dir(path)
+            .unwrap()
+            .map(Result::unwrap)
+            .filter(|entry| entry.file_type().unwrap().is_dir())
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    let models = root().join("models");
+    folders(&models)
+        .into_iter()
+        .map(|group| {
+            let names = folders(&models.join(&group));
+            (group, names)
+        })
+        .filter(|(_, names)| !names.is_empty())
+        .collect()
+}
+
+/// What the command prints and how it ends.
+fn revseq(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_revseq"))
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let mut text = String::from_utf8(output.stdout).unwrap();
+    text += &String::from_utf8(output.stderr).unwrap();
+    match output.status.code() {
+        Some(0) => text,
+        code => format!("{text}exit {code:?}\n"),
+    }
+}
+
+/// The numbers in a text to three decimals, one space apart.
+fn rounded(text: &str) -> String {
+    let mut rounded = String::new();
+    for line in text.lines() {
+        let words: Vec<String> = line.split_whitespace().map(round).collect();
+        writeln!(rounded, "{}", words.join(" ")).unwrap();
+    }
+    rounded
+}
+
+fn round(word: &str) -> String {
+    let number = word.trim_matches(|c| "[],".contains(c));
+    match number.parse::<f64>() {
+        // Adding 0 takes the sign off a zero.
+        Ok(value) if number.contains('.') => {
+            let value = (value * 1e3).round() / 1e3 + 0.0;
+            word.replace(number, &format!("{value:.3}"))
+        }
+        _ => word.to_owned(),
+    }
+}
+
+fn check(command: &str, arguments: &[&str]) {
+    for (group, names) in groups() {
+        let mut text = String::new();
+        for name in names {
+            let path = format!("models/{group}/{name}");
+            let output = revseq(&[&[command, &path], arguments].concat());
+            let computed = COMPUTED.contains(&format!("{group}/{name}").as_str());
+            let output = match command {
+                "run" if computed => rounded(&output),
+                _ => output,
+            };
+            writeln!(text, "$ revseq {command} {path}\n{output}").unwrap();
+        }
+        insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
+            insta::assert_snapshot!(format!("{command}_{group}"), text);
+        });
+    }
+}
+
+#[test]
+fn run_of_every_model() {
+    check("run", &["--backend", "tract"]);
+}
+
+#[test]
+fn inspect_of_every_model() {
+    check("inspect", &[]);
+}
+
+#[test]
+fn verify_of_all_models() {
+    let text = revseq(&["verify", "models"]);
+    insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!("verify_models", text);
+    });
+}
