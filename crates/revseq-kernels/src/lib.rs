@@ -26,6 +26,8 @@ mod data_type;
 mod desc;
 mod error;
 mod feature_level;
+#[cfg(feature = "wgpu")]
+pub mod gpu;
 mod lengths;
 mod overlap;
 mod plan;
