@@ -262,7 +262,13 @@ impl Builder<'_> {
             block_words: 1,
         };
         match nest.motion {
-            Motion::Check => plain(Kernel::CheckLengths, self.levels(slab, false, false), 1),
+            Motion::Check => {
+                let lengths = slab.lengths(nest);
+                Work {
+                    block_words: lengths.end - lengths.start,
+                    ..plain(Kernel::CheckLengths, self.levels(slab, false, false), 1)
+                }
+            }
             Motion::Copy if unit >= 4 => {
                 plain(Kernel::CopyUnits, self.levels(slab, true, true), unit)
             }

@@ -53,7 +53,8 @@ struct Params {
     granule: u32,
     // `copy_words`: the loops from here on are resolved by address.
     block_loop: u32,
-    // The words of a block, or those that a run of pairs touches at most.
+    // The words of a block, or those that a run of pairs touches at most; for a
+    // check, the lengths in this binding from the first to the last.
     block_words: u32,
     // The index of the first length in this binding.
     index_base: u32,
@@ -349,7 +350,7 @@ fn report_length() {
         return;
     }
     let first = ~atomicLoad(&status.complement);
-    if first >= params.index_base && first - params.index_base < params.items {
+    if first >= params.index_base && first - params.index_base < params.block_words {
         let length = length_at(first - params.index_base);
         atomicStore(&status.low, length.x);
         atomicStore(&status.high, length.y);
