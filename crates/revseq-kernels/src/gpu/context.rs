@@ -193,11 +193,7 @@ impl Context {
         self.check_lost()?;
         match first {
             None => Ok(result),
-            Some(wgpu::Error::OutOfMemory { .. }) => Err(Error::OutOfMemory { action }),
-            Some(error) => Err(Error::Validation {
-                action,
-                reason: error.to_string(),
-            }),
+            Some(error) => Err(reported(action, &error)),
         }
     }
 
@@ -256,6 +252,17 @@ impl Context {
     }
 }
 
+/// An error that the device reported.
+fn reported(action: &'static str, error: &wgpu::Error) -> Error {
+    match error {
+        wgpu::Error::OutOfMemory { .. } => Error::OutOfMemory { action },
+        wgpu::Error::Validation { .. } | wgpu::Error::Internal { .. } => Error::Validation {
+            action,
+            reason: error.to_string(),
+        },
+    }
+}
+
 /// The bindings of a variant, as the shader declares them.
 fn bindings(variant: Variant) -> Vec<(u32, wgpu::BufferBindingType)> {
     let storage = |read_only| wgpu::BufferBindingType::Storage { read_only };
@@ -287,4 +294,28 @@ pub(super) fn ready<T>(future: impl Future<Output = T>) -> T {
 /// Locks a cache, which a thread that panicked leaves whole.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No device that tests run on can be made to run out of memory.
+    #[test]
+    fn too_little_memory_is_an_error_of_its_own() {
+        let error = wgpu::Error::OutOfMemory {
+            source: "64 GiB".into(),
+        };
+        let action = "making a buffer";
+        assert_eq!(reported(action, &error), Error::OutOfMemory { action });
+    }
+
+    #[test]
+    fn contexts_go_from_thread_to_thread() {
+        fn shared<T: Send + Sync + 'static>() {}
+        shared::<Context>();
+        shared::<crate::gpu::ReverseSubsequencesPass>();
+        shared::<crate::gpu::Bound>();
+        shared::<Error>();
+    }
 }

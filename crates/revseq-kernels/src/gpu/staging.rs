@@ -242,3 +242,23 @@ fn unmappable(error: &wgpu::MapRangeError) -> Error {
         reason: error.to_string(),
     }
 }
+
+#[cfg(all(test, feature = "gpu-validation"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_come_back() {
+        let (device, queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor::default());
+        let context = Context::from_device(device, queue);
+        let take = |role, bytes| Pool::take(&context, role, bytes).unwrap().buffer().clone();
+        let first = take(Role::Tensor, 1 << 20);
+        assert_eq!(take(Role::Tensor, (1 << 20) - 4), first);
+        // Too small for the one, too large for the other, for something else.
+        assert_ne!(take(Role::Tensor, 1 << 21), first);
+        assert_ne!(take(Role::Tensor, 1 << 16), first);
+        assert_ne!(take(Role::Upload, 1 << 20), first);
+        context.trim();
+        assert_ne!(take(Role::Tensor, 1 << 20), first);
+    }
+}

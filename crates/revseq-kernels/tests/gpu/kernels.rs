@@ -1,15 +1,14 @@
-//! The GPU kernels on every software adapter, bit for bit against the reference.
-#![cfg(feature = "wgpu")]
+//! Every way to run the kernels on every software adapter, bit for bit against the reference.
 
 use proptest::prelude::*;
 use revseq_kernels::gpu::{self, Context, LengthsSlice, ReverseSubsequencesPass};
-use revseq_kernels::{LengthsPolicy, Plan, SequenceLengths, reference};
+use revseq_kernels::{
+    DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, reference,
+};
 
-mod common;
-use common::{Case, bytes, case};
+use crate::common::{Case, Lengths, bytes, case};
 
-mod gpu_common;
-use gpu_common::{Arena, contexts, contexts_with};
+use crate::adapters::{Arena, contexts, contexts_with};
 
 /// What the reference makes of a case, out of place and, if it can be, in place.
 struct Expected {
@@ -207,6 +206,23 @@ proptest! {
         for context in contexts_with(|options| options.max_workgroups = Some(2)) {
             check_encoded(&context, &case, offsets, true);
             check_status(&context, &case);
+        }
+    }
+}
+
+/// More workgroups than a dimension has, by words and by bytes.
+#[test]
+fn large_dispatches_agree_with_the_reference() {
+    for (data_type, width) in [(DataType::Float32, 4), (DataType::Uint8, 1)] {
+        let size = 64 * 65_535 * 4 / width + 4;
+        let desc = ReverseSubsequencesDesc::packed(data_type, &[1, size], DataType::Int64, 1);
+        for context in contexts() {
+            let case = Case {
+                desc: desc.clone(),
+                lengths: Lengths::I64(vec![size as i64 - 3]),
+                seed: 7,
+            };
+            check_encoded(&context, &case, [0; 3], false);
         }
     }
 }
