@@ -13,7 +13,7 @@ use crate::{LengthsData, SequenceLengths, Tensor};
 ///
 /// As [`cpu::run`](crate::cpu::run): bytes of the output between its strides
 /// keep their values, and nothing is written unless all checks pass. Buffers
-/// are kept for the next run ([`Context::trim`] frees them); tensors larger than
+/// are kept for the next run ([`Context::trim`](super::Context::trim) frees them); tensors larger than
 /// a buffer of the device take several, one after another.
 ///
 /// # Errors

@@ -26,6 +26,7 @@
 compile_error!("the GPU kernels read 64-bit lengths as two words, the low one first");
 
 mod adapter;
+mod buffers;
 mod context;
 mod error;
 mod host;
@@ -37,10 +38,11 @@ mod staging;
 mod status;
 
 pub use adapter::{AdapterChoice, AdapterInfo, adapters};
+pub use buffers::LengthsSlice;
 pub use context::{Context, ContextOptions};
 pub use error::Error;
 pub use host::{run, run_in_place};
-pub use pass::{Bound, LengthsSlice, ReverseSubsequencesPass};
+pub use pass::{Bound, ReverseSubsequencesPass};
 pub use status::STATUS_BYTES;
 /// The version of wgpu whose types this module takes.
 pub use wgpu;

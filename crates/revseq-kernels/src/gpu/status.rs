@@ -1,7 +1,8 @@
 //! Lengths on the device: which of them are out of range.
 
+use super::buffers::{LengthsSlice, is_shared, layout, range};
 use super::params::Offsets;
-use super::pass::{Bound, Buffers, LengthsSlice, is_shared, layout, range};
+use super::pass::{Bound, Buffers};
 use super::slabs::Motion;
 use super::staging::Transfer;
 use super::{Error, ReverseSubsequencesPass};

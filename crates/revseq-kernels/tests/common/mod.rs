@@ -69,17 +69,6 @@ impl Lengths {
         }
     }
 
-    /// As they lie in memory.
-    #[cfg(feature = "wgpu")]
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        match self {
-            Self::I32(lengths) => bytemuck::cast_slice(lengths).to_vec(),
-            Self::I64(lengths) => bytemuck::cast_slice(lengths).to_vec(),
-            Self::U32(lengths) => bytemuck::cast_slice(lengths).to_vec(),
-            Self::U64(lengths) => bytemuck::cast_slice(lengths).to_vec(),
-        }
-    }
-
     /// `count` lengths for an axis: out of range now and then if `wild`, else
     /// all full, or 0, or 1, or any.
     fn new(data_type: DataType, count: usize, axis_size: u64, kind: u8, seed: u64) -> Self {

@@ -93,7 +93,8 @@ impl<'a> Arena<'a> {
             parts.push(start..bytes.len());
         }
         if one_buffer {
-            parts = vec![0..bytes.len()];
+            parts.clear();
+            parts.push(0..bytes.len());
         }
         let usage = wgpu::BufferUsages::STORAGE
             | wgpu::BufferUsages::COPY_SRC

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use revseq_kernels::gpu::{self, Context, LengthsSlice, ReverseSubsequencesPass};
 use revseq_kernels::{
-    DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, reference,
+    DataType, LengthsData, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, reference,
 };
 
 use crate::common::{Case, Lengths, bytes, case};
@@ -60,7 +60,7 @@ fn check_host(context: &Context, case: &Case) {
 fn check_encoded(context: &Context, case: &Case, offsets: [u64; 3], one_buffer: bool) {
     let plan = Plan::new(&case.desc).unwrap();
     let expected = Expected::new(case, &plan);
-    let lengths = case.lengths.to_bytes();
+    let lengths = bytes_of(case.lengths.data());
     let data_type = case.desc.sequence_lengths.data_type;
     let pass = ReverseSubsequencesPass::new(context, &plan).unwrap();
 
@@ -105,11 +105,21 @@ fn check_encoded(context: &Context, case: &Case, offsets: [u64; 3], one_buffer: 
     );
 }
 
+/// Lengths as they lie in memory.
+fn bytes_of(lengths: LengthsData<'_>) -> Vec<u8> {
+    match lengths {
+        LengthsData::I32(lengths) => bytemuck::cast_slice(lengths).to_vec(),
+        LengthsData::I64(lengths) => bytemuck::cast_slice(lengths).to_vec(),
+        LengthsData::U32(lengths) => bytemuck::cast_slice(lengths).to_vec(),
+        LengthsData::U64(lengths) => bytemuck::cast_slice(lengths).to_vec(),
+    }
+}
+
 /// Lengths on the device: the first one out of range, as the host finds it.
 fn check_status(context: &Context, case: &Case) {
     let plan = Plan::new(&case.desc).unwrap();
     let pass = ReverseSubsequencesPass::new(context, &plan).unwrap();
-    let lengths = case.lengths.to_bytes();
+    let lengths = bytes_of(case.lengths.data());
     let data_type = case.desc.sequence_lengths.data_type;
     let arena = Arena::new(context, &[&lengths], [4; 3], false);
     let status = pass.create_status_buffer().unwrap();
