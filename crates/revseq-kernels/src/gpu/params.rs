@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::Error;
 use super::shader::{Kernel, WORKGROUP_SIZE};
-use super::slabs::{Excess, Motion, Nest, Slab, slabs};
+use super::slabs::{Excess, ExcessKind, Motion, Nest, Slab, slabs};
 
 /// The loops that the shader has room for.
 ///
@@ -163,7 +163,7 @@ impl Builder<'_> {
         let lengths = slab.lengths(self.nest);
         let length_bytes = 4 * u64::from(self.layout.words);
         let lengths_bytes = lengths.start * length_bytes..lengths.end * length_bytes;
-        let window = |tensor, extent: Range<u64>, excess| {
+        let window = |tensor, extent: Range<u64>, kind| {
             let extent = if self.slab_buffers {
                 0..extent.end - extent.start
             } else {
@@ -171,19 +171,27 @@ impl Builder<'_> {
             };
             let window = Window::new(tensor, &extent, &self.limits);
             if window.bytes > self.limits.binding_bytes {
-                return Err(excess);
+                return Err(Excess {
+                    kind,
+                    actual: window.bytes,
+                    maximum: self.limits.binding_bytes,
+                });
             }
             Ok(window)
         };
-        let lengths_window = window(offsets.lengths, lengths_bytes, Excess::Lengths)?;
+        let lengths_window = window(offsets.lengths, lengths_bytes, ExcessKind::Lengths)?;
         let (mut input, mut output) = (Window::default(), Window::default());
         if self.nest.motion != Motion::Check {
-            input = window(offsets.input, slab.input(self.nest), Excess::Input)?;
-            output = window(offsets.output, slab.output(self.nest), Excess::Output)?;
+            input = window(offsets.input, slab.input(self.nest), ExcessKind::Input)?;
+            output = window(offsets.output, slab.output(self.nest), ExcessKind::Output)?;
         }
         let work = self.work(slab, output.base);
         if work.items > self.limits.items() || work.levels.len() > MAXIMUM_LOOPS {
-            return Err(Excess::Items);
+            return Err(Excess {
+                kind: ExcessKind::Items,
+                actual: work.items,
+                maximum: self.limits.items(),
+            });
         }
         // Full rows of workgroups, as few as there can be.
         let workgroups = work.items.div_ceil(u64::from(WORKGROUP_SIZE));

@@ -163,9 +163,10 @@ impl ReverseSubsequencesPass {
     /// # Errors
     /// A buffer that is too short ([`crate::Error::BufferTooShort`]), was made
     /// without a usage, starts at a misaligned offset, overlaps the output or
-    /// belongs to another device; a data type that is none of lengths; a device
-    /// that is lost or out of memory. What wgpu finds wrong with the encoder it
-    /// reports when the encoder is finished.
+    /// belongs to another device (of the same [`wgpu::Instance`]: beyond that
+    /// wgpu cannot tell); a data type that is none of lengths; a device that is
+    /// lost or out of memory. What wgpu finds wrong with the encoder it reports
+    /// when the encoder is finished.
     pub fn bind(
         &self,
         input: wgpu::BufferSlice<'_>,

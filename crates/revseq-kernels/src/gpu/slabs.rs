@@ -82,7 +82,15 @@ impl Nest {
 
 /// What does not fit one dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Excess {
+pub(super) struct Excess {
+    pub(super) kind: ExcessKind,
+    pub(super) actual: u64,
+    pub(super) maximum: u64,
+}
+
+/// What there is too much of: bytes of a binding, or invocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ExcessKind {
     Input,
     Lengths,
     Output,
@@ -177,7 +185,7 @@ impl Slab {
     }
 
     /// Cuts this where it makes most of the excess go away; none if nothing is left to cut.
-    fn cut(&self, nest: &Nest, excess: Excess) -> Option<SmallVec<[Self; 3]>> {
+    fn cut(&self, nest: &Nest, excess: ExcessKind) -> Option<SmallVec<[Self; 3]>> {
         let reach = |range: &Range<usize>, step: usize| (range.len() - 1).saturating_mul(step);
         let mut best = None;
         let mut offer = |reach: usize, cut: Cut| {
@@ -187,21 +195,25 @@ impl Slab {
         };
         for (index, (rounds, round)) in self.rounds.iter().zip(&nest.loops).enumerate() {
             let step = match excess {
-                Excess::Input => round.input,
-                Excess::Lengths => round.lengths,
-                Excess::Output => round.output,
-                Excess::Items => 1,
+                ExcessKind::Input => round.input,
+                ExcessKind::Lengths => round.lengths,
+                ExcessKind::Output => round.output,
+                ExcessKind::Items => 1,
             };
             offer(reach(rounds, step), Cut::Rounds(index));
         }
         match excess {
-            Excess::Input => offer(reach(&self.from, nest.time.input), Cut::From),
-            Excess::Output => offer(reach(&self.to, nest.time.output), Cut::To),
-            Excess::Items => offer(reach(&self.to, 1), Cut::To),
-            Excess::Lengths => {}
+            ExcessKind::Input => offer(reach(&self.from, nest.time.input), Cut::From),
+            ExcessKind::Output => offer(reach(&self.to, nest.time.output), Cut::To),
+            ExcessKind::Items => offer(reach(&self.to, 1), Cut::To),
+            ExcessKind::Lengths => {}
         }
-        if excess != Excess::Lengths && self.row.len() > ROW_STEP {
-            let step = if excess == Excess::Items { 1 } else { ROW_STEP };
+        if excess != ExcessKind::Lengths && self.row.len() > ROW_STEP {
+            let step = if excess == ExcessKind::Items {
+                1
+            } else {
+                ROW_STEP
+            };
             offer((self.row.len() - 1) / ROW_STEP * step, Cut::Row);
         }
         let (_, cut) = best?;
@@ -268,9 +280,9 @@ pub(super) fn slabs<T>(
         }
         match dispatch(&slab) {
             Ok(dispatch) => done.push((slab, dispatch)),
-            Err(excess) => match slab.cut(nest, excess) {
+            Err(excess) => match slab.cut(nest, excess.kind) {
                 Some(parts) => left.extend(parts.into_iter().rev()),
-                None => return Err(uncuttable(nest, &slab, excess)),
+                None => return Err(uncuttable(excess)),
             },
         }
         if done.len() + left.len() > MAXIMUM_SLABS {
@@ -284,22 +296,16 @@ pub(super) fn slabs<T>(
     Ok(done)
 }
 
-fn uncuttable(nest: &Nest, slab: &Slab, excess: Excess) -> Error {
-    let (what, range) = match excess {
-        Excess::Input => (
-            "bytes of the input that no dispatch can reach",
-            slab.input(nest),
-        ),
-        Excess::Output => (
-            "bytes of the output that no dispatch can reach",
-            slab.output(nest),
-        ),
-        Excess::Lengths => ("lengths that no dispatch can reach", slab.lengths(nest)),
-        Excess::Items => ("invocations that no dispatch has", 0..1),
-    };
+/// What even the smallest slab has too much of.
+fn uncuttable(excess: Excess) -> Error {
     Error::UnsupportedSize {
-        what,
-        actual: range.end - range.start,
-        maximum: 0,
+        what: match excess.kind {
+            ExcessKind::Input => "bytes to bind for one element of the input",
+            ExcessKind::Lengths => "bytes to bind for one length",
+            ExcessKind::Output => "bytes to bind for one element of the output",
+            ExcessKind::Items => "invocations for one element",
+        },
+        actual: excess.actual,
+        maximum: excess.maximum,
     }
 }

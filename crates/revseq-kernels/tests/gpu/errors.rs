@@ -8,7 +8,7 @@ use revseq_kernels::{
     DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, Tensor,
 };
 
-use crate::adapters::{Arena, contexts, software_adapters};
+use crate::adapters::{Arena, contexts, contexts_with, software_adapters};
 
 fn plan(data_type: DataType, sizes: &[u64]) -> Plan {
     let axis = sizes.len() as u32 - 1;
@@ -233,6 +233,24 @@ fn an_axis_of_more_than_32_bits_is_an_error() {
                 what: "elements of the axis",
                 actual: 1 << 32,
                 maximum: u32::MAX.into()
+            }
+        );
+    }
+}
+
+#[test]
+fn a_binding_too_small_for_an_element_is_an_error() {
+    for context in contexts_with(|options| options.max_binding_bytes = Some(16)) {
+        let pass =
+            ReverseSubsequencesPass::new(&context, &plan(DataType::Float32, &[4, 8])).unwrap();
+        let [data, other] = [(); 2].map(|()| buffer(&context, 512, STORAGE));
+        let all = lengths(other.slice(..));
+        assert_eq!(
+            pass.bind_in_place(data.slice(28..), all).unwrap_err(),
+            Error::UnsupportedSize {
+                what: "bytes to bind for one element of the input",
+                actual: 32,
+                maximum: 16
             }
         );
     }

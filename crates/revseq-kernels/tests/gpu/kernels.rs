@@ -220,6 +220,24 @@ proptest! {
     }
 }
 
+/// One length out of range, far from the first binding of lengths.
+#[test]
+fn a_late_length_out_of_range_is_found_in_small_bindings() {
+    let desc = ReverseSubsequencesDesc::packed(DataType::Uint8, &[1000, 3], DataType::Int64, 1);
+    for value in [-5, 4, i64::MAX] {
+        let mut lengths = vec![2; 1000];
+        lengths[777] = value;
+        let case = Case {
+            desc: desc.clone(),
+            lengths: Lengths::I64(lengths),
+            seed: 1,
+        };
+        for context in contexts_with(|options| options.max_binding_bytes = Some(512)) {
+            check_status(&context, &case);
+        }
+    }
+}
+
 /// More workgroups than a dimension has, by words and by bytes.
 #[test]
 fn large_dispatches_agree_with_the_reference() {
