@@ -1,6 +1,7 @@
 //! Software adapters and buffers for the tests.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::io::Write as _;
 use std::ops::Range;
 use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 
@@ -46,7 +47,7 @@ pub(crate) fn software_adapters() -> Vec<usize> {
             .filter(|adapter| adapter.device_type == wgpu::DeviceType::Cpu);
         software
             .map(|adapter| {
-                println!("testing on {adapter}");
+                say(&format!("testing on {adapter}"));
                 adapter.index
             })
             .collect()
@@ -58,9 +59,18 @@ pub(crate) fn software_adapters() -> Vec<usize> {
             std::env::var("CI").as_deref() != Ok("true"),
             "{name}: no software adapter, which CI has to have"
         );
-        println!("skipped {name}: no software adapter");
+        say(&format!("skipped {name}: no software adapter"));
     }
     found.clone()
+}
+
+/// Prints a line once, past the test harness, which keeps what `println` prints.
+fn say(line: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.insert(line.to_owned()) {
+        writeln!(std::io::stderr(), "{line}").unwrap();
+    }
 }
 
 /// Tensors in buffers of the device, with other bytes around them.
