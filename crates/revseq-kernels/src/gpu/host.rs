@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::params::{LengthsLayout, Offsets};
 use super::pass::Buffers;
-use super::slabs::{Motion, Nest};
+use super::slabs::{Excess, ExcessKind, Motion, Nest, Slab, slabs};
 use super::staging::Transfer;
 use super::{Error, ReverseSubsequencesPass};
 use crate::{LengthsData, SequenceLengths, Tensor};
@@ -144,7 +144,7 @@ fn run_whole(
     transfer.run(&bound, &mut [(output_buffer.buffer(), 0, output)])
 }
 
-/// Runs slab by slab, with every slab in buffers of its own.
+/// Runs slab by slab, each as large as a buffer can be.
 fn run_slabs(
     pass: &ReverseSubsequencesPass,
     nest: &Nest,
@@ -153,22 +153,47 @@ fn run_slabs(
     host: Host<'_>,
     output: &mut [u8],
 ) -> Result<(), Error> {
-    let builder = pass.builder(nest, layout, &Offsets::default(), true);
-    for (slab, dispatch) in builder.all(&Offsets::default())? {
-        let length_bytes = 4 * layout.words as usize;
-        let range = to_usize(slab.lengths(nest));
-        let lengths = &lengths[range.start * length_bytes..range.end * length_bytes];
+    let length_bytes = 4 * u64::from(layout.words);
+    let maximum = pass.context().limits().max_buffer_size;
+    let slabs = slabs(nest, Slab::whole(nest), |slab| {
+        let lengths = slab.lengths(nest);
+        let sizes = [
+            (ExcessKind::Input, slab.input(nest), 1),
+            (ExcessKind::Lengths, lengths, length_bytes),
+            (ExcessKind::Output, slab.output(nest), 1),
+        ];
+        for (kind, range, width) in sizes {
+            let actual = ((range.end - range.start) * width).next_multiple_of(4);
+            if actual > maximum {
+                return Err(Excess {
+                    kind,
+                    actual,
+                    maximum,
+                });
+            }
+        }
+        Ok(())
+    })?;
+    for (slab, ()) in slabs {
+        let lengths_range = slab.lengths(nest);
+        let missing = Offsets {
+            input: slab.input(nest).start,
+            lengths: lengths_range.start * length_bytes,
+            output: slab.output(nest).start,
+        };
+        let lengths = &lengths
+            [to_usize(lengths_range.start * length_bytes..lengths_range.end * length_bytes)];
         let mut transfer = Transfer::new(pass.context());
         let lengths_buffer = transfer.tensor(lengths.len(), Some(lengths))?;
         let (input_range, output_range) = (to_usize(slab.input(nest)), to_usize(slab.output(nest)));
         // The second halves of pairs, if they are elsewhere.
-        let (written, mut mirrored) = if dispatch.apart {
+        let (written, mut mirrored) = if slab.is_apart(nest) {
             let [written, mirrored] = output
                 .get_disjoint_mut([output_range, input_range.clone()])
                 .map_err(|_| Error::UnsupportedSize {
                     what: "bytes of an interleaved tensor to be reversed in place",
                     actual: pass.plan().output_bytes() as u64,
-                    maximum: pass.context().limits().max_buffer_size,
+                    maximum,
                 })?;
             (written, Some(mirrored))
         } else {
@@ -191,8 +216,13 @@ fn run_slabs(
             output: output_buffer.buffer(),
             offsets: Offsets::default(),
         };
-        let prepared = pass.prepare_one(nest, false, dispatch)?;
-        let bound = pass.bind_prepared(&[prepared], &buffers, &Offsets::default())?;
+        let builder = pass.builder(nest, layout, &Offsets::default(), missing);
+        let prepared: Vec<_> = builder
+            .dispatches(slab, &Offsets::default())?
+            .into_iter()
+            .map(|dispatch| pass.prepare_one(nest, false, dispatch))
+            .collect::<Result<_, Error>>()?;
+        let bound = pass.bind_prepared(&prepared, &buffers, &Offsets::default())?;
         let mut downloads = vec![(output_buffer.buffer(), 0, written)];
         if let Some(mirrored) = &mut mirrored {
             downloads.push((input_buffer, 0, mirrored));

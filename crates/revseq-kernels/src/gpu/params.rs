@@ -40,15 +40,6 @@ impl Limits {
         }
     }
 
-    /// The same for buffers that hold one slab each.
-    pub(super) fn of_buffers(limits: &wgpu::Limits) -> Self {
-        let all = Self::new(limits);
-        Self {
-            binding_bytes: all.binding_bytes.min(limits.max_buffer_size),
-            ..all
-        }
-    }
-
     /// What a binding's offset has to be a multiple of, in bytes.
     pub(super) fn alignment(&self) -> u64 {
         self.alignment
@@ -143,8 +134,8 @@ struct Work {
 pub(super) struct Builder<'a> {
     pub(super) nest: &'a Nest,
     pub(super) limits: Limits,
-    /// Whether each slab lies at the start of buffers of its own.
-    pub(super) slab_buffers: bool,
+    /// The bytes of the tensors that come before what is in the buffers.
+    pub(super) missing: Offsets,
     pub(super) layout: LengthsLayout,
     /// The most that a length can be.
     pub(super) axis_size: u32,
@@ -153,22 +144,22 @@ pub(super) struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The slabs of the nest, each with its dispatch.
-    pub(super) fn all(&self, offsets: &Offsets) -> Result<Vec<(Slab, Dispatch)>, Error> {
-        slabs(self.nest, |slab| self.dispatch(slab, offsets))
+    /// The dispatches of a slab whose tensors start at `offsets`, as many as it takes.
+    pub(super) fn dispatches(&self, slab: Slab, offsets: &Offsets) -> Result<Vec<Dispatch>, Error> {
+        let dispatches = slabs(self.nest, slab, |slab| self.dispatch(slab, offsets))?;
+        Ok(dispatches
+            .into_iter()
+            .map(|(_, dispatch)| dispatch)
+            .collect())
     }
 
     /// The dispatch of a slab whose tensors start at `offsets`, or what is too much for one.
-    pub(super) fn dispatch(&self, slab: &Slab, offsets: &Offsets) -> Result<Dispatch, Excess> {
+    fn dispatch(&self, slab: &Slab, offsets: &Offsets) -> Result<Dispatch, Excess> {
         let lengths = slab.lengths(self.nest);
         let length_bytes = 4 * u64::from(self.layout.words);
         let lengths_bytes = lengths.start * length_bytes..lengths.end * length_bytes;
-        let window = |tensor, extent: Range<u64>, kind| {
-            let extent = if self.slab_buffers {
-                0..extent.end - extent.start
-            } else {
-                extent
-            };
+        let window = |tensor, missing, extent: Range<u64>, kind| {
+            let extent = extent.start - missing..extent.end - missing;
             let window = Window::new(tensor, &extent, &self.limits);
             if window.bytes > self.limits.binding_bytes {
                 return Err(Excess {
@@ -179,11 +170,26 @@ impl Builder<'_> {
             }
             Ok(window)
         };
-        let lengths_window = window(offsets.lengths, lengths_bytes, ExcessKind::Lengths)?;
+        let lengths_window = window(
+            offsets.lengths,
+            self.missing.lengths,
+            lengths_bytes,
+            ExcessKind::Lengths,
+        )?;
         let (mut input, mut output) = (Window::default(), Window::default());
         if self.nest.motion != Motion::Check {
-            input = window(offsets.input, slab.input(self.nest), ExcessKind::Input)?;
-            output = window(offsets.output, slab.output(self.nest), ExcessKind::Output)?;
+            input = window(
+                offsets.input,
+                self.missing.input,
+                slab.input(self.nest),
+                ExcessKind::Input,
+            )?;
+            output = window(
+                offsets.output,
+                self.missing.output,
+                slab.output(self.nest),
+                ExcessKind::Output,
+            )?;
         }
         let work = self.work(slab, output.base);
         if work.items > self.limits.items() || work.levels.len() > MAXIMUM_LOOPS {

@@ -8,7 +8,7 @@ use super::buffers::{LengthsSlice, is_shared, layout, range};
 use super::context::lock;
 use super::params::{Builder, Dispatch, LengthsLayout, Limits, Offsets, Window};
 use super::shader::{Kernel, Variant};
-use super::slabs::{Motion, Nest};
+use super::slabs::{Motion, Nest, Slab};
 use super::{Context, Error};
 use crate::{Plan, Tensor};
 
@@ -283,9 +283,9 @@ impl ReverseSubsequencesPass {
 
     /// All dispatches of a motion whose tensors start at the key's offsets.
     fn prepare(&self, nest: &Nest, key: &Key) -> Result<Vec<Prepared>, Error> {
-        let builder = self.builder(nest, key.layout, &key.offsets, false);
+        let builder = self.builder(nest, key.layout, &key.offsets, Offsets::default());
         let mut prepared = Vec::new();
-        for (_, dispatch) in builder.all(&key.offsets)? {
+        for dispatch in builder.dispatches(Slab::whole(nest), &key.offsets)? {
             prepared.push(self.prepare_one(nest, key.shared, dispatch)?);
         }
         if key.motion == Motion::Check {
@@ -302,24 +302,19 @@ impl ReverseSubsequencesPass {
         Ok(prepared)
     }
 
-    /// The builder of dispatches for tensors at these offsets, or for buffers
-    /// that hold one slab each.
+    /// The builder of dispatches for tensors at these offsets, less what is
+    /// missing from the buffers before them.
     pub(super) fn builder<'a>(
         &self,
         nest: &'a Nest,
         layout: LengthsLayout,
         offsets: &Offsets,
-        slab_buffers: bool,
+        missing: Offsets,
     ) -> Builder<'a> {
-        let limits = self.context.limits();
         Builder {
             nest,
-            limits: if slab_buffers {
-                Limits::of_buffers(limits)
-            } else {
-                Limits::new(limits)
-            },
-            slab_buffers,
+            limits: Limits::new(self.context.limits()),
+            missing,
             layout,
             // Checked when the pass was made.
             axis_size: self.plan.axis_size() as u32,

@@ -120,7 +120,8 @@ enum Cut {
 }
 
 impl Slab {
-    fn whole(nest: &Nest) -> Self {
+    /// All of a nest.
+    pub(super) fn whole(nest: &Nest) -> Self {
         Self {
             rounds: nest.loops.iter().map(|round| 0..round.size).collect(),
             to: 0..nest.time.size,
@@ -264,16 +265,17 @@ impl Slab {
     }
 }
 
-/// The slabs of a nest, each with what `dispatch` makes of it, cut until it finds
+/// The parts of a slab, each with what `dispatch` makes of it, cut until it finds
 /// no excess.
 ///
 /// Every element is written in exactly one of them.
 pub(super) fn slabs<T>(
     nest: &Nest,
+    slab: Slab,
     dispatch: impl Fn(&Slab) -> Result<T, Excess>,
 ) -> Result<Vec<(Slab, T)>, Error> {
     let mut done = Vec::new();
-    let mut left = vec![Slab::whole(nest)];
+    let mut left = vec![slab];
     while let Some(slab) = left.pop() {
         if !slab.moves(nest) {
             continue;

@@ -202,11 +202,16 @@ proptest! {
         }
     }
 
-    /// Buffers of 1 KiB: several of them for one tensor.
+    /// Buffers of 1 KiB: several of them for one tensor, in one binding or more.
     #[test]
     fn small_buffers_agree_with_the_reference(case in small_case()) {
-        for context in contexts_with(|options| options.max_buffer_bytes = Some(1024)) {
-            check_host(&context, &case);
+        for binding_bytes in [None, Some(512)] {
+            for context in contexts_with(|options| {
+                options.max_buffer_bytes = Some(1024);
+                options.max_binding_bytes = binding_bytes;
+            }) {
+                check_host(&context, &case);
+            }
         }
     }
 
