@@ -69,7 +69,8 @@ fn say(line: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if said.insert(line.to_owned()) {
-        writeln!(std::io::stderr(), "{line}").unwrap();
+        let mut stderr = std::io::stderr();
+        stderr.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 }
 
