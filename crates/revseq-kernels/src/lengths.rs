@@ -181,6 +181,12 @@ impl<'a> SequenceLengths<'a> {
         uniform.filter(|_| all)
     }
 
+    /// The lengths as they lie in memory, not clamped.
+    #[cfg(feature = "wgpu")]
+    pub(crate) fn data(&self) -> LengthsData<'a> {
+        self.data
+    }
+
     /// The length at an index of the lengths' buffer: 0 to the axis size.
     ///
     /// # Panics

@@ -4,7 +4,9 @@
 //! A [`ReverseSubsequencesDesc`] says what to do, in DirectML's words. A
 //! [`Plan`] is made from it once for a shape, [`SequenceLengths`] are checked
 //! once for a run, and [`cpu::run`] or [`cpu::run_in_place`] moves the bytes.
-//! This crate knows neither ONNX nor any runtime.
+//! With the feature `wgpu`, module `gpu` does the same on a GPU, for slices of
+//! the host or for buffers that stay on the device. This crate knows neither
+//! ONNX nor any runtime.
 //!
 //! ```
 //! use revseq_kernels::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths};
@@ -26,6 +28,8 @@ mod data_type;
 mod desc;
 mod error;
 mod feature_level;
+#[cfg(feature = "wgpu")]
+pub mod gpu;
 mod lengths;
 mod overlap;
 mod plan;

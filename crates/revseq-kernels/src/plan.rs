@@ -327,6 +327,24 @@ impl Plan {
         self.lengths_count == 0 || walk(&self.lengths_loops, 0, &mut test)
     }
 
+    /// The loops over the lengths themselves, folded; they move nothing else.
+    #[cfg(feature = "wgpu")]
+    pub(crate) fn lengths_loops(&self) -> SmallVec<[Loop; 4]> {
+        let mut loops: SmallVec<[Loop; 4]> = self
+            .lengths_loops
+            .iter()
+            .map(|&(size, lengths)| Loop {
+                size,
+                input: 0,
+                output: 0,
+                lengths,
+            })
+            .collect();
+        loops.sort_by_key(|round| std::cmp::Reverse(round.lengths));
+        fold(&mut loops);
+        loops
+    }
+
     /// Checks that one buffer can be input and output.
     pub(crate) fn check_in_place(&self) -> Result<(), Error> {
         match self.layouts_differ {

@@ -1,0 +1,321 @@
+//! A device, and what is compiled and pooled for it.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Poll, Waker};
+
+use super::Error;
+use super::adapter::{self, AdapterChoice, AdapterInfo};
+use super::shader::Variant;
+use super::staging::Pool;
+
+/// How a [`Context`] is made.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ContextOptions {
+    /// The adapter.
+    pub adapter: AdapterChoice,
+    /// The graphics APIs to look at, of those that this crate was built with.
+    pub backends: wgpu::Backends,
+    /// Whether to enable timestamp queries, if the adapter has them.
+    pub timestamps: bool,
+    /// The most bytes of a buffer that one dispatch reaches, if less than the adapter's.
+    pub max_binding_bytes: Option<u64>,
+    /// The most bytes of a buffer, if less than the adapter's.
+    pub max_buffer_bytes: Option<u64>,
+    /// The most workgroups of a dispatch in each dimension, if less than the adapter's.
+    pub max_workgroups: Option<u32>,
+}
+
+/// A device with its compiled kernels and its pool of buffers.
+///
+/// Cheap to clone, and shared by any number of threads.
+#[derive(Clone)]
+pub struct Context {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    adapter: AdapterInfo,
+    limits: wgpu::Limits,
+    /// Why the device was lost, once it is.
+    lost: Arc<OnceLock<String>>,
+    pipelines: Mutex<HashMap<Variant, wgpu::ComputePipeline>>,
+    pool: Pool,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("adapter", &self.inner.adapter)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// A context on an adapter of its own choice, with the adapter's limits.
+    ///
+    /// # Errors
+    /// [`Error::NoAdapter`] with those that there are, [`Error::NoDevice`].
+    pub fn new(options: &ContextOptions) -> Result<Self, Error> {
+        let (info, adapter) = adapter::choose(&options.adapter, options.backends)?;
+        let mut limits = adapter.limits();
+        let lower = |limit: &mut u64, wanted: Option<u64>| {
+            *limit = (*limit).min(wanted.unwrap_or(u64::MAX))
+        };
+        lower(
+            &mut limits.max_storage_buffer_binding_size,
+            options.max_binding_bytes,
+        );
+        lower(&mut limits.max_buffer_size, options.max_buffer_bytes);
+        limits.max_compute_workgroups_per_dimension = limits
+            .max_compute_workgroups_per_dimension
+            .min(options.max_workgroups.unwrap_or(u32::MAX));
+        let features = if options.timestamps {
+            adapter.features() & wgpu::Features::TIMESTAMP_QUERY
+        } else {
+            wgpu::Features::empty()
+        };
+        let (device, queue) = ready(adapter.request_device(&wgpu::DeviceDescriptor {
+            label: Some("revseq"),
+            required_features: features,
+            required_limits: limits,
+            experimental_features: wgpu::ExperimentalFeatures::disabled(),
+            memory_hints: wgpu::MemoryHints::Performance,
+            trace: wgpu::Trace::Off,
+        }))
+        .map_err(|error| Error::NoDevice {
+            adapter: info.to_string(),
+            reason: error.to_string(),
+        })?;
+        let context = Self::with_info(device, queue, info);
+        let lost = Arc::clone(&context.inner.lost);
+        context
+            .device()
+            .set_device_lost_callback(move |reason, message| {
+                // The first reason is the one that counts.
+                let _ = lost.set(format!("{reason:?}: {message}"));
+            });
+        Ok(context)
+    }
+
+    /// A context on a device of the caller's, within the limits that it was made with.
+    ///
+    /// The device's callbacks stay the caller's: of its loss this context
+    /// learns only when something fails.
+    #[must_use]
+    pub fn from_device(device: wgpu::Device, queue: wgpu::Queue) -> Self {
+        let (info, limits) = (device.adapter_info(), device.limits());
+        let info = AdapterInfo::new(0, info, &limits, device.features());
+        Self::with_info(device, queue, info)
+    }
+
+    fn with_info(device: wgpu::Device, queue: wgpu::Queue, adapter: AdapterInfo) -> Self {
+        let limits = device.limits();
+        Self {
+            inner: Arc::new(Inner {
+                device,
+                queue,
+                adapter,
+                limits,
+                lost: Arc::default(),
+                pipelines: Mutex::default(),
+                pool: Pool::default(),
+            }),
+        }
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &wgpu::Device {
+        &self.inner.device
+    }
+
+    /// The device's queue.
+    #[must_use]
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.inner.queue
+    }
+
+    /// The adapter; its limits may be higher than the device's.
+    #[must_use]
+    pub fn adapter(&self) -> &AdapterInfo {
+        &self.inner.adapter
+    }
+
+    /// Frees the buffers that [`run`](super::run) keeps for the next run.
+    pub fn trim(&self) {
+        self.inner.pool.clear();
+    }
+
+    pub(super) fn limits(&self) -> &wgpu::Limits {
+        &self.inner.limits
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.inner.pool
+    }
+
+    /// The error of a lost device, if it is.
+    pub(super) fn check_lost(&self) -> Result<(), Error> {
+        match self.inner.lost.get() {
+            None => Ok(()),
+            Some(reason) => Err(Error::DeviceLost {
+                reason: reason.clone(),
+            }),
+        }
+    }
+
+    /// Calls `body` and returns the first error that the device reports for it.
+    pub(super) fn catch<T>(
+        &self,
+        action: &'static str,
+        body: impl FnOnce() -> T,
+    ) -> Result<T, Error> {
+        self.check_lost()?;
+        let filters = [
+            wgpu::ErrorFilter::Validation,
+            wgpu::ErrorFilter::OutOfMemory,
+            wgpu::ErrorFilter::Internal,
+        ];
+        let scopes = filters.map(|filter| self.device().push_error_scope(filter));
+        let result = body();
+        let mut first = None;
+        for scope in scopes.into_iter().rev() {
+            first = ready(scope.pop()).or(first);
+        }
+        self.check_lost()?;
+        match first {
+            None => Ok(result),
+            Some(error) => Err(reported(action, &error)),
+        }
+    }
+
+    /// The pipeline of a variant, compiled by the first caller.
+    pub(super) fn pipeline(&self, variant: Variant) -> Result<wgpu::ComputePipeline, Error> {
+        let mut pipelines = lock(&self.inner.pipelines);
+        if let Some(pipeline) = pipelines.get(&variant) {
+            return Ok(pipeline.clone());
+        }
+        let pipeline = self.catch("compiling a kernel", || self.compile(variant))?;
+        pipelines.insert(variant, pipeline.clone());
+        Ok(pipeline)
+    }
+
+    fn compile(&self, variant: Variant) -> wgpu::ComputePipeline {
+        let device = self.device();
+        let label = Some(variant.kernel.entry_point());
+        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label,
+            source: wgpu::ShaderSource::Wgsl(Cow::Owned(variant.source())),
+        });
+        let entries: Vec<_> = bindings(variant)
+            .into_iter()
+            .map(|(binding, ty)| wgpu::BindGroupLayoutEntry {
+                binding,
+                visibility: wgpu::ShaderStages::COMPUTE,
+                ty: wgpu::BindingType::Buffer {
+                    ty,
+                    has_dynamic_offset: false,
+                    min_binding_size: None,
+                },
+                count: None,
+            })
+            .collect();
+        let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+            label,
+            entries: &entries,
+        });
+        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label,
+            bind_group_layouts: &[Some(&layout)],
+            immediate_size: 0,
+        });
+        device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label,
+            layout: Some(&layout),
+            module: &module,
+            entry_point: label,
+            compilation_options: wgpu::PipelineCompilationOptions {
+                // No kernel has memory of a workgroup's own, and all indices are in bounds.
+                zero_initialize_workgroup_memory: false,
+                ..Default::default()
+            },
+            cache: None,
+        })
+    }
+}
+
+/// An error that the device reported.
+fn reported(action: &'static str, error: &wgpu::Error) -> Error {
+    match error {
+        wgpu::Error::OutOfMemory { .. } => Error::OutOfMemory { action },
+        wgpu::Error::Validation { .. } | wgpu::Error::Internal { .. } => Error::Validation {
+            action,
+            reason: error.to_string(),
+        },
+    }
+}
+
+/// The bindings of a variant, as the shader declares them.
+fn bindings(variant: Variant) -> Vec<(u32, wgpu::BufferBindingType)> {
+    let storage = |read_only| wgpu::BufferBindingType::Storage { read_only };
+    let mut bindings = vec![
+        (0, wgpu::BufferBindingType::Uniform),
+        (1, storage(!variant.shared)),
+    ];
+    if variant.kernel.is_copy() {
+        bindings.push((2, storage(!variant.shared)));
+    } else if variant.apart {
+        bindings.push((2, storage(false)));
+    }
+    bindings.push((3, storage(false)));
+    bindings
+}
+
+/// The result of a future of wgpu's, which on native platforms is ready at once.
+pub(super) fn ready<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut task = std::task::Context::from_waker(Waker::noop());
+    loop {
+        match future.as_mut().poll(&mut task) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => std::thread::yield_now(),
+        }
+    }
+}
+
+/// Locks a cache, which a thread that panicked leaves whole.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No device that tests run on can be made to run out of memory.
+    #[test]
+    fn too_little_memory_is_an_error_of_its_own() {
+        let error = wgpu::Error::OutOfMemory {
+            source: "64 GiB".into(),
+        };
+        let action = "making a buffer";
+        assert_eq!(reported(action, &error), Error::OutOfMemory { action });
+    }
+
+    #[test]
+    fn contexts_go_from_thread_to_thread() {
+        fn shared<T: Send + Sync + 'static>() {}
+        shared::<Context>();
+        shared::<crate::gpu::ReverseSubsequencesPass>();
+        shared::<crate::gpu::Bound>();
+        shared::<Error>();
+    }
+}

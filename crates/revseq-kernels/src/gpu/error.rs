@@ -1,0 +1,111 @@
+//! What can be wrong on a GPU.
+
+use std::fmt;
+
+use super::AdapterChoice;
+use crate::Tensor;
+
+/// An error of the GPU kernels, with the values that caused it and those that would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The plan, the lengths or a buffer's size: as on the CPU.
+    #[error(transparent)]
+    Operator(#[from] crate::Error),
+    /// No adapter is the one asked for.
+    #[error("no {wanted} adapter; found {}", List(found))]
+    NoAdapter {
+        /// What was asked for.
+        wanted: AdapterChoice,
+        /// The adapters that there are, as [`AdapterInfo`](super::AdapterInfo) prints them.
+        found: Vec<String>,
+    },
+    /// The adapter gave no device.
+    #[error("{adapter}: no device: {reason}")]
+    NoDevice {
+        /// The adapter, as [`AdapterInfo`](super::AdapterInfo) prints it.
+        adapter: String,
+        /// What the driver says.
+        reason: String,
+    },
+    /// The device is lost; a new context may get another one.
+    #[error("the device is lost: {reason}")]
+    DeviceLost {
+        /// What the driver says.
+        reason: String,
+    },
+    /// The device has not enough memory.
+    #[error("the device has not enough memory for {action}")]
+    OutOfMemory {
+        /// What was being done.
+        action: &'static str,
+    },
+    /// The device refused a command.
+    #[error("{action}: {reason}")]
+    Validation {
+        /// What was being done.
+        action: &'static str,
+        /// Why, in wgpu's words.
+        reason: String,
+    },
+    /// A tensor does not start at a multiple of 4 bytes in its buffer.
+    #[error("{tensor}: starts at byte {offset} of its buffer, expected a multiple of {alignment}")]
+    MisalignedOffset {
+        /// The tensor.
+        tensor: Tensor,
+        /// Where it starts, in bytes.
+        offset: u64,
+        /// What the start has to be a multiple of.
+        alignment: u64,
+    },
+    /// A buffer was made without a usage that is needed.
+    #[error("{tensor}: a buffer with usages {actual:?}, expected {required:?}")]
+    MissingUsage {
+        /// The tensor.
+        tensor: Tensor,
+        /// The buffer's usages.
+        actual: wgpu::BufferUsages,
+        /// Those that are needed.
+        required: wgpu::BufferUsages,
+    },
+    /// What is written lies over something that is read.
+    #[error(
+        "{tensor}: bytes {start} to {end} of its buffer, which overlap those of {written} \
+         ({written_start} to {written_end})"
+    )]
+    Overlap {
+        /// The tensor that is read.
+        tensor: Tensor,
+        /// Its first byte in the buffer.
+        start: u64,
+        /// Its end in the buffer.
+        end: u64,
+        /// What is written, in the same buffer.
+        written: &'static str,
+        /// Its first byte in the buffer.
+        written_start: u64,
+        /// Its end in the buffer.
+        written_end: u64,
+    },
+    /// The device's limits leave no way to run this plan.
+    #[error("{what}: {actual}, but here at most {maximum}")]
+    UnsupportedSize {
+        /// What is too large.
+        what: &'static str,
+        /// How large it is.
+        actual: u64,
+        /// The most that works.
+        maximum: u64,
+    },
+}
+
+struct List<'a>(&'a [String]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("none");
+        }
+        f.write_str(&self.0.join("; "))
+    }
+}

@@ -1,0 +1,399 @@
+//! A slab as one dispatch: its kernel, bindings and parameters.
+
+use std::ops::Range;
+
+use super::Error;
+use super::shader::{Kernel, WORKGROUP_SIZE};
+use super::slabs::{Excess, ExcessKind, Motion, Nest, Slab, slabs};
+
+/// The loops that the shader has room for.
+///
+/// Elements of the output are distinct and one binding has less than 2^31
+/// bytes, so at most 30 loops go round more than once; the row makes 31.
+const MAXIMUM_LOOPS: usize = 32;
+
+/// The words of the shader's `Params` before its loops.
+const HEADER_WORDS: usize = 20;
+
+/// The bytes of the shader's `Params`.
+pub(super) const PARAMS_BYTES: usize = 4 * (HEADER_WORDS + 4 * MAXIMUM_LOOPS);
+
+/// What a device can do in one dispatch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The most bytes of a binding.
+    binding_bytes: u64,
+    /// What a binding's offset has to be a multiple of.
+    alignment: u64,
+    /// The most workgroups in each dimension.
+    workgroups: u64,
+}
+
+impl Limits {
+    pub(super) fn new(limits: &wgpu::Limits) -> Self {
+        Self {
+            // Offsets in bytes stay in 32 bits.
+            binding_bytes: limits.max_storage_buffer_binding_size.min((1 << 31) - 4),
+            // At least a unit, so that what is left of an offset keeps its alignment.
+            alignment: u64::from(limits.min_storage_buffer_offset_alignment).max(16),
+            workgroups: u64::from(limits.max_compute_workgroups_per_dimension),
+        }
+    }
+
+    /// What a binding's offset has to be a multiple of, in bytes.
+    pub(super) fn alignment(&self) -> u64 {
+        self.alignment
+    }
+
+    /// The most invocations; 2^31 is all that the bytes of a binding can need.
+    fn items(&self) -> u64 {
+        (self.workgroups * self.workgroups * u64::from(WORKGROUP_SIZE)).min(1 << 31)
+    }
+}
+
+/// How lengths lie in their buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LengthsLayout {
+    /// The words of a length: 1 or 2.
+    pub(super) words: u32,
+    pub(super) signed: bool,
+}
+
+/// Where the tensors start in their buffers, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Offsets {
+    pub(super) input: u64,
+    pub(super) lengths: u64,
+    pub(super) output: u64,
+}
+
+/// A range of a buffer that is bound, from an aligned offset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Window {
+    /// The binding's offset in the buffer, in bytes.
+    pub(super) offset: u64,
+    /// The binding's size in bytes, whole words.
+    pub(super) bytes: u64,
+    /// Where the slab starts in the binding, in bytes.
+    base: u64,
+}
+
+impl Window {
+    fn new(tensor: u64, extent: &Range<u64>, limits: &Limits) -> Self {
+        let start = tensor + extent.start;
+        let offset = start / limits.alignment * limits.alignment;
+        Self {
+            offset,
+            bytes: (tensor + extent.end - offset).next_multiple_of(4),
+            base: start - offset,
+        }
+    }
+}
+
+/// One dispatch.
+#[derive(Clone, Debug)]
+pub(super) struct Dispatch {
+    pub(super) kernel: Kernel,
+    /// The bytes that move together.
+    pub(super) unit_bytes: u64,
+    /// Whether the two halves of pairs are bound apart.
+    pub(super) apart: bool,
+    pub(super) input: Window,
+    pub(super) lengths: Window,
+    pub(super) output: Window,
+    /// The shader's `Params`.
+    pub(super) params: Vec<u32>,
+    /// The workgroups in each dimension.
+    pub(super) workgroups: (u32, u32),
+}
+
+/// A loop of the shader, in bytes.
+#[derive(Clone, Copy)]
+struct Level {
+    size: u64,
+    input: u64,
+    output: u64,
+    lengths: u64,
+    is_time: bool,
+}
+
+/// What a kernel does with the levels of a slab.
+struct Work {
+    kernel: Kernel,
+    levels: Vec<Level>,
+    /// The bytes that offsets count in.
+    scale: u64,
+    /// The shader's `row_bytes`, `block_loop` and `block_words`.
+    row_bytes: u64,
+    block_loop: usize,
+    block_words: u64,
+    items: u64,
+}
+
+/// Makes dispatches of slabs.
+pub(super) struct Builder<'a> {
+    pub(super) nest: &'a Nest,
+    pub(super) limits: Limits,
+    /// The bytes of the tensors that come before what is in the buffers.
+    pub(super) missing: Offsets,
+    pub(super) layout: LengthsLayout,
+    /// The most that a length can be.
+    pub(super) axis_size: u32,
+    /// The bytes that move together: 1, 2, 4, 8 or 16.
+    pub(super) unit_bytes: u64,
+}
+
+impl Builder<'_> {
+    /// The dispatches of a slab whose tensors start at `offsets`, as many as it takes.
+    pub(super) fn dispatches(&self, slab: Slab, offsets: &Offsets) -> Result<Vec<Dispatch>, Error> {
+        let dispatches = slabs(self.nest, slab, |slab| self.dispatch(slab, offsets))?;
+        Ok(dispatches
+            .into_iter()
+            .map(|(_, dispatch)| dispatch)
+            .collect())
+    }
+
+    /// The dispatch of a slab whose tensors start at `offsets`, or what is too much for one.
+    fn dispatch(&self, slab: &Slab, offsets: &Offsets) -> Result<Dispatch, Excess> {
+        let lengths = slab.lengths(self.nest);
+        let length_bytes = 4 * u64::from(self.layout.words);
+        let lengths_bytes = lengths.start * length_bytes..lengths.end * length_bytes;
+        let window = |tensor, missing, extent: Range<u64>, kind| {
+            let extent = extent.start - missing..extent.end - missing;
+            let window = Window::new(tensor, &extent, &self.limits);
+            if window.bytes > self.limits.binding_bytes {
+                return Err(Excess {
+                    kind,
+                    actual: window.bytes,
+                    maximum: self.limits.binding_bytes,
+                });
+            }
+            Ok(window)
+        };
+        let lengths_window = window(
+            offsets.lengths,
+            self.missing.lengths,
+            lengths_bytes,
+            ExcessKind::Lengths,
+        )?;
+        let (mut input, mut output) = (Window::default(), Window::default());
+        if self.nest.motion != Motion::Check {
+            input = window(
+                offsets.input,
+                self.missing.input,
+                slab.input(self.nest),
+                ExcessKind::Input,
+            )?;
+            output = window(
+                offsets.output,
+                self.missing.output,
+                slab.output(self.nest),
+                ExcessKind::Output,
+            )?;
+        }
+        let work = self.work(slab, output.base);
+        if work.items > self.limits.items() || work.levels.len() > MAXIMUM_LOOPS {
+            return Err(Excess {
+                kind: ExcessKind::Items,
+                actual: work.items,
+                maximum: self.limits.items(),
+            });
+        }
+        // Full rows of workgroups, as few as there can be.
+        let workgroups = work.items.div_ceil(u64::from(WORKGROUP_SIZE));
+        let height = workgroups.div_ceil(self.limits.workgroups);
+        let width = workgroups.div_ceil(height);
+        let dispatch_width = width * u64::from(WORKGROUP_SIZE);
+
+        let levels = &work.levels;
+        let time_loop = levels.iter().position(|level| level.is_time);
+        let time_input = if slab.from.len() > 1 {
+            self.nest.time.input as u64 / work.scale
+        } else {
+            0
+        };
+        // Everything here is an offset in a binding, a number of items or a time step.
+        let mut params: Vec<u32> = [
+            work.items,
+            dispatch_width,
+            levels.len() as u64,
+            time_loop.unwrap_or(levels.len()) as u64,
+            input.base / work.scale,
+            output.base / work.scale,
+            lengths_window.base / 4,
+            self.layout.words.into(),
+            self.layout.signed.into(),
+            self.axis_size.into(),
+            slab.to.start as u64,
+            slab.to.end as u64,
+            slab.from.start as u64,
+            slab.from.end as u64,
+            time_input,
+            work.row_bytes,
+            self.unit_bytes,
+            work.block_loop as u64,
+            work.block_words,
+            lengths.start,
+        ]
+        .map(|value| value as u32)
+        .to_vec();
+        for level in levels {
+            let steps = [
+                level.size,
+                level.input / work.scale,
+                level.output / work.scale,
+            ];
+            params.extend(steps.map(|value| value as u32));
+            params.push(level.lengths as u32);
+        }
+        params.resize(PARAMS_BYTES / 4, 0);
+        Ok(Dispatch {
+            kernel: work.kernel,
+            unit_bytes: self.unit_bytes,
+            apart: slab.is_apart(self.nest),
+            input,
+            lengths: lengths_window,
+            output,
+            params,
+            workgroups: (width as u32, height as u32),
+        })
+    }
+
+    /// The kernel that a slab needs, whose output starts `base` bytes into its binding.
+    fn work(&self, slab: &Slab, base: u64) -> Work {
+        let (nest, unit) = (self.nest, self.unit_bytes);
+        let row = slab.row.len() as u64;
+        // An axis whose steps are neighbours: pairs along it mirror whole words.
+        let along_time = row == unit && nest.time.output as u64 == unit;
+        let words = |bytes: u64| (bytes + 4 - unit).div_ceil(4);
+        let plain = |kernel, levels: Vec<Level>, scale| Work {
+            kernel,
+            items: items(&levels),
+            levels,
+            scale,
+            row_bytes: 0,
+            block_loop: 0,
+            block_words: 1,
+        };
+        match nest.motion {
+            Motion::Check => {
+                let lengths = slab.lengths(nest);
+                Work {
+                    block_words: lengths.end - lengths.start,
+                    ..plain(Kernel::CheckLengths, self.levels(slab, false, false), 1)
+                }
+            }
+            Motion::Copy if unit >= 4 => {
+                plain(Kernel::CopyUnits, self.levels(slab, true, true), unit)
+            }
+            Motion::Copy => {
+                let levels = self.levels(slab, true, true);
+                match block(&levels, unit, base % 4) {
+                    Some((block_loop, block_words)) => Work {
+                        items: items(&levels[..block_loop]) * block_words,
+                        block_loop,
+                        block_words,
+                        ..plain(Kernel::CopyWords, levels, 1)
+                    },
+                    None => plain(Kernel::CopyGranules, levels, 1),
+                }
+            }
+            Motion::Swap if unit >= 4 => {
+                plain(Kernel::SwapUnits, self.levels(slab, true, true), unit)
+            }
+            Motion::Swap => {
+                let levels = self.levels(slab, !along_time, false);
+                let (row_bytes, block_words) = if along_time {
+                    (0, words(nest.written_steps(&slab.to) as u64 * unit))
+                } else {
+                    (row, words(row))
+                };
+                Work {
+                    items: items(&levels) * block_words,
+                    row_bytes,
+                    block_words,
+                    ..plain(Kernel::SwapWords, levels, 1)
+                }
+            }
+        }
+    }
+
+    /// The loops of a slab that go round more than once, from the largest
+    /// output stride to the smallest.
+    fn levels(&self, slab: &Slab, with_time: bool, with_row: bool) -> Vec<Level> {
+        let nest = self.nest;
+        let mut levels: Vec<_> = slab
+            .rounds
+            .iter()
+            .zip(&nest.loops)
+            .map(|(rounds, round)| Level {
+                size: rounds.len() as u64,
+                input: round.input as u64,
+                output: round.output as u64,
+                lengths: round.lengths as u64,
+                is_time: false,
+            })
+            .collect();
+        if with_time {
+            let time = Level {
+                size: nest.written_steps(&slab.to) as u64,
+                input: 0,
+                output: nest.time.output as u64,
+                lengths: 0,
+                is_time: true,
+            };
+            levels.insert(nest.outside_time, time);
+        }
+        if with_row {
+            levels.push(Level {
+                size: slab.row.len() as u64 / self.unit_bytes,
+                input: self.unit_bytes,
+                output: self.unit_bytes,
+                lengths: 0,
+                is_time: false,
+            });
+        }
+        levels.retain(|level| level.size > 1);
+        levels
+    }
+}
+
+fn items(levels: &[Level]) -> u64 {
+    levels.iter().map(|level| level.size).product()
+}
+
+/// The levels that are resolved by address, and the words that they cover.
+///
+/// A block is what the innermost levels reach from one place. Blocks start at
+/// whole words and share none, and inside a block every address has one
+/// coordinate at most: each level's step is more than all inside it reach.
+/// `None` if the output is not laid out like that, or has mostly gaps.
+fn block(levels: &[Level], granule: u64, start: u64) -> Option<(usize, u64)> {
+    // The levels out here move by whole words.
+    let whole_words = levels
+        .iter()
+        .take_while(|level| level.output % 4 == 0)
+        .count();
+    let mut first = levels.len();
+    let mut reach = granule;
+    while let Some(level) = levels[..first].last() {
+        let words = (start + reach).div_ceil(4);
+        if first <= whole_words && level.output >= 4 * words {
+            break;
+        }
+        if level.output < reach {
+            return None;
+        }
+        reach += (level.size - 1) * level.output;
+        first -= 1;
+    }
+    let words = (start + reach).div_ceil(4);
+    let mut span = 4 * words;
+    for level in levels[..first].iter().rev() {
+        if level.output < span {
+            return None;
+        }
+        span += (level.size - 1) * level.output;
+    }
+    (words <= items(&levels[first..])).then_some((first, words))
+}
