@@ -230,7 +230,9 @@ pub(crate) struct OrtEp {
     ) -> OrtStatusPtr,
     pub(crate) Compile: Unused,
     pub(crate) ReleaseNodeComputeInfos: Unused,
-    pub(crate) GetPreferredDataLayout: Unused,
+    /// The result is an `OrtEpDataLayout`.
+    pub(crate) GetPreferredDataLayout:
+        unsafe extern "system" fn(this: *mut OrtEp, out: *mut c_int) -> OrtStatusPtr,
     pub(crate) ShouldConvertDataLayoutForOp: Unused,
     pub(crate) SetDynamicOptions: Unused,
     pub(crate) OnRunStart: Unused,
@@ -292,6 +294,7 @@ const _: () = {
 
     assert!(offset_of!(OrtEp, GetName) == slot(1));
     assert!(offset_of!(OrtEp, GetCapability) == slot(2));
+    assert!(offset_of!(OrtEp, GetPreferredDataLayout) == slot(5));
     assert!(offset_of!(OrtEp, GetCompiledModelCompatibilityInfo) == slot(12));
     assert!(offset_of!(OrtEp, GetKernelRegistry) == slot(13));
     assert!(size_of::<OrtEp>() == slot(15));

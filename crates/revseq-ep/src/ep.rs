@@ -1,7 +1,8 @@
 //! The EP of a session: which nodes it takes.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int};
 use std::ptr;
+use std::sync::OnceLock;
 
 use ort_sys::{OrtGraph, OrtNode, OrtStatusPtr};
 
@@ -23,12 +24,15 @@ pub(crate) struct Ep {
     log: Log,
     /// The factory's, which outlives its EPs.
     registry: *const OrtKernelRegistry,
+    /// Why there can be no session with this EP: its options are wrong, or it
+    /// failed where the host does not listen.
+    problem: OnceLock<Error>,
 }
 
 impl Ep {
     pub(crate) fn new(
         host: Host,
-        options: Options,
+        options: Result<Options, Error>,
         log: Log,
         registry: *const OrtKernelRegistry,
     ) -> Self {
@@ -38,7 +42,7 @@ impl Ep {
             GetCapability: get_capability,
             Compile: UNUSED,
             ReleaseNodeComputeInfos: UNUSED,
-            GetPreferredDataLayout: UNUSED,
+            GetPreferredDataLayout: get_preferred_data_layout,
             ShouldConvertDataLayoutForOp: UNUSED,
             SetDynamicOptions: UNUSED,
             OnRunStart: UNUSED,
@@ -49,12 +53,18 @@ impl Ep {
             GetKernelRegistry: get_kernel_registry,
             IsConcurrentRunSupported: is_concurrent_run_supported,
         };
+        let problem = OnceLock::new();
+        let options = options.unwrap_or_else(|error| {
+            let _ = problem.set(error);
+            Options::default()
+        });
         Self {
             table,
             host,
             options,
             log,
             registry,
+            problem,
         }
     }
 
@@ -142,12 +152,45 @@ unsafe extern "system" fn get_capability(
     // SAFETY: the caller's.
     let ep = unsafe { Ep::from_table(ep) };
     fence::status(ep.host, || {
-        fence::fault("capability");
-        // SAFETY: the caller's.
-        for node in unsafe { node::nodes(ep.host, graph) }? {
-            // SAFETY: the node is one of the graph that `info` is of.
-            unsafe { ep.consider(node, info)? };
+        let taken = fence::catch(|| {
+            fence::fault("capability");
+            // SAFETY: the caller's.
+            for node in unsafe { node::nodes(ep.host, graph) }? {
+                // SAFETY: the node is one of the graph that `info` is of.
+                unsafe { ep.consider(node, info)? };
+            }
+            Ok(())
+        });
+        // The host logs this error and leaves all nodes to the CPU EP; the
+        // next callback has it stop the session instead.
+        taken.inspect_err(|error| {
+            let _ = ep.problem.set(error.clone());
+        })
+    })
+}
+
+/// The layout of images, to which the EP is indifferent.
+///
+/// This is the one callback whose error always stops a session from being
+/// made. ONNX Runtime's Python binding takes an error of `CreateEp` as leave to
+/// make the session without the EP, so what is wrong is told here.
+///
+/// # Safety
+/// `ep` is one that this library made, `out` a place for the result.
+unsafe extern "system" fn get_preferred_data_layout(
+    ep: *mut OrtEp,
+    out: *mut c_int,
+) -> OrtStatusPtr {
+    /// `OrtEpDataLayout_NCHW`, the default.
+    const NCHW: c_int = 0;
+    // SAFETY: the caller's.
+    let ep = unsafe { Ep::from_table(ep) };
+    fence::status(ep.host, || {
+        if let Some(problem) = ep.problem.get() {
+            return Err(problem.clone());
         }
+        // SAFETY: the caller's.
+        unsafe { *out = NCHW };
         Ok(())
     })
 }

@@ -207,9 +207,14 @@ unsafe extern "system" fn create_ep(
     let factory = unsafe { Factory::from_table(factory) };
     let host = factory.host;
     fence::status(host, || {
-        fence::fault("ep");
-        // SAFETY: the caller's; the logger is the session's, as the EP is.
-        let (options, log) = unsafe { (factory.read_options(options)?, Log::new(host, logger)) };
+        // The EP tells what is wrong with its options where the host listens.
+        let options = fence::catch(|| {
+            fence::fault("ep");
+            // SAFETY: the caller's.
+            unsafe { factory.read_options(options) }
+        });
+        // SAFETY: the logger is the session's, as the EP is.
+        let log = unsafe { Log::new(host, logger) };
         let registry = factory
             .registry
             .as_ref()

@@ -11,13 +11,18 @@ use crate::host::Host;
 /// Runs a callback that returns a status.
 #[inline(always)]
 pub(crate) fn status(host: Host, body: impl FnOnce() -> Result<(), Error>) -> OrtStatusPtr {
-    // What a panic leaves half done is never looked at again: kernels keep no
-    // state but their cached plan, whose lock is poison-proof.
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => OrtStatusPtr::default(),
-        Ok(Err(error)) => error.into_status(host),
-        Err(payload) => panicked(payload).into_status(host),
+    match catch(body) {
+        Ok(()) => OrtStatusPtr::default(),
+        Err(error) => error.into_status(host),
     }
+}
+
+/// Runs what may panic, and makes an error of a panic.
+#[inline(always)]
+pub(crate) fn catch<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    // What a panic leaves half done is never looked at again: nothing outlives
+    // a callback but cached plans, and those are whole at any time.
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| Err(panicked(payload)))
 }
 
 /// Runs a callback that returns no status, and gives `otherwise` for a panic.
