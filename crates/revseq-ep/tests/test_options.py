@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import harness
 
@@ -54,3 +55,11 @@ def test_sessions_have_their_own_options():
     with pytest.raises(Exception, match="out of range"):
         rejecting.run(None, feeds)
     assert clamping.run(None, feeds)[0].tolist() == CLAMPED
+
+
+def test_wrong_options_are_refused_whatever_the_model():
+    node = helper.make_node("Neg", ["x"], ["y"])
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    model = harness.model(helper.make_graph([node], "neg", values[:1], values[1:]))
+    with pytest.raises(Exception, match='unknown provider option "nonsense"'):
+        harness.session(model, provider_options={"nonsense": "1"})
