@@ -15,8 +15,8 @@ use std::mem::offset_of;
 
 use ort_sys::{
     OrtAllocator, OrtCustomOpDomain, OrtEpDevice, OrtGraph, OrtHardwareDevice, OrtKernelContext,
-    OrtKernelInfo, OrtKeyValuePairs, OrtLogger, OrtMemoryInfo, OrtNode, OrtSessionOptions,
-    OrtStatusPtr,
+    OrtKernelInfo, OrtKeyValuePairs, OrtLogger, OrtMemoryInfo, OrtNode, OrtRunOptions,
+    OrtSessionOptions, OrtStatusPtr,
 };
 
 /// The version of the layout below, for the `ort_version_supported` fields and for `GetApi`.
@@ -235,7 +235,8 @@ pub(crate) struct OrtEp {
         unsafe extern "system" fn(this: *mut OrtEp, out: *mut c_int) -> OrtStatusPtr,
     pub(crate) ShouldConvertDataLayoutForOp: Unused,
     pub(crate) SetDynamicOptions: Unused,
-    pub(crate) OnRunStart: Unused,
+    pub(crate) OnRunStart:
+        unsafe extern "system" fn(this: *mut OrtEp, options: *const OrtRunOptions) -> OrtStatusPtr,
     pub(crate) OnRunEnd: Unused,
     pub(crate) CreateAllocator: Unused,
     pub(crate) CreateSyncStreamForDevice: Unused,
@@ -295,6 +296,7 @@ const _: () = {
     assert!(offset_of!(OrtEp, GetName) == slot(1));
     assert!(offset_of!(OrtEp, GetCapability) == slot(2));
     assert!(offset_of!(OrtEp, GetPreferredDataLayout) == slot(5));
+    assert!(offset_of!(OrtEp, OnRunStart) == slot(8));
     assert!(offset_of!(OrtEp, GetCompiledModelCompatibilityInfo) == slot(12));
     assert!(offset_of!(OrtEp, GetKernelRegistry) == slot(13));
     assert!(size_of::<OrtEp>() == slot(15));

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::ptr;
 use std::sync::OnceLock;
 
-use ort_sys::{OrtGraph, OrtNode, OrtStatusPtr};
+use ort_sys::{OrtGraph, OrtNode, OrtRunOptions, OrtStatusPtr};
 
 use crate::abi::{API_VERSION, OrtEp, OrtEpGraphSupportInfo, OrtKernelRegistry, UNUSED};
 use crate::error::Error;
@@ -24,8 +24,8 @@ pub(crate) struct Ep {
     log: Log,
     /// The factory's, which outlives its EPs.
     registry: *const OrtKernelRegistry,
-    /// Why there can be no session with this EP: its options are wrong, or it
-    /// failed where the host does not listen.
+    /// Why this EP cannot be used: its options are wrong, or `GetCapability`
+    /// failed. The host makes nothing of either, and would go on without it.
     problem: OnceLock<Error>,
 }
 
@@ -45,7 +45,7 @@ impl Ep {
             GetPreferredDataLayout: get_preferred_data_layout,
             ShouldConvertDataLayoutForOp: UNUSED,
             SetDynamicOptions: UNUSED,
-            OnRunStart: UNUSED,
+            OnRunStart: on_run_start,
             OnRunEnd: UNUSED,
             CreateAllocator: UNUSED,
             CreateSyncStreamForDevice: UNUSED,
@@ -81,6 +81,14 @@ impl Ep {
 
     pub(crate) fn log(&self) -> Log {
         self.log
+    }
+
+    /// What is wrong with this EP, as a status.
+    fn problem_status(&self) -> OrtStatusPtr {
+        match self.problem.get() {
+            None => OrtStatusPtr::default(),
+            Some(problem) => fence::status(self.host, || Err(problem.clone())),
+        }
     }
 
     /// Takes a node of the operators, or says in the log why not.
@@ -161,8 +169,7 @@ unsafe extern "system" fn get_capability(
             }
             Ok(())
         });
-        // The host logs this error and leaves all nodes to the CPU EP; the
-        // next callback has it stop the session instead.
+        // The host logs this error and leaves all nodes to the CPU EP.
         taken.inspect_err(|error| {
             let _ = ep.problem.set(error.clone());
         })
@@ -171,9 +178,9 @@ unsafe extern "system" fn get_capability(
 
 /// The layout of images, to which the EP is indifferent.
 ///
-/// This is the one callback whose error always stops a session from being
-/// made. ONNX Runtime's Python binding takes an error of `CreateEp` as leave to
-/// make the session without the EP, so what is wrong is told here.
+/// An error here always stops a session from being made. One of `CreateEp`
+/// would not: ONNX Runtime's Python binding takes that as leave to make the
+/// session without the EP. So this is where wrong options are told.
 ///
 /// # Safety
 /// `ep` is one that this library made, `out` a place for the result.
@@ -185,14 +192,18 @@ unsafe extern "system" fn get_preferred_data_layout(
     const NCHW: c_int = 0;
     // SAFETY: the caller's.
     let ep = unsafe { Ep::from_table(ep) };
-    fence::status(ep.host, || {
-        if let Some(problem) = ep.problem.get() {
-            return Err(problem.clone());
-        }
-        // SAFETY: the caller's.
-        unsafe { *out = NCHW };
-        Ok(())
-    })
+    // SAFETY: the caller's.
+    unsafe { *out = NCHW };
+    ep.problem_status()
+}
+
+/// Stops the runs of a session whose `GetCapability` failed too late to stop it from being made.
+///
+/// # Safety
+/// `ep` is one that this library made.
+unsafe extern "system" fn on_run_start(ep: *mut OrtEp, _: *const OrtRunOptions) -> OrtStatusPtr {
+    // SAFETY: the caller's.
+    unsafe { Ep::from_table(ep) }.problem_status()
 }
 
 /// # Safety
