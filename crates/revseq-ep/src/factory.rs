@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::ptr;
 use std::slice;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ort_sys::{
     OrtAllocator, OrtCustomOpDomain, OrtEpDevice, OrtHardwareDevice, OrtHardwareDeviceType,
@@ -29,6 +30,8 @@ pub(crate) struct Factory {
     domain: Domain,
     /// Set once the factory has its place, to which the kernels' state points.
     registry: Option<Registry>,
+    /// How many EPs there are.
+    eps: AtomicUsize,
 }
 
 impl Factory {
@@ -58,6 +61,7 @@ impl Factory {
             host,
             domain: Domain::new(host)?,
             registry: None,
+            eps: AtomicUsize::new(0),
         });
         let state = (&raw mut *factory).cast();
         // SAFETY: the factory stays in its box as long as the registry, which
@@ -68,6 +72,11 @@ impl Factory {
 
     pub(crate) fn host(&self) -> Host {
         self.host
+    }
+
+    /// Whether there is an EP, so a session that calls this library.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.eps.load(Ordering::Acquire) > 0
     }
 
     /// # Safety
@@ -222,19 +231,25 @@ unsafe extern "system" fn create_ep(
         let ep = Box::new(Ep::new(host, options, log, registry));
         // SAFETY: the caller's; the host gives the EP back to `release_ep`.
         unsafe { *out = Box::into_raw(ep).cast() };
+        factory.eps.fetch_add(1, Ordering::Release);
         Ok(())
     })
 }
 
 /// # Safety
-/// `ep` is null or one that [`create_ep`] made, released only once.
-unsafe extern "system" fn release_ep(_: *mut OrtEpFactory, ep: *mut OrtEp) {
+/// `ep` is null or one that [`create_ep`] made for this factory, released only once.
+unsafe extern "system" fn release_ep(factory: *mut OrtEpFactory, ep: *mut OrtEp) {
     if ep.is_null() {
         return;
     }
     fence::value((), || {
-        // SAFETY: the caller's.
-        drop(unsafe { Box::from_raw(ep.cast::<Ep>()) });
+        // SAFETY: the caller's; a factory outlives its EPs.
+        unsafe {
+            drop(Box::from_raw(ep.cast::<Ep>()));
+            Factory::from_table(factory)
+                .eps
+                .fetch_sub(1, Ordering::Release);
+        }
     });
 }
 

@@ -24,6 +24,7 @@ mod kernel;
 mod log;
 mod node;
 mod options;
+mod pin;
 mod plans;
 mod registry;
 mod tensor;
@@ -91,10 +92,8 @@ unsafe extern "system" fn CreateEpFactories(
     })
 }
 
-/// Releases the library's factory.
-///
-/// No session may use the EP any more: ONNX Runtime unloads the library next,
-/// whoever still does.
+/// Releases the library's factory, unless a session still uses it: then it stays,
+/// as does the library.
 ///
 /// # Safety
 /// `factory` is null or what [`CreateEpFactories`] made, released only once.
@@ -103,7 +102,11 @@ unsafe extern "system" fn ReleaseEpFactory(factory: *mut OrtEpFactory) -> OrtSta
     if !factory.is_null() {
         fence::value((), || {
             // SAFETY: the caller's.
-            drop(unsafe { Box::from_raw(factory.cast::<Factory>()) });
+            let factory = unsafe { Box::from_raw(factory.cast::<Factory>()) };
+            if factory.is_in_use() {
+                pin::library();
+                Box::leak(factory);
+            }
         });
     }
     OrtStatusPtr::default()
@@ -137,6 +140,9 @@ unsafe extern "system" fn RegisterCustomOps(
         let index = match known {
             Some(index) => index,
             None => {
+                // Loaded and unloaded with every session, the library would
+                // leave a domain behind each time.
+                pin::library();
                 domains.push(Domain::new(host)?);
                 domains.len() - 1
             }

@@ -150,3 +150,13 @@ def test_memory_that_the_output_shares_with_its_inputs():
     binding.bind_ortvalue_output("y", bound(0))
     session.run_with_iobinding(binding)
     assert memory[:6].tolist() == [2, 1, 0, 4, 3, 5]
+
+
+def test_an_input_that_is_not_fed():
+    """Python checks the feeds; ONNX Runtime itself, as bound here, does not."""
+    session = harness.session(batch_first())
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", X)
+    binding.bind_output("y")
+    with pytest.raises(Exception, match="the_node"):
+        session.run_with_iobinding(binding)
