@@ -4,10 +4,10 @@ use crate::ElementType;
 
 /// A node that is refused, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{op_type} node {node:?}: {kind}")]
+#[error("{op_type}{}: {kind}", Name(node))]
 #[non_exhaustive]
 pub struct Error {
-    /// The node's name.
+    /// The node's name; empty if it has none.
     pub node: String,
     /// Its operator.
     pub op_type: String,
@@ -78,14 +78,14 @@ pub enum ErrorKind {
         actual: usize,
     },
     /// An input is left out.
-    #[error("input {input} is left out, but it is not optional")]
+    #[error("input {input:?} is left out, but it is not optional")]
     MissingInput {
         /// The input's name in the schema.
         input: &'static str,
     },
     /// An input's element type is not one of the schema's.
     #[error(
-        "input {input} has elements of type {actual}, expected {}",
+        "input {input:?} has elements of type {actual}, expected {}",
         Names(allowed)
     )]
     InputType {
@@ -97,7 +97,7 @@ pub enum ErrorKind {
         allowed: Vec<ElementType>,
     },
     /// An input has too few dimensions.
-    #[error("input {input} has rank {actual}, expected at least {minimum}")]
+    #[error("input {input:?} has rank {actual}, expected at least {minimum}")]
     RankTooSmall {
         /// The input's name in the schema.
         input: &'static str,
@@ -107,7 +107,7 @@ pub enum ErrorKind {
         minimum: usize,
     },
     /// The lengths have another rank than the schema asks for.
-    #[error("input {input} has rank {actual}, expected {expected}")]
+    #[error("input {input:?} has rank {actual}, expected {expected}")]
     RankMismatch {
         /// The input's name in the schema.
         input: &'static str,
@@ -141,7 +141,7 @@ pub enum ErrorKind {
         time_axis: i64,
     },
     /// The lengths have another size than the data asks for.
-    #[error("input {input} has size {actual} in dimension {dimension}, expected {expected}")]
+    #[error("input {input:?} has size {actual} in dimension {dimension}, expected {expected}")]
     SizeMismatch {
         /// The input's name in the schema.
         input: &'static str,
@@ -153,13 +153,24 @@ pub enum ErrorKind {
         actual: u64,
     },
     /// The product of sizes does not fit 64 bits.
-    #[error("input {input} has sizes {sizes:?}, whose product does not fit 64 bits")]
+    #[error("input {input:?} has sizes {sizes:?}, whose product does not fit 64 bits")]
     SizeOverflow {
         /// The input's name in the schema.
         input: &'static str,
         /// The sizes found.
         sizes: Vec<u64>,
     },
+}
+
+struct Name<'a>(&'a str);
+
+impl std::fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            "" => Ok(()),
+            name => write!(f, " node {name:?}"),
+        }
+    }
 }
 
 struct Names<'a>(&'a [ElementType]);

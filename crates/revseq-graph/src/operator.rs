@@ -229,22 +229,20 @@ impl Operator {
         actual: ElementType,
         bfloat16: bool,
     ) -> Result<(), ErrorKind> {
-        let allowed: Vec<ElementType> = if input == 0 {
-            let bfloat16_type = ElementType::Fixed(DataType::Bfloat16);
-            ElementType::all()
-                .filter(|&element_type| bfloat16 || element_type != bfloat16_type)
-                .collect()
-        } else {
-            let types = self.schema().lengths_types;
-            types.iter().copied().map(ElementType::Fixed).collect()
+        let allows = |element_type: ElementType| match element_type {
+            _ if input == 0 => bfloat16 || element_type != DataType::Bfloat16.into(),
+            ElementType::Fixed(data_type) => self.schema().lengths_types.contains(&data_type),
+            ElementType::String => false,
         };
-        if allowed.contains(&actual) {
+        if allows(actual) {
             return Ok(());
         }
         Err(ErrorKind::InputType {
             input: self.input_names()[input],
             actual,
-            allowed,
+            allowed: ElementType::all()
+                .filter(|&element_type| allows(element_type))
+                .collect(),
         })
     }
 

@@ -30,7 +30,7 @@ impl fmt::Display for Tensor {
 #[non_exhaustive]
 pub enum Error {
     /// A feature level does not take this many dimensions.
-    #[error("{tensor}: {actual} dimensions, but {level} takes {minimum} to {maximum}")]
+    #[error("{tensor}: {actual} dimensions, but {level} takes {}", Range(*minimum, *maximum))]
     UnsupportedDimensionCount {
         /// The tensor.
         tensor: Tensor,
@@ -118,7 +118,7 @@ pub enum Error {
     /// Two coordinates of the output share an element, or cannot be shown not to.
     #[error(
         "the output overlaps itself: dimension {dimension} (size {size}) has stride {stride}, \
-         by which it reaches elements of other coordinates"
+         less than the dimensions of smaller strides reach"
     )]
     OverlappingOutput {
         /// The dimension whose stride is too small.
@@ -140,8 +140,9 @@ pub enum Error {
     },
     /// The tensor's end cannot be addressed.
     #[error(
-        "{tensor}: sizes {sizes:?} with strides {strides:?} and {element_size}-byte elements \
-         reach further than {} bits can address",
+        "{tensor}: sizes {sizes:?}{} with elements of {element_size} bytes reach further than {} \
+         bits can address",
+        strides.as_ref().map(|strides| format!(" and strides {strides:?}")).unwrap_or_default(),
         usize::BITS
     )]
     SizeOverflow {
@@ -241,6 +242,17 @@ pub enum Error {
         /// Its stride in the output, in elements.
         output_stride: u64,
     },
+}
+
+struct Range(usize, usize);
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(minimum, maximum) if minimum == maximum => write!(f, "{minimum}"),
+            Self(minimum, maximum) => write!(f, "{minimum} to {maximum}"),
+        }
+    }
 }
 
 struct NameList<'a>(&'a [DataType]);

@@ -159,6 +159,26 @@ impl<'a> SequenceLengths<'a> {
         Ok(())
     }
 
+    /// The longest length that a subsequence of the plan reads; 0 if it has none to reverse.
+    pub(crate) fn longest(&self, plan: &Plan) -> usize {
+        let mut longest = 0;
+        if !plan.empty && plan.time.size > 1 {
+            plan.for_each_length(|index| longest = longest.max(self.get(index)));
+        }
+        longest
+    }
+
+    /// The length of all subsequences of the plan, if it is the same for all;
+    /// lengths of 0 and 1 count as the same, as both leave everything.
+    pub(crate) fn uniform(&self, plan: &Plan) -> Option<usize> {
+        let mut uniform = None;
+        let all = plan.all_lengths(|index| {
+            let length = self.get(index).max(1);
+            *uniform.get_or_insert(length) == length
+        });
+        uniform.filter(|_| all)
+    }
+
     /// The length at an index of the lengths' buffer: 0 to the axis size.
     ///
     /// # Panics

@@ -30,8 +30,8 @@ const SEARCH_LIMIT: u32 = 1 << 16;
 /// so sums of 128 bits do not overflow.
 ///
 /// # Errors
-/// [`Error::OverlappingOutput`] with the dimension of the smallest stride that
-/// takes part.
+/// [`Error::OverlappingOutput`] with the first dimension, from the smallest
+/// stride up, whose stride is too small.
 pub(crate) fn check_output(output: &TensorDesc) -> Result<(), Error> {
     let Some(strides) = &output.strides else {
         return Ok(());
@@ -59,17 +59,19 @@ pub(crate) fn check_output(output: &TensorDesc) -> Result<(), Error> {
         }
         spans.pop();
     }
-    let Some(smallest) = spans.first() else {
+    let reaches_into = |index: usize| spans[index].stride <= reach_of(&spans[..index]);
+    let Some(tangled) = (0..spans.len()).find(|&index| reaches_into(index)) else {
         return Ok(());
     };
     let mut budget = SEARCH_LIMIT;
-    if smallest.stride > 0 && !meets_zero(&spans, 0, false, &mut budget) && budget > 0 {
+    if spans[0].stride > 0 && !meets_zero(&spans, 0, false, &mut budget) && budget > 0 {
         return Ok(());
     }
+    let dimension = spans[tangled].dimension;
     Err(Error::OverlappingOutput {
-        dimension: smallest.dimension,
-        size: output.sizes[smallest.dimension],
-        stride: strides[smallest.dimension],
+        dimension,
+        size: output.sizes[dimension],
+        stride: strides[dimension],
     })
 }
 

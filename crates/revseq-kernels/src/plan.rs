@@ -47,6 +47,16 @@ pub(crate) struct Loop {
     pub(crate) lengths: usize,
 }
 
+impl Loop {
+    /// A loop that goes round once.
+    const ONCE: Self = Self {
+        size: 1,
+        input: 0,
+        output: 0,
+        lengths: 0,
+    };
+}
+
 /// What to move where, worked out once for a shape.
 ///
 /// Dimensions that stay contiguous in input, output and lengths are folded
@@ -118,12 +128,7 @@ impl Plan {
         let empty = desc.input.sizes.contains(&0);
         let axis_size = desc.input.sizes[axis] as usize;
 
-        let mut time = Loop {
-            size: 1,
-            input: 0,
-            output: 0,
-            lengths: 0,
-        };
+        let mut time = Loop::ONCE;
         let mut loops: SmallVec<[Loop; 4]> = SmallVec::new();
         let mut lengths_loops = SmallVec::new();
         let mut layouts_differ = None;
@@ -160,33 +165,23 @@ impl Plan {
                 loops.push(round);
             }
         }
-        loops.sort_by_key(|round| std::cmp::Reverse((round.output, round.input)));
-        fold(&mut loops);
-
-        let mut row_bytes = element_bytes;
-        if let Some(last) = loops.last()
-            && (last.input, last.output, last.lengths) == (element_bytes, element_bytes, 0)
-        {
-            row_bytes *= last.size;
-            loops.pop();
-        }
-        let outside_time = loops.partition_point(|round| round.output > time.output);
-        let strategy = strategy(row_bytes, time, loops.last());
-        Ok(Self {
+        let mut plan = Self {
             element_bytes,
-            row_bytes,
+            row_bytes: element_bytes,
             time,
             loops,
-            outside_time,
+            outside_time: 0,
             axis_size,
-            strategy,
+            strategy: Strategy::Rows,
             empty,
             input_bytes,
             output_bytes,
             lengths_count,
             lengths_loops,
             layouts_differ,
-        })
+        };
+        plan.settle();
+        Ok(plan)
     }
 
     /// How the plan moves its bytes.
@@ -236,21 +231,100 @@ impl Plan {
             * self.loops.iter().map(|round| round.size).product::<usize>()
     }
 
+    /// The plan for lengths that are all `length`, if that makes it simpler.
+    ///
+    /// Where all lengths are the same they do not keep neighbours apart, and a
+    /// length of at most 1 reverses nothing, so that time is a loop like any other.
+    pub(crate) fn with_uniform_length(&self, length: usize) -> Option<Self> {
+        if self.time.size <= 1 || self.loops.iter().all(|round| round.lengths == 0) && length > 1 {
+            return None;
+        }
+        let mut plan = self.clone();
+        plan.loops.push(Loop {
+            size: self.row_bytes / self.element_bytes,
+            input: self.element_bytes,
+            output: self.element_bytes,
+            lengths: 0,
+        });
+        for round in &mut plan.loops {
+            round.lengths = 0;
+        }
+        if length <= 1 {
+            plan.loops.insert(self.outside_time, self.time);
+            plan.time = Loop::ONCE;
+        }
+        plan.settle();
+        Some(plan)
+    }
+
+    /// Folds the loops, splits off the row and chooses the strategy.
+    fn settle(&mut self) {
+        self.loops.retain(|round| round.size > 1);
+        self.loops
+            .sort_by_key(|round| std::cmp::Reverse((round.output, round.input)));
+        fold(&mut self.loops);
+        self.row_bytes = self.element_bytes;
+        if let Some(last) = self.loops.last()
+            && (last.input, last.output, last.lengths) == (self.row_bytes, self.row_bytes, 0)
+        {
+            self.row_bytes *= last.size;
+            self.loops.pop();
+        }
+        self.cut_long_rows();
+        let time = self.time;
+        self.outside_time = self
+            .loops
+            .partition_point(|round| round.output > time.output);
+        self.strategy = strategy(self.row_bytes, time, self.loops.last());
+    }
+
+    /// Cuts rows that are longer than what a thread gets into equal parts.
+    fn cut_long_rows(&mut self) {
+        /// The least bytes of a part.
+        const PART: usize = 32 << 10;
+        let whole = self.row_bytes;
+        let most = whole / PART;
+        // Sizes have small factors; a row that has none stays whole.
+        let parts = (2..=most)
+            .rev()
+            .take(PART)
+            .find(|&parts| whole.is_multiple_of(parts));
+        if let Some(parts) = parts {
+            self.row_bytes /= parts;
+            self.loops.push(Loop {
+                size: parts,
+                input: self.row_bytes,
+                output: self.row_bytes,
+                lengths: 0,
+            });
+        }
+    }
+
     /// Calls `visit` with the index of every length that a subsequence reads.
     pub(crate) fn for_each_length(&self, mut visit: impl FnMut(usize)) {
-        fn walk(loops: &[(usize, usize)], index: usize, visit: &mut dyn FnMut(usize)) {
-            match loops.split_first() {
-                None => visit(index),
-                Some((&(size, stride), inner)) => {
-                    for round in 0..size {
-                        walk(inner, index + round * stride, visit);
-                    }
+        self.all_lengths(|index| {
+            visit(index);
+            true
+        });
+    }
+
+    /// Whether `test` holds for the index of every length that a subsequence
+    /// reads; asks no further once it does not.
+    pub(crate) fn all_lengths(&self, mut test: impl FnMut(usize) -> bool) -> bool {
+        fn walk(
+            loops: &[(usize, usize)],
+            index: usize,
+            test: &mut impl FnMut(usize) -> bool,
+        ) -> bool {
+            match loops {
+                [] => test(index),
+                [(size, stride)] => (0..*size).all(|round| test(index + round * stride)),
+                [(size, stride), inner @ ..] => {
+                    (0..*size).all(|round| walk(inner, index + round * stride, test))
                 }
             }
         }
-        if self.lengths_count > 0 {
-            walk(&self.lengths_loops, 0, &mut visit);
-        }
+        self.lengths_count == 0 || walk(&self.lengths_loops, 0, &mut test)
     }
 
     /// Checks that one buffer can be input and output.

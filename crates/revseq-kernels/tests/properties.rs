@@ -297,6 +297,9 @@ fn large_tensors_are_split_and_agree_with_the_reference() {
             (vec![50, 64, elements(256)], 1, 0, 0),
             (vec![7, elements(1 << 13), 5, 3], 1, 3, 0),
             (vec![33, elements(1 << 14)], 1, 0, 1),
+            // Past the size from which the output is streamed.
+            (vec![1000, elements(13 << 10)], 1, 0, 0),
+            (vec![1000, 13, elements(1 << 10)], 0, 1, 0),
         ] {
             let mut desc =
                 ReverseSubsequencesDesc::packed(data_type, &sizes, DataType::Int64, axis as u32);

@@ -1,13 +1,17 @@
 //! The operator on the CPU: out of place and in place, serial and on any thread pool.
 
+mod dispatch;
+mod level;
 mod nest;
 mod row;
+mod sink;
 mod threads;
 mod typed;
 mod walk;
 
 use std::mem::MaybeUninit;
 
+pub use level::Level;
 pub use threads::{ParallelFor, Threads};
 pub use typed::reverse_in_place;
 
@@ -55,7 +59,7 @@ pub fn run_uninit(
     // SAFETY: both buffers hold what the plan's loops reach, checked here; they
     // do not overlap, since one is borrowed mutably.
     unsafe {
-        walk::out_of_place(
+        dispatch::out_of_place(
             plan,
             lengths,
             input.as_ptr(),
@@ -82,7 +86,7 @@ pub fn run_in_place(
     plan.check_in_place()?;
     check_buffer(Tensor::Output, data.len(), plan.output_bytes())?;
     // SAFETY: the buffer holds what the plan's loops reach, checked here.
-    unsafe { walk::in_place(plan, lengths, data.as_mut_ptr(), threads) };
+    unsafe { dispatch::in_place(plan, lengths, data.as_mut_ptr(), threads) };
     Ok(())
 }
 

@@ -90,44 +90,65 @@ impl Nest {
         self.line
     }
 
-    /// Calls `visit` with every line that has items in `items`, and with the steps on it.
+    /// Every line that has items in `items`, with the steps on it.
     #[inline(always)]
-    pub(crate) fn for_each_line(
-        &self,
-        items: Range<usize>,
-        mut visit: impl FnMut(Position, Range<usize>),
-    ) {
-        if items.is_empty() {
-            return;
-        }
-        let mut rounds: SmallVec<[usize; 5]> = SmallVec::from_elem(0, self.outer.len());
-        let mut position = Position::default();
-        let mut remaining = items.start / self.line.size;
-        for (round, level) in rounds.iter_mut().zip(&self.outer).rev() {
-            *round = remaining % level.size;
-            remaining /= level.size;
-            position.advance(&level.step, *round);
-        }
-        let mut first = items.start % self.line.size;
-        let mut left = items.len();
-        loop {
-            let steps = left.min(self.line.size - first);
-            visit(position, first..first + steps);
-            left -= steps;
-            if left == 0 {
-                return;
+    pub(crate) fn lines(&self, items: Range<usize>) -> Lines<'_> {
+        let mut lines = Lines {
+            nest: self,
+            rounds: SmallVec::from_elem(0, self.outer.len()),
+            position: Position::default(),
+            first: 0,
+            left: items.len(),
+        };
+        if lines.left > 0 {
+            lines.first = items.start % self.line.size;
+            let mut remaining = items.start / self.line.size;
+            for (round, level) in lines.rounds.iter_mut().zip(&self.outer).rev() {
+                *round = remaining % level.size;
+                remaining /= level.size;
+                lines.position.advance(&level.step, *round);
             }
-            first = 0;
-            for (round, level) in rounds.iter_mut().zip(&self.outer).rev() {
+        }
+        lines
+    }
+}
+
+/// Goes through lines in order.
+///
+/// An iterator and not a callback, so that what a kernel does with a line is
+/// compiled as part of the kernel, with its vector instructions.
+pub(crate) struct Lines<'a> {
+    nest: &'a Nest,
+    rounds: SmallVec<[usize; 5]>,
+    position: Position,
+    first: usize,
+    left: usize,
+}
+
+impl Iterator for Lines<'_> {
+    type Item = (Position, Range<usize>);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            return None;
+        }
+        let steps = self.left.min(self.nest.line.size - self.first);
+        let item = (self.position, self.first..self.first + steps);
+        self.left -= steps;
+        self.first = 0;
+        if self.left > 0 {
+            for (round, level) in self.rounds.iter_mut().zip(&self.nest.outer).rev() {
                 *round += 1;
                 if *round < level.size {
-                    position.advance(&level.step, 1);
+                    self.position.advance(&level.step, 1);
                     break;
                 }
-                position.rewind(&level.step, level.size - 1);
+                self.position.rewind(&level.step, level.size - 1);
                 *round = 0;
             }
         }
+        Some(item)
     }
 }
 

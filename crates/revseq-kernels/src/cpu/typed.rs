@@ -27,13 +27,31 @@ pub fn reverse_in_place<T>(
             required,
         });
     }
-    let nest = walk::pairs(plan, lengths);
-    let row = plan.row_bytes / plan.element_bytes;
-    walk::for_each_pair(plan, &nest, lengths, 0..nest.items(), |one, other| {
-        let (one, other) = (one / plan.element_bytes, other / plan.element_bytes);
-        for index in 0..row {
-            data.swap(one + index, other + index);
+    let nest = walk::pairs(plan, lengths.longest(plan));
+    let (time, line) = (plan.time, nest.line());
+    let mut swap = |one: usize, other: usize| {
+        for byte in (0..plan.row_bytes).step_by(plan.element_bytes) {
+            data.swap(
+                (one + byte) / plan.element_bytes,
+                (other + byte) / plan.element_bytes,
+            );
         }
-    });
+    };
+    for (at, steps) in nest.lines(0..nest.items()) {
+        for step in steps {
+            let (column, length, t) = if nest.along_time {
+                (at.output, lengths.get(at.lengths), step)
+            } else {
+                let length = lengths.get(at.lengths + step * line.lengths);
+                (at.output + step * line.output, length, at.time)
+            };
+            if t < length / 2 {
+                swap(
+                    column + t * time.output,
+                    column + (length - 1 - t) * time.output,
+                );
+            }
+        }
+    }
     Ok(())
 }

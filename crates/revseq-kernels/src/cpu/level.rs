@@ -1,0 +1,78 @@
+//! Which instructions the kernels use.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+/// A set of vector instructions that kernels are compiled for.
+///
+/// The best that the CPU has is used; the environment variable `REVSEQ_SIMD`
+/// (`portable`, `avx2` or `avx512`), read once, can lower it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Level {
+    /// What every CPU of the target has: SSE2 on x86-64, NEON on aarch64.
+    Portable,
+    /// AVX2.
+    Avx2,
+    /// AVX-512 F, BW, VL and VBMI.
+    Avx512,
+}
+
+impl Level {
+    /// Every level, from the lowest to the highest.
+    pub const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512];
+
+    /// The name, as `REVSEQ_SIMD` has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+
+    /// Whether this CPU has the level's instructions.
+    #[must_use]
+    pub fn is_supported(self) -> bool {
+        match self {
+            Self::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => is_x86_feature_detected!("avx2"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512vbmi")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx2 | Self::Avx512 => false,
+        }
+    }
+
+    /// The level that the kernels use: the highest supported one, or a lower one
+    /// that `REVSEQ_SIMD` names.
+    #[must_use]
+    pub fn current() -> Self {
+        static CURRENT: OnceLock<Level> = OnceLock::new();
+        *CURRENT.get_or_init(|| {
+            let limit = std::env::var("REVSEQ_SIMD").ok();
+            let limit = Self::ALL
+                .into_iter()
+                .find(|level| Some(level.name()) == limit.as_deref());
+            Self::ALL
+                .into_iter()
+                .rev()
+                .filter(|&level| limit.is_none_or(|limit| level <= limit))
+                .find(|level| level.is_supported())
+                .unwrap_or(Self::Portable)
+        })
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,3 @@
+//! The runtimes that models run on.
+
+pub(crate) mod tract;

@@ -1,0 +1,188 @@
+//! A bound on the tensors that a model makes inside tract.
+//!
+//! A few bytes can ask for terabytes: ConstantOfShape, Expand, Tile, Range, a
+//! broadcast. tract computes constants while it reads a model, so the size has
+//! to be looked at between the inference of an operator's shapes and that.
+
+use tract_onnx::pb::NodeProto;
+use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::infer::{InferenceFact, InferenceModel, InferenceNode, InferenceOp};
+use tract_onnx::tract_hir::internal::*;
+
+use crate::tensor::MAXIMUM_BYTES;
+
+/// An operator of tract's whose outputs may not be larger than [`MAXIMUM_BYTES`].
+#[derive(Clone, Debug)]
+pub(super) struct Bounded {
+    operator: Box<dyn InferenceOp>,
+    node: String,
+    /// Which inputs tract reads as sizes.
+    size_inputs: &'static [usize],
+}
+
+/// The inputs that tract casts to its type of sizes, which goes through 32
+/// bits and drops the others (tract-data, `Tensor::cast_to_dt`).
+fn size_inputs(op_type: &str) -> &'static [usize] {
+    match op_type {
+        "ConstantOfShape" => &[0],
+        "Expand" | "OneHot" | "Pad" | "Reshape" | "Tile" => &[1],
+        "Range" => &[0, 1, 2],
+        "Resize" => &[3],
+        _ => &[],
+    }
+}
+
+impl Bounded {
+    pub(super) fn new(operator: Box<dyn InferenceOp>, node: &NodeProto) -> Self {
+        Self {
+            operator,
+            node: node.name.clone(),
+            size_inputs: size_inputs(&node.op_type),
+        }
+    }
+
+    fn check_size_inputs(&self, inputs: &[&InferenceFact]) -> TractResult<()> {
+        for &index in self.size_inputs {
+            let Some(value) = inputs.get(index).and_then(|fact| fact.value.concretize()) else {
+                continue;
+            };
+            if !value.datum_type().is_integer() {
+                continue;
+            }
+            let wide = value.cast_to::<i64>()?;
+            let found = wide.to_plain_array_view::<i64>()?;
+            if let Some(size) = found.iter().find(|&&size| i32::try_from(size).is_err()) {
+                bail!(
+                    "node {:?} has {size} in input {index}, of which tract would keep 32 bits",
+                    self.node
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks the size of a tensor that a node makes.
+pub(super) fn check(node: &str, datum_type: DatumType, shape: &[usize]) -> TractResult<()> {
+    let bytes = shape
+        .iter()
+        .try_fold(datum_type.size_of() as u64, |bytes, &size| {
+            bytes.checked_mul(size as u64)
+        });
+    if shape.contains(&0) || bytes.is_some_and(|bytes| bytes <= MAXIMUM_BYTES) {
+        return Ok(());
+    }
+    bail!(
+        "node {node:?} makes a tensor of sizes {shape:?}, more than the {} GiB that are allowed",
+        MAXIMUM_BYTES >> 30
+    )
+}
+
+type Facts = TVec<InferenceFact>;
+
+impl InferenceOp for Bounded {
+    fn infer(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<(Facts, Facts, Facts)> {
+        self.check_size_inputs(&inputs)?;
+        let (_, inferred, _) =
+            self.operator
+                .infer_facts(inputs.clone(), outputs.clone(), observed.clone())?;
+        for fact in &inferred {
+            // A type that is not known yet has elements of at least one byte.
+            let datum_type = fact.datum_type.concretize().unwrap_or(DatumType::U8);
+            let shape = fact.shape.concretize().map(|shape| {
+                shape
+                    .iter()
+                    .map(|dim| dim.to_usize().ok())
+                    .collect::<Option<TVec<usize>>>()
+            });
+            if let Some(Some(shape)) = shape {
+                check(&self.node, datum_type, &shape)?;
+            }
+        }
+        self.operator.infer(inputs, outputs, observed)
+    }
+
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<(Facts, Facts, Facts)> {
+        self.operator.infer_facts(inputs, outputs, observed)
+    }
+
+    fn observe_outlets(
+        &self,
+        model: &InferenceModel,
+        node: &InferenceNode,
+    ) -> TractResult<Vec<OutletId>> {
+        self.operator.observe_outlets(model, node)
+    }
+
+    fn incorporate(
+        &self,
+        model: &InferenceModel,
+        node: &InferenceNode,
+    ) -> TractResult<Option<InferenceModelPatch>> {
+        self.operator.incorporate(model, node)
+    }
+
+    fn nboutputs(&self) -> TractResult<usize> {
+        self.operator.nboutputs()
+    }
+
+    fn to_typed(
+        &self,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        self.operator.to_typed(source, node, target, mapping)
+    }
+
+    as_op!();
+}
+
+impl Op for Bounded {
+    fn name(&self) -> StaticName {
+        self.operator.name()
+    }
+
+    fn info(&self) -> TractResult<Vec<String>> {
+        self.operator.info()
+    }
+
+    fn validation(&self) -> Validation {
+        self.operator.validation()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for Bounded {
+    fn eval(&self, context: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        self.operator.eval(context, inputs)
+    }
+
+    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+        self.operator.eval_out_of_plan(inputs)
+    }
+
+    fn state(&self, context: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
+        self.operator.state(context)
+    }
+}
+
+impl PartialEq for Bounded {
+    fn eq(&self, _other: &Self) -> bool {
+        false
+    }
+}
+
+impl Eq for Bounded {}

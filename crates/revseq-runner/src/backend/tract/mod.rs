@@ -1,0 +1,270 @@
+//! Models on tract.
+
+mod adapt;
+mod bounded;
+mod convert;
+mod operators;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use revseq_graph::ElementType;
+use revseq_kernels::DataType;
+use tract_onnx::data_resolver::ModelDataResolver;
+use tract_onnx::pb::{GraphProto, ModelProto};
+use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::infer::{InferenceFact, InferenceModel};
+
+use crate::fence;
+use crate::model::values::ValueType;
+use crate::model::{Bindings, Model, walk};
+use crate::tensor::{Tensor, pb};
+use convert::{datum_type, from_tract, to_tract};
+
+/// Whether tract loads tensors of a type (tract-onnx, src/tensor.rs).
+fn has_type(code: i32) -> bool {
+    match ElementType::from_onnx_code(code) {
+        Some(ElementType::String) => true,
+        Some(ElementType::Fixed(data_type)) => !matches!(
+            data_type,
+            DataType::Bfloat16 | DataType::Complex64 | DataType::Complex128
+        ),
+        None => false,
+    }
+}
+
+/// What tract itself lacks for a model; `None` if nothing.
+///
+/// Found by looking at the model alone: an error on the way is never a lack.
+pub(crate) fn lacks(model: &Model) -> Result<Option<String>> {
+    let mut lacking: BTreeMap<u8, Vec<String>> = BTreeMap::new();
+    let mut add = |kind: u8, what: String| {
+        let found = lacking.entry(kind).or_default();
+        if !found.contains(&what) {
+            found.push(what);
+        }
+    };
+    let mut types = Vec::new();
+    walk::walk(model, &Bindings::new(), |site| {
+        if site.is_dead {
+            return;
+        }
+        if site.is_call {
+            add(0, "model-local functions".to_owned());
+        } else if !operators::has_operator(&site.node.domain, &site.node.op_type) {
+            add(1, site.operator());
+        }
+        for (name, attribute) in &site.attributes {
+            types.extend(
+                attribute
+                    .t
+                    .iter()
+                    .chain(&attribute.tensors)
+                    .map(|tensor| tensor.data_type),
+            );
+            if site.node.op_type == "Cast" && *name == "to" {
+                types.extend(i32::try_from(attribute.i));
+            }
+            if attribute.sparse_tensor.is_some() || !attribute.sparse_tensors.is_empty() {
+                add(3, "sparse tensors".to_owned());
+            }
+        }
+        let graphs = site
+            .node
+            .attribute
+            .iter()
+            .flat_map(|attribute| &attribute.g);
+        if graphs
+            .into_iter()
+            .any(|graph| !graph.sparse_initializer.is_empty())
+        {
+            add(3, "sparse tensors".to_owned());
+        }
+        types.extend(
+            site.node
+                .attribute
+                .iter()
+                .flat_map(|attribute| &attribute.g)
+                .flat_map(types_of),
+        );
+    })?;
+    types.extend(types_of(model.graph()));
+    if !model.graph().sparse_initializer.is_empty() {
+        add(3, "sparse tensors".to_owned());
+    }
+    for code in types {
+        if !has_type(code) {
+            add(2, pb::type_name(code));
+        }
+    }
+    for input in model.inputs() {
+        if input.value_type.element_type.is_none() {
+            add(
+                4,
+                format!(
+                    "anything but tensors as an input, and {:?} is none",
+                    input.name
+                ),
+            );
+        }
+    }
+    let what: Vec<String> = lacking.into_values().flatten().collect();
+    Ok((!what.is_empty()).then(|| format!("tract has no {}", what.join(", "))))
+}
+
+/// The element types that a graph names.
+fn types_of(graph: &GraphProto) -> Vec<i32> {
+    let values = graph.input.iter().chain(&graph.output);
+    let declared = values.filter_map(|value| ValueType::declared(value).element_type);
+    declared
+        .chain(graph.initializer.iter().map(|tensor| tensor.data_type))
+        .collect()
+}
+
+/// A model made ready for inputs of certain types and shapes.
+pub(crate) struct Prepared {
+    plan: Arc<TypedRunnableModel>,
+    /// The names of the inputs, in the plan's order.
+    inputs: Vec<String>,
+    /// The outputs' names and types, as far as the model declares them.
+    outputs: Vec<(String, ValueType)>,
+}
+
+/// Makes a model ready for inputs such as these.
+///
+/// # Errors
+/// What tract, or an operator of ours, refuses.
+pub(crate) fn prepare(
+    model: &Model,
+    inputs: &BTreeMap<String, Tensor>,
+    bindings: &Bindings,
+) -> Result<Prepared> {
+    fenced(|| {
+        let mut proto = model.proto.clone();
+        // Functions that nothing calls mean nothing; those called are refused before.
+        proto.functions.clear();
+        let graph = proto.graph.as_mut().context("the model has no graph")?;
+        adapt::adapt(graph, inputs, bindings);
+        let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
+        onnx.provider = Arc::new(NoFiles);
+        onnx.op_register = operators::bounded_operators();
+        let parsed = onnx.parse(&proto, None)?;
+        if let Some(name) = parsed.unresolved_inputs.first() {
+            bail!("nothing gives {name:?}");
+        }
+        let mut inference: InferenceModel = parsed.model;
+        let names: Vec<String> = graph_inputs(&proto);
+        ensure!(
+            names.len() == inference.input_outlets()?.len(),
+            "tract lost an input"
+        );
+        for (index, name) in names.iter().enumerate() {
+            let input = inputs
+                .get(name)
+                .with_context(|| format!("input {name:?} is missing"))?;
+            let fact = InferenceFact::dt_shape(datum_type(input.element_type())?, input.shape());
+            inference.set_input_fact(index, fact)?;
+        }
+        let typed = inference.into_typed()?;
+        for node in typed.nodes() {
+            for output in &node.outputs {
+                if let Some(shape) = output.fact.shape.as_concrete() {
+                    bounded::check(&node.name, output.fact.datum_type, shape)?;
+                }
+            }
+        }
+        let plan = typed.into_optimized()?.into_runnable()?;
+        let outputs = model
+            .graph()
+            .output
+            .iter()
+            .map(|output| (output.name.clone(), ValueType::declared(output)))
+            .collect();
+        Ok(Prepared {
+            plan,
+            inputs: names,
+            outputs,
+        })
+    })
+}
+
+impl Prepared {
+    /// Runs the model: its outputs, in order.
+    ///
+    /// # Errors
+    /// What tract, or an operator of ours, refuses.
+    pub(crate) fn run(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Vec<Tensor>> {
+        let values = self.values(inputs)?;
+        let outputs = self.run_values(values)?;
+        std::iter::zip(outputs, &self.outputs)
+            .map(|(output, (name, declared))| {
+                let output = from_tract(output.into_tensor(), declared)?;
+                let code = output.element_type().onnx_code();
+                ensure!(
+                    declared
+                        .element_type
+                        .is_none_or(|declared| declared == code),
+                    "output {name:?} is {} in tract, but the model declares {declared}",
+                    output.type_and_shape()
+                );
+                Ok(output)
+            })
+            .collect()
+    }
+
+    /// The inputs as tract takes them.
+    pub(crate) fn values(&self, inputs: &BTreeMap<String, Tensor>) -> Result<TVec<TValue>> {
+        self.inputs
+            .iter()
+            .map(|name| {
+                let input = inputs
+                    .get(name)
+                    .with_context(|| format!("input {name:?} is missing"))?;
+                Ok(to_tract(input)?.into_tvalue())
+            })
+            .collect()
+    }
+
+    /// Runs the model on inputs that [`values`](Self::values) made.
+    pub(crate) fn run_values(&self, values: TVec<TValue>) -> Result<TVec<TValue>> {
+        fenced(|| self.plan.run(values))
+    }
+}
+
+/// Runs tract; a panic inside is an error.
+fn fenced<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
+    fence::catch(run).map_err(|message| anyhow!("tract panicked, which is a defect: {message}"))?
+}
+
+/// All data is in the model by now.
+struct NoFiles;
+
+impl ModelDataResolver for NoFiles {
+    fn read_bytes_from_path(
+        &self,
+        _buf: &mut Vec<u8>,
+        path: &std::path::Path,
+        _offset: usize,
+        _length: Option<usize>,
+    ) -> TractResult<()> {
+        bail!("{} is not to be read", path.display())
+    }
+}
+
+/// The inputs that tract has as sources: those without an initializer, in order.
+fn graph_inputs(proto: &ModelProto) -> Vec<String> {
+    let Some(graph) = &proto.graph else {
+        return Vec::new();
+    };
+    let initialized: HashSet<&str> = graph
+        .initializer
+        .iter()
+        .map(|tensor| tensor.name.as_str())
+        .collect();
+    let names = graph.input.iter().map(|input| input.name.as_str());
+    names
+        .filter(|name| !initialized.contains(name))
+        .map(str::to_owned)
+        .collect()
+}

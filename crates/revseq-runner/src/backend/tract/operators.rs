@@ -1,0 +1,113 @@
+//! The operators that tract has, by their domains.
+
+use std::sync::LazyLock;
+
+use anyhow::Context;
+use tract_onnx::model::{OnnxOpRegister, ParsingContext};
+use tract_onnx::pb::{NodeProto, TensorProto};
+use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::infer::InferenceOp;
+use tract_onnx::tract_hir::ops::konst::Const;
+
+use super::adapt::is_misread;
+use super::bounded::Bounded;
+use super::convert::to_tract;
+use crate::tensor::pb;
+
+/// A builder of tract's: from a node to its operator and the names it captures.
+type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+
+/// tract's operators and revseq's.
+static OPERATORS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
+    let mut onnx = tract_onnx::onnx();
+    revseq_tract::register(&mut onnx);
+
+    onnx.op_register
+});
+
+/// The operators of `com.microsoft` among tract's, which it keeps under their
+/// bare names (tract-onnx, src/ops/nn).
+const MICROSOFT: [&str; 11] = [
+    "BiasGelu",
+    "FastGelu",
+    "GatherBlockQuantized",
+    "GroupQueryAttention",
+    "MatMulNBits",
+    "MultiHeadAttention",
+    "QuickGelu",
+    "RotaryEmbedding",
+    "SimplifiedLayerNormalization",
+    "SkipLayerNormalization",
+    "SkipSimplifiedLayerNormalization",
+];
+
+/// Those of `ai.onnx.ml` (tract-onnx, src/ops/ml).
+const MACHINE_LEARNING: [&str; 6] = [
+    "ArrayFeatureExtractor",
+    "CategoryMapper",
+    "LinearClassifier",
+    "LinearRegressor",
+    "Normalizer",
+    "TreeEnsembleClassifier",
+];
+
+/// Whether tract has an operator: its register does not look at domains.
+pub(super) fn has_operator(domain: &str, op_type: &str) -> bool {
+    let in_domain = match domain {
+        "" | "ai.onnx" => op_type != "ReverseSubsequences",
+        "ai.onnx.ml" => MACHINE_LEARNING.contains(&op_type),
+        "com.microsoft" => MICROSOFT.contains(&op_type),
+        _ => revseq_graph::Operator::is_known(domain, op_type),
+    };
+    in_domain && OPERATORS.0.contains_key(op_type)
+}
+
+/// Every operator behind the check of its outputs' sizes, and Constant as it should be.
+pub(super) fn bounded_operators() -> OnnxOpRegister {
+    fn bounded(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
+        let build = OPERATORS
+            .0
+            .get(&node.op_type)
+            .context("the operator was registered")?;
+        let (operator, captured) = build(context, node)?;
+        Ok((Box::new(Bounded::new(operator, node)), captured))
+    }
+    // These hold graphs, whose own nodes are behind the check.
+    let plain = ["If", "Scan"];
+    let operators = OPERATORS.0.iter().map(|(name, build)| {
+        (
+            name.clone(),
+            if plain.contains(&name.as_str()) {
+                *build
+            } else {
+                bounded
+            },
+        )
+    });
+    let mut register = OnnxOpRegister(operators.collect());
+    register.insert("Constant", constant);
+    register
+}
+
+/// A Constant. tract's own reads uint32 and uint64 from the wrong fields if
+/// there is no raw data, which is how an empty tensor is.
+fn constant(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    match value_attribute(node).filter(|tensor| is_misread(tensor)) {
+        None => {
+            let build = OPERATORS.0.get("Constant").context("tract has Constant")?;
+            build(context, node)
+        }
+        Some(tensor) => {
+            let value = to_tract(&pb::from_proto(tensor)?)?;
+            Ok((Box::new(Const::new(value.into_arc_tensor())?), vec![]))
+        }
+    }
+}
+
+fn value_attribute(node: &NodeProto) -> Option<&TensorProto> {
+    node.attribute
+        .iter()
+        .find(|attribute| attribute.name == "value")?
+        .t
+        .as_ref()
+}

@@ -1,0 +1,191 @@
+//! The arguments.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::tensor::fill::Fill;
+
+/// Run, verify and inspect ONNX models with ReverseSequence and ReverseSubsequences.
+#[derive(Debug, Parser)]
+#[command(
+    name = "revseq",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "Exit status: 0 done, 1 a comparison failed, 2 bad usage or bad input.\n\
+        Colours follow the terminal; NO_COLOR turns them off."
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a model on inputs from files, or on made-up ones
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArguments),
+    /// Run models on their test data and compare the outputs
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(VerifyArguments),
+    /// Show every ReverseSequence and ReverseSubsequences of a model, and how it runs
+    #[command(after_help = INSPECT_EXAMPLES)]
+    Inspect(InspectArguments),
+    /// Show what the kernels run on
+    Devices(DevicesArguments),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  \
+        revseq completions bash > ~/.local/share/bash-completion/completions/revseq")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  revseq run models/lengths/graph_input
+      the inputs are those of the folder's first data set
+  revseq run model.onnx --input x=x.npy --input lens=lens.npy --output y=y.npy
+  revseq run model.onnx --fill random:7 --dim batch=4 --dim time=100
+  revseq run model.onnx --fill iota --dim batch=64 --repeat 100
+      how long a run takes";
+
+const VERIFY_EXAMPLES: &str = "\
+A folder is a test if it has a model.onnx and test_data_set_<n>/{input,output}_<i>.pb, as ONNX's
+backend tests have. Outputs must be the expected ones bit for bit. Only where a model computes,
+floats may be off by 1e-4 of the expected value plus 1e-5. What the backend lacks is skipped.
+
+Examples:
+  revseq verify models
+  revseq verify models/types models/shapes/default_axes";
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  revseq inspect model.onnx
+  revseq inspect model.onnx --dim batch=4 --dim time=100
+  revseq inspect model.onnx --format dot | dot -Tsvg > model.svg";
+
+/// What a model runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// tract, in Rust, on the CPU
+    Tract,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+/// How a model is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InspectFormat {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// For Graphviz
+    Dot,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// An ONNX model, or a folder with a model.onnx and perhaps test_data_set_<n>
+    pub(crate) model: PathBuf,
+    /// Feed an input from a file: .pb (TensorProto) or .npy
+    #[arg(short, long = "input", value_name = "NAME=FILE", value_parser = name_and_file)]
+    pub(crate) inputs: Vec<(String, PathBuf)>,
+    /// Write an output to a file, .pb (TensorProto) or .npy, instead of printing outputs
+    #[arg(short, long = "output", value_name = "NAME=FILE", value_parser = name_and_file)]
+    pub(crate) outputs: Vec<(String, PathBuf)>,
+    /// Make up the inputs that no --input gives: iota, random[:SEED] or zeros
+    ///
+    /// iota counts 0, 1, 2, …; random draws floats from -1 to 1 and integers from 0 to 99, the same
+    /// for the same seed. Lengths of a sequence are kept to what the sequence has.
+    #[arg(short, long, value_name = "HOW", verbatim_doc_comment)]
+    pub(crate) fill: Option<Fill>,
+    /// Give a symbolic size its value
+    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
+    pub(crate) dims: Vec<(String, u64)>,
+    /// What to run the model on
+    #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
+    pub(crate) backend: Backend,
+    /// Run N times and print how long a run takes
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: Option<u32>,
+    /// How to print the outputs
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArguments {
+    /// Folders, below which every backend test is run
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// What to run the models on
+    #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
+    pub(crate) backend: Backend,
+    /// How to print the results
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArguments {
+    /// An ONNX model, or a folder with a model.onnx
+    pub(crate) model: PathBuf,
+    /// Give a symbolic size its value
+    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
+    pub(crate) dims: Vec<(String, u64)>,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = InspectFormat::Text)]
+    pub(crate) format: InspectFormat,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DevicesArguments {
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+fn name_and_file(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => {
+            Ok((name.to_owned(), file.into()))
+        }
+        _ => Err("expected NAME=FILE".to_owned()),
+    }
+}
+
+fn name_and_size(text: &str) -> Result<(String, u64), String> {
+    let (name, size) = text.rsplit_once('=').ok_or("expected NAME=SIZE")?;
+    if name.is_empty() {
+        return Err("expected NAME=SIZE".to_owned());
+    }
+    let size = size
+        .parse()
+        .ok()
+        .filter(|&size| i64::try_from(size).is_ok())
+        .ok_or_else(|| format!("{size:?} is not a size"))?;
+    Ok((name.to_owned(), size))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_make_sense() {
+        super::Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,262 @@
+//! The inputs of a run: from files, from a data set, or made up.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use revseq_graph::Operator;
+use tract_onnx::pb::NodeProto;
+
+use super::report;
+use crate::model::values::{Dim, ValueType};
+use crate::model::{Bindings, Input, Model, read, walk};
+use crate::tensor::fill::{Fill, fill};
+use crate::tensor::{Tensor, pb};
+
+/// Tensors by name.
+pub(super) type Tensors = BTreeMap<String, Tensor>;
+
+/// Reads the tensors of a data set. Each is for the value of its own name, or
+/// if there is none, for the one at its place.
+pub(super) fn read_data_set(files: &[PathBuf], names: &[String]) -> Result<Tensors> {
+    let mut tensors = Tensors::new();
+    for (index, file) in files.iter().enumerate() {
+        let decoded = read::file(file).and_then(|bytes| pb::decode(&bytes));
+        let (own_name, tensor) =
+            decoded.with_context(|| format!("cannot read {}", file.display()))?;
+        let name = if names.contains(&own_name) {
+            own_name
+        } else {
+            names.get(index).cloned().with_context(|| {
+                format!(
+                    "{}: the model has nothing for it, only {}",
+                    file.display(),
+                    list(names)
+                )
+            })?
+        };
+        ensure!(
+            tensors.insert(name.clone(), tensor).is_none(),
+            "{}: {name:?} has been given already",
+            file.display()
+        );
+    }
+    Ok(tensors)
+}
+
+/// Checks tensors against what the model declares, and learns the symbolic sizes.
+pub(super) fn bind(declared: &[Input], tensors: &Tensors, bindings: &mut Bindings) -> Result<()> {
+    for input in declared {
+        let Some(tensor) = tensors.get(&input.name) else {
+            continue;
+        };
+        check(&input.value_type, tensor, bindings).with_context(|| {
+            format!(
+                "input {:?} is given {}",
+                input.name,
+                tensor.type_and_shape()
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn check(declared: &ValueType, tensor: &Tensor, bindings: &mut Bindings) -> Result<()> {
+    let type_matches = declared
+        .element_type
+        .is_none_or(|code| code == tensor.element_type().onnx_code());
+    let Some(shape) = &declared.shape else {
+        ensure!(type_matches, "expected {declared}");
+        return Ok(());
+    };
+    ensure!(
+        type_matches && shape.len() == tensor.shape().len(),
+        "expected {declared}"
+    );
+    for (dim, &size) in std::iter::zip(shape, tensor.shape()) {
+        let size = size as u64;
+        match dim {
+            Dim::Known(expected) => ensure!(*expected == size, "expected {declared}"),
+            Dim::Unknown => {}
+            Dim::Symbol(name) => {
+                let bound = *bindings.entry(name.clone()).or_insert(size);
+                ensure!(bound == size, "expected {declared} with {name} = {bound}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where inputs come from.
+pub(super) struct Sources<'a> {
+    pub(super) files: &'a [(String, PathBuf)],
+    pub(super) fill: Option<Fill>,
+    /// The files of a data set, for what is not given otherwise.
+    pub(super) data_set: Option<&'a [PathBuf]>,
+}
+
+/// Gathers a tensor for every input that needs one.
+pub(super) fn gather(
+    model: &Model,
+    sources: &Sources<'_>,
+    bindings: &mut Bindings,
+) -> Result<Tensors> {
+    let declared = model.inputs();
+    let mut tensors = Tensors::new();
+    for (name, file) in sources.files {
+        ensure!(
+            declared.iter().any(|input| input.name == *name),
+            "--input {name}: there is no input of that name; {}",
+            describe(&declared)
+        );
+        let tensor = Tensor::read(file)?;
+        ensure!(
+            tensors.insert(name.clone(), tensor).is_none(),
+            "--input {name}: it is given twice"
+        );
+    }
+    bind(&declared, &tensors, bindings)?;
+    if let (Some(files), None) = (sources.data_set, sources.fill) {
+        let required: Vec<String> = declared
+            .iter()
+            .filter(|input| !input.optional)
+            .map(|input| input.name.clone())
+            .collect();
+        for (name, tensor) in read_data_set(files, &required)? {
+            tensors.entry(name).or_insert(tensor);
+        }
+        bind(&declared, &tensors, bindings)?;
+    }
+    let missing: Vec<&Input> = declared
+        .iter()
+        .filter(|input| !input.optional && !tensors.contains_key(&input.name))
+        .collect();
+    if missing.is_empty() {
+        return Ok(tensors);
+    }
+    let Some(how) = sources.fill else {
+        let names: Vec<String> = missing
+            .iter()
+            .map(|input| format!("{:?}", input.name))
+            .collect();
+        bail!(
+            "input {} is missing; {}; give each with --input NAME=FILE (.pb or .npy), or make them \
+             up with --fill iota, random or zeros",
+            names.join(", "),
+            describe(&declared)
+        );
+    };
+    let highest = highest_lengths(model, bindings)?;
+    for input in missing {
+        let number = declared
+            .iter()
+            .position(|other| other.name == input.name)
+            .unwrap_or(0);
+        let highest = highest.get(&input.name).copied();
+        let tensor = made_up(how, input, number as u64, highest, bindings)
+            .with_context(|| format!("input {:?}", input.name))?;
+        tensors.insert(input.name.clone(), tensor);
+    }
+    Ok(tensors)
+}
+
+fn made_up(
+    how: Fill,
+    input: &Input,
+    number: u64,
+    highest: Option<u64>,
+    bindings: &Bindings,
+) -> Result<Tensor> {
+    let declared = input.value_type.clone().bind(bindings);
+    let element_type = declared
+        .known_element_type()
+        .with_context(|| format!("--fill cannot make {declared}: give it with --input"))?;
+    let shape = declared.shape.as_ref().with_context(|| {
+        format!(
+            "--fill cannot make {declared}: give it with --input {}=FILE",
+            input.name
+        )
+    })?;
+    let mut sizes = Vec::new();
+    for (dimension, dim) in shape.iter().enumerate() {
+        match dim {
+            Dim::Known(size) => sizes.push(usize::try_from(*size)?),
+            Dim::Symbol(name) => {
+                bail!(
+                    "it is {declared}, and --fill has to know {name}: give it with --dim {name}=SIZE"
+                )
+            }
+            Dim::Unknown => bail!(
+                "it is {declared}, whose dimension {dimension} has neither size nor name for \
+                 --fill: give it with --input {}=FILE",
+                input.name
+            ),
+        }
+    }
+    fill(how, element_type, &sizes, number, highest)
+}
+
+/// The inputs that are lengths, and the size of the axis that they are lengths on.
+fn highest_lengths(model: &Model, bindings: &Bindings) -> Result<BTreeMap<String, u64>> {
+    let main: HashSet<*const NodeProto> =
+        model.graph().node.iter().map(std::ptr::from_ref).collect();
+    let mut highest: BTreeMap<String, u64> = BTreeMap::new();
+    walk::walk(model, bindings, |site| {
+        let (true, Some(lengths)) = (
+            main.contains(&std::ptr::from_ref(site.node)),
+            site.node.input.get(1),
+        ) else {
+            return;
+        };
+        let Some(Ok(operator)) = report::operator(&site) else {
+            return;
+        };
+        let (Operator::ReverseSequence {
+            time_axis: axis, ..
+        }
+        | Operator::ReverseSubsequences { axis }) = operator;
+        let size = site
+            .inputs
+            .first()
+            .and_then(|data| data.shape.as_ref())
+            .and_then(|shape| shape.get(usize::try_from(axis).ok()?)?.known());
+        if let Some(size) = size {
+            let entry = highest.entry(lengths.clone()).or_insert(size);
+            *entry = size.min(*entry);
+        }
+    })?;
+    Ok(highest)
+}
+
+/// All inputs with their types, for messages.
+fn describe(inputs: &[Input]) -> String {
+    if inputs.is_empty() {
+        return "the model has no inputs".to_owned();
+    }
+    let described: Vec<String> = inputs
+        .iter()
+        .map(|input| {
+            let optional = if input.optional {
+                " (has a default)"
+            } else {
+                ""
+            };
+            format!("{}: {}{optional}", input.name, input.value_type)
+        })
+        .collect();
+    format!("the inputs are {}", described.join(", "))
+}
+
+/// Names for messages.
+pub(super) fn list(names: &[String]) -> String {
+    if names.is_empty() {
+        "nothing".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+/// A data set's folder and number, for messages.
+pub(super) fn in_model(model: &Path) -> impl Fn() -> String + '_ {
+    move || model.display().to_string()
+}

@@ -1,0 +1,424 @@
+//! What becomes of a node of ours: its axes, descriptor, feature level and plan.
+
+use std::fmt;
+
+use revseq_graph::{
+    Attribute, AttributeValue, ElementType, Error, Input, Node, Operator, TensorType,
+};
+use revseq_kernels::{FeatureLevel, Plan, ReverseSubsequencesDesc, TensorDesc};
+use serde_json::{Value as Json, json};
+use tract_onnx::pb::AttributeProto;
+use tract_onnx::pb::attribute_proto::AttributeType;
+
+use crate::model::values::{Dim, ValueType};
+use crate::model::walk::Site;
+
+/// A node of ours.
+pub(super) struct Report {
+    pub(super) path: String,
+    pub(super) operator: String,
+    /// The inputs' and the output's roles, names and types.
+    values: Vec<(&'static str, String, ValueType)>,
+    /// The axes as the model has them; `None` for a default.
+    written: Vec<(&'static str, Option<String>)>,
+    pub(super) outcome: Outcome,
+}
+
+/// What a node comes to.
+pub(super) enum Outcome {
+    /// No runtime may take it.
+    Invalid(String),
+    /// It depends on sizes or types that the model does not tell.
+    Missing {
+        axes: Vec<(&'static str, i64)>,
+        what: Vec<String>,
+    },
+    Lowered {
+        axes: Vec<(&'static str, i64)>,
+        lowered: Box<Lowered>,
+    },
+}
+
+/// A node with a descriptor.
+pub(super) struct Lowered {
+    desc: ReverseSubsequencesDesc,
+    /// The lowest level that takes it, or why the highest does not.
+    level: Result<FeatureLevel, String>,
+    /// The next lower level, and why it does not.
+    refused: Option<(FeatureLevel, String)>,
+    plan: Result<Plan, String>,
+}
+
+/// The operator of a node, if it is one of ours, or what is wrong with it.
+pub(super) fn operator(site: &Site<'_>) -> Option<Result<Operator, Error>> {
+    let node = site.node;
+    if !Operator::is_known(&node.domain, &node.op_type) {
+        return None;
+    }
+    let attributes: Vec<Attribute<'_>> = site
+        .attributes
+        .iter()
+        .map(|(name, attribute)| Attribute {
+            name,
+            value: attribute_value(attribute),
+        })
+        .collect();
+    let shapes: Vec<Option<Vec<Option<u64>>>> = site.inputs.iter().map(ValueType::sizes).collect();
+    let inputs: Vec<Input<'_>> = std::iter::zip(&node.input, &site.inputs)
+        .zip(&shapes)
+        .map(|((name, value_type), shape)| Input {
+            name,
+            element_type: value_type.known_element_type(),
+            shape: shape.as_deref(),
+        })
+        .collect();
+    Some(Operator::from_node(&Node {
+        name: &node.name,
+        domain: &node.domain,
+        op_type: &node.op_type,
+        since_version: site.version,
+        attributes: &attributes,
+        inputs: &inputs,
+    }))
+}
+
+fn attribute_value(attribute: &AttributeProto) -> AttributeValue<'_> {
+    match AttributeType::try_from(attribute.r#type) {
+        Ok(AttributeType::Int) => AttributeValue::Int(attribute.i),
+        Ok(other) => AttributeValue::Other(other.as_str_name()),
+        Err(_) => AttributeValue::Other("UNDEFINED"),
+    }
+}
+
+/// Reports a node, if it is one of ours.
+pub(super) fn report(site: &Site<'_>) -> Option<Report> {
+    let operator = operator(site)?;
+    let (roles, axes): ([&'static str; 3], &[&'static str]) =
+        if site.node.op_type == "ReverseSequence" {
+            (
+                ["input", "sequence_lens", "output"],
+                &["batch_axis", "time_axis"],
+            )
+        } else {
+            (["data", "sequence_lengths", "output"], &["axis"])
+        };
+    let value = |role, name: Option<&String>, value_type: Option<&ValueType>| {
+        (
+            role,
+            name.cloned().unwrap_or_default(),
+            value_type.cloned().unwrap_or_default(),
+        )
+    };
+    let values = vec![
+        value(roles[0], site.node.input.first(), site.inputs.first()),
+        value(roles[1], site.node.input.get(1), site.inputs.get(1)),
+        value(roles[2], site.node.output.first(), site.outputs.first()),
+    ];
+    let written = axes
+        .iter()
+        .map(|&axis| {
+            let found = site.attributes.iter().find(|(name, _)| *name == axis);
+            (axis, found.map(|(_, attribute)| written(attribute)))
+        })
+        .collect();
+    let outcome = match operator {
+        Ok(operator) => outcome(site, operator),
+        Err(error) => Outcome::Invalid(error.to_string()),
+    };
+    Some(Report {
+        path: site.path.clone(),
+        operator: site.operator(),
+        values,
+        written,
+        outcome,
+    })
+}
+
+fn written(attribute: &AttributeProto) -> String {
+    match attribute_value(attribute) {
+        AttributeValue::Int(value) => value.to_string(),
+        AttributeValue::Other(other) => format!("of type {other}"),
+    }
+}
+
+fn axes(operator: Operator) -> Vec<(&'static str, i64)> {
+    match operator {
+        Operator::ReverseSequence {
+            batch_axis,
+            time_axis,
+        } => {
+            vec![("batch_axis", batch_axis), ("time_axis", time_axis)]
+        }
+        Operator::ReverseSubsequences { axis } => vec![("axis", axis)],
+    }
+}
+
+fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
+    let [data_name, lengths_name] = operator.input_names();
+    let (Some(data), Some(lengths)) = (site.inputs.first(), site.inputs.get(1)) else {
+        return Outcome::Invalid("it has too few inputs".to_owned());
+    };
+    let mut missing = Vec::new();
+    let data_type = match (data.element_type, data.known_element_type()) {
+        (None, _) => {
+            missing.push(format!("the element type of {data_name}"));
+            None
+        }
+        (Some(code), None) => {
+            return Outcome::Invalid(format!(
+                "input {data_name} has elements of type {}, which the operator does not take",
+                crate::tensor::pb::type_name(code)
+            ));
+        }
+        (_, known) => known,
+    };
+    // ReverseSequence has lengths of one type only.
+    let lengths_type = match operator {
+        Operator::ReverseSequence { .. } => {
+            Some(ElementType::Fixed(revseq_kernels::DataType::Int64))
+        }
+        Operator::ReverseSubsequences { .. } => lengths.known_element_type(),
+    };
+    if lengths_type.is_none() {
+        missing.push(format!("the element type of {lengths_name}"));
+    }
+    match &data.shape {
+        None => missing.push(format!("the rank of {data_name}")),
+        Some(shape) => {
+            for (dimension, dim) in shape.iter().enumerate() {
+                match dim {
+                    Dim::Known(_) => {}
+                    Dim::Symbol(name) => {
+                        let what = format!("{name} (--dim {name}=SIZE)");
+                        if !missing.contains(&what) {
+                            missing.push(what);
+                        }
+                    }
+                    Dim::Unknown => {
+                        missing.push(format!("the size of {data_name} in dimension {dimension}"));
+                    }
+                }
+            }
+        }
+    }
+    let sizes: Option<Vec<u64>> = data
+        .shape
+        .as_ref()
+        .and_then(|shape| shape.iter().map(Dim::known).collect());
+    let (Some(sizes), Some(data_type), Some(lengths_type)) = (sizes, data_type, lengths_type)
+    else {
+        return Outcome::Missing {
+            axes: axes(operator),
+            what: missing,
+        };
+    };
+    // What is known of the lengths has been checked; what is not follows from the data.
+    let lengths_sizes = operator.lengths_shape(&sizes, 1);
+    let desc = operator.lower(
+        &site.node.name,
+        TensorType {
+            element_type: data_type,
+            sizes: &sizes,
+        },
+        TensorType {
+            element_type: lengths_type,
+            sizes: &lengths_sizes,
+        },
+    );
+    let desc = match desc {
+        Ok(desc) => desc,
+        Err(error) => return Outcome::Invalid(error.to_string()),
+    };
+    let level = if data_type == ElementType::String {
+        // The descriptor counts a string as a byte, but DirectML has none.
+        Err("DirectML has no strings".to_owned())
+    } else {
+        desc.lowest_feature_level()
+            .map_err(|error| error.to_string())
+    };
+    let refused = level.as_ref().ok().and_then(|level| {
+        let lower = FeatureLevel::ALL.into_iter().rfind(|lower| lower < level)?;
+        Some((lower, desc.validate(lower).err()?.to_string()))
+    });
+    let plan = Plan::new(&desc).map_err(|error| error.to_string());
+    let lowered = Box::new(Lowered {
+        desc,
+        level,
+        refused,
+        plan,
+    });
+    Outcome::Lowered {
+        axes: axes(operator),
+        lowered,
+    }
+}
+
+impl Report {
+    /// The node's lines, each with what it tells.
+    pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines: Vec<(&'static str, String)> = self
+            .values
+            .iter()
+            .map(|(role, name, value_type)| (*role, format!("{name}: {value_type}")))
+            .collect();
+        let written: Vec<String> = self
+            .written
+            .iter()
+            .map(|(axis, value)| match value {
+                Some(value) => format!("{axis} {value}"),
+                None => format!("{axis} left out"),
+            })
+            .collect();
+        let written = written.join(", ");
+        let normal = |axes: &[(&'static str, i64)]| {
+            let texts: Vec<String> = axes
+                .iter()
+                .map(|(axis, value)| format!("{axis} {value}"))
+                .collect();
+            texts.join(", ")
+        };
+        match &self.outcome {
+            Outcome::Invalid(error) => {
+                lines.push(("axes", written));
+                lines.push(("error", error.clone()));
+            }
+            Outcome::Missing { axes, what } => {
+                lines.push(("axes", format!("{} (written: {written})", normal(axes))));
+                lines.push(("descriptor", format!("depends on {}", what.join(", "))));
+            }
+            Outcome::Lowered { axes, lowered } => {
+                lines.push(("axes", format!("{} (written: {written})", normal(axes))));
+                lines.push(("descriptor", lowered.to_string()));
+                let level = match (&lowered.level, &lowered.refused) {
+                    (Ok(level), None) => level.to_string(),
+                    (Ok(level), Some((lower, why))) => format!("{level}; not {lower}: {why}"),
+                    (Err(why), _) => format!("none: {why}"),
+                };
+                lines.push(("DirectML", level));
+                let plan = match &lowered.plan {
+                    Ok(plan) => format!(
+                        "{}, row bytes {}, moved bytes {}",
+                        plan.strategy(),
+                        plan.row_bytes(),
+                        plan.moved_bytes()
+                    ),
+                    Err(error) => format!("none: {error}"),
+                };
+                lines.push(("plan", plan));
+            }
+        }
+        lines
+    }
+
+    /// The node as JSON.
+    pub(super) fn json(&self) -> Json {
+        let values: serde_json::Map<String, Json> = self
+            .values
+            .iter()
+            .map(|(role, name, value_type)| ((*role).to_owned(), value_json(name, value_type)))
+            .collect();
+        let written: serde_json::Map<String, Json> = self
+            .written
+            .iter()
+            .map(|(axis, value)| {
+                let value = value.as_ref().map(|value| match value.parse::<i64>() {
+                    Ok(value) => Json::from(value),
+                    Err(_) => Json::from(value.as_str()),
+                });
+                ((*axis).to_owned(), value.into())
+            })
+            .collect();
+        let mut json = json!({
+            "path": self.path,
+            "operator": self.operator,
+            "values": values,
+            "written_axes": written,
+        });
+        let normal = |axes: &[(&'static str, i64)]| -> Json {
+            axes.iter()
+                .map(|(axis, value)| ((*axis).to_owned(), Json::from(*value)))
+                .collect()
+        };
+        match &self.outcome {
+            Outcome::Invalid(error) => json["error"] = error.as_str().into(),
+            Outcome::Missing { axes, what } => {
+                json["axes"] = normal(axes);
+                json["missing"] = what.clone().into();
+            }
+            Outcome::Lowered { axes, lowered } => {
+                json["axes"] = normal(axes);
+                lowered.add_json(&mut json);
+            }
+        }
+        json
+    }
+}
+
+fn value_json(name: &str, value_type: &ValueType) -> Json {
+    let shape = value_type.shape.as_ref().map(|shape| -> Json {
+        let dims = shape.iter().map(|dim| match dim {
+            Dim::Known(size) => Json::from(*size),
+            Dim::Symbol(name) => Json::from(name.as_str()),
+            Dim::Unknown => Json::Null,
+        });
+        dims.collect()
+    });
+    json!({
+        "name": name,
+        "type": value_type.element_type.map(crate::tensor::pb::type_name),
+        "shape": shape,
+    })
+}
+
+impl Lowered {
+    fn add_json(&self, json: &mut Json) {
+        let tensor = |tensor: &TensorDesc| {
+            json!({
+                "data_type": tensor.data_type.name(),
+                "sizes": tensor.sizes.as_slice(),
+                "strides": tensor.strides.as_deref(),
+            })
+        };
+        json["descriptor"] = json!({
+            "input": tensor(&self.desc.input),
+            "sequence_lengths": tensor(&self.desc.sequence_lengths),
+            "output": tensor(&self.desc.output),
+            "axis": self.desc.axis,
+        });
+        json["directml"] = match (&self.level, &self.refused) {
+            (Ok(level), None) => json!({ "level": level.to_string() }),
+            (Ok(level), Some((lower, why))) => json!({
+                "level": level.to_string(),
+                "refused": { "level": lower.to_string(), "reason": why },
+            }),
+            (Err(why), _) => json!({ "level": null, "reason": why }),
+        };
+        json["plan"] = match &self.plan {
+            Ok(plan) => json!({
+                "strategy": plan.strategy().to_string(),
+                "row_bytes": plan.row_bytes(),
+                "moved_bytes": plan.moved_bytes(),
+            }),
+            Err(error) => json!({ "error": error }),
+        };
+    }
+}
+
+impl fmt::Display for Lowered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (input, lengths) = (&self.desc.input, &self.desc.sequence_lengths);
+        write!(
+            f,
+            "{} {:?}, axis {}; lengths {} {:?}",
+            input.data_type,
+            input.sizes.as_slice(),
+            self.desc.axis,
+            lengths.data_type,
+            lengths.sizes.as_slice()
+        )?;
+        match &lengths.strides {
+            Some(strides) => write!(f, ", strides {:?}", strides.as_slice()),
+            None => write!(f, ", packed"),
+        }
+    }
+}

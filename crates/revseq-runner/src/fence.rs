@@ -1,0 +1,48 @@
+//! Keeps a panic inside other people's code from ending the program.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    static FENCED: Cell<bool> = const { Cell::new(false) };
+    static MESSAGE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Installs the panic hook that is quiet inside [`catch`].
+pub(crate) fn install() {
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if FENCED.get() {
+            let what = info.payload_as_str().unwrap_or("no message");
+            let at = info
+                .location()
+                .map(|at| format!(" ({}:{})", file_name(at.file()), at.line()));
+            let message = format!("{what}{}", at.unwrap_or_default());
+            MESSAGE.set(Some(message));
+        } else {
+            default(info);
+        }
+    }));
+}
+
+/// Where a panic happened, without the path of the machine that built it.
+fn file_name(path: &str) -> &str {
+    let start = path
+        .rfind("tract-")
+        .or_else(|| path.rfind('/').map(|slash| slash + 1));
+    &path[start.unwrap_or(0)..]
+}
+
+/// Runs foreign code; a panic comes back as its message.
+///
+/// What the code was changing when it panicked must not be used again.
+pub(crate) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    let outer = FENCED.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(run));
+    FENCED.set(outer);
+    result.map_err(|_| {
+        MESSAGE
+            .take()
+            .unwrap_or_else(|| "a panic without a message".to_owned())
+    })
+}

@@ -1,0 +1,229 @@
+//! Models: read with bounds, checked, and walked.
+
+pub(crate) mod check;
+mod external;
+pub(crate) mod read;
+mod scan;
+pub(crate) mod values;
+pub(crate) mod walk;
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use prost::Message;
+use tract_onnx::pb::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
+};
+
+use crate::tensor::pb;
+use values::{Dim, ValueType};
+
+/// A model that has passed [`check`].
+#[derive(Debug)]
+pub(crate) struct Model {
+    /// The file.
+    pub(crate) path: PathBuf,
+    /// What it holds. Once loaded with its data, all tensors have it as `raw_data`.
+    pub(crate) proto: ModelProto,
+    /// The defaults of each function's attributes, in the order of the functions.
+    pub(crate) function_defaults: Vec<Vec<AttributeProto>>,
+}
+
+/// What [`ModelProto`] leaves out of functions (onnx/onnx.proto, IR version 9).
+#[derive(Clone, PartialEq, prost::Message)]
+struct Functions {
+    #[prost(message, repeated, tag = "25")]
+    functions: Vec<FunctionDefaults>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct FunctionDefaults {
+    #[prost(message, repeated, tag = "11")]
+    attribute_proto: Vec<AttributeProto>,
+}
+
+/// An input of the main graph.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) name: String,
+    pub(crate) value_type: ValueType,
+    /// Whether an initializer stands in for it.
+    pub(crate) optional: bool,
+}
+
+impl Model {
+    /// Reads and checks a model, but none of its data in other files.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let read = || -> Result<Self> {
+            let bytes = read::file(path)?;
+            scan::check(&bytes)?;
+            let proto = ModelProto::decode(bytes.as_slice()).context("it is not an ONNX model")?;
+            check::check(&proto)?;
+            let functions = Functions::decode(bytes.as_slice())?.functions;
+            let function_defaults = functions
+                .into_iter()
+                .map(|function| function.attribute_proto)
+                .collect();
+            Ok(Self {
+                path: path.to_owned(),
+                proto,
+                function_defaults,
+            })
+        };
+        read().with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// Reads and checks a model with all of its data.
+    pub(crate) fn load(path: &Path) -> Result<Self> {
+        let mut model = Self::read(path)?;
+        let mut loader = external::Loader::new(path);
+        for_each_tensor(&mut model.proto, &mut |tensor| {
+            loader.load(tensor)?;
+            pb::normalize(tensor)
+        })
+        .with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(model)
+    }
+
+    /// The main graph.
+    pub(crate) fn graph(&self) -> &GraphProto {
+        self.proto
+            .graph
+            .as_ref()
+            .expect("a checked model has a graph")
+    }
+
+    /// The inputs of the main graph, in order.
+    pub(crate) fn inputs(&self) -> Vec<Input> {
+        let graph = self.graph();
+        let initializers: BTreeSet<&str> = initializer_names(graph).collect();
+        graph
+            .input
+            .iter()
+            .map(|input| Input {
+                name: input.name.clone(),
+                value_type: ValueType::declared(input),
+                optional: initializers.contains(input.name.as_str()),
+            })
+            .collect()
+    }
+
+    /// The names of the symbolic sizes of the main graph's inputs.
+    pub(crate) fn input_symbols(&self) -> BTreeSet<String> {
+        let dims = self
+            .inputs()
+            .into_iter()
+            .filter_map(|input| input.value_type.shape)
+            .flatten();
+        dims.filter_map(|dim| match dim {
+            Dim::Symbol(name) => Some(name),
+            _ => None,
+        })
+        .collect()
+    }
+}
+
+/// The names that a graph's initializers give values to.
+pub(crate) fn initializer_names(graph: &GraphProto) -> impl Iterator<Item = &str> {
+    let sparse = graph
+        .sparse_initializer
+        .iter()
+        .filter_map(|sparse| sparse.values.as_ref());
+    graph
+        .initializer
+        .iter()
+        .chain(sparse)
+        .map(|tensor| tensor.name.as_str())
+}
+
+/// A node's name in a path and in messages: its own, or its operator and place.
+pub(crate) fn node_label(index: usize, node: &NodeProto) -> String {
+    if node.name.is_empty() {
+        format!("{}#{index}", node.op_type)
+    } else {
+        node.name.clone()
+    }
+}
+
+/// Calls a function with every tensor that a model holds.
+fn for_each_tensor(
+    model: &mut ModelProto,
+    visit: &mut impl FnMut(&mut TensorProto) -> Result<()>,
+) -> Result<()> {
+    if let Some(graph) = &mut model.graph {
+        for_each_graph_tensor(graph, visit)?;
+    }
+    for function in &mut model.functions {
+        for_each_node_tensor(&mut function.node, visit)?;
+    }
+    Ok(())
+}
+
+fn for_each_graph_tensor(
+    graph: &mut GraphProto,
+    visit: &mut impl FnMut(&mut TensorProto) -> Result<()>,
+) -> Result<()> {
+    for tensor in &mut graph.initializer {
+        visit(tensor).with_context(|| format!("initializer {:?}", tensor.name))?;
+    }
+    for_each_node_tensor(&mut graph.node, visit)
+}
+
+fn for_each_node_tensor(
+    nodes: &mut [NodeProto],
+    visit: &mut impl FnMut(&mut TensorProto) -> Result<()>,
+) -> Result<()> {
+    for (index, node) in nodes.iter_mut().enumerate() {
+        let label = node_label(index, node);
+        for attribute in &mut node.attribute {
+            for tensor in attribute.t.iter_mut().chain(&mut attribute.tensors) {
+                visit(tensor)
+                    .with_context(|| format!("node {label:?}, attribute {}", attribute.name))?;
+            }
+            for graph in attribute.g.iter_mut().chain(&mut attribute.graphs) {
+                for_each_graph_tensor(graph, visit)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every graph of a model with the names of its inputs, for changing what they declare.
+pub(crate) fn for_each_declaration(
+    graph: &mut GraphProto,
+    is_main: bool,
+    visit: &mut impl FnMut(&mut ValueInfoProto, bool),
+) {
+    for value in graph.input.iter_mut().chain(&mut graph.output) {
+        visit(value, is_main);
+    }
+    let attributes = graph.node.iter_mut().flat_map(|node| &mut node.attribute);
+    for inner in
+        attributes.flat_map(|attribute| attribute.g.iter_mut().chain(&mut attribute.graphs))
+    {
+        for_each_declaration(inner, false, visit);
+    }
+}
+
+/// What the symbolic sizes are, by name.
+pub(crate) type Bindings = HashMap<String, u64>;
+
+/// Checks that every `--dim` names a symbolic size that there is.
+pub(crate) fn check_dims(dims: &Bindings, symbols: &BTreeSet<String>) -> Result<()> {
+    let mut names: Vec<&String> = dims.keys().collect();
+    names.sort();
+    for name in names {
+        let known: Vec<&str> = symbols.iter().map(String::as_str).collect();
+        ensure!(
+            symbols.contains(name),
+            "--dim {name}: there is no symbolic size of that name; {}",
+            if known.is_empty() {
+                "the model has none".to_owned()
+            } else {
+                format!("the model has {}", known.join(", "))
+            }
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Files, read with bounds, and folders in the layout of ONNX's backend tests.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The largest file that is read, in bytes. Protobuf itself ends at 2 GiB.
+const MAXIMUM_FILE: u64 = 4 << 30;
+
+/// Reads a regular file, no longer than it is said to be.
+pub(crate) fn file(path: &Path) -> Result<Vec<u8>> {
+    // A pipe or a device would block or never end: look before opening.
+    let kind = std::fs::metadata(path)?;
+    ensure!(!kind.is_dir(), "it is a folder");
+    ensure!(kind.is_file(), "it is not a regular file");
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    ensure!(metadata.is_file(), "it is not a regular file");
+    let length = metadata.len();
+    ensure!(
+        length <= MAXIMUM_FILE,
+        "it is {length} bytes long, at most {MAXIMUM_FILE} are read"
+    );
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(length as usize)
+        .with_context(|| format!("there is no memory for its {length} bytes"))?;
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A model, and the data sets beside it.
+#[derive(Debug)]
+pub(crate) struct Located {
+    /// The model's file.
+    pub(crate) model: PathBuf,
+    /// Its data sets, by number; none for a file that was given itself.
+    pub(crate) data_sets: Vec<DataSet>,
+}
+
+/// A folder `test_data_set_<n>`.
+#[derive(Debug)]
+pub(crate) struct DataSet {
+    /// The folder's name.
+    pub(crate) name: String,
+    /// `input_<i>.pb`, by number.
+    pub(crate) inputs: Vec<PathBuf>,
+    /// `output_<i>.pb`, by number.
+    pub(crate) outputs: Vec<PathBuf>,
+}
+
+/// Whether a folder is in the layout of ONNX's backend tests.
+pub(crate) fn is_backend_test(folder: &Path) -> bool {
+    folder.join("model.onnx").is_file()
+        && numbered(folder, "test_data_set_", "").is_ok_and(|sets| !sets.is_empty())
+}
+
+/// The model that MODEL stands for.
+pub(crate) fn locate(path: &Path) -> Result<Located> {
+    let kind =
+        std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if !kind.is_dir() {
+        return Ok(Located {
+            model: path.to_owned(),
+            data_sets: Vec::new(),
+        });
+    }
+    let model = path.join("model.onnx");
+    if !model.exists() {
+        bail!(
+            "cannot read {}: it is a folder without a model.onnx",
+            path.display()
+        );
+    }
+    Ok(Located {
+        model,
+        data_sets: data_sets(path)?,
+    })
+}
+
+/// The data sets in a folder.
+pub(crate) fn data_sets(folder: &Path) -> Result<Vec<DataSet>> {
+    numbered(folder, "test_data_set_", "")?
+        .into_iter()
+        .map(|path| {
+            Ok(DataSet {
+                name: path
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned(),
+                inputs: numbered(&path, "input_", ".pb")?,
+                outputs: numbered(&path, "output_", ".pb")?,
+            })
+        })
+        .collect()
+}
+
+/// The entries of a folder with a number in their names, by number.
+fn numbered(folder: &Path, prefix: &str, suffix: &str) -> Result<Vec<PathBuf>> {
+    let read = || -> Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            let number = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .and_then(|name| {
+                    name.strip_prefix(prefix)?
+                        .strip_suffix(suffix)?
+                        .parse::<u64>()
+                        .ok()
+                });
+            if let Some(number) = number {
+                found.push((number, path));
+            }
+        }
+        found.sort();
+        Ok(found.into_iter().map(|(_, path)| path).collect())
+    };
+    read().with_context(|| format!("cannot read {}", folder.display()))
+}

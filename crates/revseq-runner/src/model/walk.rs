@@ -1,0 +1,276 @@
+//! Every node of a model, wherever it is.
+
+use std::collections::{HashMap, HashSet};
+
+use anyhow::{Result, ensure};
+use tract_onnx::pb::{AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto};
+
+use super::check::canonical_domain;
+use super::values::{ValueType, propagate};
+use super::{Bindings, Model, node_label};
+
+/// The most nodes that are walked: functions that call functions multiply.
+const MAXIMUM_NODES: usize = 1_000_000;
+
+/// How deep functions may call functions.
+const MAXIMUM_CALLS: usize = 64;
+
+/// A node where it runs: a function's once for every call.
+#[derive(Debug)]
+pub(crate) struct Site<'a> {
+    /// Where it is: the labels of the nodes and the names of the attributes that lead there.
+    pub(crate) path: String,
+    pub(crate) node: &'a NodeProto,
+    /// The attributes that it sets; within a function, with the values of the call.
+    pub(crate) attributes: Vec<(&'a str, &'a AttributeProto)>,
+    /// The version of its domain's operator set; 0 if it is not imported.
+    pub(crate) version: i64,
+    pub(crate) inputs: Vec<ValueType>,
+    pub(crate) outputs: Vec<ValueType>,
+    /// Whether it calls one of the model's functions.
+    pub(crate) is_call: bool,
+    /// Whether it is in a function that nothing calls.
+    pub(crate) is_dead: bool,
+}
+
+impl Site<'_> {
+    /// The operator with its domain, unless that is ONNX's own.
+    pub(crate) fn operator(&self) -> String {
+        match canonical_domain(&self.node.domain) {
+            "" => self.node.op_type.clone(),
+            domain => format!("{domain}::{}", self.node.op_type),
+        }
+    }
+}
+
+/// Calls a function with every node of the main graph, of the graphs inside
+/// its nodes, of the functions it calls, and of functions that nothing calls.
+///
+/// # Errors
+/// Functions that multiply beyond [`MAXIMUM_NODES`] or nest beyond [`MAXIMUM_CALLS`].
+pub(crate) fn walk<'a>(
+    model: &'a Model,
+    bindings: &Bindings,
+    mut visit: impl FnMut(Site<'a>),
+) -> Result<()> {
+    let functions = std::iter::zip(&model.proto.functions, &model.function_defaults);
+    let functions = functions
+        .map(|(function, defaults)| {
+            (
+                (canonical_domain(function.domain()), function.name()),
+                (function, defaults.as_slice()),
+            )
+        })
+        .collect();
+    let mut walker = Walker {
+        functions,
+        called: HashSet::new(),
+        bindings,
+        nodes: 0,
+        calls: 0,
+        is_dead: false,
+        visit: &mut visit,
+    };
+    let imports = &model.proto.opset_import;
+    let context = Context {
+        attributes: HashMap::new(),
+        imports: &[imports],
+    };
+    walker.graph(model.graph(), "graph", &context, None)?;
+    walker.is_dead = true;
+    for (function, defaults) in std::iter::zip(&model.proto.functions, &model.function_defaults) {
+        let key = (canonical_domain(function.domain()), function.name());
+        if !walker.called.contains(&key) {
+            let path = format!("function {}::{}", key.0, key.1);
+            let inputs = vec![ValueType::default(); function.input.len()];
+            walker.function(function, defaults, &path, &[], imports, &inputs)?;
+        }
+    }
+    Ok(())
+}
+
+type Function<'a> = (&'a FunctionProto, &'a [AttributeProto]);
+
+struct Walker<'a, 'w> {
+    functions: HashMap<(&'a str, &'a str), Function<'a>>,
+    called: HashSet<(&'a str, &'a str)>,
+    bindings: &'w Bindings,
+    nodes: usize,
+    calls: usize,
+    is_dead: bool,
+    visit: &'w mut dyn FnMut(Site<'a>),
+}
+
+/// What holds for the nodes of a function, or of the main graph.
+struct Context<'a, 'c> {
+    /// The function's attributes with the values of the call.
+    attributes: HashMap<&'a str, &'a AttributeProto>,
+    /// The operator sets, the nearest first.
+    imports: &'c [&'a [OperatorSetIdProto]],
+}
+
+/// The values of a graph, and those around it.
+struct Scope<'a, 's> {
+    values: HashMap<&'a str, ValueType>,
+    outer: Option<&'s Scope<'a, 's>>,
+}
+
+impl Scope<'_, '_> {
+    fn get(&self, name: &str) -> ValueType {
+        let mut scope = Some(self);
+        while let Some(Scope { values, outer }) = scope {
+            if let Some(found) = values.get(name) {
+                return found.clone();
+            }
+            scope = *outer;
+        }
+        ValueType::default()
+    }
+}
+
+impl<'a> Walker<'a, '_> {
+    fn graph(
+        &mut self,
+        graph: &'a GraphProto,
+        path: &str,
+        context: &Context<'a, '_>,
+        outer: Option<&Scope<'a, '_>>,
+    ) -> Result<()> {
+        let mut declared = HashMap::new();
+        for value in graph.value_info.iter().chain(&graph.output) {
+            declared.insert(
+                value.name.as_str(),
+                ValueType::declared(value).bind(self.bindings),
+            );
+        }
+        let mut scope = Scope {
+            values: HashMap::new(),
+            outer,
+        };
+        for input in &graph.input {
+            let input_type = ValueType::declared(input).bind(self.bindings);
+            scope.values.insert(input.name.as_str(), input_type);
+        }
+        for initializer in &graph.initializer {
+            scope
+                .values
+                .insert(initializer.name.as_str(), ValueType::of_tensor(initializer));
+        }
+        self.nodes(&graph.node, path, context, &declared, &mut scope)
+    }
+
+    fn nodes(
+        &mut self,
+        nodes: &'a [NodeProto],
+        path: &str,
+        context: &Context<'a, '_>,
+        declared: &HashMap<&'a str, ValueType>,
+        scope: &mut Scope<'a, '_>,
+    ) -> Result<()> {
+        for (index, node) in nodes.iter().enumerate() {
+            self.nodes += 1;
+            ensure!(
+                self.nodes <= MAXIMUM_NODES,
+                "the model's functions multiply to more than {MAXIMUM_NODES} nodes"
+            );
+            let path = format!("{path}/{}", node_label(index, node));
+            let attributes = resolve(&node.attribute, &context.attributes);
+            let inputs: Vec<ValueType> = node.input.iter().map(|name| scope.get(name)).collect();
+            let outputs: Vec<ValueType> =
+                std::iter::zip(&node.output, propagate(node, &attributes, &inputs))
+                    .map(|(name, inferred)| {
+                        declared
+                            .get(name.as_str())
+                            .cloned()
+                            .unwrap_or_default()
+                            .or(inferred)
+                    })
+                    .collect();
+            for (name, value_type) in std::iter::zip(&node.output, &outputs) {
+                scope.values.insert(name, value_type.clone());
+            }
+            let key = (canonical_domain(&node.domain), node.op_type.as_str());
+            let call = self.functions.get(&key).copied();
+            let version = context
+                .imports
+                .iter()
+                .find_map(|imports| {
+                    imports
+                        .iter()
+                        .find(|import| canonical_domain(&import.domain) == key.0)
+                })
+                .map_or(0, |import| import.version);
+            (self.visit)(Site {
+                path: path.clone(),
+                node,
+                attributes: attributes.clone(),
+                version,
+                inputs: inputs.clone(),
+                outputs,
+                is_call: call.is_some(),
+                is_dead: self.is_dead,
+            });
+            for (name, attribute) in &attributes {
+                for graph in attribute.g.iter().chain(&attribute.graphs) {
+                    self.graph(graph, &format!("{path}/{name}"), context, Some(scope))?;
+                }
+            }
+            if let Some((function, defaults)) = call {
+                self.called.insert(key);
+                let imports = context.imports.last().copied().unwrap_or_default();
+                let path = format!("{path}/{}", node.op_type);
+                self.function(function, defaults, &path, &attributes, imports, &inputs)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn function(
+        &mut self,
+        function: &'a FunctionProto,
+        defaults: &'a [AttributeProto],
+        path: &str,
+        attributes: &[(&'a str, &'a AttributeProto)],
+        model_imports: &'a [OperatorSetIdProto],
+        inputs: &[ValueType],
+    ) -> Result<()> {
+        ensure!(
+            self.calls < MAXIMUM_CALLS,
+            "the model's functions call each other more than {MAXIMUM_CALLS} deep"
+        );
+        self.calls += 1;
+        let defaults = defaults
+            .iter()
+            .map(|default| (default.name.as_str(), default));
+        let context = Context {
+            attributes: defaults.chain(attributes.iter().copied()).collect(),
+            imports: &[&function.opset_import, model_imports],
+        };
+        let names = function.input.iter().map(String::as_str);
+        let mut scope = Scope {
+            values: names.zip(inputs.iter().cloned()).collect(),
+            outer: None,
+        };
+        self.nodes(&function.node, path, &context, &HashMap::new(), &mut scope)?;
+        self.calls -= 1;
+        Ok(())
+    }
+}
+
+/// A node's attributes by name, those of the call in the place of references to them.
+fn resolve<'a>(
+    attributes: &'a [AttributeProto],
+    call: &HashMap<&'a str, &'a AttributeProto>,
+) -> Vec<(&'a str, &'a AttributeProto)> {
+    attributes
+        .iter()
+        .filter_map(|attribute| {
+            let value = match attribute.ref_attr_name.as_str() {
+                "" => attribute,
+                // One that the call leaves out is left out here, too.
+                name => call.get(name).copied()?,
+            };
+            Some((attribute.name.as_str(), value))
+        })
+        .collect()
+}

@@ -1,0 +1,253 @@
+//! Made-up inputs.
+
+use std::str::FromStr;
+
+use anyhow::{Context, Result, ensure};
+use half::{bf16, f16};
+use revseq_graph::ElementType;
+use revseq_kernels::DataType;
+
+use super::{Data, MAXIMUM_BYTES, Tensor, count, type_and_shape};
+
+/// What inputs without a file are filled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    /// 0, 1, 2, … in row-major order, over and over as far as the type counts exactly.
+    Iota,
+    /// Random values that depend on the seed alone.
+    Random(u64),
+    /// Zeros, false or empty strings.
+    Zeros,
+}
+
+impl FromStr for Fill {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "iota" => Ok(Self::Iota),
+            None if text == "zeros" => Ok(Self::Zeros),
+            None if text == "random" => Ok(Self::Random(0)),
+            Some(("random", seed)) => seed
+                .parse()
+                .map(Self::Random)
+                .map_err(|_| format!("{seed:?} is not a seed")),
+            _ => Err("expected iota, random, random:SEED or zeros".to_owned()),
+        }
+    }
+}
+
+/// A filled tensor.
+///
+/// `number` tells one input's random values from another's. Integers stay
+/// within 0 and `highest` if there is one: lengths are not to be out of range.
+///
+/// # Errors
+/// More than [`MAXIMUM_BYTES`].
+pub(crate) fn fill(
+    fill: Fill,
+    element_type: ElementType,
+    shape: &[usize],
+    number: u64,
+    highest: Option<u64>,
+) -> Result<Tensor> {
+    let element_size = match element_type {
+        ElementType::Fixed(data_type) => data_type.size(),
+        ElementType::String => size_of::<String>(),
+    } as u64;
+    let count = count(shape).filter(|&count| {
+        (count as u64)
+            .checked_mul(element_size)
+            .is_some_and(|bytes| bytes <= MAXIMUM_BYTES)
+    });
+    let count = count.with_context(|| {
+        format!(
+            "{} is more than the {} GiB that --fill makes",
+            type_and_shape(element_type, shape),
+            MAXIMUM_BYTES >> 30
+        )
+    })?;
+    let mut random = SplitMix64(match fill {
+        Fill::Random(seed) => seed ^ number.wrapping_mul(0xd134_2543_de82_ef95),
+        Fill::Iota | Fill::Zeros => 0,
+    });
+    let ElementType::Fixed(data_type) = element_type else {
+        let strings = (0..count).map(|index| match fill {
+            Fill::Iota => index.to_string(),
+            Fill::Random(_) => random.word(),
+            Fill::Zeros => String::new(),
+        });
+        return Tensor::new(
+            element_type,
+            shape.to_vec(),
+            Data::Strings(strings.collect()),
+        );
+    };
+    let bytes = count * data_type.size();
+    let mut data = Vec::new();
+    data.try_reserve_exact(bytes).with_context(|| {
+        format!(
+            "there is no memory for {}",
+            type_and_shape(element_type, shape)
+        )
+    })?;
+    match fill {
+        Fill::Zeros => data.resize(bytes, 0),
+        Fill::Iota => {
+            // The bool and the small floats count only so far.
+            let exact = match data_type {
+                DataType::Bool => 2,
+                DataType::Bfloat16 => 1 << 8,
+                DataType::Float16 => 1 << 11,
+                DataType::Float32 | DataType::Complex64 => 1 << 24,
+                DataType::Int8 => 1 << 7,
+                DataType::Uint8 => 1 << 8,
+                DataType::Int16 => 1 << 15,
+                DataType::Uint16 => 1 << 16,
+                _ => 1 << 31,
+            };
+            let period = highest.map_or(exact, |highest| exact.min(highest.saturating_add(1)));
+            for index in 0..count as u64 {
+                push(&mut data, data_type, (index % period) as f64, 0.0);
+            }
+        }
+        Fill::Random(_) => {
+            // 0 to 99 fits every integer.
+            let period = highest.map_or(100, |highest| highest.saturating_add(1).min(100));
+            for _ in 0..count {
+                match data_type {
+                    DataType::Bool => data.push((random.next() >> 63) as u8),
+                    DataType::Float16
+                    | DataType::Bfloat16
+                    | DataType::Float32
+                    | DataType::Float64
+                    | DataType::Complex64
+                    | DataType::Complex128 => {
+                        let real = random.unit();
+                        let imaginary = if is_complex(data_type) {
+                            random.unit()
+                        } else {
+                            0.0
+                        };
+                        push(&mut data, data_type, real, imaginary);
+                    }
+                    _ => push(&mut data, data_type, (random.next() % period) as f64, 0.0),
+                }
+            }
+        }
+    }
+    ensure!(data.len() == bytes, "{data_type} cannot be filled");
+    Tensor::new(element_type, shape.to_vec(), Data::Bytes(data))
+}
+
+fn is_complex(data_type: DataType) -> bool {
+    matches!(data_type, DataType::Complex64 | DataType::Complex128)
+}
+
+/// Appends a number that the type holds.
+fn push(data: &mut Vec<u8>, data_type: DataType, real: f64, imaginary: f64) {
+    match data_type {
+        DataType::Bool | DataType::Uint8 => data.push(real as u8),
+        DataType::Int8 => data.extend((real as i8).to_le_bytes()),
+        DataType::Int16 => data.extend((real as i16).to_le_bytes()),
+        DataType::Int32 => data.extend((real as i32).to_le_bytes()),
+        DataType::Int64 => data.extend((real as i64).to_le_bytes()),
+        DataType::Uint16 => data.extend((real as u16).to_le_bytes()),
+        DataType::Uint32 => data.extend((real as u32).to_le_bytes()),
+        DataType::Uint64 => data.extend((real as u64).to_le_bytes()),
+        DataType::Float16 => data.extend(f16::from_f64(real).to_le_bytes()),
+        DataType::Bfloat16 => data.extend(bf16::from_f64(real).to_le_bytes()),
+        DataType::Float32 => data.extend((real as f32).to_le_bytes()),
+        DataType::Float64 => data.extend(real.to_le_bytes()),
+        DataType::Complex64 => {
+            data.extend((real as f32).to_le_bytes());
+            data.extend((imaginary as f32).to_le_bytes());
+        }
+        DataType::Complex128 => {
+            data.extend(real.to_le_bytes());
+            data.extend(imaginary.to_le_bytes());
+        }
+        _ => {}
+    }
+}
+
+/// Sebastiano Vigna's SplitMix64: a seed gives the same values in every
+/// version, which crates of generators do not promise.
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// From -1 up to, but not, 1: a multiple of 2^-10, which every float holds
+    /// but bfloat16, which rounds it.
+    fn unit(&mut self) -> f64 {
+        ((self.next() >> 53) as f64 - 1024.0) / 1024.0
+    }
+
+    fn word(&mut self) -> String {
+        let mut bits = self.next();
+        let length = bits % 8;
+        (0..length)
+            .map(|_| {
+                bits /= 26;
+                char::from(b'a' + (bits % 26) as u8)
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_fills_and_random_depends_on_the_seed_alone() {
+        for element_type in ElementType::all() {
+            let make = |how, number| fill(how, element_type, &[2, 300], number, None).unwrap();
+            for how in [Fill::Iota, Fill::Zeros, Fill::Random(7)] {
+                assert_eq!(make(how, 0), make(how, 0), "{element_type} {how:?}");
+            }
+            assert_ne!(
+                make(Fill::Random(7), 0),
+                make(Fill::Random(8), 0),
+                "{element_type}"
+            );
+            assert_ne!(
+                make(Fill::Random(7), 0),
+                make(Fill::Random(7), 1),
+                "{element_type}"
+            );
+            assert_ne!(make(Fill::Iota, 0), make(Fill::Zeros, 0), "{element_type}");
+        }
+    }
+
+    #[test]
+    fn integers_keep_to_the_highest() {
+        let element_type = ElementType::Fixed(DataType::Int64);
+        for how in [Fill::Iota, Fill::Random(1)] {
+            let tensor = fill(how, element_type, &[1000], 0, Some(5)).unwrap();
+            let mut seen: Vec<String> = (0..1000).map(|at| tensor.value(at).to_string()).collect();
+            seen.sort();
+            seen.dedup();
+            assert_eq!(seen, ["0", "1", "2", "3", "4", "5"], "{how:?}");
+        }
+    }
+
+    #[test]
+    fn too_much_is_an_error() {
+        let element_type = ElementType::Fixed(DataType::Float32);
+        for shape in [vec![1 << 30, 2], vec![usize::MAX, 2], vec![usize::MAX]] {
+            assert!(
+                fill(Fill::Zeros, element_type, &shape, 0, None).is_err(),
+                "{shape:?}"
+            );
+        }
+        assert!(fill(Fill::Zeros, element_type, &[usize::MAX, 2, 0], 0, None).is_ok());
+    }
+}

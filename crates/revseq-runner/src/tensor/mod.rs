@@ -1,0 +1,188 @@
+//! Tensors in memory: what a file holds, an input feeds and an output gives.
+
+pub(crate) mod compare;
+mod element;
+pub(crate) mod fill;
+pub(crate) mod npy;
+pub(crate) mod pb;
+pub(crate) mod print;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use revseq_graph::ElementType;
+
+use crate::model::read;
+
+/// The largest tensor that is made rather than read, in bytes.
+pub(crate) const MAXIMUM_BYTES: u64 = 4 << 30;
+
+/// A dense tensor, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Tensor {
+    element_type: ElementType,
+    shape: Vec<usize>,
+    data: Data,
+}
+
+/// The elements.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Data {
+    /// Elements of a fixed size, little-endian.
+    Bytes(Vec<u8>),
+    /// Strings.
+    Strings(Vec<String>),
+}
+
+impl Tensor {
+    /// Puts a tensor together, if the data is what type and shape say.
+    pub(crate) fn new(element_type: ElementType, shape: Vec<usize>, data: Data) -> Result<Self> {
+        let found = match (&data, element_type) {
+            (Data::Bytes(bytes), ElementType::Fixed(_)) => bytes.len(),
+            (Data::Strings(strings), ElementType::String) => strings.len(),
+            _ => bail!("the data is not of type {element_type}"),
+        };
+        let expected = size(element_type, &shape);
+        if expected != Some(found) {
+            bail!(
+                "{} has {found} {}, which is not what its shape says",
+                type_and_shape(element_type, &shape),
+                if element_type == ElementType::String {
+                    "elements"
+                } else {
+                    "bytes"
+                },
+            );
+        }
+        Ok(Self {
+            element_type,
+            shape,
+            data,
+        })
+    }
+
+    pub(crate) fn element_type(&self) -> ElementType {
+        self.element_type
+    }
+
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    pub(crate) fn data(&self) -> &Data {
+        &self.data
+    }
+
+    /// The number of elements.
+    pub(crate) fn len(&self) -> usize {
+        match (&self.data, self.element_type) {
+            (Data::Bytes(bytes), ElementType::Fixed(data_type)) => bytes.len() / data_type.size(),
+            (Data::Bytes(bytes), ElementType::String) => bytes.len(),
+            (Data::Strings(strings), _) => strings.len(),
+        }
+    }
+
+    /// The bytes of an element; empty for a string.
+    pub(crate) fn element(&self, index: usize) -> &[u8] {
+        match (&self.data, self.element_type) {
+            (Data::Bytes(bytes), ElementType::Fixed(data_type)) => {
+                let size = data_type.size();
+                &bytes[index * size..][..size]
+            }
+            _ => &[],
+        }
+    }
+
+    /// The type and shape, as in `float[4,5,3]`.
+    pub(crate) fn type_and_shape(&self) -> String {
+        type_and_shape(self.element_type, &self.shape)
+    }
+
+    /// Reads a tensor from a `.pb` or `.npy` file.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let read = || match format(path)? {
+            Format::Pb => pb::decode(&read::file(path)?).map(|(_, tensor)| tensor),
+            Format::Npy => npy::decode(&read::file(path)?),
+        };
+        read().with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// Writes a tensor to a `.pb` or `.npy` file, by the ending.
+    pub(crate) fn write(&self, path: &Path, name: &str) -> Result<()> {
+        let write = || -> Result<()> {
+            let bytes = match format(path)? {
+                Format::Pb => pb::encode(self, name),
+                Format::Npy => npy::encode(self)?,
+            };
+            Ok(std::fs::write(path, bytes)?)
+        };
+        write().with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+enum Format {
+    Pb,
+    Npy,
+}
+
+fn format(path: &Path) -> Result<Format> {
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("pb") => Ok(Format::Pb),
+        Some("npy") => Ok(Format::Npy),
+        _ => bail!("the name ends neither in .pb (TensorProto) nor in .npy"),
+    }
+}
+
+/// Checks that a file name has an ending that [`Tensor::write`] knows.
+pub(crate) fn check_ending(path: &Path) -> Result<()> {
+    format(path)
+        .map(drop)
+        .with_context(|| path.display().to_string())
+}
+
+/// The number of elements; `None` if it does not fit.
+pub(crate) fn count(shape: &[usize]) -> Option<usize> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape
+        .iter()
+        .try_fold(1_usize, |count, &size| count.checked_mul(size))
+}
+
+/// The size of the data: in bytes, or for strings in elements. `None` if it
+/// is more than can be addressed.
+pub(crate) fn size(element_type: ElementType, shape: &[usize]) -> Option<usize> {
+    let element_size = match element_type {
+        ElementType::Fixed(data_type) => data_type.size(),
+        ElementType::String => 1,
+    };
+    count(shape)?
+        .checked_mul(element_size)
+        .filter(|&size| isize::try_from(size).is_ok())
+}
+
+/// A type and a shape, as in `float[4,5,3]`.
+pub(crate) fn type_and_shape<D: ToString>(
+    element_type: impl std::fmt::Display,
+    shape: &[D],
+) -> String {
+    let sizes: Vec<String> = shape.iter().map(D::to_string).collect();
+    format!("{element_type}[{}]", sizes.join(","))
+}
+
+/// The coordinates of the element at an index.
+pub(crate) fn coordinates(shape: &[usize], index: usize) -> Vec<usize> {
+    let mut rest = index;
+    let mut coordinates: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&size| {
+            let coordinate = rest % size.max(1);
+            rest /= size.max(1);
+            coordinate
+        })
+        .collect();
+    coordinates.reverse();
+    coordinates
+}

@@ -1,0 +1,267 @@
+//! Tensors as NumPy stores them: `.npy` files (numpy/lib/format.py).
+
+use std::io::Write;
+
+use anyhow::{Context, Result, bail, ensure};
+use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, TypeStr, WriteOptions, WriterBuilder};
+use revseq_graph::ElementType;
+use revseq_kernels::DataType;
+
+use super::{Data, MAXIMUM_BYTES, Tensor, count, type_and_shape};
+use crate::fence;
+
+/// The longest header that is read, in bytes. A plain type's is a tenth of it.
+const MAXIMUM_HEADER: usize = 4096;
+
+/// The most dimensions that NumPy has.
+const MAXIMUM_RANK: usize = 64;
+
+/// Decodes a file: any byte order, row- or column-major.
+pub(crate) fn decode(file: &[u8]) -> Result<Tensor> {
+    check_header(file)?;
+    let mut rest = file;
+    // The parser multiplies sizes unchecked, which may panic.
+    let header = fence::catch(|| NpyHeader::from_reader(&mut rest))
+        .map_err(|_| anyhow::anyhow!("its header promises more than memory can address"))?
+        .context("its header is not that of an .npy file")?;
+    let DType::Plain(type_str) = header.dtype() else {
+        bail!("its elements are records, {}", header.dtype().descr());
+    };
+    let shape = header
+        .shape()
+        .iter()
+        .map(|&size| usize::try_from(size))
+        .collect::<Result<Vec<_>, _>>()
+        .with_context(|| {
+            format!(
+                "its sizes {:?} are more than memory can address",
+                header.shape()
+            )
+        })?;
+    ensure!(
+        shape.len() <= MAXIMUM_RANK,
+        "it has {} dimensions, NumPy's most are {MAXIMUM_RANK}",
+        shape.len()
+    );
+    let element_type = element_type(&type_str)
+        .with_context(|| format!("its type {type_str} is none of ONNX's"))?;
+    let item_size = type_str.num_bytes().context("its elements have no size")?;
+    let expected = count(&shape).and_then(|count| count.checked_mul(item_size));
+    ensure!(
+        expected == Some(rest.len()),
+        "its header says {} ({type_str}), but {} bytes follow",
+        type_and_shape(element_type, &shape),
+        rest.len(),
+    );
+    // What is left to read is there: no size below is larger than the file.
+    let columns_first;
+    let rest = if header.order() == Order::Fortran && shape.len() > 1 {
+        columns_first = row_major(rest, &shape, item_size);
+        columns_first.as_slice()
+    } else {
+        rest
+    };
+    let big_endian = type_str.endianness() == Endianness::Big;
+    let data = match element_type {
+        ElementType::String => {
+            // Strings without a character have no bytes to count them by.
+            let count = count(&shape).unwrap_or(0);
+            ensure!(
+                item_size > 0 || count <= file.len(),
+                "it promises {count} empty strings"
+            );
+            Data::Strings(
+                (0..count)
+                    .map(|index| {
+                        string(&rest[index * item_size..][..item_size], big_endian)
+                            .with_context(|| format!("string {index} is not Unicode"))
+                    })
+                    .collect::<Result<_>>()?,
+            )
+        }
+        ElementType::Fixed(data_type) => {
+            let mut bytes = rest.to_vec();
+            if big_endian {
+                let component = match data_type {
+                    DataType::Complex64 | DataType::Complex128 => item_size / 2,
+                    _ => item_size,
+                };
+                bytes.chunks_exact_mut(component).for_each(<[u8]>::reverse);
+            }
+            ensure!(
+                data_type != DataType::Bool || bytes.iter().all(|&byte| byte <= 1),
+                "it has bools that are neither 0 nor 1"
+            );
+            Data::Bytes(bytes)
+        }
+    };
+    Tensor::new(element_type, shape, data)
+}
+
+/// Keeps a header that lies about itself away from the parser, which allocates
+/// by the length it reads and recurses into every bracket.
+fn check_header(file: &[u8]) -> Result<()> {
+    ensure!(file.starts_with(b"\x93NUMPY"), "it is not an .npy file");
+    let (start, length) = match file.get(6..12) {
+        Some(&[1, _, low, high, ..]) => (10, usize::from(u16::from_le_bytes([low, high]))),
+        Some(&[2 | 3, _, a, b, c, d]) => (12, u32::from_le_bytes([a, b, c, d]) as usize),
+        Some(&[major, minor, ..]) => bail!("version {major}.{minor} of the format is not known"),
+        _ => bail!("it ends within its header"),
+    };
+    ensure!(
+        length <= MAXIMUM_HEADER,
+        "its header is {length} bytes long, at most {MAXIMUM_HEADER} are read"
+    );
+    let header = file
+        .get(start..start + length)
+        .context("it ends within its header")?;
+    let mut depth = 0_usize;
+    for byte in header {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        ensure!(depth <= 8, "its header nests too deeply");
+    }
+    Ok(())
+}
+
+fn element_type(type_str: &TypeStr) -> Option<ElementType> {
+    Some(ElementType::Fixed(
+        match (type_str.type_char(), type_str.size_field()) {
+            (TypeChar::Bool, 1) => DataType::Bool,
+            (TypeChar::Int, 1) => DataType::Int8,
+            (TypeChar::Int, 2) => DataType::Int16,
+            (TypeChar::Int, 4) => DataType::Int32,
+            (TypeChar::Int, 8) => DataType::Int64,
+            (TypeChar::Uint, 1) => DataType::Uint8,
+            (TypeChar::Uint, 2) => DataType::Uint16,
+            (TypeChar::Uint, 4) => DataType::Uint32,
+            (TypeChar::Uint, 8) => DataType::Uint64,
+            (TypeChar::Float, 2) => DataType::Float16,
+            (TypeChar::Float, 4) => DataType::Float32,
+            (TypeChar::Float, 8) => DataType::Float64,
+            (TypeChar::Complex, 8) => DataType::Complex64,
+            (TypeChar::Complex, 16) => DataType::Complex128,
+            (TypeChar::UnicodeStr, _) => return Some(ElementType::String),
+            _ => return None,
+        },
+    ))
+}
+
+/// A string of UTF-32, padded with zeros.
+fn string(bytes: &[u8], big_endian: bool) -> Option<String> {
+    let mut string = String::new();
+    for unit in bytes.chunks_exact(4) {
+        let unit = [unit[0], unit[1], unit[2], unit[3]];
+        let unit = if big_endian {
+            u32::from_be_bytes(unit)
+        } else {
+            u32::from_le_bytes(unit)
+        };
+        string.push(char::from_u32(unit)?);
+    }
+    string.truncate(string.trim_end_matches('\0').len());
+    Some(string)
+}
+
+/// Elements in row-major order, from column-major order.
+fn row_major(bytes: &[u8], shape: &[usize], item_size: usize) -> Vec<u8> {
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    let mut strides = vec![item_size; shape.len()];
+    for dimension in 1..shape.len() {
+        strides[dimension] = strides[dimension - 1] * shape[dimension - 1];
+    }
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = vec![0; shape.len()];
+    while out.len() < bytes.len() {
+        let start: usize = at
+            .iter()
+            .zip(&strides)
+            .map(|(coordinate, stride)| coordinate * stride)
+            .sum();
+        out.extend_from_slice(&bytes[start..start + item_size]);
+        for dimension in (0..shape.len()).rev() {
+            at[dimension] += 1;
+            if at[dimension] < shape[dimension] {
+                break;
+            }
+            at[dimension] = 0;
+        }
+    }
+    out
+}
+
+/// Encodes a tensor, little-endian and row-major.
+pub(crate) fn encode(tensor: &Tensor) -> Result<Vec<u8>> {
+    let (type_str, bytes) = match (tensor.element_type(), tensor.data()) {
+        (ElementType::Fixed(data_type), Data::Bytes(bytes)) => (
+            match data_type {
+                DataType::Bool => "|b1",
+                DataType::Int8 => "|i1",
+                DataType::Uint8 => "|u1",
+                DataType::Int16 => "<i2",
+                DataType::Int32 => "<i4",
+                DataType::Int64 => "<i8",
+                DataType::Uint16 => "<u2",
+                DataType::Uint32 => "<u4",
+                DataType::Uint64 => "<u8",
+                DataType::Float16 => "<f2",
+                DataType::Float32 => "<f4",
+                DataType::Float64 => "<f8",
+                DataType::Complex64 => "<c8",
+                DataType::Complex128 => "<c16",
+                _ => bail!(
+                    "NumPy has no type {}: write a .pb file",
+                    tensor.element_type()
+                ),
+            }
+            .to_owned(),
+            bytes.clone(),
+        ),
+        (_, Data::Strings(strings)) => encode_strings(strings)?,
+        (element_type, Data::Bytes(_)) => bail!("{element_type} elements are not bytes"),
+    };
+    let shape: Vec<u64> = tensor.shape().iter().map(|&size| size as u64).collect();
+    let type_str: TypeStr = type_str.parse()?;
+    let mut file = WriteOptions::new_header_only()
+        .dtype(DType::Plain(type_str))
+        .shape(&shape)
+        .writer(Vec::with_capacity(bytes.len() + 128))
+        .write_header_only()?;
+    file.write_all(&bytes)?;
+    Ok(file)
+}
+
+/// Strings of UTF-32, each padded with zeros to the longest.
+fn encode_strings(strings: &[String]) -> Result<(String, Vec<u8>)> {
+    if let Some(index) = strings.iter().position(|string| string.ends_with('\0')) {
+        bail!("string {index} ends in a zero, which NumPy would drop: write a .pb file");
+    }
+    // NumPy has no type of empty strings alone.
+    let width = strings
+        .iter()
+        .map(|string| string.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(1);
+    let padded = strings.len() as u64 * width as u64 * 4;
+    ensure!(
+        padded <= MAXIMUM_BYTES,
+        "padded to the longest, as NumPy stores strings, they are {padded} bytes: write a .pb file"
+    );
+    let mut bytes = Vec::new();
+    for string in strings {
+        let start = bytes.len();
+        bytes.extend(
+            string
+                .chars()
+                .flat_map(|character| u32::from(character).to_le_bytes()),
+        );
+        bytes.resize(start + 4 * width, 0);
+    }
+    Ok((format!("<U{width}"), bytes))
+}

@@ -1,0 +1,188 @@
+//! The binary, run; and models, made.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use prost::Message;
+use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::pb::tensor_shape_proto::Dimension;
+use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
+use tract_onnx::pb::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+    TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
+};
+
+pub(crate) const FLOAT: i32 = 1;
+pub(crate) const INT64: i32 = 7;
+
+/// What a run of the binary gave.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Runs `revseq`.
+pub(crate) fn revseq<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Run {
+    let output = Command::new(env!("CARGO_BIN_EXE_revseq"))
+        .args(arguments)
+        .env_remove("RUST_BACKTRACE")
+        .output()
+        .expect("the binary starts");
+    Run {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+    }
+}
+
+/// Runs `revseq`, which has to succeed; its output.
+pub(crate) fn succeeds<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &[S]) -> String {
+    let run = revseq(arguments);
+    assert_eq!(run.code, Some(0), "{arguments:?}: {run:?}");
+    run.stdout
+}
+
+/// Runs `revseq`, which has to refuse its input in one line that says why.
+pub(crate) fn refuses<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &[S], why: &str) {
+    let run = revseq(arguments);
+    assert_eq!(run.code, Some(2), "{arguments:?}: {run:?}");
+    assert!(
+        run.stderr.contains(why),
+        "{arguments:?}: expected {why:?}: {run:?}"
+    );
+    assert!(run.stderr.starts_with("error: "), "{run:?}");
+    assert_eq!(run.stderr.lines().count(), 1, "{run:?}");
+    assert_eq!(run.stdout, "", "{run:?}");
+    assert!(!run.stderr.contains("panicked at"), "{run:?}");
+}
+
+/// The repository's models.
+pub(crate) fn models() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
+}
+
+pub(crate) fn value(name: &str, elem_type: i32, dims: &[&str]) -> ValueInfoProto {
+    let dim = dims.iter().map(|dim| Dimension {
+        value: Some(match dim.parse() {
+            Ok(size) => DimValue::DimValue(size),
+            Err(_) => DimValue::DimParam((*dim).to_owned()),
+        }),
+        ..Dimension::default()
+    });
+    let tensor = type_proto::Tensor {
+        elem_type,
+        shape: Some(TensorShapeProto { dim: dim.collect() }),
+    };
+    ValueInfoProto {
+        name: name.to_owned(),
+        r#type: Some(TypeProto {
+            value: Some(type_proto::Value::TensorType(tensor)),
+            ..TypeProto::default()
+        }),
+        ..ValueInfoProto::default()
+    }
+}
+
+pub(crate) fn node(op_type: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
+    let own = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    NodeProto {
+        name: format!("{}_node", outputs.first().copied().unwrap_or_default()),
+        op_type: op_type.to_owned(),
+        input: own(inputs),
+        output: own(outputs),
+        ..NodeProto::default()
+    }
+}
+
+pub(crate) fn int(name: &str, i: i64) -> AttributeProto {
+    AttributeProto {
+        name: name.to_owned(),
+        r#type: AttributeType::Int as i32,
+        i,
+        ..AttributeProto::default()
+    }
+}
+
+pub(crate) fn graph_attribute(name: &str, graph: GraphProto) -> AttributeProto {
+    AttributeProto {
+        name: name.to_owned(),
+        r#type: AttributeType::Graph as i32,
+        g: Some(graph),
+        ..AttributeProto::default()
+    }
+}
+
+pub(crate) fn tensor(name: &str, data_type: i32, dims: &[i64], raw_data: &[u8]) -> TensorProto {
+    TensorProto {
+        name: name.to_owned(),
+        data_type,
+        dims: dims.to_vec(),
+        raw_data: raw_data.to_vec(),
+        ..TensorProto::default()
+    }
+}
+
+pub(crate) fn int64s(name: &str, values: &[i64]) -> TensorProto {
+    let bytes: Vec<u8> = values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    tensor(name, INT64, &[values.len() as i64], &bytes)
+}
+
+pub(crate) fn model(graph: GraphProto) -> ModelProto {
+    let import = |domain: &str, version| OperatorSetIdProto {
+        domain: domain.to_owned(),
+        version,
+    };
+    ModelProto {
+        ir_version: 8,
+        opset_import: vec![import("", 17), import("revseq", 1)],
+        graph: Some(graph),
+        ..ModelProto::default()
+    }
+}
+
+/// `y = ReverseSequence(x, lens)` for x of `[4,5,3]`, batch first.
+pub(crate) fn reverse_graph() -> GraphProto {
+    let mut reverse = node("ReverseSequence", &["x", "lens"], &["y"]);
+    reverse.attribute = vec![int("batch_axis", 0), int("time_axis", 1)];
+    GraphProto {
+        name: "graph".to_owned(),
+        node: vec![reverse],
+        input: vec![
+            value("x", FLOAT, &["4", "5", "3"]),
+            value("lens", INT64, &["4"]),
+        ],
+        output: vec![value("y", FLOAT, &["4", "5", "3"])],
+        ..GraphProto::default()
+    }
+}
+
+/// A folder for one test's files.
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).expect("a folder");
+        }
+        std::fs::write(&path, bytes).expect("a file");
+        path
+    }
+
+    pub(crate) fn model(&self, graph: GraphProto) -> PathBuf {
+        self.write("model.onnx", &model(graph).encode_to_vec())
+    }
+}

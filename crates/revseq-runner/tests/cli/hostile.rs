@@ -1,0 +1,661 @@
+//! Models and files that lie: each is refused in one line, with exit code 2,
+//! before it costs anything.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::common::{
+    FLOAT, Folder, INT64, graph_attribute, int, int64s, model, models, node, refuses,
+    reverse_graph, revseq, succeeds, tensor, value,
+};
+use prost::Message;
+use tract_onnx::pb::tensor_proto::DataLocation;
+use tract_onnx::pb::{GraphProto, StringStringEntryProto, TensorProto};
+
+/// Runs a model with made-up inputs, which has to be refused.
+fn check(graph: GraphProto, why: &str) {
+    let folder = Folder::new();
+    let path = folder.model(graph);
+    let start = Instant::now();
+    refuses(&["run", path.to_str().unwrap(), "--fill", "iota"], why);
+    assert!(
+        start.elapsed() < Duration::from_secs(20),
+        "{why}: {:?}",
+        start.elapsed()
+    );
+}
+
+/// The reversing graph with a change.
+fn changed(change: impl FnOnce(&mut GraphProto)) -> GraphProto {
+    let mut graph = reverse_graph();
+    change(&mut graph);
+    graph
+}
+
+#[test]
+fn a_file_that_is_no_model() {
+    let folder = Folder::new();
+    let whole = std::fs::read(models().join("shapes/default_axes/model.onnx")).unwrap();
+    let garbage: Vec<u8> = (0..4096_u32)
+        .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    for (name, bytes) in [
+        ("empty", &[][..]),
+        ("truncated", &whole[..whole.len() / 2]),
+        ("garbage", &garbage),
+        ("text", b"this is no model"),
+        // A graph that is said to be 2^63 bytes long.
+        (
+            "length",
+            &[0x3a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f],
+        ),
+    ] {
+        let path = folder.write(name, bytes);
+        for command in ["run", "inspect"] {
+            refuses(
+                &[command, path.to_str().unwrap()],
+                &format!("cannot read {}", path.display()),
+            );
+        }
+    }
+    // Every truncation of a model is refused, or, at a message's end, still a model.
+    for length in 0..whole.len() {
+        let path = folder.write("cut", &whole[..length]);
+        let run = revseq(&["inspect", path.to_str().unwrap()]);
+        assert!(matches!(run.code, Some(0 | 2)), "{length}: {run:?}");
+        if length % 7 != 0 {
+            continue;
+        }
+        let run = revseq(&["run", path.to_str().unwrap(), "--fill", "iota"]);
+        assert!(matches!(run.code, Some(0 | 2)), "{length}: {run:?}");
+    }
+}
+
+#[test]
+fn what_is_no_file() {
+    let folder = Folder::new();
+    let path = folder.path("missing.onnx");
+    refuses(&["run", path.to_str().unwrap()], "cannot read");
+    refuses(
+        &["run", folder.path("").to_str().unwrap()],
+        "a folder without a model.onnx",
+    );
+    #[cfg(unix)]
+    {
+        refuses(
+            &["run", "/dev/zero"],
+            "cannot read /dev/zero: it is not a regular file",
+        );
+        let pipe = folder.path("pipe");
+        let made = std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap();
+        assert!(made.success());
+        refuses(
+            &["inspect", pipe.to_str().unwrap()],
+            "it is not a regular file",
+        );
+    }
+}
+
+#[test]
+fn messages_that_grow_in_memory() {
+    let folder = Folder::new();
+    // 2 MiB of empty attributes, over a kilobyte each once decoded.
+    let attributes: Vec<u8> = [0x2a, 0x00].repeat(1 << 20);
+    let nested = |field: u8, inner: &[u8]| {
+        let mut message = vec![field << 3 | 2];
+        prost::encoding::encode_varint(inner.len() as u64, &mut message);
+        message.extend_from_slice(inner);
+        message
+    };
+    let bytes = nested(7, &nested(1, &attributes));
+    let path = folder.write("model.onnx", &bytes);
+    refuses(&["inspect", path.to_str().unwrap()], "once decoded");
+}
+
+#[test]
+fn deep_nesting() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    for _ in 0..200 {
+        let mut branch = node("If", &["c"], &["y"]);
+        branch.attribute = vec![graph_attribute("then_branch", graph)];
+        graph = GraphProto {
+            node: vec![branch],
+            ..GraphProto::default()
+        };
+    }
+    let path = folder.model(graph);
+    refuses(
+        &["inspect", path.to_str().unwrap()],
+        "it is not an ONNX model",
+    );
+}
+
+#[test]
+fn names_that_name_nothing_or_two_things() {
+    check(
+        changed(|graph| graph.output[0].name = "z".into()),
+        "nothing gives its output \"z\"",
+    );
+    check(
+        changed(|graph| graph.output.clear()),
+        "its graph has no outputs",
+    );
+    check(
+        changed(|graph| graph.output.push(graph.output[0].clone())),
+        "\"y\" is defined twice",
+    );
+    check(
+        changed(|graph| graph.input.push(graph.input[0].clone())),
+        "\"x\" is defined twice",
+    );
+    check(
+        changed(|graph| graph.node[0].input[1] = "none".into()),
+        "input \"none\" does not exist",
+    );
+    check(
+        changed(|graph| graph.node.push(graph.node[0].clone())),
+        "\"y\" is defined twice",
+    );
+    check(
+        changed(|graph| graph.node[0].op_type.clear()),
+        "it has no operator",
+    );
+    check(
+        changed(|graph| graph.initializer = vec![int64s("a", &[1]), int64s("a", &[2])]),
+        "\"a\" is defined twice",
+    );
+    check(
+        changed(|graph| graph.node[0].attribute.push(int("time_axis", 1))),
+        "\"time_axis\" is defined twice",
+    );
+    let mut branch = node("If", &["lens"], &["w"]);
+    let inner = GraphProto {
+        output: vec![value("x", FLOAT, &[])],
+        ..GraphProto::default()
+    };
+    branch.attribute = vec![graph_attribute("then_branch", inner)];
+    check(
+        changed(|graph| graph.node.push(branch)),
+        "nothing gives its output \"x\"",
+    );
+}
+
+#[test]
+fn cycles() {
+    check(
+        changed(|graph| graph.node[0].input[0] = "y".into()),
+        "its input \"y\" is made by itself or a later node",
+    );
+    check(
+        changed(|graph| {
+            graph.node[0].input[0] = "b".into();
+            graph.node.push(node("Neg", &["y"], &["b"]));
+        }),
+        "its input \"b\" is made by itself or a later node",
+    );
+}
+
+#[test]
+fn sizes_that_are_none() {
+    check(
+        changed(|graph| graph.input[0] = value("x", FLOAT, &["4", "-5", "3"])),
+        "its dimension 1 has size -5",
+    );
+    check(
+        changed(|graph| graph.input[0] = value("x", FLOAT, &["9223372036854775807", "4", "3"])),
+        "more than memory can address",
+    );
+    check(
+        changed(|graph| graph.input[0] = value("x", FLOAT, &["4", "1000000000000", "3"])),
+        "more than the 4 GiB that --fill makes",
+    );
+    check(
+        changed(|graph| graph.input[0].r#type = None),
+        "input \"x\" has no type",
+    );
+}
+
+#[test]
+fn tensors_that_do_not_hold_what_they_promise() {
+    let with = |lens: TensorProto| {
+        changed(|graph| {
+            graph.input.pop();
+            graph.initializer = vec![lens];
+        })
+    };
+    let bytes = [1_u8; 16];
+    check(
+        with(tensor("lens", INT64, &[4], &bytes)),
+        "has 16 bytes in raw_data, expected 32",
+    );
+    check(
+        with(tensor("lens", INT64, &[-4], &bytes)),
+        "are not all sizes",
+    );
+    check(
+        with(tensor("lens", INT64, &[4], &[])),
+        "has 0 values in int64_data, expected 4",
+    );
+    check(
+        with(tensor("lens", INT64, &[1 << 40], &bytes)),
+        "expected 8796093022208",
+    );
+    check(
+        with(tensor("lens", INT64, &[1 << 62, 8], &bytes)),
+        "more than memory can address",
+    );
+    check(
+        with(tensor("lens", 0, &[4], &bytes)),
+        "it has no element type",
+    );
+    check(
+        with(tensor("lens", 8, &[4], &bytes)),
+        "it has raw_data, but string elements",
+    );
+    check(
+        with(tensor("lens", 9, &[16], &[2; 16])),
+        "expected 0 or 1 for a bool",
+    );
+    check(
+        with(tensor("lens", 99, &[4], &bytes)),
+        "tract has no type 99",
+    );
+    let mut both = int64s("lens", &[1, 2, 3, 4]);
+    both.int64_data = vec![1, 2, 3, 4];
+    check(with(both), "both raw_data and int64_data");
+    let mut wrong_field = tensor("lens", INT64, &[4], &[]);
+    wrong_field.int32_data = vec![1, 2, 3, 4];
+    check(
+        with(wrong_field),
+        "it has int32_data, but int64 elements are in int64_data",
+    );
+    let mut range = tensor("lens", 2, &[1], &[]);
+    range.int32_data = vec![300];
+    check(with(range), "value 0 is 300, which no uint8 is");
+    let mut text = tensor("lens", 8, &[1], &[]);
+    text.string_data = vec![vec![0xff, 0xfe]];
+    check(with(text), "string 0 is not UTF-8");
+}
+
+fn external(location: &str, length: Option<&str>) -> GraphProto {
+    let entry = |key: &str, value: &str| StringStringEntryProto {
+        key: key.to_owned(),
+        value: value.to_owned(),
+    };
+    let mut lens = tensor("lens", INT64, &[4], &[]);
+    lens.data_location = Some(DataLocation::External as i32);
+    lens.external_data = vec![entry("location", location)];
+    lens.external_data
+        .extend(length.map(|length| entry("length", length)));
+    changed(|graph| {
+        graph.input.pop();
+        graph.initializer = vec![lens];
+    })
+}
+
+#[test]
+fn external_data() {
+    let folder = Folder::new();
+    let bytes: Vec<u8> = [5_i64, 4, 3, 2]
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect();
+    folder.write("outside.bin", &bytes);
+    folder.write("model/inside.bin", &bytes);
+    folder.write("model/short.bin", &bytes[..20]);
+    let run = |location: &str, length| {
+        let path = folder.write(
+            "model/model.onnx",
+            &model(external(location, length)).encode_to_vec(),
+        );
+        revseq(&["run", path.to_str().unwrap(), "--fill", "iota"])
+    };
+    let escapes = |location: &str, why: &str| {
+        let run = run(location, None);
+        assert_eq!(run.code, Some(2), "{location}: {run:?}");
+        assert!(run.stderr.contains(why), "{location}: {run:?}");
+    };
+    let inside = run("inside.bin", None);
+    assert_eq!(inside.code, Some(0), "{inside:?}");
+    assert_eq!(run("./inside.bin", Some("32")).code, Some(0));
+    let below = "which is not a path below the model's folder";
+    escapes("../outside.bin", below);
+    escapes("a/../../outside.bin", below);
+    escapes("/etc/passwd", below);
+    escapes("C:\\outside.bin", below);
+    escapes("", below);
+    escapes("none.bin", "its data in \"none.bin\"");
+    escapes("short.bin", "too short");
+    escapes(".", "it is not a regular file");
+    for length in ["-1", "18446744073709551616", "x"] {
+        let run = run("inside.bin", Some(length));
+        assert_eq!(run.code, Some(2), "{run:?}");
+        assert!(run.stderr.contains("not a number"), "{run:?}");
+    }
+    assert!(
+        run("inside.bin", Some("8"))
+            .stderr
+            .contains("8 bytes are said to be the tensor's, expected 32")
+    );
+    assert!(
+        run("inside.bin", Some("18446744073709551615"))
+            .stderr
+            .contains("too short")
+    );
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::symlink;
+        symlink("../outside.bin", folder.path("model/link.bin")).unwrap();
+        symlink("..", folder.path("model/up")).unwrap();
+        symlink("/dev/zero", folder.path("model/zero.bin")).unwrap();
+        escapes("link.bin", "a link leads out of the model's folder");
+        escapes("up/outside.bin", "a link leads out of the model's folder");
+        escapes("zero.bin", "a link leads out of the model's folder");
+    }
+}
+
+#[test]
+fn a_small_file_read_over_and_over() {
+    let folder = Folder::new();
+    folder.write("data.bin", &[0; 32]);
+    let mut graph = external("data.bin", None);
+    for copy in 0..20 {
+        let mut tensor = graph.initializer[0].clone();
+        tensor.name = format!("copy_{copy}");
+        graph.initializer.push(tensor);
+    }
+    let path = folder.model(graph);
+    refuses(
+        &["run", path.to_str().unwrap(), "--fill", "iota"],
+        "several times what is in it",
+    );
+}
+
+#[test]
+fn operators_that_promise_terabytes() {
+    let one = |node, initializer, output: &str| GraphProto {
+        name: "graph".to_owned(),
+        node: vec![node],
+        initializer,
+        input: vec![value("x", FLOAT, &["4"])],
+        output: vec![value(output, FLOAT, &[])],
+        ..GraphProto::default()
+    };
+    let wide = &[1_i64 << 40, 4];
+    let huge = &[1_i64 << 20, 1 << 10, 4];
+    let too_much = "more than the 4 GiB that are allowed";
+    let cut = "of which tract would keep 32 bits";
+    let scalar = |name, value: i64| tensor(name, INT64, &[], &value.to_le_bytes());
+    for (operator, inputs, sizes, why) in [
+        ("ConstantOfShape", &["s"][..], &huge[..], too_much),
+        ("ConstantOfShape", &["s"], &wide[..], cut),
+        ("Expand", &["x", "s"], &huge[..], too_much),
+        ("Expand", &["x", "s"], &wide[..], cut),
+        ("Tile", &["x", "s"], &[1 << 30], too_much),
+        ("Tile", &["x", "s"], &[1 << 40], cut),
+    ] {
+        let graph = one(
+            node(operator, inputs, &["y"]),
+            vec![int64s("s", sizes)],
+            "y",
+        );
+        check(graph, why);
+    }
+    for (end, why) in [(1 << 30, too_much), (1 << 42, cut)] {
+        let graph = one(
+            node("Range", &["a", "b", "c"], &["y"]),
+            vec![scalar("a", 0), scalar("b", end), scalar("c", 1)],
+            "y",
+        );
+        check(graph, why);
+    }
+    // Doubling is a small model's way to a large tensor.
+    let mut graph = one(node("Concat", &["x", "x"], &["y0"]), vec![], "y40");
+    graph.node[0].attribute = vec![int("axis", 0)];
+    for step in 0..40 {
+        let (from, to) = (format!("y{step}"), format!("y{}", step + 1));
+        let mut double = node("Concat", &[&from, &from], &[&to]);
+        double.attribute = vec![int("axis", 0)];
+        graph.node.push(double);
+    }
+    check(graph, too_much);
+}
+
+#[test]
+fn operators_and_types_that_tract_lacks() {
+    check(
+        changed(|graph| graph.node[0].op_type = "Nonsense".into()),
+        "tract has no Nonsense",
+    );
+    check(
+        changed(|graph| graph.node[0].domain = "elsewhere".into()),
+        "tract has no elsewhere::ReverseSequence",
+    );
+    check(
+        changed(|graph| graph.node[0].op_type = "ReverseSubsequences".into()),
+        "tract has no ReverseSubsequences",
+    );
+    check(
+        changed(|graph| graph.input[0] = value("x", 16, &["4", "5", "3"])),
+        "tract has no bfloat16",
+    );
+    check(
+        changed(|graph| graph.input[0] = value("x", 17, &["4"])),
+        "tract has no float8e4m3fn",
+    );
+}
+
+#[test]
+fn nodes_of_ours_that_are_wrong() {
+    check(
+        changed(|graph| graph.node[0].attribute = vec![int("time_axis", 7)]),
+        "attribute time_axis is 7",
+    );
+    check(
+        changed(|graph| graph.node[0].attribute = vec![int("time_axis", 1)]),
+        "are the same dimension",
+    );
+    check(
+        changed(|graph| graph.input[1] = value("lens", INT64, &["3"])),
+        "the lengths have size 3 in dimension 0, expected 4",
+    );
+    check(
+        changed(|graph| graph.input[1] = value("lens", FLOAT, &["4"])),
+        "elements of type float",
+    );
+    check(
+        changed(|graph| graph.node[0].input.truncate(1)),
+        "1 inputs, expected 2",
+    );
+}
+
+#[test]
+fn npy_files_that_lie() {
+    let folder = Folder::new();
+    let model = folder.model(reverse_graph());
+    let lens = folder.write("lens.pb", &int64s("lens", &[1, 2, 3, 4]).encode_to_vec());
+    let header = |version: u8, length: usize, text: &str, data: usize| {
+        let mut bytes = b"\x93NUMPY".to_vec();
+        bytes.extend([version, 0]);
+        if version == 1 {
+            bytes.extend((length as u16).to_le_bytes());
+        } else {
+            bytes.extend((length as u32).to_le_bytes());
+        }
+        bytes.extend_from_slice(text.as_bytes());
+        bytes.resize(bytes.len() + data, 0);
+        bytes
+    };
+    let dict = |descr: &str, shape: &str| {
+        format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n")
+    };
+    let file = |descr: &str, shape: &str, data| {
+        let text = dict(descr, shape);
+        header(1, text.len(), &text, data)
+    };
+    let deep = format!("{}{}", "(".repeat(4000), ")".repeat(90));
+    for (bytes, why) in [
+        (vec![], "it is not an .npy file"),
+        (b"\x93NUMPY\x01".to_vec(), "it ends within its header"),
+        (header(9, 10, "", 10), "version 9.0"),
+        (
+            header(2, 0xffff_ffff, "", 10),
+            "its header is 4294967295 bytes long",
+        ),
+        (header(1, 200, "{}", 10), "it ends within its header"),
+        (
+            header(1, 60, &format!("{:60}", "not a dict"), 0),
+            "its header is not that of an .npy file",
+        ),
+        (header(1, deep.len(), &deep, 0), "its header"),
+        (file("'<f4'", "(4, 5, 3)", 239), "but 239 bytes follow"),
+        (file("'<f4'", "(4, 5, 3)", 241), "but 241 bytes follow"),
+        (
+            file("'<f4'", "(1099511627776, 1099511627776)", 16),
+            "its header",
+        ),
+        (
+            file("'<f4'", "(18446744073709551615, 4611686018427387904)", 0),
+            "its header",
+        ),
+        (
+            file(
+                "'<f4'",
+                "(0, 18446744073709551615, 18446744073709551615)",
+                0,
+            ),
+            "its header",
+        ),
+        (
+            file("'<f4'", "(-1, 4)", 16),
+            "its header is not that of an .npy file",
+        ),
+        (file("'|O'", "(2,)", 16), "is none of ONNX's"),
+        (file("[('a', '<f4')]", "(2,)", 8), "records"),
+        (
+            file("'<U0'", "(1099511627776,)", 0),
+            "it promises 1099511627776 empty strings",
+        ),
+        (file("'<U9223372036854775807'", "(2,)", 8), "its"),
+        (file("'|b1'", "(2,)", 2), "expected float[4,5,3]"),
+    ] {
+        let path = folder.write("x.npy", &bytes);
+        let input = format!("x={}", path.display());
+        let lens = format!("lens={}", lens.display());
+        refuses(
+            &["run", model.to_str().unwrap(), "-i", &input, "-i", &lens],
+            why,
+        );
+    }
+}
+
+#[test]
+fn inputs_that_contradict_the_model() {
+    let folder = Folder::new();
+    let model = folder.model(changed(|graph| {
+        graph.input[0] = value("x", FLOAT, &["4", "t", "3"])
+    }));
+    let model = model.to_str().unwrap();
+    let lens = folder.write("lens.pb", &int64s("other", &[1, 2, 0, 3]).encode_to_vec());
+    let given = format!("lens={}", lens.display());
+    let run = |more: &[&str], why: &str| {
+        let mut arguments = vec!["run", model];
+        arguments.extend_from_slice(more);
+        refuses(&arguments, why);
+    };
+    let inputs = "the inputs are x: float[4,t,3], lens: int64[4]";
+    run(&[], inputs);
+    run(&[], "--input NAME=FILE");
+    run(&["-i", &given], "input \"x\" is missing");
+    run(
+        &["-i", &given, "-i", &given, "--fill", "iota"],
+        "it is given twice",
+    );
+    run(&["-i", "z=z.npy"], "there is no input of that name");
+    run(&["-i", "z=z.npy"], inputs);
+    run(&["-o", "z=z.npy"], "the outputs are y");
+    run(
+        &["-o", "y=y.txt"],
+        "neither in .pb (TensorProto) nor in .npy",
+    );
+    run(&["--fill", "iota"], "--dim t=SIZE");
+    run(&["--fill", "iota", "--dim", "u=3"], "the model has t");
+    run(
+        &["--fill", "iota", "--dim", "t=3", "--dim", "t=4"],
+        "it is given twice",
+    );
+    run(
+        &["--fill", "iota", "--dim", "t=4611686018427387904"],
+        "more than the 4 GiB",
+    );
+    let x = |dims: &[i64], elem_type, size: usize| {
+        let path = folder.write(
+            "x.pb",
+            &tensor("x", elem_type, dims, &vec![0; size]).encode_to_vec(),
+        );
+        format!("x={}", path.display())
+    };
+    run(
+        &["-i", &given, "-i", &x(&[4, 5], FLOAT, 80)],
+        "is given float[4,5]: expected float[4,t,3]",
+    );
+    run(
+        &["-i", &given, "-i", &x(&[4, 5, 2], FLOAT, 160)],
+        "expected float[4,t,3]",
+    );
+    run(
+        &["-i", &given, "-i", &x(&[4, 5, 3], INT64, 480)],
+        "is given int64[4,5,3]",
+    );
+    run(
+        &["-i", &given, "-i", &x(&[4, 5, 3], FLOAT, 240), "-d", "t=6"],
+        "with t = 6",
+    );
+    run(
+        &["-i", &given, "-i", &x(&[4, 2, 3], FLOAT, 96)],
+        "sequence length 3 at index 3 is out of range: expected 0 to 2",
+    );
+    let fine = ["run", model, "-i", &given, "-i", &x(&[4, 5, 3], FLOAT, 240)];
+    assert!(succeeds(&fine).starts_with("y: float[4,5,3]\n"));
+}
+
+#[test]
+fn a_long_chain_of_nodes() {
+    let folder = Folder::new();
+    let mut graph = GraphProto {
+        name: "graph".to_owned(),
+        input: vec![value("v0", FLOAT, &["4"])],
+        output: vec![value("v2000", FLOAT, &["4"])],
+        ..GraphProto::default()
+    };
+    for step in 0..2000 {
+        let (from, to) = (format!("v{step}"), format!("v{}", step + 1));
+        graph.node.push(node("Neg", &[&from], &[&to]));
+    }
+    let path = folder.model(graph);
+    let output = succeeds(&["run", path.to_str().unwrap(), "--fill", "iota"]);
+    assert!(output.contains("[0.0, 1.0, 2.0, 3.0]"), "{output}");
+}
+
+#[test]
+fn usage_errors_are_exit_code_2() {
+    for arguments in [
+        &["run"][..],
+        &["run", "m", "--fill", "sevens"],
+        &["run", "m", "--repeat", "0"],
+        &["run", "m", "--dim", "n"],
+        &["run", "m", "--dim", "n=-1"],
+        &["run", "m", "--input", "x"],
+        &["run", "m", "--backend", "none"],
+        &["nonsense"],
+        &[],
+    ] {
+        let run = revseq(arguments);
+        assert_eq!(run.code, Some(2), "{arguments:?}: {run:?}");
+    }
+    assert!(Path::new(env!("CARGO_BIN_EXE_revseq")).ends_with("revseq"));
+}

@@ -1,0 +1,245 @@
+//! `revseq inspect`, and the commands about the program itself.
+
+use prost::Message;
+use serde_json::Value as Json;
+use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::pb::{AttributeProto, FunctionProto, GraphProto};
+
+use crate::common::{
+    FLOAT, Folder, INT64, graph_attribute, int, model, models, node, refuses, reverse_graph,
+    revseq, succeeds, value,
+};
+
+fn json(path: &std::path::Path, more: &[&str]) -> Json {
+    let mut arguments = vec!["inspect", path.to_str().unwrap(), "--format", "json"];
+    arguments.extend_from_slice(more);
+    serde_json::from_str(&succeeds(&arguments)).unwrap()
+}
+
+#[test]
+fn a_node_is_shown_down_to_its_plan() {
+    let folder = Folder::new();
+    let path = folder.model(reverse_graph());
+    let text = succeeds(&["inspect", path.to_str().unwrap()]);
+    let expected = "\
+graph/y_node: ReverseSequence
+  input          x: float[4,5,3]
+  sequence_lens  lens: int64[4]
+  output         y: float[4,5,3]
+  axes           batch_axis 0, time_axis 1 (written: batch_axis 0, time_axis 1)
+  descriptor     FLOAT32 [1, 4, 5, 3], axis 2; lengths UINT64 [1, 4, 1, 3], strides [0, 1, 0, 0]
+  DirectML       DML_FEATURE_LEVEL_5_0; not DML_FEATURE_LEVEL_4_0: ";
+    assert!(text.contains(expected), "{text}");
+    assert!(
+        text.ends_with("  plan           rows, row bytes 12, moved bytes 240\n"),
+        "{text}"
+    );
+    let node = &json(&path, &[])["nodes"][0];
+    assert_eq!(
+        node["descriptor"]["sequence_lengths"]["strides"],
+        serde_json::json!([0, 1, 0, 0])
+    );
+    assert_eq!(node["plan"]["strategy"], "rows");
+    assert_eq!(node["directml"]["level"], "DML_FEATURE_LEVEL_5_0");
+}
+
+#[test]
+fn symbols_are_named_until_they_are_bound() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.input = vec![
+        value("x", FLOAT, &["b", "t", "3"]),
+        value("lens", INT64, &["b"]),
+    ];
+    graph.output = vec![value("y", FLOAT, &["b", "t", "3"])];
+    let path = folder.model(graph);
+    let node = &json(&path, &[])["nodes"][0];
+    assert_eq!(
+        node["missing"],
+        serde_json::json!(["b (--dim b=SIZE)", "t (--dim t=SIZE)"])
+    );
+    assert_eq!(node["axes"]["time_axis"], 1);
+    let node = &json(&path, &["--dim", "b=4"])["nodes"][0];
+    assert_eq!(node["missing"], serde_json::json!(["t (--dim t=SIZE)"]));
+    let node = &json(&path, &["--dim", "b=4", "--dim", "t=5"])["nodes"][0];
+    assert_eq!(
+        node["descriptor"]["input"]["sizes"],
+        serde_json::json!([1, 4, 5, 3])
+    );
+    refuses(
+        &["inspect", path.to_str().unwrap(), "--dim", "c=4"],
+        "the model has b, t",
+    );
+}
+
+#[test]
+fn an_invalid_node_is_shown_with_its_error() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.node[0].attribute = vec![int("time_axis", 9)];
+    let path = folder.model(graph);
+    let text = succeeds(&["inspect", path.to_str().unwrap()]);
+    assert!(
+        text.contains("  axes           batch_axis left out, time_axis 9\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("  error          ReverseSequence node \"y_node\": attribute time_axis is 9"),
+        "{text}"
+    );
+    let dot = succeeds(&["inspect", path.to_str().unwrap(), "--format", "dot"]);
+    assert!(dot.contains("tomato"), "{dot}");
+}
+
+#[test]
+fn every_model_is_shown_in_every_format() {
+    let mut seen = 0;
+    for group in std::fs::read_dir(models()).unwrap() {
+        let group = group.unwrap().path();
+        let Ok(models) = std::fs::read_dir(&group) else {
+            continue;
+        };
+        for model in models {
+            let model = model.unwrap().path();
+            if !model.join("model.onnx").exists() {
+                continue;
+            }
+            seen += 1;
+            let json = json(&model, &[]);
+            assert!(!json["nodes"].as_array().unwrap().is_empty(), "{model:?}");
+            for node in json["nodes"].as_array().unwrap() {
+                assert!(node.get("error").is_none(), "{model:?}: {node}");
+            }
+            let text = succeeds(&["inspect", model.to_str().unwrap()]);
+            assert!(!text.contains("  error "), "{text}");
+            let dot = succeeds(&["inspect", model.to_str().unwrap(), "--format", "dot"]);
+            let count = |character: char| dot.chars().filter(|&found| found == character).count();
+            assert!(dot.starts_with("digraph ") && dot.contains("gold"), "{dot}");
+            assert_eq!((count('{'), count('[')), (count('}'), count(']')), "{dot}");
+        }
+    }
+    assert_eq!(seen, 114);
+}
+
+/// A function `own::Turn` whose `time` has a default.
+fn function(name: &str, called: &str) -> FunctionProto {
+    let mut reverse = node(called, &["a", "b"], &["c"]);
+    reverse.attribute = ["batch", "time"]
+        .map(|attribute| AttributeProto {
+            name: format!("{attribute}_axis"),
+            ref_attr_name: attribute.to_owned(),
+            r#type: AttributeType::Int as i32,
+            ..AttributeProto::default()
+        })
+        .to_vec();
+    if called != "ReverseSequence" {
+        reverse.domain = "own".to_owned();
+        reverse.attribute.clear();
+    }
+    FunctionProto {
+        name: Some(name.to_owned()),
+        domain: Some("own".to_owned()),
+        input: vec!["a".to_owned(), "b".to_owned()],
+        output: vec!["c".to_owned()],
+        node: vec![reverse],
+        ..FunctionProto::default()
+    }
+}
+
+#[test]
+fn functions_are_shown_where_they_are_called() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.node[0].op_type = "Turn".to_owned();
+    graph.node[0].domain = "own".to_owned();
+    graph.node[0].attribute = vec![int("batch", 0), int("time", 1)];
+    let mut whole = model(graph.clone());
+    whole.functions = vec![
+        function("Turn", "ReverseSequence"),
+        function("Unused", "ReverseSequence"),
+    ];
+    let path = folder.write("model.onnx", &whole.encode_to_vec());
+    let shown = json(&path, &[]);
+    assert_eq!(shown["nodes"][0]["path"], "graph/y_node/Turn/c_node");
+    assert_eq!(shown["nodes"][0]["plan"]["strategy"], "rows");
+    assert_eq!(shown["nodes"][1]["path"], "function own::Unused/c_node");
+    assert_eq!(shown["other_operators"]["own::Turn (function)"], 1);
+
+    // Defaults of attributes, which tract's own messages leave out: field 11.
+    let mut with_default = function("Turn", "ReverseSequence").encode_to_vec();
+    let default = int("time", -1).encode_to_vec();
+    with_default.extend([11 << 3 | 2, default.len() as u8]);
+    with_default.extend(default);
+    graph.node[0].attribute = vec![int("batch", 0)];
+    let mut bytes = model(graph.clone()).encode_to_vec();
+    bytes.extend([0xca, 0x01, with_default.len() as u8]);
+    bytes.extend(with_default);
+    let path = folder.write("model.onnx", &bytes);
+    assert_eq!(
+        json(&path, &[])["nodes"][0]["written_axes"]["time_axis"],
+        -1
+    );
+
+    // Functions that call each other in a circle, and that multiply.
+    let mut circle = model(graph.clone());
+    circle.functions = vec![function("Turn", "Other"), function("Other", "Turn")];
+    let path = folder.write("model.onnx", &circle.encode_to_vec());
+    refuses(&["inspect", path.to_str().unwrap()], "calls itself");
+    let mut bomb = model(graph);
+    bomb.functions = (0..30)
+        .map(|level| {
+            let mut next = function(&format!("F{level}"), &format!("F{}", level + 1));
+            let mut again = next.node[0].clone();
+            again.output = vec!["d".to_owned()];
+            next.node.push(again);
+            next
+        })
+        .collect();
+    bomb.functions[0].name = Some("Turn".to_owned());
+    let path = folder.write("model.onnx", &bomb.encode_to_vec());
+    refuses(
+        &["inspect", path.to_str().unwrap()],
+        "multiply to more than 1000000 nodes",
+    );
+}
+
+#[test]
+fn subgraphs_see_the_values_around_them() {
+    let folder = Folder::new();
+    let mut inner = reverse_graph();
+    inner.input.clear();
+    inner.output[0] = value("y", FLOAT, &["4", "5", "3"]);
+    let mut branch = node("If", &["c"], &["z"]);
+    branch.name.clear();
+    branch.attribute = vec![graph_attribute("then_branch", inner)];
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![branch],
+        input: vec![
+            value("c", 9, &[]),
+            value("x", FLOAT, &["4", "5", "3"]),
+            value("lens", INT64, &["4"]),
+        ],
+        output: vec![value("z", FLOAT, &["4", "5", "3"])],
+        ..GraphProto::default()
+    };
+    let shown = json(&folder.model(graph), &[]);
+    assert_eq!(shown["nodes"][0]["path"], "graph/If#0/then_branch/y_node");
+    assert_eq!(shown["nodes"][0]["plan"]["row_bytes"], 12);
+}
+
+#[test]
+fn devices_and_completions() {
+    let text = succeeds(&["devices"]);
+    assert!(text.starts_with("CPU\n  architecture  "), "{text}");
+    let devices: Json = serde_json::from_str(&succeeds(&["devices", "--format", "json"])).unwrap();
+    assert!(devices["cpu"]["threads"].as_u64().unwrap() >= 1);
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = succeeds(&["completions", shell]);
+        assert!(script.contains("inspect"), "{shell}");
+    }
+    let help = revseq(&["run", "--help"]);
+    assert!(help.stdout.contains("Examples:"), "{help:?}");
+    // No terminal, no colours.
+    assert!(!help.stdout.contains('\x1b'), "{help:?}");
+}

@@ -1,0 +1,8 @@
+//! The binary as its users meet it.
+
+mod common;
+mod hostile;
+mod inspect;
+mod run;
+mod tensors;
+mod verify;

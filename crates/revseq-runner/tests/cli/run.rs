@@ -1,0 +1,234 @@
+//! `revseq run`.
+
+use prost::Message;
+
+use crate::common::{
+    FLOAT, Folder, INT64, int64s, models, node, refuses, reverse_graph, revseq, succeeds, value,
+};
+
+#[test]
+fn made_up_inputs_are_the_same_for_the_same_seed() {
+    let folder = Folder::new();
+    let model = folder.model(reverse_graph());
+    let run = |fill: &str| succeeds(&["run", model.to_str().unwrap(), "--fill", fill]);
+    for fill in ["iota", "zeros", "random", "random:7"] {
+        assert_eq!(run(fill), run(fill), "{fill}");
+    }
+    assert_eq!(run("random"), run("random:0"));
+    assert_ne!(run("random:7"), run("random:8"));
+    // Lengths are 0, 1, 2, 3: the first two rows of five stay, then 2 and 3 steps turn.
+    let output = run("iota");
+    assert!(
+        output.starts_with("y: float[4,5,3]\n  [[[ 0.0,  1.0,  2.0],\n"),
+        "{output}"
+    );
+    assert!(
+        output.contains("   [[33.0, 34.0, 35.0],\n    [30.0, 31.0, 32.0],\n    [36.0"),
+        "{output}"
+    );
+    assert!(
+        output.contains("   [[51.0, 52.0, 53.0],\n    [48.0, 49.0, 50.0],\n    [45.0"),
+        "{output}"
+    );
+}
+
+#[test]
+fn made_up_lengths_are_in_range() {
+    // The batch is longer than the sequence: counting on would run over.
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.input = vec![
+        value("x", FLOAT, &["b", "2", "3"]),
+        value("lens", INT64, &["b"]),
+    ];
+    let model = folder.model(graph);
+    for fill in ["iota", "random:3"] {
+        succeeds(&[
+            "run",
+            model.to_str().unwrap(),
+            "--fill",
+            fill,
+            "--dim",
+            "b=50",
+        ]);
+    }
+}
+
+#[test]
+fn json_has_all_values() {
+    let folder = Folder::new();
+    let model = folder.model(reverse_graph());
+    let output = succeeds(&[
+        "run",
+        model.to_str().unwrap(),
+        "--fill",
+        "iota",
+        "--format",
+        "json",
+        "--repeat",
+        "3",
+    ]);
+    let json: serde_json::Value = serde_json::from_str(&output).unwrap();
+    let y = &json["outputs"][0];
+    assert_eq!(y["name"], "y");
+    assert_eq!(y["type"], "float");
+    assert_eq!(y["shape"], serde_json::json!([4, 5, 3]));
+    assert_eq!(y["values"].as_array().unwrap().len(), 60);
+    assert_eq!(y["values"][30], 33.0);
+    assert_eq!(json["timing"]["runs"], 3);
+}
+
+#[test]
+fn json_of_numbers_that_json_lacks() {
+    let output = succeeds(&[
+        "run",
+        models().join("types/nan_float32").to_str().unwrap(),
+        "--format",
+        "json",
+    ]);
+    let json: serde_json::Value = serde_json::from_str(&output).unwrap();
+    let values = json["outputs"][0]["values"].as_array().unwrap();
+    assert!(values.iter().any(|value| value == "nan"), "{output}");
+}
+
+#[test]
+fn repeating_prints_times_apart_from_the_outputs() {
+    let folder = Folder::new();
+    let model = folder.model(reverse_graph());
+    let arguments = ["run", model.to_str().unwrap(), "--fill", "iota"];
+    let once = revseq(&arguments);
+    let repeated = revseq(&[&arguments[..], &["--repeat", "5"]].concat());
+    assert_eq!(once.stdout, repeated.stdout);
+    assert_eq!(once.stderr, "");
+    assert!(
+        repeated.stderr.starts_with("5 runs: median "),
+        "{repeated:?}"
+    );
+    assert!(
+        repeated.stderr.contains(", min ") && repeated.stderr.contains(", max "),
+        "{repeated:?}"
+    );
+}
+
+#[test]
+fn a_folder_s_first_data_set_is_the_default() {
+    let folder = models().join("shapes/symbolic_batch_time");
+    let path = folder.to_str().unwrap();
+    let output = succeeds(&["run", path]);
+    let input = |index| {
+        folder
+            .join(format!("test_data_set_0/input_{index}.pb"))
+            .display()
+            .to_string()
+    };
+    let model = folder.join("model.onnx");
+    let given = succeeds(&[
+        "run",
+        model.to_str().unwrap(),
+        "-i",
+        &format!("x={}", input(0)),
+        "-i",
+        &format!("sequence_lens={}", input(1)),
+    ]);
+    assert_eq!(output, given);
+    refuses(
+        &["run", model.to_str().unwrap()],
+        "the inputs are x: float[T,N,2], sequence_lens: int64[N]",
+    );
+}
+
+#[test]
+fn an_initializer_is_an_input_s_default() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.initializer = vec![int64s("lens", &[5, 5, 5, 5])];
+    let model = folder.model(graph);
+    let model = model.to_str().unwrap();
+    let all = succeeds(&["run", model, "--fill", "iota"]);
+    assert!(all.contains("[[[12.0, 13.0, 14.0],"), "{all}");
+    let none = folder.write("lens.pb", &int64s("lens", &[0, 0, 0, 0]).encode_to_vec());
+    let kept = succeeds(&[
+        "run",
+        model,
+        "--fill",
+        "iota",
+        "-i",
+        &format!("lens={}", none.display()),
+    ]);
+    assert!(kept.contains("[[[ 0.0,  1.0,  2.0],"), "{kept}");
+}
+
+#[test]
+fn large_outputs_are_shortened() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.node = vec![node("Neg", &["x"], &["y"])];
+    graph.input = vec![value("x", FLOAT, &["100", "100"])];
+    graph.output = vec![value("y", FLOAT, &["100", "100"])];
+    let model = folder.model(graph);
+    let output = succeeds(&["run", model.to_str().unwrap(), "--fill", "iota"]);
+    assert_eq!(output.lines().count(), 8, "{output}");
+    assert!(output.contains("\n   ...,\n"), "{output}");
+    assert!(
+        output.ends_with("-9997.0, -9998.0, -9999.0]]\n"),
+        "{output}"
+    );
+}
+
+#[test]
+fn outputs_that_cannot_be_written() {
+    let folder = Folder::new();
+    let model = folder.model(reverse_graph());
+    let path = folder.path("none/y.npy");
+    let output = format!("y={}", path.display());
+    refuses(
+        &[
+            "run",
+            model.to_str().unwrap(),
+            "--fill",
+            "iota",
+            "-o",
+            &output,
+        ],
+        "cannot write",
+    );
+}
+
+#[test]
+fn nodes_that_share_a_name_run() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.node.push(node("Neg", &["y"], &["z"]));
+    graph.node.push(node("Neg", &["z"], &["w"]));
+    graph.output = vec![value("w", FLOAT, &["4", "5", "3"])];
+    for node in &mut graph.node {
+        node.name = "x".to_owned();
+    }
+    let output = succeeds(&[
+        "run",
+        folder.model(graph).to_str().unwrap(),
+        "--fill",
+        "iota",
+    ]);
+    assert!(output.contains("[[33.0, 34.0, 35.0],"), "{output}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    use std::process::{Command, Stdio};
+    let model = models().join("exported/mxnet_sequence_reverse_encoder");
+    for arguments in [&["run"][..], &["inspect"], &["inspect", "--format", "json"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_revseq"))
+            .args(arguments)
+            .arg(&model)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(output.stderr.is_empty(), "{output:?}");
+    }
+}

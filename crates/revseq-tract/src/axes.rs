@@ -1,0 +1,88 @@
+//! How the op's axes relate, and how it follows when tract moves them.
+
+use revseq_graph::Operator;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::ReverseSubsequences;
+
+/// The axis to reverse along, and the one that the lengths run along if it is only one.
+pub(crate) fn of(operator: Operator) -> (usize, Option<usize>) {
+    // `ReverseSubsequences::new` has normalised them.
+    match operator {
+        Operator::ReverseSequence {
+            batch_axis,
+            time_axis,
+        } => (time_axis as usize, Some(batch_axis as usize)),
+        Operator::ReverseSubsequences { axis } => (axis as usize, None),
+    }
+}
+
+/// The lengths' axis that belongs to an axis of the data.
+fn lengths_axis(operator: Operator, axis: usize) -> Option<usize> {
+    match of(operator) {
+        (_, Some(batch)) => (axis == batch).then_some(0),
+        (_, None) => Some(axis),
+    }
+}
+
+/// Every axis but the one to reverse along maps to itself: what happens at one
+/// position does not depend on another.
+pub(crate) fn mapping(
+    operator: Operator,
+    inputs: &[&TypedFact],
+    outputs: &[&TypedFact],
+) -> TractResult<AxesMapping> {
+    let (time, _) = of(operator);
+    let mut mapping = AxesMapping::disconnected(inputs, outputs)?;
+    for (axis, name) in (0..inputs[0].rank()).zip('a'..) {
+        if axis == time {
+            continue;
+        }
+        mapping = mapping
+            .renaming((InOut::In(0), axis), name)?
+            .linking(name, (InOut::Out(0), axis))?;
+        if let Some(lengths_axis) = lengths_axis(operator, axis) {
+            mapping = mapping.linking(name, (InOut::In(1), lengths_axis))?;
+        }
+    }
+    Ok(mapping)
+}
+
+/// What has to change with the op when an axis of one of its tensors moves.
+///
+/// For ReverseSequence a change of the data passes to the output and leaves the
+/// lengths alone. The lengths of ReverseSubsequences have the data's axes, so
+/// they change along. A change that takes one of the op's own axes away is refused.
+pub(crate) fn change(
+    op: &ReverseSubsequences,
+    io: InOut,
+    change: &AxisOp,
+) -> Option<AxisChangeConsequence> {
+    let moved = |axis: usize| change.transform_axis(axis).map(|axis| axis as i64);
+    let (time, batch) = of(op.operator);
+    let (operator, with_data) = match batch {
+        Some(_) if io == InOut::In(1) => return None,
+        Some(batch) => {
+            let operator = Operator::ReverseSequence {
+                batch_axis: moved(batch)?,
+                time_axis: moved(time)?,
+            };
+            (operator, [InOut::In(0), InOut::Out(0)].as_slice())
+        }
+        None => {
+            let operator = Operator::ReverseSubsequences { axis: moved(time)? };
+            (
+                operator,
+                [InOut::In(0), InOut::In(1), InOut::Out(0)].as_slice(),
+            )
+        }
+    };
+    let substitute = ReverseSubsequences {
+        operator,
+        ..op.clone()
+    };
+    Some(AxisChangeConsequence {
+        substitute_op: Some(Box::new(substitute)),
+        wire_changes: with_data.iter().map(|io| (*io, change.clone())).collect(),
+    })
+}

@@ -1,0 +1,119 @@
+//! Running the op on tract's tensors.
+
+use revseq_graph::{ElementType, TensorType};
+use revseq_kernels::cpu::{self, Threads};
+use revseq_kernels::{DataType, LengthsData, Plan, SequenceLengths};
+use tract_linalg::multithread::{Executor, current_tract_executor};
+use tract_onnx::tract_hir::internal::*;
+
+use crate::ReverseSubsequences;
+
+/// Runs the op: in place if `data` has no other holder.
+pub(crate) fn eval(
+    op: &ReverseSubsequences,
+    data: TValue,
+    lengths: &Tensor,
+) -> TractResult<Tensor> {
+    let sizes = |tensor: &Tensor| {
+        tensor
+            .shape()
+            .iter()
+            .map(|&size| size as u64)
+            .collect::<TVec<_>>()
+    };
+    let desc = op.operator.lower(
+        "",
+        TensorType {
+            element_type: element_type(data.datum_type())?,
+            sizes: &sizes(&data),
+        },
+        TensorType {
+            element_type: lengths_type(lengths.datum_type())?,
+            sizes: &sizes(lengths),
+        },
+    )?;
+    let plan = Plan::new(&desc)?;
+    let plain = lengths.try_as_plain_ram()?;
+    let lengths: LengthsData<'_> = match lengths.datum_type() {
+        DatumType::I32 => plain.as_slice::<i32>()?.into(),
+        DatumType::U32 => plain.as_slice::<u32>()?.into(),
+        DatumType::U64 => plain.as_slice::<u64>()?.into(),
+        _ => plain.as_slice::<i64>()?.into(),
+    };
+    let lengths = SequenceLengths::new(&plan, lengths, op.policy)?;
+    let executor = current_tract_executor();
+    let threads = match &executor {
+        Executor::SingleThread => Threads::Serial,
+        Executor::MultiThread(pool) => Threads::RayonPool(pool),
+        Executor::RayonGlobal => Threads::Rayon,
+    };
+
+    if data.datum_type().is_copy() && !data.is_exclusive() {
+        return out_of_place(&plan, &lengths, &data, threads);
+    }
+    // Takes the memory over, or clones elements that are more than bytes.
+    let mut output = data.into_tensor();
+    let mut plain = output.try_as_plain_ram_mut()?;
+    match plain.datum_type() {
+        DatumType::String => {
+            cpu::reverse_in_place(&plan, &lengths, plain.as_slice_mut::<String>()?)?
+        }
+        DatumType::TDim => cpu::reverse_in_place(&plan, &lengths, plain.as_slice_mut::<TDim>()?)?,
+        DatumType::Blob => cpu::reverse_in_place(&plan, &lengths, plain.as_slice_mut::<Blob>()?)?,
+        _ => cpu::run_in_place(&plan, &lengths, plain.as_bytes_mut(), threads)?,
+    }
+    Ok(output)
+}
+
+#[expect(
+    unsafe_code,
+    reason = "tract has no safe way to allocate a tensor without writing it twice"
+)]
+fn out_of_place(
+    plan: &Plan,
+    lengths: &SequenceLengths<'_>,
+    data: &Tensor,
+    threads: Threads<'_>,
+) -> TractResult<Tensor> {
+    let input = data.try_as_plain_ram()?;
+    // SAFETY: the type is plain bytes, and the run writes each of them: the plan's output is packed.
+    let mut output = unsafe { Tensor::uninitialized_dt(data.datum_type(), data.shape())? };
+    cpu::run(
+        plan,
+        lengths,
+        input.as_bytes(),
+        output.try_as_plain_ram_mut()?.as_bytes_mut(),
+        threads,
+    )?;
+    Ok(output)
+}
+
+/// What a tract type is to the kernels: a size, or something that only moves.
+fn element_type(datum_type: DatumType) -> TractResult<ElementType> {
+    if !datum_type.is_copy() {
+        return Ok(ElementType::String);
+    }
+    Ok(ElementType::Fixed(match datum_type.size_of() {
+        1 => DataType::Uint8,
+        2 => DataType::Uint16,
+        4 => DataType::Uint32,
+        8 => DataType::Uint64,
+        16 => DataType::Complex128,
+        size => {
+            bail!("elements of type {datum_type:?} have {size} bytes, expected 1, 2, 4, 8 or 16")
+        }
+    }))
+}
+
+/// What a tract type is as that of lengths.
+pub(crate) fn lengths_type(datum_type: DatumType) -> TractResult<ElementType> {
+    Ok(ElementType::Fixed(match datum_type {
+        DatumType::I32 => DataType::Int32,
+        DatumType::I64 => DataType::Int64,
+        DatumType::U32 => DataType::Uint32,
+        DatumType::U64 => DataType::Uint64,
+        other => bail!(
+            "sequence lengths of type {other:?}, expected I64, or I32, U32 or U64 for ReverseSubsequences"
+        ),
+    }))
+}

@@ -1,0 +1,50 @@
+//! ONNX's `ReverseSequence` and `revseq::ReverseSubsequences` for tract.
+//!
+//! tract-onnx 0.23 has neither operator: a model with one does not load.
+//! [`register`] adds both, and everything else stays tract's own.
+//!
+//! ```no_run
+//! use tract_onnx::prelude::*;
+//!
+//! # fn main() -> TractResult<()> {
+//! let mut onnx = tract_onnx::onnx();
+//! revseq_tract::register(&mut onnx);
+//! let model = onnx.model_for_path("bidirectional.onnx")?.into_optimized()?.into_runnable()?;
+//! let x = Tensor::zero::<f32>(&[1, 7, 3])?;
+//! let outputs = model.run(tvec!(x.into()))?;
+//! println!("{:?}", outputs[0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The op itself, [`ReverseSubsequences`], can be wired into any tract model, without ONNX:
+//!
+//! ```
+//! use revseq_tract::{Operator, ReverseSubsequences};
+//! use tract_onnx::prelude::*;
+//!
+//! # fn main() -> TractResult<()> {
+//! let mut model = TypedModel::default();
+//! let x = model.add_source("x", f32::fact([4, 2]))?;
+//! let lens = model.add_source("lens", i64::fact([2]))?;
+//! let op = ReverseSubsequences::new(Operator::ReverseSequence { batch_axis: 1, time_axis: 0 }, 2)?;
+//! let reversed = model.wire_node("reversed", op, &[x, lens])?;
+//! model.select_output_outlets(&reversed)?;
+//! let x = tensor2(&[[0f32, 4.], [1., 5.], [2., 6.], [3., 7.]]);
+//! let outputs = model.into_optimized()?.into_runnable()?.run(tvec!(x.into(), tensor1(&[4i64, 3]).into()))?;
+//! assert_eq!(*outputs[0], tensor2(&[[3f32, 6.], [2., 5.], [1., 4.], [0., 7.]]));
+//! # Ok(())
+//! # }
+//! ```
+
+#![deny(unsafe_code)]
+
+mod axes;
+mod eval;
+mod onnx;
+mod op;
+
+pub use onnx::register;
+pub use op::ReverseSubsequences;
+pub use revseq_graph::Operator;
+pub use revseq_kernels::LengthsPolicy;

@@ -1,0 +1,109 @@
+//! From ONNX nodes to the op.
+
+use revseq_graph::{Attribute, AttributeValue, Input, Node, Operator};
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::ReverseSubsequences;
+
+/// Makes a tract ONNX loader read both operators.
+///
+/// tract looks operators up by name, whatever their domain; a node of the same
+/// name in another domain is an error when the model is read.
+pub fn register(onnx: &mut tract_onnx::Onnx) {
+    onnx.op_register.insert("ReverseSequence", parse);
+    onnx.op_register.insert("ReverseSubsequences", parse);
+}
+
+fn parse(
+    ctx: &ParsingContext<'_>,
+    proto: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let attributes: Vec<_> = proto
+        .attribute
+        .iter()
+        .map(|attribute| Attribute {
+            name: &attribute.name,
+            value: match attribute.r#type() {
+                AttributeType::Int => AttributeValue::Int(attribute.i),
+                other => AttributeValue::Other(other.as_str_name()),
+            },
+        })
+        .collect();
+    let inputs: Vec<_> = proto
+        .input
+        .iter()
+        .map(|name| Input {
+            name,
+            ..Input::default()
+        })
+        .collect();
+    let operator = Operator::from_node(&Node {
+        name: &proto.name,
+        domain: &proto.domain,
+        op_type: &proto.op_type,
+        since_version: imported_version(ctx, &proto.domain),
+        attributes: &attributes,
+        inputs: &inputs,
+    })?;
+    Ok((expand(OnnxNode { operator }), vec![]))
+}
+
+/// The version of a domain's operator set that the model imports, or 0.
+fn imported_version(ctx: &ParsingContext<'_>, domain: &str) -> i64 {
+    let standard = |domain: &str| matches!(domain, "" | "ai.onnx");
+    ctx.model
+        .opset_import
+        .iter()
+        .find(|import| import.domain == domain || (standard(&import.domain) && standard(domain)))
+        .map_or(0, |import| import.version)
+}
+
+/// A node as ONNX writes it, before its input's rank is known.
+#[derive(Clone, Debug)]
+struct OnnxNode {
+    operator: Operator,
+}
+
+impl Expansion for OnnxNode {
+    fn name(&self) -> StaticName {
+        self.operator.op_type().into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 2)?;
+        check_output_arity(outputs, 1)?;
+        s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+        s.equals(&inputs[0].shape, &outputs[0].shape)?;
+        // The sizes of the lengths are left to the op: exporters give one
+        // dimension two symbols, which the solver would not take for equal.
+        match self.operator {
+            Operator::ReverseSequence { .. } => s.equals(&inputs[1].rank, 1),
+            Operator::ReverseSubsequences { .. } => s.equals(&inputs[1].rank, &inputs[0].rank),
+        }
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let mut inputs: TVec<OutletId> = inputs.into();
+        // What ONNX has as int64, tract may have as symbolic dimensions.
+        if model.outlet_fact(inputs[1])?.datum_type == TDim::datum_type() {
+            let cast = tract_core::ops::cast::cast(i64::datum_type());
+            inputs[1] = model.wire_node(format!("{prefix}.lengths"), cast, &[inputs[1]])?[0];
+        }
+        let rank = model.outlet_fact(inputs[0])?.rank();
+        let op = ReverseSubsequences::new(self.operator, rank)?;
+        model.wire_node(prefix, op, &inputs)
+    }
+}

@@ -1,0 +1,108 @@
+//! `cargo xtask`: the project's own chores. `cargo xtask test` is all that CI runs.
+
+#![forbid(unsafe_code)]
+
+mod python;
+mod step;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use step::{Step, cargo};
+
+const USAGE: &str = "\
+Usage: cargo xtask <COMMAND>
+
+Commands:
+  test [STEP]...  Run everything that CI runs, or only the steps named
+  models          Make the files under models/ again
+  steps           List the steps of `test`
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match arguments.as_slice() {
+        ["test", names @ ..] => step::select(test_steps(), names).and_then(step::run_all),
+        ["models"] => models(&[]),
+        ["steps"] => {
+            for step in test_steps() {
+                println!("{:<10} {}", step.name, step.summary);
+            }
+            Ok(())
+        }
+        ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        [] => Err(format!("no command given\n\n{USAGE}")),
+        [command, ..] => Err(format!("unknown command {command:?}\n\n{USAGE}")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Everything that has to hold, the quickest to fail first.
+fn test_steps() -> Vec<Step> {
+    vec![
+        Step::new("fmt", "the formatting", || {
+            cargo(&["fmt", "--all", "--check"]).run()
+        }),
+        Step::new("clippy", "the lints, warnings denied", || {
+            cargo(&[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ])
+            .run()
+        }),
+        Step::new("doc", "the documentation, warnings denied", || {
+            cargo(&[
+                "doc",
+                "--workspace",
+                "--no-deps",
+                "--document-private-items",
+            ])
+            .env("RUSTDOCFLAGS", "-D warnings")
+            .run()
+        }),
+        Step::new(
+            "test",
+            "unit, integration, conformance, snapshot and doc tests",
+            || {
+                cargo(&["test", "--workspace"])
+                    .env("INSTA_UPDATE", "no")
+                    .run()
+            },
+        ),
+        Step::new("models", "the models are what their script makes", || {
+            models(&["--check"])
+        }),
+    ]
+}
+
+/// Makes the models, or checks them, with the packages that the script pins.
+fn models(arguments: &[&str]) -> Result<(), String> {
+    let folder = root().join("models");
+    let python = python::environment("models", &folder.join("requirements.txt"))?;
+    step::Command::new(python)
+        .arg(folder.join("make_models.py"))
+        .args(arguments)
+        .run()
+}
+
+/// The workspace's folder.
+fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = manifest.ancestors().nth(2);
+    root.expect("this crate lies two folders below the root")
+        .to_owned()
+}

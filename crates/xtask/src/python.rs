@@ -1,0 +1,42 @@
+//! Python environments under `target/python`, with exactly the packages that a file pins.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::step::Command;
+
+/// The interpreter of an environment with the packages of `requirements`; makes
+/// it, or makes it again if the file has changed.
+pub(crate) fn environment(name: &str, requirements: &Path) -> Result<PathBuf, String> {
+    let folder = crate::root().join("target/python").join(name);
+    let (programs, python) = match cfg!(windows) {
+        true => ("Scripts", "python"),
+        false => ("bin", "python3"),
+    };
+    let interpreter = folder.join(programs).join(python);
+    let wanted = fs::read_to_string(requirements)
+        .map_err(|error| format!("{}: {error}", requirements.display()))?;
+    // Written last, so that a half-made environment is made again.
+    let stamp = folder.join("requirements.txt");
+    if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
+        return Ok(interpreter);
+    }
+    Command::new(python)
+        .args(["-m", "venv", "--clear"])
+        .arg(&folder)
+        .run()
+        .map_err(|error| format!("{error} (it needs Python 3.11 or later with its venv module)"))?;
+    Command::new(&interpreter)
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "-r",
+        ])
+        .arg(requirements)
+        .run()?;
+    fs::write(&stamp, wanted).map_err(|error| format!("{}: {error}", stamp.display()))?;
+    Ok(interpreter)
+}

@@ -1,0 +1,94 @@
+//! Steps, and the commands that they run.
+
+use std::ffi::OsStr;
+use std::time::Instant;
+
+/// One thing that has to hold.
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) summary: &'static str,
+    run: fn() -> Result<(), String>,
+}
+
+impl Step {
+    pub(crate) fn new(
+        name: &'static str,
+        summary: &'static str,
+        run: fn() -> Result<(), String>,
+    ) -> Self {
+        Self { name, summary, run }
+    }
+}
+
+/// The steps of these names, or all if there are none.
+pub(crate) fn select(steps: Vec<Step>, names: &[&str]) -> Result<Vec<Step>, String> {
+    let known: Vec<_> = steps.iter().map(|step| step.name).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        return Err(format!(
+            "unknown step {unknown:?}, expected one of {}",
+            known.join(", ")
+        ));
+    }
+    Ok(steps
+        .into_iter()
+        .filter(|step| names.is_empty() || names.contains(&step.name))
+        .collect())
+}
+
+/// Runs steps in order and stops at the first that fails.
+pub(crate) fn run_all(steps: Vec<Step>) -> Result<(), String> {
+    let mut times = Vec::new();
+    for step in steps {
+        eprintln!("\n== {}: {}", step.name, step.summary);
+        let start = Instant::now();
+        (step.run)().map_err(|error| format!("step {} failed: {error}", step.name))?;
+        times.push((step.name, start.elapsed()));
+    }
+    eprintln!();
+    for (name, time) in times {
+        eprintln!("{name:<10} {:>6.1} s", time.as_secs_f64());
+    }
+    Ok(())
+}
+
+/// A command in the workspace's folder whose failure is an error that shows it.
+pub(crate) struct Command(std::process::Command);
+
+impl Command {
+    pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
+        let mut command = std::process::Command::new(program);
+        command.current_dir(crate::root());
+        Self(command)
+    }
+
+    pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.0.arg(argument);
+        self
+    }
+
+    pub(crate) fn args<T: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
+        self.0.args(arguments);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.0.env(name, value);
+        self
+    }
+
+    pub(crate) fn run(mut self) -> Result<(), String> {
+        let status = self
+            .0
+            .status()
+            .map_err(|error| format!("{:?}: {error}", self.0))?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(format!("{:?}: {status}", self.0))
+    }
+}
+
+/// A cargo command, by the cargo that runs this.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(arguments)
+}

@@ -1,0 +1,225 @@
+//! Every way through the project, from a step and its data to the result.
+
+use std::sync::OnceLock;
+
+use revseq_graph::{ElementType, TensorType};
+use revseq_kernels::cpu::{self, Threads};
+use revseq_kernels::{
+    DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, reference,
+};
+use revseq_tract::ReverseSubsequences;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::{Case, Elements, Lengths, Step};
+
+/// What can go wrong on a path.
+pub type Error = Box<dyn std::error::Error>;
+
+/// A way to run one step of a case.
+#[derive(Clone, Copy)]
+pub struct Path {
+    /// Its name.
+    pub name: &'static str,
+    run: fn(&Case, &Step, Elements, LengthsPolicy) -> Result<Elements, Error>,
+}
+
+/// Every path, the reference first.
+pub const PATHS: [Path; 5] = [
+    Path {
+        name: "reference",
+        run: by_reference,
+    },
+    Path {
+        name: "cpu serial",
+        run: |case, step, input, policy| out_of_place(case, step, &input, policy, Threads::Serial),
+    },
+    Path {
+        name: "cpu threads",
+        run: |case, step, input, policy| {
+            out_of_place(case, step, &input, policy, Threads::RayonPool(pool()))
+        },
+    },
+    Path {
+        name: "cpu in place",
+        run: in_place,
+    },
+    Path {
+        name: "tract",
+        run: by_tract,
+    },
+];
+
+impl Path {
+    /// Runs all steps of a case.
+    ///
+    /// # Errors
+    /// The first step's that fails.
+    pub fn run(&self, case: &Case, policy: LengthsPolicy) -> Result<Elements, Error> {
+        let steps = case.steps.clone()?;
+        steps.iter().try_fold(case.input.clone(), |elements, step| {
+            (self.run)(case, step, elements, policy)
+        })
+    }
+
+    /// Why this path cannot run a case at all.
+    #[must_use]
+    pub fn lacks(&self, case: &Case) -> Option<&'static str> {
+        let complex = [DataType::Complex64, DataType::Complex128].map(ElementType::Fixed);
+        (self.name == "tract" && complex.contains(&case.element_type))
+            .then_some("tract has no complex types unless a feature of it is on")
+    }
+}
+
+fn pool() -> &'static rayon::ThreadPool {
+    static POOL: OnceLock<rayon::ThreadPool> = OnceLock::new();
+    POOL.get_or_init(|| {
+        rayon::ThreadPoolBuilder::new()
+            .num_threads(2)
+            .build()
+            .expect("two threads")
+    })
+}
+
+fn lower(case: &Case, step: &Step) -> Result<ReverseSubsequencesDesc, Error> {
+    let data = TensorType {
+        element_type: case.element_type,
+        sizes: &case.sizes,
+    };
+    let lengths_type = match step.lengths {
+        Lengths::U32(_) => DataType::Uint32,
+        Lengths::I32(_) | Lengths::I64(_) => DataType::Int64,
+    };
+    let lengths = TensorType {
+        element_type: lengths_type.into(),
+        sizes: &step.lengths_sizes,
+    };
+    Ok(step.operator.lower(&case.name, data, lengths)?)
+}
+
+fn by_reference(
+    case: &Case,
+    step: &Step,
+    input: Elements,
+    policy: LengthsPolicy,
+) -> Result<Elements, Error> {
+    let mut desc = lower(case, step)?;
+    // The reference clamps; that nothing has to is checked by the plan's rules.
+    SequenceLengths::new(&Plan::new(&desc)?, step.lengths.data(), policy)?;
+    match input {
+        Elements::Bytes(bytes) => {
+            let mut output = vec![0; bytes.len()];
+            reference::reverse_subsequences(&desc, &bytes, step.lengths.data(), &mut output);
+            Ok(Elements::Bytes(output))
+        }
+        Elements::Strings(strings) => {
+            // Strings are moved as their indices.
+            desc.input.data_type = DataType::Uint32;
+            let indices: Vec<u8> = (0..strings.len() as u32)
+                .flat_map(u32::to_ne_bytes)
+                .collect();
+            let mut output = vec![0; indices.len()];
+            reference::reverse_subsequences(&desc, &indices, step.lengths.data(), &mut output);
+            let moved = output.chunks_exact(4).map(|index| {
+                let index = u32::from_ne_bytes(index.try_into().expect("four bytes"));
+                strings[index as usize].clone()
+            });
+            Ok(Elements::Strings(moved.collect()))
+        }
+    }
+}
+
+fn out_of_place(
+    case: &Case,
+    step: &Step,
+    input: &Elements,
+    policy: LengthsPolicy,
+    threads: Threads<'_>,
+) -> Result<Elements, Error> {
+    let Elements::Bytes(bytes) = input else {
+        return in_place(case, step, input.clone(), policy);
+    };
+    let plan = Plan::new(&lower(case, step)?)?;
+    let lengths = SequenceLengths::new(&plan, step.lengths.data(), policy)?;
+    let mut output = vec![0xa5; plan.output_bytes()];
+    cpu::run(&plan, &lengths, bytes, &mut output, threads)?;
+    Ok(Elements::Bytes(output))
+}
+
+fn in_place(
+    case: &Case,
+    step: &Step,
+    mut data: Elements,
+    policy: LengthsPolicy,
+) -> Result<Elements, Error> {
+    let plan = Plan::new(&lower(case, step)?)?;
+    let lengths = SequenceLengths::new(&plan, step.lengths.data(), policy)?;
+    match &mut data {
+        Elements::Bytes(bytes) => cpu::run_in_place(&plan, &lengths, bytes, Threads::Serial)?,
+        Elements::Strings(strings) => cpu::reverse_in_place(&plan, &lengths, strings)?,
+    }
+    Ok(data)
+}
+
+fn by_tract(
+    case: &Case,
+    step: &Step,
+    input: Elements,
+    policy: LengthsPolicy,
+) -> Result<Elements, Error> {
+    let shape: TVec<usize> = case.sizes.iter().map(|&size| size as usize).collect();
+    let data = match input {
+        Elements::Strings(strings) => {
+            tract_ndarray::ArrayD::from_shape_vec(&*shape, strings)?.into_tensor()
+        }
+        Elements::Bytes(bytes) => tensor(case.element_type, &shape, &bytes)?,
+    };
+    let lengths_shape: TVec<usize> = step.lengths_sizes.iter().map(|&s| s as usize).collect();
+    let lengths = match &step.lengths {
+        Lengths::U32(lengths) => Tensor::from_shape(&lengths_shape, lengths)?,
+        lengths => Tensor::from_shape(&lengths_shape, &lengths.to_i64())?,
+    };
+
+    let mut model = TypedModel::default();
+    let inputs = [
+        model.add_source("data", data.datum_type().fact(&*shape))?,
+        model.add_source("lengths", lengths.datum_type().fact(&*lengths_shape))?,
+    ];
+    let op = ReverseSubsequences::new(step.operator, shape.len())?.with_policy(policy);
+    let output = model.wire_node(&case.name, op, &inputs)?;
+    model.select_output_outlets(&output)?;
+    let model = model.into_optimized()?.into_runnable()?;
+    let output = model.run(tvec!(data.into(), lengths.into()))?.remove(0);
+    Ok(match output.datum_type() {
+        DatumType::String => {
+            Elements::Strings(output.try_as_plain_ram()?.as_slice::<String>()?.to_vec())
+        }
+        _ => Elements::Bytes(output.try_as_plain_ram()?.as_bytes().to_vec()),
+    })
+}
+
+fn tensor(element_type: ElementType, shape: &[usize], bytes: &[u8]) -> Result<Tensor, Error> {
+    let ElementType::Fixed(data_type) = element_type else {
+        return Err("strings are not bytes".into());
+    };
+    let datum_type = match data_type {
+        DataType::Float32 => DatumType::F32,
+        DataType::Float16 => DatumType::F16,
+        DataType::Uint32 => DatumType::U32,
+        DataType::Uint16 => DatumType::U16,
+        DataType::Uint8 => DatumType::U8,
+        DataType::Int32 => DatumType::I32,
+        DataType::Int16 => DatumType::I16,
+        DataType::Int8 => DatumType::I8,
+        DataType::Float64 => DatumType::F64,
+        DataType::Uint64 => DatumType::U64,
+        DataType::Int64 => DatumType::I64,
+        DataType::Bool => DatumType::Bool,
+        other => return Err(format!("tract has no type for {other}").into()),
+    };
+    let mut tensor = Tensor::zero_dt(datum_type, shape)?;
+    tensor
+        .try_as_plain_ram_mut()?
+        .as_bytes_mut()
+        .copy_from_slice(bytes);
+    Ok(tensor)
+}
