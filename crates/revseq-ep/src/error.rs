@@ -62,7 +62,7 @@ pub(crate) enum Error {
     Node(#[from] revseq_graph::Error),
     /// A tensor has a type that no kernel moves.
     #[error(
-        "{op_type} node {node:?}: input {input} has elements of type {actual}, which no kernel moves"
+        "{op_type} node {node:?}: input {input:?} has elements of type {actual}, which no kernel moves"
     )]
     ElementType {
         /// The node's operator.
@@ -86,7 +86,7 @@ pub(crate) enum Error {
     },
     /// Two tensors share memory though they are not the same.
     #[error(
-        "{op_type} node {node:?}: the memory of the output overlaps that of input {input}; \
+        "{op_type} node {node:?}: the memory of the output overlaps that of input {input:?}; \
          it has to be apart from it, or for the data the same"
     )]
     Overlap {

@@ -191,7 +191,7 @@ mod tests {
         let error = bytes(&plans(), &[2, 3], &[3]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "ReverseSequence node \"n\": input sequence_lens has size 3 in dimension 0, expected 2"
+            "ReverseSequence node \"n\": input \"sequence_lens\" has size 3 in dimension 0, expected 2"
         );
     }
 
@@ -205,7 +205,7 @@ mod tests {
         let error = plans().with([string, lengths], |_| Ok(())).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "ReverseSequence node \"n\": input input has elements of type string, which no kernel \
+            "ReverseSequence node \"n\": input \"input\" has elements of type string, which no kernel \
              moves"
         );
     }

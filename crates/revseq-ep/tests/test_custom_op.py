@@ -76,7 +76,7 @@ def test_together_with_the_ep():
 
 def test_an_error_names_the_node():
     made = session(harness.reverse_subsequences([2, 3, 4], 1, lengths_shape=["a", "b", "c"]))
-    message = 'ReverseSubsequences node "the_node": input sequence_lengths has size 3 in dimension 1'
+    message = 'ReverseSubsequences node "the_node": input "sequence_lengths" has size 3 in dimension 1'
     with pytest.raises(Exception, match=message):
         made.run(None, {"x": X, "lens": np.zeros((2, 3, 4), np.uint32)})
 

@@ -87,7 +87,7 @@ def test_axes_that_turn_out_to_be_none_are_refused_when_the_model_runs():
 
 
 def test_too_many_lengths():
-    message = "input sequence_lens has size 3 in dimension 0, expected 2"
+    message = 'input "sequence_lens" has size 3 in dimension 0, expected 2'
     with pytest.raises(Exception, match=f'ReverseSequence node "the_node": {message}'):
         harness.session(batch_first(lengths_shape=[3]))
     session = harness.session(batch_first(lengths_shape=["n"]))
@@ -143,7 +143,7 @@ def test_memory_that_the_output_shares_with_its_inputs():
         "lens", ort.OrtValue.ortvalue_from_numpy(np.array([3, 2], np.int64))
     )
     binding.bind_ortvalue_output("y", bound(3))
-    with pytest.raises(Exception, match="the_node.*the output overlaps that of input input"):
+    with pytest.raises(Exception, match="the_node.*the output overlaps that of input \"input\""):
         session.run_with_iobinding(binding)
     # All of it is in place.
     memory[:6] = range(6)
