@@ -1,0 +1,39 @@
+"""Where the shared library of ``RevSeqExecutionProvider`` lies.
+
+It is a plugin execution provider for ONNX Runtime 1.24 or later, which the
+user registers::
+
+    import onnxruntime
+    import onnxruntime_ep_revseq
+
+    onnxruntime.register_execution_provider_library(
+        "revseq", onnxruntime_ep_revseq.get_library_path()
+    )
+
+This package neither contains nor imports ONNX Runtime.
+"""
+
+from pathlib import Path
+
+__all__ = ["get_ep_name", "get_ep_names", "get_library_path"]
+
+_EP_NAME = "RevSeqExecutionProvider"
+_LIBRARY = "librevseq_ep.so"
+
+
+def get_library_path() -> str:
+    """The absolute path of the shared library."""
+    path = Path(__file__).resolve().with_name(_LIBRARY)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing: this package is not installed as it was built")
+    return str(path)
+
+
+def get_ep_names() -> list[str]:
+    """The names of the execution providers in the library: there is one."""
+    return [_EP_NAME]
+
+
+def get_ep_name() -> str:
+    """The name of the library's execution provider."""
+    return _EP_NAME

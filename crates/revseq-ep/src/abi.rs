@@ -1,0 +1,308 @@
+//! The tables of ONNX Runtime's plugin interface that `ort-sys` does not declare.
+//!
+//! They follow `onnxruntime_ep_c_api.h` of ONNX Runtime 1.24
+//! (include/onnxruntime/core/session). The tables only ever grow at their end,
+//! so this prefix is right for every later version. A slot that this crate
+//! neither calls nor fills has type [`Unused`].
+
+#![expect(
+    non_snake_case,
+    reason = "the slots have the names of ONNX Runtime's header"
+)]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::offset_of;
+
+use ort_sys::{
+    OrtAllocator, OrtCustomOpDomain, OrtEpDevice, OrtGraph, OrtHardwareDevice, OrtKernelContext,
+    OrtKernelInfo, OrtKeyValuePairs, OrtLogger, OrtMemoryInfo, OrtNode, OrtRunOptions,
+    OrtSessionOptions, OrtStatusPtr,
+};
+
+/// The version of the layout below, for the `ort_version_supported` fields and for `GetApi`.
+pub(crate) const API_VERSION: u32 = 24;
+
+/// A pointer-sized slot that is not used: null in tables that this crate fills.
+pub(crate) type Unused = *const c_void;
+
+/// The null of [`Unused`] slots.
+pub(crate) const UNUSED: Unused = std::ptr::null();
+
+/// Declares types of which only the host knows what is inside.
+macro_rules! opaque {
+    ($($(#[$attribute:meta])* $name:ident;)*) => {$(
+        $(#[$attribute])*
+        #[repr(C)]
+        pub(crate) struct $name {
+            _private: [u8; 0],
+        }
+    )*};
+}
+
+opaque! {
+    /// What an EP says of a graph: the nodes that it takes.
+    OrtEpGraphSupportInfo;
+    /// The kernels of an EP.
+    OrtKernelRegistry;
+    /// A kernel definition in the making.
+    OrtKernelDefBuilder;
+    /// What a kernel is for.
+    OrtKernelDef;
+    /// A type that a kernel's type constraint allows.
+    OrtDataType;
+    /// Copies between devices.
+    OrtDataTransferImpl;
+}
+
+/// Makes a kernel: its state, the node, where to put the kernel.
+pub(crate) type OrtKernelCreateFunc = unsafe extern "system" fn(
+    state: *mut c_void,
+    info: *const OrtKernelInfo,
+    kernel: *mut *mut OrtKernelImpl,
+) -> OrtStatusPtr;
+
+/// A setter of a string on a kernel definition.
+type SetString = unsafe extern "system" fn(
+    builder: *mut OrtKernelDefBuilder,
+    value: *const c_char,
+) -> OrtStatusPtr;
+
+/// What the host offers to EPs: read through raw pointers, slot by slot.
+#[repr(C)]
+pub(crate) struct OrtEpApi {
+    pub(crate) CreateEpDevice: unsafe extern "system" fn(
+        factory: *mut OrtEpFactory,
+        device: *const OrtHardwareDevice,
+        metadata: *const OrtKeyValuePairs,
+        options: *const OrtKeyValuePairs,
+        out: *mut *mut OrtEpDevice,
+    ) -> OrtStatusPtr,
+    ReleaseEpDevice: Unused,
+    EpGraphSupportInfo_AddNodesToFuse: Unused,
+    pub(crate) EpGraphSupportInfo_AddSingleNode: unsafe extern "system" fn(
+        info: *mut OrtEpGraphSupportInfo,
+        node: *const OrtNode,
+    ) -> OrtStatusPtr,
+    NodeComputeContext_NodeName: Unused,
+    EpDevice_AddAllocatorInfo: Unused,
+    MemoryInfo_GetMemoryDevice: Unused,
+    Value_GetMemoryDevice: Unused,
+    MemoryDevice_AreEqual: Unused,
+    MemoryDevice_GetDeviceType: Unused,
+    MemoryDevice_GetMemoryType: Unused,
+    MemoryDevice_GetVendorId: Unused,
+    MemoryDevice_GetDeviceId: Unused,
+    SyncStream_GetImpl: Unused,
+    SyncStream_GetSyncId: Unused,
+    GetSyncIdForLastWaitOnSyncStream: Unused,
+    CreateHardwareDevice: Unused,
+    ReleaseHardwareDevice: Unused,
+    pub(crate) CreateKernelRegistry:
+        unsafe extern "system" fn(out: *mut *mut OrtKernelRegistry) -> OrtStatusPtr,
+    pub(crate) ReleaseKernelRegistry: unsafe extern "system" fn(registry: *mut OrtKernelRegistry),
+    pub(crate) KernelRegistry_AddKernel: unsafe extern "system" fn(
+        registry: *mut OrtKernelRegistry,
+        definition: *const OrtKernelDef,
+        create: OrtKernelCreateFunc,
+        state: *mut c_void,
+    ) -> OrtStatusPtr,
+    pub(crate) CreateKernelDefBuilder:
+        unsafe extern "system" fn(out: *mut *mut OrtKernelDefBuilder) -> OrtStatusPtr,
+    pub(crate) ReleaseKernelDefBuilder:
+        unsafe extern "system" fn(builder: *mut OrtKernelDefBuilder),
+    pub(crate) KernelDefBuilder_SetOperatorType: SetString,
+    pub(crate) KernelDefBuilder_SetDomain: SetString,
+    pub(crate) KernelDefBuilder_SetSinceVersion: unsafe extern "system" fn(
+        builder: *mut OrtKernelDefBuilder,
+        start: c_int,
+        end: c_int,
+    ) -> OrtStatusPtr,
+    pub(crate) KernelDefBuilder_SetExecutionProvider: SetString,
+    KernelDefBuilder_SetInputMemType: Unused,
+    KernelDefBuilder_SetOutputMemType: Unused,
+    pub(crate) KernelDefBuilder_AddTypeConstraint: unsafe extern "system" fn(
+        builder: *mut OrtKernelDefBuilder,
+        name: *const c_char,
+        types: *const *const OrtDataType,
+        count: usize,
+    ) -> OrtStatusPtr,
+    KernelDefBuilder_AddInputOutputAliases: Unused,
+    pub(crate) KernelDefBuilder_AddInputOutputMutableAliases:
+        unsafe extern "system" fn(
+            builder: *mut OrtKernelDefBuilder,
+            inputs: *const c_int,
+            outputs: *const c_int,
+            count: usize,
+        ) -> OrtStatusPtr,
+    pub(crate) KernelDefBuilder_Build: unsafe extern "system" fn(
+        builder: *mut OrtKernelDefBuilder,
+        out: *mut *mut OrtKernelDef,
+    ) -> OrtStatusPtr,
+    pub(crate) ReleaseKernelDef: unsafe extern "system" fn(definition: *mut OrtKernelDef),
+    KernelDef_GetOperatorType: Unused,
+    KernelDef_GetDomain: Unused,
+    KernelDef_GetSinceVersion: Unused,
+    KernelDef_GetExecutionProvider: Unused,
+    KernelDef_GetInputMemType: Unused,
+    KernelDef_GetOutputMemType: Unused,
+    /// The element type is an `ONNXTensorElementDataType`.
+    pub(crate) GetTensorDataType:
+        unsafe extern "system" fn(element: c_int, out: *mut *const OrtDataType) -> OrtStatusPtr,
+    pub(crate) EpGraphSupportInfo_LookUpKernel: unsafe extern "system" fn(
+        info: *mut OrtEpGraphSupportInfo,
+        node: *const OrtNode,
+        out: *mut *const OrtKernelDef,
+    ) -> OrtStatusPtr,
+    SharedPrePackedWeightCache_StoreWeightData: Unused,
+    pub(crate) KernelInfo_GetEp: unsafe extern "system" fn(
+        info: *const OrtKernelInfo,
+        out: *mut *const OrtEp,
+    ) -> OrtStatusPtr,
+    DeviceEpIncompatibilityDetails_SetDetails: Unused,
+    CreateIfKernel: Unused,
+    CreateLoopKernel: Unused,
+    CreateScanKernel: Unused,
+    ReleaseKernelImpl: Unused,
+    GetEnvConfigEntries: Unused,
+}
+
+/// What makes EPs: filled by this crate, called by the host.
+#[repr(C)]
+pub(crate) struct OrtEpFactory {
+    pub(crate) ort_version_supported: u32,
+    pub(crate) GetName: unsafe extern "system" fn(this: *const OrtEpFactory) -> *const c_char,
+    pub(crate) GetVendor: unsafe extern "system" fn(this: *const OrtEpFactory) -> *const c_char,
+    pub(crate) GetSupportedDevices: unsafe extern "system" fn(
+        this: *mut OrtEpFactory,
+        devices: *const *const OrtHardwareDevice,
+        count: usize,
+        ep_devices: *mut *mut OrtEpDevice,
+        capacity: usize,
+        ep_count: *mut usize,
+    ) -> OrtStatusPtr,
+    pub(crate) CreateEp: unsafe extern "system" fn(
+        this: *mut OrtEpFactory,
+        devices: *const *const OrtHardwareDevice,
+        metadata: *const *const OrtKeyValuePairs,
+        count: usize,
+        options: *const OrtSessionOptions,
+        logger: *const OrtLogger,
+        out: *mut *mut OrtEp,
+    ) -> OrtStatusPtr,
+    pub(crate) ReleaseEp: unsafe extern "system" fn(this: *mut OrtEpFactory, ep: *mut OrtEp),
+    pub(crate) GetVendorId: unsafe extern "system" fn(this: *const OrtEpFactory) -> u32,
+    pub(crate) GetVersion: unsafe extern "system" fn(this: *const OrtEpFactory) -> *const c_char,
+    pub(crate) ValidateCompiledModelCompatibilityInfo: Unused,
+    pub(crate) CreateAllocator: unsafe extern "system" fn(
+        this: *mut OrtEpFactory,
+        info: *const OrtMemoryInfo,
+        options: *const OrtKeyValuePairs,
+        out: *mut *mut OrtAllocator,
+    ) -> OrtStatusPtr,
+    pub(crate) ReleaseAllocator:
+        unsafe extern "system" fn(this: *mut OrtEpFactory, allocator: *mut OrtAllocator),
+    pub(crate) CreateDataTransfer: unsafe extern "system" fn(
+        this: *mut OrtEpFactory,
+        out: *mut *mut OrtDataTransferImpl,
+    ) -> OrtStatusPtr,
+    pub(crate) IsStreamAware: unsafe extern "system" fn(this: *const OrtEpFactory) -> bool,
+    pub(crate) CreateSyncStreamForDevice: Unused,
+    pub(crate) GetHardwareDeviceIncompatibilityDetails: Unused,
+    pub(crate) CreateExternalResourceImporterForDevice: Unused,
+    pub(crate) GetNumCustomOpDomains:
+        unsafe extern "system" fn(this: *mut OrtEpFactory, out: *mut usize) -> OrtStatusPtr,
+    pub(crate) GetCustomOpDomains: unsafe extern "system" fn(
+        this: *mut OrtEpFactory,
+        domains: *mut *mut OrtCustomOpDomain,
+        count: usize,
+    ) -> OrtStatusPtr,
+}
+
+/// An EP of a session: filled by this crate, called by the host.
+#[repr(C)]
+pub(crate) struct OrtEp {
+    pub(crate) ort_version_supported: u32,
+    pub(crate) GetName: unsafe extern "system" fn(this: *const OrtEp) -> *const c_char,
+    pub(crate) GetCapability: unsafe extern "system" fn(
+        this: *mut OrtEp,
+        graph: *const OrtGraph,
+        info: *mut OrtEpGraphSupportInfo,
+    ) -> OrtStatusPtr,
+    pub(crate) Compile: Unused,
+    pub(crate) ReleaseNodeComputeInfos: Unused,
+    /// The result is an `OrtEpDataLayout`.
+    pub(crate) GetPreferredDataLayout:
+        unsafe extern "system" fn(this: *mut OrtEp, out: *mut c_int) -> OrtStatusPtr,
+    pub(crate) ShouldConvertDataLayoutForOp: Unused,
+    pub(crate) SetDynamicOptions: Unused,
+    pub(crate) OnRunStart:
+        unsafe extern "system" fn(this: *mut OrtEp, options: *const OrtRunOptions) -> OrtStatusPtr,
+    pub(crate) OnRunEnd: Unused,
+    pub(crate) CreateAllocator: Unused,
+    pub(crate) CreateSyncStreamForDevice: Unused,
+    pub(crate) GetCompiledModelCompatibilityInfo: Unused,
+    pub(crate) GetKernelRegistry: unsafe extern "system" fn(
+        this: *mut OrtEp,
+        out: *mut *const OrtKernelRegistry,
+    ) -> OrtStatusPtr,
+    pub(crate) IsConcurrentRunSupported:
+        unsafe extern "system" fn(this: *mut OrtEp, out: *mut bool) -> OrtStatusPtr,
+}
+
+/// The kernel of a node: filled by this crate, called by the host.
+#[repr(C)]
+pub(crate) struct OrtKernelImpl {
+    pub(crate) ort_version_supported: u32,
+    pub(crate) flags: u32,
+    pub(crate) Compute: unsafe extern "system" fn(
+        this: *mut OrtKernelImpl,
+        context: *mut OrtKernelContext,
+    ) -> OrtStatusPtr,
+    pub(crate) Release: unsafe extern "system" fn(this: *mut OrtKernelImpl),
+    pub(crate) PrePackWeight: Unused,
+    pub(crate) SetSharedPrePackedWeight: Unused,
+}
+
+/// The offset of a slot after `before` others in a table of nothing but pointers.
+const fn slot(before: usize) -> usize {
+    before * size_of::<Unused>()
+}
+
+// The number of slots before each is counted from the header.
+const _: () = {
+    assert!(offset_of!(OrtEpApi, EpGraphSupportInfo_AddSingleNode) == slot(3));
+    assert!(offset_of!(OrtEpApi, GetSyncIdForLastWaitOnSyncStream) == slot(15));
+    assert!(offset_of!(OrtEpApi, CreateKernelRegistry) == slot(18));
+    assert!(offset_of!(OrtEpApi, KernelRegistry_AddKernel) == slot(20));
+    assert!(offset_of!(OrtEpApi, KernelDefBuilder_SetOperatorType) == slot(23));
+    assert!(offset_of!(OrtEpApi, KernelDefBuilder_SetExecutionProvider) == slot(26));
+    assert!(offset_of!(OrtEpApi, KernelDefBuilder_AddTypeConstraint) == slot(29));
+    assert!(offset_of!(OrtEpApi, KernelDefBuilder_AddInputOutputMutableAliases) == slot(31));
+    assert!(offset_of!(OrtEpApi, ReleaseKernelDef) == slot(33));
+    assert!(offset_of!(OrtEpApi, GetTensorDataType) == slot(40));
+    assert!(offset_of!(OrtEpApi, EpGraphSupportInfo_LookUpKernel) == slot(41));
+    assert!(offset_of!(OrtEpApi, KernelInfo_GetEp) == slot(43));
+    assert!(offset_of!(OrtEpApi, GetEnvConfigEntries) == slot(49));
+    assert!(size_of::<OrtEpApi>() == slot(50));
+
+    // A version comes first and takes a slot with its padding.
+    assert!(offset_of!(OrtEpFactory, GetName) == slot(1));
+    assert!(offset_of!(OrtEpFactory, ReleaseEp) == slot(5));
+    assert!(offset_of!(OrtEpFactory, GetVendorId) == slot(6));
+    assert!(offset_of!(OrtEpFactory, CreateDataTransfer) == slot(11));
+    assert!(offset_of!(OrtEpFactory, GetNumCustomOpDomains) == slot(16));
+    assert!(size_of::<OrtEpFactory>() == slot(18));
+
+    assert!(offset_of!(OrtEp, GetName) == slot(1));
+    assert!(offset_of!(OrtEp, GetCapability) == slot(2));
+    assert!(offset_of!(OrtEp, GetPreferredDataLayout) == slot(5));
+    assert!(offset_of!(OrtEp, OnRunStart) == slot(8));
+    assert!(offset_of!(OrtEp, GetCompiledModelCompatibilityInfo) == slot(12));
+    assert!(offset_of!(OrtEp, GetKernelRegistry) == slot(13));
+    assert!(size_of::<OrtEp>() == slot(15));
+
+    assert!(offset_of!(OrtKernelImpl, flags) == 4);
+    assert!(offset_of!(OrtKernelImpl, Compute) == 8);
+    assert!(offset_of!(OrtKernelImpl, Release) == 8 + slot(1));
+    assert!(size_of::<OrtKernelImpl>() == 8 + slot(4));
+};

@@ -1,0 +1,229 @@
+//! The EP of a session: which nodes it takes.
+
+use std::ffi::{c_char, c_int};
+use std::ptr;
+use std::sync::OnceLock;
+
+use ort_sys::{OrtGraph, OrtNode, OrtRunOptions, OrtStatusPtr};
+
+use crate::abi::{API_VERSION, OrtEp, OrtEpGraphSupportInfo, OrtKernelRegistry, UNUSED};
+use crate::error::Error;
+use crate::fence;
+use crate::host::{Host, ort_try};
+use crate::log::Log;
+use crate::node::{self, GraphNode};
+use crate::options::Options;
+
+/// The EP of one session.
+#[repr(C)]
+pub(crate) struct Ep {
+    /// First, so that a pointer to it is one to the whole.
+    table: OrtEp,
+    host: Host,
+    options: Options,
+    log: Log,
+    /// The factory's, which outlives its EPs.
+    registry: *const OrtKernelRegistry,
+    /// Why this EP cannot be used: its options are wrong, or `GetCapability`
+    /// failed. The host makes nothing of either, and would go on without it.
+    problem: OnceLock<Error>,
+}
+
+impl Ep {
+    pub(crate) fn new(
+        host: Host,
+        options: Result<Options, Error>,
+        log: Log,
+        registry: *const OrtKernelRegistry,
+    ) -> Self {
+        let table = OrtEp {
+            ort_version_supported: API_VERSION,
+            GetName: get_name,
+            GetCapability: get_capability,
+            Compile: UNUSED,
+            ReleaseNodeComputeInfos: UNUSED,
+            GetPreferredDataLayout: get_preferred_data_layout,
+            ShouldConvertDataLayoutForOp: UNUSED,
+            SetDynamicOptions: UNUSED,
+            OnRunStart: on_run_start,
+            OnRunEnd: UNUSED,
+            CreateAllocator: UNUSED,
+            CreateSyncStreamForDevice: UNUSED,
+            GetCompiledModelCompatibilityInfo: UNUSED,
+            GetKernelRegistry: get_kernel_registry,
+            IsConcurrentRunSupported: is_concurrent_run_supported,
+        };
+        let problem = OnceLock::new();
+        let options = options.unwrap_or_else(|error| {
+            let _ = problem.set(error);
+            Options::default()
+        });
+        Self {
+            table,
+            host,
+            options,
+            log,
+            registry,
+            problem,
+        }
+    }
+
+    /// # Safety
+    /// `ep` is one that this library made, alive for `'a`.
+    pub(crate) unsafe fn from_table<'a>(ep: *const OrtEp) -> &'a Self {
+        // SAFETY: the caller's; the table is the first field.
+        unsafe { &*ep.cast() }
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        self.options
+    }
+
+    pub(crate) fn log(&self) -> Log {
+        self.log
+    }
+
+    /// What is wrong with this EP, as a status.
+    fn problem_status(&self) -> OrtStatusPtr {
+        match self.problem.get() {
+            None => OrtStatusPtr::default(),
+            Some(problem) => fence::status(self.host, || Err(problem.clone())),
+        }
+    }
+
+    /// Takes a node of the operators, or says in the log why not.
+    ///
+    /// A node that its schema does not allow is taken nevertheless: making its
+    /// kernel then says what is wrong, where the CPU EP may misread it.
+    ///
+    /// # Safety
+    /// `node` is one of this host, alive, and `info` of the graph that it is in.
+    unsafe fn consider(
+        &self,
+        node: *const OrtNode,
+        info: *mut OrtEpGraphSupportInfo,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's.
+        let Some(read) = (unsafe { GraphNode::read(self.host, node) })? else {
+            return Ok(());
+        };
+        if let Some((index, element)) = read.unmovable_input() {
+            self.decline(
+                &read,
+                &format!(
+                    "input {index} has elements of type {element}, which no kernel here moves"
+                ),
+            );
+            return Ok(());
+        }
+        if let Err(error) = read.operator()
+            && error.is_unsupported()
+        {
+            self.decline(&read, &error.kind.to_string());
+            return Ok(());
+        }
+        let mut kernel = ptr::null();
+        // SAFETY: the caller's.
+        unsafe {
+            ort_try!(
+                self.host,
+                ep EpGraphSupportInfo_LookUpKernel(info, node, &raw mut kernel)
+            );
+        }
+        if kernel.is_null() {
+            self.decline(&read, "no kernel here is for its version and types");
+            return Ok(());
+        }
+        // SAFETY: the caller's.
+        unsafe { ort_try!(self.host, ep EpGraphSupportInfo_AddSingleNode(info, node)) };
+        Ok(())
+    }
+
+    fn decline(&self, node: &GraphNode, reason: &str) {
+        let label = node.label();
+        let line = format!("{label} is left to other execution providers: {reason}");
+        self.log.warning(c"GetCapability", &line);
+    }
+}
+
+unsafe extern "system" fn get_name(_: *const OrtEp) -> *const c_char {
+    crate::EP_NAME.as_ptr()
+}
+
+/// # Safety
+/// `ep` is one that this library made, `graph` and `info` of its session.
+unsafe extern "system" fn get_capability(
+    ep: *mut OrtEp,
+    graph: *const OrtGraph,
+    info: *mut OrtEpGraphSupportInfo,
+) -> OrtStatusPtr {
+    // SAFETY: the caller's.
+    let ep = unsafe { Ep::from_table(ep) };
+    fence::status(ep.host, || {
+        let taken = fence::catch(|| {
+            fence::fault("capability");
+            // SAFETY: the caller's.
+            for node in unsafe { node::nodes(ep.host, graph) }? {
+                // SAFETY: the node is one of the graph that `info` is of.
+                unsafe { ep.consider(node, info)? };
+            }
+            Ok(())
+        });
+        // The host logs this error and leaves all nodes to the CPU EP.
+        taken.inspect_err(|error| {
+            let _ = ep.problem.set(error.clone());
+        })
+    })
+}
+
+/// The layout of images, to which the EP is indifferent.
+///
+/// An error here always stops a session from being made. One of `CreateEp`
+/// would not: ONNX Runtime's Python binding takes that as leave to make the
+/// session without the EP. So this is where wrong options are told.
+///
+/// # Safety
+/// `ep` is one that this library made, `out` a place for the result.
+unsafe extern "system" fn get_preferred_data_layout(
+    ep: *mut OrtEp,
+    out: *mut c_int,
+) -> OrtStatusPtr {
+    /// `OrtEpDataLayout_NCHW`, the default.
+    const NCHW: c_int = 0;
+    // SAFETY: the caller's.
+    let ep = unsafe { Ep::from_table(ep) };
+    // SAFETY: the caller's.
+    unsafe { *out = NCHW };
+    ep.problem_status()
+}
+
+/// Stops the runs of a session whose `GetCapability` failed too late to stop it from being made.
+///
+/// # Safety
+/// `ep` is one that this library made.
+unsafe extern "system" fn on_run_start(ep: *mut OrtEp, _: *const OrtRunOptions) -> OrtStatusPtr {
+    // SAFETY: the caller's.
+    unsafe { Ep::from_table(ep) }.problem_status()
+}
+
+/// # Safety
+/// `ep` is one that this library made, `out` a place for the result.
+unsafe extern "system" fn get_kernel_registry(
+    ep: *mut OrtEp,
+    out: *mut *const OrtKernelRegistry,
+) -> OrtStatusPtr {
+    // SAFETY: the caller's.
+    unsafe { *out = Ep::from_table(ep).registry };
+    OrtStatusPtr::default()
+}
+
+/// # Safety
+/// `out` is a place for the result.
+unsafe extern "system" fn is_concurrent_run_supported(
+    _: *mut OrtEp,
+    out: *mut bool,
+) -> OrtStatusPtr {
+    // SAFETY: the caller's.
+    unsafe { *out = true };
+    OrtStatusPtr::default()
+}

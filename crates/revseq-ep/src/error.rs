@@ -1,0 +1,134 @@
+//! What can go wrong, and how it is told to the host.
+
+use std::ffi::CString;
+
+use ort_sys::{OrtErrorCode, OrtStatusPtr};
+
+use crate::host::Host;
+
+/// An error of this crate, with the values that caused it and those that would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Error {
+    /// The host is older than the plugin interface.
+    #[error(
+        "this is ONNX Runtime {actual}, but revseq {} needs 1.{} or later",
+        env!("CARGO_PKG_VERSION"),
+        crate::abi::API_VERSION
+    )]
+    HostTooOld {
+        /// The version that the host says it has.
+        actual: String,
+    },
+    /// The host has no room for the EP, or passes no place for a result.
+    #[error("{function}: {problem}")]
+    HostArgument {
+        /// The function that the host called.
+        function: &'static str,
+        /// What is wrong with what it passed.
+        problem: &'static str,
+    },
+    /// A function of the host failed.
+    #[error("{function}: {message}")]
+    Host {
+        /// The function that this crate called.
+        function: &'static str,
+        /// The host's message.
+        message: String,
+    },
+    /// A provider option is unknown.
+    #[error(
+        "unknown provider option {key:?} of {}; valid are {}",
+        crate::EP_NAME_STR,
+        crate::options::VALID
+    )]
+    UnknownOption {
+        /// The option found.
+        key: String,
+    },
+    /// A provider option has a value that it cannot have.
+    #[error(
+        "provider option {key:?} is {value:?}; valid are {}",
+        crate::options::VALID
+    )]
+    OptionValue {
+        /// The option.
+        key: String,
+        /// The value found.
+        value: String,
+    },
+    /// The node or its shapes are not what its schema allows.
+    #[error(transparent)]
+    Node(#[from] revseq_graph::Error),
+    /// A tensor has a type that no kernel moves.
+    #[error(
+        "{op_type} node {node:?}: input {input:?} has elements of type {actual}, which no kernel moves"
+    )]
+    ElementType {
+        /// The node's operator.
+        op_type: &'static str,
+        /// The node's name.
+        node: String,
+        /// The input's name in the schema.
+        input: &'static str,
+        /// The name or number of the type found.
+        actual: String,
+    },
+    /// A run failed.
+    #[error("{op_type} node {node:?}: {source}")]
+    Run {
+        /// The node's operator.
+        op_type: &'static str,
+        /// The node's name.
+        node: String,
+        /// What is wrong.
+        source: revseq_kernels::Error,
+    },
+    /// Two tensors share memory though they are not the same.
+    #[error(
+        "{op_type} node {node:?}: the memory of the output overlaps that of input {input:?}; \
+         it has to be apart from it, or for the data the same"
+    )]
+    Overlap {
+        /// The node's operator.
+        op_type: &'static str,
+        /// The node's name.
+        node: String,
+        /// The input's name in the schema.
+        input: &'static str,
+    },
+    /// A panic was caught. It is a defect of revseq.
+    #[error("revseq panicked: {message}; this is a defect of revseq, please report it")]
+    Panic {
+        /// The panic's message.
+        message: String,
+    },
+}
+
+impl Error {
+    /// What a failed call of a host's function amounts to.
+    ///
+    /// Never `ORT_EP_FAIL`: ONNX Runtime's Python binding takes that as leave
+    /// to run everything again on the CPU EP, silently.
+    pub(crate) fn code(&self) -> OrtErrorCode {
+        match self {
+            Self::HostTooOld { .. } => OrtErrorCode::ORT_NOT_IMPLEMENTED,
+            Self::Node(_)
+            | Self::ElementType { .. }
+            | Self::HostArgument { .. }
+            | Self::UnknownOption { .. }
+            | Self::OptionValue { .. }
+            | Self::Run { .. }
+            | Self::Overlap { .. } => OrtErrorCode::ORT_INVALID_ARGUMENT,
+            Self::Host { .. } | Self::Panic { .. } => OrtErrorCode::ORT_RUNTIME_EXCEPTION,
+        }
+    }
+
+    /// The status that says so to the host, which then owns it.
+    #[cold]
+    pub(crate) fn into_status(self, host: Host) -> OrtStatusPtr {
+        let text = self.to_string().replace('\0', "\\0");
+        let text = CString::new(text).unwrap_or_default();
+        host.create_status(self.code(), &text)
+    }
+}

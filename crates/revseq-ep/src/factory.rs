@@ -1,0 +1,309 @@
+//! The factory: which devices the EP runs on, and the EPs themselves.
+
+use std::ffi::{c_char, c_int};
+use std::ptr;
+use std::slice;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ort_sys::{
+    OrtAllocator, OrtCustomOpDomain, OrtEpDevice, OrtHardwareDevice, OrtHardwareDeviceType,
+    OrtKeyValuePairs, OrtLogger, OrtMemoryInfo, OrtSessionOptions, OrtStatusPtr,
+};
+
+use crate::abi::{API_VERSION, OrtDataTransferImpl, OrtEp, OrtEpFactory, UNUSED};
+use crate::custom_op::Domain;
+use crate::ep::Ep;
+use crate::ep_kernel;
+use crate::error::Error;
+use crate::fence;
+use crate::host::{Host, ort, ort_try, text};
+use crate::log::Log;
+use crate::options::Options;
+use crate::registry::Registry;
+
+/// The library's one factory of a registration.
+#[repr(C)]
+pub(crate) struct Factory {
+    /// First, so that a pointer to it is one to the whole.
+    table: OrtEpFactory,
+    host: Host,
+    domain: Domain,
+    /// Set once the factory has its place, to which the kernels' state points.
+    registry: Option<Registry>,
+    /// How many EPs there are.
+    eps: AtomicUsize,
+}
+
+impl Factory {
+    pub(crate) fn new(host: Host) -> Result<Box<Self>, Error> {
+        let table = OrtEpFactory {
+            ort_version_supported: API_VERSION,
+            GetName: get_name,
+            GetVendor: get_vendor,
+            GetSupportedDevices: get_supported_devices,
+            CreateEp: create_ep,
+            ReleaseEp: release_ep,
+            GetVendorId: get_vendor_id,
+            GetVersion: get_version,
+            ValidateCompiledModelCompatibilityInfo: UNUSED,
+            CreateAllocator: create_allocator,
+            ReleaseAllocator: release_allocator,
+            CreateDataTransfer: create_data_transfer,
+            IsStreamAware: is_stream_aware,
+            CreateSyncStreamForDevice: UNUSED,
+            GetHardwareDeviceIncompatibilityDetails: UNUSED,
+            CreateExternalResourceImporterForDevice: UNUSED,
+            GetNumCustomOpDomains: get_num_custom_op_domains,
+            GetCustomOpDomains: get_custom_op_domains,
+        };
+        let mut factory = Box::new(Self {
+            table,
+            host,
+            domain: Domain::new(host)?,
+            registry: None,
+            eps: AtomicUsize::new(0),
+        });
+        let state = (&raw mut *factory).cast();
+        // SAFETY: the factory stays in its box as long as the registry, which
+        // is its own; no session outlives the registration of the library.
+        factory.registry = Some(unsafe { Registry::new(host, ep_kernel::create, state) }?);
+        Ok(factory)
+    }
+
+    pub(crate) fn host(&self) -> Host {
+        self.host
+    }
+
+    /// Whether there is an EP, so a session that calls this library.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.eps.load(Ordering::Acquire) > 0
+    }
+
+    /// # Safety
+    /// `factory` is one that this library made, alive for `'a`.
+    unsafe fn from_table<'a>(factory: *const OrtEpFactory) -> &'a Self {
+        // SAFETY: the caller's; the table is the first field.
+        unsafe { &*factory.cast() }
+    }
+
+    /// # Safety
+    /// `options` are of this host.
+    unsafe fn read_options(&self, options: *const OrtSessionOptions) -> Result<Options, Error> {
+        let mut entries = ptr::null_mut();
+        // SAFETY: the caller's; the entries that come back are this function's.
+        unsafe {
+            ort_try!(
+                self.host,
+                GetSessionOptionsConfigEntries(options, &raw mut entries)
+            );
+            let read = self.read_entries(entries);
+            ort!(self.host, ReleaseKeyValuePairs(entries));
+            read
+        }
+    }
+
+    /// # Safety
+    /// `entries` are of this host.
+    unsafe fn read_entries(&self, entries: *const OrtKeyValuePairs) -> Result<Options, Error> {
+        let (mut keys, mut values, mut count) = (ptr::null(), ptr::null(), 0);
+        // SAFETY: the caller's; both lists have `count` strings.
+        let entries: Vec<(String, String)> = unsafe {
+            ort!(
+                self.host,
+                GetKeyValuePairs(entries, &raw mut keys, &raw mut values, &raw mut count)
+            );
+            (0..count)
+                .map(|index| (text(*keys.add(index)), text(*values.add(index))))
+                .collect()
+        };
+        Options::from_config(entries.iter().map(|(key, value)| (&**key, &**value)))
+    }
+}
+
+unsafe extern "system" fn get_name(_: *const OrtEpFactory) -> *const c_char {
+    crate::EP_NAME.as_ptr()
+}
+
+unsafe extern "system" fn get_vendor(_: *const OrtEpFactory) -> *const c_char {
+    c"revseq".as_ptr()
+}
+
+unsafe extern "system" fn get_vendor_id(_: *const OrtEpFactory) -> u32 {
+    // No PCI vendor.
+    0
+}
+
+unsafe extern "system" fn get_version(_: *const OrtEpFactory) -> *const c_char {
+    crate::VERSION.as_ptr()
+}
+
+unsafe extern "system" fn is_stream_aware(_: *const OrtEpFactory) -> bool {
+    false
+}
+
+/// # Safety
+/// As ONNX Runtime's header says; the factory is one that this library made.
+unsafe extern "system" fn get_supported_devices(
+    factory: *mut OrtEpFactory,
+    devices: *const *const OrtHardwareDevice,
+    count: usize,
+    ep_devices: *mut *mut OrtEpDevice,
+    capacity: usize,
+    ep_count: *mut usize,
+) -> OrtStatusPtr {
+    // SAFETY: the caller's.
+    let host = unsafe { Factory::from_table(factory) }.host;
+    fence::status(host, || {
+        fence::fault("devices");
+        let devices = match count {
+            0 => &[],
+            // SAFETY: the caller's.
+            _ => unsafe { slice::from_raw_parts(devices, count) },
+        };
+        let mut made = 0;
+        // SAFETY: the caller's.
+        unsafe { *ep_count = made };
+        for &device in devices {
+            // SAFETY: the caller's; the C enum is read as the integer that it is.
+            let is_cpu = unsafe { device_type(host, device) }
+                == OrtHardwareDeviceType::OrtHardwareDeviceType_CPU as c_int;
+            if !is_cpu || made == capacity {
+                continue;
+            }
+            let mut ep_device = ptr::null_mut();
+            // SAFETY: the caller's; the host owns the device that it makes.
+            unsafe {
+                ort_try!(
+                    host,
+                    ep CreateEpDevice(factory, device, ptr::null(), ptr::null(), &raw mut ep_device)
+                );
+                *ep_devices.add(made) = ep_device;
+                made += 1;
+                *ep_count = made;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The `OrtHardwareDeviceType` of a device, which need not be one that this crate knows.
+///
+/// # Safety
+/// `device` is one of this host.
+unsafe fn device_type(host: Host, device: *const OrtHardwareDevice) -> c_int {
+    type Get = unsafe extern "system" fn(*const OrtHardwareDevice) -> OrtHardwareDeviceType;
+    type GetInt = unsafe extern "system" fn(*const OrtHardwareDevice) -> c_int;
+    // SAFETY: the two types of function differ in what their result may be
+    // alone: a C enum is an int. The rest is the caller's.
+    unsafe {
+        let get: Get = (*host.api).HardwareDevice_Type;
+        std::mem::transmute::<Get, GetInt>(get)(device)
+    }
+}
+
+/// # Safety
+/// As ONNX Runtime's header says; the factory is one that this library made.
+unsafe extern "system" fn create_ep(
+    factory: *mut OrtEpFactory,
+    _devices: *const *const OrtHardwareDevice,
+    _metadata: *const *const OrtKeyValuePairs,
+    _count: usize,
+    options: *const OrtSessionOptions,
+    logger: *const OrtLogger,
+    out: *mut *mut OrtEp,
+) -> OrtStatusPtr {
+    // SAFETY: the caller's.
+    let factory = unsafe { Factory::from_table(factory) };
+    let host = factory.host;
+    fence::status(host, || {
+        // The EP tells what is wrong with its options where the host listens.
+        let options = fence::catch(|| {
+            fence::fault("ep");
+            // SAFETY: the caller's.
+            unsafe { factory.read_options(options) }
+        });
+        // SAFETY: the logger is the session's, as the EP is.
+        let log = unsafe { Log::new(host, logger) };
+        let registry = factory
+            .registry
+            .as_ref()
+            .map_or(ptr::null(), Registry::as_ptr);
+        let ep = Box::new(Ep::new(host, options, log, registry));
+        // SAFETY: the caller's; the host gives the EP back to `release_ep`.
+        unsafe { *out = Box::into_raw(ep).cast() };
+        factory.eps.fetch_add(1, Ordering::Release);
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `ep` is null or one that [`create_ep`] made for this factory, released only once.
+unsafe extern "system" fn release_ep(factory: *mut OrtEpFactory, ep: *mut OrtEp) {
+    if ep.is_null() {
+        return;
+    }
+    fence::value((), || {
+        // SAFETY: the caller's; a factory outlives its EPs.
+        unsafe {
+            drop(Box::from_raw(ep.cast::<Ep>()));
+            Factory::from_table(factory)
+                .eps
+                .fetch_sub(1, Ordering::Release);
+        }
+    });
+}
+
+/// # Safety
+/// `out` is a place for the result.
+unsafe extern "system" fn create_allocator(
+    _: *mut OrtEpFactory,
+    _: *const OrtMemoryInfo,
+    _: *const OrtKeyValuePairs,
+    out: *mut *mut OrtAllocator,
+) -> OrtStatusPtr {
+    // Null is the CPU's own.
+    // SAFETY: the caller's.
+    unsafe { *out = ptr::null_mut() };
+    OrtStatusPtr::default()
+}
+
+unsafe extern "system" fn release_allocator(_: *mut OrtEpFactory, _: *mut OrtAllocator) {
+    // None is ever made.
+}
+
+/// # Safety
+/// `out` is a place for the result.
+unsafe extern "system" fn create_data_transfer(
+    _: *mut OrtEpFactory,
+    out: *mut *mut OrtDataTransferImpl,
+) -> OrtStatusPtr {
+    // Null is none; a table without this function crashes hosts.
+    // SAFETY: the caller's.
+    unsafe { *out = ptr::null_mut() };
+    OrtStatusPtr::default()
+}
+
+/// # Safety
+/// `out` is a place for the result.
+unsafe extern "system" fn get_num_custom_op_domains(
+    _: *mut OrtEpFactory,
+    out: *mut usize,
+) -> OrtStatusPtr {
+    // SAFETY: the caller's.
+    unsafe { *out = 1 };
+    OrtStatusPtr::default()
+}
+
+/// # Safety
+/// The factory is one that this library made; `domains` has `count` places.
+unsafe extern "system" fn get_custom_op_domains(
+    factory: *mut OrtEpFactory,
+    domains: *mut *mut OrtCustomOpDomain,
+    count: usize,
+) -> OrtStatusPtr {
+    if count > 0 {
+        // SAFETY: the caller's.
+        unsafe { *domains = Factory::from_table(factory).domain.as_ptr() };
+    }
+    OrtStatusPtr::default()
+}

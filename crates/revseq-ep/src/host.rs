@@ -1,0 +1,155 @@
+//! The host's tables, and calls through them.
+
+use std::ffi::{CStr, c_char};
+use std::ptr;
+
+use ort_sys::{OrtApi, OrtApiBase, OrtErrorCode, OrtStatusPtr};
+
+use crate::abi::{API_VERSION, OrtEpApi};
+use crate::error::Error;
+
+/// The tables of one ONNX Runtime, which live as long as it does.
+///
+/// No reference to a table is ever formed: one that is shorter or longer than
+/// this crate's declaration of it is still right slot by slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Host {
+    pub(crate) api: *const OrtApi,
+    pub(crate) ep_api: *const OrtEpApi,
+}
+
+// SAFETY: the tables are constants of the host, read by any thread.
+unsafe impl Send for Host {}
+// SAFETY: as above.
+unsafe impl Sync for Host {}
+
+/// Calls the function in a slot of the host's `OrtApi`, or with `ep` of its `OrtEpApi`.
+///
+/// The caller wraps it in `unsafe` and upholds what ONNX Runtime's header asks
+/// for the function; that the slot is there is [`Host`]'s promise.
+macro_rules! ort {
+    ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {
+        ((*$host.ep_api).$function)($($argument),*)
+    };
+    ($host:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        ((*$host.api).$function)($($argument),*)
+    };
+}
+
+/// As `ort!` for a function that returns a status: an error if that is one.
+macro_rules! ort_try {
+    ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {
+        $host.check(stringify!($function), $crate::host::ort!($host, ep $function($($argument),*)))?
+    };
+    ($host:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        $host.check(stringify!($function), $crate::host::ort!($host, $function($($argument),*)))?
+    };
+}
+
+pub(crate) use {ort, ort_try};
+
+impl Host {
+    /// The tables of a host that is new enough.
+    ///
+    /// # Errors
+    /// A status that says which version is needed, if it is not.
+    ///
+    /// # Safety
+    /// `base` is what `OrtGetApiBase` of ONNX Runtime returns.
+    pub(crate) unsafe fn new(base: *const OrtApiBase) -> Result<Self, OrtStatusPtr> {
+        // SAFETY: the base is the caller's; its two functions are there in every version.
+        let version = unsafe {
+            let version = ((*base).GetVersionString)();
+            CStr::from_ptr(version).to_string_lossy()
+        };
+        // `GetApi` complains on standard error when asked for more than it has: ask only if it has.
+        let new_enough = minor_version(&version).is_none_or(|minor| minor >= API_VERSION);
+        let api = match new_enough {
+            // SAFETY: as above.
+            true => unsafe { ((*base).GetApi)(API_VERSION) },
+            false => ptr::null(),
+        };
+        if api.is_null() {
+            // What makes a status is the same in every version.
+            // SAFETY: as above.
+            let api = unsafe { ((*base).GetApi)(1) };
+            let host = Self {
+                api,
+                ep_api: ptr::null(),
+            };
+            let error = Error::HostTooOld {
+                actual: version.into_owned(),
+            };
+            return Err(error.into_status(host));
+        }
+        // SAFETY: the table is that of the version asked for, which has the slot.
+        let ep_api = unsafe { ((*api).GetEpApi)() }.cast();
+        Ok(Self { api, ep_api })
+    }
+
+    /// A new status; the caller, in the end the host, owns it.
+    pub(crate) fn create_status(self, code: OrtErrorCode, message: &CStr) -> OrtStatusPtr {
+        // SAFETY: the message is a C string, which the host copies.
+        unsafe { ort!(self, CreateStatus(code, message.as_ptr())) }
+    }
+
+    /// An error if a status is one; releases it.
+    #[inline(always)]
+    pub(crate) fn check(self, function: &'static str, status: OrtStatusPtr) -> Result<(), Error> {
+        match status.0.is_null() {
+            true => Ok(()),
+            false => Err(self.failed(function, status)),
+        }
+    }
+
+    #[cold]
+    fn failed(self, function: &'static str, status: OrtStatusPtr) -> Error {
+        // SAFETY: the status is one that the host has just returned and that
+        // nobody has released; its message lives as long as it does.
+        let message = unsafe {
+            let message = text(ort!(self, GetErrorMessage(status.0)));
+            ort!(self, ReleaseStatus(status.0));
+            message
+        };
+        Error::Host { function, message }
+    }
+}
+
+/// Copies a C string, as far as it is UTF-8; null is empty.
+///
+/// # Safety
+/// `string` is null or a C string.
+pub(crate) unsafe fn text(string: *const c_char) -> String {
+    if string.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's.
+    unsafe { CStr::from_ptr(string) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The minor version of a host of major version 1; `None` for anything else,
+/// of which `GetApi` has to say whether it will do.
+fn minor_version(version: &str) -> Option<u32> {
+    let mut numbers = version.split('.');
+    if numbers.next() != Some("1") {
+        return None;
+    }
+    numbers.next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_minor_version_of_major_version_1_counts() {
+        assert_eq!(minor_version("1.23.2"), Some(23));
+        assert_eq!(minor_version("1.31.1"), Some(31));
+        assert_eq!(minor_version("1.24"), Some(24));
+        assert_eq!(minor_version("2.0.0"), None);
+        assert_eq!(minor_version("1.x"), None);
+        assert_eq!(minor_version(""), None);
+    }
+}

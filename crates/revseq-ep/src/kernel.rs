@@ -1,0 +1,237 @@
+//! The kernel of a node, whoever made it: the EP or the custom op.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::slice;
+use std::thread::available_parallelism;
+
+use revseq_graph::{ElementType, Operator};
+use revseq_kernels::cpu::{self, Threads};
+use revseq_kernels::{DataType, LengthsData, LengthsPolicy, Plan, SequenceLengths};
+
+use crate::error::Error;
+use crate::fence;
+use crate::plans::{Plans, Shape};
+use crate::tensor::{Context, ParallelLoop, Tensor};
+
+/// What a node needs to run, any number of times at once.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    plans: Plans,
+    policy: LengthsPolicy,
+    threads: usize,
+    verbose: bool,
+}
+
+impl Kernel {
+    /// The kernel of a node; `verbose` if each run is to say in the log what it did.
+    pub(crate) fn new(plans: Plans, policy: LengthsPolicy, verbose: bool) -> Self {
+        Self {
+            plans,
+            policy,
+            // ONNX Runtime does not tell how many threads a session has. This
+            // many bound the number of pieces; the session's pool, which may
+            // be smaller, decides how many of them run at once.
+            threads: available_parallelism().map_or(1, usize::from),
+            verbose,
+        }
+    }
+
+    fn operator(&self) -> Operator {
+        self.plans.operator()
+    }
+
+    /// Runs the node.
+    ///
+    /// Nothing is allocated for a shape that comes again, and the output is
+    /// not touched unless all checks pass.
+    ///
+    /// # Errors
+    /// What is wrong with the inputs, naming the node.
+    pub(crate) fn compute(&self, context: Context<'_>) -> Result<(), Error> {
+        fence::fault("compute");
+        let inputs = [context.input(0)?, context.input(1)?];
+        let shapes = inputs.map(|input| Shape {
+            element: input.element,
+            sizes: input.sizes,
+        });
+        self.plans.with(shapes, |plan| {
+            // SAFETY: the lengths are an input of the run, of the type and
+            // sizes that the plan was made for, and nothing writes to them
+            // before `run` checks what the output overlaps.
+            unsafe {
+                with_lengths(inputs[1], plan, |data| {
+                    self.run(context, plan, inputs, data)
+                })
+            }
+        })
+    }
+
+    fn run(
+        &self,
+        context: Context<'_>,
+        plan: &Plan,
+        [input, lengths_input]: [Tensor<'_>; 2],
+        lengths: LengthsData<'_>,
+    ) -> Result<(), Error> {
+        let lengths_bytes = lengths.len() * lengths_size(lengths_input.element);
+        let lengths = SequenceLengths::new(plan, lengths, self.policy)
+            .map_err(|source| self.plans.run_error(source))?;
+        let output = context.output(input.sizes)?;
+        let bytes = plan.output_bytes();
+        let in_place = output == input.bytes;
+        if bytes > 0 {
+            let parallel = ParallelLoop::new(context);
+            let parallel_for = |pieces: usize, work: &(dyn Fn(usize) + Sync)| {
+                parallel.run(pieces, work);
+            };
+            let threads = Threads::Host {
+                threads: self.threads,
+                parallel_for: &parallel_for,
+            };
+            if overlaps(output, bytes, lengths_input.bytes, lengths_bytes) {
+                return Err(self.overlap(1));
+            }
+            let moved = if in_place {
+                // SAFETY: the host gives one buffer of this shape as input and
+                // output, and it overlaps neither the lengths nor, as the
+                // plan's input and output are packed, ends before the plan does.
+                let data = unsafe { slice::from_raw_parts_mut(output, bytes) };
+                cpu::run_in_place(plan, &lengths, data, threads)
+            } else {
+                if overlaps(output, bytes, input.bytes, plan.input_bytes()) {
+                    return Err(self.overlap(0));
+                }
+                // SAFETY: both buffers are of this shape, and they do not
+                // overlap each other, nor the output the lengths.
+                let (input, output) = unsafe {
+                    (
+                        slice::from_raw_parts(input.bytes.cast_const(), plan.input_bytes()),
+                        slice::from_raw_parts_mut(output.cast::<MaybeUninit<u8>>(), bytes),
+                    )
+                };
+                cpu::run_uninit(plan, &lengths, input, output, threads)
+            };
+            moved.map_err(|source| self.plans.run_error(source))?;
+            parallel.finish()?;
+        }
+        if self.verbose {
+            self.say(context, plan, in_place);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn overlap(&self, input: usize) -> Error {
+        Error::Overlap {
+            op_type: self.operator().op_type(),
+            node: self.plans.node().to_owned(),
+            input: self.operator().input_names()[input],
+        }
+    }
+
+    /// Says in the log what a run did.
+    #[cold]
+    fn say(&self, context: Context<'_>, plan: &Plan, in_place: bool) {
+        let line = format!(
+            "{} node {:?} ran {}: {} bytes, by {}",
+            self.operator().op_type(),
+            self.plans.node(),
+            if in_place { "in place" } else { "out of place" },
+            plan.output_bytes(),
+            plan.strategy(),
+        );
+        context.log().verbose(c"Compute", &line);
+    }
+}
+
+/// Whether two runs of bytes share one.
+fn overlaps(one: *const u8, one_bytes: usize, other: *const u8, other_bytes: usize) -> bool {
+    let (one, other) = (one.addr(), other.addr());
+    one_bytes > 0
+        && other_bytes > 0
+        && one < other.saturating_add(other_bytes)
+        && other < one.saturating_add(one_bytes)
+}
+
+/// The size in bytes of one length of this type.
+fn lengths_size(element: c_int) -> usize {
+    match ElementType::from_onnx_code(element) {
+        Some(ElementType::Fixed(data_type)) => data_type.size(),
+        _ => 0,
+    }
+}
+
+/// Calls `run` with the lengths of a tensor.
+///
+/// # Safety
+/// The tensor has as many elements as `plan` needs lengths, of the type that it
+/// was made for, and nothing writes to them until `run` returns.
+#[inline]
+unsafe fn with_lengths<T>(
+    tensor: Tensor<'_>,
+    plan: &Plan,
+    run: impl FnOnce(LengthsData<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    // SAFETY of all four: the caller's.
+    match ElementType::from_onnx_code(tensor.element) {
+        Some(ElementType::Fixed(DataType::Int32)) => {
+            // SAFETY: as said above.
+            unsafe { with_slice::<i32, T>(tensor, plan, |lengths| run(lengths.into())) }
+        }
+        Some(ElementType::Fixed(DataType::Uint32)) => {
+            // SAFETY: as said above.
+            unsafe { with_slice::<u32, T>(tensor, plan, |lengths| run(lengths.into())) }
+        }
+        Some(ElementType::Fixed(DataType::Uint64)) => {
+            // SAFETY: as said above.
+            unsafe { with_slice::<u64, T>(tensor, plan, |lengths| run(lengths.into())) }
+        }
+        // No plan is made for any other type.
+        _ => {
+            // SAFETY: as said above.
+            unsafe { with_slice::<i64, T>(tensor, plan, |lengths| run(lengths.into())) }
+        }
+    }
+}
+
+/// # Safety
+/// As [`with_lengths`], with elements of type `L`.
+#[inline]
+unsafe fn with_slice<L: Copy, T>(
+    tensor: Tensor<'_>,
+    plan: &Plan,
+    run: impl FnOnce(&[L]) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let count = plan.lengths_count();
+    let first = tensor.bytes.cast_const().cast::<L>();
+    if count == 0 {
+        return run(&[]);
+    }
+    if first.is_aligned() {
+        // SAFETY: the caller's, and the pointer is aligned.
+        return run(unsafe { slice::from_raw_parts(first, count) });
+    }
+    // A caller of ONNX Runtime may bind any memory.
+    // SAFETY: the caller's; each index is less than the count.
+    let copied = (0..count).map(|index| unsafe { first.add(index).read_unaligned() });
+    run(&copied.collect::<Vec<L>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_do_not_overlap() {
+        let bytes = [0_u8; 8];
+        let at = |offset: usize| bytes.as_ptr().wrapping_add(offset);
+        assert!(overlaps(at(0), 4, at(3), 1));
+        assert!(overlaps(at(3), 1, at(0), 4));
+        assert!(overlaps(at(2), 2, at(2), 2));
+        assert!(!overlaps(at(0), 4, at(4), 4));
+        assert!(!overlaps(at(4), 4, at(0), 4));
+        assert!(!overlaps(at(0), 4, at(2), 0));
+        assert!(!overlaps(at(2), 0, at(0), 4));
+    }
+}

@@ -1,0 +1,154 @@
+//! A library for ONNX Runtime, loaded at run time by any version from 1.24 on.
+//!
+//! It is two things at once. As a plugin execution provider,
+//! `RevSeqExecutionProvider`, it takes the `ReverseSequence` nodes of a model,
+//! with any two axes and any type of a fixed size, and knows the operator
+//! `revseq::ReverseSubsequences`. As a custom-op library it brings that
+//! operator alone, to run on the CPU EP.
+//!
+//! Nothing but the three functions below is exported; everything in here
+//! serves them. The kernels are those of revseq-kernels, what a node means
+//! comes from revseq-graph, and this crate is the only one to know ONNX
+//! Runtime.
+
+mod abi;
+mod custom_op;
+mod ep;
+mod ep_kernel;
+mod error;
+mod factory;
+mod fence;
+mod host;
+mod info;
+mod kernel;
+mod log;
+mod node;
+mod options;
+mod pin;
+mod plans;
+mod registry;
+mod tensor;
+
+use std::ffi::{CStr, c_char};
+use std::sync::{Mutex, PoisonError};
+
+use ort_sys::{OrtApiBase, OrtLogger, OrtSessionOptions, OrtStatusPtr};
+
+use crate::abi::OrtEpFactory;
+use crate::custom_op::Domain;
+use crate::error::Error;
+use crate::factory::Factory;
+use crate::host::{Host, ort_try};
+
+/// The EP's name, as ONNX Runtime shows it.
+const EP_NAME: &CStr = c"RevSeqExecutionProvider";
+const EP_NAME_STR: &str = match EP_NAME.to_str() {
+    Ok(name) => name,
+    Err(_) => unreachable!(),
+};
+
+/// The EP's version, a semantic one: ONNX Runtime reads it.
+const VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => unreachable!(),
+    };
+
+/// Makes the library's factory, of which there is one.
+///
+/// ONNX Runtime calls this in `RegisterExecutionProviderLibrary`.
+///
+/// # Safety
+/// As onnxruntime_ep_c_api.h says of `CreateEpApiFactoriesFn`.
+#[unsafe(no_mangle)]
+unsafe extern "system" fn CreateEpFactories(
+    _registered_name: *const c_char,
+    base: *const OrtApiBase,
+    _logger: *const OrtLogger,
+    factories: *mut *mut OrtEpFactory,
+    capacity: usize,
+    count: *mut usize,
+) -> OrtStatusPtr {
+    // SAFETY: the caller's.
+    let host = match unsafe { Host::new(base) } {
+        Ok(host) => host,
+        Err(status) => return status,
+    };
+    fence::status(host, || {
+        fence::fault("factories");
+        if capacity == 0 {
+            return Err(Error::HostArgument {
+                function: "CreateEpFactories",
+                problem: "no room for a factory",
+            });
+        }
+        let factory = Factory::new(host)?;
+        // SAFETY: the caller's; the host gives the factory back to `ReleaseEpFactory`.
+        unsafe {
+            *factories = Box::into_raw(factory).cast();
+            *count = 1;
+        }
+        Ok(())
+    })
+}
+
+/// Releases the library's factory, unless a session still uses it: then it stays,
+/// as does the library.
+///
+/// # Safety
+/// `factory` is null or what [`CreateEpFactories`] made, released only once.
+#[unsafe(no_mangle)]
+unsafe extern "system" fn ReleaseEpFactory(factory: *mut OrtEpFactory) -> OrtStatusPtr {
+    if !factory.is_null() {
+        fence::value((), || {
+            // SAFETY: the caller's.
+            let factory = unsafe { Box::from_raw(factory.cast::<Factory>()) };
+            if factory.is_in_use() {
+                pin::library();
+                Box::leak(factory);
+            }
+        });
+    }
+    OrtStatusPtr::default()
+}
+
+/// The domains of [`RegisterCustomOps`], one for each host: sessions keep
+/// pointing to them as long as the library is loaded.
+static DOMAINS: Mutex<Vec<Domain>> = Mutex::new(Vec::new());
+
+/// Adds the domain `revseq` to a session, without the EP.
+///
+/// ONNX Runtime calls this in `RegisterCustomOpsLibrary`.
+///
+/// # Safety
+/// As onnxruntime_c_api.h says of the function of that name: `options` are of
+/// the ONNX Runtime that `base` is of.
+#[unsafe(no_mangle)]
+unsafe extern "system" fn RegisterCustomOps(
+    options: *mut OrtSessionOptions,
+    base: *const OrtApiBase,
+) -> OrtStatusPtr {
+    // SAFETY: the caller's.
+    let host = match unsafe { Host::new(base) } {
+        Ok(host) => host,
+        Err(status) => return status,
+    };
+    fence::status(host, || {
+        fence::fault("custom_ops");
+        let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = domains.iter().position(|domain| domain.host() == host);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                // Loaded and unloaded with every session, the library would
+                // leave a domain behind each time.
+                pin::library();
+                domains.push(Domain::new(host)?);
+                domains.len() - 1
+            }
+        };
+        // SAFETY: the caller's; the domain is never released.
+        unsafe { ort_try!(host, AddCustomOpDomain(options, domains[index].as_ptr())) };
+        Ok(())
+    })
+}

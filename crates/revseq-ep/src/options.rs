@@ -1,0 +1,120 @@
+//! Provider options.
+
+use revseq_graph::Operator;
+use revseq_kernels::LengthsPolicy;
+
+use crate::error::Error;
+
+/// What the options are, for messages.
+pub(crate) const VALID: &str = "\"lengths\" with value \"reject\" or \"clamp\"";
+
+/// The options of an EP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// `lengths`: what to do with lengths out of range. If it is not set, each
+    /// operator does what it does by itself: ReverseSequence rejects them,
+    /// ReverseSubsequences clamps them. If it is, both do what it says.
+    lengths: Option<LengthsPolicy>,
+}
+
+impl Options {
+    /// Reads options from a session's configuration.
+    ///
+    /// ONNX Runtime writes them there as `ep.<lowercase name of the EP>.<option>`;
+    /// whatever else is in it belongs to someone else.
+    ///
+    /// # Errors
+    /// [`Error::UnknownOption`] and [`Error::OptionValue`].
+    pub(crate) fn from_config<'a>(
+        entries: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, Error> {
+        let mut options = Self::default();
+        for (key, value) in entries {
+            let Some(key) = option_key(key) else { continue };
+            match (key, value) {
+                ("lengths", "reject") => options.lengths = Some(LengthsPolicy::Reject),
+                ("lengths", "clamp") => options.lengths = Some(LengthsPolicy::Clamp),
+                ("lengths", _) => {
+                    return Err(Error::OptionValue {
+                        key: key.to_owned(),
+                        value: value.to_owned(),
+                    });
+                }
+                _ => {
+                    return Err(Error::UnknownOption {
+                        key: key.to_owned(),
+                    });
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// What an operator does with lengths out of range.
+    pub(crate) fn lengths_policy(self, operator: Operator) -> LengthsPolicy {
+        self.lengths.unwrap_or_else(|| operator.lengths_policy())
+    }
+}
+
+/// The option that a configuration entry is, if it is one of ours.
+fn option_key(key: &str) -> Option<&str> {
+    let rest = key.strip_prefix("ep.")?;
+    let name = crate::EP_NAME_STR;
+    // ONNX Runtime lowers the name; a user who writes the entry by hand may not.
+    match rest.get(..name.len()) {
+        Some(prefix) if prefix.eq_ignore_ascii_case(name) => rest[name.len()..].strip_prefix('.'),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEQUENCE: Operator = Operator::ReverseSequence {
+        batch_axis: 1,
+        time_axis: 0,
+    };
+    const SUBSEQUENCES: Operator = Operator::ReverseSubsequences { axis: 0 };
+
+    fn policies(entries: &[(&str, &str)]) -> Result<[LengthsPolicy; 2], Error> {
+        let options = Options::from_config(entries.iter().copied())?;
+        Ok([SEQUENCE, SUBSEQUENCES].map(|operator| options.lengths_policy(operator)))
+    }
+
+    #[test]
+    fn each_operator_has_its_own_policy_unless_one_is_asked_for() {
+        use LengthsPolicy::{Clamp, Reject};
+        let key = "ep.revseqexecutionprovider.lengths";
+        assert_eq!(policies(&[]), Ok([Reject, Clamp]));
+        assert_eq!(policies(&[(key, "clamp")]), Ok([Clamp, Clamp]));
+        assert_eq!(policies(&[(key, "reject")]), Ok([Reject, Reject]));
+    }
+
+    #[test]
+    fn entries_of_others_are_left_alone() {
+        let entries = [
+            ("session.disable_cpu_ep_fallback", "1"),
+            ("ep.context_enable", "0"),
+            ("ep.revseq", "x"),
+            ("ep.otherexecutionprovider.lengths", "x"),
+        ];
+        assert!(policies(&entries).is_ok());
+    }
+
+    #[test]
+    fn a_wrong_option_is_named_with_the_right_ones() {
+        let error = policies(&[("ep.revseqexecutionprovider.length", "clamp")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unknown provider option \"length\" of RevSeqExecutionProvider; valid are \
+             \"lengths\" with value \"reject\" or \"clamp\""
+        );
+        let error = policies(&[("ep.revseqexecutionprovider.lengths", "Clamp")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "provider option \"lengths\" is \"Clamp\"; valid are \
+             \"lengths\" with value \"reject\" or \"clamp\""
+        );
+    }
+}

@@ -1,0 +1,212 @@
+//! The plans of a node: made once for a shape, kept for the shapes that come again.
+
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use revseq_graph::{ElementType, Operator, TensorType};
+use revseq_kernels::Plan;
+use smallvec::SmallVec;
+
+use crate::error::Error;
+
+/// A tensor's element type and sizes, as ONNX Runtime has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape<'a> {
+    /// Its `ONNXTensorElementDataType`.
+    pub(crate) element: c_int,
+    /// Its sizes in elements.
+    pub(crate) sizes: &'a [i64],
+}
+
+/// The plan for inputs of these types and sizes.
+#[derive(Debug)]
+struct Planned {
+    inputs: [(c_int, SmallVec<[i64; 6]>); 2],
+    plan: Plan,
+}
+
+impl Planned {
+    #[inline]
+    fn is_for(&self, inputs: [Shape<'_>; 2]) -> bool {
+        let mut pairs = self.inputs.iter().zip(inputs);
+        pairs.all(|((element, sizes), input)| {
+            *element == input.element && sizes.as_slice() == input.sizes
+        })
+    }
+}
+
+/// What a node's plans are made from, and those that are made.
+#[derive(Debug)]
+pub(crate) struct Plans {
+    node: String,
+    operator: Operator,
+    /// That of the shape which the model says, if it does.
+    known: Option<Planned>,
+    /// That of the last run of another shape. Runs hold the lock while they
+    /// look, never while they plan or move bytes.
+    last: Mutex<Option<Arc<Planned>>>,
+}
+
+impl Plans {
+    pub(crate) fn new(node: String, operator: Operator) -> Self {
+        Self {
+            node,
+            operator,
+            known: None,
+            last: Mutex::new(None),
+        }
+    }
+
+    /// The node's name, for messages.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// The node's operator.
+    pub(crate) fn operator(&self) -> Operator {
+        self.operator
+    }
+
+    /// Plans the shape that the model says.
+    ///
+    /// # Errors
+    /// As [`with`](Self::with).
+    pub(crate) fn plan_known(&mut self, inputs: [Shape<'_>; 2]) -> Result<(), Error> {
+        self.known = Some(self.plan(inputs)?);
+        Ok(())
+    }
+
+    /// Runs `run` with the plan for inputs of these types and sizes.
+    ///
+    /// # Errors
+    /// What the schema does not allow, and what `run` returns.
+    #[inline]
+    pub(crate) fn with<T>(
+        &self,
+        inputs: [Shape<'_>; 2],
+        run: impl FnOnce(&Plan) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match &self.known {
+            Some(known) if known.is_for(inputs) => run(&known.plan),
+            _ => run(&self.shared(inputs)?.plan),
+        }
+    }
+
+    fn shared(&self, inputs: [Shape<'_>; 2]) -> Result<Arc<Planned>, Error> {
+        // What the lock guards is whole at any time, whatever panicked elsewhere.
+        let lock = || self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = &*lock()
+            && last.is_for(inputs)
+        {
+            return Ok(Arc::clone(last));
+        }
+        let planned = Arc::new(self.plan(inputs)?);
+        let replaced = lock().replace(Arc::clone(&planned));
+        drop(replaced);
+        Ok(planned)
+    }
+
+    #[cold]
+    fn plan(&self, inputs: [Shape<'_>; 2]) -> Result<Planned, Error> {
+        let names = self.operator.input_names();
+        let mut sizes: [SmallVec<[u64; 6]>; 2] = Default::default();
+        let mut types = [ElementType::String; 2];
+        for (index, input) in inputs.into_iter().enumerate() {
+            types[index] = match ElementType::from_onnx_code(input.element) {
+                Some(element_type @ ElementType::Fixed(_)) => element_type,
+                other => {
+                    return Err(Error::ElementType {
+                        op_type: self.operator.op_type(),
+                        node: self.node.clone(),
+                        input: names[index],
+                        actual: match other {
+                            Some(element_type) => element_type.to_string(),
+                            None => input.element.to_string(),
+                        },
+                    });
+                }
+            };
+            sizes[index] = input.sizes.iter().map(|&size| size.max(0) as u64).collect();
+        }
+        let [data, lengths] = [0, 1].map(|index| TensorType {
+            element_type: types[index],
+            sizes: &sizes[index],
+        });
+        let desc = self.operator.lower(&self.node, data, lengths)?;
+        let plan = Plan::new(&desc).map_err(|source| self.run_error(source))?;
+        Ok(Planned {
+            inputs: inputs.map(|input| (input.element, input.sizes.into())),
+            plan,
+        })
+    }
+
+    /// An error of the kernels, with the node's name.
+    #[cold]
+    pub(crate) fn run_error(&self, source: revseq_kernels::Error) -> Error {
+        Error::Run {
+            op_type: self.operator.op_type(),
+            node: self.node.clone(),
+            source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOAT: c_int = 1;
+    const INT64: c_int = 7;
+
+    fn plans() -> Plans {
+        let operator = Operator::ReverseSequence {
+            batch_axis: 0,
+            time_axis: 1,
+        };
+        Plans::new(String::from("n"), operator)
+    }
+
+    fn inputs<'a>(data: &'a [i64], lengths: &'a [i64]) -> [Shape<'a>; 2] {
+        [(FLOAT, data), (INT64, lengths)].map(|(element, sizes)| Shape { element, sizes })
+    }
+
+    fn bytes(plans: &Plans, data: &[i64], lengths: &[i64]) -> Result<usize, Error> {
+        plans.with(inputs(data, lengths), |plan| Ok(plan.input_bytes()))
+    }
+
+    #[test]
+    fn each_shape_gets_its_own_plan() {
+        let mut plans = plans();
+        plans.plan_known(inputs(&[2, 3], &[2])).unwrap();
+        for _ in 0..2 {
+            assert_eq!(bytes(&plans, &[2, 3], &[2]), Ok(24));
+            assert_eq!(bytes(&plans, &[2, 5], &[2]), Ok(40));
+            assert_eq!(bytes(&plans, &[4, 5], &[4]), Ok(80));
+            assert_eq!(bytes(&plans, &[0, 5], &[0]), Ok(0));
+        }
+    }
+
+    #[test]
+    fn what_the_schema_does_not_allow_names_the_node() {
+        let error = bytes(&plans(), &[2, 3], &[3]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "ReverseSequence node \"n\": input \"sequence_lens\" has size 3 in dimension 0, expected 2"
+        );
+    }
+
+    #[test]
+    fn strings_have_no_plan() {
+        let string = Shape {
+            element: 8,
+            sizes: &[2, 3],
+        };
+        let [_, lengths] = inputs(&[2, 3], &[2]);
+        let error = plans().with([string, lengths], |_| Ok(())).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "ReverseSequence node \"n\": input \"input\" has elements of type string, which no kernel \
+             moves"
+        );
+    }
+}

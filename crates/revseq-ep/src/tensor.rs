@@ -1,0 +1,236 @@
+//! Tensors of a run, as ONNX Runtime holds them.
+
+use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{ptr, slice};
+
+use ort_sys::{OrtKernelContext, OrtLogger, OrtValue};
+
+use crate::error::Error;
+use crate::fence;
+use crate::host::{Host, ort, ort_try};
+use crate::log::Log;
+
+/// A node's run.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    host: Host,
+    context: *mut OrtKernelContext,
+    run: PhantomData<&'a OrtKernelContext>,
+}
+
+// SAFETY: only `parallel_for` is called from other threads than the run's own,
+// and those calls are ONNX Runtime's.
+unsafe impl Sync for Context<'_> {}
+
+/// A tensor's type, sizes and memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tensor<'a> {
+    /// Its `ONNXTensorElementDataType`.
+    pub(crate) element: c_int,
+    /// Its sizes in elements, none of them negative.
+    pub(crate) sizes: &'a [i64],
+    /// Its first byte; anything if it has no elements.
+    pub(crate) bytes: *mut u8,
+}
+
+impl<'a> Context<'a> {
+    /// # Safety
+    /// `context` is that of a run that goes on for `'a`, on a host of this `host`.
+    pub(crate) unsafe fn new(host: Host, context: *mut OrtKernelContext) -> Self {
+        Self {
+            host,
+            context,
+            run: PhantomData,
+        }
+    }
+
+    /// An input, which the schema does not let be left out.
+    #[inline]
+    pub(crate) fn input(self, index: usize) -> Result<Tensor<'a>, Error> {
+        let mut value = ptr::null();
+        // SAFETY: the context is that of a run that goes on; the result is a place for it.
+        unsafe {
+            ort_try!(
+                self.host,
+                KernelContext_GetInput(self.context, index, &raw mut value)
+            );
+        }
+        if value.is_null() {
+            return Err(Error::HostArgument {
+                function: "Compute",
+                problem: "an input is missing",
+            });
+        }
+        // SAFETY: the value is an input of the run, alive as long as that goes on.
+        unsafe { self.tensor(value.cast_mut()) }
+    }
+
+    /// The output, with room for these sizes.
+    #[inline]
+    pub(crate) fn output(self, sizes: &[i64]) -> Result<*mut u8, Error> {
+        let mut value: *mut OrtValue = ptr::null_mut();
+        // SAFETY: as in `input`; the host copies the sizes.
+        unsafe {
+            ort_try!(
+                self.host,
+                KernelContext_GetOutput(
+                    self.context,
+                    0,
+                    sizes.as_ptr(),
+                    sizes.len(),
+                    &raw mut value
+                )
+            );
+        }
+        if value.is_null() {
+            return Err(Error::HostArgument {
+                function: "Compute",
+                problem: "the output is missing",
+            });
+        }
+        // SAFETY: the value is the output of the run.
+        unsafe { self.data(value) }
+    }
+
+    /// # Safety
+    /// `value` is a tensor that lives for `'a`.
+    #[inline]
+    unsafe fn tensor(self, value: *mut OrtValue) -> Result<Tensor<'a>, Error> {
+        let mut element: c_int = 0;
+        let (mut sizes, mut rank) = (ptr::null(), 0);
+        // SAFETY: the value is the caller's; the results are places for them, and
+        // an `ONNXTensorElementDataType` is a C enum.
+        unsafe {
+            ort_try!(
+                self.host,
+                GetTensorElementTypeAndShapeDataReference(
+                    value,
+                    (&raw mut element).cast(),
+                    &raw mut sizes,
+                    &raw mut rank
+                )
+            );
+        }
+        let sizes = match rank {
+            0 => &[],
+            // SAFETY: the host says where the value's own sizes lie, and how many they are.
+            _ => unsafe { slice::from_raw_parts(sizes, rank) },
+        };
+        Ok(Tensor {
+            element,
+            sizes,
+            // SAFETY: the value is the caller's.
+            bytes: unsafe { self.data(value) }?,
+        })
+    }
+
+    /// # Safety
+    /// `value` is a tensor.
+    #[inline]
+    unsafe fn data(self, value: *mut OrtValue) -> Result<*mut u8, Error> {
+        let mut data: *mut c_void = ptr::null_mut();
+        // SAFETY: the value is the caller's. An input's memory is only read
+        // through this, unless it is the output's as well.
+        unsafe { ort_try!(self.host, GetTensorMutableData(value, &raw mut data)) };
+        Ok(data.cast())
+    }
+
+    /// The logger of the run.
+    pub(crate) fn log(self) -> Log {
+        let mut logger: *const OrtLogger = ptr::null();
+        // SAFETY: as in `input`.
+        let status = unsafe {
+            ort!(
+                self.host,
+                KernelContext_GetLogger(self.context, &raw mut logger)
+            )
+        };
+        if self.host.check("KernelContext_GetLogger", status).is_err() {
+            logger = ptr::null();
+        }
+        // SAFETY: the logger lives as long as the run, and so does what holds it.
+        unsafe { Log::new(self.host, logger) }
+    }
+}
+
+/// A parallel loop on the session's own threads, for one run.
+pub(crate) struct ParallelLoop<'a> {
+    context: Context<'a>,
+    panicked: AtomicBool,
+    failed: OnceLock<Error>,
+}
+
+/// What every call of the loop's body gets.
+struct Body<'a> {
+    work: &'a (dyn Fn(usize) + Sync),
+    panicked: &'a AtomicBool,
+}
+
+impl<'a> ParallelLoop<'a> {
+    pub(crate) fn new(context: Context<'a>) -> Self {
+        Self {
+            context,
+            panicked: AtomicBool::new(false),
+            failed: OnceLock::new(),
+        }
+    }
+
+    /// Calls `work` with 0 to `pieces`, on as many threads as the session has.
+    pub(crate) fn run(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
+        let body = Body {
+            work,
+            panicked: &self.panicked,
+        };
+        let host = self.context.host;
+        let run = || {
+            // A batch for each piece, so that a thread that is done takes the next.
+            // SAFETY: the context is that of a run that goes on; the call returns
+            // when all calls of the body have, so the body outlives them.
+            unsafe {
+                ort_try!(
+                    host,
+                    KernelContext_ParallelFor(
+                        self.context.context,
+                        call,
+                        pieces,
+                        pieces,
+                        (&raw const body).cast_mut().cast()
+                    )
+                );
+            }
+            Ok(())
+        };
+        if let Err(error) = run() {
+            // A second error of the same run says no more than the first.
+            let _ = self.failed.set(error);
+        }
+    }
+
+    /// Whether all went well.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        if self.panicked.load(Ordering::Relaxed) {
+            return Err(Error::Panic {
+                message: String::from("in a piece of a parallel loop"),
+            });
+        }
+        self.failed.into_inner().map_or(Ok(()), Err)
+    }
+}
+
+/// # Safety
+/// `body` is a [`Body`] that lives until this returns.
+unsafe extern "C" fn call(body: *mut c_void, piece: usize) {
+    // SAFETY: the caller's; other threads, too, have shared references only.
+    let body = unsafe { &*body.cast_const().cast::<Body<'_>>() };
+    let work = || {
+        fence::fault("parallel");
+        (body.work)(piece);
+    };
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        body.panicked.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,86 @@
+"""The operator `revseq::ReverseSubsequences` as a custom-op library, without the EP."""
+
+import numpy as np
+import pytest
+
+import harness
+from harness import CPU, EP
+
+X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+
+def session(model, ep=False):
+    options = harness.options(ep=False)
+    options.register_custom_ops_library(harness.library())
+    if ep:
+        options.add_provider_for_devices(harness.devices(), {})
+    return harness.session(model, options)
+
+
+@pytest.mark.parametrize("lengths", ["uint32", "uint64", "int32", "int64"])
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_on_the_cpu(lengths, axis, dynamic):
+    shape = list(X.shape)
+    shape[axis] = 1
+    lens = (np.arange(np.prod(shape)).reshape(shape) % 6).astype(lengths)
+    model = harness.reverse_subsequences(
+        ["a", "b", "c"] if dynamic else list(X.shape),
+        axis,
+        lengths_dtype=harness.helper.np_dtype_to_tensor_dtype(np.dtype(lengths)),
+        lengths_shape=["d", "e", "f"] if dynamic else None,
+    )
+    made = session(model)
+    assert harness.assigned(made) == {CPU: ["ReverseSubsequences"]}
+    (y,) = made.run(None, {"x": X, "lens": lens})
+    assert harness.bits(y) == harness.bits(harness.expected(X, lens, axis))
+
+
+def test_every_model_of_subsequences():
+    folders = [path.parent for path in harness.MODELS.glob("[ps]*/*/model.onnx")]
+    folders = [folder for folder in folders if folder.parent.name in ("page", "subsequences")]
+    assert len(folders) > 20
+    for folder in folders:
+        made = session(folder / "model.onnx")
+        assert EP not in harness.assigned(made)
+        names = [value.name for value in made.get_inputs()]
+        for inputs, outputs in harness.data_sets(folder):
+            results = made.run(None, dict(zip(names, inputs, strict=True)))
+            for result, right in zip(results, outputs, strict=True):
+                assert harness.bits(result) == harness.bits(right), folder
+
+
+def test_negative_lengths_count_as_none():
+    model = harness.reverse_subsequences([4], 0, lengths_dtype=harness.TensorProto.INT32)
+    (y,) = session(model).run(None, {"x": X[0, 0], "lens": np.array([-3], np.int32)})
+    assert y.tolist() == [0, 1, 2, 3]
+
+
+def test_the_output_has_the_inputs_type_and_shape():
+    model = harness.reverse_subsequences(["a", 3, "c"], 1, harness.TensorProto.INT16)
+    del model.graph.output[:]
+    model.graph.output.add().name = "y"
+    (output,) = session(model).get_outputs()
+    assert (output.type, output.shape) == ("tensor(int16)", ["a", 3, "c"])
+
+
+def test_together_with_the_ep():
+    """The library's ops first, then the EP; the other way round ONNX Runtime has the domain twice."""
+    model = harness.reverse_subsequences([2, 3, 4], 2)
+    made = session(model, ep=True)
+    harness.assert_on_ep(made, 1)
+    lens = np.full((2, 3, 1), 4, np.uint32)
+    (y,) = made.run(None, {"x": X, "lens": lens})
+    assert harness.bits(y) == harness.bits(np.flip(X, 2))
+
+
+def test_an_error_names_the_node():
+    made = session(harness.reverse_subsequences([2, 3, 4], 1, lengths_shape=["a", "b", "c"]))
+    message = 'ReverseSubsequences node "the_node": input "sequence_lengths" has size 3 in dimension 1'
+    with pytest.raises(Exception, match=message):
+        made.run(None, {"x": X, "lens": np.zeros((2, 3, 4), np.uint32)})
+
+
+def test_without_the_library_the_operator_is_unknown():
+    with pytest.raises(Exception, match="ReverseSubsequences|revseq"):
+        harness.session(harness.reverse_subsequences([4], 0), harness.options(ep=False))

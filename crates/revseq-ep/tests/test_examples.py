@@ -1,0 +1,60 @@
+"""The examples in Rust and C++, against the ONNX Runtime of this environment.
+
+The Rust example, built by `cargo build -p revseq-ep --example rust`, is in REVSEQ_EP_RUST_EXAMPLE.
+The folder of onnxruntime_c_api.h, which the wheels of ONNX Runtime lack, is in
+REVSEQ_ORT_INCLUDE; without it the C++ example is not tried.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+import harness
+
+MODEL = "shapes/rank3_batch0_time2"
+CAPI = pathlib.Path(ort.__file__).parent / "capi"
+
+
+def onnxruntime_library():
+    (library,) = CAPI.glob("libonnxruntime.so.1.*")
+    return library
+
+
+def right():
+    x = np.arange(30, dtype=np.float32).reshape(3, 2, 5)
+    return harness.expected(x, [2, 2, 2], 2, 0).ravel().tolist()
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_rust():
+    example = os.environ.get("REVSEQ_EP_RUST_EXAMPLE")
+    assert example, "set REVSEQ_EP_RUST_EXAMPLE"
+    model = harness.MODELS / MODEL / "model.onnx"
+    told = run(example, onnxruntime_library(), harness.library(), model)
+    assert told.splitlines()[-1] == f"[3, 2, 5]: {right()}"
+
+
+@pytest.mark.skipif(
+    "REVSEQ_ORT_INCLUDE" not in os.environ,
+    reason="REVSEQ_ORT_INCLUDE is not set: no header of ONNX Runtime to compile the C++ example",
+)
+def test_cpp(tmp_path):
+    library = tmp_path / "libonnxruntime.so.1"
+    library.symlink_to(onnxruntime_library())
+    source = harness.ROOT / "crates/revseq-ep/examples/cpp.cpp"
+    example = tmp_path / "example"
+    run(shutil.which("c++"), "-std=c++17", "-Wall", "-Wextra", "-Werror",
+        f"-I{os.environ['REVSEQ_ORT_INCLUDE']}", source, library, f"-Wl,-rpath,{tmp_path}",
+        "-o", example)  # fmt: skip
+    told = run(example, harness.library(), harness.MODELS / MODEL / "model.onnx")
+    assert [float(number) for number in told.split()] == right()

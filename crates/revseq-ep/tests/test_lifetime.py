@@ -1,0 +1,193 @@
+"""Registering and unregistering, again and again, in a process of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+import harness
+
+START = """
+import gc, sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import onnxruntime as ort
+import harness
+
+MODEL = harness.reverse_sequence(["t", "b"], lengths_shape=["b"], batch_axis=1, time_axis=0)
+SUBSEQUENCES = harness.reverse_subsequences([6], 0)
+X = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+
+def resident():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def gone():
+    # ONNX Runtime 1.24 keeps libraries mapped, which 1.31 does not.
+    if harness.HOST < (1, 31):
+        return True
+    with open("/proc/self/maps", encoding="ascii") as file:
+        return "librevseq_ep.so" not in file.read()
+
+
+def use():
+    session = harness.session(MODEL)
+    harness.assert_on_ep(session, 1)
+    (y,) = session.run(None, {"x": X, "lens": np.array([3, 2])})
+    assert y.tolist() == [[4, 3], [2, 1], [0, 5]]
+"""
+
+
+def run(body):
+    done = subprocess.run(
+        [sys.executable, "-c", START + body, str(harness.ROOT / "crates/revseq-ep/tests")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_200_registrations_leave_nothing_behind():
+    growth = run("""
+for index in range(200):
+    ort.register_execution_provider_library("revseq", harness.library())
+    use()
+    gc.collect()
+    ort.unregister_execution_provider_library("revseq")
+    assert gone() and not harness.devices()
+    if index == 50:
+        before = resident()
+print(resident() - before)
+""")
+    # A registration that kept as much as one page would come to 600 kB.
+    assert int(growth) < 400_000
+
+
+def test_200_sessions_leave_nothing_behind():
+    growth = run("""
+ort.register_execution_provider_library("revseq", harness.library())
+for index in range(200):
+    use()
+    gc.collect()
+    if index == 50:
+        before = resident()
+print(resident() - before)
+""")
+    assert int(growth) < 400_000
+
+
+def test_many_runs_and_errors_leave_nothing_behind():
+    growth = run("""
+ort.register_execution_provider_library("revseq", harness.library())
+session = harness.session(MODEL)
+for index in range(40_000):
+    shape = (3 + index % 5, 2)
+    session.run(None, {"x": np.zeros(shape, np.float32), "lens": np.array([3, 2])})
+    try:
+        session.run(None, {"x": X, "lens": np.array([9, 2])})
+    except Exception:
+        pass
+    else:
+        raise AssertionError("a length out of range was taken")
+    # Until here the memory grows as it does on the CPU EP: by errors on their way to Python.
+    if index == 30_000:
+        before = resident()
+print(resident() - before)
+""")
+    assert int(growth) < 400_000
+
+
+def test_two_registrations_at_once():
+    """Under two names: both are the same library, each with its own devices and sessions."""
+    run("""
+ort.register_execution_provider_library("one", harness.library())
+ort.register_execution_provider_library("two", harness.library())
+both = harness.devices()
+assert len(both) == 2, both
+for device in both:
+    options = ort.SessionOptions()
+    options.add_provider_for_devices([device], {})
+    session = harness.session(MODEL, options)
+    (y,) = session.run(None, {"x": X, "lens": np.array([3, 3])})
+    assert y.tolist() == X[::-1].tolist()
+del session, options, device, both
+gc.collect()
+ort.unregister_execution_provider_library("two")
+use()
+gc.collect()
+ort.unregister_execution_provider_library("one")
+assert gone()
+""")
+
+
+def test_a_library_unregistered_under_its_sessions():
+    """Nobody should, but it must not crash: the library stays as long as the process."""
+    run("""
+ort.register_execution_provider_library("revseq", harness.library())
+session = harness.session(MODEL)
+# These keep the session alive, too.
+subgraphs = session.get_provider_graph_assignment_info()
+ort.unregister_execution_provider_library("revseq")
+for _ in range(3):
+    (y,) = session.run(None, {"x": X, "lens": np.array([3, 2])})
+    assert y.tolist() == [[4, 3], [2, 1], [0, 5]]
+del session
+gc.collect()
+del subgraphs
+gc.collect()
+ort.register_execution_provider_library("revseq", harness.library())
+use()
+gc.collect()
+ort.unregister_execution_provider_library("revseq")
+""")
+
+
+def test_a_registration_twice_under_one_name_is_refused():
+    run("""
+ort.register_execution_provider_library("revseq", harness.library())
+try:
+    ort.register_execution_provider_library("revseq", harness.library())
+except Exception as error:
+    assert "revseq" in str(error)
+else:
+    raise AssertionError("a second registration under one name was taken")
+use()
+""")
+
+
+def test_600_sessions_with_the_custom_op_leave_nothing_behind():
+    growth = run("""
+for index in range(600):
+    options = harness.options(ep=False)
+    options.register_custom_ops_library(harness.library())
+    session = harness.session(SUBSEQUENCES, options)
+    (y,) = session.run(None, {"x": X.ravel(), "lens": np.array([6], np.uint32)})
+    assert y.tolist() == [5, 4, 3, 2, 1, 0]
+    del session, options
+    gc.collect()
+    # Until here ONNX Runtime's own memory grows.
+    if index == 400:
+        before = resident()
+print(resident() - before)
+""")
+    assert int(growth) < 400_000
+
+
+def test_a_process_that_ends_without_unregistering():
+    run("""
+ort.register_execution_provider_library("revseq", harness.library())
+session = harness.session(MODEL)
+session.run(None, {"x": X, "lens": np.array([3, 2])})
+""")
+
+
+@pytest.mark.parametrize("name", ["revseq", "RevSeqExecutionProvider", "ünïcode"])
+def test_any_name_will_do(name):
+    run(f"""
+ort.register_execution_provider_library({name!r}, harness.library())
+use()
+""")

@@ -1,0 +1,23 @@
+"""An ONNX Runtime before 1.24 is told that it is too old."""
+
+import onnxruntime as ort
+import pytest
+
+import harness
+
+pytestmark = pytest.mark.skipif(harness.HOST >= (1, 24), reason="this ONNX Runtime is new enough")
+
+MESSAGE = rf"this is ONNX Runtime {ort.__version__}, but revseq \S+ needs 1.24 or later"
+
+
+@pytest.mark.parametrize("time", range(3))
+def test_registering_the_ep(time, capfd):
+    with pytest.raises(Exception, match=MESSAGE):
+        ort.register_execution_provider_library("revseq", harness.library())
+    # ONNX Runtime complains itself of a version asked for that it lacks.
+    assert "API version" not in capfd.readouterr().err
+
+
+def test_registering_the_custom_op():
+    with pytest.raises(Exception, match=MESSAGE):
+        ort.SessionOptions().register_custom_ops_library(harness.library())

@@ -1,0 +1,65 @@
+"""Provider options."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import harness
+
+SEQUENCE = harness.reverse_sequence([2, 3], batch_axis=0, time_axis=1)
+SUBSEQUENCES = harness.reverse_subsequences([2, 3], 1)
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+FEEDS = {
+    "ReverseSequence": (SEQUENCE, {"x": X, "lens": np.array([7, 2], np.int64)}),
+    "ReverseSubsequences": (SUBSEQUENCES, {"x": X, "lens": np.array([[7], [2]], np.uint32)}),
+}
+CLAMPED = [[2, 1, 0], [4, 3, 5]]
+
+
+@pytest.mark.parametrize("operator", FEEDS)
+@pytest.mark.parametrize("lengths", ["clamp", "reject", None])
+def test_lengths(operator, lengths):
+    """Unset, each operator does its own; set, both do what it says."""
+    model, feeds = FEEDS[operator]
+    options = {"lengths": lengths} if lengths else {}
+    session = harness.session(model, provider_options=options)
+    harness.assert_on_ep(session, 1)
+    clamps = lengths == "clamp" or (lengths is None and operator == "ReverseSubsequences")
+    if clamps:
+        assert session.run(None, feeds)[0].tolist() == CLAMPED
+    else:
+        message = f'{operator} node "the_node": sequence length 7 at index 0 is out of range'
+        with pytest.raises(Exception, match=message):
+            session.run(None, feeds)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"length": "clamp"}, 'unknown provider option "length" of RevSeqExecutionProvider'),
+        ({"lengths": "CLAMP"}, 'provider option "lengths" is "CLAMP"'),
+        ({"lengths": ""}, 'provider option "lengths" is ""'),
+    ],
+)
+def test_wrong_options_are_refused_with_the_right_ones(options, message):
+    valid = '; valid are "lengths" with value "reject" or "clamp"'
+    with pytest.raises(Exception, match=message + valid):
+        harness.session(SEQUENCE, provider_options=options)
+
+
+def test_sessions_have_their_own_options():
+    model, feeds = FEEDS["ReverseSequence"]
+    clamping = harness.session(model, provider_options={"lengths": "clamp"})
+    rejecting = harness.session(model)
+    assert clamping.run(None, feeds)[0].tolist() == CLAMPED
+    with pytest.raises(Exception, match="out of range"):
+        rejecting.run(None, feeds)
+    assert clamping.run(None, feeds)[0].tolist() == CLAMPED
+
+
+def test_wrong_options_are_refused_whatever_the_model():
+    node = helper.make_node("Neg", ["x"], ["y"])
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    model = harness.model(helper.make_graph([node], "neg", values[:1], values[1:]))
+    with pytest.raises(Exception, match='unknown provider option "nonsense"'):
+        harness.session(model, provider_options={"nonsense": "1"})

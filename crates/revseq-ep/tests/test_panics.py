@@ -1,0 +1,95 @@
+"""No panic leaves the library: it becomes an error that says so.
+
+These need a library built with the feature `fault-injection`, whose path is in
+REVSEQ_EP_FAULTY_LIBRARY; it panics where the environment variable REVSEQ_EP_PANIC says.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import harness
+
+SCRIPT = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import onnxruntime as ort
+import harness
+
+library = os.environ["REVSEQ_EP_FAULTY_LIBRARY"]
+place = sys.argv[2]
+big = [1000, 1000]
+x = np.zeros(big, np.float32)
+sequence = harness.reverse_sequence(big, batch_axis=0, time_axis=1)
+subsequences = harness.reverse_subsequences([4], 0)
+
+
+def custom_op():
+    options = harness.options(ep=False)
+    options.register_custom_ops_library(library)
+    session = harness.session(subsequences, options)
+    return session.run(None, {"x": x[0, :4], "lens": np.zeros(1, np.uint32)})
+
+
+def ep():
+    if not harness.devices():
+        ort.register_execution_provider_library("revseq", library)
+    # As a user has it, so with the Python binding's fallback.
+    session = ort.InferenceSession(harness.load(sequence), harness.options(threads=2))
+    return session.run(None, {"x": x, "lens": np.full(1000, 1000)})
+
+
+use = custom_op if sys.argv[3] == "custom_op" else ep
+os.environ["REVSEQ_EP_PANIC"] = place
+for _ in range(3):
+    try:
+        use()
+    except Exception as error:
+        assert "revseq panicked: " in str(error), error
+        assert place in str(error), error
+    else:
+        raise AssertionError("nothing was raised")
+# Without the panic all is well again.
+os.environ["REVSEQ_EP_PANIC"] = ""
+use()
+print("well")
+"""
+
+PLACES = [
+    ("ep", "factories"),
+    ("ep", "devices"),
+    ("ep", "ep"),
+    ("ep", "capability"),
+    ("ep", "create"),
+    ("ep", "compute"),
+    ("ep", "parallel"),
+    ("custom_op", "custom_ops"),
+    ("custom_op", "create"),
+    ("custom_op", "compute"),
+]
+
+
+@pytest.mark.parametrize("use, place", PLACES)
+def test_a_panic_is_an_error(use, place):
+    assert_well(SCRIPT, use, place)
+
+
+def assert_well(script, use, place):
+    assert os.environ.get("REVSEQ_EP_FAULTY_LIBRARY"), "set REVSEQ_EP_FAULTY_LIBRARY"
+    tests = str(harness.ROOT / "crates/revseq-ep/tests")
+    done = subprocess.run(
+        [sys.executable, "-c", script, tests, place, use],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0 and "well" in done.stdout, f"{done.stdout}\n{done.stderr}"
+
+
+def test_a_panic_while_shapes_are_inferred_leaves_them_unknown():
+    """ONNX Runtime makes nothing of an error there; the kernel finds the shape when it runs."""
+    body = SCRIPT.split("for _ in range(3)")[0] + "assert use()[0].shape == (4,); print('well')"
+    assert_well(body, "custom_op", "infer")

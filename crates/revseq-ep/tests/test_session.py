@@ -1,0 +1,122 @@
+"""What else sessions do: saved models, bound memory, sequences of runs."""
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+import harness
+
+NAMES = ["graphs/between_neg", "graphs/twice_other_lengths", "exported/tf_axes_2_3",
+         "subsequences/between_neg", "graphs/local_function"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("format", ["onnx", "ort"])
+def test_the_optimised_model_saved_and_loaded_again(name, format, tmp_path):
+    folder = harness.MODELS / name
+    saved = str(tmp_path / f"saved.{format}")
+    options = harness.options()
+    options.optimized_model_filepath = saved
+    first = harness.session(folder / "model.onnx", options)
+    harness.assert_on_ep(first)
+    # Of a model in ORT's own format the assignment is not recorded.
+    profiled = harness.Profiled(saved, harness.options())
+    again = profiled.session
+    if format == "onnx":
+        kept = onnx.load(saved)
+        assert any(node.op_type in harness.OPERATORS for node in kept.graph.node)
+    names = [value.name for value in again.get_inputs()]
+    for inputs, outputs in harness.data_sets(folder):
+        for session in (first, again):
+            results = session.run(None, dict(zip(names, inputs, strict=True)))
+            for result, right in zip(results, outputs, strict=True):
+                assert harness.bits(result) == harness.bits(right)
+    ran = profiled.providers()
+    assert ran and {where for _, where in ran} == {harness.EP}, ran
+
+
+@pytest.mark.parametrize(
+    "level",
+    [
+        ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+        ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+        ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+    ],
+)
+def test_every_level_of_optimisation(level):
+    folder = harness.MODELS / "exported/keras_bilstm_masked"
+    options = harness.options()
+    options.graph_optimization_level = level
+    session = harness.session(folder / "model.onnx", options)
+    harness.assert_on_ep(session, 4)
+    names = [value.name for value in session.get_inputs()]
+    for inputs, outputs in harness.data_sets(folder):
+        results = session.run(None, dict(zip(names, inputs, strict=True)))
+        for result, right in zip(results, outputs, strict=True):
+            np.testing.assert_allclose(result, right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", [ort.ExecutionMode.ORT_SEQUENTIAL, ort.ExecutionMode.ORT_PARALLEL])
+def test_both_modes_of_execution(mode):
+    folder = harness.MODELS / "graphs/second_reader"
+    options = harness.options()
+    options.execution_mode = mode
+    session = harness.session(folder / "model.onnx", options)
+    harness.assert_on_ep(session)
+    names = [value.name for value in session.get_inputs()]
+    for inputs, outputs in harness.data_sets(folder):
+        for _ in range(20):
+            results = session.run(None, dict(zip(names, inputs, strict=True)))
+            for result, right in zip(results, outputs, strict=True):
+                assert harness.bits(result) == harness.bits(right)
+
+
+def test_bound_memory():
+    """The kernel reads and writes what the caller binds, and no copy of it."""
+    session = harness.session(harness.reverse_sequence([4, 3], batch_axis=1, time_axis=0))
+    harness.assert_on_ep(session, 1)
+    x, y = np.zeros((4, 3), np.float32), np.zeros((4, 3), np.float32)
+    lens = np.zeros(3, np.int64)
+    binding = session.io_binding()
+    for name, array in (("x", x), ("lens", lens)):
+        binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array))
+    binding.bind_ortvalue_output("y", ort.OrtValue.ortvalue_from_numpy(y))
+    for length in range(5):
+        x[:] = np.arange(12).reshape(4, 3) + length
+        lens[:] = length
+        session.run_with_iobinding(binding)
+        assert harness.bits(y) == harness.bits(harness.expected(x, lens, 0, 1))
+
+
+def test_lengths_that_are_not_aligned():
+    """numpy may hold numbers at any address, and ONNX Runtime passes it on."""
+    session = harness.session(harness.reverse_sequence([4, 3], batch_axis=1, time_axis=0))
+    memory = np.zeros(8 * 3 + 1, np.uint8)
+    lens = memory[1:].view(np.int64)
+    lens[:] = [4, 0, 3]
+    assert lens.ctypes.data % 8
+    value = ort.OrtValue.ortvalue_from_numpy(lens)
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_ortvalue_input("lens", value)
+    binding.bind_output("y")
+    session.run_with_iobinding(binding)
+    right = harness.expected(x, [4, 0, 3], 0, 1)
+    assert harness.bits(binding.copy_outputs_to_cpu()[0]) == harness.bits(right)
+
+
+def test_the_device():
+    (device,) = harness.devices()
+    assert (device.ep_name, device.ep_vendor) == (harness.EP, "revseq")
+    assert device.device.type == ort.OrtHardwareDeviceType.CPU
+    assert device.ep_metadata["version"].count(".") == 2
+
+
+def test_the_policy_chooses_nothing_it_should_not():
+    """Registered but not chosen, the EP gets no node."""
+    session = harness.session(
+        harness.reverse_sequence([4, 3], batch_axis=1, time_axis=0), harness.options(ep=False)
+    )
+    assert session.get_providers() == [harness.CPU]
