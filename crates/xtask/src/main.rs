@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ep;
 mod python;
 mod step;
 
@@ -16,6 +17,7 @@ Usage: cargo xtask <COMMAND>
 Commands:
   test [STEP]...  Run everything that CI runs, or only the steps named
   models          Make the files under models/ again
+  wheel           Build the Python wheel of the execution provider into target/wheels
   steps           List the steps of `test`
 ";
 
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
     let result = match arguments.as_slice() {
         ["test", names @ ..] => step::select(test_steps(), names).and_then(step::run_all),
         ["models"] => models(&[]),
+        ["wheel"] => ep::wheel(),
         ["steps"] => {
             for step in test_steps() {
                 println!("{:<10} {}", step.name, step.summary);
@@ -47,6 +50,9 @@ fn main() -> ExitCode {
     }
 }
 
+/// The GPU kernels, and what tests them where there is no GPU.
+const GPU: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles";
+
 /// Everything that has to hold, the quickest to fail first.
 fn test_steps() -> Vec<Step> {
     vec![
@@ -54,38 +60,43 @@ fn test_steps() -> Vec<Step> {
             cargo(&["fmt", "--all", "--check"]).run()
         }),
         Step::new("clippy", "the lints, warnings denied", || {
-            cargo(&[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ])
-            .run()
+            let lint = ["clippy", "--workspace", "--all-targets", "--features", GPU];
+            cargo(&lint).args(["--", "-D", "warnings"]).run()
         }),
         Step::new("doc", "the documentation, warnings denied", || {
-            cargo(&[
-                "doc",
-                "--workspace",
-                "--no-deps",
-                "--document-private-items",
-            ])
-            .env("RUSTDOCFLAGS", "-D warnings")
-            .run()
+            cargo(&["doc", "--workspace", "--no-deps", "--features", GPU])
+                .env("RUSTDOCFLAGS", "-D warnings")
+                .run()
         }),
         Step::new(
             "test",
             "unit, integration, conformance, snapshot and doc tests",
             || {
-                cargo(&["test", "--workspace"])
+                cargo(&["test", "--workspace", "--features", GPU])
                     .env("INSTA_UPDATE", "no")
                     .run()
+            },
+        ),
+        Step::new(
+            "levels",
+            "the kernels with fewer instructions than the CPU has",
+            || {
+                ["portable", "avx2"].into_iter().try_for_each(|level| {
+                    cargo(&["test", "--package", "revseq-kernels", "--features", GPU])
+                        .args(["--lib", "--test", "properties"])
+                        .env("REVSEQ_SIMD", level)
+                        .run()
+                })
             },
         ),
         Step::new("models", "the models are what their script makes", || {
             models(&["--check"])
         }),
+        Step::new(
+            "ep",
+            "the execution provider in ONNX Runtime, and its wheel",
+            ep::test,
+        ),
     ]
 }
 

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use crate::step::Command;
 
+/// The machine's own interpreter.
+pub(crate) const INTERPRETER: &str = if cfg!(windows) { "python" } else { "python3" };
+
 /// The interpreter of an environment with the packages of `requirements`; makes
 /// it, or makes it again if the file has changed.
 pub(crate) fn environment(name: &str, requirements: &Path) -> Result<PathBuf, String> {
     let folder = crate::root().join("target/python").join(name);
-    let (programs, python) = match cfg!(windows) {
-        true => ("Scripts", "python"),
-        false => ("bin", "python3"),
-    };
-    let interpreter = folder.join(programs).join(python);
+    let programs = if cfg!(windows) { "Scripts" } else { "bin" };
+    let interpreter = folder.join(programs).join(INTERPRETER);
     let wanted = fs::read_to_string(requirements)
         .map_err(|error| format!("{}: {error}", requirements.display()))?;
     // Written last, so that a half-made environment is made again.
@@ -21,7 +21,7 @@ pub(crate) fn environment(name: &str, requirements: &Path) -> Result<PathBuf, St
     if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
         return Ok(interpreter);
     }
-    Command::new(python)
+    Command::new(INTERPRETER)
         .args(["-m", "venv", "--clear"])
         .arg(&folder)
         .run()

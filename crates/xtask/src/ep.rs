@@ -1,0 +1,90 @@
+//! The execution provider: its library, its wheel, and their tests against the real ONNX Runtime.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::python;
+use crate::step::{Command, cargo};
+
+/// The ONNX Runtimes under test, by their requirements file, and the tests for each.
+const HOSTS: [(&str, &str); 3] = [("1.31", ""), ("1.24", ""), ("1.23", "test_old_host.py")];
+
+/// Builds the wheel into `target/wheels`.
+pub(crate) fn wheel() -> Result<(), String> {
+    let script = crate::root().join("crates/revseq-ep/python/build_wheel.py");
+    Command::new(python::INTERPRETER).arg(script).run()
+}
+
+/// Runs the tests of the library and of the wheel.
+pub(crate) fn test() -> Result<(), String> {
+    let root = crate::root();
+    let target = root.join("target");
+    let faulty = target.join("faulty");
+    cargo(&[
+        "build",
+        "--package",
+        "revseq-ep",
+        "--lib",
+        "--example",
+        "rust",
+    ])
+    .run()?;
+    cargo(&[
+        "build",
+        "--package",
+        "revseq-ep",
+        "--features",
+        "fault-injection",
+    ])
+    .arg("--target-dir")
+    .arg(&faulty)
+    .run()?;
+    wheel()?;
+    let wheel = only_wheel(&target.join("wheels"))?;
+    let library = library_name();
+    let tests = root.join("crates/revseq-ep/tests");
+    for (version, file) in HOSTS {
+        let requirements = tests.join(format!("requirements-{version}.txt"));
+        let python = python::environment(&format!("ort-{version}"), &requirements)?;
+        eprintln!("\n-- ONNX Runtime {version}");
+        Command::new(python)
+            .args([
+                "-m",
+                "pytest",
+                "-q",
+                "-rs",
+                "--disable-warnings",
+                "-p",
+                "no:cacheprovider",
+            ])
+            .arg(tests.join(file))
+            .env("REVSEQ_EP_LIBRARY", target.join("debug").join(&library))
+            .env(
+                "REVSEQ_EP_FAULTY_LIBRARY",
+                faulty.join("debug").join(&library),
+            )
+            .env("REVSEQ_EP_RUST_EXAMPLE", target.join("debug/examples/rust"))
+            .env("REVSEQ_EP_WHEEL", &wheel)
+            .run()?;
+    }
+    Ok(())
+}
+
+fn library_name() -> String {
+    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+    format!("{DLL_PREFIX}revseq_ep{DLL_SUFFIX}")
+}
+
+/// The wheel in a folder that holds no other.
+fn only_wheel(folder: &Path) -> Result<PathBuf, String> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut wheels: Vec<_> = entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "whl"))
+        .collect();
+    match (wheels.pop(), wheels.is_empty()) {
+        (Some(wheel), true) => Ok(wheel),
+        _ => Err(format!("{}: expected exactly one wheel", folder.display())),
+    }
+}
