@@ -10,6 +10,9 @@ use crate::{Plan, SequenceLengths};
 /// How far ahead of the row that is read its successors are asked for, in bytes.
 const AHEAD: usize = 4 << 10;
 
+/// Rows shorter than this are copied one by one: to compare neighbours costs more.
+const MERGED: usize = 64;
+
 /// Moves the rows of some items from their place in `input` to their place in the output.
 ///
 /// # Safety
@@ -134,6 +137,12 @@ impl<R: Row> Line<'_, R> {
                 sink.copy(input.add(from), steps.len() * bytes);
                 return;
             }
+            if bytes < MERGED {
+                for step in steps {
+                    self.row.give(input.add(self.from(at, step)), sink);
+                }
+                return;
+            }
             let ahead = (AHEAD / bytes).max(1);
             let mut step = steps.start;
             let mut next = self.from(at, step);
@@ -141,11 +150,9 @@ impl<R: Row> Line<'_, R> {
             while step < steps.end {
                 let (first, start) = (step, next);
                 loop {
-                    if bytes >= 64 {
-                        // The rows that follow lie anywhere: no hardware foresees them.
-                        let soon = self.from(at, (step + ahead).min(steps.end - 1));
-                        prefetch(input.add(soon), bytes);
-                    }
+                    // The rows that follow lie anywhere: no hardware foresees them.
+                    let soon = self.from(at, (step + ahead).min(steps.end - 1));
+                    prefetch(input.add(soon), bytes);
                     step += 1;
                     if step == steps.end {
                         break;
