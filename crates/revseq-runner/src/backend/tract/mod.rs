@@ -180,6 +180,8 @@ pub(crate) fn prepare(
                 }
             }
         }
+        // tract works on one thread unless it is told otherwise.
+        multithread::set_default_executor(multithread::Executor::RayonGlobal);
         let plan = typed.into_optimized()?.into_runnable()?;
         let outputs = model
             .graph()
