@@ -59,11 +59,7 @@ impl Kernel {
             // SAFETY: the lengths are an input of the run, of the type and
             // sizes that the plan was made for, and nothing writes to them
             // before `run` checks what the output overlaps.
-            unsafe {
-                with_lengths(inputs[1], plan, |data| {
-                    self.run(context, plan, inputs, data)
-                })
-            }
+            unsafe { with_lengths(inputs[1], |data| self.run(context, plan, inputs, data)) }
         })
     }
 
@@ -165,32 +161,31 @@ fn lengths_size(element: c_int) -> usize {
 /// Calls `run` with the lengths of a tensor.
 ///
 /// # Safety
-/// The tensor has as many elements as `plan` needs lengths, of the type that it
-/// was made for, and nothing writes to them until `run` returns.
+/// The tensor is one of the run, of the type that its plan was made for, and
+/// nothing writes to it until `run` returns.
 #[inline]
 unsafe fn with_lengths<T>(
     tensor: Tensor<'_>,
-    plan: &Plan,
     run: impl FnOnce(LengthsData<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     // SAFETY of all four: the caller's.
     match ElementType::from_onnx_code(tensor.element) {
         Some(ElementType::Fixed(DataType::Int32)) => {
             // SAFETY: as said above.
-            unsafe { with_slice::<i32, T>(tensor, plan, |lengths| run(lengths.into())) }
+            unsafe { with_slice::<i32, T>(tensor, |lengths| run(lengths.into())) }
         }
         Some(ElementType::Fixed(DataType::Uint32)) => {
             // SAFETY: as said above.
-            unsafe { with_slice::<u32, T>(tensor, plan, |lengths| run(lengths.into())) }
+            unsafe { with_slice::<u32, T>(tensor, |lengths| run(lengths.into())) }
         }
         Some(ElementType::Fixed(DataType::Uint64)) => {
             // SAFETY: as said above.
-            unsafe { with_slice::<u64, T>(tensor, plan, |lengths| run(lengths.into())) }
+            unsafe { with_slice::<u64, T>(tensor, |lengths| run(lengths.into())) }
         }
         // No plan is made for any other type.
         _ => {
             // SAFETY: as said above.
-            unsafe { with_slice::<i64, T>(tensor, plan, |lengths| run(lengths.into())) }
+            unsafe { with_slice::<i64, T>(tensor, |lengths| run(lengths.into())) }
         }
     }
 }
@@ -200,10 +195,11 @@ unsafe fn with_lengths<T>(
 #[inline]
 unsafe fn with_slice<L: Copy, T>(
     tensor: Tensor<'_>,
-    plan: &Plan,
     run: impl FnOnce(&[L]) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let count = plan.lengths_count();
+    // Without elements in the data the plan wants no lengths, but those that
+    // there are get checked.
+    let count = tensor.sizes.iter().map(|&size| size as usize).product();
     let first = tensor.bytes.cast_const().cast::<L>();
     if count == 0 {
         return run(&[]);
