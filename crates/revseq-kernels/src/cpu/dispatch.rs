@@ -17,6 +17,9 @@ use crate::{Plan, SequenceLengths};
 /// input and output: measured at 8 to 16 MiB with 32 MiB of it.
 const STREAMING_BYTES: usize = 12 << 20;
 
+/// From this many bytes on columns are moved in blocks: what the first cache level holds.
+const BLOCKED_BYTES: usize = 32 << 10;
+
 /// From this many bytes on it pays to look whether all lengths are equal.
 const UNIFORM_BYTES: usize = 4 << 10;
 
@@ -143,8 +146,14 @@ unsafe fn copy(
     threads: Threads<'_>,
 ) {
     let bytes = plan.moved_bytes();
+    let blocks = match bytes >= BLOCKED_BYTES {
+        true => plan.in_column_blocks(),
+        false => None,
+    };
+    let plan = blocks.as_ref().unwrap_or(plan);
     let nest = Nest::new(plan, plan.time.size);
-    let streaming = bytes >= STREAMING_BYTES && bytes == plan.output_bytes();
+    let in_order = blocks.is_none() && bytes == plan.output_bytes();
+    let streaming = in_order && bytes >= STREAMING_BYTES;
     let level = Level::current();
     let (input, output) = (Shared(input), Shared(output));
     threads.for_each_piece(nest.items(), plan.row_bytes, |items| {
