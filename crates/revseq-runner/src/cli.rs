@@ -98,7 +98,7 @@ pub(crate) enum InspectFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// An ONNX model, or a folder with a model.onnx and perhaps test_data_set_<n>
+    /// An ONNX model, or a folder with a model.onnx and perhaps a test_data_set_0
     pub(crate) model: PathBuf,
     /// Feed an input from a file: .pb (TensorProto) or .npy
     #[arg(short, long = "input", value_name = "NAME=FILE", value_parser = name_and_file)]
@@ -106,11 +106,11 @@ pub(crate) struct RunArguments {
     /// Write an output to a file, .pb (TensorProto) or .npy, instead of printing outputs
     #[arg(short, long = "output", value_name = "NAME=FILE", value_parser = name_and_file)]
     pub(crate) outputs: Vec<(String, PathBuf)>,
-    /// Make up the inputs that no --input gives: iota, random[:SEED] or zeros
+    /// Make up the inputs that no --input gives
     ///
     /// iota counts 0, 1, 2, …; random draws floats from -1 to 1 and integers from 0 to 99, always
     /// the same for a seed. Lengths stay within their sequence.
-    #[arg(short, long, value_name = "HOW")]
+    #[arg(short, long, value_name = "iota|random[:SEED]|zeros")]
     pub(crate) fill: Option<Fill>,
     /// Give a symbolic size its value
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
