@@ -34,7 +34,7 @@ pub(crate) enum Command {
     /// Show every ReverseSequence and ReverseSubsequences of a model, and how it runs
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectArguments),
-    /// Show what the kernels run on
+    /// Show what the kernels run on, and the ONNX Runtime that is found
     Devices(DevicesArguments),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  \
@@ -74,6 +74,68 @@ Examples:
 pub(crate) enum Backend {
     /// tract, in Rust, on the CPU
     Tract,
+    /// ONNX Runtime, 1.24 or later, with this project's execution provider
+    Ort,
+}
+
+impl Backend {
+    /// As it is written on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tract => "tract",
+            Self::Ort => "ort",
+        }
+    }
+}
+
+/// Which execution provider ONNX Runtime uses for ReverseSequence and ReverseSubsequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Ep {
+    /// This project's, and no other
+    Revseq,
+    /// None: ONNX Runtime's own kernels
+    None,
+}
+
+/// Where ONNX Runtime is, and what it uses.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "ONNX Runtime")]
+pub(crate) struct OrtArguments {
+    /// The shared library of ONNX Runtime
+    ///
+    /// Without it: ORT_DYLIB_PATH, or else the Python package onnxruntime.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ort_lib: Option<PathBuf>,
+    /// The shared library of the execution provider
+    ///
+    /// Without it: REVSEQ_EP_LIBRARY, or else the library beside revseq or in the Python package
+    /// onnxruntime-ep-revseq.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ep_lib: Option<PathBuf>,
+    /// The execution provider: revseq unless given
+    #[arg(long, value_enum, value_name = "EP")]
+    ep: Option<Ep>,
+}
+
+impl OrtArguments {
+    pub(crate) fn ep(&self) -> Ep {
+        self.ep.unwrap_or(Ep::Revseq)
+    }
+
+    /// Checks that they are given for the backend that they are about.
+    pub(crate) fn check(&self, backend: Backend) -> anyhow::Result<()> {
+        let given = [
+            ("--ort-lib", self.ort_lib.is_some()),
+            ("--ep-lib", self.ep_lib.is_some()),
+            ("--ep", self.ep.is_some()),
+        ];
+        if let (Backend::Tract, Some((flag, _))) =
+            (backend, given.iter().find(|(_, is_given)| *is_given))
+        {
+            anyhow::bail!("{flag} is for --backend ort");
+        }
+        Ok(())
+    }
 }
 
 /// How results are printed.
@@ -118,6 +180,8 @@ pub(crate) struct RunArguments {
     /// What to run the model on
     #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
     pub(crate) backend: Backend,
+    #[command(flatten)]
+    pub(crate) ort: OrtArguments,
     /// Run N times and print how long a run takes
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: Option<u32>,
@@ -134,6 +198,8 @@ pub(crate) struct VerifyArguments {
     /// What to run the models on
     #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
     pub(crate) backend: Backend,
+    #[command(flatten)]
+    pub(crate) ort: OrtArguments,
     /// How to print the results
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
@@ -146,6 +212,11 @@ pub(crate) struct InspectArguments {
     /// Give a symbolic size its value
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
     pub(crate) dims: Vec<(String, u64)>,
+    /// What the model is to run on: with ort, show which provider runs each node
+    #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
+    pub(crate) backend: Backend,
+    #[command(flatten)]
+    pub(crate) ort: OrtArguments,
     /// How to print it
     #[arg(long, value_enum, default_value_t = InspectFormat::Text)]
     pub(crate) format: InspectFormat,
@@ -153,6 +224,17 @@ pub(crate) struct InspectArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct DevicesArguments {
+    /// The shared library of ONNX Runtime
+    ///
+    /// Without it: ORT_DYLIB_PATH, or else the Python package onnxruntime.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ort_lib: Option<PathBuf>,
+    /// The shared library of the execution provider
+    ///
+    /// Without it: REVSEQ_EP_LIBRARY, or else the library beside revseq or in the Python package
+    /// onnxruntime-ep-revseq.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ep_lib: Option<PathBuf>,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,

@@ -16,6 +16,20 @@ const COMPUTED: [&str; 4] = [
     "graphs/bilstm_lengths",
 ];
 
+/// Models that only one of tract and ONNX Runtime runs, or neither.
+const NOT_BOTH: [&str; 10] = [
+    "backend/test_reversesequence_bfloat16",
+    "exported/keras_bilstm_masked",
+    "exported/tf_speech_bigru_timemajor",
+    "graphs/local_function",
+    "graphs/local_function_attributes",
+    "graphs/loop_body",
+    "opsets/opset28",
+    "types/bfloat16",
+    "types/complex128",
+    "types/complex64",
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -119,4 +133,54 @@ fn verify_of_all_models() {
     insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
         insta::assert_snapshot!("verify_models", text);
     });
+}
+
+/// ONNX Runtime's outputs are tract's, and those are in the snapshots.
+#[test]
+fn run_of_every_model_on_onnxruntime() {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let (Some(library), Some(_)) = (
+        variable("REVSEQ_TEST_ORT_LIB"),
+        variable("REVSEQ_EP_LIBRARY"),
+    ) else {
+        assert!(
+            variable("CI").is_none_or(|ci| ci != "true"),
+            "REVSEQ_TEST_ORT_LIB and REVSEQ_EP_LIBRARY have to be set in CI"
+        );
+        eprintln!(
+            "run_of_every_model_on_onnxruntime: skipped: REVSEQ_TEST_ORT_LIB or \
+             REVSEQ_EP_LIBRARY is not set"
+        );
+        return;
+    };
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_revseq"))
+            .args(arguments)
+            .current_dir(root())
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        (
+            output.status.success().then_some(text),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    for (group, names) in groups() {
+        for name in names {
+            let model = format!("{group}/{name}");
+            let path = format!("models/{model}");
+            let (tract, _) = run(&["run", &path, "--backend", "tract"]);
+            let (ort, error) = run(&["run", &path, "--backend", "ort", "--ort-lib", &library]);
+            if NOT_BOTH.contains(&model.as_str()) {
+                assert!(tract.is_none() || ort.is_none(), "{model} runs on both");
+                continue;
+            }
+            let compared = |text: Option<String>| match text {
+                Some(text) if COMPUTED.contains(&model.as_str()) => Some(rounded(&text)),
+                text => text,
+            };
+            assert!(ort.is_some(), "{model}: {error}");
+            assert_eq!(compared(ort), compared(tract), "{model}");
+        }
+    }
 }

@@ -1,3 +1,4 @@
 //! The runtimes that models run on.
 
+pub(crate) mod ort;
 pub(crate) mod tract;

@@ -4,15 +4,43 @@ use std::io::Write;
 
 use anyhow::Result;
 use revseq_kernels::cpu::Level;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::{Outcome, print_json};
+use crate::backend::ort::{self, Device, Runtime, library};
+use crate::chain;
 use crate::cli::{DevicesArguments, Format};
 
-/// Prints what the kernels run on.
+/// What was found of ONNX Runtime.
+struct Onnxruntime {
+    /// It, or why there is none.
+    runtime: Result<Runtime, String>,
+    /// The provider's devices, or why there are none.
+    devices: Result<Vec<Device>, String>,
+}
+
+fn onnxruntime(arguments: &DevicesArguments) -> Onnxruntime {
+    let told = |error: anyhow::Error| chain(&error);
+    let mut runtime = Runtime::load(arguments.ort_lib.as_deref()).map_err(told);
+    let devices = match &mut runtime {
+        Ok(runtime) => library::ep(arguments.ep_lib.as_deref())
+            .and_then(|found| runtime.register(found))
+            .and_then(|()| runtime.devices())
+            .map(|devices| {
+                let devices = devices.into_iter();
+                devices.filter(|device| device.ep == ort::EP).collect()
+            })
+            .map_err(told),
+        Err(_) => Err("there is no ONNX Runtime to ask".to_owned()),
+    };
+    Onnxruntime { runtime, devices }
+}
+
+/// Prints what the kernels run on, and the ONNX Runtime that is found.
 pub(crate) fn devices(arguments: &DevicesArguments) -> Result<Outcome> {
     let features = cpu_features();
     let threads = rayon::current_num_threads();
+    let onnxruntime = onnxruntime(arguments);
     match arguments.format {
         Format::Json => print_json(&json!({
             "cpu": {
@@ -21,6 +49,7 @@ pub(crate) fn devices(arguments: &DevicesArguments) -> Result<Outcome> {
                 "kernels": Level::current().name(),
                 "threads": threads,
             },
+            "onnxruntime": json_of(&onnxruntime),
         }))?,
         Format::Text => {
             let mut out = anstream::stdout().lock();
@@ -41,9 +70,81 @@ pub(crate) fn devices(arguments: &DevicesArguments) -> Result<Outcome> {
                 out,
                 "  threads       {threads} (rayon; RAYON_NUM_THREADS sets how many)"
             )?;
+            print_text(&mut out, &onnxruntime)?;
         }
     }
     Ok(Outcome::Done)
+}
+
+fn print_text(out: &mut impl Write, onnxruntime: &Onnxruntime) -> Result<()> {
+    writeln!(out, "ONNX Runtime")?;
+    match &onnxruntime.runtime {
+        Ok(runtime) => {
+            let library = &runtime.library;
+            writeln!(out, "  version       {}", runtime.version())?;
+            writeln!(
+                out,
+                "  library       {} (from {})",
+                library.path.display(),
+                library.how
+            )?;
+            if let Some(ep) = &runtime.ep {
+                writeln!(
+                    out,
+                    "  provider      {} (from {})",
+                    ep.path.display(),
+                    ep.how
+                )?;
+            }
+        }
+        Err(why) => return Ok(writeln!(out, "  not found: {why}")?),
+    }
+    writeln!(out, "{}", ort::EP)?;
+    match &onnxruntime.devices {
+        Ok(devices) => {
+            for device in devices {
+                writeln!(out, "  device        {}, {}", device.kind, device.vendor)?;
+            }
+        }
+        Err(why) => writeln!(out, "  not found: {why}")?,
+    }
+    Ok(())
+}
+
+fn json_of(onnxruntime: &Onnxruntime) -> Json {
+    let runtime = match &onnxruntime.runtime {
+        Ok(runtime) => runtime,
+        Err(why) => return json!({ "found": false, "reason": why }),
+    };
+    let provider = match &onnxruntime.devices {
+        Ok(devices) => {
+            let devices: Vec<Json> = devices
+                .iter()
+                .map(|device| {
+                    json!({
+                        "kind": device.kind,
+                        "vendor": device.vendor,
+                        "provider_vendor": device.ep_vendor,
+                    })
+                })
+                .collect();
+            let library = runtime.ep.as_ref();
+            json!({
+                "name": ort::EP,
+                "found": true,
+                "library": library.map(|found| found.path.display().to_string()),
+                "devices": devices,
+            })
+        }
+        Err(why) => json!({ "name": ort::EP, "found": false, "reason": why }),
+    };
+    json!({
+        "found": true,
+        "version": runtime.version(),
+        "library": runtime.library.path.display().to_string(),
+        "found_by": runtime.library.how,
+        "provider": provider,
+    })
 }
 
 /// The vector instructions that the processor has, found when running.

@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 
 use super::report::{self, Outcome as Found, Report};
 use super::{Outcome, dot, print_json};
+use crate::backend::ort::{self, Placement, Preparation, Runtime};
 use crate::cli::{InspectArguments, InspectFormat};
 use crate::model::check::canonical_domain;
 use crate::model::values::Dim;
@@ -34,9 +35,28 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
         }
     })
     .with_context(in_model)?;
+    let placements = super::runtime(arguments.backend, &arguments.ort)?
+        .map(|runtime| placements(&runtime, &model))
+        .transpose()
+        .with_context(in_model)?;
     match arguments.format {
-        InspectFormat::Text => print_text(&model, &reports, &others)?,
-        InspectFormat::Json => print_json(&as_json(&model, &reports, &others))?,
+        InspectFormat::Text => {
+            print_text(&model, &reports, &others)?;
+            if let Some(placements) = &placements {
+                print_placements(placements)?;
+            }
+        }
+        InspectFormat::Json => {
+            let mut json = as_json(&model, &reports, &others);
+            match &placements {
+                None => {}
+                Some(Ok(placements)) => {
+                    json["placements"] = placements.iter().map(super::placement_json).collect();
+                }
+                Some(Err(refused)) => json["refused"] = refused.as_str().into(),
+            }
+            print_json(&json)?;
+        }
         InspectFormat::Dot => {
             let mut out = std::io::stdout().lock();
             out.write_all(dot::graph(&model, &reports).as_bytes())?;
@@ -44,6 +64,34 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
         }
     }
     Ok(Outcome::Done)
+}
+
+/// Where ONNX Runtime places the nodes of ours, or why it takes no such model.
+fn placements(runtime: &Runtime, model: &Model) -> Result<Result<Vec<Placement>, String>> {
+    if let Some(reason) = ort::lacks(runtime, model)? {
+        return Ok(Err(reason));
+    }
+    // Reading for inspection leaves data in other files where it is.
+    Ok(match ort::place(runtime, &Model::load(&model.path)?)? {
+        Preparation::Ready(prepared) => Ok(prepared.placements),
+        Preparation::Refused(reason) => Err(reason),
+    })
+}
+
+fn print_placements(placements: &Result<Vec<Placement>, String>) -> Result<()> {
+    let mut out = anstream::stdout().lock();
+    let bold = Style::new().bold();
+    writeln!(out)?;
+    writeln!(out, "{bold}providers in ONNX Runtime{bold:#}")?;
+    match placements {
+        Ok(placements) => {
+            for placement in placements {
+                writeln!(out, "  {placement}")?;
+            }
+        }
+        Err(refused) => writeln!(out, "  none: {refused}")?,
+    }
+    Ok(out.flush()?)
 }
 
 /// The symbolic sizes of all values that a node reads or gives.

@@ -12,9 +12,10 @@ mod verify;
 use std::io::Write;
 
 use anyhow::{Result, ensure};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
-use crate::cli::{Arguments, Command};
+use crate::backend::ort::{Placement, Runtime};
+use crate::cli::{Arguments, Backend, Command, OrtArguments};
 use crate::model::Bindings;
 
 /// How a command ended, if not with an error.
@@ -47,6 +48,28 @@ fn bindings(dims: &[(String, u64)]) -> Result<Bindings> {
         );
     }
     Ok(bindings)
+}
+
+/// ONNX Runtime, if that is what models are to run on.
+fn runtime(backend: Backend, arguments: &OrtArguments) -> Result<Option<Runtime>> {
+    arguments.check(backend)?;
+    match backend {
+        Backend::Tract => Ok(None),
+        Backend::Ort => Runtime::open(arguments).map(Some),
+    }
+}
+
+/// Which provider runs a node, as JSON.
+fn placement_json(placement: &Placement) -> Json {
+    let mut json = json!({
+        "operator": placement.op_type,
+        "name": placement.name,
+        "provider": placement.provider,
+    });
+    if let Some(reason) = &placement.reason {
+        json["reason"] = reason.as_str().into();
+    }
+    json
 }
 
 /// Prints JSON, indented, to standard output.

@@ -11,8 +11,9 @@ use serde_json::{Value as Json, json};
 
 use super::inputs::{self, Sources, Tensors, in_model, list};
 use super::{Outcome, print_json};
-use crate::backend::tract;
-use crate::cli::{Backend, Format, RunArguments};
+use crate::backend::ort::Placement;
+use crate::backend::{ort, tract};
+use crate::cli::{Format, RunArguments};
 use crate::model::{Bindings, Model, check_dims, read};
 use crate::progress::Progress;
 use crate::tensor::{self, Tensor, print};
@@ -30,9 +31,12 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     check_outputs(arguments, &names)?;
     let mut bindings = super::bindings(&arguments.dims)?;
     check_dims(&bindings, &model.input_symbols())?;
-    let lacks = match arguments.backend {
-        Backend::Tract => tract::lacks(&model).with_context(in_model(&located.model))?,
+    let runtime = super::runtime(arguments.backend, &arguments.ort)?;
+    let lacks = match &runtime {
+        None => tract::lacks(&model),
+        Some(runtime) => ort::lacks(runtime, &model),
     };
+    let lacks = lacks.with_context(in_model(&located.model))?;
     if let Some(reason) = lacks {
         bail!("{}: {reason}", located.model.display());
     }
@@ -43,22 +47,16 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     };
     let tensors =
         inputs::gather(&model, &sources, &mut bindings).with_context(in_model(&located.model))?;
-    let (outputs, times) =
-        execute(arguments, &model, &tensors, &bindings).with_context(in_model(&located.model))?;
+    let results = execute(arguments, runtime.as_ref(), &model, &tensors, &bindings)
+        .with_context(in_model(&located.model))?;
     for (name, file) in &arguments.outputs {
         if let Some(index) = names.iter().position(|output| output == name) {
-            outputs[index].write(file, name)?;
+            results.outputs[index].write(file, name)?;
         }
     }
     match arguments.format {
-        Format::Text => print_text(arguments, &names, &outputs, &times),
-        Format::Json => print_json(&as_json(
-            arguments,
-            &located.model,
-            &names,
-            &outputs,
-            &times,
-        )),
+        Format::Text => print_text(arguments, &names, &results),
+        Format::Json => print_json(&as_json(arguments, &located.model, &names, &results)),
     }?;
     Ok(Outcome::Done)
 }
@@ -77,21 +75,31 @@ fn check_outputs(arguments: &RunArguments, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the model as often as asked: the outputs, and how long each run took.
+/// What running a model gives.
+struct Results {
+    outputs: Vec<Tensor>,
+    /// How long each run took, if that was asked for.
+    times: Vec<Duration>,
+    /// Which provider of ONNX Runtime ran each node of ours.
+    placements: Option<Vec<Placement>>,
+}
+
+/// Runs the model as often as asked.
 fn execute(
     arguments: &RunArguments,
+    runtime: Option<&ort::Runtime>,
     model: &Model,
     tensors: &Tensors,
     bindings: &Bindings,
-) -> Result<(Vec<Tensor>, Vec<Duration>)> {
+) -> Result<Results> {
     let runs = arguments.repeat.unwrap_or(1);
     let progress = Progress::new(runs.into());
     progress.message("preparing");
-    match arguments.backend {
-        Backend::Tract => {
+    let mut times = Vec::new();
+    match runtime {
+        None => {
             let prepared = tract::prepare(model, tensors, bindings)?;
             let outputs = prepared.run(tensors)?;
-            let mut times = Vec::new();
             if arguments.repeat.is_some() {
                 progress.message("running");
                 let values = prepared.values(tensors)?;
@@ -104,7 +112,33 @@ fn execute(
                     progress.step();
                 }
             }
-            Ok((outputs, times))
+            Ok(Results {
+                outputs,
+                times,
+                placements: None,
+            })
+        }
+        Some(runtime) => {
+            let mut prepared = ort::prepare(runtime, model)?.ready()?;
+            let outputs = prepared.run(tensors)?;
+            if arguments.repeat.is_some() {
+                progress.message("running");
+                let values = ort::values(tensors)?;
+                let mut timed = prepared.without_log(runtime, model)?;
+                // The first run of a session allocates.
+                timed.run_values(&values)?;
+                for _ in 0..runs {
+                    let start = Instant::now();
+                    timed.run_values(&values)?;
+                    times.push(start.elapsed());
+                    progress.step();
+                }
+            }
+            Ok(Results {
+                outputs,
+                times,
+                placements: Some(prepared.placements),
+            })
         }
     }
 }
@@ -131,12 +165,12 @@ fn summary(times: &[Duration]) -> Option<Summary> {
     })
 }
 
-fn print_text(
-    arguments: &RunArguments,
-    names: &[String],
-    outputs: &[Tensor],
-    times: &[Duration],
-) -> Result<()> {
+fn print_text(arguments: &RunArguments, names: &[String], results: &Results) -> Result<()> {
+    let Results {
+        outputs,
+        times,
+        placements,
+    } = results;
     let bold = Style::new().bold();
     let mut out = anstream::stdout().lock();
     for (name, output) in std::iter::zip(names, outputs) {
@@ -161,6 +195,9 @@ fn print_text(
         }
     }
     out.flush()?;
+    for placement in placements.iter().flatten() {
+        writeln!(anstream::stderr(), "{placement}")?;
+    }
     if let Some(Summary {
         median,
         minimum,
@@ -177,13 +214,12 @@ fn print_text(
     Ok(())
 }
 
-fn as_json(
-    arguments: &RunArguments,
-    model: &Path,
-    names: &[String],
-    outputs: &[Tensor],
-    times: &[Duration],
-) -> Json {
+fn as_json(arguments: &RunArguments, model: &Path, names: &[String], results: &Results) -> Json {
+    let Results {
+        outputs,
+        times,
+        placements,
+    } = results;
     let outputs: Vec<Json> = std::iter::zip(names, outputs)
         .filter_map(|(name, output)| {
             let mut json = json!({
@@ -209,9 +245,12 @@ fn as_json(
         .collect();
     let mut json = json!({
         "model": model.display().to_string(),
-        "backend": "tract",
+        "backend": arguments.backend.name(),
         "outputs": outputs,
     });
+    if let Some(placements) = placements {
+        json["nodes"] = placements.iter().map(super::placement_json).collect();
+    }
     if let Some(Summary {
         median,
         minimum,

@@ -1,5 +1,6 @@
 //! `revseq verify`.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -10,9 +11,10 @@ use walkdir::WalkDir;
 
 use super::inputs::{self, Tensors};
 use super::{Outcome, print_json};
+use crate::backend::ort::{self, Placement, Preparation, Runtime};
 use crate::backend::tract;
 use crate::chain;
-use crate::cli::{Backend, Format, VerifyArguments};
+use crate::cli::{Format, VerifyArguments};
 use crate::model::read::{self, DataSet};
 use crate::model::{Bindings, Model, walk};
 use crate::progress::Progress;
@@ -79,13 +81,19 @@ enum Verdict {
 /// Runs every backend test below the paths.
 pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
     let tests = find(&arguments.paths)?;
+    let runtime = super::runtime(arguments.backend, &arguments.ort)?;
     let progress = Progress::new(tests.len() as u64);
     let mut results = Vec::new();
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let mut providers: BTreeMap<String, usize> = BTreeMap::new();
     for test in &tests {
         let path = test.display().to_string();
         progress.message(path.clone());
-        let verdict = run_test(test, arguments.backend);
+        let mut placements = Vec::new();
+        let verdict = run_test(test, runtime.as_ref(), &mut placements);
+        for placement in &placements {
+            *providers.entry(placement.provider.clone()).or_default() += 1;
+        }
         match verdict {
             Verdict::Ok => passed += 1,
             Verdict::Failed(_) => failed += 1,
@@ -93,7 +101,13 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
         }
         match arguments.format {
             Format::Text => progress.suspend(|| print_verdict(&path, &verdict))?,
-            Format::Json => results.push(as_json(&path, &verdict)),
+            Format::Json => {
+                let mut json = as_json(&path, &verdict);
+                if runtime.is_some() {
+                    json["nodes"] = placements.iter().map(super::placement_json).collect();
+                }
+                results.push(json);
+            }
         }
         progress.step();
     }
@@ -102,9 +116,17 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
         Format::Text => {
             let mut out = anstream::stdout().lock();
             writeln!(out, "{passed} passed, {failed} failed, {skipped} skipped")?;
+            out.flush()?;
+            for (provider, count) in &providers {
+                let nodes = if *count == 1 { "node" } else { "nodes" };
+                writeln!(
+                    anstream::stderr(),
+                    "{provider}: {count} {nodes} of ReverseSequence or ReverseSubsequences"
+                )?;
+            }
         }
         Format::Json => print_json(&json!({
-            "backend": "tract",
+            "backend": arguments.backend.name(),
             "tests": results,
             "passed": passed,
             "failed": failed,
@@ -141,24 +163,41 @@ fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(tests)
 }
 
-fn run_test(folder: &Path, backend: Backend) -> Verdict {
-    match try_test(folder, backend) {
+/// Runs a test; tells the placements of its nodes in ONNX Runtime.
+fn run_test(folder: &Path, runtime: Option<&Runtime>, placements: &mut Vec<Placement>) -> Verdict {
+    match try_test(folder, runtime, placements) {
         Ok(verdict) => verdict,
         Err(error) => Verdict::Failed(chain(&error)),
     }
 }
 
-fn try_test(folder: &Path, backend: Backend) -> Result<Verdict> {
+fn try_test(
+    folder: &Path,
+    runtime: Option<&Runtime>,
+    placements: &mut Vec<Placement>,
+) -> Result<Verdict> {
     let model = Model::load(&folder.join("model.onnx"))?;
-    let lacks = match backend {
-        Backend::Tract => tract::lacks(&model)?,
+    let lacks = match runtime {
+        None => tract::lacks(&model)?,
+        Some(runtime) => ort::lacks(runtime, &model)?,
     };
     if let Some(reason) = lacks {
         return Ok(Verdict::Skipped(reason));
     }
     let exact = is_exact(&model)?;
+    let mut prepared = match runtime
+        .map(|runtime| ort::prepare(runtime, &model))
+        .transpose()?
+    {
+        None => None,
+        Some(Preparation::Refused(reason)) => return Ok(Verdict::Skipped(reason)),
+        Some(Preparation::Ready(prepared)) => Some(prepared),
+    };
+    if let Some(prepared) = &prepared {
+        placements.clone_from(&prepared.placements);
+    }
     for set in read::data_sets(folder)? {
-        run_set(&model, &set, exact, backend).with_context(|| set.name.clone())?;
+        run_set(&model, &set, exact, prepared.as_deref_mut()).with_context(|| set.name.clone())?;
     }
     Ok(Verdict::Ok)
 }
@@ -197,7 +236,13 @@ fn is_float(element_type: revseq_graph::ElementType) -> bool {
     }
 }
 
-fn run_set(model: &Model, set: &DataSet, exact: bool, backend: Backend) -> Result<()> {
+/// Runs a model on a data set: in ONNX Runtime if it is prepared there.
+fn run_set(
+    model: &Model,
+    set: &DataSet,
+    exact: bool,
+    prepared: Option<&mut ort::Prepared>,
+) -> Result<()> {
     let declared = model.inputs();
     let names: Vec<String> = declared
         .iter()
@@ -220,8 +265,9 @@ fn run_set(model: &Model, set: &DataSet, exact: bool, backend: Backend) -> Resul
     }
     let mut bindings = Bindings::new();
     inputs::bind(&declared, &given, &mut bindings)?;
-    let got = match backend {
-        Backend::Tract => tract::prepare(model, &given, &bindings)?.run(&given)?,
+    let got = match prepared {
+        None => tract::prepare(model, &given, &bindings)?.run(&given)?,
+        Some(prepared) => prepared.run(&given)?,
     };
     let got: Tensors = std::iter::zip(outputs.iter().cloned(), got).collect();
     for name in &outputs {

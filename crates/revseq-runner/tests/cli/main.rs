@@ -3,6 +3,7 @@
 mod common;
 mod hostile;
 mod inspect;
+mod ort;
 mod run;
 mod tensors;
 mod verify;

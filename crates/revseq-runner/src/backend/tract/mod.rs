@@ -12,12 +12,12 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use revseq_graph::ElementType;
 use revseq_kernels::DataType;
 use tract_onnx::data_resolver::ModelDataResolver;
-use tract_onnx::pb::{GraphProto, ModelProto};
+use tract_onnx::pb::ModelProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{InferenceFact, InferenceModel};
 
 use crate::fence;
-use crate::model::values::ValueType;
+use crate::model::values::{ValueType, element_types};
 use crate::model::{Bindings, Model, walk};
 use crate::tensor::{Tensor, pb};
 use convert::{datum_type, from_tract, to_tract};
@@ -46,7 +46,6 @@ pub(crate) fn lacks(model: &Model) -> Result<Option<String>> {
     let mut add = |kind: u8, what: String| {
         lacking.insert((kind, what));
     };
-    let mut types = Vec::new();
     walk::walk(model, &Bindings::new(), |site| {
         if site.is_dead {
             return;
@@ -56,17 +55,7 @@ pub(crate) fn lacks(model: &Model) -> Result<Option<String>> {
         } else if !operators::has_operator(&site.node.domain, &site.node.op_type) {
             add(1, site.operator());
         }
-        for (name, attribute) in &site.attributes {
-            types.extend(
-                attribute
-                    .t
-                    .iter()
-                    .chain(&attribute.tensors)
-                    .map(|tensor| tensor.data_type),
-            );
-            if site.node.op_type == "Cast" && *name == "to" {
-                types.extend(i32::try_from(attribute.i));
-            }
+        for (_, attribute) in &site.attributes {
             if attribute.sparse_tensor.is_some() || !attribute.sparse_tensors.is_empty() {
                 add(3, "sparse tensors".to_owned());
             }
@@ -82,19 +71,11 @@ pub(crate) fn lacks(model: &Model) -> Result<Option<String>> {
         {
             add(3, "sparse tensors".to_owned());
         }
-        types.extend(
-            site.node
-                .attribute
-                .iter()
-                .flat_map(|attribute| &attribute.g)
-                .flat_map(types_of),
-        );
     })?;
-    types.extend(types_of(model.graph()));
     if !model.graph().sparse_initializer.is_empty() {
         add(3, "sparse tensors".to_owned());
     }
-    for code in types {
+    for code in element_types(model)? {
         if !has_type(code) {
             add(2, pb::type_name(code));
         }
@@ -117,15 +98,6 @@ pub(crate) fn lacks(model: &Model) -> Result<Option<String>> {
         what.push(format!("{more} more"));
     }
     Ok((!what.is_empty()).then(|| format!("tract has no {}", what.join(", "))))
-}
-
-/// The element types that a graph names.
-fn types_of(graph: &GraphProto) -> Vec<i32> {
-    let values = graph.input.iter().chain(&graph.output);
-    let declared = values.filter_map(|value| ValueType::declared(value).element_type);
-    declared
-        .chain(graph.initializer.iter().map(|tensor| tensor.data_type))
-        .collect()
 }
 
 /// A model made ready for inputs of certain types and shapes.

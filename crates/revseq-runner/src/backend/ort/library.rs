@@ -1,0 +1,236 @@
+//! Where ONNX Runtime and the library of the execution provider are.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The file name of the provider's library on this platform.
+const EP_LIBRARY: &str = if cfg!(windows) {
+    "revseq_ep.dll"
+} else if cfg!(target_os = "macos") {
+    "librevseq_ep.dylib"
+} else {
+    "librevseq_ep.so"
+};
+
+/// How to get an ONNX Runtime.
+pub(super) const HOW_TO_GET: &str =
+    "get one with `pip install onnxruntime`, or name its shared library with --ort-lib PATH";
+
+/// Prints the folder of an installed Python package, without importing it.
+/// What lies in the current folder is not installed.
+const FIND_PACKAGE: &str = "\
+import sys
+sys.path = [path for path in sys.path if path]
+import importlib.util
+spec = importlib.util.find_spec(sys.argv[1])
+print(next(iter(spec.submodule_search_locations or []), '') if spec else '')";
+
+/// A library, and how it was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    pub(crate) how: &'static str,
+}
+
+/// Finds ONNX Runtime: by the option, the environment, or as a Python package.
+///
+/// # Errors
+/// There is none, or not where it is said to be.
+pub(crate) fn onnxruntime(option: Option<&Path>) -> Result<Found> {
+    if let Some(found) = told(option, "--ort-lib", "ORT_DYLIB_PATH")? {
+        return Ok(found);
+    }
+    let in_package = python_package("onnxruntime").and_then(|folder| {
+        let files = std::fs::read_dir(folder.join("capi")).ok()?;
+        files
+            .filter_map(|file| Some(file.ok()?.path()))
+            .find(|path| path.file_name().is_some_and(is_onnxruntime))
+    });
+    match in_package {
+        Some(path) => Ok(Found {
+            path,
+            how: "an installed Python package",
+        }),
+        None => bail!(
+            "there is no ONNX Runtime: neither --ort-lib nor ORT_DYLIB_PATH names one, and no \
+             Python package has one; {HOW_TO_GET}"
+        ),
+    }
+}
+
+/// Whether a file has the name of ONNX Runtime's library and not that of a part of it.
+fn is_onnxruntime(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| {
+        name == "onnxruntime.dll"
+            || name.starts_with("libonnxruntime.so")
+            || (name.starts_with("libonnxruntime.") && name.ends_with(".dylib"))
+    })
+}
+
+/// Finds the provider's library: by the option, the environment, beside this
+/// executable, or as a Python package.
+///
+/// # Errors
+/// There is none, or not where it is said to be.
+pub(crate) fn ep(option: Option<&Path>) -> Result<Found> {
+    if let Some(found) = told(option, "--ep-lib", "REVSEQ_EP_LIBRARY")? {
+        return Ok(found);
+    }
+    let beside = std::env::current_exe()
+        .ok()
+        .and_then(|executable| executable.canonicalize().ok())
+        .map(|executable| executable.with_file_name(EP_LIBRARY))
+        .filter(|path| path.is_file());
+    if let Some(path) = beside {
+        return Ok(Found {
+            path,
+            how: "beside revseq",
+        });
+    }
+    let in_package = python_package("onnxruntime_ep_revseq")
+        .map(|folder| folder.join(EP_LIBRARY))
+        .filter(|path| path.is_file());
+    match in_package {
+        Some(path) => Ok(Found {
+            path,
+            how: "an installed Python package",
+        }),
+        None => bail!(
+            "there is no {EP_LIBRARY}: neither --ep-lib nor REVSEQ_EP_LIBRARY names it, and it is \
+             neither beside revseq nor in an installed Python package; get it with `pip install \
+             onnxruntime-ep-revseq`, build it with `cargo build -p revseq-ep`, or run ONNX \
+             Runtime's own kernels with --ep none"
+        ),
+    }
+}
+
+/// What the option or else the environment names.
+fn told(
+    option: Option<&Path>,
+    flag: &'static str,
+    variable: &'static str,
+) -> Result<Option<Found>> {
+    let (path, how) = match (option, std::env::var_os(variable)) {
+        (Some(path), _) => (path.to_owned(), flag),
+        (None, Some(path)) if !path.is_empty() => (PathBuf::from(path), variable),
+        _ => return Ok(None),
+    };
+    ensure!(
+        path.is_file(),
+        "{how} names {}, which is not a file",
+        path.display()
+    );
+    // Both ort and ONNX Runtime would look for a relative path beside themselves.
+    let path =
+        std::path::absolute(&path).with_context(|| format!("{how} names {}", path.display()))?;
+    Ok(Some(Found { path, how }))
+}
+
+/// The folder of an installed Python package, asked of the virtual environment's
+/// Python or else of the first on the path.
+fn python_package(name: &str) -> Option<PathBuf> {
+    let pythons = match std::env::var_os("VIRTUAL_ENV") {
+        Some(environment) if !environment.is_empty() => {
+            let environment = PathBuf::from(environment);
+            vec![if cfg!(windows) {
+                environment.join("Scripts").join("python.exe")
+            } else {
+                environment.join("bin").join("python")
+            }]
+        }
+        _ => vec![PathBuf::from("python3"), PathBuf::from("python")],
+    };
+    pythons.into_iter().find_map(|python| {
+        let output = Command::new(python)
+            .args(["-c", FIND_PACKAGE, name])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output()
+            .ok()
+            .filter(|output| output.status.success())?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        let folder = Path::new(text.trim_end_matches(['\r', '\n']));
+        folder.is_absolute().then(|| folder.to_owned())
+    })
+}
+
+/// The version of the ONNX Runtime in a file, from the file's name or from the
+/// Python package that it is part of.
+///
+/// The library itself tells it only through a raw pointer.
+pub(super) fn version(path: &Path) -> Option<String> {
+    let named = |path: &Path| {
+        let name = path.file_name()?.to_str()?;
+        let start = name.find(|c: char| c.is_ascii_digit())?;
+        let end = name[start..]
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .map_or(name.len(), |end| start + end);
+        let version = name[start..end].trim_end_matches('.');
+        version.contains('.').then(|| version.to_owned())
+    };
+    let packaged = |path: &Path| {
+        let package = path.parent()?.parent()?.join("__init__.py");
+        let text = std::fs::read_to_string(package).ok()?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("__version__ = "))?;
+        Some(line.trim().trim_matches(['"', '\'']).to_owned())
+    };
+    let path = path.canonicalize().ok()?;
+    named(&path).or_else(|| packaged(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_in_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let version_of = |name: &str| {
+            let path = folder.path().join("capi").join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "").unwrap();
+            version(&path)
+        };
+        assert_eq!(
+            version_of("libonnxruntime.so.1.31.1").as_deref(),
+            Some("1.31.1")
+        );
+        assert_eq!(
+            version_of("libonnxruntime.1.24.4.dylib").as_deref(),
+            Some("1.24.4")
+        );
+        assert_eq!(version_of("libonnxruntime.so.1"), None);
+        assert_eq!(version_of("onnxruntime.dll"), None);
+        std::fs::write(
+            folder.path().join("__init__.py"),
+            "import x\n__version__ = \"1.30.0\"\n",
+        )
+        .unwrap();
+        assert_eq!(version_of("onnxruntime.dll").as_deref(), Some("1.30.0"));
+    }
+
+    #[test]
+    fn parts_of_onnxruntime_are_not_onnxruntime() {
+        for name in [
+            "libonnxruntime.so.1.31.1",
+            "libonnxruntime.so",
+            "libonnxruntime.1.31.1.dylib",
+            "onnxruntime.dll",
+        ] {
+            assert!(is_onnxruntime(OsStr::new(name)), "{name}");
+        }
+        for name in [
+            "libonnxruntime_providers_shared.so",
+            "onnxruntime_providers_shared.dll",
+            "onnxruntime_pybind11_state.cpython-311-x86_64-linux-gnu.so",
+            "libonnxruntime_providers_cuda.dylib",
+        ] {
+            assert!(!is_onnxruntime(OsStr::new(name)), "{name}");
+        }
+    }
+}

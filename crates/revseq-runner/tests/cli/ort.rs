@@ -1,0 +1,162 @@
+//! `--backend ort`, on a real ONNX Runtime.
+//!
+//! `REVSEQ_TEST_ORT_LIB` names its library and `REVSEQ_EP_LIBRARY` the
+//! provider's. Without them the tests that need both say that they skip, and
+//! fail where CI runs them.
+
+use std::process::Command;
+
+use serde_json::Value as Json;
+
+use crate::common::{Folder, Run, models, refuses, revseq};
+
+/// The library of ONNX Runtime to test with, if the provider's is told as well.
+fn onnxruntime(test: &str) -> Option<String> {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    match (
+        variable("REVSEQ_TEST_ORT_LIB"),
+        variable("REVSEQ_EP_LIBRARY"),
+    ) {
+        (Some(library), Some(_)) => Some(library),
+        _ => {
+            assert!(
+                variable("CI").is_none_or(|ci| ci != "true"),
+                "{test}: REVSEQ_TEST_ORT_LIB and REVSEQ_EP_LIBRARY have to be set in CI"
+            );
+            eprintln!("{test}: skipped: REVSEQ_TEST_ORT_LIB or REVSEQ_EP_LIBRARY is not set");
+            None
+        }
+    }
+}
+
+fn on_ort(command: &str, library: &str, arguments: &[&str]) -> Run {
+    let ort = [command, "--backend", "ort", "--ort-lib", library];
+    revseq(&[&ort, arguments].concat())
+}
+
+fn model(name: &str) -> String {
+    models().join(name).display().to_string()
+}
+
+#[test]
+fn run_tells_the_provider_and_prints_as_tract_does() {
+    let Some(library) = onnxruntime("run_tells_the_provider_and_prints_as_tract_does") else {
+        return;
+    };
+    let path = model("graphs/between_neg");
+    let run = on_ort("run", &library, &[&path]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(
+        run.stderr,
+        "ReverseSequence node \"reverse\": RevSeqExecutionProvider\n"
+    );
+    assert_eq!(run.stdout, revseq(&["run", &path]).stdout);
+    let run = on_ort("run", &library, &[&path, "--ep", "none"]);
+    assert_eq!(
+        run.stderr,
+        "ReverseSequence node \"reverse\": CPUExecutionProvider\n"
+    );
+}
+
+#[test]
+fn strings_fall_back_and_say_so() {
+    let Some(library) = onnxruntime("strings_fall_back_and_say_so") else {
+        return;
+    };
+    let run = on_ort("run", &library, &[&model("types/string")]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(run.stderr.lines().count(), 2, "{run:?}");
+    for line in run.stderr.lines() {
+        assert!(
+            line.contains("CPUExecutionProvider (input 0 has elements of type string"),
+            "{run:?}"
+        );
+    }
+}
+
+#[test]
+fn verify_runs_every_model_but_what_onnxruntime_lacks() {
+    let Some(library) = onnxruntime("verify_runs_every_model_but_what_onnxruntime_lacks") else {
+        return;
+    };
+    let run = on_ort("verify", &library, &[&model(""), "--format", "json"]);
+    let json: Json = serde_json::from_str(&run.stdout).expect("JSON");
+    for test in json["tests"].as_array().expect("tests") {
+        let path = test["path"].as_str().expect("a path");
+        let reason = test["reason"].as_str().unwrap_or_default();
+        if path.ends_with("types/complex64") || path.ends_with("types/complex128") {
+            assert!(reason.contains(" has no complex"), "{test}");
+        } else if ["opset28", "bfloat16"]
+            .iter()
+            .any(|end| path.ends_with(end))
+        {
+            assert!(reason.contains(" refuses IR version 14"), "{test}");
+        } else {
+            assert_eq!(test["result"], "ok", "{test}");
+            continue;
+        }
+        assert_eq!(test["result"], "skipped", "{test}");
+    }
+    assert_eq!(run.code, Some(0), "{run:?}");
+}
+
+#[test]
+fn inspect_tells_where_nodes_are_placed() {
+    let Some(library) = onnxruntime("inspect_tells_where_nodes_are_placed") else {
+        return;
+    };
+    let run = on_ort("inspect", &library, &[&model("graphs/if_branch")]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(
+        run.stdout
+            .contains("ReverseSequence node \"reverse\": RevSeqExecutionProvider"),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn devices_tells_what_is_found() {
+    let Some(library) = onnxruntime("devices_tells_what_is_found") else {
+        return;
+    };
+    let run = revseq(&["devices", "--ort-lib", &library]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(run.stdout.contains(&library), "{run:?}");
+    assert!(
+        run.stdout
+            .contains("RevSeqExecutionProvider\n  device        CPU"),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn a_library_that_is_none_is_refused() {
+    let folder = Folder::new();
+    let file = folder.write("libonnxruntime.so", b"no library");
+    let file = file.display().to_string();
+    let path = model("graphs/between_neg");
+    let arguments = ["run", "--backend", "ort", &path, "--ort-lib"];
+    refuses(
+        &[&arguments[..], &[&file]].concat(),
+        "pip install onnxruntime",
+    );
+    refuses(
+        &[&arguments[..], &["nowhere.so"]].concat(),
+        "--ort-lib names nowhere.so, which is not a file",
+    );
+    refuses(&["run", &path, "--ep", "none"], "--ep is for --backend ort");
+}
+
+#[test]
+fn without_onnxruntime_it_says_how_to_get_one() {
+    let folder = Folder::new();
+    let output = Command::new(env!("CARGO_BIN_EXE_revseq"))
+        .args(["run", "--backend", "ort", &model("graphs/between_neg")])
+        .env_remove("ORT_DYLIB_PATH")
+        .env("VIRTUAL_ENV", folder.path("none"))
+        .output()
+        .expect("the binary starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("pip install onnxruntime"), "{stderr}");
+}
