@@ -9,6 +9,32 @@ use crate::step::{Command, cargo};
 /// The ONNX Runtimes under test, by their requirements file, and the tests for each.
 const HOSTS: [(&str, &str); 3] = [("1.31", ""), ("1.24", ""), ("1.23", "test_old_host.py")];
 
+/// What the other tests need to run models on ONNX Runtime with the provider:
+/// the library of the newest version under test, and the provider's own.
+pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 2], String> {
+    cargo(&["build", "--package", "revseq-ep", "--lib"]).run()?;
+    let (version, _) = HOSTS[0];
+    let python = host(version)?;
+    let script = "import pathlib, onnxruntime; \
+                  print(*pathlib.Path(onnxruntime.__file__).parent.glob('capi/*onnxruntime.*[0-9dl]'))";
+    let found = Command::new(python).args(["-c", script]).output()?;
+    let library = PathBuf::from(found.trim());
+    if !library.is_file() {
+        return Err(format!(
+            "no library of ONNX Runtime {version}: found {found:?}"
+        ));
+    }
+    let ep = crate::root().join("target/debug").join(library_name());
+    Ok([("REVSEQ_TEST_ORT_LIB", library), ("REVSEQ_EP_LIBRARY", ep)])
+}
+
+/// The interpreter of an environment with a version of ONNX Runtime.
+fn host(version: &str) -> Result<PathBuf, String> {
+    let tests = crate::root().join("crates/revseq-ep/tests");
+    let requirements = tests.join(format!("requirements-{version}.txt"));
+    python::environment(&format!("ort-{version}"), &requirements)
+}
+
 /// Builds the wheel into `target/wheels`.
 pub(crate) fn wheel() -> Result<(), String> {
     let script = crate::root().join("crates/revseq-ep/python/build_wheel.py");
@@ -44,8 +70,7 @@ pub(crate) fn test() -> Result<(), String> {
     let library = library_name();
     let tests = root.join("crates/revseq-ep/tests");
     for (version, file) in HOSTS {
-        let requirements = tests.join(format!("requirements-{version}.txt"));
-        let python = python::environment(&format!("ort-{version}"), &requirements)?;
+        let python = host(version)?;
         eprintln!("\n-- ONNX Runtime {version}");
         Command::new(python)
             .args([

@@ -72,7 +72,10 @@ fn test_steps() -> Vec<Step> {
             "test",
             "unit, integration, conformance, snapshot and doc tests",
             || {
-                cargo(&["test", "--workspace", "--features", GPU])
+                let test = cargo(&["test", "--workspace", "--features", GPU]);
+                ep::environment()?
+                    .iter()
+                    .fold(test, |test, (name, path)| test.env(name, path))
                     .env("INSTA_UPDATE", "no")
                     .run()
             },

@@ -76,6 +76,19 @@ impl Command {
         self
     }
 
+    /// Runs the command for what it prints.
+    pub(crate) fn output(mut self) -> Result<String, String> {
+        let output = self
+            .0
+            .output()
+            .map_err(|error| format!("{:?}: {error}", self.0))?;
+        if !output.status.success() {
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(format!("{:?}: {}: {message}", self.0, output.status));
+        }
+        String::from_utf8(output.stdout).map_err(|error| format!("{:?}: {error}", self.0))
+    }
+
     pub(crate) fn run(mut self) -> Result<(), String> {
         let status = self
             .0
