@@ -115,8 +115,8 @@ impl<'a> SequenceLengths<'a> {
     /// Their number is what the sizes and strides of the descriptor's
     /// `sequence_lengths` reach ([`TensorDesc::extent`](crate::TensorDesc::extent)).
     /// A value between strides, which no subsequence reads, may be anything. Where
-    /// the data has no elements, no length has a place of its own, so any number
-    /// of them will do; their values are checked all the same.
+    /// the data has no elements, a batch has lengths that no layout reaches, so
+    /// any number of them will do; their values are checked all the same.
     ///
     /// # Errors
     /// [`Error::LengthCountMismatch`], and under [`LengthsPolicy::Reject`]
@@ -217,7 +217,8 @@ fn first_out_of_range(plan: &Plan, data: LengthsData<'_>, maximum: usize) -> Opt
     // Something is out of range, perhaps only between the strides: look at each
     // length that counts, in the order of the buffer.
     let out_of_range = |index: usize| !(0..=maximum as i128).contains(&data.value(index));
-    if plan.empty {
+    if data.len() != plan.lengths_count() {
+        // Of data without elements: no layout says where they lie.
         return (0..data.len()).find(|&index| out_of_range(index));
     }
     let mut first: Option<usize> = None;
