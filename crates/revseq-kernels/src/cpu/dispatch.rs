@@ -17,6 +17,9 @@ use crate::{Plan, SequenceLengths};
 /// input and output: measured at 8 to 16 MiB with 32 MiB of it.
 const STREAMING_BYTES: usize = 12 << 20;
 
+/// Below this many bytes a run costs less than to choose how it is made.
+const SMALL_BYTES: usize = 1 << 10;
+
 /// From this many bytes on columns are moved in blocks: what the first cache level holds.
 const BLOCKED_BYTES: usize = 32 << 10;
 
@@ -146,6 +149,17 @@ unsafe fn copy(
     threads: Threads<'_>,
 ) {
     let bytes = plan.moved_bytes();
+    if bytes < SMALL_BYTES {
+        let nest = Nest::new(plan, plan.time.size);
+        let mut sink = Cached::new(output);
+        with_row!(plan.row_bytes, row => {
+            // SAFETY: the caller's.
+            unsafe {
+                walk::copy_items(plan, &nest, lengths, row, input, &mut sink, 0..nest.items());
+            }
+        });
+        return;
+    }
     let blocks = match bytes >= BLOCKED_BYTES {
         true => plan.in_column_blocks(),
         false => None,

@@ -100,7 +100,8 @@ impl Nest {
             first: 0,
             left: items.len(),
         };
-        if lines.left > 0 {
+        // The first item's line is the first one: most runs start there, and divisions cost.
+        if lines.left > 0 && items.start > 0 {
             lines.first = items.start % self.line.size;
             let mut remaining = items.start / self.line.size;
             for (round, level) in lines.rounds.iter_mut().zip(&self.outer).rev() {
