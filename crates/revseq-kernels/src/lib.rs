@@ -1,5 +1,5 @@
 //! DirectML's REVERSE_SUBSEQUENCES, everywhere: reverse the first elements of
-//! every subsequence along an axis, at the speed of a memory copy.
+//! every subsequence along an axis, on CPU and GPU, in place if wanted.
 //!
 //! A [`ReverseSubsequencesDesc`] says what to do, in DirectML's words. A
 //! [`Plan`] is made from it once for a shape, [`SequenceLengths`] are checked
