@@ -57,18 +57,14 @@ impl Operator {
         let known = |sizes: &[u64]| sizes.iter().copied().map(Some).collect::<Vec<_>>();
         let expected = known(&operator.lengths_shape(data.sizes, 1));
         check_shape(lengths_name, &expected, &known(lengths.sizes))?;
-        let product = |sizes: &[u64]| {
-            // A size of 0 makes the product 0 even where the others overflow.
-            let product = sizes
-                .iter()
-                .try_fold(1_u64, |product, &size| product.checked_mul(size));
-            if sizes.contains(&0) { Some(0) } else { product }
-        };
         let collapsed = |sizes: &[u64]| {
-            product(sizes).ok_or_else(|| ErrorKind::SizeOverflow {
-                input: data_name,
-                sizes: data.sizes.to_vec(),
-            })
+            let neighbours = TensorDesc::packed(DataType::Uint8, sizes.iter().copied());
+            neighbours
+                .element_count()
+                .ok_or_else(|| ErrorKind::SizeOverflow {
+                    input: data_name,
+                    sizes: data.sizes.to_vec(),
+                })
         };
 
         let (time, batch) = operator.axes();
