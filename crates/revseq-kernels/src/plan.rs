@@ -257,44 +257,6 @@ impl Plan {
         Some(plan)
     }
 
-    /// The plan with its columns in blocks, each of which goes through all time
-    /// steps before the next, if they are many columns of lengths of their own.
-    ///
-    /// Line by line, every element comes from another row, and a cache line is
-    /// gone before its next element is wanted. A block's lines stay in the cache.
-    pub(crate) fn in_column_blocks(&self) -> Option<Self> {
-        /// A block's width in bytes at most: what neighbouring cache lines hold.
-        const WIDTH: usize = 128;
-        let columns = *self
-            .loops
-            .last()
-            .filter(|_| self.strategy == Strategy::Columns)?;
-        let most = WIDTH / self.row_bytes;
-        let width = (2..=most)
-            .rev()
-            .find(|&width| columns.size.is_multiple_of(width))?;
-        if columns.size == width || self.outside_time >= self.loops.len() {
-            return None;
-        }
-        let mut plan = self.clone();
-        plan.loops.pop();
-        plan.loops.insert(
-            self.outside_time,
-            Loop {
-                size: columns.size / width,
-                input: columns.input * width,
-                output: columns.output * width,
-                lengths: columns.lengths * width,
-            },
-        );
-        plan.outside_time += 1;
-        plan.loops.push(Loop {
-            size: width,
-            ..columns
-        });
-        Some(plan)
-    }
-
     /// Folds the loops, splits off the row and chooses the strategy.
     fn settle(&mut self) {
         self.loops.retain(|round| round.size > 1);

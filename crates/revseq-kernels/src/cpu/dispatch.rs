@@ -1,13 +1,18 @@
-//! From a run to the kernel that fits: the width of a row, the instructions, the stores.
+//! From a run to the kernel that fits: how its rows move, the instructions, the stores.
 
 use std::ops::Range;
 
+use super::columns::{self, Tiling};
 use super::level::Level;
 use super::nest::Nest;
-use super::row::{Bytes, Element};
-use super::sink::{Cached, Sink, Streaming};
+use super::sink::{Cached, LINE, Sink, Streaming};
 use super::threads::Threads;
-use super::walk;
+use super::vector::{V128, Vector};
+#[cfg(target_arch = "x86_64")]
+use super::vector::{V256, V512};
+use super::walk::{self, Bytes, Element};
+use super::{elements, rows};
+use crate::plan::Strategy;
 use crate::{Plan, SequenceLengths};
 
 /// From this many bytes on the output is written past the caches.
@@ -20,65 +25,125 @@ const STREAMING_BYTES: usize = 12 << 20;
 /// Below this many bytes a run costs less than to choose how it is made.
 const SMALL_BYTES: usize = 1 << 10;
 
-/// From this many bytes on columns are moved in blocks: what the first cache level holds.
-const BLOCKED_BYTES: usize = 32 << 10;
-
 /// From this many bytes on it pays to look whether all lengths are equal.
 const UNIFORM_BYTES: usize = 4 << 10;
 
-/// Runs `$body` with `$row` bound to the row that moves `$bytes` bytes fastest.
-macro_rules! with_row {
-    ($bytes:expr, $row:ident => $body:expr) => {
+/// How the rows of a plan move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kernel {
+    /// One by one, by any strides.
+    Walk,
+    /// Many bytes at a time.
+    Rows,
+    /// Contiguous along time, of the width of an element.
+    Elements,
+    /// Contiguous across time, with lengths of their own.
+    Columns(Tiling),
+}
+
+impl Kernel {
+    fn of(plan: &Plan) -> Self {
+        if plan.moved_bytes() < SMALL_BYTES {
+            return Self::Walk;
+        }
+        if plan.strategy() == Strategy::Elements {
+            return Self::Elements;
+        }
+        match Tiling::new(plan) {
+            Some(tiling) => Self::Columns(tiling),
+            None if plan.row_bytes >= LINE => Self::Rows,
+            None => Self::Walk,
+        }
+    }
+}
+
+/// Runs `$body` with `$width` bound to what moves rows of `$bytes` bytes.
+macro_rules! with_width {
+    ($bytes:expr, $width:ident => $body:expr) => {
         match $bytes {
             1 => {
-                let $row = Element::<1>;
+                let $width = Element::<1>;
                 $body
             }
             2 => {
-                let $row = Element::<2>;
+                let $width = Element::<2>;
                 $body
             }
             4 => {
-                let $row = Element::<4>;
+                let $width = Element::<4>;
                 $body
             }
             8 => {
-                let $row = Element::<8>;
+                let $width = Element::<8>;
                 $body
             }
             16 => {
-                let $row = Element::<16>;
+                let $width = Element::<16>;
                 $body
             }
             bytes => {
-                let $row = Bytes(bytes);
+                let $width = Bytes(bytes);
                 $body
             }
         }
     };
 }
 
-/// Defines functions that run `$body` compiled for each level, and `$name`,
-/// which calls the one of a level.
+/// Runs `$body` with `$W` the width of an element and `$R` how many of them are a lane.
+macro_rules! with_element {
+    ($bytes:expr, $W:ident, $R:ident => $body:expr) => {
+        match $bytes {
+            1 => {
+                const $W: usize = 1;
+                const $R: usize = 16;
+                $body
+            }
+            2 => {
+                const $W: usize = 2;
+                const $R: usize = 8;
+                $body
+            }
+            4 => {
+                const $W: usize = 4;
+                const $R: usize = 4;
+                $body
+            }
+            8 => {
+                const $W: usize = 8;
+                const $R: usize = 2;
+                $body
+            }
+            _ => {
+                const $W: usize = 16;
+                const $R: usize = 1;
+                $body
+            }
+        }
+    };
+}
+
+/// Defines a function that runs `$body` compiled for each level, with `$V` the
+/// level's vector, and picks the one of a level.
 ///
 /// `$body` is always inlined, so that its loops get the level's instructions.
+/// A closure in it would not.
 macro_rules! for_each_level {
-    ($(#[$meta:meta])* unsafe fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block) => {
+    ($(#[$meta:meta])* unsafe fn $name:ident<$V:ident>($($argument:ident: $type:ty),* $(,)?) $body:block) => {
         $(#[$meta])*
         unsafe fn $name(level: Level, $($argument: $type),*) {
             #[inline(always)]
-            unsafe fn portable($($argument: $type),*) $body
+            unsafe fn body<$V: Vector>($($argument: $type),*) $body
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,bmi1,bmi2")]
             unsafe fn avx2($($argument: $type),*) {
                 // SAFETY: the caller's.
-                unsafe { portable($($argument),*) }
+                unsafe { body::<V256>($($argument),*) }
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,bmi1,bmi2")]
             unsafe fn avx512($($argument: $type),*) {
                 // SAFETY: the caller's.
-                unsafe { portable($($argument),*) }
+                unsafe { body::<V512>($($argument),*) }
             }
             // SAFETY: the caller's; `Level::current` gives only what the CPU has.
             unsafe {
@@ -87,7 +152,7 @@ macro_rules! for_each_level {
                     Level::Avx2 => avx2($($argument),*),
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx512 => avx512($($argument),*),
-                    _ => portable($($argument),*),
+                    _ => body::<V128>($($argument),*),
                 }
             }
         }
@@ -125,8 +190,7 @@ pub(super) unsafe fn out_of_place(
     if plan.empty {
         return;
     }
-    let bytes = plan.moved_bytes();
-    if bytes >= UNIFORM_BYTES
+    if plan.moved_bytes() >= UNIFORM_BYTES
         && let Some(length) = lengths.uniform(plan)
         && let Some(plan) = plan.with_uniform_length(length)
     {
@@ -149,61 +213,105 @@ unsafe fn copy(
     threads: Threads<'_>,
 ) {
     let bytes = plan.moved_bytes();
-    if bytes < SMALL_BYTES {
-        let nest = Nest::new(plan, plan.time.size);
-        let mut sink = Cached::new(output);
-        with_row!(plan.row_bytes, row => {
-            // SAFETY: the caller's.
-            unsafe {
-                walk::copy_items(plan, &nest, lengths, row, input, &mut sink, 0..nest.items());
-            }
-        });
-        return;
-    }
-    let blocks = match bytes >= BLOCKED_BYTES {
-        true => plan.in_column_blocks(),
-        false => None,
+    let kernel = Kernel::of(plan);
+    let (nest, item_bytes) = match kernel {
+        Kernel::Columns(tiling) => (
+            Nest::tiles(plan, tiling.bytes),
+            plan.time.size * tiling.bytes,
+        ),
+        _ => (Nest::new(plan, plan.time.size), plan.row_bytes),
     };
-    let plan = blocks.as_ref().unwrap_or(plan);
-    let nest = Nest::new(plan, plan.time.size);
-    let in_order = blocks.is_none() && bytes == plan.output_bytes();
-    let streaming = in_order && bytes >= STREAMING_BYTES;
+    let streaming = bytes == plan.output_bytes() && bytes >= STREAMING_BYTES;
     let level = Level::current();
     let (input, output) = (Shared(input), Shared(output));
-    threads.for_each_piece(nest.items(), plan.row_bytes, |items| {
+    threads.for_each_piece(nest.items(), item_bytes, |items| {
         let (input, output) = (input.get(), output.get());
-        // SAFETY: the caller's. One item writes one row, and the plan's output
-        // has no two rows that share a byte, so pieces are disjoint.
-        unsafe { copy_piece(level, plan, &nest, lengths, input, output, items, streaming) }
+        // SAFETY: the caller's. One item writes rows that no other writes, and the
+        // plan's output has no two rows that share a byte, so pieces are disjoint.
+        unsafe {
+            match kernel {
+                Kernel::Walk => with_width!(plan.row_bytes, width => {
+                    walk::copy_items(plan, &nest, lengths, width, input, output, items);
+                }),
+                Kernel::Columns(tiling) => {
+                    copy_tiles(
+                        level, plan, &nest, tiling, lengths, input, output, items, streaming,
+                    );
+                }
+                Kernel::Rows | Kernel::Elements => {
+                    copy_items(
+                        level, plan, &nest, kernel, lengths, input, output, items, streaming,
+                    );
+                }
+            }
+        }
     });
 }
 
 for_each_level! {
     /// # Safety
-    /// As [`walk::copy_items`].
+    /// As [`rows::copy_items`] or [`elements::copy_items`], for that kernel.
     #[expect(clippy::too_many_arguments, reason = "the parts of a run")]
-    unsafe fn copy_piece(
+    unsafe fn copy_items<V>(
         plan: &Plan,
         nest: &Nest,
+        kernel: Kernel,
         lengths: &SequenceLengths<'_>,
         input: *const u8,
         output: *mut u8,
         items: Range<usize>,
         streaming: bool,
     ) {
-        with_row!(plan.row_bytes, row => {
-            // SAFETY: the caller's.
-            unsafe {
-                if streaming {
-                    let mut sink = Streaming::new(output);
-                    walk::copy_items(plan, nest, lengths, row, input, &mut sink, items);
-                    sink.finish();
-                } else {
+        // SAFETY: the caller's.
+        unsafe {
+            match (kernel, streaming) {
+                (Kernel::Elements, false) => with_element!(plan.row_bytes, W, R => {
+                    let _ = R;
                     let mut sink = Cached::new(output);
-                    walk::copy_items(plan, nest, lengths, row, input, &mut sink, items);
+                    elements::copy_items::<V, _, W>(plan, nest, lengths, input, &mut sink, items);
+                }),
+                (Kernel::Elements, true) => with_element!(plan.row_bytes, W, R => {
+                    let _ = R;
+                    let mut sink = Streaming::<V>::new(output);
+                    elements::copy_items::<V, _, W>(plan, nest, lengths, input, &mut sink, items);
+                    sink.finish();
+                }),
+                (_, false) => {
+                    let mut sink = Cached::new(output);
+                    rows::copy_items(plan, nest, lengths, input, &mut sink, items);
+                }
+                (_, true) => {
+                    let mut sink = Streaming::<V>::new(output);
+                    rows::copy_items(plan, nest, lengths, input, &mut sink, items);
+                    sink.finish();
                 }
             }
-        })
+        }
+    }
+}
+
+for_each_level! {
+    /// # Safety
+    /// As [`columns::copy_tiles`].
+    #[expect(clippy::too_many_arguments, reason = "the parts of a run")]
+    unsafe fn copy_tiles<V>(
+        plan: &Plan,
+        nest: &Nest,
+        tiling: Tiling,
+        lengths: &SequenceLengths<'_>,
+        input: *const u8,
+        output: *mut u8,
+        tiles: Range<usize>,
+        streaming: bool,
+    ) {
+        // SAFETY: the caller's.
+        unsafe {
+            with_element!(tiling.element, W, R => match (tiling.bytes < V::BYTES, streaming) {
+                (true, _) => columns::copy_tiles::<V128, false, W, R>(plan, nest, tiling, lengths, input, output, tiles),
+                (_, true) => columns::copy_tiles::<V, true, W, R>(plan, nest, tiling, lengths, input, output, tiles),
+                (_, false) => columns::copy_tiles::<V, false, W, R>(plan, nest, tiling, lengths, input, output, tiles),
+            })
+        }
     }
 }
 
@@ -226,29 +334,51 @@ pub(super) unsafe fn in_place(
         .uniform(plan)
         .and_then(|length| plan.with_uniform_length(length));
     let plan = uniform.as_ref().unwrap_or(plan);
-    let nest = walk::pairs(plan, longest);
+    let kernel = Kernel::of(plan);
+    let (nest, item_bytes) = match kernel {
+        Kernel::Columns(tiling) => (Nest::tiles(plan, tiling.bytes), longest * tiling.bytes),
+        _ => (Nest::new(plan, longest / 2), 2 * plan.row_bytes),
+    };
     let level = Level::current();
     let data = Shared(data);
-    threads.for_each_piece(nest.items(), 2 * plan.row_bytes, |items| {
-        // SAFETY: the caller's. One item swaps two rows that no other item
-        // touches: it is the only pair of its subsequence with that first step.
-        unsafe { swap_piece(level, plan, &nest, lengths, data.get(), items) }
+    threads.for_each_piece(nest.items(), item_bytes, |items| {
+        // SAFETY: the caller's. One item exchanges rows that no other item
+        // touches: a tile is whole columns, and a pair is the only one of its
+        // subsequence with that first step.
+        unsafe { swap_items(level, plan, &nest, kernel, lengths, data.get(), items) }
     });
 }
 
 for_each_level! {
     /// # Safety
-    /// As [`walk::swap_items`].
-    unsafe fn swap_piece(
+    /// As the kernel's `swap_items` or [`columns::swap_tiles`].
+    unsafe fn swap_items<V>(
         plan: &Plan,
         nest: &Nest,
+        kernel: Kernel,
         lengths: &SequenceLengths<'_>,
         data: *mut u8,
         items: Range<usize>,
     ) {
-        with_row!(plan.row_bytes, row => {
-            // SAFETY: the caller's.
-            unsafe { walk::swap_items(plan, nest, lengths, row, data, items) }
-        })
+        // SAFETY: the caller's.
+        unsafe {
+            match kernel {
+                Kernel::Walk => with_width!(plan.row_bytes, width => {
+                    walk::swap_items(plan, nest, lengths, width, data, items);
+                }),
+                Kernel::Rows => rows::swap_items::<V>(plan, nest, lengths, data, items),
+                Kernel::Elements => with_element!(plan.row_bytes, W, R => {
+                    let _ = R;
+                    elements::swap_items::<V, W>(nest, lengths, data, items);
+                }),
+                Kernel::Columns(tiling) => with_element!(tiling.element, W, R => {
+                    if tiling.bytes < V::BYTES {
+                        columns::swap_tiles::<V128, W, R>(plan, nest, tiling, lengths, data, items);
+                    } else {
+                        columns::swap_tiles::<V, W, R>(plan, nest, tiling, lengths, data, items);
+                    }
+                }),
+            }
+        }
     }
 }

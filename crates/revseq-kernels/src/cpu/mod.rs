@@ -1,12 +1,16 @@
 //! The operator on the CPU: out of place and in place, serial and on any thread pool.
 
+mod ahead;
+mod columns;
 mod dispatch;
+mod elements;
 mod level;
 mod nest;
-mod row;
+mod rows;
 mod sink;
 mod threads;
 mod typed;
+mod vector;
 mod walk;
 
 use std::mem::MaybeUninit;

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::Plan;
 use crate::plan::Loop;
+use crate::{Plan, SequenceLengths};
 
 /// Where a line starts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,7 +38,55 @@ pub(crate) struct Nest {
     pub(crate) along_time: bool,
 }
 
+/// A row of an item.
+///
+/// Every offset is a sum of coordinates times strides, so inside the extents
+/// that the plan computed from the same sizes and strides; a time step is less
+/// than the axis size, as a length is at most that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    /// Where its column starts in the input, in bytes: the row of its first time step.
+    pub(crate) input: usize,
+    /// Where its column starts in the output, in bytes.
+    pub(crate) output: usize,
+    /// The length of the column.
+    pub(crate) length: usize,
+    /// Its time step.
+    pub(crate) time: usize,
+}
+
+impl Row {
+    /// The time step that it is read from.
+    #[inline(always)]
+    pub(crate) fn source(&self) -> usize {
+        if self.time < self.length {
+            self.length - 1 - self.time
+        } else {
+            self.time
+        }
+    }
+}
+
 impl Nest {
+    /// The tiles of a plan whose innermost loop are packed columns: all time
+    /// steps of `tile_bytes` bytes of columns, or less at the end of a line.
+    pub(crate) fn tiles(plan: &Plan, tile_bytes: usize) -> Self {
+        let (columns, loops) = match plan.loops.split_last() {
+            Some((last, loops)) => (last.size, loops),
+            None => (1, &plan.loops[..]),
+        };
+        Self {
+            outer: loops.iter().map(level).collect(),
+            line: Loop {
+                size: (columns * plan.row_bytes).div_ceil(tile_bytes),
+                input: tile_bytes,
+                output: tile_bytes,
+                lengths: 0,
+            },
+            along_time: false,
+        }
+    }
+
     /// The lines of a plan whose time loop has `time_steps` steps: the axis
     /// size, or half of a longest length for pairs that swap.
     pub(crate) fn new(plan: &Plan, time_steps: usize) -> Self {
@@ -47,15 +95,6 @@ impl Nest {
             step: Position {
                 time: 1,
                 ..Position::default()
-            },
-        };
-        let level = |round: &Loop| Level {
-            size: round.size,
-            step: Position {
-                input: round.input,
-                output: round.output,
-                lengths: round.lengths,
-                time: 0,
             },
         };
         let along_time = plan.outside_time == plan.loops.len();
@@ -85,9 +124,19 @@ impl Nest {
         self.outer.iter().map(|level| level.size).product::<usize>() * self.line.size
     }
 
-    /// The loop that a line is.
-    pub(crate) fn line(&self) -> Loop {
-        self.line
+    /// The row of an item: a step of a line.
+    #[inline(always)]
+    pub(crate) fn row(&self, lengths: &SequenceLengths<'_>, at: Position, step: usize) -> Row {
+        let (column, time) = match self.along_time {
+            true => (0, step),
+            false => (step, at.time),
+        };
+        Row {
+            input: at.input + column * self.line.input,
+            output: at.output + column * self.line.output,
+            length: lengths.get(at.lengths + column * self.line.lengths),
+            time,
+        }
     }
 
     /// Every line that has items in `items`, with the steps on it.
@@ -150,6 +199,18 @@ impl Iterator for Lines<'_> {
             }
         }
         Some(item)
+    }
+}
+
+fn level(round: &Loop) -> Level {
+    Level {
+        size: round.size,
+        step: Position {
+            input: round.input,
+            output: round.output,
+            lengths: round.lengths,
+            time: 0,
+        },
     }
 }
 

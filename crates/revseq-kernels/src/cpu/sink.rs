@@ -1,15 +1,22 @@
 //! Where a kernel's bytes go, in the order of the output.
 
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
+use super::vector::{Vector, copy_bytes, fence, prefetch};
+
 /// A cache line, the unit that streaming stores write.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// The most that a kernel may ask room for at once.
 pub(super) const BLOCK: usize = 4096;
 
 /// Takes the output's bytes in order.
 pub(super) trait Sink {
+    /// Whether the run is larger than the caches, so that it pays to ask for
+    /// what is read next.
+    const BEYOND_CACHES: bool;
+
     /// Goes on at an offset of the output, in bytes.
     ///
     /// # Safety
@@ -22,11 +29,11 @@ pub(super) trait Sink {
     /// `bytes` is at most [`BLOCK`], and the output has room for them.
     unsafe fn space(&mut self, bytes: usize) -> *mut u8;
 
-    /// Copies the next bytes.
+    /// Copies the next bytes, and asks for as many at `ahead` if that pays.
     ///
     /// # Safety
     /// `from` is readable for `bytes`, and the output has room for them.
-    unsafe fn copy(&mut self, from: *const u8, bytes: usize);
+    unsafe fn copy(&mut self, from: *const u8, bytes: usize, ahead: *const u8);
 
     /// Writes what has not been written yet.
     ///
@@ -51,6 +58,8 @@ impl Cached {
 }
 
 impl Sink for Cached {
+    const BEYOND_CACHES: bool = false;
+
     #[inline(always)]
     unsafe fn seek(&mut self, offset: usize) {
         // SAFETY: the caller's.
@@ -66,7 +75,7 @@ impl Sink for Cached {
     }
 
     #[inline(always)]
-    unsafe fn copy(&mut self, from: *const u8, bytes: usize) {
+    unsafe fn copy(&mut self, from: *const u8, bytes: usize, _: *const u8) {
         // SAFETY: the caller's; the output and what is read do not overlap.
         unsafe { copy_bytes(from, self.space(bytes), bytes) };
     }
@@ -80,7 +89,7 @@ impl Sink for Cached {
 /// An ordinary store to memory that is in no cache reads the line first, so a
 /// copy moves three bytes for each two that it has to. Streaming stores save
 /// the read, if they write whole lines.
-pub(super) struct Streaming {
+pub(super) struct Streaming<V> {
     start: *mut u8,
     /// The line of the output that the buffer's first byte belongs to.
     line: *mut u8,
@@ -89,12 +98,13 @@ pub(super) struct Streaming {
     /// How many bytes of the buffer are filled, with those skipped.
     filled: usize,
     buffer: Buffer,
+    vector: PhantomData<V>,
 }
 
 #[repr(align(64))]
 struct Buffer([MaybeUninit<u8>; BLOCK + LINE]);
 
-impl Streaming {
+impl<V: Vector> Streaming<V> {
     pub(super) fn new(output: *mut u8) -> Self {
         let mut sink = Self {
             start: output,
@@ -102,11 +112,13 @@ impl Streaming {
             skip: 0,
             filled: 0,
             buffer: Buffer([MaybeUninit::uninit(); BLOCK + LINE]),
+            vector: PhantomData,
         };
         sink.place(output);
         sink
     }
 
+    #[inline(always)]
     fn place(&mut self, at: *mut u8) {
         self.skip = at.addr() % LINE;
         self.line = at.wrapping_sub(self.skip);
@@ -135,7 +147,11 @@ impl Streaming {
                 from = from.add(LINE);
                 whole -= LINE;
             }
-            stream(from, self.line, whole);
+            let mut at = 0;
+            while at < whole {
+                stream_line::<V>(from.add(at), self.line.add(at));
+                at += LINE;
+            }
             self.line = self.line.add(whole);
             from = from.add(whole);
             copy_bytes(from, self.buffer.0.as_mut_ptr().cast(), kept);
@@ -144,7 +160,9 @@ impl Streaming {
     }
 }
 
-impl Sink for Streaming {
+impl<V: Vector> Sink for Streaming<V> {
+    const BEYOND_CACHES: bool = true;
+
     #[inline(always)]
     unsafe fn seek(&mut self, offset: usize) {
         // SAFETY: the caller's.
@@ -169,23 +187,26 @@ impl Sink for Streaming {
     }
 
     #[inline(always)]
-    unsafe fn copy(&mut self, mut from: *const u8, mut bytes: usize) {
-        // SAFETY: the caller's, in parts.
+    unsafe fn copy(&mut self, from: *const u8, bytes: usize, ahead: *const u8) {
+        // SAFETY: the caller's, in parts. Rows that fill lines of the output go
+        // straight there, once what came before them has.
         unsafe {
-            if bytes > BLOCK / 4 {
-                // Complete the line, then go past the buffer.
-                let rest = (LINE - self.filled % LINE) % LINE;
-                copy_bytes(from, self.space(rest), rest);
+            let mut at = 0;
+            if bytes >= LINE && self.filled.is_multiple_of(LINE) {
                 self.write_lines();
-                from = from.add(rest);
-                bytes -= rest;
-                let whole = bytes / LINE * LINE;
-                stream(from, self.line, whole);
-                self.line = self.line.add(whole);
-                from = from.add(whole);
-                bytes -= whole;
+                while at + LINE <= bytes {
+                    prefetch(ahead.wrapping_add(at));
+                    stream_line::<V>(from.add(at), self.line.add(at));
+                    at += LINE;
+                }
+                self.line = self.line.add(at);
             }
-            copy_bytes(from, self.space(bytes), bytes);
+            while at < bytes {
+                let part = (bytes - at).min(BLOCK);
+                let to = self.space(part);
+                copy_ahead::<V>(from.add(at), to, part, ahead.wrapping_add(at));
+                at += part;
+            }
         }
     }
 
@@ -202,100 +223,45 @@ impl Sink for Streaming {
     }
 }
 
-/// Copies bytes between places that do not overlap; short ones without a call.
+/// Copies bytes and asks for as many at `ahead`.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `bytes`, and they do not overlap.
 #[inline(always)]
-pub(super) unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
-    /// Copies chunks of `N` bytes, the last one over the end of the one before it.
-    ///
-    /// # Safety
-    /// As [`copy_bytes`]; `bytes` is at least `N`.
-    #[inline(always)]
-    unsafe fn chunks<const N: usize>(from: *const u8, to: *mut u8, bytes: usize) {
-        // SAFETY: every chunk ends within `bytes`.
-        unsafe {
-            let last = bytes - N;
-            let mut at = 0;
-            while at < last {
-                *to.add(at).cast::<[u8; N]>() = *from.add(at).cast::<[u8; N]>();
-                at += N;
-            }
-            *to.add(last).cast::<[u8; N]>() = *from.add(last).cast::<[u8; N]>();
-        }
-    }
-    // SAFETY: the caller's.
+unsafe fn copy_ahead<V: Vector>(from: *const u8, to: *mut u8, bytes: usize, ahead: *const u8) {
+    let mut at = 0;
+    // SAFETY: every line and the rest end within `bytes`.
     unsafe {
-        match bytes {
-            0 => {}
-            1 => *to = *from,
-            2..4 => chunks::<2>(from, to, bytes),
-            4..8 => chunks::<4>(from, to, bytes),
-            8..16 => chunks::<8>(from, to, bytes),
-            16..32 => chunks::<16>(from, to, bytes),
-            32..=256 => chunks::<32>(from, to, bytes),
-            _ => std::ptr::copy_nonoverlapping(from, to, bytes),
-        }
-    }
-}
-
-/// Copies whole lines past the caches, where the target has stores for it.
-///
-/// # Safety
-/// `from` is readable and `to` writable for `bytes`, a multiple of a line; they
-/// do not overlap, and `to` is the start of a line.
-#[inline(always)]
-pub(super) unsafe fn stream(from: *const u8, to: *mut u8, bytes: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
-        let mut at = 0;
-        while at < bytes {
-            // SAFETY: the caller's; SSE2 is part of x86-64.
-            unsafe {
-                let from = from.add(at).cast::<__m128i>();
-                let to = to.add(at).cast::<__m128i>();
-                for part in 0..LINE / 16 {
-                    _mm_stream_si128(to.add(part), _mm_loadu_si128(from.add(part)));
-                }
+        while at + LINE <= bytes {
+            prefetch(ahead.wrapping_add(at));
+            for part in (at..at + LINE).step_by(V::BYTES) {
+                V::load(from.add(part)).store(to.add(part));
             }
             at += LINE;
         }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: the caller's.
-    unsafe {
-        std::ptr::copy_nonoverlapping(from, to, bytes);
+        prefetch(ahead.wrapping_add(at));
+        copy_bytes(from.add(at), to.add(at), bytes - at);
     }
 }
 
-/// Orders streaming stores before what follows: other threads read the output.
+/// Copies a line past the caches.
+///
+/// # Safety
+/// `from` is readable and `to` writable for a line, and `to` is the start of one.
 #[inline(always)]
-fn fence() {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE is part of x86-64.
-    unsafe {
-        std::arch::x86_64::_mm_sfence();
+unsafe fn stream_line<V: Vector>(from: *const u8, to: *mut u8) {
+    for part in (0..LINE).step_by(V::BYTES) {
+        // SAFETY: the caller's; a line is a number of vectors.
+        unsafe { V::load(from.add(part)).stream(to.add(part)) };
     }
-}
-
-/// Asks for bytes that are read soon.
-#[inline(always)]
-pub(super) fn prefetch(from: *const u8, bytes: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for at in (0..bytes).step_by(LINE) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: SSE is part of x86-64, and a prefetch of any address has no effect but speed.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(at).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (from, bytes);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::strategy::Strategy as _;
+
+    use crate::cpu::vector::V128;
 
     /// Gives `pieces` to a sink at `offset`, by turns through `space` and `copy`.
     fn give<S: Sink>(sink: &mut S, offset: usize, pieces: &[usize], input: &[u8]) {
@@ -308,7 +274,7 @@ mod tests {
                 if bytes <= BLOCK && index % 2 == 0 {
                     copy_bytes(from, sink.space(bytes), bytes);
                 } else {
-                    sink.copy(from, bytes);
+                    sink.copy(from, bytes, from);
                 }
                 at += bytes;
             }
@@ -321,7 +287,12 @@ mod tests {
             misaligned in 0_usize..LINE,
             skipped in 0_usize..300,
             pieces in proptest::collection::vec(
-                proptest::prop_oneof![0_usize..100, 900_usize..1200, 4000_usize..9000],
+                proptest::prop_oneof![
+                    0_usize..100,
+                    (0_usize..9).prop_map(|lines| lines * LINE),
+                    900_usize..1200,
+                    4000_usize..9000,
+                ],
                 0..12,
             ),
         ) {
@@ -330,7 +301,7 @@ mod tests {
             let mut expected = vec![0xee; misaligned + skipped + bytes + 2 * LINE];
             let mut found = expected.clone();
             give(&mut Cached::new(expected[misaligned..].as_mut_ptr()), skipped, &pieces, &input);
-            let mut sink = Streaming::new(found[misaligned..].as_mut_ptr());
+            let mut sink = Streaming::<V128>::new(found[misaligned..].as_mut_ptr());
             give(&mut sink, skipped, &pieces, &input);
             // SAFETY: all bytes given are filled and inside `found`.
             unsafe { sink.finish() };

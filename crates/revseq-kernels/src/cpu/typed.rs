@@ -1,6 +1,6 @@
 //! Elements that are more than bytes.
 
-use super::walk;
+use super::nest::Nest;
 use crate::{Error, Plan, SequenceLengths};
 
 /// Reverses subsequences of elements of any type, such as `String`, where they
@@ -27,28 +27,19 @@ pub fn reverse_in_place<T>(
             required,
         });
     }
-    let nest = walk::pairs(plan, lengths.longest(plan));
-    let (time, line) = (plan.time, nest.line());
-    let mut swap = |one: usize, other: usize| {
-        for byte in (0..plan.row_bytes).step_by(plan.element_bytes) {
-            data.swap(
-                (one + byte) / plan.element_bytes,
-                (other + byte) / plan.element_bytes,
-            );
-        }
-    };
+    let nest = Nest::new(plan, lengths.longest(plan) / 2);
     for (at, steps) in nest.lines(0..nest.items()) {
         for step in steps {
-            let (column, length, t) = if nest.along_time {
-                (at.output, lengths.get(at.lengths), step)
-            } else {
-                let length = lengths.get(at.lengths + step * line.lengths);
-                (at.output + step * line.output, length, at.time)
-            };
-            if t < length / 2 {
-                swap(
-                    column + t * time.output,
-                    column + (length - 1 - t) * time.output,
+            let row = nest.row(lengths, at, step);
+            if row.time >= row.length / 2 {
+                continue;
+            }
+            let one = row.output + row.time * plan.time.output;
+            let other = row.output + row.source() * plan.time.output;
+            for byte in (0..plan.row_bytes).step_by(plan.element_bytes) {
+                data.swap(
+                    (one + byte) / plan.element_bytes,
+                    (other + byte) / plan.element_bytes,
                 );
             }
         }

@@ -1,0 +1,321 @@
+//! Neighbouring columns of lengths of their own: narrow rows along a strided axis.
+//!
+//! Row by row, each element comes from another row, so that a whole cache line
+//! is read for each. A tile of columns is transposed into scratch memory
+//! instead, where every column is contiguous; reversed there; and transposed
+//! back. That costs the same for any lengths.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use super::elements::swap_reversed;
+use super::nest::{Nest, Position};
+use super::sink::LINE;
+use super::vector::{LANE, Vector, copy_bytes, fence, prefetch, transpose};
+use crate::plan::Loop;
+use crate::{Plan, SequenceLengths};
+
+/// The scratch memory of a thread, in bytes.
+const SCRATCH_BYTES: usize = 1 << 20;
+
+/// The widest tile, in bytes: what one page translation serves.
+const WIDEST_TILE: usize = 256;
+
+/// How many rows ahead of those that are read the next are asked for.
+const AHEAD: usize = 64;
+
+/// How a plan's columns are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tiling {
+    /// The bytes of a tile's rows.
+    pub(super) bytes: usize,
+    /// The elements that a row is made of, in bytes: 1, 2, 4, 8 or 16.
+    pub(super) element: usize,
+    /// The bytes from a column to the next in the scratch memory.
+    pitch: usize,
+}
+
+impl Tiling {
+    /// The tiles of a plan with packed columns; `None` if it has none, or none
+    /// that the scratch memory holds.
+    pub(super) fn new(plan: &Plan) -> Option<Self> {
+        let columns = plan.loops.last()?;
+        let row = plan.row_bytes;
+        let packed = (columns.input, columns.output) == (row, row) && columns.lengths != 0;
+        if !packed || row >= LINE || plan.time.size <= 1 {
+            return None;
+        }
+        let element = 1 << row.trailing_zeros().min(LANE.ilog2());
+        // Whole blocks of time steps, and an odd number of lines, so that
+        // neighbouring columns do not meet in one set of the cache.
+        let steps = plan.time.size.next_multiple_of(LANE / element);
+        let pitch = ((steps * element).div_ceil(LINE) | 1) * LINE;
+        let most = (columns.size * row).next_multiple_of(LINE).min(WIDEST_TILE);
+        let bytes = [WIDEST_TILE, WIDEST_TILE / 2, LINE, LANE]
+            .into_iter()
+            .map(|bytes| bytes.min(most))
+            .find(|bytes| bytes / element * pitch <= SCRATCH_BYTES - LINE)?;
+        Some(Self {
+            bytes,
+            element,
+            pitch,
+        })
+    }
+}
+
+/// A tile: all time steps of some columns.
+struct Tile<'a> {
+    lengths: &'a SequenceLengths<'a>,
+    time: Loop,
+    columns: Loop,
+    row_bytes: usize,
+    pitch: usize,
+    at: Position,
+    /// The first byte of the tile in a row of all columns.
+    start: usize,
+    /// The bytes of the tile's rows.
+    bytes: usize,
+}
+
+/// Moves the rows of some tiles from their place in `input` to their place in `output`.
+///
+/// # Safety
+/// `input` is readable for the plan's `input_bytes`, `output` writable for its
+/// `output_bytes`, and they do not overlap. `tiles` are items of the nest, which
+/// is the plan's for the tiling, whose tiles are whole vectors wide; `R`
+/// elements of `W` bytes are a lane.
+#[inline(always)]
+pub(super) unsafe fn copy_tiles<V: Vector, const STREAM: bool, const W: usize, const R: usize>(
+    plan: &Plan,
+    nest: &Nest,
+    tiling: Tiling,
+    lengths: &SequenceLengths<'_>,
+    input: *const u8,
+    output: *mut u8,
+    tiles: Range<usize>,
+) {
+    let mut scratch = Scratch::lend();
+    let scratch = scratch.start();
+    for (at, steps) in nest.lines(tiles) {
+        for step in steps {
+            let tile = Tile::new(plan, tiling, lengths, at, step);
+            // SAFETY: see `nest::Row`: a tile is a part of the columns and
+            // all of time.
+            unsafe {
+                let input = input.add(at.input + tile.start);
+                let output = output.add(at.output + tile.start);
+                let longest = tile.longest::<W>();
+                tile.read::<V, W, R>(input, scratch, longest);
+                tile.reverse::<V, W>(scratch);
+                tile.write::<V, STREAM, W, R>(scratch, output, longest);
+                for t in longest..tile.time.size {
+                    copy_bytes(
+                        input.add(t * tile.time.input),
+                        output.add(t * tile.time.output),
+                        tile.bytes,
+                    );
+                }
+            }
+        }
+    }
+    if STREAM {
+        fence();
+    }
+}
+
+/// Reverses the columns of some tiles where they lie.
+///
+/// # Safety
+/// `data` is readable and writable for the plan's `output_bytes`, and the
+/// plan's input has the output's layout. `tiles` are items of the nest, which
+/// is the plan's for the tiling, whose tiles are whole vectors wide; `R`
+/// elements of `W` bytes are a lane.
+#[inline(always)]
+pub(super) unsafe fn swap_tiles<V: Vector, const W: usize, const R: usize>(
+    plan: &Plan,
+    nest: &Nest,
+    tiling: Tiling,
+    lengths: &SequenceLengths<'_>,
+    data: *mut u8,
+    tiles: Range<usize>,
+) {
+    let mut scratch = Scratch::lend();
+    let scratch = scratch.start();
+    for (at, steps) in nest.lines(tiles) {
+        for step in steps {
+            let tile = Tile::new(plan, tiling, lengths, at, step);
+            let longest = tile.longest::<W>();
+            if longest <= 1 {
+                continue;
+            }
+            // SAFETY: as in `copy_tiles`.
+            unsafe {
+                let data = data.add(at.output + tile.start);
+                tile.read::<V, W, R>(data, scratch, longest);
+                tile.reverse::<V, W>(scratch);
+                tile.write::<V, false, W, R>(scratch, data, longest);
+            }
+        }
+    }
+}
+
+impl<'a> Tile<'a> {
+    #[inline(always)]
+    fn new(
+        plan: &Plan,
+        tiling: Tiling,
+        lengths: &'a SequenceLengths<'a>,
+        at: Position,
+        step: usize,
+    ) -> Self {
+        let columns = plan.loops[plan.loops.len() - 1];
+        let start = step * tiling.bytes;
+        Self {
+            lengths,
+            time: plan.time,
+            columns,
+            row_bytes: plan.row_bytes,
+            pitch: tiling.pitch,
+            at,
+            start,
+            bytes: tiling.bytes.min(columns.size * plan.row_bytes - start),
+        }
+    }
+
+    /// The length of a column of elements, of which a row may have several.
+    #[inline(always)]
+    fn length<const W: usize>(&self, column: usize) -> usize {
+        let row = (self.start + column * W) / self.row_bytes;
+        self.lengths
+            .get(self.at.lengths + row * self.columns.lengths)
+            .min(self.time.size)
+    }
+
+    /// The longest length of the tile.
+    #[inline(always)]
+    fn longest<const W: usize>(&self) -> usize {
+        (0..self.bytes / W).fold(0, |longest, column| longest.max(self.length::<W>(column)))
+    }
+
+    /// Transposes the first `steps` rows into the scratch memory.
+    ///
+    /// # Safety
+    /// `from` is where the tile starts; the scratch memory holds a tile.
+    #[inline(always)]
+    unsafe fn read<V: Vector, const W: usize, const R: usize>(
+        &self,
+        from: *const u8,
+        scratch: *mut u8,
+        steps: usize,
+    ) {
+        for t in (0..steps).step_by(R) {
+            for start in (0..self.bytes).step_by(V::BYTES) {
+                let part = (self.bytes - start).min(V::BYTES);
+                // SAFETY: rows beyond the last are taken to be the last, which
+                // is inside the tile; the scratch memory has room for whole blocks.
+                unsafe {
+                    let from = from.add(start);
+                    let mut rows = [V::load_part(from, 0); R];
+                    for (row, vector) in rows.iter_mut().enumerate() {
+                        let t = (t + row).min(steps - 1);
+                        let from = from.add(t * self.time.input);
+                        prefetch(from.wrapping_add(AHEAD * self.time.input));
+                        *vector = match part == V::BYTES {
+                            true => V::load(from),
+                            false => V::load_part(from, part),
+                        };
+                    }
+                    let columns = transpose::<V, W, R>(rows);
+                    let to = scratch.add(start / W * self.pitch + t * W);
+                    for (column, vector) in columns.iter().enumerate() {
+                        vector.store_lanes(to.add(column * self.pitch), R * self.pitch);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reverses the columns in the scratch memory.
+    ///
+    /// # Safety
+    /// The scratch memory holds the tile as [`read`](Self::read) left it.
+    #[inline(always)]
+    unsafe fn reverse<V: Vector, const W: usize>(&self, scratch: *mut u8) {
+        for column in 0..self.bytes / W {
+            let length = self.length::<W>(column);
+            // SAFETY: a column has as many elements as the longest length.
+            unsafe {
+                let column = scratch.add(column * self.pitch);
+                let half = length / 2;
+                swap_reversed::<V, W>(column, column.add((length - half) * W), half);
+            }
+        }
+    }
+
+    /// Transposes the first `steps` rows back.
+    ///
+    /// # Safety
+    /// `to` is where the tile starts; the scratch memory holds the tile.
+    #[inline(always)]
+    unsafe fn write<V: Vector, const STREAM: bool, const W: usize, const R: usize>(
+        &self,
+        scratch: *const u8,
+        to: *mut u8,
+        steps: usize,
+    ) {
+        let streams = STREAM && (to.addr() | self.time.output).is_multiple_of(V::BYTES);
+        for t in (0..steps).step_by(R) {
+            for start in (0..self.bytes).step_by(V::BYTES) {
+                let part = (self.bytes - start).min(V::BYTES);
+                // SAFETY: only rows and bytes of the tile are written; a vector
+                // is streamed to a multiple of its bytes, as start, place and
+                // pitch all are.
+                unsafe {
+                    let from = scratch.add(start / W * self.pitch + t * W);
+                    let mut columns = [V::load_lanes(from, R * self.pitch); R];
+                    for (column, vector) in columns.iter_mut().enumerate().skip(1) {
+                        let from = from.add(column * self.pitch);
+                        *vector = V::load_lanes(from, R * self.pitch);
+                    }
+                    let rows = transpose::<V, W, R>(columns);
+                    for (row, vector) in rows.iter().take(steps - t).enumerate() {
+                        let to = to.add((t + row) * self.time.output + start);
+                        match part == V::BYTES {
+                            true if streams => vector.stream(to),
+                            true => vector.store(to),
+                            false => vector.store_part(to, part),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The scratch memory of a thread, made once and lent to one run at a time.
+struct Scratch(Vec<[u8; LINE]>);
+
+thread_local! {
+    static SCRATCH: Cell<Vec<[u8; LINE]>> = const { Cell::new(Vec::new()) };
+}
+
+impl Scratch {
+    fn lend() -> Self {
+        // A thread that is ending has none left.
+        let mut lines = SCRATCH.try_with(Cell::take).unwrap_or_default();
+        lines.resize(SCRATCH_BYTES / LINE, [0; LINE]);
+        Self(lines)
+    }
+
+    fn start(&mut self) -> *mut u8 {
+        let start = self.0.as_mut_ptr().cast::<u8>();
+        start.wrapping_add(start.align_offset(LINE))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let lines = std::mem::take(&mut self.0);
+        let _ = SCRATCH.try_with(|scratch| scratch.set(lines));
+    }
+}

@@ -1,0 +1,66 @@
+//! 16 bytes, in shuffles that a compiler turns into the target's own.
+
+use super::{LANE, Vector};
+
+/// One lane.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct V128([u8; LANE]);
+
+impl Vector for V128 {
+    const BYTES: usize = LANE;
+
+    type Half = Self;
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: the caller's; arrays of bytes need no alignment.
+        Self(unsafe { *from.cast() })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: the caller's; arrays of bytes need no alignment.
+        unsafe { *to.cast() = self.0 };
+    }
+
+    #[inline(always)]
+    unsafe fn stream(self, to: *mut u8) {
+        // SAFETY: the caller's.
+        unsafe { self.store(to) };
+    }
+
+    #[inline(always)]
+    unsafe fn reversed<const W: usize>(self) -> Self {
+        Self(std::array::from_fn(|at| {
+            self.0[LANE - W - at / W * W + at % W]
+        }))
+    }
+
+    #[inline(always)]
+    unsafe fn or(self, other: Self, other_instead: bool) -> Self {
+        if other_instead { other } else { self }
+    }
+
+    #[inline(always)]
+    unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
+        let half = |start: usize| {
+            Self(std::array::from_fn(|at| {
+                let from = if at / W % 2 == 0 { &self.0 } else { &other.0 };
+                from[start + at / (2 * W) * W + at % W]
+            }))
+        };
+        (half(0), half(LANE / 2))
+    }
+
+    #[inline(always)]
+    unsafe fn load_lanes(from: *const u8, _: usize) -> Self {
+        // SAFETY: the caller's.
+        unsafe { Self::load(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_lanes(self, to: *mut u8, _: usize) {
+        // SAFETY: the caller's.
+        unsafe { self.store(to) };
+    }
+}

@@ -1,0 +1,282 @@
+//! Vector registers: all that kernels ask of an instruction set, in one place.
+
+#[cfg(not(target_arch = "x86_64"))]
+mod generic;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::mem::MaybeUninit;
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) use generic::V128;
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86::{V128, V256, V512};
+
+/// The bytes of a lane, inside which [`Vector::zip`] works.
+pub(super) const LANE: usize = 16;
+
+/// The bytes of the widest vector.
+pub(super) const WIDEST: usize = 64;
+
+/// A vector register of bytes, which are elements of `W` bytes: 1, 2, 4, 8 or 16.
+///
+/// Every method is inlined and has to end up in a function with the vector's
+/// instructions; that is the safety condition of all of them, beside what each says.
+pub(super) trait Vector: Copy {
+    /// The bytes of a vector: one or more lanes.
+    const BYTES: usize;
+
+    /// The vector half as wide; itself for the narrowest.
+    type Half: Vector;
+
+    /// Loads from anywhere.
+    ///
+    /// # Safety
+    /// `from` is readable for a vector.
+    unsafe fn load(from: *const u8) -> Self;
+
+    /// Stores to anywhere.
+    ///
+    /// # Safety
+    /// `to` is writable for a vector.
+    unsafe fn store(self, to: *mut u8);
+
+    /// Stores past the caches, where the target can.
+    ///
+    /// # Safety
+    /// `to` is writable for a vector and a multiple of its bytes.
+    unsafe fn stream(self, to: *mut u8);
+
+    /// The elements in reverse order.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn reversed<const W: usize>(self) -> Self;
+
+    /// This vector, or the other one if `other_instead`, without a branch.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn or(self, other: Self, other_instead: bool) -> Self;
+
+    /// Interleaves elements in each lane: first those of the lanes' lower
+    /// halves, then those of the upper ones. `W` is less than a lane.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self);
+
+    /// Loads each lane from a place of its own, `pitch` bytes after the one before.
+    ///
+    /// # Safety
+    /// Every place is readable for a lane.
+    unsafe fn load_lanes(from: *const u8, pitch: usize) -> Self;
+
+    /// Stores each lane to a place of its own, `pitch` bytes after the one before.
+    ///
+    /// # Safety
+    /// Every place is writable for a lane.
+    unsafe fn store_lanes(self, to: *mut u8, pitch: usize);
+
+    /// Loads the first `bytes` bytes; the others are anything.
+    ///
+    /// # Safety
+    /// `from` is readable for `bytes`, at most those of a vector.
+    #[inline(always)]
+    unsafe fn load_part(from: *const u8, bytes: usize) -> Self {
+        let mut part = [0_u8; WIDEST];
+        // SAFETY: the caller's; no vector is wider than the widest.
+        unsafe {
+            copy_bytes(from, part.as_mut_ptr(), bytes);
+            Self::load(part.as_ptr())
+        }
+    }
+
+    /// Stores the first `bytes` bytes only.
+    ///
+    /// # Safety
+    /// `to` is writable for `bytes`, at most those of a vector.
+    #[inline(always)]
+    unsafe fn store_part(self, to: *mut u8, bytes: usize) {
+        let mut part = [MaybeUninit::<u8>::uninit(); WIDEST];
+        // SAFETY: the caller's; no vector is wider than the widest.
+        unsafe {
+            self.store(part.as_mut_ptr().cast());
+            copy_bytes(part.as_ptr().cast(), to, bytes);
+        }
+    }
+}
+
+/// Transposes `R` rows of `R` elements in each lane: afterwards the vector of
+/// index `i` holds the elements that had index `i` in their lanes.
+///
+/// # Safety
+/// See [`Vector`]; `R` elements of `W` bytes are a lane.
+#[inline(always)]
+pub(super) unsafe fn transpose<V: Vector, const W: usize, const R: usize>(
+    mut rows: [V; R],
+) -> [V; R] {
+    // Interleaving the first half of the rows with the second moves one bit of
+    // the row's index into the element's index.
+    for _ in 0..R.ilog2() {
+        let from = rows;
+        for pair in 0..R / 2 {
+            // SAFETY: the caller's.
+            (rows[2 * pair], rows[2 * pair + 1]) =
+                unsafe { from[pair].zip::<W>(from[pair + R / 2]) };
+        }
+    }
+    rows
+}
+
+/// Copies bytes between places that do not overlap; short ones without a call.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `bytes`, and they do not overlap.
+#[inline(always)]
+pub(super) unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
+    /// Copies chunks of `N` bytes, the last one over the end of the one before it.
+    ///
+    /// # Safety
+    /// As [`copy_bytes`]; `bytes` is at least `N`.
+    #[inline(always)]
+    unsafe fn chunks<const N: usize>(from: *const u8, to: *mut u8, bytes: usize) {
+        // SAFETY: every chunk ends within `bytes`.
+        unsafe {
+            let last = bytes - N;
+            let mut at = 0;
+            while at < last {
+                *to.add(at).cast::<[u8; N]>() = *from.add(at).cast::<[u8; N]>();
+                at += N;
+            }
+            *to.add(last).cast::<[u8; N]>() = *from.add(last).cast::<[u8; N]>();
+        }
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        match bytes {
+            0 => {}
+            1 => *to = *from,
+            2..4 => chunks::<2>(from, to, bytes),
+            4..8 => chunks::<4>(from, to, bytes),
+            8..16 => chunks::<8>(from, to, bytes),
+            16..32 => chunks::<16>(from, to, bytes),
+            32..=256 => chunks::<32>(from, to, bytes),
+            _ => std::ptr::copy_nonoverlapping(from, to, bytes),
+        }
+    }
+}
+
+/// Orders streaming stores before what follows: other threads read the output.
+#[inline(always)]
+pub(super) fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
+/// Asks for the cache line of an address that is read soon.
+#[inline(always)]
+pub(super) fn prefetch(from: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: SSE is part of x86-64, and a prefetch of any address has no effect but speed.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = from;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::level::Level;
+
+    /// What the methods of a vector do to bytes, on the instructions that it needs.
+    unsafe fn check<V: Vector, const W: usize, const R: usize>() {
+        let bytes: Vec<u8> = (0..R * V::BYTES)
+            .map(|index| (index * 37 % 251) as u8)
+            .collect();
+        let elements: Vec<&[u8]> = bytes[..V::BYTES].chunks(W).collect();
+        let mut out = vec![0; V::BYTES];
+        // SAFETY: the buffers hold a vector; the caller has the instructions.
+        unsafe {
+            let vector = V::load(bytes.as_ptr());
+            vector.reversed::<W>().store(out.as_mut_ptr());
+            assert_eq!(
+                out,
+                elements.iter().rev().copied().collect::<Vec<_>>().concat()
+            );
+
+            for instead in [false, true] {
+                let other = V::load(bytes[bytes.len() - V::BYTES..].as_ptr());
+                vector.or(other, instead).store(out.as_mut_ptr());
+                let start = if instead { bytes.len() - V::BYTES } else { 0 };
+                assert_eq!(out, bytes[start..start + V::BYTES]);
+            }
+
+            for part in 0..=V::BYTES {
+                out.fill(0xee);
+                V::load_part(bytes.as_ptr(), part).store_part(out.as_mut_ptr(), part);
+                assert_eq!(out[..part], bytes[..part]);
+                assert!(out[part..].iter().all(|&byte| byte == 0xee));
+            }
+
+            let pitch = LANE + 3;
+            let mut spread = vec![0; V::BYTES / LANE * pitch];
+            vector.store_lanes(spread.as_mut_ptr(), pitch);
+            for (lane, place) in bytes[..V::BYTES].chunks(LANE).zip(spread.chunks(pitch)) {
+                assert_eq!(lane, &place[..LANE]);
+            }
+            V::load_lanes(spread.as_ptr(), pitch).store(out.as_mut_ptr());
+            assert_eq!(out, bytes[..V::BYTES]);
+
+            let mut rows = [vector; R];
+            for (row, from) in rows.iter_mut().zip(bytes.chunks(V::BYTES)) {
+                *row = V::load(from.as_ptr());
+            }
+            for (column, vector) in transpose::<V, W, R>(rows).into_iter().enumerate() {
+                vector.store(out.as_mut_ptr());
+                for (at, found) in out.chunks(W).enumerate() {
+                    let (lane, row) = (at / R, at % R);
+                    let from = row * V::BYTES + lane * LANE + column * W;
+                    assert_eq!(found, &bytes[from..from + W]);
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// See [`Vector`].
+    unsafe fn check_widths<V: Vector>() {
+        // SAFETY: the caller's.
+        unsafe {
+            check::<V, 1, 16>();
+            check::<V, 2, 8>();
+            check::<V, 4, 4>();
+            check::<V, 8, 2>();
+            check::<V, 16, 1>();
+        }
+    }
+
+    #[test]
+    fn vectors_do_what_they_say() {
+        // SAFETY: every level is run only where the CPU has it.
+        unsafe {
+            check_widths::<V128>();
+            #[cfg(target_arch = "x86_64")]
+            {
+                if Level::Avx2.is_supported() {
+                    check_widths::<V256>();
+                }
+                if Level::Avx512.is_supported() {
+                    check_widths::<V512>();
+                }
+            }
+        }
+        assert!(Level::Portable.is_supported());
+    }
+}
