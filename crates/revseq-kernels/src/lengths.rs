@@ -75,19 +75,16 @@ impl LengthsData<'_> {
             Self::U64(lengths) => lengths[index].into(),
         }
     }
+}
 
-    /// The length at an index, clamped: to `maximum` from above, to 0 from below.
-    #[inline(always)]
-    fn clamped(&self, index: usize, maximum: usize) -> usize {
-        // What does not fit `usize` is either negative, so 0, or above any maximum.
-        let length = match self {
-            Self::I32(lengths) => usize::try_from(lengths[index].max(0)),
-            Self::I64(lengths) => usize::try_from(lengths[index].max(0)),
-            Self::U32(lengths) => usize::try_from(lengths[index]),
-            Self::U64(lengths) => usize::try_from(lengths[index]),
-        };
-        length.unwrap_or(usize::MAX).min(maximum)
-    }
+/// A length, clamped: to `maximum` from above, to 0 from below.
+#[inline(always)]
+fn clamped<T: Copy + Default + Ord>(length: T, maximum: usize) -> usize
+where
+    usize: TryFrom<T>,
+{
+    // What does not fit `usize` is above any maximum.
+    usize::try_from(length.max(T::default())).map_or(maximum, |length| length.min(maximum))
 }
 
 /// What to do with a length that is negative or longer than the axis.
@@ -194,7 +191,46 @@ impl<'a> SequenceLengths<'a> {
     #[inline(always)]
     #[must_use]
     pub fn get(&self, index: usize) -> usize {
-        self.data.clamped(index, self.maximum)
+        match self.data {
+            LengthsData::I32(lengths) => clamped(lengths[index], self.maximum),
+            LengthsData::I64(lengths) => clamped(lengths[index], self.maximum),
+            LengthsData::U32(lengths) => clamped(lengths[index], self.maximum),
+            LengthsData::U64(lengths) => clamped(lengths[index], self.maximum),
+        }
+    }
+
+    /// The lengths at `first` and every `stride` after it: as [`get`](Self::get), many at once.
+    #[inline(always)]
+    pub(crate) fn read(&self, first: usize, stride: usize, into: &mut [usize]) {
+        #[inline(always)]
+        fn read<T: Copy + Default + Ord>(
+            lengths: &[T],
+            stride: usize,
+            maximum: usize,
+            into: &mut [usize],
+        ) where
+            usize: TryFrom<T>,
+        {
+            match stride {
+                0 => into.fill(clamped(lengths[0], maximum)),
+                1 => {
+                    for (into, &length) in into.iter_mut().zip(lengths) {
+                        *into = clamped(length, maximum);
+                    }
+                }
+                _ => {
+                    for (into, &length) in into.iter_mut().zip(lengths.iter().step_by(stride)) {
+                        *into = clamped(length, maximum);
+                    }
+                }
+            }
+        }
+        match self.data {
+            LengthsData::I32(lengths) => read(&lengths[first..], stride, self.maximum, into),
+            LengthsData::I64(lengths) => read(&lengths[first..], stride, self.maximum, into),
+            LengthsData::U32(lengths) => read(&lengths[first..], stride, self.maximum, into),
+            LengthsData::U64(lengths) => read(&lengths[first..], stride, self.maximum, into),
+        }
     }
 }
 

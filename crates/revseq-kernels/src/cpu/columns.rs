@@ -9,11 +9,12 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use super::elements::swap_reversed;
-use super::nest::{Nest, Position};
+use super::job::Job;
+use super::nest::{Position, Rounds};
 use super::sink::LINE;
 use super::vector::{LANE, Vector, copy_bytes, fence, prefetch, transpose};
+use crate::Plan;
 use crate::plan::Loop;
-use crate::{Plan, SequenceLengths};
 
 /// The scratch memory of a thread, in bytes.
 const SCRATCH_BYTES: usize = 1 << 20;
@@ -65,10 +66,8 @@ impl Tiling {
 
 /// A tile: all time steps of some columns.
 struct Tile<'a> {
-    lengths: &'a SequenceLengths<'a>,
-    time: Loop,
+    job: &'a Job<'a>,
     columns: Loop,
-    row_bytes: usize,
     pitch: usize,
     at: Position,
     /// The first byte of the tile in a row of all columns.
@@ -77,41 +76,36 @@ struct Tile<'a> {
     bytes: usize,
 }
 
-/// Moves the rows of some tiles from their place in `input` to their place in `output`.
+/// Moves the rows of some tiles from their place in the input to their place in the output.
 ///
 /// # Safety
-/// `input` is readable for the plan's `input_bytes`, `output` writable for its
-/// `output_bytes`, and they do not overlap. `tiles` are items of the nest, which
-/// is the plan's for the tiling, whose tiles are whole vectors wide; `R`
-/// elements of `W` bytes are a lane.
+/// The nest is the plan's for the tiling, whose tiles are whole vectors wide,
+/// and `tiles` are items of it; `R` elements of `W` bytes are a lane.
 #[inline(always)]
 pub(super) unsafe fn copy_tiles<V: Vector, const STREAM: bool, const W: usize, const R: usize>(
-    plan: &Plan,
-    nest: &Nest,
+    job: &Job<'_>,
     tiling: Tiling,
-    lengths: &SequenceLengths<'_>,
-    input: *const u8,
-    output: *mut u8,
     tiles: Range<usize>,
 ) {
     let mut scratch = Scratch::lend();
     let scratch = scratch.start();
-    for (at, steps) in nest.lines(tiles) {
+    let time = job.plan.time;
+    let mut rounds = Rounds::default();
+    for (at, steps) in job.nest.lines(tiles, &mut rounds) {
         for step in steps {
-            let tile = Tile::new(plan, tiling, lengths, at, step);
-            // SAFETY: see `nest::Row`: a tile is a part of the columns and
-            // all of time.
+            let tile = Tile::new(job, tiling, at, step);
+            // SAFETY: see `Job`: a tile is a part of the columns and all of time.
             unsafe {
-                let input = input.add(at.input + tile.start);
-                let output = output.add(at.output + tile.start);
+                let input = job.input.add(at.input + tile.start);
+                let output = job.output.add(at.output + tile.start);
                 let longest = tile.longest::<W>();
                 tile.read::<V, W, R>(input, scratch, longest);
                 tile.reverse::<V, W>(scratch);
                 tile.write::<V, STREAM, W, R>(scratch, output, longest);
-                for t in longest..tile.time.size {
+                for t in longest..time.size {
                     copy_bytes(
-                        input.add(t * tile.time.input),
-                        output.add(t * tile.time.output),
+                        input.add(t * time.input),
+                        output.add(t * time.output),
                         tile.bytes,
                     );
                 }
@@ -126,31 +120,26 @@ pub(super) unsafe fn copy_tiles<V: Vector, const STREAM: bool, const W: usize, c
 /// Reverses the columns of some tiles where they lie.
 ///
 /// # Safety
-/// `data` is readable and writable for the plan's `output_bytes`, and the
-/// plan's input has the output's layout. `tiles` are items of the nest, which
-/// is the plan's for the tiling, whose tiles are whole vectors wide; `R`
-/// elements of `W` bytes are a lane.
+/// As [`copy_tiles`], and the job is in place.
 #[inline(always)]
 pub(super) unsafe fn swap_tiles<V: Vector, const W: usize, const R: usize>(
-    plan: &Plan,
-    nest: &Nest,
+    job: &Job<'_>,
     tiling: Tiling,
-    lengths: &SequenceLengths<'_>,
-    data: *mut u8,
     tiles: Range<usize>,
 ) {
     let mut scratch = Scratch::lend();
     let scratch = scratch.start();
-    for (at, steps) in nest.lines(tiles) {
+    let mut rounds = Rounds::default();
+    for (at, steps) in job.nest.lines(tiles, &mut rounds) {
         for step in steps {
-            let tile = Tile::new(plan, tiling, lengths, at, step);
+            let tile = Tile::new(job, tiling, at, step);
             let longest = tile.longest::<W>();
             if longest <= 1 {
                 continue;
             }
             // SAFETY: as in `copy_tiles`.
             unsafe {
-                let data = data.add(at.output + tile.start);
+                let data = job.output.add(at.output + tile.start);
                 tile.read::<V, W, R>(data, scratch, longest);
                 tile.reverse::<V, W>(scratch);
                 tile.write::<V, false, W, R>(scratch, data, longest);
@@ -161,34 +150,28 @@ pub(super) unsafe fn swap_tiles<V: Vector, const W: usize, const R: usize>(
 
 impl<'a> Tile<'a> {
     #[inline(always)]
-    fn new(
-        plan: &Plan,
-        tiling: Tiling,
-        lengths: &'a SequenceLengths<'a>,
-        at: Position,
-        step: usize,
-    ) -> Self {
-        let columns = plan.loops[plan.loops.len() - 1];
+    fn new(job: &'a Job<'a>, tiling: Tiling, at: Position, step: usize) -> Self {
+        let columns = job.plan.loops[job.plan.loops.len() - 1];
         let start = step * tiling.bytes;
         Self {
-            lengths,
-            time: plan.time,
+            job,
             columns,
-            row_bytes: plan.row_bytes,
             pitch: tiling.pitch,
             at,
             start,
-            bytes: tiling.bytes.min(columns.size * plan.row_bytes - start),
+            bytes: tiling.bytes.min(columns.size * job.plan.row_bytes - start),
         }
     }
 
     /// The length of a column of elements, of which a row may have several.
     #[inline(always)]
     fn length<const W: usize>(&self, column: usize) -> usize {
-        let row = (self.start + column * W) / self.row_bytes;
-        self.lengths
-            .get(self.at.lengths + row * self.columns.lengths)
-            .min(self.time.size)
+        let row = (self.start + column * W) / self.job.plan.row_bytes;
+        let length = self
+            .job
+            .lengths
+            .get(self.at.lengths + row * self.columns.lengths);
+        length.min(self.job.plan.time.size)
     }
 
     /// The longest length of the tile.
@@ -218,8 +201,8 @@ impl<'a> Tile<'a> {
                     let mut rows = [V::load_part(from, 0); R];
                     for (row, vector) in rows.iter_mut().enumerate() {
                         let t = (t + row).min(steps - 1);
-                        let from = from.add(t * self.time.input);
-                        prefetch(from.wrapping_add(AHEAD * self.time.input));
+                        let from = from.add(t * self.job.plan.time.input);
+                        prefetch(from.wrapping_add(AHEAD * self.job.plan.time.input));
                         *vector = match part == V::BYTES {
                             true => V::load(from),
                             false => V::load_part(from, part),
@@ -263,7 +246,7 @@ impl<'a> Tile<'a> {
         to: *mut u8,
         steps: usize,
     ) {
-        let streams = STREAM && (to.addr() | self.time.output).is_multiple_of(V::BYTES);
+        let streams = STREAM && (to.addr() | self.job.plan.time.output).is_multiple_of(V::BYTES);
         for t in (0..steps).step_by(R) {
             for start in (0..self.bytes).step_by(V::BYTES) {
                 let part = (self.bytes - start).min(V::BYTES);
@@ -279,7 +262,7 @@ impl<'a> Tile<'a> {
                     }
                     let rows = transpose::<V, W, R>(columns);
                     for (row, vector) in rows.iter().take(steps - t).enumerate() {
-                        let to = to.add((t + row) * self.time.output + start);
+                        let to = to.add((t + row) * self.job.plan.time.output + start);
                         match part == V::BYTES {
                             true if streams => vector.stream(to),
                             true => vector.store(to),

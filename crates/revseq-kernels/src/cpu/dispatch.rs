@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::columns::{self, Tiling};
+use super::job::Job;
 use super::level::Level;
 use super::nest::Nest;
 use super::sink::{Cached, LINE, Sink, Streaming};
@@ -140,7 +141,7 @@ macro_rules! for_each_level {
                 unsafe { body::<V256>($($argument),*) }
             }
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,bmi1,bmi2")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi1,bmi2")]
             unsafe fn avx512($($argument: $type),*) {
                 // SAFETY: the caller's.
                 unsafe { body::<V512>($($argument),*) }
@@ -159,22 +160,6 @@ macro_rules! for_each_level {
     };
 }
 
-/// A buffer that several threads work on, each on bytes of its own.
-#[derive(Clone, Copy)]
-struct Shared<P>(P);
-
-// SAFETY: threads get disjoint ranges of items, and distinct items write
-// distinct bytes and read none that another writes (see the two runs).
-unsafe impl<P> Send for Shared<P> {}
-// SAFETY: as above.
-unsafe impl<P> Sync for Shared<P> {}
-
-impl<P: Copy> Shared<P> {
-    fn get(&self) -> P {
-        self.0
-    }
-}
-
 /// Moves every row from its place in `input` to its place in `output`.
 ///
 /// # Safety
@@ -190,29 +175,13 @@ pub(super) unsafe fn out_of_place(
     if plan.empty {
         return;
     }
-    if plan.moved_bytes() >= UNIFORM_BYTES
-        && let Some(length) = lengths.uniform(plan)
-        && let Some(plan) = plan.with_uniform_length(length)
-    {
-        // SAFETY: the caller's: the plan reaches the same bytes.
-        return unsafe { copy(&plan, lengths, input, output, threads) };
-    }
-    // SAFETY: the caller's.
-    unsafe { copy(plan, lengths, input, output, threads) };
-}
-
-/// As [`out_of_place`], for a plan that is settled.
-///
-/// # Safety
-/// As [`out_of_place`].
-unsafe fn copy(
-    plan: &Plan,
-    lengths: &SequenceLengths<'_>,
-    input: *const u8,
-    output: *mut u8,
-    threads: Threads<'_>,
-) {
     let bytes = plan.moved_bytes();
+    let uniform = match bytes >= UNIFORM_BYTES {
+        true => lengths.uniform(plan),
+        false => None,
+    };
+    let uniform = uniform.and_then(|length| plan.with_uniform_length(length));
+    let plan = uniform.as_ref().unwrap_or(plan);
     let kernel = Kernel::of(plan);
     let (nest, item_bytes) = match kernel {
         Kernel::Columns(tiling) => (
@@ -221,28 +190,25 @@ unsafe fn copy(
         ),
         _ => (Nest::new(plan, plan.time.size), plan.row_bytes),
     };
-    let streaming = bytes == plan.output_bytes() && bytes >= STREAMING_BYTES;
+    let job = Job {
+        plan,
+        nest,
+        lengths,
+        input,
+        output,
+    };
+    let streams = bytes == plan.output_bytes() && bytes >= STREAMING_BYTES;
     let level = Level::current();
-    let (input, output) = (Shared(input), Shared(output));
-    threads.for_each_piece(nest.items(), item_bytes, |items| {
-        let (input, output) = (input.get(), output.get());
-        // SAFETY: the caller's. One item writes rows that no other writes, and the
-        // plan's output has no two rows that share a byte, so pieces are disjoint.
+    threads.for_each_piece(job.nest.items(), item_bytes, |items| {
+        // SAFETY: the caller's; the nest is the kernel's, with all time steps.
         unsafe {
             match kernel {
                 Kernel::Walk => with_width!(plan.row_bytes, width => {
-                    walk::copy_items(plan, &nest, lengths, width, input, output, items);
+                    walk::copy_items(&job, width, items);
                 }),
-                Kernel::Columns(tiling) => {
-                    copy_tiles(
-                        level, plan, &nest, tiling, lengths, input, output, items, streaming,
-                    );
-                }
-                Kernel::Rows | Kernel::Elements => {
-                    copy_items(
-                        level, plan, &nest, kernel, lengths, input, output, items, streaming,
-                    );
-                }
+                Kernel::Rows => copy_rows(level, &job, items, streams),
+                Kernel::Elements => copy_elements(level, &job, items, streams),
+                Kernel::Columns(tiling) => copy_columns(level, &job, tiling, items, streams),
             }
         }
     });
@@ -250,41 +216,16 @@ unsafe fn copy(
 
 for_each_level! {
     /// # Safety
-    /// As [`rows::copy_items`] or [`elements::copy_items`], for that kernel.
-    #[expect(clippy::too_many_arguments, reason = "the parts of a run")]
-    unsafe fn copy_items<V>(
-        plan: &Plan,
-        nest: &Nest,
-        kernel: Kernel,
-        lengths: &SequenceLengths<'_>,
-        input: *const u8,
-        output: *mut u8,
-        items: Range<usize>,
-        streaming: bool,
-    ) {
+    /// As [`rows::copy_items`].
+    unsafe fn copy_rows<V>(job: &Job<'_>, items: Range<usize>, streams: bool) {
         // SAFETY: the caller's.
         unsafe {
-            match (kernel, streaming) {
-                (Kernel::Elements, false) => with_element!(plan.row_bytes, W, R => {
-                    let _ = R;
-                    let mut sink = Cached::new(output);
-                    elements::copy_items::<V, _, W>(plan, nest, lengths, input, &mut sink, items);
-                }),
-                (Kernel::Elements, true) => with_element!(plan.row_bytes, W, R => {
-                    let _ = R;
-                    let mut sink = Streaming::<V>::new(output);
-                    elements::copy_items::<V, _, W>(plan, nest, lengths, input, &mut sink, items);
-                    sink.finish();
-                }),
-                (_, false) => {
-                    let mut sink = Cached::new(output);
-                    rows::copy_items(plan, nest, lengths, input, &mut sink, items);
-                }
-                (_, true) => {
-                    let mut sink = Streaming::<V>::new(output);
-                    rows::copy_items(plan, nest, lengths, input, &mut sink, items);
-                    sink.finish();
-                }
+            if streams {
+                let mut sink = Streaming::<V>::new(job.output);
+                rows::copy_items(job, &mut sink, items);
+                sink.finish();
+            } else {
+                rows::copy_items(job, &mut Cached::<V>::new(job.output), items);
             }
         }
     }
@@ -292,25 +233,39 @@ for_each_level! {
 
 for_each_level! {
     /// # Safety
-    /// As [`columns::copy_tiles`].
-    #[expect(clippy::too_many_arguments, reason = "the parts of a run")]
-    unsafe fn copy_tiles<V>(
-        plan: &Plan,
-        nest: &Nest,
-        tiling: Tiling,
-        lengths: &SequenceLengths<'_>,
-        input: *const u8,
-        output: *mut u8,
-        tiles: Range<usize>,
-        streaming: bool,
-    ) {
+    /// As [`elements::copy_items`].
+    unsafe fn copy_elements<V>(job: &Job<'_>, items: Range<usize>, streams: bool) {
         // SAFETY: the caller's.
         unsafe {
-            with_element!(tiling.element, W, R => match (tiling.bytes < V::BYTES, streaming) {
-                (true, _) => columns::copy_tiles::<V128, false, W, R>(plan, nest, tiling, lengths, input, output, tiles),
-                (_, true) => columns::copy_tiles::<V, true, W, R>(plan, nest, tiling, lengths, input, output, tiles),
-                (_, false) => columns::copy_tiles::<V, false, W, R>(plan, nest, tiling, lengths, input, output, tiles),
-            })
+            with_element!(job.plan.row_bytes, W, _R => {
+                if streams {
+                    let mut sink = Streaming::<V>::new(job.output);
+                    elements::copy_items::<V, _, W>(job, &mut sink, items);
+                    sink.finish();
+                } else {
+                    let mut sink = Cached::<V>::new(job.output);
+                    elements::copy_items::<V, _, W>(job, &mut sink, items);
+                }
+            });
+        }
+    }
+}
+
+for_each_level! {
+    /// # Safety
+    /// As [`columns::copy_tiles`], but for the width of the tiles.
+    unsafe fn copy_columns<V>(job: &Job<'_>, tiling: Tiling, tiles: Range<usize>, streams: bool) {
+        // SAFETY: the caller's; every tile is a lane wide or more.
+        unsafe {
+            with_element!(tiling.element, W, R => {
+                if tiling.bytes < V::BYTES {
+                    columns::copy_tiles::<V128, false, W, R>(job, tiling, tiles);
+                } else if streams {
+                    columns::copy_tiles::<V, true, W, R>(job, tiling, tiles);
+                } else {
+                    columns::copy_tiles::<V, false, W, R>(job, tiling, tiles);
+                }
+            });
         }
     }
 }
@@ -339,46 +294,62 @@ pub(super) unsafe fn in_place(
         Kernel::Columns(tiling) => (Nest::tiles(plan, tiling.bytes), longest * tiling.bytes),
         _ => (Nest::new(plan, longest / 2), 2 * plan.row_bytes),
     };
+    let job = Job {
+        plan,
+        nest,
+        lengths,
+        input: data,
+        output: data,
+    };
     let level = Level::current();
-    let data = Shared(data);
-    threads.for_each_piece(nest.items(), item_bytes, |items| {
-        // SAFETY: the caller's. One item exchanges rows that no other item
-        // touches: a tile is whole columns, and a pair is the only one of its
-        // subsequence with that first step.
-        unsafe { swap_items(level, plan, &nest, kernel, lengths, data.get(), items) }
+    threads.for_each_piece(job.nest.items(), item_bytes, |items| {
+        // SAFETY: the caller's; the nest is the kernel's, of all pairs.
+        unsafe {
+            match kernel {
+                Kernel::Walk => with_width!(plan.row_bytes, width => {
+                    walk::swap_items(&job, width, items);
+                }),
+                Kernel::Rows => swap_rows(level, &job, items),
+                Kernel::Elements => swap_elements(level, &job, items),
+                Kernel::Columns(tiling) => swap_columns(level, &job, tiling, items),
+            }
+        }
     });
 }
 
 for_each_level! {
     /// # Safety
-    /// As the kernel's `swap_items` or [`columns::swap_tiles`].
-    unsafe fn swap_items<V>(
-        plan: &Plan,
-        nest: &Nest,
-        kernel: Kernel,
-        lengths: &SequenceLengths<'_>,
-        data: *mut u8,
-        items: Range<usize>,
-    ) {
+    /// As [`rows::swap_items`].
+    unsafe fn swap_rows<V>(job: &Job<'_>, items: Range<usize>) {
+        // SAFETY: the caller's.
+        unsafe { rows::swap_items::<V>(job, items) };
+    }
+}
+
+for_each_level! {
+    /// # Safety
+    /// As [`elements::swap_items`].
+    unsafe fn swap_elements<V>(job: &Job<'_>, items: Range<usize>) {
         // SAFETY: the caller's.
         unsafe {
-            match kernel {
-                Kernel::Walk => with_width!(plan.row_bytes, width => {
-                    walk::swap_items(plan, nest, lengths, width, data, items);
-                }),
-                Kernel::Rows => rows::swap_items::<V>(plan, nest, lengths, data, items),
-                Kernel::Elements => with_element!(plan.row_bytes, W, R => {
-                    let _ = R;
-                    elements::swap_items::<V, W>(nest, lengths, data, items);
-                }),
-                Kernel::Columns(tiling) => with_element!(tiling.element, W, R => {
-                    if tiling.bytes < V::BYTES {
-                        columns::swap_tiles::<V128, W, R>(plan, nest, tiling, lengths, data, items);
-                    } else {
-                        columns::swap_tiles::<V, W, R>(plan, nest, tiling, lengths, data, items);
-                    }
-                }),
-            }
+            with_element!(job.plan.row_bytes, W, _R => elements::swap_items::<V, W>(job, items));
+        }
+    }
+}
+
+for_each_level! {
+    /// # Safety
+    /// As [`columns::swap_tiles`], but for the width of the tiles.
+    unsafe fn swap_columns<V>(job: &Job<'_>, tiling: Tiling, tiles: Range<usize>) {
+        // SAFETY: the caller's; every tile is a lane wide or more.
+        unsafe {
+            with_element!(tiling.element, W, R => {
+                if tiling.bytes < V::BYTES {
+                    columns::swap_tiles::<V128, W, R>(job, tiling, tiles);
+                } else {
+                    columns::swap_tiles::<V, W, R>(job, tiling, tiles);
+                }
+            });
         }
     }
 }

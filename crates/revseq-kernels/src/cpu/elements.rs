@@ -3,12 +3,12 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::ahead::Ahead;
-use super::nest::Nest;
-use super::sink::{BLOCK, Sink};
+use super::ahead::{Ahead, DISTANCE};
+use super::job::Job;
+use super::nest::Rounds;
+use super::sink::{BLOCK, LINE, Sink};
 use super::vector::{LANE, V128, Vector, WIDEST, copy_bytes, prefetch};
 use super::walk::{Element, Width};
-use crate::{Plan, SequenceLengths};
 
 /// Some steps of a line, at most a block of bytes.
 #[derive(Clone, Copy)]
@@ -37,35 +37,43 @@ impl Piece {
 /// Moves some items of a plan whose elements are packed along time on both sides.
 ///
 /// # Safety
-/// `input` is readable for the plan's `input_bytes`, the sink writes to an
-/// output of the plan's `output_bytes`, and they do not overlap. `items` are
-/// items of the nest, which is the plan's with all its time steps.
+/// The nest has all time steps of the plan, and `items` are items of it; the
+/// sink writes to the job's output; `W` is the plan's `row_bytes`.
 #[inline(always)]
 pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
-    plan: &Plan,
-    nest: &Nest,
-    lengths: &SequenceLengths<'_>,
-    input: *const u8,
+    job: &Job<'_>,
     sink: &mut S,
     items: Range<usize>,
 ) {
-    let mut queue = Ahead::of((plan.time.size * W).min(BLOCK));
-    // SAFETY: see `nest::Row`: a line has as many packed elements as time has steps.
+    let all = job.plan.time.size;
+    // Short lines lie one after the other, so that what is read next is known.
+    let short = all * W <= BLOCK;
+    let whole = short && all * W >= V::BYTES;
+    let mut queue = Ahead::of(BLOCK);
+    let mut rounds = Rounds::default();
+    // SAFETY: see `Job`: a line has as many packed elements as time has steps.
     unsafe {
-        for (at, steps) in nest.lines(items) {
-            let length = lengths.get(at.lengths).min(plan.time.size);
+        for (at, steps) in job.nest.lines(items, &mut rounds) {
+            let line = job.input.add(at.input);
+            let length = job.lengths.get(at.lengths).min(all);
+            if whole && steps.len() == all {
+                sink.seek(at.output);
+                let to = sink.space(all * W);
+                mirror::<V, S, W>(line, length, 0..all, to, line.wrapping_add(DISTANCE));
+                continue;
+            }
             let mut start = steps.start;
             while start < steps.end {
                 let end = steps.end.min(start + BLOCK / W);
                 let piece = Piece {
-                    line: input.add(at.input),
+                    line,
                     to: at.output + start * W,
                     length,
                     start,
                     end,
                 };
-                if !S::BEYOND_CACHES {
-                    copy::<V, S, W>(piece, sink, piece.low::<W>());
+                if !S::BEYOND_CACHES || short {
+                    copy::<V, S, W>(piece, sink, line.wrapping_add(start * W + DISTANCE));
                 } else if let Some(oldest) = queue.push(piece) {
                     copy::<V, S, W>(oldest, sink, piece.low::<W>());
                 }
@@ -85,32 +93,40 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
 /// output has room for it.
 #[inline(always)]
 unsafe fn copy<V: Vector, S: Sink, const W: usize>(piece: Piece, sink: &mut S, ahead: *const u8) {
-    let count = piece.end - piece.start;
+    let Piece {
+        line,
+        to,
+        length,
+        start,
+        end,
+    } = piece;
+    let bytes = (end - start) * W;
     // SAFETY: the caller's.
     unsafe {
-        sink.seek(piece.to);
-        if piece.start >= piece.length {
-            sink.copy(piece.line.add(piece.start * W), count * W, ahead);
+        sink.seek(to);
+        if start >= length {
+            sink.copy(line.add(start * W), bytes, ahead);
             return;
         }
-        let to = sink.space(count * W);
-        if count * W >= V::BYTES {
-            mirror::<V, S, W>(piece, to, ahead);
-        } else if count * W >= LANE {
-            mirror::<V128, S, W>(piece, to, ahead);
+        let to = sink.space(bytes);
+        if bytes >= V::BYTES {
+            mirror::<V, S, W>(line, length, start..end, to, ahead);
+        } else if bytes >= LANE {
+            mirror::<V128, S, W>(line, length, start..end, to, ahead);
         } else {
-            for step in piece.start..piece.end {
-                let from = match step < piece.length {
-                    true => piece.length - 1 - step,
-                    false => step,
+            for step in start..end {
+                let from = if step < length {
+                    length - 1 - step
+                } else {
+                    step
                 };
-                Element::<W>.copy(piece.line.add(from * W), to.add((step - piece.start) * W));
+                Element::<W>.copy(line.add(from * W), to.add((step - start) * W));
             }
         }
     }
 }
 
-/// Copies a piece of at least a vector.
+/// Copies some steps of a line, at least a vector of them.
 ///
 /// Lengths are anything, so a branch on where one ends is often mispredicted,
 /// and a line may be done sooner than that is noticed. So each vector chooses
@@ -118,37 +134,44 @@ unsafe fn copy<V: Vector, S: Sink, const W: usize>(piece: Piece, sink: &mut S, a
 /// put right afterwards.
 ///
 /// # Safety
-/// As [`copy`]; `to` is writable for the piece.
+/// The line is readable up to the end of the steps and to its length; `to` is
+/// writable for the steps.
 #[inline(always)]
-unsafe fn mirror<V: Vector, S: Sink, const W: usize>(piece: Piece, to: *mut u8, ahead: *const u8) {
-    let Piece {
-        line,
-        length,
-        start,
-        end,
-        ..
-    } = piece;
+unsafe fn mirror<V: Vector, S: Sink, const W: usize>(
+    line: *const u8,
+    length: usize,
+    Range { start, end }: Range<usize>,
+    to: *mut u8,
+    ahead: *const u8,
+) {
     let width = V::BYTES / W;
+    let count = end - start;
     // SAFETY: `start + width <= end`, and every step read is less than the end or the length.
     unsafe {
-        let mut next = start;
-        while next < end {
-            // The last vector lies over the one before.
-            let step = next.min(end - width);
-            let reversed = step + width <= length;
-            let from = if reversed {
-                length - width - step
-            } else {
-                step
-            };
-            let vector = V::load(line.add(from * W));
-            vector
-                .or(vector.reversed::<W>(), reversed)
-                .store(to.add((step - start) * W));
+        let whole_reversed = (length.min(end) - start) / width;
+        let mut backward = line
+            .wrapping_add(length * W)
+            .wrapping_sub((start + width) * W);
+        let mut forward = line.add(start * W);
+        for vector in 0..count / width {
+            let reversed = vector < whole_reversed;
+            V::load(if reversed { backward } else { forward })
+                .reversed_if::<W>(reversed)
+                .store(to.add(vector * V::BYTES));
             if S::BEYOND_CACHES {
-                prefetch(ahead.wrapping_add((next - start) * W));
+                prefetch(ahead.wrapping_add(vector * V::BYTES));
             }
-            next += width;
+            backward = backward.wrapping_sub(V::BYTES);
+            forward = forward.wrapping_add(V::BYTES);
+        }
+        if !count.is_multiple_of(width) {
+            // The last vector lies over the one before.
+            let step = end - width;
+            let reversed = end <= length;
+            let from = if reversed { length - end } else { step };
+            V::load(line.add(from * W))
+                .reversed_if::<W>(reversed)
+                .store(to.add((count - width) * W));
         }
         if start + width <= length && length <= end {
             // The last of the reversed steps are the first of the line.
@@ -169,49 +192,45 @@ unsafe fn mirror<V: Vector, S: Sink, const W: usize>(piece: Piece, to: *mut u8, 
 /// Exchanges some pairs of a plan whose elements are packed along time.
 ///
 /// # Safety
-/// `data` is readable and writable for the plan's `output_bytes`, and the
-/// plan's input has the output's layout. `items` are items of the nest, whose
-/// time steps are the first ones of pairs.
+/// The job is in place, the time steps of its nest are the first ones of pairs,
+/// and `items` are items of it; `W` is the plan's `row_bytes`.
 #[inline(always)]
-pub(super) unsafe fn swap_items<V: Vector, const W: usize>(
-    nest: &Nest,
-    lengths: &SequenceLengths<'_>,
-    data: *mut u8,
-    items: Range<usize>,
-) {
+pub(super) unsafe fn swap_items<V: Vector, const W: usize>(job: &Job<'_>, items: Range<usize>) {
     let mut queue = Ahead::of(BLOCK);
-    for (at, steps) in nest.lines(items) {
-        let length = lengths.get(at.lengths);
+    let mut rounds = Rounds::default();
+    for (at, steps) in job.nest.lines(items, &mut rounds) {
+        let length = job.lengths.get(at.lengths);
         let mut start = steps.start;
         let end = steps.end.min(length / 2);
         while start < end {
             let count = (end - start).min(BLOCK / 2 / W);
-            // SAFETY: see `nest::Row`. The first steps of pairs and their mirror
+            // SAFETY: see `Job`. The first steps of pairs and their mirror
             // images are two runs of packed elements that do not overlap.
             unsafe {
-                let line = data.add(at.output);
-                let run = Runs {
+                let line = job.output.add(at.output);
+                let runs = Runs {
                     one: line.add(start * W),
                     other: line.add((length - start - count) * W),
                     count,
                 };
-                for byte in (0..count * W).step_by(64) {
-                    prefetch(run.one.wrapping_add(byte));
-                    prefetch(run.other.wrapping_add(byte));
+                for byte in (0..count * W).step_by(LINE) {
+                    prefetch(runs.one.wrapping_add(byte));
+                    prefetch(runs.other.wrapping_add(byte));
                 }
-                if let Some(oldest) = queue.push(run) {
+                if let Some(oldest) = queue.push(runs) {
                     swap_reversed::<V, W>(oldest.one, oldest.other, oldest.count);
                 }
             }
             start += count;
         }
     }
-    while let Some(run) = queue.pop() {
+    while let Some(runs) = queue.pop() {
         // SAFETY: as above.
-        unsafe { swap_reversed::<V, W>(run.one, run.other, run.count) };
+        unsafe { swap_reversed::<V, W>(runs.one, runs.other, runs.count) };
     }
 }
 
+/// Two runs of elements that are exchanged, the first with the last.
 #[derive(Clone, Copy)]
 struct Runs {
     one: *mut u8,

@@ -14,7 +14,7 @@ pub enum Level {
     Portable,
     /// AVX2.
     Avx2,
-    /// AVX-512 F, BW, VL and VBMI.
+    /// AVX-512 F, BW, DQ, VL and VBMI.
     Avx512,
 }
 
@@ -43,6 +43,7 @@ impl Level {
             Self::Avx512 => {
                 is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("avx512vbmi")
             }

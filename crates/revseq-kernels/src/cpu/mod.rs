@@ -4,6 +4,7 @@ mod ahead;
 mod columns;
 mod dispatch;
 mod elements;
+mod job;
 mod level;
 mod nest;
 mod rows;

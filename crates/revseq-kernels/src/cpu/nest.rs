@@ -8,20 +8,20 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use crate::Plan;
 use crate::plan::Loop;
-use crate::{Plan, SequenceLengths};
 
 /// Where a line starts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Position {
+pub(super) struct Position {
     /// The offset in the input in bytes, without that of the time step.
-    pub(crate) input: usize,
+    pub(super) input: usize,
     /// The offset in the output in bytes, without that of the time step.
-    pub(crate) output: usize,
+    pub(super) output: usize,
     /// The index of the length.
-    pub(crate) lengths: usize,
+    pub(super) lengths: usize,
     /// The time step; 0 on a line along time.
-    pub(crate) time: usize,
+    pub(super) time: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -30,47 +30,32 @@ struct Level {
     step: Position,
 }
 
+impl Level {
+    /// A level that goes round once.
+    const ONCE: Self = Self {
+        size: 1,
+        step: Position {
+            input: 0,
+            output: 0,
+            lengths: 0,
+            time: 0,
+        },
+    };
+}
+
 /// All lines of a plan.
-pub(crate) struct Nest {
+pub(super) struct Nest {
     outer: SmallVec<[Level; 5]>,
-    line: Loop,
+    /// The loop that a line is.
+    pub(super) line: Loop,
     /// Whether the line runs along time.
-    pub(crate) along_time: bool,
-}
-
-/// A row of an item.
-///
-/// Every offset is a sum of coordinates times strides, so inside the extents
-/// that the plan computed from the same sizes and strides; a time step is less
-/// than the axis size, as a length is at most that.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
-    /// Where its column starts in the input, in bytes: the row of its first time step.
-    pub(crate) input: usize,
-    /// Where its column starts in the output, in bytes.
-    pub(crate) output: usize,
-    /// The length of the column.
-    pub(crate) length: usize,
-    /// Its time step.
-    pub(crate) time: usize,
-}
-
-impl Row {
-    /// The time step that it is read from.
-    #[inline(always)]
-    pub(crate) fn source(&self) -> usize {
-        if self.time < self.length {
-            self.length - 1 - self.time
-        } else {
-            self.time
-        }
-    }
+    pub(super) along_time: bool,
 }
 
 impl Nest {
     /// The tiles of a plan whose innermost loop are packed columns: all time
     /// steps of `tile_bytes` bytes of columns, or less at the end of a line.
-    pub(crate) fn tiles(plan: &Plan, tile_bytes: usize) -> Self {
+    pub(super) fn tiles(plan: &Plan, tile_bytes: usize) -> Self {
         let (columns, loops) = match plan.loops.split_last() {
             Some((last, loops)) => (last.size, loops),
             None => (1, &plan.loops[..]),
@@ -89,7 +74,7 @@ impl Nest {
 
     /// The lines of a plan whose time loop has `time_steps` steps: the axis
     /// size, or half of a longest length for pairs that swap.
-    pub(crate) fn new(plan: &Plan, time_steps: usize) -> Self {
+    pub(super) fn new(plan: &Plan, time_steps: usize) -> Self {
         let time = Level {
             size: time_steps,
             step: Position {
@@ -120,32 +105,20 @@ impl Nest {
     }
 
     /// The number of items: steps of all lines together.
-    pub(crate) fn items(&self) -> usize {
+    pub(super) fn items(&self) -> usize {
         self.outer.iter().map(|level| level.size).product::<usize>() * self.line.size
-    }
-
-    /// The row of an item: a step of a line.
-    #[inline(always)]
-    pub(crate) fn row(&self, lengths: &SequenceLengths<'_>, at: Position, step: usize) -> Row {
-        let (column, time) = match self.along_time {
-            true => (0, step),
-            false => (step, at.time),
-        };
-        Row {
-            input: at.input + column * self.line.input,
-            output: at.output + column * self.line.output,
-            length: lengths.get(at.lengths + column * self.line.lengths),
-            time,
-        }
     }
 
     /// Every line that has items in `items`, with the steps on it.
     #[inline(always)]
-    pub(crate) fn lines(&self, items: Range<usize>) -> Lines<'_> {
+    pub(super) fn lines<'a>(&'a self, items: Range<usize>, rounds: &'a mut Rounds) -> Lines<'a> {
+        let inner = self.outer.last().copied().unwrap_or(Level::ONCE);
         let mut lines = Lines {
             nest: self,
-            rounds: SmallVec::from_elem(0, self.outer.len()),
+            rounds,
             position: Position::default(),
+            inner: inner.step,
+            more: inner.size.saturating_sub(1),
             first: 0,
             left: items.len(),
         };
@@ -153,7 +126,9 @@ impl Nest {
         if lines.left > 0 && items.start > 0 {
             lines.first = items.start % self.line.size;
             let mut remaining = items.start / self.line.size;
-            for (round, level) in lines.rounds.iter_mut().zip(&self.outer).rev() {
+            lines.more = inner.size - 1 - remaining % inner.size;
+            lines.rounds.0.resize(self.outer.len(), 0);
+            for (round, level) in lines.rounds.0.iter_mut().zip(self.outer.iter().rev()) {
                 *round = remaining % level.size;
                 remaining /= level.size;
                 lines.position.advance(&level.step, *round);
@@ -161,16 +136,49 @@ impl Nest {
         }
         lines
     }
+
+    /// Goes on to the next round of the level around the innermost, at whose
+    /// last round `position` is.
+    #[cold]
+    #[inline(never)]
+    fn carry(&self, rounds: &mut Rounds, mut position: Position) -> Position {
+        rounds.0.resize(self.outer.len(), 0);
+        for (place, (round, level)) in rounds.0.iter_mut().zip(self.outer.iter().rev()).enumerate()
+        {
+            if place == 0 {
+                position.rewind(&level.step, level.size - 1);
+                continue;
+            }
+            *round += 1;
+            if *round < level.size {
+                position.advance(&level.step, 1);
+                break;
+            }
+            position.rewind(&level.step, level.size - 1);
+            *round = 0;
+        }
+        position
+    }
 }
+
+/// The round of each level, from the innermost on, which itself is not kept up.
+///
+/// Apart from [`Lines`], so that the rest of it can stay in registers.
+#[derive(Default)]
+pub(super) struct Rounds(SmallVec<[usize; 5]>);
 
 /// Goes through lines in order.
 ///
 /// An iterator and not a callback, so that what a kernel does with a line is
 /// compiled as part of the kernel, with its vector instructions.
-pub(crate) struct Lines<'a> {
+pub(super) struct Lines<'a> {
     nest: &'a Nest,
-    rounds: SmallVec<[usize; 5]>,
+    rounds: &'a mut Rounds,
     position: Position,
+    /// A round of the innermost level.
+    inner: Position,
+    /// How many rounds of the innermost level are left.
+    more: usize,
     first: usize,
     left: usize,
 }
@@ -187,16 +195,12 @@ impl Iterator for Lines<'_> {
         let item = (self.position, self.first..self.first + steps);
         self.left -= steps;
         self.first = 0;
-        if self.left > 0 {
-            for (round, level) in self.rounds.iter_mut().zip(&self.nest.outer).rev() {
-                *round += 1;
-                if *round < level.size {
-                    self.position.advance(&level.step, 1);
-                    break;
-                }
-                self.position.rewind(&level.step, level.size - 1);
-                *round = 0;
-            }
+        if self.more > 0 {
+            self.more -= 1;
+            self.position.advance(&self.inner, 1);
+        } else if self.left > 0 {
+            self.position = self.nest.carry(self.rounds, self.position);
+            self.more = self.nest.outer.last().map_or(0, |inner| inner.size - 1);
         }
         Some(item)
     }

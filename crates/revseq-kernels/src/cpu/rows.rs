@@ -3,46 +3,50 @@
 use std::ops::Range;
 
 use super::ahead::Ahead;
-use super::nest::Nest;
+use super::job::Job;
+use super::nest::Rounds;
 use super::sink::{LINE, Sink};
 use super::vector::{Vector, prefetch};
 use super::walk::{Bytes, Width};
-use crate::{Plan, SequenceLengths};
 
-/// Moves the rows of some items from their place in `input` to their place in the output.
+/// How many rows are looked up at once.
+const MANY: usize = 64;
+
+/// Moves the rows of some items from their place in the input to their place in the output.
 ///
 /// # Safety
-/// `input` is readable for the plan's `input_bytes`, the sink writes to an
-/// output of the plan's `output_bytes`, and they do not overlap. `items` are
-/// items of the nest, which is the plan's with all its time steps.
+/// The nest has all time steps of the plan, and `items` are items of it; the
+/// sink writes to the job's output.
 #[inline(always)]
-pub(super) unsafe fn copy_items<S: Sink>(
-    plan: &Plan,
-    nest: &Nest,
-    lengths: &SequenceLengths<'_>,
-    input: *const u8,
-    sink: &mut S,
-    items: Range<usize>,
-) {
-    let bytes = plan.row_bytes;
+pub(super) unsafe fn copy_items<S: Sink>(job: &Job<'_>, sink: &mut S, items: Range<usize>) {
+    let bytes = job.plan.row_bytes;
     let mut queue = Ahead::of(bytes);
-    // SAFETY: see `nest::Row`.
-    unsafe {
-        for (at, steps) in nest.lines(items) {
-            for step in steps {
-                let row = nest.row(lengths, at, step);
-                let from = input.add(row.input + row.source() * plan.time.input);
-                let to = row.output + row.time * plan.time.output;
-                if !S::BEYOND_CACHES {
-                    sink.seek(to);
-                    sink.copy(from, bytes, from);
-                } else if let Some((oldest, to)) = queue.push((from, to)) {
-                    sink.seek(to);
-                    sink.copy(oldest, bytes, from);
+    let mut sources = [0; MANY];
+    let mut rounds = Rounds::default();
+    for (at, steps) in job.nest.lines(items, &mut rounds) {
+        for first in steps.clone().step_by(MANY) {
+            let sources = &mut sources[..MANY.min(steps.end - first)];
+            job.sources(at, first, sources);
+            let (mut to, stride) = job.destination(at, first);
+            for &source in sources.iter() {
+                // SAFETY: see `Job`.
+                unsafe {
+                    let from = job.input.add(source);
+                    if !S::BEYOND_CACHES {
+                        sink.seek(to);
+                        sink.copy(from, bytes, from);
+                    } else if let Some((oldest, to)) = queue.push((from, to)) {
+                        sink.seek(to);
+                        sink.copy(oldest, bytes, from);
+                    }
                 }
+                to += stride;
             }
         }
-        while let Some((from, to)) = queue.pop() {
+    }
+    while let Some((from, to)) = queue.pop() {
+        // SAFETY: see `Job`.
+        unsafe {
             sink.seek(to);
             sink.copy(from, bytes, from);
         }
@@ -52,41 +56,33 @@ pub(super) unsafe fn copy_items<S: Sink>(
 /// Exchanges the rows of some pairs.
 ///
 /// # Safety
-/// `data` is readable and writable for the plan's `output_bytes`, and the
-/// plan's input has the output's layout. `items` are items of the nest, whose
-/// time steps are the first ones of pairs.
+/// The job is in place, the time steps of its nest are the first ones of pairs,
+/// and `items` are items of it.
 #[inline(always)]
-pub(super) unsafe fn swap_items<V: Vector>(
-    plan: &Plan,
-    nest: &Nest,
-    lengths: &SequenceLengths<'_>,
-    data: *mut u8,
-    items: Range<usize>,
-) {
-    let bytes = plan.row_bytes;
+pub(super) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>) {
+    let (bytes, time) = (job.plan.row_bytes, job.plan.time.output);
     let mut queue = Ahead::of(2 * bytes);
-    // SAFETY: see `nest::Row`. The two time steps of a pair differ, so the rows
-    // do not overlap.
-    unsafe {
-        for (at, steps) in nest.lines(items) {
-            for step in steps {
-                let row = nest.row(lengths, at, step);
-                if row.time >= row.length / 2 {
-                    continue;
-                }
-                let column = data.add(row.output);
-                let pair = (
-                    column.add(row.time * plan.time.output),
-                    column.add(row.source() * plan.time.output),
-                );
+    let mut rounds = Rounds::default();
+    for (at, steps) in job.nest.lines(items, &mut rounds) {
+        for step in steps {
+            let row = job.row(at, step);
+            if row.time >= row.length / 2 {
+                continue;
+            }
+            // SAFETY: see `Job`. The two time steps of a pair differ, so the rows
+            // do not overlap.
+            unsafe {
+                let column = job.output.add(row.output);
+                let pair = (column.add(row.time * time), column.add(row.source() * time));
                 if let Some(oldest) = queue.push(pair) {
                     swap::<V>(oldest, bytes, pair);
                 }
             }
         }
-        while let Some(pair) = queue.pop() {
-            swap::<V>(pair, bytes, pair);
-        }
+    }
+    while let Some(pair) = queue.pop() {
+        // SAFETY: as above.
+        unsafe { swap::<V>(pair, bytes, pair) };
     }
 }
 

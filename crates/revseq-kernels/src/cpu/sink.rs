@@ -8,6 +8,9 @@ use super::vector::{Vector, copy_bytes, fence, prefetch};
 /// A cache line, the unit that streaming stores write.
 pub(super) const LINE: usize = 64;
 
+/// Up to this many bytes a loop copies faster than a call.
+const CALLED: usize = 512;
+
 /// The most that a kernel may ask room for at once.
 pub(super) const BLOCK: usize = 4096;
 
@@ -43,21 +46,23 @@ pub(super) trait Sink {
 }
 
 /// Writes straight to the output, through the caches.
-pub(super) struct Cached {
+pub(super) struct Cached<V> {
     start: *mut u8,
     at: *mut u8,
+    vector: PhantomData<V>,
 }
 
-impl Cached {
+impl<V> Cached<V> {
     pub(super) fn new(output: *mut u8) -> Self {
         Self {
             start: output,
             at: output,
+            vector: PhantomData,
         }
     }
 }
 
-impl Sink for Cached {
+impl<V: Vector> Sink for Cached<V> {
     const BEYOND_CACHES: bool = false;
 
     #[inline(always)]
@@ -77,7 +82,20 @@ impl Sink for Cached {
     #[inline(always)]
     unsafe fn copy(&mut self, from: *const u8, bytes: usize, _: *const u8) {
         // SAFETY: the caller's; the output and what is read do not overlap.
-        unsafe { copy_bytes(from, self.space(bytes), bytes) };
+        unsafe {
+            let to = self.space(bytes);
+            if (V::BYTES..=CALLED).contains(&bytes) {
+                let mut at = 0;
+                let last = bytes - V::BYTES;
+                while at < last {
+                    V::load(from.add(at)).store(to.add(at));
+                    at += V::BYTES;
+                }
+                V::load(from.add(last)).store(to.add(last));
+            } else {
+                copy_bytes(from, to, bytes);
+            }
+        }
     }
 
     #[inline(always)]
@@ -300,7 +318,7 @@ mod tests {
             let input: Vec<u8> = (0..bytes).map(|index| (index * 31 % 251) as u8).collect();
             let mut expected = vec![0xee; misaligned + skipped + bytes + 2 * LINE];
             let mut found = expected.clone();
-            give(&mut Cached::new(expected[misaligned..].as_mut_ptr()), skipped, &pieces, &input);
+            give(&mut Cached::<V128>::new(expected[misaligned..].as_mut_ptr()), skipped, &pieces, &input);
             let mut sink = Streaming::<V128>::new(found[misaligned..].as_mut_ptr());
             give(&mut sink, skipped, &pieces, &input);
             // SAFETY: all bytes given are filled and inside `found`.

@@ -1,6 +1,7 @@
 //! Elements that are more than bytes.
 
-use super::nest::Nest;
+use super::job::Job;
+use super::nest::{Nest, Rounds};
 use crate::{Error, Plan, SequenceLengths};
 
 /// Reverses subsequences of elements of any type, such as `String`, where they
@@ -27,10 +28,18 @@ pub fn reverse_in_place<T>(
             required,
         });
     }
-    let nest = Nest::new(plan, lengths.longest(plan) / 2);
-    for (at, steps) in nest.lines(0..nest.items()) {
+    // The kernels see offsets only: the pointers of this job are never read.
+    let job = Job {
+        plan,
+        nest: Nest::new(plan, lengths.longest(plan) / 2),
+        lengths,
+        input: std::ptr::null(),
+        output: std::ptr::null_mut(),
+    };
+    let mut rounds = Rounds::default();
+    for (at, steps) in job.nest.lines(0..job.nest.items(), &mut rounds) {
         for step in steps {
-            let row = nest.row(lengths, at, step);
+            let row = job.row(at, step);
             if row.time >= row.length / 2 {
                 continue;
             }

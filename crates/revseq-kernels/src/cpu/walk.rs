@@ -3,34 +3,27 @@
 
 use std::ops::Range;
 
-use super::nest::Nest;
+use super::job::Job;
+use super::nest::Rounds;
 use super::vector::copy_bytes;
-use crate::{Plan, SequenceLengths};
 
-/// Moves the rows of some items from their place in `input` to their place in `output`.
+/// Moves the rows of some items from their place in the input to their place in the output.
 ///
 /// # Safety
-/// `input` is readable for the plan's `input_bytes`, `output` writable for its
-/// `output_bytes`, and they do not overlap. `items` are items of the nest, which
-/// is the plan's with all its time steps. `width` moves rows of the plan's `row_bytes`.
+/// The nest has all time steps of the plan, and `items` are items of it;
+/// `width` moves rows of the plan's `row_bytes`.
 #[inline(always)]
-pub(super) unsafe fn copy_items(
-    plan: &Plan,
-    nest: &Nest,
-    lengths: &SequenceLengths<'_>,
-    width: impl Width,
-    input: *const u8,
-    output: *mut u8,
-    items: Range<usize>,
-) {
-    for (at, steps) in nest.lines(items) {
+pub(super) unsafe fn copy_items(job: &Job<'_>, width: impl Width, items: Range<usize>) {
+    let time = job.plan.time;
+    let mut rounds = Rounds::default();
+    for (at, steps) in job.nest.lines(items, &mut rounds) {
         for step in steps {
-            let row = nest.row(lengths, at, step);
-            // SAFETY: see `Row`.
+            let row = job.row(at, step);
+            // SAFETY: see `Job`.
             unsafe {
                 width.copy(
-                    input.add(row.input + row.source() * plan.time.input),
-                    output.add(row.output + row.time * plan.time.output),
+                    job.input.add(row.input + row.source() * time.input),
+                    job.output.add(row.output + row.time * time.output),
                 );
             }
         }
@@ -40,29 +33,20 @@ pub(super) unsafe fn copy_items(
 /// Exchanges the rows of some pairs.
 ///
 /// # Safety
-/// `data` is readable and writable for the plan's `output_bytes`, and the
-/// plan's input has the output's layout. `items` are items of the nest, whose
-/// time steps are the first ones of pairs. `width` moves rows of the plan's `row_bytes`.
+/// The job is in place, the time steps of its nest are the first ones of pairs,
+/// and `items` are items of it; `width` moves rows of the plan's `row_bytes`.
 #[inline(always)]
-pub(super) unsafe fn swap_items(
-    plan: &Plan,
-    nest: &Nest,
-    lengths: &SequenceLengths<'_>,
-    width: impl Width,
-    data: *mut u8,
-    items: Range<usize>,
-) {
-    for (at, steps) in nest.lines(items) {
+pub(super) unsafe fn swap_items(job: &Job<'_>, width: impl Width, items: Range<usize>) {
+    let time = job.plan.time.output;
+    let mut rounds = Rounds::default();
+    for (at, steps) in job.nest.lines(items, &mut rounds) {
         for step in steps {
-            let row = nest.row(lengths, at, step);
+            let row = job.row(at, step);
             if row.time < row.length / 2 {
-                // SAFETY: see `Row`. The two time steps differ, so the rows do not overlap.
+                // SAFETY: see `Job`. The two time steps differ, so the rows do not overlap.
                 unsafe {
-                    let column = data.add(row.output);
-                    width.swap(
-                        column.add(row.time * plan.time.output),
-                        column.add(row.source() * plan.time.output),
-                    );
+                    let column = job.output.add(row.output);
+                    width.swap(column.add(row.time * time), column.add(row.source() * time));
                 }
             }
         }

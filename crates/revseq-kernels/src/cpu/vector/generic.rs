@@ -37,8 +37,13 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn or(self, other: Self, other_instead: bool) -> Self {
-        if other_instead { other } else { self }
+    unsafe fn reversed_if<const W: usize>(self, reversed: bool) -> Self {
+        // SAFETY: the caller's.
+        if reversed {
+            unsafe { self.reversed::<W>() }
+        } else {
+            self
+        }
     }
 
     #[inline(always)]

@@ -53,11 +53,11 @@ pub(super) trait Vector: Copy {
     /// See the trait.
     unsafe fn reversed<const W: usize>(self) -> Self;
 
-    /// This vector, or the other one if `other_instead`, without a branch.
+    /// The elements in reverse order or, without a branch, as they are.
     ///
     /// # Safety
     /// See the trait.
-    unsafe fn or(self, other: Self, other_instead: bool) -> Self;
+    unsafe fn reversed_if<const W: usize>(self, reversed: bool) -> Self;
 
     /// Interleaves elements in each lane: first those of the lanes' lower
     /// halves, then those of the upper ones. `W` is less than a lane.
@@ -211,12 +211,13 @@ mod tests {
                 elements.iter().rev().copied().collect::<Vec<_>>().concat()
             );
 
-            for instead in [false, true] {
-                let other = V::load(bytes[bytes.len() - V::BYTES..].as_ptr());
-                vector.or(other, instead).store(out.as_mut_ptr());
-                let start = if instead { bytes.len() - V::BYTES } else { 0 };
-                assert_eq!(out, bytes[start..start + V::BYTES]);
-            }
+            vector
+                .reversed_if::<W>(true)
+                .reversed::<W>()
+                .store(out.as_mut_ptr());
+            assert_eq!(out, bytes[..V::BYTES]);
+            vector.reversed_if::<W>(false).store(out.as_mut_ptr());
+            assert_eq!(out, bytes[..V::BYTES]);
 
             for part in 0..=V::BYTES {
                 out.fill(0xee);

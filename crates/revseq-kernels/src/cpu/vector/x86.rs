@@ -12,7 +12,7 @@ pub(in crate::cpu) struct V128(__m128i);
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct V256(__m256i);
 
-/// Four lanes: AVX-512 F, BW, VL and VBMI.
+/// Four lanes: AVX-512 F, BW, DQ, VL and VBMI.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct V512(__m512i);
 
@@ -63,10 +63,11 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn or(self, other: Self, other_instead: bool) -> Self {
+    unsafe fn reversed_if<const W: usize>(self, reversed: bool) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
-            let mask = _mm_set1_epi8(-i8::from(other_instead));
+            let mask = _mm_set1_epi8(-i8::from(reversed));
+            let other = self.reversed::<W>();
             _mm_or_si128(_mm_and_si128(mask, other.0), _mm_andnot_si128(mask, self.0))
         })
     }
@@ -133,36 +134,32 @@ impl Vector for V256 {
 
     #[inline(always)]
     unsafe fn reversed<const W: usize>(self) -> Self {
-        const LANES: i32 = 0b01_00_11_10;
         // SAFETY: the caller's.
-        Self(unsafe {
-            match W {
-                1 => {
-                    let bytes = _mm_set_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-                    let lanes = _mm256_shuffle_epi8(self.0, _mm256_broadcastsi128_si256(bytes));
-                    _mm256_permute4x64_epi64::<LANES>(lanes)
-                }
-                2 => {
-                    let bytes = _mm_set_epi8(1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
-                    let lanes = _mm256_shuffle_epi8(self.0, _mm256_broadcastsi128_si256(bytes));
-                    _mm256_permute4x64_epi64::<LANES>(lanes)
-                }
-                4 => {
-                    let elements = _mm256_set_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-                    _mm256_permutevar8x32_epi32(self.0, elements)
-                }
-                8 => _mm256_permute4x64_epi64::<0b00_01_10_11>(self.0),
-                _ => _mm256_permute4x64_epi64::<LANES>(self.0),
-            }
-        })
+        unsafe { self.reversed_if::<W>(true) }
     }
 
     #[inline(always)]
-    unsafe fn or(self, other: Self, other_instead: bool) -> Self {
+    unsafe fn reversed_if<const W: usize>(self, reversed: bool) -> Self {
+        static IN_LANES: [Orders<16>; 2] = [Orders::new(1, 1), Orders::new(2, 1)];
+        static BY_WORDS: [Orders<32>; 3] =
+            [Orders::new(4, 4), Orders::new(8, 4), Orders::new(16, 4)];
         // SAFETY: the caller's.
         Self(unsafe {
-            let mask = _mm256_set1_epi8(-i8::from(other_instead));
-            _mm256_blendv_epi8(self.0, other.0, mask)
+            let in_lanes = |order: &Orders<16>| {
+                let order = _mm_loadu_si128(order.0[usize::from(reversed)].as_ptr().cast());
+                _mm256_shuffle_epi8(self.0, _mm256_broadcastsi128_si256(order))
+            };
+            let by_words = |vector: __m256i, order: &Orders<32>| {
+                let order = _mm256_loadu_si256(order.0[usize::from(reversed)].as_ptr().cast());
+                _mm256_permutevar8x32_epi32(vector, order)
+            };
+            match W {
+                1 => by_words(in_lanes(&IN_LANES[0]), &BY_WORDS[2]),
+                2 => by_words(in_lanes(&IN_LANES[1]), &BY_WORDS[2]),
+                4 => by_words(self.0, &BY_WORDS[0]),
+                8 => by_words(self.0, &BY_WORDS[1]),
+                _ => by_words(self.0, &BY_WORDS[2]),
+            }
         })
     }
 
@@ -238,43 +235,29 @@ impl Vector for V512 {
     #[inline(always)]
     unsafe fn reversed<const W: usize>(self) -> Self {
         // SAFETY: the caller's.
-        Self(unsafe {
-            match W {
-                1 => {
-                    let index: [u8; 64] = const { reversed_index() };
-                    _mm512_permutexvar_epi8(_mm512_loadu_si512(index.as_ptr().cast()), self.0)
-                }
-                2 => {
-                    let index: [u16; 32] = const {
-                        let mut index = [0; 32];
-                        let mut at = 0;
-                        while at < 32 {
-                            index[at] = 31 - at as u16;
-                            at += 1;
-                        }
-                        index
-                    };
-                    _mm512_permutexvar_epi16(_mm512_loadu_si512(index.as_ptr().cast()), self.0)
-                }
-                4 => {
-                    let index =
-                        _mm512_set_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-                    _mm512_permutexvar_epi32(index, self.0)
-                }
-                8 => {
-                    let index = _mm512_set_epi64(0, 1, 2, 3, 4, 5, 6, 7);
-                    _mm512_permutexvar_epi64(index, self.0)
-                }
-                _ => _mm512_shuffle_i64x2::<0b00_01_10_11>(self.0, self.0),
-            }
-        })
+        unsafe { self.reversed_if::<W>(true) }
     }
 
     #[inline(always)]
-    unsafe fn or(self, other: Self, other_instead: bool) -> Self {
-        let mask = u8::from(other_instead).wrapping_neg();
+    unsafe fn reversed_if<const W: usize>(self, reversed: bool) -> Self {
+        static ORDERS: [Orders<64>; 5] = [
+            Orders::new(1, 1),
+            Orders::new(2, 2),
+            Orders::new(4, 4),
+            Orders::new(8, 8),
+            Orders::new(16, 8),
+        ];
         // SAFETY: the caller's.
-        Self(unsafe { _mm512_mask_blend_epi64(mask, self.0, other.0) })
+        Self(unsafe {
+            let order = &ORDERS[W.ilog2() as usize].0[usize::from(reversed)];
+            let order = _mm512_loadu_si512(order.as_ptr().cast());
+            match W {
+                1 => _mm512_permutexvar_epi8(order, self.0),
+                2 => _mm512_permutexvar_epi16(order, self.0),
+                4 => _mm512_permutexvar_epi32(order, self.0),
+                _ => _mm512_permutexvar_epi64(order, self.0),
+            }
+        })
     }
 
     #[inline(always)]
@@ -353,12 +336,23 @@ fn first(bytes: usize) -> u64 {
     u64::MAX.checked_shr(64 - bytes as u32).unwrap_or(0)
 }
 
-const fn reversed_index() -> [u8; 64] {
-    let mut index = [0; 64];
-    let mut at = 0;
-    while at < 64 {
-        index[at] = 63 - at as u8;
-        at += 1;
+/// The order of the elements of a vector of `N` bytes, as they are and
+/// reversed, for shuffles by an index as wide as the piece that it moves.
+#[repr(align(64))]
+struct Orders<const N: usize>([[u8; N]; 2]);
+
+impl<const N: usize> Orders<N> {
+    /// Of elements of `element` bytes, moved in pieces of `piece` bytes.
+    const fn new(element: usize, piece: usize) -> Self {
+        let mut orders = [[0; N]; 2];
+        let mut at = 0;
+        while at < N {
+            // Little-endian: the lowest byte of an index is the first.
+            let reversed = N - element - at / element * element + at % element;
+            orders[0][at] = (at / piece) as u8;
+            orders[1][at] = (reversed / piece) as u8;
+            at += piece;
+        }
+        Self(orders)
     }
-    index
 }

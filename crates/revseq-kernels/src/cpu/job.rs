@@ -1,0 +1,100 @@
+//! A run as its kernel sees it.
+
+use super::nest::{Nest, Position};
+use crate::{Plan, SequenceLengths};
+
+/// What a kernel works on, with any other thread.
+///
+/// Every offset that the methods give is a sum of coordinates times strides, so
+/// inside the extents that the plan computed from the same sizes and strides; a
+/// time step is less than the axis size, as a length is at most that.
+pub(super) struct Job<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) nest: Nest,
+    pub(super) lengths: &'a SequenceLengths<'a>,
+    /// Readable for the plan's `input_bytes`. In place, the output.
+    pub(super) input: *const u8,
+    /// Writable for the plan's `output_bytes`.
+    pub(super) output: *mut u8,
+}
+
+// SAFETY: threads get disjoint items, and distinct items write distinct bytes
+// and read none that another writes: out of place an item is its own row, and
+// the plan's output has no two rows that share a byte; in place an item is the
+// only pair of its subsequence with that first step, or whole columns.
+unsafe impl Sync for Job<'_> {}
+
+/// The row of an item.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    /// Where its column starts in the input, in bytes: the row of its first time step.
+    pub(super) input: usize,
+    /// Where its column starts in the output, in bytes.
+    pub(super) output: usize,
+    /// The length of the column.
+    pub(super) length: usize,
+    /// Its time step.
+    pub(super) time: usize,
+}
+
+impl Row {
+    /// The time step that it is read from.
+    #[inline(always)]
+    pub(super) fn source(&self) -> usize {
+        source(self.length, self.time)
+    }
+}
+
+impl Job<'_> {
+    /// The row of step `step` of a line.
+    #[inline(always)]
+    pub(super) fn row(&self, at: Position, step: usize) -> Row {
+        let line = self.nest.line;
+        let (column, time) = match self.nest.along_time {
+            true => (0, step),
+            false => (step, at.time),
+        };
+        Row {
+            input: at.input + column * line.input,
+            output: at.output + column * line.output,
+            length: self.lengths.get(at.lengths + column * line.lengths),
+            time,
+        }
+    }
+
+    /// Where rows are read, from step `first` of a line on: offsets in the
+    /// input in bytes.
+    #[inline(always)]
+    pub(super) fn sources(&self, at: Position, first: usize, sources: &mut [usize]) {
+        let (line, time) = (self.nest.line, self.plan.time);
+        // Along time there is one length, and the line's stride in the lengths is 0.
+        let first_length = at.lengths + first * line.lengths;
+        self.lengths.read(first_length, line.lengths, sources);
+        if self.nest.along_time {
+            for (t, length) in (first..).zip(sources) {
+                *length = at.input + source(*length, t) * time.input;
+            }
+        } else {
+            for (step, length) in (first..).zip(sources) {
+                *length = at.input + step * line.input + source(*length, at.time) * time.input;
+            }
+        }
+    }
+
+    /// Where the row of step `first` of a line is written, and how far the next
+    /// one is from there, in bytes.
+    #[inline(always)]
+    pub(super) fn destination(&self, at: Position, first: usize) -> (usize, usize) {
+        let line = self.nest.line.output;
+        (
+            at.output + at.time * self.plan.time.output + first * line,
+            line,
+        )
+    }
+}
+
+/// The time step that step `t` of a subsequence of this length is read from.
+#[inline(always)]
+fn source(length: usize, t: usize) -> usize {
+    if t < length { length - 1 - t } else { t }
+}
