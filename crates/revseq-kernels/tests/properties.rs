@@ -168,6 +168,17 @@ fn large_tensors_are_split_and_agree_with_the_reference() {
             (vec![64, 50, elements(256)], 0, 1, 1),
             (vec![50, 64, elements(256)], 1, 0, 1),
             (vec![7, elements(1 << 13), 5, 3], 1, 3, 1),
+            // Columns: whole tiles, the end of one, a length for several elements.
+            (vec![elements(1 << 12), 700], 0, 1, 1),
+            (vec![100, elements(1 << 13)], 0, 1, 1),
+            (vec![elements(1 << 13), 67, 3], 0, 1, 1),
+            (vec![5, elements(1 << 10), 67, 3], 1, 2, 1),
+            // Lines about as long as a vector, and longer than a block.
+            (vec![5000, elements(48)], 1, 0, 1),
+            (vec![5000, elements(80)], 1, 0, 1),
+            (vec![9, elements(40_000)], 1, 0, 1),
+            // Rows too short for a cache line, packed along time.
+            (vec![40, elements(1 << 13), 3], 1, 0, 1),
             (vec![33, elements(1 << 14)], 1, 0, 2),
         ] {
             strategies.insert(check_large(data_type, &sizes, axis, batch, spread));
@@ -187,6 +198,11 @@ fn large_tensors_are_split_and_agree_with_the_reference() {
 fn streamed_tensors_agree_with_the_reference() {
     check_large(DataType::Float32, &[1000, 13 << 8], 1, 0, 1);
     check_large(DataType::Float32, &[1000, 13, 1 << 8], 0, 1, 1);
+    check_large(DataType::Float16, &[100, 65_000], 1, 0, 1);
+    check_large(DataType::Uint8, &[13_000, 1001], 1, 0, 1);
+    check_large(DataType::Uint8, &[1001, 13_000], 0, 1, 1);
+    check_large(DataType::Int64, &[250, 6400], 0, 1, 1);
+    check_large(DataType::Uint8, &[100, 1300, 101], 0, 1, 1);
 }
 
 /// ONNX's `[3]` lengths for data `[3, 4, 0]`: there, though no element is.
@@ -207,4 +223,112 @@ fn lengths_of_data_without_elements_are_still_checked() {
             maximum: 4
         }
     );
+}
+
+/// A buffer that starts or ends next to memory that nobody may touch.
+#[cfg(unix)]
+struct Guarded {
+    mapped: *mut u8,
+    mapped_bytes: usize,
+    start: *mut u8,
+    bytes: usize,
+}
+
+#[cfg(unix)]
+impl Guarded {
+    fn new(content: &[u8], at_end: bool) -> Self {
+        const PAGE: usize = 1 << 16;
+        let inside = content.len().next_multiple_of(PAGE);
+        let mapped_bytes = inside + 2 * PAGE;
+        // SAFETY: new memory, of which the first and the last page are made inaccessible.
+        unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let mapped = libc::mmap(std::ptr::null_mut(), mapped_bytes, protection, flags, -1, 0);
+            assert_ne!(mapped, libc::MAP_FAILED);
+            let mapped = mapped.cast::<u8>();
+            for guard in [mapped, mapped.add(PAGE + inside)] {
+                assert_eq!(libc::mprotect(guard.cast(), PAGE, libc::PROT_NONE), 0);
+            }
+            let room = if at_end { inside - content.len() } else { 0 };
+            let start = mapped.add(PAGE + room);
+            start.copy_from(content.as_ptr(), content.len());
+            Self {
+                mapped,
+                mapped_bytes,
+                start,
+                bytes: content.len(),
+            }
+        }
+    }
+
+    fn slice(&mut self) -> &mut [u8] {
+        // SAFETY: mapped, initialised and this buffer's alone.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: what `new` mapped.
+        let unmapped = unsafe { libc::munmap(self.mapped.cast(), self.mapped_bytes) };
+        assert_eq!(unmapped, 0);
+    }
+}
+
+/// No kernel reads or writes outside a buffer: sizes around every vector.
+#[cfg(unix)]
+#[test]
+fn nothing_outside_a_buffer_is_touched() {
+    for data_type in WIDTHS {
+        let width = data_type.size() as u64;
+        for (steps, columns, inner) in (1..=40)
+            .map(|odd| (40, odd * 16 / width + odd % 3, 1))
+            .chain((1..=40).map(|odd| (odd * 8 / width + odd % 5, 40, 1)))
+            .chain((1..=40).map(|odd| (9, 7, odd)))
+        {
+            let (steps, columns) = (steps.max(1), columns.max(1));
+            for (sizes, axis, batch) in [
+                ([steps, columns, inner], 0, 1),
+                ([columns, steps, inner], 1, 0),
+            ] {
+                let mut desc =
+                    ReverseSubsequencesDesc::packed(data_type, &sizes, DataType::Int64, axis);
+                desc.sequence_lengths.strides = Some(
+                    (0..3)
+                        .map(|dimension| u64::from(dimension == batch))
+                        .collect(),
+                );
+                let plan = Plan::new(&desc).unwrap();
+                for kind in 0..3 {
+                    let lengths: Vec<i64> = (0..sizes[batch])
+                        .map(|index| match kind {
+                            0 => steps as i64,
+                            1 => (index % 2) as i64,
+                            _ => (index * 7919 % (steps + 1)) as i64,
+                        })
+                        .collect();
+                    let content = bytes(plan.input_bytes(), 7);
+                    let mut expected = content.clone();
+                    let data = revseq_kernels::LengthsData::from(&lengths);
+                    reference::reverse_subsequences(&desc, &content, data, &mut expected);
+                    let lengths = SequenceLengths::new(&plan, data, LengthsPolicy::Reject).unwrap();
+                    let mut input = Guarded::new(&content, inner % 2 == 1);
+                    let mut output = Guarded::new(&vec![0; content.len()], steps % 2 == 1);
+                    cpu::run(
+                        &plan,
+                        &lengths,
+                        input.slice(),
+                        output.slice(),
+                        Threads::Serial,
+                    )
+                    .unwrap();
+                    assert!(output.slice() == expected, "{plan:?}");
+                    cpu::run_in_place(&plan, &lengths, input.slice(), Threads::Serial).unwrap();
+                    assert!(input.slice() == expected, "{plan:?}");
+                }
+            }
+        }
+    }
 }

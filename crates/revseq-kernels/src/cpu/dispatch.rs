@@ -23,6 +23,9 @@ use crate::{Plan, SequenceLengths};
 /// input and output: measured at 8 to 16 MiB with 32 MiB of it.
 const STREAMING_BYTES: usize = 12 << 20;
 
+/// From this many bytes on a row is copied faster by a call.
+const CALLED_BYTES: usize = 2 << 10;
+
 /// Below this many bytes a run costs less than to choose how it is made.
 const SMALL_BYTES: usize = 1 << 10;
 
@@ -31,7 +34,7 @@ const UNIFORM_BYTES: usize = 4 << 10;
 
 /// How the rows of a plan move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kernel {
+pub(super) enum Kernel {
     /// One by one, by any strides.
     Walk,
     /// Many bytes at a time.
@@ -43,7 +46,7 @@ enum Kernel {
 }
 
 impl Kernel {
-    fn of(plan: &Plan) -> Self {
+    pub(super) fn of(plan: &Plan) -> Self {
         if plan.moved_bytes() < SMALL_BYTES {
             return Self::Walk;
         }
@@ -54,6 +57,15 @@ impl Kernel {
             Some(tiling) => Self::Columns(tiling),
             None if plan.row_bytes >= LINE => Self::Rows,
             None => Self::Walk,
+        }
+    }
+
+    /// The instructions that it takes: the best there are, with vectors no
+    /// wider than a tile.
+    fn level(self) -> Level {
+        match self {
+            Self::Columns(tiling) if tiling.bytes < LINE => Level::Portable,
+            _ => Level::current(),
         }
     }
 }
@@ -198,7 +210,7 @@ pub(super) unsafe fn out_of_place(
         output,
     };
     let streams = bytes == plan.output_bytes() && bytes >= STREAMING_BYTES;
-    let level = Level::current();
+    let level = kernel.level();
     threads.for_each_piece(job.nest.items(), item_bytes, |items| {
         // SAFETY: the caller's; the nest is the kernel's, with all time steps.
         unsafe {
@@ -222,10 +234,12 @@ for_each_level! {
         unsafe {
             if streams {
                 let mut sink = Streaming::<V>::new(job.output);
-                rows::copy_items(job, &mut sink, items);
+                rows::copy_items::<V, _>(job, &mut sink, items);
                 sink.finish();
+            } else if job.plan.row_bytes < CALLED_BYTES {
+                rows::copy_items::<V, _>(job, &mut Cached::<V, false>::new(job.output), items);
             } else {
-                rows::copy_items(job, &mut Cached::<V>::new(job.output), items);
+                rows::copy_items::<V, _>(job, &mut Cached::<V, true>::new(job.output), items);
             }
         }
     }
@@ -243,7 +257,7 @@ for_each_level! {
                     elements::copy_items::<V, _, W>(job, &mut sink, items);
                     sink.finish();
                 } else {
-                    let mut sink = Cached::<V>::new(job.output);
+                    let mut sink = Cached::<V, false>::new(job.output);
                     elements::copy_items::<V, _, W>(job, &mut sink, items);
                 }
             });
@@ -253,18 +267,12 @@ for_each_level! {
 
 for_each_level! {
     /// # Safety
-    /// As [`columns::copy_tiles`], but for the width of the tiles.
+    /// As [`columns::copy_tiles`].
     unsafe fn copy_columns<V>(job: &Job<'_>, tiling: Tiling, tiles: Range<usize>, streams: bool) {
-        // SAFETY: the caller's; every tile is a lane wide or more.
+        // SAFETY: the caller's.
         unsafe {
             with_element!(tiling.element, W, R => {
-                if tiling.bytes < V::BYTES {
-                    columns::copy_tiles::<V128, false, W, R>(job, tiling, tiles);
-                } else if streams {
-                    columns::copy_tiles::<V, true, W, R>(job, tiling, tiles);
-                } else {
-                    columns::copy_tiles::<V, false, W, R>(job, tiling, tiles);
-                }
+                columns::copy_tiles::<V, W, R>(job, tiling, tiles, streams);
             });
         }
     }
@@ -301,7 +309,7 @@ pub(super) unsafe fn in_place(
         input: data,
         output: data,
     };
-    let level = Level::current();
+    let level = kernel.level();
     threads.for_each_piece(job.nest.items(), item_bytes, |items| {
         // SAFETY: the caller's; the nest is the kernel's, of all pairs.
         unsafe {
@@ -339,16 +347,12 @@ for_each_level! {
 
 for_each_level! {
     /// # Safety
-    /// As [`columns::swap_tiles`], but for the width of the tiles.
+    /// As [`columns::swap_tiles`].
     unsafe fn swap_columns<V>(job: &Job<'_>, tiling: Tiling, tiles: Range<usize>) {
-        // SAFETY: the caller's; every tile is a lane wide or more.
+        // SAFETY: the caller's.
         unsafe {
             with_element!(tiling.element, W, R => {
-                if tiling.bytes < V::BYTES {
-                    columns::swap_tiles::<V128, W, R>(job, tiling, tiles);
-                } else {
-                    columns::swap_tiles::<V, W, R>(job, tiling, tiles);
-                }
+                columns::swap_tiles::<V, W, R>(job, tiling, tiles);
             });
         }
     }

@@ -3,36 +3,16 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::ahead::{Ahead, DISTANCE};
+use super::ahead::DISTANCE;
 use super::job::Job;
 use super::nest::Rounds;
 use super::sink::{BLOCK, LINE, Sink};
 use super::vector::{LANE, V128, Vector, WIDEST, copy_bytes, prefetch};
 use super::walk::{Element, Width};
 
-/// Some steps of a line, at most a block of bytes.
-#[derive(Clone, Copy)]
-struct Piece {
-    /// Where the line starts in the input.
-    line: *const u8,
-    /// Where the piece starts in the output.
-    to: usize,
-    length: usize,
-    start: usize,
-    end: usize,
-}
-
-impl Piece {
-    /// The lowest address that it reads, or nearly.
-    #[inline(always)]
-    fn low<const W: usize>(&self) -> *const u8 {
-        let step = match self.end <= self.length {
-            true => self.length - self.end,
-            false => self.start,
-        };
-        self.line.wrapping_add(step * W)
-    }
-}
+/// The longest line after which the next is asked for as a whole, in bytes: the
+/// first level of the cache holds both.
+const SHORT: usize = 16 << 10;
 
 /// Moves some items of a plan whose elements are packed along time on both sides.
 ///
@@ -46,10 +26,9 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
     items: Range<usize>,
 ) {
     let all = job.plan.time.size;
-    // Short lines lie one after the other, so that what is read next is known.
-    let short = all * W <= BLOCK;
-    let whole = short && all * W >= V::BYTES;
-    let mut queue = Ahead::of(BLOCK);
+    let whole = (V::BYTES..=BLOCK).contains(&(all * W));
+    let short = all * W <= SHORT;
+    let distance = DISTANCE.max(all * W);
     let mut rounds = Rounds::default();
     // SAFETY: see `Job`: a line has as many packed elements as time has steps.
     unsafe {
@@ -59,51 +38,50 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
             if whole && steps.len() == all {
                 sink.seek(at.output);
                 let to = sink.space(all * W);
-                mirror::<V, S, W>(line, length, 0..all, to, line.wrapping_add(DISTANCE));
+                mirror::<V, S, W>(line, length, 0..all, to, line.wrapping_add(distance));
                 continue;
             }
             let mut start = steps.start;
             while start < steps.end {
                 let end = steps.end.min(start + BLOCK / W);
-                let piece = Piece {
-                    line,
-                    to: at.output + start * W,
-                    length,
-                    start,
-                    end,
+                let ahead = match short {
+                    true => line.wrapping_add(start * W + distance),
+                    false => line.wrapping_add(read_first(length, start, end, DISTANCE / W) * W),
                 };
-                if !S::BEYOND_CACHES || short {
-                    copy::<V, S, W>(piece, sink, line.wrapping_add(start * W + DISTANCE));
-                } else if let Some(oldest) = queue.push(piece) {
-                    copy::<V, S, W>(oldest, sink, piece.low::<W>());
-                }
+                sink.seek(at.output + start * W);
+                copy::<V, S, W>(line, length, start..end, sink, ahead);
                 start = end;
             }
-        }
-        while let Some(piece) = queue.pop() {
-            copy::<V, S, W>(piece, sink, piece.low::<W>());
         }
     }
 }
 
-/// Copies a piece and asks for one at `ahead`.
+/// The first step in memory of those that are read `distance` steps after some.
+#[inline(always)]
+fn read_first(length: usize, start: usize, end: usize, distance: usize) -> usize {
+    match end + distance <= length {
+        true => length - end - distance,
+        false => start + distance,
+    }
+}
+
+/// Copies some steps of a line, at most a block of bytes, and asks for what
+/// lies at `ahead`.
 ///
 /// # Safety
-/// The line is readable up to the piece's end and to its length, and the sink's
-/// output has room for it.
+/// The line is readable up to the end of the steps and to its length, and the
+/// sink's output has room for them.
 #[inline(always)]
-unsafe fn copy<V: Vector, S: Sink, const W: usize>(piece: Piece, sink: &mut S, ahead: *const u8) {
-    let Piece {
-        line,
-        to,
-        length,
-        start,
-        end,
-    } = piece;
+unsafe fn copy<V: Vector, S: Sink, const W: usize>(
+    line: *const u8,
+    length: usize,
+    Range { start, end }: Range<usize>,
+    sink: &mut S,
+    ahead: *const u8,
+) {
     let bytes = (end - start) * W;
     // SAFETY: the caller's.
     unsafe {
-        sink.seek(to);
         if start >= length {
             sink.copy(line.add(start * W), bytes, ahead);
             return;
@@ -196,46 +174,52 @@ unsafe fn mirror<V: Vector, S: Sink, const W: usize>(
 /// and `items` are items of it; `W` is the plan's `row_bytes`.
 #[inline(always)]
 pub(super) unsafe fn swap_items<V: Vector, const W: usize>(job: &Job<'_>, items: Range<usize>) {
-    let mut queue = Ahead::of(BLOCK);
+    let all = job.nest.line.size;
     let mut rounds = Rounds::default();
-    for (at, steps) in job.nest.lines(items, &mut rounds) {
-        let length = job.lengths.get(at.lengths);
-        let mut start = steps.start;
-        let end = steps.end.min(length / 2);
-        while start < end {
-            let count = (end - start).min(BLOCK / 2 / W);
-            // SAFETY: see `Job`. The first steps of pairs and their mirror
-            // images are two runs of packed elements that do not overlap.
-            unsafe {
-                let line = job.output.add(at.output);
-                let runs = Runs {
-                    one: line.add(start * W),
-                    other: line.add((length - start - count) * W),
-                    count,
-                };
-                for byte in (0..count * W).step_by(LINE) {
-                    prefetch(runs.one.wrapping_add(byte));
-                    prefetch(runs.other.wrapping_add(byte));
+    // SAFETY: see `Job`. The first steps of pairs and their mirror images are
+    // two runs of packed elements that do not overlap.
+    unsafe {
+        for (at, steps) in job.nest.lines(items, &mut rounds) {
+            let length = job.lengths.get(at.lengths);
+            let line = job.output.add(at.output);
+            if steps.len() == all && length * W <= BLOCK {
+                // Short lines lie one after the other, so that what is read next is known.
+                for byte in (0..length * W).step_by(LINE) {
+                    prefetch(line.wrapping_add(DISTANCE + byte));
                 }
-                if let Some(oldest) = queue.push(runs) {
-                    swap_reversed::<V, W>(oldest.one, oldest.other, oldest.count);
-                }
+                reverse::<V, W>(line, length);
+                continue;
             }
-            start += count;
+            let pairs = steps.start..steps.end.min(length / 2);
+            if !pairs.is_empty() {
+                let other = line.add((length - pairs.end) * W);
+                swap_reversed::<V, W>(line.add(pairs.start * W), other, pairs.len());
+            }
         }
-    }
-    while let Some(runs) = queue.pop() {
-        // SAFETY: as above.
-        unsafe { swap_reversed::<V, W>(runs.one, runs.other, runs.count) };
     }
 }
 
-/// Two runs of elements that are exchanged, the first with the last.
-#[derive(Clone, Copy)]
-struct Runs {
-    one: *mut u8,
-    other: *mut u8,
-    count: usize,
+/// Reverses `count` packed elements.
+///
+/// # Safety
+/// `run` is readable and writable for them.
+#[inline(always)]
+pub(super) unsafe fn reverse<V: Vector, const W: usize>(run: *mut u8, count: usize) {
+    let (mut start, mut end) = (0, count * W);
+    // SAFETY: every vector lies between start and end.
+    unsafe {
+        while end - start >= 2 * V::BYTES {
+            end -= V::BYTES;
+            swap_vectors::<V, W>(run.add(start), run.add(end));
+            start += V::BYTES;
+        }
+        if end - start >= V::BYTES {
+            // They overlap in the middle, where both write the same.
+            swap_vectors::<V, W>(run.add(start), run.add(end - V::BYTES));
+        } else {
+            V::reverse_part::<W>(run.add(start), end - start);
+        }
+    }
 }
 
 /// Exchanges `count` packed elements with as many others, the first with the last.
@@ -243,41 +227,35 @@ struct Runs {
 /// # Safety
 /// Both are readable and writable for `count` elements, and they do not overlap.
 #[inline(always)]
-pub(super) unsafe fn swap_reversed<V: Vector, const W: usize>(
-    one: *mut u8,
-    other: *mut u8,
-    count: usize,
-) {
-    /// Exchanges whole vectors from pair `done` on; returns the pairs done.
-    ///
-    /// # Safety
-    /// As [`swap_reversed`].
-    #[inline(always)]
-    unsafe fn vectors<V: Vector, const W: usize>(
-        one: *mut u8,
-        other: *mut u8,
-        count: usize,
-        mut done: usize,
-    ) -> usize {
-        let width = V::BYTES / W;
-        // SAFETY: the caller's; a vector on each side ends within `count` elements.
-        unsafe {
-            while done + width <= count {
-                let (one, other) = (one.add(done * W), other.add((count - done - width) * W));
-                let (first, last) = (V::load(one), V::load(other));
-                last.reversed::<W>().store(one);
-                first.reversed::<W>().store(other);
-                done += width;
-            }
-        }
-        done
-    }
-    // SAFETY: the caller's.
+unsafe fn swap_reversed<V: Vector, const W: usize>(one: *mut u8, other: *mut u8, count: usize) {
+    let width = V::BYTES / W;
+    let mut pair = 0;
+    // SAFETY: the caller's; a vector on each side ends within `count` elements.
     unsafe {
-        let done = vectors::<V, W>(one, other, count, 0);
-        let done = vectors::<V128, W>(one, other, count, done);
-        for pair in done..count {
+        while pair + width <= count {
+            let (one, other) = (one.add(pair * W), other.add((count - pair - width) * W));
+            prefetch(one.wrapping_add(DISTANCE / 2));
+            prefetch(other.wrapping_sub(DISTANCE / 2));
+            swap_vectors::<V, W>(one, other);
+            pair += width;
+        }
+        for pair in pair..count {
             Element::<W>.swap(one.add(pair * W), other.add((count - 1 - pair) * W));
         }
+    }
+}
+
+/// Exchanges two vectors and reverses both; of two that overlap the second
+/// overwrites the first.
+///
+/// # Safety
+/// Both are readable and writable.
+#[inline(always)]
+unsafe fn swap_vectors<V: Vector, const W: usize>(one: *mut u8, other: *mut u8) {
+    // SAFETY: the caller's.
+    unsafe {
+        let (first, last) = (V::load(one), V::load(other));
+        last.reversed::<W>().store(one);
+        first.reversed::<W>().store(other);
     }
 }

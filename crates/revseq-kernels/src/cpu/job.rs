@@ -61,40 +61,10 @@ impl Job<'_> {
             time,
         }
     }
-
-    /// Where rows are read, from step `first` of a line on: offsets in the
-    /// input in bytes.
-    #[inline(always)]
-    pub(super) fn sources(&self, at: Position, first: usize, sources: &mut [usize]) {
-        let (line, time) = (self.nest.line, self.plan.time);
-        // Along time there is one length, and the line's stride in the lengths is 0.
-        let first_length = at.lengths + first * line.lengths;
-        self.lengths.read(first_length, line.lengths, sources);
-        if self.nest.along_time {
-            for (t, length) in (first..).zip(sources) {
-                *length = at.input + source(*length, t) * time.input;
-            }
-        } else {
-            for (step, length) in (first..).zip(sources) {
-                *length = at.input + step * line.input + source(*length, at.time) * time.input;
-            }
-        }
-    }
-
-    /// Where the row of step `first` of a line is written, and how far the next
-    /// one is from there, in bytes.
-    #[inline(always)]
-    pub(super) fn destination(&self, at: Position, first: usize) -> (usize, usize) {
-        let line = self.nest.line.output;
-        (
-            at.output + at.time * self.plan.time.output + first * line,
-            line,
-        )
-    }
 }
 
 /// The time step that step `t` of a subsequence of this length is read from.
 #[inline(always)]
-fn source(length: usize, t: usize) -> usize {
+pub(super) fn source(length: usize, t: usize) -> usize {
     if t < length { length - 1 - t } else { t }
 }

@@ -13,6 +13,8 @@ mod threads;
 mod typed;
 mod vector;
 mod walk;
+#[cfg(test)]
+mod work;
 
 use std::mem::MaybeUninit;
 

@@ -3,13 +3,16 @@
 use std::ops::Range;
 
 use super::ahead::Ahead;
-use super::job::Job;
+use super::job::{Job, source};
 use super::nest::Rounds;
 use super::sink::{LINE, Sink};
-use super::vector::{Vector, prefetch};
+use super::vector::{Vector, copy_inline, prefetch};
 use super::walk::{Bytes, Width};
 
-/// How many rows are looked up at once.
+/// Up to this many bytes a row is so short that every instruction of its loop counts.
+const SHORT: usize = 512;
+
+/// How many lengths are read at once.
 const MANY: usize = 64;
 
 /// Moves the rows of some items from their place in the input to their place in the output.
@@ -18,20 +21,56 @@ const MANY: usize = 64;
 /// The nest has all time steps of the plan, and `items` are items of it; the
 /// sink writes to the job's output.
 #[inline(always)]
-pub(super) unsafe fn copy_items<S: Sink>(job: &Job<'_>, sink: &mut S, items: Range<usize>) {
-    let bytes = job.plan.row_bytes;
+pub(super) unsafe fn copy_items<V: Vector, S: Sink>(
+    job: &Job<'_>,
+    sink: &mut S,
+    items: Range<usize>,
+) {
+    let (bytes, time, line) = (job.plan.row_bytes, job.plan.time, job.nest.line);
     let mut queue = Ahead::of(bytes);
-    let mut sources = [0; MANY];
+    let mut lengths = [0; MANY];
+    // Which lengths were read: mostly those of the next line, too.
+    let mut read = None;
     let mut rounds = Rounds::default();
     for (at, steps) in job.nest.lines(items, &mut rounds) {
         for first in steps.clone().step_by(MANY) {
-            let sources = &mut sources[..MANY.min(steps.end - first)];
-            job.sources(at, first, sources);
-            let (mut to, stride) = job.destination(at, first);
-            for &source in sources.iter() {
+            let lengths = &mut lengths[..MANY.min(steps.end - first)];
+            let wanted = (at.lengths + first * line.lengths, lengths.len());
+            if read != Some(wanted) {
+                job.lengths.read(wanted.0, line.lengths, lengths);
+                read = Some(wanted);
+            }
+            let to = at.output + at.time * time.output + first * line.output;
+            let along_time = job.nest.along_time;
+            if !S::BEYOND_CACHES && !along_time && bytes <= SHORT {
+                let neighbours = Neighbours {
+                    from: job.input.wrapping_add(at.input + first * line.input),
+                    to: job.output.wrapping_add(to),
+                    stride: (line.input, line.output),
+                    time: at.time,
+                    pitch: time.input,
+                };
                 // SAFETY: see `Job`.
                 unsafe {
-                    let from = job.input.add(source);
+                    match bytes {
+                        64 => neighbours.copy::<V>(lengths, 64),
+                        128 => neighbours.copy::<V>(lengths, 128),
+                        256 => neighbours.copy::<V>(lengths, 256),
+                        _ => neighbours.copy::<V>(lengths, bytes),
+                    }
+                }
+                continue;
+            }
+            for (place, &length) in lengths.iter().enumerate() {
+                // Along time the line's strides are those of time.
+                let (t, column) = match along_time {
+                    true => (first + place, at.input),
+                    false => (at.time, at.input + (first + place) * line.input),
+                };
+                let to = to + place * line.output;
+                // SAFETY: see `Job`.
+                unsafe {
+                    let from = job.input.add(column + source(length, t) * time.input);
                     if !S::BEYOND_CACHES {
                         sink.seek(to);
                         sink.copy(from, bytes, from);
@@ -40,7 +79,6 @@ pub(super) unsafe fn copy_items<S: Sink>(job: &Job<'_>, sink: &mut S, items: Ran
                         sink.copy(oldest, bytes, from);
                     }
                 }
-                to += stride;
             }
         }
     }
@@ -49,6 +87,42 @@ pub(super) unsafe fn copy_items<S: Sink>(job: &Job<'_>, sink: &mut S, items: Ran
         unsafe {
             sink.seek(to);
             sink.copy(from, bytes, from);
+        }
+    }
+}
+
+/// Rows side by side at one time step.
+struct Neighbours {
+    /// Where the first one's column starts in the input.
+    from: *const u8,
+    /// Where the first one is written.
+    to: *mut u8,
+    /// How far the next one is from there, in input and output.
+    stride: (usize, usize),
+    time: usize,
+    /// How far a time step is from the one before, in the input.
+    pitch: usize,
+}
+
+impl Neighbours {
+    /// Copies rows of these lengths.
+    ///
+    /// Apart and given its bytes, for rows so short that every instruction of
+    /// the loop counts.
+    ///
+    /// # Safety
+    /// See [`Vector`]; the rows read are readable and those written writable.
+    #[inline(always)]
+    unsafe fn copy<V: Vector>(self, lengths: &[usize], bytes: usize) {
+        let (mut from, mut to) = (self.from, self.to);
+        for &length in lengths {
+            // SAFETY: the caller's.
+            unsafe {
+                let row = from.wrapping_add(source(length, self.time) * self.pitch);
+                copy_inline::<V>(row, to, bytes);
+            }
+            from = from.wrapping_add(self.stride.0);
+            to = to.wrapping_add(self.stride.1);
         }
     }
 }

@@ -3,13 +3,10 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-use super::vector::{Vector, copy_bytes, fence, prefetch};
+use super::vector::{V128, Vector, copy_bytes, copy_inline, fence, prefetch};
 
 /// A cache line, the unit that streaming stores write.
 pub(super) const LINE: usize = 64;
-
-/// Up to this many bytes a loop copies faster than a call.
-const CALLED: usize = 512;
 
 /// The most that a kernel may ask room for at once.
 pub(super) const BLOCK: usize = 4096;
@@ -45,14 +42,15 @@ pub(super) trait Sink {
     unsafe fn finish(&mut self);
 }
 
-/// Writes straight to the output, through the caches.
-pub(super) struct Cached<V> {
+/// Writes straight to the output, through the caches; `CALLS` if what it copies
+/// is worth a call, which the registers of a loop do not survive.
+pub(super) struct Cached<V, const CALLS: bool> {
     start: *mut u8,
     at: *mut u8,
     vector: PhantomData<V>,
 }
 
-impl<V> Cached<V> {
+impl<V, const CALLS: bool> Cached<V, CALLS> {
     pub(super) fn new(output: *mut u8) -> Self {
         Self {
             start: output,
@@ -62,7 +60,7 @@ impl<V> Cached<V> {
     }
 }
 
-impl<V: Vector> Sink for Cached<V> {
+impl<V: Vector, const CALLS: bool> Sink for Cached<V, CALLS> {
     const BEYOND_CACHES: bool = false;
 
     #[inline(always)]
@@ -84,16 +82,9 @@ impl<V: Vector> Sink for Cached<V> {
         // SAFETY: the caller's; the output and what is read do not overlap.
         unsafe {
             let to = self.space(bytes);
-            if (V::BYTES..=CALLED).contains(&bytes) {
-                let mut at = 0;
-                let last = bytes - V::BYTES;
-                while at < last {
-                    V::load(from.add(at)).store(to.add(at));
-                    at += V::BYTES;
-                }
-                V::load(from.add(last)).store(to.add(last));
-            } else {
-                copy_bytes(from, to, bytes);
+            match CALLS {
+                true => std::ptr::copy_nonoverlapping(from, to, bytes),
+                false => copy_inline::<V>(from, to, bytes),
             }
         }
     }
@@ -145,9 +136,12 @@ impl<V: Vector> Streaming<V> {
 
     /// Writes the whole lines in the buffer and keeps the rest.
     ///
+    /// Called rather than inlined: a line is written as fast by the narrowest
+    /// vectors, which need no instructions of the caller's.
+    ///
     /// # Safety
     /// As [`Sink::finish`].
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn write_lines(&mut self) {
         let mut whole = self.filled / LINE * LINE;
         if whole == 0 {
@@ -167,7 +161,7 @@ impl<V: Vector> Streaming<V> {
             }
             let mut at = 0;
             while at < whole {
-                stream_line::<V>(from.add(at), self.line.add(at));
+                stream_line::<V128>(from.add(at), self.line.add(at));
                 at += LINE;
             }
             self.line = self.line.add(whole);
@@ -228,7 +222,7 @@ impl<V: Vector> Sink for Streaming<V> {
         }
     }
 
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn finish(&mut self) {
         // SAFETY: the caller's.
         unsafe {
@@ -279,8 +273,6 @@ mod tests {
     use super::*;
     use proptest::strategy::Strategy as _;
 
-    use crate::cpu::vector::V128;
-
     /// Gives `pieces` to a sink at `offset`, by turns through `space` and `copy`.
     fn give<S: Sink>(sink: &mut S, offset: usize, pieces: &[usize], input: &[u8]) {
         let mut at = 0;
@@ -318,7 +310,10 @@ mod tests {
             let input: Vec<u8> = (0..bytes).map(|index| (index * 31 % 251) as u8).collect();
             let mut expected = vec![0xee; misaligned + skipped + bytes + 2 * LINE];
             let mut found = expected.clone();
-            give(&mut Cached::<V128>::new(expected[misaligned..].as_mut_ptr()), skipped, &pieces, &input);
+            give(&mut Cached::<V128, true>::new(expected[misaligned..].as_mut_ptr()), skipped, &pieces, &input);
+            let mut inline = vec![0xee; expected.len()];
+            give(&mut Cached::<V128, false>::new(inline[misaligned..].as_mut_ptr()), skipped, &pieces, &input);
+            proptest::prop_assert!(inline == expected);
             let mut sink = Streaming::<V128>::new(found[misaligned..].as_mut_ptr());
             give(&mut sink, skipped, &pieces, &input);
             // SAFETY: all bytes given are filled and inside `found`.

@@ -9,8 +9,6 @@ pub(in crate::cpu) struct V128([u8; LANE]);
 impl Vector for V128 {
     const BYTES: usize = LANE;
 
-    type Half = Self;
-
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
         // SAFETY: the caller's; arrays of bytes need no alignment.

@@ -26,9 +26,6 @@ pub(super) trait Vector: Copy {
     /// The bytes of a vector: one or more lanes.
     const BYTES: usize;
 
-    /// The vector half as wide; itself for the narrowest.
-    type Half: Vector;
-
     /// Loads from anywhere.
     ///
     /// # Safety
@@ -77,6 +74,24 @@ pub(super) trait Vector: Copy {
     /// # Safety
     /// Every place is writable for a lane.
     unsafe fn store_lanes(self, to: *mut u8, pitch: usize);
+
+    /// Reverses less than a vector of elements where they lie.
+    ///
+    /// # Safety
+    /// `at` is readable and writable for `bytes`, a number of whole elements
+    /// and less than a vector.
+    #[inline(always)]
+    unsafe fn reverse_part<const W: usize>(at: *mut u8, bytes: usize) {
+        let mut part = [0_u8; 2 * WIDEST];
+        let part = part.as_mut_ptr();
+        // SAFETY: the caller's. The elements that are reversed end where the
+        // vector does; no vector is wider than the widest.
+        unsafe {
+            copy_bytes(at, part, bytes);
+            Self::load(part).reversed::<W>().store(part);
+            copy_bytes(part.add(Self::BYTES - bytes), at, bytes);
+        }
+    }
 
     /// Loads the first `bytes` bytes; the others are anything.
     ///
@@ -167,6 +182,42 @@ pub(super) unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
+/// Copies bytes between places that do not overlap, without a call.
+///
+/// # Safety
+/// See [`Vector`]; `from` is readable and `to` writable for `bytes`, and they
+/// do not overlap.
+#[inline(always)]
+pub(super) unsafe fn copy_inline<V: Vector>(from: *const u8, to: *mut u8, bytes: usize) {
+    /// Copies vectors, the last one over the end of the one before it.
+    ///
+    /// # Safety
+    /// As [`copy_inline`]; `bytes` is at least a vector.
+    #[inline(always)]
+    unsafe fn vectors<V: Vector>(from: *const u8, to: *mut u8, bytes: usize) {
+        let last = bytes - V::BYTES;
+        let mut at = 0;
+        // SAFETY: every vector ends within `bytes`.
+        unsafe {
+            while at < last {
+                V::load(from.add(at)).store(to.add(at));
+                at += V::BYTES;
+            }
+            V::load(from.add(last)).store(to.add(last));
+        }
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        if bytes >= V::BYTES {
+            vectors::<V>(from, to, bytes);
+        } else if bytes >= LANE {
+            vectors::<V128>(from, to, bytes);
+        } else {
+            copy_bytes(from, to, bytes);
+        }
+    }
+}
+
 /// Orders streaming stores before what follows: other threads read the output.
 #[inline(always)]
 pub(super) fn fence() {
@@ -185,6 +236,19 @@ pub(super) fn prefetch(from: *const u8) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: SSE is part of x86-64, and a prefetch of any address has no effect but speed.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = from;
+}
+
+/// Asks for a cache line that is read later: not for the innermost level.
+#[inline(always)]
+pub(super) fn prefetch_outer(from: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: as in `prefetch`.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = from;
@@ -224,6 +288,21 @@ mod tests {
                 V::load_part(bytes.as_ptr(), part).store_part(out.as_mut_ptr(), part);
                 assert_eq!(out[..part], bytes[..part]);
                 assert!(out[part..].iter().all(|&byte| byte == 0xee));
+            }
+
+            for part in (0..V::BYTES).step_by(W) {
+                out.copy_from_slice(&bytes[..V::BYTES]);
+                V::reverse_part::<W>(out.as_mut_ptr(), part);
+                assert_eq!(
+                    out[..part],
+                    elements[..part / W]
+                        .iter()
+                        .rev()
+                        .copied()
+                        .collect::<Vec<_>>()
+                        .concat()
+                );
+                assert_eq!(out[part..], bytes[part..V::BYTES]);
             }
 
             let pitch = LANE + 3;

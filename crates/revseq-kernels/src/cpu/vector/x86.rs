@@ -19,8 +19,6 @@ pub(in crate::cpu) struct V512(__m512i);
 impl Vector for V128 {
     const BYTES: usize = 16;
 
-    type Half = Self;
-
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
         // SAFETY: the caller's.
@@ -111,8 +109,6 @@ impl Vector for V128 {
 
 impl Vector for V256 {
     const BYTES: usize = 32;
-
-    type Half = V128;
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
@@ -211,8 +207,6 @@ impl Vector for V256 {
 
 impl Vector for V512 {
     const BYTES: usize = 64;
-
-    type Half = V256;
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
@@ -314,6 +308,19 @@ impl Vector for V512 {
                 to.add(3 * pitch).cast(),
                 _mm512_extracti32x4_epi32::<3>(vector),
             );
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn reverse_part<const W: usize>(at: *mut u8, bytes: usize) {
+        // SAFETY: the caller's. The elements are loaded as a vector's last, so that
+        // reversed they are its first; bytes that are masked out are not touched.
+        unsafe {
+            let last = !first(64 - bytes);
+            let from = at.wrapping_sub(64 - bytes);
+            Self(_mm512_maskz_loadu_epi8(last, from.cast()))
+                .reversed::<W>()
+                .store_part(at, bytes);
         }
     }
 

@@ -1,0 +1,290 @@
+//! How much work the kernels do, counted: a change that makes them slower shows
+//! on any machine, however busy.
+
+use std::cell::Cell;
+
+use super::columns::{self, Tiling};
+use super::dispatch::Kernel;
+use super::elements;
+use super::job::Job;
+use super::nest::Nest;
+use super::rows;
+use super::sink::{Cached, LINE, Sink, Streaming};
+use super::vector::{V128, Vector};
+use crate::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, reference};
+
+/// What vectors have done on this thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Work {
+    loaded: usize,
+    stored: usize,
+    streamed: usize,
+    shuffles: usize,
+}
+
+thread_local! {
+    static WORK: Cell<Work> = const { Cell::new(Work { loaded: 0, stored: 0, streamed: 0, shuffles: 0 }) };
+}
+
+fn count(change: impl FnOnce(&mut Work)) {
+    let mut work = WORK.get();
+    change(&mut work);
+    WORK.set(work);
+}
+
+/// A vector that counts.
+#[derive(Clone, Copy)]
+struct Counted(V128);
+
+impl Vector for Counted {
+    const BYTES: usize = V128::BYTES;
+
+    unsafe fn load(from: *const u8) -> Self {
+        count(|work| work.loaded += Self::BYTES);
+        // SAFETY: the caller's.
+        Self(unsafe { V128::load(from) })
+    }
+
+    unsafe fn store(self, to: *mut u8) {
+        count(|work| work.stored += Self::BYTES);
+        // SAFETY: the caller's.
+        unsafe { self.0.store(to) };
+    }
+
+    unsafe fn stream(self, to: *mut u8) {
+        count(|work| work.streamed += Self::BYTES);
+        // SAFETY: the caller's.
+        unsafe { self.0.stream(to) };
+    }
+
+    unsafe fn reversed<const W: usize>(self) -> Self {
+        count(|work| work.shuffles += 1);
+        // SAFETY: the caller's.
+        Self(unsafe { self.0.reversed::<W>() })
+    }
+
+    unsafe fn reversed_if<const W: usize>(self, reversed: bool) -> Self {
+        count(|work| work.shuffles += 1);
+        // SAFETY: the caller's.
+        Self(unsafe { self.0.reversed_if::<W>(reversed) })
+    }
+
+    unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
+        count(|work| work.shuffles += 2);
+        // SAFETY: the caller's.
+        let (low, high) = unsafe { self.0.zip::<W>(other.0) };
+        (Self(low), Self(high))
+    }
+
+    unsafe fn load_lanes(from: *const u8, _: usize) -> Self {
+        // SAFETY: the caller's.
+        unsafe { Self::load(from) }
+    }
+
+    unsafe fn store_lanes(self, to: *mut u8, _: usize) {
+        // SAFETY: the caller's.
+        unsafe { self.store(to) };
+    }
+}
+
+/// A cache line, where one starts.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line(#[expect(dead_code, reason = "room")] [u8; LINE]);
+
+/// Packed data of two or three dimensions with a length for each of `batch`.
+struct Case {
+    desc: ReverseSubsequencesDesc,
+    lengths: Vec<i64>,
+    /// The bytes in reversed prefixes.
+    reversed: usize,
+}
+
+impl Case {
+    fn new(data_type: DataType, sizes: &[u64], axis: usize, batch: usize) -> Self {
+        let mut desc =
+            ReverseSubsequencesDesc::packed(data_type, sizes, DataType::Int64, axis as u32);
+        let only_batch = (0..sizes.len()).map(|d| u64::from(d == batch)).collect();
+        desc.sequence_lengths.strides = Some(only_batch);
+        let lengths: Vec<i64> = (0..sizes[batch])
+            .map(|index| (index * 7919 % (sizes[axis] + 1)) as i64)
+            .collect();
+        let bytes = sizes.iter().product::<u64>() as usize * data_type.size();
+        let steps = (sizes[axis] * sizes[batch]) as usize;
+        let reversed = lengths.iter().filter(|&&length| length > 1).sum::<i64>() as usize;
+        Self {
+            desc,
+            lengths,
+            reversed: reversed * (bytes / steps),
+        }
+    }
+
+    fn work(&self, kernel: Kernel, run: impl FnOnce(&Job<'_>), in_place: bool) -> (f64, f64, f64) {
+        let plan = Plan::new(&self.desc).unwrap();
+        assert_eq!(Kernel::of(&plan), kernel, "{plan:?}");
+        let lengths = SequenceLengths::new(&plan, &self.lengths, LengthsPolicy::Reject).unwrap();
+        let input: Vec<u8> = (0..plan.input_bytes())
+            .map(|byte| (byte * 31 % 251) as u8)
+            .collect();
+        let mut expected = vec![0; input.len()];
+        reference::reverse_subsequences(
+            &self.desc,
+            &input,
+            crate::LengthsData::from(&self.lengths),
+            &mut expected,
+        );
+        let mut lines = vec![Line([0; LINE]); input.len().div_ceil(LINE)];
+        let output = lines.as_mut_ptr().cast::<u8>();
+        let steps = match in_place {
+            true => lengths.longest(&plan) / 2,
+            false => plan.time.size,
+        };
+        let nest = match kernel {
+            Kernel::Columns(tiling) => Nest::tiles(&plan, tiling.bytes),
+            _ => Nest::new(&plan, steps),
+        };
+        // SAFETY: the output has as many bytes as the input.
+        unsafe {
+            if in_place {
+                output.copy_from(input.as_ptr(), input.len());
+            }
+            let job = Job {
+                plan: &plan,
+                nest,
+                lengths: &lengths,
+                input: if in_place { output } else { input.as_ptr() },
+                output,
+            };
+            WORK.set(Work::default());
+            run(&job);
+            let found = std::slice::from_raw_parts(output, input.len());
+            assert!(found == expected);
+        }
+        let work = WORK.get();
+        let moved = match in_place {
+            true => self.reversed,
+            false => input.len(),
+        };
+        let per_byte = |count: usize| count as f64 / moved as f64;
+        (
+            per_byte(work.loaded),
+            per_byte(work.stored + work.streamed),
+            per_byte(work.shuffles * V128::BYTES),
+        )
+    }
+}
+
+fn tiling(case: &Case) -> Tiling {
+    Tiling::new(&Plan::new(&case.desc).unwrap()).unwrap()
+}
+
+/// Asserts that loads, stores and shuffles per byte are at most so many.
+#[track_caller]
+fn at_most(found: (f64, f64, f64), most: (f64, f64, f64)) {
+    let fits = found.0 <= most.0 && found.1 <= most.1 && found.2 <= most.2;
+    assert!(
+        fits,
+        "loads, stores and shuffles per byte: {found:?}, more than {most:?}"
+    );
+    // What moves without vectors is not counted, and slow.
+    assert!(
+        found.0 >= 0.9 * most.0 && found.1 >= 0.9 * most.1,
+        "{found:?}, less than {most:?}"
+    );
+}
+
+fn cached(job: &Job<'_>) -> Cached<Counted, false> {
+    Cached::new(job.output)
+}
+
+#[test]
+fn rows_are_read_once_and_written_once() {
+    for (axis, batch) in [(0, 1), (1, 0)] {
+        let case = Case::new(DataType::Float32, &[16, 16, 256], axis, batch);
+        let copy = |job: &Job<'_>| {
+            let items = 0..job.nest.items();
+            // SAFETY: the nest has all time steps of the plan.
+            unsafe { rows::copy_items::<Counted, _>(job, &mut cached(job), items) };
+        };
+        at_most(case.work(Kernel::Rows, copy, false), (1.0, 1.0, 0.0));
+        let swap = |job: &Job<'_>| {
+            // SAFETY: the job is in place, and its nest one of pairs.
+            unsafe { rows::swap_items::<Counted>(job, 0..job.nest.items()) };
+        };
+        at_most(case.work(Kernel::Rows, swap, true), (1.0, 1.0, 0.0));
+    }
+}
+
+#[test]
+fn streamed_rows_are_written_past_the_caches() {
+    let case = Case::new(DataType::Float32, &[16, 16, 256], 0, 1);
+    let copy = |job: &Job<'_>| {
+        let mut sink = Streaming::<Counted>::new(job.output);
+        // SAFETY: as above; all rows that are given are whole.
+        unsafe {
+            rows::copy_items::<Counted, _>(job, &mut sink, 0..job.nest.items());
+            sink.finish();
+        }
+        let work = WORK.get();
+        assert!(work.stored == 0 || work.streamed == 0, "{work:?}");
+    };
+    at_most(case.work(Kernel::Rows, copy, false), (1.0, 1.0, 0.0));
+}
+
+#[test]
+fn elements_take_a_vector_more_a_line() {
+    fn check<const W: usize>(data_type: DataType) {
+        let steps = 1024 / W as u64;
+        let case = Case::new(data_type, &[64, steps], 1, 0);
+        let copy = |job: &Job<'_>| {
+            let items = 0..job.nest.items();
+            // SAFETY: the nest has all time steps of the plan.
+            unsafe { elements::copy_items::<Counted, _, W>(job, &mut cached(job), items) };
+        };
+        let line = 1.0 + V128::BYTES as f64 / 1024.0;
+        at_most(case.work(Kernel::Elements, copy, false), (line, line, line));
+        let swap = |job: &Job<'_>| {
+            // SAFETY: the job is in place, and its nest one of pairs.
+            unsafe { elements::swap_items::<Counted, W>(job, 0..job.nest.items()) };
+        };
+        at_most(case.work(Kernel::Elements, swap, true), (1.05, 1.05, 1.05));
+    }
+    check::<1>(DataType::Uint8);
+    check::<2>(DataType::Float16);
+    check::<4>(DataType::Float32);
+    check::<8>(DataType::Int64);
+    check::<16>(DataType::Complex128);
+}
+
+#[test]
+fn columns_are_transposed_twice_and_reversed_once() {
+    fn check<const W: usize, const R: usize>(data_type: DataType) {
+        let case = Case::new(data_type, &[256, 256], 0, 1);
+        let tiling = tiling(&case);
+        let kernel = Kernel::Columns(tiling);
+        let copy = |job: &Job<'_>| {
+            // SAFETY: the nest is the tiling's, and a lane is as wide as the vector.
+            unsafe {
+                columns::copy_tiles::<Counted, W, R>(job, tiling, 0..job.nest.items(), false)
+            };
+        };
+        let stages = f64::from(R.ilog2());
+        at_most(
+            case.work(kernel, copy, false),
+            (2.55, 2.55, 2.0 * stages + 0.55),
+        );
+        let swap = |job: &Job<'_>| {
+            // SAFETY: as above, and the job is in place.
+            unsafe { columns::swap_tiles::<Counted, W, R>(job, tiling, 0..job.nest.items()) };
+        };
+        at_most(
+            case.work(kernel, swap, true),
+            (5.1, 5.1, 4.0 * stages + 1.1),
+        );
+    }
+    check::<1, 16>(DataType::Uint8);
+    check::<2, 8>(DataType::Float16);
+    check::<4, 4>(DataType::Float32);
+    check::<8, 2>(DataType::Int64);
+    check::<16, 1>(DataType::Complex128);
+}
