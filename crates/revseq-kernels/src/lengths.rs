@@ -178,6 +178,28 @@ impl<'a> SequenceLengths<'a> {
         uniform.filter(|_| all)
     }
 
+    /// How many neighbours of the plan's innermost loop have equal lengths, at
+    /// least: the largest number of which all such groups consist. 1 if they are
+    /// fewer than `worthwhile`.
+    pub(crate) fn group(&self, plan: &Plan, worthwhile: usize) -> usize {
+        let Some(columns) = plan.loops.last().filter(|columns| columns.lengths != 0) else {
+            return 1;
+        };
+        let mut group = columns.size;
+        // What reverses nothing is all the same.
+        let length = |index: usize| self.get(index).max(1);
+        let found = plan.all_lines(|first| {
+            (1..columns.size).all(|column| {
+                let index = first + column * columns.lengths;
+                if length(index) != length(index - columns.lengths) {
+                    group = greatest_common_divisor(group, column);
+                }
+                group >= worthwhile
+            })
+        });
+        if found { group } else { 1 }
+    }
+
     /// The lengths as they lie in memory, not clamped.
     #[cfg(feature = "wgpu")]
     pub(crate) fn data(&self) -> LengthsData<'a> {
@@ -232,6 +254,13 @@ impl<'a> SequenceLengths<'a> {
             LengthsData::U64(lengths) => read(&lengths[first..], stride, self.maximum, into),
         }
     }
+}
+
+fn greatest_common_divisor(mut one: usize, mut other: usize) -> usize {
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    one
 }
 
 /// Whether a plan takes this many lengths.

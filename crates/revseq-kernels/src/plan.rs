@@ -240,12 +240,7 @@ impl Plan {
             return None;
         }
         let mut plan = self.clone();
-        plan.loops.push(Loop {
-            size: self.row_bytes / self.element_bytes,
-            input: self.element_bytes,
-            output: self.element_bytes,
-            lengths: 0,
-        });
+        plan.loops.push(self.elements());
         for round in &mut plan.loops {
             round.lengths = 0;
         }
@@ -255,6 +250,38 @@ impl Plan {
         }
         plan.settle();
         Some(plan)
+    }
+
+    /// The plan for lengths of which `group` neighbours at a time are equal: they
+    /// are one row.
+    pub(crate) fn with_grouped_lengths(&self, group: usize) -> Self {
+        let mut plan = self.clone();
+        if let Some(columns) = plan.loops.pop() {
+            plan.loops.push(Loop {
+                size: columns.size / group,
+                input: columns.input * group,
+                output: columns.output * group,
+                lengths: columns.lengths * group,
+            });
+            plan.loops.push(Loop {
+                size: group,
+                lengths: 0,
+                ..columns
+            });
+        }
+        plan.loops.push(self.elements());
+        plan.settle();
+        plan
+    }
+
+    /// The loop inside a row.
+    fn elements(&self) -> Loop {
+        Loop {
+            size: self.row_bytes / self.element_bytes,
+            input: self.element_bytes,
+            output: self.element_bytes,
+            lengths: 0,
+        }
     }
 
     /// Folds the loops, splits off the row and chooses the strategy.
@@ -311,20 +338,18 @@ impl Plan {
     /// Whether `test` holds for the index of every length that a subsequence
     /// reads; asks no further once it does not.
     pub(crate) fn all_lengths(&self, mut test: impl FnMut(usize) -> bool) -> bool {
-        fn walk(
-            loops: &[(usize, usize)],
-            index: usize,
-            test: &mut impl FnMut(usize) -> bool,
-        ) -> bool {
-            match loops {
-                [] => test(index),
-                [(size, stride)] => (0..*size).all(|round| test(index + round * stride)),
-                [(size, stride), inner @ ..] => {
-                    (0..*size).all(|round| walk(inner, index + round * stride, test))
-                }
-            }
-        }
-        self.lengths_count == 0 || walk(&self.lengths_loops, 0, &mut test)
+        self.lengths_count == 0 || all_indices(&self.lengths_loops, 0, &mut test)
+    }
+
+    /// Whether `test` holds for the index of the first length of every round of
+    /// the innermost loop.
+    pub(crate) fn all_lines(&self, mut test: impl FnMut(usize) -> bool) -> bool {
+        let outer = self.loops.iter().rev().skip(1).rev();
+        let loops: SmallVec<[(usize, usize); 4]> = outer
+            .filter(|round| round.lengths != 0)
+            .map(|round| (round.size, round.lengths))
+            .collect();
+        self.empty || all_indices(&loops, 0, &mut test)
     }
 
     /// The loops over the lengths themselves, folded; they move nothing else.
@@ -371,6 +396,21 @@ fn addressable_bytes(tensor: Tensor, desc: &TensorDesc) -> Result<usize, Error> 
 fn strides(tensor: Tensor, desc: &TensorDesc) -> Result<crate::Dims, Error> {
     desc.effective_strides()
         .ok_or_else(|| desc.overflow(tensor))
+}
+
+/// Whether `test` holds for every index that loops of sizes and strides reach.
+fn all_indices(
+    loops: &[(usize, usize)],
+    index: usize,
+    test: &mut impl FnMut(usize) -> bool,
+) -> bool {
+    match loops {
+        [] => test(index),
+        [(size, stride)] => (0..*size).all(|round| test(index + round * stride)),
+        [(size, stride), inner @ ..] => {
+            (0..*size).all(|round| all_indices(inner, index + round * stride, test))
+        }
+    }
 }
 
 /// Merges neighbours that one loop can serve in input, output and lengths alike.

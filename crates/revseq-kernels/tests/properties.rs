@@ -225,6 +225,39 @@ fn lengths_of_data_without_elements_are_still_checked() {
     );
 }
 
+/// Neighbours with equal lengths move together, wherever the groups begin.
+#[test]
+fn lengths_that_are_equal_in_groups_agree_with_the_reference() {
+    for data_type in WIDTHS {
+        for (group, columns, lengths_stride) in
+            [(64, 256, 1), (3, 300, 1), (128, 192, 1), (32, 96, 2)]
+        {
+            for time_axis in [1, 2] {
+                let mut sizes = [3, columns, columns];
+                sizes[time_axis] = 37;
+                let mut desc = ReverseSubsequencesDesc::packed(
+                    data_type,
+                    &sizes,
+                    DataType::Int64,
+                    time_axis as u32,
+                );
+                let mut strides = [columns * lengths_stride, lengths_stride, lengths_stride];
+                strides[time_axis] = 0;
+                desc.sequence_lengths.strides = Some(strides.into_iter().collect());
+                let lengths = (0..3 * columns * lengths_stride)
+                    .map(|index| (index / lengths_stride / group * 7919 % 38) as i64)
+                    .take(desc.sequence_lengths.extent().unwrap() as usize)
+                    .collect();
+                check(&Case {
+                    desc,
+                    lengths: Lengths::I64(lengths),
+                    seed: 5,
+                });
+            }
+        }
+    }
+}
+
 /// A buffer that starts or ends next to memory that nobody may touch.
 #[cfg(unix)]
 struct Guarded {

@@ -29,7 +29,7 @@ const CALLED_BYTES: usize = 2 << 10;
 /// Below this many bytes a run costs less than to choose how it is made.
 const SMALL_BYTES: usize = 1 << 10;
 
-/// From this many bytes on it pays to look whether all lengths are equal.
+/// From this many bytes on it pays to look which lengths are equal.
 const UNIFORM_BYTES: usize = 4 << 10;
 
 /// How the rows of a plan move.
@@ -172,6 +172,19 @@ macro_rules! for_each_level {
     };
 }
 
+/// A simpler plan for lengths that are all equal, or equal in groups of
+/// neighbours that together fill a cache line.
+fn simplify(plan: &Plan, lengths: &SequenceLengths<'_>) -> Option<Plan> {
+    if let Some(length) = lengths.uniform(plan) {
+        return plan.with_uniform_length(length);
+    }
+    if plan.strategy() == Strategy::Elements || plan.row_bytes >= LINE {
+        return None;
+    }
+    let group = lengths.group(plan, LINE.div_ceil(plan.row_bytes));
+    (group > 1).then(|| plan.with_grouped_lengths(group))
+}
+
 /// Moves every row from its place in `input` to its place in `output`.
 ///
 /// # Safety
@@ -188,12 +201,11 @@ pub(super) unsafe fn out_of_place(
         return;
     }
     let bytes = plan.moved_bytes();
-    let uniform = match bytes >= UNIFORM_BYTES {
-        true => lengths.uniform(plan),
+    let simpler = match bytes >= UNIFORM_BYTES {
+        true => simplify(plan, lengths),
         false => None,
     };
-    let uniform = uniform.and_then(|length| plan.with_uniform_length(length));
-    let plan = uniform.as_ref().unwrap_or(plan);
+    let plan = simpler.as_ref().unwrap_or(plan);
     let kernel = Kernel::of(plan);
     let (nest, item_bytes) = match kernel {
         Kernel::Columns(tiling) => (
@@ -293,10 +305,8 @@ pub(super) unsafe fn in_place(
     if plan.empty || longest <= 1 {
         return;
     }
-    let uniform = lengths
-        .uniform(plan)
-        .and_then(|length| plan.with_uniform_length(length));
-    let plan = uniform.as_ref().unwrap_or(plan);
+    let simpler = simplify(plan, lengths);
+    let plan = simpler.as_ref().unwrap_or(plan);
     let kernel = Kernel::of(plan);
     let (nest, item_bytes) = match kernel {
         Kernel::Columns(tiling) => (Nest::tiles(plan, tiling.bytes), longest * tiling.bytes),
