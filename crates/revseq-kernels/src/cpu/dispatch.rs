@@ -8,11 +8,11 @@ use super::level::Level;
 use super::nest::Nest;
 use super::sink::{Cached, LINE, Sink, Streaming};
 use super::threads::Threads;
-use super::vector::{V128, Vector};
+use super::vector::{LANE, V128, Vector};
 #[cfg(target_arch = "x86_64")]
 use super::vector::{V256, V512};
 use super::walk::{self, Bytes, Element};
-use super::{elements, rows};
+use super::{elements, narrow, rows};
 use crate::plan::Strategy;
 use crate::{Plan, SequenceLengths};
 
@@ -41,21 +41,23 @@ pub(super) enum Kernel {
     Rows,
     /// Contiguous along time, of the width of an element.
     Elements,
+    /// Contiguous along time, and narrower than a cache line.
+    Narrow,
     /// Contiguous across time, with lengths of their own.
     Columns(Tiling),
 }
 
 impl Kernel {
     pub(super) fn of(plan: &Plan) -> Self {
-        if plan.moved_bytes() < SMALL_BYTES {
-            return Self::Walk;
-        }
         if plan.strategy() == Strategy::Elements {
             return Self::Elements;
         }
         match Tiling::new(plan) {
             Some(tiling) => Self::Columns(tiling),
             None if plan.row_bytes >= LINE => Self::Rows,
+            None if (plan.time.input, plan.time.output) == (plan.row_bytes, plan.row_bytes) => {
+                Self::Narrow
+            }
             None => Self::Walk,
         }
     }
@@ -135,6 +137,30 @@ macro_rules! with_element {
     };
 }
 
+/// Runs `$body` with `$LANES` the lanes that hold `$bytes` bytes, less than a cache line.
+macro_rules! with_lanes {
+    ($bytes:expr, $LANES:ident => $body:expr) => {
+        match $bytes.div_ceil(LANE) {
+            1 => {
+                const $LANES: usize = 1;
+                $body
+            }
+            2 => {
+                const $LANES: usize = 2;
+                $body
+            }
+            3 => {
+                const $LANES: usize = 3;
+                $body
+            }
+            _ => {
+                const $LANES: usize = 4;
+                $body
+            }
+        }
+    };
+}
+
 /// Defines a function that runs `$body` compiled for each level, with `$V` the
 /// level's vector, and picks the one of a level.
 ///
@@ -201,6 +227,22 @@ pub(super) unsafe fn out_of_place(
         return;
     }
     let bytes = plan.moved_bytes();
+    if bytes < SMALL_BYTES {
+        let nest = Nest::new(plan, plan.time.size);
+        let items = 0..nest.items();
+        let job = Job {
+            plan,
+            nest,
+            lengths,
+            input,
+            output,
+        };
+        with_width!(plan.row_bytes, width => {
+            // SAFETY: the caller's; the nest has all time steps.
+            unsafe { walk::copy_items(&job, width, items) };
+        });
+        return;
+    }
     let simpler = match bytes >= UNIFORM_BYTES {
         true => simplify(plan, lengths),
         false => None,
@@ -232,6 +274,7 @@ pub(super) unsafe fn out_of_place(
                 }),
                 Kernel::Rows => copy_rows(level, &job, items, streams),
                 Kernel::Elements => copy_elements(level, &job, items, streams),
+                Kernel::Narrow => copy_narrow(&job, items, streams),
                 Kernel::Columns(tiling) => copy_columns(level, &job, tiling, items, streams),
             }
         }
@@ -277,6 +320,29 @@ for_each_level! {
     }
 }
 
+/// # Safety
+/// As [`narrow::copy_items`].
+unsafe fn copy_narrow(job: &Job<'_>, items: Range<usize>, streams: bool) {
+    /// # Safety
+    /// As [`narrow::copy_items`].
+    unsafe fn copy<S: Sink>(job: &Job<'_>, mut sink: S, items: Range<usize>) {
+        // SAFETY: the caller's.
+        unsafe {
+            with_lanes!(job.plan.row_bytes, LANES => {
+                narrow::copy_items::<S, LANES>(job, &mut sink, items);
+            });
+            sink.finish();
+        }
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        match streams {
+            true => copy(job, Streaming::<V128>::new(job.output), items),
+            false => copy(job, Cached::<V128, false>::new(job.output), items),
+        }
+    }
+}
+
 for_each_level! {
     /// # Safety
     /// As [`columns::copy_tiles`].
@@ -305,7 +371,10 @@ pub(super) unsafe fn in_place(
     if plan.empty || longest <= 1 {
         return;
     }
-    let simpler = simplify(plan, lengths);
+    let simpler = match plan.moved_bytes() >= UNIFORM_BYTES {
+        true => simplify(plan, lengths),
+        false => None,
+    };
     let plan = simpler.as_ref().unwrap_or(plan);
     let kernel = Kernel::of(plan);
     let (nest, item_bytes) = match kernel {
@@ -326,6 +395,9 @@ pub(super) unsafe fn in_place(
             match kernel {
                 Kernel::Walk => with_width!(plan.row_bytes, width => {
                     walk::swap_items(&job, width, items);
+                }),
+                Kernel::Narrow => with_lanes!(plan.row_bytes, LANES => {
+                    narrow::swap_items::<LANES>(&job, items);
                 }),
                 Kernel::Rows => swap_rows(level, &job, items),
                 Kernel::Elements => swap_elements(level, &job, items),

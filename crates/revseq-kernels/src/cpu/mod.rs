@@ -6,6 +6,7 @@ mod dispatch;
 mod elements;
 mod job;
 mod level;
+mod narrow;
 mod nest;
 mod rows;
 mod sink;
