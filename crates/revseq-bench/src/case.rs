@@ -262,6 +262,24 @@ mod tests {
         assert!(checked >= 12 * 6, "{checked}");
     }
 
+    #[cfg(feature = "rten")]
+    #[test]
+    fn rten_is_right_where_it_takes_the_work() {
+        let arena = Arena::new(1, Peers::default().with_rten()).unwrap();
+        let mut checked = 0;
+        for regime in regimes() {
+            if regime.bytes() > 2 << 20 {
+                continue;
+            }
+            let mut case = Case::new(regime, &arena).unwrap();
+            if case.contestants().contains(&Contestant::Rten) {
+                case.check(Contestant::Rten).unwrap();
+                checked += 1;
+            }
+        }
+        assert!(checked >= 7, "{checked}");
+    }
+
     #[test]
     fn a_wrong_result_is_noticed() {
         let arena = Arena::new(1, Peers::default()).unwrap();

@@ -19,15 +19,29 @@ use crate::{Contestant, Error, Machine, Regime};
 /// The runtimes to compare with: none by default.
 #[derive(Default)]
 pub struct Peers {
-    /// An ONNX Runtime that is loaded.
     #[cfg(feature = "ort")]
-    pub onnxruntime: Option<Onnxruntime>,
-    /// Whether to compare with rten.
+    onnxruntime: Option<Onnxruntime>,
     #[cfg(feature = "rten")]
-    pub rten: bool,
+    rten: bool,
 }
 
 impl Peers {
+    /// With an ONNX Runtime that is loaded.
+    #[cfg(feature = "ort")]
+    #[must_use]
+    pub fn with_onnxruntime(mut self, onnxruntime: Onnxruntime) -> Self {
+        self.onnxruntime = Some(onnxruntime);
+        self
+    }
+
+    /// With rten.
+    #[cfg(feature = "rten")]
+    #[must_use]
+    pub fn with_rten(mut self) -> Self {
+        self.rten = true;
+        self
+    }
+
     /// Those that there are.
     #[must_use]
     pub fn contestants(&self) -> Vec<Contestant> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use revseq_kernels::DataType;
 use rten::{Model, NodeId, RunOptions, ThreadPool, Value, ValueView};
-use rten_tensor::TensorView;
+use rten_tensor::{AsView, TensorView};
 
 use super::model::{INPUT, LENGTHS, OUTPUT, model, takes_axes};
 use crate::{Contestant, Error, Kind, Regime};
@@ -71,10 +71,8 @@ impl Prepared {
         ];
         // What it gave before is in no one's way.
         self.output = None;
-        let options = RunOptions {
-            thread_pool: Some(Arc::clone(&self.threads)),
-            ..RunOptions::default()
-        };
+        let mut options = RunOptions::default();
+        options.thread_pool = Some(Arc::clone(&self.threads));
         let mut outputs = self
             .model
             .run(inputs, &self.outputs, Some(options))
