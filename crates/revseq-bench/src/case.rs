@@ -1,12 +1,14 @@
 //! A regime made ready: its buffers, its plan, and everyone who can do its work.
 
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use revseq_kernels::cpu::{self, Threads};
 use revseq_kernels::{LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths};
 
 use crate::buffer::Buffer;
+use crate::machine::available_memory;
 use crate::peers::Peers;
 use crate::plain::{Nest, is_reversed_bytes, reverse_bytes};
 use crate::regime::Kind;
@@ -38,6 +40,34 @@ impl Arena {
     #[must_use]
     pub fn threads(&self) -> usize {
         self.pool.current_num_threads()
+    }
+
+    /// Everyone who can do a regime's work or copy its bytes, the copies first.
+    #[must_use]
+    pub fn contestants(&self, regime: &Regime) -> Vec<Contestant> {
+        let can = |contestant: &Contestant| match *contestant {
+            Contestant::StreamingCopy => floor::can_stream(),
+            Contestant::Onnxruntime | Contestant::Rten => self.peers.takes(*contestant, regime),
+            _ => true,
+        };
+        let copies = Contestant::COPIES.into_iter();
+        copies.chain(Contestant::WORKERS).filter(can).collect()
+    }
+
+    /// Why there is not the memory for a regime, if the system tells how much there is.
+    #[must_use]
+    pub fn lacking_memory(&self, regime: &Regime) -> Option<String> {
+        // Input and output, and what the other runtimes hold; and some air.
+        let needed = (2 + self.peers.tensors()) as u64 * regime.bytes() as u64 / 10 * 11;
+        let available = available_memory()?;
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        (needed > available).then(|| {
+            format!(
+                "it needs {:.1} GiB of memory and {:.1} GiB are available",
+                gib(needed),
+                gib(available)
+            )
+        })
     }
 
     /// The runtimes to compare with.
@@ -94,19 +124,7 @@ impl<'a> Case<'a> {
     /// Everyone who can do the work or copy the bytes, the copies first.
     #[must_use]
     pub fn contestants(&self) -> Vec<Contestant> {
-        let copies = Contestant::COPIES.into_iter();
-        copies
-            .chain(Contestant::WORKERS)
-            .filter(|&contestant| self.can(contestant))
-            .collect()
-    }
-
-    fn can(&self, contestant: Contestant) -> bool {
-        match contestant {
-            Contestant::StreamingCopy => floor::can_stream(),
-            Contestant::Onnxruntime | Contestant::Rten => self.peers.has(contestant),
-            _ => true,
-        }
+        self.arena.contestants(&self.regime)
     }
 
     /// Has a contestant do the work a number of times; nothing if it [cannot](Self::contestants).
@@ -198,18 +216,21 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// Runs a contestant once and compares every byte of its result.
+    /// Runs a contestant once and compares every byte of its result; how long
+    /// the run took.
     ///
     /// # Errors
     /// [`Error::WrongResult`], and as [`run`](Self::run).
-    pub fn check(&mut self, contestant: Contestant) -> Result<(), Error> {
+    pub fn check(&mut self, contestant: Contestant) -> Result<Duration, Error> {
         let output = self.output.bytes_mut();
         match contestant {
             Contestant::InPlace => output.copy_from_slice(self.input.bytes()),
             // Nothing of an earlier result may pass for this one's.
             _ => output.fill(0xA5),
         }
+        let start = Instant::now();
         self.run(contestant, 1)?;
+        let time = start.elapsed();
         let input = self.input.bytes();
         let output = match contestant {
             Contestant::Onnxruntime | Contestant::Rten => {
@@ -223,7 +244,7 @@ impl<'a> Case<'a> {
             _ => is_reversed_bytes(&self.nest, width, &self.lengths, input, output),
         };
         if is_right {
-            Ok(())
+            Ok(time)
         } else {
             Err(Error::WrongResult {
                 regime: self.regime.to_string(),
@@ -260,6 +281,23 @@ mod tests {
             }
         }
         assert!(checked >= 12 * 6, "{checked}");
+    }
+
+    #[test]
+    fn what_does_not_fit_the_memory_is_told() {
+        let arena = Arena::new(1, Peers::default()).unwrap();
+        let regime = Regime {
+            dims: &[1 << 24, 1 << 24],
+            ..regimes()[0]
+        };
+        if available_memory().is_some() {
+            let reason = arena.lacking_memory(&regime).unwrap();
+            assert!(
+                reason.starts_with("it needs 2306867.2 GiB of memory and "),
+                "{reason}"
+            );
+        }
+        assert_eq!(arena.lacking_memory(&regimes()[0]), None);
     }
 
     #[cfg(feature = "rten")]

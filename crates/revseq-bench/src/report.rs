@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{Machine, available_memory};
+use crate::machine::Machine;
 use crate::regime::LARGE;
 use crate::timing::{Effort, Time, measure};
 use crate::{Arena, Case, Contestant, Error, Regime, regimes};
@@ -157,7 +157,7 @@ pub fn report(
     for regime in regimes {
         progress(regime);
         let mut row = Row::new(regime);
-        match lacking_memory(arena, regime) {
+        match arena.lacking_memory(regime) {
             Some(reason) => row.skipped = Some(reason),
             None => row.set_times(measure(&mut Case::new(*regime, arena)?, effort)?),
         }
@@ -179,25 +179,9 @@ pub fn report(
     })
 }
 
-/// Why there is not the memory for a large regime.
-fn lacking_memory(arena: &Arena, regime: &Regime) -> Option<String> {
-    // Input and output, and what the other runtimes hold; and some air.
-    let needed = (2 + arena.peers().tensors()) as u64 * regime.bytes() as u64 / 10 * 11;
-    let available = available_memory()?;
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    (needed > available).then(|| {
-        format!(
-            "it needs {:.1} GiB of memory and {:.1} GiB are available",
-            gib(needed),
-            gib(available)
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peers::Peers;
 
     #[test]
     fn filters_select_by_name() {
@@ -248,22 +232,5 @@ mod tests {
         assert_eq!(row.of(Contestant::Memcpy).unwrap().ratio, 2.0);
         assert_eq!(row.floor().unwrap().contestant, Contestant::StreamingCopy);
         assert_eq!(row.floor_gb_per_s(), Some(row.bytes as f64 / 10.0));
-    }
-
-    #[test]
-    fn what_does_not_fit_the_memory_is_skipped_with_a_reason() {
-        let arena = Arena::new(1, Peers::default()).unwrap();
-        let regime = Regime {
-            dims: &[1 << 24, 1 << 24],
-            ..regimes()[0]
-        };
-        if available_memory().is_some() {
-            let reason = lacking_memory(&arena, &regime).unwrap();
-            assert!(
-                reason.starts_with("it needs 2306867.2 GiB of memory and "),
-                "{reason}"
-            );
-        }
-        assert_eq!(lacking_memory(&arena, &regimes()[0]), None);
     }
 }

@@ -55,8 +55,8 @@ pub fn measure(case: &mut Case<'_>, effort: Effort) -> Result<Vec<Time>, Error> 
     let contestants = case.contestants();
     let mut repeats = Vec::with_capacity(contestants.len());
     for &contestant in &contestants {
-        case.check(contestant)?;
-        repeats.push(repeats_per_sample(case, contestant)?);
+        let first = case.check(contestant)?;
+        repeats.push(repeats_per_sample(case, contestant, first)?);
     }
     let mut samples = vec![Vec::new(); contestants.len()];
     let start = Instant::now();
@@ -85,8 +85,17 @@ pub fn measure(case: &mut Case<'_>, effort: Effort) -> Result<Vec<Time>, Error> 
         .collect())
 }
 
-/// How often a contestant has to run for a sample to last long enough.
-fn repeats_per_sample(case: &mut Case<'_>, contestant: Contestant) -> Result<u64, Error> {
+/// How often a contestant has to run for a sample to last long enough, when its
+/// first run took some time.
+fn repeats_per_sample(
+    case: &mut Case<'_>,
+    contestant: Contestant,
+    first: Duration,
+) -> Result<u64, Error> {
+    // The first run may have had a cold start, so only a long one tells.
+    if first >= 8 * SAMPLE {
+        return Ok(1);
+    }
     let mut repeats = 1;
     loop {
         let start = Instant::now();

@@ -61,6 +61,21 @@ impl Peers {
         contestants
     }
 
+    /// Whether a runtime is there and takes a regime.
+    #[cfg_attr(
+        not(any(feature = "ort", feature = "rten")),
+        expect(unused_variables, reason = "no runtime is compiled in")
+    )]
+    pub(crate) fn takes(&self, contestant: Contestant, regime: &Regime) -> bool {
+        match contestant {
+            #[cfg(feature = "ort")]
+            Contestant::Onnxruntime => self.onnxruntime.is_some() && onnxruntime::takes(regime),
+            #[cfg(feature = "rten")]
+            Contestant::Rten => self.rten && rten::takes(regime),
+            _ => false,
+        }
+    }
+
     /// Notes their versions.
     #[cfg_attr(
         not(any(feature = "ort", feature = "rten")),
@@ -129,17 +144,7 @@ pub(crate) struct Prepared<'a> {
 }
 
 impl Prepared<'_> {
-    pub(crate) fn has(&self, contestant: Contestant) -> bool {
-        match contestant {
-            #[cfg(feature = "ort")]
-            Contestant::Onnxruntime => self.onnxruntime.is_some(),
-            #[cfg(feature = "rten")]
-            Contestant::Rten => self.rten.is_some(),
-            _ => false,
-        }
-    }
-
-    /// Runs one a number of times; nothing if it [is not there](Self::has).
+    /// Runs one a number of times; nothing if it is not there.
     pub(crate) fn run(
         &mut self,
         contestant: Contestant,
