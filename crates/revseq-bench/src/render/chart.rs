@@ -90,7 +90,7 @@ fn bars(row: &Row, workers: &[Contestant]) -> Markup {
                 text.tick x=(at(scale.x(tick))) y=(at(bottom + 15.0)) { (tick_label(row, tick)) }
             }
             @for (index, &worker) in workers.iter().enumerate() {
-                (bar(row, worker, TOP + STEP * index as f64, &scale))
+                (bar(row, worker, top_of(index), &scale))
             }
             @if !row.is_call {
                 line.floor x1=(at(scale.x(1.0))) x2=(at(scale.x(1.0))) y1=(at(TOP - 4.0)) y2=(at(bottom)) {}
@@ -99,24 +99,40 @@ fn bars(row: &Row, workers: &[Contestant]) -> Markup {
                     @if let Some(speed) = row.floor_gb_per_s() { (format!(" {speed:.1} GB/s")) }
                 }
             }
+            // Over the floor's line, which would cross them.
+            @for (index, &worker) in workers.iter().enumerate() {
+                (words(row, worker, top_of(index), &scale))
+            }
         }
     }
 }
 
+/// Where a bar's space starts.
+fn top_of(index: usize) -> f64 {
+    TOP + STEP * index as f64
+}
+
 fn bar(row: &Row, worker: Contestant, top: f64, scale: &Scale) -> Markup {
-    let baseline = top + STEP / 2.0 + 4.0;
     let class = if worker.is_ours() { "ours" } else { "others" };
+    let y = top + (STEP - THICKNESS) / 2.0;
+    markup! {
+        @if let Some(measurement) = row.of(worker) {
+            rect class=(class) x=(at(LEFT)) y=(at(y))
+                width=(at(scale.x(value(row, measurement)) - LEFT)) height=(at(THICKNESS)) {}
+        }
+    }
+}
+
+/// A contestant's name before its bar, and its figure after it.
+fn words(row: &Row, worker: Contestant, top: f64, scale: &Scale) -> Markup {
+    let (end, figure) = match row.of(worker) {
+        Some(measurement) => (scale.x(value(row, measurement)), figure(row, measurement)),
+        None => (LEFT, NOTHING.to_owned()),
+    };
+    let baseline = top + STEP / 2.0 + 4.0;
     markup! {
         text.name x=(at(LEFT - 6.0)) y=(at(baseline)) { (worker) }
-        @match row.of(worker) {
-            Some(measurement) => {
-                @let end = scale.x(value(row, measurement));
-                rect class=(class) x=(at(LEFT)) y=(at(top + (STEP - THICKNESS) / 2.0))
-                    width=(at(end - LEFT)) height=(at(THICKNESS)) {}
-                text.figure x=(at(end + 5.0)) y=(at(baseline)) { (figure(row, measurement)) }
-            },
-            None => text.figure x=(at(LEFT + 5.0)) y=(at(baseline)) { (NOTHING) },
-        }
+        text.figure x=(at(end + 5.0)) y=(at(baseline)) { (figure) }
     }
 }
 
