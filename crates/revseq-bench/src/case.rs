@@ -9,7 +9,7 @@ use revseq_kernels::{LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengt
 
 use crate::buffer::Buffer;
 use crate::machine::available_memory;
-use crate::peers::Peers;
+use crate::peers::{Peers, Prepared};
 use crate::plain::{Nest, is_reversed_bytes, reverse_bytes};
 use crate::regime::Kind;
 use crate::{Contestant, Error, Regime, floor};
@@ -88,7 +88,7 @@ pub struct Case<'a> {
     /// Everyone writes here; what works in place works on what is there.
     output: Buffer,
     arena: &'a Arena,
-    peers: crate::peers::Prepared<'a>,
+    peers: Prepared,
 }
 
 impl<'a> Case<'a> {

@@ -14,6 +14,8 @@ pub struct Report {
     pub machine: Machine,
     /// Whether they were taken in little time, so with few samples.
     pub quick: bool,
+    /// Whether the build was optimised; if not, the figures say nothing.
+    pub optimised: bool,
     /// Who was there, in the order of the table's columns; not everyone takes
     /// every regime.
     pub contestants: Vec<Contestant>,
@@ -174,6 +176,7 @@ pub fn report(
     Ok(Report {
         machine,
         quick,
+        optimised: !cfg!(debug_assertions),
         contestants,
         regimes: rows,
     })

@@ -115,7 +115,7 @@ impl Peers {
         regime: Regime,
         input: &Buffer,
         lengths: &[i64],
-    ) -> Result<Prepared<'_>, Error> {
+    ) -> Result<Prepared, Error> {
         Ok(Prepared {
             #[cfg(feature = "ort")]
             onnxruntime: match &self.onnxruntime {
@@ -129,21 +129,19 @@ impl Peers {
                 true => Some(rten::Prepared::new(regime, lengths)?),
                 false => None,
             },
-            peers: std::marker::PhantomData,
         })
     }
 }
 
 /// The runtimes that take a regime, ready to run it.
-pub(crate) struct Prepared<'a> {
+pub(crate) struct Prepared {
     #[cfg(feature = "ort")]
     onnxruntime: Option<onnxruntime::Prepared>,
     #[cfg(feature = "rten")]
     rten: Option<rten::Prepared>,
-    peers: std::marker::PhantomData<&'a Peers>,
 }
 
-impl Prepared<'_> {
+impl Prepared {
     /// Runs one a number of times; nothing if it is not there.
     pub(crate) fn run(
         &mut self,

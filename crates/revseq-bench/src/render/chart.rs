@@ -86,15 +86,17 @@ fn bars(row: &Row, workers: &[Contestant]) -> Markup {
             aria-label=(format!("{}: {summary}", row.name))
         {
             @for tick in scale.ticks() {
-                line.grid x1=(at(scale.x(tick))) x2=(at(scale.x(tick))) y1=(at(TOP)) y2=(at(bottom)) {}
-                text.tick x=(at(scale.x(tick))) y=(at(bottom + 15.0)) { (tick_label(row, tick)) }
+                @let x = at(scale.x(tick));
+                line.grid x1=(x) x2=(x) y1=(at(TOP)) y2=(at(bottom)) {}
+                text.tick x=(x) y=(at(bottom + 15.0)) { (tick_label(row, tick)) }
             }
             @for (index, &worker) in workers.iter().enumerate() {
                 (bar(row, worker, top_of(index), &scale))
             }
             @if !row.is_call {
-                line.floor x1=(at(scale.x(1.0))) x2=(at(scale.x(1.0))) y1=(at(TOP - 4.0)) y2=(at(bottom)) {}
-                text.floor x=(at(scale.x(1.0))) y=(at(TOP - 8.0)) {
+                @let x = at(scale.x(1.0));
+                line.floor x1=(x) x2=(x) y1=(at(TOP - 4.0)) y2=(at(bottom)) {}
+                text.floor x=(x) y=(at(TOP - 8.0)) {
                     "floor"
                     @if let Some(speed) = row.floor_gb_per_s() { (format!(" {speed:.1} GB/s")) }
                 }

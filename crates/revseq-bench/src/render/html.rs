@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
 use super::chart::chart;
-use super::table::{LEGEND, QUICK, Table, workers};
+use super::table::{LEGEND, Table, cautions, workers};
 use crate::{Machine, Report};
 
 /// The page's only style sheet: system fonts, light and dark as the reader has it.
@@ -28,8 +28,8 @@ pub fn html(report: &Report) -> String {
                     h1 { "revseq bench" }
                     (machine(&report.machine))
                     p { (LEGEND.join(" ")) }
-                    @if report.quick {
-                        p { strong { (QUICK) } }
+                    @for caution in cautions(report) {
+                        p { strong { (caution) } }
                     }
                     h2 { "Charts" }
                     p.key {
@@ -55,10 +55,10 @@ fn machine(machine: &Machine) -> Markup {
     markup! {
         dl {
             div { dt { "Processor" } dd { (machine.processor) } }
-            div { dt { "Cores" } dd { (machine.cores) } }
+            div { dt { "Logical cores" } dd { (machine.cores) } }
             div { dt { "System" } dd { (machine.system) } }
             div { dt { "SIMD level" } dd { (machine.simd) } }
-            div { dt { "Threads" } dd { (machine.threads) } }
+            div { dt { "Threads in the pool" } dd { (machine.threads) } }
             div { dt { "revseq" } dd { (machine.version) } }
             @if let Some(version) = &machine.onnxruntime {
                 div { dt { "ONNX Runtime" } dd { (version) } }

@@ -1,6 +1,6 @@
 //! For a document.
 
-use super::table::{LEGEND, QUICK, Table, machine};
+use super::table::{LEGEND, Table, cautions, machine};
 use crate::Report;
 
 /// A table in Markdown, with what it holds for.
@@ -26,8 +26,8 @@ pub fn markdown(report: &Report) -> String {
         text += &line(&cells);
     }
     text += &format!("\n{}\n", LEGEND.join("\n"));
-    if report.quick {
-        text += &format!("\n{QUICK}\n");
+    for caution in cautions(report) {
+        text += &format!("\n{caution}\n");
     }
     text
 }

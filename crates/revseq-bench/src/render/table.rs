@@ -89,16 +89,17 @@ fn nanoseconds(time: f64) -> String {
 
 /// What the figures hold for, on one line.
 pub(super) fn machine(machine: &Machine) -> String {
-    let threads = |count: usize| match count {
-        1 => "1 thread".to_owned(),
-        count => format!("{count} threads"),
+    let count = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
     };
     let mut line = format!(
-        "{} ({}), {}, kernels on {}, revseq {}",
+        "{}, {}, {}; kernels on {}, a pool of {}; revseq {}",
         machine.processor,
-        threads(machine.cores),
+        count(machine.cores, "logical core"),
         machine.system,
         machine.simd,
+        count(machine.threads, "thread"),
         machine.version
     );
     if let Some(version) = &machine.onnxruntime {
@@ -107,7 +108,7 @@ pub(super) fn machine(machine: &Machine) -> String {
     if let Some(version) = &machine.rten {
         line += &format!(", rten {version}");
     }
-    line + &format!("; threads: {}", machine.threads)
+    line
 }
 
 /// How the figures are read, by lines.
@@ -117,5 +118,12 @@ pub(super) const LEGEND: [&str; 3] = [
     "prefixes. Calls on 4x4 are times; \"–\" is what a contestant does not take.",
 ];
 
-/// What is to be said of figures taken in a hurry.
-pub(super) const QUICK: &str = "Taken with --quick: few samples, so figures scatter.";
+/// What is to be said of figures that are not to be trusted.
+pub(super) fn cautions(report: &Report) -> Vec<&'static str> {
+    let quick = "Taken with --quick: few samples, so figures scatter.";
+    let unoptimised = "Taken with a build that is not optimised: figures say nothing.";
+    [(report.quick, quick), (!report.optimised, unoptimised)]
+        .into_iter()
+        .filter_map(|(is_so, caution)| is_so.then_some(caution))
+        .collect()
+}

@@ -36,6 +36,7 @@ fn fixed() -> Report {
             rten: None,
         },
         quick: true,
+        optimised: true,
         contestants: vec![
             Memcpy,
             StreamingCopy,
@@ -96,6 +97,22 @@ fn fixed() -> Report {
 #[test]
 fn text_is_aligned() {
     insta::assert_snapshot!(text(&fixed()));
+}
+
+#[test]
+fn what_is_not_to_be_trusted_says_so() {
+    let report = |quick, optimised| Report {
+        quick,
+        optimised,
+        ..fixed()
+    };
+    for form in [text, markdown, html] {
+        let says = |report: &Report, what| form(report).contains(what);
+        for is_so in [false, true] {
+            assert_eq!(says(&report(is_so, true), "Taken with --quick"), is_so);
+            assert_eq!(says(&report(true, !is_so), "not optimised"), is_so);
+        }
+    }
 }
 
 #[test]

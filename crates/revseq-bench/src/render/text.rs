@@ -1,6 +1,6 @@
 //! For a terminal.
 
-use super::table::{LEGEND, QUICK, Table, machine};
+use super::table::{LEGEND, Table, cautions, machine};
 use crate::Report;
 
 /// A table in plain text, its columns aligned, with what it holds for.
@@ -35,9 +35,8 @@ pub fn text(report: &Report) -> String {
         };
     }
     text += &format!("\n{}\n", LEGEND.join("\n"));
-    if report.quick {
-        text += QUICK;
-        text += "\n";
+    for caution in cautions(report) {
+        text += &format!("{caution}\n");
     }
     text
 }

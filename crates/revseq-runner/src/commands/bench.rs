@@ -69,9 +69,6 @@ fn measured(arguments: &BenchArguments, regimes: &[Regime]) -> Result<String> {
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
     let arena = Arena::new(threads, peers(arguments.ort_lib.as_deref())?)?;
-    if cfg!(debug_assertions) {
-        note("this build is not optimised: its figures say nothing");
-    }
     let progress = Progress::new(regimes.len() as u64);
     let mut is_first = true;
     let report = revseq_bench::report(&arena, regimes, arguments.quick, |regime| {

@@ -32,6 +32,7 @@ fn bench(arguments: &[&str]) -> String {
 fn a_report_has_everyone_s_figures() {
     let json: Json = serde_json::from_str(&bench(&["--format", "json"])).expect("JSON");
     assert_eq!(json["quick"], true);
+    assert_eq!(json["optimised"], !cfg!(debug_assertions));
     assert_eq!(json["machine"]["version"], env!("CARGO_PKG_VERSION"));
     let regimes = json["regimes"].as_array().expect("regimes");
     assert_eq!(regimes.len(), 1);
