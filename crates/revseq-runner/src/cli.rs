@@ -34,6 +34,9 @@ pub(crate) enum Command {
     /// Show every ReverseSequence and ReverseSubsequences of a model, and how it runs
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectArguments),
+    /// Measure the kernels beside a copy of the same bytes
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(BenchArguments),
     /// Show what the kernels run on, and the ONNX Runtime that is found
     Devices(DevicesArguments),
     /// Print a completion script for a shell
@@ -68,6 +71,16 @@ Examples:
   revseq inspect model.onnx
   revseq inspect model.onnx --dim batch=4 --dim time=100
   revseq inspect model.onnx --format dot | dot -Tsvg > model.svg";
+
+const BENCH_EXAMPLES: &str = "\
+Every figure is a multiple of the floor: the time of the faster of two copies of the same bytes,
+taken in the same run, in turns with everything else. Close what else is running.
+
+Examples:
+  revseq bench --quick
+      within a minute, with figures that scatter
+  revseq bench --format html -o bench.html
+  revseq bench --filter time-major";
 
 /// What a model runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -220,6 +233,43 @@ pub(crate) struct InspectArguments {
     /// How to print it
     #[arg(long, value_enum, default_value_t = InspectFormat::Text)]
     pub(crate) format: InspectFormat,
+}
+
+/// How a benchmark's report is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchFormat {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// For a browser: one page with charts
+    Html,
+    /// For a document
+    Markdown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    /// Take few samples, and leave out what needs over 512 MiB
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// How to print the report
+    #[arg(long, value_enum, default_value_t = BenchFormat::Text)]
+    pub(crate) format: BenchFormat,
+    /// Write the report to a file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Measure only what has this in its name
+    #[arg(long, value_name = "SUBSTRING")]
+    pub(crate) filter: Option<String>,
+    /// How many threads to use where threads are measured: as many as there are cores, unless given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// The shared library of the ONNX Runtime to compare with
+    ///
+    /// Without it: ORT_DYLIB_PATH, or else the Python package onnxruntime, if there is one.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ort_lib: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

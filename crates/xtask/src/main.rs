@@ -53,6 +53,9 @@ fn main() -> ExitCode {
 /// The GPU kernels, and what tests them where there is no GPU.
 const GPU: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles";
 
+/// All of the code: what is tested, and rten among the contestants of the benchmarks.
+const ALL: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-bench/rten";
+
 /// Everything that has to hold, the quickest to fail first.
 fn test_steps() -> Vec<Step> {
     vec![
@@ -60,11 +63,11 @@ fn test_steps() -> Vec<Step> {
             cargo(&["fmt", "--all", "--check"]).run()
         }),
         Step::new("clippy", "the lints, warnings denied", || {
-            let lint = ["clippy", "--workspace", "--all-targets", "--features", GPU];
+            let lint = ["clippy", "--workspace", "--all-targets", "--features", ALL];
             cargo(&lint).args(["--", "-D", "warnings"]).run()
         }),
         Step::new("doc", "the documentation, warnings denied", || {
-            cargo(&["doc", "--workspace", "--no-deps", "--features", GPU])
+            cargo(&["doc", "--workspace", "--no-deps", "--features", ALL])
                 .env("RUSTDOCFLAGS", "-D warnings")
                 .run()
         }),

@@ -1,5 +1,6 @@
 //! What the command line does.
 
+mod bench;
 mod completions;
 mod devices;
 mod dot;
@@ -33,6 +34,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome> {
         Command::Run(arguments) => run::run(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
+        Command::Bench(arguments) => bench::bench(&arguments),
         Command::Devices(arguments) => devices::devices(&arguments),
         Command::Completions { shell } => completions::completions(shell),
     }

@@ -1,5 +1,6 @@
 //! The binary as its users meet it.
 
+mod bench;
 mod common;
 mod hostile;
 mod inspect;

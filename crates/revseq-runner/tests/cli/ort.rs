@@ -129,6 +129,35 @@ fn devices_tells_what_is_found() {
     );
 }
 
+/// A result that is not right ends the measuring with an error.
+#[test]
+fn bench_measures_onnxruntime_s_own_kernel() {
+    let Some(library) = onnxruntime("bench_measures_onnxruntime_s_own_kernel") else {
+        return;
+    };
+    for (regime, takes_part) in [
+        ("ready-plan 4x4 f32 random", true),
+        ("time-major 128x16x16 f32 random", true),
+        ("elements 256x256 u8 random", true),
+        ("elements 128x256 f16 random", true),
+        ("elements 32x256 i64 random", true),
+        ("elements 16x256 c128 random", false),
+        ("whole-call 4x4 f32 random", false),
+    ] {
+        let bench = ["bench", "--quick", "--format", "json", "--filter", regime];
+        let run = revseq(&[&bench[..], &["--ort-lib", &library]].concat());
+        assert_eq!(run.code, Some(0), "{run:?}");
+        let json: Json = serde_json::from_str(&run.stdout).expect("JSON");
+        assert!(json["machine"]["onnxruntime"].is_string(), "{json}");
+        let contestants = json["contestants"].as_array().expect("contestants");
+        assert_eq!(
+            contestants.contains(&"onnxruntime".into()),
+            takes_part,
+            "{regime}: {json}"
+        );
+    }
+}
+
 #[test]
 fn a_library_that_is_none_is_refused() {
     let folder = Folder::new();

@@ -118,6 +118,11 @@ impl Runtime {
         Ok(())
     }
 
+    /// The environment of all sessions.
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
     /// The version, or that it is not known.
     pub(crate) fn version(&self) -> &str {
         self.version.as_deref().unwrap_or("of unknown version")

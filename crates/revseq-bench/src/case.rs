@@ -1,0 +1,338 @@
+//! A regime made ready: its buffers, its plan, and everyone who can do its work.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use revseq_kernels::cpu::{self, Threads};
+use revseq_kernels::{LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths};
+
+use crate::buffer::Buffer;
+use crate::machine::available_memory;
+use crate::peers::{Peers, Prepared};
+use crate::plain::{Nest, is_reversed_bytes, reverse_bytes};
+use crate::regime::Kind;
+use crate::{Contestant, Error, Regime, floor};
+
+/// What all regimes share: the threads, and the runtimes to compare with.
+pub struct Arena {
+    pool: ThreadPool,
+    peers: Peers,
+}
+
+impl Arena {
+    /// Starts the threads of [`Contestant::Threads`].
+    ///
+    /// # Errors
+    /// [`Error::Threads`] if they do not start.
+    pub fn new(threads: usize, peers: Peers) -> Result<Self, Error> {
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .map_err(|error| Error::Threads {
+                threads,
+                message: error.to_string(),
+            })?;
+        Ok(Self { pool, peers })
+    }
+
+    /// The number of threads.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.pool.current_num_threads()
+    }
+
+    /// Everyone who can do a regime's work or copy its bytes, the copies first.
+    #[must_use]
+    pub fn contestants(&self, regime: &Regime) -> Vec<Contestant> {
+        let can = |contestant: &Contestant| match *contestant {
+            Contestant::StreamingCopy => floor::can_stream(),
+            Contestant::Onnxruntime | Contestant::Rten => self.peers.takes(*contestant, regime),
+            _ => true,
+        };
+        let copies = Contestant::COPIES.into_iter();
+        copies.chain(Contestant::WORKERS).filter(can).collect()
+    }
+
+    /// Why there is not the memory for a regime, if the system tells how much there is.
+    #[must_use]
+    pub fn lacking_memory(&self, regime: &Regime) -> Option<String> {
+        // Input and output, and what the other runtimes hold; and some air.
+        let needed = (2 + self.peers.tensors()) as u64 * regime.bytes() as u64 / 10 * 11;
+        let available = available_memory()?;
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        (needed > available).then(|| {
+            format!(
+                "it needs {:.1} GiB of memory and {:.1} GiB are available",
+                gib(needed),
+                gib(available)
+            )
+        })
+    }
+
+    /// The runtimes to compare with.
+    #[must_use]
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+}
+
+/// A regime made ready to be timed.
+pub struct Case<'a> {
+    regime: Regime,
+    desc: ReverseSubsequencesDesc,
+    plan: Plan,
+    lengths: Vec<i64>,
+    nest: Nest,
+    input: Buffer,
+    /// Everyone writes here; what works in place works on what is there.
+    output: Buffer,
+    arena: &'a Arena,
+    peers: Prepared,
+}
+
+impl<'a> Case<'a> {
+    /// Makes a regime ready: allocates, fills and touches its buffers.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::Kernels`], or [`Error::Peer`] for a
+    /// runtime that refuses what it is known to take.
+    pub fn new(regime: Regime, arena: &'a Arena) -> Result<Self, Error> {
+        let desc = regime.desc();
+        let plan = Plan::new(&desc).map_err(|source| kernels(regime, source))?;
+        let input = Buffer::random(regime.bytes())?;
+        let lengths = regime.sequence_lengths();
+        Ok(Self {
+            peers: arena.peers.prepare(regime, &input, &lengths)?,
+            output: Buffer::new(regime.bytes())?,
+            nest: Nest::new(regime.dims, regime.batch_axis, regime.time_axis),
+            regime,
+            desc,
+            plan,
+            lengths,
+            input,
+            arena,
+        })
+    }
+
+    /// The regime.
+    #[must_use]
+    pub fn regime(&self) -> Regime {
+        self.regime
+    }
+
+    /// Everyone who can do the work or copy the bytes, the copies first.
+    #[must_use]
+    pub fn contestants(&self) -> Vec<Contestant> {
+        self.arena.contestants(&self.regime)
+    }
+
+    /// Has a contestant do the work a number of times; nothing if it [cannot](Self::contestants).
+    ///
+    /// # Errors
+    /// What the contestant refuses.
+    pub fn run(&mut self, contestant: Contestant, repeats: u64) -> Result<(), Error> {
+        let regime = self.regime;
+        match contestant {
+            Contestant::Memcpy | Contestant::StreamingCopy => {
+                let copy = if contestant == Contestant::Memcpy {
+                    floor::memcpy
+                } else {
+                    floor::stream
+                };
+                for _ in 0..repeats {
+                    copy(black_box(self.input.bytes()), self.output.bytes_mut());
+                    black_box(self.output.bytes_mut());
+                }
+                Ok(())
+            }
+            Contestant::Serial => self.run_ours(Threads::Serial, repeats),
+            Contestant::Threads => self.run_ours(Threads::RayonPool(&self.arena.pool), repeats),
+            Contestant::InPlace => self.run_in_place(repeats),
+            Contestant::PlainLoop => {
+                let width = regime.data_type.size();
+                for _ in 0..repeats {
+                    let input = black_box(self.input.bytes());
+                    let output = self.output.bytes_mut();
+                    reverse_bytes(&self.nest, width, &self.lengths, input, output);
+                    black_box(self.output.bytes_mut());
+                }
+                Ok(())
+            }
+            Contestant::Onnxruntime | Contestant::Rten => {
+                self.peers
+                    .run(contestant, regime, self.input.bytes(), repeats)
+            }
+        }
+    }
+
+    fn run_ours(&mut self, threads: Threads<'_>, repeats: u64) -> Result<(), Error> {
+        let Self {
+            regime,
+            desc,
+            plan,
+            lengths,
+            input,
+            output,
+            ..
+        } = self;
+        let once = |plan: &Plan, output: &mut Buffer| {
+            let lengths = SequenceLengths::new(plan, &*lengths, LengthsPolicy::Reject)?;
+            let input = black_box(input.bytes());
+            cpu::run(plan, &lengths, input, output.bytes_mut(), threads)
+        };
+        for _ in 0..repeats {
+            let result = match regime.kind {
+                Kind::WholeCall => Plan::new(black_box(desc)).and_then(|plan| once(&plan, output)),
+                _ => once(black_box(plan), output),
+            };
+            result.map_err(|source| kernels(*regime, source))?;
+            black_box(output.bytes_mut());
+        }
+        Ok(())
+    }
+
+    fn run_in_place(&mut self, repeats: u64) -> Result<(), Error> {
+        let Self {
+            regime,
+            desc,
+            plan,
+            lengths,
+            output,
+            ..
+        } = self;
+        let once = |plan: &Plan, data: &mut Buffer| {
+            let lengths = SequenceLengths::new(plan, &*lengths, LengthsPolicy::Reject)?;
+            cpu::run_in_place(plan, &lengths, data.bytes_mut(), Threads::Serial)
+        };
+        for _ in 0..repeats {
+            let result = match regime.kind {
+                Kind::WholeCall => Plan::new(black_box(desc)).and_then(|plan| once(&plan, output)),
+                _ => once(black_box(plan), output),
+            };
+            result.map_err(|source| kernels(*regime, source))?;
+            black_box(output.bytes_mut());
+        }
+        Ok(())
+    }
+
+    /// Runs a contestant once and compares every byte of its result; how long
+    /// the run took.
+    ///
+    /// # Errors
+    /// [`Error::WrongResult`], and as [`run`](Self::run).
+    pub fn check(&mut self, contestant: Contestant) -> Result<Duration, Error> {
+        let output = self.output.bytes_mut();
+        match contestant {
+            Contestant::InPlace => output.copy_from_slice(self.input.bytes()),
+            // Nothing of an earlier result may pass for this one's.
+            _ => output.fill(0xA5),
+        }
+        let start = Instant::now();
+        self.run(contestant, 1)?;
+        let time = start.elapsed();
+        let input = self.input.bytes();
+        let output = match contestant {
+            Contestant::Onnxruntime | Contestant::Rten => {
+                self.peers.output(contestant, self.regime)?
+            }
+            _ => self.output.bytes(),
+        };
+        let width = self.regime.data_type.size();
+        let is_right = match contestant {
+            Contestant::Memcpy | Contestant::StreamingCopy => output == input,
+            _ => is_reversed_bytes(&self.nest, width, &self.lengths, input, output),
+        };
+        if is_right {
+            Ok(time)
+        } else {
+            Err(Error::WrongResult {
+                regime: self.regime.to_string(),
+                contestant,
+            })
+        }
+    }
+}
+
+fn kernels(regime: Regime, source: revseq_kernels::Error) -> Error {
+    Error::Kernels {
+        regime: regime.to_string(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::regime::regimes;
+
+    #[test]
+    fn everyone_is_right_where_that_takes_no_time() {
+        let arena = Arena::new(2, Peers::default()).unwrap();
+        let mut checked = 0;
+        for regime in regimes() {
+            if regime.bytes() > 2 << 20 {
+                continue;
+            }
+            let mut case = Case::new(regime, &arena).unwrap();
+            for contestant in case.contestants() {
+                case.check(contestant).unwrap();
+                checked += 1;
+            }
+        }
+        assert!(checked >= 12 * 6, "{checked}");
+    }
+
+    #[test]
+    fn what_does_not_fit_the_memory_is_told() {
+        let arena = Arena::new(1, Peers::default()).unwrap();
+        let regime = Regime {
+            dims: &[1 << 24, 1 << 24],
+            ..regimes()[0]
+        };
+        if available_memory().is_some() {
+            let reason = arena.lacking_memory(&regime).unwrap();
+            assert!(
+                reason.starts_with("it needs 2306867.2 GiB of memory and "),
+                "{reason}"
+            );
+        }
+        assert_eq!(arena.lacking_memory(&regimes()[0]), None);
+    }
+
+    #[cfg(feature = "rten")]
+    #[test]
+    fn rten_is_right_where_it_takes_the_work() {
+        let arena = Arena::new(1, Peers::default().with_rten()).unwrap();
+        let mut checked = 0;
+        for regime in regimes() {
+            if regime.bytes() > 2 << 20 {
+                continue;
+            }
+            let mut case = Case::new(regime, &arena).unwrap();
+            if case.contestants().contains(&Contestant::Rten) {
+                case.check(Contestant::Rten).unwrap();
+                checked += 1;
+            }
+        }
+        assert!(checked >= 7, "{checked}");
+    }
+
+    #[test]
+    fn a_wrong_result_is_noticed() {
+        let arena = Arena::new(1, Peers::default()).unwrap();
+        let mut case = Case::new(regimes()[0], &arena).unwrap();
+        // The kernels are to do other work than the check expects.
+        case.lengths[3] ^= 1;
+        case.run(Contestant::Serial, 1).unwrap();
+        case.lengths[3] ^= 1;
+        let output = case.output.bytes();
+        assert!(!is_reversed_bytes(
+            &case.nest,
+            4,
+            &case.lengths,
+            case.input.bytes(),
+            output
+        ));
+    }
+}

@@ -1,0 +1,66 @@
+//! What can go wrong while measuring.
+
+use crate::Contestant;
+
+/// Why there is no figure.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The allocator has no more.
+    #[error("there is no memory for {bytes} bytes")]
+    OutOfMemory {
+        /// How much was asked for.
+        bytes: usize,
+    },
+    /// The kernels refuse what is to be measured.
+    #[error("{regime}: {source}")]
+    Kernels {
+        /// The regime's name.
+        regime: String,
+        /// Why.
+        source: revseq_kernels::Error,
+    },
+    /// A result that is not the operator's: a bug in the contestant.
+    #[error("{regime}: {contestant} gives a wrong result")]
+    WrongResult {
+        /// The regime's name.
+        regime: String,
+        /// Whose result it is.
+        contestant: Contestant,
+    },
+    /// A runtime to compare with fails.
+    #[error("{regime}: {contestant}: {message}")]
+    Peer {
+        /// The regime's name.
+        regime: String,
+        /// Which runtime.
+        contestant: Contestant,
+        /// What it says.
+        message: String,
+    },
+    /// ONNX Runtime's shared library does not load.
+    #[cfg(feature = "ort")]
+    #[error("cannot load {} as ONNX Runtime: {message}", library.display())]
+    Onnxruntime {
+        /// The library.
+        library: std::path::PathBuf,
+        /// What it says.
+        message: String,
+    },
+    /// A pool of threads does not start.
+    #[error("cannot start {threads} threads: {message}")]
+    Threads {
+        /// How many were asked for.
+        threads: usize,
+        /// Why there are none.
+        message: String,
+    },
+    /// No regime has a name like that.
+    #[error("no regime's name contains {filter:?}; the regimes are: {}", regimes.join(", "))]
+    UnknownRegime {
+        /// What was looked for.
+        filter: String,
+        /// Every name.
+        regimes: Vec<String>,
+    },
+}

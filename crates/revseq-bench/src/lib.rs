@@ -1,0 +1,30 @@
+//! Measures the kernels and what they compete with, beside a copy of the same bytes.
+//!
+//! Reversing sequences moves bytes and computes nothing, so a copy of the same
+//! bytes is as fast as it can get: the [`floor`]. [`regimes`] are the shapes that
+//! are measured, a [`Case`] is one made ready, [`timing`] takes the contestants'
+//! times in turns, and a [`Report`] keeps the figures.
+//!
+//! Both `revseq bench` and the Criterion benchmarks are made from this.
+
+#![deny(unsafe_code)]
+
+mod buffer;
+mod case;
+mod contestant;
+mod error;
+pub mod floor;
+mod machine;
+pub mod peers;
+mod plain;
+mod regime;
+pub mod render;
+mod report;
+pub mod timing;
+
+pub use case::{Arena, Case};
+pub use contestant::Contestant;
+pub use error::Error;
+pub use machine::Machine;
+pub use regime::{Kind, LARGE, Lengths, Regime, regimes};
+pub use report::{Measurement, Report, Row, report, select};

@@ -1,0 +1,129 @@
+//! The table that all forms show: a row for each regime, a column for each contestant.
+
+use crate::{Contestant, Machine, Measurement, Report, Row};
+
+/// What stands where a contestant does not take a regime.
+pub(super) const NOTHING: &str = "–";
+
+/// A report as rows of cells.
+pub(super) struct Table {
+    pub(super) head: Vec<String>,
+    pub(super) rows: Vec<TableRow>,
+}
+
+/// A regime's cells, or why it has none.
+pub(super) struct TableRow {
+    pub(super) name: String,
+    pub(super) cells: Result<Vec<String>, String>,
+}
+
+impl Table {
+    pub(super) fn new(report: &Report) -> Self {
+        let workers: Vec<Contestant> = workers(report).collect();
+        let mut head = vec!["regime".to_owned(), "floor".to_owned()];
+        for &worker in &workers {
+            head.push(worker.name().to_owned());
+            if worker == Contestant::InPlace {
+                head.push("÷ share".to_owned());
+            }
+        }
+        let rows = report.regimes.iter().map(|row| TableRow {
+            name: row.name.clone(),
+            cells: match &row.skipped {
+                Some(reason) => Err(reason.clone()),
+                None => Ok(cells(row, &workers)),
+            },
+        });
+        Self {
+            head,
+            rows: rows.collect(),
+        }
+    }
+}
+
+/// Those in the report that do the work.
+pub(super) fn workers(report: &Report) -> impl Iterator<Item = Contestant> {
+    let is_worker = |contestant: &Contestant| !Contestant::COPIES.contains(contestant);
+    report.contestants.iter().copied().filter(is_worker)
+}
+
+fn cells(row: &Row, workers: &[Contestant]) -> Vec<String> {
+    let mut cells = vec![match (row.is_call, row.floor(), row.floor_gb_per_s()) {
+        (true, Some(floor), _) => nanoseconds(floor.median_ns),
+        (false, _, Some(speed)) => format!("{speed:.1} GB/s"),
+        _ => NOTHING.to_owned(),
+    }];
+    for &worker in workers {
+        let measurement = row.of(worker);
+        cells.push(measurement.map_or(NOTHING.to_owned(), |measurement| figure(row, measurement)));
+        if worker == Contestant::InPlace {
+            let per_share = measurement
+                .and_then(|measurement| measurement.ratio_per_share)
+                .filter(|_| !row.is_call);
+            cells.push(per_share.map_or(NOTHING.to_owned(), ratio));
+        }
+    }
+    cells
+}
+
+/// A contestant's figure: a multiple of the floor, or the time of a call.
+pub(super) fn figure(row: &Row, measurement: &Measurement) -> String {
+    if row.is_call {
+        nanoseconds(measurement.median_ns)
+    } else {
+        ratio(measurement.ratio)
+    }
+}
+
+fn ratio(ratio: f64) -> String {
+    format!("{ratio:.2}")
+}
+
+fn nanoseconds(time: f64) -> String {
+    if time < 10.0 {
+        format!("{time:.1} ns")
+    } else {
+        format!("{time:.0} ns")
+    }
+}
+
+/// What the figures hold for, on one line.
+pub(super) fn machine(machine: &Machine) -> String {
+    let count = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    };
+    let mut line = format!(
+        "{}, {}, {}; kernels on {}, a pool of {}; revseq {}",
+        machine.processor,
+        count(machine.cores, "logical core"),
+        machine.system,
+        machine.simd,
+        count(machine.threads, "thread"),
+        machine.version
+    );
+    if let Some(version) = &machine.onnxruntime {
+        line += &format!(", ONNX Runtime {version}");
+    }
+    if let Some(version) = &machine.rten {
+        line += &format!(", rten {version}");
+    }
+    line
+}
+
+/// How the figures are read, by lines.
+pub(super) const LEGEND: [&str; 3] = [
+    "Multiples of the floor, the faster of two copies of the same bytes: less is better. Medians of",
+    "samples taken in turns. ÷ share: in place, divided by the share of the bytes that lie in reversed",
+    "prefixes. Calls on 4x4 are times; \"–\" is what a contestant does not take.",
+];
+
+/// What is to be said of figures that are not to be trusted.
+pub(super) fn cautions(report: &Report) -> Vec<&'static str> {
+    let quick = "Taken with --quick: few samples, so figures scatter.";
+    let unoptimised = "Taken with a build that is not optimised: figures say nothing.";
+    [(report.quick, quick), (!report.optimised, unoptimised)]
+        .into_iter()
+        .filter_map(|(is_so, caution)| is_so.then_some(caution))
+        .collect()
+}

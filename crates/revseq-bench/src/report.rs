@@ -1,0 +1,239 @@
+//! Figures, as they are kept.
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+use crate::regime::LARGE;
+use crate::timing::{Effort, Time, measure};
+use crate::{Arena, Case, Contestant, Error, Regime, regimes};
+
+/// The figures of one machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// What they hold for.
+    pub machine: Machine,
+    /// Whether they were taken in little time, so with few samples.
+    pub quick: bool,
+    /// Whether the build was optimised; if not, the figures say nothing.
+    pub optimised: bool,
+    /// Who was there, in the order of the table's columns; not everyone takes
+    /// every regime.
+    pub contestants: Vec<Contestant>,
+    /// A row for each regime.
+    pub regimes: Vec<Row>,
+}
+
+/// The figures of one regime.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The regime's name.
+    pub name: String,
+    /// The size of the data in bytes.
+    pub bytes: usize,
+    /// The share of the bytes in reversed prefixes: what work in place touches.
+    pub reversed_share: f64,
+    /// Whether the time of a call counts, and not its distance from a copy.
+    pub is_call: bool,
+    /// Why there are no figures, if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+    /// The copies and those who did the work.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measurements: Vec<Measurement>,
+}
+
+/// A contestant's figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Whose it is.
+    pub contestant: Contestant,
+    /// The median of the samples, for one run, in nanoseconds.
+    pub median_ns: f64,
+    /// The shortest sample, for one run, in nanoseconds.
+    pub minimum_ns: f64,
+    /// How many samples there are.
+    pub samples: usize,
+    /// The median as a multiple of the floor's: the faster copy is 1.
+    pub ratio: f64,
+    /// In place: the ratio as a multiple of the share of the bytes in reversed
+    /// prefixes, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_per_share: Option<f64>,
+}
+
+impl Row {
+    /// A contestant's figure, if it takes this regime.
+    #[must_use]
+    pub fn of(&self, contestant: Contestant) -> Option<&Measurement> {
+        self.measurements
+            .iter()
+            .find(|measurement| measurement.contestant == contestant)
+    }
+
+    /// The floor: the faster copy.
+    #[must_use]
+    pub fn floor(&self) -> Option<&Measurement> {
+        Contestant::COPIES
+            .into_iter()
+            .filter_map(|copy| self.of(copy))
+            .min_by(|a, b| a.median_ns.total_cmp(&b.median_ns))
+    }
+
+    /// How fast the floor is, in 10^9 bytes of the data each second.
+    #[must_use]
+    pub fn floor_gb_per_s(&self) -> Option<f64> {
+        Some(self.bytes as f64 / self.floor()?.median_ns)
+    }
+
+    fn new(regime: &Regime) -> Self {
+        Self {
+            name: regime.to_string(),
+            bytes: regime.bytes(),
+            reversed_share: regime.reversed_share(),
+            is_call: regime.kind.is_call(),
+            skipped: None,
+            measurements: Vec::new(),
+        }
+    }
+
+    fn set_times(&mut self, times: Vec<Time>) {
+        let floor = times
+            .iter()
+            .filter(|time| Contestant::COPIES.contains(&time.contestant))
+            .map(|time| time.median_ns)
+            .fold(f64::INFINITY, f64::min);
+        let share = self.reversed_share;
+        let measurement = |time: Time| {
+            let ratio = time.median_ns / floor;
+            let is_in_place = time.contestant == Contestant::InPlace;
+            Measurement {
+                contestant: time.contestant,
+                median_ns: time.median_ns,
+                minimum_ns: time.minimum_ns,
+                samples: time.samples,
+                ratio,
+                ratio_per_share: (is_in_place && share > 0.0).then(|| ratio / share),
+            }
+        };
+        self.measurements = times.into_iter().map(measurement).collect();
+    }
+}
+
+/// The regimes whose names contain `filter`, without the large ones if in a hurry.
+///
+/// # Errors
+/// [`Error::UnknownRegime`] if there are none.
+pub fn select(filter: Option<&str>, quick: bool) -> Result<Vec<Regime>, Error> {
+    let mut selected = regimes();
+    selected.retain(|regime| !(quick && regime.bytes() > LARGE));
+    let names = || selected.iter().map(Regime::to_string).collect();
+    let Some(filter) = filter else {
+        return Ok(selected);
+    };
+    let matching: Vec<Regime> = selected
+        .iter()
+        .filter(|regime| regime.to_string().contains(filter))
+        .copied()
+        .collect();
+    if matching.is_empty() {
+        return Err(Error::UnknownRegime {
+            filter: filter.to_owned(),
+            regimes: names(),
+        });
+    }
+    Ok(matching)
+}
+
+/// Measures regimes, and tells `progress` each one before its turn.
+///
+/// # Errors
+/// A wrong result, and what contestants refuse.
+pub fn report(
+    arena: &Arena,
+    regimes: &[Regime],
+    quick: bool,
+    mut progress: impl FnMut(&Regime),
+) -> Result<Report, Error> {
+    let effort = if quick { Effort::QUICK } else { Effort::FULL };
+    let mut rows = Vec::with_capacity(regimes.len());
+    for regime in regimes {
+        progress(regime);
+        let mut row = Row::new(regime);
+        match arena.lacking_memory(regime) {
+            Some(reason) => row.skipped = Some(reason),
+            None => row.set_times(measure(&mut Case::new(*regime, arena)?, effort)?),
+        }
+        rows.push(row);
+    }
+    let ours = [Contestant::Memcpy, Contestant::StreamingCopy].into_iter();
+    let workers = Contestant::WORKERS.into_iter();
+    let contestants = ours
+        .chain(workers)
+        .filter(|&contestant| rows.iter().any(|row| row.of(contestant).is_some()))
+        .collect();
+    let mut machine = Machine::this(arena.threads());
+    arena.peers().describe(&mut machine);
+    Ok(Report {
+        machine,
+        quick,
+        optimised: !cfg!(debug_assertions),
+        contestants,
+        regimes: rows,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_select_by_name() {
+        let selected = select(Some("c128"), false).unwrap();
+        assert!(selected.len() >= 6);
+        assert!(
+            selected
+                .iter()
+                .all(|regime| regime.to_string().contains("c128"))
+        );
+        let large = |quick| {
+            let selected = select(None, quick).unwrap();
+            selected
+                .iter()
+                .filter(|regime| regime.bytes() > LARGE)
+                .count()
+        };
+        assert_eq!((large(false), large(true)), (2, 0));
+    }
+
+    #[test]
+    fn an_unknown_filter_lists_the_regimes() {
+        let error = select(Some("sideways"), true).unwrap_err().to_string();
+        assert!(error.contains("\"sideways\""), "{error}");
+        assert!(
+            error.contains("time-major 512x64x256 f32 random, "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn ratios_are_to_the_faster_copy() {
+        let mut row = Row::new(&regimes()[0]);
+        row.reversed_share = 0.5;
+        let time = |contestant, median_ns| Time {
+            contestant,
+            median_ns,
+            minimum_ns: median_ns,
+            samples: 3,
+        };
+        row.set_times(vec![
+            time(Contestant::Memcpy, 20.0),
+            time(Contestant::StreamingCopy, 10.0),
+            time(Contestant::InPlace, 15.0),
+        ]);
+        let in_place = row.of(Contestant::InPlace).unwrap();
+        assert_eq!((in_place.ratio, in_place.ratio_per_share), (1.5, Some(3.0)));
+        assert_eq!(row.of(Contestant::Memcpy).unwrap().ratio, 2.0);
+        assert_eq!(row.floor().unwrap().contestant, Contestant::StreamingCopy);
+        assert_eq!(row.floor_gb_per_s(), Some(row.bytes as f64 / 10.0));
+    }
+}

@@ -1,0 +1,152 @@
+//! Interleaved timing: everyone takes turns, so that what disturbs one disturbs all.
+
+use std::time::{Duration, Instant};
+
+use crate::{Case, Contestant, Error};
+
+/// The least time that one sample takes: what is shorter is repeated within it.
+const SAMPLE: Duration = Duration::from_millis(1);
+
+/// How many samples there are of everyone.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// As many samples as fit this time, for all contestants together, …
+    pub budget: Duration,
+    /// … but no fewer than this, …
+    pub minimum: usize,
+    /// … and no more than this.
+    pub maximum: usize,
+}
+
+impl Effort {
+    /// For figures that are to be kept.
+    pub const FULL: Self = Self {
+        budget: Duration::from_secs(4),
+        minimum: 9,
+        maximum: 101,
+    };
+
+    /// For a look.
+    pub const QUICK: Self = Self {
+        budget: Duration::from_millis(250),
+        minimum: 3,
+        maximum: 31,
+    };
+}
+
+/// How long a contestant takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Time {
+    /// Whose time it is.
+    pub contestant: Contestant,
+    /// The median of the samples, for one run, in nanoseconds.
+    pub median_ns: f64,
+    /// The shortest sample, for one run, in nanoseconds.
+    pub minimum_ns: f64,
+    /// How many samples there are.
+    pub samples: usize,
+}
+
+/// Checks everyone's result, then times everyone in turns.
+///
+/// # Errors
+/// A wrong result, and what contestants refuse.
+pub fn measure(case: &mut Case<'_>, effort: Effort) -> Result<Vec<Time>, Error> {
+    let contestants = case.contestants();
+    let mut repeats = Vec::with_capacity(contestants.len());
+    for &contestant in &contestants {
+        let first = case.check(contestant)?;
+        repeats.push(repeats_per_sample(case, contestant, first)?);
+    }
+    let mut samples = vec![Vec::new(); contestants.len()];
+    let start = Instant::now();
+    for round in 0..effort.maximum {
+        if round >= effort.minimum && start.elapsed() >= effort.budget {
+            break;
+        }
+        for ((&contestant, &repeats), samples) in contestants.iter().zip(&repeats).zip(&mut samples)
+        {
+            let start = Instant::now();
+            case.run(contestant, repeats)?;
+            samples.push(start.elapsed().as_secs_f64() * 1e9 / repeats as f64);
+        }
+    }
+    let times = contestants.into_iter().zip(samples);
+    Ok(times
+        .map(|(contestant, mut samples)| {
+            samples.sort_by(f64::total_cmp);
+            Time {
+                contestant,
+                median_ns: median(&samples),
+                minimum_ns: samples[0],
+                samples: samples.len(),
+            }
+        })
+        .collect())
+}
+
+/// How often a contestant has to run for a sample to last long enough, when its
+/// first run took some time.
+fn repeats_per_sample(
+    case: &mut Case<'_>,
+    contestant: Contestant,
+    first: Duration,
+) -> Result<u64, Error> {
+    // The first run may have had a cold start, so only a long one tells.
+    if first >= 8 * SAMPLE {
+        return Ok(1);
+    }
+    let mut repeats = 1;
+    loop {
+        let start = Instant::now();
+        case.run(contestant, repeats)?;
+        if start.elapsed() >= SAMPLE {
+            return Ok(repeats);
+        }
+        repeats *= 2;
+    }
+}
+
+/// The middle of sorted samples.
+fn median(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 {
+        sorted[middle]
+    } else {
+        (sorted[middle - 1] + sorted[middle]) / 2.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::Peers;
+    use crate::{Arena, regimes};
+
+    #[test]
+    fn medians_are_in_the_middle() {
+        assert_eq!(median(&[1.0, 2.0, 9.0]), 2.0);
+        assert_eq!(median(&[1.0, 2.0, 4.0, 9.0]), 3.0);
+    }
+
+    #[test]
+    fn everyone_gets_as_many_samples() {
+        let arena = Arena::new(1, Peers::default()).unwrap();
+        let regime = *regimes()
+            .iter()
+            .find(|regime| regime.bytes() == 64)
+            .unwrap();
+        let mut case = Case::new(regime, &arena).unwrap();
+        let effort = Effort {
+            budget: Duration::ZERO,
+            minimum: 3,
+            maximum: 5,
+        };
+        let times = measure(&mut case, effort).unwrap();
+        assert_eq!(times.len(), case.contestants().len());
+        for time in times {
+            assert_eq!(time.samples, 3);
+            assert!(0.0 < time.minimum_ns && time.minimum_ns <= time.median_ns);
+        }
+    }
+}
