@@ -49,6 +49,9 @@ pub(super) enum Kernel {
 
 impl Kernel {
     pub(super) fn of(plan: &Plan) -> Self {
+        if plan.moved_bytes() < SMALL_BYTES {
+            return Self::Walk;
+        }
         if plan.strategy() == Strategy::Elements {
             return Self::Elements;
         }
@@ -232,7 +235,7 @@ pub(super) unsafe fn out_of_place(
         let items = 0..nest.items();
         let job = Job {
             plan,
-            nest,
+            nest: &nest,
             lengths,
             input,
             output,
@@ -258,7 +261,7 @@ pub(super) unsafe fn out_of_place(
     };
     let job = Job {
         plan,
-        nest,
+        nest: &nest,
         lengths,
         input,
         output,
@@ -383,7 +386,7 @@ pub(super) unsafe fn in_place(
     };
     let job = Job {
         plan,
-        nest,
+        nest: &nest,
         lengths,
         input: data,
         output: data,

@@ -10,7 +10,7 @@ use crate::{Plan, SequenceLengths};
 /// time step is less than the axis size, as a length is at most that.
 pub(super) struct Job<'a> {
     pub(super) plan: &'a Plan,
-    pub(super) nest: Nest,
+    pub(super) nest: &'a Nest,
     pub(super) lengths: &'a SequenceLengths<'a>,
     /// Readable for the plan's `input_bytes`. In place, the output.
     pub(super) input: *const u8,

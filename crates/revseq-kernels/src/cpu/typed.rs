@@ -31,7 +31,7 @@ pub fn reverse_in_place<T>(
     // The kernels see offsets only: the pointers of this job are never read.
     let job = Job {
         plan,
-        nest: Nest::new(plan, lengths.longest(plan) / 2),
+        nest: &Nest::new(plan, lengths.longest(plan) / 2),
         lengths,
         input: std::ptr::null(),
         output: std::ptr::null_mut(),

@@ -150,7 +150,7 @@ impl Case {
             }
             let job = Job {
                 plan: &plan,
-                nest,
+                nest: &nest,
                 lengths: &lengths,
                 input: if in_place { output } else { input.as_ptr() },
                 output,
