@@ -154,9 +154,9 @@ fn check_large(
     strategy
 }
 
-/// Sizes past the threshold for threads, in every strategy and width.
+/// Sizes of many pieces, lines and tiles, in every strategy and width.
 #[test]
-fn large_tensors_are_split_and_agree_with_the_reference() {
+fn large_tensors_agree_with_the_reference() {
     let mut strategies = HashSet::new();
     for data_type in WIDTHS {
         let elements = |bytes: u64| bytes / data_type.size() as u64;
@@ -193,9 +193,12 @@ fn large_tensors_are_split_and_agree_with_the_reference() {
     assert_eq!(strategies, HashSet::from(all));
 }
 
-/// Sizes past that from which the output is written past the caches.
+/// Sizes past those from which threads share a run, and the output is written
+/// past the caches.
 #[test]
 fn streamed_tensors_agree_with_the_reference() {
+    check_large(DataType::Complex64, &[200, 9000], 1, 0, 1);
+    check_large(DataType::Complex128, &[9000, 100], 1, 0, 1);
     check_large(DataType::Float32, &[1000, 13 << 8], 1, 0, 1);
     check_large(DataType::Float32, &[1000, 13, 1 << 8], 0, 1, 1);
     check_large(DataType::Float16, &[100, 65_000], 1, 0, 1);

@@ -65,6 +65,16 @@ impl Kernel {
         }
     }
 
+    /// From how many bytes on a second thread gains more than it takes to wake
+    /// it: some ten microseconds, as measured with two of them.
+    fn worthwhile(self) -> usize {
+        match self {
+            Self::Walk => 512 << 10,
+            Self::Columns(_) => 1 << 20,
+            Self::Rows | Self::Elements | Self::Narrow => 6 << 20,
+        }
+    }
+
     /// The instructions that it takes: the best there are, with vectors no
     /// wider than a tile.
     fn level(self) -> Level {
@@ -268,7 +278,8 @@ pub(super) unsafe fn out_of_place(
     };
     let streams = bytes == plan.output_bytes() && bytes >= STREAMING_BYTES;
     let level = kernel.level();
-    threads.for_each_piece(job.nest.items(), item_bytes, |items| {
+    let worthwhile = kernel.worthwhile();
+    threads.for_each_piece(job.nest.items(), item_bytes, worthwhile, |items| {
         // SAFETY: the caller's; the nest is the kernel's, with all time steps.
         unsafe {
             match kernel {
@@ -392,7 +403,9 @@ pub(super) unsafe fn in_place(
         output: data,
     };
     let level = kernel.level();
-    threads.for_each_piece(job.nest.items(), item_bytes, |items| {
+    // Of the pairs, about half are exchanged.
+    let worthwhile = 2 * kernel.worthwhile();
+    threads.for_each_piece(job.nest.items(), item_bytes, worthwhile, |items| {
         // SAFETY: the caller's; the nest is the kernel's, of all pairs.
         unsafe {
             match kernel {

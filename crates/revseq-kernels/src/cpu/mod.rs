@@ -28,7 +28,9 @@ use crate::{Error, Plan, SequenceLengths, Tensor};
 /// Reverses subsequences of `input` into `output`, both in bytes.
 ///
 /// Bytes of the output between its strides keep their values. Nothing is
-/// allocated, and nothing is written unless all checks pass.
+/// written unless all checks pass. Nothing is allocated, but for at most 1 MiB
+/// of scratch memory that a thread keeps once columns of lengths of their own
+/// have needed it, and what a thread pool allocates for its own jobs.
 ///
 /// # Errors
 /// [`Error::BufferTooShort`] for a buffer shorter than the plan's

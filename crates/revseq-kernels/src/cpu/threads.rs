@@ -2,11 +2,10 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
-
-/// Less than this many bytes are not worth another thread.
-const MINIMUM_BYTES: usize = 128 << 10;
+/// The least bytes of a piece.
+const PIECE_BYTES: usize = 128 << 10;
 
 /// How many pieces each thread gets, so that one that is late finds less left.
 const PIECES_PER_THREAD: usize = 4;
@@ -58,23 +57,24 @@ impl Threads<'_> {
     }
 
     /// Splits `items` of `item_bytes` bytes each into pieces of equal size and
-    /// works on them.
+    /// works on them; alone if they are less than `worthwhile` bytes.
     pub(crate) fn for_each_piece(
         self,
         items: usize,
         item_bytes: usize,
+        worthwhile: usize,
         work: impl Fn(Range<usize>) + Sync,
     ) {
         let bytes = items.saturating_mul(item_bytes);
         let threads = match self {
             Self::Serial => 1,
-            _ if bytes < 2 * MINIMUM_BYTES => 1,
+            _ if bytes < worthwhile => 1,
             _ => self.count(),
         };
         if threads <= 1 {
             return work(0..items);
         }
-        let pieces = (bytes / MINIMUM_BYTES)
+        let pieces = (bytes / PIECE_BYTES)
             .min(threads * PIECES_PER_THREAD)
             .clamp(1, items.max(1));
         let piece = |index: usize| {
@@ -84,13 +84,31 @@ impl Threads<'_> {
             };
             work(boundary(index)..boundary(index + 1));
         };
-        match self {
-            Self::Serial => work(0..items),
-            Self::Rayon => (0..pieces).into_par_iter().with_max_len(1).for_each(piece),
-            Self::RayonPool(pool) => {
-                pool.install(|| (0..pieces).into_par_iter().with_max_len(1).for_each(piece));
+        // The calling thread works, too, and does not wait for another to wake.
+        let next = AtomicUsize::new(0);
+        let take = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= pieces {
+                    break;
+                }
+                piece(index);
             }
+        };
+        let helpers = threads.min(pieces) - 1;
+        match self {
+            Self::Serial => take(),
+            Self::Rayon => rayon::in_place_scope(|scope| share(scope, helpers, &take)),
+            Self::RayonPool(pool) => pool.in_place_scope(|scope| share(scope, helpers, &take)),
             Self::Host { parallel_for, .. } => parallel_for(pieces, &piece),
         }
     }
+}
+
+/// Calls `take` on this thread and on `helpers` others.
+fn share<'scope>(scope: &rayon::Scope<'scope>, helpers: usize, take: &'scope (impl Fn() + Sync)) {
+    for _ in 0..helpers {
+        scope.spawn(|_| take());
+    }
+    take();
 }
