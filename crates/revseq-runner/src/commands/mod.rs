@@ -71,12 +71,21 @@ fn gpu(backend: Backend, device: &Device) -> Result<Option<Gpu>> {
     }
 }
 
+/// The GPU that the nodes of ours run on, if it is one: an adapter in tract; in
+/// ONNX Runtime what the provider is asked for, which opens that or fails.
+fn gpu_name(runtime: Option<&Runtime>, gpu: Option<&Gpu>) -> Option<String> {
+    match (runtime, gpu) {
+        (Some(runtime), _) => runtime.gpu().map(ToString::to_string),
+        (None, gpu) => gpu.map(ToString::to_string),
+    }
+}
+
 /// Says which GPU the nodes of ours ran on, if one did.
-fn say_gpu(gpu: Option<&Gpu>) -> Result<()> {
-    if let Some(gpu) = gpu {
+fn say_gpu(name: Option<&str>) -> Result<()> {
+    if let Some(name) = name {
         writeln!(
             anstream::stderr(),
-            "ReverseSequence and ReverseSubsequences: on {gpu}"
+            "ReverseSequence and ReverseSubsequences: on {name}"
         )?;
     }
     Ok(())

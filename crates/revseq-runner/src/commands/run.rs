@@ -90,8 +90,8 @@ struct Results {
     times: Vec<Duration>,
     /// Which provider of ONNX Runtime ran each node of ours.
     placements: Option<Vec<Placement>>,
-    /// The GPU on which tract ran the nodes of ours.
-    gpu: Option<Gpu>,
+    /// The GPU on which the nodes of ours ran.
+    gpu: Option<String>,
 }
 
 /// Runs the model as often as asked.
@@ -126,7 +126,7 @@ fn execute(
                 outputs,
                 times,
                 placements: None,
-                gpu: gpu.cloned(),
+                gpu: super::gpu_name(None, gpu),
             })
         }
         Some(runtime) => {
@@ -149,7 +149,7 @@ fn execute(
                 outputs,
                 times,
                 placements: Some(prepared.placements),
-                gpu: None,
+                gpu: super::gpu_name(Some(runtime), None),
             })
         }
     }
@@ -208,7 +208,7 @@ fn print_text(arguments: &RunArguments, names: &[String], results: &Results) -> 
         }
     }
     out.flush()?;
-    super::say_gpu(gpu.as_ref())?;
+    super::say_gpu(gpu.as_deref())?;
     for placement in placements.iter().flatten() {
         writeln!(anstream::stderr(), "{placement}")?;
     }
@@ -264,7 +264,7 @@ fn as_json(arguments: &RunArguments, model: &Path, names: &[String], results: &R
         "outputs": outputs,
     });
     if let Some(gpu) = gpu {
-        json["device"] = gpu.to_string().into();
+        json["device"] = gpu.as_str().into();
     }
     if let Some(placements) = placements {
         json["nodes"] = placements.iter().map(super::placement_json).collect();

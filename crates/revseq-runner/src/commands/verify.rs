@@ -114,12 +114,13 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
         progress.step();
     }
     drop(progress);
+    let gpu_name = super::gpu_name(runtime.as_ref(), gpu.as_ref());
     match arguments.format {
         Format::Text => {
             let mut out = anstream::stdout().lock();
             writeln!(out, "{passed} passed, {failed} failed, {skipped} skipped")?;
             out.flush()?;
-            super::say_gpu(gpu.as_ref())?;
+            super::say_gpu(gpu_name.as_deref())?;
             for (provider, count) in &providers {
                 let nodes = if *count == 1 { "node" } else { "nodes" };
                 writeln!(
@@ -136,8 +137,8 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
                 "failed": failed,
                 "skipped": skipped,
             });
-            if let Some(gpu) = &gpu {
-                json["device"] = gpu.to_string().into();
+            if let Some(name) = gpu_name {
+                json["device"] = name.into();
             }
             print_json(&json)?;
         }

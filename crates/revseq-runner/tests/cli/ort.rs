@@ -87,6 +87,7 @@ fn a_device_is_the_provider_s_option() {
             .contains("ReverseSequence node \"reverse\": RevSeqExecutionProvider"),
         "{run:?}"
     );
+    assert!(run.stderr.contains("on gpu:software\n"), "{run:?}");
     assert_eq!(run.stdout, revseq(&["run", &path]).stdout);
 }
 

@@ -134,6 +134,11 @@ impl Runtime {
         &self.environment
     }
 
+    /// The device that the provider is to run on, if it is not the CPU.
+    pub(crate) fn gpu(&self) -> Option<&KernelDevice> {
+        (self.device != KernelDevice::Cpu).then_some(&self.device)
+    }
+
     /// The version, or that it is not known.
     pub(crate) fn version(&self) -> &str {
         self.version.as_deref().unwrap_or("of unknown version")
@@ -323,10 +328,11 @@ fn session(
                 .devices()
                 .filter(|device| device.ep().is_ok_and(|ep| ep == EP));
             // A provider that is older than the option need not know it.
-            let options = match &runtime.device {
-                KernelDevice::Cpu => vec![],
-                device => vec![(format!("{EP}.device"), device.to_string())],
-            };
+            let options: Vec<_> = runtime
+                .gpu()
+                .map(|device| (format!("{EP}.device"), device.to_string()))
+                .into_iter()
+                .collect();
             builder = builder.with_devices(devices, Some(&options))?;
         }
         if is_unfolded {
