@@ -4,6 +4,7 @@
 //! [`Step`]s of an operator, data in some element types, and what must come
 //! out, under each policy for lengths.
 
+pub mod gpu;
 pub mod paths;
 
 use half::{bf16, f16};

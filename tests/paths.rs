@@ -10,46 +10,68 @@ use revseq_kernels::{
 use revseq_tract::ReverseSubsequences;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::{Case, Elements, Lengths, Step};
+use crate::{Case, Elements, Lengths, Step, gpu};
 
 /// What can go wrong on a path.
 pub type Error = Box<dyn std::error::Error>;
 
+/// Runs one step of a case.
+type Run = dyn Fn(&Case, &Step, Elements, LengthsPolicy) -> Result<Elements, Error>;
+
 /// A way to run one step of a case.
-#[derive(Clone, Copy)]
 pub struct Path {
     /// Its name.
-    pub name: &'static str,
-    run: fn(&Case, &Step, Elements, LengthsPolicy) -> Result<Elements, Error>,
+    pub name: String,
+    /// Why it cannot move elements of a type, if it cannot.
+    lacks: fn(ElementType) -> Option<&'static str>,
+    run: Box<Run>,
 }
 
-/// Every path, the reference first.
-pub const PATHS: [Path; 5] = [
-    Path {
-        name: "reference",
-        run: by_reference,
-    },
-    Path {
-        name: "cpu serial",
-        run: |case, step, input, policy| out_of_place(case, step, &input, policy, Threads::Serial),
-    },
-    Path {
-        name: "cpu threads",
-        run: |case, step, input, policy| {
+/// Every path, the reference first, those on a GPU last.
+#[must_use]
+pub fn paths() -> Vec<Path> {
+    let mut paths = vec![
+        Path::new("reference", by_reference),
+        Path::new("cpu serial", |case, step, input, policy| {
+            out_of_place(case, step, &input, policy, Threads::Serial)
+        }),
+        Path::new("cpu threads", |case, step, input, policy| {
             out_of_place(case, step, &input, policy, Threads::RayonPool(pool()))
+        }),
+        Path::new("cpu in place", in_place),
+        Path {
+            lacks: tract_lacks,
+            ..Path::new("tract", by_tract)
         },
-    },
-    Path {
-        name: "cpu in place",
-        run: in_place,
-    },
-    Path {
-        name: "tract",
-        run: by_tract,
-    },
-];
+    ];
+    for context in gpu::software_contexts() {
+        for (how, is_in_place) in [("out of place", false), ("in place", true)] {
+            let name = format!("wgpu {how} on {}", context.adapter());
+            let context = context.clone();
+            let run = move |case: &Case, step: &Step, input, policy| {
+                gpu::run(&context, is_in_place, case, step, input, policy)
+            };
+            paths.push(Path {
+                lacks: gpu_lacks,
+                ..Path::new(&name, run)
+            });
+        }
+    }
+    paths
+}
 
 impl Path {
+    fn new(
+        name: &str,
+        run: impl Fn(&Case, &Step, Elements, LengthsPolicy) -> Result<Elements, Error> + 'static,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            lacks: |_| None,
+            run: Box::new(run),
+        }
+    }
+
     /// Runs all steps of a case.
     ///
     /// # Errors
@@ -64,10 +86,19 @@ impl Path {
     /// Why this path cannot run a case at all.
     #[must_use]
     pub fn lacks(&self, case: &Case) -> Option<&'static str> {
-        let complex = [DataType::Complex64, DataType::Complex128].map(ElementType::Fixed);
-        (self.name == "tract" && complex.contains(&case.element_type))
-            .then_some("tract has no complex types unless a feature of it is on")
+        (self.lacks)(case.element_type)
     }
+}
+
+fn tract_lacks(element_type: ElementType) -> Option<&'static str> {
+    [DataType::Complex64, DataType::Complex128]
+        .map(ElementType::Fixed)
+        .contains(&element_type)
+        .then_some("tract has no complex types unless a feature of it is on")
+}
+
+fn gpu_lacks(element_type: ElementType) -> Option<&'static str> {
+    (element_type == ElementType::String).then_some("a GPU moves bytes, and strings are more")
 }
 
 fn pool() -> &'static rayon::ThreadPool {
@@ -80,7 +111,8 @@ fn pool() -> &'static rayon::ThreadPool {
     })
 }
 
-fn lower(case: &Case, step: &Step) -> Result<ReverseSubsequencesDesc, Error> {
+/// The descriptor of a step.
+pub(crate) fn lower(case: &Case, step: &Step) -> Result<ReverseSubsequencesDesc, Error> {
     let data = TensorType {
         element_type: case.element_type,
         sizes: &case.sizes,

@@ -253,7 +253,7 @@ unsafe extern "system" fn create_kernel(
         let info = unsafe { KernelInfo::new(host, info) };
         let plans = info.plans()?;
         let policy = plans.operator().lengths_policy();
-        let kernel = Kernel::new(plans, policy, info.log()?.is_verbose());
+        let kernel = Kernel::new(plans, policy, None, info.log()?.is_verbose());
         let kernel = Box::new(CustomKernel { host, kernel });
         // SAFETY: the host passes a place for the kernel, and gives it back to `kernel_destroy`.
         unsafe { *out = Box::into_raw(kernel).cast() };

@@ -9,6 +9,7 @@ use ort_sys::{OrtGraph, OrtNode, OrtRunOptions, OrtStatusPtr};
 use crate::abi::{API_VERSION, OrtEp, OrtEpGraphSupportInfo, OrtKernelRegistry, UNUSED};
 use crate::error::Error;
 use crate::fence;
+use crate::gpu::Gpu;
 use crate::host::{Host, ort_try};
 use crate::log::Log;
 use crate::node::{self, GraphNode};
@@ -21,18 +22,20 @@ pub(crate) struct Ep {
     table: OrtEp,
     host: Host,
     options: Options,
+    /// What runs the nodes if the CPU does not.
+    gpu: Option<Gpu>,
     log: Log,
     /// The factory's, which outlives its EPs.
     registry: *const OrtKernelRegistry,
-    /// Why this EP cannot be used: its options are wrong, or `GetCapability`
-    /// failed. The host makes nothing of either, and would go on without it.
+    /// Why this EP cannot be used: its options are wrong, there is no such
+    /// GPU, or `GetCapability` failed. The host makes nothing of either, and would go on without it.
     problem: OnceLock<Error>,
 }
 
 impl Ep {
     pub(crate) fn new(
         host: Host,
-        options: Result<Options, Error>,
+        setup: Result<(Options, Option<Gpu>), Error>,
         log: Log,
         registry: *const OrtKernelRegistry,
     ) -> Self {
@@ -54,14 +57,15 @@ impl Ep {
             IsConcurrentRunSupported: is_concurrent_run_supported,
         };
         let problem = OnceLock::new();
-        let options = options.unwrap_or_else(|error| {
+        let (options, gpu) = setup.unwrap_or_else(|error| {
             let _ = problem.set(error);
-            Options::default()
+            Default::default()
         });
         Self {
             table,
             host,
             options,
+            gpu,
             log,
             registry,
             problem,
@@ -75,8 +79,12 @@ impl Ep {
         unsafe { &*ep.cast() }
     }
 
-    pub(crate) fn options(&self) -> Options {
-        self.options
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) fn gpu(&self) -> Option<&Gpu> {
+        self.gpu.as_ref()
     }
 
     pub(crate) fn log(&self) -> Log {

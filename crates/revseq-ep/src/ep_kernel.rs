@@ -54,7 +54,7 @@ pub(crate) unsafe extern "system" fn create(
                 SetSharedPrePackedWeight: UNUSED,
             },
             host,
-            kernel: Kernel::new(plans, policy, ep.log().is_verbose()),
+            kernel: Kernel::new(plans, policy, ep.gpu().cloned(), ep.log().is_verbose()),
         });
         // SAFETY: the caller's; the host gives the kernel back to `release`.
         unsafe { *out = Box::into_raw(kernel).cast() };

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 
 use ort_sys::{OrtErrorCode, OrtStatusPtr};
+use revseq_kernels::Device;
 
 use crate::host::Host;
 
@@ -57,6 +58,25 @@ pub(crate) enum Error {
         /// The value found.
         value: String,
     },
+    /// The GPU that a session asks for cannot be had.
+    #[cfg(feature = "gpu")]
+    #[error("provider option \"device\" is \"{device}\": {source}")]
+    OpenGpu {
+        /// The option's value.
+        device: Device,
+        /// Why not, with the adapters that there are.
+        source: revseq_kernels::gpu::Error,
+    },
+    /// A session asks for a GPU, and this library was built without.
+    #[cfg(not(feature = "gpu"))]
+    #[error(
+        "provider option \"device\" is \"{device}\", but this library was built without GPUs; \
+         build revseq-ep with the feature gpu"
+    )]
+    BuiltWithoutGpu {
+        /// The option's value.
+        device: Device,
+    },
     /// The node or its shapes are not what its schema allows.
     #[error(transparent)]
     Node(#[from] revseq_graph::Error),
@@ -83,6 +103,16 @@ pub(crate) enum Error {
         node: String,
         /// What is wrong.
         source: revseq_kernels::Error,
+    },
+    /// A run failed on a GPU.
+    #[error("{op_type} node {node:?}: {source}")]
+    RunOnGpu {
+        /// The node's operator.
+        op_type: &'static str,
+        /// The node's name.
+        node: String,
+        /// What is wrong.
+        source: crate::gpu::RunError,
     },
     /// Two tensors share memory though they are not the same.
     #[error(
@@ -113,6 +143,10 @@ impl Error {
     pub(crate) fn code(&self) -> OrtErrorCode {
         match self {
             Self::HostTooOld { .. } => OrtErrorCode::ORT_NOT_IMPLEMENTED,
+            #[cfg(feature = "gpu")]
+            Self::OpenGpu { .. } => OrtErrorCode::ORT_INVALID_ARGUMENT,
+            #[cfg(not(feature = "gpu"))]
+            Self::BuiltWithoutGpu { .. } => OrtErrorCode::ORT_NOT_IMPLEMENTED,
             Self::Node(_)
             | Self::ElementType { .. }
             | Self::HostArgument { .. }
@@ -120,7 +154,9 @@ impl Error {
             | Self::OptionValue { .. }
             | Self::Run { .. }
             | Self::Overlap { .. } => OrtErrorCode::ORT_INVALID_ARGUMENT,
-            Self::Host { .. } | Self::Panic { .. } => OrtErrorCode::ORT_RUNTIME_EXCEPTION,
+            Self::Host { .. } | Self::RunOnGpu { .. } | Self::Panic { .. } => {
+                OrtErrorCode::ORT_RUNTIME_EXCEPTION
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use crate::ep::Ep;
 use crate::ep_kernel;
 use crate::error::Error;
 use crate::fence;
+use crate::gpu::Gpu;
 use crate::host::{Host, ort, ort_try, text};
 use crate::log::Log;
 use crate::options::Options;
@@ -217,10 +218,12 @@ unsafe extern "system" fn create_ep(
     let host = factory.host;
     fence::status(host, || {
         // The EP tells what is wrong with its options where the host listens.
-        let options = fence::catch(|| {
+        let setup = fence::catch(|| {
             fence::fault("ep");
             // SAFETY: the caller's.
-            unsafe { factory.read_options(options) }
+            let options = unsafe { factory.read_options(options) }?;
+            let gpu = Gpu::open(options.device())?;
+            Ok((options, gpu))
         });
         // SAFETY: the logger is the session's, as the EP is.
         let log = unsafe { Log::new(host, logger) };
@@ -228,7 +231,7 @@ unsafe extern "system" fn create_ep(
             .registry
             .as_ref()
             .map_or(ptr::null(), Registry::as_ptr);
-        let ep = Box::new(Ep::new(host, options, log, registry));
+        let ep = Box::new(Ep::new(host, setup, log, registry));
         // SAFETY: the caller's; the host gives the EP back to `release_ep`.
         unsafe { *out = Box::into_raw(ep).cast() };
         factory.eps.fetch_add(1, Ordering::Release);

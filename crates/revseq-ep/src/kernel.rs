@@ -11,6 +11,7 @@ use revseq_kernels::{DataType, LengthsData, LengthsPolicy, Plan, SequenceLengths
 
 use crate::error::Error;
 use crate::fence;
+use crate::gpu::Gpu;
 use crate::plans::{Plans, Shape};
 use crate::tensor::{Context, ParallelLoop, Tensor};
 
@@ -19,16 +20,25 @@ use crate::tensor::{Context, ParallelLoop, Tensor};
 pub(crate) struct Kernel {
     plans: Plans,
     policy: LengthsPolicy,
+    /// What runs the node if the CPU does not.
+    gpu: Option<Gpu>,
     threads: usize,
     verbose: bool,
 }
 
 impl Kernel {
-    /// The kernel of a node; `verbose` if each run is to say in the log what it did.
-    pub(crate) fn new(plans: Plans, policy: LengthsPolicy, verbose: bool) -> Self {
+    /// The kernel of a node, on a GPU if there is one; `verbose` if each run is
+    /// to say in the log what it did.
+    pub(crate) fn new(
+        plans: Plans,
+        policy: LengthsPolicy,
+        gpu: Option<Gpu>,
+        verbose: bool,
+    ) -> Self {
         Self {
             plans,
             policy,
+            gpu,
             // ONNX Runtime does not tell how many threads a session has. This
             // many bound the number of pieces; the session's pool, which may
             // be smaller, decides how many of them run at once.
@@ -43,8 +53,8 @@ impl Kernel {
 
     /// Runs the node.
     ///
-    /// Nothing is allocated for a shape that comes again, and the output is
-    /// not touched unless all checks pass.
+    /// On the CPU nothing is allocated for a shape that comes again. The output
+    /// is not touched unless all checks pass.
     ///
     /// # Errors
     /// What is wrong with the inputs, naming the node.
@@ -93,7 +103,13 @@ impl Kernel {
                 // output, and it overlaps neither the lengths nor, as the
                 // plan's input and output are packed, ends before the plan does.
                 let data = unsafe { slice::from_raw_parts_mut(output, bytes) };
-                cpu::run_in_place(plan, &lengths, data, threads)
+                match &self.gpu {
+                    None => cpu::run_in_place(plan, &lengths, data, threads)
+                        .map_err(|source| self.plans.run_error(source)),
+                    Some(gpu) => gpu
+                        .run_in_place(plan, &lengths, data)
+                        .map_err(|source| self.plans.gpu_error(source)),
+                }
             } else {
                 if overlaps(output, bytes, input.bytes, plan.input_bytes()) {
                     return Err(self.overlap(0));
@@ -106,9 +122,15 @@ impl Kernel {
                         slice::from_raw_parts_mut(output.cast::<MaybeUninit<u8>>(), bytes),
                     )
                 };
-                cpu::run_uninit(plan, &lengths, input, output, threads)
+                match &self.gpu {
+                    None => cpu::run_uninit(plan, &lengths, input, output, threads)
+                        .map_err(|source| self.plans.run_error(source)),
+                    Some(gpu) => gpu
+                        .run(plan, &lengths, input, zeroed(output))
+                        .map_err(|source| self.plans.gpu_error(source)),
+                }
             };
-            moved.map_err(|source| self.plans.run_error(source))?;
+            moved?;
             parallel.finish()?;
         }
         if self.verbose {
@@ -129,7 +151,7 @@ impl Kernel {
     /// Says in the log what a run did.
     #[cold]
     fn say(&self, context: Context<'_>, plan: &Plan, in_place: bool) {
-        let line = format!(
+        let mut line = format!(
             "{} node {:?} ran {}: {} bytes, by {}",
             self.operator().op_type(),
             self.plans.node(),
@@ -137,8 +159,18 @@ impl Kernel {
             plan.output_bytes(),
             plan.strategy(),
         );
+        if let Some(gpu) = &self.gpu {
+            line += &format!(", on {gpu}");
+        }
         context.log().verbose(c"Compute", &line);
     }
+}
+
+/// Memory with zeros in it.
+fn zeroed(memory: &mut [MaybeUninit<u8>]) -> &mut [u8] {
+    memory.fill(MaybeUninit::new(0));
+    // SAFETY: every byte was written just now, and the two types have one layout.
+    unsafe { slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), memory.len()) }
 }
 
 /// Whether two runs of bytes share one.

@@ -18,6 +18,7 @@ mod ep_kernel;
 mod error;
 mod factory;
 mod fence;
+mod gpu;
 mod host;
 mod info;
 mod kernel;

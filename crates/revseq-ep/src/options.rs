@@ -1,20 +1,23 @@
 //! Provider options.
 
 use revseq_graph::Operator;
-use revseq_kernels::LengthsPolicy;
+use revseq_kernels::{Device, LengthsPolicy};
 
 use crate::error::Error;
 
 /// What the options are, for messages.
-pub(crate) const VALID: &str = "\"lengths\" with value \"reject\" or \"clamp\"";
+pub(crate) const VALID: &str = "\"lengths\" with value \"reject\" or \"clamp\", and \"device\" with \
+                                value \"cpu\", \"gpu\", \"gpu:INDEX\", \"gpu:NAME\" or \"gpu:software\"";
 
 /// The options of an EP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     /// `lengths`: what to do with lengths out of range. If it is not set, each
     /// operator does what it does by itself: ReverseSequence rejects them,
     /// ReverseSubsequences clamps them. If it is, both do what it says.
     lengths: Option<LengthsPolicy>,
+    /// `device`: what runs the nodes.
+    device: Device,
 }
 
 impl Options {
@@ -31,15 +34,15 @@ impl Options {
         let mut options = Self::default();
         for (key, value) in entries {
             let Some(key) = option_key(key) else { continue };
+            let wrong_value = || Error::OptionValue {
+                key: key.to_owned(),
+                value: value.to_owned(),
+            };
             match (key, value) {
                 ("lengths", "reject") => options.lengths = Some(LengthsPolicy::Reject),
                 ("lengths", "clamp") => options.lengths = Some(LengthsPolicy::Clamp),
-                ("lengths", _) => {
-                    return Err(Error::OptionValue {
-                        key: key.to_owned(),
-                        value: value.to_owned(),
-                    });
-                }
+                ("lengths", _) => return Err(wrong_value()),
+                ("device", _) => options.device = value.parse().map_err(|_| wrong_value())?,
                 _ => {
                     return Err(Error::UnknownOption {
                         key: key.to_owned(),
@@ -50,8 +53,13 @@ impl Options {
         Ok(options)
     }
 
+    /// What runs the nodes.
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// What an operator does with lengths out of range.
-    pub(crate) fn lengths_policy(self, operator: Operator) -> LengthsPolicy {
+    pub(crate) fn lengths_policy(&self, operator: Operator) -> LengthsPolicy {
         self.lengths.unwrap_or_else(|| operator.lengths_policy())
     }
 }
@@ -92,6 +100,19 @@ mod tests {
     }
 
     #[test]
+    fn nodes_run_on_the_cpu_unless_a_gpu_is_asked_for() {
+        let device = |entries: &[(&str, &str)]| {
+            Options::from_config(entries.iter().copied())
+                .unwrap()
+                .device
+        };
+        let key = "ep.revseqexecutionprovider.device";
+        assert_eq!(device(&[]), Device::Cpu);
+        assert_eq!(device(&[(key, "cpu")]), Device::Cpu);
+        assert_eq!(device(&[(key, "gpu:3")]).to_string(), "gpu:3");
+    }
+
+    #[test]
     fn entries_of_others_are_left_alone() {
         let entries = [
             ("session.disable_cpu_ep_fallback", "1"),
@@ -108,13 +129,20 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "unknown provider option \"length\" of RevSeqExecutionProvider; valid are \
-             \"lengths\" with value \"reject\" or \"clamp\""
+             \"lengths\" with value \"reject\" or \"clamp\", and \"device\" with value \"cpu\", \
+             \"gpu\", \"gpu:INDEX\", \"gpu:NAME\" or \"gpu:software\""
         );
         let error = policies(&[("ep.revseqexecutionprovider.lengths", "Clamp")]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "provider option \"lengths\" is \"Clamp\"; valid are \
-             \"lengths\" with value \"reject\" or \"clamp\""
+            format!("provider option \"lengths\" is \"Clamp\"; valid are {VALID}")
         );
+        for device in ["", "CPU", "cuda", "gpu:"] {
+            let error = policies(&[("ep.revseqexecutionprovider.device", device)]).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("provider option \"device\" is {device:?}; valid are {VALID}")
+            );
+        }
     }
 }

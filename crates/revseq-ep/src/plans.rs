@@ -8,6 +8,7 @@ use revseq_kernels::Plan;
 use smallvec::SmallVec;
 
 use crate::error::Error;
+use crate::gpu::RunError;
 
 /// A tensor's element type and sizes, as ONNX Runtime has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +145,20 @@ impl Plans {
     #[cold]
     pub(crate) fn run_error(&self, source: revseq_kernels::Error) -> Error {
         Error::Run {
+            op_type: self.operator.op_type(),
+            node: self.node.clone(),
+            source,
+        }
+    }
+
+    /// The same of a GPU; what the CPU could say as well, it says in the same words.
+    #[cold]
+    pub(crate) fn gpu_error(&self, source: RunError) -> Error {
+        #[cfg(feature = "gpu")]
+        if let RunError::Operator(source) = source {
+            return self.run_error(source);
+        }
+        Error::RunOnGpu {
             op_type: self.operator.op_type(),
             node: self.node.clone(),
             source,

@@ -42,7 +42,7 @@ def test_lengths(operator, lengths):
     ],
 )
 def test_wrong_options_are_refused_with_the_right_ones(options, message):
-    valid = '; valid are "lengths" with value "reject" or "clamp"'
+    valid = '; valid are "lengths" with value "reject" or "clamp", and "device" with value "cpu"'
     with pytest.raises(Exception, match=message + valid):
         harness.session(SEQUENCE, provider_options=options)
 

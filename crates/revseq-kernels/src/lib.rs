@@ -26,6 +26,7 @@
 pub mod cpu;
 mod data_type;
 mod desc;
+mod device;
 mod error;
 mod feature_level;
 #[cfg(feature = "wgpu")]
@@ -37,6 +38,7 @@ pub mod reference;
 
 pub use data_type::DataType;
 pub use desc::{Dims, ReverseSubsequencesDesc, TensorDesc};
+pub use device::{AdapterChoice, Device};
 pub use error::{Error, Tensor};
 pub use feature_level::FeatureLevel;
 pub use lengths::{LengthsData, LengthsPolicy, SequenceLengths};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use revseq_kernels::Device;
 
 use crate::tensor::fill::Fill;
 
@@ -110,6 +111,19 @@ pub(crate) enum Ep {
     None,
 }
 
+/// What the nodes of ours run on.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceArgument {
+    /// What ReverseSequence and ReverseSubsequences run on
+    ///
+    /// All other operators stay on the CPU. gpu is the best hardware and never an adapter that is
+    /// software, such as lavapipe; gpu:INDEX, gpu:NAME and gpu:software are any that `revseq
+    /// devices` lists. Every node uploads its data and reads the result back: this is for checking,
+    /// not for speed.
+    #[arg(long, value_name = "cpu|gpu[:ADAPTER]", default_value_t)]
+    pub(crate) device: Device,
+}
+
 /// Where ONNX Runtime is, and what it uses.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "ONNX Runtime")]
@@ -194,6 +208,8 @@ pub(crate) struct RunArguments {
     #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
     pub(crate) backend: Backend,
     #[command(flatten)]
+    pub(crate) on: DeviceArgument,
+    #[command(flatten)]
     pub(crate) ort: OrtArguments,
     /// Run N times and print how long a run takes
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -211,6 +227,8 @@ pub(crate) struct VerifyArguments {
     /// What to run the models on
     #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
     pub(crate) backend: Backend,
+    #[command(flatten)]
+    pub(crate) on: DeviceArgument,
     #[command(flatten)]
     pub(crate) ort: OrtArguments,
     /// How to print the results

@@ -2,11 +2,14 @@
 
 use revseq_graph::{ElementType, TensorType};
 use revseq_kernels::cpu::{self, Threads};
+#[cfg(feature = "wgpu")]
+use revseq_kernels::gpu;
 use revseq_kernels::{DataType, LengthsData, Plan, SequenceLengths};
 use tract_linalg::multithread::{Executor, current_tract_executor};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::ReverseSubsequences;
+use crate::device::Device;
 
 /// Runs the op: in place if `data` has no other holder.
 pub(crate) fn eval(
@@ -41,6 +44,14 @@ pub(crate) fn eval(
         _ => plain.as_slice::<i64>()?.into(),
     };
     let lengths = SequenceLengths::new(&plan, lengths, op.policy)?;
+    match &op.device {
+        Device::Cpu => on_cpu(&plan, &lengths, data),
+        #[cfg(feature = "wgpu")]
+        Device::Gpu(context) => on_gpu(context, &plan, &lengths, data),
+    }
+}
+
+fn on_cpu(plan: &Plan, lengths: &SequenceLengths<'_>, data: TValue) -> TractResult<Tensor> {
     let executor = current_tract_executor();
     let threads = match &executor {
         Executor::SingleThread => Threads::Serial,
@@ -49,19 +60,50 @@ pub(crate) fn eval(
     };
 
     if data.datum_type().is_copy() && !data.is_exclusive() {
-        return out_of_place(&plan, &lengths, &data, threads);
+        return out_of_place(plan, lengths, &data, threads);
     }
     // Takes the memory over, or clones elements that are more than bytes.
     let mut output = data.into_tensor();
     let mut plain = output.try_as_plain_ram_mut()?;
     match plain.datum_type() {
-        DatumType::String => {
-            cpu::reverse_in_place(&plan, &lengths, plain.as_slice_mut::<String>()?)?
-        }
-        DatumType::TDim => cpu::reverse_in_place(&plan, &lengths, plain.as_slice_mut::<TDim>()?)?,
-        DatumType::Blob => cpu::reverse_in_place(&plan, &lengths, plain.as_slice_mut::<Blob>()?)?,
-        _ => cpu::run_in_place(&plan, &lengths, plain.as_bytes_mut(), threads)?,
+        DatumType::String => cpu::reverse_in_place(plan, lengths, plain.as_slice_mut::<String>()?)?,
+        DatumType::TDim => cpu::reverse_in_place(plan, lengths, plain.as_slice_mut::<TDim>()?)?,
+        DatumType::Blob => cpu::reverse_in_place(plan, lengths, plain.as_slice_mut::<Blob>()?)?,
+        _ => cpu::run_in_place(plan, lengths, plain.as_bytes_mut(), threads)?,
     }
+    Ok(output)
+}
+
+#[cfg(feature = "wgpu")]
+fn on_gpu(
+    context: &gpu::Context,
+    plan: &Plan,
+    lengths: &SequenceLengths<'_>,
+    data: TValue,
+) -> TractResult<Tensor> {
+    ensure!(
+        data.datum_type().is_copy(),
+        "elements of type {:?}, which a GPU cannot move, expected a type of a fixed size",
+        data.datum_type()
+    );
+    let pass = gpu::ReverseSubsequencesPass::new(context, plan)?;
+    if !data.is_exclusive() {
+        // What is larger than a buffer of the device also reads the output.
+        let mut output = Tensor::zero_dt(data.datum_type(), data.shape())?;
+        gpu::run(
+            &pass,
+            lengths,
+            data.try_as_plain_ram()?.as_bytes(),
+            output.try_as_plain_ram_mut()?.as_bytes_mut(),
+        )?;
+        return Ok(output);
+    }
+    let mut output = data.into_tensor();
+    gpu::run_in_place(
+        &pass,
+        lengths,
+        output.try_as_plain_ram_mut()?.as_bytes_mut(),
+    )?;
     Ok(output)
 }
 

@@ -40,11 +40,17 @@
 #![deny(unsafe_code)]
 
 mod axes;
+mod device;
 mod eval;
 mod onnx;
 mod op;
 
+#[cfg(feature = "wgpu")]
+pub use device::load_on_gpu;
 pub use onnx::register;
 pub use op::ReverseSubsequences;
 pub use revseq_graph::Operator;
 pub use revseq_kernels::LengthsPolicy;
+/// The operator on a GPU, and what chooses one.
+#[cfg(feature = "wgpu")]
+pub use revseq_kernels::gpu;

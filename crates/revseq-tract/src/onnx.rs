@@ -7,6 +7,7 @@ use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::ReverseSubsequences;
+use crate::device::Device;
 
 /// Makes a tract ONNX loader read both operators.
 ///
@@ -48,7 +49,8 @@ fn parse(
         attributes: &attributes,
         inputs: &inputs,
     })?;
-    Ok((expand(OnnxNode { operator }), vec![]))
+    let device = Device::of_nodes_read();
+    Ok((expand(OnnxNode { operator, device }), vec![]))
 }
 
 /// The version of a domain's operator set that the model imports, or 0.
@@ -65,6 +67,7 @@ fn imported_version(ctx: &ParsingContext<'_>, domain: &str) -> i64 {
 #[derive(Clone, Debug)]
 struct OnnxNode {
     operator: Operator,
+    device: Device,
 }
 
 impl Expansion for OnnxNode {
@@ -103,7 +106,10 @@ impl Expansion for OnnxNode {
             inputs[1] = model.wire_node(format!("{prefix}.lengths"), cast, &[inputs[1]])?[0];
         }
         let rank = model.outlet_fact(inputs[0])?.rank();
-        let op = ReverseSubsequences::new(self.operator, rank)?;
+        let op = ReverseSubsequences {
+            device: self.device.clone(),
+            ..ReverseSubsequences::new(self.operator, rank)?
+        };
         model.wire_node(prefix, op, &inputs)
     }
 }

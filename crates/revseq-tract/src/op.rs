@@ -4,6 +4,7 @@ use revseq_graph::{ElementType, Operator, TensorType};
 use revseq_kernels::{DataType, LengthsPolicy};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::device::Device;
 use crate::{axes, eval};
 
 /// Reverses the first elements of every subsequence along an axis.
@@ -14,11 +15,13 @@ use crate::{axes, eval};
 /// data's sizes but 1 on the axis. The output has the data's type and shape;
 /// if nobody else holds the data, it is the data's own memory, and only the
 /// reversed prefixes are touched. Works on tract's executor: on one thread
-/// unless the host has set another.
+/// unless the host has set another; with the feature `wgpu`, on a GPU if it is
+/// told so.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReverseSubsequences {
     pub(crate) operator: Operator,
     pub(crate) policy: LengthsPolicy,
+    pub(crate) device: Device,
 }
 
 impl ReverseSubsequences {
@@ -34,6 +37,7 @@ impl ReverseSubsequences {
         Ok(Self {
             operator,
             policy: operator.lengths_policy(),
+            device: Device::Cpu,
         })
     }
 
@@ -41,6 +45,26 @@ impl ReverseSubsequences {
     #[must_use]
     pub fn with_policy(self, policy: LengthsPolicy) -> Self {
         Self { policy, ..self }
+    }
+
+    /// The same op on a GPU: each run uploads the data and reads the result back.
+    #[cfg(feature = "wgpu")]
+    #[must_use]
+    pub fn on_gpu(self, context: &revseq_kernels::gpu::Context) -> Self {
+        Self {
+            device: Device::Gpu(context.clone()),
+            ..self
+        }
+    }
+
+    /// The context of the GPU that the op runs on, if it is one.
+    #[cfg(feature = "wgpu")]
+    #[must_use]
+    pub fn gpu(&self) -> Option<&revseq_kernels::gpu::Context> {
+        match &self.device {
+            Device::Cpu => None,
+            Device::Gpu(context) => Some(context),
+        }
     }
 
     /// Checks ranks, types and sizes as far as the facts tell them.
@@ -112,7 +136,12 @@ impl Op for ReverseSubsequences {
             } => format!("batch_axis: {batch_axis} time_axis: {time_axis}"),
             Operator::ReverseSubsequences { axis } => format!("axis: {axis}"),
         };
-        Ok(vec![format!("{axes} lengths: {:?}", self.policy)])
+        let device = match &self.device {
+            Device::Cpu => String::new(),
+            #[cfg(feature = "wgpu")]
+            Device::Gpu(context) => format!(" on: {}", context.adapter()),
+        };
+        Ok(vec![format!("{axes} lengths: {:?}{device}", self.policy)])
     }
 
     op_as_typed_op!();

@@ -12,7 +12,7 @@ const HOSTS: [(&str, &str); 3] = [("1.31", ""), ("1.24", ""), ("1.23", "test_old
 /// What the other tests need to run models on ONNX Runtime with the provider:
 /// the library of the newest version under test, and the provider's own.
 pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 2], String> {
-    cargo(&["build", "--package", "revseq-ep", "--lib"]).run()?;
+    library()?;
     let (version, _) = HOSTS[0];
     let python = host(version)?;
     let script = "import pathlib, onnxruntime; \
@@ -26,6 +26,14 @@ pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 2], String> {
     }
     let ep = crate::root().join("target/debug").join(library_name());
     Ok([("REVSEQ_TEST_ORT_LIB", library), ("REVSEQ_EP_LIBRARY", ep)])
+}
+
+/// Builds the library, with GPUs, and its example. With all of the workspace, as
+/// the tests are: what both need is then built once.
+fn library() -> Result<(), String> {
+    cargo(&["build", "--workspace", "--lib", "--example", "rust"])
+        .args(["--features", crate::GPU])
+        .run()
 }
 
 /// The interpreter of an environment with a version of ONNX Runtime.
@@ -46,15 +54,7 @@ pub(crate) fn test() -> Result<(), String> {
     let root = crate::root();
     let target = root.join("target");
     let faulty = target.join("faulty");
-    cargo(&[
-        "build",
-        "--package",
-        "revseq-ep",
-        "--lib",
-        "--example",
-        "rust",
-    ])
-    .run()?;
+    library()?;
     cargo(&[
         "build",
         "--package",

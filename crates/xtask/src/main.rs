@@ -51,10 +51,14 @@ fn main() -> ExitCode {
 }
 
 /// The GPU kernels, and what tests them where there is no GPU.
-const GPU: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles";
+const KERNELS: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles";
+
+/// The same, and all that runs on them.
+const GPU: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-ep/gpu";
 
 /// All of the code: what is tested, and rten among the contestants of the benchmarks.
-const ALL: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-bench/rten";
+const ALL: &str =
+    "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-ep/gpu,revseq-bench/rten";
 
 /// Everything that has to hold, the quickest to fail first.
 fn test_steps() -> Vec<Step> {
@@ -64,7 +68,17 @@ fn test_steps() -> Vec<Step> {
         }),
         Step::new("clippy", "the lints, warnings denied", || {
             let lint = ["clippy", "--workspace", "--all-targets", "--features", ALL];
-            cargo(&lint).args(["--", "-D", "warnings"]).run()
+            cargo(&lint).args(["--", "-D", "warnings"]).run()?;
+            // What only a build without GPUs compiles; the provider's is under test below.
+            let lint = [
+                "clippy",
+                "--package",
+                "revseq-runner",
+                "--no-default-features",
+            ];
+            cargo(&lint)
+                .args(["--all-targets", "--", "-D", "warnings"])
+                .run()
         }),
         Step::new("doc", "the documentation, warnings denied", || {
             cargo(&["doc", "--workspace", "--no-deps", "--features", ALL])
@@ -88,7 +102,7 @@ fn test_steps() -> Vec<Step> {
             "the kernels with fewer instructions than the CPU has",
             || {
                 ["portable", "avx2"].into_iter().try_for_each(|level| {
-                    cargo(&["test", "--package", "revseq-kernels", "--features", GPU])
+                    cargo(&["test", "--package", "revseq-kernels", "--features", KERNELS])
                         .args(["--lib", "--test", "properties"])
                         .env("REVSEQ_SIMD", level)
                         .run()

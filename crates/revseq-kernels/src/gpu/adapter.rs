@@ -1,52 +1,10 @@
 //! Which GPU: listing adapters and choosing one.
 
-use std::convert::Infallible;
 use std::fmt;
-use std::str::FromStr;
 
 use super::Error;
 use super::context::ready;
-
-/// Which adapter a context is made on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum AdapterChoice {
-    /// The best hardware: discrete before integrated before virtual. Never software.
-    #[default]
-    Auto,
-    /// The first adapter that runs on the CPU, such as lavapipe.
-    Software,
-    /// The adapter at this index of [`adapters`].
-    Index(usize),
-    /// The first adapter whose name contains this, in any case of letters.
-    Name(String),
-}
-
-impl FromStr for AdapterChoice {
-    type Err = Infallible;
-
-    /// `auto`, `software`, an index, or anything else as a name.
-    fn from_str(choice: &str) -> Result<Self, Infallible> {
-        Ok(match choice {
-            "auto" => Self::Auto,
-            "software" => Self::Software,
-            _ => match choice.parse() {
-                Ok(index) => Self::Index(index),
-                Err(_) => Self::Name(choice.to_owned()),
-            },
-        })
-    }
-}
-
-impl fmt::Display for AdapterChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("hardware"),
-            Self::Software => f.write_str("software"),
-            Self::Index(index) => write!(f, "number {index}"),
-            Self::Name(name) => write!(f, "\"{name}\""),
-        }
-    }
-}
+use crate::AdapterChoice;
 
 /// An adapter: a GPU through a graphics API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,22 +32,25 @@ pub struct AdapterInfo {
 
 impl fmt::Display for AdapterInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.device_type {
+        let (index, name) = (self.index, &self.name);
+        write!(f, "{index}: {name} ({}, {})", self.backend, self.kind())
+    }
+}
+
+impl AdapterInfo {
+    /// What it is, in a word or two: `discrete`, `integrated`, `virtual`,
+    /// `software` or `of unknown kind`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self.device_type {
             wgpu::DeviceType::DiscreteGpu => "discrete",
             wgpu::DeviceType::IntegratedGpu => "integrated",
             wgpu::DeviceType::VirtualGpu => "virtual",
             wgpu::DeviceType::Cpu => "software",
             wgpu::DeviceType::Other => "of unknown kind",
-        };
-        write!(
-            f,
-            "{}: {} ({}, {kind})",
-            self.index, self.name, self.backend
-        )
+        }
     }
-}
 
-impl AdapterInfo {
     pub(super) fn new(
         index: usize,
         info: wgpu::AdapterInfo,

@@ -4,14 +4,16 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::hash::{Hash, Hasher};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
 use super::Error;
-use super::adapter::{self, AdapterChoice, AdapterInfo};
+use super::adapter::{self, AdapterInfo};
 use super::shader::Variant;
 use super::staging::Pool;
+use crate::AdapterChoice;
 
 /// How a [`Context`] is made.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +23,8 @@ pub struct ContextOptions {
     pub adapter: AdapterChoice,
     /// The graphics APIs to look at, of those that this crate was built with.
     pub backends: wgpu::Backends,
-    /// Whether to enable timestamp queries, if the adapter has them.
+    /// Whether to enable timestamp queries, in encoders too, as far as the
+    /// adapter has them.
     pub timestamps: bool,
     /// The most bytes of a buffer that one dispatch reaches, if less than the adapter's.
     pub max_binding_bytes: Option<u64>,
@@ -33,7 +36,8 @@ pub struct ContextOptions {
 
 /// A device with its compiled kernels and its pool of buffers.
 ///
-/// Cheap to clone, and shared by any number of threads.
+/// Cheap to clone, and shared by any number of threads. Contexts are equal if
+/// one is a clone of the other.
 #[derive(Clone)]
 pub struct Context {
     inner: Arc<Inner>,
@@ -48,6 +52,20 @@ struct Inner {
     lost: Arc<OnceLock<String>>,
     pipelines: Mutex<HashMap<Variant, wgpu::ComputePipeline>>,
     pool: Pool,
+}
+
+impl PartialEq for Context {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for Context {}
+
+impl Hash for Context {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.inner).hash(state);
+    }
 }
 
 impl fmt::Debug for Context {
@@ -78,7 +96,9 @@ impl Context {
             .max_compute_workgroups_per_dimension
             .min(options.max_workgroups.unwrap_or(u32::MAX));
         let features = if options.timestamps {
-            adapter.features() & wgpu::Features::TIMESTAMP_QUERY
+            let timestamps =
+                wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS;
+            adapter.features() & timestamps
         } else {
             wgpu::Features::empty()
         };

@@ -37,12 +37,14 @@ mod slabs;
 mod staging;
 mod status;
 
-pub use adapter::{AdapterChoice, AdapterInfo, adapters};
+pub use adapter::{AdapterInfo, adapters};
 pub use buffers::LengthsSlice;
 pub use context::{Context, ContextOptions};
 pub use error::Error;
 pub use host::{run, run_in_place};
 pub use pass::{Bound, ReverseSubsequencesPass};
 pub use status::STATUS_BYTES;
+
+pub use crate::AdapterChoice;
 /// The version of wgpu whose types this module takes.
 pub use wgpu;

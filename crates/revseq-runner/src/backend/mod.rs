@@ -1,4 +1,5 @@
 //! The runtimes that models run on.
 
+pub(crate) mod gpu;
 pub(crate) mod ort;
 pub(crate) mod tract;

@@ -7,6 +7,7 @@ use revseq_kernels::cpu::Level;
 use serde_json::{Value as Json, json};
 
 use super::{Outcome, print_json};
+use crate::backend::gpu::{self, Adapter};
 use crate::backend::ort::{self, Device, Runtime, library};
 use crate::chain;
 use crate::cli::{DevicesArguments, Format};
@@ -40,6 +41,7 @@ fn onnxruntime(arguments: &DevicesArguments) -> Onnxruntime {
 pub(crate) fn devices(arguments: &DevicesArguments) -> Result<Outcome> {
     let features = cpu_features();
     let threads = rayon::current_num_threads();
+    let adapters = gpu::adapters().map_err(|error| chain(&error));
     let onnxruntime = onnxruntime(arguments);
     match arguments.format {
         Format::Json => print_json(&json!({
@@ -49,6 +51,7 @@ pub(crate) fn devices(arguments: &DevicesArguments) -> Result<Outcome> {
                 "kernels": Level::current().name(),
                 "threads": threads,
             },
+            "gpu": gpu_json(&adapters),
             "onnxruntime": json_of(&onnxruntime),
         }))?,
         Format::Text => {
@@ -70,10 +73,55 @@ pub(crate) fn devices(arguments: &DevicesArguments) -> Result<Outcome> {
                 out,
                 "  threads       {threads} (rayon; RAYON_NUM_THREADS sets how many)"
             )?;
+            print_adapters(&mut out, &adapters)?;
             print_text(&mut out, &onnxruntime)?;
         }
     }
     Ok(Outcome::Done)
+}
+
+fn print_adapters(out: &mut impl Write, adapters: &Result<Vec<Adapter>, String>) -> Result<()> {
+    writeln!(out, "GPU")?;
+    let adapters = match adapters {
+        Ok(adapters) => adapters,
+        Err(why) => return Ok(writeln!(out, "  none: {why}")?),
+    };
+    if adapters.is_empty() {
+        writeln!(out, "  none found")?;
+    }
+    for adapter in adapters {
+        let Adapter { index, name, .. } = adapter;
+        writeln!(out, "  gpu:{index:<9} {name}")?;
+        writeln!(out, "    kind        {}, {}", adapter.kind, adapter.backend)?;
+        writeln!(out, "    driver      {}", adapter.driver)?;
+        writeln!(
+            out,
+            "    buffer      at most {} bytes, {} of them bound at once",
+            adapter.max_buffer_bytes, adapter.max_binding_bytes
+        )?;
+    }
+    Ok(())
+}
+
+fn gpu_json(adapters: &Result<Vec<Adapter>, String>) -> Json {
+    let adapters = match adapters {
+        Ok(adapters) => adapters.iter(),
+        Err(why) => return json!({ "built": false, "reason": why, "adapters": [] }),
+    };
+    let adapters: Vec<Json> = adapters
+        .map(|adapter| {
+            json!({
+                "index": adapter.index,
+                "name": adapter.name,
+                "backend": adapter.backend,
+                "kind": adapter.kind,
+                "driver": adapter.driver,
+                "max_buffer_bytes": adapter.max_buffer_bytes,
+                "max_binding_bytes": adapter.max_binding_bytes,
+            })
+        })
+        .collect();
+    json!({ "built": true, "adapters": adapters })
 }
 
 fn print_text(out: &mut impl Write, onnxruntime: &Onnxruntime) -> Result<()> {

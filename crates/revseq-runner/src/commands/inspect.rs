@@ -5,6 +5,7 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result};
+use revseq_kernels::Device;
 use serde_json::{Value as Json, json};
 
 use super::report::{self, Outcome as Found, Report};
@@ -35,7 +36,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
         }
     })
     .with_context(in_model)?;
-    let placements = super::runtime(arguments.backend, &arguments.ort)?
+    let placements = super::runtime(arguments.backend, &Device::Cpu, &arguments.ort)?
         .map(|runtime| placements(&runtime, &model))
         .transpose()
         .with_context(in_model)?;

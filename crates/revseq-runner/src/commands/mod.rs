@@ -13,8 +13,10 @@ mod verify;
 use std::io::Write;
 
 use anyhow::{Result, ensure};
+use revseq_kernels::Device;
 use serde_json::{Value as Json, json};
 
+use crate::backend::gpu::Gpu;
 use crate::backend::ort::{Placement, Runtime};
 use crate::cli::{Arguments, Backend, Command, OrtArguments};
 use crate::model::Bindings;
@@ -53,12 +55,40 @@ fn bindings(dims: &[(String, u64)]) -> Result<Bindings> {
 }
 
 /// ONNX Runtime, if that is what models are to run on.
-fn runtime(backend: Backend, arguments: &OrtArguments) -> Result<Option<Runtime>> {
+fn runtime(backend: Backend, device: &Device, arguments: &OrtArguments) -> Result<Option<Runtime>> {
     arguments.check(backend)?;
     match backend {
         Backend::Tract => Ok(None),
-        Backend::Ort => Runtime::open(arguments).map(Some),
+        Backend::Ort => Runtime::open(arguments, device).map(Some),
     }
+}
+
+/// The GPU for the nodes of ours in tract; in ONNX Runtime the provider opens its own.
+fn gpu(backend: Backend, device: &Device) -> Result<Option<Gpu>> {
+    match (backend, device) {
+        (Backend::Tract, Device::Gpu(choice)) => Gpu::open(choice).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The GPU that the nodes of ours run on, if it is one: an adapter in tract; in
+/// ONNX Runtime what the provider is asked for, which opens that or fails.
+fn gpu_name(runtime: Option<&Runtime>, gpu: Option<&Gpu>) -> Option<String> {
+    match (runtime, gpu) {
+        (Some(runtime), _) => runtime.gpu().map(ToString::to_string),
+        (None, gpu) => gpu.map(ToString::to_string),
+    }
+}
+
+/// Says which GPU the nodes of ours ran on, if one did.
+fn say_gpu(name: Option<&str>) -> Result<()> {
+    if let Some(name) = name {
+        writeln!(
+            anstream::stderr(),
+            "ReverseSequence and ReverseSubsequences: on {name}"
+        )?;
+    }
+    Ok(())
 }
 
 /// Which provider runs a node, as JSON.

@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 
 use super::inputs::{self, Sources, Tensors, in_model, list};
 use super::{Outcome, print_json};
+use crate::backend::gpu::Gpu;
 use crate::backend::ort::Placement;
 use crate::backend::{ort, tract};
 use crate::cli::{Format, RunArguments};
@@ -31,9 +32,10 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     check_outputs(arguments, &names)?;
     let mut bindings = super::bindings(&arguments.dims)?;
     check_dims(&bindings, &model.input_symbols())?;
-    let runtime = super::runtime(arguments.backend, &arguments.ort)?;
+    let runtime = super::runtime(arguments.backend, &arguments.on.device, &arguments.ort)?;
+    let gpu = super::gpu(arguments.backend, &arguments.on.device)?;
     let lacks = match &runtime {
-        None => tract::lacks(&model),
+        None => tract::lacks(&model, gpu.as_ref()),
         Some(runtime) => ort::lacks(runtime, &model),
     };
     let lacks = lacks.with_context(in_model(&located.model))?;
@@ -47,8 +49,14 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     };
     let tensors =
         inputs::gather(&model, &sources, &mut bindings).with_context(in_model(&located.model))?;
-    let results = execute(arguments, runtime.as_ref(), &model, &tensors, &bindings)
-        .with_context(in_model(&located.model))?;
+    let results = execute(
+        arguments,
+        (runtime.as_ref(), gpu.as_ref()),
+        &model,
+        &tensors,
+        &bindings,
+    )
+    .with_context(in_model(&located.model))?;
     for (name, file) in &arguments.outputs {
         if let Some(index) = names.iter().position(|output| output == name) {
             results.outputs[index].write(file, name)?;
@@ -82,12 +90,14 @@ struct Results {
     times: Vec<Duration>,
     /// Which provider of ONNX Runtime ran each node of ours.
     placements: Option<Vec<Placement>>,
+    /// The GPU on which the nodes of ours ran.
+    gpu: Option<String>,
 }
 
 /// Runs the model as often as asked.
 fn execute(
     arguments: &RunArguments,
-    runtime: Option<&ort::Runtime>,
+    (runtime, gpu): (Option<&ort::Runtime>, Option<&Gpu>),
     model: &Model,
     tensors: &Tensors,
     bindings: &Bindings,
@@ -98,7 +108,7 @@ fn execute(
     let mut times = Vec::new();
     match runtime {
         None => {
-            let prepared = tract::prepare(model, tensors, bindings)?;
+            let prepared = tract::prepare(model, tensors, bindings, gpu)?;
             let outputs = prepared.run(tensors)?;
             if arguments.repeat.is_some() {
                 progress.message("running");
@@ -116,6 +126,7 @@ fn execute(
                 outputs,
                 times,
                 placements: None,
+                gpu: super::gpu_name(None, gpu),
             })
         }
         Some(runtime) => {
@@ -138,6 +149,7 @@ fn execute(
                 outputs,
                 times,
                 placements: Some(prepared.placements),
+                gpu: super::gpu_name(Some(runtime), None),
             })
         }
     }
@@ -170,6 +182,7 @@ fn print_text(arguments: &RunArguments, names: &[String], results: &Results) -> 
         outputs,
         times,
         placements,
+        gpu,
     } = results;
     let bold = Style::new().bold();
     let mut out = anstream::stdout().lock();
@@ -195,6 +208,7 @@ fn print_text(arguments: &RunArguments, names: &[String], results: &Results) -> 
         }
     }
     out.flush()?;
+    super::say_gpu(gpu.as_deref())?;
     for placement in placements.iter().flatten() {
         writeln!(anstream::stderr(), "{placement}")?;
     }
@@ -219,6 +233,7 @@ fn as_json(arguments: &RunArguments, model: &Path, names: &[String], results: &R
         outputs,
         times,
         placements,
+        gpu,
     } = results;
     let outputs: Vec<Json> = std::iter::zip(names, outputs)
         .filter_map(|(name, output)| {
@@ -248,6 +263,9 @@ fn as_json(arguments: &RunArguments, model: &Path, names: &[String], results: &R
         "backend": arguments.backend.name(),
         "outputs": outputs,
     });
+    if let Some(gpu) = gpu {
+        json["device"] = gpu.as_str().into();
+    }
     if let Some(placements) = placements {
         json["nodes"] = placements.iter().map(super::placement_json).collect();
     }

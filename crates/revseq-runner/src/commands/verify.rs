@@ -11,6 +11,7 @@ use walkdir::WalkDir;
 
 use super::inputs::{self, Tensors};
 use super::{Outcome, print_json};
+use crate::backend::gpu::Gpu;
 use crate::backend::ort::{self, Placement, Preparation, Runtime};
 use crate::backend::tract;
 use crate::chain;
@@ -81,7 +82,8 @@ enum Verdict {
 /// Runs every backend test below the paths.
 pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
     let tests = find(&arguments.paths)?;
-    let runtime = super::runtime(arguments.backend, &arguments.ort)?;
+    let runtime = super::runtime(arguments.backend, &arguments.on.device, &arguments.ort)?;
+    let gpu = super::gpu(arguments.backend, &arguments.on.device)?;
     let progress = Progress::new(tests.len() as u64);
     let mut results = Vec::new();
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
@@ -90,7 +92,7 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
         let path = test.display().to_string();
         progress.message(path.clone());
         let mut placements = Vec::new();
-        let verdict = run_test(test, runtime.as_ref(), &mut placements);
+        let verdict = run_test(test, runtime.as_ref(), gpu.as_ref(), &mut placements);
         for placement in &placements {
             *providers.entry(placement.provider.clone()).or_default() += 1;
         }
@@ -112,11 +114,13 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
         progress.step();
     }
     drop(progress);
+    let gpu_name = super::gpu_name(runtime.as_ref(), gpu.as_ref());
     match arguments.format {
         Format::Text => {
             let mut out = anstream::stdout().lock();
             writeln!(out, "{passed} passed, {failed} failed, {skipped} skipped")?;
             out.flush()?;
+            super::say_gpu(gpu_name.as_deref())?;
             for (provider, count) in &providers {
                 let nodes = if *count == 1 { "node" } else { "nodes" };
                 writeln!(
@@ -125,13 +129,19 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
                 )?;
             }
         }
-        Format::Json => print_json(&json!({
-            "backend": arguments.backend.name(),
-            "tests": results,
-            "passed": passed,
-            "failed": failed,
-            "skipped": skipped,
-        }))?,
+        Format::Json => {
+            let mut json = json!({
+                "backend": arguments.backend.name(),
+                "tests": results,
+                "passed": passed,
+                "failed": failed,
+                "skipped": skipped,
+            });
+            if let Some(name) = gpu_name {
+                json["device"] = name.into();
+            }
+            print_json(&json)?;
+        }
     }
     Ok(if failed > 0 {
         Outcome::Failed
@@ -164,8 +174,13 @@ fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 /// Runs a test; tells the placements of its nodes in ONNX Runtime.
-fn run_test(folder: &Path, runtime: Option<&Runtime>, placements: &mut Vec<Placement>) -> Verdict {
-    match try_test(folder, runtime, placements) {
+fn run_test(
+    folder: &Path,
+    runtime: Option<&Runtime>,
+    gpu: Option<&Gpu>,
+    placements: &mut Vec<Placement>,
+) -> Verdict {
+    match try_test(folder, runtime, gpu, placements) {
         Ok(verdict) => verdict,
         Err(error) => Verdict::Failed(chain(&error)),
     }
@@ -174,11 +189,12 @@ fn run_test(folder: &Path, runtime: Option<&Runtime>, placements: &mut Vec<Place
 fn try_test(
     folder: &Path,
     runtime: Option<&Runtime>,
+    gpu: Option<&Gpu>,
     placements: &mut Vec<Placement>,
 ) -> Result<Verdict> {
     let model = Model::load(&folder.join("model.onnx"))?;
     let lacks = match runtime {
-        None => tract::lacks(&model)?,
+        None => tract::lacks(&model, gpu)?,
         Some(runtime) => ort::lacks(runtime, &model)?,
     };
     if let Some(reason) = lacks {
@@ -197,7 +213,8 @@ fn try_test(
         placements.clone_from(&prepared.placements);
     }
     for set in read::data_sets(folder)? {
-        run_set(&model, &set, exact, prepared.as_deref_mut()).with_context(|| set.name.clone())?;
+        run_set(&model, &set, exact, prepared.as_deref_mut(), gpu)
+            .with_context(|| set.name.clone())?;
     }
     Ok(Verdict::Ok)
 }
@@ -242,6 +259,7 @@ fn run_set(
     set: &DataSet,
     exact: bool,
     prepared: Option<&mut ort::Prepared>,
+    gpu: Option<&Gpu>,
 ) -> Result<()> {
     let declared = model.inputs();
     let names: Vec<String> = declared
@@ -266,7 +284,7 @@ fn run_set(
     let mut bindings = Bindings::new();
     inputs::bind(&declared, &given, &mut bindings)?;
     let got = match prepared {
-        None => tract::prepare(model, &given, &bindings)?.run(&given)?,
+        None => tract::prepare(model, &given, &bindings, gpu)?.run(&given)?,
         Some(prepared) => prepared.run(&given)?,
     };
     let got: Tensors = std::iter::zip(outputs.iter().cloned(), got).collect();

@@ -2,6 +2,7 @@
 
 mod bench;
 mod common;
+mod gpu;
 mod hostile;
 mod inspect;
 mod ort;

@@ -58,6 +58,39 @@ fn run_tells_the_provider_and_prints_as_tract_does() {
     );
 }
 
+/// The provider's library has to be built with its feature `gpu`.
+#[test]
+fn a_device_is_the_provider_s_option() {
+    let Some(library) = onnxruntime("a_device_is_the_provider_s_option") else {
+        return;
+    };
+    let path = model("graphs/between_neg");
+    let run = on_ort("run", &library, &[&path, "--device", "gpu:99"]);
+    assert_eq!(run.code, Some(2), "{run:?}");
+    assert!(
+        run.stderr
+            .contains("provider option \"device\" is \"gpu:99\": no number 99 adapter; found "),
+        "{run:?}"
+    );
+    let run = on_ort("run", &library, &[&path, "--device", "gpu:software"]);
+    if run.stderr.contains("no software adapter") {
+        assert!(
+            std::env::var("CI").as_deref() != Ok("true"),
+            "no software adapter, which CI has to have"
+        );
+        eprintln!("skipped a_device_is_the_provider_s_option: no software adapter");
+        return;
+    }
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(
+        run.stderr
+            .contains("ReverseSequence node \"reverse\": RevSeqExecutionProvider"),
+        "{run:?}"
+    );
+    assert!(run.stderr.contains("on gpu:software\n"), "{run:?}");
+    assert_eq!(run.stdout, revseq(&["run", &path]).stdout);
+}
+
 #[test]
 fn strings_fall_back_and_say_so() {
     let Some(library) = onnxruntime("strings_fall_back_and_say_so") else {

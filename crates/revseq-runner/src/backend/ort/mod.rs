@@ -14,6 +14,7 @@ use ort::logging::LogLevel;
 use ort::session::{RunOptions, Session, SessionInputValue};
 use ort::value::DynValue;
 use revseq_graph::Operator;
+use revseq_kernels::Device as KernelDevice;
 
 use crate::cli::{Ep, OrtArguments};
 use crate::fence;
@@ -42,15 +43,24 @@ pub(crate) struct Runtime {
     /// As in `1.31.1`; `None` if the library's file does not tell.
     version: Option<String>,
     pub(crate) ep: Option<Found>,
+    /// What the provider is to run on.
+    device: KernelDevice,
 }
 
 impl Runtime {
     /// Loads ONNX Runtime and the provider's library.
     ///
     /// # Errors
-    /// One of them is not there, or does not load; ONNX Runtime is too old.
-    pub(crate) fn open(arguments: &OrtArguments) -> Result<Self> {
+    /// One of them is not there, or does not load; ONNX Runtime is too old;
+    /// there is no provider to run on a device.
+    pub(crate) fn open(arguments: &OrtArguments, device: &KernelDevice) -> Result<Self> {
+        ensure!(
+            arguments.ep() == Ep::Revseq || *device == KernelDevice::Cpu,
+            "--device {device} is for this project's provider, and --ep none leaves it out; \
+             ONNX Runtime's own kernels run on the CPU"
+        );
         let mut runtime = Self::load(arguments.ort_lib.as_deref())?;
+        runtime.device = device.clone();
         if arguments.ep() == Ep::Revseq {
             runtime.register(library::ep(arguments.ep_lib.as_deref())?)?;
         }
@@ -90,6 +100,7 @@ impl Runtime {
             library,
             version,
             ep: None,
+            device: KernelDevice::Cpu,
         })
     }
 
@@ -121,6 +132,11 @@ impl Runtime {
     /// The environment of all sessions.
     pub(crate) fn environment(&self) -> &Environment {
         &self.environment
+    }
+
+    /// The device that the provider is to run on, if it is not the CPU.
+    pub(crate) fn gpu(&self) -> Option<&KernelDevice> {
+        (self.device != KernelDevice::Cpu).then_some(&self.device)
     }
 
     /// The version, or that it is not known.
@@ -311,7 +327,13 @@ fn session(
             let devices = environment
                 .devices()
                 .filter(|device| device.ep().is_ok_and(|ep| ep == EP));
-            builder = builder.with_devices(devices, None)?;
+            // A provider that is older than the option need not know it.
+            let options: Vec<_> = runtime
+                .gpu()
+                .map(|device| (format!("{EP}.device"), device.to_string()))
+                .into_iter()
+                .collect();
+            builder = builder.with_devices(devices, Some(&options))?;
         }
         if is_unfolded {
             builder = builder.with_disabled_optimizers("ConstantFolding")?;

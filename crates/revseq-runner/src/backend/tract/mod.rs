@@ -16,6 +16,7 @@ use tract_onnx::pb::ModelProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{InferenceFact, InferenceModel};
 
+use crate::backend::gpu::{self, Gpu};
 use crate::fence;
 use crate::model::values::{ValueType, element_types};
 use crate::model::{Bindings, Model, walk};
@@ -37,10 +38,10 @@ fn has_type(code: i32) -> bool {
 /// How many things that tract lacks are told by name.
 const MAXIMUM_TOLD: usize = 10;
 
-/// What tract itself lacks for a model; `None` if nothing.
+/// What tract itself, or the GPU, lacks for a model; `None` if nothing.
 ///
 /// Found by looking at the model alone: an error on the way is never a lack.
-pub(crate) fn lacks(model: &Model) -> Result<Option<String>> {
+pub(crate) fn lacks(model: &Model, gpu: Option<&Gpu>) -> Result<Option<String>> {
     // By kind, in the order in which they are told.
     let mut lacking: BTreeSet<(u8, String)> = BTreeSet::new();
     let mut add = |kind: u8, what: String| {
@@ -97,6 +98,9 @@ pub(crate) fn lacks(model: &Model) -> Result<Option<String>> {
         what.truncate(MAXIMUM_TOLD);
         what.push(format!("{more} more"));
     }
+    if what.is_empty() && gpu.is_some() {
+        return gpu::lacks(model);
+    }
     Ok((!what.is_empty()).then(|| format!("tract has no {}", what.join(", "))))
 }
 
@@ -109,7 +113,7 @@ pub(crate) struct Prepared {
     outputs: Vec<(String, ValueType)>,
 }
 
-/// Makes a model ready for inputs such as these.
+/// Makes a model ready for inputs such as these; with a GPU, its nodes of ours run there.
 ///
 /// # Errors
 /// What tract, or an operator of ours, refuses.
@@ -117,6 +121,7 @@ pub(crate) fn prepare(
     model: &Model,
     inputs: &BTreeMap<String, Tensor>,
     bindings: &Bindings,
+    gpu: Option<&Gpu>,
 ) -> Result<Prepared> {
     fenced(|| {
         let mut proto = model.proto.clone();
@@ -127,7 +132,10 @@ pub(crate) fn prepare(
         let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
         onnx.provider = Arc::new(NoFiles);
         onnx.op_register = operators::bounded_operators();
-        let parsed = onnx.parse(&proto, None)?;
+        let parsed = match gpu {
+            None => onnx.parse(&proto, None),
+            Some(gpu) => gpu.load(|| onnx.parse(&proto, None)),
+        }?;
         if let Some(name) = parsed.unresolved_inputs.first() {
             bail!("nothing gives {name:?}");
         }

@@ -1,0 +1,119 @@
+//! Nodes on a GPU, if a session asks for one.
+//!
+//! The tensors stay the host's: each run uploads its data and reads the result
+//! back. A library without the feature `gpu` has none and says so.
+
+use std::fmt;
+
+#[cfg(feature = "gpu")]
+use revseq_kernels::gpu::{self, Context, ContextOptions, ReverseSubsequencesPass};
+use revseq_kernels::{Device, Plan, SequenceLengths};
+
+use crate::error::Error;
+
+/// A GPU, opened for a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Gpu {
+    #[cfg(feature = "gpu")]
+    context: Context,
+    /// Nothing is of this type.
+    #[cfg(not(feature = "gpu"))]
+    none: std::convert::Infallible,
+}
+
+/// What can go wrong in a run, which has yet to name its node.
+#[cfg(feature = "gpu")]
+pub(crate) type RunError = gpu::Error;
+/// Nothing can go wrong where nothing runs.
+#[cfg(not(feature = "gpu"))]
+pub(crate) type RunError = std::convert::Infallible;
+
+#[cfg(feature = "gpu")]
+impl Gpu {
+    /// Opens the GPU that a device is; the CPU is none.
+    ///
+    /// # Errors
+    /// [`Error::OpenGpu`]: there is no such adapter, or it gives no device.
+    pub(crate) fn open(device: &Device) -> Result<Option<Self>, Error> {
+        let Device::Gpu(choice) = device else {
+            return Ok(None);
+        };
+        // Drivers have threads, and clean up when the process ends.
+        crate::pin::library();
+        let mut options = ContextOptions::default();
+        options.adapter = choice.clone();
+        let context = Context::new(&options).map_err(|source| Error::OpenGpu {
+            device: device.clone(),
+            source,
+        })?;
+        Ok(Some(Self { context }))
+    }
+
+    /// As [`gpu::run`].
+    pub(crate) fn run(
+        &self,
+        plan: &Plan,
+        lengths: &SequenceLengths<'_>,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(), RunError> {
+        let pass = ReverseSubsequencesPass::new(&self.context, plan)?;
+        gpu::run(&pass, lengths, input, output)
+    }
+
+    /// As [`gpu::run_in_place`].
+    pub(crate) fn run_in_place(
+        &self,
+        plan: &Plan,
+        lengths: &SequenceLengths<'_>,
+        data: &mut [u8],
+    ) -> Result<(), RunError> {
+        let pass = ReverseSubsequencesPass::new(&self.context, plan)?;
+        gpu::run_in_place(&pass, lengths, data)
+    }
+}
+
+#[cfg(feature = "gpu")]
+impl fmt::Display for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.context.adapter().fmt(f)
+    }
+}
+
+#[cfg(not(feature = "gpu"))]
+impl Gpu {
+    pub(crate) fn open(device: &Device) -> Result<Option<Self>, Error> {
+        match device {
+            Device::Cpu => Ok(None),
+            Device::Gpu(_) => Err(Error::BuiltWithoutGpu {
+                device: device.clone(),
+            }),
+        }
+    }
+
+    pub(crate) fn run(
+        &self,
+        _: &Plan,
+        _: &SequenceLengths<'_>,
+        _: &[u8],
+        _: &mut [u8],
+    ) -> Result<(), RunError> {
+        match self.none {}
+    }
+
+    pub(crate) fn run_in_place(
+        &self,
+        _: &Plan,
+        _: &SequenceLengths<'_>,
+        _: &mut [u8],
+    ) -> Result<(), RunError> {
+        match self.none {}
+    }
+}
+
+#[cfg(not(feature = "gpu"))]
+impl fmt::Display for Gpu {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.none {}
+    }
+}

@@ -1,0 +1,132 @@
+//! The GPU that the nodes of ours run on when the rest of a model is tract's.
+//!
+//! A build without the feature `gpu` has none and says so.
+
+use std::fmt;
+
+use anyhow::Result;
+use revseq_graph::{ElementType, Operator};
+use revseq_kernels::{AdapterChoice, Device};
+
+use crate::model::{Bindings, Model, walk};
+
+/// A GPU, opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Gpu {
+    #[cfg(feature = "gpu")]
+    context: revseq_tract::gpu::Context,
+    /// Nothing is of this type.
+    #[cfg(not(feature = "gpu"))]
+    none: std::convert::Infallible,
+}
+
+/// An adapter, as the command line shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Adapter {
+    pub(crate) index: usize,
+    pub(crate) name: String,
+    /// The graphics API.
+    pub(crate) backend: String,
+    /// Discrete, integrated, virtual or software.
+    pub(crate) kind: &'static str,
+    pub(crate) driver: String,
+    /// The most bytes of a buffer.
+    pub(crate) max_buffer_bytes: u64,
+    /// The most bytes that one dispatch reaches of a buffer.
+    pub(crate) max_binding_bytes: u64,
+}
+
+#[cfg(feature = "gpu")]
+impl Gpu {
+    /// Opens an adapter.
+    ///
+    /// # Errors
+    /// There is none such, or it gives no device.
+    pub(crate) fn open(choice: &AdapterChoice) -> Result<Self> {
+        use anyhow::Context as _;
+        let mut options = revseq_tract::gpu::ContextOptions::default();
+        options.adapter = choice.clone();
+        let context = revseq_tract::gpu::Context::new(&options).with_context(|| match choice {
+            AdapterChoice::Auto => "--device gpu takes a software adapter only if it is named, as \
+                                    in gpu:software"
+                .to_owned(),
+            _ => format!("--device {}", Device::Gpu(choice.clone())),
+        })?;
+        Ok(Self { context })
+    }
+
+    /// Reads a model with `load`, whose nodes of ours then run here.
+    pub(crate) fn load<T>(&self, load: impl FnOnce() -> T) -> T {
+        revseq_tract::load_on_gpu(&self.context, load)
+    }
+}
+
+#[cfg(feature = "gpu")]
+impl fmt::Display for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.context.adapter().fmt(f)
+    }
+}
+
+/// All adapters.
+///
+/// # Errors
+/// This build can have none.
+#[cfg(feature = "gpu")]
+pub(crate) fn adapters() -> Result<Vec<Adapter>> {
+    use revseq_tract::gpu;
+    let found = gpu::adapters(gpu::wgpu::Backends::all()).into_iter();
+    Ok(found
+        .map(|found| Adapter {
+            kind: found.kind(),
+            backend: found.backend.to_string(),
+            index: found.index,
+            name: found.name,
+            driver: found.driver,
+            max_buffer_bytes: found.max_buffer_bytes,
+            max_binding_bytes: found.max_binding_bytes,
+        })
+        .collect())
+}
+
+/// What a build without the feature says.
+#[cfg(not(feature = "gpu"))]
+const NOT_BUILT: &str = "this revseq was built without GPUs; build it with the feature gpu, which is \
+                         on by default: `cargo install --path crates/revseq-runner`";
+
+#[cfg(not(feature = "gpu"))]
+impl Gpu {
+    pub(crate) fn open(choice: &AdapterChoice) -> Result<Self> {
+        anyhow::bail!("--device {}: {NOT_BUILT}", Device::Gpu(choice.clone()))
+    }
+
+    pub(crate) fn load<T>(&self, _: impl FnOnce() -> T) -> T {
+        match self.none {}
+    }
+}
+
+#[cfg(not(feature = "gpu"))]
+impl fmt::Display for Gpu {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.none {}
+    }
+}
+
+#[cfg(not(feature = "gpu"))]
+pub(crate) fn adapters() -> Result<Vec<Adapter>> {
+    anyhow::bail!(NOT_BUILT)
+}
+
+/// What a GPU lacks for a model; `None` if nothing is known.
+pub(crate) fn lacks(model: &Model) -> Result<Option<String>> {
+    let mut lacking = None;
+    walk::walk(model, &Bindings::new(), |site| {
+        let is_ours = Operator::is_known(&site.node.domain, &site.node.op_type);
+        let data = site.inputs.first();
+        let data = data.and_then(|data| data.known_element_type());
+        if is_ours && !site.is_dead && !site.is_call && data == Some(ElementType::String) {
+            lacking = Some("the GPU kernels move no strings".to_owned());
+        }
+    })?;
+    Ok(lacking)
+}

@@ -1,0 +1,212 @@
+//! `--device gpu` and the list of adapters, in a build with the feature `gpu`
+//! or without.
+
+use std::process::Command;
+
+use serde_json::Value as Json;
+
+use crate::common::{Run, models, refuses, revseq, succeeds};
+
+fn model(name: &str) -> String {
+    models().join(name).display().to_string()
+}
+
+/// Runs `revseq`. Mesa complains on standard error where there is no desktop;
+/// with a folder for one it does not.
+fn quietly(arguments: &[&str]) -> Run {
+    let output = Command::new(env!("CARGO_BIN_EXE_revseq"))
+        .args(arguments)
+        .env("XDG_RUNTIME_DIR", std::env::temp_dir())
+        .output()
+        .expect("the binary starts");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    Run {
+        code: output.status.code(),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
+}
+
+#[test]
+fn a_device_of_another_name_is_refused() {
+    for device in ["cuda", "gpu:", "GPU", ""] {
+        let run = revseq(&["run", &model("graphs/between_neg"), "--device", device]);
+        assert_eq!(run.code, Some(2), "{run:?}");
+        assert!(
+            run.stderr
+                .contains("expected cpu, gpu, gpu:INDEX, gpu:NAME or gpu:software"),
+            "{run:?}"
+        );
+    }
+}
+
+#[test]
+fn a_gpu_is_for_the_provider_and_not_for_onnxruntime_s_own_kernels() {
+    let path = model("graphs/between_neg");
+    let arguments = [
+        "run",
+        &path,
+        "--device",
+        "gpu",
+        "--backend",
+        "ort",
+        "--ep",
+        "none",
+    ];
+    refuses(
+        &arguments,
+        "--device gpu is for this project's provider, and --ep none leaves it out",
+    );
+}
+
+#[cfg(not(feature = "gpu"))]
+#[test]
+fn a_build_without_gpus_says_how_to_get_one() {
+    let path = model("graphs/between_neg");
+    refuses(
+        &["run", &path, "--device", "gpu:0"],
+        "--device gpu:0: this revseq was built without GPUs; build it with the feature gpu",
+    );
+    let json: Json = serde_json::from_str(&succeeds(&["devices", "--format", "json"])).unwrap();
+    assert_eq!(json["gpu"]["built"], false);
+    assert!(
+        quietly(&["devices"])
+            .stdout
+            .contains("GPU\n  none: this revseq was built")
+    );
+}
+
+#[cfg(feature = "gpu")]
+mod built {
+    use super::*;
+
+    /// The adapters, as `devices` lists them.
+    fn adapters() -> Vec<Json> {
+        let json: Json = serde_json::from_str(&succeeds(&["devices", "--format", "json"])).unwrap();
+        assert_eq!(json["gpu"]["built"], true);
+        json["gpu"]["adapters"].as_array().unwrap().clone()
+    }
+
+    /// The software adapters; without one the test is skipped, by name, except on CI.
+    fn software(test: &str) -> Vec<Json> {
+        let software: Vec<Json> = adapters()
+            .into_iter()
+            .filter(|adapter| adapter["kind"] == "software")
+            .collect();
+        if software.is_empty() {
+            assert!(
+                std::env::var("CI").as_deref() != Ok("true"),
+                "{test}: no software adapter, which CI has to have"
+            );
+            eprintln!("skipped {test}: no software adapter");
+        }
+        software
+    }
+
+    /// A snapshot in which all adapters have one name.
+    fn snapshot(name: &str, text: &str) {
+        insta::with_settings!({
+            omit_expression => true,
+            prepend_module_to_snapshot => false,
+            filters => vec![
+                (r"\d+: [^;\n]+ \((vulkan|gl), software\)(; \d+: [^;\n]+)*", "[ADAPTER]"),
+                (r"\S*models/", "models/"),
+            ],
+        }, {
+            insta::assert_snapshot!(name, text);
+        });
+    }
+
+    #[test]
+    fn devices_lists_adapters_with_their_kind_and_limits() {
+        for adapter in software("devices_lists_adapters_with_their_kind_and_limits") {
+            let index = adapter["index"].as_u64().unwrap();
+            let name = adapter["name"].as_str().unwrap();
+            let text = succeeds(&["devices"]);
+            let backend = adapter["backend"].as_str().unwrap();
+            assert!(
+                text.contains(&format!("  gpu:{index:<9} {name}\n")),
+                "{text}"
+            );
+            assert!(
+                text.contains(&format!("kind        software, {backend}")),
+                "{text}"
+            );
+            for limit in ["max_buffer_bytes", "max_binding_bytes"] {
+                assert!(adapter[limit].as_u64().unwrap() >= 1 << 27, "{adapter}");
+            }
+        }
+    }
+
+    #[test]
+    fn software_is_never_taken_unless_it_is_named() {
+        let all = adapters();
+        let software = software("software_is_never_taken_unless_it_is_named");
+        let path = model("graphs/between_neg");
+        if all.len() > software.len() {
+            eprintln!("skipped software_is_never_taken_unless_it_is_named: there is hardware");
+        } else if !software.is_empty() {
+            let run = quietly(&["run", &path, "--device", "gpu"]);
+            assert_eq!(run.code, Some(2), "{run:?}");
+            snapshot("gpu_no_hardware", &run.stderr);
+        }
+    }
+
+    #[test]
+    fn an_adapter_that_is_not_there_is_told_with_those_that_are() {
+        if software("an_adapter_that_is_not_there_is_told_with_those_that_are").is_empty() {
+            return;
+        }
+        let path = model("graphs/between_neg");
+        let mut text = String::new();
+        for device in ["gpu:99", "gpu:no such adapter"] {
+            let run = quietly(&["run", &path, "--device", device]);
+            assert_eq!(run.code, Some(2), "{run:?}");
+            assert_eq!(run.stdout, "", "{run:?}");
+            text += &run.stderr;
+        }
+        snapshot("gpu_unknown_adapter", &text);
+    }
+
+    #[test]
+    fn run_prints_what_the_cpu_prints_and_says_where_it_ran() {
+        for adapter in software("run_prints_what_the_cpu_prints_and_says_where_it_ran") {
+            let path = model("graphs/between_neg");
+            let device = format!("gpu:{}", adapter["index"]);
+            let run = quietly(&["run", &path, "--device", &device]);
+            assert_eq!(run.code, Some(0), "{run:?}");
+            assert_eq!(run.stdout, succeeds(&["run", &path]));
+            snapshot("gpu_run_stderr", &run.stderr);
+            let json = succeeds(&["run", &path, "--device", &device, "--format", "json"]);
+            let json: Json = serde_json::from_str(&json).unwrap();
+            let name = adapter["name"].as_str().unwrap();
+            assert!(json["device"].as_str().unwrap().contains(name), "{json}");
+        }
+    }
+
+    #[test]
+    fn verify_of_all_models() {
+        for adapter in software("verify_of_all_models") {
+            let device = format!("gpu:{}", adapter["index"]);
+            let run = quietly(&["verify", &model(""), "--device", &device]);
+            assert_eq!(run.code, Some(0), "{run:?}");
+            let skipped = run.stdout.lines().filter(|line| !line.ends_with(": ok"));
+            let text: Vec<&str> = skipped.chain(run.stderr.lines()).collect();
+            snapshot("gpu_verify_models", &text.join("\n"));
+        }
+    }
+
+    #[test]
+    fn strings_are_refused_and_not_moved_elsewhere() {
+        if software("strings_are_refused_and_not_moved_elsewhere").is_empty() {
+            return;
+        }
+        let run = quietly(&["run", &model("types/string"), "--device", "gpu:software"]);
+        assert_eq!(run.code, Some(2), "{run:?}");
+        assert_eq!(run.stdout, "", "{run:?}");
+        assert!(
+            run.stderr.contains("the GPU kernels move no strings"),
+            "{run:?}"
+        );
+    }
+}
