@@ -10,9 +10,9 @@ use super::sink::{BLOCK, LINE, Sink};
 use super::vector::{LANE, V128, Vector, WIDEST, copy_bytes, prefetch};
 use super::walk::{Element, Width};
 
-/// The longest line after which the next is asked for as a whole, in bytes: the
-/// first level of the cache holds both.
-const SHORT: usize = 16 << 10;
+/// The longest line after which the next is asked for as a whole, in bytes: a
+/// small part of the second level of the cache.
+const SHORT: usize = 64 << 10;
 
 /// Moves some items of a plan whose elements are packed along time on both sides.
 ///

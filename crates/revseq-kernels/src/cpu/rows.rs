@@ -42,21 +42,19 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink>(
             }
             let to = at.output + at.time * time.output + first * line.output;
             let along_time = job.nest.along_time;
-            if !S::BEYOND_CACHES && !along_time && bytes <= SHORT {
-                let neighbours = Neighbours {
-                    from: job.input.wrapping_add(at.input + first * line.input),
+            if !S::BEYOND_CACHES && bytes <= SHORT {
+                let short = Short {
+                    from: job.input.wrapping_add(at.input),
                     to: job.output.wrapping_add(to),
                     stride: (line.input, line.output),
-                    time: at.time,
                     pitch: time.input,
+                    bytes,
                 };
                 // SAFETY: see `Job`.
                 unsafe {
-                    match bytes {
-                        64 => neighbours.copy::<V>(lengths, 64),
-                        128 => neighbours.copy::<V>(lengths, 128),
-                        256 => neighbours.copy::<V>(lengths, 256),
-                        _ => neighbours.copy::<V>(lengths, bytes),
+                    match along_time {
+                        true => short.copy_along_time::<V>(first, lengths[0], lengths.len()),
+                        false => short.copy_across::<V>(first, at.time, lengths),
                     }
                 }
                 continue;
@@ -91,38 +89,68 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink>(
     }
 }
 
-/// Rows side by side at one time step.
-struct Neighbours {
-    /// Where the first one's column starts in the input.
+/// Short rows, one after the other on a line.
+///
+/// Apart from the rest, and with widths that are common known to the compiler:
+/// every instruction of their loop counts.
+struct Short {
+    /// Where the line starts in the input: the row of its first time step.
     from: *const u8,
-    /// Where the first one is written.
+    /// Where the first row is written.
     to: *mut u8,
-    /// How far the next one is from there, in input and output.
+    /// How far the next row on the line is from there, in input and output.
     stride: (usize, usize),
-    time: usize,
     /// How far a time step is from the one before, in the input.
     pitch: usize,
+    bytes: usize,
 }
 
-impl Neighbours {
-    /// Copies rows of these lengths.
-    ///
-    /// Apart and given its bytes, for rows so short that every instruction of
-    /// the loop counts.
+impl Short {
+    /// Copies rows at one time step, from row `first` of the line on.
     ///
     /// # Safety
     /// See [`Vector`]; the rows read are readable and those written writable.
     #[inline(always)]
-    unsafe fn copy<V: Vector>(self, lengths: &[usize], bytes: usize) {
-        let (mut from, mut to) = (self.from, self.to);
+    unsafe fn copy_across<V: Vector>(self, first: usize, time: usize, lengths: &[usize]) {
+        let (mut from, mut to) = (self.from.wrapping_add(first * self.stride.0), self.to);
         for &length in lengths {
+            let row = from.wrapping_add(source(length, time) * self.pitch);
             // SAFETY: the caller's.
-            unsafe {
-                let row = from.wrapping_add(source(length, self.time) * self.pitch);
-                copy_inline::<V>(row, to, bytes);
-            }
+            unsafe { copy_short::<V>(row, to, self.bytes) };
             from = from.wrapping_add(self.stride.0);
             to = to.wrapping_add(self.stride.1);
+        }
+    }
+
+    /// Copies `count` time steps from step `first` on.
+    ///
+    /// # Safety
+    /// As [`copy_across`](Self::copy_across).
+    #[inline(always)]
+    unsafe fn copy_along_time<V: Vector>(self, first: usize, length: usize, count: usize) {
+        let mut to = self.to;
+        for t in first..first + count {
+            let row = self.from.wrapping_add(source(length, t) * self.pitch);
+            // SAFETY: the caller's.
+            unsafe { copy_short::<V>(row, to, self.bytes) };
+            to = to.wrapping_add(self.stride.1);
+        }
+    }
+}
+
+/// Copies a short row.
+///
+/// # Safety
+/// See [`Vector`]; `from` is readable and `to` writable for `bytes`, and they do not overlap.
+#[inline(always)]
+unsafe fn copy_short<V: Vector>(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's.
+    unsafe {
+        match bytes {
+            64 => copy_inline::<V>(from, to, 64),
+            128 => copy_inline::<V>(from, to, 128),
+            256 => copy_inline::<V>(from, to, 256),
+            _ => copy_inline::<V>(from, to, bytes),
         }
     }
 }
