@@ -35,7 +35,8 @@ pub(super) unsafe fn copy_items<S: Sink, const LANES: usize>(
             for first in reversed.clone().step_by(BLOCK / row) {
                 let count = (BLOCK / row).min(reversed.end - first);
                 let from = line.add((length - first - count) * row);
-                reverse::<LANES>(from, sink.space(count * row), count, row);
+                let ahead = from.wrapping_sub(DISTANCE);
+                reverse::<LANES>(from, sink.space(count * row), count, row, ahead);
             }
             for first in kept.clone().step_by(BLOCK / row) {
                 let count = (BLOCK / row).min(kept.end - first);
@@ -70,20 +71,30 @@ pub(super) unsafe fn swap_items<const LANES: usize>(job: &Job<'_>, items: Range<
                 let one = line.add(first * row);
                 let other = line.add((length - first - count) * row);
                 kept.copy_from_nonoverlapping(one, count * row);
-                reverse::<LANES>(other, one, count, row);
-                reverse::<LANES>(kept, other, count, row);
+                let ahead = (other.wrapping_sub(DISTANCE), one.wrapping_add(DISTANCE));
+                reverse::<LANES>(other, one, count, row, ahead.0);
+                reverse::<LANES>(kept, other, count, row, ahead.1);
             }
         }
     }
 }
 
-/// Copies `count` rows in reverse order.
+/// Copies `count` rows in reverse order, and asks for as many at `ahead`.
+///
+/// To ask for what is not mapped would cost the search for its page each time,
+/// so that a caller gives a place in its data, or near.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `count` rows of `row` bytes, at
 /// most `LANES` lanes, and they do not overlap.
 #[inline(always)]
-unsafe fn reverse<const LANES: usize>(from: *const u8, to: *mut u8, count: usize, row: usize) {
+unsafe fn reverse<const LANES: usize>(
+    from: *const u8,
+    to: *mut u8,
+    count: usize,
+    row: usize,
+    ahead: *const u8,
+) {
     // What is copied past a row's end lies inside the rows on both sides, and
     // the rows after it overwrite it; not so for those at either end.
     let exact = (LANES * LANE).div_ceil(row).min(count);
@@ -97,7 +108,7 @@ unsafe fn reverse<const LANES: usize>(from: *const u8, to: *mut u8, count: usize
         for index in middle.clone() {
             let (from, to) = (source(index), to.add(index * row));
             if (index * row) % LINE < row {
-                prefetch(from.wrapping_sub(DISTANCE));
+                prefetch(ahead.wrapping_add((count - 1 - index) * row));
             }
             for lane in 0..LANES {
                 V128::load(from.add(lane * LANE)).store(to.add(lane * LANE));
