@@ -67,7 +67,8 @@ fn check(case: &Case) {
             assert!(data == expected, "in place, {threads:?}, {plan:?}");
         }
     }
-    if desc.input.strides == desc.output.strides {
+    // A million strings show no more than a thousand.
+    if desc.input.strides == desc.output.strides && input.len() < 1 << 20 {
         check_typed(case, &plan, &clamped);
     }
     check_reject(case, &plan);
@@ -173,6 +174,8 @@ fn large_tensors_agree_with_the_reference() {
             (vec![100, elements(1 << 13)], 0, 1, 1),
             (vec![elements(1 << 13), 67, 3], 0, 1, 1),
             (vec![5, elements(1 << 10), 67, 3], 1, 2, 1),
+            // So many time steps that no scratch memory holds a column.
+            (vec![70_000, 7], 0, 1, 1),
             // Lines about as long as a vector, and longer than a block.
             (vec![5000, elements(48)], 1, 0, 1),
             (vec![5000, elements(80)], 1, 0, 1),

@@ -9,10 +9,11 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use super::elements::reverse;
-use super::job::Job;
+use super::job::{Job, source};
 use super::nest::{Position, Rounds};
 use super::sink::LINE;
 use super::vector::{LANE, Vector, fence, prefetch, prefetch_outer, transpose};
+use super::walk::{Element, Width};
 use crate::Plan;
 use crate::plan::Loop;
 
@@ -36,13 +37,13 @@ pub(super) struct Tiling {
     pub(super) bytes: usize,
     /// The elements that a row is made of, in bytes: 1, 2, 4, 8 or 16.
     pub(super) element: usize,
-    /// The bytes from a column to the next in the scratch memory.
+    /// The bytes from a column to the next in the scratch memory, or 0 if there
+    /// are so many time steps that it does not hold a tile.
     pitch: usize,
 }
 
 impl Tiling {
-    /// The tiles of a plan with packed columns; `None` if it has none, or none
-    /// that the scratch memory holds.
+    /// The tiles of a plan with packed columns; `None` if it has none.
     pub(super) fn new(plan: &Plan) -> Option<Self> {
         let columns = plan.loops.last()?;
         let row = plan.row_bytes;
@@ -57,10 +58,10 @@ impl Tiling {
         let pitch = ((steps * element).div_ceil(LINE) | 1) * LINE;
         let most = (columns.size * row).next_multiple_of(LINE).min(WIDEST_TILE);
         let held = (SCRATCH_BYTES - LINE) / pitch * element;
-        let bytes = match held {
-            LINE.. => most.min(held / LINE * LINE),
-            LANE.. => LANE,
-            _ => return None,
+        let (bytes, pitch) = match held {
+            LINE.. => (most.min(held / LINE * LINE), pitch),
+            LANE.. => (LANE, pitch),
+            _ => (LINE, 0),
         };
         Some(Self {
             bytes,
@@ -105,6 +106,10 @@ pub(super) unsafe fn copy_tiles<V: Vector, const W: usize, const R: usize>(
             unsafe {
                 let input = job.input.add(at.input + tile.start);
                 let output = job.output.add(at.output + tile.start);
+                if tiling.pitch == 0 {
+                    tile.copy::<W>(input, output);
+                    continue;
+                }
                 let longest = tile.longest::<W>();
                 tile.read::<V, W, R>(input, scratch, longest);
                 tile.reverse::<V, W>(scratch);
@@ -144,6 +149,10 @@ pub(super) unsafe fn swap_tiles<V: Vector, const W: usize, const R: usize>(
             // SAFETY: as in `copy_tiles`.
             unsafe {
                 let data = job.output.add(at.output + tile.start);
+                if tiling.pitch == 0 {
+                    tile.swap::<W>(data, longest);
+                    continue;
+                }
                 tile.read::<V, W, R>(data, scratch, longest);
                 tile.reverse::<V, W>(scratch);
                 tile.write::<V, W, R>(scratch, data, longest, data, false);
@@ -182,6 +191,60 @@ impl<'a> Tile<'a> {
     #[inline(always)]
     fn longest<const W: usize>(&self) -> usize {
         (0..self.bytes / W).fold(0, |longest, column| longest.max(self.length::<W>(column)))
+    }
+
+    /// The lengths of all columns of elements.
+    #[inline(always)]
+    fn lengths<const W: usize>(&self) -> [usize; LINE] {
+        let mut lengths = [0; LINE];
+        for (column, length) in lengths[..self.bytes / W].iter_mut().enumerate() {
+            *length = self.length::<W>(column);
+        }
+        lengths
+    }
+
+    /// Copies element by element, with a cache line for each column at hand.
+    ///
+    /// # Safety
+    /// The tile starts at `from` and `to`, is at most a cache line wide, and the
+    /// two do not overlap.
+    #[inline(always)]
+    unsafe fn copy<const W: usize>(&self, from: *const u8, to: *mut u8) {
+        let time = self.job.plan.time;
+        let lengths = self.lengths::<W>();
+        for t in 0..time.size {
+            for (column, &length) in lengths[..self.bytes / W].iter().enumerate() {
+                // SAFETY: the caller's; both time steps are inside the tile.
+                unsafe {
+                    let from = from.add(source(length, t) * time.input + column * W);
+                    Element::<W>.copy(from, to.add(t * time.output + column * W));
+                }
+            }
+        }
+    }
+
+    /// Exchanges element by element.
+    ///
+    /// # Safety
+    /// The tile starts at `data` and is at most a cache line wide; no length is
+    /// more than `longest`.
+    #[inline(always)]
+    unsafe fn swap<const W: usize>(&self, data: *mut u8, longest: usize) {
+        let pitch = self.job.plan.time.output;
+        let lengths = self.lengths::<W>();
+        for t in 0..longest / 2 {
+            for (column, &length) in lengths[..self.bytes / W].iter().enumerate() {
+                if t < length / 2 {
+                    // SAFETY: the caller's; the two time steps differ and are
+                    // inside the tile.
+                    unsafe {
+                        let data = data.add(column * W);
+                        let mirror = data.add((length - 1 - t) * pitch);
+                        Element::<W>.swap(data.add(t * pitch), mirror);
+                    }
+                }
+            }
+        }
     }
 
     /// Transposes the first `steps` rows into the scratch memory.
