@@ -37,18 +37,19 @@ impl Vector for V128 {
     #[inline(always)]
     unsafe fn reversed_if<const W: usize>(self, reversed: bool) -> Self {
         // SAFETY: the caller's.
-        if reversed {
-            unsafe { self.reversed::<W>() }
-        } else {
-            self
-        }
+        let other = unsafe { self.reversed::<W>() };
+        if reversed { other } else { self }
     }
 
     #[inline(always)]
     unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
         let half = |start: usize| {
             Self(std::array::from_fn(|at| {
-                let from = if at / W % 2 == 0 { &self.0 } else { &other.0 };
+                let from = if (at / W).is_multiple_of(2) {
+                    &self.0
+                } else {
+                    &other.0
+                };
                 from[start + at / (2 * W) * W + at % W]
             }))
         };

@@ -1,6 +1,7 @@
 //! Vector registers: all that kernels ask of an instruction set, in one place.
 
-#[cfg(not(target_arch = "x86_64"))]
+// Tested everywhere, used where there is nothing better.
+#[cfg(any(test, not(target_arch = "x86_64")))]
 mod generic;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -347,6 +348,7 @@ mod tests {
         // SAFETY: every level is run only where the CPU has it.
         unsafe {
             check_widths::<V128>();
+            check_widths::<super::generic::V128>();
             #[cfg(target_arch = "x86_64")]
             {
                 if Level::Avx2.is_supported() {
