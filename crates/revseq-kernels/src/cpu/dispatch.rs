@@ -85,32 +85,16 @@ impl Kernel {
     }
 }
 
-/// Runs `$body` with `$width` bound to what moves rows of `$bytes` bytes.
-macro_rules! with_width {
-    ($bytes:expr, $width:ident => $body:expr) => {
-        match $bytes {
-            1 => {
-                let $width = Element::<1>;
+/// Runs `$body` with the constant `$NAME` as `$value`, which is one of some.
+macro_rules! with_const {
+    ($value:expr, $NAME:ident in [$($each:literal),*] else $last:literal => $body:expr) => {
+        match $value {
+            $($each => {
+                const $NAME: usize = $each;
                 $body
-            }
-            2 => {
-                let $width = Element::<2>;
-                $body
-            }
-            4 => {
-                let $width = Element::<4>;
-                $body
-            }
-            8 => {
-                let $width = Element::<8>;
-                $body
-            }
-            16 => {
-                let $width = Element::<16>;
-                $body
-            }
-            bytes => {
-                let $width = Bytes(bytes);
+            })*
+            _ => {
+                const $NAME: usize = $last;
                 $body
             }
         }
@@ -120,54 +104,30 @@ macro_rules! with_width {
 /// Runs `$body` with `$W` the width of an element and `$R` how many of them are a lane.
 macro_rules! with_element {
     ($bytes:expr, $W:ident, $R:ident => $body:expr) => {
-        match $bytes {
-            1 => {
-                const $W: usize = 1;
-                const $R: usize = 16;
-                $body
-            }
-            2 => {
-                const $W: usize = 2;
-                const $R: usize = 8;
-                $body
-            }
-            4 => {
-                const $W: usize = 4;
-                const $R: usize = 4;
-                $body
-            }
-            8 => {
-                const $W: usize = 8;
-                const $R: usize = 2;
-                $body
-            }
-            _ => {
-                const $W: usize = 16;
-                const $R: usize = 1;
-                $body
-            }
-        }
+        with_const!($bytes, $W in [1, 2, 4, 8] else 16 => {
+            const $R: usize = LANE / $W;
+            $body
+        })
     };
 }
 
 /// Runs `$body` with `$LANES` the lanes that hold `$bytes` bytes, less than a cache line.
 macro_rules! with_lanes {
     ($bytes:expr, $LANES:ident => $body:expr) => {
-        match $bytes.div_ceil(LANE) {
-            1 => {
-                const $LANES: usize = 1;
+        with_const!($bytes.div_ceil(LANE), $LANES in [1, 2, 3] else 4 => $body)
+    };
+}
+
+/// Runs `$body` with `$width` bound to what moves rows of `$bytes` bytes.
+macro_rules! with_width {
+    ($bytes:expr, $width:ident => $body:expr) => {
+        match $bytes {
+            1 | 2 | 4 | 8 | 16 => with_element!($bytes, W, _R => {
+                let $width = Element::<W>;
                 $body
-            }
-            2 => {
-                const $LANES: usize = 2;
-                $body
-            }
-            3 => {
-                const $LANES: usize = 3;
-                $body
-            }
-            _ => {
-                const $LANES: usize = 4;
+            }),
+            bytes => {
+                let $width = Bytes(bytes);
                 $body
             }
         }
@@ -212,8 +172,11 @@ macro_rules! for_each_level {
 }
 
 /// A simpler plan for lengths that are all equal, or equal in groups of
-/// neighbours that together fill a cache line.
+/// neighbours that together fill a cache line, if there is enough to move.
 fn simplify(plan: &Plan, lengths: &SequenceLengths<'_>) -> Option<Plan> {
+    if plan.moved_bytes() < UNIFORM_BYTES {
+        return None;
+    }
     if let Some(length) = lengths.uniform(plan) {
         return plan.with_uniform_length(length);
     }
@@ -256,10 +219,7 @@ pub(super) unsafe fn out_of_place(
         });
         return;
     }
-    let simpler = match bytes >= UNIFORM_BYTES {
-        true => simplify(plan, lengths),
-        false => None,
-    };
+    let simpler = simplify(plan, lengths);
     let plan = simpler.as_ref().unwrap_or(plan);
     let kernel = Kernel::of(plan);
     let (nest, item_bytes) = match kernel {
@@ -385,10 +345,7 @@ pub(super) unsafe fn in_place(
     if plan.empty || longest <= 1 {
         return;
     }
-    let simpler = match plan.moved_bytes() >= UNIFORM_BYTES {
-        true => simplify(plan, lengths),
-        false => None,
-    };
+    let simpler = simplify(plan, lengths);
     let plan = simpler.as_ref().unwrap_or(plan);
     let kernel = Kernel::of(plan);
     let (nest, item_bytes) = match kernel {

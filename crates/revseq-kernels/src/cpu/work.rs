@@ -75,16 +75,6 @@ impl Vector for Counted {
         let (low, high) = unsafe { self.0.zip::<W>(other.0) };
         (Self(low), Self(high))
     }
-
-    unsafe fn load_lanes(from: *const u8, _: usize) -> Self {
-        // SAFETY: the caller's.
-        unsafe { Self::load(from) }
-    }
-
-    unsafe fn store_lanes(self, to: *mut u8, _: usize) {
-        // SAFETY: the caller's.
-        unsafe { self.store(to) };
-    }
 }
 
 /// A cache line, where one starts.

@@ -55,16 +55,4 @@ impl Vector for V128 {
         };
         (half(0), half(LANE / 2))
     }
-
-    #[inline(always)]
-    unsafe fn load_lanes(from: *const u8, _: usize) -> Self {
-        // SAFETY: the caller's.
-        unsafe { Self::load(from) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_lanes(self, to: *mut u8, _: usize) {
-        // SAFETY: the caller's.
-        unsafe { self.store(to) };
-    }
 }

@@ -68,13 +68,23 @@ pub(super) trait Vector: Copy {
     ///
     /// # Safety
     /// Every place is readable for a lane.
-    unsafe fn load_lanes(from: *const u8, pitch: usize) -> Self;
+    #[inline(always)]
+    unsafe fn load_lanes(from: *const u8, _pitch: usize) -> Self {
+        const { assert!(Self::BYTES == LANE, "a vector of one lane") };
+        // SAFETY: the caller's.
+        unsafe { Self::load(from) }
+    }
 
     /// Stores each lane to a place of its own, `pitch` bytes after the one before.
     ///
     /// # Safety
     /// Every place is writable for a lane.
-    unsafe fn store_lanes(self, to: *mut u8, pitch: usize);
+    #[inline(always)]
+    unsafe fn store_lanes(self, to: *mut u8, _pitch: usize) {
+        const { assert!(Self::BYTES == LANE, "a vector of one lane") };
+        // SAFETY: the caller's.
+        unsafe { self.store(to) };
+    }
 
     /// Reverses less than a vector of elements where they lie.
     ///

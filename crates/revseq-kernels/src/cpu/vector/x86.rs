@@ -16,25 +16,51 @@ pub(in crate::cpu) struct V256(__m256i);
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct V512(__m512i);
 
+/// The methods that are one instruction, or two, of any set.
+macro_rules! plain_methods {
+    (
+        $load:ident, $store:ident, $stream:ident;
+        $($width:pat => $low:ident, $high:ident;)*
+    ) => {
+        #[inline(always)]
+        unsafe fn load(from: *const u8) -> Self {
+            // SAFETY: the caller's.
+            Self(unsafe { $load(from.cast()) })
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: *mut u8) {
+            // SAFETY: the caller's.
+            unsafe { $store(to.cast(), self.0) };
+        }
+
+        #[inline(always)]
+        unsafe fn stream(self, to: *mut u8) {
+            // SAFETY: the caller's.
+            unsafe { $stream(to.cast(), self.0) };
+        }
+
+        #[inline(always)]
+        unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
+            // SAFETY: the caller's.
+            unsafe {
+                match W {
+                    $($width => (Self($low(self.0, other.0)), Self($high(self.0, other.0))),)*
+                }
+            }
+        }
+    };
+}
+
 impl Vector for V128 {
     const BYTES: usize = 16;
 
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe { _mm_loadu_si128(from.cast()) })
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe { _mm_storeu_si128(to.cast(), self.0) };
-    }
-
-    #[inline(always)]
-    unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe { _mm_stream_si128(to.cast(), self.0) };
+    plain_methods! {
+        _mm_loadu_si128, _mm_storeu_si128, _mm_stream_si128;
+        1 => _mm_unpacklo_epi8, _mm_unpackhi_epi8;
+        2 => _mm_unpacklo_epi16, _mm_unpackhi_epi16;
+        4 => _mm_unpacklo_epi32, _mm_unpackhi_epi32;
+        _ => _mm_unpacklo_epi64, _mm_unpackhi_epi64;
     }
 
     #[inline(always)]
@@ -69,63 +95,17 @@ impl Vector for V128 {
             _mm_or_si128(_mm_and_si128(mask, other.0), _mm_andnot_si128(mask, self.0))
         })
     }
-
-    #[inline(always)]
-    unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
-        let (one, other) = (self.0, other.0);
-        // SAFETY: the caller's.
-        let (low, high) = unsafe {
-            match W {
-                1 => (_mm_unpacklo_epi8(one, other), _mm_unpackhi_epi8(one, other)),
-                2 => (
-                    _mm_unpacklo_epi16(one, other),
-                    _mm_unpackhi_epi16(one, other),
-                ),
-                4 => (
-                    _mm_unpacklo_epi32(one, other),
-                    _mm_unpackhi_epi32(one, other),
-                ),
-                _ => (
-                    _mm_unpacklo_epi64(one, other),
-                    _mm_unpackhi_epi64(one, other),
-                ),
-            }
-        };
-        (Self(low), Self(high))
-    }
-
-    #[inline(always)]
-    unsafe fn load_lanes(from: *const u8, _: usize) -> Self {
-        // SAFETY: the caller's.
-        unsafe { Self::load(from) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_lanes(self, to: *mut u8, _: usize) {
-        // SAFETY: the caller's.
-        unsafe { self.store(to) };
-    }
 }
 
 impl Vector for V256 {
     const BYTES: usize = 32;
 
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe { _mm256_loadu_si256(from.cast()) })
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe { _mm256_storeu_si256(to.cast(), self.0) };
-    }
-
-    #[inline(always)]
-    unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe { _mm256_stream_si256(to.cast(), self.0) };
+    plain_methods! {
+        _mm256_loadu_si256, _mm256_storeu_si256, _mm256_stream_si256;
+        1 => _mm256_unpacklo_epi8, _mm256_unpackhi_epi8;
+        2 => _mm256_unpacklo_epi16, _mm256_unpackhi_epi16;
+        4 => _mm256_unpacklo_epi32, _mm256_unpackhi_epi32;
+        _ => _mm256_unpacklo_epi64, _mm256_unpackhi_epi64;
     }
 
     #[inline(always)]
@@ -160,33 +140,6 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
-        let (one, other) = (self.0, other.0);
-        // SAFETY: the caller's.
-        let (low, high) = unsafe {
-            match W {
-                1 => (
-                    _mm256_unpacklo_epi8(one, other),
-                    _mm256_unpackhi_epi8(one, other),
-                ),
-                2 => (
-                    _mm256_unpacklo_epi16(one, other),
-                    _mm256_unpackhi_epi16(one, other),
-                ),
-                4 => (
-                    _mm256_unpacklo_epi32(one, other),
-                    _mm256_unpackhi_epi32(one, other),
-                ),
-                _ => (
-                    _mm256_unpacklo_epi64(one, other),
-                    _mm256_unpackhi_epi64(one, other),
-                ),
-            }
-        };
-        (Self(low), Self(high))
-    }
-
-    #[inline(always)]
     unsafe fn load_lanes(from: *const u8, pitch: usize) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
@@ -208,22 +161,12 @@ impl Vector for V256 {
 impl Vector for V512 {
     const BYTES: usize = 64;
 
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe { _mm512_loadu_si512(from.cast()) })
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe { _mm512_storeu_si512(to.cast(), self.0) };
-    }
-
-    #[inline(always)]
-    unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe { _mm512_stream_si512(to.cast(), self.0) };
+    plain_methods! {
+        _mm512_loadu_si512, _mm512_storeu_si512, _mm512_stream_si512;
+        1 => _mm512_unpacklo_epi8, _mm512_unpackhi_epi8;
+        2 => _mm512_unpacklo_epi16, _mm512_unpackhi_epi16;
+        4 => _mm512_unpacklo_epi32, _mm512_unpackhi_epi32;
+        _ => _mm512_unpacklo_epi64, _mm512_unpackhi_epi64;
     }
 
     #[inline(always)]
@@ -252,33 +195,6 @@ impl Vector for V512 {
                 _ => _mm512_permutexvar_epi64(order, self.0),
             }
         })
-    }
-
-    #[inline(always)]
-    unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
-        let (one, other) = (self.0, other.0);
-        // SAFETY: the caller's.
-        let (low, high) = unsafe {
-            match W {
-                1 => (
-                    _mm512_unpacklo_epi8(one, other),
-                    _mm512_unpackhi_epi8(one, other),
-                ),
-                2 => (
-                    _mm512_unpacklo_epi16(one, other),
-                    _mm512_unpackhi_epi16(one, other),
-                ),
-                4 => (
-                    _mm512_unpacklo_epi32(one, other),
-                    _mm512_unpackhi_epi32(one, other),
-                ),
-                _ => (
-                    _mm512_unpacklo_epi64(one, other),
-                    _mm512_unpackhi_epi64(one, other),
-                ),
-            }
-        };
-        (Self(low), Self(high))
     }
 
     #[inline(always)]
