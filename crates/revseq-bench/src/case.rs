@@ -167,6 +167,23 @@ impl<'a> Case<'a> {
     }
 
     fn run_ours(&mut self, threads: Threads<'_>, repeats: u64) -> Result<(), Error> {
+        self.repeat(repeats, |plan, lengths, input, output| {
+            cpu::run(plan, lengths, black_box(input), output, threads)
+        })
+    }
+
+    fn run_in_place(&mut self, repeats: u64) -> Result<(), Error> {
+        self.repeat(repeats, |plan, lengths, _, data| {
+            cpu::run_in_place(plan, lengths, data, Threads::Serial)
+        })
+    }
+
+    /// Checks the lengths and runs, and makes the plan too where the whole call counts.
+    fn repeat(
+        &mut self,
+        repeats: u64,
+        run: impl Fn(&Plan, &SequenceLengths<'_>, &[u8], &mut [u8]) -> Result<(), revseq_kernels::Error>,
+    ) -> Result<(), Error> {
         let Self {
             regime,
             desc,
@@ -178,32 +195,7 @@ impl<'a> Case<'a> {
         } = self;
         let once = |plan: &Plan, output: &mut Buffer| {
             let lengths = SequenceLengths::new(plan, &*lengths, LengthsPolicy::Reject)?;
-            let input = black_box(input.bytes());
-            cpu::run(plan, &lengths, input, output.bytes_mut(), threads)
-        };
-        for _ in 0..repeats {
-            let result = match regime.kind {
-                Kind::WholeCall => Plan::new(black_box(desc)).and_then(|plan| once(&plan, output)),
-                _ => once(black_box(plan), output),
-            };
-            result.map_err(|source| kernels(*regime, source))?;
-            black_box(output.bytes_mut());
-        }
-        Ok(())
-    }
-
-    fn run_in_place(&mut self, repeats: u64) -> Result<(), Error> {
-        let Self {
-            regime,
-            desc,
-            plan,
-            lengths,
-            output,
-            ..
-        } = self;
-        let once = |plan: &Plan, data: &mut Buffer| {
-            let lengths = SequenceLengths::new(plan, &*lengths, LengthsPolicy::Reject)?;
-            cpu::run_in_place(plan, &lengths, data.bytes_mut(), Threads::Serial)
+            run(plan, &lengths, input.bytes(), output.bytes_mut())
         };
         for _ in 0..repeats {
             let result = match regime.kind {
