@@ -11,8 +11,8 @@ use std::ops::Range;
 use super::elements::reverse;
 use super::job::{Job, source};
 use super::nest::{Position, Rounds};
-use super::sink::LINE;
-use super::vector::{LANE, Vector, fence, prefetch, prefetch_outer, transpose};
+use super::sink::{LINE, Line, stream_line};
+use super::vector::{LANE, Vector, copy_bytes, copy_inline, fence, prefetch, transpose};
 use super::walk::{Element, Width};
 use crate::Plan;
 use crate::plan::Loop;
@@ -27,7 +27,7 @@ const SCRATCH_BYTES: usize = 1 << 20;
 /// 6.7, 4.3, 2.5, 2.1 and 1.7 times a plain one, and wider ones no less.
 const WIDEST_TILE: usize = 512;
 
-/// How far ahead of the rows that are read the next are asked for, in bytes.
+/// How far ahead of the rows that are moved the next are asked for, in bytes.
 const AHEAD: usize = 4 << 10;
 
 /// How a plan's columns are cut.
@@ -57,7 +57,7 @@ impl Tiling {
         let steps = plan.time.size.next_multiple_of(LANE / element);
         let pitch = ((steps * element).div_ceil(LINE) | 1) * LINE;
         let most = (columns.size * row).next_multiple_of(LINE).min(WIDEST_TILE);
-        let held = (SCRATCH_BYTES - LINE) / pitch * element;
+        let held = SCRATCH_BYTES / pitch * element;
         let (bytes, pitch) = match held {
             LINE.. => (most.min(held / LINE * LINE), pitch),
             LANE.. => (LANE, pitch),
@@ -97,7 +97,6 @@ pub(super) unsafe fn copy_tiles<V: Vector, const W: usize, const R: usize>(
 ) {
     let mut scratch = Scratch::lend();
     let scratch = scratch.start();
-    let time = job.plan.time;
     let mut rounds = Rounds::default();
     for (at, steps) in job.nest.lines(tiles, &mut rounds) {
         for step in steps {
@@ -113,11 +112,8 @@ pub(super) unsafe fn copy_tiles<V: Vector, const W: usize, const R: usize>(
                 let longest = tile.longest::<W>();
                 tile.read::<V, W, R>(input, scratch, longest);
                 tile.reverse::<V, W>(scratch);
-                tile.write::<V, W, R>(scratch, output, longest, input, streams);
-                for t in longest..time.size {
-                    let (from, to) = (input.add(t * time.input), output.add(t * time.output));
-                    std::ptr::copy_nonoverlapping(from, to, tile.bytes);
-                }
+                tile.write::<V, W, R>(scratch, output, longest, streams);
+                tile.keep::<V>(input, output, longest, streams);
             }
         }
     }
@@ -155,7 +151,7 @@ pub(super) unsafe fn swap_tiles<V: Vector, const W: usize, const R: usize>(
                 }
                 tile.read::<V, W, R>(data, scratch, longest);
                 tile.reverse::<V, W>(scratch);
-                tile.write::<V, W, R>(scratch, data, longest, data, false);
+                tile.write::<V, W, R>(scratch, data, longest, false);
             }
         }
     }
@@ -259,8 +255,8 @@ impl<'a> Tile<'a> {
         steps: usize,
     ) {
         let pitch = self.job.plan.time.input;
-        let ahead = (AHEAD / self.bytes).max(R) * pitch;
         for t in (0..steps).step_by(R) {
+            let ahead = self.ahead::<R>(t, steps) * pitch;
             for start in (0..self.bytes).step_by(V::BYTES) {
                 let part = (self.bytes - start).min(V::BYTES);
                 // SAFETY: rows beyond the last are taken to be the last, which
@@ -297,8 +293,7 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Transposes the first `steps` rows back, and asks for those of the next
-    /// tile: `from` is where this one was read.
+    /// Transposes the first `steps` rows back.
     ///
     /// # Safety
     /// `to` is where the tile starts; the scratch memory holds the tile.
@@ -308,17 +303,20 @@ impl<'a> Tile<'a> {
         scratch: *const u8,
         to: *mut u8,
         steps: usize,
-        from: *const u8,
         streams: bool,
     ) {
-        let next = from.wrapping_add(self.bytes);
-        let streams = streams && (to.addr() | self.job.plan.time.output).is_multiple_of(V::BYTES);
+        let pitch = self.job.plan.time.output;
+        let streams = streams && self.starts_lines(to);
+        // What is streamed has to be whole lines at once, or memory writes each in parts.
+        let gathers = streams && V::BYTES < LINE;
+        let mut lines = [Line([0; LINE]); R];
         for t in (0..steps).step_by(R) {
+            let ahead = self.ahead::<R>(t, steps) * pitch;
             for start in (0..self.bytes).step_by(V::BYTES) {
                 let part = (self.bytes - start).min(V::BYTES);
                 // SAFETY: only rows and bytes of the tile are written; a vector
                 // is streamed to a multiple of its bytes, as start, place and
-                // pitch all are.
+                // pitch all are. The scratch memory has room for whole blocks.
                 unsafe {
                     let from = scratch.add(start / W * self.pitch + t * W);
                     let mut columns = [V::load_lanes(from, R * self.pitch); R];
@@ -327,17 +325,85 @@ impl<'a> Tile<'a> {
                         *vector = V::load_lanes(from, R * self.pitch);
                     }
                     let rows = transpose::<V, W, R>(columns);
+                    let to = to.add(t * pitch + start);
+                    if gathers {
+                        for (vector, line) in rows.iter().zip(&mut lines) {
+                            vector.store(line.0.as_mut_ptr().add(start % LINE));
+                        }
+                        let filled = start % LINE + part;
+                        if filled == LINE || start + part == self.bytes {
+                            let rows = &lines[..R.min(steps - t)];
+                            stream_lines::<V>(rows, to.sub(start % LINE), pitch, filled);
+                        }
+                        continue;
+                    }
                     for (row, vector) in rows.iter().take(steps - t).enumerate() {
-                        let t = t + row;
-                        prefetch_outer(next.wrapping_add(t * self.job.plan.time.input + start));
-                        let to = to.add(t * self.job.plan.time.output + start);
+                        let to = to.add(row * pitch);
                         match part == V::BYTES {
                             true if streams => vector.stream(to),
-                            true => vector.store(to),
+                            true => {
+                                prefetch(to.wrapping_add(ahead));
+                                vector.store(to);
+                            }
                             false => vector.store_part(to, part),
                         }
                     }
                 }
+            }
+        }
+    }
+
+    /// Copies the rows from `first` on, which no length reaches.
+    ///
+    /// # Safety
+    /// The tile starts at `from` and `to`, and the two do not overlap.
+    #[inline(always)]
+    unsafe fn keep<V: Vector>(&self, from: *const u8, to: *mut u8, first: usize, streams: bool) {
+        let time = self.job.plan.time;
+        let streams = streams && self.starts_lines(to);
+        for t in first..time.size {
+            let ahead = self.ahead::<1>(t, time.size) * time.input;
+            // SAFETY: the caller's.
+            unsafe {
+                let (from, to) = (from.add(t * time.input), to.add(t * time.output));
+                let mut at = 0;
+                while streams && at + LINE <= self.bytes {
+                    prefetch(from.wrapping_add(ahead + at));
+                    stream_line::<V>(from.add(at), to.add(at));
+                    at += LINE;
+                }
+                copy_inline::<V>(from.add(at), to.add(at), self.bytes - at);
+            }
+        }
+    }
+
+    /// Whether every row starts a cache line of the output, where the tile starts at `to`.
+    #[inline(always)]
+    fn starts_lines(&self, to: *mut u8) -> bool {
+        (to.addr() | self.job.plan.time.output).is_multiple_of(LINE)
+    }
+
+    /// How many rows ahead of those from `t` on the next are asked for, of `steps`.
+    #[inline(always)]
+    fn ahead<const R: usize>(&self, t: usize, steps: usize) -> usize {
+        let ahead = (AHEAD / self.bytes).max(R);
+        if t + R + ahead <= steps { ahead } else { 0 }
+    }
+}
+
+/// Writes `filled` bytes of each row past the caches, unless they are less than a line.
+///
+/// # Safety
+/// `to` is the start of a line, `pitch` a number of lines, and the rows are writable.
+#[inline(always)]
+unsafe fn stream_lines<V: Vector>(rows: &[Line], to: *mut u8, pitch: usize, filled: usize) {
+    for (row, line) in rows.iter().enumerate() {
+        let (line, to) = (line.0.as_ptr(), to.wrapping_add(row * pitch));
+        // SAFETY: the caller's.
+        unsafe {
+            match filled == LINE {
+                true => stream_line::<V>(line, to),
+                false => copy_bytes(line, to, filled),
             }
         }
     }
@@ -359,23 +425,22 @@ unsafe fn load<V: Vector>(from: *const u8, bytes: usize) -> V {
 }
 
 /// The scratch memory of a thread, made once and lent to one run at a time.
-struct Scratch(Vec<[u8; LINE]>);
+struct Scratch(Vec<Line>);
 
 thread_local! {
-    static SCRATCH: Cell<Vec<[u8; LINE]>> = const { Cell::new(Vec::new()) };
+    static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
 impl Scratch {
     fn lend() -> Self {
         // A thread that is ending has none left.
         let mut lines = SCRATCH.try_with(Cell::take).unwrap_or_default();
-        lines.resize(SCRATCH_BYTES / LINE, [0; LINE]);
+        lines.resize(SCRATCH_BYTES / LINE, Line([0; LINE]));
         Self(lines)
     }
 
     fn start(&mut self) -> *mut u8 {
-        let start = self.0.as_mut_ptr().cast::<u8>();
-        start.wrapping_add(start.align_offset(LINE))
+        self.0.as_mut_ptr().cast()
     }
 }
 

@@ -8,6 +8,11 @@ use super::vector::{V128, Vector, copy_bytes, copy_inline, fence, prefetch};
 /// A cache line, the unit that streaming stores write.
 pub(super) const LINE: usize = 64;
 
+/// The bytes of a cache line, where one starts.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Line(pub(super) [u8; LINE]);
+
 /// The most that a kernel may ask room for at once.
 pub(super) const BLOCK: usize = 4096;
 
@@ -261,7 +266,7 @@ unsafe fn copy_ahead<V: Vector>(from: *const u8, to: *mut u8, bytes: usize, ahea
 /// # Safety
 /// `from` is readable and `to` writable for a line, and `to` is the start of one.
 #[inline(always)]
-unsafe fn stream_line<V: Vector>(from: *const u8, to: *mut u8) {
+pub(super) unsafe fn stream_line<V: Vector>(from: *const u8, to: *mut u8) {
     for part in (0..LINE).step_by(V::BYTES) {
         // SAFETY: the caller's; a line is a number of vectors.
         unsafe { V::load(from.add(part)).stream(to.add(part)) };

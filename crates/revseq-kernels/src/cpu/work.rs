@@ -9,7 +9,7 @@ use super::elements;
 use super::job::Job;
 use super::nest::Nest;
 use super::rows;
-use super::sink::{Cached, LINE, Sink, Streaming};
+use super::sink::{Cached, LINE, Line, Sink, Streaming};
 use super::vector::{V128, Vector};
 use crate::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, reference};
 
@@ -76,11 +76,6 @@ impl Vector for Counted {
         (Self(low), Self(high))
     }
 }
-
-/// A cache line, where one starts.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line(#[expect(dead_code, reason = "room")] [u8; LINE]);
 
 /// Packed data of two or three dimensions with a length for each of `batch`.
 struct Case {
@@ -246,6 +241,19 @@ fn elements_take_a_vector_more_a_line() {
     check::<16>(DataType::Complex128);
 }
 
+/// Tiles that begin and end inside a line.
+#[test]
+fn columns_of_parts_of_lines_are_streamed_as_far_as_they_go() {
+    let case = Case::new(DataType::Uint8, &[100, 2, 96], 0, 2);
+    let tiling = tiling(&case);
+    let stream = |job: &Job<'_>| {
+        // SAFETY: as above.
+        unsafe { columns::copy_tiles::<Counted, 1, 16>(job, tiling, 0..job.nest.items(), true) };
+        assert_eq!(WORK.get().streamed, 100 * LINE);
+    };
+    case.work(Kernel::Columns(tiling), stream, false);
+}
+
 #[test]
 fn columns_are_transposed_twice_and_reversed_once() {
     fn check<const W: usize, const R: usize>(data_type: DataType) {
@@ -259,6 +267,17 @@ fn columns_are_transposed_twice_and_reversed_once() {
             };
         };
         let stages = f64::from(R.ilog2());
+        let stream = |job: &Job<'_>| {
+            // SAFETY: as above.
+            unsafe { columns::copy_tiles::<Counted, W, R>(job, tiling, 0..job.nest.items(), true) };
+            let streamed = WORK.get().streamed;
+            assert_eq!(streamed, job.plan.output_bytes());
+        };
+        // Lines are put together before they are streamed.
+        at_most(
+            case.work(kernel, stream, false),
+            (3.55, 3.55, 2.0 * stages + 0.55),
+        );
         at_most(
             case.work(kernel, copy, false),
             (2.55, 2.55, 2.0 * stages + 0.55),

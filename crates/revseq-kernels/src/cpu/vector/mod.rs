@@ -252,19 +252,6 @@ pub(super) fn prefetch(from: *const u8) {
     let _ = from;
 }
 
-/// Asks for a cache line that is read later: not for the innermost level.
-#[inline(always)]
-pub(super) fn prefetch_outer(from: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: as in `prefetch`.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = from;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
