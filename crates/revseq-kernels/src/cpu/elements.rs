@@ -1,13 +1,12 @@
 //! Contiguous sequences of elements of 1, 2, 4, 8 or 16 bytes: reversed in registers.
 
-use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::ahead::DISTANCE;
 use super::job::Job;
 use super::nest::Rounds;
 use super::sink::{BLOCK, LINE, Sink};
-use super::vector::{LANE, V128, Vector, WIDEST, copy_bytes, prefetch};
+use super::vector::{LANE, V128, Vector, prefetch};
 use super::walk::{Element, Width};
 
 /// The longest line after which the next is asked for as a whole, in bytes: a
@@ -112,8 +111,8 @@ unsafe fn copy<V: Vector, S: Sink, const W: usize>(
 /// put right afterwards.
 ///
 /// # Safety
-/// The line is readable up to the end of the steps and to its length; `to` is
-/// writable for the steps.
+/// The line is readable up to the end of the steps and to its length, which is
+/// at least their start; `to` is writable for the steps.
 #[inline(always)]
 unsafe fn mirror<V: Vector, S: Sink, const W: usize>(
     line: *const u8,
@@ -151,18 +150,11 @@ unsafe fn mirror<V: Vector, S: Sink, const W: usize>(
                 .reversed_if::<W>(reversed)
                 .store(to.add((count - width) * W));
         }
-        if start + width <= length && length <= end {
+        if length <= end {
             // The last of the reversed steps are the first of the line.
-            V::load(line)
-                .reversed::<W>()
-                .store(to.add((length - width - start) * W));
-        } else if length < end {
-            // They are less than a vector.
-            let bytes = (length - start) * W;
-            let mut first = [MaybeUninit::<u8>::uninit(); WIDEST];
-            let first = first.as_mut_ptr().cast::<u8>();
-            V::load(line).reversed::<W>().store(first);
-            copy_bytes(first.add(V::BYTES - bytes), to, bytes);
+            let steps = width.min(length - start);
+            let to = to.add((length - start - steps) * W);
+            V::copy_reversed::<W>(line, to, steps * W);
         }
     }
 }

@@ -86,6 +86,28 @@ pub(super) trait Vector: Copy {
         unsafe { self.store(to) };
     }
 
+    /// Copies the first `bytes` bytes of a vector with their elements in reverse order.
+    ///
+    /// # Safety
+    /// `from` is readable for a vector, and `to` writable for `bytes`, a number
+    /// of whole elements; the two do not overlap.
+    #[inline(always)]
+    unsafe fn copy_reversed<const W: usize>(from: *const u8, to: *mut u8, bytes: usize) {
+        let mut part = [MaybeUninit::<u8>::uninit(); WIDEST];
+        let part = part.as_mut_ptr().cast::<u8>();
+        // SAFETY: the caller's. The elements that are reversed end where the
+        // vector does, which is no wider than the widest.
+        unsafe {
+            let vector = Self::load(from).reversed::<W>();
+            if bytes == Self::BYTES {
+                vector.store(to);
+            } else {
+                vector.store(part);
+                copy_bytes(part.add(Self::BYTES - bytes), to, bytes);
+            }
+        }
+    }
+
     /// Reverses less than a vector of elements where they lie.
     ///
     /// # Safety
@@ -93,14 +115,12 @@ pub(super) trait Vector: Copy {
     /// and less than a vector.
     #[inline(always)]
     unsafe fn reverse_part<const W: usize>(at: *mut u8, bytes: usize) {
-        let mut part = [0_u8; 2 * WIDEST];
+        let mut part = [0_u8; WIDEST];
         let part = part.as_mut_ptr();
-        // SAFETY: the caller's. The elements that are reversed end where the
-        // vector does; no vector is wider than the widest.
+        // SAFETY: the caller's; no vector is wider than the widest.
         unsafe {
             copy_bytes(at, part, bytes);
-            Self::load(part).reversed::<W>().store(part);
-            copy_bytes(part.add(Self::BYTES - bytes), at, bytes);
+            Self::copy_reversed::<W>(part, at, bytes);
         }
     }
 
@@ -288,19 +308,19 @@ mod tests {
                 assert!(out[part..].iter().all(|&byte| byte == 0xee));
             }
 
-            for part in (0..V::BYTES).step_by(W) {
-                out.copy_from_slice(&bytes[..V::BYTES]);
-                V::reverse_part::<W>(out.as_mut_ptr(), part);
-                assert_eq!(
-                    out[..part],
-                    elements[..part / W]
-                        .iter()
-                        .rev()
-                        .copied()
-                        .collect::<Vec<_>>()
-                        .concat()
-                );
-                assert_eq!(out[part..], bytes[part..V::BYTES]);
+            for part in (0..=V::BYTES).step_by(W) {
+                let expected = elements[..part / W].iter().rev().copied();
+                let expected = expected.collect::<Vec<_>>().concat();
+                out.fill(0xee);
+                V::copy_reversed::<W>(bytes.as_ptr(), out.as_mut_ptr(), part);
+                assert_eq!(out[..part], expected);
+                assert!(out[part..].iter().all(|&byte| byte == 0xee));
+                if part < V::BYTES {
+                    out.copy_from_slice(&bytes[..V::BYTES]);
+                    V::reverse_part::<W>(out.as_mut_ptr(), part);
+                    assert_eq!(out[..part], expected);
+                    assert_eq!(out[part..], bytes[part..V::BYTES]);
+                }
             }
 
             let pitch = LANE + 3;

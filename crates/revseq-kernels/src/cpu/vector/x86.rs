@@ -228,16 +228,22 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
-    unsafe fn reverse_part<const W: usize>(at: *mut u8, bytes: usize) {
+    unsafe fn copy_reversed<const W: usize>(from: *const u8, to: *mut u8, bytes: usize) {
         // SAFETY: the caller's. The elements are loaded as a vector's last, so that
         // reversed they are its first; bytes that are masked out are not touched.
         unsafe {
             let last = !first(64 - bytes);
-            let from = at.wrapping_sub(64 - bytes);
+            let from = from.wrapping_sub(64 - bytes);
             Self(_mm512_maskz_loadu_epi8(last, from.cast()))
                 .reversed::<W>()
-                .store_part(at, bytes);
+                .store_part(to, bytes);
         }
+    }
+
+    #[inline(always)]
+    unsafe fn reverse_part<const W: usize>(at: *mut u8, bytes: usize) {
+        // SAFETY: the caller's; all is loaded before any is stored.
+        unsafe { Self::copy_reversed::<W>(at, at, bytes) };
     }
 
     #[inline(always)]
