@@ -8,7 +8,7 @@ use super::level::Level;
 use super::nest::Nest;
 use super::sink::{Cached, LINE, Sink, Streaming};
 use super::threads::Threads;
-use super::vector::{LANE, V128, Vector};
+use super::vector::{LANE, Portable, V128, Vector};
 #[cfg(target_arch = "x86_64")]
 use super::vector::{V256, V512};
 use super::walk::{self, Bytes, Element};
@@ -78,9 +78,11 @@ impl Kernel {
     /// The instructions that it takes: the best there are, with vectors no
     /// wider than a tile.
     fn level(self) -> Level {
-        match self {
-            Self::Columns(tiling) if tiling.bytes < LINE => Level::Portable,
-            _ => Level::current(),
+        match (self, Level::current()) {
+            (Self::Columns(tiling), Level::Avx2 | Level::Avx512) if tiling.bytes < LINE => {
+                Level::Portable
+            }
+            (_, level) => level,
         }
     }
 }
@@ -164,7 +166,9 @@ macro_rules! for_each_level {
                     Level::Avx2 => avx2($($argument),*),
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx512 => avx512($($argument),*),
-                    _ => body::<V128>($($argument),*),
+                    #[cfg(target_arch = "aarch64")]
+                    Level::Neon => body::<V128>($($argument),*),
+                    _ => body::<Portable>($($argument),*),
                 }
             }
         }

@@ -6,27 +6,31 @@ use std::sync::OnceLock;
 /// A set of vector instructions that kernels are compiled for.
 ///
 /// The best that the CPU has is used; the environment variable `REVSEQ_SIMD`
-/// (`portable`, `avx2` or `avx512`), read once, can lower it.
+/// (`portable`, `neon`, `avx2` or `avx512`), read once, can lower it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Level {
-    /// What every CPU of the target has: SSE2 on x86-64, NEON on aarch64.
+    /// What every CPU of the target has: SSE2 on x86-64, elsewhere what the
+    /// compiler makes of arrays.
     Portable,
-    /// AVX2.
+    /// NEON, on aarch64.
+    Neon,
+    /// AVX2, with BMI1 and BMI2.
     Avx2,
-    /// AVX-512 F, BW, DQ, VL and VBMI.
+    /// AVX-512 F, BW, DQ, VL and VBMI, with all of AVX2's level.
     Avx512,
 }
 
 impl Level {
     /// Every level, from the lowest to the highest.
-    pub const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512];
+    pub const ALL: [Self; 4] = [Self::Portable, Self::Neon, Self::Avx2, Self::Avx512];
 
     /// The name, as `REVSEQ_SIMD` has it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
+            Self::Neon => "neon",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
         }
@@ -37,11 +41,17 @@ impl Level {
     pub fn is_supported(self) -> bool {
         match self {
             Self::Portable => true,
+            Self::Neon => cfg!(target_arch = "aarch64"),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => is_x86_feature_detected!("avx2"),
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("bmi2")
+            }
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => {
-                is_x86_feature_detected!("avx512f")
+                Self::Avx2.is_supported()
+                    && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
@@ -50,6 +60,13 @@ impl Level {
             #[cfg(not(target_arch = "x86_64"))]
             Self::Avx2 | Self::Avx512 => false,
         }
+    }
+
+    /// The supported levels below this one, from the lowest to the highest: what
+    /// `REVSEQ_SIMD` can lower it to.
+    pub fn lower(self) -> impl Iterator<Item = Self> {
+        let supported = move |level: &Self| *level < self && level.is_supported();
+        Self::ALL.into_iter().filter(supported)
     }
 
     /// The level that the kernels use: the highest supported one, or a lower one

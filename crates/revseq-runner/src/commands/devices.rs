@@ -61,14 +61,16 @@ pub(crate) fn devices(arguments: &DevicesArguments) -> Result<Outcome> {
             } else {
                 features.join(", ")
             };
+            let level = Level::current();
+            let lower: Vec<&str> = level.lower().map(Level::name).collect();
             writeln!(out, "CPU")?;
             writeln!(out, "  architecture  {}", std::env::consts::ARCH)?;
             writeln!(out, "  features      {features}")?;
-            writeln!(
-                out,
-                "  kernels       {} (REVSEQ_SIMD lowers it: portable, avx2)",
-                Level::current()
-            )?;
+            write!(out, "  kernels       {level}")?;
+            if !lower.is_empty() {
+                write!(out, " (REVSEQ_SIMD lowers it: {})", lower.join(", "))?;
+            }
+            writeln!(out)?;
             writeln!(
                 out,
                 "  threads       {threads} (rayon; RAYON_NUM_THREADS sets how many)"

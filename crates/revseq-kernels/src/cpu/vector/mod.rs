@@ -1,5 +1,7 @@
 //! Vector registers: all that kernels ask of an instruction set, in one place.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 // Tested everywhere, used where there is nothing better.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod generic;
@@ -8,10 +10,14 @@ mod x86;
 
 use std::mem::MaybeUninit;
 
+#[cfg(target_arch = "aarch64")]
+pub(super) use aarch64::V128;
 #[cfg(not(target_arch = "x86_64"))]
+pub(super) use generic::V128 as Portable;
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 pub(super) use generic::V128;
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{V128, V256, V512};
+pub(super) use x86::{V128 as Portable, V128, V256, V512};
 
 /// The bytes of a lane, inside which [`Vector::zip`] works.
 pub(super) const LANE: usize = 16;
@@ -268,7 +274,16 @@ pub(super) fn prefetch(from: *const u8) {
         // SAFETY: SSE is part of x86-64, and a prefetch of any address has no effect but speed.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) };
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as there; Rust's own name for this instruction is not stable.
+    unsafe {
+        std::arch::asm!(
+            "prfm pldl1keep, [{}]",
+            in(reg) from,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
     let _ = from;
 }
 
@@ -365,6 +380,7 @@ mod tests {
         // SAFETY: every level is run only where the CPU has it.
         unsafe {
             check_widths::<V128>();
+            check_widths::<Portable>();
             check_widths::<super::generic::V128>();
             #[cfg(target_arch = "x86_64")]
             {
