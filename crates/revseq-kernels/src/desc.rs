@@ -73,17 +73,28 @@ impl TensorDesc {
     /// `None` if a packed stride does not fit 64 bits.
     #[must_use]
     pub fn effective_strides(&self) -> Option<Dims> {
-        if let Some(strides) = &self.strides {
-            return Some(strides.clone());
-        }
-        let mut strides: Dims = SmallVec::from_elem(1, self.sizes.len());
-        for dimension in (1..self.sizes.len()).rev() {
-            // A size of 0 leaves no element to address: count it as 1, so
-            // that the strides outside it stay distinct.
-            strides[dimension - 1] =
-                strides[dimension].checked_mul(self.sizes[dimension].max(1))?;
-        }
+        let mut strides = self.strides_from_last().collect::<Option<Dims>>()?;
+        strides.reverse();
         Some(strides)
+    }
+
+    /// The [`effective_strides`](Self::effective_strides) from the last dimension to the first.
+    pub(crate) fn strides_from_last(&self) -> impl Iterator<Item = Option<u64>> {
+        let mut packed = Some(1_u64);
+        self.sizes
+            .iter()
+            .enumerate()
+            .rev()
+            .map(move |(dimension, &size)| {
+                if let Some(strides) = &self.strides {
+                    return Some(strides[dimension]);
+                }
+                let stride = packed;
+                // A size of 0 leaves no element to address: count it as 1, so
+                // that the strides outside it stay distinct.
+                packed = packed.and_then(|packed| packed.checked_mul(size.max(1)));
+                stride
+            })
     }
 
     /// How many elements the buffer has to hold: the index of the last element

@@ -121,28 +121,42 @@ impl Plan {
             / desc.sequence_lengths.data_type.size();
         overlap::check_output(&desc.output)?;
 
-        let input_strides = strides(Tensor::Input, &desc.input)?;
-        let output_strides = strides(Tensor::Output, &desc.output)?;
-        let lengths_strides = strides(Tensor::SequenceLengths, &desc.sequence_lengths)?;
         let axis = desc.axis as usize;
-        let empty = desc.input.sizes.contains(&0);
         let axis_size = desc.input.sizes[axis] as usize;
-
-        let mut time = Loop::ONCE;
-        let mut loops: SmallVec<[Loop; 4]> = SmallVec::new();
-        let mut lengths_loops = SmallVec::new();
-        let mut layouts_differ = None;
-        for dimension in 0..desc.input.dimension_count() {
-            let size = desc.input.sizes[dimension] as usize;
-            if dimension != axis && lengths_strides[dimension] != 0 && size != 1 {
-                lengths_loops.push((size, lengths_strides[dimension] as usize));
+        let mut plan = Self {
+            element_bytes,
+            row_bytes: element_bytes,
+            time: Loop::ONCE,
+            loops: SmallVec::new(),
+            outside_time: 0,
+            axis_size,
+            strategy: Strategy::Rows,
+            empty: desc.input.sizes.contains(&0),
+            input_bytes,
+            output_bytes,
+            lengths_count,
+            lengths_loops: SmallVec::new(),
+            layouts_differ: None,
+        };
+        let mut strides = desc
+            .tensors()
+            .map(|(tensor, desc)| (tensor, desc, desc.strides_from_last()));
+        for (dimension, &size) in desc.input.sizes.iter().enumerate().rev() {
+            let mut found = [0; 3];
+            for (found, (tensor, desc, strides)) in found.iter_mut().zip(&mut strides) {
+                let stride = strides.next().flatten();
+                *found = stride.ok_or_else(|| desc.overflow(*tensor))?;
             }
-            if size <= 1 || empty {
+            let [input, lengths, output] = found;
+            let size = size as usize;
+            if dimension != axis && lengths != 0 && size != 1 {
+                plan.lengths_loops.push((size, lengths as usize));
+            }
+            if size <= 1 || plan.empty {
                 continue;
             }
-            let (input, output) = (input_strides[dimension], output_strides[dimension]);
-            if input != output && layouts_differ.is_none() {
-                layouts_differ = Some((dimension, input, output));
+            if input != output {
+                plan.layouts_differ = Some((dimension, input, output));
             }
             // The last byte is addressable, so these products of strides inside are, too.
             let round = Loop {
@@ -150,36 +164,19 @@ impl Plan {
                 input: input as usize * element_bytes,
                 output: output as usize * element_bytes,
                 // An axis of one step has nothing to reverse: the length does not matter.
-                lengths: if axis_size > 1 {
-                    lengths_strides[dimension] as usize
-                } else {
-                    0
+                lengths: match dimension != axis && axis_size > 1 {
+                    true => lengths as usize,
+                    false => 0,
                 },
             };
             if dimension == axis {
-                time = Loop {
-                    lengths: 0,
-                    ..round
-                };
+                plan.time = round;
             } else {
-                loops.push(round);
+                plan.loops.push(round);
             }
         }
-        let mut plan = Self {
-            element_bytes,
-            row_bytes: element_bytes,
-            time,
-            loops,
-            outside_time: 0,
-            axis_size,
-            strategy: Strategy::Rows,
-            empty,
-            input_bytes,
-            output_bytes,
-            lengths_count,
-            lengths_loops,
-            layouts_differ,
-        };
+        plan.lengths_loops.reverse();
+        plan.loops.reverse();
         plan.settle();
         Ok(plan)
     }
@@ -390,11 +387,6 @@ fn addressable_bytes(tensor: Tensor, desc: &TensorDesc) -> Result<usize, Error> 
         // No allocation in Rust is larger than `isize::MAX`.
         .and_then(|bytes| isize::try_from(bytes).ok())
         .map(isize::unsigned_abs)
-        .ok_or_else(|| desc.overflow(tensor))
-}
-
-fn strides(tensor: Tensor, desc: &TensorDesc) -> Result<crate::Dims, Error> {
-    desc.effective_strides()
         .ok_or_else(|| desc.overflow(tensor))
 }
 

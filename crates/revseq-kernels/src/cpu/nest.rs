@@ -93,15 +93,23 @@ impl Nest {
                 &plan.loops[..],
             ),
         };
-        let mut outer: SmallVec<[Level; 5]> = loops.iter().map(level).collect();
-        if !along_time {
-            outer.insert(plan.outside_time, time);
-        }
-        Self {
-            outer,
+        let mut nest = Self {
+            outer: SmallVec::new(),
             line,
             along_time,
+        };
+        // What is outside time, time itself unless it is the line, and the rest.
+        let (outside, inside) = loops.split_at(plan.outside_time.min(loops.len()));
+        for round in outside {
+            nest.outer.push(level(round));
         }
+        if !along_time {
+            nest.outer.push(time);
+        }
+        for round in inside {
+            nest.outer.push(level(round));
+        }
+        nest
     }
 
     /// The number of items: steps of all lines together.
