@@ -23,8 +23,15 @@ use crate::{Plan, SequenceLengths};
 /// input and output: measured at 8 to 16 MiB with 32 MiB of it.
 const STREAMING_BYTES: usize = 12 << 20;
 
-/// From this many bytes on a row is copied faster by a call.
-const CALLED_BYTES: usize = 2 << 10;
+/// From this many bytes on, more than the innermost cache holds beside as many
+/// of the input, it pays to ask for what is read and written next.
+const ASKING_BYTES: usize = 48 << 10;
+
+/// The same for rows so short that to look ahead costs more than the next cache.
+const ASKING_BYTES_OF_SHORT_ROWS: usize = 2 << 20;
+
+/// Rows of less are short.
+const SHORT_ROW_BYTES: usize = 256;
 
 /// Below this many bytes a run costs less than to choose how it is made.
 const SMALL_BYTES: usize = 1 << 10;
@@ -75,6 +82,20 @@ impl Kernel {
         }
     }
 
+    /// How far away the bytes of a run are, which writes all of its output if `whole`.
+    fn tier(self, plan: &Plan, whole: bool) -> Tier {
+        let bytes = plan.moved_bytes();
+        let asking = match self {
+            Self::Rows if plan.row_bytes < SHORT_ROW_BYTES => ASKING_BYTES_OF_SHORT_ROWS,
+            _ => ASKING_BYTES,
+        };
+        match bytes {
+            STREAMING_BYTES.. if whole => Tier::Memory,
+            _ if bytes >= asking => Tier::Outer,
+            _ => Tier::Inner,
+        }
+    }
+
     /// The instructions that it takes: the best there are, with vectors no
     /// wider than a tile.
     fn level(self) -> Level {
@@ -85,6 +106,38 @@ impl Kernel {
             (_, level) => level,
         }
     }
+}
+
+/// How far away a run's bytes are, by which it writes and asks for what comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tier {
+    /// In the innermost cache.
+    Inner,
+    /// In an outer one.
+    Outer,
+    /// Beyond the caches.
+    Memory,
+}
+
+/// Runs `$body` with `$sink` the sink of a tier.
+macro_rules! with_sink {
+    ($tier:expr, $V:ident, $job:expr, $sink:ident => $body:expr) => {
+        match $tier {
+            Tier::Inner => {
+                let $sink = &mut Cached::<$V, false>::new($job.output);
+                $body
+            }
+            Tier::Outer => {
+                let $sink = &mut Cached::<$V, true>::new($job.output);
+                $body
+            }
+            Tier::Memory => {
+                let $sink = &mut Streaming::<$V>::new($job.output);
+                $body;
+                $sink.finish();
+            }
+        }
+    };
 }
 
 /// Runs `$body` with the constant `$NAME` as `$value`, which is one of some.
@@ -240,7 +293,7 @@ pub(super) unsafe fn out_of_place(
         input,
         output,
     };
-    let streams = bytes == plan.output_bytes() && bytes >= STREAMING_BYTES;
+    let tier = kernel.tier(plan, bytes == plan.output_bytes());
     let level = kernel.level();
     let worthwhile = kernel.worthwhile();
     threads.for_each_piece(job.nest.items(), item_bytes, worthwhile, |items| {
@@ -250,10 +303,10 @@ pub(super) unsafe fn out_of_place(
                 Kernel::Walk => with_width!(plan.row_bytes, width => {
                     walk::copy_items(&job, width, items);
                 }),
-                Kernel::Rows => copy_rows(level, &job, items, streams),
-                Kernel::Elements => copy_elements(level, &job, items, streams),
-                Kernel::Narrow => copy_narrow(&job, items, streams),
-                Kernel::Columns(tiling) => copy_columns(level, &job, tiling, items, streams),
+                Kernel::Rows => copy_rows(level, &job, items, tier),
+                Kernel::Elements => copy_elements(level, &job, items, tier),
+                Kernel::Narrow => copy_narrow(&job, items, tier),
+                Kernel::Columns(tiling) => copy_columns(level, &job, tiling, items, tier),
             }
         }
     });
@@ -262,18 +315,10 @@ pub(super) unsafe fn out_of_place(
 for_each_level! {
     /// # Safety
     /// As [`rows::copy_items`].
-    unsafe fn copy_rows<V>(job: &Job<'_>, items: Range<usize>, streams: bool) {
+    unsafe fn copy_rows<V>(job: &Job<'_>, items: Range<usize>, tier: Tier) {
         // SAFETY: the caller's.
         unsafe {
-            if streams {
-                let mut sink = Streaming::<V>::new(job.output);
-                rows::copy_items::<V, _>(job, &mut sink, items);
-                sink.finish();
-            } else if job.plan.row_bytes < CALLED_BYTES {
-                rows::copy_items::<V, _>(job, &mut Cached::<V, false>::new(job.output), items);
-            } else {
-                rows::copy_items::<V, _>(job, &mut Cached::<V, true>::new(job.output), items);
-            }
+            with_sink!(tier, V, job, sink => rows::copy_items::<V, _>(job, sink, items));
         }
     }
 }
@@ -281,18 +326,11 @@ for_each_level! {
 for_each_level! {
     /// # Safety
     /// As [`elements::copy_items`].
-    unsafe fn copy_elements<V>(job: &Job<'_>, items: Range<usize>, streams: bool) {
+    unsafe fn copy_elements<V>(job: &Job<'_>, items: Range<usize>, tier: Tier) {
         // SAFETY: the caller's.
         unsafe {
             with_element!(job.plan.row_bytes, W, _R => {
-                if streams {
-                    let mut sink = Streaming::<V>::new(job.output);
-                    elements::copy_items::<V, _, W>(job, &mut sink, items);
-                    sink.finish();
-                } else {
-                    let mut sink = Cached::<V, false>::new(job.output);
-                    elements::copy_items::<V, _, W>(job, &mut sink, items);
-                }
+                with_sink!(tier, V, job, sink => elements::copy_items::<V, _, W>(job, sink, items));
             });
         }
     }
@@ -300,31 +338,20 @@ for_each_level! {
 
 /// # Safety
 /// As [`narrow::copy_items`].
-unsafe fn copy_narrow(job: &Job<'_>, items: Range<usize>, streams: bool) {
-    /// # Safety
-    /// As [`narrow::copy_items`].
-    unsafe fn copy<S: Sink>(job: &Job<'_>, mut sink: S, items: Range<usize>) {
-        // SAFETY: the caller's.
-        unsafe {
-            with_lanes!(job.plan.row_bytes, LANES => {
-                narrow::copy_items::<S, LANES>(job, &mut sink, items);
-            });
-            sink.finish();
-        }
-    }
+unsafe fn copy_narrow(job: &Job<'_>, items: Range<usize>, tier: Tier) {
     // SAFETY: the caller's.
     unsafe {
-        match streams {
-            true => copy(job, Streaming::<V128>::new(job.output), items),
-            false => copy(job, Cached::<V128, false>::new(job.output), items),
-        }
+        with_lanes!(job.plan.row_bytes, LANES => {
+            with_sink!(tier, V128, job, sink => narrow::copy_items::<_, LANES>(job, sink, items));
+        });
     }
 }
 
 for_each_level! {
     /// # Safety
     /// As [`columns::copy_tiles`].
-    unsafe fn copy_columns<V>(job: &Job<'_>, tiling: Tiling, tiles: Range<usize>, streams: bool) {
+    unsafe fn copy_columns<V>(job: &Job<'_>, tiling: Tiling, tiles: Range<usize>, tier: Tier) {
+        let streams = tier == Tier::Memory;
         // SAFETY: the caller's.
         unsafe {
             with_element!(tiling.element, W, R => {

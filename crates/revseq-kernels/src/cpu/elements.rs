@@ -135,9 +135,10 @@ unsafe fn mirror<V: Vector, S: Sink, const W: usize>(
             V::load(if reversed { backward } else { forward })
                 .reversed_if::<W>(reversed)
                 .store(to.add(vector * V::BYTES));
-            if S::BEYOND_CACHES {
-                prefetch(ahead.wrapping_add(vector * V::BYTES));
-            }
+            S::ask(
+                ahead.wrapping_add(vector * V::BYTES),
+                to.add(vector * V::BYTES),
+            );
             backward = backward.wrapping_sub(V::BYTES);
             forward = forward.wrapping_add(V::BYTES);
         }

@@ -42,7 +42,7 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink>(
             }
             let to = at.output + at.time * time.output + first * line.output;
             let along_time = job.nest.along_time;
-            if !S::BEYOND_CACHES && bytes <= SHORT {
+            if !S::ASKS && bytes <= SHORT {
                 let short = Short {
                     from: job.input.wrapping_add(at.input),
                     to: job.output.wrapping_add(to),
@@ -69,7 +69,7 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink>(
                 // SAFETY: see `Job`.
                 unsafe {
                     let from = job.input.add(column + source(length, t) * time.input);
-                    if !S::BEYOND_CACHES {
+                    if !S::ASKS {
                         sink.seek(to);
                         sink.copy(from, bytes, from);
                     } else if let Some((oldest, to)) = queue.push((from, to)) {
