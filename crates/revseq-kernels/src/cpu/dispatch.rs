@@ -27,7 +27,11 @@ const STREAMING_BYTES: usize = 12 << 20;
 /// of the input, it pays to ask for what is read and written next.
 const ASKING_BYTES: usize = 48 << 10;
 
-/// The same for rows so short that to look ahead costs more than the next cache.
+/// The same where that takes more instructions: vectors of less than a cache
+/// line ask more than once for each.
+const ASKING_BYTES_OF_NARROW_VECTORS: usize = 1 << 20;
+
+/// The same for rows of less than [`SHORT_ROW_BYTES`]: a queue costs as much as they do.
 const ASKING_BYTES_OF_SHORT_ROWS: usize = 2 << 20;
 
 /// Rows of less are short.
@@ -87,6 +91,7 @@ impl Kernel {
         let bytes = plan.moved_bytes();
         let asking = match self {
             Self::Rows if plan.row_bytes < SHORT_ROW_BYTES => ASKING_BYTES_OF_SHORT_ROWS,
+            Self::Elements if self.level() < Level::Avx512 => ASKING_BYTES_OF_NARROW_VECTORS,
             _ => ASKING_BYTES,
         };
         match bytes {

@@ -135,10 +135,8 @@ unsafe fn mirror<V: Vector, S: Sink, const W: usize>(
             V::load(if reversed { backward } else { forward })
                 .reversed_if::<W>(reversed)
                 .store(to.add(vector * V::BYTES));
-            S::ask(
-                ahead.wrapping_add(vector * V::BYTES),
-                to.add(vector * V::BYTES),
-            );
+            let at = vector * V::BYTES;
+            S::ask(ahead.wrapping_add(at), to.add(at));
             backward = backward.wrapping_sub(V::BYTES);
             forward = forward.wrapping_add(V::BYTES);
         }
