@@ -9,6 +9,9 @@ use super::sink::{BLOCK, LINE, Sink};
 use super::vector::{LANE, V128, Vector, prefetch};
 use super::walk::{Element, Width};
 
+/// The longest line that is reversed in place as a whole, in bytes.
+const TOGETHER: usize = 4 << 10;
+
 /// The longest line after which the next is asked for as a whole, in bytes: a
 /// small part of the second level of the cache.
 const SHORT: usize = 64 << 10;
@@ -173,7 +176,7 @@ pub(super) unsafe fn swap_items<V: Vector, const W: usize>(job: &Job<'_>, items:
         for (at, steps) in job.nest.lines(items, &mut rounds) {
             let length = job.lengths.get(at.lengths);
             let line = job.output.add(at.output);
-            if steps.len() == all && length * W <= BLOCK {
+            if steps.len() == all && length * W <= TOGETHER {
                 // Short lines lie one after the other, so that what is read next is known.
                 for byte in (0..length * W).step_by(LINE) {
                     prefetch(line.wrapping_add(DISTANCE + byte));

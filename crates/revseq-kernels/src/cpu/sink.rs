@@ -20,7 +20,10 @@ pub(super) struct Line(pub(super) [u8; LINE]);
 const WRITTEN_AHEAD: usize = 2 << 10;
 
 /// The most that a kernel may ask room for at once.
-pub(super) const BLOCK: usize = 4096;
+///
+/// As much is written past the caches at once, while nothing is read: at 64 MiB
+/// sequences of 4 KiB were a tenth to a fifth faster by 1 KiB than by 4.
+pub(super) const BLOCK: usize = 1 << 10;
 
 /// Takes the output's bytes in order.
 pub(super) trait Sink {
