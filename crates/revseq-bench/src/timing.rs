@@ -64,11 +64,20 @@ pub fn measure(case: &mut Case<'_>, effort: Effort) -> Result<Vec<Time>, Error> 
         if round >= effort.minimum && start.elapsed() >= effort.budget {
             break;
         }
-        for ((&contestant, &repeats), samples) in contestants.iter().zip(&repeats).zip(&mut samples)
-        {
+        for turn in 0..contestants.len() {
+            // Back and forth, so that nobody always runs after the same one.
+            let turn = match round % 2 {
+                0 => turn,
+                _ => contestants.len() - 1 - turn,
+            };
+            let repeats = repeats[turn];
+            if repeats > 1 {
+                // What fits the caches starts there, wherever the one before left it.
+                case.run(contestants[turn], 1)?;
+            }
             let start = Instant::now();
-            case.run(contestant, repeats)?;
-            samples.push(start.elapsed().as_secs_f64() * 1e9 / repeats as f64);
+            case.run(contestants[turn], repeats)?;
+            samples[turn].push(start.elapsed().as_secs_f64() * 1e9 / repeats as f64);
         }
     }
     let times = contestants.into_iter().zip(samples);
