@@ -8,7 +8,9 @@ use super::level::Level;
 use super::nest::Nest;
 use super::sink::{Cached, LINE, Sink, Streaming};
 use super::threads::Threads;
-use super::vector::{LANE, Portable, V128, Vector};
+#[cfg(target_arch = "aarch64")]
+use super::vector::V128;
+use super::vector::{LANE, Portable, Vector};
 #[cfg(target_arch = "x86_64")]
 use super::vector::{V256, V512};
 use super::walk::{self, Bytes, Element};
@@ -310,7 +312,7 @@ pub(super) unsafe fn out_of_place(
                 }),
                 Kernel::Rows => copy_rows(level, &job, items, tier),
                 Kernel::Elements => copy_elements(level, &job, items, tier),
-                Kernel::Narrow => copy_narrow(&job, items, tier),
+                Kernel::Narrow => copy_narrow(level, &job, items, tier),
                 Kernel::Columns(tiling) => copy_columns(level, &job, tiling, items, tier),
             }
         }
@@ -341,14 +343,18 @@ for_each_level! {
     }
 }
 
-/// # Safety
-/// As [`narrow::copy_items`].
-unsafe fn copy_narrow(job: &Job<'_>, items: Range<usize>, tier: Tier) {
-    // SAFETY: the caller's.
-    unsafe {
-        with_lanes!(job.plan.row_bytes, LANES => {
-            with_sink!(tier, V128, job, sink => narrow::copy_items::<_, LANES>(job, sink, items));
-        });
+for_each_level! {
+    /// # Safety
+    /// As [`narrow::copy_items`].
+    unsafe fn copy_narrow<V>(job: &Job<'_>, items: Range<usize>, tier: Tier) {
+        // SAFETY: the caller's.
+        unsafe {
+            with_lanes!(job.plan.row_bytes, LANES => {
+                with_sink!(tier, V, job, sink => {
+                    narrow::copy_items::<V, _, LANES>(job, sink, items);
+                });
+            });
+        }
     }
 }
 
@@ -405,9 +411,7 @@ pub(super) unsafe fn in_place(
                 Kernel::Walk => with_width!(plan.row_bytes, width => {
                     walk::swap_items(&job, width, items);
                 }),
-                Kernel::Narrow => with_lanes!(plan.row_bytes, LANES => {
-                    narrow::swap_items::<LANES>(&job, items);
-                }),
+                Kernel::Narrow => swap_narrow(level, &job, items),
                 Kernel::Rows => swap_rows(level, &job, items),
                 Kernel::Elements => swap_elements(level, &job, items),
                 Kernel::Columns(tiling) => swap_columns(level, &job, tiling, items),
@@ -422,6 +426,17 @@ for_each_level! {
     unsafe fn swap_rows<V>(job: &Job<'_>, items: Range<usize>) {
         // SAFETY: the caller's.
         unsafe { rows::swap_items::<V>(job, items) };
+    }
+}
+
+for_each_level! {
+    /// # Safety
+    /// As [`narrow::swap_items`].
+    unsafe fn swap_narrow<V>(job: &Job<'_>, items: Range<usize>) {
+        // SAFETY: the caller's.
+        unsafe {
+            with_lanes!(job.plan.row_bytes, LANES => narrow::swap_items::<V, LANES>(job, items));
+        }
     }
 }
 

@@ -7,8 +7,11 @@ use std::ops::Range;
 use super::ahead::DISTANCE;
 use super::job::Job;
 use super::nest::Rounds;
-use super::sink::{BLOCK, LINE, Sink};
+use super::sink::{BLOCK, LINE, Line, Sink};
 use super::vector::{LANE, V128, Vector, copy_bytes, prefetch};
+
+/// The most that is kept aside while its place is written, in bytes.
+const KEPT: usize = 4 << 10;
 
 /// Moves some items of a plan whose rows are packed along time on both sides
 /// and at most `LANES` lanes wide.
@@ -17,12 +20,13 @@ use super::vector::{LANE, V128, Vector, copy_bytes, prefetch};
 /// The nest has all time steps of the plan, and `items` are items of it; the
 /// sink writes to the job's output.
 #[inline(always)]
-pub(super) unsafe fn copy_items<S: Sink, const LANES: usize>(
+pub(super) unsafe fn copy_items<V: Vector, S: Sink, const LANES: usize>(
     job: &Job<'_>,
     sink: &mut S,
     items: Range<usize>,
 ) {
     let (row, all) = (job.plan.row_bytes, job.plan.time.size);
+    let together = Together::new::<V>(row);
     let mut rounds = Rounds::default();
     // SAFETY: see `Job`: a line has as many packed rows as time has steps.
     unsafe {
@@ -36,7 +40,7 @@ pub(super) unsafe fn copy_items<S: Sink, const LANES: usize>(
                 let count = (BLOCK / row).min(reversed.end - first);
                 let from = line.add((length - first - count) * row);
                 let ahead = from.wrapping_sub(DISTANCE);
-                reverse::<LANES>(from, sink.space(count * row), count, row, ahead);
+                reverse::<V, LANES>(from, sink.space(count * row), count, &together, ahead);
             }
             for first in kept.clone().step_by(BLOCK / row) {
                 let count = (BLOCK / row).min(kept.end - first);
@@ -54,16 +58,17 @@ pub(super) unsafe fn copy_items<S: Sink, const LANES: usize>(
 /// The job is in place, the time steps of its nest are the first ones of pairs,
 /// and `items` are items of it.
 #[inline(always)]
-pub(super) unsafe fn swap_items<const LANES: usize>(job: &Job<'_>, items: Range<usize>) {
+pub(super) unsafe fn swap_items<V: Vector, const LANES: usize>(job: &Job<'_>, items: Range<usize>) {
     let row = job.plan.row_bytes;
-    let mut kept = [MaybeUninit::<u8>::uninit(); BLOCK];
+    let together = Together::new::<V>(row);
+    let mut kept = [MaybeUninit::<u8>::uninit(); KEPT];
     let kept = kept.as_mut_ptr().cast::<u8>();
     let mut rounds = Rounds::default();
     for (at, steps) in job.nest.lines(items, &mut rounds) {
         let length = job.lengths.get(at.lengths);
         let pairs = steps.start..steps.end.min(length / 2);
-        for first in pairs.clone().step_by(BLOCK / row) {
-            let count = (BLOCK / row).min(pairs.end - first);
+        for first in pairs.clone().step_by(KEPT / row) {
+            let count = (KEPT / row).min(pairs.end - first);
             // SAFETY: see `Job`. The first steps of pairs and their mirror images
             // are two runs of packed rows that do not overlap.
             unsafe {
@@ -72,10 +77,34 @@ pub(super) unsafe fn swap_items<const LANES: usize>(job: &Job<'_>, items: Range<
                 let other = line.add((length - first - count) * row);
                 kept.copy_from_nonoverlapping(one, count * row);
                 let ahead = (other.wrapping_sub(DISTANCE), one.wrapping_add(DISTANCE));
-                reverse::<LANES>(other, one, count, row, ahead.0);
-                reverse::<LANES>(kept, other, count, row, ahead.1);
+                reverse::<V, LANES>(other, one, count, &together, ahead.0);
+                reverse::<V, LANES>(kept, other, count, &together, ahead.1);
             }
         }
+    }
+}
+
+/// Rows that are reversed together, in one vector.
+struct Together {
+    /// The bytes of a row.
+    row: usize,
+    /// How many rows a vector holds.
+    rows: usize,
+    /// The order of a vector's bytes that reverses them.
+    order: Line,
+}
+
+impl Together {
+    #[inline(always)]
+    fn new<V: Vector>(row: usize) -> Self {
+        let rows = V::BYTES / row;
+        let mut order = Line([0; LINE]);
+        for (place, to) in order.0[..rows * row].chunks_mut(row).enumerate() {
+            for (byte, index) in to.iter_mut().enumerate() {
+                *index = ((rows - 1 - place) * row + byte) as u8;
+            }
+        }
+        Self { row, rows, order }
     }
 }
 
@@ -85,23 +114,49 @@ pub(super) unsafe fn swap_items<const LANES: usize>(job: &Job<'_>, items: Range<
 /// so that a caller gives a place in its data, or near.
 ///
 /// # Safety
-/// `from` is readable and `to` writable for `count` rows of `row` bytes, at
-/// most `LANES` lanes, and they do not overlap.
+/// `from` is readable and `to` writable for `count` rows of at most `LANES`
+/// lanes, and they do not overlap.
 #[inline(always)]
-unsafe fn reverse<const LANES: usize>(
+unsafe fn reverse<V: Vector, const LANES: usize>(
     from: *const u8,
     to: *mut u8,
     count: usize,
-    row: usize,
+    together: &Together,
     ahead: *const u8,
 ) {
-    // What is copied past a row's end lies inside the rows on both sides, and
-    // the rows after it overwrite it; not so for those at either end.
-    let exact = (LANES * LANE).div_ceil(row).min(count);
-    let middle = exact..(count - exact).max(exact);
-    // SAFETY: the caller's, and as just said.
+    let (row, rows) = (together.row, together.rows);
+    // So many rows a vector touches, the last one perhaps in part.
+    let touched = V::BYTES.div_ceil(row);
+    // SAFETY: the caller's. What is copied past a row's end lies inside the rows
+    // on both sides, and the rows after it overwrite it; those at either end,
+    // where it would not, are copied for themselves.
     unsafe {
         let source = |index: usize| from.add((count - 1 - index) * row);
+        if V::SHUFFLES && rows > 1 && count >= touched + rows {
+            let order = V::load(together.order.0.as_ptr());
+            let ends = touched - rows;
+            for index in 0..ends {
+                copy_bytes(source(index), to.add(index * row), row);
+            }
+            let (mut index, end) = (ends, count - touched);
+            loop {
+                let last = index + rows - 1;
+                prefetch(ahead.wrapping_add((count - 1 - last) * row));
+                let vector = V::load(source(last)).shuffled(order);
+                vector.store(to.add(index * row));
+                if index == end {
+                    break;
+                }
+                // The last vector lies over the one before it.
+                index = end.min(index + rows);
+            }
+            for index in count - ends..count {
+                copy_bytes(source(index), to.add(index * row), row);
+            }
+            return;
+        }
+        let exact = (LANES * LANE).div_ceil(row).min(count);
+        let middle = exact..(count - exact).max(exact);
         for index in 0..middle.start {
             copy_bytes(source(index), to.add(index * row), row);
         }
@@ -117,5 +172,63 @@ unsafe fn reverse<const LANES: usize>(
         for index in middle.end..count {
             copy_bytes(source(index), to.add(index * row), row);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::level::Level;
+    use crate::cpu::vector::Portable;
+
+    /// # Safety
+    /// See [`Vector`].
+    unsafe fn check<V: Vector>(row: usize, count: usize) {
+        const AROUND: usize = 5;
+        let from: Vec<u8> = (0..row * count).map(|at| (at * 31 % 251) as u8).collect();
+        let mut found = vec![0xee; row * count + 2 * AROUND];
+        let mut expected = found.clone();
+        for (to, from) in expected[AROUND..]
+            .chunks_mut(row)
+            .zip(from.chunks(row).rev())
+        {
+            to.copy_from_slice(from);
+        }
+        let together = Together::new::<V>(row);
+        let (from, to) = (from.as_ptr(), found[AROUND..].as_mut_ptr());
+        // SAFETY: the buffers have room for the rows; the caller has the instructions.
+        unsafe {
+            match row.div_ceil(LANE) {
+                1 => reverse::<V, 1>(from, to, count, &together, from),
+                2 => reverse::<V, 2>(from, to, count, &together, from),
+                3 => reverse::<V, 3>(from, to, count, &together, from),
+                _ => reverse::<V, 4>(from, to, count, &together, from),
+            }
+        }
+        assert!(found == expected, "{count} rows of {row} bytes");
+    }
+
+    #[test]
+    fn rows_of_every_width_are_reversed_and_nothing_around_them() {
+        for row in 1..LINE {
+            for count in (0..70).chain([333]) {
+                // SAFETY: every level is run only where the CPU has it.
+                unsafe {
+                    check::<Portable>(row, count);
+                    check::<V128>(row, count);
+                    #[cfg(target_arch = "x86_64")]
+                    {
+                        use crate::cpu::vector::{V256, V512};
+                        if Level::Avx2.is_supported() {
+                            check::<V256>(row, count);
+                        }
+                        if Level::Avx512.is_supported() {
+                            check::<V512>(row, count);
+                        }
+                    }
+                }
+            }
+        }
+        assert!(Level::Portable.is_supported());
     }
 }

@@ -38,6 +38,7 @@ struct Counted(V128);
 
 impl Vector for Counted {
     const BYTES: usize = V128::BYTES;
+    const SHUFFLES: bool = V128::SHUFFLES;
 
     unsafe fn load(from: *const u8) -> Self {
         count(|work| work.loaded += Self::BYTES);

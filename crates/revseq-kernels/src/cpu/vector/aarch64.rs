@@ -10,6 +10,7 @@ pub(in crate::cpu) struct V128(uint8x16_t);
 
 impl Vector for V128 {
     const BYTES: usize = LANE;
+    const SHUFFLES: bool = true;
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
@@ -52,6 +53,12 @@ impl Vector for V128 {
             let mask = vdupq_n_u8(u8::from(reversed).wrapping_neg());
             vbslq_u8(mask, self.reversed::<W>().0, self.0)
         })
+    }
+
+    #[inline(always)]
+    unsafe fn shuffled(self, order: Self) -> Self {
+        // SAFETY: NEON is part of the target.
+        Self(unsafe { vqtbl1q_u8(self.0, order.0) })
     }
 
     #[inline(always)]

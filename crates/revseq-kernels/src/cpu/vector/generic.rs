@@ -8,6 +8,7 @@ pub(in crate::cpu) struct V128([u8; LANE]);
 
 impl Vector for V128 {
     const BYTES: usize = LANE;
+    const SHUFFLES: bool = false;
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {

@@ -70,6 +70,24 @@ pub(super) trait Vector: Copy {
     /// See the trait.
     unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self);
 
+    /// Whether [`shuffled`](Self::shuffled) is worth it.
+    const SHUFFLES: bool;
+
+    /// The bytes in another order: of each the index is in `order`, less than a vector.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn shuffled(self, order: Self) -> Self {
+        let (mut bytes, mut indices) = ([0_u8; WIDEST], [0_u8; WIDEST]);
+        // SAFETY: the caller's; no vector is wider than the widest.
+        unsafe {
+            self.store(bytes.as_mut_ptr());
+            order.store(indices.as_mut_ptr());
+            let shuffled = indices.map(|index| bytes[usize::from(index) % WIDEST]);
+            Self::load(shuffled.as_ptr())
+        }
+    }
+
     /// Loads each lane from a place of its own, `pitch` bytes after the one before.
     ///
     /// # Safety
@@ -315,6 +333,14 @@ mod tests {
             assert_eq!(out, bytes[..V::BYTES]);
             vector.reversed_if::<W>(false).store(out.as_mut_ptr());
             assert_eq!(out, bytes[..V::BYTES]);
+
+            let order: Vec<u8> = (0..V::BYTES).map(|at| (at * 7 % V::BYTES) as u8).collect();
+            vector
+                .shuffled(V::load(order.as_ptr()))
+                .store(out.as_mut_ptr());
+            for (&found, &index) in out.iter().zip(&order) {
+                assert_eq!(found, bytes[usize::from(index)]);
+            }
 
             for part in 0..=V::BYTES {
                 out.fill(0xee);

@@ -54,6 +54,8 @@ macro_rules! plain_methods {
 
 impl Vector for V128 {
     const BYTES: usize = 16;
+    // SSE2 has no instruction for it.
+    const SHUFFLES: bool = false;
 
     plain_methods! {
         _mm_loadu_si128, _mm_storeu_si128, _mm_stream_si128;
@@ -99,6 +101,7 @@ impl Vector for V128 {
 
 impl Vector for V256 {
     const BYTES: usize = 32;
+    const SHUFFLES: bool = true;
 
     plain_methods! {
         _mm256_loadu_si256, _mm256_storeu_si256, _mm256_stream_si256;
@@ -140,6 +143,21 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
+    unsafe fn shuffled(self, order: Self) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe {
+            let low = _mm256_permute2x128_si256::<0x00>(self.0, self.0);
+            let high = _mm256_permute2x128_si256::<0x11>(self.0, self.0);
+            // The bit of 16 in an index becomes the highest of its byte, which chooses.
+            _mm256_blendv_epi8(
+                _mm256_shuffle_epi8(low, order.0),
+                _mm256_shuffle_epi8(high, order.0),
+                _mm256_slli_epi16::<3>(order.0),
+            )
+        })
+    }
+
+    #[inline(always)]
     unsafe fn load_lanes(from: *const u8, pitch: usize) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
@@ -160,6 +178,7 @@ impl Vector for V256 {
 
 impl Vector for V512 {
     const BYTES: usize = 64;
+    const SHUFFLES: bool = true;
 
     plain_methods! {
         _mm512_loadu_si512, _mm512_storeu_si512, _mm512_stream_si512;
@@ -195,6 +214,12 @@ impl Vector for V512 {
                 _ => _mm512_permutexvar_epi64(order, self.0),
             }
         })
+    }
+
+    #[inline(always)]
+    unsafe fn shuffled(self, order: Self) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe { _mm512_permutexvar_epi8(order.0, self.0) })
     }
 
     #[inline(always)]
