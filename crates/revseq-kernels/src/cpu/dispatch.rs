@@ -83,7 +83,7 @@ impl Kernel {
     fn worthwhile(self) -> usize {
         match self {
             Self::Walk => 512 << 10,
-            Self::Columns(_) => 1 << 20,
+            Self::Columns(_) => 2 << 20,
             Self::Rows | Self::Elements | Self::Narrow => 6 << 20,
         }
     }
