@@ -176,7 +176,15 @@ fn large_tensors_agree_with_the_reference() {
             (vec![5, elements(1 << 10), 67, 3], 1, 2, 1),
             // So many time steps that no scratch memory holds a column.
             (vec![70_000, 7], 0, 1, 1),
-            // Lines about as long as a vector, and longer than a block.
+            // Rows of few cache lines, on lines across time and along it.
+            (vec![60, 200, elements(64)], 0, 1, 1),
+            (vec![60, 7, 9, elements(64)], 0, 2, 1),
+            (vec![9, 60, 7, elements(64)], 1, 2, 1),
+            (vec![70, 9, elements(128)], 0, 1, 1),
+            (vec![100, 60, elements(256)], 1, 0, 1),
+            (vec![30, 80, elements(400)], 0, 1, 1),
+            // Lines shorter than a vector, about as long, and longer than a block.
+            (vec![5000, elements(32)], 1, 0, 1),
             (vec![5000, elements(48)], 1, 0, 1),
             (vec![5000, elements(80)], 1, 0, 1),
             (vec![9, elements(40_000)], 1, 0, 1),
@@ -204,6 +212,9 @@ fn streamed_tensors_agree_with_the_reference() {
     check_large(DataType::Complex128, &[9000, 100], 1, 0, 1);
     check_large(DataType::Float32, &[1000, 13 << 8], 1, 0, 1);
     check_large(DataType::Float32, &[1000, 13, 1 << 8], 0, 1, 1);
+    check_large(DataType::Float32, &[3000, 70, 16], 0, 1, 1);
+    check_large(DataType::Float32, &[70, 3000, 20], 1, 0, 1);
+    check_large(DataType::Float32, &[400, 70, 128], 0, 1, 1);
     check_large(DataType::Float16, &[100, 65_000], 1, 0, 1);
     check_large(DataType::Uint8, &[13_000, 1001], 1, 0, 1);
     check_large(DataType::Uint8, &[1001, 13_000], 0, 1, 1);
@@ -353,8 +364,9 @@ fn nothing_outside_a_buffer_is_touched() {
                     let data = revseq_kernels::LengthsData::from(&lengths);
                     reference::reverse_subsequences(&desc, &content, data, &mut expected);
                     let lengths = SequenceLengths::new(&plan, data, LengthsPolicy::Reject).unwrap();
-                    let mut input = Guarded::new(&content, inner % 2 == 1);
-                    let mut output = Guarded::new(&vec![0; content.len()], steps % 2 == 1);
+                    let mut input = Guarded::new(&content, (steps + columns + inner) % 2 == 1);
+                    let mut output =
+                        Guarded::new(&vec![0; content.len()], (columns + inner) % 2 == 1);
                     cpu::run(
                         &plan,
                         &lengths,

@@ -10,11 +10,11 @@ use super::sink::{Cached, LINE, Sink, Streaming};
 use super::threads::Threads;
 #[cfg(target_arch = "aarch64")]
 use super::vector::V128;
-use super::vector::{LANE, Portable, Vector};
+use super::vector::{LANE, Portable, Task, Vector};
 #[cfg(target_arch = "x86_64")]
 use super::vector::{V256, V512};
 use super::walk::{self, Bytes, Element};
-use super::{elements, narrow, rows};
+use super::{elements, narrow, processor, rows, short_rows};
 use crate::plan::Strategy;
 use crate::{Plan, SequenceLengths};
 
@@ -33,8 +33,12 @@ const ASKING_BYTES: usize = 48 << 10;
 /// line ask more than once for each.
 const ASKING_BYTES_OF_NARROW_VECTORS: usize = 1 << 20;
 
-/// The same for rows of less than [`SHORT_ROW_BYTES`]: a queue costs as much as they do.
+/// The same for rows of less than [`SHORT_ROW_BYTES`]: to find out what is read
+/// soon costs as much as they do.
 const ASKING_BYTES_OF_SHORT_ROWS: usize = 2 << 20;
+
+/// The same for processors that foresee what lies in their caches.
+const ASKING_BYTES_OF_FORESIGHT: usize = 4 << 20;
 
 /// Rows of less are short.
 const SHORT_ROW_BYTES: usize = 256;
@@ -92,6 +96,7 @@ impl Kernel {
     fn tier(self, plan: &Plan, whole: bool) -> Tier {
         let bytes = plan.moved_bytes();
         let asking = match self {
+            _ if processor::foresees() => ASKING_BYTES_OF_FORESIGHT,
             Self::Rows if plan.row_bytes < SHORT_ROW_BYTES => ASKING_BYTES_OF_SHORT_ROWS,
             Self::Elements if self.level() < Level::Avx512 => ASKING_BYTES_OF_NARROW_VECTORS,
             _ => ASKING_BYTES,
@@ -196,44 +201,48 @@ macro_rules! with_width {
     };
 }
 
-/// Defines a function that runs `$body` compiled for each level, with `$V` the
-/// level's vector, and picks the one of a level.
+/// Does a task with the instructions of a level.
 ///
-/// `$body` is always inlined, so that its loops get the level's instructions.
-/// A closure in it would not.
-macro_rules! for_each_level {
-    ($(#[$meta:meta])* unsafe fn $name:ident<$V:ident>($($argument:ident: $type:ty),* $(,)?) $body:block) => {
-        $(#[$meta])*
-        unsafe fn $name(level: Level, $($argument: $type),*) {
-            #[inline(always)]
-            unsafe fn body<$V: Vector>($($argument: $type),*) $body
+/// # Safety
+/// The CPU has them, as it has those of any level that [`Level::current`] gives;
+/// and the task's condition holds.
+unsafe fn run_at<T: Task>(level: Level, task: T) {
+    // SAFETY: the caller's.
+    unsafe {
+        match level {
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,bmi1,bmi2")]
-            unsafe fn avx2($($argument: $type),*) {
-                // SAFETY: the caller's.
-                unsafe { body::<V256>($($argument),*) }
-            }
+            Level::Avx2 => V256::apart(task),
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi1,bmi2")]
-            unsafe fn avx512($($argument: $type),*) {
-                // SAFETY: the caller's.
-                unsafe { body::<V512>($($argument),*) }
-            }
-            // SAFETY: the caller's; `Level::current` gives only what the CPU has.
-            unsafe {
-                match level {
-                    #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => avx2($($argument),*),
-                    #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => avx512($($argument),*),
-                    #[cfg(target_arch = "aarch64")]
-                    Level::Neon => body::<V128>($($argument),*),
-                    _ => body::<Portable>($($argument),*),
-                }
-            }
+            Level::Avx512 => V512::apart(task),
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => V128::apart(task),
+            _ => Portable::apart(task),
         }
-    };
+    }
 }
+
+/// The items of a job that are copied, to where they are as far away as `tier` says.
+struct CopyItems<'a, K> {
+    job: &'a Job<'a>,
+    items: Range<usize>,
+    tier: Tier,
+    kernel: K,
+}
+
+/// The items of a job in place that are exchanged.
+struct SwapItems<'a, K> {
+    job: &'a Job<'a>,
+    items: Range<usize>,
+    tier: Tier,
+    kernel: K,
+}
+
+/// [`Kernel::Rows`], as a type.
+struct Rows;
+/// [`Kernel::Elements`], as a type.
+struct Elements;
+/// [`Kernel::Narrow`], as a type.
+struct Narrow;
 
 /// A simpler plan for lengths that are all equal, or equal in groups of
 /// neighbours that together fill a cache line, if there is enough to move.
@@ -300,6 +309,7 @@ pub(super) unsafe fn out_of_place(
         input,
         output,
     };
+    let job = &job;
     let tier = kernel.tier(plan, bytes == plan.output_bytes());
     let level = kernel.level();
     let worthwhile = kernel.worthwhile();
@@ -308,32 +318,77 @@ pub(super) unsafe fn out_of_place(
         unsafe {
             match kernel {
                 Kernel::Walk => with_width!(plan.row_bytes, width => {
-                    walk::copy_items(&job, width, items);
+                    walk::copy_items(job, width, items);
                 }),
-                Kernel::Rows => copy_rows(level, &job, items, tier),
-                Kernel::Elements => copy_elements(level, &job, items, tier),
-                Kernel::Narrow => copy_narrow(level, &job, items, tier),
-                Kernel::Columns(tiling) => copy_columns(level, &job, tiling, items, tier),
+                Kernel::Rows => run_at(
+                    level,
+                    CopyItems {
+                        job,
+                        items,
+                        tier,
+                        kernel: Rows,
+                    },
+                ),
+                Kernel::Elements => run_at(
+                    level,
+                    CopyItems {
+                        job,
+                        items,
+                        tier,
+                        kernel: Elements,
+                    },
+                ),
+                Kernel::Narrow => run_at(
+                    level,
+                    CopyItems {
+                        job,
+                        items,
+                        tier,
+                        kernel: Narrow,
+                    },
+                ),
+                Kernel::Columns(tiling) => run_at(
+                    level,
+                    CopyItems {
+                        job,
+                        items,
+                        tier,
+                        kernel: tiling,
+                    },
+                ),
             }
         }
     });
 }
 
-for_each_level! {
+impl Task for CopyItems<'_, Rows> {
     /// # Safety
     /// As [`rows::copy_items`].
-    unsafe fn copy_rows<V>(job: &Job<'_>, items: Range<usize>, tier: Tier) {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self {
+            job, items, tier, ..
+        } = self;
         // SAFETY: the caller's.
         unsafe {
-            with_sink!(tier, V, job, sink => rows::copy_items::<V, _>(job, sink, items));
+            with_sink!(tier, V, job, sink => match short_rows::are_short(job, tier != Tier::Inner) {
+                true => with_const!(job.plan.row_bytes, BYTES in [64, 128, 256] else 0 => {
+                    short_rows::copy_items::<V, _, BYTES>(job, sink, items);
+                }),
+                false => rows::copy_items::<V, _>(job, sink, items),
+            });
         }
     }
 }
 
-for_each_level! {
+impl Task for CopyItems<'_, Elements> {
     /// # Safety
     /// As [`elements::copy_items`].
-    unsafe fn copy_elements<V>(job: &Job<'_>, items: Range<usize>, tier: Tier) {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self {
+            job, items, tier, ..
+        } = self;
         // SAFETY: the caller's.
         unsafe {
             with_element!(job.plan.row_bytes, W, _R => {
@@ -343,10 +398,14 @@ for_each_level! {
     }
 }
 
-for_each_level! {
+impl Task for CopyItems<'_, Narrow> {
     /// # Safety
     /// As [`narrow::copy_items`].
-    unsafe fn copy_narrow<V>(job: &Job<'_>, items: Range<usize>, tier: Tier) {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self {
+            job, items, tier, ..
+        } = self;
         // SAFETY: the caller's.
         unsafe {
             with_lanes!(job.plan.row_bytes, LANES => {
@@ -358,15 +417,22 @@ for_each_level! {
     }
 }
 
-for_each_level! {
+impl Task for CopyItems<'_, Tiling> {
     /// # Safety
     /// As [`columns::copy_tiles`].
-    unsafe fn copy_columns<V>(job: &Job<'_>, tiling: Tiling, tiles: Range<usize>, tier: Tier) {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self {
+            job,
+            items,
+            tier,
+            kernel,
+        } = self;
         let streams = tier == Tier::Memory;
         // SAFETY: the caller's.
         unsafe {
-            with_element!(tiling.element, W, R => {
-                columns::copy_tiles::<V, W, R>(job, tiling, tiles, streams);
+            with_element!(kernel.element, W, R => {
+                columns::copy_tiles::<V, W, R>(job, kernel, items, streams);
             });
         }
     }
@@ -401,6 +467,8 @@ pub(super) unsafe fn in_place(
         input: data,
         output: data,
     };
+    let job = &job;
+    let tier = kernel.tier(plan, true);
     let level = kernel.level();
     // Of the pairs, about half are exchanged.
     let worthwhile = 2 * kernel.worthwhile();
@@ -409,30 +477,75 @@ pub(super) unsafe fn in_place(
         unsafe {
             match kernel {
                 Kernel::Walk => with_width!(plan.row_bytes, width => {
-                    walk::swap_items(&job, width, items);
+                    walk::swap_items(job, width, items);
                 }),
-                Kernel::Narrow => swap_narrow(level, &job, items),
-                Kernel::Rows => swap_rows(level, &job, items),
-                Kernel::Elements => swap_elements(level, &job, items),
-                Kernel::Columns(tiling) => swap_columns(level, &job, tiling, items),
+                Kernel::Narrow => run_at(
+                    level,
+                    SwapItems {
+                        job,
+                        items,
+                        tier,
+                        kernel: Narrow,
+                    },
+                ),
+                Kernel::Rows => run_at(
+                    level,
+                    SwapItems {
+                        job,
+                        items,
+                        tier,
+                        kernel: Rows,
+                    },
+                ),
+                Kernel::Elements => run_at(
+                    level,
+                    SwapItems {
+                        job,
+                        items,
+                        tier,
+                        kernel: Elements,
+                    },
+                ),
+                Kernel::Columns(tiling) => run_at(
+                    level,
+                    SwapItems {
+                        job,
+                        items,
+                        tier,
+                        kernel: tiling,
+                    },
+                ),
             }
         }
     });
 }
 
-for_each_level! {
+impl Task for SwapItems<'_, Rows> {
     /// # Safety
     /// As [`rows::swap_items`].
-    unsafe fn swap_rows<V>(job: &Job<'_>, items: Range<usize>) {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self {
+            job, items, tier, ..
+        } = self;
         // SAFETY: the caller's.
-        unsafe { rows::swap_items::<V>(job, items) };
+        unsafe {
+            match short_rows::are_short(job, tier == Tier::Memory) {
+                true => with_const!(job.plan.row_bytes, BYTES in [64, 128, 256] else 0 => {
+                    short_rows::swap_items::<V, BYTES>(job, items);
+                }),
+                false => rows::swap_items::<V>(job, items),
+            }
+        }
     }
 }
 
-for_each_level! {
+impl Task for SwapItems<'_, Narrow> {
     /// # Safety
     /// As [`narrow::swap_items`].
-    unsafe fn swap_narrow<V>(job: &Job<'_>, items: Range<usize>) {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { job, items, .. } = self;
         // SAFETY: the caller's.
         unsafe {
             with_lanes!(job.plan.row_bytes, LANES => narrow::swap_items::<V, LANES>(job, items));
@@ -440,10 +553,12 @@ for_each_level! {
     }
 }
 
-for_each_level! {
+impl Task for SwapItems<'_, Elements> {
     /// # Safety
     /// As [`elements::swap_items`].
-    unsafe fn swap_elements<V>(job: &Job<'_>, items: Range<usize>) {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { job, items, .. } = self;
         // SAFETY: the caller's.
         unsafe {
             with_element!(job.plan.row_bytes, W, _R => elements::swap_items::<V, W>(job, items));
@@ -451,14 +566,18 @@ for_each_level! {
     }
 }
 
-for_each_level! {
+impl Task for SwapItems<'_, Tiling> {
     /// # Safety
     /// As [`columns::swap_tiles`].
-    unsafe fn swap_columns<V>(job: &Job<'_>, tiling: Tiling, tiles: Range<usize>) {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self {
+            job, items, kernel, ..
+        } = self;
         // SAFETY: the caller's.
         unsafe {
-            with_element!(tiling.element, W, R => {
-                columns::swap_tiles::<V, W, R>(job, tiling, tiles);
+            with_element!(kernel.element, W, R => {
+                columns::swap_tiles::<V, W, R>(job, kernel, items);
             });
         }
     }

@@ -2,19 +2,21 @@
 
 use std::ops::Range;
 
-use super::ahead::DISTANCE;
+use super::ahead::{DISTANCE, FAR, NEAR, Soon};
 use super::job::Job;
-use super::nest::Rounds;
-use super::sink::{BLOCK, LINE, Sink};
-use super::vector::{LANE, V128, Vector, prefetch};
+use super::nest::{Rounds, Run};
+use super::sink::{self, BLOCK, Sink};
+use super::vector::{LANE, Task, V128, Vector, prefetch};
 use super::walk::{Element, Width};
 
 /// The longest line that is reversed in place as a whole, in bytes.
-const TOGETHER: usize = 4 << 10;
+const WHOLE: usize = 4 << 10;
 
-/// The longest line after which the next is asked for as a whole, in bytes: a
-/// small part of the second level of the cache.
-const SHORT: usize = 64 << 10;
+/// How many vectors of a line are read before any is written.
+const TOGETHER: usize = 4;
+
+/// How many lengths are read at once.
+const MANY: usize = 128;
 
 /// Moves some items of a plan whose elements are packed along time on both sides.
 ///
@@ -28,135 +30,221 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
     items: Range<usize>,
 ) {
     let all = job.plan.time.size;
-    let whole = (V::BYTES..=BLOCK).contains(&(all * W));
-    let short = all * W <= SHORT;
-    let distance = DISTANCE.max(all * W);
+    let bytes = all * W;
+    let mut lengths = [0; MANY];
     let mut rounds = Rounds::default();
-    // SAFETY: see `Job`: a line has as many packed elements as time has steps.
-    unsafe {
-        for (at, steps) in job.nest.lines(items, &mut rounds) {
-            let line = job.input.add(at.input);
-            let length = job.lengths.get(at.lengths).min(all);
-            if whole && steps.len() == all {
-                sink.seek(at.output);
-                let to = sink.space(all * W);
-                mirror::<V, S, W>(line, length, 0..all, to, line.wrapping_add(distance));
-                continue;
+    let mut lines = job.nest.lines(items, &mut rounds);
+    while let Some(mut run) = lines.next_run(MANY) {
+        let lengths = &mut lengths[..run.lines];
+        job.lengths.read(run.at.lengths, run.step.lengths, lengths);
+        let before = run.at.input;
+        let stepwise = match run.steps.len() == all && (LANE..=S::MOST).contains(&bytes) {
+            true if before >= bytes => 0,
+            true if before + run.step.input >= bytes => 1,
+            _ => run.lines,
+        };
+        let (first, rest) = lengths.split_at(stepwise);
+        // SAFETY: see `Job`: a line has as many packed elements as time has
+        // steps, and before it lies what comes before its offset in the input.
+        unsafe {
+            if !first.is_empty() {
+                let lines = Lines::<S, W>::new(job, sink, &run, first);
+                lines.copy_steps::<V>(run.steps.clone());
             }
-            let mut start = steps.start;
-            while start < steps.end {
-                let end = steps.end.min(start + BLOCK / W);
-                let ahead = match short {
-                    true => line.wrapping_add(start * W + distance),
-                    false => line.wrapping_add(read_first(length, start, end, DISTANCE / W) * W),
-                };
-                sink.seek(at.output + start * W);
-                copy::<V, S, W>(line, length, start..end, sink, ahead);
-                start = end;
+            if !rest.is_empty() {
+                run.at.advance(&run.step, stepwise);
+                let lines = Lines::<S, W>::new(job, sink, &run, rest);
+                if bytes >= V::BYTES {
+                    V::apart(lines);
+                } else if bytes >= V::Half::BYTES {
+                    V::Half::apart(lines);
+                } else {
+                    V128::apart(lines);
+                }
             }
         }
     }
 }
 
-/// The first step in memory of those that are read `distance` steps after some.
-#[inline(always)]
-fn read_first(length: usize, start: usize, end: usize, distance: usize) -> usize {
-    match end + distance <= length {
-        true => length - end - distance,
-        false => start + distance,
+/// Lines that are copied, evenly spaced.
+struct Lines<'a, S, const W: usize> {
+    sink: &'a mut S,
+    /// Where the first line starts in the input.
+    input: *const u8,
+    /// Its offset in the output.
+    output: usize,
+    /// How far the next line is from each, in input and output.
+    step: (usize, usize),
+    lengths: &'a [usize],
+    /// The bytes of a line.
+    bytes: usize,
+}
+
+/// Copies short lines.
+///
+/// Lengths are anything, so a branch on where one ends is often mispredicted.
+/// So each vector is read both ways and merged without one.
+impl<S: Sink, const W: usize> Task for Lines<'_, S, W> {
+    /// # Safety
+    /// Every line is a vector at least, readable, and before it as many bytes;
+    /// the output has room for it.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let bytes = self.bytes;
+        let (mut line, mut output) = (self.input, self.output);
+        for &length in self.lengths {
+            let reversed = (length * W).min(bytes);
+            let backward = line.wrapping_add(reversed).wrapping_sub(V::BYTES);
+            let soon = Soon::beyond(line);
+            let mut at = 0;
+            // SAFETY: the caller's; every vector ends within the bytes.
+            unsafe {
+                self.sink.seek(output);
+                let to = self.sink.space(bytes);
+                while at + TOGETHER * V::BYTES <= bytes {
+                    let first = both_ways::<V, W>(line, backward, reversed, at);
+                    let mut vectors = [first; TOGETHER];
+                    for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
+                        let at = at + index * V::BYTES;
+                        *vector = both_ways::<V, W>(line, backward, reversed, at);
+                    }
+                    for vector in vectors {
+                        vector.store(to.add(at));
+                        S::ask(soon.after(at), to.add(at));
+                        at += V::BYTES;
+                    }
+                }
+                while at < bytes {
+                    // The last vector may lie over the one before.
+                    let place = at.min(bytes - V::BYTES);
+                    both_ways::<V, W>(line, backward, reversed, place).store(to.add(place));
+                    S::ask(soon.after(at), to.add(at));
+                    at += V::BYTES;
+                }
+            }
+            line = line.wrapping_add(self.step.0);
+            output = output.wrapping_add(self.step.1);
+        }
     }
 }
 
-/// Copies some steps of a line, at most a block of bytes, and asks for what
-/// lies at `ahead`.
+/// The vector at `at` of a line, of which `reversed` bytes are.
+///
+/// # Safety
+/// As [`Vector::merged`]; `backward` is where the vector starts that is read
+/// backward for the line's first.
+#[inline(always)]
+unsafe fn both_ways<V: Vector, const W: usize>(
+    line: *const u8,
+    backward: *const u8,
+    reversed: usize,
+    at: usize,
+) -> V {
+    let (backward, forward) = (backward.wrapping_sub(at), line.wrapping_add(at));
+    // SAFETY: the caller's.
+    unsafe { V::merged::<W>(backward, forward, reversed.saturating_sub(at)) }
+}
+
+impl<'a, S: Sink, const W: usize> Lines<'a, S, W> {
+    /// The first lines of a run, as many as have lengths.
+    #[inline(always)]
+    fn new(job: &Job<'_>, sink: &'a mut S, run: &Run, lengths: &'a [usize]) -> Self {
+        Self {
+            sink,
+            input: job.input.wrapping_add(run.at.input),
+            output: run.at.output,
+            step: (run.step.input, run.step.output),
+            lengths,
+            bytes: job.plan.time.size * W,
+        }
+    }
+
+    /// Copies some steps of each.
+    ///
+    /// # Safety
+    /// The lines are readable, and the output has room for them.
+    #[inline(always)]
+    unsafe fn copy_steps<V: Vector>(self, steps: Range<usize>) {
+        let (near, far) = (NEAR.max(self.bytes), FAR.max(self.bytes));
+        let (mut line, mut output) = (self.input, self.output);
+        for &length in self.lengths {
+            let soon = Soon {
+                near: line.wrapping_add(near),
+                far: line.wrapping_add(far),
+            };
+            // SAFETY: the caller's.
+            unsafe { copy_steps::<V, S, W>(line, length, steps.clone(), self.sink, output, soon) };
+            line = line.wrapping_add(self.step.0);
+            output += self.step.1;
+        }
+    }
+}
+
+/// Copies some steps of a line to the line of the output that starts at offset `to`.
 ///
 /// # Safety
 /// The line is readable up to the end of the steps and to its length, and the
-/// sink's output has room for them.
+/// sink's output has room for it.
 #[inline(always)]
-unsafe fn copy<V: Vector, S: Sink, const W: usize>(
+unsafe fn copy_steps<V: Vector, S: Sink, const W: usize>(
     line: *const u8,
     length: usize,
-    Range { start, end }: Range<usize>,
+    steps: Range<usize>,
     sink: &mut S,
-    ahead: *const u8,
+    to: usize,
+    soon: Soon,
 ) {
-    let bytes = (end - start) * W;
+    let end = steps.end.min(length).max(steps.start);
     // SAFETY: the caller's.
     unsafe {
-        if start >= length {
-            sink.copy(line.add(start * W), bytes, ahead);
-            return;
+        sink.seek(to + steps.start * W);
+        for start in (steps.start..end).step_by(BLOCK / W) {
+            let count = (BLOCK / W).min(end - start);
+            let from = line.add((length - start - count) * W);
+            let soon = soon.after(start * W);
+            copy_reversed::<V, S, W>(from, sink.space(count * W), count * W, soon);
         }
-        let to = sink.space(bytes);
-        if bytes >= V::BYTES {
-            mirror::<V, S, W>(line, length, start..end, to, ahead);
-        } else if bytes >= LANE {
-            mirror::<V128, S, W>(line, length, start..end, to, ahead);
-        } else {
-            for step in start..end {
-                let from = if step < length {
-                    length - 1 - step
-                } else {
-                    step
-                };
-                Element::<W>.copy(line.add(from * W), to.add((step - start) * W));
-            }
-        }
+        let from = line.add(end * W);
+        sink.copy(from, (steps.end - end) * W, soon.after(end * W));
     }
 }
 
-/// Copies some steps of a line, at least a vector of them.
-///
-/// Lengths are anything, so a branch on where one ends is often mispredicted,
-/// and a line may be done sooner than that is noticed. So each vector chooses
-/// without a branch whether it is read reversed, and the one that is neither is
-/// put right afterwards.
+/// Copies bytes in reverse order of their elements.
 ///
 /// # Safety
-/// The line is readable up to the end of the steps and to its length, which is
-/// at least their start; `to` is writable for the steps.
+/// `from` is readable and `to` writable for `bytes`.
 #[inline(always)]
-unsafe fn mirror<V: Vector, S: Sink, const W: usize>(
-    line: *const u8,
-    length: usize,
-    Range { start, end }: Range<usize>,
+unsafe fn copy_reversed<V: Vector, S: Sink, const W: usize>(
+    from: *const u8,
     to: *mut u8,
-    ahead: *const u8,
+    bytes: usize,
+    soon: Soon,
 ) {
-    let width = V::BYTES / W;
-    let count = end - start;
-    // SAFETY: `start + width <= end`, and every step read is less than the end or the length.
+    let mut at = 0;
+    // SAFETY: the caller's; every vector ends within the bytes.
     unsafe {
-        let whole_reversed = (length.min(end) - start) / width;
-        let mut backward = line
-            .wrapping_add(length * W)
-            .wrapping_sub((start + width) * W);
-        let mut forward = line.add(start * W);
-        for vector in 0..count / width {
-            let reversed = vector < whole_reversed;
-            V::load(if reversed { backward } else { forward })
-                .reversed_if::<W>(reversed)
-                .store(to.add(vector * V::BYTES));
-            let at = vector * V::BYTES;
-            S::ask(ahead.wrapping_add(at), to.add(at));
-            backward = backward.wrapping_sub(V::BYTES);
-            forward = forward.wrapping_add(V::BYTES);
+        while at + V::BYTES <= bytes {
+            let vector = V::load(from.add(bytes - V::BYTES - at));
+            vector.reversed::<W>().store(to.add(at));
+            S::ask(soon.after(at), to.add(at));
+            at += V::BYTES;
         }
-        if !count.is_multiple_of(width) {
+        if bytes >= V::BYTES {
             // The last vector lies over the one before.
-            let step = end - width;
-            let reversed = end <= length;
-            let from = if reversed { length - end } else { step };
-            V::load(line.add(from * W))
-                .reversed_if::<W>(reversed)
-                .store(to.add((count - width) * W));
+            if at < bytes {
+                let last = to.add(bytes - V::BYTES);
+                V::load(from).reversed::<W>().store(last);
+            }
+            return;
         }
-        if length <= end {
-            // The last of the reversed steps are the first of the line.
-            let steps = width.min(length - start);
-            let to = to.add((length - start - steps) * W);
-            V::copy_reversed::<W>(line, to, steps * W);
+        while at + LANE <= bytes {
+            let vector = V128::load(from.add(bytes - LANE - at));
+            vector.reversed::<W>().store(to.add(at));
+            at += LANE;
+        }
+        while at < bytes {
+            Element::<W>.copy(from.add(bytes - W - at), to.add(at));
+            at += W;
         }
     }
 }
@@ -176,9 +264,9 @@ pub(super) unsafe fn swap_items<V: Vector, const W: usize>(job: &Job<'_>, items:
         for (at, steps) in job.nest.lines(items, &mut rounds) {
             let length = job.lengths.get(at.lengths);
             let line = job.output.add(at.output);
-            if steps.len() == all && length * W <= TOGETHER {
+            if steps.len() == all && length * W <= WHOLE {
                 // Short lines lie one after the other, so that what is read next is known.
-                for byte in (0..length * W).step_by(LINE) {
+                for byte in (0..length * W).step_by(sink::LINE) {
                     prefetch(line.wrapping_add(DISTANCE + byte));
                 }
                 reverse::<V, W>(line, length);

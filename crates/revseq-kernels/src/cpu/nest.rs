@@ -191,6 +191,40 @@ pub(super) struct Lines<'a> {
     left: usize,
 }
 
+/// Neighbouring lines on the innermost level, whole unless it is only one.
+pub(super) struct Run {
+    /// Where the first line starts.
+    pub(super) at: Position,
+    /// How far the next line is from each.
+    pub(super) step: Position,
+    pub(super) lines: usize,
+    /// The steps on each.
+    pub(super) steps: Range<usize>,
+}
+
+impl Lines<'_> {
+    /// As `next`, of at most `most` lines at once.
+    #[inline(always)]
+    pub(super) fn next_run(&mut self, most: usize) -> Option<Run> {
+        let whole = match self.first {
+            0 => self.left / self.nest.line.size,
+            _ => 0,
+        };
+        let (at, step) = (self.position, self.inner);
+        let before = whole.min(self.more + 1).min(most).saturating_sub(1);
+        self.position.advance(&step, before);
+        self.more -= before;
+        self.left -= before * self.nest.line.size;
+        let (_, steps) = self.next()?;
+        Some(Run {
+            at,
+            step,
+            lines: before + 1,
+            steps,
+        })
+    }
+}
+
 impl Iterator for Lines<'_> {
     type Item = (Position, Range<usize>);
 
@@ -228,7 +262,7 @@ fn level(round: &Loop) -> Level {
 
 impl Position {
     #[inline(always)]
-    fn advance(&mut self, step: &Self, rounds: usize) {
+    pub(super) fn advance(&mut self, step: &Self, rounds: usize) {
         self.input += step.input * rounds;
         self.output += step.output * rounds;
         self.lengths += step.lengths * rounds;

@@ -2,15 +2,16 @@
 
 use std::ops::Range;
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, DISTANCE, FAR, NEAR, Soon};
 use super::job::{Job, source};
 use super::nest::Rounds;
 use super::sink::{LINE, Sink};
-use super::vector::{Vector, copy_inline, prefetch};
+use super::vector::{Vector, prefetch};
 use super::walk::{Bytes, Width};
 
-/// Up to this many bytes a row is so short that every instruction of its loop counts.
-const SHORT: usize = 512;
+/// The most of a row that is moved at once, in bytes: little enough that what is
+/// near lies in the first level of the cache.
+const PIECE: usize = 2 << 10;
 
 /// How many lengths are read at once.
 const MANY: usize = 64;
@@ -27,7 +28,7 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink>(
     items: Range<usize>,
 ) {
     let (bytes, time, line) = (job.plan.row_bytes, job.plan.time, job.nest.line);
-    let mut queue = Ahead::of(bytes);
+    let mut queue = Ahead::new(bytes.min(PIECE), NEAR, FAR);
     let mut lengths = [0; MANY];
     // Which lengths were read: mostly those of the next line, too.
     let mut read = None;
@@ -41,27 +42,9 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink>(
                 read = Some(wanted);
             }
             let to = at.output + at.time * time.output + first * line.output;
-            let along_time = job.nest.along_time;
-            if !S::ASKS && bytes <= SHORT {
-                let short = Short {
-                    from: job.input.wrapping_add(at.input),
-                    to: job.output.wrapping_add(to),
-                    stride: (line.input, line.output),
-                    pitch: time.input,
-                    bytes,
-                };
-                // SAFETY: see `Job`.
-                unsafe {
-                    match along_time {
-                        true => short.copy_along_time::<V>(first, lengths[0], lengths.len()),
-                        false => short.copy_across::<V>(first, at.time, lengths),
-                    }
-                }
-                continue;
-            }
             for (place, &length) in lengths.iter().enumerate() {
                 // Along time the line's strides are those of time.
-                let (t, column) = match along_time {
+                let (t, column) = match job.nest.along_time {
                     true => (first + place, at.input),
                     false => (at.time, at.input + (first + place) * line.input),
                 };
@@ -71,88 +54,44 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink>(
                     let from = job.input.add(column + source(length, t) * time.input);
                     if !S::ASKS {
                         sink.seek(to);
-                        sink.copy(from, bytes, from);
-                    } else if let Some((oldest, to)) = queue.push((from, to)) {
-                        sink.seek(to);
-                        sink.copy(oldest, bytes, from);
+                        sink.copy(from, bytes, Soon::at(from));
+                        continue;
+                    }
+                    for part in (0..bytes).step_by(PIECE) {
+                        let far = Piece {
+                            from: from.add(part),
+                            to: to + part,
+                            bytes: PIECE.min(bytes - part),
+                        };
+                        if let Some((piece, near)) = queue.push(far) {
+                            let soon = Soon {
+                                near: near.from,
+                                far: far.from,
+                            };
+                            sink.seek(piece.to);
+                            sink.copy(piece.from, piece.bytes, soon);
+                        }
                     }
                 }
             }
         }
     }
-    while let Some((from, to)) = queue.pop() {
+    while let Some(Piece { from, to, bytes }) = queue.pop() {
         // SAFETY: see `Job`.
         unsafe {
             sink.seek(to);
-            sink.copy(from, bytes, from);
+            sink.copy(from, bytes, Soon::at(from));
         }
     }
 }
 
-/// Short rows, one after the other on a line.
-///
-/// Apart from the rest, and with widths that are common known to the compiler:
-/// every instruction of their loop counts.
-struct Short {
-    /// Where the line starts in the input: the row of its first time step.
+/// A row, or a part of a long one.
+#[derive(Clone, Copy)]
+struct Piece {
     from: *const u8,
-    /// Where the first row is written.
-    to: *mut u8,
-    /// How far the next row on the line is from there, in input and output.
-    stride: (usize, usize),
-    /// How far a time step is from the one before, in the input.
-    pitch: usize,
+    /// Its offset in the output.
+    to: usize,
     bytes: usize,
-}
-
-impl Short {
-    /// Copies rows at one time step, from row `first` of the line on.
-    ///
-    /// # Safety
-    /// See [`Vector`]; the rows read are readable and those written writable.
-    #[inline(always)]
-    unsafe fn copy_across<V: Vector>(self, first: usize, time: usize, lengths: &[usize]) {
-        let (mut from, mut to) = (self.from.wrapping_add(first * self.stride.0), self.to);
-        for &length in lengths {
-            let row = from.wrapping_add(source(length, time) * self.pitch);
-            // SAFETY: the caller's.
-            unsafe { copy_short::<V>(row, to, self.bytes) };
-            from = from.wrapping_add(self.stride.0);
-            to = to.wrapping_add(self.stride.1);
-        }
-    }
-
-    /// Copies `count` time steps from step `first` on.
-    ///
-    /// # Safety
-    /// As [`copy_across`](Self::copy_across).
-    #[inline(always)]
-    unsafe fn copy_along_time<V: Vector>(self, first: usize, length: usize, count: usize) {
-        let mut to = self.to;
-        for t in first..first + count {
-            let row = self.from.wrapping_add(source(length, t) * self.pitch);
-            // SAFETY: the caller's.
-            unsafe { copy_short::<V>(row, to, self.bytes) };
-            to = to.wrapping_add(self.stride.1);
-        }
-    }
-}
-
-/// Copies a short row.
-///
-/// # Safety
-/// See [`Vector`]; `from` is readable and `to` writable for `bytes`, and they do not overlap.
-#[inline(always)]
-unsafe fn copy_short<V: Vector>(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's.
-    unsafe {
-        match bytes {
-            64 => copy_inline::<V>(from, to, 64),
-            128 => copy_inline::<V>(from, to, 128),
-            256 => copy_inline::<V>(from, to, 256),
-            _ => copy_inline::<V>(from, to, bytes),
-        }
-    }
 }
 
 /// Exchanges the rows of some pairs.
@@ -163,7 +102,7 @@ unsafe fn copy_short<V: Vector>(from: *const u8, to: *mut u8, bytes: usize) {
 #[inline(always)]
 pub(super) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>) {
     let (bytes, time) = (job.plan.row_bytes, job.plan.time.output);
-    let mut queue = Ahead::of(2 * bytes);
+    let mut queue = Ahead::new(2 * bytes, DISTANCE, DISTANCE);
     let mut rounds = Rounds::default();
     for (at, steps) in job.nest.lines(items, &mut rounds) {
         for step in steps {
@@ -176,8 +115,8 @@ pub(super) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>) {
             unsafe {
                 let column = job.output.add(row.output);
                 let pair = (column.add(row.time * time), column.add(row.source() * time));
-                if let Some(oldest) = queue.push(pair) {
-                    swap::<V>(oldest, bytes, pair);
+                if let Some((oldest, near)) = queue.push(pair) {
+                    swap::<V>(oldest, bytes, near);
                 }
             }
         }

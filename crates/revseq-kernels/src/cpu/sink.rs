@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-use super::vector::{V128, Vector, copy_bytes, copy_inline, fence, prefetch};
+use super::ahead::Soon;
+use super::vector::{V128, Vector, copy_bytes, copy_inline, fence, prefetch, prefetch_far};
 
 /// A cache line, the unit that streaming stores write.
 pub(super) const LINE: usize = 64;
@@ -30,9 +31,12 @@ pub(super) trait Sink {
     /// Whether the run is so large that it pays to ask for what is read next.
     const ASKS: bool;
 
-    /// Asks for the line that is read soon, at `ahead`, and for the one that is
-    /// written soon after the one at `to`, where that pays.
-    fn ask(ahead: *const u8, to: *const u8);
+    /// The most that a kernel may ask room for at once, in bytes.
+    const MOST: usize;
+
+    /// Asks for the lines that are read soon, and for the one that is written
+    /// soon after the one at `to`, where that pays.
+    fn ask(soon: Soon, to: *const u8);
 
     /// Goes on at an offset of the output, in bytes.
     ///
@@ -43,14 +47,14 @@ pub(super) trait Sink {
     /// Room for the next bytes, which the caller then fills.
     ///
     /// # Safety
-    /// `bytes` is at most [`BLOCK`], and the output has room for them.
+    /// `bytes` is at most [`MOST`](Self::MOST), and the output has room for them.
     unsafe fn space(&mut self, bytes: usize) -> *mut u8;
 
-    /// Copies the next bytes, and asks for as many at `ahead` if that pays.
+    /// Copies the next bytes, and asks for as many that are read soon if that pays.
     ///
     /// # Safety
     /// `from` is readable for `bytes`, and the output has room for them.
-    unsafe fn copy(&mut self, from: *const u8, bytes: usize, ahead: *const u8);
+    unsafe fn copy(&mut self, from: *const u8, bytes: usize, soon: Soon);
 
     /// Writes what has not been written yet.
     ///
@@ -79,11 +83,12 @@ impl<V, const ASKS: bool> Cached<V, ASKS> {
 
 impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
     const ASKS: bool = ASKS;
+    const MOST: usize = 8 << 10;
 
     #[inline(always)]
-    fn ask(ahead: *const u8, to: *const u8) {
+    fn ask(soon: Soon, to: *const u8) {
         if ASKS {
-            prefetch(ahead);
+            prefetch(soon.near);
             prefetch(to.wrapping_add(WRITTEN_AHEAD));
         }
     }
@@ -103,12 +108,12 @@ impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
     }
 
     #[inline(always)]
-    unsafe fn copy(&mut self, from: *const u8, bytes: usize, ahead: *const u8) {
+    unsafe fn copy(&mut self, from: *const u8, bytes: usize, soon: Soon) {
         // SAFETY: the caller's; the output and what is read do not overlap.
         unsafe {
             let to = self.space(bytes);
             match ASKS {
-                true => copy_asking::<V, Self>(from, to, bytes, ahead),
+                true => copy_asking::<V, Self>(from, to, bytes, soon),
                 false => copy_inline::<V>(from, to, bytes),
             }
         }
@@ -199,10 +204,12 @@ impl<V: Vector> Streaming<V> {
 
 impl<V: Vector> Sink for Streaming<V> {
     const ASKS: bool = true;
+    const MOST: usize = BLOCK;
 
     #[inline(always)]
-    fn ask(ahead: *const u8, _: *const u8) {
-        prefetch(ahead);
+    fn ask(soon: Soon, _: *const u8) {
+        prefetch(soon.near);
+        prefetch_far(soon.far);
     }
 
     #[inline(always)]
@@ -229,24 +236,28 @@ impl<V: Vector> Sink for Streaming<V> {
     }
 
     #[inline(always)]
-    unsafe fn copy(&mut self, from: *const u8, bytes: usize, ahead: *const u8) {
+    unsafe fn copy(&mut self, from: *const u8, bytes: usize, soon: Soon) {
         // SAFETY: the caller's, in parts. Rows that fill lines of the output go
         // straight there, once what came before them has.
         unsafe {
-            let mut at = 0;
-            if bytes >= LINE && self.filled.is_multiple_of(LINE) {
+            let head = self.filled.next_multiple_of(LINE) - self.filled;
+            let mut at = head;
+            if at + LINE <= bytes {
+                copy_inline::<V>(from, self.space(at), at);
                 self.write_lines();
                 while at + LINE <= bytes {
-                    prefetch(ahead.wrapping_add(at));
-                    stream_line::<V>(from.add(at), self.line.add(at));
+                    Self::ask(soon.after(at), self.line);
+                    stream_line::<V>(from.add(at), self.line.add(at - head));
                     at += LINE;
                 }
-                self.line = self.line.add(at);
+                self.line = self.line.add(at - head);
+            } else {
+                at = 0;
             }
             while at < bytes {
                 let part = (bytes - at).min(BLOCK);
                 let to = self.space(part);
-                copy_asking::<V, Self>(from.add(at), to, part, ahead.wrapping_add(at));
+                copy_asking::<V, Self>(from.add(at), to, part, soon.after(at));
                 at += part;
             }
         }
@@ -265,29 +276,24 @@ impl<V: Vector> Sink for Streaming<V> {
     }
 }
 
-/// Copies bytes and asks for as many at `ahead`.
+/// Copies bytes and asks for as many that are read soon.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `bytes`, and they do not overlap.
 #[inline(always)]
-unsafe fn copy_asking<V: Vector, S: Sink>(
-    from: *const u8,
-    to: *mut u8,
-    bytes: usize,
-    ahead: *const u8,
-) {
+unsafe fn copy_asking<V: Vector, S: Sink>(from: *const u8, to: *mut u8, bytes: usize, soon: Soon) {
     let mut at = 0;
     // SAFETY: every line and the rest end within `bytes`.
     unsafe {
         while at + LINE <= bytes {
-            S::ask(ahead.wrapping_add(at), to.add(at));
+            S::ask(soon.after(at), to.add(at));
             for part in (at..at + LINE).step_by(V::BYTES) {
                 V::load(from.add(part)).store(to.add(part));
             }
             at += LINE;
         }
         if at < bytes {
-            S::ask(ahead.wrapping_add(at), to.add(at));
+            S::ask(soon.after(at), to.add(at));
             copy_inline::<V>(from.add(at), to.add(at), bytes - at);
         }
     }
@@ -321,7 +327,7 @@ mod tests {
                 if bytes <= BLOCK && index % 2 == 0 {
                     copy_bytes(from, sink.space(bytes), bytes);
                 } else {
-                    sink.copy(from, bytes, from);
+                    sink.copy(from, bytes, Soon::at(from));
                 }
                 at += bytes;
             }

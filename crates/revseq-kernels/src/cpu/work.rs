@@ -9,8 +9,9 @@ use super::elements;
 use super::job::Job;
 use super::nest::Nest;
 use super::rows;
+use super::short_rows;
 use super::sink::{Cached, LINE, Line, Sink, Streaming};
-use super::vector::{V128, Vector};
+use super::vector::{Task, V128, Vector};
 use crate::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, reference};
 
 /// What vectors have done on this thread.
@@ -38,7 +39,13 @@ struct Counted(V128);
 
 impl Vector for Counted {
     const BYTES: usize = V128::BYTES;
+    type Half = Self;
     const SHUFFLES: bool = V128::SHUFFLES;
+
+    unsafe fn apart<T: Task>(task: T) {
+        // SAFETY: the caller's.
+        unsafe { task.run::<Self>() }
+    }
 
     unsafe fn load(from: *const u8) -> Self {
         count(|work| work.loaded += Self::BYTES);
@@ -64,10 +71,17 @@ impl Vector for Counted {
         Self(unsafe { self.0.reversed::<W>() })
     }
 
-    unsafe fn reversed_if<const W: usize>(self, reversed: bool) -> Self {
-        count(|work| work.shuffles += 1);
+    unsafe fn merged<const W: usize>(
+        backward: *const u8,
+        forward: *const u8,
+        reversed: usize,
+    ) -> Self {
+        count(|work| {
+            work.loaded += 2 * Self::BYTES;
+            work.shuffles += 1;
+        });
         // SAFETY: the caller's.
-        Self(unsafe { self.0.reversed_if::<W>(reversed) })
+        Self(unsafe { V128::merged::<W>(backward, forward, reversed) })
     }
 
     unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
@@ -198,6 +212,20 @@ fn rows_are_read_once_and_written_once() {
             unsafe { rows::swap_items::<Counted>(job, 0..job.nest.items()) };
         };
         at_most(case.work(Kernel::Rows, swap, true), (1.0, 1.0, 0.0));
+
+        let case = Case::new(DataType::Float32, &[64, 64, 16], axis, batch);
+        let copy = |job: &Job<'_>| {
+            assert!(short_rows::are_short(job, true));
+            let items = 0..job.nest.items();
+            // SAFETY: as above; a row has 64 bytes.
+            unsafe { short_rows::copy_items::<Counted, _, 64>(job, &mut cached(job), items) };
+        };
+        at_most(case.work(Kernel::Rows, copy, false), (1.0, 1.0, 0.0));
+        let swap = |job: &Job<'_>| {
+            // SAFETY: as above.
+            unsafe { short_rows::swap_items::<Counted, 64>(job, 0..job.nest.items()) };
+        };
+        at_most(case.work(Kernel::Rows, swap, true), (1.0, 1.0, 0.0));
     }
 }
 
@@ -218,22 +246,31 @@ fn streamed_rows_are_written_past_the_caches() {
 }
 
 #[test]
-fn elements_take_a_vector_more_a_line() {
-    fn check<const W: usize>(data_type: DataType) {
-        let steps = 1024 / W as u64;
-        let case = Case::new(data_type, &[64, steps], 1, 0);
+fn elements_are_written_once() {
+    /// Lines of `bytes` bytes of which each is read so often.
+    fn check_lines<const W: usize>(data_type: DataType, bytes: usize, read: f64) {
+        let case = Case::new(data_type, &[64, (bytes / W) as u64], 1, 0);
         let copy = |job: &Job<'_>| {
             let items = 0..job.nest.items();
             // SAFETY: the nest has all time steps of the plan.
             unsafe { elements::copy_items::<Counted, _, W>(job, &mut cached(job), items) };
         };
-        let line = 1.0 + V128::BYTES as f64 / 1024.0;
-        at_most(case.work(Kernel::Elements, copy, false), (line, line, line));
+        let more = 2.0 * V128::BYTES as f64 / bytes as f64;
+        at_most(
+            case.work(Kernel::Elements, copy, false),
+            (read + more, 1.0 + more, 1.0),
+        );
         let swap = |job: &Job<'_>| {
             // SAFETY: the job is in place, and its nest one of pairs.
             unsafe { elements::swap_items::<Counted, W>(job, 0..job.nest.items()) };
         };
         at_most(case.work(Kernel::Elements, swap, true), (1.05, 1.05, 1.05));
+    }
+    fn check<const W: usize>(data_type: DataType) {
+        // Short lines are read both ways.
+        check_lines::<W>(data_type, 1024, 2.0);
+        check_lines::<W>(data_type, 8192, 2.0);
+        check_lines::<W>(data_type, 8208, 1.0);
     }
     check::<1>(DataType::Uint8);
     check::<2>(DataType::Float16);

@@ -2,7 +2,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{LANE, Vector};
+use super::{LANE, Task, Vector, call_apart};
 
 /// 16 bytes, by NEON.
 #[derive(Clone, Copy)]
@@ -10,7 +10,18 @@ pub(in crate::cpu) struct V128(uint8x16_t);
 
 impl Vector for V128 {
     const BYTES: usize = LANE;
+    type Half = Self;
     const SHUFFLES: bool = true;
+
+    #[inline(always)]
+    unsafe fn apart<T: Task>(task: T) {
+        unsafe fn run<T: Task>(task: T) {
+            // SAFETY: the caller's.
+            unsafe { task.run::<V128>() }
+        }
+        // SAFETY: the caller's.
+        unsafe { call_apart(run, task) }
+    }
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
@@ -47,11 +58,18 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn reversed_if<const W: usize>(self, reversed: bool) -> Self {
-        // SAFETY: NEON is part of the target.
+    unsafe fn merged<const W: usize>(
+        backward: *const u8,
+        forward: *const u8,
+        reversed: usize,
+    ) -> Self {
+        static MASKS: [[u8; LANE]; 2] = [[0xff; LANE], [0; LANE]];
+        // SAFETY: the caller's; the mask lies inside the masks.
         Self(unsafe {
-            let mask = vdupq_n_u8(u8::from(reversed).wrapping_neg());
-            vbslq_u8(mask, self.reversed::<W>().0, self.0)
+            let masks = MASKS.as_ptr().cast::<u8>();
+            let mask = vld1q_u8(masks.add(LANE - reversed.min(LANE)));
+            let backward = Self::load(backward).reversed::<W>();
+            vbslq_u8(mask, backward.0, Self::load(forward).0)
         })
     }
 

@@ -1,6 +1,6 @@
 //! 16 bytes, in shuffles that a compiler turns into the target's own.
 
-use super::{LANE, Vector};
+use super::{LANE, Task, Vector, call_apart};
 
 /// One lane.
 #[derive(Clone, Copy)]
@@ -8,7 +8,18 @@ pub(in crate::cpu) struct V128([u8; LANE]);
 
 impl Vector for V128 {
     const BYTES: usize = LANE;
+    type Half = Self;
     const SHUFFLES: bool = false;
+
+    #[inline(always)]
+    unsafe fn apart<T: Task>(task: T) {
+        unsafe fn run<T: Task>(task: T) {
+            // SAFETY: the caller's.
+            unsafe { task.run::<V128>() }
+        }
+        // SAFETY: the caller's.
+        unsafe { call_apart(run, task) }
+    }
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
@@ -36,10 +47,16 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn reversed_if<const W: usize>(self, reversed: bool) -> Self {
+    unsafe fn merged<const W: usize>(
+        backward: *const u8,
+        forward: *const u8,
+        reversed: usize,
+    ) -> Self {
         // SAFETY: the caller's.
-        let other = unsafe { self.reversed::<W>() };
-        if reversed { other } else { self }
+        let (from, to) = unsafe { (Self::load(backward).reversed::<W>(), Self::load(forward)) };
+        Self(std::array::from_fn(|at| {
+            if at < reversed { from.0[at] } else { to.0[at] }
+        }))
     }
 
     #[inline(always)]

@@ -27,11 +27,20 @@ pub(super) const WIDEST: usize = 64;
 
 /// A vector register of bytes, which are elements of `W` bytes: 1, 2, 4, 8 or 16.
 ///
-/// Every method is inlined and has to end up in a function with the vector's
+/// Every method but [`apart`](Self::apart) is inlined and has to end up in a function with the vector's
 /// instructions; that is the safety condition of all of them, beside what each says.
 pub(super) trait Vector: Copy {
     /// The bytes of a vector: one or more lanes.
     const BYTES: usize;
+
+    /// A vector of half the bytes, or the same if it is one lane.
+    type Half: Vector;
+
+    /// Does a task in a function of its own, compiled with the vector's instructions.
+    ///
+    /// # Safety
+    /// The CPU has them, and the task's condition holds.
+    unsafe fn apart<T: Task>(task: T);
 
     /// Loads from anywhere.
     ///
@@ -57,11 +66,16 @@ pub(super) trait Vector: Copy {
     /// See the trait.
     unsafe fn reversed<const W: usize>(self) -> Self;
 
-    /// The elements in reverse order or, without a branch, as they are.
+    /// The first `reversed` bytes, a number of elements that may be more than a
+    /// vector's, from a vector in reverse order; the others from another as they are.
     ///
     /// # Safety
-    /// See the trait.
-    unsafe fn reversed_if<const W: usize>(self, reversed: bool) -> Self;
+    /// Both places are readable for a vector.
+    unsafe fn merged<const W: usize>(
+        backward: *const u8,
+        forward: *const u8,
+        reversed: usize,
+    ) -> Self;
 
     /// Interleaves elements in each lane: first those of the lanes' lower
     /// halves, then those of the upper ones. `W` is less than a lane.
@@ -110,28 +124,6 @@ pub(super) trait Vector: Copy {
         unsafe { self.store(to) };
     }
 
-    /// Copies the first `bytes` bytes of a vector with their elements in reverse order.
-    ///
-    /// # Safety
-    /// `from` is readable for a vector, and `to` writable for `bytes`, a number
-    /// of whole elements; the two do not overlap.
-    #[inline(always)]
-    unsafe fn copy_reversed<const W: usize>(from: *const u8, to: *mut u8, bytes: usize) {
-        let mut part = [MaybeUninit::<u8>::uninit(); WIDEST];
-        let part = part.as_mut_ptr().cast::<u8>();
-        // SAFETY: the caller's. The elements that are reversed end where the
-        // vector does, which is no wider than the widest.
-        unsafe {
-            let vector = Self::load(from).reversed::<W>();
-            if bytes == Self::BYTES {
-                vector.store(to);
-            } else {
-                vector.store(part);
-                copy_bytes(part.add(Self::BYTES - bytes), to, bytes);
-            }
-        }
-    }
-
     /// Reverses less than a vector of elements where they lie.
     ///
     /// # Safety
@@ -144,7 +136,8 @@ pub(super) trait Vector: Copy {
         // SAFETY: the caller's; no vector is wider than the widest.
         unsafe {
             copy_bytes(at, part, bytes);
-            Self::copy_reversed::<W>(part, at, bytes);
+            Self::load(part).reversed::<W>().store(part);
+            copy_bytes(part.add(Self::BYTES - bytes), at, bytes);
         }
     }
 
@@ -175,6 +168,28 @@ pub(super) trait Vector: Copy {
             copy_bytes(part.as_ptr().cast(), to, bytes);
         }
     }
+}
+
+/// What a function of its own does: its loops then have all registers.
+pub(super) trait Task {
+    /// Does it. Always inlined, so that it gets the vector's instructions; a
+    /// closure in it would not.
+    ///
+    /// # Safety
+    /// See [`Vector`], and what the task says.
+    unsafe fn run<V: Vector>(self);
+}
+
+/// Calls a function that is not to become part of its caller.
+///
+/// The compiler heeds `#[inline(never)]` only in functions without target features.
+///
+/// # Safety
+/// As the function's.
+#[inline(always)]
+unsafe fn call_apart<T>(run: unsafe fn(T), task: T) {
+    // SAFETY: the caller's.
+    unsafe { std::hint::black_box(run)(task) };
 }
 
 /// Transposes `R` rows of `R` elements in each lane: afterwards the vector of
@@ -283,26 +298,41 @@ pub(super) fn fence() {
     }
 }
 
-/// Asks for the cache line of an address that is read soon.
-#[inline(always)]
-pub(super) fn prefetch(from: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: SSE is part of x86-64, and a prefetch of any address has no effect but speed.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) };
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as there; Rust's own name for this instruction is not stable.
-    unsafe {
-        std::arch::asm!(
-            "prfm pldl1keep, [{}]",
-            in(reg) from,
-            options(nostack, preserves_flags, readonly)
-        );
-    }
-    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-    let _ = from;
+/// Defines a function that asks for a cache line, by the hint of each target.
+macro_rules! prefetch {
+    ($(#[$meta:meta])* $name:ident, $x86_64:ident, $aarch64:literal) => {
+        $(#[$meta])*
+        #[inline(always)]
+        pub(super) fn $name(from: *const u8) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                use std::arch::x86_64::{$x86_64, _mm_prefetch};
+                // SAFETY: SSE is part of x86-64, and a prefetch of any address has no effect but speed.
+                unsafe { _mm_prefetch::<$x86_64>(from.cast()) };
+            }
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as there; Rust's own name for this instruction is not stable.
+            unsafe {
+                std::arch::asm!(
+                    concat!("prfm ", $aarch64, ", [{}]"),
+                    in(reg) from,
+                    options(nostack, preserves_flags, readonly)
+                );
+            }
+            #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+            let _ = from;
+        }
+    };
+}
+
+prefetch! {
+    /// Asks for the cache line of an address that is read soon.
+    prefetch, _MM_HINT_T0, "pldl1keep"
+}
+
+prefetch! {
+    /// Asks for the cache line of an address that is read later, into the second level.
+    prefetch_far, _MM_HINT_T1, "pldl2keep"
 }
 
 #[cfg(test)]
@@ -326,13 +356,17 @@ mod tests {
                 elements.iter().rev().copied().collect::<Vec<_>>().concat()
             );
 
-            vector
-                .reversed_if::<W>(true)
-                .reversed::<W>()
-                .store(out.as_mut_ptr());
-            assert_eq!(out, bytes[..V::BYTES]);
-            vector.reversed_if::<W>(false).store(out.as_mut_ptr());
-            assert_eq!(out, bytes[..V::BYTES]);
+            let other: Vec<u8> = bytes[..V::BYTES].iter().map(|byte| !byte).collect();
+            for reversed in (0..2 * V::BYTES).step_by(W) {
+                V::merged::<W>(bytes.as_ptr(), other.as_ptr(), reversed).store(out.as_mut_ptr());
+                let kept = V::BYTES - reversed.min(V::BYTES);
+                let prefix = elements[kept / W..].iter().rev().copied();
+                let expected = [
+                    prefix.collect::<Vec<_>>().concat(),
+                    other[V::BYTES - kept..].to_vec(),
+                ];
+                assert_eq!(out, expected.concat(), "{reversed}");
+            }
 
             let order: Vec<u8> = (0..V::BYTES).map(|at| (at * 7 % V::BYTES) as u8).collect();
             vector
@@ -349,19 +383,13 @@ mod tests {
                 assert!(out[part..].iter().all(|&byte| byte == 0xee));
             }
 
-            for part in (0..=V::BYTES).step_by(W) {
+            for part in (0..V::BYTES).step_by(W) {
                 let expected = elements[..part / W].iter().rev().copied();
                 let expected = expected.collect::<Vec<_>>().concat();
-                out.fill(0xee);
-                V::copy_reversed::<W>(bytes.as_ptr(), out.as_mut_ptr(), part);
+                out.copy_from_slice(&bytes[..V::BYTES]);
+                V::reverse_part::<W>(out.as_mut_ptr(), part);
                 assert_eq!(out[..part], expected);
-                assert!(out[part..].iter().all(|&byte| byte == 0xee));
-                if part < V::BYTES {
-                    out.copy_from_slice(&bytes[..V::BYTES]);
-                    V::reverse_part::<W>(out.as_mut_ptr(), part);
-                    assert_eq!(out[..part], expected);
-                    assert_eq!(out[part..], bytes[part..V::BYTES]);
-                }
+                assert_eq!(out[part..], bytes[part..V::BYTES]);
             }
 
             let pitch = LANE + 3;

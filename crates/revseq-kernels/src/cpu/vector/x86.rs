@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::Vector;
+use super::{Task, Vector, call_apart};
 
 /// One lane: SSE2, which every x86-64 CPU has.
 #[derive(Clone, Copy)]
@@ -54,8 +54,19 @@ macro_rules! plain_methods {
 
 impl Vector for V128 {
     const BYTES: usize = 16;
+    type Half = Self;
     // SSE2 has no instruction for it.
     const SHUFFLES: bool = false;
+
+    #[inline(always)]
+    unsafe fn apart<T: Task>(task: T) {
+        unsafe fn run<T: Task>(task: T) {
+            // SAFETY: the caller's.
+            unsafe { task.run::<V128>() }
+        }
+        // SAFETY: the caller's.
+        unsafe { call_apart(run, task) }
+    }
 
     plain_methods! {
         _mm_loadu_si128, _mm_storeu_si128, _mm_stream_si128;
@@ -89,19 +100,36 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn reversed_if<const W: usize>(self, reversed: bool) -> Self {
+    unsafe fn merged<const W: usize>(
+        backward: *const u8,
+        forward: *const u8,
+        reversed: usize,
+    ) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
-            let mask = _mm_set1_epi8(-i8::from(reversed));
-            let other = self.reversed::<W>();
-            _mm_or_si128(_mm_and_si128(mask, other.0), _mm_andnot_si128(mask, self.0))
+            let mask = _mm_loadu_si128(first_bytes::<16>(reversed).cast());
+            let backward = Self::load(backward).reversed::<W>();
+            let forward = _mm_andnot_si128(mask, Self::load(forward).0);
+            _mm_or_si128(_mm_and_si128(mask, backward.0), forward)
         })
     }
 }
 
 impl Vector for V256 {
     const BYTES: usize = 32;
+    type Half = V128;
     const SHUFFLES: bool = true;
+
+    #[inline(always)]
+    unsafe fn apart<T: Task>(task: T) {
+        #[target_feature(enable = "avx2,bmi1,bmi2")]
+        unsafe fn run<T: Task>(task: T) {
+            // SAFETY: the caller's.
+            unsafe { task.run::<V256>() }
+        }
+        // SAFETY: the caller's.
+        unsafe { call_apart(run, task) }
+    }
 
     plain_methods! {
         _mm256_loadu_si256, _mm256_storeu_si256, _mm256_stream_si256;
@@ -113,23 +141,20 @@ impl Vector for V256 {
 
     #[inline(always)]
     unsafe fn reversed<const W: usize>(self) -> Self {
-        // SAFETY: the caller's.
-        unsafe { self.reversed_if::<W>(true) }
-    }
-
-    #[inline(always)]
-    unsafe fn reversed_if<const W: usize>(self, reversed: bool) -> Self {
-        static IN_LANES: [Orders<16>; 2] = [Orders::new(1, 1), Orders::new(2, 1)];
-        static BY_WORDS: [Orders<32>; 3] =
-            [Orders::new(4, 4), Orders::new(8, 4), Orders::new(16, 4)];
+        static IN_LANES: [Order<16>; 2] = [Order::reversed(1, 1), Order::reversed(2, 1)];
+        static BY_WORDS: [Order<32>; 3] = [
+            Order::reversed(4, 4),
+            Order::reversed(8, 4),
+            Order::reversed(16, 4),
+        ];
         // SAFETY: the caller's.
         Self(unsafe {
-            let in_lanes = |order: &Orders<16>| {
-                let order = _mm_loadu_si128(order.0[usize::from(reversed)].as_ptr().cast());
+            let in_lanes = |order: &Order<16>| {
+                let order = _mm_load_si128(order.0.as_ptr().cast());
                 _mm256_shuffle_epi8(self.0, _mm256_broadcastsi128_si256(order))
             };
-            let by_words = |vector: __m256i, order: &Orders<32>| {
-                let order = _mm256_loadu_si256(order.0[usize::from(reversed)].as_ptr().cast());
+            let by_words = |vector: __m256i, order: &Order<32>| {
+                let order = _mm256_load_si256(order.0.as_ptr().cast());
                 _mm256_permutevar8x32_epi32(vector, order)
             };
             match W {
@@ -139,6 +164,20 @@ impl Vector for V256 {
                 8 => by_words(self.0, &BY_WORDS[1]),
                 _ => by_words(self.0, &BY_WORDS[2]),
             }
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn merged<const W: usize>(
+        backward: *const u8,
+        forward: *const u8,
+        reversed: usize,
+    ) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe {
+            let mask = _mm256_loadu_si256(first_bytes::<32>(reversed).cast());
+            let backward = Self::load(backward).reversed::<W>();
+            _mm256_blendv_epi8(Self::load(forward).0, backward.0, mask)
         })
     }
 
@@ -178,7 +217,19 @@ impl Vector for V256 {
 
 impl Vector for V512 {
     const BYTES: usize = 64;
+    type Half = V256;
     const SHUFFLES: bool = true;
+
+    #[inline(always)]
+    unsafe fn apart<T: Task>(task: T) {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi1,bmi2")]
+        unsafe fn run<T: Task>(task: T) {
+            // SAFETY: the caller's.
+            unsafe { task.run::<V512>() }
+        }
+        // SAFETY: the caller's.
+        unsafe { call_apart(run, task) }
+    }
 
     plain_methods! {
         _mm512_loadu_si512, _mm512_storeu_si512, _mm512_stream_si512;
@@ -191,27 +242,34 @@ impl Vector for V512 {
     #[inline(always)]
     unsafe fn reversed<const W: usize>(self) -> Self {
         // SAFETY: the caller's.
-        unsafe { self.reversed_if::<W>(true) }
-    }
-
-    #[inline(always)]
-    unsafe fn reversed_if<const W: usize>(self, reversed: bool) -> Self {
-        static ORDERS: [Orders<64>; 5] = [
-            Orders::new(1, 1),
-            Orders::new(2, 2),
-            Orders::new(4, 4),
-            Orders::new(8, 8),
-            Orders::new(16, 8),
-        ];
-        // SAFETY: the caller's.
         Self(unsafe {
-            let order = &ORDERS[W.ilog2() as usize].0[usize::from(reversed)];
-            let order = _mm512_loadu_si512(order.as_ptr().cast());
+            let order = reversed_order::<W>();
             match W {
                 1 => _mm512_permutexvar_epi8(order, self.0),
                 2 => _mm512_permutexvar_epi16(order, self.0),
                 4 => _mm512_permutexvar_epi32(order, self.0),
                 _ => _mm512_permutexvar_epi64(order, self.0),
+            }
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn merged<const W: usize>(
+        backward: *const u8,
+        forward: *const u8,
+        reversed: usize,
+    ) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe {
+            let order = reversed_order::<W>();
+            let (from, to) = (Self::load(backward).0, Self::load(forward).0);
+            // A bit for each piece that the shuffle moves.
+            let mask = first(reversed.min(64) / W.min(8));
+            match W {
+                1 => _mm512_mask_permutexvar_epi8(to, mask, order, from),
+                2 => _mm512_mask_permutexvar_epi16(to, mask as u32, order, from),
+                4 => _mm512_mask_permutexvar_epi32(to, mask as u16, order, from),
+                _ => _mm512_mask_permutexvar_epi64(to, mask as u8, order, from),
             }
         })
     }
@@ -253,22 +311,16 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
-    unsafe fn copy_reversed<const W: usize>(from: *const u8, to: *mut u8, bytes: usize) {
+    unsafe fn reverse_part<const W: usize>(at: *mut u8, bytes: usize) {
         // SAFETY: the caller's. The elements are loaded as a vector's last, so that
         // reversed they are its first; bytes that are masked out are not touched.
         unsafe {
             let last = !first(64 - bytes);
-            let from = from.wrapping_sub(64 - bytes);
+            let from = at.wrapping_sub(64 - bytes);
             Self(_mm512_maskz_loadu_epi8(last, from.cast()))
                 .reversed::<W>()
-                .store_part(to, bytes);
+                .store_part(at, bytes);
         }
-    }
-
-    #[inline(always)]
-    unsafe fn reverse_part<const W: usize>(at: *mut u8, bytes: usize) {
-        // SAFETY: the caller's; all is loaded before any is stored.
-        unsafe { Self::copy_reversed::<W>(at, at, bytes) };
     }
 
     #[inline(always)]
@@ -284,29 +336,57 @@ impl Vector for V512 {
     }
 }
 
-/// The mask of the first `bytes` bytes, at most 64.
+/// The order of a vector's elements that reverses them.
+///
+/// # Safety
+/// The CPU has AVX-512.
 #[inline(always)]
-fn first(bytes: usize) -> u64 {
-    u64::MAX.checked_shr(64 - bytes as u32).unwrap_or(0)
+unsafe fn reversed_order<const W: usize>() -> __m512i {
+    static ORDERS: [Order<64>; 5] = [
+        Order::reversed(1, 1),
+        Order::reversed(2, 2),
+        Order::reversed(4, 4),
+        Order::reversed(8, 8),
+        Order::reversed(16, 8),
+    ];
+    let order = &ORDERS[W.ilog2() as usize].0;
+    // SAFETY: the caller's; an order is a vector.
+    unsafe { _mm512_load_si512(order.as_ptr().cast()) }
 }
 
-/// The order of the elements of a vector of `N` bytes, as they are and
-/// reversed, for shuffles by an index as wide as the piece that it moves.
-#[repr(align(64))]
-struct Orders<const N: usize>([[u8; N]; 2]);
+/// The mask of the first `bits` bits, at most 64.
+///
+/// # Safety
+/// The CPU has BMI2.
+#[inline(always)]
+unsafe fn first(bits: usize) -> u64 {
+    // SAFETY: the caller's.
+    unsafe { _bzhi_u64(u64::MAX, bits as u32) }
+}
 
-impl<const N: usize> Orders<N> {
-    /// Of elements of `element` bytes, moved in pieces of `piece` bytes.
-    const fn new(element: usize, piece: usize) -> Self {
-        let mut orders = [[0; N]; 2];
+/// Where `N` bytes lie of which the first `bytes` are ones, or all if those are more.
+#[inline(always)]
+fn first_bytes<const N: usize>(bytes: usize) -> *const u8 {
+    static MASKS: [[u8; 32]; 2] = [[0xff; 32], [0; 32]];
+    MASKS.as_ptr().cast::<u8>().wrapping_add(32 - bytes.min(N))
+}
+
+/// An order of the elements of a vector of `N` bytes, for shuffles by an index
+/// as wide as the piece that it moves.
+#[repr(align(64))]
+struct Order<const N: usize>([u8; N]);
+
+impl<const N: usize> Order<N> {
+    /// Reversed elements of `element` bytes, moved in pieces of `piece` bytes.
+    const fn reversed(element: usize, piece: usize) -> Self {
+        let mut order = [0; N];
         let mut at = 0;
         while at < N {
             // Little-endian: the lowest byte of an index is the first.
-            let reversed = N - element - at / element * element + at % element;
-            orders[0][at] = (at / piece) as u8;
-            orders[1][at] = (reversed / piece) as u8;
+            let from = N - element - at / element * element + at % element;
+            order[at] = (from / piece) as u8;
             at += piece;
         }
-        Self(orders)
+        Self(order)
     }
 }
