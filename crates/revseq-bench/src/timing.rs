@@ -7,6 +7,10 @@ use crate::{Case, Contestant, Error};
 /// The least time that one sample takes: what is shorter is repeated within it.
 const SAMPLE: Duration = Duration::from_millis(1);
 
+/// What takes less than this starts with an untimed run, wherever the one before
+/// left the caches; what takes longer leaves little there that it found.
+const COLD: Duration = Duration::from_millis(50);
+
 /// How many samples there are of everyone.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
@@ -53,10 +57,11 @@ pub struct Time {
 /// A wrong result, and what contestants refuse.
 pub fn measure(case: &mut Case<'_>, effort: Effort) -> Result<Vec<Time>, Error> {
     let contestants = case.contestants();
-    let mut repeats = Vec::with_capacity(contestants.len());
+    let mut plans = Vec::with_capacity(contestants.len());
     for &contestant in &contestants {
         let first = case.check(contestant)?;
-        repeats.push(repeats_per_sample(case, contestant, first)?);
+        let repeats = repeats_per_sample(case, contestant, first)?;
+        plans.push((repeats, first < COLD));
     }
     let mut samples = vec![Vec::new(); contestants.len()];
     let start = Instant::now();
@@ -70,9 +75,8 @@ pub fn measure(case: &mut Case<'_>, effort: Effort) -> Result<Vec<Time>, Error> 
                 0 => turn,
                 _ => contestants.len() - 1 - turn,
             };
-            let repeats = repeats[turn];
-            if repeats > 1 {
-                // What fits the caches starts there, wherever the one before left it.
+            let (repeats, warms_up) = plans[turn];
+            if warms_up {
                 case.run(contestants[turn], 1)?;
             }
             let start = Instant::now();
