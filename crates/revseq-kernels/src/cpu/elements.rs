@@ -12,6 +12,10 @@ use super::walk::{Element, Width};
 /// The longest line that is reversed in place as a whole, in bytes.
 const WHOLE: usize = 4 << 10;
 
+/// The longest line after which the next is asked for as a whole, in bytes: a
+/// small part of the second level of the cache.
+const NEXT_LINE: usize = 128 << 10;
+
 /// How many vectors of a line are read before any is written.
 const TOGETHER: usize = 4;
 
@@ -165,47 +169,60 @@ impl<'a, S: Sink, const W: usize> Lines<'a, S, W> {
     /// The lines are readable, and the output has room for them.
     #[inline(always)]
     unsafe fn copy_steps<V: Vector>(self, steps: Range<usize>) {
-        let (near, far) = (NEAR.max(self.bytes), FAR.max(self.bytes));
         let (mut line, mut output) = (self.input, self.output);
         for &length in self.lengths {
-            let soon = Soon {
-                near: line.wrapping_add(near),
-                far: line.wrapping_add(far),
-            };
             // SAFETY: the caller's.
-            unsafe { copy_steps::<V, S, W>(line, length, steps.clone(), self.sink, output, soon) };
+            unsafe {
+                self.sink.seek(output + steps.start * W);
+                copy_steps::<V, S, W>(line, self.bytes, length, steps.clone(), self.sink);
+            }
             line = line.wrapping_add(self.step.0);
             output += self.step.1;
         }
     }
 }
 
-/// Copies some steps of a line to the line of the output that starts at offset `to`.
+/// Copies some steps of a line of `bytes` bytes.
 ///
 /// # Safety
 /// The line is readable up to the end of the steps and to its length, and the
-/// sink's output has room for it.
+/// sink's output has room for them.
 #[inline(always)]
 unsafe fn copy_steps<V: Vector, S: Sink, const W: usize>(
     line: *const u8,
+    bytes: usize,
     length: usize,
     steps: Range<usize>,
     sink: &mut S,
-    to: usize,
-    soon: Soon,
 ) {
     let end = steps.end.min(length).max(steps.start);
     // SAFETY: the caller's.
     unsafe {
-        sink.seek(to + steps.start * W);
         for start in (steps.start..end).step_by(BLOCK / W) {
             let count = (BLOCK / W).min(end - start);
             let from = line.add((length - start - count) * W);
-            let soon = soon.after(start * W);
+            let mut soon = Soon::before(from);
+            // Lines are read one after the other, each from its middle on: as a
+            // whole the next one is what is read later, and after a line that is
+            // not long what is read soon.
+            let next = line.wrapping_add(start * W + bytes);
+            if bytes <= NEXT_LINE {
+                soon.far = next.wrapping_add(FAR.saturating_sub(bytes));
+            }
+            if bytes <= 4 * NEAR {
+                soon.near = next.wrapping_add(NEAR.saturating_sub(bytes));
+            }
             copy_reversed::<V, S, W>(from, sink.space(count * W), count * W, soon);
         }
         let from = line.add(end * W);
-        sink.copy(from, (steps.end - end) * W, soon.after(end * W));
+        let mut soon = Soon::beyond(from);
+        if bytes <= NEXT_LINE {
+            soon.far = from.wrapping_add(FAR.max(bytes));
+        }
+        if bytes <= 4 * NEAR {
+            soon.near = from.wrapping_add(NEAR.max(bytes));
+        }
+        sink.copy(from, (steps.end - end) * W, soon);
     }
 }
 
