@@ -203,6 +203,12 @@ pub(super) struct Run {
 }
 
 impl Lines<'_> {
+    /// Whether each line is a time step of the same columns as the one before,
+    /// but where a level further out goes on.
+    pub(super) fn are_time_steps(&self) -> bool {
+        self.inner.time == 1
+    }
+
     /// As `next`, of at most `most` lines at once.
     #[inline(always)]
     pub(super) fn next_run(&mut self, most: usize) -> Option<Run> {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::ahead::{FAR, NEAR, Soon};
 use super::job::{Job, source};
-use super::nest::{Position, Rounds};
+use super::nest::{Lines, Position, Rounds};
 use super::sink::Sink;
 use super::vector::{Task, Vector};
 use super::walk::{Bytes, Width};
@@ -15,6 +15,9 @@ const SHORT: usize = 512;
 
 /// The most bytes of a line of which what is near is a whole number of lines ahead.
 const SHORT_LINE: usize = 16 << 10;
+
+/// How many bytes of time steps are exchanged at once.
+const CHUNK: usize = 16 << 10;
 
 /// How many lengths are read at once.
 const MANY: usize = 64;
@@ -40,57 +43,54 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const BYTES: usize>(
     let mut lengths = [0; MANY];
     let mut rounds = Rounds::default();
     let mut lines = job.nest.lines(items, &mut rounds);
-    // Lines across time are taken together where their lengths are the same ones.
-    let together = along_time || line.size <= MANY;
-    while let Some(run) = lines.next_run(if together { MANY } else { 1 }) {
-        let at = run.at;
-        let short = Short::<S, BYTES> {
-            sink: &mut *sink,
-            input: job.input.wrapping_add(at.input),
-            output: at.output,
-            bytes: job.plan.row_bytes,
-            time,
-            step: run.step,
-        };
+    let most = lines_together(job, &lines);
+    while let Some(run) = lines.next_run(most) {
         // SAFETY: see `Job`.
         unsafe {
+            let mut short = Short::<S, BYTES> {
+                sink: &mut *sink,
+                input: job.input.wrapping_add(run.at.input),
+                output: run.at.output,
+                bytes: job.plan.row_bytes,
+                time,
+            };
             if along_time {
                 let lengths = &mut lengths[..run.lines];
-                job.lengths.read(at.lengths, run.step.lengths, lengths);
+                job.lengths.read(run.at.lengths, run.step.lengths, lengths);
                 V::apart(Along {
                     short,
                     lengths,
+                    step: run.step,
                     steps: run.steps,
                 });
                 continue;
             }
-            // Lines that do not have the same lengths are taken one by one.
-            let same = run.lines == 1 || run.step.lengths == 0;
-            for number in 0..if same { 1 } else { run.lines } {
-                for first in run.steps.clone().step_by(MANY) {
-                    let lengths = &mut lengths[..MANY.min(run.steps.end - first)];
-                    let place = at.lengths + number * run.step.lengths;
-                    job.lengths
-                        .read(place + first * line.lengths, line.lengths, lengths);
-                    let mut short = Short {
+            for first in run.steps.clone().step_by(MANY) {
+                let lengths = &mut lengths[..MANY.min(run.steps.end - first)];
+                let place = run.at.lengths + first * line.lengths;
+                job.lengths.read(place, line.lengths, lengths);
+                short.input = job.input.wrapping_add(run.at.input + first * line.input);
+                short.output = run.at.output + first * line.output;
+                V::apart(Across {
+                    short: Short {
                         sink: &mut *short.sink,
                         ..short
-                    };
-                    short.input = short
-                        .input
-                        .wrapping_add(number * run.step.input + first * line.input);
-                    short.output += number * run.step.output + first * line.output;
-                    V::apart(Across {
-                        short,
-                        lengths,
-                        line,
-                        lines: if same { run.lines } else { 1 },
-                        t: at.time + number * run.step.time,
-                    });
-                }
+                    },
+                    lengths,
+                    line,
+                    steps: run.at.time..run.at.time + run.lines,
+                });
             }
         }
     }
+}
+
+/// How many lines are taken at once: lines along time with a length each, or
+/// time steps of columns that are few enough for their lengths to be read once.
+#[inline(always)]
+fn lines_together(job: &Job<'_>, lines: &Lines<'_>) -> usize {
+    let few = lines.are_time_steps() && job.nest.line.size <= MANY;
+    if job.nest.along_time || few { MANY } else { 1 }
 }
 
 /// Short rows.
@@ -102,14 +102,14 @@ struct Short<'a, S, const BYTES: usize> {
     output: usize,
     bytes: usize,
     time: Loop,
-    /// How far a line is from the one before.
-    step: Position,
 }
 
 /// Short rows on lines along time, each with its length.
 struct Along<'a, S, const BYTES: usize> {
     short: Short<'a, S, BYTES>,
     lengths: &'a [usize],
+    /// How far a line is from the one before.
+    step: Position,
     steps: Range<usize>,
 }
 
@@ -122,7 +122,6 @@ impl<S: Sink, const BYTES: usize> Task for Along<'_, S, BYTES> {
             mut output,
             bytes,
             time,
-            step,
         } = self.short;
         let bytes = if BYTES == 0 { bytes } else { BYTES };
         let Range { start, end } = self.steps;
@@ -147,8 +146,8 @@ impl<S: Sink, const BYTES: usize> Task for Along<'_, S, BYTES> {
                     to += time.output;
                 }
             }
-            input = input.wrapping_add(step.input);
-            output += step.output;
+            input = input.wrapping_add(self.step.input);
+            output += self.step.output;
         }
     }
 }
@@ -159,9 +158,7 @@ struct Across<'a, S, const BYTES: usize> {
     lengths: &'a [usize],
     /// The columns.
     line: Loop,
-    lines: usize,
-    /// The time step of the first line.
-    t: usize,
+    steps: Range<usize>,
 }
 
 impl<S: Sink, const BYTES: usize> Task for Across<'_, S, BYTES> {
@@ -169,17 +166,15 @@ impl<S: Sink, const BYTES: usize> Task for Across<'_, S, BYTES> {
     unsafe fn run<V: Vector>(self) {
         let Short {
             sink,
-            mut input,
-            mut output,
+            input,
+            output,
             bytes,
             time,
-            step,
         } = self.short;
         let bytes = if BYTES == 0 { bytes } else { BYTES };
         let ahead = |distance: usize| distance / (self.line.size * bytes);
         let (near, far) = (ahead(NEAR).max(1), ahead(FAR).max(1));
-        let mut t = self.t;
-        for _ in 0..self.lines {
+        for t in self.steps {
             let mut column = input;
             let mut to = output + t * time.output;
             for &length in self.lengths {
@@ -200,9 +195,6 @@ impl<S: Sink, const BYTES: usize> Task for Across<'_, S, BYTES> {
                 column = column.wrapping_add(self.line.input);
                 to += self.line.output;
             }
-            input = input.wrapping_add(step.input);
-            output += step.output;
-            t += step.time;
         }
     }
 }
@@ -213,57 +205,59 @@ impl<S: Sink, const BYTES: usize> Task for Across<'_, S, BYTES> {
 /// As for [`rows`](super::rows::swap_items); `BYTES` are those of a row, or 0.
 #[inline(always)]
 pub(super) unsafe fn swap_items<V: Vector, const BYTES: usize>(job: &Job<'_>, items: Range<usize>) {
-    let (line, along_time) = (job.nest.line, job.nest.along_time);
+    let line = job.nest.line;
     let mut lengths = [0; MANY];
     let mut rounds = Rounds::default();
     let mut lines = job.nest.lines(items, &mut rounds);
-    let together = along_time || line.size <= MANY;
-    while let Some(run) = lines.next_run(if together { MANY } else { 1 }) {
-        let at = run.at;
+    let most = lines_together(job, &lines);
+    while let Some(run) = lines.next_run(most) {
+        let mut short = ShortPairs::<BYTES> {
+            data: job.output.wrapping_add(run.at.output),
+            pitch: job.plan.time.output,
+            bytes: job.plan.row_bytes,
+        };
         // SAFETY: see `Job`.
         unsafe {
-            if along_time {
+            if job.nest.along_time {
                 let lengths = &mut lengths[..run.lines];
-                job.lengths.read(at.lengths, run.step.lengths, lengths);
-                V::apart(SwapAlong::<BYTES> {
-                    data: job.output.wrapping_add(at.output),
-                    pitch: job.plan.time.output,
-                    bytes: job.plan.row_bytes,
-                    step: run.step.output,
+                job.lengths.read(run.at.lengths, run.step.lengths, lengths);
+                V::apart(SwapAlong {
+                    short,
                     lengths,
+                    step: run.step.output,
                     steps: run.steps,
                 });
                 continue;
             }
-            // Lines that are not time steps of the same columns are taken one by one.
-            let same = run.lines == 1 || run.step.lengths == 0 && run.step.time == 1;
-            for number in 0..if same { 1 } else { run.lines } {
-                for first in run.steps.clone().step_by(MANY) {
-                    let lengths = &mut lengths[..MANY.min(run.steps.end - first)];
-                    let place = at.lengths + number * run.step.lengths;
-                    job.lengths
-                        .read(place + first * line.lengths, line.lengths, lengths);
-                    let offset = at.output + number * run.step.output + first * line.output;
-                    let t = at.time + number * run.step.time;
-                    V::apart(SwapAcross::<BYTES> {
-                        data: job.output.wrapping_add(offset),
-                        pitch: job.plan.time.output,
-                        bytes: job.plan.row_bytes,
-                        step: line.output,
-                        lengths,
-                        steps: t..t + if same { run.lines } else { 1 },
-                    });
-                }
+            for first in run.steps.clone().step_by(MANY) {
+                let lengths = &mut lengths[..MANY.min(run.steps.end - first)];
+                let place = run.at.lengths + first * line.lengths;
+                job.lengths.read(place, line.lengths, lengths);
+                short.data = job.output.wrapping_add(run.at.output + first * line.output);
+                V::apart(SwapAcross {
+                    short,
+                    lengths,
+                    step: line.output,
+                    steps: run.at.time..run.at.time + run.lines,
+                });
             }
         }
     }
 }
 
-/// Pairs of short rows on lines along time, each with its length.
-struct SwapAlong<'a, const BYTES: usize> {
+/// Pairs of short rows.
+#[derive(Clone, Copy)]
+struct ShortPairs<const BYTES: usize> {
+    /// Where the first column starts.
     data: *mut u8,
+    /// How far a time step is from the one before.
     pitch: usize,
     bytes: usize,
+}
+
+/// Pairs of short rows on lines along time, each with its length.
+struct SwapAlong<'a, const BYTES: usize> {
+    short: ShortPairs<BYTES>,
     /// How far a line is from the one before.
     step: usize,
     lengths: &'a [usize],
@@ -273,22 +267,19 @@ struct SwapAlong<'a, const BYTES: usize> {
 impl<const BYTES: usize> Task for SwapAlong<'_, BYTES> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let bytes = if BYTES == 0 { self.bytes } else { BYTES };
-        let mut column = self.data;
+        let mut column = self.short;
         for &length in self.lengths {
             let pairs = self.steps.start..self.steps.end.min(length / 2);
             // SAFETY: the caller's.
-            unsafe { swap_pairs::<V>(column, self.pitch, bytes, length, pairs) };
-            column = column.wrapping_add(self.step);
+            unsafe { column.swap::<V>(length, pairs) };
+            column.data = column.data.wrapping_add(self.step);
         }
     }
 }
 
 /// Pairs of short rows on lines across time, with a length for each column.
 struct SwapAcross<'a, const BYTES: usize> {
-    data: *mut u8,
-    pitch: usize,
-    bytes: usize,
+    short: ShortPairs<BYTES>,
     /// How far a column is from the one before.
     step: usize,
     lengths: &'a [usize],
@@ -298,59 +289,53 @@ struct SwapAcross<'a, const BYTES: usize> {
 impl<const BYTES: usize> Task for SwapAcross<'_, BYTES> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let bytes = if BYTES == 0 { self.bytes } else { BYTES };
         // Some steps of a column at a time, as whether a step is one of a pair
         // changes with every column.
-        let together = (CHUNK / (self.lengths.len() * bytes)).max(1);
+        let together = (CHUNK / (self.lengths.len() * self.short.bytes)).max(1);
         for start in self.steps.clone().step_by(together) {
             let end = self.steps.end.min(start + together);
-            let mut column = self.data;
+            let mut column = self.short;
             for &length in self.lengths {
                 let pairs = start..end.min(length / 2);
                 // SAFETY: the caller's.
-                unsafe { swap_pairs::<V>(column, self.pitch, bytes, length, pairs) };
-                column = column.wrapping_add(self.step);
+                unsafe { column.swap::<V>(length, pairs) };
+                column.data = column.data.wrapping_add(self.step);
             }
         }
     }
 }
 
-/// How many bytes of time steps are exchanged at once.
-const CHUNK: usize = 16 << 10;
-
-/// Exchanges some rows of a column with their mirror images.
-///
-/// # Safety
-/// The column has as many rows as its length, `pitch` bytes apart; the steps are
-/// less than half of it.
-#[inline(always)]
-unsafe fn swap_pairs<V: Vector>(
-    column: *mut u8,
-    pitch: usize,
-    bytes: usize,
-    length: usize,
-    steps: Range<usize>,
-) {
-    if steps.is_empty() {
-        return;
-    }
-    let mut one = column.wrapping_add(steps.start * pitch);
-    let mut other = column.wrapping_add((length - 1 - steps.start) * pitch);
-    for _ in steps {
-        // SAFETY: the caller's; the two rows differ.
-        unsafe {
-            let mut at = 0;
-            while at + V::BYTES <= bytes {
-                let (first, second) = (V::load(one.add(at)), V::load(other.add(at)));
-                second.store(one.add(at));
-                first.store(other.add(at));
-                at += V::BYTES;
-            }
-            if at < bytes {
-                Bytes(bytes - at).swap(one.add(at), other.add(at));
-            }
+impl<const BYTES: usize> ShortPairs<BYTES> {
+    /// Exchanges some rows of the first column with their mirror images.
+    ///
+    /// # Safety
+    /// The column has as many rows as its length, and the steps are less than
+    /// half of it.
+    #[inline(always)]
+    unsafe fn swap<V: Vector>(self, length: usize, steps: Range<usize>) {
+        if steps.is_empty() {
+            return;
         }
-        one = one.wrapping_add(pitch);
-        other = other.wrapping_sub(pitch);
+        let bytes = if BYTES == 0 { self.bytes } else { BYTES };
+        let mut one = self.data.wrapping_add(steps.start * self.pitch);
+        let last = length - 1 - steps.start;
+        let mut other = self.data.wrapping_add(last * self.pitch);
+        for _ in steps {
+            // SAFETY: the caller's; the two rows differ.
+            unsafe {
+                let mut at = 0;
+                while at + V::BYTES <= bytes {
+                    let (first, second) = (V::load(one.add(at)), V::load(other.add(at)));
+                    second.store(one.add(at));
+                    first.store(other.add(at));
+                    at += V::BYTES;
+                }
+                if at < bytes {
+                    Bytes(bytes - at).swap(one.add(at), other.add(at));
+                }
+            }
+            one = one.wrapping_add(self.pitch);
+            other = other.wrapping_sub(self.pitch);
+        }
     }
 }
