@@ -20,10 +20,9 @@ pub(super) struct Line(pub(super) [u8; LINE]);
 /// stores after it wait with it. Measured best at 1 to 4 KiB.
 const WRITTEN_AHEAD: usize = 2 << 10;
 
-/// The most that a kernel may ask room for at once.
+/// The most that is written past the caches at once, while nothing is read.
 ///
-/// As much is written past the caches at once, while nothing is read: at 64 MiB
-/// sequences of 4 KiB were a tenth to a fifth faster by 1 KiB than by 4.
+/// At 64 MiB sequences of 4 KiB were a tenth to a fifth faster by 1 KiB than by 4.
 pub(super) const BLOCK: usize = 1 << 10;
 
 /// Takes the output's bytes in order.
@@ -83,6 +82,7 @@ impl<V, const ASKS: bool> Cached<V, ASKS> {
 
 impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
     const ASKS: bool = ASKS;
+    // What a kernel reads more than once stays in the innermost cache.
     const MOST: usize = 8 << 10;
 
     #[inline(always)]
