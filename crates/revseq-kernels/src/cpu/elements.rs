@@ -35,6 +35,9 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
 ) {
     let all = job.plan.time.size;
     let bytes = all * W;
+    // To read both ways takes longer than to go wrong at a border if a vector is
+    // one element, which needs no shuffle.
+    let most = if V::BYTES > W { S::MOST } else { BLOCK };
     let mut lengths = [0; MANY];
     let mut rounds = Rounds::default();
     let mut lines = job.nest.lines(items, &mut rounds);
@@ -42,7 +45,7 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
         let lengths = &mut lengths[..run.lines];
         job.lengths.read(run.at.lengths, run.step.lengths, lengths);
         let before = run.at.input;
-        let stepwise = match run.steps.len() == all && (LANE..=S::MOST).contains(&bytes) {
+        let stepwise = match run.steps.len() == all && (LANE..=most).contains(&bytes) {
             true if before >= bytes => 0,
             true if before + run.step.input >= bytes => 1,
             _ => run.lines,
