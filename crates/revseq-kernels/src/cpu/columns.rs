@@ -12,7 +12,7 @@ use super::elements::reverse;
 use super::job::{Job, source};
 use super::nest::{Position, Rounds};
 use super::sink::{LINE, Line, stream_line};
-use super::vector::{LANE, Vector, copy_bytes, copy_inline, fence, prefetch, transpose};
+use super::vector::{LANE, Vector, copy_bytes, copy_inline, fence, prefetch_far, transpose};
 use super::walk::{Element, Width};
 use crate::Plan;
 use crate::plan::Loop;
@@ -27,7 +27,9 @@ const SCRATCH_BYTES: usize = 1 << 20;
 /// 6.7, 4.3, 2.5, 2.1 and 1.7 times a plain one, and wider ones no less.
 const WIDEST_TILE: usize = 512;
 
-/// How far ahead of the rows that are moved the next are asked for, in bytes.
+/// How far ahead of the rows that are moved the next are asked for, in bytes:
+/// into the second level of the cache, as rows a power of two apart meet in so
+/// few sets of the first that they drive out each other before they are read.
 const AHEAD: usize = 4 << 10;
 
 /// How a plan's columns are cut.
@@ -110,9 +112,7 @@ pub(super) unsafe fn copy_tiles<V: Vector, const W: usize, const R: usize>(
                     continue;
                 }
                 let longest = tile.longest::<W>();
-                tile.read::<V, W, R>(input, scratch, longest);
-                tile.reverse::<V, W>(scratch);
-                tile.write::<V, W, R>(scratch, output, longest, streams);
+                tile.turn::<V, W, R>((input, output), scratch, longest, streams);
                 tile.keep::<V>(input, output, longest, streams);
             }
         }
@@ -149,9 +149,7 @@ pub(super) unsafe fn swap_tiles<V: Vector, const W: usize, const R: usize>(
                     tile.swap::<W>(data, longest);
                     continue;
                 }
-                tile.read::<V, W, R>(data, scratch, longest);
-                tile.reverse::<V, W>(scratch);
-                tile.write::<V, W, R>(scratch, data, longest, false);
+                tile.turn::<V, W, R>((data, data), scratch, longest, false);
             }
         }
     }
@@ -243,12 +241,58 @@ impl<'a> Tile<'a> {
         }
     }
 
+    /// Moves the first `steps` rows, which all lengths end in.
+    ///
+    /// # Safety
+    /// The tile starts at both `places`, where it is read and where it is
+    /// written; the scratch memory holds a tile.
+    #[inline(always)]
+    unsafe fn turn<V: Vector, const W: usize, const R: usize>(
+        &self,
+        places: (*const u8, *mut u8),
+        scratch: *mut u8,
+        steps: usize,
+        streams: bool,
+    ) {
+        // SAFETY: the caller's.
+        unsafe {
+            match self.bytes.is_multiple_of(V::BYTES) {
+                true => self.turn_by::<V, W, R, true>(places, scratch, steps, streams),
+                false => self.turn_by::<V, W, R, false>(places, scratch, steps, streams),
+            }
+        }
+    }
+
+    /// As [`turn`](Self::turn), by whole vectors alone if `WHOLE`.
+    ///
+    /// What moves parts of vectors is so much more that only few rows are under
+    /// way at a time: with it in the same loop AVX2 took twice as long.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    unsafe fn turn_by<V: Vector, const W: usize, const R: usize, const WHOLE: bool>(
+        &self,
+        (from, to): (*const u8, *mut u8),
+        scratch: *mut u8,
+        steps: usize,
+        streams: bool,
+    ) {
+        // SAFETY: the caller's.
+        unsafe {
+            self.read::<V, W, R, WHOLE>(from, scratch, steps);
+            self.reverse::<V, W>(scratch);
+            self.write::<V, W, R, WHOLE>(scratch, to, steps, streams);
+        }
+    }
+
     /// Transposes the first `steps` rows into the scratch memory.
     ///
     /// # Safety
-    /// `from` is where the tile starts; the scratch memory holds a tile.
+    /// `from` is where the tile starts; the scratch memory holds a tile, and the
+    /// tile is a number of vectors wide if `WHOLE`.
     #[inline(always)]
-    unsafe fn read<V: Vector, const W: usize, const R: usize>(
+    unsafe fn read<V: Vector, const W: usize, const R: usize, const WHOLE: bool>(
         &self,
         from: *const u8,
         scratch: *mut u8,
@@ -258,16 +302,19 @@ impl<'a> Tile<'a> {
         for t in (0..steps).step_by(R) {
             let ahead = self.ahead::<R>(t, steps) * pitch;
             for start in (0..self.bytes).step_by(V::BYTES) {
-                let part = (self.bytes - start).min(V::BYTES);
+                let part = match WHOLE {
+                    true => V::BYTES,
+                    false => (self.bytes - start).min(V::BYTES),
+                };
                 // SAFETY: rows beyond the last are taken to be the last, which
                 // is inside the tile; the scratch memory has room for whole blocks.
                 unsafe {
                     let first = from.add(t * pitch + start);
-                    prefetch(first.wrapping_add(ahead));
+                    prefetch_far(first.wrapping_add(ahead));
                     let mut rows = [load::<V>(first, part); R];
                     for (row, vector) in rows.iter_mut().enumerate().skip(1) {
                         let row = first.add(row.min(steps - 1 - t) * pitch);
-                        prefetch(row.wrapping_add(ahead));
+                        prefetch_far(row.wrapping_add(ahead));
                         *vector = load::<V>(row, part);
                     }
                     let columns = transpose::<V, W, R>(rows);
@@ -296,9 +343,10 @@ impl<'a> Tile<'a> {
     /// Transposes the first `steps` rows back.
     ///
     /// # Safety
-    /// `to` is where the tile starts; the scratch memory holds the tile.
+    /// `to` is where the tile starts; the scratch memory holds the tile, and that
+    /// is a number of vectors wide if `WHOLE`.
     #[inline(always)]
-    unsafe fn write<V: Vector, const W: usize, const R: usize>(
+    unsafe fn write<V: Vector, const W: usize, const R: usize, const WHOLE: bool>(
         &self,
         scratch: *const u8,
         to: *mut u8,
@@ -313,7 +361,10 @@ impl<'a> Tile<'a> {
         for t in (0..steps).step_by(R) {
             let ahead = self.ahead::<R>(t, steps) * pitch;
             for start in (0..self.bytes).step_by(V::BYTES) {
-                let part = (self.bytes - start).min(V::BYTES);
+                let part = match WHOLE {
+                    true => V::BYTES,
+                    false => (self.bytes - start).min(V::BYTES),
+                };
                 // SAFETY: only rows and bytes of the tile are written; a vector
                 // is streamed to a multiple of its bytes, as start, place and
                 // pitch all are. The scratch memory has room for whole blocks.
@@ -342,7 +393,7 @@ impl<'a> Tile<'a> {
                         match part == V::BYTES {
                             true if streams => vector.stream(to),
                             true => {
-                                prefetch(to.wrapping_add(ahead));
+                                prefetch_far(to.wrapping_add(ahead));
                                 vector.store(to);
                             }
                             false => vector.store_part(to, part),
@@ -368,7 +419,7 @@ impl<'a> Tile<'a> {
                 let (from, to) = (from.add(t * time.input), to.add(t * time.output));
                 let mut at = 0;
                 while streams && at + LINE <= self.bytes {
-                    prefetch(from.wrapping_add(ahead + at));
+                    prefetch_far(from.wrapping_add(ahead + at));
                     stream_line::<V>(from.add(at), to.add(at));
                     at += LINE;
                 }
