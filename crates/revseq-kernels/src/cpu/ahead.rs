@@ -27,15 +27,6 @@ pub(super) struct Soon {
 }
 
 impl Soon {
-    /// The same place for both: for where asking does not pay.
-    #[inline(always)]
-    pub(super) fn at(place: *const u8) -> Self {
-        Self {
-            near: place,
-            far: place,
-        }
-    }
-
     /// What is read after `place`, by those distances.
     #[inline(always)]
     pub(super) fn beyond(place: *const u8) -> Self {

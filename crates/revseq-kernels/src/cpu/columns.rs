@@ -8,11 +8,12 @@
 use std::cell::Cell;
 use std::ops::Range;
 
+use super::direction::{Forward, copy_inline};
 use super::elements::reverse;
 use super::job::{Job, source};
 use super::nest::{Position, Rounds};
 use super::sink::{LINE, Line, stream_line};
-use super::vector::{LANE, Vector, copy_bytes, copy_inline, fence, prefetch_far, transpose};
+use super::vector::{LANE, Vector, copy_bytes, fence, prefetch_far, transpose};
 use super::walk::{Element, Width};
 use crate::Plan;
 use crate::plan::Loop;
@@ -423,7 +424,7 @@ impl<'a> Tile<'a> {
                     stream_line::<V>(from.add(at), to.add(at));
                     at += LINE;
                 }
-                copy_inline::<V>(from.add(at), to.add(at), self.bytes - at);
+                copy_inline::<V, Forward>(from.add(at), to.add(at), self.bytes - at);
             }
         }
     }

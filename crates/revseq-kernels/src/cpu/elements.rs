@@ -2,19 +2,17 @@
 
 use std::ops::Range;
 
-use super::ahead::{DISTANCE, FAR, NEAR, Soon};
+use super::ahead::{DISTANCE, Soon};
+use super::direction::Backward;
 use super::job::Job;
 use super::nest::{Rounds, Run};
+use super::pieces::Pieces;
 use super::sink::{self, BLOCK, Sink};
 use super::vector::{LANE, Task, V128, Vector, prefetch};
 use super::walk::{Element, Width};
 
 /// The longest line that is reversed in place as a whole, in bytes.
 const WHOLE: usize = 4 << 10;
-
-/// The longest line after which the next is asked for as a whole, in bytes: a
-/// small part of the second level of the cache.
-const NEXT_LINE: usize = 128 << 10;
 
 /// How many vectors of a line are read before any is written.
 const TOGETHER: usize = 4;
@@ -35,9 +33,7 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
 ) {
     let all = job.plan.time.size;
     let bytes = all * W;
-    // To read both ways takes longer than to go wrong at a border if a vector is
-    // one element, which needs no shuffle.
-    let most = if V::BYTES > W { S::MOST } else { BLOCK };
+    let mut pieces = Pieces::new::<S>(bytes);
     let mut lengths = [0; MANY];
     let mut rounds = Rounds::default();
     let mut lines = job.nest.lines(items, &mut rounds);
@@ -45,6 +41,13 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
         let lengths = &mut lengths[..run.lines];
         job.lengths.read(run.at.lengths, run.step.lengths, lengths);
         let before = run.at.input;
+        let whole = sink.takes_lines(run.at.output | run.step.output | bytes);
+        // To read both ways takes longer than to go wrong at a border if a vector is
+        // one element, which needs no shuffle.
+        let most = match whole && V::BYTES > W {
+            true => S::TWICE,
+            false => BLOCK,
+        };
         let stepwise = match run.steps.len() == all && (LANE..=most).contains(&bytes) {
             true if before >= bytes => 0,
             true if before + run.step.input >= bytes => 1,
@@ -56,9 +59,10 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
         unsafe {
             if !first.is_empty() {
                 let lines = Lines::<S, W>::new(job, sink, &run, first);
-                lines.copy_steps::<V>(run.steps.clone());
+                lines.copy_steps::<V>(run.steps.clone(), &mut pieces);
             }
             if !rest.is_empty() {
+                pieces.finish::<V, S>(sink);
                 run.at.advance(&run.step, stepwise);
                 let lines = Lines::<S, W>::new(job, sink, &run, rest);
                 if bytes >= V::BYTES {
@@ -71,6 +75,8 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
             }
         }
     }
+    // SAFETY: as above.
+    unsafe { pieces.finish::<V, S>(sink) };
 }
 
 /// Lines that are copied, evenly spaced.
@@ -97,6 +103,26 @@ impl<S: Sink, const W: usize> Task for Lines<'_, S, W> {
     /// the output has room for it.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
+        // SAFETY: the caller's.
+        unsafe {
+            match self
+                .sink
+                .takes_lines(self.output | self.step.1 | self.bytes)
+            {
+                true => self.copy_both_ways::<V, true>(),
+                false => self.copy_both_ways::<V, false>(),
+            }
+        }
+    }
+}
+
+impl<S: Sink, const W: usize> Lines<'_, S, W> {
+    /// Copies the lines; straight to their places if all are `WHOLE` lines of the cache.
+    ///
+    /// # Safety
+    /// As [`run`](Task::run).
+    #[inline(always)]
+    unsafe fn copy_both_ways<V: Vector, const WHOLE: bool>(self) {
         let bytes = self.bytes;
         let (mut line, mut output) = (self.input, self.output);
         for &length in self.lengths {
@@ -107,7 +133,14 @@ impl<S: Sink, const W: usize> Task for Lines<'_, S, W> {
             // SAFETY: the caller's; every vector ends within the bytes.
             unsafe {
                 self.sink.seek(output);
-                let to = self.sink.space(bytes);
+                let to = match WHOLE {
+                    true => self.sink.lines(bytes),
+                    false => self.sink.space(bytes),
+                };
+                let write = |vector: V, to: *mut u8| match WHOLE {
+                    true => S::write(vector, to),
+                    false => vector.store(to),
+                };
                 while at + TOGETHER * V::BYTES <= bytes {
                     let first = both_ways::<V, W>(line, backward, reversed, at);
                     let mut vectors = [first; TOGETHER];
@@ -116,7 +149,7 @@ impl<S: Sink, const W: usize> Task for Lines<'_, S, W> {
                         *vector = both_ways::<V, W>(line, backward, reversed, at);
                     }
                     for vector in vectors {
-                        vector.store(to.add(at));
+                        write(vector, to.add(at));
                         S::ask(soon.after(at), to.add(at));
                         at += V::BYTES;
                     }
@@ -124,7 +157,8 @@ impl<S: Sink, const W: usize> Task for Lines<'_, S, W> {
                 while at < bytes {
                     // The last vector may lie over the one before.
                     let place = at.min(bytes - V::BYTES);
-                    both_ways::<V, W>(line, backward, reversed, place).store(to.add(place));
+                    let vector = both_ways::<V, W>(line, backward, reversed, place);
+                    write(vector, to.add(place));
                     S::ask(soon.after(at), to.add(at));
                     at += V::BYTES;
                 }
@@ -169,102 +203,28 @@ impl<'a, S: Sink, const W: usize> Lines<'a, S, W> {
     /// Copies some steps of each.
     ///
     /// # Safety
-    /// The lines are readable, and the output has room for them.
+    /// The lines are readable, and the output has room for them, until the
+    /// pieces are finished.
     #[inline(always)]
-    unsafe fn copy_steps<V: Vector>(self, steps: Range<usize>) {
+    unsafe fn copy_steps<V: Vector>(
+        self,
+        steps: Range<usize>,
+        pieces: &mut Pieces<Backward<W>, true>,
+    ) {
         let (mut line, mut output) = (self.input, self.output);
         for &length in self.lengths {
+            let Range { start, end } = steps;
+            let middle = length.clamp(start, end);
+            let reversed = line.wrapping_add(length.wrapping_sub(middle).wrapping_mul(W));
             // SAFETY: the caller's.
             unsafe {
-                self.sink.seek(output + steps.start * W);
-                copy_steps::<V, S, W>(line, self.bytes, length, steps.clone(), self.sink);
+                let (to, bytes) = (output + start * W, (middle - start) * W);
+                pieces.copy::<V, S>(self.sink, true, reversed, to, bytes);
+                let (to, bytes) = (output + middle * W, (end - middle) * W);
+                pieces.copy::<V, S>(self.sink, false, line.add(middle * W), to, bytes);
             }
             line = line.wrapping_add(self.step.0);
             output += self.step.1;
-        }
-    }
-}
-
-/// Copies some steps of a line of `bytes` bytes.
-///
-/// # Safety
-/// The line is readable up to the end of the steps and to its length, and the
-/// sink's output has room for them.
-#[inline(always)]
-unsafe fn copy_steps<V: Vector, S: Sink, const W: usize>(
-    line: *const u8,
-    bytes: usize,
-    length: usize,
-    steps: Range<usize>,
-    sink: &mut S,
-) {
-    let end = steps.end.min(length).max(steps.start);
-    // SAFETY: the caller's.
-    unsafe {
-        for start in (steps.start..end).step_by(BLOCK / W) {
-            let count = (BLOCK / W).min(end - start);
-            let from = line.add((length - start - count) * W);
-            let mut soon = Soon::before(from);
-            // Lines are read one after the other, each from its middle on: as a
-            // whole the next one is what is read later, and after a line that is
-            // not long what is read soon.
-            let next = line.wrapping_add(start * W + bytes);
-            if bytes <= NEXT_LINE {
-                soon.far = next.wrapping_add(FAR.saturating_sub(bytes));
-            }
-            if bytes <= 4 * NEAR {
-                soon.near = next.wrapping_add(NEAR.saturating_sub(bytes));
-            }
-            copy_reversed::<V, S, W>(from, sink.space(count * W), count * W, soon);
-        }
-        let from = line.add(end * W);
-        let mut soon = Soon::beyond(from);
-        if bytes <= NEXT_LINE {
-            soon.far = from.wrapping_add(FAR.max(bytes));
-        }
-        if bytes <= 4 * NEAR {
-            soon.near = from.wrapping_add(NEAR.max(bytes));
-        }
-        sink.copy(from, (steps.end - end) * W, soon);
-    }
-}
-
-/// Copies bytes in reverse order of their elements.
-///
-/// # Safety
-/// `from` is readable and `to` writable for `bytes`.
-#[inline(always)]
-unsafe fn copy_reversed<V: Vector, S: Sink, const W: usize>(
-    from: *const u8,
-    to: *mut u8,
-    bytes: usize,
-    soon: Soon,
-) {
-    let mut at = 0;
-    // SAFETY: the caller's; every vector ends within the bytes.
-    unsafe {
-        while at + V::BYTES <= bytes {
-            let vector = V::load(from.add(bytes - V::BYTES - at));
-            vector.reversed::<W>().store(to.add(at));
-            S::ask(soon.after(at), to.add(at));
-            at += V::BYTES;
-        }
-        if bytes >= V::BYTES {
-            // The last vector lies over the one before.
-            if at < bytes {
-                let last = to.add(bytes - V::BYTES);
-                V::load(from).reversed::<W>().store(last);
-            }
-            return;
-        }
-        while at + LANE <= bytes {
-            let vector = V128::load(from.add(bytes - LANE - at));
-            vector.reversed::<W>().store(to.add(at));
-            at += LANE;
-        }
-        while at < bytes {
-            Element::<W>.copy(from.add(bytes - W - at), to.add(at));
-            at += W;
         }
     }
 }

@@ -2,12 +2,14 @@
 
 mod ahead;
 mod columns;
+mod direction;
 mod dispatch;
 mod elements;
 mod job;
 mod level;
 mod narrow;
 mod nest;
+mod pieces;
 mod processor;
 mod rows;
 mod short_rows;

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::ahead::{DISTANCE, Soon};
+use super::direction::Forward;
 use super::job::Job;
 use super::nest::Rounds;
 use super::sink::{BLOCK, LINE, Line, Sink};
@@ -45,7 +46,7 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const LANES: usize>(
             for first in kept.clone().step_by(BLOCK / row) {
                 let count = (BLOCK / row).min(kept.end - first);
                 let from = line.add(first * row);
-                sink.copy(from, count * row, Soon::beyond(from));
+                sink.copy::<Forward>(from, count * row, Some(Soon::beyond(from)));
             }
         }
     }

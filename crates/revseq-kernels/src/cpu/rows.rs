@@ -2,16 +2,14 @@
 
 use std::ops::Range;
 
-use super::ahead::{Ahead, DISTANCE, FAR, NEAR, Soon};
+use super::ahead::{Ahead, DISTANCE};
+use super::direction::Forward;
 use super::job::{Job, source};
 use super::nest::Rounds;
+use super::pieces::{PIECE, Pieces};
 use super::sink::{LINE, Sink};
 use super::vector::{Vector, prefetch};
 use super::walk::{Bytes, Width};
-
-/// The most of a row that is moved at once, in bytes: little enough that what is
-/// near lies in the first level of the cache.
-const PIECE: usize = 2 << 10;
 
 /// How many lengths are read at once.
 const MANY: usize = 64;
@@ -27,8 +25,27 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink>(
     sink: &mut S,
     items: Range<usize>,
 ) {
+    // SAFETY: the caller's.
+    unsafe {
+        match job.plan.row_bytes > PIECE {
+            true => copy_rows::<V, S, true>(job, sink, items),
+            false => copy_rows::<V, S, false>(job, sink, items),
+        }
+    }
+}
+
+/// As [`copy_items`]; the rows have more than [`PIECE`] bytes if they are `LONG`.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn copy_rows<V: Vector, S: Sink, const LONG: bool>(
+    job: &Job<'_>,
+    sink: &mut S,
+    items: Range<usize>,
+) {
     let (bytes, time, line) = (job.plan.row_bytes, job.plan.time, job.nest.line);
-    let mut queue = Ahead::new(bytes.min(PIECE), NEAR, FAR);
+    let mut pieces = Pieces::<Forward, LONG>::new::<S>(bytes);
     let mut lengths = [0; MANY];
     // Which lengths were read: mostly those of the next line, too.
     let mut read = None;
@@ -52,46 +69,13 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink>(
                 // SAFETY: see `Job`.
                 unsafe {
                     let from = job.input.add(column + source(length, t) * time.input);
-                    if !S::ASKS {
-                        sink.seek(to);
-                        sink.copy(from, bytes, Soon::at(from));
-                        continue;
-                    }
-                    for part in (0..bytes).step_by(PIECE) {
-                        let far = Piece {
-                            from: from.add(part),
-                            to: to + part,
-                            bytes: PIECE.min(bytes - part),
-                        };
-                        if let Some((piece, near)) = queue.push(far) {
-                            let soon = Soon {
-                                near: near.from,
-                                far: far.from,
-                            };
-                            sink.seek(piece.to);
-                            sink.copy(piece.from, piece.bytes, soon);
-                        }
-                    }
+                    pieces.copy::<V, S>(sink, false, from, to, bytes);
                 }
             }
         }
     }
-    while let Some(Piece { from, to, bytes }) = queue.pop() {
-        // SAFETY: see `Job`.
-        unsafe {
-            sink.seek(to);
-            sink.copy(from, bytes, Soon::at(from));
-        }
-    }
-}
-
-/// A row, or a part of a long one.
-#[derive(Clone, Copy)]
-struct Piece {
-    from: *const u8,
-    /// Its offset in the output.
-    to: usize,
-    bytes: usize,
+    // SAFETY: as above.
+    unsafe { pieces.finish::<V, S>(sink) };
 }
 
 /// Exchanges the rows of some pairs.

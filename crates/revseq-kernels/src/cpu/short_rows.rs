@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::ahead::{FAR, NEAR, Soon};
+use super::direction::Forward;
 use super::job::{Job, source};
 use super::nest::{Lines, Position, Rounds};
 use super::sink::Sink;
@@ -134,14 +135,14 @@ impl<S: Sink, const BYTES: usize> Task for Along<'_, S, BYTES> {
                     input.wrapping_add(length.wrapping_sub(1 + start).wrapping_mul(time.input));
                 for _ in start..middle {
                     sink.seek(to);
-                    sink.copy(from, bytes, Soon::before(from));
+                    sink.copy::<Forward>(from, bytes, Some(Soon::before(from)));
                     from = from.wrapping_sub(time.input);
                     to += time.output;
                 }
                 let mut from = input.add(middle * time.input);
                 for _ in middle..end {
                     sink.seek(to);
-                    sink.copy(from, bytes, Soon::beyond(from));
+                    sink.copy::<Forward>(from, bytes, Some(Soon::beyond(from)));
                     from = from.wrapping_add(time.input);
                     to += time.output;
                 }
@@ -187,9 +188,9 @@ impl<S: Sink, const BYTES: usize> Task for Across<'_, S, BYTES> {
                             near: row((t + near).min(time.size - 1)),
                             far: row((t + far).min(time.size - 1)),
                         };
-                        sink.copy(row(t), bytes, soon);
+                        sink.copy::<Forward>(row(t), bytes, Some(soon));
                     } else {
-                        sink.copy(row(t), bytes, Soon::at(column));
+                        sink.copy::<Forward>(row(t), bytes, None);
                     }
                 }
                 column = column.wrapping_add(self.line.input);

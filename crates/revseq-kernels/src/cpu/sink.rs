@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use super::ahead::Soon;
-use super::vector::{V128, Vector, copy_bytes, copy_inline, fence, prefetch, prefetch_far};
+use super::direction::{Direction, copy_inline};
+use super::vector::{V128, Vector, copy_bytes, fence, prefetch, prefetch_far};
 
 /// A cache line, the unit that streaming stores write.
 pub(super) const LINE: usize = 64;
@@ -30,8 +31,8 @@ pub(super) trait Sink {
     /// Whether the run is so large that it pays to ask for what is read next.
     const ASKS: bool;
 
-    /// The most that a kernel may ask room for at once, in bytes.
-    const MOST: usize;
+    /// The longest run that pays to be read twice, in bytes.
+    const TWICE: usize;
 
     /// Asks for the lines that are read soon, and for the one that is written
     /// soon after the one at `to`, where that pays.
@@ -46,14 +47,32 @@ pub(super) trait Sink {
     /// Room for the next bytes, which the caller then fills.
     ///
     /// # Safety
-    /// `bytes` is at most [`MOST`](Self::MOST), and the output has room for them.
+    /// `bytes` is at most [`BLOCK`], and the output has room for them.
     unsafe fn space(&mut self, bytes: usize) -> *mut u8;
 
-    /// Copies the next bytes, and asks for as many that are read soon if that pays.
+    /// Whether [`lines`](Self::lines) takes what starts and ends at multiples of
+    /// `offset`, in bytes.
+    fn takes_lines(&self, offset: usize) -> bool;
+
+    /// Room for the next bytes, which the caller then fills by [`write`](Self::write).
     ///
     /// # Safety
-    /// `from` is readable for `bytes`, and the output has room for them.
-    unsafe fn copy(&mut self, from: *const u8, bytes: usize, soon: Soon);
+    /// The output has room for them, and [`takes_lines`](Self::takes_lines).
+    unsafe fn lines(&mut self, bytes: usize) -> *mut u8;
+
+    /// Writes a vector of [`lines`](Self::lines).
+    ///
+    /// # Safety
+    /// As [`Vector::store`], and the vector starts a number of vectors after the lines.
+    unsafe fn write<V: Vector>(vector: V, to: *mut u8);
+
+    /// Copies the next bytes, and asks for as many that are read soon, if any and
+    /// if that pays.
+    ///
+    /// # Safety
+    /// `from` is readable for `bytes`, which are whole elements, and the output
+    /// has room for them.
+    unsafe fn copy<D: Direction>(&mut self, from: *const u8, bytes: usize, soon: Option<Soon>);
 
     /// Writes what has not been written yet.
     ///
@@ -82,8 +101,7 @@ impl<V, const ASKS: bool> Cached<V, ASKS> {
 
 impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
     const ASKS: bool = ASKS;
-    // What a kernel reads more than once stays in the innermost cache.
-    const MOST: usize = 8 << 10;
+    const TWICE: usize = 8 << 10;
 
     #[inline(always)]
     fn ask(soon: Soon, to: *const u8) {
@@ -108,13 +126,30 @@ impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
     }
 
     #[inline(always)]
-    unsafe fn copy(&mut self, from: *const u8, bytes: usize, soon: Soon) {
+    fn takes_lines(&self, _: usize) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn lines(&mut self, bytes: usize) -> *mut u8 {
+        // SAFETY: the caller's.
+        unsafe { self.space(bytes) }
+    }
+
+    #[inline(always)]
+    unsafe fn write<W: Vector>(vector: W, to: *mut u8) {
+        // SAFETY: the caller's.
+        unsafe { vector.store(to) };
+    }
+
+    #[inline(always)]
+    unsafe fn copy<D: Direction>(&mut self, from: *const u8, bytes: usize, soon: Option<Soon>) {
         // SAFETY: the caller's; the output and what is read do not overlap.
         unsafe {
             let to = self.space(bytes);
-            match ASKS {
-                true => copy_asking::<V, Self>(from, to, bytes, soon),
-                false => copy_inline::<V>(from, to, bytes),
+            match soon {
+                Some(soon) if ASKS => copy_asking::<V, Self, D>(from, to, bytes, soon),
+                _ => copy_inline::<V, D>(from, to, bytes),
             }
         }
     }
@@ -204,7 +239,7 @@ impl<V: Vector> Streaming<V> {
 
 impl<V: Vector> Sink for Streaming<V> {
     const ASKS: bool = true;
-    const MOST: usize = BLOCK;
+    const TWICE: usize = 16 << 10;
 
     #[inline(always)]
     fn ask(soon: Soon, _: *const u8) {
@@ -236,28 +271,59 @@ impl<V: Vector> Sink for Streaming<V> {
     }
 
     #[inline(always)]
-    unsafe fn copy(&mut self, from: *const u8, bytes: usize, soon: Soon) {
-        // SAFETY: the caller's, in parts. Rows that fill lines of the output go
-        // straight there, once what came before them has.
+    fn takes_lines(&self, offset: usize) -> bool {
+        (self.start.addr() | offset).is_multiple_of(LINE)
+    }
+
+    #[inline(always)]
+    unsafe fn lines(&mut self, bytes: usize) -> *mut u8 {
+        if self.filled > 0 {
+            // SAFETY: the caller's. Afterwards nothing is filled.
+            unsafe { self.write_lines() };
+        }
+        let at = self.line;
+        self.line = at.wrapping_add(bytes);
+        at
+    }
+
+    #[inline(always)]
+    unsafe fn write<W: Vector>(vector: W, to: *mut u8) {
+        // SAFETY: the caller's.
+        unsafe { vector.stream(to) };
+    }
+
+    #[inline(always)]
+    unsafe fn copy<D: Direction>(&mut self, from: *const u8, bytes: usize, soon: Option<Soon>) {
+        // SAFETY: the caller's, in parts. What fills lines of the output goes
+        // straight there, once what came before it has.
         unsafe {
             let head = self.filled.next_multiple_of(LINE) - self.filled;
-            let mut at = head;
-            if at + LINE <= bytes {
-                copy_inline::<V>(from, self.space(at), at);
+            let mut at = 0;
+            if head + LINE <= bytes && head.is_multiple_of(D::ELEMENT) {
+                copy_inline::<V, D>(from.add(D::part(0, head, bytes)), self.space(head), head);
                 self.write_lines();
+                at = head;
+                let mut line = self.line;
                 while at + LINE <= bytes {
-                    Self::ask(soon.after(at), self.line);
-                    stream_line::<V>(from.add(at), self.line.add(at - head));
+                    if let Some(soon) = soon {
+                        Self::ask(soon.after(at), line);
+                    }
+                    for part in (0..LINE).step_by(V::BYTES) {
+                        D::load::<V>(from, bytes, at + part).stream(line.add(part));
+                    }
+                    line = line.add(LINE);
                     at += LINE;
                 }
-                self.line = self.line.add(at - head);
-            } else {
-                at = 0;
+                self.line = line;
             }
             while at < bytes {
                 let part = (bytes - at).min(BLOCK);
                 let to = self.space(part);
-                copy_asking::<V, Self>(from.add(at), to, part, soon.after(at));
+                let from = from.add(D::part(at, part, bytes));
+                match soon {
+                    Some(soon) => copy_asking::<V, Self, D>(from, to, part, soon.after(at)),
+                    None => copy_inline::<V, D>(from, to, part),
+                }
                 at += part;
             }
         }
@@ -279,22 +345,28 @@ impl<V: Vector> Sink for Streaming<V> {
 /// Copies bytes and asks for as many that are read soon.
 ///
 /// # Safety
-/// `from` is readable and `to` writable for `bytes`, and they do not overlap.
+/// As for [`copy_inline`].
 #[inline(always)]
-unsafe fn copy_asking<V: Vector, S: Sink>(from: *const u8, to: *mut u8, bytes: usize, soon: Soon) {
+unsafe fn copy_asking<V: Vector, S: Sink, D: Direction>(
+    from: *const u8,
+    to: *mut u8,
+    bytes: usize,
+    soon: Soon,
+) {
     let mut at = 0;
     // SAFETY: every line and the rest end within `bytes`.
     unsafe {
         while at + LINE <= bytes {
             S::ask(soon.after(at), to.add(at));
             for part in (at..at + LINE).step_by(V::BYTES) {
-                V::load(from.add(part)).store(to.add(part));
+                D::load::<V>(from, bytes, part).store(to.add(part));
             }
             at += LINE;
         }
         if at < bytes {
             S::ask(soon.after(at), to.add(at));
-            copy_inline::<V>(from.add(at), to.add(at), bytes - at);
+            let rest = bytes - at;
+            copy_inline::<V, D>(from.add(D::part(at, rest, bytes)), to.add(at), rest);
         }
     }
 }
@@ -314,6 +386,7 @@ pub(super) unsafe fn stream_line<V: Vector>(from: *const u8, to: *mut u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::direction::Forward;
     use proptest::strategy::Strategy as _;
 
     /// Gives `pieces` to a sink at `offset`, by turns through `space` and `copy`.
@@ -327,7 +400,8 @@ mod tests {
                 if bytes <= BLOCK && index % 2 == 0 {
                     copy_bytes(from, sink.space(bytes), bytes);
                 } else {
-                    sink.copy(from, bytes, Soon::at(from));
+                    let soon = (index % 3 == 0).then(|| Soon::beyond(from));
+                    sink.copy::<Forward>(from, bytes, soon);
                 }
                 at += bytes;
             }

@@ -279,6 +279,31 @@ fn elements_are_written_once() {
     check::<16>(DataType::Complex128);
 }
 
+/// Short lines whole, of long ones all but the lines of the cache that one of
+/// their borders lies in.
+#[test]
+fn streamed_elements_are_written_past_the_caches() {
+    for (bytes, stored) in [(1024, 0.0), (65536, 0.01)] {
+        let case = Case::new(DataType::Float32, &[64, bytes / 4], 1, 0);
+        let copy = |job: &Job<'_>| {
+            let mut sink = Streaming::<Counted>::new(job.output);
+            let (first, rest) = (0..job.nest.line.size, job.nest.line.size..job.nest.items());
+            // SAFETY: the nest has all time steps; all lines that are given are whole.
+            unsafe {
+                // Before the first line nothing may be read.
+                elements::copy_items::<Counted, _, 4>(job, &mut sink, first);
+                let before = WORK.get();
+                elements::copy_items::<Counted, _, 4>(job, &mut sink, rest);
+                sink.finish();
+                let work = WORK.get();
+                let most = (stored * job.plan.output_bytes() as f64) as usize;
+                assert!(work.stored - before.stored <= most, "{work:?}");
+            }
+        };
+        case.work(Kernel::Elements, copy, false);
+    }
+}
+
 /// Tiles that begin and end inside a line.
 #[test]
 fn columns_of_parts_of_lines_are_streamed_as_far_as_they_go() {

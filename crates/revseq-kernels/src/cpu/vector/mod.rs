@@ -252,42 +252,6 @@ pub(super) unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// Copies bytes between places that do not overlap, without a call.
-///
-/// # Safety
-/// See [`Vector`]; `from` is readable and `to` writable for `bytes`, and they
-/// do not overlap.
-#[inline(always)]
-pub(super) unsafe fn copy_inline<V: Vector>(from: *const u8, to: *mut u8, bytes: usize) {
-    /// Copies vectors, the last one over the end of the one before it.
-    ///
-    /// # Safety
-    /// As [`copy_inline`]; `bytes` is at least a vector.
-    #[inline(always)]
-    unsafe fn vectors<V: Vector>(from: *const u8, to: *mut u8, bytes: usize) {
-        let last = bytes - V::BYTES;
-        let mut at = 0;
-        // SAFETY: every vector ends within `bytes`.
-        unsafe {
-            while at < last {
-                V::load(from.add(at)).store(to.add(at));
-                at += V::BYTES;
-            }
-            V::load(from.add(last)).store(to.add(last));
-        }
-    }
-    // SAFETY: the caller's.
-    unsafe {
-        if bytes >= V::BYTES {
-            vectors::<V>(from, to, bytes);
-        } else if bytes >= LANE {
-            vectors::<V128>(from, to, bytes);
-        } else {
-            copy_bytes(from, to, bytes);
-        }
-    }
-}
-
 /// Orders streaming stores before what follows: other threads read the output.
 #[inline(always)]
 pub(super) fn fence() {

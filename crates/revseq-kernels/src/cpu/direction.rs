@@ -1,0 +1,118 @@
+//! The two ways to copy a run of packed elements: as it is, and reversed.
+
+use super::vector::{LANE, V128, Vector, copy_bytes};
+use super::walk::{Element, Width};
+
+/// In which order the elements of a run are copied.
+pub(super) trait Direction {
+    /// Whether the last element comes first.
+    const REVERSES: bool;
+
+    /// The bytes of an element; 1 where the order stays.
+    const ELEMENT: usize;
+
+    /// The vector that is written `at` bytes after the start of `bytes` bytes.
+    ///
+    /// # Safety
+    /// See [`Vector`]; `from` is readable for `bytes`, in which the vector ends,
+    /// and all three are whole elements.
+    unsafe fn load<V: Vector>(from: *const u8, bytes: usize, at: usize) -> V;
+
+    /// Copies less than a lane.
+    ///
+    /// # Safety
+    /// As for [`copy_inline`].
+    unsafe fn copy_few(from: *const u8, to: *mut u8, bytes: usize);
+
+    /// Where the run starts that is written `at` bytes after the start of `bytes` bytes.
+    #[inline(always)]
+    fn part(at: usize, part: usize, bytes: usize) -> usize {
+        if Self::REVERSES {
+            bytes - at - part
+        } else {
+            at
+        }
+    }
+}
+
+/// As they are.
+pub(super) struct Forward;
+
+/// Elements of `W` bytes from the last to the first.
+pub(super) struct Backward<const W: usize>;
+
+impl Direction for Forward {
+    const REVERSES: bool = false;
+    const ELEMENT: usize = 1;
+
+    #[inline(always)]
+    unsafe fn load<V: Vector>(from: *const u8, _: usize, at: usize) -> V {
+        // SAFETY: the caller's.
+        unsafe { V::load(from.add(at)) }
+    }
+
+    #[inline(always)]
+    unsafe fn copy_few(from: *const u8, to: *mut u8, bytes: usize) {
+        // SAFETY: the caller's.
+        unsafe { copy_bytes(from, to, bytes) };
+    }
+}
+
+impl<const W: usize> Direction for Backward<W> {
+    const REVERSES: bool = true;
+    const ELEMENT: usize = W;
+
+    #[inline(always)]
+    unsafe fn load<V: Vector>(from: *const u8, bytes: usize, at: usize) -> V {
+        // SAFETY: the caller's.
+        unsafe { V::load(from.add(bytes - at - V::BYTES)).reversed::<W>() }
+    }
+
+    #[inline(always)]
+    unsafe fn copy_few(from: *const u8, to: *mut u8, bytes: usize) {
+        for at in (0..bytes).step_by(W) {
+            // SAFETY: the caller's.
+            unsafe { Element::<W>.copy(from.add(bytes - W - at), to.add(at)) };
+        }
+    }
+}
+
+/// Copies a run between places that do not overlap, without a call.
+///
+/// # Safety
+/// See [`Vector`]; `from` is readable and `to` writable for `bytes`, which are
+/// whole elements, and they do not overlap.
+#[inline(always)]
+pub(super) unsafe fn copy_inline<V: Vector, D: Direction>(
+    from: *const u8,
+    to: *mut u8,
+    bytes: usize,
+) {
+    /// Copies vectors, the last one over the end of the one before it.
+    ///
+    /// # Safety
+    /// As [`copy_inline`]; `bytes` is at least a vector.
+    #[inline(always)]
+    unsafe fn vectors<V: Vector, D: Direction>(from: *const u8, to: *mut u8, bytes: usize) {
+        let last = bytes - V::BYTES;
+        let mut at = 0;
+        // SAFETY: every vector ends within `bytes`.
+        unsafe {
+            while at < last {
+                D::load::<V>(from, bytes, at).store(to.add(at));
+                at += V::BYTES;
+            }
+            D::load::<V>(from, bytes, last).store(to.add(last));
+        }
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        if bytes >= V::BYTES {
+            vectors::<V, D>(from, to, bytes);
+        } else if bytes >= LANE {
+            vectors::<V128, D>(from, to, bytes);
+        } else {
+            D::copy_few(from, to, bytes);
+        }
+    }
+}
