@@ -38,7 +38,7 @@ const ASKING_BYTES_OF_NARROW_VECTORS: usize = 1 << 20;
 const ASKING_BYTES_OF_SHORT_ROWS: usize = 2 << 20;
 
 /// The same for processors that foresee what lies in their caches.
-const ASKING_BYTES_OF_FORESIGHT: usize = 4 << 20;
+const ASKING_BYTES_OF_FORESIGHT: usize = 6 << 20;
 
 /// Rows of less are short.
 const SHORT_ROW_BYTES: usize = 256;

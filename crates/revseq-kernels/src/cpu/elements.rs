@@ -42,11 +42,9 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
         job.lengths.read(run.at.lengths, run.step.lengths, lengths);
         let before = run.at.input;
         let whole = sink.takes_lines(run.at.output | run.step.output | bytes);
-        // To read both ways takes longer than to go wrong at a border if a vector is
-        // one element, which needs no shuffle.
-        let most = match whole && V::BYTES > W {
+        let most = match whole {
             true => S::TWICE,
-            false => BLOCK,
+            false => S::TWICE.min(BLOCK),
         };
         let stepwise = match run.steps.len() == all && (LANE..=most).contains(&bytes) {
             true if before >= bytes => 0,

@@ -188,7 +188,7 @@ fn at_most(found: (f64, f64, f64), most: (f64, f64, f64)) {
     );
     // What moves without vectors is not counted, and slow.
     assert!(
-        found.0 >= 0.9 * most.0 && found.1 >= 0.9 * most.1,
+        found.0 >= 0.85 * most.0 && found.1 >= 0.85 * most.1,
         "{found:?}, less than {most:?}"
     );
 }
@@ -255,7 +255,12 @@ fn elements_are_written_once() {
             // SAFETY: the nest has all time steps of the plan.
             unsafe { elements::copy_items::<Counted, _, W>(job, &mut cached(job), items) };
         };
-        let more = 2.0 * V128::BYTES as f64 / bytes as f64;
+        // A vector for what is less than one, on both sides of a border.
+        let more = if bytes > 256 {
+            2.0 * V128::BYTES as f64 / bytes as f64
+        } else {
+            0.0
+        };
         at_most(
             case.work(Kernel::Elements, copy, false),
             (read + more, 1.0 + more, 1.0),
@@ -264,12 +269,14 @@ fn elements_are_written_once() {
             // SAFETY: the job is in place, and its nest one of pairs.
             unsafe { elements::swap_items::<Counted, W>(job, 0..job.nest.items()) };
         };
-        at_most(case.work(Kernel::Elements, swap, true), (1.05, 1.05, 1.05));
+        // Vectors that lie over each other in the middle, and parts of them.
+        let most = if bytes > 256 { 1.05 } else { 1.15 };
+        at_most(case.work(Kernel::Elements, swap, true), (most, most, most));
     }
     fn check<const W: usize>(data_type: DataType) {
         // Short lines are read both ways.
-        check_lines::<W>(data_type, 1024, 2.0);
-        check_lines::<W>(data_type, 8192, if W < V128::BYTES { 2.0 } else { 1.0 });
+        check_lines::<W>(data_type, 256, 2.0);
+        check_lines::<W>(data_type, 1024, 1.0);
         check_lines::<W>(data_type, 8208, 1.0);
     }
     check::<1>(DataType::Uint8);
