@@ -82,7 +82,8 @@ pub struct Case<'a> {
     regime: Regime,
     desc: ReverseSubsequencesDesc,
     plan: Plan,
-    lengths: Vec<i64>,
+    /// Those of one run after the other, from the first on again.
+    lengths: Vec<Vec<i64>>,
     nest: Nest,
     input: Buffer,
     /// Everyone writes here; what works in place works on what is there.
@@ -101,9 +102,9 @@ impl<'a> Case<'a> {
         let desc = regime.desc();
         let plan = Plan::new(&desc).map_err(|source| kernels(regime, source))?;
         let input = Buffer::random(regime.bytes())?;
-        let lengths = regime.sequence_lengths();
+        let lengths = regime.lengths_of_runs();
         Ok(Self {
-            peers: arena.peers.prepare(regime, &input, &lengths)?,
+            peers: arena.peers.prepare(regime, &input, &lengths[0])?,
             output: Buffer::new(regime.bytes())?,
             nest: Nest::new(regime.dims, regime.batch_axis, regime.time_axis),
             regime,
@@ -151,10 +152,10 @@ impl<'a> Case<'a> {
             Contestant::InPlace => self.run_in_place(repeats),
             Contestant::PlainLoop => {
                 let width = regime.data_type.size();
-                for _ in 0..repeats {
+                for lengths in self.lengths.iter().cycle().take(repeats as usize) {
                     let input = black_box(self.input.bytes());
                     let output = self.output.bytes_mut();
-                    reverse_bytes(&self.nest, width, &self.lengths, input, output);
+                    reverse_bytes(&self.nest, width, lengths, input, output);
                     black_box(self.output.bytes_mut());
                 }
                 Ok(())
@@ -193,14 +194,16 @@ impl<'a> Case<'a> {
             output,
             ..
         } = self;
-        let once = |plan: &Plan, output: &mut Buffer| {
-            let lengths = SequenceLengths::new(plan, &*lengths, LengthsPolicy::Reject)?;
+        let once = |plan: &Plan, lengths: &[i64], output: &mut Buffer| {
+            let lengths = SequenceLengths::new(plan, lengths, LengthsPolicy::Reject)?;
             run(plan, &lengths, input.bytes(), output.bytes_mut())
         };
-        for _ in 0..repeats {
+        for lengths in lengths.iter().cycle().take(repeats as usize) {
             let result = match regime.kind {
-                Kind::WholeCall => Plan::new(black_box(desc)).and_then(|plan| once(&plan, output)),
-                _ => once(black_box(plan), output),
+                Kind::WholeCall => {
+                    Plan::new(black_box(desc)).and_then(|plan| once(&plan, lengths, output))
+                }
+                _ => once(black_box(plan), lengths, output),
             };
             result.map_err(|source| kernels(*regime, source))?;
             black_box(output.bytes_mut());
@@ -233,7 +236,7 @@ impl<'a> Case<'a> {
         let width = self.regime.data_type.size();
         let is_right = match contestant {
             Contestant::Memcpy | Contestant::StreamingCopy => output == input,
-            _ => is_reversed_bytes(&self.nest, width, &self.lengths, input, output),
+            _ => is_reversed_bytes(&self.nest, width, &self.lengths[0], input, output),
         };
         if is_right {
             Ok(time)
@@ -315,14 +318,14 @@ mod tests {
         let arena = Arena::new(1, Peers::default()).unwrap();
         let mut case = Case::new(regimes()[0], &arena).unwrap();
         // The kernels are to do other work than the check expects.
-        case.lengths[3] ^= 1;
+        case.lengths[0][3] ^= 1;
         case.run(Contestant::Serial, 1).unwrap();
-        case.lengths[3] ^= 1;
+        case.lengths[0][3] ^= 1;
         let output = case.output.bytes();
         assert!(!is_reversed_bytes(
             &case.nest,
             4,
-            &case.lengths,
+            &case.lengths[0],
             case.input.bytes(),
             output
         ));

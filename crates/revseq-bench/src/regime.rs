@@ -4,6 +4,9 @@ use std::fmt;
 
 use revseq_kernels::{DataType, ReverseSubsequencesDesc};
 
+/// How many random lengths in sequence no processor learns.
+const UNLEARNABLE: usize = 1 << 15;
+
 /// One row of the table: a shape, its axes, its elements and its lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regime {
@@ -149,7 +152,7 @@ impl Regime {
         desc
     }
 
-    /// A length for every batch entry, the same in every run.
+    /// A length for every batch entry.
     #[must_use]
     pub fn sequence_lengths(&self) -> Vec<i64> {
         let time = self.dims[self.time_axis];
@@ -165,6 +168,25 @@ impl Regime {
                 length as i64
             })
             .collect()
+    }
+
+    /// The lengths of one run after the other: the [lengths](Self::sequence_lengths),
+    /// then the same in other orders, if there are so few that a processor would
+    /// learn where each sequence ends, as it cannot where they come with every call.
+    #[must_use]
+    pub fn lengths_of_runs(&self) -> Vec<Vec<i64>> {
+        let mut lengths = self.sequence_lengths();
+        let orders = (UNLEARNABLE / lengths.len()).clamp(1, 64);
+        let mut state = 54321;
+        let mut runs = vec![lengths.clone()];
+        while runs.len() < orders {
+            for last in (1..lengths.len()).rev() {
+                let other = next_random(&mut state) % (last as u64 + 1);
+                lengths.swap(last, other as usize);
+            }
+            runs.push(lengths.clone());
+        }
+        runs
     }
 
     /// The share of the bytes that lie in reversed prefixes: 0 to 1. What work
@@ -299,6 +321,25 @@ mod tests {
             .into_iter()
             .filter(|regime| regime.bytes() > LARGE);
         assert!(large.map(|regime| regime.bytes()).eq([1 << 30, 1 << 30]));
+    }
+
+    #[test]
+    fn runs_have_the_same_lengths_in_other_orders() {
+        for regime in regimes() {
+            let mut sorted = regime.sequence_lengths();
+            let mut runs = regime.lengths_of_runs();
+            assert_eq!(runs[0], sorted);
+            let enough = runs.len() == 64 || runs.len() * sorted.len() > UNLEARNABLE / 2;
+            assert!(enough, "{regime}: {}", runs.len());
+            if regime.lengths == Lengths::Random && runs.len() > 1 && sorted.len() > 8 {
+                assert_ne!(runs[0], runs[1], "{regime}");
+            }
+            sorted.sort_unstable();
+            for run in &mut runs {
+                run.sort_unstable();
+                assert_eq!(*run, sorted, "{regime}");
+            }
+        }
     }
 
     #[test]
