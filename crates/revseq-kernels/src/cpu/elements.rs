@@ -7,7 +7,7 @@ use super::direction::Backward;
 use super::job::Job;
 use super::nest::{Rounds, Run};
 use super::pieces::Pieces;
-use super::sink::{self, BLOCK, Sink};
+use super::sink::{BLOCK, LINE, Sink};
 use super::vector::{LANE, Task, V128, Vector, prefetch};
 use super::walk::{Element, Width};
 
@@ -235,26 +235,32 @@ impl<'a, S: Sink, const W: usize> Lines<'a, S, W> {
 #[inline(always)]
 pub(super) unsafe fn swap_items<V: Vector, const W: usize>(job: &Job<'_>, items: Range<usize>) {
     let all = job.nest.line.size;
+    let mut lengths = [0; MANY];
     let mut rounds = Rounds::default();
-    // SAFETY: see `Job`. The first steps of pairs and their mirror images are
-    // two runs of packed elements that do not overlap.
-    unsafe {
-        for (at, steps) in job.nest.lines(items, &mut rounds) {
-            let length = job.lengths.get(at.lengths);
-            let line = job.output.add(at.output);
-            if steps.len() == all && length * W <= WHOLE {
-                // Short lines lie one after the other, so that what is read next is known.
-                for byte in (0..length * W).step_by(sink::LINE) {
-                    prefetch(line.wrapping_add(DISTANCE + byte));
+    let mut lines = job.nest.lines(items, &mut rounds);
+    while let Some(run) = lines.next_run(MANY) {
+        let lengths = &mut lengths[..run.lines];
+        job.lengths.read(run.at.lengths, run.step.lengths, lengths);
+        let mut line = job.output.wrapping_add(run.at.output);
+        for &mut length in lengths {
+            // SAFETY: see `Job`. The first steps of pairs and their mirror images
+            // are two runs of packed elements that do not overlap.
+            unsafe {
+                if run.steps.len() == all && length * W <= WHOLE {
+                    // Short lines lie one after the other, so that what is read next is known.
+                    for byte in (0..length * W).step_by(LINE) {
+                        prefetch(line.wrapping_add(DISTANCE + byte));
+                    }
+                    reverse::<V, W>(line, length);
+                } else {
+                    let pairs = run.steps.start..run.steps.end.min(length / 2);
+                    if !pairs.is_empty() {
+                        let other = line.add((length - pairs.end) * W);
+                        swap_reversed::<V, W>(line.add(pairs.start * W), other, pairs.len());
+                    }
                 }
-                reverse::<V, W>(line, length);
-                continue;
             }
-            let pairs = steps.start..steps.end.min(length / 2);
-            if !pairs.is_empty() {
-                let other = line.add((length - pairs.end) * W);
-                swap_reversed::<V, W>(line.add(pairs.start * W), other, pairs.len());
-            }
+            line = line.wrapping_add(run.step.output);
         }
     }
 }
