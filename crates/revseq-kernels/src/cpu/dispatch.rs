@@ -558,10 +558,15 @@ impl Task for SwapItems<'_, Elements> {
     /// As [`elements::swap_items`].
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let Self { job, items, .. } = self;
+        let Self {
+            job, items, tier, ..
+        } = self;
         // SAFETY: the caller's.
         unsafe {
-            with_element!(job.plan.row_bytes, W, _R => elements::swap_items::<V, W>(job, items));
+            with_element!(job.plan.row_bytes, W, _R => match tier == Tier::Memory {
+                true => elements::swap_items::<V, W, true>(job, items),
+                false => elements::swap_items::<V, W, false>(job, items),
+            });
         }
     }
 }

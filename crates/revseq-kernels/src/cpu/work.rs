@@ -267,7 +267,7 @@ fn elements_are_written_once() {
         );
         let swap = |job: &Job<'_>| {
             // SAFETY: the job is in place, and its nest one of pairs.
-            unsafe { elements::swap_items::<Counted, W>(job, 0..job.nest.items()) };
+            unsafe { elements::swap_items::<Counted, W, true>(job, 0..job.nest.items()) };
         };
         // Vectors that lie over each other in the middle, and parts of them.
         let most = if bytes > 256 { 1.05 } else { 1.15 };
