@@ -37,7 +37,8 @@ const ASKING_BYTES_OF_NARROW_VECTORS: usize = 1 << 20;
 /// soon costs as much as they do.
 const ASKING_BYTES_OF_SHORT_ROWS: usize = 2 << 20;
 
-/// The same for processors that foresee what lies in their caches.
+/// The same for processors that foresee what lies in their caches: Zen 4, 4 MiB,
+/// 1.15 to 1.45 times a copy unasked and 1.2 to 1.7 asked, 8 MiB 1.2 and 1.1.
 const ASKING_BYTES_OF_FORESIGHT: usize = 6 << 20;
 
 /// Rows of less are short.
