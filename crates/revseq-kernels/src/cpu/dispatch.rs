@@ -7,7 +7,7 @@ use super::job::Job;
 use super::level::Level;
 use super::nest::Nest;
 use super::sink::{Cached, LINE, Sink, Streaming};
-use super::threads::Threads;
+use super::threads::{Threads, Worthwhile};
 #[cfg(target_arch = "aarch64")]
 use super::vector::V128;
 use super::vector::{LANE, Portable, Task, Vector};
@@ -83,14 +83,16 @@ impl Kernel {
         }
     }
 
-    /// From how many bytes on a second thread gains more than it takes to wake
-    /// it: some ten microseconds, as measured with two of them.
-    fn worthwhile(self) -> usize {
-        match self {
-            Self::Walk => 512 << 10,
-            Self::Columns(_) => 2 << 20,
-            Self::Rows | Self::Elements | Self::Narrow => 6 << 20,
-        }
+    /// From how many bytes on a second thread gains, as measured with two: with
+    /// caches of their own, shared, and far apart (two of AMD's core complexes),
+    /// where columns of short rows meet in lines at every border.
+    fn worthwhile(self) -> Worthwhile {
+        let (asleep, awake) = match self {
+            Self::Walk => (512 << 10, 128 << 10),
+            Self::Columns(_) => (4 << 20, 2 << 20),
+            Self::Rows | Self::Elements | Self::Narrow => (6 << 20, 1 << 20),
+        };
+        Worthwhile { asleep, awake }
     }
 
     /// How far away the bytes of a run are, which writes all of its output if `whole`.
@@ -472,7 +474,7 @@ pub(super) unsafe fn in_place(
     let tier = kernel.tier(plan, true);
     let level = kernel.level();
     // Of the pairs, about half are exchanged.
-    let worthwhile = 2 * kernel.worthwhile();
+    let worthwhile = kernel.worthwhile().of_half();
     threads.for_each_piece(job.nest.items(), item_bytes, worthwhile, |items| {
         // SAFETY: the caller's; the nest is the kernel's, of all pairs.
         unsafe {
