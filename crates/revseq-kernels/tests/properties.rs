@@ -147,12 +147,58 @@ fn check_large(
         .map(|index| (index * 7919 % (longest + 1)) as i64)
         .collect();
     let strategy = Plan::new(&desc).unwrap().strategy();
-    check(&Case {
+    let case = Case {
         desc,
         lengths: Lengths::I64(lengths),
         seed: 3,
-    });
+    };
+    check(&case);
+    check_places(&case);
     strategy
+}
+
+/// Runs a case where its buffers start at a cache line, at a vector and at any byte.
+fn check_places(case: &Case) {
+    const LINE: usize = 64;
+    /// Where the data starts in a buffer with room for it after the wanted byte of a line.
+    fn start(buffer: &[u8], byte: usize) -> usize {
+        (byte + LINE - buffer.as_ptr().addr() % LINE) % LINE
+    }
+    let plan = Plan::new(&case.desc).unwrap();
+    let lengths = SequenceLengths::new(&plan, case.lengths.data(), LengthsPolicy::Clamp).unwrap();
+    let content = bytes(plan.input_bytes(), case.seed);
+    let before = bytes(plan.output_bytes(), !case.seed);
+    let reversed = |mut output: Vec<u8>| {
+        reference::reverse_subsequences(&case.desc, &content, case.lengths.data(), &mut output);
+        output
+    };
+    let expected = reversed(before.clone());
+    let in_place = case.desc.input.strides == case.desc.output.strides;
+    let expected_in_place = in_place.then(|| reversed(content.clone()));
+    for (from, to) in [(0, 0), (0, 48), (21, 16), (16, 5)] {
+        let mut input = vec![0; content.len() + LINE];
+        let from = start(&input, from);
+        let input = &mut input[from..from + content.len()];
+        input.copy_from_slice(&content);
+        let mut output = vec![0xee; before.len() + LINE];
+        let to = start(&output, to);
+        let place = to..to + before.len();
+        let mut check = |start: &[u8], expected: &[u8], run: &dyn Fn(&mut [u8])| {
+            output[place.clone()].copy_from_slice(start);
+            run(&mut output[place.clone()]);
+            assert!(output[place.clone()] == *expected, "{from}, {to}, {plan:?}");
+            let mut outside = output[..to].iter().chain(&output[place.end..]);
+            assert!(outside.all(|&byte| byte == 0xee), "{from}, {to}, {plan:?}");
+        };
+        check(&before, &expected, &|output| {
+            cpu::run(&plan, &lengths, input, output, Threads::Serial).unwrap();
+        });
+        if let Some(expected) = &expected_in_place {
+            check(&content, expected, &|data| {
+                cpu::run_in_place(&plan, &lengths, data, Threads::Serial).unwrap();
+            });
+        }
+    }
 }
 
 /// Sizes of many pieces, lines and tiles, in every strategy and width.

@@ -2,6 +2,8 @@
 
 use std::mem::MaybeUninit;
 
+use super::sink::LINE;
+
 /// How far ahead of what is moved the next is asked for, in bytes.
 ///
 /// What a run reads lies anywhere, so that no hardware foresees it. Too near
@@ -43,6 +45,14 @@ impl Soon {
             near: place.wrapping_sub(NEAR),
             far: place.wrapping_sub(FAR),
         }
+    }
+
+    /// The last of `bytes` bytes, if there are more cache lines of them than
+    /// start at every 64th: those that do not start where a line does.
+    #[inline(always)]
+    pub(super) fn spilled(self, bytes: usize) -> Option<Self> {
+        let last = bytes.wrapping_sub(1);
+        (self.near.addr() % LINE + last % LINE >= LINE).then(|| self.after(last))
     }
 
     /// Both places so many bytes on.

@@ -38,6 +38,8 @@ const AHEAD: usize = 4 << 10;
 pub(super) struct Tiling {
     /// The bytes of a tile's rows.
     pub(super) bytes: usize,
+    /// Those of the first tile's, from which on the others start.
+    first: usize,
     /// The elements that a row is made of, in bytes: 1, 2, 4, 8 or 16.
     pub(super) element: usize,
     /// The bytes from a column to the next in the scratch memory, or 0 if there
@@ -68,9 +70,42 @@ impl Tiling {
         };
         Some(Self {
             bytes,
+            first: bytes,
             element,
             pitch,
         })
+    }
+
+    /// The same, with a first tile that ends where a cache line of the output
+    /// does, if that is one place in all rows: as streaming stores write lines,
+    /// tiles that start in one took 1.5 times as long.
+    pub(super) fn on_lines(self, plan: &Plan, output: *const u8) -> Self {
+        let first = LINE - output.addr() % LINE;
+        let outer = &plan.loops[..plan.loops.len() - 1];
+        let rows = outer.iter().chain([&plan.time]);
+        let fits = |bytes: usize, unit: usize| bytes.is_multiple_of(unit);
+        let same = rows.fold(self.bytes, |all, row| all | row.output);
+        match fits(same, LINE) && fits(first, self.element) && first < LINE {
+            true => Self { first, ..self },
+            false => self,
+        }
+    }
+
+    /// How many tiles there are in all columns of a plan.
+    pub(super) fn tiles(self, plan: &Plan) -> usize {
+        let columns = plan.loops.last().map_or(1, |columns| columns.size);
+        let rest = (columns * plan.row_bytes).saturating_sub(self.first);
+        1 + rest.div_ceil(self.bytes)
+    }
+
+    /// Where in the rows of all columns a tile lies, if they are so many bytes.
+    #[inline(always)]
+    fn tile(self, index: usize, bytes: usize) -> Range<usize> {
+        let start = match index {
+            0 => 0,
+            _ => self.first + (index - 1) * self.bytes,
+        };
+        start..bytes.min(self.first + index * self.bytes)
     }
 }
 
@@ -160,14 +195,14 @@ impl<'a> Tile<'a> {
     #[inline(always)]
     fn new(job: &'a Job<'a>, tiling: Tiling, at: Position, step: usize) -> Self {
         let columns = job.plan.loops[job.plan.loops.len() - 1];
-        let start = step * tiling.bytes;
+        let place = tiling.tile(step, columns.size * job.plan.row_bytes);
         Self {
             job,
             columns,
             pitch: tiling.pitch,
             at,
-            start,
-            bytes: tiling.bytes.min(columns.size * job.plan.row_bytes - start),
+            start: place.start,
+            bytes: place.len(),
         }
     }
 

@@ -83,6 +83,14 @@ impl Kernel {
         }
     }
 
+    /// The same, with tiles that start where cache lines of the output do.
+    fn on_lines(self, plan: &Plan, output: *const u8) -> Self {
+        match self {
+            Self::Columns(tiling) => Self::Columns(tiling.on_lines(plan, output)),
+            _ => self,
+        }
+    }
+
     /// From how many bytes on a second thread gains, as measured with two: with
     /// caches of their own, shared, and far apart (two of AMD's core complexes),
     /// where columns of short rows meet in lines at every border.
@@ -297,10 +305,11 @@ pub(super) unsafe fn out_of_place(
     }
     let simpler = simplify(plan, lengths);
     let plan = simpler.as_ref().unwrap_or(plan);
-    let kernel = Kernel::of(plan);
+    let kernel = Kernel::of(plan).on_lines(plan, output);
+    let tier = kernel.tier(plan, bytes == plan.output_bytes());
     let (nest, item_bytes) = match kernel {
         Kernel::Columns(tiling) => (
-            Nest::tiles(plan, tiling.bytes),
+            Nest::tiles(plan, tiling.tiles(plan)),
             plan.time.size * tiling.bytes,
         ),
         _ => (Nest::new(plan, plan.time.size), plan.row_bytes),
@@ -313,7 +322,6 @@ pub(super) unsafe fn out_of_place(
         output,
     };
     let job = &job;
-    let tier = kernel.tier(plan, bytes == plan.output_bytes());
     let level = kernel.level();
     let worthwhile = kernel.worthwhile();
     threads.for_each_piece(job.nest.items(), item_bytes, worthwhile, |items| {
@@ -458,9 +466,12 @@ pub(super) unsafe fn in_place(
     }
     let simpler = simplify(plan, lengths);
     let plan = simpler.as_ref().unwrap_or(plan);
-    let kernel = Kernel::of(plan);
+    let kernel = Kernel::of(plan).on_lines(plan, data);
     let (nest, item_bytes) = match kernel {
-        Kernel::Columns(tiling) => (Nest::tiles(plan, tiling.bytes), longest * tiling.bytes),
+        Kernel::Columns(tiling) => (
+            Nest::tiles(plan, tiling.tiles(plan)),
+            longest * tiling.bytes,
+        ),
         _ => (Nest::new(plan, longest / 2), 2 * plan.row_bytes),
     };
     let job = Job {

@@ -48,7 +48,7 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
         let lengths = &mut lengths[..run.lines];
         job.lengths.read(run.at.lengths, run.step.lengths, lengths);
         let before = run.at.input;
-        let whole = sink.takes_lines(run.at.output | run.step.output | bytes);
+        let whole = sink.takes_lanes(run.at.output | run.step.output | bytes);
         let most = match whole {
             true => S::TWICE,
             false => S::TWICE.min(BLOCK),
@@ -112,7 +112,7 @@ impl<S: Sink, const W: usize> Task for Lines<'_, S, W> {
         unsafe {
             match self
                 .sink
-                .takes_lines(self.output | self.step.1 | self.bytes)
+                .takes_lanes(self.output | self.step.1 | self.bytes)
             {
                 true => self.copy_both_ways::<V, true>(),
                 false => self.copy_both_ways::<V, false>(),
@@ -122,7 +122,7 @@ impl<S: Sink, const W: usize> Task for Lines<'_, S, W> {
 }
 
 impl<S: Sink, const W: usize> Lines<'_, S, W> {
-    /// Copies the lines; straight to their places if all are `WHOLE` lines of the cache.
+    /// Copies the lines; straight to their places if all are `WHOLE` lanes.
     ///
     /// # Safety
     /// As [`run`](Task::run).
@@ -139,7 +139,7 @@ impl<S: Sink, const W: usize> Lines<'_, S, W> {
             unsafe {
                 self.sink.seek(output);
                 let to = match WHOLE {
-                    true => self.sink.lines(bytes),
+                    true => self.sink.lanes(bytes),
                     false => self.sink.space(bytes),
                 };
                 let write = |vector: V, to: *mut u8| match WHOLE {

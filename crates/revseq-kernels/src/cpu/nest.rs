@@ -54,18 +54,15 @@ pub(super) struct Nest {
 
 impl Nest {
     /// The tiles of a plan whose innermost loop are packed columns: all time
-    /// steps of `tile_bytes` bytes of columns, or less at the end of a line.
-    pub(super) fn tiles(plan: &Plan, tile_bytes: usize) -> Self {
-        let (columns, loops) = match plan.loops.split_last() {
-            Some((last, loops)) => (last.size, loops),
-            None => (1, &plan.loops[..]),
-        };
+    /// steps of some columns, as the tiling says, which cuts them in so many `tiles`.
+    pub(super) fn tiles(plan: &Plan, tiles: usize) -> Self {
+        let outer = plan.loops.len().saturating_sub(1);
         Self {
-            outer: loops.iter().map(level).collect(),
+            outer: plan.loops[..outer].iter().map(level).collect(),
             line: Loop {
-                size: (columns * plan.row_bytes).div_ceil(tile_bytes),
-                input: tile_bytes,
-                output: tile_bytes,
+                size: tiles,
+                input: 0,
+                output: 0,
                 lengths: 0,
             },
             along_time: false,

@@ -57,20 +57,20 @@ pub(super) trait Sink {
     /// `bytes` is at most [`BLOCK`], and the output has room for them.
     unsafe fn space(&mut self, bytes: usize) -> *mut u8;
 
-    /// Whether [`lines`](Self::lines) takes what starts and ends at multiples of
+    /// Whether [`lanes`](Self::lanes) takes what starts and ends at multiples of
     /// `offset`, in bytes.
-    fn takes_lines(&self, offset: usize) -> bool;
+    fn takes_lanes(&self, offset: usize) -> bool;
 
     /// Room for the next bytes, which the caller then fills by [`write`](Self::write).
     ///
     /// # Safety
-    /// The output has room for them, and [`takes_lines`](Self::takes_lines).
-    unsafe fn lines(&mut self, bytes: usize) -> *mut u8;
+    /// The output has room for them, and [`takes_lanes`](Self::takes_lanes).
+    unsafe fn lanes(&mut self, bytes: usize) -> *mut u8;
 
-    /// Writes a vector of [`lines`](Self::lines).
+    /// Writes a vector of [`lanes`](Self::lanes).
     ///
     /// # Safety
-    /// As [`Vector::store`], and the vector starts a number of vectors after the lines.
+    /// As [`Vector::store`], and the vector starts a number of lanes after the first.
     unsafe fn write<V: Vector>(vector: V, to: *mut u8);
 
     /// Copies the next bytes, and asks for as many that are read soon, if any and
@@ -133,12 +133,12 @@ impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
     }
 
     #[inline(always)]
-    fn takes_lines(&self, _: usize) -> bool {
+    fn takes_lanes(&self, _: usize) -> bool {
         true
     }
 
     #[inline(always)]
-    unsafe fn lines(&mut self, bytes: usize) -> *mut u8 {
+    unsafe fn lanes(&mut self, bytes: usize) -> *mut u8 {
         // SAFETY: the caller's.
         unsafe { self.space(bytes) }
     }
@@ -165,16 +165,16 @@ impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
     unsafe fn finish(&mut self) {}
 }
 
-/// Collects whole lines and writes them past the caches.
+/// Writes past the caches, by lanes, which the processor puts together to lines.
 ///
 /// An ordinary store to memory that is in no cache reads the line first, so a
 /// copy moves three bytes for each two that it has to. Streaming stores save
-/// the read, if they write whole lines.
+/// the read, if what is written in order fills whole lines.
 pub(super) struct Streaming<V> {
     start: *mut u8,
-    /// The line of the output that the buffer's first byte belongs to.
-    line: *mut u8,
-    /// How many bytes of the first line are not ours.
+    /// The lane of the output that the buffer's first byte belongs to.
+    lane: *mut u8,
+    /// How many bytes of the first lane are not ours.
     skip: usize,
     /// How many bytes of the buffer are filled, with those skipped.
     filled: usize,
@@ -193,7 +193,7 @@ impl<V: Vector> Streaming<V> {
     pub(super) fn new(output: *mut u8) -> Self {
         let mut sink = Self {
             start: output,
-            line: output,
+            lane: output,
             skip: 0,
             filled: 0,
             buffer: Buffer([MaybeUninit::uninit(); BLOCK + LINE]),
@@ -205,44 +205,44 @@ impl<V: Vector> Streaming<V> {
 
     #[inline(always)]
     fn place(&mut self, at: *mut u8) {
-        self.skip = at.addr() % LINE;
-        self.line = at.wrapping_sub(self.skip);
+        self.skip = at.addr() % LANE;
+        self.lane = at.wrapping_sub(self.skip);
         self.filled = self.skip;
     }
 
-    /// Writes the whole lines in the buffer and keeps the rest.
+    /// Writes the whole lanes in the buffer and keeps the rest.
     ///
-    /// Called rather than inlined: a line is written as fast by the narrowest
+    /// Called rather than inlined: they are written as fast by the narrowest
     /// vectors, which need no instructions of the caller's.
     ///
     /// # Safety
     /// As [`Sink::finish`].
     #[inline(never)]
-    unsafe fn write_lines(&mut self) {
-        let mut whole = self.filled / LINE * LINE;
+    unsafe fn write_lanes(&mut self) {
+        let whole = self.filled / LANE * LANE;
         if whole == 0 {
             return;
         }
         let kept = self.filled - whole;
-        let mut from = self.buffer.0.as_ptr().cast::<u8>();
-        // SAFETY: the buffer's filled bytes belong at `line`, those skipped excepted.
+        let from = self.buffer.0.as_mut_ptr().cast::<u8>();
+        // SAFETY: the buffer's filled bytes belong at `lane`, those skipped excepted.
         unsafe {
-            if self.skip > 0 {
-                let ours = LINE - self.skip;
-                copy_bytes(from.add(self.skip), self.line.add(self.skip), ours);
-                self.skip = 0;
-                self.line = self.line.add(LINE);
-                from = from.add(LINE);
-                whole -= LINE;
-            }
             let mut at = 0;
-            while at < whole {
-                stream_line::<V128>(from.add(at), self.line.add(at));
-                at += LINE;
+            if self.skip > 0 {
+                copy_bytes(
+                    from.add(self.skip),
+                    self.lane.add(self.skip),
+                    LANE - self.skip,
+                );
+                self.skip = 0;
+                at = LANE;
             }
-            self.line = self.line.add(whole);
-            from = from.add(whole);
-            copy_bytes(from, self.buffer.0.as_mut_ptr().cast(), kept);
+            while at < whole {
+                V128::load(from.add(at)).stream(self.lane.add(at));
+                at += LANE;
+            }
+            self.lane = self.lane.add(whole);
+            copy_bytes(from.add(whole), from, kept);
         }
         self.filled = kept;
     }
@@ -263,7 +263,7 @@ impl<V: Vector> Sink for Streaming<V> {
         // SAFETY: the caller's.
         unsafe {
             let at = self.start.add(offset);
-            if at != self.line.wrapping_add(self.filled) {
+            if at != self.lane.wrapping_add(self.filled) {
                 self.finish();
                 self.place(at);
             }
@@ -273,8 +273,8 @@ impl<V: Vector> Sink for Streaming<V> {
     #[inline(always)]
     unsafe fn space(&mut self, bytes: usize) -> *mut u8 {
         if self.filled + bytes > BLOCK + LINE {
-            // SAFETY: the caller's. Afterwards less than a line is filled.
-            unsafe { self.write_lines() };
+            // SAFETY: the caller's. Afterwards less than a lane is filled.
+            unsafe { self.write_lanes() };
         }
         let at = self.buffer.0[self.filled..].as_mut_ptr().cast();
         self.filled += bytes;
@@ -282,50 +282,44 @@ impl<V: Vector> Sink for Streaming<V> {
     }
 
     #[inline(always)]
-    fn takes_lines(&self, offset: usize) -> bool {
-        (self.start.addr() | offset).is_multiple_of(LINE)
+    fn takes_lanes(&self, offset: usize) -> bool {
+        (self.start.addr() | offset).is_multiple_of(LANE)
     }
 
     #[inline(always)]
-    unsafe fn lines(&mut self, bytes: usize) -> *mut u8 {
+    unsafe fn lanes(&mut self, bytes: usize) -> *mut u8 {
         if self.filled > 0 {
             // SAFETY: the caller's. Afterwards nothing is filled.
-            unsafe { self.write_lines() };
+            unsafe { self.write_lanes() };
         }
-        let at = self.line;
-        self.line = at.wrapping_add(bytes);
+        let at = self.lane;
+        self.lane = at.wrapping_add(bytes);
         at
     }
 
     #[inline(always)]
     unsafe fn write<W: Vector>(vector: W, to: *mut u8) {
         // SAFETY: the caller's.
-        unsafe { vector.stream(to) };
+        unsafe { vector.stream_lanes(to) };
     }
 
     #[inline(always)]
     unsafe fn copy<D: Direction>(&mut self, from: *const u8, bytes: usize, soon: Option<Soon>) {
-        // SAFETY: the caller's, in parts. What fills lines of the output goes
-        // straight there, once what came before it has.
+        // SAFETY: the caller's, in parts. What fills lanes of the output goes
+        // straight there, a line at a time, once what came before it has.
         unsafe {
-            let head = self.filled.next_multiple_of(LINE) - self.filled;
+            let head = self.filled.next_multiple_of(LANE) - self.filled;
             let mut at = 0;
             if head + LINE <= bytes && head.is_multiple_of(D::ELEMENT) {
                 copy_inline::<V, D>(from.add(D::part(0, head, bytes)), self.space(head), head);
-                self.write_lines();
-                at = head;
-                let mut line = self.line;
-                while at + LINE <= bytes {
-                    if let Some(soon) = soon {
-                        Self::ask(soon.after(at), line);
-                    }
-                    for part in (0..LINE).step_by(V::BYTES) {
-                        D::load::<V>(from, bytes, at + part).stream(line.add(part));
-                    }
-                    line = line.add(LINE);
-                    at += LINE;
+                self.write_lanes();
+                at = head + (bytes - head) / LINE * LINE;
+                let run = (from, self.lane, bytes);
+                self.lane = self.lane.add(at - head);
+                match run.1.addr().is_multiple_of(V::BYTES) {
+                    true => stream_lines::<V, Self, D, true>(run, head, soon),
+                    false => stream_lines::<V, Self, D, false>(run, head, soon),
                 }
-                self.line = line;
             }
             while at < bytes {
                 let part = (bytes - at).min(BLOCK);
@@ -344,12 +338,47 @@ impl<V: Vector> Sink for Streaming<V> {
     unsafe fn finish(&mut self) {
         // SAFETY: the caller's.
         unsafe {
-            self.write_lines();
+            self.write_lanes();
             let from = self.buffer.0.as_ptr().cast::<u8>().add(self.skip);
-            copy_bytes(from, self.line.add(self.skip), self.filled - self.skip);
+            copy_bytes(from, self.lane.add(self.skip), self.filled - self.skip);
         }
-        self.place(self.line.wrapping_add(self.filled));
+        self.place(self.lane.wrapping_add(self.filled));
         fence();
+    }
+}
+
+/// Writes as many whole lines of a run past the caches as there are from
+/// `start` on, and asks for as many bytes that are read soon, if any.
+///
+/// # Safety
+/// As for [`copy_inline`], but that the first line is written to the given
+/// place; that is a multiple of a lane, and of a vector if it is `WHOLE`.
+#[inline(always)]
+unsafe fn stream_lines<V: Vector, S: Sink, D: Direction, const WHOLE: bool>(
+    (from, mut to, bytes): (*const u8, *mut u8, usize),
+    start: usize,
+    soon: Option<Soon>,
+) {
+    let mut at = start;
+    // SAFETY: the caller's; every line ends within `bytes`.
+    unsafe {
+        while at + LINE <= bytes {
+            if let Some(soon) = soon {
+                S::ask(soon.after(at), to);
+            }
+            for part in (0..LINE).step_by(V::BYTES) {
+                let vector = D::load::<V>(from, bytes, at + part);
+                match WHOLE {
+                    true => vector.stream(to.add(part)),
+                    false => vector.stream_lanes(to.add(part)),
+                }
+            }
+            to = to.add(LINE);
+            at += LINE;
+        }
+    }
+    if let Some(soon) = soon.and_then(|soon| soon.spilled(bytes)) {
+        S::ask(soon, to);
     }
 }
 
@@ -378,6 +407,9 @@ unsafe fn copy_asking<V: Vector, S: Sink, D: Direction>(
             S::ask(soon.after(at), to.add(at));
             let rest = bytes - at;
             copy_inline::<V, D>(from.add(D::part(at, rest, bytes)), to.add(at), rest);
+        }
+        if let Some(soon) = soon.spilled(bytes) {
+            S::ask(soon, to.add(bytes));
         }
     }
 }

@@ -65,6 +65,11 @@ impl Vector for Counted {
         unsafe { self.0.stream(to) };
     }
 
+    unsafe fn stream_lanes(self, to: *mut u8) {
+        // SAFETY: the caller's.
+        unsafe { self.stream(to) };
+    }
+
     unsafe fn reversed<const W: usize>(self) -> Self {
         count(|work| work.shuffles += 1);
         // SAFETY: the caller's.
@@ -140,7 +145,7 @@ impl Case {
             false => plan.time.size,
         };
         let nest = match kernel {
-            Kernel::Columns(tiling) => Nest::tiles(&plan, tiling.bytes),
+            Kernel::Columns(tiling) => Nest::tiles(&plan, tiling.tiles(&plan)),
             _ => Nest::new(&plan, steps),
         };
         // SAFETY: the output has as many bytes as the input.

@@ -60,6 +60,13 @@ pub(super) trait Vector: Copy {
     /// `to` is writable for a vector and a multiple of its bytes.
     unsafe fn stream(self, to: *mut u8);
 
+    /// As [`stream`](Self::stream), lane by lane if that is not a multiple of the
+    /// vector's bytes.
+    ///
+    /// # Safety
+    /// `to` is writable for a vector and a multiple of a lane.
+    unsafe fn stream_lanes(self, to: *mut u8);
+
     /// The elements in reverse order.
     ///
     /// # Safety

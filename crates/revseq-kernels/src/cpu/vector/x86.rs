@@ -77,6 +77,12 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
+    unsafe fn stream_lanes(self, to: *mut u8) {
+        // SAFETY: the caller's.
+        unsafe { self.stream(to) };
+    }
+
+    #[inline(always)]
     unsafe fn reversed<const W: usize>(self) -> Self {
         const HALVES: i32 = 0b01_00_11_10;
         const ALL: i32 = 0b00_01_10_11;
@@ -137,6 +143,20 @@ impl Vector for V256 {
         2 => _mm256_unpacklo_epi16, _mm256_unpackhi_epi16;
         4 => _mm256_unpacklo_epi32, _mm256_unpackhi_epi32;
         _ => _mm256_unpacklo_epi64, _mm256_unpackhi_epi64;
+    }
+
+    #[inline(always)]
+    unsafe fn stream_lanes(self, to: *mut u8) {
+        // SAFETY: the caller's.
+        unsafe {
+            if to.addr().is_multiple_of(Self::BYTES) {
+                self.stream(to);
+            } else {
+                V128(_mm256_castsi256_si128(self.0)).stream(to);
+                let high = V128(_mm256_extracti128_si256::<1>(self.0));
+                high.stream(to.add(V128::BYTES));
+            }
+        }
     }
 
     #[inline(always)]
@@ -237,6 +257,20 @@ impl Vector for V512 {
         2 => _mm512_unpacklo_epi16, _mm512_unpackhi_epi16;
         4 => _mm512_unpacklo_epi32, _mm512_unpackhi_epi32;
         _ => _mm512_unpacklo_epi64, _mm512_unpackhi_epi64;
+    }
+
+    #[inline(always)]
+    unsafe fn stream_lanes(self, to: *mut u8) {
+        // SAFETY: the caller's.
+        unsafe {
+            if to.addr().is_multiple_of(Self::BYTES) {
+                self.stream(to);
+            } else {
+                V256(_mm512_castsi512_si256(self.0)).stream_lanes(to);
+                let high = V256(_mm512_extracti64x4_epi64::<1>(self.0));
+                high.stream_lanes(to.add(V256::BYTES));
+            }
+        }
     }
 
     #[inline(always)]
