@@ -3,7 +3,7 @@
 use prost::Message;
 use tract_onnx::pb::{GraphProto, TensorProto};
 
-use crate::common::{Folder, node, refuses, succeeds, tensor, value};
+use crate::common::{Folder, int64s, node, refuses, reverse_graph, succeeds, tensor, value};
 
 /// A model that gives back its input.
 fn identity(elem_type: i32) -> GraphProto {
@@ -246,4 +246,84 @@ fn pb_files_that_lie() {
         "neither in .pb (TensorProto) nor in .npy",
     );
     refuses(&["run", model, "-i", "x=none.npy"], "cannot read none.npy");
+}
+
+#[test]
+fn npy_files_that_lie() {
+    let folder = Folder::new();
+    let model = folder.model(reverse_graph());
+    let lens = folder.write("lens.pb", &int64s("lens", &[1, 2, 3, 4]).encode_to_vec());
+    let header = |version: u8, length: usize, text: &str, data: usize| {
+        let mut bytes = b"\x93NUMPY".to_vec();
+        bytes.extend([version, 0]);
+        if version == 1 {
+            bytes.extend((length as u16).to_le_bytes());
+        } else {
+            bytes.extend((length as u32).to_le_bytes());
+        }
+        bytes.extend_from_slice(text.as_bytes());
+        bytes.resize(bytes.len() + data, 0);
+        bytes
+    };
+    let dict = |descr: &str, shape: &str| {
+        format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n")
+    };
+    let file = |descr: &str, shape: &str, data| {
+        let text = dict(descr, shape);
+        header(1, text.len(), &text, data)
+    };
+    let deep = format!("{}{}", "(".repeat(4000), ")".repeat(90));
+    for (bytes, why) in [
+        (vec![], "it is not an .npy file"),
+        (b"\x93NUMPY\x01".to_vec(), "it ends within its header"),
+        (header(9, 10, "", 10), "version 9.0"),
+        (
+            header(2, 0xffff_ffff, "", 10),
+            "its header is 4294967295 bytes long",
+        ),
+        (header(1, 200, "{}", 10), "it ends within its header"),
+        (
+            header(1, 60, &format!("{:60}", "not a dict"), 0),
+            "its header is not that of an .npy file",
+        ),
+        (header(1, deep.len(), &deep, 0), "its header"),
+        (file("'<f4'", "(4, 5, 3)", 239), "but 239 bytes follow"),
+        (file("'<f4'", "(4, 5, 3)", 241), "but 241 bytes follow"),
+        (
+            file("'<f4'", "(1099511627776, 1099511627776)", 16),
+            "its header",
+        ),
+        (
+            file("'<f4'", "(18446744073709551615, 4611686018427387904)", 0),
+            "its header",
+        ),
+        (
+            file(
+                "'<f4'",
+                "(0, 18446744073709551615, 18446744073709551615)",
+                0,
+            ),
+            "its header",
+        ),
+        (
+            file("'<f4'", "(-1, 4)", 16),
+            "its header is not that of an .npy file",
+        ),
+        (file("'|O'", "(2,)", 16), "is none of ONNX's"),
+        (file("[('a', '<f4')]", "(2,)", 8), "records"),
+        (
+            file("'<U0'", "(1099511627776,)", 0),
+            "it promises 1099511627776 empty strings",
+        ),
+        (file("'<U9223372036854775807'", "(2,)", 8), "its"),
+        (file("'|b1'", "(2,)", 2), "expected float[4,5,3]"),
+    ] {
+        let path = folder.write("x.npy", &bytes);
+        let input = format!("x={}", path.display());
+        let lens = format!("lens={}", lens.display());
+        refuses(
+            &["run", model.to_str().unwrap(), "-i", &input, "-i", &lens],
+            why,
+        );
+    }
 }
