@@ -255,10 +255,6 @@ impl<V: Vector> Sink for Streaming<V> {
     #[inline(always)]
     fn ask(soon: Soon, _: *const u8) {
         prefetch(soon.near);
-        // A processor that is busy passes over some of what it is asked for.
-        // Asked twice, past the caches, Zen 4: rows of 1 KiB 1.20 and 1.13,
-        // lines of 16 KiB 1.29 and 1.12, long runs of rows 1.24 and 1.07.
-        prefetch_far(soon.far);
         prefetch_far(soon.far);
     }
 
