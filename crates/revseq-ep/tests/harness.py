@@ -1,9 +1,15 @@
 """What the tests share: sessions on the EP, models, and what ran where."""
 
+import ctypes
+import gc
 import json
 import os
 import pathlib
 import tempfile
+
+# ONNX Runtime reads it when it is loaded. Tests have nothing to report, and what waits for being
+# sent would be memory that a test sees growing (ONNX Runtime 1.29 and later).
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 import numpy as np
 import onnx
@@ -33,6 +39,24 @@ def library() -> str:
 
 def devices():
     return [device for device in ort.get_ep_devices() if device.ep_name == EP]
+
+
+class Heap(ctypes.Structure):
+    """glibc's `struct mallinfo2`."""
+
+    FIELDS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(field, ctypes.c_size_t) for field in FIELDS.split()]
+
+
+def held() -> tuple[int, int]:
+    """The bytes that this process has allocated and not freed, and its threads.
+
+    Resident memory would depend on what the allocator and the system keep of what was freed."""
+    gc.collect()
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = Heap
+    heap = mallinfo2()
+    return heap.uordblks + heap.hblkhd, len(os.listdir("/proc/self/task"))
 
 
 def options(ep=True, provider_options=None, threads=None, **config) -> ort.SessionOptions:
