@@ -48,9 +48,10 @@ pub(super) struct Tiling {
 }
 
 impl Tiling {
-    /// The tiles of a plan with packed columns; `None` if it has none.
-    pub(super) fn new(plan: &Plan) -> Option<Self> {
-        let columns = plan.loops.last()?;
+    /// The tiles of a plan with packed columns, whose output is at `output`;
+    /// `None` if it has none.
+    pub(super) fn new(plan: &Plan, output: *const u8) -> Option<Self> {
+        let (columns, outer) = plan.loops.split_last()?;
         let row = plan.row_bytes;
         let packed = (columns.input, columns.output) == (row, row) && columns.lengths != 0;
         if !packed || row >= LINE || plan.time.size <= 1 {
@@ -68,27 +69,23 @@ impl Tiling {
             LANE.. => (LANE, pitch),
             _ => (LINE, 0),
         };
+        // The first tile ends where a cache line of the output does, if that is
+        // one place in all rows: as streaming stores write lines, tiles that
+        // start in one took 1.5 times as long.
+        let before = LINE - output.addr() % LINE;
+        let rows = outer.iter().chain([&plan.time]);
+        let places = rows.fold(bytes, |all, row| all | row.output);
+        let ends_lines = places.is_multiple_of(LINE) && before.is_multiple_of(element);
+        let first = match ends_lines && before < LINE {
+            true => before,
+            false => bytes,
+        };
         Some(Self {
             bytes,
-            first: bytes,
+            first,
             element,
             pitch,
         })
-    }
-
-    /// The same, with a first tile that ends where a cache line of the output
-    /// does, if that is one place in all rows: as streaming stores write lines,
-    /// tiles that start in one took 1.5 times as long.
-    pub(super) fn on_lines(self, plan: &Plan, output: *const u8) -> Self {
-        let first = LINE - output.addr() % LINE;
-        let outer = &plan.loops[..plan.loops.len() - 1];
-        let rows = outer.iter().chain([&plan.time]);
-        let fits = |bytes: usize, unit: usize| bytes.is_multiple_of(unit);
-        let same = rows.fold(self.bytes, |all, row| all | row.output);
-        match fits(same, LINE) && fits(first, self.element) && first < LINE {
-            true => Self { first, ..self },
-            false => self,
-        }
     }
 
     /// How many tiles there are in all columns of a plan.

@@ -1,145 +1,124 @@
-//! From a run to the kernel that fits: how its rows move, the instructions, the stores.
+//! From a run to its kernel, compiled for the instructions, the stores and the width that it takes.
 
 use std::ops::Range;
 
 use super::columns::{self, Tiling};
 use super::job::Job;
+use super::kernel::{Kernel, SMALL_BYTES, Tier};
 use super::level::Level;
 use super::nest::Nest;
 use super::sink::{Cached, LINE, Sink, Streaming};
-use super::threads::{Threads, Worthwhile};
+use super::threads::Threads;
 #[cfg(target_arch = "aarch64")]
 use super::vector::V128;
 use super::vector::{LANE, Portable, Task, Vector};
 #[cfg(target_arch = "x86_64")]
 use super::vector::{V256, V512};
 use super::walk::{self, Bytes, Element};
-use super::{elements, narrow, processor, rows, short_rows};
+use super::{elements, narrow, rows, short_rows};
 use crate::plan::Strategy;
 use crate::{Plan, SequenceLengths};
-
-/// From this many bytes on the output is written past the caches.
-///
-/// Below it a copy through the caches is faster, above it one with streaming
-/// stores. Where they meet depends on the last-level cache, which has to hold
-/// input and output: measured at 8 to 16 MiB with 32 MiB of it.
-const STREAMING_BYTES: usize = 12 << 20;
-
-/// From this many bytes on, more than the innermost cache holds beside as many
-/// of the input, it pays to ask for what is read and written next.
-const ASKING_BYTES: usize = 48 << 10;
-
-/// The same where that takes more instructions: vectors of less than a cache
-/// line ask more than once for each.
-const ASKING_BYTES_OF_NARROW_VECTORS: usize = 1 << 20;
-
-/// The same for rows of less than [`SHORT_ROW_BYTES`]: to find out what is read
-/// soon costs as much as they do.
-const ASKING_BYTES_OF_SHORT_ROWS: usize = 2 << 20;
-
-/// The same for processors that foresee what lies in their caches: Zen 4, 4 MiB,
-/// 1.15 to 1.45 times a copy unasked and 1.2 to 1.7 asked, 8 MiB 1.2 and 1.1.
-const ASKING_BYTES_OF_FORESIGHT: usize = 6 << 20;
-
-/// Rows of less are short.
-const SHORT_ROW_BYTES: usize = 256;
-
-/// Below this many bytes a run costs less than to choose how it is made.
-const SMALL_BYTES: usize = 1 << 10;
 
 /// From this many bytes on it pays to look which lengths are equal.
 const UNIFORM_BYTES: usize = 4 << 10;
 
-/// How the rows of a plan move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kernel {
-    /// One by one, by any strides.
-    Walk,
-    /// Many bytes at a time.
-    Rows,
-    /// Contiguous along time, of the width of an element.
-    Elements,
-    /// Contiguous along time, and narrower than a cache line.
-    Narrow,
-    /// Contiguous across time, with lengths of their own.
-    Columns(Tiling),
+/// Moves every row from its place in `input` to its place in `output`.
+///
+/// # Safety
+/// `input` is readable for the plan's `input_bytes`, `output` writable for its
+/// `output_bytes`, and they do not overlap.
+pub(super) unsafe fn out_of_place(
+    plan: &Plan,
+    lengths: &SequenceLengths<'_>,
+    input: *const u8,
+    output: *mut u8,
+    threads: Threads<'_>,
+) {
+    if plan.empty {
+        return;
+    }
+    let bytes = plan.moved_bytes();
+    if bytes < SMALL_BYTES {
+        let nest = Nest::new(plan, plan.time.size);
+        let job = &Job {
+            plan,
+            nest: &nest,
+            lengths,
+            input,
+            output,
+        };
+        let all = Items::new(job, 0..nest.items(), Tier::Inner, Copied);
+        // SAFETY: the caller's; the nest has all time steps.
+        unsafe { all.by(Walk).run::<Portable>() };
+        return;
+    }
+    let simpler = simplify(plan, lengths);
+    let plan = simpler.as_ref().unwrap_or(plan);
+    let kernel = Kernel::of(plan, output);
+    let tier = kernel.tier(plan, bytes == plan.output_bytes());
+    let (nest, item_bytes) = kernel.nest(plan, plan.time.size);
+    let job = &Job {
+        plan,
+        nest: &nest,
+        lengths,
+        input,
+        output,
+    };
+    threads.for_each_piece(nest.items(), item_bytes, kernel.worthwhile(), |items| {
+        // SAFETY: the caller's; the nest is the kernel's, with all time steps.
+        unsafe { Items::new(job, items, tier, Copied).run_by(kernel) };
+    });
 }
 
-impl Kernel {
-    pub(super) fn of(plan: &Plan) -> Self {
-        if plan.moved_bytes() < SMALL_BYTES {
-            return Self::Walk;
-        }
-        if plan.strategy() == Strategy::Elements {
-            return Self::Elements;
-        }
-        match Tiling::new(plan) {
-            Some(tiling) => Self::Columns(tiling),
-            None if plan.row_bytes >= LINE => Self::Rows,
-            None if (plan.time.input, plan.time.output) == (plan.row_bytes, plan.row_bytes) => {
-                Self::Narrow
-            }
-            None => Self::Walk,
-        }
+/// Exchanges every row of a reversed prefix with its mirror image.
+///
+/// # Safety
+/// `data` is readable and writable for the plan's `output_bytes`, and the
+/// plan's input has the output's layout.
+pub(super) unsafe fn in_place(
+    plan: &Plan,
+    lengths: &SequenceLengths<'_>,
+    data: *mut u8,
+    threads: Threads<'_>,
+) {
+    let longest = lengths.longest(plan);
+    if plan.empty || longest <= 1 {
+        return;
     }
-
-    /// The same, with tiles that start where cache lines of the output do.
-    fn on_lines(self, plan: &Plan, output: *const u8) -> Self {
-        match self {
-            Self::Columns(tiling) => Self::Columns(tiling.on_lines(plan, output)),
-            _ => self,
-        }
-    }
-
-    /// From how many bytes on a second thread gains, as measured with two: with
-    /// caches of their own, shared, and far apart (two of AMD's core complexes),
-    /// where columns of short rows meet in lines at every border.
-    fn worthwhile(self) -> Worthwhile {
-        let (asleep, awake) = match self {
-            Self::Walk => (512 << 10, 128 << 10),
-            Self::Columns(_) => (4 << 20, 2 << 20),
-            Self::Rows | Self::Elements | Self::Narrow => (6 << 20, 1 << 20),
-        };
-        Worthwhile { asleep, awake }
-    }
-
-    /// How far away the bytes of a run are, which writes all of its output if `whole`.
-    fn tier(self, plan: &Plan, whole: bool) -> Tier {
-        let bytes = plan.moved_bytes();
-        let asking = match self {
-            _ if processor::foresees() => ASKING_BYTES_OF_FORESIGHT,
-            Self::Rows if plan.row_bytes < SHORT_ROW_BYTES => ASKING_BYTES_OF_SHORT_ROWS,
-            Self::Elements if self.level() < Level::Avx512 => ASKING_BYTES_OF_NARROW_VECTORS,
-            _ => ASKING_BYTES,
-        };
-        match bytes {
-            STREAMING_BYTES.. if whole => Tier::Memory,
-            _ if bytes >= asking => Tier::Outer,
-            _ => Tier::Inner,
-        }
-    }
-
-    /// The instructions that it takes: the best there are, with vectors no
-    /// wider than a tile.
-    fn level(self) -> Level {
-        match (self, Level::current()) {
-            (Self::Columns(tiling), Level::Avx2 | Level::Avx512) if tiling.bytes < LINE => {
-                Level::Portable
-            }
-            (_, level) => level,
-        }
-    }
+    let simpler = simplify(plan, lengths);
+    let plan = simpler.as_ref().unwrap_or(plan);
+    let kernel = Kernel::of(plan, data);
+    let tier = kernel.tier(plan, true);
+    let (nest, item_bytes) = kernel.nest(plan, longest / 2);
+    let job = &Job {
+        plan,
+        nest: &nest,
+        lengths,
+        input: data,
+        output: data,
+    };
+    // Of the pairs, about half are exchanged.
+    let worthwhile = kernel.worthwhile().of_half();
+    threads.for_each_piece(nest.items(), 2 * item_bytes, worthwhile, |items| {
+        // SAFETY: the caller's; the nest is the kernel's, of all pairs.
+        unsafe { Items::new(job, items, tier, Swapped).run_by(kernel) };
+    });
 }
 
-/// How far away a run's bytes are, by which it writes and asks for what comes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tier {
-    /// In the innermost cache.
-    Inner,
-    /// In an outer one.
-    Outer,
-    /// Beyond the caches.
-    Memory,
+/// A simpler plan for lengths that are all equal, or equal in groups of
+/// neighbours that together fill a cache line, if there is enough to move.
+fn simplify(plan: &Plan, lengths: &SequenceLengths<'_>) -> Option<Plan> {
+    if plan.moved_bytes() < UNIFORM_BYTES {
+        return None;
+    }
+    if let Some(length) = lengths.uniform(plan) {
+        return plan.with_uniform_length(length);
+    }
+    if plan.strategy() == Strategy::Elements || plan.row_bytes >= LINE {
+        return None;
+    }
+    let group = lengths.group(plan, LINE.div_ceil(plan.row_bytes));
+    (group > 1).then(|| plan.with_grouped_lengths(group))
 }
 
 /// Runs `$body` with `$sink` the sink of a tier.
@@ -232,22 +211,22 @@ unsafe fn run_at<T: Task>(level: Level, task: T) {
     }
 }
 
-/// The items of a job that are copied, to where they are as far away as `tier` says.
-struct CopyItems<'a, K> {
+/// Some items of a job, whose bytes are as far away as `tier` says, by a kernel.
+struct Items<'a, M, K = ()> {
     job: &'a Job<'a>,
     items: Range<usize>,
     tier: Tier,
+    moved: M,
     kernel: K,
 }
 
-/// The items of a job in place that are exchanged.
-struct SwapItems<'a, K> {
-    job: &'a Job<'a>,
-    items: Range<usize>,
-    tier: Tier,
-    kernel: K,
-}
+/// How items are moved out of place: each is copied.
+struct Copied;
+/// How items are moved in place: each is exchanged with its mirror image.
+struct Swapped;
 
+/// [`Kernel::Walk`], as a type.
+struct Walk;
 /// [`Kernel::Rows`], as a type.
 struct Rows;
 /// [`Kernel::Elements`], as a type.
@@ -255,124 +234,67 @@ struct Elements;
 /// [`Kernel::Narrow`], as a type.
 struct Narrow;
 
-/// A simpler plan for lengths that are all equal, or equal in groups of
-/// neighbours that together fill a cache line, if there is enough to move.
-fn simplify(plan: &Plan, lengths: &SequenceLengths<'_>) -> Option<Plan> {
-    if plan.moved_bytes() < UNIFORM_BYTES {
-        return None;
+impl<'a, M> Items<'a, M> {
+    fn new(job: &'a Job<'a>, items: Range<usize>, tier: Tier, moved: M) -> Self {
+        Self {
+            job,
+            items,
+            tier,
+            moved,
+            kernel: (),
+        }
     }
-    if let Some(length) = lengths.uniform(plan) {
-        return plan.with_uniform_length(length);
-    }
-    if plan.strategy() == Strategy::Elements || plan.row_bytes >= LINE {
-        return None;
-    }
-    let group = lengths.group(plan, LINE.div_ceil(plan.row_bytes));
-    (group > 1).then(|| plan.with_grouped_lengths(group))
-}
 
-/// Moves every row from its place in `input` to its place in `output`.
-///
-/// # Safety
-/// `input` is readable for the plan's `input_bytes`, `output` writable for its
-/// `output_bytes`, and they do not overlap.
-pub(super) unsafe fn out_of_place(
-    plan: &Plan,
-    lengths: &SequenceLengths<'_>,
-    input: *const u8,
-    output: *mut u8,
-    threads: Threads<'_>,
-) {
-    if plan.empty {
-        return;
+    fn by<K>(self, kernel: K) -> Items<'a, M, K> {
+        Items {
+            job: self.job,
+            items: self.items,
+            tier: self.tier,
+            moved: self.moved,
+            kernel,
+        }
     }
-    let bytes = plan.moved_bytes();
-    if bytes < SMALL_BYTES {
-        let nest = Nest::new(plan, plan.time.size);
-        let items = 0..nest.items();
-        let job = Job {
-            plan,
-            nest: &nest,
-            lengths,
-            input,
-            output,
-        };
-        with_width!(plan.row_bytes, width => {
-            // SAFETY: the caller's; the nest has all time steps.
-            unsafe { walk::copy_items(&job, width, items) };
-        });
-        return;
-    }
-    let simpler = simplify(plan, lengths);
-    let plan = simpler.as_ref().unwrap_or(plan);
-    let kernel = Kernel::of(plan).on_lines(plan, output);
-    let tier = kernel.tier(plan, bytes == plan.output_bytes());
-    let (nest, item_bytes) = match kernel {
-        Kernel::Columns(tiling) => (
-            Nest::tiles(plan, tiling.tiles(plan)),
-            plan.time.size * tiling.bytes,
-        ),
-        _ => (Nest::new(plan, plan.time.size), plan.row_bytes),
-    };
-    let job = Job {
-        plan,
-        nest: &nest,
-        lengths,
-        input,
-        output,
-    };
-    let job = &job;
-    let level = kernel.level();
-    let worthwhile = kernel.worthwhile();
-    threads.for_each_piece(job.nest.items(), item_bytes, worthwhile, |items| {
-        // SAFETY: the caller's; the nest is the kernel's, with all time steps.
+
+    /// Moves the items with the instructions of their kernel.
+    ///
+    /// # Safety
+    /// As the kernel's.
+    unsafe fn run_by(self, kernel: Kernel)
+    where
+        Items<'a, M, Walk>: Task,
+        Items<'a, M, Rows>: Task,
+        Items<'a, M, Elements>: Task,
+        Items<'a, M, Narrow>: Task,
+        Items<'a, M, Tiling>: Task,
+    {
+        let level = kernel.level();
+        // SAFETY: the caller's.
         unsafe {
             match kernel {
-                Kernel::Walk => with_width!(plan.row_bytes, width => {
-                    walk::copy_items(job, width, items);
-                }),
-                Kernel::Rows => run_at(
-                    level,
-                    CopyItems {
-                        job,
-                        items,
-                        tier,
-                        kernel: Rows,
-                    },
-                ),
-                Kernel::Elements => run_at(
-                    level,
-                    CopyItems {
-                        job,
-                        items,
-                        tier,
-                        kernel: Elements,
-                    },
-                ),
-                Kernel::Narrow => run_at(
-                    level,
-                    CopyItems {
-                        job,
-                        items,
-                        tier,
-                        kernel: Narrow,
-                    },
-                ),
-                Kernel::Columns(tiling) => run_at(
-                    level,
-                    CopyItems {
-                        job,
-                        items,
-                        tier,
-                        kernel: tiling,
-                    },
-                ),
+                Kernel::Walk => run_at(level, self.by(Walk)),
+                Kernel::Rows => run_at(level, self.by(Rows)),
+                Kernel::Elements => run_at(level, self.by(Elements)),
+                Kernel::Narrow => run_at(level, self.by(Narrow)),
+                Kernel::Columns(tiling) => run_at(level, self.by(tiling)),
             }
         }
-    });
+    }
 }
 
-impl Task for CopyItems<'_, Rows> {
+impl Task for Items<'_, Copied, Walk> {
+    /// # Safety
+    /// As [`walk::copy_items`].
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { job, items, .. } = self;
+        // SAFETY: the caller's.
+        unsafe {
+            with_width!(job.plan.row_bytes, width => walk::copy_items(job, width, items));
+        }
+    }
+}
+
+impl Task for Items<'_, Copied, Rows> {
     /// # Safety
     /// As [`rows::copy_items`].
     #[inline(always)]
@@ -392,7 +314,7 @@ impl Task for CopyItems<'_, Rows> {
     }
 }
 
-impl Task for CopyItems<'_, Elements> {
+impl Task for Items<'_, Copied, Elements> {
     /// # Safety
     /// As [`elements::copy_items`].
     #[inline(always)]
@@ -409,7 +331,7 @@ impl Task for CopyItems<'_, Elements> {
     }
 }
 
-impl Task for CopyItems<'_, Narrow> {
+impl Task for Items<'_, Copied, Narrow> {
     /// # Safety
     /// As [`narrow::copy_items`].
     #[inline(always)]
@@ -428,7 +350,7 @@ impl Task for CopyItems<'_, Narrow> {
     }
 }
 
-impl Task for CopyItems<'_, Tiling> {
+impl Task for Items<'_, Copied, Tiling> {
     /// # Safety
     /// As [`columns::copy_tiles`].
     #[inline(always)]
@@ -438,6 +360,7 @@ impl Task for CopyItems<'_, Tiling> {
             items,
             tier,
             kernel,
+            ..
         } = self;
         let streams = tier == Tier::Memory;
         // SAFETY: the caller's.
@@ -449,92 +372,20 @@ impl Task for CopyItems<'_, Tiling> {
     }
 }
 
-/// Exchanges every row of a reversed prefix with its mirror image.
-///
-/// # Safety
-/// `data` is readable and writable for the plan's `output_bytes`, and the
-/// plan's input has the output's layout.
-pub(super) unsafe fn in_place(
-    plan: &Plan,
-    lengths: &SequenceLengths<'_>,
-    data: *mut u8,
-    threads: Threads<'_>,
-) {
-    let longest = lengths.longest(plan);
-    if plan.empty || longest <= 1 {
-        return;
-    }
-    let simpler = simplify(plan, lengths);
-    let plan = simpler.as_ref().unwrap_or(plan);
-    let kernel = Kernel::of(plan).on_lines(plan, data);
-    let (nest, item_bytes) = match kernel {
-        Kernel::Columns(tiling) => (
-            Nest::tiles(plan, tiling.tiles(plan)),
-            longest * tiling.bytes,
-        ),
-        _ => (Nest::new(plan, longest / 2), 2 * plan.row_bytes),
-    };
-    let job = Job {
-        plan,
-        nest: &nest,
-        lengths,
-        input: data,
-        output: data,
-    };
-    let job = &job;
-    let tier = kernel.tier(plan, true);
-    let level = kernel.level();
-    // Of the pairs, about half are exchanged.
-    let worthwhile = kernel.worthwhile().of_half();
-    threads.for_each_piece(job.nest.items(), item_bytes, worthwhile, |items| {
-        // SAFETY: the caller's; the nest is the kernel's, of all pairs.
+impl Task for Items<'_, Swapped, Walk> {
+    /// # Safety
+    /// As [`walk::swap_items`].
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { job, items, .. } = self;
+        // SAFETY: the caller's.
         unsafe {
-            match kernel {
-                Kernel::Walk => with_width!(plan.row_bytes, width => {
-                    walk::swap_items(job, width, items);
-                }),
-                Kernel::Narrow => run_at(
-                    level,
-                    SwapItems {
-                        job,
-                        items,
-                        tier,
-                        kernel: Narrow,
-                    },
-                ),
-                Kernel::Rows => run_at(
-                    level,
-                    SwapItems {
-                        job,
-                        items,
-                        tier,
-                        kernel: Rows,
-                    },
-                ),
-                Kernel::Elements => run_at(
-                    level,
-                    SwapItems {
-                        job,
-                        items,
-                        tier,
-                        kernel: Elements,
-                    },
-                ),
-                Kernel::Columns(tiling) => run_at(
-                    level,
-                    SwapItems {
-                        job,
-                        items,
-                        tier,
-                        kernel: tiling,
-                    },
-                ),
-            }
+            with_width!(job.plan.row_bytes, width => walk::swap_items(job, width, items));
         }
-    });
+    }
 }
 
-impl Task for SwapItems<'_, Rows> {
+impl Task for Items<'_, Swapped, Rows> {
     /// # Safety
     /// As [`rows::swap_items`].
     #[inline(always)]
@@ -554,7 +405,7 @@ impl Task for SwapItems<'_, Rows> {
     }
 }
 
-impl Task for SwapItems<'_, Narrow> {
+impl Task for Items<'_, Swapped, Narrow> {
     /// # Safety
     /// As [`narrow::swap_items`].
     #[inline(always)]
@@ -567,7 +418,7 @@ impl Task for SwapItems<'_, Narrow> {
     }
 }
 
-impl Task for SwapItems<'_, Elements> {
+impl Task for Items<'_, Swapped, Elements> {
     /// # Safety
     /// As [`elements::swap_items`].
     #[inline(always)]
@@ -585,7 +436,7 @@ impl Task for SwapItems<'_, Elements> {
     }
 }
 
-impl Task for SwapItems<'_, Tiling> {
+impl Task for Items<'_, Swapped, Tiling> {
     /// # Safety
     /// As [`columns::swap_tiles`].
     #[inline(always)]

@@ -6,6 +6,7 @@ mod direction;
 mod dispatch;
 mod elements;
 mod job;
+mod kernel;
 mod level;
 mod narrow;
 mod nest;

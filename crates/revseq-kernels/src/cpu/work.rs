@@ -2,12 +2,12 @@
 //! on any machine, however busy.
 
 use std::cell::Cell;
+use std::ptr;
 
 use super::columns::{self, Tiling};
-use super::dispatch::Kernel;
 use super::elements;
 use super::job::Job;
-use super::nest::Nest;
+use super::kernel::Kernel;
 use super::rows;
 use super::short_rows;
 use super::sink::{Cached, LINE, Line, Sink, Streaming};
@@ -63,11 +63,6 @@ impl Vector for Counted {
         count(|work| work.streamed += Self::BYTES);
         // SAFETY: the caller's.
         unsafe { self.0.stream(to) };
-    }
-
-    unsafe fn stream_lanes(self, to: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe { self.stream(to) };
     }
 
     unsafe fn reversed<const W: usize>(self) -> Self {
@@ -126,7 +121,7 @@ impl Case {
 
     fn work(&self, kernel: Kernel, run: impl FnOnce(&Job<'_>), in_place: bool) -> (f64, f64, f64) {
         let plan = Plan::new(&self.desc).unwrap();
-        assert_eq!(Kernel::of(&plan), kernel, "{plan:?}");
+        assert_eq!(Kernel::of(&plan, ptr::null()), kernel, "{plan:?}");
         let lengths = SequenceLengths::new(&plan, &self.lengths, LengthsPolicy::Reject).unwrap();
         let input: Vec<u8> = (0..plan.input_bytes())
             .map(|byte| (byte * 31 % 251) as u8)
@@ -144,10 +139,7 @@ impl Case {
             true => lengths.longest(&plan) / 2,
             false => plan.time.size,
         };
-        let nest = match kernel {
-            Kernel::Columns(tiling) => Nest::tiles(&plan, tiling.tiles(&plan)),
-            _ => Nest::new(&plan, steps),
-        };
+        let (nest, _) = kernel.nest(&plan, steps);
         // SAFETY: the output has as many bytes as the input.
         unsafe {
             if in_place {
@@ -180,7 +172,7 @@ impl Case {
 }
 
 fn tiling(case: &Case) -> Tiling {
-    Tiling::new(&Plan::new(&case.desc).unwrap()).unwrap()
+    Tiling::new(&Plan::new(&case.desc).unwrap(), ptr::null()).unwrap()
 }
 
 /// Asserts that loads, stores and shuffles per byte are at most so many.

@@ -43,12 +43,6 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn stream_lanes(self, to: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe { self.store(to) };
-    }
-
-    #[inline(always)]
     unsafe fn reversed<const W: usize>(self) -> Self {
         // SAFETY: NEON is part of the target.
         Self(unsafe {

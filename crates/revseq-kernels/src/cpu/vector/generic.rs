@@ -40,12 +40,6 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn stream_lanes(self, to: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe { self.store(to) };
-    }
-
-    #[inline(always)]
     unsafe fn reversed<const W: usize>(self) -> Self {
         Self(std::array::from_fn(|at| {
             self.0[LANE - W - at / W * W + at % W]

@@ -65,7 +65,12 @@ pub(super) trait Vector: Copy {
     ///
     /// # Safety
     /// `to` is writable for a vector and a multiple of a lane.
-    unsafe fn stream_lanes(self, to: *mut u8);
+    #[inline(always)]
+    unsafe fn stream_lanes(self, to: *mut u8) {
+        const { assert!(Self::BYTES == LANE, "a vector of one lane") };
+        // SAFETY: the caller's.
+        unsafe { self.stream(to) };
+    }
 
     /// The elements in reverse order.
     ///

@@ -52,6 +52,24 @@ macro_rules! plain_methods {
     };
 }
 
+/// The method of a vector of several lanes, by what takes its lower and its upper half.
+macro_rules! stream_lanes_by_halves {
+    ($Half:ident, $low:expr, $high:expr) => {
+        #[inline(always)]
+        unsafe fn stream_lanes(self, to: *mut u8) {
+            // SAFETY: the caller's.
+            unsafe {
+                if to.addr().is_multiple_of(Self::BYTES) {
+                    self.stream(to);
+                } else {
+                    $Half($low(self.0)).stream_lanes(to);
+                    $Half($high(self.0)).stream_lanes(to.add($Half::BYTES));
+                }
+            }
+        }
+    };
+}
+
 impl Vector for V128 {
     const BYTES: usize = 16;
     type Half = Self;
@@ -74,12 +92,6 @@ impl Vector for V128 {
         2 => _mm_unpacklo_epi16, _mm_unpackhi_epi16;
         4 => _mm_unpacklo_epi32, _mm_unpackhi_epi32;
         _ => _mm_unpacklo_epi64, _mm_unpackhi_epi64;
-    }
-
-    #[inline(always)]
-    unsafe fn stream_lanes(self, to: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe { self.stream(to) };
     }
 
     #[inline(always)]
@@ -145,18 +157,8 @@ impl Vector for V256 {
         _ => _mm256_unpacklo_epi64, _mm256_unpackhi_epi64;
     }
 
-    #[inline(always)]
-    unsafe fn stream_lanes(self, to: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe {
-            if to.addr().is_multiple_of(Self::BYTES) {
-                self.stream(to);
-            } else {
-                V128(_mm256_castsi256_si128(self.0)).stream(to);
-                let high = V128(_mm256_extracti128_si256::<1>(self.0));
-                high.stream(to.add(V128::BYTES));
-            }
-        }
+    stream_lanes_by_halves! {
+        V128, _mm256_castsi256_si128, _mm256_extracti128_si256::<1>
     }
 
     #[inline(always)]
@@ -259,18 +261,8 @@ impl Vector for V512 {
         _ => _mm512_unpacklo_epi64, _mm512_unpackhi_epi64;
     }
 
-    #[inline(always)]
-    unsafe fn stream_lanes(self, to: *mut u8) {
-        // SAFETY: the caller's.
-        unsafe {
-            if to.addr().is_multiple_of(Self::BYTES) {
-                self.stream(to);
-            } else {
-                V256(_mm512_castsi512_si256(self.0)).stream_lanes(to);
-                let high = V256(_mm512_extracti64x4_epi64::<1>(self.0));
-                high.stream_lanes(to.add(V256::BYTES));
-            }
-        }
+    stream_lanes_by_halves! {
+        V256, _mm512_castsi512_si256, _mm512_extracti64x4_epi64::<1>
     }
 
     #[inline(always)]

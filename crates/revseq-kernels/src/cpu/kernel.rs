@@ -1,0 +1,135 @@
+//! Which kernel fits a plan: how its rows move, the instructions, how far away the bytes are.
+
+use super::columns::Tiling;
+use super::level::Level;
+use super::nest::Nest;
+use super::processor;
+use super::sink::LINE;
+use super::threads::Worthwhile;
+use crate::Plan;
+use crate::plan::Strategy;
+
+/// From this many bytes on the output is written past the caches.
+///
+/// Below it a copy through the caches is faster, above it one with streaming
+/// stores. Where they meet depends on the last-level cache, which has to hold
+/// input and output: measured at 8 to 16 MiB with 32 MiB of it.
+const STREAMING_BYTES: usize = 12 << 20;
+
+/// From this many bytes on, more than the innermost cache holds beside as many
+/// of the input, it pays to ask for what is read and written next.
+const ASKING_BYTES: usize = 48 << 10;
+
+/// The same where that takes more instructions: vectors of less than a cache
+/// line ask more than once for each.
+const ASKING_BYTES_OF_NARROW_VECTORS: usize = 1 << 20;
+
+/// The same for rows of less than [`SHORT_ROW_BYTES`]: to find out what is read
+/// soon costs as much as they do.
+const ASKING_BYTES_OF_SHORT_ROWS: usize = 2 << 20;
+
+/// The same for processors that foresee what lies in their caches: Zen 4, 4 MiB,
+/// 1.15 to 1.45 times a copy unasked and 1.2 to 1.7 asked, 8 MiB 1.2 and 1.1.
+const ASKING_BYTES_OF_FORESIGHT: usize = 6 << 20;
+
+/// Rows of less are short.
+const SHORT_ROW_BYTES: usize = 256;
+
+/// Below this many bytes a run costs less than to choose how it is made.
+pub(super) const SMALL_BYTES: usize = 1 << 10;
+
+/// How the rows of a plan move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kernel {
+    /// One by one, by any strides.
+    Walk,
+    /// Many bytes at a time.
+    Rows,
+    /// Contiguous along time, of the width of an element.
+    Elements,
+    /// Contiguous along time, and narrower than a cache line.
+    Narrow,
+    /// Contiguous across time, with lengths of their own.
+    Columns(Tiling),
+}
+
+impl Kernel {
+    /// That of a plan whose output is at `output`.
+    pub(super) fn of(plan: &Plan, output: *const u8) -> Self {
+        if plan.moved_bytes() < SMALL_BYTES {
+            return Self::Walk;
+        }
+        if plan.strategy() == Strategy::Elements {
+            return Self::Elements;
+        }
+        match Tiling::new(plan, output) {
+            Some(tiling) => Self::Columns(tiling),
+            None if plan.row_bytes >= LINE => Self::Rows,
+            None if (plan.time.input, plan.time.output) == (plan.row_bytes, plan.row_bytes) => {
+                Self::Narrow
+            }
+            None => Self::Walk,
+        }
+    }
+
+    /// What it walks along, if time has so many steps, and the bytes of an item.
+    pub(super) fn nest(self, plan: &Plan, time_steps: usize) -> (Nest, usize) {
+        match self {
+            Self::Columns(tiling) => (
+                Nest::tiles(plan, tiling.tiles(plan)),
+                time_steps * tiling.bytes,
+            ),
+            _ => (Nest::new(plan, time_steps), plan.row_bytes),
+        }
+    }
+
+    /// From how many bytes on a second thread gains, as measured with two: with
+    /// caches of their own, shared, and far apart (two of AMD's core complexes),
+    /// where columns of short rows meet in lines at every border.
+    pub(super) fn worthwhile(self) -> Worthwhile {
+        let (asleep, awake) = match self {
+            Self::Walk => (512 << 10, 128 << 10),
+            Self::Columns(_) => (4 << 20, 2 << 20),
+            Self::Rows | Self::Elements | Self::Narrow => (6 << 20, 1 << 20),
+        };
+        Worthwhile { asleep, awake }
+    }
+
+    /// How far away the bytes of a run are, which writes all of its output if `whole`.
+    pub(super) fn tier(self, plan: &Plan, whole: bool) -> Tier {
+        let bytes = plan.moved_bytes();
+        let asking = match self {
+            _ if processor::foresees() => ASKING_BYTES_OF_FORESIGHT,
+            Self::Rows if plan.row_bytes < SHORT_ROW_BYTES => ASKING_BYTES_OF_SHORT_ROWS,
+            Self::Elements if self.level() < Level::Avx512 => ASKING_BYTES_OF_NARROW_VECTORS,
+            _ => ASKING_BYTES,
+        };
+        match bytes {
+            STREAMING_BYTES.. if whole => Tier::Memory,
+            _ if bytes >= asking => Tier::Outer,
+            _ => Tier::Inner,
+        }
+    }
+
+    /// The instructions that it takes: the best there are, with vectors no
+    /// wider than a tile.
+    pub(super) fn level(self) -> Level {
+        match (self, Level::current()) {
+            (Self::Columns(tiling), Level::Avx2 | Level::Avx512) if tiling.bytes < LINE => {
+                Level::Portable
+            }
+            (_, level) => level,
+        }
+    }
+}
+
+/// How far away a run's bytes are, by which it writes and asks for what comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tier {
+    /// In the innermost cache.
+    Inner,
+    /// In an outer one.
+    Outer,
+    /// Beyond the caches.
+    Memory,
+}
