@@ -158,13 +158,27 @@ impl<'a> SequenceLengths<'a> {
         Ok(())
     }
 
-    /// The longest length that a subsequence of the plan reads; 0 if it has none to reverse.
+    /// A length that none is longer than: the longest in the buffer, though perhaps
+    /// no subsequence reads it; 0 if there is nothing to reverse.
     pub(crate) fn longest(&self, plan: &Plan) -> usize {
-        let mut longest = 0;
-        if !plan.empty && plan.time.size > 1 {
-            plan.for_each_length(|index| longest = longest.max(self.get(index)));
+        #[inline(always)]
+        fn longest<T: Copy + Default + Ord>(lengths: &[T], maximum: usize) -> usize
+        where
+            usize: TryFrom<T>,
+        {
+            let zero = T::default();
+            let longest = lengths.iter().fold(zero, |longest, &one| longest.max(one));
+            clamped(longest, maximum)
         }
-        longest
+        if plan.empty || plan.time.size <= 1 {
+            return 0;
+        }
+        match self.data {
+            LengthsData::I32(lengths) => longest(lengths, self.maximum),
+            LengthsData::I64(lengths) => longest(lengths, self.maximum),
+            LengthsData::U32(lengths) => longest(lengths, self.maximum),
+            LengthsData::U64(lengths) => longest(lengths, self.maximum),
+        }
     }
 
     /// The length of all subsequences of the plan, if it is the same for all;
@@ -270,11 +284,13 @@ fn fits(plan: &Plan, count: usize) -> bool {
 
 /// The index of the first length that a subsequence reads and that is out of range.
 fn first_out_of_range(plan: &Plan, data: LengthsData<'_>, maximum: usize) -> Option<usize> {
+    // What is not an `i64` is negative as one, and what is longer than that is looked at below.
+    let most = i64::try_from(maximum).unwrap_or(i64::MAX);
     let in_range = match data {
-        LengthsData::I32(lengths) => all_in_range(lengths, i32::try_from(maximum).ok()),
-        LengthsData::I64(lengths) => all_in_range(lengths, i64::try_from(maximum).ok()),
-        LengthsData::U32(lengths) => all_in_range(lengths, u32::try_from(maximum).ok()),
-        LengthsData::U64(lengths) => all_in_range(lengths, u64::try_from(maximum).ok()),
+        LengthsData::I32(lengths) => all_in_range(lengths, most, i64::from),
+        LengthsData::I64(lengths) => all_in_range(lengths, most, |length| length),
+        LengthsData::U32(lengths) => all_in_range(lengths, most, i64::from),
+        LengthsData::U64(lengths) => all_in_range(lengths, most, |length| length as i64),
     };
     if in_range {
         return None;
@@ -295,11 +311,14 @@ fn first_out_of_range(plan: &Plan, data: LengthsData<'_>, maximum: usize) -> Opt
     first
 }
 
-/// Whether all are 0 to `maximum`, `None` being more than any value of the type.
-fn all_in_range<T: Copy + Default + PartialOrd>(lengths: &[T], maximum: Option<T>) -> bool {
-    let zero = T::default();
-    // Without a branch in it, so that it runs on vectors.
-    lengths.iter().fold(true, |all, &length| {
-        all & (length >= zero) & maximum.is_none_or(|maximum| length <= maximum)
-    })
+/// Whether all are 0 to `maximum`.
+#[inline(always)]
+fn all_in_range<T: Copy>(lengths: &[T], maximum: i64, signed: impl Fn(T) -> i64) -> bool {
+    // The sign of a length tells whether it is below, that of what is left whether it is above:
+    // without a comparison, which SSE2 does not have for them.
+    let signs = lengths.iter().fold(0, |signs, &length| {
+        let length = signed(length);
+        signs | length | maximum.wrapping_sub(length)
+    });
+    signs >= 0
 }

@@ -233,6 +233,9 @@ fn large_tensors_agree_with_the_reference() {
             (vec![5000, elements(32)], 1, 0, 1),
             (vec![5000, elements(48)], 1, 0, 1),
             (vec![5000, elements(80)], 1, 0, 1),
+            (vec![1500, elements(180)], 1, 0, 1),
+            (vec![1500, elements(250)], 1, 0, 1),
+            (vec![1500, elements(384)], 1, 0, 1),
             (vec![9, elements(40_000)], 1, 0, 1),
             // Rows too short for a cache line, packed along time.
             (vec![40, elements(1 << 13), 3], 1, 0, 1),
@@ -263,6 +266,7 @@ fn streamed_tensors_agree_with_the_reference() {
     check_large(DataType::Float32, &[400, 70, 128], 0, 1, 1);
     check_large(DataType::Float16, &[100, 65_000], 1, 0, 1);
     check_large(DataType::Uint8, &[13_000, 1001], 1, 0, 1);
+    check_large(DataType::Uint8, &[40_000, 100], 1, 0, 1);
     check_large(DataType::Uint8, &[1001, 13_000], 0, 1, 1);
     check_large(DataType::Int64, &[250, 6400], 0, 1, 1);
     check_large(DataType::Uint8, &[100, 1300, 101], 0, 1, 1);

@@ -142,22 +142,6 @@ macro_rules! with_sink {
     };
 }
 
-/// Runs `$body` with the constant `$NAME` as `$value`, which is one of some.
-macro_rules! with_const {
-    ($value:expr, $NAME:ident in [$($each:literal),*] else $last:literal => $body:expr) => {
-        match $value {
-            $($each => {
-                const $NAME: usize = $each;
-                $body
-            })*
-            _ => {
-                const $NAME: usize = $last;
-                $body
-            }
-        }
-    };
-}
-
 /// Runs `$body` with `$W` the width of an element and `$R` how many of them are a lane.
 macro_rules! with_element {
     ($bytes:expr, $W:ident, $R:ident => $body:expr) => {

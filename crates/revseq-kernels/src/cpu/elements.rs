@@ -8,7 +8,7 @@ use super::job::Job;
 use super::nest::{Rounds, Run};
 use super::pieces::Pieces;
 use super::sink::{BLOCK, LINE, Sink};
-use super::vector::{LANE, Task, V128, Vector, prefetch, prefetch_far};
+use super::vector::{LANE, Task, V128, Vector, WIDEST, prefetch, prefetch_far};
 use super::walk::{Element, Width};
 
 /// The longest line that is reversed in place as a whole, in bytes.
@@ -23,6 +23,13 @@ const FORESEEN_LINE: usize = 1 << 10;
 
 /// How many vectors of a line are read before any is written.
 const TOGETHER: usize = 4;
+
+/// How many vectors of a line that is reversed in place are read before any is
+/// written: all of them, as what is read backward lies where they are.
+const fn most_in_place<V: Vector>() -> usize {
+    // Of the widest each has a mask in a register, of which there are seven.
+    if V::BYTES == WIDEST { 6 } else { 8 }
+}
 
 /// How many lengths are read at once.
 const MANY: usize = 128;
@@ -70,18 +77,33 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
                 pieces.finish::<V, S>(sink);
                 run.at.advance(&run.step, stepwise);
                 let lines = Lines::<S, W>::new(job, sink, &run, rest);
-                if bytes >= V::BYTES {
-                    V::apart(lines);
-                } else if bytes >= V::Half::BYTES {
-                    V::Half::apart(lines);
-                } else {
-                    V128::apart(lines);
+                match !S::STREAMS && bytes <= TOGETHER * V::BYTES {
+                    true => apart_by_fitting::<V, _>(Together(lines), bytes),
+                    false => apart_by_fitting::<V, _>(lines, bytes),
                 }
             }
         }
     }
     // SAFETY: as above.
     unsafe { pieces.finish::<V, S>(sink) };
+}
+
+/// Does a task of lines of so many bytes, a lane at least, by vectors that are no longer.
+///
+/// # Safety
+/// As [`Vector::apart`].
+#[inline(always)]
+unsafe fn apart_by_fitting<V: Vector, T: Task>(task: T, bytes: usize) {
+    // SAFETY: the caller's.
+    unsafe {
+        if bytes >= V::BYTES {
+            V::apart(task);
+        } else if bytes >= V::Half::BYTES {
+            V::Half::apart(task);
+        } else {
+            V128::apart(task);
+        }
+    }
 }
 
 /// Lines that are copied, evenly spaced.
@@ -174,6 +196,83 @@ impl<S: Sink, const W: usize> Lines<'_, S, W> {
     }
 }
 
+/// Lines of few vectors, each of which is read as a whole before it is written.
+struct Together<'a, S, const W: usize>(Lines<'a, S, W>);
+
+/// Copies them straight to their places, which the sink takes anywhere.
+impl<S: Sink, const W: usize> Task for Together<'_, S, W> {
+    /// # Safety
+    /// As those of [`Lines`].
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        // SAFETY: the caller's.
+        unsafe {
+            with_const!(self.0.bytes.div_ceil(V::BYTES), N in [1, 2, 3] else 4 => {
+                self.copy::<V, N>();
+            });
+        }
+    }
+}
+
+impl<S: Sink, const W: usize> Together<'_, S, W> {
+    /// Copies the lines of `N` vectors straight to their places.
+    ///
+    /// # Safety
+    /// As [`run`](Task::run).
+    #[inline(always)]
+    unsafe fn copy<V: Vector, const N: usize>(self) {
+        let Lines {
+            sink,
+            input: mut line,
+            mut output,
+            step,
+            lengths,
+            bytes,
+        } = self.0;
+        for &length in lengths {
+            let soon = Soon::beyond(line);
+            // SAFETY: the caller's.
+            unsafe {
+                let vectors = all_both_ways::<V, W, N>(line, length * W, bytes);
+                sink.seek(output);
+                let to = sink.lanes(bytes);
+                for (vector, (at, read)) in vectors.into_iter().enumerate() {
+                    S::write(read, to.add(at));
+                    S::ask(soon.after(vector * V::BYTES), to.add(at));
+                }
+            }
+            line = line.wrapping_add(step.0);
+            output = output.wrapping_add(step.1);
+        }
+    }
+}
+
+/// The first `bytes` of a line as `N` vectors, each with its place; the last one
+/// may lie over the one before. `reversed` bytes are reversed.
+///
+/// # Safety
+/// As [`both_ways`]; a line is a vector at least.
+#[inline(always)]
+unsafe fn all_both_ways<V: Vector, const W: usize, const N: usize>(
+    line: *const u8,
+    reversed: usize,
+    bytes: usize,
+) -> [(usize, V); N] {
+    let backward = line.wrapping_add(reversed).wrapping_sub(V::BYTES);
+    let last = bytes.saturating_sub(V::BYTES);
+    let at = |vector: usize| (vector * V::BYTES).min(last);
+    // SAFETY: the caller's.
+    let mut vectors = [(0, unsafe { both_ways::<V, W>(line, backward, reversed, 0) }); N];
+    for (vector, read) in vectors.iter_mut().enumerate().skip(1) {
+        let at = at(vector);
+        // SAFETY: the caller's.
+        *read = (at, unsafe {
+            both_ways::<V, W>(line, backward, reversed, at)
+        });
+    }
+    vectors
+}
+
 /// The vector at `at` of a line, of which `reversed` bytes are.
 ///
 /// # Safety
@@ -246,6 +345,7 @@ pub(super) unsafe fn swap_items<V: Vector, const W: usize, const FAR_AWAY: bool>
     items: Range<usize>,
 ) {
     let all = job.nest.line.size;
+    let bytes = job.plan.time.size * W;
     let mut lengths = [0; MANY];
     let mut rounds = Rounds::default();
     let mut lines = job.nest.lines(items, &mut rounds);
@@ -254,6 +354,24 @@ pub(super) unsafe fn swap_items<V: Vector, const W: usize, const FAR_AWAY: bool>
         job.lengths.read(run.at.lengths, run.step.lengths, lengths);
         let mut line = job.output.wrapping_add(run.at.output);
         let step = run.step.output;
+        if !FAR_AWAY && run.steps.len() == all && step == bytes && bytes >= LANE {
+            let (first, rest) = lengths.split_at(1);
+            let longest = rest.iter().fold(0, |longest, &length| longest.max(length));
+            if longest * W <= most_in_place::<V>() * V::BYTES {
+                // SAFETY: see `Job`: before each of the rest lies another line of these.
+                unsafe {
+                    reverse::<V, W>(line, first[0]);
+                    let lines = LinesInPlace::<W> {
+                        first: line.add(step),
+                        bytes,
+                        lengths: rest,
+                        touched: longest * W,
+                    };
+                    apart_by_fitting::<V, _>(lines, bytes);
+                }
+                continue;
+            }
+        }
         for (index, &length) in lengths.iter().enumerate() {
             // SAFETY: see `Job`. The first steps of pairs and their mirror images
             // are two runs of packed elements that do not overlap.
@@ -286,6 +404,55 @@ pub(super) unsafe fn swap_items<V: Vector, const W: usize, const FAR_AWAY: bool>
                 }
             }
             line = line.wrapping_add(step);
+        }
+    }
+}
+
+/// Lines one after the other that are reversed where they lie.
+struct LinesInPlace<'a, const W: usize> {
+    first: *mut u8,
+    /// The bytes of a line.
+    bytes: usize,
+    lengths: &'a [usize],
+    /// The bytes of the longest reversed prefix.
+    touched: usize,
+}
+
+impl<const W: usize> Task for LinesInPlace<'_, W> {
+    /// # Safety
+    /// The lines, and as many bytes before the first as one has, are readable and
+    /// writable; a line is a vector at least.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        // SAFETY: the caller's.
+        unsafe {
+            with_const!(self.touched.div_ceil(V::BYTES), N in [1, 2, 3, 4, 5, 6, 7] else 8 => {
+                self.reverse::<V, N>();
+            });
+        }
+    }
+}
+
+impl<const W: usize> LinesInPlace<'_, W> {
+    /// Reverses them, by `N` vectors each, from the last line on: what is read
+    /// backward reaches into the line before, and a processor waits for bytes
+    /// that it has just written.
+    ///
+    /// # Safety
+    /// As [`run`](Task::run), and no reversed prefix is more than `N` vectors.
+    #[inline(always)]
+    unsafe fn reverse<V: Vector, const N: usize>(self) {
+        for (index, &length) in self.lengths.iter().enumerate().rev() {
+            if length <= 1 {
+                continue;
+            }
+            // SAFETY: the caller's.
+            unsafe {
+                let line = self.first.add(index * self.bytes);
+                for (at, read) in all_both_ways::<V, W, N>(line, length * W, self.touched) {
+                    read.store(line.add(at));
+                }
+            }
         }
     }
 }

@@ -1,5 +1,8 @@
 //! The operator on the CPU: out of place and in place, serial and on any thread pool.
 
+#[macro_use]
+mod with_const;
+
 mod ahead;
 mod columns;
 mod direction;

@@ -28,6 +28,9 @@ pub(super) const BLOCK: usize = 1 << 10;
 
 /// Takes the output's bytes in order.
 pub(super) trait Sink {
+    /// Whether what is written goes past the caches.
+    const STREAMS: bool;
+
     /// Whether the run is so large that it pays to ask for what is read next.
     const ASKS: bool;
 
@@ -107,6 +110,7 @@ impl<V, const ASKS: bool> Cached<V, ASKS> {
 }
 
 impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
+    const STREAMS: bool = false;
     const ASKS: bool = ASKS;
     const TWICE: usize = V::BYTES * V::BYTES;
 
@@ -249,6 +253,7 @@ impl<V: Vector> Streaming<V> {
 }
 
 impl<V: Vector> Sink for Streaming<V> {
+    const STREAMS: bool = true;
     const ASKS: bool = true;
     const TWICE: usize = if V::BYTES > LANE { 16 << 10 } else { 1 << 10 };
 
