@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use super::ahead::{DISTANCE, FAR, NEAR, Soon};
+use super::ahead::{DISTANCE, FAR, NEAR};
 use super::direction::Backward;
 use super::job::Job;
 use super::nest::{Rounds, Run};
 use super::pieces::Pieces;
+use super::short_lines::{self, Lines, LinesInPlace};
 use super::sink::{BLOCK, LINE, Sink};
-use super::vector::{LANE, Task, V128, Vector, WIDEST, prefetch, prefetch_far};
+use super::vector::{LANE, Vector, prefetch, prefetch_far};
 use super::walk::{Element, Width};
 
 /// The longest line that is reversed in place as a whole, in bytes.
@@ -20,23 +21,6 @@ const WHOLE: usize = 4 << 10;
 /// In place, 64 MiB, Zen 4: lines of 1 KiB 1.4 times a copy by the length of an
 /// earlier line, 1.1 so; of 256 bytes 1.1 and 1.2.
 const FORESEEN_LINE: usize = 1 << 10;
-
-/// How many vectors of a line are read before any is written.
-const TOGETHER: usize = 4;
-
-/// How many vectors of a line that is reversed in place are read before any is
-/// written: all of them, as what is read backward lies where they are.
-///
-/// Of the widest each has a mask in a register, of which there are seven. Far
-/// away, where that takes as long as pairs from both ends, Zen 4: AVX-512
-/// 128 bytes 0.75 of those, 256 bytes 0.85 to 1.15; AVX2 0.5 and 0.65.
-const fn most_in_place<V: Vector>(far_away: bool) -> usize {
-    match (V::BYTES, far_away) {
-        (WIDEST, true) => 3,
-        (WIDEST, false) => 6,
-        _ => 8,
-    }
-}
 
 /// How many lengths are read at once.
 const MANY: usize = 128;
@@ -62,8 +46,8 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
         let lengths = &mut lengths[..run.lines];
         job.lengths.read(run.at.lengths, run.step.lengths, lengths);
         let before = run.at.input;
-        let whole = sink.takes_lanes(run.at.output | run.step.output | bytes);
-        let most = match whole {
+        let lanes = sink.takes_lanes(run.at.output | run.step.output | bytes);
+        let most = match lanes {
             true => S::TWICE,
             false => S::TWICE.min(BLOCK),
         };
@@ -77,17 +61,13 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
         // steps, and before it lies what comes before its offset in the input.
         unsafe {
             if !first.is_empty() {
-                let lines = Lines::<S, W>::new(job, sink, &run, first);
-                lines.copy_steps::<V>(run.steps.clone(), &mut pieces);
+                let lines = lines_of(job, sink, &run, first);
+                copy_steps::<V, S, W>(lines, run.steps.clone(), &mut pieces);
             }
             if !rest.is_empty() {
                 pieces.finish::<V, S>(sink);
                 run.at.advance(&run.step, stepwise);
-                let lines = Lines::<S, W>::new(job, sink, &run, rest);
-                match !S::STREAMS && bytes <= TOGETHER * V::BYTES {
-                    true => apart_by_fitting::<V, _>(Together(lines), bytes),
-                    false => apart_by_fitting::<V, _>(lines, bytes),
-                }
+                short_lines::copy::<V, S, W>(lines_of(job, sink, &run, rest), lanes);
             }
         }
     }
@@ -95,248 +75,49 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
     unsafe { pieces.finish::<V, S>(sink) };
 }
 
-/// Does a task of lines of so many bytes, a lane at least, by vectors that are no longer.
-///
-/// # Safety
-/// As [`Vector::apart`].
+/// The first lines of a run, as many as have lengths.
 #[inline(always)]
-unsafe fn apart_by_fitting<V: Vector, T: Task>(task: T, bytes: usize) {
-    // SAFETY: the caller's.
-    unsafe {
-        if bytes >= V::BYTES {
-            V::apart(task);
-        } else if bytes >= V::Half::BYTES {
-            V::Half::apart(task);
-        } else {
-            V128::apart(task);
-        }
-    }
-}
-
-/// Lines that are copied, evenly spaced.
-struct Lines<'a, S, const W: usize> {
+fn lines_of<'a, S, const W: usize>(
+    job: &Job<'_>,
     sink: &'a mut S,
-    /// Where the first line starts in the input.
-    input: *const u8,
-    /// Its offset in the output.
-    output: usize,
-    /// How far the next line is from each, in input and output.
-    step: (usize, usize),
+    run: &Run,
     lengths: &'a [usize],
-    /// The bytes of a line.
-    bytes: usize,
-}
-
-/// Copies short lines.
-///
-/// Lengths are anything, so a branch on where one ends is often mispredicted.
-/// So each vector is read both ways and merged without one.
-impl<S: Sink, const W: usize> Task for Lines<'_, S, W> {
-    /// # Safety
-    /// Every line is a vector at least, readable, and before it as many bytes;
-    /// the output has room for it.
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        // SAFETY: the caller's.
-        unsafe {
-            match self
-                .sink
-                .takes_lanes(self.output | self.step.1 | self.bytes)
-            {
-                true => self.copy_both_ways::<V, true>(),
-                false => self.copy_both_ways::<V, false>(),
-            }
-        }
+) -> Lines<'a, S, W> {
+    Lines {
+        sink,
+        input: job.input.wrapping_add(run.at.input),
+        output: run.at.output,
+        step: (run.step.input, run.step.output),
+        lengths,
+        bytes: job.plan.time.size * W,
     }
 }
 
-impl<S: Sink, const W: usize> Lines<'_, S, W> {
-    /// Copies the lines; straight to their places if all are `WHOLE` lanes.
-    ///
-    /// # Safety
-    /// As [`run`](Task::run).
-    #[inline(always)]
-    unsafe fn copy_both_ways<V: Vector, const WHOLE: bool>(self) {
-        let bytes = self.bytes;
-        let (mut line, mut output) = (self.input, self.output);
-        for &length in self.lengths {
-            let reversed = (length * W).min(bytes);
-            let backward = line.wrapping_add(reversed).wrapping_sub(V::BYTES);
-            let soon = Soon::beyond(line);
-            let mut at = 0;
-            // SAFETY: the caller's; every vector ends within the bytes.
-            unsafe {
-                self.sink.seek(output);
-                let to = match WHOLE {
-                    true => self.sink.lanes(bytes),
-                    false => self.sink.space(bytes),
-                };
-                let write = |vector: V, to: *mut u8| match WHOLE {
-                    true => S::write(vector, to),
-                    false => vector.store(to),
-                };
-                while at + TOGETHER * V::BYTES <= bytes {
-                    let first = both_ways::<V, W>(line, backward, reversed, at);
-                    let mut vectors = [first; TOGETHER];
-                    for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
-                        let at = at + index * V::BYTES;
-                        *vector = both_ways::<V, W>(line, backward, reversed, at);
-                    }
-                    for vector in vectors {
-                        write(vector, to.add(at));
-                        S::ask(soon.after(at), to.add(at));
-                        at += V::BYTES;
-                    }
-                }
-                while at < bytes {
-                    // The last vector may lie over the one before.
-                    let place = at.min(bytes - V::BYTES);
-                    let vector = both_ways::<V, W>(line, backward, reversed, place);
-                    write(vector, to.add(place));
-                    S::ask(soon.after(at), to.add(at));
-                    at += V::BYTES;
-                }
-            }
-            line = line.wrapping_add(self.step.0);
-            output = output.wrapping_add(self.step.1);
-        }
-    }
-}
-
-/// Lines of few vectors, each of which is read as a whole before it is written.
-struct Together<'a, S, const W: usize>(Lines<'a, S, W>);
-
-/// Copies them straight to their places, which the sink takes anywhere.
-impl<S: Sink, const W: usize> Task for Together<'_, S, W> {
-    /// # Safety
-    /// As those of [`Lines`].
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        // SAFETY: the caller's.
-        unsafe {
-            with_const!(self.0.bytes.div_ceil(V::BYTES), N in [1, 2, 3] else 4 => {
-                self.copy::<V, N>();
-            });
-        }
-    }
-}
-
-impl<S: Sink, const W: usize> Together<'_, S, W> {
-    /// Copies the lines of `N` vectors straight to their places.
-    ///
-    /// # Safety
-    /// As [`run`](Task::run).
-    #[inline(always)]
-    unsafe fn copy<V: Vector, const N: usize>(self) {
-        let Lines {
-            sink,
-            input: mut line,
-            mut output,
-            step,
-            lengths,
-            bytes,
-        } = self.0;
-        for &length in lengths {
-            let soon = Soon::beyond(line);
-            // SAFETY: the caller's.
-            unsafe {
-                let vectors = all_both_ways::<V, W, N>(line, length * W, bytes);
-                sink.seek(output);
-                let to = sink.lanes(bytes);
-                for (vector, (at, read)) in vectors.into_iter().enumerate() {
-                    S::write(read, to.add(at));
-                    S::ask(soon.after(vector * V::BYTES), to.add(at));
-                }
-            }
-            line = line.wrapping_add(step.0);
-            output = output.wrapping_add(step.1);
-        }
-    }
-}
-
-/// The first `bytes` of a line as `N` vectors, each with its place; the last one
-/// may lie over the one before. `reversed` bytes are reversed.
+/// Copies some steps of each line.
 ///
 /// # Safety
-/// As [`both_ways`]; a line is a vector at least.
+/// The lines are readable, and the output has room for them, until the
+/// pieces are finished.
 #[inline(always)]
-unsafe fn all_both_ways<V: Vector, const W: usize, const N: usize>(
-    line: *const u8,
-    reversed: usize,
-    bytes: usize,
-) -> [(usize, V); N] {
-    let backward = line.wrapping_add(reversed).wrapping_sub(V::BYTES);
-    let last = bytes.saturating_sub(V::BYTES);
-    let at = |vector: usize| (vector * V::BYTES).min(last);
-    // SAFETY: the caller's.
-    let mut vectors = [(0, unsafe { both_ways::<V, W>(line, backward, reversed, 0) }); N];
-    for (vector, read) in vectors.iter_mut().enumerate().skip(1) {
-        let at = at(vector);
+unsafe fn copy_steps<V: Vector, S: Sink, const W: usize>(
+    lines: Lines<'_, S, W>,
+    steps: Range<usize>,
+    pieces: &mut Pieces<Backward<W>, true>,
+) {
+    let (mut line, mut output) = (lines.input, lines.output);
+    for &length in lines.lengths {
+        let Range { start, end } = steps;
+        let middle = length.clamp(start, end);
+        let reversed = line.wrapping_add(length.wrapping_sub(middle).wrapping_mul(W));
         // SAFETY: the caller's.
-        *read = (at, unsafe {
-            both_ways::<V, W>(line, backward, reversed, at)
-        });
-    }
-    vectors
-}
-
-/// The vector at `at` of a line, of which `reversed` bytes are.
-///
-/// # Safety
-/// As [`Vector::merged`]; `backward` is where the vector starts that is read
-/// backward for the line's first.
-#[inline(always)]
-unsafe fn both_ways<V: Vector, const W: usize>(
-    line: *const u8,
-    backward: *const u8,
-    reversed: usize,
-    at: usize,
-) -> V {
-    let (backward, forward) = (backward.wrapping_sub(at), line.wrapping_add(at));
-    // SAFETY: the caller's.
-    unsafe { V::merged::<W>(backward, forward, reversed.saturating_sub(at)) }
-}
-
-impl<'a, S: Sink, const W: usize> Lines<'a, S, W> {
-    /// The first lines of a run, as many as have lengths.
-    #[inline(always)]
-    fn new(job: &Job<'_>, sink: &'a mut S, run: &Run, lengths: &'a [usize]) -> Self {
-        Self {
-            sink,
-            input: job.input.wrapping_add(run.at.input),
-            output: run.at.output,
-            step: (run.step.input, run.step.output),
-            lengths,
-            bytes: job.plan.time.size * W,
+        unsafe {
+            let (to, bytes) = (output + start * W, (middle - start) * W);
+            pieces.copy::<V, S>(lines.sink, true, reversed, to, bytes);
+            let (to, bytes) = (output + middle * W, (end - middle) * W);
+            pieces.copy::<V, S>(lines.sink, false, line.add(middle * W), to, bytes);
         }
-    }
-
-    /// Copies some steps of each.
-    ///
-    /// # Safety
-    /// The lines are readable, and the output has room for them, until the
-    /// pieces are finished.
-    #[inline(always)]
-    unsafe fn copy_steps<V: Vector>(
-        self,
-        steps: Range<usize>,
-        pieces: &mut Pieces<Backward<W>, true>,
-    ) {
-        let (mut line, mut output) = (self.input, self.output);
-        for &length in self.lengths {
-            let Range { start, end } = steps;
-            let middle = length.clamp(start, end);
-            let reversed = line.wrapping_add(length.wrapping_sub(middle).wrapping_mul(W));
-            // SAFETY: the caller's.
-            unsafe {
-                let (to, bytes) = (output + start * W, (middle - start) * W);
-                pieces.copy::<V, S>(self.sink, true, reversed, to, bytes);
-                let (to, bytes) = (output + middle * W, (end - middle) * W);
-                pieces.copy::<V, S>(self.sink, false, line.add(middle * W), to, bytes);
-            }
-            line = line.wrapping_add(self.step.0);
-            output += self.step.1;
-        }
+        line = line.wrapping_add(lines.step.0);
+        output += lines.step.1;
     }
 }
 
@@ -361,20 +142,14 @@ pub(super) unsafe fn swap_items<V: Vector, const W: usize, const FAR_AWAY: bool>
         job.lengths.read(run.at.lengths, run.step.lengths, lengths);
         let mut line = job.output.wrapping_add(run.at.output);
         let step = run.step.output;
-        if run.steps.len() == all && step == bytes && bytes >= LANE {
+        if run.steps.len() == all && step == bytes {
             let (first, rest) = lengths.split_at(1);
-            let longest = rest.iter().fold(0, |longest, &length| longest.max(length));
-            if longest * W <= const { most_in_place::<V>(FAR_AWAY) * V::BYTES } {
+            let rest = LinesInPlace::<W, FAR_AWAY>::new(line.wrapping_add(step), bytes, rest);
+            if rest.are_short::<V>() {
                 // SAFETY: see `Job`: before each of the rest lies another line of these.
                 unsafe {
                     reverse::<V, W>(line, first[0]);
-                    let lines = LinesInPlace::<W, FAR_AWAY> {
-                        first: line.add(step),
-                        bytes,
-                        lengths: rest,
-                        touched: longest * W,
-                    };
-                    apart_by_fitting::<V, _>(lines, bytes);
+                    rest.reverse::<V>();
                 }
                 continue;
             }
@@ -411,61 +186,6 @@ pub(super) unsafe fn swap_items<V: Vector, const W: usize, const FAR_AWAY: bool>
                 }
             }
             line = line.wrapping_add(step);
-        }
-    }
-}
-
-/// Lines one after the other that are reversed where they lie, beyond the caches
-/// if they are `FAR_AWAY`.
-struct LinesInPlace<'a, const W: usize, const FAR_AWAY: bool> {
-    first: *mut u8,
-    /// The bytes of a line.
-    bytes: usize,
-    lengths: &'a [usize],
-    /// The bytes of the longest reversed prefix.
-    touched: usize,
-}
-
-impl<const W: usize, const FAR_AWAY: bool> Task for LinesInPlace<'_, W, FAR_AWAY> {
-    /// # Safety
-    /// The lines, and as many bytes before the first as one has, are readable and
-    /// writable; a line is a vector at least.
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        // SAFETY: the caller's.
-        unsafe {
-            with_const!(self.touched.div_ceil(V::BYTES), N in [1, 2, 3, 4, 5, 6, 7] else 8 => {
-                self.reverse::<V, N>();
-            });
-        }
-    }
-}
-
-impl<const W: usize, const FAR_AWAY: bool> LinesInPlace<'_, W, FAR_AWAY> {
-    /// Reverses them, by `N` vectors each, from the last line on: what is read
-    /// backward reaches into the line before, and a processor waits for bytes
-    /// that it has just written.
-    ///
-    /// # Safety
-    /// As [`run`](Task::run), and no reversed prefix is more than `N` vectors.
-    #[inline(always)]
-    unsafe fn reverse<V: Vector, const N: usize>(self) {
-        for (index, &length) in self.lengths.iter().enumerate().rev() {
-            let line = self.first.wrapping_add(index * self.bytes);
-            if FAR_AWAY {
-                for byte in (0..N * V::BYTES).step_by(LINE) {
-                    prefetch_far(line.wrapping_add(FAR + byte));
-                }
-            }
-            if length <= 1 {
-                continue;
-            }
-            // SAFETY: the caller's.
-            unsafe {
-                for (at, read) in all_both_ways::<V, W, N>(line, length * W, self.touched) {
-                    read.store(line.add(at));
-                }
-            }
         }
     }
 }

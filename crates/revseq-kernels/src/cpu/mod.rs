@@ -16,6 +16,7 @@ mod nest;
 mod pieces;
 mod processor;
 mod rows;
+mod short_lines;
 mod short_rows;
 mod sink;
 mod threads;

@@ -71,17 +71,25 @@ impl Vector for Counted {
         Self(unsafe { self.0.reversed::<W>() })
     }
 
-    unsafe fn merged<const W: usize>(
-        backward: *const u8,
-        forward: *const u8,
-        reversed: usize,
-    ) -> Self {
-        count(|work| {
-            work.loaded += 2 * Self::BYTES;
-            work.shuffles += 1;
-        });
+    unsafe fn merged(self, other: Self, bytes: usize) -> Self {
         // SAFETY: the caller's.
-        Self(unsafe { V128::merged::<W>(backward, forward, reversed) })
+        Self(unsafe { self.0.merged(other.0, bytes) })
+    }
+
+    // Loops load them once.
+    unsafe fn numbers<const W: usize>(first: usize) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe { V128::numbers::<W>(first) })
+    }
+
+    unsafe fn plus(self, addend: u8) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe { self.0.plus(addend) })
+    }
+
+    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe { self.0.merged_up_to(other.0, numbers.0, last) })
     }
 
     unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {

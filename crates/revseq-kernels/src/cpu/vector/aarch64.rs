@@ -58,19 +58,26 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn merged<const W: usize>(
-        backward: *const u8,
-        forward: *const u8,
-        reversed: usize,
-    ) -> Self {
+    unsafe fn merged(self, other: Self, bytes: usize) -> Self {
         static MASKS: [[u8; LANE]; 2] = [[0xff; LANE], [0; LANE]];
         // SAFETY: the caller's; the mask lies inside the masks.
         Self(unsafe {
             let masks = MASKS.as_ptr().cast::<u8>();
-            let mask = vld1q_u8(masks.add(LANE - reversed.min(LANE)));
-            let backward = Self::load(backward).reversed::<W>();
-            vbslq_u8(mask, backward.0, Self::load(forward).0)
+            let mask = vld1q_u8(masks.add(LANE - bytes.min(LANE)));
+            vbslq_u8(mask, self.0, other.0)
         })
+    }
+
+    #[inline(always)]
+    unsafe fn plus(self, addend: u8) -> Self {
+        // SAFETY: NEON is part of the target.
+        Self(unsafe { vaddq_u8(self.0, vdupq_n_u8(addend)) })
+    }
+
+    #[inline(always)]
+    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self {
+        // SAFETY: NEON is part of the target.
+        Self(unsafe { vbslq_u8(vcleq_u8(numbers.0, vdupq_n_u8(last)), self.0, other.0) })
     }
 
     #[inline(always)]

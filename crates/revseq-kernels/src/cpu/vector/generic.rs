@@ -47,15 +47,23 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn merged<const W: usize>(
-        backward: *const u8,
-        forward: *const u8,
-        reversed: usize,
-    ) -> Self {
-        // SAFETY: the caller's.
-        let (from, to) = unsafe { (Self::load(backward).reversed::<W>(), Self::load(forward)) };
-        Self(std::array::from_fn(|at| {
-            if at < reversed { from.0[at] } else { to.0[at] }
+    unsafe fn merged(self, other: Self, bytes: usize) -> Self {
+        Self(std::array::from_fn(|at| match at < bytes {
+            true => self.0[at],
+            false => other.0[at],
+        }))
+    }
+
+    #[inline(always)]
+    unsafe fn plus(self, addend: u8) -> Self {
+        Self(self.0.map(|byte| byte.wrapping_add(addend)))
+    }
+
+    #[inline(always)]
+    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self {
+        Self(std::array::from_fn(|at| match numbers.0[at] <= last {
+            true => self.0[at],
+            false => other.0[at],
         }))
     }
 

@@ -78,16 +78,54 @@ pub(super) trait Vector: Copy {
     /// See the trait.
     unsafe fn reversed<const W: usize>(self) -> Self;
 
-    /// The first `reversed` bytes, a number of elements that may be more than a
-    /// vector's, from a vector in reverse order; the others from another as they are.
+    /// The first `bytes` bytes, all if those are more than a vector's; the others
+    /// from another vector.
     ///
     /// # Safety
-    /// Both places are readable for a vector.
-    unsafe fn merged<const W: usize>(
-        backward: *const u8,
-        forward: *const u8,
-        reversed: usize,
-    ) -> Self;
+    /// See the trait.
+    unsafe fn merged(self, other: Self, bytes: usize) -> Self;
+
+    /// For each byte of the elements from number `first` on, its element's, modulo 256.
+    ///
+    /// # Safety
+    /// See the trait.
+    #[inline(always)]
+    unsafe fn numbers<const W: usize>(first: usize) -> Self {
+        let numbers = const { &Numbers::of(W) };
+        // SAFETY: the caller's; no vector is wider than the widest.
+        unsafe { Self::load(numbers.0.as_ptr()).plus(first as u8) }
+    }
+
+    /// Every byte more by as much, modulo 256.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn plus(self, addend: u8) -> Self;
+
+    /// The bytes whose `numbers` are at most `last`, the others from another vector.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self;
+
+    /// Whether [`reversed_across`](Self::reversed_across) is worth it.
+    const ACROSS: bool = false;
+
+    /// The elements of a vector in reverse order, which starts `start` bytes after
+    /// the start of another, at most a vector's, and ends in the one after that.
+    ///
+    /// # Safety
+    /// See the trait.
+    #[inline(always)]
+    unsafe fn reversed_across<const W: usize>(low: Self, high: Self, start: usize) -> Self {
+        let mut bytes = [0_u8; 2 * WIDEST];
+        // SAFETY: the caller's; no vector is wider than the widest.
+        unsafe {
+            low.store(bytes.as_mut_ptr());
+            high.store(bytes.as_mut_ptr().add(Self::BYTES));
+            Self::load(bytes[start..].as_ptr()).reversed::<W>()
+        }
+    }
 
     /// Interleaves elements in each lane: first those of the lanes' lower
     /// halves, then those of the upper ones. `W` is less than a lane.
@@ -179,6 +217,22 @@ pub(super) trait Vector: Copy {
             self.store(part.as_mut_ptr().cast());
             copy_bytes(part.as_ptr().cast(), to, bytes);
         }
+    }
+}
+
+/// The numbers of the elements of the widest vector, from 0 on.
+#[repr(align(64))]
+struct Numbers([u8; WIDEST]);
+
+impl Numbers {
+    const fn of(element: usize) -> Self {
+        let mut numbers = [0; WIDEST];
+        let mut at = 0;
+        while at < WIDEST {
+            numbers[at] = (at / element) as u8;
+            at += 1;
+        }
+        Self(numbers)
     }
 }
 
@@ -345,15 +399,31 @@ mod tests {
             );
 
             let other: Vec<u8> = bytes[..V::BYTES].iter().map(|byte| !byte).collect();
-            for reversed in (0..2 * V::BYTES).step_by(W) {
-                V::merged::<W>(bytes.as_ptr(), other.as_ptr(), reversed).store(out.as_mut_ptr());
-                let kept = V::BYTES - reversed.min(V::BYTES);
-                let prefix = elements[kept / W..].iter().rev().copied();
-                let expected = [
-                    prefix.collect::<Vec<_>>().concat(),
-                    other[V::BYTES - kept..].to_vec(),
-                ];
-                assert_eq!(out, expected.concat(), "{reversed}");
+            for first in 0..2 * V::BYTES {
+                let merged = vector.merged(V::load(other.as_ptr()), first);
+                merged.store(out.as_mut_ptr());
+                let (kept, rest) = (&bytes[..first.min(V::BYTES)], first.min(V::BYTES));
+                assert_eq!(out, [kept, &other[rest..]].concat(), "{first}");
+            }
+
+            for first in (0..=256 - V::BYTES / W).step_by(5) {
+                let numbers = V::numbers::<W>(first);
+                for last in 0..=u8::MAX {
+                    let merged = vector.merged_up_to(V::load(other.as_ptr()), numbers, last);
+                    merged.store(out.as_mut_ptr());
+                    let elements = (usize::from(last) + 1).saturating_sub(first);
+                    let (kept, rest) = bytes[..V::BYTES].split_at((elements * W).min(V::BYTES));
+                    let rest = &other[V::BYTES - rest.len()..];
+                    assert_eq!(out, [kept, rest].concat(), "{last} from {first} on");
+                }
+            }
+
+            let both = [&bytes[..V::BYTES], &other].concat();
+            for start in 0..=V::BYTES {
+                let high = V::load(other.as_ptr());
+                V::reversed_across::<W>(vector, high, start).store(out.as_mut_ptr());
+                let elements = both[start..start + V::BYTES].chunks(W).rev();
+                assert_eq!(out, elements.collect::<Vec<_>>().concat(), "{start}");
             }
 
             let order: Vec<u8> = (0..V::BYTES).map(|at| (at * 7 % V::BYTES) as u8).collect();

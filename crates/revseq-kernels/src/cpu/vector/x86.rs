@@ -118,17 +118,29 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn merged<const W: usize>(
-        backward: *const u8,
-        forward: *const u8,
-        reversed: usize,
-    ) -> Self {
+    unsafe fn plus(self, addend: u8) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe { _mm_add_epi8(self.0, _mm_set1_epi8(addend as i8)) })
+    }
+
+    #[inline(always)]
+    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
-            let mask = _mm_loadu_si128(first_bytes::<16>(reversed).cast());
-            let backward = Self::load(backward).reversed::<W>();
-            let forward = _mm_andnot_si128(mask, Self::load(forward).0);
-            _mm_or_si128(_mm_and_si128(mask, backward.0), forward)
+            let last = _mm_set1_epi8(last as i8);
+            let mask = _mm_cmpeq_epi8(_mm_max_epu8(numbers.0, last), last);
+            let (first, rest) = (_mm_and_si128(mask, self.0), _mm_andnot_si128(mask, other.0));
+            _mm_or_si128(first, rest)
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn merged(self, other: Self, bytes: usize) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe {
+            let mask = _mm_loadu_si128(first_bytes::<16>(bytes).cast());
+            let (first, rest) = (_mm_and_si128(mask, self.0), _mm_andnot_si128(mask, other.0));
+            _mm_or_si128(first, rest)
         })
     }
 }
@@ -190,16 +202,27 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    unsafe fn merged<const W: usize>(
-        backward: *const u8,
-        forward: *const u8,
-        reversed: usize,
-    ) -> Self {
+    unsafe fn plus(self, addend: u8) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe { _mm256_add_epi8(self.0, _mm256_set1_epi8(addend as i8)) })
+    }
+
+    #[inline(always)]
+    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
-            let mask = _mm256_loadu_si256(first_bytes::<32>(reversed).cast());
-            let backward = Self::load(backward).reversed::<W>();
-            _mm256_blendv_epi8(Self::load(forward).0, backward.0, mask)
+            let last = _mm256_set1_epi8(last as i8);
+            let mask = _mm256_cmpeq_epi8(_mm256_max_epu8(numbers.0, last), last);
+            _mm256_blendv_epi8(other.0, self.0, mask)
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn merged(self, other: Self, bytes: usize) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe {
+            let mask = _mm256_loadu_si256(first_bytes::<32>(bytes).cast());
+            _mm256_blendv_epi8(other.0, self.0, mask)
         })
     }
 
@@ -280,23 +303,43 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
-    unsafe fn merged<const W: usize>(
-        backward: *const u8,
-        forward: *const u8,
-        reversed: usize,
-    ) -> Self {
+    unsafe fn plus(self, addend: u8) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe { _mm512_add_epi8(self.0, _mm512_set1_epi8(addend as i8)) })
+    }
+
+    #[inline(always)]
+    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
-            let order = reversed_order::<W>();
-            let (from, to) = (Self::load(backward).0, Self::load(forward).0);
-            // A bit for each piece that the shuffle moves.
-            let mask = first(reversed.min(64) / W.min(8));
-            match W {
-                1 => _mm512_mask_permutexvar_epi8(to, mask, order, from),
-                2 => _mm512_mask_permutexvar_epi16(to, mask as u32, order, from),
-                4 => _mm512_mask_permutexvar_epi32(to, mask as u16, order, from),
-                _ => _mm512_mask_permutexvar_epi64(to, mask as u8, order, from),
-            }
+            let mask = _mm512_cmple_epu8_mask(numbers.0, _mm512_set1_epi8(last as i8));
+            _mm512_mask_blend_epi8(mask, other.0, self.0)
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn merged(self, other: Self, bytes: usize) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe { _mm512_mask_blend_epi8(first(bytes.min(64)), other.0, self.0) })
+    }
+
+    const ACROSS: bool = true;
+
+    #[inline(always)]
+    unsafe fn reversed_across<const W: usize>(low: Self, high: Self, start: usize) -> Self {
+        static ORDERS: [Order<64>; 5] = [
+            Order::reversed(1, 1),
+            Order::reversed(2, 1),
+            Order::reversed(4, 1),
+            Order::reversed(8, 1),
+            Order::reversed(16, 1),
+        ];
+        let order = &ORDERS[W.ilog2() as usize].0;
+        // SAFETY: the caller's; an order is a vector.
+        Self(unsafe {
+            let order = _mm512_load_si512(order.as_ptr().cast());
+            let order = _mm512_add_epi8(order, _mm512_set1_epi8(start as i8));
+            _mm512_permutex2var_epi8(low.0, order, high.0)
         })
     }
 

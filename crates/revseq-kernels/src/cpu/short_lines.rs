@@ -1,0 +1,449 @@
+//! Short lines of elements, read both ways.
+//!
+//! Lengths are anything, so a branch on where one ends is often mispredicted,
+//! which takes longer than to move a short line. So each vector of it is read
+//! backward and forward, and merged without a branch.
+
+use std::mem::MaybeUninit;
+use std::ops::RangeInclusive;
+
+use super::ahead::{FAR, Soon};
+use super::processor;
+use super::sink::{LINE, Sink};
+use super::vector::{LANE, Task, V128, Vector, WIDEST, prefetch_far};
+
+/// How many vectors of a line are read before any is written.
+const TOGETHER: usize = 4;
+
+/// Lines that are read backward by whole vectors of which each is in two, in bytes.
+///
+/// Zen 4, in the cache, of the time by loads from where they lie: 64 KiB of
+/// lines of 256 bytes 0.91, of 512 bytes 0.86, of 1 KiB 0.93; 1 MiB 0.95, 0.96
+/// and 0.97, but of 128 bytes 1.08 and of 4 KiB 1.04.
+const ACROSS: RangeInclusive<usize> = 192..=1024;
+
+/// How many elements a byte can count.
+const COUNTED: usize = 256;
+
+/// How many vectors of a line that is reversed in place are read before any is
+/// written: all of them, as what is read backward lies where they are.
+///
+/// Of the widest each has a mask in a register, of which there are seven. Far
+/// away, where that takes as long as pairs from both ends, Zen 4: AVX-512
+/// 128 bytes 0.75 of those, 256 bytes 0.85 to 1.15; AVX2 0.5 and 0.65.
+const fn most_in_place<V: Vector>(far_away: bool) -> usize {
+    match (V::BYTES, far_away) {
+        (WIDEST, true) => 3,
+        (WIDEST, false) => 6,
+        _ => 8,
+    }
+}
+
+/// Lines that are copied, evenly spaced.
+pub(super) struct Lines<'a, S, const W: usize> {
+    pub(super) sink: &'a mut S,
+    /// Where the first line starts in the input.
+    pub(super) input: *const u8,
+    /// Its offset in the output.
+    pub(super) output: usize,
+    /// How far the next line is from each, in input and output.
+    pub(super) step: (usize, usize),
+    pub(super) lengths: &'a [usize],
+    /// The bytes of a line.
+    pub(super) bytes: usize,
+}
+
+/// Copies lines; straight to their places if those are `lanes` that the sink takes.
+///
+/// # Safety
+/// Every line is a lane at least, readable, and before it as many bytes; the
+/// output has room for it.
+#[inline(always)]
+pub(super) unsafe fn copy<V: Vector, S: Sink, const W: usize>(lines: Lines<'_, S, W>, lanes: bool) {
+    let bytes = lines.bytes;
+    // What does not stream takes any lanes.
+    let together = !S::STREAMS && bytes <= TOGETHER * V::BYTES;
+    let counted = bytes <= COUNTED * W;
+    let across = !S::STREAMS && reads_across::<V>(lines.input, lines.step.0, bytes);
+    // SAFETY: the caller's.
+    unsafe {
+        match across {
+            true if together => V::apart(Together::<_, W, true>(lines)),
+            true if counted => V::apart(OneByOne::<_, W, true, true, true>(lines)),
+            true => V::apart(OneByOne::<_, W, true, false, true>(lines)),
+            false if together => apart::<V, _>(Together::<_, W, false>(lines), bytes),
+            false if lanes && counted => {
+                apart::<V, _>(OneByOne::<_, W, true, true, false>(lines), bytes);
+            }
+            false if lanes => apart::<V, _>(OneByOne::<_, W, true, false, false>(lines), bytes),
+            false => apart::<V, _>(OneByOne::<_, W, false, false, false>(lines), bytes),
+        }
+    }
+}
+
+/// Lines that are copied a few vectors at a time, straight to their places if all
+/// are `LANES` that the sink takes.
+struct OneByOne<'a, S, const W: usize, const LANES: bool, const COUNTED: bool, const ACROSS: bool>(
+    Lines<'a, S, W>,
+);
+
+impl<S: Sink, const W: usize, const LANES: bool, const COUNTED: bool, const ACROSS: bool> Task
+    for OneByOne<'_, S, W, LANES, COUNTED, ACROSS>
+{
+    /// # Safety
+    /// As [`copy`], [`reads_across`] if `ACROSS`, and no line is more than
+    /// [`COUNTED`] elements if `COUNTED`; a line is a vector at least.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Lines {
+            sink,
+            input: mut line,
+            mut output,
+            step,
+            lengths,
+            bytes,
+        } = self.0;
+        for &length in lengths {
+            let soon = Soon::beyond(line);
+            let mut at = 0;
+            // SAFETY: the caller's; every vector ends within the bytes.
+            unsafe {
+                sink.seek(output);
+                let to = match LANES {
+                    true => sink.lanes(bytes),
+                    false => sink.space(bytes),
+                };
+                let write = |vector: V, to: *mut u8| match LANES {
+                    true => S::write(vector, to),
+                    false => vector.store(to),
+                };
+                let mut line = BothWays::<V, W, ACROSS>::new(line, length);
+                let mut numbers = V::numbers::<W>(0);
+                while at + TOGETHER * V::BYTES <= bytes {
+                    let mut vectors = [line.vector::<COUNTED>(at, numbers); TOGETHER];
+                    for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
+                        numbers = numbers.plus((V::BYTES / W) as u8);
+                        *vector = line.vector::<COUNTED>(at + index * V::BYTES, numbers);
+                    }
+                    numbers = numbers.plus((V::BYTES / W) as u8);
+                    for vector in vectors {
+                        write(vector, to.add(at));
+                        S::ask(soon.after(at), to.add(at));
+                        at += V::BYTES;
+                    }
+                }
+                while at < bytes {
+                    // The last vector may lie over the one before.
+                    let place = at.min(bytes - V::BYTES);
+                    let vector = line.vector::<COUNTED>(place, V::numbers::<W>(place / W));
+                    write(vector, to.add(place));
+                    S::ask(soon.after(at), to.add(at));
+                    at += V::BYTES;
+                }
+            }
+            line = line.wrapping_add(step.0);
+            output = output.wrapping_add(step.1);
+        }
+    }
+}
+
+/// Lines of few vectors, of which each is read as a whole before it is written to
+/// its place, that the sink takes anywhere.
+struct Together<'a, S, const W: usize, const ACROSS: bool>(Lines<'a, S, W>);
+
+impl<S: Sink, const W: usize, const ACROSS: bool> Task for Together<'_, S, W, ACROSS> {
+    /// # Safety
+    /// As [`OneByOne`]'s.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        // SAFETY: the caller's.
+        unsafe {
+            with_const!(self.0.bytes.div_ceil(V::BYTES), N in [1, 2, 3] else 4 => {
+                self.copy::<V, N>();
+            });
+        }
+    }
+}
+
+impl<S: Sink, const W: usize, const ACROSS: bool> Together<'_, S, W, ACROSS> {
+    /// Copies the lines, of `N` vectors each.
+    ///
+    /// # Safety
+    /// As [`run`](Task::run).
+    #[inline(always)]
+    unsafe fn copy<V: Vector, const N: usize>(self) {
+        let Lines {
+            sink,
+            input: mut line,
+            output,
+            step,
+            lengths,
+            bytes,
+        } = self.0;
+        // SAFETY: the caller's.
+        let mut to = unsafe {
+            sink.seek(output);
+            sink.lanes(bytes)
+        };
+        for &length in lengths {
+            let soon = Soon::beyond(line);
+            // SAFETY: the caller's.
+            unsafe {
+                let vectors = BothWays::<V, W, ACROSS>::new(line, length).vectors::<N>(bytes);
+                for (vector, (at, read)) in vectors.into_iter().enumerate() {
+                    S::write(read, to.add(at));
+                    S::ask(soon.after(vector * V::BYTES), to.add(at));
+                }
+            }
+            line = line.wrapping_add(step.0);
+            to = to.wrapping_add(step.1);
+        }
+    }
+}
+
+/// Lines one after the other that are reversed where they lie, beyond the caches
+/// if they are `FAR_AWAY`.
+pub(super) struct LinesInPlace<'a, const W: usize, const FAR_AWAY: bool> {
+    first: *mut u8,
+    /// The bytes of a line.
+    bytes: usize,
+    lengths: &'a [usize],
+    /// The bytes of the longest reversed prefix.
+    touched: usize,
+}
+
+impl<'a, const W: usize, const FAR_AWAY: bool> LinesInPlace<'a, W, FAR_AWAY> {
+    /// Lines of so many bytes, as many as have lengths.
+    #[inline(always)]
+    pub(super) fn new(first: *mut u8, bytes: usize, lengths: &'a [usize]) -> Self {
+        let longest = lengths
+            .iter()
+            .fold(0, |longest, &length| longest.max(length));
+        Self {
+            first,
+            bytes,
+            lengths,
+            touched: longest * W,
+        }
+    }
+
+    /// Whether they are short enough, and long enough, to be read both ways.
+    #[inline(always)]
+    pub(super) fn are_short<V: Vector>(&self) -> bool {
+        let most = const { most_in_place::<V>(FAR_AWAY) * V::BYTES };
+        self.bytes >= LANE && self.touched <= most
+    }
+
+    /// Reverses them.
+    ///
+    /// # Safety
+    /// They are short, and with as many bytes before the first as one has readable
+    /// and writable.
+    #[inline(always)]
+    pub(super) unsafe fn reverse<V: Vector>(self) {
+        let bytes = self.bytes;
+        let across = ACROSS.contains(&self.touched) && reads_across::<V>(self.first, bytes, bytes);
+        // SAFETY: the caller's.
+        unsafe {
+            match across {
+                true => V::apart(InPlace::<_, _, true>(self)),
+                false => apart::<V, _>(InPlace::<_, _, false>(self), bytes),
+            }
+        }
+    }
+}
+
+/// As a type, how lines in place are read.
+struct InPlace<'a, const W: usize, const FAR_AWAY: bool, const ACROSS: bool>(
+    LinesInPlace<'a, W, FAR_AWAY>,
+);
+
+impl<const W: usize, const FAR_AWAY: bool, const ACROSS: bool> Task
+    for InPlace<'_, W, FAR_AWAY, ACROSS>
+{
+    /// # Safety
+    /// As [`LinesInPlace::reverse`], and [`reads_across`] if `ACROSS`; a line is a
+    /// vector at least.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        // SAFETY: the caller's.
+        unsafe {
+            with_const!(self.0.touched.div_ceil(V::BYTES), N in [1, 2, 3, 4, 5, 6, 7] else 8 => {
+                self.reverse::<V, N>();
+            });
+        }
+    }
+}
+
+impl<const W: usize, const FAR_AWAY: bool, const ACROSS: bool> InPlace<'_, W, FAR_AWAY, ACROSS> {
+    /// Reverses them, by `N` vectors each, from the last line on: what is read
+    /// backward reaches into the line before, and a processor waits for bytes
+    /// that it has just written.
+    ///
+    /// # Safety
+    /// As [`run`](Task::run), and no reversed prefix is more than `N` vectors.
+    #[inline(always)]
+    unsafe fn reverse<V: Vector, const N: usize>(self) {
+        let lines = self.0;
+        for (index, &length) in lines.lengths.iter().enumerate().rev() {
+            let line = lines.first.wrapping_add(index * lines.bytes);
+            if FAR_AWAY {
+                for byte in (0..N * V::BYTES).step_by(LINE) {
+                    prefetch_far(line.wrapping_add(FAR + byte));
+                }
+            }
+            if length <= 1 {
+                continue;
+            }
+            // SAFETY: the caller's.
+            unsafe {
+                let vectors =
+                    BothWays::<V, W, ACROSS>::new(line, length).vectors::<N>(lines.touched);
+                for (at, read) in vectors {
+                    read.store(line.add(at));
+                }
+            }
+        }
+    }
+}
+
+/// Whether lines of so many bytes from `first` on, `step` bytes apart, may and
+/// should be read [across](BothWays) vectors.
+#[inline(always)]
+fn reads_across<V: Vector>(first: *const u8, step: usize, bytes: usize) -> bool {
+    let places = first.addr() | step | bytes;
+    V::ACROSS
+        && ACROSS.contains(&bytes)
+        && places.is_multiple_of(V::BYTES)
+        && processor::shuffles_two_vectors()
+}
+
+/// A line that is read both ways: its vectors, merged.
+///
+/// A vector that is read backward starts anywhere, so most lie in two cache lines
+/// and are two loads. `ACROSS` vectors that lie in one, each of which has parts
+/// of two of those, it is one.
+struct BothWays<V, const W: usize, const ACROSS: bool> {
+    line: *const u8,
+    /// How many bytes are reversed.
+    reversed: usize,
+    /// Where the vector that is the line's first starts, or the whole vector that
+    /// it starts in.
+    backward: *const u8,
+    /// How many bytes after that it starts, one at least.
+    start: usize,
+    /// The vector after the one that is read next, if `ACROSS`.
+    high: MaybeUninit<V>,
+}
+
+impl<V: Vector, const W: usize, const ACROSS: bool> BothWays<V, W, ACROSS> {
+    /// A line with a prefix of so many elements to reverse.
+    ///
+    /// # Safety
+    /// The line is readable, a vector at least, and as many bytes before it; and
+    /// a number of whole vectors if `ACROSS`, at a multiple of their bytes.
+    #[inline(always)]
+    unsafe fn new(line: *const u8, length: usize) -> Self {
+        // To reverse one element is to reverse none, and what is read then lies
+        // no further before the line than for another.
+        let reversed = length.max(1) * W;
+        let backward = line.wrapping_add(reversed).wrapping_sub(V::BYTES);
+        if !ACROSS {
+            return Self {
+                line,
+                reversed,
+                backward,
+                start: 0,
+                high: MaybeUninit::uninit(),
+            };
+        }
+        let start = backward.addr().wrapping_sub(1) % V::BYTES + 1;
+        let backward = backward.wrapping_sub(start);
+        Self {
+            line,
+            reversed,
+            backward,
+            start,
+            // SAFETY: the caller's.
+            high: MaybeUninit::new(unsafe { V::load(backward.wrapping_add(V::BYTES)) }),
+        }
+    }
+
+    /// The vector at `at`, if `ACROSS` the first or the one after that before; by
+    /// the `numbers` of its elements if `COUNTED`, which is fewer instructions.
+    ///
+    /// # Safety
+    /// It ends within the line, whose elements a byte can count if `COUNTED`.
+    #[inline(always)]
+    unsafe fn vector<const COUNTED: bool>(&mut self, at: usize, numbers: V) -> V {
+        // SAFETY: the caller's, and that of `new`.
+        unsafe {
+            let low = V::load(self.backward.wrapping_sub(at));
+            let backward = match ACROSS {
+                true => V::reversed_across::<W>(low, self.high.assume_init(), self.start),
+                false => low.reversed::<W>(),
+            };
+            self.high.write(low);
+            let forward = V::load(self.line.wrapping_add(at));
+            match COUNTED {
+                true => backward.merged_up_to(forward, numbers, (self.reversed / W - 1) as u8),
+                false => backward.merged(forward, self.reversed.saturating_sub(at)),
+            }
+        }
+    }
+
+    /// The first `bytes` as `N` vectors, each with its place; the last one may lie
+    /// over the one before.
+    ///
+    /// # Safety
+    /// They end within the line.
+    #[inline(always)]
+    unsafe fn vectors<const N: usize>(mut self, bytes: usize) -> [(usize, V); N] {
+        let last = match ACROSS {
+            true => usize::MAX,
+            false => bytes.saturating_sub(V::BYTES),
+        };
+        // SAFETY: the caller's.
+        let mut vectors = [(0, unsafe { self.vector_of::<N>(0) }); N];
+        for (index, read) in vectors.iter_mut().enumerate().skip(1) {
+            let at = (index * V::BYTES).min(last);
+            // SAFETY: the caller's.
+            *read = (at, unsafe { self.vector_of::<N>(at) });
+        }
+        vectors
+    }
+
+    /// As [`vector`](Self::vector), of a line of `N` vectors.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    unsafe fn vector_of<const N: usize>(&mut self, at: usize) -> V {
+        // SAFETY: the caller's.
+        unsafe {
+            let numbers = V::numbers::<W>(at / W);
+            match N * V::BYTES <= COUNTED * W {
+                true => self.vector::<true>(at, numbers),
+                false => self.vector::<false>(at, numbers),
+            }
+        }
+    }
+}
+
+/// Does a task of lines of so many bytes, a lane at least, by vectors that are no longer.
+///
+/// # Safety
+/// As [`Vector::apart`].
+#[inline(always)]
+unsafe fn apart<V: Vector, T: Task>(task: T, bytes: usize) {
+    // SAFETY: the caller's.
+    unsafe {
+        if bytes >= V::BYTES {
+            V::apart(task);
+        } else if bytes >= V::Half::BYTES {
+            V::Half::apart(task);
+        } else {
+            V128::apart(task);
+        }
+    }
+}
