@@ -91,7 +91,8 @@ pub fn run_uninit(
 
 /// Reverses subsequences of `data`, in bytes, where they lie.
 ///
-/// Touches the reversed prefixes only: where lengths are 0 or 1, nothing.
+/// Touches the reversed prefixes only, where lengths are 0 or 1 nothing; but what
+/// lies behind a short one may be written as it was.
 ///
 /// # Errors
 /// As [`run`], and [`Error::NotInPlace`] if input and output have different layouts.
