@@ -104,6 +104,8 @@ pub enum LengthsPolicy {
 pub struct SequenceLengths<'a> {
     data: LengthsData<'a>,
     maximum: usize,
+    /// Whether all in the buffer, read or not, are 0 to `maximum`, so that none is clamped.
+    exact: bool,
 }
 
 impl<'a> SequenceLengths<'a> {
@@ -131,12 +133,17 @@ impl<'a> SequenceLengths<'a> {
             });
         }
         let maximum = plan.axis_size();
+        let exact = policy == LengthsPolicy::Reject && are_in_range(data, maximum);
         let offending = match policy {
-            LengthsPolicy::Clamp => None,
-            LengthsPolicy::Reject => first_out_of_range(plan, data, maximum),
+            LengthsPolicy::Reject if !exact => first_out_of_range(plan, data, maximum),
+            _ => None,
         };
         match offending {
-            None => Ok(Self { data, maximum }),
+            None => Ok(Self {
+                data,
+                maximum,
+                exact,
+            }),
             Some(index) => Err(Error::LengthOutOfRange {
                 index,
                 value: data.value(index),
@@ -236,36 +243,47 @@ impl<'a> SequenceLengths<'a> {
     }
 
     /// The lengths at `first` and every `stride` after it: as [`get`](Self::get), many at once.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn read(&self, first: usize, stride: usize, into: &mut [usize]) {
         #[inline(always)]
-        fn read<T: Copy + Default + Ord>(
+        fn read<T: Copy>(
             lengths: &[T],
             stride: usize,
-            maximum: usize,
             into: &mut [usize],
-        ) where
-            usize: TryFrom<T>,
-        {
+            of: impl Fn(T) -> usize,
+        ) {
             match stride {
-                0 => into.fill(clamped(lengths[0], maximum)),
+                0 => into.fill(of(lengths[0])),
                 1 => {
                     for (into, &length) in into.iter_mut().zip(lengths) {
-                        *into = clamped(length, maximum);
+                        *into = of(length);
                     }
                 }
                 _ => {
                     for (into, &length) in into.iter_mut().zip(lengths.iter().step_by(stride)) {
-                        *into = clamped(length, maximum);
+                        *into = of(length);
                     }
                 }
             }
         }
-        match self.data {
-            LengthsData::I32(lengths) => read(&lengths[first..], stride, self.maximum, into),
-            LengthsData::I64(lengths) => read(&lengths[first..], stride, self.maximum, into),
-            LengthsData::U32(lengths) => read(&lengths[first..], stride, self.maximum, into),
-            LengthsData::U64(lengths) => read(&lengths[first..], stride, self.maximum, into),
+        let maximum = self.maximum;
+        match (self.data, self.exact) {
+            (LengthsData::I32(all), true) => read(&all[first..], stride, into, |one| one as usize),
+            (LengthsData::I64(all), true) => read(&all[first..], stride, into, |one| one as usize),
+            (LengthsData::U32(all), true) => read(&all[first..], stride, into, |one| one as usize),
+            (LengthsData::U64(all), true) => read(&all[first..], stride, into, |one| one as usize),
+            (LengthsData::I32(all), false) => {
+                read(&all[first..], stride, into, |one| clamped(one, maximum));
+            }
+            (LengthsData::I64(all), false) => {
+                read(&all[first..], stride, into, |one| clamped(one, maximum));
+            }
+            (LengthsData::U32(all), false) => {
+                read(&all[first..], stride, into, |one| clamped(one, maximum));
+            }
+            (LengthsData::U64(all), false) => {
+                read(&all[first..], stride, into, |one| clamped(one, maximum));
+            }
         }
     }
 }
@@ -284,31 +302,32 @@ fn fits(plan: &Plan, count: usize) -> bool {
 
 /// The index of the first length that a subsequence reads and that is out of range.
 fn first_out_of_range(plan: &Plan, data: LengthsData<'_>, maximum: usize) -> Option<usize> {
-    // What is not an `i64` is negative as one, and what is longer than that is looked at below.
-    let most = i64::try_from(maximum).unwrap_or(i64::MAX);
-    let in_range = match data {
-        LengthsData::I32(lengths) => all_in_range(lengths, most, i64::from),
-        LengthsData::I64(lengths) => all_in_range(lengths, most, |length| length),
-        LengthsData::U32(lengths) => all_in_range(lengths, most, i64::from),
-        LengthsData::U64(lengths) => all_in_range(lengths, most, |length| length as i64),
-    };
-    if in_range {
-        return None;
-    }
-    // Something is out of range, perhaps only between the strides: look at each
-    // length that counts, in the order of the buffer.
     let out_of_range = |index: usize| !(0..=maximum as i128).contains(&data.value(index));
     if data.len() != plan.lengths_count() {
         // Of data without elements: no layout says where they lie.
         return (0..data.len()).find(|&index| out_of_range(index));
     }
+    // Each that counts, not those between the strides; the first in the order of the buffer.
     let mut first: Option<usize> = None;
-    plan.for_each_length(|index| {
+    plan.all_lengths(|index| {
         if out_of_range(index) && first.is_none_or(|first| index < first) {
             first = Some(index);
         }
+        true
     });
     first
+}
+
+/// Whether all in the buffer are 0 to `maximum`.
+fn are_in_range(data: LengthsData<'_>, maximum: usize) -> bool {
+    // What is not an `i64` is negative as one, which `most` is not.
+    let most = i64::try_from(maximum).unwrap_or(i64::MAX);
+    match data {
+        LengthsData::I32(lengths) => all_in_range(lengths, most, i64::from),
+        LengthsData::I64(lengths) => all_in_range(lengths, most, |length| length),
+        LengthsData::U32(lengths) => all_in_range(lengths, most, i64::from),
+        LengthsData::U64(lengths) => all_in_range(lengths, most, |length| length as i64),
+    }
 }
 
 /// Whether all are 0 to `maximum`.

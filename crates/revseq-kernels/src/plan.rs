@@ -324,14 +324,6 @@ impl Plan {
         }
     }
 
-    /// Calls `visit` with the index of every length that a subsequence reads.
-    pub(crate) fn for_each_length(&self, mut visit: impl FnMut(usize)) {
-        self.all_lengths(|index| {
-            visit(index);
-            true
-        });
-    }
-
     /// Whether `test` holds for the index of every length that a subsequence
     /// reads; asks no further once it does not.
     pub(crate) fn all_lengths(&self, mut test: impl FnMut(usize) -> bool) -> bool {

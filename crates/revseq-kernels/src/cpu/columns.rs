@@ -13,10 +13,9 @@ use super::elements::reverse;
 use super::job::{Job, source};
 use super::nest::{Position, Rounds};
 use super::sink::{LINE, Line, stream_line};
-use super::vector::{LANE, Vector, copy_bytes, fence, prefetch_far, transpose};
-use super::walk::{Element, Width};
+use super::vector::{LANE, Task, Vector, copy_bytes, fence, prefetch_far, transpose};
+use super::walk::{Bytes, Width};
 use crate::Plan;
-use crate::plan::Loop;
 
 /// The scratch memory of a thread, in bytes.
 const SCRATCH_BYTES: usize = 1 << 20;
@@ -107,15 +106,19 @@ impl Tiling {
 }
 
 /// A tile: all time steps of some columns.
+#[derive(Clone, Copy)]
 struct Tile<'a> {
-    job: &'a Job<'a>,
-    columns: Loop,
+    plan: &'a Plan,
     pitch: usize,
-    at: Position,
+    /// Where it starts in the input, and in the output.
+    from: *const u8,
+    to: *mut u8,
     /// The first byte of the tile in a row of all columns.
     start: usize,
     /// The bytes of the tile's rows.
     bytes: usize,
+    /// Those of its columns.
+    lengths: &'a [usize],
 }
 
 /// Moves the rows of some tiles from their place in the input to their place in the output.
@@ -132,21 +135,29 @@ pub(super) unsafe fn copy_tiles<V: Vector, const W: usize, const R: usize>(
 ) {
     let mut scratch = Scratch::lend();
     let scratch = scratch.start();
+    let mut lengths = [0; WIDEST_TILE];
     let mut rounds = Rounds::default();
     for (at, steps) in job.nest.lines(tiles, &mut rounds) {
         for step in steps {
-            let tile = Tile::new(job, tiling, at, step);
+            let tile = Tile::new(job, tiling, at, step, &mut lengths);
             // SAFETY: see `Job`: a tile is a part of the columns and all of time.
             unsafe {
-                let input = job.input.add(at.input + tile.start);
-                let output = job.output.add(at.output + tile.start);
                 if tiling.pitch == 0 {
-                    tile.copy::<W>(input, output);
+                    tile.copy();
                     continue;
                 }
-                let longest = tile.longest::<W>();
-                tile.turn::<V, W, R>((input, output), scratch, longest, streams);
-                tile.keep::<V>(input, output, longest, streams);
+                let steps = tile.longest();
+                V::apart(Turn::<W, R> {
+                    tile,
+                    scratch,
+                    steps,
+                    streams,
+                });
+                V::apart(Keep {
+                    tile,
+                    first: steps,
+                    streams,
+                });
             }
         }
     }
@@ -167,136 +178,159 @@ pub(super) unsafe fn swap_tiles<V: Vector, const W: usize, const R: usize>(
 ) {
     let mut scratch = Scratch::lend();
     let scratch = scratch.start();
+    let mut lengths = [0; WIDEST_TILE];
     let mut rounds = Rounds::default();
     for (at, steps) in job.nest.lines(tiles, &mut rounds) {
         for step in steps {
-            let tile = Tile::new(job, tiling, at, step);
-            let longest = tile.longest::<W>();
+            let tile = Tile::new(job, tiling, at, step, &mut lengths);
+            let longest = tile.longest();
             if longest <= 1 {
                 continue;
             }
             // SAFETY: as in `copy_tiles`.
             unsafe {
-                let data = job.output.add(at.output + tile.start);
                 if tiling.pitch == 0 {
-                    tile.swap::<W>(data, longest);
+                    tile.swap(longest);
                     continue;
                 }
-                tile.turn::<V, W, R>((data, data), scratch, longest, false);
+                V::apart(Turn::<W, R> {
+                    tile,
+                    scratch,
+                    steps: longest,
+                    streams: false,
+                });
             }
         }
     }
 }
 
 impl<'a> Tile<'a> {
-    #[inline(always)]
-    fn new(job: &'a Job<'a>, tiling: Tiling, at: Position, step: usize) -> Self {
-        let columns = job.plan.loops[job.plan.loops.len() - 1];
-        let place = tiling.tile(step, columns.size * job.plan.row_bytes);
+    /// That of an index on a line of tiles, with room for the lengths of the widest.
+    fn new(
+        job: &Job<'a>,
+        tiling: Tiling,
+        at: Position,
+        index: usize,
+        lengths: &'a mut [usize; WIDEST_TILE],
+    ) -> Self {
+        let plan = job.plan;
+        let (columns, row) = (plan.loops[plan.loops.len() - 1], plan.row_bytes);
+        let Range { start, end } = tiling.tile(index, columns.size * row);
+        let first = start / row;
+        let lengths = &mut lengths[..end.div_ceil(row) - first];
+        let place = at.lengths + first * columns.lengths;
+        job.lengths.read(place, columns.lengths, lengths);
         Self {
-            job,
-            columns,
+            plan,
             pitch: tiling.pitch,
-            at,
-            start: place.start,
-            bytes: place.len(),
+            from: job.input.wrapping_add(at.input + start),
+            to: job.output.wrapping_add(at.output + start),
+            start,
+            bytes: end - start,
+            lengths,
         }
     }
 
-    /// The length of a column of elements, of which a row may have several.
+    /// Where in the tile's rows each column lies, of which the first and the last
+    /// may be in part, with its length.
     #[inline(always)]
-    fn length<const W: usize>(&self, column: usize) -> usize {
-        let row = (self.start + column * W) / self.job.plan.row_bytes;
-        let length = self
-            .job
-            .lengths
-            .get(self.at.lengths + row * self.columns.lengths);
-        length.min(self.job.plan.time.size)
+    fn columns(&self) -> impl Iterator<Item = (Range<usize>, usize)> + use<'a> {
+        let (bytes, row) = (self.bytes, self.plan.row_bytes);
+        let mut start = 0;
+        let mut end = row - self.start % row;
+        self.lengths.iter().map(move |&length| {
+            let column = start..end.min(bytes);
+            (start, end) = (end, end + row);
+            (column, length)
+        })
     }
 
     /// The longest length of the tile.
-    #[inline(always)]
-    fn longest<const W: usize>(&self) -> usize {
-        (0..self.bytes / W).fold(0, |longest, column| longest.max(self.length::<W>(column)))
+    fn longest(&self) -> usize {
+        self.lengths
+            .iter()
+            .fold(0, |longest, &length| longest.max(length))
     }
 
-    /// The lengths of all columns of elements.
-    #[inline(always)]
-    fn lengths<const W: usize>(&self) -> [usize; LINE] {
-        let mut lengths = [0; LINE];
-        for (column, length) in lengths[..self.bytes / W].iter_mut().enumerate() {
-            *length = self.length::<W>(column);
-        }
-        lengths
-    }
-
-    /// Copies element by element, with a cache line for each column at hand.
+    /// Copies column by column of each row, with a cache line for each at hand.
     ///
     /// # Safety
-    /// The tile starts at `from` and `to`, is at most a cache line wide, and the
-    /// two do not overlap.
-    #[inline(always)]
-    unsafe fn copy<const W: usize>(&self, from: *const u8, to: *mut u8) {
-        let time = self.job.plan.time;
-        let lengths = self.lengths::<W>();
+    /// The tile is readable and writable, and the two places do not overlap.
+    unsafe fn copy(&self) {
+        let time = self.plan.time;
         for t in 0..time.size {
-            for (column, &length) in lengths[..self.bytes / W].iter().enumerate() {
+            for (column, length) in self.columns() {
                 // SAFETY: the caller's; both time steps are inside the tile.
                 unsafe {
-                    let from = from.add(source(length, t) * time.input + column * W);
-                    Element::<W>.copy(from, to.add(t * time.output + column * W));
+                    let from = self.from.add(source(length, t) * time.input);
+                    let to = self.to.add(t * time.output);
+                    copy_bytes(from.add(column.start), to.add(column.start), column.len());
                 }
             }
         }
     }
 
-    /// Exchanges element by element.
+    /// Exchanges column by column of each pair of rows.
     ///
     /// # Safety
-    /// The tile starts at `data` and is at most a cache line wide; no length is
-    /// more than `longest`.
-    #[inline(always)]
-    unsafe fn swap<const W: usize>(&self, data: *mut u8, longest: usize) {
-        let pitch = self.job.plan.time.output;
-        let lengths = self.lengths::<W>();
+    /// The tile is readable and writable; no length is more than `longest`.
+    unsafe fn swap(&self, longest: usize) {
+        let pitch = self.plan.time.output;
         for t in 0..longest / 2 {
-            for (column, &length) in lengths[..self.bytes / W].iter().enumerate() {
+            for (column, length) in self.columns() {
                 if t < length / 2 {
                     // SAFETY: the caller's; the two time steps differ and are
                     // inside the tile.
                     unsafe {
-                        let data = data.add(column * W);
+                        let data = self.to.add(column.start);
                         let mirror = data.add((length - 1 - t) * pitch);
-                        Element::<W>.swap(data.add(t * pitch), mirror);
+                        Bytes(column.len()).swap(data.add(t * pitch), mirror);
                     }
                 }
             }
         }
     }
 
-    /// Moves the first `steps` rows, which all lengths end in.
-    ///
-    /// # Safety
-    /// The tile starts at both `places`, where it is read and where it is
-    /// written; the scratch memory holds a tile.
+    /// Whether every row starts a cache line of the output.
     #[inline(always)]
-    unsafe fn turn<V: Vector, const W: usize, const R: usize>(
-        &self,
-        places: (*const u8, *mut u8),
-        scratch: *mut u8,
-        steps: usize,
-        streams: bool,
-    ) {
+    fn starts_lines(&self) -> bool {
+        (self.to.addr() | self.plan.time.output).is_multiple_of(LINE)
+    }
+
+    /// How many rows ahead of those from `t` on the next are asked for, of `steps`.
+    #[inline(always)]
+    fn ahead<const R: usize>(&self, t: usize, steps: usize) -> usize {
+        let ahead = (AHEAD / self.bytes).max(R);
+        if t + R + ahead <= steps { ahead } else { 0 }
+    }
+}
+
+/// Moves the first rows of a tile, which all lengths end in, by way of the scratch memory.
+struct Turn<'a, const W: usize, const R: usize> {
+    tile: Tile<'a>,
+    scratch: *mut u8,
+    steps: usize,
+    streams: bool,
+}
+
+impl<const W: usize, const R: usize> Task for Turn<'_, W, R> {
+    /// # Safety
+    /// The scratch memory holds the tile, which is read before it is written;
+    /// `R` elements of `W` bytes are a lane.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
         // SAFETY: the caller's.
         unsafe {
-            match self.bytes.is_multiple_of(V::BYTES) {
-                true => self.turn_by::<V, W, R, true>(places, scratch, steps, streams),
-                false => self.turn_by::<V, W, R, false>(places, scratch, steps, streams),
+            match self.tile.bytes.is_multiple_of(V::BYTES) {
+                true => self.turn::<V, true>(),
+                false => self.turn::<V, false>(),
             }
         }
     }
+}
 
-    /// As [`turn`](Self::turn), by whole vectors alone if `WHOLE`.
+impl<const W: usize, const R: usize> Turn<'_, W, R> {
+    /// As [`run`](Task::run), by whole vectors alone if `WHOLE`.
     ///
     /// What moves parts of vectors is so much more that only few rows are under
     /// way at a time: with it in the same loop AVX2 took twice as long.
@@ -304,40 +338,29 @@ impl<'a> Tile<'a> {
     /// # Safety
     /// As there.
     #[inline(always)]
-    unsafe fn turn_by<V: Vector, const W: usize, const R: usize, const WHOLE: bool>(
-        &self,
-        (from, to): (*const u8, *mut u8),
-        scratch: *mut u8,
-        steps: usize,
-        streams: bool,
-    ) {
+    unsafe fn turn<V: Vector, const WHOLE: bool>(&self) {
         // SAFETY: the caller's.
         unsafe {
-            self.read::<V, W, R, WHOLE>(from, scratch, steps);
-            self.reverse::<V, W>(scratch);
-            self.write::<V, W, R, WHOLE>(scratch, to, steps, streams);
+            self.read::<V, WHOLE>();
+            self.reverse::<V>();
+            self.write::<V, WHOLE>();
         }
     }
 
     /// Transposes the first `steps` rows into the scratch memory.
     ///
     /// # Safety
-    /// `from` is where the tile starts; the scratch memory holds a tile, and the
-    /// tile is a number of vectors wide if `WHOLE`.
+    /// As [`turn`](Self::turn).
     #[inline(always)]
-    unsafe fn read<V: Vector, const W: usize, const R: usize, const WHOLE: bool>(
-        &self,
-        from: *const u8,
-        scratch: *mut u8,
-        steps: usize,
-    ) {
-        let pitch = self.job.plan.time.input;
+    unsafe fn read<V: Vector, const WHOLE: bool>(&self) {
+        let Self { tile, steps, .. } = *self;
+        let (from, pitch) = (tile.from, tile.plan.time.input);
         for t in (0..steps).step_by(R) {
-            let ahead = self.ahead::<R>(t, steps) * pitch;
-            for start in (0..self.bytes).step_by(V::BYTES) {
+            let ahead = tile.ahead::<R>(t, steps) * pitch;
+            for start in (0..tile.bytes).step_by(V::BYTES) {
                 let part = match WHOLE {
                     true => V::BYTES,
-                    false => (self.bytes - start).min(V::BYTES),
+                    false => (tile.bytes - start).min(V::BYTES),
                 };
                 // SAFETY: rows beyond the last are taken to be the last, which
                 // is inside the tile; the scratch memory has room for whole blocks.
@@ -351,9 +374,9 @@ impl<'a> Tile<'a> {
                         *vector = load::<V>(row, part);
                     }
                     let columns = transpose::<V, W, R>(rows);
-                    let to = scratch.add(start / W * self.pitch + t * W);
+                    let to = self.scratch.add(start / W * tile.pitch + t * W);
                     for (column, vector) in columns.iter().enumerate() {
-                        vector.store_lanes(to.add(column * self.pitch), R * self.pitch);
+                        vector.store_lanes(to.add(column * tile.pitch), R * tile.pitch);
                     }
                 }
             }
@@ -365,48 +388,45 @@ impl<'a> Tile<'a> {
     /// # Safety
     /// The scratch memory holds the tile as [`read`](Self::read) left it.
     #[inline(always)]
-    unsafe fn reverse<V: Vector, const W: usize>(&self, scratch: *mut u8) {
-        for column in 0..self.bytes / W {
-            let length = self.length::<W>(column);
-            // SAFETY: a column has as many elements as the longest length.
-            unsafe { reverse::<V, W>(scratch.add(column * self.pitch), length) };
+    unsafe fn reverse<V: Vector>(&self) {
+        let tile = self.tile;
+        for (column, length) in tile.columns() {
+            for element in column.step_by(W) {
+                let column = self.scratch.wrapping_add(element / W * tile.pitch);
+                // SAFETY: a column has as many elements as the longest length.
+                unsafe { reverse::<V, W>(column, length) };
+            }
         }
     }
 
     /// Transposes the first `steps` rows back.
     ///
     /// # Safety
-    /// `to` is where the tile starts; the scratch memory holds the tile, and that
-    /// is a number of vectors wide if `WHOLE`.
+    /// As [`turn`](Self::turn).
     #[inline(always)]
-    unsafe fn write<V: Vector, const W: usize, const R: usize, const WHOLE: bool>(
-        &self,
-        scratch: *const u8,
-        to: *mut u8,
-        steps: usize,
-        streams: bool,
-    ) {
-        let pitch = self.job.plan.time.output;
-        let streams = streams && self.starts_lines(to);
+    unsafe fn write<V: Vector, const WHOLE: bool>(&self) {
+        let Self { tile, steps, .. } = *self;
+        let (to, pitch) = (tile.to, tile.plan.time.output);
+        let streams = self.streams && tile.starts_lines();
         // What is streamed has to be whole lines at once, or memory writes each in parts.
         let gathers = streams && V::BYTES < LINE;
         let mut lines = [Line([0; LINE]); R];
         for t in (0..steps).step_by(R) {
-            let ahead = self.ahead::<R>(t, steps) * pitch;
-            for start in (0..self.bytes).step_by(V::BYTES) {
+            let ahead = tile.ahead::<R>(t, steps) * pitch;
+            for start in (0..tile.bytes).step_by(V::BYTES) {
                 let part = match WHOLE {
                     true => V::BYTES,
-                    false => (self.bytes - start).min(V::BYTES),
+                    false => (tile.bytes - start).min(V::BYTES),
                 };
                 // SAFETY: only rows and bytes of the tile are written; a vector
                 // is streamed to a multiple of its bytes, as start, place and
                 // pitch all are. The scratch memory has room for whole blocks.
                 unsafe {
-                    let from = scratch.add(start / W * self.pitch + t * W);
-                    let mut columns = [V::load_lanes(from, R * self.pitch); R];
+                    let from = self.scratch.add(start / W * tile.pitch + t * W);
+                    let mut columns = [V::load_lanes(from, R * tile.pitch); R];
                     for (column, vector) in columns.iter_mut().enumerate().skip(1) {
-                        let from = from.add(column * self.pitch);
-                        *vector = V::load_lanes(from, R * self.pitch);
+                        let from = from.add(column * tile.pitch);
+                        *vector = V::load_lanes(from, R * tile.pitch);
                     }
                     let rows = transpose::<V, W, R>(columns);
                     let to = to.add(t * pitch + start);
@@ -415,7 +435,7 @@ impl<'a> Tile<'a> {
                             vector.store(line.0.as_mut_ptr().add(start % LINE));
                         }
                         let filled = start % LINE + part;
-                        if filled == LINE || start + part == self.bytes {
+                        if filled == LINE || start + part == tile.bytes {
                             let rows = &lines[..R.min(steps - t)];
                             stream_lines::<V>(rows, to.sub(start % LINE), pitch, filled);
                         }
@@ -436,42 +456,37 @@ impl<'a> Tile<'a> {
             }
         }
     }
+}
 
-    /// Copies the rows from `first` on, which no length reaches.
-    ///
+/// Copies the rows of a tile from `first` on, which no length reaches.
+struct Keep<'a> {
+    tile: Tile<'a>,
+    first: usize,
+    streams: bool,
+}
+
+impl Task for Keep<'_> {
     /// # Safety
-    /// The tile starts at `from` and `to`, and the two do not overlap.
+    /// The two places do not overlap.
     #[inline(always)]
-    unsafe fn keep<V: Vector>(&self, from: *const u8, to: *mut u8, first: usize, streams: bool) {
-        let time = self.job.plan.time;
-        let streams = streams && self.starts_lines(to);
-        for t in first..time.size {
-            let ahead = self.ahead::<1>(t, time.size) * time.input;
+    unsafe fn run<V: Vector>(self) {
+        let Tile { plan, from, to, .. } = self.tile;
+        let (time, tile) = (plan.time, self.tile);
+        let streams = self.streams && tile.starts_lines();
+        for t in self.first..time.size {
+            let ahead = tile.ahead::<1>(t, time.size) * time.input;
             // SAFETY: the caller's.
             unsafe {
                 let (from, to) = (from.add(t * time.input), to.add(t * time.output));
                 let mut at = 0;
-                while streams && at + LINE <= self.bytes {
+                while streams && at + LINE <= tile.bytes {
                     prefetch_far(from.wrapping_add(ahead + at));
                     stream_line::<V>(from.add(at), to.add(at));
                     at += LINE;
                 }
-                copy_inline::<V, Forward>(from.add(at), to.add(at), self.bytes - at);
+                copy_inline::<V, Forward>(from.add(at), to.add(at), tile.bytes - at);
             }
         }
-    }
-
-    /// Whether every row starts a cache line of the output, where the tile starts at `to`.
-    #[inline(always)]
-    fn starts_lines(&self, to: *mut u8) -> bool {
-        (to.addr() | self.job.plan.time.output).is_multiple_of(LINE)
-    }
-
-    /// How many rows ahead of those from `t` on the next are asked for, of `steps`.
-    #[inline(always)]
-    fn ahead<const R: usize>(&self, t: usize, steps: usize) -> usize {
-        let ahead = (AHEAD / self.bytes).max(R);
-        if t + R + ahead <= steps { ahead } else { 0 }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The two ways to copy a run of packed elements: as it is, and reversed.
 
-use super::vector::{LANE, V128, Vector, copy_bytes};
+use super::vector::{LANE, V128, Vector, copy_few};
 use super::walk::{Element, Width};
 
 /// In which order the elements of a run are copied.
@@ -54,7 +54,7 @@ impl Direction for Forward {
     #[inline(always)]
     unsafe fn copy_few(from: *const u8, to: *mut u8, bytes: usize) {
         // SAFETY: the caller's.
-        unsafe { copy_bytes(from, to, bytes) };
+        unsafe { copy_few(from, to, bytes) };
     }
 }
 

@@ -152,13 +152,6 @@ macro_rules! with_element {
     };
 }
 
-/// Runs `$body` with `$LANES` the lanes that hold `$bytes` bytes, less than a cache line.
-macro_rules! with_lanes {
-    ($bytes:expr, $LANES:ident => $body:expr) => {
-        with_const!($bytes.div_ceil(LANE), $LANES in [1, 2, 3] else 4 => $body)
-    };
-}
-
 /// Runs `$body` with `$width` bound to what moves rows of `$bytes` bytes.
 macro_rules! with_width {
     ($bytes:expr, $width:ident => $body:expr) => {
@@ -255,7 +248,8 @@ impl<'a, M> Items<'a, M> {
         // SAFETY: the caller's.
         unsafe {
             match kernel {
-                Kernel::Walk => run_at(level, self.by(Walk)),
+                // No vectors are in it.
+                Kernel::Walk => Portable::apart(self.by(Walk)),
                 Kernel::Rows => run_at(level, self.by(Rows)),
                 Kernel::Elements => run_at(level, self.by(Elements)),
                 Kernel::Narrow => run_at(level, self.by(Narrow)),
@@ -325,11 +319,7 @@ impl Task for Items<'_, Copied, Narrow> {
         } = self;
         // SAFETY: the caller's.
         unsafe {
-            with_lanes!(job.plan.row_bytes, LANES => {
-                with_sink!(tier, V, job, sink => {
-                    narrow::copy_items::<V, _, LANES>(job, sink, items);
-                });
-            });
+            with_sink!(tier, V, job, sink => narrow::copy_items::<V, _>(job, sink, items));
         }
     }
 }
@@ -396,9 +386,7 @@ impl Task for Items<'_, Swapped, Narrow> {
     unsafe fn run<V: Vector>(self) {
         let Self { job, items, .. } = self;
         // SAFETY: the caller's.
-        unsafe {
-            with_lanes!(job.plan.row_bytes, LANES => narrow::swap_items::<V, LANES>(job, items));
-        }
+        unsafe { narrow::swap_items::<V>(job, items) };
     }
 }
 
@@ -412,9 +400,8 @@ impl Task for Items<'_, Swapped, Elements> {
         } = self;
         // SAFETY: the caller's.
         unsafe {
-            with_element!(job.plan.row_bytes, W, _R => match tier == Tier::Memory {
-                true => elements::swap_items::<V, W, true>(job, items),
-                false => elements::swap_items::<V, W, false>(job, items),
+            with_element!(job.plan.row_bytes, W, _R => {
+                elements::swap_items::<V, W>(job, items, tier == Tier::Memory);
             });
         }
     }

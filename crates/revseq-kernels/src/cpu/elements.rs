@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use super::ahead::{DISTANCE, FAR, NEAR};
-use super::direction::Backward;
+use super::direction::{Backward, Forward};
 use super::job::Job;
-use super::nest::{Rounds, Run};
+use super::nest::{Position, Rounds, Run};
 use super::pieces::Pieces;
 use super::short_lines::{self, Lines, LinesInPlace};
-use super::sink::{BLOCK, LINE, Sink};
+use super::sink::{LINE, Sink};
 use super::vector::{LANE, Vector, prefetch, prefetch_far};
 use super::walk::{Element, Width};
 
@@ -36,101 +36,149 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
     sink: &mut S,
     items: Range<usize>,
 ) {
+    let bytes = job.plan.time.size * W;
+    let places = job.plan.loops.iter();
+    let lanes = sink.takes_lanes(places.fold(bytes, |all, lines| all | lines.output));
+    let most = match lanes {
+        true => S::TWICE,
+        false => S::TWICE.min(S::SPACE),
+    };
+    // SAFETY: the caller's.
+    unsafe {
+        match (LANE..=most).contains(&bytes) {
+            true => copy_short::<V, S, W>(job, sink, items, lanes),
+            false => copy_long::<V, S, W>(job, sink, items),
+        }
+    }
+}
+
+/// As [`copy_items`], of lines that are read both ways, straight to their places
+/// if those are `lanes` that the sink takes.
+///
+/// # Safety
+/// As there; a line is a lane at least.
+#[inline(always)]
+unsafe fn copy_short<V: Vector, S: Sink, const W: usize>(
+    job: &Job<'_>,
+    sink: &mut S,
+    items: Range<usize>,
+    lanes: bool,
+) {
     let all = job.plan.time.size;
     let bytes = all * W;
-    let mut pieces = Pieces::new::<S>(bytes);
     let mut lengths = [0; MANY];
     let mut rounds = Rounds::default();
     let mut lines = job.nest.lines(items, &mut rounds);
-    while let Some(mut run) = lines.next_run(MANY) {
-        let lengths = &mut lengths[..run.lines];
-        job.lengths.read(run.at.lengths, run.step.lengths, lengths);
-        let before = run.at.input;
-        let lanes = sink.takes_lanes(run.at.output | run.step.output | bytes);
-        let most = match lanes {
-            true => S::TWICE,
-            false => S::TWICE.min(BLOCK),
+    while let Some(Run {
+        mut at,
+        step,
+        lines: count,
+        steps,
+    }) = lines.next_run(MANY)
+    {
+        let lengths = &mut lengths[..count];
+        job.lengths.read(at.lengths, step.lengths, lengths);
+        // What is read both ways has as many bytes before it.
+        let alone = match steps.len() == all {
+            true if at.input >= bytes => 0,
+            true if at.input + step.input >= bytes => 1,
+            _ => count,
         };
-        let stepwise = match run.steps.len() == all && (LANE..=most).contains(&bytes) {
-            true if before >= bytes => 0,
-            true if before + run.step.input >= bytes => 1,
-            _ => run.lines,
-        };
-        let (first, rest) = lengths.split_at(stepwise);
+        let (first, rest) = lengths.split_at(alone);
         // SAFETY: see `Job`: a line has as many packed elements as time has
         // steps, and before it lies what comes before its offset in the input.
         unsafe {
-            if !first.is_empty() {
-                let lines = lines_of(job, sink, &run, first);
-                copy_steps::<V, S, W>(lines, run.steps.clone(), &mut pieces);
+            for &length in first {
+                for part in parts::<W>(job, at, length, &steps) {
+                    sink.seek(part.to);
+                    match part.turned {
+                        true => sink.copy::<Backward<W>>(part.from, part.bytes, None),
+                        false => sink.copy::<Forward>(part.from, part.bytes, None),
+                    }
+                }
+                at.advance(&step, 1);
             }
             if !rest.is_empty() {
-                pieces.finish::<V, S>(sink);
-                run.at.advance(&run.step, stepwise);
-                short_lines::copy::<V, S, W>(lines_of(job, sink, &run, rest), lanes);
+                let lines = Lines::<_, W> {
+                    sink: &mut *sink,
+                    input: job.input.add(at.input),
+                    output: at.output,
+                    step: (step.input, step.output),
+                    lengths: rest,
+                    bytes,
+                };
+                short_lines::copy::<V, S, W>(lines, lanes);
             }
+        }
+    }
+}
+
+/// As [`copy_items`], of lines of any length.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn copy_long<V: Vector, S: Sink, const W: usize>(
+    job: &Job<'_>,
+    sink: &mut S,
+    items: Range<usize>,
+) {
+    let mut pieces = Pieces::<Backward<W>, true>::new::<S>(job.plan.time.size * W);
+    let mut rounds = Rounds::default();
+    for (at, steps) in job.nest.lines(items, &mut rounds) {
+        let length = job.lengths.get(at.lengths);
+        for part in parts::<W>(job, at, length, &steps) {
+            // SAFETY: see `Job`.
+            unsafe { pieces.copy::<V, S>(sink, part.turned, part.from, part.to, part.bytes) };
         }
     }
     // SAFETY: as above.
     unsafe { pieces.finish::<V, S>(sink) };
 }
 
-/// The first lines of a run, as many as have lengths.
-#[inline(always)]
-fn lines_of<'a, S, const W: usize>(
-    job: &Job<'_>,
-    sink: &'a mut S,
-    run: &Run,
-    lengths: &'a [usize],
-) -> Lines<'a, S, W> {
-    Lines {
-        sink,
-        input: job.input.wrapping_add(run.at.input),
-        output: run.at.output,
-        step: (run.step.input, run.step.output),
-        lengths,
-        bytes: job.plan.time.size * W,
-    }
+/// A part of a line that is reversed as a whole, or not.
+struct Part {
+    /// Whether it is reversed.
+    turned: bool,
+    from: *const u8,
+    /// Its offset in the output.
+    to: usize,
+    bytes: usize,
 }
 
-/// Copies some steps of each line.
-///
-/// # Safety
-/// The lines are readable, and the output has room for them, until the
-/// pieces are finished.
+/// What comes of the reversed prefix, and what comes after it, in some steps of a line.
 #[inline(always)]
-unsafe fn copy_steps<V: Vector, S: Sink, const W: usize>(
-    lines: Lines<'_, S, W>,
-    steps: Range<usize>,
-    pieces: &mut Pieces<Backward<W>, true>,
-) {
-    let (mut line, mut output) = (lines.input, lines.output);
-    for &length in lines.lengths {
-        let Range { start, end } = steps;
-        let middle = length.clamp(start, end);
-        let reversed = line.wrapping_add(length.wrapping_sub(middle).wrapping_mul(W));
-        // SAFETY: the caller's.
-        unsafe {
-            let (to, bytes) = (output + start * W, (middle - start) * W);
-            pieces.copy::<V, S>(lines.sink, true, reversed, to, bytes);
-            let (to, bytes) = (output + middle * W, (end - middle) * W);
-            pieces.copy::<V, S>(lines.sink, false, line.add(middle * W), to, bytes);
-        }
-        line = line.wrapping_add(lines.step.0);
-        output += lines.step.1;
-    }
+fn parts<const W: usize>(
+    job: &Job<'_>,
+    at: Position,
+    length: usize,
+    steps: &Range<usize>,
+) -> [Part; 2] {
+    let middle = length.clamp(steps.start, steps.end);
+    let part = |turned, from: usize, steps: Range<usize>| Part {
+        turned,
+        from: job.input.wrapping_add(at.input + from * W),
+        to: at.output + steps.start * W,
+        bytes: steps.len() * W,
+    };
+    [
+        // What ends before the steps has a prefix of no elements, of which none is read.
+        part(true, length.saturating_sub(middle), steps.start..middle),
+        part(false, middle, middle..steps.end),
+    ]
 }
 
 /// Exchanges some pairs of a plan whose elements are packed along time, which
-/// lie beyond the caches if they are `FAR_AWAY`.
+/// lie beyond the caches if they are `far_away`.
 ///
 /// # Safety
 /// The job is in place, the time steps of its nest are the first ones of pairs,
 /// and `items` are items of it; `W` is the plan's `row_bytes`.
 #[inline(always)]
-pub(super) unsafe fn swap_items<V: Vector, const W: usize, const FAR_AWAY: bool>(
+pub(super) unsafe fn swap_items<V: Vector, const W: usize>(
     job: &Job<'_>,
     items: Range<usize>,
+    far_away: bool,
 ) {
     let all = job.nest.line.size;
     let bytes = job.plan.time.size * W;
@@ -144,7 +192,7 @@ pub(super) unsafe fn swap_items<V: Vector, const W: usize, const FAR_AWAY: bool>
         let step = run.step.output;
         if run.steps.len() == all && step == bytes {
             let (first, rest) = lengths.split_at(1);
-            let rest = LinesInPlace::<W, FAR_AWAY>::new(line.wrapping_add(step), bytes, rest);
+            let rest = LinesInPlace::<W>::new(line.wrapping_add(step), bytes, rest, far_away);
             if rest.are_short::<V>() {
                 // SAFETY: see `Job`: before each of the rest lies another line of these.
                 unsafe {
@@ -159,7 +207,7 @@ pub(super) unsafe fn swap_items<V: Vector, const W: usize, const FAR_AWAY: bool>
             // are two runs of packed elements that do not overlap.
             unsafe {
                 if run.steps.len() == all && length * W <= WHOLE {
-                    if FAR_AWAY && step >= FORESEEN_LINE {
+                    if far_away && step >= FORESEEN_LINE {
                         // What is read of a later line is what its length says,
                         // or about as much as of the last that is known.
                         for (distance, ask) in [(NEAR, prefetch as fn(_)), (FAR, prefetch_far)] {

@@ -8,20 +8,20 @@ use super::ahead::{DISTANCE, Soon};
 use super::direction::Forward;
 use super::job::Job;
 use super::nest::Rounds;
-use super::sink::{BLOCK, LINE, Line, Sink};
-use super::vector::{LANE, V128, Vector, copy_bytes, prefetch};
+use super::sink::{LINE, Line, Sink};
+use super::vector::{LANE, Task, V128, Vector, copy_bytes, prefetch};
 
 /// The most that is kept aside while its place is written, in bytes.
 const KEPT: usize = 4 << 10;
 
 /// Moves some items of a plan whose rows are packed along time on both sides
-/// and at most `LANES` lanes wide.
+/// and less than a cache line wide.
 ///
 /// # Safety
 /// The nest has all time steps of the plan, and `items` are items of it; the
 /// sink writes to the job's output.
 #[inline(always)]
-pub(super) unsafe fn copy_items<V: Vector, S: Sink, const LANES: usize>(
+pub(super) unsafe fn copy_items<V: Vector, S: Sink>(
     job: &Job<'_>,
     sink: &mut S,
     items: Range<usize>,
@@ -37,14 +37,19 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const LANES: usize>(
             let reversed = steps.start.min(length)..steps.end.min(length);
             let kept = steps.start.max(length)..steps.end.max(length);
             sink.seek(at.output + steps.start * row);
-            for first in reversed.clone().step_by(BLOCK / row) {
-                let count = (BLOCK / row).min(reversed.end - first);
+            for first in reversed.clone().step_by(S::SPACE / row) {
+                let count = (S::SPACE / row).min(reversed.end - first);
                 let from = line.add((length - first - count) * row);
-                let ahead = from.wrapping_sub(DISTANCE);
-                reverse::<V, LANES>(from, sink.space(count * row), count, &together, ahead);
+                V::apart(Reverse {
+                    from,
+                    to: sink.space(count * row),
+                    count,
+                    together: &together,
+                    ahead: from.wrapping_sub(DISTANCE),
+                });
             }
-            for first in kept.clone().step_by(BLOCK / row) {
-                let count = (BLOCK / row).min(kept.end - first);
+            for first in kept.clone().step_by(S::SPACE / row) {
+                let count = (S::SPACE / row).min(kept.end - first);
                 let from = line.add(first * row);
                 sink.copy::<Forward>(from, count * row, Some(Soon::beyond(from)));
             }
@@ -52,14 +57,14 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const LANES: usize>(
     }
 }
 
-/// Exchanges some pairs of a plan whose rows are packed along time and at most
-/// `LANES` lanes wide.
+/// Exchanges some pairs of a plan whose rows are packed along time and less than
+/// a cache line wide.
 ///
 /// # Safety
 /// The job is in place, the time steps of its nest are the first ones of pairs,
 /// and `items` are items of it.
 #[inline(always)]
-pub(super) unsafe fn swap_items<V: Vector, const LANES: usize>(job: &Job<'_>, items: Range<usize>) {
+pub(super) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>) {
     let row = job.plan.row_bytes;
     let together = Together::new::<V>(row);
     let mut kept = [MaybeUninit::<u8>::uninit(); KEPT];
@@ -77,9 +82,20 @@ pub(super) unsafe fn swap_items<V: Vector, const LANES: usize>(job: &Job<'_>, it
                 let one = line.add(first * row);
                 let other = line.add((length - first - count) * row);
                 kept.copy_from_nonoverlapping(one, count * row);
-                let ahead = (other.wrapping_sub(DISTANCE), one.wrapping_add(DISTANCE));
-                reverse::<V, LANES>(other, one, count, &together, ahead.0);
-                reverse::<V, LANES>(kept, other, count, &together, ahead.1);
+                V::apart(Reverse {
+                    from: other,
+                    to: one,
+                    count,
+                    together: &together,
+                    ahead: other.wrapping_sub(DISTANCE),
+                });
+                V::apart(Reverse {
+                    from: kept,
+                    to: other,
+                    count,
+                    together: &together,
+                    ahead: one.wrapping_add(DISTANCE),
+                });
             }
         }
     }
@@ -113,65 +129,121 @@ impl Together {
 ///
 /// To ask for what is not mapped would cost the search for its page each time,
 /// so that a caller gives a place in its data, or near.
-///
-/// # Safety
-/// `from` is readable and `to` writable for `count` rows of at most `LANES`
-/// lanes, and they do not overlap.
-#[inline(always)]
-unsafe fn reverse<V: Vector, const LANES: usize>(
+struct Reverse<'a> {
     from: *const u8,
     to: *mut u8,
     count: usize,
-    together: &Together,
+    together: &'a Together,
     ahead: *const u8,
-) {
-    let (row, rows) = (together.row, together.rows);
-    // So many rows a vector touches, the last one perhaps in part.
-    let touched = V::BYTES.div_ceil(row);
-    // SAFETY: the caller's. What is copied past a row's end lies inside the rows
-    // on both sides, and the rows after it overwrite it; those at either end,
-    // where it would not, are copied for themselves.
-    unsafe {
-        let source = |index: usize| from.add((count - 1 - index) * row);
-        if V::SHUFFLES && rows > 1 && count >= touched + rows {
-            let order = V::load(together.order.0.as_ptr());
-            let ends = touched - rows;
-            for index in 0..ends {
-                copy_bytes(source(index), to.add(index * row), row);
+}
+
+impl Task for Reverse<'_> {
+    /// # Safety
+    /// `from` is readable and `to` writable for `count` rows, and they do not overlap.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Together { row, rows, .. } = *self.together;
+        // So many rows a vector touches, the last one perhaps in part.
+        let touched = V::BYTES.div_ceil(row);
+        // SAFETY: the caller's.
+        unsafe {
+            if V::SHUFFLES && rows > 1 && self.count >= touched + rows {
+                self.by_vectors::<V>(touched);
+            } else {
+                with_const!(row.div_ceil(LANE), LANES in [1, 2, 3] else 4 => {
+                    self.one_by_one::<LANES>();
+                });
             }
-            let (mut index, end) = (ends, count - touched);
+        }
+    }
+}
+
+// What is copied past a row's end lies inside the rows on both sides, and the rows
+// after it overwrite it; those at either end, where it would not, are copied for
+// themselves.
+impl Reverse<'_> {
+    /// Where a row comes from.
+    #[inline(always)]
+    fn source(&self, index: usize) -> *const u8 {
+        let rows = self.count.wrapping_sub(1).wrapping_sub(index);
+        self.from.wrapping_add(rows.wrapping_mul(self.together.row))
+    }
+
+    /// Where a row goes.
+    #[inline(always)]
+    fn place(&self, index: usize) -> *mut u8 {
+        self.to.wrapping_add(index * self.together.row)
+    }
+
+    /// Asks for the rows at `ahead` that are as far from its end as a row from the start.
+    #[inline(always)]
+    fn ask(&self, index: usize) {
+        let rows = self.count - 1 - index;
+        prefetch(self.ahead.wrapping_add(rows * self.together.row));
+    }
+
+    /// Copies some rows, and nothing around them.
+    ///
+    /// # Safety
+    /// As [`run`](Task::run).
+    #[inline(never)]
+    unsafe fn exactly(&self, rows: Range<usize>) {
+        for index in rows {
+            // SAFETY: the caller's.
+            unsafe { copy_bytes(self.source(index), self.place(index), self.together.row) };
+        }
+    }
+
+    /// Copies them as many at a time as a vector holds, which touches `touched`.
+    ///
+    /// # Safety
+    /// As [`run`](Task::run), and there are more rows than a vector holds and touches.
+    #[inline(always)]
+    unsafe fn by_vectors<V: Vector>(&self, touched: usize) {
+        let rows = self.together.rows;
+        let ends = touched - rows;
+        let (mut index, end) = (ends, self.count - touched);
+        // SAFETY: the caller's.
+        unsafe {
+            let order = V::load(self.together.order.0.as_ptr());
+            self.exactly(0..ends);
             loop {
                 let last = index + rows - 1;
-                prefetch(ahead.wrapping_add((count - 1 - last) * row));
-                let vector = V::load(source(last)).shuffled(order);
-                vector.store(to.add(index * row));
+                self.ask(last);
+                let vector = V::load(self.source(last)).shuffled(order);
+                vector.store(self.place(index));
                 if index == end {
                     break;
                 }
                 // The last vector lies over the one before it.
                 index = end.min(index + rows);
             }
-            for index in count - ends..count {
-                copy_bytes(source(index), to.add(index * row), row);
-            }
-            return;
+            self.exactly(self.count - ends..self.count);
         }
-        let exact = (LANES * LANE).div_ceil(row).min(count);
-        let middle = exact..(count - exact).max(exact);
-        for index in 0..middle.start {
-            copy_bytes(source(index), to.add(index * row), row);
-        }
-        for index in middle.clone() {
-            let (from, to) = (source(index), to.add(index * row));
-            if (index * row) % LINE < row {
-                prefetch(ahead.wrapping_add((count - 1 - index) * row));
+    }
+
+    /// Copies them row by row, each by so many lanes.
+    ///
+    /// # Safety
+    /// As [`run`](Task::run), and no row is longer.
+    #[inline(always)]
+    unsafe fn one_by_one<const LANES: usize>(&self) {
+        let row = self.together.row;
+        let exact = (LANES * LANE).div_ceil(row).min(self.count);
+        let middle = exact..(self.count - exact).max(exact);
+        // SAFETY: the caller's.
+        unsafe {
+            self.exactly(0..middle.start);
+            for index in middle.clone() {
+                let (from, to) = (self.source(index), self.place(index));
+                if (index * row) % LINE < row {
+                    self.ask(index);
+                }
+                for lane in 0..LANES {
+                    V128::load(from.add(lane * LANE)).store(to.add(lane * LANE));
+                }
             }
-            for lane in 0..LANES {
-                V128::load(from.add(lane * LANE)).store(to.add(lane * LANE));
-            }
-        }
-        for index in middle.end..count {
-            copy_bytes(source(index), to.add(index * row), row);
+            self.exactly(middle.end..self.count);
         }
     }
 }
@@ -197,15 +269,15 @@ mod tests {
         }
         let together = Together::new::<V>(row);
         let (from, to) = (from.as_ptr(), found[AROUND..].as_mut_ptr());
+        let reverse = Reverse {
+            from,
+            to,
+            count,
+            together: &together,
+            ahead: from,
+        };
         // SAFETY: the buffers have room for the rows; the caller has the instructions.
-        unsafe {
-            match row.div_ceil(LANE) {
-                1 => reverse::<V, 1>(from, to, count, &together, from),
-                2 => reverse::<V, 2>(from, to, count, &together, from),
-                3 => reverse::<V, 3>(from, to, count, &together, from),
-                _ => reverse::<V, 4>(from, to, count, &together, from),
-            }
-        }
+        unsafe { V::apart(reverse) };
         assert!(found == expected, "{count} rows of {row} bytes");
     }
 

@@ -130,16 +130,25 @@ impl Nest {
         // The first item's line is the first one: most runs start there, and divisions cost.
         if lines.left > 0 && items.start > 0 {
             lines.first = items.start % self.line.size;
-            let mut remaining = items.start / self.line.size;
-            lines.more = inner.size - 1 - remaining % inner.size;
-            lines.rounds.0.resize(self.outer.len(), 0);
-            for (round, level) in lines.rounds.0.iter_mut().zip(self.outer.iter().rev()) {
-                *round = remaining % level.size;
-                remaining /= level.size;
-                lines.position.advance(&level.step, *round);
-            }
+            let line = items.start / self.line.size;
+            lines.more = inner.size - 1 - line % inner.size;
+            lines.position = self.find(line, lines.rounds);
         }
         lines
+    }
+
+    /// Where a line starts, and in which `rounds`.
+    #[cold]
+    #[inline(never)]
+    fn find(&self, mut line: usize, rounds: &mut Rounds) -> Position {
+        let mut position = Position::default();
+        rounds.0.resize(self.outer.len(), 0);
+        for (round, level) in rounds.0.iter_mut().zip(self.outer.iter().rev()) {
+            *round = line % level.size;
+            line /= level.size;
+            position.advance(&level.step, *round);
+        }
+        position
     }
 
     /// Goes on to the next round of the level around the innermost, at whose

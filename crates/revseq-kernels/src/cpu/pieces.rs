@@ -6,7 +6,7 @@ use super::ahead::{Ahead, FAR, NEAR, Soon};
 use super::direction::{Direction, Forward};
 use super::processor;
 use super::sink::{LINE, Sink};
-use super::vector::Vector;
+use super::vector::{Task, Vector};
 
 /// The most that is copied at once, in bytes: little enough that what is near
 /// lies in the first level of the cache.
@@ -157,15 +157,34 @@ impl<D: Direction, const LONG: bool> Pieces<D, LONG> {
         }
     }
 
-    /// Copies what has not been copied yet.
+    /// Copies what has not been copied yet, in a function of its own: what
+    /// copies a piece is large, and a part of [`copy`](Self::copy) already.
     ///
     /// # Safety
     /// As for [`copy`](Self::copy).
     #[inline(always)]
     pub(super) unsafe fn finish<V: Vector, S: Sink>(&mut self, sink: &mut S) {
-        while let Some(piece) = self.queue.pop() {
+        if S::ASKS {
             // SAFETY: the caller's.
-            unsafe { piece.copy::<V, S, D>(sink, None) };
+            unsafe { V::apart(Rest { pieces: self, sink }) };
+        }
+    }
+}
+
+/// What is left of pieces.
+struct Rest<'a, D, S, const LONG: bool> {
+    pieces: &'a mut Pieces<D, LONG>,
+    sink: &'a mut S,
+}
+
+impl<D: Direction, S: Sink, const LONG: bool> Task for Rest<'_, D, S, LONG> {
+    /// # Safety
+    /// As [`Pieces::finish`].
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        while let Some(piece) = self.pieces.queue.pop() {
+            // SAFETY: the caller's.
+            unsafe { piece.copy::<V, S, D>(self.sink, None) };
         }
     }
 }
@@ -182,25 +201,25 @@ impl Piece {
         soon: Option<(Self, Self)>,
     ) {
         let bytes = self.bytes as usize;
-        let run = (self.from, self.to, bytes);
+        let mut longest = 0;
+        let soon = match soon {
+            Some((near, far)) if near.asked || far.asked => {
+                longest = near.bytes.max(far.bytes) as usize;
+                // To ask for what is read at once changes nothing.
+                let place = |piece: Self| if piece.asked { piece.from } else { self.from };
+                Some(Soon {
+                    near: place(near),
+                    far: place(far),
+                })
+            }
+            _ => None,
+        };
         // SAFETY: the caller's.
-        unsafe {
-            match soon {
-                Some((near, far)) if near.asked || far.asked => {
-                    // To ask for what is read at once changes nothing.
-                    let place = |piece: Self| if piece.asked { piece.from } else { self.from };
-                    let soon = Soon {
-                        near: place(near),
-                        far: place(far),
-                    };
-                    copy_now::<V, S, D>(sink, self.turned, run, Some(soon));
-                    // Of those that are longer the rest is asked for, too.
-                    let longest = near.bytes.max(far.bytes) as usize;
-                    for at in (bytes..longest).step_by(LINE) {
-                        S::ask(soon.after(at), self.from);
-                    }
-                }
-                _ => copy_now::<V, S, D>(sink, self.turned, run, None),
+        unsafe { copy_now::<V, S, D>(sink, self.turned, (self.from, self.to, bytes), soon) };
+        if let Some(soon) = soon {
+            // Of those that are longer the rest is asked for, too.
+            for at in (bytes..longest).step_by(LINE) {
+                S::ask(soon.after(at), self.from);
             }
         }
     }

@@ -31,7 +31,7 @@ const COUNTED: usize = 256;
 /// Of the widest each has a mask in a register, of which there are seven. Far
 /// away, where that takes as long as pairs from both ends, Zen 4: AVX-512
 /// 128 bytes 0.75 of those, 256 bytes 0.85 to 1.15; AVX2 0.5 and 0.65.
-const fn most_in_place<V: Vector>(far_away: bool) -> usize {
+fn most_in_place<V: Vector>(far_away: bool) -> usize {
     match (V::BYTES, far_away) {
         (WIDEST, true) => 3,
         (WIDEST, false) => 6,
@@ -61,22 +61,30 @@ pub(super) struct Lines<'a, S, const W: usize> {
 #[inline(always)]
 pub(super) unsafe fn copy<V: Vector, S: Sink, const W: usize>(lines: Lines<'_, S, W>, lanes: bool) {
     let bytes = lines.bytes;
-    // What does not stream takes any lanes.
-    let together = !S::STREAMS && bytes <= TOGETHER * V::BYTES;
     let counted = bytes <= COUNTED * W;
-    let across = !S::STREAMS && reads_across::<V>(lines.input, lines.step.0, bytes);
+    // Constants are branches of their own: what they rule out is not compiled.
     // SAFETY: the caller's.
     unsafe {
-        match across {
-            true if together => V::apart(Together::<_, W, true>(lines)),
-            true if counted => V::apart(OneByOne::<_, W, true, true, true>(lines)),
-            true => V::apart(OneByOne::<_, W, true, false, true>(lines)),
-            false if together => apart::<V, _>(Together::<_, W, false>(lines), bytes),
-            false if lanes && counted => {
-                apart::<V, _>(OneByOne::<_, W, true, true, false>(lines), bytes);
-            }
-            false if lanes => apart::<V, _>(OneByOne::<_, W, true, false, false>(lines), bytes),
-            false => apart::<V, _>(OneByOne::<_, W, false, false, false>(lines), bytes),
+        if S::STREAMS {
+            return match (lanes, counted) {
+                (true, true) => apart::<V, _>(OneByOne::<_, W, true, true, false>(lines), bytes),
+                (true, false) => apart::<V, _>(OneByOne::<_, W, true, false, false>(lines), bytes),
+                (false, _) => apart::<V, _>(OneByOne::<_, W, false, false, false>(lines), bytes),
+            };
+        }
+        // What does not stream takes any lanes.
+        let together = bytes <= TOGETHER * V::BYTES;
+        if V::ACROSS && reads_across::<V>(lines.input, lines.step.0, bytes) {
+            return match (together, counted) {
+                (true, _) => V::apart(Together::<_, W, true>(lines)),
+                (_, true) => V::apart(OneByOne::<_, W, true, true, true>(lines)),
+                (_, false) => V::apart(OneByOne::<_, W, true, false, true>(lines)),
+            };
+        }
+        match (together, counted) {
+            (true, _) => apart::<V, _>(Together::<_, W, false>(lines), bytes),
+            (_, true) => V::apart(OneByOne::<_, W, true, true, false>(lines)),
+            (_, false) => V::apart(OneByOne::<_, W, true, false, false>(lines)),
         }
     }
 }
@@ -201,21 +209,22 @@ impl<S: Sink, const W: usize, const ACROSS: bool> Together<'_, S, W, ACROSS> {
     }
 }
 
-/// Lines one after the other that are reversed where they lie, beyond the caches
-/// if they are `FAR_AWAY`.
-pub(super) struct LinesInPlace<'a, const W: usize, const FAR_AWAY: bool> {
+/// Lines one after the other that are reversed where they lie.
+pub(super) struct LinesInPlace<'a, const W: usize> {
     first: *mut u8,
     /// The bytes of a line.
     bytes: usize,
     lengths: &'a [usize],
     /// The bytes of the longest reversed prefix.
     touched: usize,
+    /// Whether they lie beyond the caches.
+    far_away: bool,
 }
 
-impl<'a, const W: usize, const FAR_AWAY: bool> LinesInPlace<'a, W, FAR_AWAY> {
-    /// Lines of so many bytes, as many as have lengths.
+impl<'a, const W: usize> LinesInPlace<'a, W> {
+    /// Lines of so many bytes, as many as have lengths, beyond the caches if `far_away`.
     #[inline(always)]
-    pub(super) fn new(first: *mut u8, bytes: usize, lengths: &'a [usize]) -> Self {
+    pub(super) fn new(first: *mut u8, bytes: usize, lengths: &'a [usize], far_away: bool) -> Self {
         let longest = lengths
             .iter()
             .fold(0, |longest, &length| longest.max(length));
@@ -224,14 +233,14 @@ impl<'a, const W: usize, const FAR_AWAY: bool> LinesInPlace<'a, W, FAR_AWAY> {
             bytes,
             lengths,
             touched: longest * W,
+            far_away,
         }
     }
 
     /// Whether they are short enough, and long enough, to be read both ways.
     #[inline(always)]
     pub(super) fn are_short<V: Vector>(&self) -> bool {
-        let most = const { most_in_place::<V>(FAR_AWAY) * V::BYTES };
-        self.bytes >= LANE && self.touched <= most
+        self.bytes >= LANE && self.touched <= most_in_place::<V>(self.far_away) * V::BYTES
     }
 
     /// Reverses them.
@@ -242,25 +251,24 @@ impl<'a, const W: usize, const FAR_AWAY: bool> LinesInPlace<'a, W, FAR_AWAY> {
     #[inline(always)]
     pub(super) unsafe fn reverse<V: Vector>(self) {
         let bytes = self.bytes;
-        let across = ACROSS.contains(&self.touched) && reads_across::<V>(self.first, bytes, bytes);
         // SAFETY: the caller's.
         unsafe {
-            match across {
-                true => V::apart(InPlace::<_, _, true>(self)),
-                false => apart::<V, _>(InPlace::<_, _, false>(self), bytes),
+            // As in `copy`.
+            if V::ACROSS
+                && ACROSS.contains(&self.touched)
+                && reads_across::<V>(self.first, bytes, bytes)
+            {
+                return V::apart(InPlace::<_, true>(self));
             }
+            apart::<V, _>(InPlace::<_, false>(self), bytes);
         }
     }
 }
 
 /// As a type, how lines in place are read.
-struct InPlace<'a, const W: usize, const FAR_AWAY: bool, const ACROSS: bool>(
-    LinesInPlace<'a, W, FAR_AWAY>,
-);
+struct InPlace<'a, const W: usize, const ACROSS: bool>(LinesInPlace<'a, W>);
 
-impl<const W: usize, const FAR_AWAY: bool, const ACROSS: bool> Task
-    for InPlace<'_, W, FAR_AWAY, ACROSS>
-{
+impl<const W: usize, const ACROSS: bool> Task for InPlace<'_, W, ACROSS> {
     /// # Safety
     /// As [`LinesInPlace::reverse`], and [`reads_across`] if `ACROSS`; a line is a
     /// vector at least.
@@ -275,7 +283,7 @@ impl<const W: usize, const FAR_AWAY: bool, const ACROSS: bool> Task
     }
 }
 
-impl<const W: usize, const FAR_AWAY: bool, const ACROSS: bool> InPlace<'_, W, FAR_AWAY, ACROSS> {
+impl<const W: usize, const ACROSS: bool> InPlace<'_, W, ACROSS> {
     /// Reverses them, by `N` vectors each, from the last line on: what is read
     /// backward reaches into the line before, and a processor waits for bytes
     /// that it has just written.
@@ -287,7 +295,7 @@ impl<const W: usize, const FAR_AWAY: bool, const ACROSS: bool> InPlace<'_, W, FA
         let lines = self.0;
         for (index, &length) in lines.lengths.iter().enumerate().rev() {
             let line = lines.first.wrapping_add(index * lines.bytes);
-            if FAR_AWAY {
+            if lines.far_away {
                 for byte in (0..N * V::BYTES).step_by(LINE) {
                     prefetch_far(line.wrapping_add(FAR + byte));
                 }
@@ -312,10 +320,7 @@ impl<const W: usize, const FAR_AWAY: bool, const ACROSS: bool> InPlace<'_, W, FA
 #[inline(always)]
 fn reads_across<V: Vector>(first: *const u8, step: usize, bytes: usize) -> bool {
     let places = first.addr() | step | bytes;
-    V::ACROSS
-        && ACROSS.contains(&bytes)
-        && places.is_multiple_of(V::BYTES)
-        && processor::shuffles_two_vectors()
+    ACROSS.contains(&bytes) && places.is_multiple_of(V::BYTES) && processor::shuffles_two_vectors()
 }
 
 /// A line that is read both ways: its vectors, merged.

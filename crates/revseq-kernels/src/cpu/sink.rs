@@ -34,6 +34,9 @@ pub(super) trait Sink {
     /// Whether the run is so large that it pays to ask for what is read next.
     const ASKS: bool;
 
+    /// The most bytes that [`space`](Self::space) gives at once.
+    const SPACE: usize;
+
     /// The longest run, in bytes, that is read twice rather than by a branch on
     /// where it turns, which is often mispredicted: wide vectors read fast.
     ///
@@ -57,7 +60,7 @@ pub(super) trait Sink {
     /// Room for the next bytes, which the caller then fills.
     ///
     /// # Safety
-    /// `bytes` is at most [`BLOCK`], and the output has room for them.
+    /// `bytes` is at most [`SPACE`](Self::SPACE), and the output has room for them.
     unsafe fn space(&mut self, bytes: usize) -> *mut u8;
 
     /// Whether [`lanes`](Self::lanes) takes what starts and ends at multiples of
@@ -112,6 +115,7 @@ impl<V, const ASKS: bool> Cached<V, ASKS> {
 impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
     const STREAMS: bool = false;
     const ASKS: bool = ASKS;
+    const SPACE: usize = usize::MAX;
     const TWICE: usize = V::BYTES * V::BYTES;
 
     #[inline(always)]
@@ -255,6 +259,7 @@ impl<V: Vector> Streaming<V> {
 impl<V: Vector> Sink for Streaming<V> {
     const STREAMS: bool = true;
     const ASKS: bool = true;
+    const SPACE: usize = BLOCK;
     const TWICE: usize = if V::BYTES > LANE { 16 << 10 } else { 1 << 10 };
 
     #[inline(always)]
@@ -316,7 +321,7 @@ impl<V: Vector> Sink for Streaming<V> {
             let head = self.filled.next_multiple_of(LANE) - self.filled;
             let mut at = 0;
             if head + LINE <= bytes && head.is_multiple_of(D::ELEMENT) {
-                copy_inline::<V, D>(from.add(D::part(0, head, bytes)), self.space(head), head);
+                D::copy_few(from.add(D::part(0, head, bytes)), self.space(head), head);
                 self.write_lanes();
                 at = head + (bytes - head) / LINE * LINE;
                 let run = (from, self.lane, bytes);
@@ -329,12 +334,16 @@ impl<V: Vector> Sink for Streaming<V> {
             while at < bytes {
                 let part = (bytes - at).min(BLOCK);
                 let to = self.space(part);
-                let from = from.add(D::part(at, part, bytes));
-                match soon {
-                    Some(soon) => copy_asking::<V, Self, D>(from, to, part, soon.after(at)),
-                    None => copy_inline::<V, D>(from, to, part),
+                if let Some(soon) = soon {
+                    for line in (at..at + part).step_by(LINE) {
+                        Self::ask(soon.after(line), to);
+                    }
                 }
+                copy_inline::<V, D>(from.add(D::part(at, part, bytes)), to, part);
                 at += part;
+            }
+            if let Some(soon) = soon.and_then(|soon| soon.spilled(bytes)) {
+                Self::ask(soon, self.lane);
             }
         }
     }
@@ -381,9 +390,6 @@ unsafe fn stream_lines<V: Vector, S: Sink, D: Direction, const WHOLE: bool>(
             to = to.add(LINE);
             at += LINE;
         }
-    }
-    if let Some(soon) = soon.and_then(|soon| soon.spilled(bytes)) {
-        S::ask(soon, to);
     }
 }
 
