@@ -13,7 +13,7 @@ use super::elements::reverse;
 use super::job::{Job, source};
 use super::nest::{Position, Rounds};
 use super::sink::{LINE, Line, stream_line};
-use super::vector::{LANE, Task, Vector, copy_bytes, fence, prefetch_far, transpose};
+use super::vector::{LANE, Task, Vector, apart, copy_bytes, fence, prefetch_far, transpose};
 use super::walk::{Bytes, Width};
 use crate::Plan;
 
@@ -124,8 +124,7 @@ struct Tile<'a> {
 /// Moves the rows of some tiles from their place in the input to their place in the output.
 ///
 /// # Safety
-/// The nest is the plan's for the tiling, whose tiles are whole vectors wide,
-/// and `tiles` are items of it; `R` elements of `W` bytes are a lane.
+/// The nest is the plan's for the tiling, and `tiles` are items of it; `R` elements of `W` bytes are a lane.
 #[inline(always)]
 pub(super) unsafe fn copy_tiles<V: Vector, const W: usize, const R: usize>(
     job: &Job<'_>,
@@ -147,12 +146,13 @@ pub(super) unsafe fn copy_tiles<V: Vector, const W: usize, const R: usize>(
                     continue;
                 }
                 let steps = tile.longest();
-                V::apart(Turn::<W, R> {
+                let turn = Turn::<W, R> {
                     tile,
                     scratch,
                     steps,
                     streams,
-                });
+                };
+                apart::<V, _>(turn, tile.bytes);
                 V::apart(Keep {
                     tile,
                     first: steps,
@@ -193,12 +193,13 @@ pub(super) unsafe fn swap_tiles<V: Vector, const W: usize, const R: usize>(
                     tile.swap(longest);
                     continue;
                 }
-                V::apart(Turn::<W, R> {
+                let turn = Turn::<W, R> {
                     tile,
                     scratch,
                     steps: longest,
                     streams: false,
-                });
+                };
+                apart::<V, _>(turn, tile.bytes);
             }
         }
     }
@@ -315,35 +316,101 @@ struct Turn<'a, const W: usize, const R: usize> {
 
 impl<const W: usize, const R: usize> Task for Turn<'_, W, R> {
     /// # Safety
-    /// The scratch memory holds the tile, which is read before it is written;
-    /// `R` elements of `W` bytes are a lane.
+    /// The scratch memory holds the tile, which is read before it is written, and
+    /// is a vector wide at least or a vector a lane; `R` elements of `W` bytes are a lane.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         // SAFETY: the caller's.
         unsafe {
-            match self.tile.bytes.is_multiple_of(V::BYTES) {
-                true => self.turn::<V, true>(),
-                false => self.turn::<V, false>(),
+            // A constant by itself: wider vectors have nothing for such tiles.
+            if const { V::BYTES == LANE } && self.tile.bytes < LANE {
+                self.turn::<V, Narrow>();
+            } else if self.tile.bytes.is_multiple_of(V::BYTES) {
+                self.turn::<V, Whole>();
+            } else {
+                self.turn::<V, Overlapping>();
             }
         }
     }
 }
 
-impl<const W: usize, const R: usize> Turn<'_, W, R> {
-    /// As [`run`](Task::run), by whole vectors alone if `WHOLE`.
+/// How the rows of a tile are cut into vectors.
+///
+/// Known to the compiler, as loops that can do more keep fewer rows under way:
+/// parts of vectors in the same loop took AVX2 twice as long, and to move a part
+/// at the end of a row instead of what lies over the vector before four times.
+trait Cut {
+    /// Where the vector starts that would start at `start`.
+    #[inline(always)]
+    fn place<V: Vector>(start: usize, _bytes: usize) -> usize {
+        start
+    }
+
+    /// Loads a vector of a row of `bytes` bytes.
     ///
-    /// What moves parts of vectors is so much more that only few rows are under
-    /// way at a time: with it in the same loop AVX2 took twice as long.
+    /// # Safety
+    /// See [`Vector`]; the row is readable from `from` on, for a vector or its end.
+    #[inline(always)]
+    unsafe fn load<V: Vector>(from: *const u8, _bytes: usize) -> V {
+        // SAFETY: the caller's.
+        unsafe { V::load(from) }
+    }
+
+    /// Stores a vector of a row of `bytes` bytes.
+    ///
+    /// # Safety
+    /// As [`load`](Self::load), writable.
+    #[inline(always)]
+    unsafe fn store<V: Vector>(vector: V, to: *mut u8, _bytes: usize) {
+        // SAFETY: the caller's.
+        unsafe { vector.store(to) };
+    }
+}
+
+/// A number of vectors.
+struct Whole;
+
+/// The last vector lies over the one before.
+struct Overlapping;
+
+/// Less than a vector.
+struct Narrow;
+
+impl Cut for Whole {}
+
+impl Cut for Overlapping {
+    #[inline(always)]
+    fn place<V: Vector>(start: usize, bytes: usize) -> usize {
+        start.min(bytes - V::BYTES)
+    }
+}
+
+impl Cut for Narrow {
+    #[inline(always)]
+    unsafe fn load<V: Vector>(from: *const u8, bytes: usize) -> V {
+        // SAFETY: the caller's.
+        unsafe { V::load_few(from, bytes) }
+    }
+
+    #[inline(always)]
+    unsafe fn store<V: Vector>(vector: V, to: *mut u8, bytes: usize) {
+        // SAFETY: the caller's.
+        unsafe { vector.store_few(to, bytes) };
+    }
+}
+
+impl<const W: usize, const R: usize> Turn<'_, W, R> {
+    /// As [`run`](Task::run), of a tile that is cut so.
     ///
     /// # Safety
     /// As there.
     #[inline(always)]
-    unsafe fn turn<V: Vector, const WHOLE: bool>(&self) {
+    unsafe fn turn<V: Vector, C: Cut>(&self) {
         // SAFETY: the caller's.
         unsafe {
-            self.read::<V, WHOLE>();
+            self.read::<V, C>();
             self.reverse::<V>();
-            self.write::<V, WHOLE>();
+            self.write::<V, C>();
         }
     }
 
@@ -352,26 +419,23 @@ impl<const W: usize, const R: usize> Turn<'_, W, R> {
     /// # Safety
     /// As [`turn`](Self::turn).
     #[inline(always)]
-    unsafe fn read<V: Vector, const WHOLE: bool>(&self) {
+    unsafe fn read<V: Vector, C: Cut>(&self) {
         let Self { tile, steps, .. } = *self;
         let (from, pitch) = (tile.from, tile.plan.time.input);
         for t in (0..steps).step_by(R) {
             let ahead = tile.ahead::<R>(t, steps) * pitch;
             for start in (0..tile.bytes).step_by(V::BYTES) {
-                let part = match WHOLE {
-                    true => V::BYTES,
-                    false => (tile.bytes - start).min(V::BYTES),
-                };
+                let start = C::place::<V>(start, tile.bytes);
                 // SAFETY: rows beyond the last are taken to be the last, which
                 // is inside the tile; the scratch memory has room for whole blocks.
                 unsafe {
                     let first = from.add(t * pitch + start);
                     prefetch_far(first.wrapping_add(ahead));
-                    let mut rows = [load::<V>(first, part); R];
+                    let mut rows = [C::load::<V>(first, tile.bytes); R];
                     for (row, vector) in rows.iter_mut().enumerate().skip(1) {
                         let row = first.add(row.min(steps - 1 - t) * pitch);
                         prefetch_far(row.wrapping_add(ahead));
-                        *vector = load::<V>(row, part);
+                        *vector = C::load::<V>(row, tile.bytes);
                     }
                     let columns = transpose::<V, W, R>(rows);
                     let to = self.scratch.add(start / W * tile.pitch + t * W);
@@ -404,20 +468,19 @@ impl<const W: usize, const R: usize> Turn<'_, W, R> {
     /// # Safety
     /// As [`turn`](Self::turn).
     #[inline(always)]
-    unsafe fn write<V: Vector, const WHOLE: bool>(&self) {
+    unsafe fn write<V: Vector, C: Cut>(&self) {
         let Self { tile, steps, .. } = *self;
         let (to, pitch) = (tile.to, tile.plan.time.output);
-        let streams = self.streams && tile.starts_lines();
         // What is streamed has to be whole lines at once, or memory writes each in parts.
-        let gathers = streams && V::BYTES < LINE;
+        let streamed = match self.streams && tile.starts_lines() {
+            true => tile.bytes / LINE * LINE,
+            false => 0,
+        };
         let mut lines = [Line([0; LINE]); R];
         for t in (0..steps).step_by(R) {
             let ahead = tile.ahead::<R>(t, steps) * pitch;
             for start in (0..tile.bytes).step_by(V::BYTES) {
-                let part = match WHOLE {
-                    true => V::BYTES,
-                    false => (tile.bytes - start).min(V::BYTES),
-                };
+                let start = C::place::<V>(start, tile.bytes);
                 // SAFETY: only rows and bytes of the tile are written; a vector
                 // is streamed to a multiple of its bytes, as start, place and
                 // pitch all are. The scratch memory has room for whole blocks.
@@ -430,26 +493,27 @@ impl<const W: usize, const R: usize> Turn<'_, W, R> {
                     }
                     let rows = transpose::<V, W, R>(columns);
                     let to = to.add(t * pitch + start);
-                    if gathers {
+                    let streams = start + V::BYTES <= streamed;
+                    // One row goes on where its last vector ended.
+                    if streams && V::BYTES < LINE && R > 1 {
                         for (vector, line) in rows.iter().zip(&mut lines) {
                             vector.store(line.0.as_mut_ptr().add(start % LINE));
                         }
-                        let filled = start % LINE + part;
-                        if filled == LINE || start + part == tile.bytes {
-                            let rows = &lines[..R.min(steps - t)];
-                            stream_lines::<V>(rows, to.sub(start % LINE), pitch, filled);
+                        if (start + V::BYTES).is_multiple_of(LINE) {
+                            let to = to.sub(start % LINE);
+                            for (row, line) in lines.iter().take(steps - t).enumerate() {
+                                stream_line::<V>(line.0.as_ptr(), to.add(row * pitch));
+                            }
                         }
                         continue;
                     }
                     for (row, vector) in rows.iter().take(steps - t).enumerate() {
                         let to = to.add(row * pitch);
-                        match part == V::BYTES {
-                            true if streams => vector.stream(to),
-                            true => {
-                                prefetch_far(to.wrapping_add(ahead));
-                                vector.store(to);
-                            }
-                            false => vector.store_part(to, part),
+                        if streams {
+                            vector.stream(to);
+                        } else {
+                            prefetch_far(to.wrapping_add(ahead));
+                            C::store(*vector, to, tile.bytes);
                         }
                     }
                 }
@@ -486,39 +550,6 @@ impl Task for Keep<'_> {
                 }
                 copy_inline::<V, Forward>(from.add(at), to.add(at), tile.bytes - at);
             }
-        }
-    }
-}
-
-/// Writes `filled` bytes of each row past the caches, unless they are less than a line.
-///
-/// # Safety
-/// `to` is the start of a line, `pitch` a number of lines, and the rows are writable.
-#[inline(always)]
-unsafe fn stream_lines<V: Vector>(rows: &[Line], to: *mut u8, pitch: usize, filled: usize) {
-    for (row, line) in rows.iter().enumerate() {
-        let (line, to) = (line.0.as_ptr(), to.wrapping_add(row * pitch));
-        // SAFETY: the caller's.
-        unsafe {
-            match filled == LINE {
-                true => stream_line::<V>(line, to),
-                false => copy_bytes(line, to, filled),
-            }
-        }
-    }
-}
-
-/// Loads a vector, or a part of one at the end of a row.
-///
-/// # Safety
-/// See [`Vector`]; `from` is readable for `bytes`, at most a vector's.
-#[inline(always)]
-unsafe fn load<V: Vector>(from: *const u8, bytes: usize) -> V {
-    // SAFETY: the caller's.
-    unsafe {
-        match bytes == V::BYTES {
-            true => V::load(from),
-            false => V::load_part(from, bytes),
         }
     }
 }

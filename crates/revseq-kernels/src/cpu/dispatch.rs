@@ -244,7 +244,7 @@ impl<'a, M> Items<'a, M> {
         Items<'a, M, Narrow>: Task,
         Items<'a, M, Tiling>: Task,
     {
-        let level = kernel.level();
+        let level = Level::current();
         // SAFETY: the caller's.
         unsafe {
             match kernel {

@@ -101,24 +101,13 @@ impl Kernel {
         let asking = match self {
             _ if processor::foresees() => ASKING_BYTES_OF_FORESIGHT,
             Self::Rows if plan.row_bytes < SHORT_ROW_BYTES => ASKING_BYTES_OF_SHORT_ROWS,
-            Self::Elements if self.level() < Level::Avx512 => ASKING_BYTES_OF_NARROW_VECTORS,
+            Self::Elements if Level::current() < Level::Avx512 => ASKING_BYTES_OF_NARROW_VECTORS,
             _ => ASKING_BYTES,
         };
         match bytes {
             STREAMING_BYTES.. if whole => Tier::Memory,
             _ if bytes >= asking => Tier::Outer,
             _ => Tier::Inner,
-        }
-    }
-
-    /// The instructions that it takes: the best there are, with vectors no
-    /// wider than a tile.
-    pub(super) fn level(self) -> Level {
-        match (self, Level::current()) {
-            (Self::Columns(tiling), Level::Avx2 | Level::Avx512) if tiling.bytes < LINE => {
-                Level::Portable
-            }
-            (_, level) => level,
         }
     }
 }

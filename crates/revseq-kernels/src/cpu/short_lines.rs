@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use super::ahead::{FAR, Soon};
 use super::processor;
 use super::sink::{LINE, Sink};
-use super::vector::{LANE, Task, V128, Vector, WIDEST, prefetch_far};
+use super::vector::{LANE, Task, Vector, WIDEST, apart, prefetch_far};
 
 /// How many vectors of a line are read before any is written.
 const TOGETHER: usize = 4;
@@ -431,24 +431,6 @@ impl<V: Vector, const W: usize, const ACROSS: bool> BothWays<V, W, ACROSS> {
                 true => self.vector::<true>(at, numbers),
                 false => self.vector::<false>(at, numbers),
             }
-        }
-    }
-}
-
-/// Does a task of lines of so many bytes, a lane at least, by vectors that are no longer.
-///
-/// # Safety
-/// As [`Vector::apart`].
-#[inline(always)]
-unsafe fn apart<V: Vector, T: Task>(task: T, bytes: usize) {
-    // SAFETY: the caller's.
-    unsafe {
-        if bytes >= V::BYTES {
-            V::apart(task);
-        } else if bytes >= V::Half::BYTES {
-            V::Half::apart(task);
-        } else {
-            V128::apart(task);
         }
     }
 }

@@ -8,8 +8,6 @@ mod generic;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use std::mem::MaybeUninit;
-
 #[cfg(target_arch = "aarch64")]
 pub(super) use aarch64::V128;
 #[cfg(not(target_arch = "x86_64"))]
@@ -191,31 +189,73 @@ pub(super) trait Vector: Copy {
         }
     }
 
-    /// Loads the first `bytes` bytes; the others are anything.
+    /// Loads the first `bytes` bytes, less than a lane, into a vector of one.
     ///
     /// # Safety
-    /// `from` is readable for `bytes`, at most those of a vector.
+    /// `from` is readable for them, and the vector is one lane.
     #[inline(always)]
-    unsafe fn load_part(from: *const u8, bytes: usize) -> Self {
-        let mut part = [0_u8; WIDEST];
-        // SAFETY: the caller's; no vector is wider than the widest.
+    unsafe fn load_few(from: *const u8, bytes: usize) -> Self {
+        debug_assert_eq!(Self::BYTES, LANE);
+        // SAFETY: the caller's; where the parts overlap both have the same bits.
         unsafe {
-            copy_bytes(from, part.as_mut_ptr(), bytes);
-            Self::load(part.as_ptr())
+            let few: u128 = match bytes {
+                8.. => {
+                    let (first, last) = (from.cast::<[u8; 8]>(), from.add(bytes - 8).cast());
+                    let last = u64::from_le_bytes(*last);
+                    u128::from(u64::from_le_bytes(*first)) | u128::from(last) << (8 * (bytes - 8))
+                }
+                4..8 => {
+                    let (first, last) = (from.cast::<[u8; 4]>(), from.add(bytes - 4).cast());
+                    let last = u32::from_le_bytes(*last);
+                    let first = u64::from(u32::from_le_bytes(*first));
+                    (first | u64::from(last) << (8 * (bytes - 4))).into()
+                }
+                2..4 => {
+                    let (first, last) = (from.cast::<[u8; 2]>(), from.add(bytes - 2).cast());
+                    let last = u16::from_le_bytes(*last);
+                    let first = u32::from(u16::from_le_bytes(*first));
+                    (first | u32::from(last) << (8 * (bytes - 2))).into()
+                }
+                1 => (*from).into(),
+                0 => 0,
+            };
+            Self::load(few.to_le_bytes().as_ptr())
         }
     }
 
-    /// Stores the first `bytes` bytes only.
+    /// Stores the first `bytes` bytes only, less than a lane, of a vector of one.
     ///
     /// # Safety
-    /// `to` is writable for `bytes`, at most those of a vector.
+    /// `to` is writable for them, and the vector is one lane.
     #[inline(always)]
-    unsafe fn store_part(self, to: *mut u8, bytes: usize) {
-        let mut part = [MaybeUninit::<u8>::uninit(); WIDEST];
-        // SAFETY: the caller's; no vector is wider than the widest.
+    unsafe fn store_few(self, to: *mut u8, bytes: usize) {
+        debug_assert_eq!(Self::BYTES, LANE);
+        let mut few = [0_u8; LANE];
+        // SAFETY: the caller's; where the parts overlap both write the same.
         unsafe {
-            self.store(part.as_mut_ptr().cast());
-            copy_bytes(part.as_ptr().cast(), to, bytes);
+            self.store(few.as_mut_ptr());
+            let few = u128::from_le_bytes(few);
+            match bytes {
+                8.. => {
+                    let last = (few >> (8 * (bytes - 8))) as u64;
+                    *to.cast() = (few as u64).to_le_bytes();
+                    *to.add(bytes - 8).cast() = last.to_le_bytes();
+                }
+                4..8 => {
+                    let few = few as u64;
+                    let last = (few >> (8 * (bytes - 4))) as u32;
+                    *to.cast() = (few as u32).to_le_bytes();
+                    *to.add(bytes - 4).cast() = last.to_le_bytes();
+                }
+                2..4 => {
+                    let few = few as u32;
+                    let last = (few >> (8 * (bytes - 2))) as u16;
+                    *to.cast() = (few as u16).to_le_bytes();
+                    *to.add(bytes - 2).cast() = last.to_le_bytes();
+                }
+                1 => *to = few as u8,
+                0 => {}
+            }
         }
     }
 }
@@ -256,6 +296,24 @@ pub(super) trait Task {
 unsafe fn call_apart<T>(run: unsafe fn(T), task: T) {
     // SAFETY: the caller's.
     unsafe { std::hint::black_box(run)(task) };
+}
+
+/// Does a task by the widest vectors that `bytes` bytes fill, or by single lanes.
+///
+/// # Safety
+/// As [`Vector::apart`].
+#[inline(always)]
+pub(super) unsafe fn apart<V: Vector, T: Task>(task: T, bytes: usize) {
+    // SAFETY: the caller's.
+    unsafe {
+        if bytes >= V::BYTES {
+            V::apart(task);
+        } else if bytes >= V::Half::BYTES {
+            V::Half::apart(task);
+        } else {
+            V128::apart(task);
+        }
+    }
 }
 
 /// Transposes `R` rows of `R` elements in each lane: afterwards the vector of
@@ -449,13 +507,6 @@ mod tests {
                 assert_eq!(found, bytes[usize::from(index)]);
             }
 
-            for part in 0..=V::BYTES {
-                out.fill(0xee);
-                V::load_part(bytes.as_ptr(), part).store_part(out.as_mut_ptr(), part);
-                assert_eq!(out[..part], bytes[..part]);
-                assert!(out[part..].iter().all(|&byte| byte == 0xee));
-            }
-
             for part in (0..V::BYTES).step_by(W) {
                 let expected = elements[..part / W].iter().rev().copied();
                 let expected = expected.collect::<Vec<_>>().concat();
@@ -502,6 +553,23 @@ mod tests {
         }
     }
 
+    /// What a vector of one lane does to less.
+    ///
+    /// # Safety
+    /// See [`Vector`].
+    unsafe fn check_few<V: Vector>() {
+        let bytes: Vec<u8> = (1..=LANE as u8).map(|index| index * 15).collect();
+        for few in 0..LANE {
+            let mut out = [0xee; LANE + 1];
+            // Exactly as many, so that Miri or a sanitizer sees what lies beyond.
+            let from = bytes[..few].to_vec();
+            // SAFETY: both are as long; the caller has the instructions.
+            unsafe { V::load_few(from.as_ptr(), few).store_few(out.as_mut_ptr(), few) };
+            assert_eq!(out[..few], bytes[..few]);
+            assert!(out[few..].iter().all(|&byte| byte == 0xee), "{few}");
+        }
+    }
+
     #[test]
     fn vectors_do_what_they_say() {
         // SAFETY: every level is run only where the CPU has it.
@@ -509,6 +577,8 @@ mod tests {
             check_widths::<V128>();
             check_widths::<Portable>();
             check_widths::<super::generic::V128>();
+            check_few::<V128>();
+            check_few::<super::generic::V128>();
             #[cfg(target_arch = "x86_64")]
             {
                 if Level::Avx2.is_supported() {

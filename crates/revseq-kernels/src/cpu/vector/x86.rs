@@ -386,22 +386,9 @@ impl Vector for V512 {
         unsafe {
             let last = !first(64 - bytes);
             let from = at.wrapping_sub(64 - bytes);
-            Self(_mm512_maskz_loadu_epi8(last, from.cast()))
-                .reversed::<W>()
-                .store_part(at, bytes);
+            let reversed = Self(_mm512_maskz_loadu_epi8(last, from.cast())).reversed::<W>();
+            _mm512_mask_storeu_epi8(at.cast(), first(bytes), reversed.0);
         }
-    }
-
-    #[inline(always)]
-    unsafe fn load_part(from: *const u8, bytes: usize) -> Self {
-        // SAFETY: the caller's; bytes that are masked out are not read.
-        Self(unsafe { _mm512_maskz_loadu_epi8(first(bytes), from.cast()) })
-    }
-
-    #[inline(always)]
-    unsafe fn store_part(self, to: *mut u8, bytes: usize) {
-        // SAFETY: the caller's; bytes that are masked out are not written.
-        unsafe { _mm512_mask_storeu_epi8(to.cast(), first(bytes), self.0) };
     }
 }
 
