@@ -13,8 +13,8 @@ use super::elements::reverse;
 use super::job::{Job, source};
 use super::nest::{Position, Rounds};
 use super::sink::{LINE, Line, stream_line};
-use super::vector::{LANE, Task, Vector, apart, copy_bytes, fence, prefetch_far, transpose};
-use super::walk::{Bytes, Width};
+use super::vector::{LANE, Task, Vector, apart, fence, prefetch_far, transpose};
+use super::walk::{Element, Width};
 use crate::Plan;
 
 /// The scratch memory of a thread, in bytes.
@@ -42,7 +42,7 @@ pub(super) struct Tiling {
     /// The elements that a row is made of, in bytes: 1, 2, 4, 8 or 16.
     pub(super) element: usize,
     /// The bytes from a column to the next in the scratch memory, or 0 if there
-    /// are so many time steps that it does not hold a tile.
+    /// are so many time steps that it does not hold a lane of them.
     pitch: usize,
 }
 
@@ -65,7 +65,7 @@ impl Tiling {
         let held = SCRATCH_BYTES / pitch * element;
         let (bytes, pitch) = match held {
             LINE.. => (most.min(held / LINE * LINE), pitch),
-            LANE.. => (LANE, pitch),
+            LANE.. => (most.min(held / LANE * LANE), pitch),
             _ => (LINE, 0),
         };
         // The first tile ends where a cache line of the output does, if that is
@@ -142,7 +142,7 @@ pub(super) unsafe fn copy_tiles<V: Vector, const W: usize, const R: usize>(
             // SAFETY: see `Job`: a tile is a part of the columns and all of time.
             unsafe {
                 if tiling.pitch == 0 {
-                    tile.copy();
+                    tile.copy::<W>();
                     continue;
                 }
                 let steps = tile.longest();
@@ -190,7 +190,7 @@ pub(super) unsafe fn swap_tiles<V: Vector, const W: usize, const R: usize>(
             // SAFETY: as in `copy_tiles`.
             unsafe {
                 if tiling.pitch == 0 {
-                    tile.swap(longest);
+                    tile.swap::<W>(longest);
                     continue;
                 }
                 let turn = Turn::<W, R> {
@@ -253,39 +253,52 @@ impl<'a> Tile<'a> {
             .fold(0, |longest, &length| longest.max(length))
     }
 
-    /// Copies column by column of each row, with a cache line for each at hand.
+    /// The length of each element of a row, of a tile that is at most a cache line wide.
+    #[inline(always)]
+    fn elements<const W: usize>(&self) -> ([usize; LINE], usize) {
+        let mut lengths = [0; LINE];
+        for (column, length) in self.columns() {
+            lengths[column.start / W..column.end / W].fill(length);
+        }
+        (lengths, self.bytes / W)
+    }
+
+    /// Copies element by element, with a cache line for each column at hand.
     ///
     /// # Safety
-    /// The tile is readable and writable, and the two places do not overlap.
-    unsafe fn copy(&self) {
+    /// The tile is readable and writable and at most a cache line wide, and the
+    /// two places do not overlap.
+    unsafe fn copy<const W: usize>(&self) {
         let time = self.plan.time;
+        let (lengths, count) = self.elements::<W>();
         for t in 0..time.size {
-            for (column, length) in self.columns() {
+            for (element, &length) in lengths[..count].iter().enumerate() {
                 // SAFETY: the caller's; both time steps are inside the tile.
                 unsafe {
-                    let from = self.from.add(source(length, t) * time.input);
-                    let to = self.to.add(t * time.output);
-                    copy_bytes(from.add(column.start), to.add(column.start), column.len());
+                    let from = self.from.add(source(length, t) * time.input + element * W);
+                    Element::<W>.copy(from, self.to.add(t * time.output + element * W));
                 }
             }
         }
     }
 
-    /// Exchanges column by column of each pair of rows.
+    /// Exchanges element by element.
     ///
     /// # Safety
-    /// The tile is readable and writable; no length is more than `longest`.
-    unsafe fn swap(&self, longest: usize) {
+    /// The tile is readable and writable and at most a cache line wide; no length
+    /// is more than `longest`.
+    unsafe fn swap<const W: usize>(&self, longest: usize) {
         let pitch = self.plan.time.output;
+        let (lengths, count) = self.elements::<W>();
         for t in 0..longest / 2 {
-            for (column, length) in self.columns() {
+            for (element, &length) in lengths[..count].iter().enumerate() {
                 if t < length / 2 {
                     // SAFETY: the caller's; the two time steps differ and are
                     // inside the tile.
                     unsafe {
-                        let data = self.to.add(column.start);
+                        let data = self.to.add(element * W);
                         let mirror = data.add((length - 1 - t) * pitch);
-                        Bytes(column.len()).swap(data.add(t * pitch), mirror);
+                        Element::<W>.swap(data.add(t * pitch), mirror);
                     }
                 }
             }
@@ -346,6 +359,13 @@ trait Cut {
         start
     }
 
+    /// How many columns of the scratch memory are transposed with a vector of each
+    /// lane, of the `all` that are a lane, by a tile of so many.
+    #[inline(always)]
+    fn columns(all: usize, _of_tile: usize) -> usize {
+        all
+    }
+
     /// Loads a vector of a row of `bytes` bytes.
     ///
     /// # Safety
@@ -386,6 +406,11 @@ impl Cut for Overlapping {
 }
 
 impl Cut for Narrow {
+    #[inline(always)]
+    fn columns(_all: usize, of_tile: usize) -> usize {
+        of_tile
+    }
+
     #[inline(always)]
     unsafe fn load<V: Vector>(from: *const u8, bytes: usize) -> V {
         // SAFETY: the caller's.
@@ -439,7 +464,8 @@ impl<const W: usize, const R: usize> Turn<'_, W, R> {
                     }
                     let columns = transpose::<V, W, R>(rows);
                     let to = self.scratch.add(start / W * tile.pitch + t * W);
-                    for (column, vector) in columns.iter().enumerate() {
+                    let count = C::columns(R, tile.bytes / W);
+                    for (column, vector) in columns.iter().enumerate().take(count) {
                         vector.store_lanes(to.add(column * tile.pitch), R * tile.pitch);
                     }
                 }
@@ -487,8 +513,9 @@ impl<const W: usize, const R: usize> Turn<'_, W, R> {
                 unsafe {
                     let from = self.scratch.add(start / W * tile.pitch + t * W);
                     let mut columns = [V::load_lanes(from, R * tile.pitch); R];
+                    let last = C::columns(R, tile.bytes / W) - 1;
                     for (column, vector) in columns.iter_mut().enumerate().skip(1) {
-                        let from = from.add(column * tile.pitch);
+                        let from = from.add(column.min(last) * tile.pitch);
                         *vector = V::load_lanes(from, R * tile.pitch);
                     }
                     let rows = transpose::<V, W, R>(columns);
