@@ -220,8 +220,16 @@ fn large_tensors_agree_with_the_reference() {
             (vec![100, elements(1 << 13)], 0, 1, 1),
             (vec![elements(1 << 13), 67, 3], 0, 1, 1),
             (vec![5, elements(1 << 10), 67, 3], 1, 2, 1),
-            // So many time steps that no scratch memory holds a column.
+            // So few time steps that a column is a vector or two.
+            (vec![20, 700], 0, 1, 1),
+            (vec![elements(300).max(2), 90], 0, 1, 1),
+            (vec![37, 500, 3], 0, 1, 1),
+            // So many that the scratch memory holds a lane of columns or two, and no column.
+            (vec![elements(30_000), 60], 0, 1, 1),
             (vec![70_000, 7], 0, 1, 1),
+            // Lines shorter than a lane.
+            (vec![5000, elements(15).max(2)], 1, 0, 1),
+            (vec![5000, 3], 1, 0, 1),
             // Rows of few cache lines, on lines across time and along it.
             (vec![60, 200, elements(64)], 0, 1, 1),
             (vec![60, 7, 9, elements(64)], 0, 2, 1),
@@ -267,6 +275,7 @@ fn streamed_tensors_agree_with_the_reference() {
     check_large(DataType::Float16, &[100, 65_000], 1, 0, 1);
     check_large(DataType::Uint8, &[13_000, 1001], 1, 0, 1);
     check_large(DataType::Uint8, &[40_000, 100], 1, 0, 1);
+    check_large(DataType::Uint8, &[1_900_000, 7], 1, 0, 1);
     check_large(DataType::Uint8, &[1001, 13_000], 0, 1, 1);
     check_large(DataType::Int64, &[250, 6400], 0, 1, 1);
     check_large(DataType::Uint8, &[100, 1300, 101], 0, 1, 1);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::columns::{self, Tiling};
 use super::job::Job;
-use super::kernel::{Kernel, SMALL_BYTES, Tier};
+use super::kernel::{self, Kernel, Tier};
 use super::level::Level;
 use super::nest::Nest;
 use super::sink::{Cached, LINE, Sink, Streaming};
@@ -37,8 +37,7 @@ pub(super) unsafe fn out_of_place(
     if plan.empty {
         return;
     }
-    let bytes = plan.moved_bytes();
-    if bytes < SMALL_BYTES {
+    if kernel::is_small(plan) {
         let nest = Nest::new(plan, plan.time.size);
         let job = &Job {
             plan,
@@ -55,7 +54,7 @@ pub(super) unsafe fn out_of_place(
     let simpler = simplify(plan, lengths);
     let plan = simpler.as_ref().unwrap_or(plan);
     let kernel = Kernel::of(plan, output);
-    let tier = kernel.tier(plan, bytes == plan.output_bytes());
+    let tier = kernel.tier(plan, plan.moved_bytes() == plan.output_bytes());
     let (nest, item_bytes) = kernel.nest(plan, plan.time.size);
     let job = &Job {
         plan,

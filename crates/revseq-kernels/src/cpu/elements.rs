@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::ahead::{DISTANCE, FAR, NEAR};
 use super::direction::{Backward, Forward};
+use super::few;
 use super::job::Job;
 use super::nest::{Position, Rounds, Run};
 use super::pieces::Pieces;
@@ -45,9 +46,10 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
     };
     // SAFETY: the caller's.
     unsafe {
-        match (LANE..=most).contains(&bytes) {
-            true => copy_short::<V, S, W>(job, sink, items, lanes),
-            false => copy_long::<V, S, W>(job, sink, items),
+        match bytes {
+            ..LANE => copy_few::<S, W>(job, sink, items),
+            _ if bytes <= most => copy_short::<V, S, W>(job, sink, items, lanes),
+            _ => copy_long::<V, S, W>(job, sink, items),
         }
     }
 }
@@ -109,6 +111,34 @@ unsafe fn copy_short<V: Vector, S: Sink, const W: usize>(
                 };
                 short_lines::copy::<V, S, W>(lines, lanes);
             }
+        }
+    }
+}
+
+/// As [`copy_items`], of lines of less than a lane.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn copy_few<S: Sink, const W: usize>(job: &Job<'_>, sink: &mut S, items: Range<usize>) {
+    let all = job.plan.time.size;
+    let mut lengths = [0; MANY];
+    let mut rounds = Rounds::default();
+    let mut lines = job.nest.lines(items, &mut rounds);
+    while let Some(mut run) = lines.next_run(MANY) {
+        let lengths = &mut lengths[..run.lines];
+        job.lengths.read(run.at.lengths, run.step.lengths, lengths);
+        let Range { start, end } = run.steps;
+        for &length in &*lengths {
+            // SAFETY: see `Job`: a line has as many packed elements as time has steps.
+            unsafe {
+                let line = few::load(job.input.add(run.at.input), all * W);
+                let steps = few::turned::<W>(line, length) >> (8 * start * W);
+                sink.seek(run.at.output + start * W);
+                let bytes = (end - start) * W;
+                few::store(steps, sink.space(bytes), bytes);
+            }
+            run.at.advance(&run.step, 1);
         }
     }
 }
@@ -201,6 +231,17 @@ pub(super) unsafe fn swap_items<V: Vector, const W: usize>(
                 }
                 continue;
             }
+        }
+        if run.steps.len() == all && bytes < LANE {
+            for &length in &*lengths {
+                // SAFETY: see `Job`.
+                unsafe {
+                    let few = few::load(line, bytes);
+                    few::store(few::turned::<W>(few, length), line, bytes);
+                }
+                line = line.wrapping_add(step);
+            }
+            continue;
         }
         for (index, &length) in lengths.iter().enumerate() {
             // SAFETY: see `Job`. The first steps of pairs and their mirror images

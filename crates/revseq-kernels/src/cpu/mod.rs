@@ -8,6 +8,7 @@ mod columns;
 mod direction;
 mod dispatch;
 mod elements;
+mod few;
 mod job;
 mod kernel;
 mod level;

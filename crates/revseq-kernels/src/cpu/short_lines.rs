@@ -25,13 +25,16 @@ const ACROSS: RangeInclusive<usize> = 192..=1024;
 /// How many elements a byte can count.
 const COUNTED: usize = 256;
 
+/// The most bytes of a line that is short in place.
+pub(super) const MOST_IN_PLACE: usize = 8 * LINE;
+
 /// How many vectors of a line that is reversed in place are read before any is
 /// written: all of them, as what is read backward lies where they are.
 ///
 /// Of the widest each has a mask in a register, of which there are seven. Far
 /// away, where that takes as long as pairs from both ends, Zen 4: AVX-512
 /// 128 bytes 0.75 of those, 256 bytes 0.85 to 1.15; AVX2 0.5 and 0.65.
-fn most_in_place<V: Vector>(far_away: bool) -> usize {
+const fn most_in_place<V: Vector>(far_away: bool) -> usize {
     match (V::BYTES, far_away) {
         (WIDEST, true) => 3,
         (WIDEST, false) => 6,
@@ -240,6 +243,7 @@ impl<'a, const W: usize> LinesInPlace<'a, W> {
     /// Whether they are short enough, and long enough, to be read both ways.
     #[inline(always)]
     pub(super) fn are_short<V: Vector>(&self) -> bool {
+        const { assert!(most_in_place::<V>(false) * V::BYTES <= MOST_IN_PLACE) };
         self.bytes >= LANE && self.touched <= most_in_place::<V>(self.far_away) * V::BYTES
     }
 

@@ -17,6 +17,8 @@ pub(super) use generic::V128;
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86::{V128 as Portable, V128, V256, V512};
 
+use super::few;
+
 /// The bytes of a lane, inside which [`Vector::zip`] works.
 pub(super) const LANE: usize = 16;
 
@@ -196,29 +198,9 @@ pub(super) trait Vector: Copy {
     #[inline(always)]
     unsafe fn load_few(from: *const u8, bytes: usize) -> Self {
         debug_assert_eq!(Self::BYTES, LANE);
-        // SAFETY: the caller's; where the parts overlap both have the same bits.
+        // SAFETY: the caller's.
         unsafe {
-            let few: u128 = match bytes {
-                8.. => {
-                    let (first, last) = (from.cast::<[u8; 8]>(), from.add(bytes - 8).cast());
-                    let last = u64::from_le_bytes(*last);
-                    u128::from(u64::from_le_bytes(*first)) | u128::from(last) << (8 * (bytes - 8))
-                }
-                4..8 => {
-                    let (first, last) = (from.cast::<[u8; 4]>(), from.add(bytes - 4).cast());
-                    let last = u32::from_le_bytes(*last);
-                    let first = u64::from(u32::from_le_bytes(*first));
-                    (first | u64::from(last) << (8 * (bytes - 4))).into()
-                }
-                2..4 => {
-                    let (first, last) = (from.cast::<[u8; 2]>(), from.add(bytes - 2).cast());
-                    let last = u16::from_le_bytes(*last);
-                    let first = u32::from(u16::from_le_bytes(*first));
-                    (first | u32::from(last) << (8 * (bytes - 2))).into()
-                }
-                1 => (*from).into(),
-                0 => 0,
-            };
+            let few = few::load(from, bytes);
             Self::load(few.to_le_bytes().as_ptr())
         }
     }
@@ -231,31 +213,10 @@ pub(super) trait Vector: Copy {
     unsafe fn store_few(self, to: *mut u8, bytes: usize) {
         debug_assert_eq!(Self::BYTES, LANE);
         let mut few = [0_u8; LANE];
-        // SAFETY: the caller's; where the parts overlap both write the same.
+        // SAFETY: the caller's.
         unsafe {
             self.store(few.as_mut_ptr());
-            let few = u128::from_le_bytes(few);
-            match bytes {
-                8.. => {
-                    let last = (few >> (8 * (bytes - 8))) as u64;
-                    *to.cast() = (few as u64).to_le_bytes();
-                    *to.add(bytes - 8).cast() = last.to_le_bytes();
-                }
-                4..8 => {
-                    let few = few as u64;
-                    let last = (few >> (8 * (bytes - 4))) as u32;
-                    *to.cast() = (few as u32).to_le_bytes();
-                    *to.add(bytes - 4).cast() = last.to_le_bytes();
-                }
-                2..4 => {
-                    let few = few as u32;
-                    let last = (few >> (8 * (bytes - 2))) as u16;
-                    *to.cast() = (few as u16).to_le_bytes();
-                    *to.add(bytes - 2).cast() = last.to_le_bytes();
-                }
-                1 => *to = few as u8,
-                0 => {}
-            }
+            few::store(u128::from_le_bytes(few), to, bytes);
         }
     }
 }
@@ -553,23 +514,6 @@ mod tests {
         }
     }
 
-    /// What a vector of one lane does to less.
-    ///
-    /// # Safety
-    /// See [`Vector`].
-    unsafe fn check_few<V: Vector>() {
-        let bytes: Vec<u8> = (1..=LANE as u8).map(|index| index * 15).collect();
-        for few in 0..LANE {
-            let mut out = [0xee; LANE + 1];
-            // Exactly as many, so that Miri or a sanitizer sees what lies beyond.
-            let from = bytes[..few].to_vec();
-            // SAFETY: both are as long; the caller has the instructions.
-            unsafe { V::load_few(from.as_ptr(), few).store_few(out.as_mut_ptr(), few) };
-            assert_eq!(out[..few], bytes[..few]);
-            assert!(out[few..].iter().all(|&byte| byte == 0xee), "{few}");
-        }
-    }
-
     #[test]
     fn vectors_do_what_they_say() {
         // SAFETY: every level is run only where the CPU has it.
@@ -577,8 +521,6 @@ mod tests {
             check_widths::<V128>();
             check_widths::<Portable>();
             check_widths::<super::generic::V128>();
-            check_few::<V128>();
-            check_few::<super::generic::V128>();
             #[cfg(target_arch = "x86_64")]
             {
                 if Level::Avx2.is_supported() {
