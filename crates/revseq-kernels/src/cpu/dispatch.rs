@@ -38,17 +38,8 @@ pub(super) unsafe fn out_of_place(
         return;
     }
     if kernel::is_small(plan) {
-        let nest = Nest::new(plan, plan.time.size);
-        let job = &Job {
-            plan,
-            nest: &nest,
-            lengths,
-            input,
-            output,
-        };
-        let all = Items::new(job, 0..nest.items(), Tier::Inner, Copied);
         // SAFETY: the caller's; the nest has all time steps.
-        unsafe { all.by(Walk).run::<Portable>() };
+        unsafe { walk_all(plan, plan.time.size, lengths, (input, output), Copied) };
         return;
     }
     let simpler = simplify(plan, lengths);
@@ -84,6 +75,11 @@ pub(super) unsafe fn in_place(
     if plan.empty || longest <= 1 {
         return;
     }
+    if kernel::is_small(plan) {
+        // SAFETY: the caller's; the nest is of all pairs.
+        unsafe { walk_all(plan, longest / 2, lengths, (data, data), Swapped) };
+        return;
+    }
     let simpler = simplify(plan, lengths);
     let plan = simpler.as_ref().unwrap_or(plan);
     let kernel = Kernel::of(plan, data);
@@ -102,6 +98,33 @@ pub(super) unsafe fn in_place(
         // SAFETY: the caller's; the nest is the kernel's, of all pairs.
         unsafe { Items::new(job, items, tier, Swapped).run_by(kernel) };
     });
+}
+
+/// Moves all rows of the first `time_steps` one by one.
+///
+/// # Safety
+/// As the task's, with that nest.
+#[inline(always)]
+unsafe fn walk_all<'a, M>(
+    plan: &'a Plan,
+    time_steps: usize,
+    lengths: &'a SequenceLengths<'a>,
+    (input, output): (*const u8, *mut u8),
+    moved: M,
+) where
+    for<'b> Items<'b, M, Walk>: Task,
+{
+    let nest = Nest::new(plan, time_steps);
+    let job = &Job {
+        plan,
+        nest: &nest,
+        lengths,
+        input,
+        output,
+    };
+    let all = Items::new(job, 0..nest.items(), Tier::Inner, moved);
+    // SAFETY: the caller's.
+    unsafe { all.by(Walk).run::<Portable>() };
 }
 
 /// A simpler plan for lengths that are all equal, or equal in groups of

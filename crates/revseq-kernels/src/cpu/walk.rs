@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::job::Job;
+use super::job::{Job, source};
 use super::nest::Rounds;
 use super::vector::copy_bytes;
 
@@ -17,10 +17,19 @@ pub(super) unsafe fn copy_items(job: &Job<'_>, width: impl Width, items: Range<u
     let time = job.plan.time;
     let mut rounds = Rounds::default();
     for (at, steps) in job.nest.lines(items, &mut rounds) {
-        for step in steps {
-            let row = job.row(at, step);
-            // SAFETY: see `Job`.
-            unsafe {
+        // SAFETY: see `Job`.
+        unsafe {
+            if job.nest.along_time {
+                let length = job.lengths.get(at.lengths);
+                let (input, output) = (job.input.add(at.input), job.output.add(at.output));
+                for t in steps {
+                    let from = input.add(source(length, t) * time.input);
+                    width.copy(from, output.add(t * time.output));
+                }
+                continue;
+            }
+            for step in steps {
+                let row = job.row(at, step);
                 width.copy(
                     job.input.add(row.input + row.source() * time.input),
                     job.output.add(row.output + row.time * time.output),
@@ -40,11 +49,19 @@ pub(super) unsafe fn swap_items(job: &Job<'_>, width: impl Width, items: Range<u
     let time = job.plan.time.output;
     let mut rounds = Rounds::default();
     for (at, steps) in job.nest.lines(items, &mut rounds) {
-        for step in steps {
-            let row = job.row(at, step);
-            if row.time < row.length / 2 {
-                // SAFETY: see `Job`. The two time steps differ, so the rows do not overlap.
-                unsafe {
+        // SAFETY: see `Job`. The two time steps of a pair differ, so the rows do not overlap.
+        unsafe {
+            if job.nest.along_time {
+                let length = job.lengths.get(at.lengths);
+                let column = job.output.add(at.output);
+                for t in steps.start..steps.end.min(length / 2) {
+                    width.swap(column.add(t * time), column.add((length - 1 - t) * time));
+                }
+                continue;
+            }
+            for step in steps {
+                let row = job.row(at, step);
+                if row.time < row.length / 2 {
                     let column = job.output.add(row.output);
                     width.swap(column.add(row.time * time), column.add(row.source() * time));
                 }
