@@ -271,6 +271,12 @@ pub fn regimes() -> Vec<Regime> {
         row(TimeMajor, &[32, 16, 8, 4, 32], TIME_FIRST, Float32, Random),
         row(TimeMajor, &[128, 16, 16], TIME_FIRST, Float32, Random),
         row(BatchMajor, &[16, 128, 16], BATCH_FIRST, Float32, Random),
+        // As models have them: one sequence, few steps, sizes that are no powers of two.
+        row(BatchMajor, &[1, 100, 128], BATCH_FIRST, Float32, Random),
+        row(BatchMajor, &[16, 50, 13], BATCH_FIRST, Float32, Random),
+        row(TimeMajor, &[50, 16, 13], TIME_FIRST, Float32, Random),
+        row(TimeMajor, &[32, 1000], TIME_FIRST, Float32, Random),
+        row(TimeMajor, &[1000, 30], TIME_FIRST, Float32, Random),
     ]);
     for (data_type, sizes) in &ELEMENTS {
         rows.extend(
