@@ -105,12 +105,31 @@ pub(super) unsafe fn copy_inline<V: Vector, D: Direction>(
             D::load::<V>(from, bytes, last).store(to.add(last));
         }
     }
+    /// Copies two vectors, of which the second may lie over the first.
+    ///
+    /// # Safety
+    /// As [`copy_inline`]; `bytes` is one vector to two.
+    #[inline(always)]
+    unsafe fn two<V: Vector, D: Direction>(from: *const u8, to: *mut u8, bytes: usize) {
+        // SAFETY: both end within `bytes`.
+        unsafe {
+            let last = bytes - V::BYTES;
+            let vectors = (
+                D::load::<V>(from, bytes, 0),
+                D::load::<V>(from, bytes, last),
+            );
+            vectors.0.store(to);
+            vectors.1.store(to.add(last));
+        }
+    }
     // SAFETY: the caller's.
     unsafe {
         if bytes >= V::BYTES {
             vectors::<V, D>(from, to, bytes);
+        } else if bytes >= V::Half::BYTES {
+            two::<V::Half, D>(from, to, bytes);
         } else if bytes >= LANE {
-            vectors::<V128, D>(from, to, bytes);
+            two::<V128, D>(from, to, bytes);
         } else {
             D::copy_few(from, to, bytes);
         }
