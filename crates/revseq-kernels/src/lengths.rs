@@ -266,24 +266,21 @@ impl<'a> SequenceLengths<'a> {
                 }
             }
         }
-        let maximum = self.maximum;
-        match (self.data, self.exact) {
-            (LengthsData::I32(all), true) => read(&all[first..], stride, into, |one| one as usize),
-            (LengthsData::I64(all), true) => read(&all[first..], stride, into, |one| one as usize),
-            (LengthsData::U32(all), true) => read(&all[first..], stride, into, |one| one as usize),
-            (LengthsData::U64(all), true) => read(&all[first..], stride, into, |one| one as usize),
-            (LengthsData::I32(all), false) => {
-                read(&all[first..], stride, into, |one| clamped(one, maximum));
-            }
-            (LengthsData::I64(all), false) => {
-                read(&all[first..], stride, into, |one| clamped(one, maximum));
-            }
-            (LengthsData::U32(all), false) => {
-                read(&all[first..], stride, into, |one| clamped(one, maximum));
-            }
-            (LengthsData::U64(all), false) => {
-                read(&all[first..], stride, into, |one| clamped(one, maximum));
-            }
+        macro_rules! read {
+            ($all:ident) => {
+                match self.exact {
+                    true => read(&$all[first..], stride, into, |one| one as usize),
+                    false => read(&$all[first..], stride, into, |one| {
+                        clamped(one, self.maximum)
+                    }),
+                }
+            };
+        }
+        match self.data {
+            LengthsData::I32(all) => read!(all),
+            LengthsData::I64(all) => read!(all),
+            LengthsData::U32(all) => read!(all),
+            LengthsData::U64(all) => read!(all),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::ahead::{DISTANCE, FAR, NEAR};
 use super::direction::{Backward, Forward};
 use super::few;
-use super::job::Job;
+use super::job::{Job, longest};
 use super::nest::{Position, Rounds, Run};
 use super::pieces::Pieces;
 use super::short_lines::{self, Lines, LinesInPlace};
@@ -222,7 +222,9 @@ pub(super) unsafe fn swap_items<V: Vector, const W: usize>(
         let step = run.step.output;
         if run.steps.len() == all && step == bytes {
             let (first, rest) = lengths.split_at(1);
-            let rest = LinesInPlace::<W>::new(line.wrapping_add(step), bytes, rest, far_away);
+            let second = line.wrapping_add(step);
+            let longest = longest(rest);
+            let rest = LinesInPlace::<W>::new(second, bytes, rest, longest, far_away);
             if rest.are_short::<V>() {
                 // SAFETY: see `Job`: before each of the rest lies another line of these.
                 unsafe {

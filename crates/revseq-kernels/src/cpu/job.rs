@@ -63,6 +63,13 @@ impl Job<'_> {
     }
 }
 
+/// The longest of some lengths, 0 of none.
+#[inline(always)]
+pub(super) fn longest(lengths: &[usize]) -> usize {
+    let longest = lengths.iter().copied();
+    longest.fold(0, usize::max)
+}
+
 /// The time step that step `t` of a subsequence of this length is read from.
 #[inline(always)]
 pub(super) fn source(length: usize, t: usize) -> usize {

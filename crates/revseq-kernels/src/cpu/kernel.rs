@@ -85,11 +85,8 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// That of a plan whose output is at `output`.
+    /// That of a plan that is not [small](is_small), whose output is at `output`.
     pub(super) fn of(plan: &Plan, output: *const u8) -> Self {
-        if is_small(plan) {
-            return Self::Walk;
-        }
         if plan.strategy() == Strategy::Elements {
             return Self::Elements;
         }

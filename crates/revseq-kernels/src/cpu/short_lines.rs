@@ -225,12 +225,16 @@ pub(super) struct LinesInPlace<'a, const W: usize> {
 }
 
 impl<'a, const W: usize> LinesInPlace<'a, W> {
-    /// Lines of so many bytes, as many as have lengths, beyond the caches if `far_away`.
+    /// Lines of so many bytes, as many as have lengths, of which none is longer than
+    /// `longest`; beyond the caches if `far_away`.
     #[inline(always)]
-    pub(super) fn new(first: *mut u8, bytes: usize, lengths: &'a [usize], far_away: bool) -> Self {
-        let longest = lengths
-            .iter()
-            .fold(0, |longest, &length| longest.max(length));
+    pub(super) fn new(
+        first: *mut u8,
+        bytes: usize,
+        lengths: &'a [usize],
+        longest: usize,
+        far_away: bool,
+    ) -> Self {
         Self {
             first,
             bytes,
@@ -320,7 +324,7 @@ impl<const W: usize, const ACROSS: bool> InPlace<'_, W, ACROSS> {
 }
 
 /// Whether lines of so many bytes from `first` on, `step` bytes apart, may and
-/// should be read [across](BothWays) vectors.
+/// should be read [across](BothWays) vectors, by those that do it at all.
 #[inline(always)]
 fn reads_across<V: Vector>(first: *const u8, step: usize, bytes: usize) -> bool {
     let places = first.addr() | step | bytes;

@@ -18,14 +18,15 @@ pub(super) use tiling::Tiling;
 use tiling::WIDEST_TILE;
 use turn::Turn;
 
-use super::job::Job;
+use super::job::{Job, longest};
 use super::nest::Rounds;
 use super::vector::{Vector, apart, fence};
 
 /// Moves the rows of some tiles from their place in the input to their place in the output.
 ///
 /// # Safety
-/// The nest is the plan's for the tiling, and `tiles` are items of it; `R` elements of `W` bytes are a lane.
+/// The nest is the plan's for the tiling, and `tiles` are items of it; `R` elements
+/// of `W` bytes are a lane.
 #[inline(always)]
 pub(super) unsafe fn copy_tiles<V: Vector, const W: usize, const R: usize>(
     job: &Job<'_>,
@@ -46,7 +47,7 @@ pub(super) unsafe fn copy_tiles<V: Vector, const W: usize, const R: usize>(
                     tile.copy::<W>();
                     continue;
                 }
-                let steps = tile.longest();
+                let steps = longest(tile.lengths);
                 let turn = Turn::<W, R> {
                     tile,
                     scratch,
@@ -84,20 +85,20 @@ pub(super) unsafe fn swap_tiles<V: Vector, const W: usize, const R: usize>(
     for (at, steps) in job.nest.lines(tiles, &mut rounds) {
         for step in steps {
             let tile = Tile::new(job, tiling, at, step, &mut lengths);
-            let longest = tile.longest();
-            if longest <= 1 {
+            let steps = longest(tile.lengths);
+            if steps <= 1 {
                 continue;
             }
             // SAFETY: as in `copy_tiles`.
             unsafe {
                 if tiling.pitch == 0 {
-                    tile.swap::<W>(longest);
+                    tile.swap::<W>(steps);
                     continue;
                 }
                 let turn = Turn::<W, R> {
                     tile,
                     scratch,
-                    steps: longest,
+                    steps,
                     streams: false,
                 };
                 apart::<V, _>(turn, tile.bytes);

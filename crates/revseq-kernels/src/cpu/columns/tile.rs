@@ -66,13 +66,6 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// The longest length of the tile.
-    pub(super) fn longest(&self) -> usize {
-        self.lengths
-            .iter()
-            .fold(0, |longest, &length| longest.max(length))
-    }
-
     /// Copies element by element, with a cache line for each column at hand.
     ///
     /// # Safety

@@ -129,7 +129,8 @@ impl<const W: usize, const R: usize> Turn<'_, W, R> {
     #[inline(always)]
     unsafe fn reverse<V: Vector>(&self) {
         let tile = self.tile;
-        let columns = LinesInPlace::<W>::new(self.scratch, tile.pitch, tile.lengths, false);
+        let (first, pitch) = (self.scratch, tile.pitch);
+        let columns = LinesInPlace::<W>::new(first, pitch, tile.lengths, self.steps, false);
         // SAFETY: a column has as many elements as the longest length; before the
         // first one lies as much as a short one is.
         unsafe {

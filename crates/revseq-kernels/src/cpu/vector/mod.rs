@@ -468,6 +468,13 @@ mod tests {
                 assert_eq!(found, bytes[usize::from(index)]);
             }
 
+            for few in (0..LANE).filter(|_| V::BYTES == LANE) {
+                out.fill(0xee);
+                V::load_few(bytes.as_ptr(), few).store_few(out.as_mut_ptr(), few);
+                assert_eq!(out[..few], bytes[..few]);
+                assert!(out[few..].iter().all(|&byte| byte == 0xee));
+            }
+
             for part in (0..V::BYTES).step_by(W) {
                 let expected = elements[..part / W].iter().rev().copied();
                 let expected = expected.collect::<Vec<_>>().concat();
