@@ -1,7 +1,8 @@
 //! The two ways to copy a run of packed elements: as it is, and reversed.
 
+use super::swaps::swap_vectors;
 use super::vector::{LANE, V128, Vector, copy_few};
-use super::walk::{Element, Width};
+use super::walk::{Bytes, Element, Width};
 
 /// In which order the elements of a run are copied.
 pub(super) trait Direction {
@@ -23,6 +24,18 @@ pub(super) trait Direction {
     /// # Safety
     /// As for [`copy_inline`].
     unsafe fn copy_few(from: *const u8, to: *mut u8, bytes: usize);
+
+    /// Exchanges less than a vector with as much.
+    ///
+    /// # Safety
+    /// As for [`copy_few`](Self::copy_few), and both are writable.
+    unsafe fn swap_few(one: *mut u8, other: *mut u8, bytes: usize);
+
+    /// Puts the elements of a run in this order.
+    ///
+    /// # Safety
+    /// It is readable and writable for `bytes`, which are whole elements.
+    unsafe fn turn<V: Vector>(run: *mut u8, bytes: usize);
 
     /// Where the run starts that is written `at` bytes after the start of `bytes` bytes.
     #[inline(always)]
@@ -56,6 +69,15 @@ impl Direction for Forward {
         // SAFETY: the caller's.
         unsafe { copy_few(from, to, bytes) };
     }
+
+    #[inline(always)]
+    unsafe fn swap_few(one: *mut u8, other: *mut u8, bytes: usize) {
+        // SAFETY: the caller's.
+        unsafe { Bytes(bytes).swap(one, other) };
+    }
+
+    #[inline(always)]
+    unsafe fn turn<V: Vector>(_: *mut u8, _: usize) {}
 }
 
 impl<const W: usize> Direction for Backward<W> {
@@ -73,6 +95,33 @@ impl<const W: usize> Direction for Backward<W> {
         for at in (0..bytes).step_by(W) {
             // SAFETY: the caller's.
             unsafe { Element::<W>.copy(from.add(bytes - W - at), to.add(at)) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn swap_few(one: *mut u8, other: *mut u8, bytes: usize) {
+        for at in (0..bytes).step_by(W) {
+            // SAFETY: the caller's.
+            unsafe { Element::<W>.swap(one.add(at), other.add(bytes - W - at)) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn turn<V: Vector>(run: *mut u8, bytes: usize) {
+        let (mut start, mut end) = (0, bytes);
+        // SAFETY: every vector lies between start and end.
+        unsafe {
+            while end - start >= 2 * V::BYTES {
+                end -= V::BYTES;
+                swap_vectors::<V, Self>(run.add(start), run.add(end));
+                start += V::BYTES;
+            }
+            if end - start >= V::BYTES {
+                // They overlap in the middle, where both write the same.
+                swap_vectors::<V, Self>(run.add(start), run.add(end - V::BYTES));
+            } else {
+                V::reverse_part::<W>(run.add(start), end - start);
+            }
         }
     }
 }

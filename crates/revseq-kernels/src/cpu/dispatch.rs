@@ -83,7 +83,7 @@ pub(super) unsafe fn in_place(
     let simpler = simplify(plan, lengths);
     let plan = simpler.as_ref().unwrap_or(plan);
     let kernel = Kernel::of(plan, data);
-    let tier = kernel.tier(plan, true);
+    let tier = kernel::tier_in_place(plan);
     let (nest, item_bytes) = kernel.nest(plan, longest / 2);
     let job = &Job {
         plan,
@@ -395,7 +395,7 @@ impl Task for Items<'_, Swapped, Rows> {
                 true => with_const!(job.plan.row_bytes, BYTES in [64, 128, 256] else 0 => {
                     short_rows::swap_items::<V, BYTES>(job, items);
                 }),
-                false => rows::swap_items::<V>(job, items),
+                false => rows::swap_items::<V>(job, items, tier == Tier::Memory),
             }
         }
     }

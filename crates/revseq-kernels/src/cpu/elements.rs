@@ -2,26 +2,15 @@
 
 use std::ops::Range;
 
-use super::ahead::{DISTANCE, FAR, NEAR};
-use super::direction::{Backward, Forward};
+use super::direction::{Backward, Direction, Forward};
 use super::few;
 use super::job::{Job, longest};
 use super::nest::{Position, Rounds, Run};
 use super::pieces::Pieces;
 use super::short_lines::{self, Lines, LinesInPlace};
-use super::sink::{LINE, Sink};
-use super::vector::{LANE, Vector, prefetch, prefetch_far};
-use super::walk::{Element, Width};
-
-/// The longest line that is reversed in place as a whole, in bytes.
-const WHOLE: usize = 4 << 10;
-
-/// From how many bytes a line on it is asked for as far as its length reaches,
-/// if memory is far away.
-///
-/// In place, 64 MiB, Zen 4: lines of 1 KiB 1.4 times a copy by the length of an
-/// earlier line, 1.1 so; of 256 bytes 1.1 and 1.2.
-const FORESEEN_LINE: usize = 1 << 10;
+use super::sink::Sink;
+use super::swaps::Swaps;
+use super::vector::{LANE, Vector};
 
 /// How many lengths are read at once.
 const MANY: usize = 128;
@@ -212,6 +201,7 @@ pub(super) unsafe fn swap_items<V: Vector, const W: usize>(
 ) {
     let all = job.nest.line.size;
     let bytes = job.plan.time.size * W;
+    let mut swaps = Swaps::<Backward<W>>::new(bytes, far_away);
     let mut lengths = [0; MANY];
     let mut rounds = Rounds::default();
     let mut lines = job.nest.lines(items, &mut rounds);
@@ -228,7 +218,7 @@ pub(super) unsafe fn swap_items<V: Vector, const W: usize>(
             if rest.are_short::<V>() {
                 // SAFETY: see `Job`: before each of the rest lies another line of these.
                 unsafe {
-                    reverse::<V, W>(line, first[0]);
+                    Backward::<W>::turn::<V>(line, first[0] * W);
                     rest.reverse::<V>();
                 }
                 continue;
@@ -245,99 +235,23 @@ pub(super) unsafe fn swap_items<V: Vector, const W: usize>(
             }
             continue;
         }
-        for (index, &length) in lengths.iter().enumerate() {
+        for &length in &*lengths {
             // SAFETY: see `Job`. The first steps of pairs and their mirror images
             // are two runs of packed elements that do not overlap.
             unsafe {
-                if run.steps.len() == all && length * W <= WHOLE {
-                    if far_away && step >= FORESEEN_LINE {
-                        // What is read of a later line is what its length says,
-                        // or about as much as of the last that is known.
-                        for (distance, ask) in [(NEAR, prefetch as fn(_)), (FAR, prefetch_far)] {
-                            let lines = (distance / step).max(1);
-                            let later = lengths[(index + lines).min(lengths.len() - 1)];
-                            let place = line.wrapping_add(lines * step);
-                            for byte in (0..later * W).step_by(LINE) {
-                                ask(place.wrapping_add(byte));
-                            }
-                        }
-                    } else {
-                        // Short lines lie one after the other.
-                        for byte in (0..length * W).step_by(LINE) {
-                            prefetch(line.wrapping_add(DISTANCE + byte));
-                        }
-                    }
-                    reverse::<V, W>(line, length);
+                if run.steps.len() == all {
+                    swaps.turn::<V>(line, length * W);
                 } else {
                     let pairs = run.steps.start..run.steps.end.min(length / 2);
                     if !pairs.is_empty() {
                         let other = line.add((length - pairs.end) * W);
-                        swap_reversed::<V, W>(line.add(pairs.start * W), other, pairs.len());
+                        swaps.exchange::<V>(line.add(pairs.start * W), other, pairs.len() * W);
                     }
                 }
             }
             line = line.wrapping_add(step);
         }
     }
-}
-
-/// Reverses `count` packed elements.
-///
-/// # Safety
-/// `run` is readable and writable for them.
-#[inline(always)]
-pub(super) unsafe fn reverse<V: Vector, const W: usize>(run: *mut u8, count: usize) {
-    let (mut start, mut end) = (0, count * W);
-    // SAFETY: every vector lies between start and end.
-    unsafe {
-        while end - start >= 2 * V::BYTES {
-            end -= V::BYTES;
-            swap_vectors::<V, W>(run.add(start), run.add(end));
-            start += V::BYTES;
-        }
-        if end - start >= V::BYTES {
-            // They overlap in the middle, where both write the same.
-            swap_vectors::<V, W>(run.add(start), run.add(end - V::BYTES));
-        } else {
-            V::reverse_part::<W>(run.add(start), end - start);
-        }
-    }
-}
-
-/// Exchanges `count` packed elements with as many others, the first with the last.
-///
-/// # Safety
-/// Both are readable and writable for `count` elements, and they do not overlap.
-#[inline(always)]
-unsafe fn swap_reversed<V: Vector, const W: usize>(one: *mut u8, other: *mut u8, count: usize) {
-    let width = V::BYTES / W;
-    let mut pair = 0;
-    // SAFETY: the caller's; a vector on each side ends within `count` elements.
-    unsafe {
-        while pair + width <= count {
-            let (one, other) = (one.add(pair * W), other.add((count - pair - width) * W));
-            prefetch(one.wrapping_add(DISTANCE / 2));
-            prefetch(other.wrapping_sub(DISTANCE / 2));
-            swap_vectors::<V, W>(one, other);
-            pair += width;
-        }
-        for pair in pair..count {
-            Element::<W>.swap(one.add(pair * W), other.add((count - 1 - pair) * W));
-        }
-    }
-}
-
-/// Exchanges two vectors and reverses both; of two that overlap the second
-/// overwrites the first.
-///
-/// # Safety
-/// Both are readable and writable.
-#[inline(always)]
-unsafe fn swap_vectors<V: Vector, const W: usize>(one: *mut u8, other: *mut u8) {
-    // SAFETY: the caller's.
-    unsafe {
-        let (first, last) = (V::load(one), V::load(other));
-        last.reversed::<W>().store(one);
-        first.reversed::<W>().store(other);
-    }
+    // SAFETY: as above.
+    unsafe { swaps.finish::<V>() };
 }

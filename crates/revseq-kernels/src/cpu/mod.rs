@@ -20,6 +20,7 @@ mod rows;
 mod short_lines;
 mod short_rows;
 mod sink;
+mod swaps;
 mod threads;
 mod typed;
 mod vector;

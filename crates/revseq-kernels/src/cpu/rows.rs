@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 
-use super::ahead::{Ahead, DISTANCE};
 use super::direction::Forward;
 use super::job::{Job, source};
 use super::nest::Rounds;
 use super::pieces::{PIECE, Pieces};
-use super::sink::{LINE, Sink};
-use super::vector::{Vector, prefetch};
-use super::walk::{Bytes, Width};
+use super::sink::Sink;
+use super::swaps::Swaps;
+use super::vector::Vector;
 
 /// How many lengths are read at once.
 const MANY: usize = 64;
@@ -78,15 +77,15 @@ unsafe fn copy_rows<V: Vector, S: Sink, const LONG: bool>(
     unsafe { pieces.finish::<V, S>(sink) };
 }
 
-/// Exchanges the rows of some pairs.
+/// Exchanges the rows of some pairs, which lie beyond the caches if they are `far_away`.
 ///
 /// # Safety
 /// The job is in place, the time steps of its nest are the first ones of pairs,
 /// and `items` are items of it.
 #[inline(always)]
-pub(super) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>) {
+pub(super) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>, far_away: bool) {
     let (bytes, time) = (job.plan.row_bytes, job.plan.time.output);
-    let mut queue = Ahead::new(2 * bytes, DISTANCE, DISTANCE);
+    let mut swaps = Swaps::<Forward>::new(2 * bytes, far_away);
     let mut rounds = Rounds::default();
     for (at, steps) in job.nest.lines(items, &mut rounds) {
         for step in steps {
@@ -98,43 +97,11 @@ pub(super) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>) {
             // do not overlap.
             unsafe {
                 let column = job.output.add(row.output);
-                let pair = (column.add(row.time * time), column.add(row.source() * time));
-                if let Some((oldest, near)) = queue.push(pair) {
-                    swap::<V>(oldest, bytes, near);
-                }
+                let (one, other) = (row.time * time, row.source() * time);
+                swaps.exchange::<V>(column.add(one), column.add(other), bytes);
             }
         }
     }
-    while let Some(pair) = queue.pop() {
-        // SAFETY: as above.
-        unsafe { swap::<V>(pair, bytes, pair) };
-    }
-}
-
-/// Exchanges two rows and asks for those of `ahead`.
-///
-/// # Safety
-/// Both rows are readable and writable for `bytes`, and they do not overlap.
-#[inline(always)]
-unsafe fn swap<V: Vector>(
-    (one, other): (*mut u8, *mut u8),
-    bytes: usize,
-    ahead: (*mut u8, *mut u8),
-) {
-    let mut at = 0;
-    // SAFETY: every line and the rest end within `bytes`.
-    unsafe {
-        while at + LINE <= bytes {
-            prefetch(ahead.0.wrapping_add(at));
-            prefetch(ahead.1.wrapping_add(at));
-            for part in (at..at + LINE).step_by(V::BYTES) {
-                let (one, other) = (one.add(part), other.add(part));
-                let (first, second) = (V::load(one), V::load(other));
-                second.store(one);
-                first.store(other);
-            }
-            at += LINE;
-        }
-        Bytes(bytes - at).swap(one.add(at), other.add(at));
-    }
+    // SAFETY: as above.
+    unsafe { swaps.finish::<V>() };
 }

@@ -25,22 +25,15 @@ const ACROSS: RangeInclusive<usize> = 192..=1024;
 /// How many elements a byte can count.
 const COUNTED: usize = 256;
 
-/// The most bytes of a line that is short in place.
-pub(super) const MOST_IN_PLACE: usize = 8 * LINE;
-
 /// How many vectors of a line that is reversed in place are read before any is
 /// written: all of them, as what is read backward lies where they are.
 ///
-/// Of the widest each has a mask in a register, of which there are seven. Far
-/// away, where that takes as long as pairs from both ends, Zen 4: AVX-512
-/// 128 bytes 0.75 of those, 256 bytes 0.85 to 1.15; AVX2 0.5 and 0.65.
-const fn most_in_place<V: Vector>(far_away: bool) -> usize {
-    match (V::BYTES, far_away) {
-        (WIDEST, true) => 3,
-        (WIDEST, false) => 6,
-        _ => 8,
-    }
-}
+/// 512 bytes, Zen 4, of the time by pairs from both ends: AVX-512 0.6 to 0.7 in the
+/// caches, 0.8 to 0.9 beyond; by twice as many vectors 1 KiB take 0.8 to 1.15.
+const MOST_VECTORS_IN_PLACE: usize = 8;
+
+/// The most bytes of a line that is short in place.
+pub(super) const MOST_IN_PLACE: usize = MOST_VECTORS_IN_PLACE * WIDEST;
 
 /// Lines that are copied, evenly spaced.
 pub(super) struct Lines<'a, S, const W: usize> {
@@ -200,7 +193,8 @@ impl<S: Sink, const W: usize, const ACROSS: bool> Together<'_, S, W, ACROSS> {
             let soon = Soon::beyond(line);
             // SAFETY: the caller's.
             unsafe {
-                let vectors = BothWays::<V, W, ACROSS>::new(line, length).vectors::<N>(bytes);
+                let mut line = BothWays::<V, W, ACROSS>::new(line, length);
+                let vectors = line.vectors::<N, true>(bytes);
                 for (vector, (at, read)) in vectors.into_iter().enumerate() {
                     S::write(read, to.add(at));
                     S::ask(soon.after(vector * V::BYTES), to.add(at));
@@ -247,8 +241,7 @@ impl<'a, const W: usize> LinesInPlace<'a, W> {
     /// Whether they are short enough, and long enough, to be read both ways.
     #[inline(always)]
     pub(super) fn are_short<V: Vector>(&self) -> bool {
-        const { assert!(most_in_place::<V>(false) * V::BYTES <= MOST_IN_PLACE) };
-        self.bytes >= LANE && self.touched <= most_in_place::<V>(self.far_away) * V::BYTES
+        self.bytes >= LANE && self.touched <= MOST_VECTORS_IN_PLACE * V::BYTES
     }
 
     /// Reverses them.
@@ -301,11 +294,12 @@ impl<const W: usize, const ACROSS: bool> InPlace<'_, W, ACROSS> {
     #[inline(always)]
     unsafe fn reverse<V: Vector, const N: usize>(self) {
         let lines = self.0;
+        let ahead = FAR.max(lines.bytes * lines.lengths.len());
         for (index, &length) in lines.lengths.iter().enumerate().rev() {
             let line = lines.first.wrapping_add(index * lines.bytes);
             if lines.far_away {
                 for byte in (0..N * V::BYTES).step_by(LINE) {
-                    prefetch_far(line.wrapping_add(FAR + byte));
+                    prefetch_far(line.wrapping_add(ahead + byte));
                 }
             }
             if length <= 1 {
@@ -313,11 +307,8 @@ impl<const W: usize, const ACROSS: bool> InPlace<'_, W, ACROSS> {
             }
             // SAFETY: the caller's.
             unsafe {
-                let vectors =
-                    BothWays::<V, W, ACROSS>::new(line, length).vectors::<N>(lines.touched);
-                for (at, read) in vectors {
-                    read.store(line.add(at));
-                }
+                let read = BothWays::<V, W, ACROSS>::new(line, length);
+                read.reverse::<N>(line, lines.touched);
             }
         }
     }
@@ -382,6 +373,24 @@ impl<V: Vector, const W: usize, const ACROSS: bool> BothWays<V, W, ACROSS> {
         }
     }
 
+    /// The reversed vector at `at`, if `ACROSS` the first or the one after that before.
+    ///
+    /// # Safety
+    /// It ends within the line.
+    #[inline(always)]
+    unsafe fn backward(&mut self, at: usize) -> V {
+        // SAFETY: the caller's, and that of `new`.
+        unsafe {
+            let low = V::load(self.backward.wrapping_sub(at));
+            let backward = match ACROSS {
+                true => V::reversed_across::<W>(low, self.high.assume_init(), self.start),
+                false => low.reversed::<W>(),
+            };
+            self.high.write(low);
+            backward
+        }
+    }
+
     /// The vector at `at`, if `ACROSS` the first or the one after that before; by
     /// the `numbers` of its elements if `COUNTED`, which is fewer instructions.
     ///
@@ -391,12 +400,7 @@ impl<V: Vector, const W: usize, const ACROSS: bool> BothWays<V, W, ACROSS> {
     unsafe fn vector<const COUNTED: bool>(&mut self, at: usize, numbers: V) -> V {
         // SAFETY: the caller's, and that of `new`.
         unsafe {
-            let low = V::load(self.backward.wrapping_sub(at));
-            let backward = match ACROSS {
-                true => V::reversed_across::<W>(low, self.high.assume_init(), self.start),
-                false => low.reversed::<W>(),
-            };
-            self.high.write(low);
+            let backward = self.backward(at);
             let forward = V::load(self.line.wrapping_add(at));
             match COUNTED {
                 true => backward.merged_up_to(forward, numbers, (self.reversed / W - 1) as u8),
@@ -406,24 +410,52 @@ impl<V: Vector, const W: usize, const ACROSS: bool> BothWays<V, W, ACROSS> {
     }
 
     /// The first `bytes` as `N` vectors, each with its place; the last one may lie
-    /// over the one before.
+    /// over the one before. Those that are [stored](Self::store) are not merged.
     ///
     /// # Safety
     /// They end within the line.
     #[inline(always)]
-    unsafe fn vectors<const N: usize>(mut self, bytes: usize) -> [(usize, V); N] {
+    unsafe fn vectors<const N: usize, const MERGED: bool>(
+        &mut self,
+        bytes: usize,
+    ) -> [(usize, V); N] {
         let last = match ACROSS {
             true => usize::MAX,
             false => bytes.saturating_sub(V::BYTES),
         };
         // SAFETY: the caller's.
-        let mut vectors = [(0, unsafe { self.vector_of::<N>(0) }); N];
+        let mut vectors = [(0, unsafe { self.vector_of::<N, MERGED>(0) }); N];
         for (index, read) in vectors.iter_mut().enumerate().skip(1) {
             let at = (index * V::BYTES).min(last);
             // SAFETY: the caller's.
-            *read = (at, unsafe { self.vector_of::<N>(at) });
+            *read = (at, unsafe { self.vector_of::<N, MERGED>(at) });
         }
         vectors
+    }
+
+    /// Reverses the line at `to`, of which the first `bytes` are `N` vectors.
+    ///
+    /// # Safety
+    /// It is this line, writable, and no more of it is reversed.
+    #[inline(always)]
+    unsafe fn reverse<const N: usize>(mut self, to: *mut u8, bytes: usize) {
+        // SAFETY: the caller's.
+        unsafe {
+            if !V::MASKS {
+                for (at, vector) in self.vectors::<N, true>(bytes) {
+                    vector.store(to.add(at));
+                }
+                return;
+            }
+            for (at, vector) in self.vectors::<N, false>(bytes) {
+                if N * V::BYTES <= COUNTED * W {
+                    let numbers = V::numbers::<W>(at / W);
+                    vector.store_up_to(to.add(at), numbers, (self.reversed / W - 1) as u8);
+                } else {
+                    vector.store_first(to.add(at), self.reversed.saturating_sub(at));
+                }
+            }
+        }
     }
 
     /// As [`vector`](Self::vector), of a line of `N` vectors.
@@ -431,9 +463,12 @@ impl<V: Vector, const W: usize, const ACROSS: bool> BothWays<V, W, ACROSS> {
     /// # Safety
     /// As there.
     #[inline(always)]
-    unsafe fn vector_of<const N: usize>(&mut self, at: usize) -> V {
+    unsafe fn vector_of<const N: usize, const MERGED: bool>(&mut self, at: usize) -> V {
         // SAFETY: the caller's.
         unsafe {
+            if !MERGED {
+                return self.backward(at);
+            }
             let numbers = V::numbers::<W>(at / W);
             match N * V::BYTES <= COUNTED * W {
                 true => self.vector::<true>(at, numbers),

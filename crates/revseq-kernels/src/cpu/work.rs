@@ -214,7 +214,7 @@ fn rows_are_read_once_and_written_once() {
         at_most(case.work(Kernel::Rows, copy, false), (1.0, 1.0, 0.0));
         let swap = |job: &Job<'_>| {
             // SAFETY: the job is in place, and its nest one of pairs.
-            unsafe { rows::swap_items::<Counted>(job, 0..job.nest.items()) };
+            unsafe { rows::swap_items::<Counted>(job, 0..job.nest.items(), true) };
         };
         at_most(case.work(Kernel::Rows, swap, true), (1.0, 1.0, 0.0));
 

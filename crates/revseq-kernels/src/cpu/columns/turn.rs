@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::tile::Tile;
-use crate::cpu::elements::reverse;
+use crate::cpu::direction::{Backward, Direction};
 use crate::cpu::short_lines::LinesInPlace;
 use crate::cpu::sink::{LINE, Line, stream_line};
 use crate::cpu::vector::{LANE, Task, Vector, prefetch_far, transpose};
@@ -139,7 +139,7 @@ impl<const W: usize, const R: usize> Turn<'_, W, R> {
                 return;
             }
             for (column, &length) in tile.lengths.iter().enumerate() {
-                reverse::<V, W>(self.scratch.add(column * tile.pitch), length);
+                Backward::<W>::turn::<V>(self.scratch.add(column * tile.pitch), length * W);
             }
         }
     }

@@ -108,6 +108,30 @@ pub(super) trait Vector: Copy {
     /// See the trait.
     unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self;
 
+    /// Whether [`store_first`](Self::store_first) and [`store_up_to`](Self::store_up_to)
+    /// are worth it.
+    const MASKS: bool = false;
+
+    /// Stores the first `bytes` bytes, all if those are more than a vector's.
+    ///
+    /// # Safety
+    /// `to` is readable and writable for a vector.
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut u8, bytes: usize) {
+        // SAFETY: the caller's.
+        unsafe { self.merged(Self::load(to), bytes).store(to) };
+    }
+
+    /// Stores the bytes whose `numbers` are at most `last`.
+    ///
+    /// # Safety
+    /// `to` is readable and writable for a vector.
+    #[inline(always)]
+    unsafe fn store_up_to(self, to: *mut u8, numbers: Self, last: u8) {
+        // SAFETY: the caller's.
+        unsafe { self.merged_up_to(Self::load(to), numbers, last).store(to) };
+    }
+
     /// Whether [`reversed_across`](Self::reversed_across) is worth it.
     const ACROSS: bool = false;
 
@@ -438,6 +462,10 @@ mod tests {
                 merged.store(out.as_mut_ptr());
                 let (kept, rest) = (&bytes[..first.min(V::BYTES)], first.min(V::BYTES));
                 assert_eq!(out, [kept, &other[rest..]].concat(), "{first}");
+
+                out.copy_from_slice(&other);
+                vector.store_first(out.as_mut_ptr(), first);
+                assert_eq!(out, [kept, &other[rest..]].concat(), "{first}");
             }
 
             for first in (0..=256 - V::BYTES / W).step_by(5) {
@@ -448,6 +476,10 @@ mod tests {
                     let elements = (usize::from(last) + 1).saturating_sub(first);
                     let (kept, rest) = bytes[..V::BYTES].split_at((elements * W).min(V::BYTES));
                     let rest = &other[V::BYTES - rest.len()..];
+                    assert_eq!(out, [kept, rest].concat(), "{last} from {first} on");
+
+                    out.copy_from_slice(&other);
+                    vector.store_up_to(out.as_mut_ptr(), numbers, last);
                     assert_eq!(out, [kept, rest].concat(), "{last} from {first} on");
                 }
             }

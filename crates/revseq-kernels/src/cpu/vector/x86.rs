@@ -323,6 +323,23 @@ impl Vector for V512 {
         Self(unsafe { _mm512_mask_blend_epi8(first(bytes.min(64)), other.0, self.0) })
     }
 
+    const MASKS: bool = true;
+
+    #[inline(always)]
+    unsafe fn store_up_to(self, to: *mut u8, numbers: Self, last: u8) {
+        // SAFETY: the caller's.
+        unsafe {
+            let mask = _mm512_cmple_epu8_mask(numbers.0, _mm512_set1_epi8(last as i8));
+            _mm512_mask_storeu_epi8(to.cast(), mask, self.0);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut u8, bytes: usize) {
+        // SAFETY: the caller's.
+        unsafe { _mm512_mask_storeu_epi8(to.cast(), first(bytes.min(64)), self.0) };
+    }
+
     const ACROSS: bool = true;
 
     #[inline(always)]
