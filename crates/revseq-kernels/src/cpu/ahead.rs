@@ -65,6 +65,16 @@ impl Soon {
     }
 }
 
+/// Asks for every cache line that has some of these bytes.
+#[inline(always)]
+pub(super) fn ask_for(from: *const u8, bytes: usize, ask: impl Fn(*const u8)) {
+    let before = from.addr() % LINE;
+    let first = from.wrapping_sub(before);
+    for at in (0..before + bytes).step_by(LINE) {
+        ask(first.wrapping_add(at));
+    }
+}
+
 /// How many entries a queue holds.
 const ENTRIES: usize = 128;
 

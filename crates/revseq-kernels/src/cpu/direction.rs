@@ -25,7 +25,7 @@ pub(super) trait Direction {
     /// As for [`copy_inline`].
     unsafe fn copy_few(from: *const u8, to: *mut u8, bytes: usize);
 
-    /// Exchanges less than a vector with as much.
+    /// Exchanges less than a lane with as much.
     ///
     /// # Safety
     /// As for [`copy_few`](Self::copy_few), and both are writable.

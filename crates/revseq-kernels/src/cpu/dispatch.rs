@@ -391,9 +391,9 @@ impl Task for Items<'_, Swapped, Rows> {
         } = self;
         // SAFETY: the caller's.
         unsafe {
-            match short_rows::are_short(job, tier == Tier::Memory) {
+            match short_rows::are_short(job, tier != Tier::Inner) {
                 true => with_const!(job.plan.row_bytes, BYTES in [64, 128, 256] else 0 => {
-                    short_rows::swap_items::<V, BYTES>(job, items);
+                    short_rows::swap_items::<V, BYTES>(job, items, tier == Tier::Memory);
                 }),
                 false => rows::swap_items::<V>(job, items, tier == Tier::Memory),
             }

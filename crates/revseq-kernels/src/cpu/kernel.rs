@@ -14,7 +14,7 @@ use crate::plan::Strategy;
 /// Below it a copy through the caches is faster, above it one with streaming
 /// stores. Where they meet depends on the last-level cache, which has to hold
 /// input and output: measured at 8 to 16 MiB with 32 MiB of it.
-const STREAMING_BYTES: usize = 12 << 20;
+const STREAMING_BYTES: usize = 8 << 20;
 
 /// From this many bytes on, more than the innermost cache holds beside as many
 /// of the input, it pays to ask for what is read and written next.

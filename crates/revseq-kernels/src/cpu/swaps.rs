@@ -3,10 +3,9 @@
 
 use std::marker::PhantomData;
 
-use super::ahead::{Ahead, FAR, NEAR};
+use super::ahead::{Ahead, FAR, NEAR, ask_for};
 use super::direction::Direction;
-use super::sink::LINE;
-use super::vector::{Task, Vector, prefetch, prefetch_far};
+use super::vector::{LANE, Task, V128, Vector, prefetch, prefetch_far};
 
 /// The most of a run that is exchanged at once, and half of the most that is
 /// turned, in bytes.
@@ -181,16 +180,8 @@ impl Swap {
         for run in [Some(self.one), self.other].into_iter().flatten() {
             match asked {
                 Asked::Not => {}
-                Asked::Near(bytes) => {
-                    for at in (0..bytes).step_by(LINE) {
-                        prefetch(run.wrapping_add(at));
-                    }
-                }
-                Asked::Far => {
-                    for at in (0..self.bytes).step_by(LINE) {
-                        prefetch_far(run.wrapping_add(at));
-                    }
-                }
+                Asked::Near(bytes) => ask_for(run, bytes, prefetch),
+                Asked::Far => ask_for(run, self.bytes, prefetch_far),
             }
         }
     }
@@ -211,22 +202,48 @@ impl Swap {
     }
 }
 
-/// Exchanges two runs.
+/// Exchanges two runs in the order of `D`.
 ///
 /// # Safety
 /// As for [`Swaps::exchange`].
 #[inline(always)]
-unsafe fn exchange<V: Vector, D: Direction>(one: *mut u8, other: *mut u8, bytes: usize) {
-    let mut at = 0;
-    // SAFETY: every vector, and the rest, ends within the bytes.
-    unsafe {
-        while at + V::BYTES <= bytes {
-            let (one, place) = (one.add(at), other.add(D::part(at, V::BYTES, bytes)));
-            swap_vectors::<V, D>(one, place);
-            at += V::BYTES;
+pub(super) unsafe fn exchange<V: Vector, D: Direction>(one: *mut u8, other: *mut u8, bytes: usize) {
+    /// By vectors, the last one over the end of the one before it.
+    ///
+    /// # Safety
+    /// As [`exchange`]; `bytes` is at least a vector.
+    #[inline(always)]
+    unsafe fn vectors<V: Vector, D: Direction>(one: *mut u8, other: *mut u8, bytes: usize) {
+        let last = bytes - V::BYTES;
+        let mut at = 0;
+        // SAFETY: every vector ends within the bytes. The last ones are read before
+        // what they lie over is written.
+        unsafe {
+            let ends = (one.add(last), other.add(D::part(last, V::BYTES, bytes)));
+            let vectors = (
+                D::load::<V>(ends.1, V::BYTES, 0),
+                D::load::<V>(ends.0, V::BYTES, 0),
+            );
+            while at < last {
+                let place = D::part(at, V::BYTES, bytes);
+                swap_vectors::<V, D>(one.add(at), other.add(place));
+                at += V::BYTES;
+            }
+            vectors.0.store(ends.0);
+            vectors.1.store(ends.1);
         }
-        let rest = bytes - at;
-        D::swap_few(one.add(at), other.add(D::part(at, rest, bytes)), rest);
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        if bytes >= V::BYTES {
+            vectors::<V, D>(one, other, bytes);
+        } else if bytes >= V::Half::BYTES {
+            vectors::<V::Half, D>(one, other, bytes);
+        } else if bytes >= LANE {
+            vectors::<V128, D>(one, other, bytes);
+        } else {
+            D::swap_few(one, other, bytes);
+        }
     }
 }
 
