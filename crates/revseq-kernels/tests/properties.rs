@@ -272,6 +272,13 @@ fn streamed_tensors_agree_with_the_reference() {
     check_large(DataType::Float32, &[3000, 70, 16], 0, 1, 1);
     check_large(DataType::Float32, &[70, 3000, 20], 1, 0, 1);
     check_large(DataType::Float32, &[400, 70, 128], 0, 1, 1);
+    // Rows that are lanes but no lines, or neither; and of pages, with neighbours.
+    check_large(DataType::Float32, &[300, 170, 52], 0, 1, 1);
+    check_large(DataType::Float32, &[170, 300, 77], 1, 0, 1);
+    check_large(DataType::Float32, &[120, 300, 77], 0, 1, 1);
+    check_large(DataType::Float32, &[230, 9, 1300], 0, 1, 1);
+    check_large(DataType::Float32, &[9000, 257], 1, 0, 1);
+    check_large(DataType::Float16, &[20_000, 256], 1, 0, 1);
     check_large(DataType::Float16, &[100, 65_000], 1, 0, 1);
     check_large(DataType::Uint8, &[13_000, 1001], 1, 0, 1);
     check_large(DataType::Uint8, &[40_000, 100], 1, 0, 1);
