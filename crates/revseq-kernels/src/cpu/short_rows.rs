@@ -7,9 +7,9 @@ use super::ahead::{FAR, NEAR, Soon, ask_for};
 use super::direction::Forward;
 use super::job::{Job, source};
 use super::nest::{Lines, Position, Rounds};
-use super::sink::{LINE, Sink};
+use super::sink::Sink;
 use super::swaps::exchange;
-use super::vector::{LANE, Task, V128, Vector, prefetch_far};
+use super::vector::{Task, Vector, prefetch_far};
 use crate::plan::Loop;
 
 /// Rows of more bytes are no longer short: a few steps of one are more than what is
@@ -56,8 +56,8 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const BYTES: usize>(
     let (bytes, time) = (job.plan.row_bytes, job.plan.time);
     let places = job.plan.loops.iter().map(|lines| lines.output);
     let places = places.fold(time.output | bytes, |all, place| all | place);
-    // What does not stream goes straight to its place anyway.
-    let straight = S::STREAMS && sink.takes_lanes(places);
+    // What does not stream takes any bytes.
+    let straight = !S::STREAMS || sink.takes_lanes(places);
     // SAFETY: the caller's.
     unsafe {
         match straight {
@@ -179,13 +179,7 @@ impl<S: Sink, const BYTES: usize, const STRAIGHT: bool> Short<'_, S, BYTES, STRA
     /// # Safety
     /// The row is readable, and the output has room for it; the `places` are its.
     #[inline(always)]
-    unsafe fn copy<V: Vector>(
-        &mut self,
-        from: *const u8,
-        to: usize,
-        places: *mut u8,
-        soon: Option<Soon>,
-    ) {
+    unsafe fn copy(&mut self, from: *const u8, to: usize, places: *mut u8, soon: Option<Soon>) {
         let bytes = if BYTES == 0 { self.bytes } else { BYTES };
         // SAFETY: the caller's.
         unsafe {
@@ -193,28 +187,7 @@ impl<S: Sink, const BYTES: usize, const STRAIGHT: bool> Short<'_, S, BYTES, STRA
                 self.sink.seek(to);
                 return self.sink.copy::<Forward>(from, bytes, soon);
             }
-            let to = places.wrapping_add(to);
-            let mut at = 0;
-            while at + LINE <= bytes {
-                if let Some(soon) = soon {
-                    S::ask(soon.after(at), to);
-                }
-                for part in (at..at + LINE).step_by(V::BYTES) {
-                    S::write(V::load(from.add(part)), to.add(part));
-                }
-                at += LINE;
-            }
-            if at < bytes {
-                if let Some(soon) = soon {
-                    S::ask(soon.after(at), to);
-                }
-                for lane in (at..bytes).step_by(LANE) {
-                    S::write(V128::load(from.add(lane)), to.add(lane));
-                }
-            }
-            if let Some(soon) = soon.and_then(|soon| soon.spilled(bytes)) {
-                S::ask(soon, to);
-            }
+            S::copy_to(from, places.wrapping_add(to), bytes, soon);
         }
     }
 }
@@ -243,13 +216,13 @@ impl<S: Sink, const BYTES: usize, const STRAIGHT: bool> Task for Along<'_, S, BY
                 let first = length.wrapping_sub(1 + start).wrapping_mul(time.input);
                 let mut from = short.input.wrapping_add(first);
                 for _ in start..middle {
-                    short.copy::<V>(from, to, places, Some(Soon::before(from)));
+                    short.copy(from, to, places, Some(Soon::before(from)));
                     from = from.wrapping_sub(time.input);
                     to += time.output;
                 }
                 let mut from = short.input.add(middle * time.input);
                 for _ in middle..end {
-                    short.copy::<V>(from, to, places, Some(Soon::beyond(from)));
+                    short.copy(from, to, places, Some(Soon::beyond(from)));
                     from = from.wrapping_add(time.input);
                     to += time.output;
                 }
@@ -289,7 +262,7 @@ impl<S: Sink, const BYTES: usize, const STRAIGHT: bool> Task for Across<'_, S, B
                         near: row((t + near).min(time.size - 1)),
                         far: row((t + far).min(time.size - 1)),
                     });
-                    short.copy::<V>(row(t), to, places, soon);
+                    short.copy(row(t), to, places, soon);
                     column = column.wrapping_add(line.input);
                     to += line.output;
                 }

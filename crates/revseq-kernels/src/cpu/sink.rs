@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use super::ahead::Soon;
-use super::direction::{Direction, copy_inline};
+use super::direction::{Direction, Forward, copy_inline};
 use super::vector::{LANE, V128, Vector, copy_bytes, fence, prefetch, prefetch_far};
 
 /// A cache line, the unit that streaming stores write.
@@ -78,6 +78,14 @@ pub(super) trait Sink {
     /// # Safety
     /// As [`Vector::store`], and the vector starts a number of lanes after the first.
     unsafe fn write<V: Vector>(vector: V, to: *mut u8);
+
+    /// Copies a run to a place in the room of [`lanes`](Self::lanes), and asks for as
+    /// many bytes that are read soon, if any and if that pays.
+    ///
+    /// # Safety
+    /// `from` is readable for `bytes`, the room has as many from `to` on, and both are
+    /// whole lanes if the sink streams.
+    unsafe fn copy_to(from: *const u8, to: *mut u8, bytes: usize, soon: Option<Soon>);
 
     /// Copies the next bytes, and asks for as many that are read soon, if any and
     /// if that pays.
@@ -165,6 +173,17 @@ impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
             match soon {
                 Some(soon) if ASKS => copy_asking::<V, Self, D>(from, to, bytes, soon),
                 _ => copy_inline::<V, D>(from, to, bytes),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn copy_to(from: *const u8, to: *mut u8, bytes: usize, soon: Option<Soon>) {
+        // SAFETY: as above.
+        unsafe {
+            match soon {
+                Some(soon) if ASKS => copy_asking::<V, Self, Forward>(from, to, bytes, soon),
+                _ => copy_inline::<V, Forward>(from, to, bytes),
             }
         }
     }
@@ -344,6 +363,26 @@ impl<V: Vector> Sink for Streaming<V> {
             }
             if let Some(soon) = soon.and_then(|soon| soon.spilled(bytes)) {
                 Self::ask(soon, self.lane);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn copy_to(from: *const u8, to: *mut u8, bytes: usize, soon: Option<Soon>) {
+        let lines = bytes / LINE * LINE;
+        // SAFETY: the caller's; every line and lane ends within the bytes.
+        unsafe {
+            stream_lines::<V, Self, Forward, false>((from, to, lines), 0, soon);
+            if lines < bytes {
+                if let Some(soon) = soon {
+                    Self::ask(soon.after(lines), to);
+                }
+                for at in (lines..bytes).step_by(LANE) {
+                    V128::load(from.add(at)).stream(to.add(at));
+                }
+            }
+            if let Some(soon) = soon.and_then(|soon| soon.spilled(bytes)) {
+                Self::ask(soon, to);
             }
         }
     }
