@@ -45,9 +45,10 @@ const SHORT_ROW_BYTES: usize = 256;
 /// line and its neighbours have lengths of their own, by the widest vectors and
 /// by others: there it takes as long as its part of a tile, or less.
 ///
-/// Zen 4, 200 KB, of the time by tiles: AVX-512 52 bytes 0.65, 40 bytes 1.1, 20
-/// bytes 1.4; AVX2 52 bytes 0.6, 32 bytes 0.6, 20 bytes 1.2; SSE2 0.65, 0.65, 1.0.
-const WIDE_ROW_BYTES: (usize, usize) = (48, 32);
+/// Zen 4, 200 to 600 KB, of the time by tiles, out of place and in place: AVX-512 33
+/// bytes 0.55 and 0.25, 40 bytes 0.8 and 0.4, 32 bytes 0.9 to 1.3 and 0.6 to 1.4; AVX2
+/// 20 bytes 0.9 to 1.05 and 0.5, 16 bytes 1.35 and 0.7; SSE2 20 bytes 0.85 and 0.3.
+const WIDE_ROW_BYTES: (usize, usize) = (33, 20);
 
 /// As long as no more than this has to be moved: past the caches the part of a
 /// line that is not read would be read again later. In place 3 MiB take 0.85 of
