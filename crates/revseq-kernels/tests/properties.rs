@@ -282,6 +282,8 @@ fn streamed_tensors_agree_with_the_reference() {
     check_large(DataType::Float16, &[100, 65_000], 1, 0, 1);
     check_large(DataType::Uint8, &[13_000, 1001], 1, 0, 1);
     check_large(DataType::Uint8, &[40_000, 100], 1, 0, 1);
+    check_large(DataType::Uint8, &[10, 1_000_001], 1, 0, 1);
+    check_large(DataType::Float32, &[5, 500_000], 1, 0, 1);
     check_large(DataType::Uint8, &[1_900_000, 7], 1, 0, 1);
     check_large(DataType::Uint8, &[1001, 13_000], 0, 1, 1);
     check_large(DataType::Int64, &[250, 6400], 0, 1, 1);

@@ -19,6 +19,13 @@ pub(super) const PIECE: usize = 1 << 10;
 /// 1.12 and 1.03.
 const UNFORESEEN: usize = 64 << 10;
 
+/// How much in sequence is copied at once, where the processor foresees it, but for
+/// what is [`FAR`] from its end, in bytes.
+///
+/// A copy of 64 MiB, Zen 4, of the time in pieces 0.85; but all of 128 KiB and then
+/// another run 1.2.
+const FORESEEN: usize = 256 << 10;
+
 /// Copies runs to a sink, in `Forward` direction or in `D`, and asks for each a
 /// while before.
 ///
@@ -106,21 +113,35 @@ impl<D: Direction, const LONG: bool> Pieces<D, LONG> {
             self.sequence = 0;
         }
         self.end = end;
+        // Pieces end where lines of the output do, of which none is then written in
+        // parts.
+        let whole = |at: usize, part: usize| {
+            let before = (to + at + part) % LINE;
+            part - before + before % D::ELEMENT
+        };
+        let start = |at: usize, part: usize| match turned {
+            true => D::part(at, part, bytes),
+            false => at,
+        };
         let mut at = 0;
         while at < bytes {
             let mut part = bytes - at;
-            if part > PIECE {
-                // Pieces end where lines of the output do, of which none is
-                // then written in parts.
-                let before = (to + at) % LINE;
-                part = PIECE - before + before % D::ELEMENT;
+            if self.sequence >= self.unforeseen && part >= FORESEEN {
+                part = whole(at, part - FAR);
+                let run = (from.wrapping_add(start(at, part)), to + at, part);
+                // SAFETY: the caller's; what was added before comes before it.
+                unsafe {
+                    self.finish::<V, S>(sink);
+                    copy_now::<V, S, D>(sink, turned, run, None);
+                }
+                at += part;
+                continue;
             }
-            let start = match turned {
-                true => D::part(at, part, bytes),
-                false => at,
-            };
+            if part > PIECE {
+                part = whole(at, PIECE);
+            }
             let piece = Piece {
-                from: from.wrapping_add(start),
+                from: from.wrapping_add(start(at, part)),
                 to: to + at,
                 bytes: part as u32,
                 turned,
