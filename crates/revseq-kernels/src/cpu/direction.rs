@@ -1,6 +1,5 @@
-//! The two ways to copy a run of packed elements: as it is, and reversed.
+//! The two ways to move a run of packed elements: as it is, and reversed.
 
-use super::swaps::swap_vectors;
 use super::vector::{LANE, V128, Vector, copy_few};
 use super::walk::{Bytes, Element, Width};
 
@@ -123,6 +122,22 @@ impl<const W: usize> Direction for Backward<W> {
                 V::reverse_part::<W>(run.add(start), end - start);
             }
         }
+    }
+}
+
+/// Exchanges two vectors, each in the order of `D`; of two that overlap the second
+/// overwrites the first.
+///
+/// # Safety
+/// Both are readable and writable.
+#[inline(always)]
+pub(super) unsafe fn swap_vectors<V: Vector, D: Direction>(one: *mut u8, other: *mut u8) {
+    // SAFETY: the caller's.
+    unsafe {
+        let first = D::load::<V>(one, V::BYTES, 0);
+        let last = D::load::<V>(other, V::BYTES, 0);
+        last.store(one);
+        first.store(other);
     }
 }
 

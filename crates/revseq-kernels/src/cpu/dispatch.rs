@@ -389,13 +389,14 @@ impl Task for Items<'_, Swapped, Rows> {
         let Self {
             job, items, tier, ..
         } = self;
+        let far_away = tier == Tier::Memory;
         // SAFETY: the caller's.
         unsafe {
-            match short_rows::are_short(job, tier != Tier::Inner) {
+            match short_rows::are_short(job, far_away) {
                 true => with_const!(job.plan.row_bytes, BYTES in [64, 128, 256] else 0 => {
-                    short_rows::swap_items::<V, BYTES>(job, items, tier == Tier::Memory);
+                    short_rows::swap_items::<V, BYTES>(job, items, far_away);
                 }),
-                false => rows::swap_items::<V>(job, items, tier == Tier::Memory),
+                false => rows::swap_items::<V>(job, items, far_away),
             }
         }
     }

@@ -27,8 +27,7 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
     items: Range<usize>,
 ) {
     let bytes = job.plan.time.size * W;
-    let places = job.plan.loops.iter();
-    let lanes = sink.takes_lanes(places.fold(bytes, |all, lines| all | lines.output));
+    let lanes = sink.takes_lanes(bytes | job.strides());
     let most = match lanes {
         true => S::TWICE,
         false => S::TWICE.min(S::SPACE),

@@ -13,7 +13,7 @@ use crate::plan::Strategy;
 ///
 /// Below it a copy through the caches is faster, above it one with streaming
 /// stores. Where they meet depends on the last-level cache, which has to hold
-/// input and output: measured at 8 to 16 MiB with 32 MiB of it.
+/// input and output: measured at 7 to 16 MiB with 32 MiB of it that others share.
 const STREAMING_BYTES: usize = 8 << 20;
 
 /// From this many bytes on, more than the innermost cache holds beside as many
@@ -34,8 +34,9 @@ const ASKING_BYTES_OF_FORESIGHT: usize = 6 << 20;
 
 /// From this many bytes on it pays to ask for what is exchanged next.
 ///
-/// Zen 4, sequences of 4 KiB, of the time with what is asked for: 8 MiB 1.2 without,
-/// 2 MiB 0.93. Processors without foresight are asked as soon as copies are.
+/// Not measured: more than a second level holds. Processors of foresight are asked as
+/// soon as copies are: Zen 4, sequences of 4 KiB, unasked, of the time asked, 8 MiB 1.2,
+/// 2 MiB 0.93.
 const ASKING_BYTES_IN_PLACE: usize = 1 << 20;
 
 /// Rows of less are short.

@@ -410,7 +410,7 @@ impl<V: Vector, const W: usize, const ACROSS: bool> BothWays<V, W, ACROSS> {
     }
 
     /// The first `bytes` as `N` vectors, each with its place; the last one may lie
-    /// over the one before. Those that are [stored](Self::store) are not merged.
+    /// over the one before. What is not reversed of them is only there if `MERGED`.
     ///
     /// # Safety
     /// They end within the line.

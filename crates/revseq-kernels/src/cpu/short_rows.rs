@@ -54,10 +54,8 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink, const BYTES: usize>(
     items: Range<usize>,
 ) {
     let (bytes, time) = (job.plan.row_bytes, job.plan.time);
-    let places = job.plan.loops.iter().map(|lines| lines.output);
-    let places = places.fold(time.output | bytes, |all, place| all | place);
     // What does not stream takes any bytes.
-    let straight = !S::STREAMS || sink.takes_lanes(places);
+    let straight = !S::STREAMS || sink.takes_lanes(bytes | time.output | job.strides());
     // SAFETY: the caller's.
     unsafe {
         match straight {
@@ -187,7 +185,7 @@ impl<S: Sink, const BYTES: usize, const STRAIGHT: bool> Short<'_, S, BYTES, STRA
                 self.sink.seek(to);
                 return self.sink.copy::<Forward>(from, bytes, soon);
             }
-            S::copy_to(from, places.wrapping_add(to), bytes, soon);
+            S::copy_to::<Forward>(from, places.wrapping_add(to), bytes, soon);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use super::ahead::Soon;
-use super::direction::{Direction, Forward, copy_inline};
+use super::direction::{Direction, copy_inline};
 use super::vector::{LANE, V128, Vector, copy_bytes, fence, prefetch, prefetch_far};
 
 /// A cache line, the unit that streaming stores write.
@@ -83,9 +83,9 @@ pub(super) trait Sink {
     /// many bytes that are read soon, if any and if that pays.
     ///
     /// # Safety
-    /// `from` is readable for `bytes`, the room has as many from `to` on, and both are
-    /// whole lanes if the sink streams.
-    unsafe fn copy_to(from: *const u8, to: *mut u8, bytes: usize, soon: Option<Soon>);
+    /// `from` is readable for `bytes`, which are whole elements, the room has as many
+    /// from `to` on, and both are whole lanes if the sink streams.
+    unsafe fn copy_to<D: Direction>(from: *const u8, to: *mut u8, bytes: usize, soon: Option<Soon>);
 
     /// Copies the next bytes, and asks for as many that are read soon, if any and
     /// if that pays.
@@ -167,23 +167,25 @@ impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
 
     #[inline(always)]
     unsafe fn copy<D: Direction>(&mut self, from: *const u8, bytes: usize, soon: Option<Soon>) {
-        // SAFETY: the caller's; the output and what is read do not overlap.
+        // SAFETY: the caller's.
         unsafe {
             let to = self.space(bytes);
-            match soon {
-                Some(soon) if ASKS => copy_asking::<V, Self, D>(from, to, bytes, soon),
-                _ => copy_inline::<V, D>(from, to, bytes),
-            }
+            Self::copy_to::<D>(from, to, bytes, soon);
         }
     }
 
     #[inline(always)]
-    unsafe fn copy_to(from: *const u8, to: *mut u8, bytes: usize, soon: Option<Soon>) {
-        // SAFETY: as above.
+    unsafe fn copy_to<D: Direction>(
+        from: *const u8,
+        to: *mut u8,
+        bytes: usize,
+        soon: Option<Soon>,
+    ) {
+        // SAFETY: the caller's; the output and what is read do not overlap.
         unsafe {
             match soon {
-                Some(soon) if ASKS => copy_asking::<V, Self, Forward>(from, to, bytes, soon),
-                _ => copy_inline::<V, Forward>(from, to, bytes),
+                Some(soon) if ASKS => copy_asking::<V, Self, D>(from, to, bytes, soon),
+                _ => copy_inline::<V, D>(from, to, bytes),
             }
         }
     }
@@ -368,17 +370,22 @@ impl<V: Vector> Sink for Streaming<V> {
     }
 
     #[inline(always)]
-    unsafe fn copy_to(from: *const u8, to: *mut u8, bytes: usize, soon: Option<Soon>) {
+    unsafe fn copy_to<D: Direction>(
+        from: *const u8,
+        to: *mut u8,
+        bytes: usize,
+        soon: Option<Soon>,
+    ) {
         let lines = bytes / LINE * LINE;
         // SAFETY: the caller's; every line and lane ends within the bytes.
         unsafe {
-            stream_lines::<V, Self, Forward, false>((from, to, lines), 0, soon);
+            stream_lines::<V, Self, D, false>((from, to, bytes), 0, soon);
             if lines < bytes {
                 if let Some(soon) = soon {
                     Self::ask(soon.after(lines), to);
                 }
                 for at in (lines..bytes).step_by(LANE) {
-                    V128::load(from.add(at)).stream(to.add(at));
+                    D::load::<V128>(from, bytes, at).stream(to.add(at));
                 }
             }
             if let Some(soon) = soon.and_then(|soon| soon.spilled(bytes)) {

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use super::ahead::{Ahead, FAR, NEAR, ask_for};
-use super::direction::Direction;
+use super::direction::{Direction, swap_vectors};
 use super::vector::{LANE, Task, V128, Vector, prefetch, prefetch_far};
 
 /// The most of a run that is exchanged at once, and half of the most that is
@@ -16,11 +16,9 @@ const PIECE: usize = 2 << 10;
 /// Runs of less are short, in bytes.
 const SHORT: usize = 1 << 10;
 
-/// How runs are asked for.
+/// How runs beyond the caches are asked for.
 #[derive(Clone, Copy)]
 enum Asked {
-    /// Not at all: they lie in the caches.
-    Not,
     /// Short ones as wholes, of so many bytes, into the first level: a branch on how far
     /// a length reaches is often mispredicted.
     Near(usize),
@@ -34,7 +32,8 @@ enum Asked {
 
 /// Exchanges runs in the order of `D`, and asks for each a while before.
 pub(super) struct Swaps<D> {
-    asked: Asked,
+    /// None if they lie in the caches.
+    asked: Option<Asked>,
     queue: Ahead<Swap>,
     direction: PhantomData<D>,
 }
@@ -53,9 +52,9 @@ impl<D: Direction> Swaps<D> {
     /// For runs of at most `bytes` bytes, that lie beyond the caches if they are `far_away`.
     pub(super) fn new(bytes: usize, far_away: bool) -> Self {
         let (asked, distance) = match bytes {
-            _ if !far_away => (Asked::Not, 0),
-            ..SHORT => (Asked::Near(bytes), NEAR),
-            _ => (Asked::Far, FAR),
+            _ if !far_away => (None, 0),
+            ..SHORT => (Some(Asked::Near(bytes)), NEAR),
+            _ => (Some(Asked::Far), FAR),
         };
         Self {
             asked,
@@ -68,8 +67,8 @@ impl<D: Direction> Swaps<D> {
     #[inline(always)]
     fn piece(&self) -> usize {
         match self.asked {
-            Asked::Not => usize::MAX / 2,
-            _ => PIECE,
+            None => usize::MAX / 2,
+            Some(_) => PIECE,
         }
     }
 
@@ -133,8 +132,8 @@ impl<D: Direction> Swaps<D> {
     #[inline(always)]
     unsafe fn push<V: Vector>(&mut self, swap: Swap) {
         let due = match self.asked {
-            Asked::Not => Some(swap),
-            asked => {
+            None => Some(swap),
+            Some(asked) => {
                 swap.ask(asked);
                 self.queue.push(swap).map(|(oldest, _)| oldest)
             }
@@ -151,7 +150,7 @@ impl<D: Direction> Swaps<D> {
     /// As for [`exchange`](Self::exchange).
     #[inline(always)]
     pub(super) unsafe fn finish<V: Vector>(&mut self) {
-        if !matches!(self.asked, Asked::Not) {
+        if self.asked.is_some() {
             // SAFETY: the caller's.
             unsafe { V::apart(Rest(self)) };
         }
@@ -179,7 +178,6 @@ impl Swap {
     fn ask(self, asked: Asked) {
         for run in [Some(self.one), self.other].into_iter().flatten() {
             match asked {
-                Asked::Not => {}
                 Asked::Near(bytes) => ask_for(run, bytes, prefetch),
                 Asked::Far => ask_for(run, self.bytes, prefetch_far),
             }
@@ -244,21 +242,5 @@ pub(super) unsafe fn exchange<V: Vector, D: Direction>(one: *mut u8, other: *mut
         } else {
             D::swap_few(one, other, bytes);
         }
-    }
-}
-
-/// Exchanges two vectors, each in the order of `D`; of two that overlap the second
-/// overwrites the first.
-///
-/// # Safety
-/// Both are readable and writable.
-#[inline(always)]
-pub(super) unsafe fn swap_vectors<V: Vector, D: Direction>(one: *mut u8, other: *mut u8) {
-    // SAFETY: the caller's.
-    unsafe {
-        let first = D::load::<V>(one, V::BYTES, 0);
-        let last = D::load::<V>(other, V::BYTES, 0);
-        last.store(one);
-        first.store(other);
     }
 }
