@@ -9,7 +9,7 @@ use super::direction::Forward;
 use super::job::Job;
 use super::nest::Rounds;
 use super::sink::{LINE, Line, Sink};
-use super::vector::{LANE, Task, V128, Vector, copy_bytes, prefetch};
+use super::vector::{Task, Vector, copy_bytes, prefetch};
 
 /// The most that is kept aside while its place is written, in bytes.
 const KEPT: usize = 4 << 10;
@@ -150,8 +150,8 @@ impl Task for Reverse<'_> {
             if V::SHUFFLES && rows > 1 && self.count >= touched + rows {
                 self.by_vectors::<V>(touched);
             } else {
-                with_const!(row.div_ceil(LANE), LANES in [1, 2, 3] else 4 => {
-                    self.one_by_one::<LANES>();
+                with_const!(row.div_ceil(V::BYTES), VECTORS in [1, 2, 3] else 4 => {
+                    self.one_by_one::<V, VECTORS>();
                 });
             }
         }
@@ -222,14 +222,14 @@ impl Reverse<'_> {
         }
     }
 
-    /// Copies them row by row, each by so many lanes.
+    /// Copies them row by row, each by so many vectors.
     ///
     /// # Safety
     /// As [`run`](Task::run), and no row is longer.
     #[inline(always)]
-    unsafe fn one_by_one<const LANES: usize>(&self) {
+    unsafe fn one_by_one<V: Vector, const VECTORS: usize>(&self) {
         let row = self.together.row;
-        let exact = (LANES * LANE).div_ceil(row).min(self.count);
+        let exact = (VECTORS * V::BYTES).div_ceil(row).min(self.count);
         let middle = exact..(self.count - exact).max(exact);
         // SAFETY: the caller's.
         unsafe {
@@ -239,8 +239,9 @@ impl Reverse<'_> {
                 if (index * row) % LINE < row {
                     self.ask(index);
                 }
-                for lane in 0..LANES {
-                    V128::load(from.add(lane * LANE)).store(to.add(lane * LANE));
+                for vector in 0..VECTORS {
+                    let at = vector * V::BYTES;
+                    V::load(from.add(at)).store(to.add(at));
                 }
             }
             self.exactly(middle.end..self.count);
