@@ -195,7 +195,7 @@ macro_rules! with_width {
 /// # Safety
 /// The CPU has them, as it has those of any level that [`Level::current`] gives;
 /// and the task's condition holds.
-unsafe fn run_at<T: Task>(level: Level, task: T) {
+pub(super) unsafe fn run_at<T: Task>(level: Level, task: T) {
     // SAFETY: the caller's.
     unsafe {
         match level {

@@ -8,6 +8,7 @@ use super::ahead::{DISTANCE, Soon};
 use super::direction::Forward;
 use super::job::Job;
 use super::nest::Rounds;
+use super::processor;
 use super::sink::{LINE, Line, Sink};
 use super::vector::{Task, Vector, copy_bytes, prefetch};
 
@@ -27,7 +28,7 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink>(
     items: Range<usize>,
 ) {
     let (row, all) = (job.plan.row_bytes, job.plan.time.size);
-    let together = Together::new::<V>(row);
+    let (together, asks) = (Together::new::<V>(row), !processor::foresees());
     let mut rounds = Rounds::default();
     // SAFETY: see `Job`: a line has as many packed rows as time has steps.
     unsafe {
@@ -45,14 +46,11 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink>(
                     to: sink.space(count * row),
                     count,
                     together: &together,
-                    ahead: from.wrapping_sub(DISTANCE),
+                    ahead: asks.then(|| from.wrapping_sub(DISTANCE)),
                 });
             }
-            for first in kept.clone().step_by(S::SPACE / row) {
-                let count = (S::SPACE / row).min(kept.end - first);
-                let from = line.add(first * row);
-                sink.copy::<Forward>(from, count * row, Some(Soon::beyond(from)));
-            }
+            let from = line.add(kept.start * row);
+            sink.copy::<Forward>(from, kept.len() * row, Some(Soon::beyond(from)));
         }
     }
 }
@@ -66,7 +64,7 @@ pub(super) unsafe fn copy_items<V: Vector, S: Sink>(
 #[inline(always)]
 pub(super) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>) {
     let row = job.plan.row_bytes;
-    let together = Together::new::<V>(row);
+    let (together, asks) = (Together::new::<V>(row), !processor::foresees());
     let mut kept = [MaybeUninit::<u8>::uninit(); KEPT];
     let kept = kept.as_mut_ptr().cast::<u8>();
     let mut rounds = Rounds::default();
@@ -87,14 +85,14 @@ pub(super) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>) {
                     to: one,
                     count,
                     together: &together,
-                    ahead: other.wrapping_sub(DISTANCE),
+                    ahead: asks.then(|| other.cast_const().wrapping_sub(DISTANCE)),
                 });
                 V::apart(Reverse {
                     from: kept,
                     to: other,
                     count,
                     together: &together,
-                    ahead: one.wrapping_add(DISTANCE),
+                    ahead: asks.then(|| one.cast_const().wrapping_add(DISTANCE)),
                 });
             }
         }
@@ -134,7 +132,7 @@ struct Reverse<'a> {
     to: *mut u8,
     count: usize,
     together: &'a Together,
-    ahead: *const u8,
+    ahead: Option<*const u8>,
 }
 
 impl Task for Reverse<'_> {
@@ -178,8 +176,10 @@ impl Reverse<'_> {
     /// Asks for the rows at `ahead` that are as far from its end as a row from the start.
     #[inline(always)]
     fn ask(&self, index: usize) {
-        let rows = self.count - 1 - index;
-        prefetch(self.ahead.wrapping_add(rows * self.together.row));
+        if let Some(ahead) = self.ahead {
+            let rows = self.count - 1 - index;
+            prefetch(ahead.wrapping_add(rows * self.together.row));
+        }
     }
 
     /// Copies some rows, and nothing around them.
@@ -253,7 +253,7 @@ impl Reverse<'_> {
 mod tests {
     use super::*;
     use crate::cpu::level::Level;
-    use crate::cpu::vector::Portable;
+    use crate::cpu::vector::{Portable, V128};
 
     /// # Safety
     /// See [`Vector`].
@@ -275,7 +275,7 @@ mod tests {
             to,
             count,
             together: &together,
-            ahead: from,
+            ahead: Some(from),
         };
         // SAFETY: the buffers have room for the rows; the caller has the instructions.
         unsafe { V::apart(reverse) };

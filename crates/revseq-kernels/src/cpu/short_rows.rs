@@ -9,7 +9,7 @@ use super::job::{Job, source};
 use super::nest::{Lines, Position, Rounds};
 use super::sink::Sink;
 use super::swaps::exchange;
-use super::vector::{Task, Vector, prefetch_far};
+use super::vector::{LANE, Task, Vector, prefetch_far};
 use crate::plan::Loop;
 
 /// Rows of more bytes are no longer short: a few steps of one are more than what is
@@ -138,9 +138,17 @@ fn lines_together(job: &Job<'_>, lines: &Lines<'_>) -> usize {
 /// what is read soon is asked for.
 #[inline(always)]
 fn columns_together(job: &Job<'_>, asks: bool) -> usize {
-    match asks {
-        true => (GROUP / job.plan.row_bytes).clamp(1, MANY),
-        false => MANY,
+    if !asks {
+        return MANY;
+    }
+    let bytes = job.plan.row_bytes;
+    let most = (GROUP / bytes).clamp(1, MANY);
+    // Where a group ends inside a lane of the output, that is written in parts.
+    let whole = LANE >> bytes.trailing_zeros().min(LANE.trailing_zeros());
+    if whole <= most {
+        most / whole * whole
+    } else {
+        most
     }
 }
 

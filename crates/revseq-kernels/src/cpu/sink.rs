@@ -21,10 +21,11 @@ pub(super) struct Line(pub(super) [u8; LINE]);
 /// stores after it wait with it. Measured best at 1 to 4 KiB.
 const WRITTEN_AHEAD: usize = 2 << 10;
 
-/// The most that is written past the caches at once, while nothing is read.
-///
-/// At 64 MiB sequences of 4 KiB were a tenth to a fifth faster by 1 KiB than by 4.
-pub(super) const BLOCK: usize = 1 << 10;
+/// From how many bytes on what goes past the caches by way of a buffer leaves it.
+const BLOCK: usize = 1 << 10;
+
+/// The bytes of that buffer.
+const BUFFER: usize = 2 << 10;
 
 /// Takes the output's bytes in order.
 pub(super) trait Sink {
@@ -214,7 +215,7 @@ pub(super) struct Streaming<V> {
 /// Aligned so that it lies in one page: where it went on in a second one, of
 /// which the stack's place decides, copies took three times as long (Zen 4).
 #[repr(align(2048))]
-struct Buffer([MaybeUninit<u8>; BLOCK + LINE]);
+struct Buffer([MaybeUninit<u8>; BUFFER]);
 
 const _: () = assert!(size_of::<Buffer>() <= align_of::<Buffer>());
 
@@ -225,11 +226,19 @@ impl<V: Vector> Streaming<V> {
             lane: output,
             skip: 0,
             filled: 0,
-            buffer: Buffer([MaybeUninit::uninit(); BLOCK + LINE]),
+            buffer: Buffer([MaybeUninit::uninit(); BUFFER]),
             vector: PhantomData,
         };
+        // What a lane that is filled later is loaded with.
+        sink.buffer.0[..LINE].fill(MaybeUninit::new(0));
         sink.place(output);
         sink
+    }
+
+    /// Where the buffer's bytes start, behind room for a vector that ends there.
+    #[inline(always)]
+    fn bytes(&mut self) -> *mut u8 {
+        self.buffer.0[LINE..].as_mut_ptr().cast()
     }
 
     #[inline(always)]
@@ -237,6 +246,42 @@ impl<V: Vector> Streaming<V> {
         self.skip = at.addr() % LANE;
         self.lane = at.wrapping_sub(self.skip);
         self.filled = self.skip;
+    }
+
+    /// Writes what is in the buffer.
+    ///
+    /// # Safety
+    /// As [`Sink::finish`].
+    #[inline(never)]
+    unsafe fn flush(&mut self) {
+        // SAFETY: the caller's.
+        unsafe {
+            self.write_lanes();
+            let from = self.bytes().add(self.skip);
+            copy_bytes(from, self.lane.add(self.skip), self.filled - self.skip);
+        }
+        self.place(self.lane.wrapping_add(self.filled));
+    }
+
+    /// Writes the first `head` bytes of a run, which fill the lane that has bytes already, if any.
+    ///
+    /// # Safety
+    /// As [`Sink::copy`]; the run is a lane longer.
+    #[inline(always)]
+    unsafe fn fill_lane<D: Direction>(&mut self, from: *const u8, bytes: usize, head: usize) {
+        // SAFETY: the caller's; the buffer has room for a lane after one.
+        unsafe {
+            if self.skip > 0 || self.filled >= LANE {
+                D::copy_few(from.add(D::part(0, head, bytes)), self.space(head), head);
+                self.write_lanes();
+            } else if self.filled > 0 {
+                let last = V128::load(self.bytes().sub(LANE - self.filled));
+                let first = D::load::<V128>(from, bytes, 0);
+                V::across(last, first, LANE - self.filled).stream(self.lane);
+                self.lane = self.lane.add(LANE);
+                self.filled = 0;
+            }
+        }
     }
 
     /// Writes the whole lanes in the buffer and keeps the rest.
@@ -253,7 +298,7 @@ impl<V: Vector> Streaming<V> {
             return;
         }
         let kept = self.filled - whole;
-        let from = self.buffer.0.as_mut_ptr().cast::<u8>();
+        let from = self.bytes();
         // SAFETY: the buffer's filled bytes belong at `lane`, those skipped excepted.
         unsafe {
             let mut at = 0;
@@ -280,7 +325,7 @@ impl<V: Vector> Streaming<V> {
 impl<V: Vector> Sink for Streaming<V> {
     const STREAMS: bool = true;
     const ASKS: bool = true;
-    const SPACE: usize = BLOCK;
+    const SPACE: usize = BUFFER - 2 * LINE;
     const TWICE: usize = if V::BYTES > LANE { 16 << 10 } else { 1 << 10 };
 
     #[inline(always)]
@@ -295,7 +340,7 @@ impl<V: Vector> Sink for Streaming<V> {
         unsafe {
             let at = self.start.add(offset);
             if at != self.lane.wrapping_add(self.filled) {
-                self.finish();
+                self.flush();
                 self.place(at);
             }
         }
@@ -307,7 +352,7 @@ impl<V: Vector> Sink for Streaming<V> {
             // SAFETY: the caller's. Afterwards less than a lane is filled.
             unsafe { self.write_lanes() };
         }
-        let at = self.buffer.0[self.filled..].as_mut_ptr().cast();
+        let at = self.bytes().wrapping_add(self.filled);
         self.filled += bytes;
         at
     }
@@ -337,19 +382,26 @@ impl<V: Vector> Sink for Streaming<V> {
     #[inline(always)]
     unsafe fn copy<D: Direction>(&mut self, from: *const u8, bytes: usize, soon: Option<Soon>) {
         // SAFETY: the caller's, in parts. What fills lanes of the output goes
-        // straight there, a line at a time, once what came before it has.
+        // straight there, once what came before it has.
         unsafe {
-            let head = self.filled.next_multiple_of(LANE) - self.filled;
             let mut at = 0;
-            if head + LINE <= bytes && head.is_multiple_of(D::ELEMENT) {
-                D::copy_few(from.add(D::part(0, head, bytes)), self.space(head), head);
-                self.write_lanes();
-                at = head + (bytes - head) / LINE * LINE;
-                let run = (from, self.lane, bytes);
-                self.lane = self.lane.add(at - head);
+            let head = self.filled.next_multiple_of(LANE) - self.filled;
+            if head + LANE <= bytes && head.is_multiple_of(D::ELEMENT) {
+                self.fill_lane::<D>(from, bytes, head);
+                let (run, lanes) = ((from, self.lane, bytes), (bytes - head) / LANE * LANE);
+                // What is read soon starts with its first byte.
+                let soon = soon.map(|soon| soon.after(head.wrapping_neg()));
                 match run.1.addr().is_multiple_of(V::BYTES) {
-                    true => stream_lines::<V, Self, D, true>(run, head, soon),
-                    false => stream_lines::<V, Self, D, false>(run, head, soon),
+                    true => stream_lanes::<V, Self, D, true>(run, head, soon),
+                    false => stream_lanes::<V, Self, D, false>(run, head, soon),
+                }
+                self.lane = self.lane.add(lanes);
+                at = head + lanes;
+                if at < bytes {
+                    let last = D::load::<V128>(from, bytes, bytes - LANE);
+                    last.store(self.bytes().sub(at + LANE - bytes));
+                    self.filled = bytes - at;
+                    at = bytes;
                 }
             }
             while at < bytes {
@@ -376,51 +428,36 @@ impl<V: Vector> Sink for Streaming<V> {
         bytes: usize,
         soon: Option<Soon>,
     ) {
-        let lines = bytes / LINE * LINE;
-        // SAFETY: the caller's; every line and lane ends within the bytes.
+        // SAFETY: the caller's.
         unsafe {
-            stream_lines::<V, Self, D, false>((from, to, bytes), 0, soon);
-            if lines < bytes {
-                if let Some(soon) = soon {
-                    Self::ask(soon.after(lines), to);
-                }
-                for at in (lines..bytes).step_by(LANE) {
-                    D::load::<V128>(from, bytes, at).stream(to.add(at));
-                }
-            }
+            stream_lanes::<V, Self, D, false>((from, to, bytes), 0, soon);
             if let Some(soon) = soon.and_then(|soon| soon.spilled(bytes)) {
                 Self::ask(soon, to);
             }
         }
     }
 
-    #[inline(never)]
     unsafe fn finish(&mut self) {
         // SAFETY: the caller's.
-        unsafe {
-            self.write_lanes();
-            let from = self.buffer.0.as_ptr().cast::<u8>().add(self.skip);
-            copy_bytes(from, self.lane.add(self.skip), self.filled - self.skip);
-        }
-        self.place(self.lane.wrapping_add(self.filled));
+        unsafe { self.flush() };
         fence();
     }
 }
 
-/// Writes as many whole lines of a run past the caches as there are from
-/// `start` on, and asks for as many bytes that are read soon, if any.
+/// Writes as many whole lanes of a run past the caches as there are from `start`
+/// on, and asks for as many bytes that are read soon, if any.
 ///
 /// # Safety
-/// As for [`copy_inline`], but that the first line is written to the given
+/// As for [`copy_inline`], but that the first lane is written to the given
 /// place; that is a multiple of a lane, and of a vector if it is `WHOLE`.
 #[inline(always)]
-unsafe fn stream_lines<V: Vector, S: Sink, D: Direction, const WHOLE: bool>(
+unsafe fn stream_lanes<V: Vector, S: Sink, D: Direction, const WHOLE: bool>(
     (from, mut to, bytes): (*const u8, *mut u8, usize),
     start: usize,
     soon: Option<Soon>,
 ) {
     let mut at = start;
-    // SAFETY: the caller's; every line ends within `bytes`.
+    // SAFETY: the caller's; every line and lane ends within `bytes`.
     unsafe {
         while at + LINE <= bytes {
             if let Some(soon) = soon {
@@ -435,6 +472,16 @@ unsafe fn stream_lines<V: Vector, S: Sink, D: Direction, const WHOLE: bool>(
             }
             to = to.add(LINE);
             at += LINE;
+        }
+        if at < bytes
+            && let Some(soon) = soon
+        {
+            S::ask(soon.after(at), to);
+        }
+        while at + LANE <= bytes {
+            D::load::<V128>(from, bytes, at).stream(to);
+            to = to.add(LANE);
+            at += LANE;
         }
     }
 }
@@ -487,9 +534,13 @@ pub(super) unsafe fn stream_line<V: Vector>(from: *const u8, to: *mut u8) {
 mod tests {
     use super::*;
     use crate::cpu::direction::Forward;
+    use crate::cpu::dispatch::run_at;
+    use crate::cpu::level::Level;
+    use crate::cpu::vector::Task;
     use proptest::strategy::Strategy as _;
 
     /// Gives `pieces` to a sink at `offset`, by turns through `space` and `copy`.
+    #[inline(always)]
     fn give<S: Sink>(sink: &mut S, offset: usize, pieces: &[usize], input: &[u8]) {
         let mut at = 0;
         // SAFETY: the pieces lie inside the input, and the output has as many bytes.
@@ -505,6 +556,24 @@ mod tests {
                 }
                 at += bytes;
             }
+        }
+    }
+
+    /// Gives `pieces` to a sink that streams.
+    struct Streamed<'a> {
+        output: &'a mut [u8],
+        skipped: usize,
+        pieces: &'a [usize],
+        input: &'a [u8],
+    }
+
+    impl Task for Streamed<'_> {
+        #[inline(always)]
+        unsafe fn run<V: Vector>(self) {
+            let mut sink = Streaming::<V>::new(self.output.as_mut_ptr());
+            give(&mut sink, self.skipped, self.pieces, self.input);
+            // SAFETY: all bytes given are filled and inside the output.
+            unsafe { sink.finish() };
         }
     }
 
@@ -531,11 +600,13 @@ mod tests {
             let mut inline = vec![0xee; expected.len()];
             give(&mut Cached::<V128, false>::new(inline[misaligned..].as_mut_ptr()), skipped, &pieces, &input);
             proptest::prop_assert!(inline == expected);
-            let mut sink = Streaming::<V128>::new(found[misaligned..].as_mut_ptr());
-            give(&mut sink, skipped, &pieces, &input);
-            // SAFETY: all bytes given are filled and inside `found`.
-            unsafe { sink.finish() };
-            proptest::prop_assert!(found == expected);
+            for level in Level::ALL.into_iter().filter(|level| level.is_supported()) {
+                found.fill(0xee);
+                let streamed = Streamed { output: &mut found[misaligned..], skipped, pieces: &pieces, input: &input };
+                // SAFETY: the CPU has the level's instructions.
+                unsafe { run_at(level, streamed) };
+                proptest::prop_assert!(found == expected, "{level:?}");
+            }
         }
     }
 }

@@ -151,6 +151,21 @@ pub(super) trait Vector: Copy {
         }
     }
 
+    /// The lane that starts `start` bytes after the start of one and ends in another.
+    ///
+    /// # Safety
+    /// See the trait; `start` is at most a lane.
+    #[inline(always)]
+    unsafe fn across(one: V128, other: V128, start: usize) -> V128 {
+        let mut bytes = [0_u8; 2 * LANE];
+        // SAFETY: the caller's; there is room for both lanes.
+        unsafe {
+            one.store(bytes.as_mut_ptr());
+            other.store(bytes.as_mut_ptr().add(LANE));
+            V128::load(bytes[start..].as_ptr())
+        }
+    }
+
     /// Interleaves elements in each lane: first those of the lanes' lower
     /// halves, then those of the upper ones. `W` is less than a lane.
     ///
@@ -490,6 +505,14 @@ mod tests {
                 V::reversed_across::<W>(vector, high, start).store(out.as_mut_ptr());
                 let elements = both[start..start + V::BYTES].chunks(W).rev();
                 assert_eq!(out, elements.collect::<Vec<_>>().concat(), "{start}");
+            }
+
+            for start in 0..=LANE {
+                let (one, other) = (V128::load(bytes.as_ptr()), V128::load(other.as_ptr()));
+                let mut lane = [0; LANE];
+                V::across(one, other, start).store(lane.as_mut_ptr());
+                let both = [&bytes[..LANE], &both[V::BYTES..]].concat();
+                assert_eq!(lane[..], both[start..start + LANE], "{start}");
             }
 
             let order: Vec<u8> = (0..V::BYTES).map(|at| (at * 7 % V::BYTES) as u8).collect();

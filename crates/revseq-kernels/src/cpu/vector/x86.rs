@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Task, Vector, call_apart};
+use super::{LANE, Task, Vector, call_apart};
 
 /// One lane: SSE2, which every x86-64 CPU has.
 #[derive(Clone, Copy)]
@@ -242,6 +242,12 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
+    unsafe fn across(one: V128, other: V128, start: usize) -> V128 {
+        // SAFETY: the caller's, which has the instructions of this vector.
+        unsafe { across(one, other, start) }
+    }
+
+    #[inline(always)]
     unsafe fn load_lanes(from: *const u8, pitch: usize) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
@@ -367,6 +373,12 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
+    unsafe fn across(one: V128, other: V128, start: usize) -> V128 {
+        // SAFETY: the caller's, which has the instructions of this vector.
+        unsafe { across(one, other, start) }
+    }
+
+    #[inline(always)]
     unsafe fn load_lanes(from: *const u8, pitch: usize) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
@@ -407,6 +419,34 @@ impl Vector for V512 {
             _mm512_mask_storeu_epi8(at.cast(), first(bytes), reversed.0);
         }
     }
+}
+
+/// [`Vector::across`] by shuffles.
+///
+/// # Safety
+/// The CPU has AVX2; `start` is at most a lane.
+#[inline(always)]
+unsafe fn across(one: V128, other: V128, start: usize) -> V128 {
+    // An index with its highest bit set gives 0.
+    static INDICES: [u8; 3 * LANE] = {
+        let mut indices = [0x80; 3 * LANE];
+        let mut at = 0;
+        while at < LANE {
+            indices[LANE + at] = at as u8;
+            at += 1;
+        }
+        indices
+    };
+    let indices = INDICES.as_ptr().wrapping_add(start);
+    // SAFETY: the caller's; a lane of indices follows both places.
+    V128(unsafe {
+        let first = _mm_loadu_si128(indices.add(LANE).cast());
+        let last = _mm_loadu_si128(indices.cast());
+        _mm_or_si128(
+            _mm_shuffle_epi8(one.0, first),
+            _mm_shuffle_epi8(other.0, last),
+        )
+    })
 }
 
 /// The order of a vector's elements that reverses them.
