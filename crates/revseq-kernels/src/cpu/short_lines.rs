@@ -61,6 +61,12 @@ pub(super) unsafe fn copy<V: Vector, S: Sink, const W: usize>(lines: Lines<'_, S
     // Constants are branches of their own: what they rule out is not compiled.
     // SAFETY: the caller's.
     unsafe {
+        if V::MASKS && bytes == V::BYTES {
+            return match lanes {
+                true => V::apart(InOne::<_, W, true>(lines)),
+                false => V::apart(InOne::<_, W, false>(lines)),
+            };
+        }
         if S::STREAMS {
             return match (lanes, counted) {
                 (true, true) => apart::<V, _>(OneByOne::<_, W, true, true, false>(lines), bytes),
@@ -81,6 +87,40 @@ pub(super) unsafe fn copy<V: Vector, S: Sink, const W: usize>(lines: Lines<'_, S
             (true, _) => apart::<V, _>(Together::<_, W, false>(lines), bytes),
             (_, true) => V::apart(OneByOne::<_, W, true, true, false>(lines)),
             (_, false) => V::apart(OneByOne::<_, W, true, false, false>(lines)),
+        }
+    }
+}
+
+/// Lines of one vector, which is reversed in its register; straight to their places if
+/// those are `LANES` that the sink takes.
+struct InOne<'a, S, const W: usize, const LANES: bool>(Lines<'a, S, W>);
+
+impl<S: Sink, const W: usize, const LANES: bool> Task for InOne<'_, S, W, LANES> {
+    /// # Safety
+    /// As [`copy`]; a line is a vector.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Lines {
+            sink,
+            input: mut line,
+            mut output,
+            step,
+            lengths,
+            bytes,
+        } = self.0;
+        for &length in lengths {
+            // SAFETY: the caller's.
+            unsafe {
+                let read = V::load(line).prefix_reversed::<W>(length);
+                sink.seek(output);
+                match LANES {
+                    true => S::write(read, sink.lanes(bytes)),
+                    false => read.store(sink.space(bytes)),
+                }
+            }
+            S::ask(Soon::beyond(line), line);
+            line = line.wrapping_add(step.0);
+            output = output.wrapping_add(step.1);
         }
     }
 }
@@ -254,6 +294,9 @@ impl<'a, const W: usize> LinesInPlace<'a, W> {
         let bytes = self.bytes;
         // SAFETY: the caller's.
         unsafe {
+            if V::MASKS && (self.touched..=bytes).contains(&V::BYTES) {
+                return V::apart(InPlaceInOne(self));
+            }
             // As in `copy`.
             if V::ACROSS
                 && ACROSS.contains(&self.touched)
@@ -262,6 +305,29 @@ impl<'a, const W: usize> LinesInPlace<'a, W> {
                 return V::apart(InPlace::<_, true>(self));
             }
             apart::<V, _>(InPlace::<_, false>(self), bytes);
+        }
+    }
+}
+
+/// Lines in place of a vector at least, whose reversed prefixes are one at most.
+struct InPlaceInOne<'a, const W: usize>(LinesInPlace<'a, W>);
+
+impl<const W: usize> Task for InPlaceInOne<'_, W> {
+    /// # Safety
+    /// As [`LinesInPlace::reverse`]; a line is a vector at least, what is reversed one at most.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let lines = self.0;
+        let mut line = lines.first;
+        for &length in lines.lengths {
+            if lines.far_away {
+                prefetch_far(line.wrapping_add(FAR));
+            }
+            // SAFETY: the caller's.
+            unsafe {
+                V::load(line).prefix_reversed::<W>(length).store(line);
+            }
+            line = line.wrapping_add(lines.bytes);
         }
     }
 }

@@ -108,9 +108,25 @@ pub(super) trait Vector: Copy {
     /// See the trait.
     unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self;
 
-    /// Whether [`store_first`](Self::store_first) and [`store_up_to`](Self::store_up_to)
-    /// are worth it.
+    /// Whether parts of vectors are worth it: [`store_first`](Self::store_first),
+    /// [`store_up_to`](Self::store_up_to) and [`prefix_reversed`](Self::prefix_reversed).
     const MASKS: bool = false;
+
+    /// The first `length` elements in reverse order, at most a vector's, the others as
+    /// they are.
+    ///
+    /// # Safety
+    /// See the trait.
+    #[inline(always)]
+    unsafe fn prefix_reversed<const W: usize>(self, length: usize) -> Self {
+        let mut bytes = [0_u8; WIDEST];
+        // SAFETY: the caller's; no vector is wider than the widest.
+        unsafe { self.store(bytes.as_mut_ptr()) };
+        let (elements, _) = bytes.as_chunks_mut::<W>();
+        elements[..length].reverse();
+        // SAFETY: as above.
+        unsafe { Self::load(bytes.as_ptr()) }
+    }
 
     /// Stores the first `bytes` bytes, all if those are more than a vector's.
     ///
@@ -497,6 +513,13 @@ mod tests {
                     vector.store_up_to(out.as_mut_ptr(), numbers, last);
                     assert_eq!(out, [kept, rest].concat(), "{last} from {first} on");
                 }
+            }
+
+            for length in 0..=V::BYTES / W {
+                let (prefix, rest) = elements.split_at(length);
+                let expected: Vec<&[u8]> = prefix.iter().rev().chain(rest).copied().collect();
+                vector.prefix_reversed::<W>(length).store(out.as_mut_ptr());
+                assert_eq!(out, expected.concat(), "{length}");
             }
 
             let both = [&bytes[..V::BYTES], &other].concat();

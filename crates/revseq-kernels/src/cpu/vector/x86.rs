@@ -346,22 +346,24 @@ impl Vector for V512 {
         unsafe { _mm512_mask_storeu_epi8(to.cast(), first(bytes.min(64)), self.0) };
     }
 
+    #[inline(always)]
+    unsafe fn prefix_reversed<const W: usize>(self, length: usize) -> Self {
+        let bytes = length * W;
+        // SAFETY: the caller's. An index is modulo 64, so that those which reverse all
+        // bytes and as many more reverse so many.
+        Self(unsafe {
+            let order = _mm512_add_epi8(reversed_bytes::<W>(), _mm512_set1_epi8(bytes as i8));
+            _mm512_mask_permutexvar_epi8(self.0, first(bytes), order, self.0)
+        })
+    }
+
     const ACROSS: bool = true;
 
     #[inline(always)]
     unsafe fn reversed_across<const W: usize>(low: Self, high: Self, start: usize) -> Self {
-        static ORDERS: [Order<64>; 5] = [
-            Order::reversed(1, 1),
-            Order::reversed(2, 1),
-            Order::reversed(4, 1),
-            Order::reversed(8, 1),
-            Order::reversed(16, 1),
-        ];
-        let order = &ORDERS[W.ilog2() as usize].0;
-        // SAFETY: the caller's; an order is a vector.
+        // SAFETY: the caller's.
         Self(unsafe {
-            let order = _mm512_load_si512(order.as_ptr().cast());
-            let order = _mm512_add_epi8(order, _mm512_set1_epi8(start as i8));
+            let order = _mm512_add_epi8(reversed_bytes::<W>(), _mm512_set1_epi8(start as i8));
             _mm512_permutex2var_epi8(low.0, order, high.0)
         })
     }
@@ -461,6 +463,24 @@ unsafe fn reversed_order<const W: usize>() -> __m512i {
         Order::reversed(4, 4),
         Order::reversed(8, 8),
         Order::reversed(16, 8),
+    ];
+    let order = &ORDERS[W.ilog2() as usize].0;
+    // SAFETY: the caller's; an order is a vector.
+    unsafe { _mm512_load_si512(order.as_ptr().cast()) }
+}
+
+/// The order of a vector's bytes that reverses its elements.
+///
+/// # Safety
+/// The CPU has AVX-512.
+#[inline(always)]
+unsafe fn reversed_bytes<const W: usize>() -> __m512i {
+    static ORDERS: [Order<64>; 5] = [
+        Order::reversed(1, 1),
+        Order::reversed(2, 1),
+        Order::reversed(4, 1),
+        Order::reversed(8, 1),
+        Order::reversed(16, 1),
     ];
     let order = &ORDERS[W.ilog2() as usize].0;
     // SAFETY: the caller's; an order is a vector.
