@@ -44,7 +44,7 @@ pub(super) unsafe fn out_of_place(
     }
     let simpler = simplify(plan, lengths);
     let plan = simpler.as_ref().unwrap_or(plan);
-    let kernel = Kernel::of(plan, output);
+    let kernel = Kernel::of(plan, output, false);
     let tier = kernel.tier(plan, plan.moved_bytes() == plan.output_bytes());
     let (nest, item_bytes) = kernel.nest(plan, plan.time.size);
     let job = &Job {
@@ -82,7 +82,7 @@ pub(super) unsafe fn in_place(
     }
     let simpler = simplify(plan, lengths);
     let plan = simpler.as_ref().unwrap_or(plan);
-    let kernel = Kernel::of(plan, data);
+    let kernel = Kernel::of(plan, data, true);
     let tier = kernel::tier_in_place(plan);
     let (nest, item_bytes) = kernel.nest(plan, longest / 2);
     let job = &Job {
@@ -305,8 +305,8 @@ impl Task for Items<'_, Copied, Rows> {
         // SAFETY: the caller's.
         unsafe {
             with_sink!(tier, V, job, sink => match short_rows::are_short(job, tier != Tier::Inner) {
-                true => with_const!(job.plan.row_bytes, BYTES in [64, 128, 256] else 0 => {
-                    short_rows::copy_items::<V, _, BYTES>(job, sink, items);
+                true => with_const!(short_rows::class(job.plan.row_bytes), CLASS in [0, 1, 2, 3, 4] else 5 => {
+                    short_rows::copy_items::<V, _, CLASS>(job, sink, items);
                 }),
                 false => rows::copy_items::<V, _>(job, sink, items),
             });
@@ -393,9 +393,11 @@ impl Task for Items<'_, Swapped, Rows> {
         // SAFETY: the caller's.
         unsafe {
             match short_rows::are_short(job, far_away) {
-                true => with_const!(job.plan.row_bytes, BYTES in [64, 128, 256] else 0 => {
-                    short_rows::swap_items::<V, BYTES>(job, items, far_away);
-                }),
+                true => {
+                    with_const!(short_rows::class(job.plan.row_bytes), CLASS in [0, 1, 2, 3, 4] else 5 => {
+                        short_rows::swap_items::<V, CLASS>(job, items, far_away);
+                    })
+                }
                 false => rows::swap_items::<V>(job, items, far_away),
             }
         }
