@@ -7,7 +7,7 @@ use super::ahead::{FAR, NEAR, Soon, ask_for};
 use super::direction::Forward;
 use super::job::{Job, source};
 use super::nest::{Lines, Position, Rounds};
-use super::sink::Sink;
+use super::sink::{LINE, Sink};
 use super::swaps::exchange;
 use super::vector::{LANE, Task, Vector, prefetch_far};
 use crate::plan::Loop;
@@ -169,22 +169,25 @@ fn lines_together(job: &Job<'_>, lines: &Lines<'_>) -> usize {
     }
 }
 
-/// How many columns are taken at once, whose lengths are read together; a [`GROUP`] if
-/// what is read soon is asked for.
+/// How many columns are taken at once, whose lengths are read together; about a
+/// [`GROUP`] if what is read soon is asked for.
 #[inline(always)]
 fn columns_together(job: &Job<'_>, asks: bool) -> usize {
     if !asks {
         return MANY;
     }
-    let bytes = job.plan.row_bytes;
-    let most = (GROUP / bytes).clamp(1, MANY);
-    // Where a group ends inside a lane of the output, that is written in parts.
-    let whole = LANE >> bytes.trailing_zeros().min(LANE.trailing_zeros());
-    if whole <= most {
-        most / whole * whole
-    } else {
-        most
-    }
+    let (bytes, columns) = (job.plan.row_bytes, job.nest.line.size);
+    let groups = (columns * bytes + GROUP / 2) / GROUP;
+    let together = columns.div_ceil(groups.max(1));
+    // Where a group ends inside a line of the output, that is written in parts, and a
+    // lane by way of the caches: by whole ones, unless those are many more.
+    let whole = |unit: usize| unit >> bytes.trailing_zeros().min(unit.trailing_zeros());
+    [LINE, LANE]
+        .map(|unit| together.next_multiple_of(whole(unit)))
+        .into_iter()
+        .find(|&most| most * bytes <= GROUP + GROUP / 2)
+        .unwrap_or(together)
+        .min(MANY)
 }
 
 /// Short rows.
