@@ -395,6 +395,36 @@ impl Drop for Guarded {
     }
 }
 
+/// Runs a plan of packed data between pages that cannot be touched, at the start of
+/// its pages or at their end if `last`.
+#[cfg(unix)]
+fn check_guarded(data_type: DataType, sizes: [u64; 3], axis: usize, lengths: &[i64], last: bool) {
+    let batch = 1 - axis;
+    let mut desc = ReverseSubsequencesDesc::packed(data_type, &sizes, DataType::Int64, axis as u32);
+    let strides = (0..3).map(|dimension| u64::from(dimension == batch));
+    desc.sequence_lengths.strides = Some(strides.collect());
+    let plan = Plan::new(&desc).unwrap();
+    let content = bytes(plan.input_bytes(), 7);
+    let mut expected = content.clone();
+    let data = revseq_kernels::LengthsData::from(lengths);
+    reference::reverse_subsequences(&desc, &content, data, &mut expected);
+    let lengths = SequenceLengths::new(&plan, data, LengthsPolicy::Reject).unwrap();
+    let mut input = Guarded::new(&content, last);
+    let mut output = Guarded::new(&vec![0; content.len()], !last);
+    let (from, to) = (input.slice(), output.slice());
+    cpu::run(&plan, &lengths, from, to, Threads::Serial).unwrap();
+    assert!(to == expected, "{plan:?}");
+    cpu::run_in_place(&plan, &lengths, from, Threads::Serial).unwrap();
+    assert!(from == expected, "{plan:?}");
+}
+
+/// Lengths of 0 to `steps`, in no order.
+#[cfg(unix)]
+fn mixed(steps: u64, count: u64) -> Vec<i64> {
+    let length = |index| index * 7919 % (steps + 1);
+    (0..count).map(|index| length(index) as i64).collect()
+}
+
 /// No kernel reads or writes outside a buffer: sizes around every vector.
 #[cfg(unix)]
 #[test]
@@ -407,47 +437,41 @@ fn nothing_outside_a_buffer_is_touched() {
             .chain((1..=40).map(|odd| (9, 7, odd)))
         {
             let (steps, columns) = (steps.max(1), columns.max(1));
-            for (sizes, axis, batch) in [
-                ([steps, columns, inner], 0, 1),
-                ([columns, steps, inner], 1, 0),
-            ] {
-                let mut desc =
-                    ReverseSubsequencesDesc::packed(data_type, &sizes, DataType::Int64, axis);
-                desc.sequence_lengths.strides = Some(
-                    (0..3)
-                        .map(|dimension| u64::from(dimension == batch))
-                        .collect(),
-                );
-                let plan = Plan::new(&desc).unwrap();
-                for kind in 0..3 {
-                    let lengths: Vec<i64> = (0..sizes[batch])
-                        .map(|index| match kind {
-                            0 => steps as i64,
-                            1 => (index % 2) as i64,
-                            _ => (index * 7919 % (steps + 1)) as i64,
-                        })
-                        .collect();
-                    let content = bytes(plan.input_bytes(), 7);
-                    let mut expected = content.clone();
-                    let data = revseq_kernels::LengthsData::from(&lengths);
-                    reference::reverse_subsequences(&desc, &content, data, &mut expected);
-                    let lengths = SequenceLengths::new(&plan, data, LengthsPolicy::Reject).unwrap();
-                    let mut input = Guarded::new(&content, (steps + columns + inner) % 2 == 1);
-                    let mut output =
-                        Guarded::new(&vec![0; content.len()], (columns + inner) % 2 == 1);
-                    cpu::run(
-                        &plan,
-                        &lengths,
-                        input.slice(),
-                        output.slice(),
-                        Threads::Serial,
-                    )
-                    .unwrap();
-                    assert!(output.slice() == expected, "{plan:?}");
-                    cpu::run_in_place(&plan, &lengths, input.slice(), Threads::Serial).unwrap();
-                    assert!(input.slice() == expected, "{plan:?}");
+            for (sizes, axis) in [([steps, columns, inner], 0), ([columns, steps, inner], 1)] {
+                for lengths in [
+                    vec![steps as i64; columns as usize],
+                    (0..columns as i64).map(|index| index % 2).collect(),
+                    mixed(steps, columns),
+                ] {
+                    for last in [false, true] {
+                        check_guarded(data_type, sizes, axis, &lengths, last);
+                    }
                 }
             }
+        }
+    }
+}
+
+/// The same past the caches.
+#[cfg(unix)]
+#[test]
+fn nothing_outside_a_large_buffer_is_touched() {
+    for (data_type, sizes, axis) in [
+        (DataType::Float32, [70, 850, 39], 0),
+        (DataType::Float32, [850, 70, 39], 1),
+        (DataType::Float32, [9, 1000, 257], 0),
+        (DataType::Float32, [1000, 9, 257], 1),
+        (DataType::Float32, [1700, 100, 13], 1),
+        (DataType::Float32, [140_000, 16, 1], 1),
+        (DataType::Float16, [40_000, 101, 1], 1),
+        (DataType::Uint8, [140_000, 64, 1], 1),
+        (DataType::Uint8, [6000, 1501, 1], 1),
+        (DataType::Uint8, [1501, 6000, 1], 0),
+        (DataType::Uint8, [300, 10_000, 3], 1),
+    ] {
+        let (steps, count) = (sizes[axis], sizes[1 - axis]);
+        for last in [false, true] {
+            check_guarded(data_type, sizes, axis, &mixed(steps, count), last);
         }
     }
 }

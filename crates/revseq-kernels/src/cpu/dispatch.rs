@@ -190,6 +190,14 @@ macro_rules! with_width {
     };
 }
 
+/// Runs `$body` with `$CLASS` the class of short rows of `$bytes` bytes.
+macro_rules! with_class {
+    ($bytes:expr, $CLASS:ident => $body:expr) => {{
+        const { assert!(short_rows::CLASSES.len() == 6, "each has its constant") };
+        with_const!(short_rows::class($bytes), $CLASS in [0, 1, 2, 3, 4] else 5 => $body)
+    }};
+}
+
 /// Does a task with the instructions of a level.
 ///
 /// # Safety
@@ -305,7 +313,7 @@ impl Task for Items<'_, Copied, Rows> {
         // SAFETY: the caller's.
         unsafe {
             with_sink!(tier, V, job, sink => match short_rows::are_short(job, tier != Tier::Inner) {
-                true => with_const!(short_rows::class(job.plan.row_bytes), CLASS in [0, 1, 2, 3, 4] else 5 => {
+                true => with_class!(job.plan.row_bytes, CLASS => {
                     short_rows::copy_items::<V, _, CLASS>(job, sink, items);
                 }),
                 false => rows::copy_items::<V, _>(job, sink, items),
@@ -393,11 +401,9 @@ impl Task for Items<'_, Swapped, Rows> {
         // SAFETY: the caller's.
         unsafe {
             match short_rows::are_short(job, far_away) {
-                true => {
-                    with_const!(short_rows::class(job.plan.row_bytes), CLASS in [0, 1, 2, 3, 4] else 5 => {
-                        short_rows::swap_items::<V, CLASS>(job, items, far_away);
-                    })
-                }
+                true => with_class!(job.plan.row_bytes, CLASS => {
+                    short_rows::swap_items::<V, CLASS>(job, items, far_away);
+                }),
                 false => rows::swap_items::<V>(job, items, far_away),
             }
         }

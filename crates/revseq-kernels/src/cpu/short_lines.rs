@@ -113,12 +113,16 @@ impl<S: Sink, const W: usize, const LANES: bool> Task for InOne<'_, S, W, LANES>
             unsafe {
                 let read = V::load(line).prefix_reversed::<W>(length);
                 sink.seek(output);
+                let to = match LANES {
+                    true => sink.lanes(bytes),
+                    false => sink.space(bytes),
+                };
                 match LANES {
-                    true => S::write(read, sink.lanes(bytes)),
-                    false => read.store(sink.space(bytes)),
+                    true => S::write(read, to),
+                    false => read.store(to),
                 }
+                S::ask(Soon::beyond(line), to);
             }
-            S::ask(Soon::beyond(line), line);
             line = line.wrapping_add(step.0);
             output = output.wrapping_add(step.1);
         }
@@ -324,9 +328,7 @@ impl<const W: usize> Task for InPlaceInOne<'_, W> {
                 prefetch_far(line.wrapping_add(FAR));
             }
             // SAFETY: the caller's.
-            unsafe {
-                V::load(line).prefix_reversed::<W>(length).store(line);
-            }
+            unsafe { V::load(line).prefix_reversed::<W>(length).store(line) };
             line = line.wrapping_add(lines.bytes);
         }
     }

@@ -39,7 +39,7 @@ const MANY: usize = 64;
 ///
 /// Zen 4, 16 rows beside each other of 52 bytes, 40 KiB, of the time by loops for any:
 /// 0.7.
-const CLASSES: [(usize, usize); 6] = [
+pub(super) const CLASSES: [(usize, usize); 6] = [
     (64, 64),
     (128, 128),
     (256, 256),
