@@ -91,6 +91,37 @@ pub(super) unsafe fn copy<V: Vector, S: Sink, const W: usize>(lines: Lines<'_, S
     }
 }
 
+/// Room for a line at an offset of the output; in its place if those are `LANES`.
+///
+/// # Safety
+/// The output has room for it, and the sink takes its lanes if `LANES`.
+#[inline(always)]
+unsafe fn room<S: Sink, const LANES: bool>(sink: &mut S, output: usize, bytes: usize) -> *mut u8 {
+    // SAFETY: the caller's.
+    unsafe {
+        sink.seek(output);
+        match LANES {
+            true => sink.lanes(bytes),
+            false => sink.space(bytes),
+        }
+    }
+}
+
+/// Writes a vector to [`room`].
+///
+/// # Safety
+/// It lies in that room, a number of lanes after its start if `LANES`.
+#[inline(always)]
+unsafe fn write<V: Vector, S: Sink, const LANES: bool>(vector: V, to: *mut u8) {
+    // SAFETY: the caller's.
+    unsafe {
+        match LANES {
+            true => S::write(vector, to),
+            false => vector.store(to),
+        }
+    }
+}
+
 /// Lines of one vector, which is reversed in its register; straight to their places if
 /// those are `LANES` that the sink takes.
 struct InOne<'a, S, const W: usize, const LANES: bool>(Lines<'a, S, W>);
@@ -112,15 +143,8 @@ impl<S: Sink, const W: usize, const LANES: bool> Task for InOne<'_, S, W, LANES>
             // SAFETY: the caller's.
             unsafe {
                 let read = V::load(line).prefix_reversed::<W>(length);
-                sink.seek(output);
-                let to = match LANES {
-                    true => sink.lanes(bytes),
-                    false => sink.space(bytes),
-                };
-                match LANES {
-                    true => S::write(read, to),
-                    false => read.store(to),
-                }
+                let to = room::<S, LANES>(sink, output, bytes);
+                write::<V, S, LANES>(read, to);
                 S::ask(Soon::beyond(line), to);
             }
             line = line.wrapping_add(step.0);
@@ -156,15 +180,7 @@ impl<S: Sink, const W: usize, const LANES: bool, const COUNTED: bool, const ACRO
             let mut at = 0;
             // SAFETY: the caller's; every vector ends within the bytes.
             unsafe {
-                sink.seek(output);
-                let to = match LANES {
-                    true => sink.lanes(bytes),
-                    false => sink.space(bytes),
-                };
-                let write = |vector: V, to: *mut u8| match LANES {
-                    true => S::write(vector, to),
-                    false => vector.store(to),
-                };
+                let to = room::<S, LANES>(sink, output, bytes);
                 let mut line = BothWays::<V, W, ACROSS>::new(line, length);
                 let mut numbers = V::numbers::<W>(0);
                 while at + TOGETHER * V::BYTES <= bytes {
@@ -175,7 +191,7 @@ impl<S: Sink, const W: usize, const LANES: bool, const COUNTED: bool, const ACRO
                     }
                     numbers = numbers.plus((V::BYTES / W) as u8);
                     for vector in vectors {
-                        write(vector, to.add(at));
+                        write::<V, S, LANES>(vector, to.add(at));
                         S::ask(soon.after(at), to.add(at));
                         at += V::BYTES;
                     }
@@ -184,7 +200,7 @@ impl<S: Sink, const W: usize, const LANES: bool, const COUNTED: bool, const ACRO
                     // The last vector may lie over the one before.
                     let place = at.min(bytes - V::BYTES);
                     let vector = line.vector::<COUNTED>(place, V::numbers::<W>(place / W));
-                    write(vector, to.add(place));
+                    write::<V, S, LANES>(vector, to.add(place));
                     S::ask(soon.after(at), to.add(at));
                     at += V::BYTES;
                 }

@@ -298,7 +298,8 @@ impl Vector for V512 {
     unsafe fn reversed<const W: usize>(self) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
-            let order = reversed_order::<W>();
+            // No shuffle has wider indices.
+            let order = load_order(const { &Order::reversed(W, if W < 8 { W } else { 8 }) });
             match W {
                 1 => _mm512_permutexvar_epi8(order, self.0),
                 2 => _mm512_permutexvar_epi16(order, self.0),
@@ -352,7 +353,10 @@ impl Vector for V512 {
         // SAFETY: the caller's. An index is modulo 64, so that those which reverse all
         // bytes and as many more reverse so many.
         Self(unsafe {
-            let order = _mm512_add_epi8(reversed_bytes::<W>(), _mm512_set1_epi8(bytes as i8));
+            let order = _mm512_add_epi8(
+                load_order(const { &Order::reversed(W, 1) }),
+                _mm512_set1_epi8(bytes as i8),
+            );
             _mm512_mask_permutexvar_epi8(self.0, first(bytes), order, self.0)
         })
     }
@@ -363,7 +367,10 @@ impl Vector for V512 {
     unsafe fn reversed_across<const W: usize>(low: Self, high: Self, start: usize) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
-            let order = _mm512_add_epi8(reversed_bytes::<W>(), _mm512_set1_epi8(start as i8));
+            let order = _mm512_add_epi8(
+                load_order(const { &Order::reversed(W, 1) }),
+                _mm512_set1_epi8(start as i8),
+            );
             _mm512_permutex2var_epi8(low.0, order, high.0)
         })
     }
@@ -451,40 +458,14 @@ unsafe fn across(one: V128, other: V128, start: usize) -> V128 {
     })
 }
 
-/// The order of a vector's elements that reverses them.
+/// An order, for AVX-512's shuffles.
 ///
 /// # Safety
 /// The CPU has AVX-512.
 #[inline(always)]
-unsafe fn reversed_order<const W: usize>() -> __m512i {
-    static ORDERS: [Order<64>; 5] = [
-        Order::reversed(1, 1),
-        Order::reversed(2, 2),
-        Order::reversed(4, 4),
-        Order::reversed(8, 8),
-        Order::reversed(16, 8),
-    ];
-    let order = &ORDERS[W.ilog2() as usize].0;
+unsafe fn load_order(order: &Order<64>) -> __m512i {
     // SAFETY: the caller's; an order is a vector.
-    unsafe { _mm512_load_si512(order.as_ptr().cast()) }
-}
-
-/// The order of a vector's bytes that reverses its elements.
-///
-/// # Safety
-/// The CPU has AVX-512.
-#[inline(always)]
-unsafe fn reversed_bytes<const W: usize>() -> __m512i {
-    static ORDERS: [Order<64>; 5] = [
-        Order::reversed(1, 1),
-        Order::reversed(2, 1),
-        Order::reversed(4, 1),
-        Order::reversed(8, 1),
-        Order::reversed(16, 1),
-    ];
-    let order = &ORDERS[W.ilog2() as usize].0;
-    // SAFETY: the caller's; an order is a vector.
-    unsafe { _mm512_load_si512(order.as_ptr().cast()) }
+    unsafe { _mm512_load_si512(order.0.as_ptr().cast()) }
 }
 
 /// The mask of the first `bits` bits, at most 64.
