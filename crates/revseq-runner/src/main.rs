@@ -80,6 +80,15 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
     text
 }
 
+/// What a build says of a part that was left out of it.
+#[cfg(not(all(feature = "bench", feature = "gpu")))]
+fn not_built(what: &str) -> String {
+    format!(
+        "this revseq was built without {what}; \
+         `cargo install --path crates/revseq-runner --features full` builds all of it"
+    )
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()

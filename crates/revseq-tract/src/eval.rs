@@ -5,6 +5,7 @@ use revseq_kernels::cpu::{self, Threads};
 #[cfg(feature = "wgpu")]
 use revseq_kernels::gpu;
 use revseq_kernels::{DataType, LengthsData, Plan, SequenceLengths};
+#[cfg(feature = "multithread")]
 use tract_linalg::multithread::{Executor, current_tract_executor};
 use tract_onnx::tract_hir::internal::*;
 
@@ -52,12 +53,16 @@ pub(crate) fn eval(
 }
 
 fn on_cpu(plan: &Plan, lengths: &SequenceLengths<'_>, data: TValue) -> TractResult<Tensor> {
+    #[cfg(feature = "multithread")]
     let executor = current_tract_executor();
+    #[cfg(feature = "multithread")]
     let threads = match &executor {
         Executor::SingleThread => Threads::Serial,
         Executor::MultiThread(pool) => Threads::RayonPool(pool),
         Executor::RayonGlobal => Threads::Rayon,
     };
+    #[cfg(not(feature = "multithread"))]
+    let threads = Threads::Serial;
 
     if data.datum_type().is_copy() && !data.is_exclusive() {
         return out_of_place(plan, lengths, &data, threads);

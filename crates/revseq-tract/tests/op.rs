@@ -354,6 +354,7 @@ fn what_does_not_fit_is_an_error_with_the_values() {
     assert_eq!(*clamped[0], expected(&iota(&[3, 2]), 1, 0, &[0, 3]));
 }
 
+#[cfg(feature = "multithread")]
 #[test]
 fn tract_s_executor_is_the_op_s() {
     let pool = multithread::Executor::multithread(2);

@@ -31,8 +31,8 @@ pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 2], String> {
 /// Builds the library, with GPUs, and its example. With all of the workspace, as
 /// the tests are: what both need is then built once.
 fn library() -> Result<(), String> {
-    cargo(&["build", "--workspace", "--lib", "--example", "rust"])
-        .args(["--features", crate::GPU])
+    crate::workspace("build")
+        .args(["--lib", "--example", "rust"])
         .run()
 }
 
@@ -61,6 +61,9 @@ pub(crate) fn test() -> Result<(), String> {
         "revseq-ep",
         "--features",
         "fault-injection",
+        // What is tested here is not the kernels.
+        "--config",
+        "profile.dev.package.revseq-kernels.opt-level=0",
     ])
     .arg("--target-dir")
     .arg(&faulty)

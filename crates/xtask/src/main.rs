@@ -5,11 +5,12 @@
 mod ep;
 mod python;
 mod step;
+mod units;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use step::{Step, cargo};
+use step::{Command, Step, cargo};
 
 const USAGE: &str = "\
 Usage: cargo xtask <COMMAND>
@@ -30,7 +31,12 @@ fn main() -> ExitCode {
         ["wheel"] => ep::wheel(),
         ["steps"] => {
             for step in test_steps() {
-                println!("{:<10} {}", step.name, step.summary);
+                let named = if step.is_extra {
+                    " (only if named)"
+                } else {
+                    ""
+                };
+                println!("{:<10} {}{named}", step.name, step.summary);
             }
             Ok(())
         }
@@ -50,15 +56,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// The GPU kernels, and what tests them where there is no GPU.
-const KERNELS: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles";
+/// The features of all that the runner stands on, the same for every step: what
+/// one step has compiled, the next finds.
+const LIBRARIES: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-ep/gpu,\
+                         revseq-tract/multithread,revseq-tract/wgpu";
 
-/// The same, and all that runs on them.
-const GPU: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-ep/gpu";
+/// A cargo command on the whole workspace, with all that the runner can have.
+pub(crate) fn workspace(command: &str) -> Command {
+    workspace_small(command).args(["--features", "revseq-runner/full"])
+}
 
-/// All of the code: what is tested, and rten among the contestants of the benchmarks.
-const ALL: &str =
-    "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-ep/gpu,revseq-bench/rten";
+/// The same with the runner that `cargo run` builds.
+fn workspace_small(command: &str) -> Command {
+    cargo(&[command, "--workspace", "--timings"]).args(["--features", LIBRARIES])
+}
 
 /// Everything that has to hold, the quickest to fail first.
 fn test_steps() -> Vec<Step> {
@@ -67,21 +78,13 @@ fn test_steps() -> Vec<Step> {
             cargo(&["fmt", "--all", "--check"]).run()
         }),
         Step::new("clippy", "the lints, warnings denied", || {
-            let lint = ["clippy", "--workspace", "--all-targets", "--features", ALL];
-            cargo(&lint).args(["--", "-D", "warnings"]).run()?;
-            // What only a build without GPUs compiles; the provider's is under test below.
-            let lint = [
-                "clippy",
-                "--package",
-                "revseq-runner",
-                "--no-default-features",
-            ];
-            cargo(&lint)
-                .args(["--all-targets", "--", "-D", "warnings"])
-                .run()
+            [workspace("clippy"), workspace_small("clippy")]
+                .into_iter()
+                .try_for_each(|clippy| clippy.args(["--all-targets", "--", "-D", "warnings"]).run())
         }),
         Step::new("doc", "the documentation, warnings denied", || {
-            cargo(&["doc", "--workspace", "--no-deps", "--features", ALL])
+            workspace("doc")
+                .arg("--no-deps")
                 .env("RUSTDOCFLAGS", "-D warnings")
                 .run()
         }),
@@ -89,20 +92,25 @@ fn test_steps() -> Vec<Step> {
             "test",
             "unit, integration, conformance, snapshot and doc tests",
             || {
-                let test = cargo(&["test", "--workspace", "--features", GPU]);
                 ep::environment()?
                     .iter()
-                    .fold(test, |test, (name, path)| test.env(name, path))
+                    .fold(workspace("test"), |test, (name, path)| test.env(name, path))
                     .env("INSTA_UPDATE", "no")
                     .run()
             },
         ),
+        Step::new("small", "the runner that `cargo run` builds", || {
+            workspace_small("test")
+                .args(["--test", "cli", "left_out"])
+                .run()
+        }),
         Step::new(
             "levels",
             "the kernels with fewer instructions than the CPU has",
             || {
                 ["portable", "avx2"].into_iter().try_for_each(|level| {
-                    cargo(&["test", "--package", "revseq-kernels", "--features", KERNELS])
+                    // Of all libraries, so that they are those of the step `test`.
+                    workspace("test")
                         .args(["--lib", "--test", "properties"])
                         .env("REVSEQ_SIMD", level)
                         .run()
@@ -117,6 +125,11 @@ fn test_steps() -> Vec<Step> {
             "the execution provider in ONNX Runtime, and its wheel",
             ep::test,
         ),
+        Step::extra(
+            "rten",
+            "rten among the contestants of the benchmarks (Rust 1.94)",
+            || cargo(&["test", "--package", "revseq-bench", "--features", "rten"]).run(),
+        ),
     ]
 }
 
@@ -124,7 +137,7 @@ fn test_steps() -> Vec<Step> {
 fn models(arguments: &[&str]) -> Result<(), String> {
     let folder = root().join("models");
     let python = python::environment("models", &folder.join("requirements.txt"))?;
-    step::Command::new(python)
+    Command::new(python)
         .arg(folder.join("make_models.py"))
         .args(arguments)
         .run()

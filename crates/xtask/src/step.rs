@@ -1,26 +1,50 @@
 //! Steps, and the commands that they run.
 
 use std::ffi::OsStr;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
+
+use crate::units::Units;
 
 /// One thing that has to hold.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
+    /// Whether it runs only if it is named.
+    pub(crate) is_extra: bool,
     run: fn() -> Result<(), String>,
 }
 
 impl Step {
+    /// A step that always runs.
     pub(crate) fn new(
         name: &'static str,
         summary: &'static str,
         run: fn() -> Result<(), String>,
     ) -> Self {
-        Self { name, summary, run }
+        let is_extra = false;
+        Self {
+            name,
+            summary,
+            is_extra,
+            run,
+        }
+    }
+
+    /// A step that needs more than every machine has.
+    pub(crate) fn extra(
+        name: &'static str,
+        summary: &'static str,
+        run: fn() -> Result<(), String>,
+    ) -> Self {
+        let is_extra = true;
+        Self {
+            is_extra,
+            ..Self::new(name, summary, run)
+        }
     }
 }
 
-/// The steps of these names, or all if there are none.
+/// The steps of these names, or all that always run if there are none.
 pub(crate) fn select(steps: Vec<Step>, names: &[&str]) -> Result<Vec<Step>, String> {
     let known: Vec<_> = steps.iter().map(|step| step.name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
@@ -31,22 +55,28 @@ pub(crate) fn select(steps: Vec<Step>, names: &[&str]) -> Result<Vec<Step>, Stri
     }
     Ok(steps
         .into_iter()
-        .filter(|step| names.is_empty() || names.contains(&step.name))
+        .filter(|step| match names {
+            [] => !step.is_extra,
+            names => names.contains(&step.name),
+        })
         .collect())
 }
 
 /// Runs steps in order and stops at the first that fails.
 pub(crate) fn run_all(steps: Vec<Step>) -> Result<(), String> {
     let mut times = Vec::new();
+    let mut units = Units::default();
     for step in steps {
         eprintln!("\n== {}: {}", step.name, step.summary);
-        let start = Instant::now();
+        let (start, since) = (Instant::now(), SystemTime::now());
         (step.run)().map_err(|error| format!("step {} failed: {error}", step.name))?;
         times.push((step.name, start.elapsed()));
+        units.add_since(since);
     }
-    eprintln!();
+    units.print();
+    eprintln!("\nsteps");
     for (name, time) in times {
-        eprintln!("{name:<10} {:>6.1} s", time.as_secs_f64());
+        eprintln!("{:>8.1} s  {name}", time.as_secs_f64());
     }
     Ok(())
 }

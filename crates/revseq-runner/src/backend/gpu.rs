@@ -89,15 +89,14 @@ pub(crate) fn adapters() -> Result<Vec<Adapter>> {
         .collect())
 }
 
-/// What a build without the feature says.
-#[cfg(not(feature = "gpu"))]
-const NOT_BUILT: &str = "this revseq was built without GPUs; build it with the feature gpu, which is \
-                         on by default: `cargo install --path crates/revseq-runner`";
-
 #[cfg(not(feature = "gpu"))]
 impl Gpu {
     pub(crate) fn open(choice: &AdapterChoice) -> Result<Self> {
-        anyhow::bail!("--device {}: {NOT_BUILT}", Device::Gpu(choice.clone()))
+        anyhow::bail!(
+            "--device {}: {}",
+            Device::Gpu(choice.clone()),
+            crate::not_built("GPUs")
+        )
     }
 
     pub(crate) fn load<T>(&self, _: impl FnOnce() -> T) -> T {
@@ -114,7 +113,7 @@ impl fmt::Display for Gpu {
 
 #[cfg(not(feature = "gpu"))]
 pub(crate) fn adapters() -> Result<Vec<Adapter>> {
-    anyhow::bail!(NOT_BUILT)
+    anyhow::bail!(crate::not_built("GPUs"))
 }
 
 /// What a GPU lacks for a model; `None` if nothing is known.

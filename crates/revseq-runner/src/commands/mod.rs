@@ -1,5 +1,6 @@
 //! What the command line does.
 
+#[cfg(feature = "bench")]
 mod bench;
 mod completions;
 mod devices;
@@ -36,7 +37,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome> {
         Command::Run(arguments) => run::run(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
+        #[cfg(feature = "bench")]
         Command::Bench(arguments) => bench::bench(&arguments),
+        #[cfg(not(feature = "bench"))]
+        Command::Bench(_) => anyhow::bail!(crate::not_built("benchmarks")),
         Command::Devices(arguments) => devices::devices(&arguments),
         Command::Completions { shell } => completions::completions(shell),
     }

@@ -1,30 +1,9 @@
-//! `--device gpu` and the list of adapters, in a build with the feature `gpu`
-//! or without.
+//! `--device gpu` and the list of adapters.
 
-use std::process::Command;
-
-use serde_json::Value as Json;
-
-use crate::common::{Run, models, refuses, revseq, succeeds};
+use crate::common::{models, refuses, revseq};
 
 fn model(name: &str) -> String {
     models().join(name).display().to_string()
-}
-
-/// Runs `revseq`. Mesa complains on standard error where there is no desktop;
-/// with a folder for one it does not.
-fn quietly(arguments: &[&str]) -> Run {
-    let output = Command::new(env!("CARGO_BIN_EXE_revseq"))
-        .args(arguments)
-        .env("XDG_RUNTIME_DIR", std::env::temp_dir())
-        .output()
-        .expect("the binary starts");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    Run {
-        code: output.status.code(),
-        stdout: text(output.stdout),
-        stderr: text(output.stderr),
-    }
 }
 
 #[test]
@@ -59,26 +38,30 @@ fn a_gpu_is_for_the_provider_and_not_for_onnxruntime_s_own_kernels() {
     );
 }
 
-#[cfg(not(feature = "gpu"))]
-#[test]
-fn a_build_without_gpus_says_how_to_get_one() {
-    let path = model("graphs/between_neg");
-    refuses(
-        &["run", &path, "--device", "gpu:0"],
-        "--device gpu:0: this revseq was built without GPUs; build it with the feature gpu",
-    );
-    let json: Json = serde_json::from_str(&succeeds(&["devices", "--format", "json"])).unwrap();
-    assert_eq!(json["gpu"]["built"], false);
-    assert!(
-        quietly(&["devices"])
-            .stdout
-            .contains("GPU\n  none: this revseq was built")
-    );
-}
-
 #[cfg(feature = "gpu")]
 mod built {
+    use std::process::Command;
+
+    use serde_json::Value as Json;
+
     use super::*;
+    use crate::common::{Run, succeeds};
+
+    /// Runs `revseq`. Mesa complains on standard error where there is no desktop;
+    /// with a folder for one it does not.
+    fn quietly(arguments: &[&str]) -> Run {
+        let output = Command::new(env!("CARGO_BIN_EXE_revseq"))
+            .args(arguments)
+            .env("XDG_RUNTIME_DIR", std::env::temp_dir())
+            .output()
+            .expect("the binary starts");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        Run {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
 
     /// The adapters, as `devices` lists them.
     fn adapters() -> Vec<Json> {

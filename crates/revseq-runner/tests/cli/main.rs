@@ -1,10 +1,13 @@
 //! The binary as its users meet it.
 
+#[cfg(feature = "bench")]
 mod bench;
 mod common;
 mod gpu;
 mod hostile;
 mod inspect;
+#[cfg(not(all(feature = "bench", feature = "gpu")))]
+mod left_out;
 mod ort;
 mod run;
 mod tensors;

@@ -163,6 +163,7 @@ fn devices_tells_what_is_found() {
 }
 
 /// A result that is not right ends the measuring with an error.
+#[cfg(feature = "bench")]
 #[test]
 fn bench_measures_onnxruntime_s_own_kernel() {
     let Some(library) = onnxruntime("bench_measures_onnxruntime_s_own_kernel") else {

@@ -130,6 +130,7 @@ impl Runtime {
     }
 
     /// The environment of all sessions.
+    #[cfg(feature = "bench")]
     pub(crate) fn environment(&self) -> &Environment {
         &self.environment
     }

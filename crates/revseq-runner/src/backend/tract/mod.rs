@@ -161,6 +161,7 @@ pub(crate) fn prepare(
             }
         }
         // tract works on one thread unless it is told otherwise.
+        #[cfg(feature = "multithread")]
         multithread::set_default_executor(multithread::Executor::RayonGlobal);
         let plan = typed.into_optimized()?.into_runnable()?;
         let outputs = model

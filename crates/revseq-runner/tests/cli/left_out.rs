@@ -1,0 +1,28 @@
+//! What a build says of the parts that its features leave out of it.
+
+use serde_json::Value as Json;
+
+use crate::common::{models, refuses, succeeds};
+
+const HOW: &str = "`cargo install --path crates/revseq-runner --features full` builds all of it";
+
+#[cfg(not(feature = "bench"))]
+#[test]
+fn benchmarks() {
+    let why = format!("this revseq was built without benchmarks; {HOW}");
+    refuses(&["bench", "--quick"], &why);
+}
+
+#[cfg(not(feature = "gpu"))]
+#[test]
+fn gpus() {
+    let model = models().join("graphs/between_neg").display().to_string();
+    let why = format!("this revseq was built without GPUs; {HOW}");
+    refuses(
+        &["run", &model, "--device", "gpu:0"],
+        &format!("--device gpu:0: {why}"),
+    );
+    let json: Json = serde_json::from_str(&succeeds(&["devices", "--format", "json"])).unwrap();
+    assert_eq!(json["gpu"]["built"], false);
+    assert!(succeeds(&["devices"]).contains(&format!("GPU\n  none: {why}\n")));
+}

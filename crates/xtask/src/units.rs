@@ -1,0 +1,96 @@
+//! What cargo compiled, and for how long: read from the page of `--timings`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::SystemTime;
+
+use serde::Deserialize;
+
+/// How many units are told.
+const TOLD: usize = 10;
+
+/// One that takes less is not told.
+const SECONDS: f64 = 5.0;
+
+/// What cargo compiles at a time: a crate, for one purpose.
+#[derive(Debug, Deserialize)]
+struct Unit {
+    name: String,
+    /// Which of the package's targets; empty for its library.
+    target: String,
+    /// `todo` for a build, `check`, `doc`, `run-custom-build` or a test's name.
+    mode: String,
+    /// In seconds.
+    duration: f64,
+}
+
+/// The units of all steps so far.
+#[derive(Debug, Default)]
+pub(crate) struct Units(BTreeMap<String, f64>);
+
+impl Units {
+    /// Adds those of the pages that cargo wrote since `start`.
+    pub(crate) fn add_since(&mut self, start: SystemTime) {
+        let folder = fs::read_dir(crate::root().join("target/cargo-timings"));
+        let pages = folder.into_iter().flatten().flatten().filter(|entry| {
+            // Each has a time in its name; the last is there a second time, without.
+            let is_copy = entry.file_name() == "cargo-timing.html";
+            let written = entry.metadata().and_then(|data| data.modified());
+            !is_copy && written.is_ok_and(|written| written >= start)
+        });
+        // The pages are for people; should their data move one day, the table is empty.
+        let units = pages
+            .filter_map(|page| read(&fs::read_to_string(page.path()).ok()?))
+            .flatten();
+        for unit in units {
+            let Unit {
+                name, target, mode, ..
+            } = unit;
+            let label = [name.trim(), target.trim(), mode.trim()].join(" ");
+            *self.0.entry(label).or_default() += unit.duration;
+        }
+    }
+
+    /// Prints the slowest.
+    pub(crate) fn print(&self) {
+        let mut units: Vec<_> = self
+            .0
+            .iter()
+            .filter(|(_, seconds)| **seconds >= SECONDS)
+            .collect();
+        units.sort_by(|a, b| b.1.total_cmp(a.1));
+        if !units.is_empty() {
+            eprintln!("\nslowest to compile");
+        }
+        for (label, seconds) in units.into_iter().take(TOLD) {
+            eprintln!(
+                "{seconds:>8.1} s  {}",
+                label.split_whitespace().collect::<Vec<_>>().join(" ")
+            );
+        }
+    }
+}
+
+/// The units that a page holds.
+fn read(page: &str) -> Option<Vec<Unit>> {
+    let (_, data) = page.split_once("const UNIT_DATA = ")?;
+    let mut data = serde_json::Deserializer::from_str(data).into_iter();
+    data.next()?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_page_holds_units() {
+        let page = r#"<script>
+const UNIT_DATA = [
+  {"i": 0, "name": "tract-core", "version": "0.23.9", "mode": "todo", "target": "", "duration": 41.5},
+  {"i": 1, "name": "x", "version": "1.0.0", "mode": "run-custom-build", "target": " build-script (run)", "duration": 0.5}
+];
+const CONCURRENCY_DATA = [];"#;
+        let units = super::read(page).unwrap();
+        assert_eq!(units[0].name, "tract-core");
+        assert_eq!(units[1].duration, 0.5);
+        assert!(super::read("<html>").is_none());
+    }
+}
