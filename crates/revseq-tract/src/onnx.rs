@@ -9,13 +9,15 @@ use tract_onnx::tract_hir::internal::*;
 use crate::ReverseSubsequences;
 use crate::device::Device;
 
-/// Makes a tract ONNX loader read both operators.
+/// Makes a tract ONNX loader read both operators, and with them the `Loop` that
+/// models around them have (see [`tract_loop`]).
 ///
 /// tract looks operators up by name, whatever their domain; a node of the same
 /// name in another domain is an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("ReverseSequence", parse);
     onnx.op_register.insert("ReverseSubsequences", parse);
+    tract_loop::register(onnx);
 }
 
 fn parse(

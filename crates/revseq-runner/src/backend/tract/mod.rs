@@ -11,6 +11,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use revseq_graph::ElementType;
 use revseq_kernels::DataType;
+use tract_loop::Limits;
 use tract_onnx::data_resolver::ModelDataResolver;
 use tract_onnx::pb::ModelProto;
 use tract_onnx::prelude::*;
@@ -20,7 +21,7 @@ use crate::backend::gpu::{self, Gpu};
 use crate::fence;
 use crate::model::values::{ValueType, element_types};
 use crate::model::{Bindings, Model, walk};
-use crate::tensor::{Tensor, pb};
+use crate::tensor::{MAXIMUM_BYTES, Tensor, pb};
 use convert::{datum_type, from_tract, to_tract};
 
 /// Whether tract loads tensors of a type (tract-onnx, src/tensor.rs).
@@ -34,6 +35,9 @@ fn has_type(code: i32) -> bool {
         None => false,
     }
 }
+
+/// What a loop may take: a model can ask for one that never ends.
+const LOOP_LIMITS: Limits = Limits::none().with_steps(1 << 22).with_bytes(MAXIMUM_BYTES);
 
 /// How many things that tract lacks are told by name.
 const MAXIMUM_TOLD: usize = 10;
@@ -132,9 +136,10 @@ pub(crate) fn prepare(
         let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
         onnx.provider = Arc::new(NoFiles);
         onnx.op_register = operators::bounded_operators();
+        let parse = || tract_loop::with_limits(LOOP_LIMITS, || onnx.parse(&proto, None));
         let parsed = match gpu {
-            None => onnx.parse(&proto, None),
-            Some(gpu) => gpu.load(|| onnx.parse(&proto, None)),
+            None => parse(),
+            Some(gpu) => gpu.load(parse),
         }?;
         if let Some(name) = parsed.unresolved_inputs.first() {
             bail!("nothing gives {name:?}");

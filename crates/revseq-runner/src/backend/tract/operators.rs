@@ -73,7 +73,7 @@ pub(super) fn bounded_operators() -> OnnxOpRegister {
         Ok((Box::new(Bounded::new(operator, node)), captured))
     }
     // These hold graphs, whose own nodes are behind the check.
-    let plain = ["If", "Scan"];
+    let plain = ["If", "Loop", "Scan"];
     let operators = OPERATORS.0.iter().map(|(name, build)| {
         (
             name.clone(),

@@ -1,0 +1,453 @@
+//! A node as ONNX writes it, before types and shapes are known.
+
+use std::collections::BTreeSet;
+
+use tract_onnx::tract_core::ops::cast::cast;
+use tract_onnx::tract_hir::internal::*;
+use tract_onnx::tract_hir::ops::konst::Const;
+
+use crate::induction::follow;
+use crate::limits::Limits;
+use crate::op::{Feed, Loop, Output, Spec, Value};
+use crate::scan;
+use crate::states::StateShapes;
+
+/// What an input of a body is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BodyInput {
+    /// The number of the step.
+    Step,
+    /// The condition, which holds whenever the body runs.
+    Condition,
+    State(usize),
+    Captured(usize),
+}
+
+/// A Loop node and its body. The node's inputs are the trip count and the
+/// condition if it has them, the states' initial values, and what the body captures.
+#[derive(Clone, Debug)]
+pub(crate) struct OnnxLoop {
+    pub(crate) node: String,
+    pub(crate) has_trip_count: bool,
+    pub(crate) has_condition: bool,
+    pub(crate) states: usize,
+    /// Its outputs are the condition, the states and the scan outputs.
+    pub(crate) body: InferenceModel,
+    /// What the body's inputs are.
+    pub(crate) body_inputs: Vec<BodyInput>,
+    /// For each output of the node, which one it is of the states and the scan outputs.
+    pub(crate) outputs: Vec<usize>,
+    pub(crate) limits: Limits,
+    pub(crate) solved: Option<Arc<Solved>>,
+}
+
+/// What follows from what is known of the inputs.
+#[derive(Debug)]
+pub(crate) struct Solved {
+    inputs: Vec<InferenceFact>,
+    spec: Spec,
+    /// For each output of the node: what gives it.
+    sources: Vec<Source>,
+    outputs: TVec<InferenceFact>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// An input of the node: a state that no step changes.
+    Input(usize),
+    /// An output of the op.
+    Op(usize),
+}
+
+impl OnnxLoop {
+    fn first_state(&self) -> usize {
+        usize::from(self.has_trip_count) + usize::from(self.has_condition)
+    }
+
+    /// The node's input that a captured value is.
+    fn captured(&self, index: usize) -> usize {
+        self.first_state() + self.states + index
+    }
+
+    /// Which input of the body an output is, if it is one.
+    fn passed_on(&self, output: usize) -> Option<BodyInput> {
+        let mut outlet = self.body.outputs[output];
+        loop {
+            let node = self.body.node(outlet.node);
+            if let Some(input) = self.body.inputs.iter().position(|it| *it == outlet) {
+                return Some(self.body_inputs[input]);
+            }
+            if node.op.name() != "Identity" {
+                return None;
+            }
+            outlet = *node.inputs.first()?;
+        }
+    }
+
+    /// The states that a step changes.
+    fn carried(&self) -> Vec<usize> {
+        (0..self.states)
+            .filter(|&state| {
+                !matches!(self.passed_on(1 + state), Some(BodyInput::State(it)) if it == state)
+            })
+            .collect()
+    }
+
+    /// The body for inputs and states such as these, and what its inputs are fed.
+    fn typed_body(
+        &self,
+        inputs: &[TypedFact],
+        carried: &[usize],
+        shapes: &StateShapes,
+    ) -> TractResult<(TypedModel, Vec<Feed>)> {
+        let mut body = self.body.clone();
+        let mut feeds = vec![];
+        let mut sources = vec![];
+        for (&outlet, &input) in std::iter::zip(&self.body.inputs, &self.body_inputs) {
+            let outer = |index: usize| (inputs[index].clone(), Feed::Outer(index));
+            let (fact, feed) = match input {
+                BodyInput::Step => (i64::scalar_fact(), Feed::Step),
+                BodyInput::Condition => {
+                    let holds = tensor0(true).into_arc_tensor();
+                    (TypedFact::try_from(holds)?, Feed::Step)
+                }
+                BodyInput::State(state) => match carried.iter().position(|it| *it == state) {
+                    None => outer(self.first_state() + state),
+                    Some(index) => {
+                        let initial = &inputs[self.first_state() + state];
+                        let fact = state_type(initial).fact(shapes.of(index));
+                        (fact, Feed::State(index))
+                    }
+                },
+                BodyInput::Captured(index) => outer(self.captured(index)),
+            };
+            if let Some(value) = &fact.konst {
+                body.node_mut(outlet.node).op = Box::new(Const::new(Arc::clone(value))?);
+            } else {
+                sources.push(outlet);
+                feeds.push(feed);
+            }
+            body.set_outlet_fact(outlet, InferenceFact::from(&fact))?;
+        }
+        body.inputs = sources;
+        Ok((body.into_typed()?, feeds))
+    }
+
+    /// The op and its outputs, if enough is known of the inputs.
+    fn solve(&self, inputs: &[InferenceFact]) -> TractResult<Option<Arc<Solved>>> {
+        if let Some(solved) = &self.solved
+            && solved.inputs == inputs
+        {
+            return Ok(Some(Arc::clone(solved)));
+        }
+        let known: Result<Vec<TypedFact>, _> = inputs.iter().map(TypedFact::try_from).collect();
+        let Ok(known) = known else {
+            return Ok(None);
+        };
+        let solved = self
+            .solve_typed(inputs, &known)
+            .with_context(|| format!("Loop {:?}", self.node))?;
+        Ok(Some(Arc::new(solved)))
+    }
+
+    fn solve_typed(&self, key: &[InferenceFact], inputs: &[TypedFact]) -> TractResult<Solved> {
+        let scope = self.body.symbols.clone();
+        let carried = self.carried();
+        let initial = |state: usize| &inputs[self.first_state() + state];
+        let mut shapes = StateShapes::new(
+            carried
+                .iter()
+                .map(|&state| initial(state).shape.to_tvec())
+                .collect(),
+        );
+        let (mut body, feeds) = loop {
+            let typed = match self.typed_body(inputs, &carried, &shapes) {
+                Ok(typed) => typed,
+                // A body may make no sense for states that stay as small as they start.
+                Err(_) if !shapes.any_varies() && !carried.is_empty() => {
+                    let fixed = shapes.clone();
+                    shapes.vary_all(&scope);
+                    match self.typed_body(inputs, &carried, &shapes) {
+                        Ok(typed) => typed,
+                        // Of the two errors, the one that names sizes helps more.
+                        Err(_) => self.typed_body(inputs, &carried, &fixed)?,
+                    }
+                }
+                Err(error) => return Err(error),
+            };
+            let mut after = vec![];
+            for (index, &state) in carried.iter().enumerate() {
+                let fact = typed.0.output_fact(1 + state)?;
+                let (before, made) = (state_type(initial(state)), state_type(fact));
+                ensure!(
+                    before == made,
+                    "state {state} is {before:?} before a step and {made:?} after it"
+                );
+                ensure!(
+                    fact.rank() == shapes.of(index).len(),
+                    "state {state} has rank {} before a step and {} after it: states that \
+                     change their rank are not supported",
+                    shapes.of(index).len(),
+                    fact.rank()
+                );
+                after.push(fact.shape.to_tvec());
+            }
+            if shapes.refine(&after, &scope) {
+                break typed;
+            }
+        };
+
+        let condition = self.wire_condition(&mut body)?;
+        let scans = self.outputs.iter().filter(|it| **it >= self.states);
+        let scans: BTreeSet<usize> = scans.map(|it| it - self.states).collect();
+        let kept = carried
+            .iter()
+            .copied()
+            .chain(scans.iter().map(|scan| self.states + scan));
+        let mut outlets: TVec<OutletId> = condition.into_iter().collect();
+        for output in kept {
+            let outlet = body.outputs[1 + output];
+            let name = format!("{}.out{output}", self.node);
+            outlets.push(wire_integers(&mut body, name, outlet)?);
+        }
+        body.select_output_outlets(&outlets)?;
+        body.compact()?;
+
+        let mut spec = Spec {
+            node: self.node.clone(),
+            body,
+            feeds,
+            trip_count: self.has_trip_count.then_some(0),
+            condition: self
+                .has_condition
+                .then_some(usize::from(self.has_trip_count)),
+            states: carried
+                .iter()
+                .map(|state| self.first_state() + state)
+                .collect(),
+            gives_condition: condition.is_some(),
+            scans: scans.len(),
+            outputs: vec![],
+            limits: self.limits,
+            is_decluttered: false,
+        };
+        let steps = match known_steps(&spec, inputs)? {
+            Some(steps) => steps,
+            None => scope.new_with_prefix("loop_steps").to_dim(),
+        };
+        // Symbols of the body mean nothing around it.
+        let outer: Vec<Symbol> = inputs.iter().flat_map(symbols_of).collect();
+        let mut renamed: Vec<((bool, TDim), TDim)> = vec![];
+        let mut around = |is_scan: bool, dim: &TDim| -> TDim {
+            if dim.symbols().iter().all(|symbol| outer.contains(symbol)) {
+                return dim.clone();
+            }
+            let key = (is_scan, dim.clone());
+            if let Some((_, known)) = renamed.iter().find(|(it, _)| *it == key) {
+                return known.clone();
+            }
+            let around = scope.new_with_prefix("loop_size").to_dim();
+            renamed.push((key, around.clone()));
+            around
+        };
+        let mut facts = tvec![];
+        let mut sources = vec![];
+        for &output in &self.outputs {
+            let (value, shape, inner) =
+                if let Some(state) = carried.iter().position(|it| *it == output) {
+                    let shape = shapes.of(state).iter().map(|dim| around(false, dim));
+                    (
+                        Value::State(state),
+                        shape.collect(),
+                        spec.state_output(state),
+                    )
+                } else if output < self.states {
+                    let input = self.first_state() + output;
+                    sources.push(Source::Input(input));
+                    facts.push(key[input].clone());
+                    continue;
+                } else {
+                    let scan = scans.iter().position(|it| *it == output - self.states);
+                    let scan = scan.context("all that are given out are kept")?;
+                    let inner = spec.scan_output(scan);
+                    let sizes = spec.body.output_fact(inner)?.shape.iter();
+                    let sizes = sizes.map(|dim| around(true, dim));
+                    let shape: TVec<TDim> = std::iter::once(steps.clone()).chain(sizes).collect();
+                    (Value::Scan(scan), shape, inner)
+                };
+            let fact = spec.body.output_fact(inner)?.datum_type.fact(shape);
+            facts.push(InferenceFact::from(&fact));
+            sources.push(Source::Op(spec.outputs.len()));
+            spec.outputs.push(Output { value, fact });
+        }
+        Ok(Solved {
+            inputs: key.to_vec(),
+            spec,
+            sources,
+            outputs: facts,
+        })
+    }
+
+    /// The condition that the body gives, unless it always holds.
+    fn wire_condition(&self, body: &mut TypedModel) -> TractResult<Option<OutletId>> {
+        if matches!(self.passed_on(0), Some(BodyInput::Condition)) {
+            return Ok(None);
+        }
+        let outlet = body.outputs[0];
+        let fact = body.outlet_fact(outlet)?;
+        ensure!(
+            fact.datum_type == bool::datum_type(),
+            "the condition of its body is {:?}, expected a bool",
+            fact.datum_type
+        );
+        Ok((!holds(fact)).then_some(outlet))
+    }
+}
+
+/// The number of steps, if it follows from the inputs.
+fn known_steps(spec: &Spec, inputs: &[TypedFact]) -> TractResult<Option<TDim>> {
+    let starts = spec.condition.is_none_or(|input| holds(&inputs[input]));
+    let trip_count = spec.trip_count.map(|input| &inputs[input]);
+    if let Some(fact) = trip_count
+        && let Some(count) = &fact.konst
+        && starts
+        && !spec.gives_condition
+    {
+        let count = count.cast_to::<TDim>()?;
+        let count = count.to_plain_array_view::<TDim>()?;
+        if let Some(count) = count.iter().next() {
+            return Ok(match count.to_i64() {
+                Ok(count) => Some(count.max(0).to_dim()),
+                Err(_) => count.prove_positive_or_zero().then(|| count.clone()),
+            });
+        }
+    }
+    let inputs: TVec<&TypedFact> = inputs.iter().collect();
+    let induction = follow(spec, &inputs, &[])?;
+    Ok(induction.map(|it| it.steps.to_dim()))
+}
+
+/// Whether a condition is known to hold.
+pub(crate) fn holds(fact: &TypedFact) -> bool {
+    let value = fact.konst.as_ref();
+    value.is_some_and(|value| {
+        let value = value.to_plain_array_view::<bool>();
+        value.is_ok_and(|value| value.len() == 1 && value.iter().all(|it| *it))
+    })
+}
+
+/// The type that a value has from step to step: tract's own of sizes does not
+/// hold what changes at run time any better than an integer.
+fn state_type(fact: &TypedFact) -> DatumType {
+    if fact.datum_type == TDim::datum_type() {
+        i64::datum_type()
+    } else {
+        fact.datum_type
+    }
+}
+
+/// The value as integers, if it is one of sizes.
+fn wire_integers(model: &mut TypedModel, name: String, outlet: OutletId) -> TractResult<OutletId> {
+    if model.outlet_fact(outlet)?.datum_type != TDim::datum_type() {
+        return Ok(outlet);
+    }
+    let name = model.unique_name(name).into_owned();
+    Ok(model.wire_node(name, cast(i64::datum_type()), &[outlet])?[0])
+}
+
+/// The symbols in a value's sizes, and in its elements if it is known.
+fn symbols_of(fact: &TypedFact) -> Vec<Symbol> {
+    let mut symbols: Vec<Symbol> = fact.shape.iter().flat_map(TDim::symbols).collect();
+    if let Some(value) = &fact.konst
+        && value.datum_type() == TDim::datum_type()
+        && let Ok(value) = value.to_plain_array_view::<TDim>()
+    {
+        symbols.extend(value.iter().flat_map(TDim::symbols));
+    }
+    symbols
+}
+
+impl Op for OnnxLoop {
+    fn name(&self) -> StaticName {
+        "Loop".into()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for OnnxLoop {
+    not_out_of_plan!();
+}
+
+impl PartialEq for OnnxLoop {
+    fn eq(&self, _other: &Self) -> bool {
+        false
+    }
+}
+
+impl Eq for OnnxLoop {}
+
+impl InferenceOp for OnnxLoop {
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        _observed: TVec<&InferenceFact>,
+    ) -> TractResult<(
+        TVec<InferenceFact>,
+        TVec<InferenceFact>,
+        TVec<InferenceFact>,
+    )> {
+        let inputs: TVec<InferenceFact> = inputs.into_iter().cloned().collect();
+        let outputs = match self.solve(&inputs)? {
+            None => outputs.into_iter().cloned().collect(),
+            Some(solved) => {
+                let outputs = solved.outputs.clone();
+                self.solved = Some(solved);
+                outputs
+            }
+        };
+        Ok((inputs, outputs, tvec![]))
+    }
+
+    fn nboutputs(&self) -> TractResult<usize> {
+        Ok(self.outputs.len())
+    }
+
+    fn to_typed(
+        &self,
+        _source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let mut inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+        let facts: Vec<InferenceFact> = inputs
+            .iter()
+            .map(|input| Ok(InferenceFact::from(target.outlet_fact(*input)?)))
+            .collect::<TractResult<_>>()?;
+        let solved = self
+            .solve(&facts)?
+            .context("tract knows the types and shapes of all values by now")?;
+        let given = inputs.clone();
+        for index in 0..self.first_state() + self.states {
+            let name = format!("{}.in{index}", node.name);
+            inputs[index] = wire_integers(target, name, inputs[index])?;
+        }
+        let made = if solved.spec.outputs.is_empty() {
+            tvec![]
+        } else {
+            match scan::wire(&solved.spec, target, &node.name, &inputs)? {
+                Some(made) => made,
+                None => target.wire_node(&*node.name, Loop::new(solved.spec.clone())?, &inputs)?,
+            }
+        };
+        let outlets = solved.sources.iter().map(|source| match *source {
+            Source::Input(input) => given[input],
+            Source::Op(output) => made[output],
+        });
+        Ok(outlets.collect())
+    }
+
+    as_op!();
+}

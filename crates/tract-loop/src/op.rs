@@ -1,0 +1,300 @@
+//! The op as tract's typed models have it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tract_onnx::tract_core::ops::gru_seq::GruSeq;
+use tract_onnx::tract_core::ops::konst::Const;
+use tract_onnx::tract_core::ops::logic::IfThenElse;
+use tract_onnx::tract_core::ops::scan::Scan;
+use tract_onnx::tract_core::optim::OptimizerSession;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::limits::Limits;
+use crate::{run, scan};
+
+/// What an input of the body is fed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feed {
+    /// The number of the step, from 0.
+    Step,
+    /// A state.
+    State(usize),
+    /// An input of the op, at every step.
+    Outer(usize),
+}
+
+/// What an output of the op is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// A state after the last step.
+    State(usize),
+    /// What all steps gave, along a new first axis.
+    Scan(usize),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    pub(crate) value: Value,
+    pub(crate) fact: TypedFact,
+}
+
+/// A loop but for the plan of its body.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    /// The node's name, for messages.
+    pub(crate) node: String,
+    /// Its outputs are the condition if there is one, the states, and what is scanned.
+    pub(crate) body: TypedModel,
+    pub(crate) feeds: Vec<Feed>,
+    /// The input that is the trip count.
+    pub(crate) trip_count: Option<usize>,
+    /// The input that tells whether there is a first step.
+    pub(crate) condition: Option<usize>,
+    /// The inputs that states start with.
+    pub(crate) states: Vec<usize>,
+    /// Whether the body's first output tells whether there is a next step.
+    pub(crate) gives_condition: bool,
+    pub(crate) scans: usize,
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) limits: Limits,
+    pub(crate) is_decluttered: bool,
+}
+
+impl Spec {
+    /// The body's output that is a state after the step.
+    pub(crate) fn state_output(&self, state: usize) -> usize {
+        usize::from(self.gives_condition) + state
+    }
+
+    /// The body's output that is scanned.
+    pub(crate) fn scan_output(&self, scan: usize) -> usize {
+        usize::from(self.gives_condition) + self.states.len() + scan
+    }
+}
+
+/// ONNX's `Loop`: runs a body until its condition or its trip count ends it.
+///
+/// [`register`](crate::register) makes one of each Loop node of an ONNX model.
+/// Decluttering makes it tract's `Scan` where that is the same.
+#[derive(Clone, Debug)]
+pub struct Loop {
+    pub(crate) spec: Arc<Spec>,
+    /// How the optimised body runs.
+    plan: Option<Arc<TypedSimplePlan>>,
+    /// Whether it was found to be no Scan: looking takes as many steps as the loop.
+    is_no_scan: Arc<AtomicBool>,
+}
+
+impl Loop {
+    pub(crate) fn new(mut spec: Spec) -> TractResult<Self> {
+        forget_between_runs(&mut spec.body);
+        ensure!(spec.feeds.len() == spec.body.inputs.len());
+        ensure!(spec.scan_output(spec.scans) == spec.body.outputs.len());
+        Ok(Self {
+            spec: Arc::new(spec),
+            plan: None,
+            is_no_scan: Arc::default(),
+        })
+    }
+
+    /// The body: what one step runs.
+    #[must_use]
+    pub fn body(&self) -> &TypedModel {
+        &self.spec.body
+    }
+
+    /// The same with constants for what is known, and without inputs that nothing reads.
+    fn with_known_inputs(&self, facts: &[&TypedFact]) -> TractResult<Option<Self>> {
+        let mut body = self.spec.body.clone();
+        let mut inputs = vec![];
+        let mut feeds = vec![];
+        for (&outlet, &feed) in std::iter::zip(&self.spec.body.inputs, &self.spec.feeds) {
+            let known = match feed {
+                Feed::Outer(index) => facts[index].konst.clone(),
+                Feed::Step | Feed::State(_) => None,
+            };
+            let is_read = !body.node(outlet.node).outputs[outlet.slot]
+                .successors
+                .is_empty()
+                || body.outputs.contains(&outlet);
+            match known {
+                Some(value) => {
+                    let fact = TypedFact::try_from(Arc::clone(&value))?;
+                    body.node_mut(outlet.node).op = Box::new(Const::new(value)?);
+                    body.set_outlet_fact(outlet, fact)?;
+                }
+                None if is_read => {
+                    inputs.push(outlet);
+                    feeds.push(feed);
+                }
+                None => {}
+            }
+        }
+        if feeds.len() == self.spec.feeds.len() {
+            return Ok(None);
+        }
+        body.inputs = inputs;
+        body.compact()?;
+        let spec = Spec {
+            body,
+            feeds,
+            is_decluttered: false,
+            ..(*self.spec).clone()
+        };
+        Self::new(spec).map(Some)
+    }
+}
+
+/// Makes recurrent ops within a body start anew at each run: tract's keep their
+/// states from run to run, for streaming.
+fn forget_between_runs(body: &mut TypedModel) {
+    for node in body.nodes_mut() {
+        if let Some(scan) = node.op_as_mut::<Scan>() {
+            scan.reset_every_turn = true;
+            forget_between_runs(&mut scan.body);
+        } else if let Some(gru) = node.op_as_mut::<GruSeq>() {
+            gru.reset_every_turn = true;
+        } else if let Some(branches) = node.op_as_mut::<IfThenElse>() {
+            forget_between_runs(&mut branches.then_body);
+            forget_between_runs(&mut branches.else_body);
+        }
+    }
+}
+
+impl PartialEq for Loop {
+    fn eq(&self, _other: &Self) -> bool {
+        false
+    }
+}
+
+impl Eq for Loop {}
+
+impl Op for Loop {
+    fn name(&self) -> StaticName {
+        "Loop".into()
+    }
+
+    fn info(&self) -> TractResult<Vec<String>> {
+        let spec = &self.spec;
+        let ends = match (spec.trip_count, spec.gives_condition) {
+            (Some(_), true) => "trip count, condition",
+            (Some(_), false) => "trip count",
+            (None, true) => "condition",
+            (None, false) => "never",
+        };
+        Ok(vec![format!(
+            "states: {} scan outputs: {} ends by: {ends}",
+            spec.states.len(),
+            spec.scans
+        )])
+    }
+
+    fn validation(&self) -> Validation {
+        Validation::Rounding
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        true
+    }
+
+    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
+        let body = &self.spec.body;
+        let mut symbols: TVec<Symbol> = tvec![];
+        let sizes = inputs.iter().flat_map(|fact| fact.shape.iter());
+        symbols.extend(sizes.flat_map(TDim::symbols));
+        for node in body.nodes() {
+            if let Ok(facts) = body.node_input_facts(node.id) {
+                symbols.extend(node.op.required_bound_symbols(&facts));
+            }
+        }
+        symbols
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Loop {
+    not_out_of_plan!();
+
+    fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
+        let plan = match &self.plan {
+            Some(plan) => Arc::clone(plan),
+            None => SimplePlan::new(self.spec.body.clone())?,
+        };
+        let running = run::Running::new(Arc::clone(&self.spec), &plan)?;
+        Ok(Some(Box::new(running)))
+    }
+}
+
+impl TypedOp for Loop {
+    fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let outputs = self.spec.outputs.iter();
+        Ok(outputs.map(|output| output.fact.clone()).collect())
+    }
+
+    fn declutter_with_session(
+        &self,
+        session: &mut OptimizerSession<'_>,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        let facts = model.node_input_facts(node.id)?;
+        let replaced =
+            |op: Self| TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some);
+        if let Some(op) = self.with_known_inputs(&facts)? {
+            return replaced(op);
+        }
+        if !self.spec.is_decluttered {
+            let mut spec = (*self.spec).clone();
+            session.optimize(&mut spec.body)?;
+            spec.is_decluttered = true;
+            return replaced(Self::new(spec)?);
+        }
+        rule_if!(!self.is_no_scan.swap(true, Ordering::Relaxed));
+        let mut patch = TypedModelPatch::default();
+        let inputs = patch.taps(model, &node.inputs)?;
+        rule_if_some!(outlets = scan::wire(&self.spec, &mut patch.model, &node.name, &inputs)?);
+        for (slot, outlet) in outlets.into_iter().enumerate() {
+            patch.shunt_outside(model, OutletId::new(node.id, slot), outlet)?;
+        }
+        Ok(Some(patch))
+    }
+
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        let mut spec = (*self.spec).clone();
+        spec.body = spec.body.set_symbols(subs)?;
+        for output in &mut spec.outputs {
+            let shape = output.fact.shape.iter();
+            let shape: TVec<TDim> = shape
+                .map(|dim| dim.substitute_all(subs))
+                .collect::<TractResult<_>>()?;
+            output.fact = output.fact.datum_type.fact(shape);
+        }
+        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+        target.wire_node(&node.name, Self::new(spec)?, &inputs)
+    }
+
+    fn codegen(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        rule_if!(self.plan.is_none());
+        let body = self.spec.body.clone().into_optimized()?;
+        let op = Self {
+            spec: Arc::clone(&self.spec),
+            plan: Some(SimplePlan::new(body)?),
+            is_no_scan: Arc::clone(&self.is_no_scan),
+        };
+        TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some)
+    }
+
+    as_op!();
+}

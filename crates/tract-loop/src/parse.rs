@@ -1,0 +1,160 @@
+//! From ONNX nodes to loops.
+
+use std::collections::HashSet;
+
+use tract_onnx::model::{ParseResult, ParsingContext};
+use tract_onnx::pb::{GraphProto, NodeProto, ValueInfoProto};
+use tract_onnx::tract_hir::internal::*;
+
+use crate::infer::{BodyInput, OnnxLoop};
+use crate::limits;
+
+/// Makes a tract ONNX loader read `Loop`.
+///
+/// tract looks operators up by name, whatever their domain; a node of the same
+/// name in another domain is an error when the model is read.
+pub fn register(onnx: &mut tract_onnx::Onnx) {
+    onnx.op_register.insert("Loop", parse);
+}
+
+fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    read(ctx, node).with_context(|| format!("Loop {:?}", node.name))
+}
+
+fn read(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    ensure!(
+        matches!(node.domain.as_str(), "" | "ai.onnx"),
+        "it is of domain {:?}, expected ONNX's own",
+        node.domain
+    );
+    let body: &GraphProto = node.get_attr("body")?;
+    let given = |index: usize| node.input.get(index).is_some_and(|name| !name.is_empty());
+    let states = node.input.len().saturating_sub(2);
+    if let Some(state) = (0..states).find(|state| !given(2 + state)) {
+        bail!("state {state} has no initial value: optionals are not supported");
+    }
+    let inputs = body_inputs(body, 2 + states)?;
+    ensure!(
+        body.output.len() > states,
+        "its body has {} outputs, expected a condition and {states} states",
+        body.output.len()
+    );
+    let scans = body.output.len() - 1 - states;
+    ensure!(
+        node.output.len() <= states + scans,
+        "it has {} outputs, but its body gives {states} states and {scans} scan outputs",
+        node.output.len()
+    );
+    for value in inputs.iter().copied().chain(&body.output) {
+        ensure!(
+            is_tensor(value),
+            "{:?} of its body is a sequence, a map or an optional, expected a tensor",
+            value.name
+        );
+    }
+
+    let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+    let body = self_contained(body, &names);
+    let ParseResult {
+        model,
+        unresolved_inputs,
+        ..
+    } = ctx.parse_graph(&body).context("reading its body")?;
+    let mut captured = Vec::new();
+    let feeds = unresolved_inputs
+        .into_iter()
+        .map(|name| match names.iter().position(|input| *input == name) {
+            Some(0) => BodyInput::Step,
+            Some(1) => BodyInput::Condition,
+            Some(state) => BodyInput::State(state - 2),
+            None => {
+                captured.push(name);
+                BodyInput::Captured(captured.len() - 1)
+            }
+        })
+        .collect();
+    let outputs = node.output.iter().enumerate();
+    let op = OnnxLoop {
+        node: node.name.clone(),
+        has_trip_count: given(0),
+        has_condition: given(1),
+        states,
+        body: model,
+        body_inputs: feeds,
+        outputs: outputs
+            .filter(|(_, name)| !name.is_empty())
+            .map(|(index, _)| index)
+            .collect(),
+        limits: limits::of_nodes_read(),
+        solved: None,
+    };
+    Ok((Box::new(op), captured))
+}
+
+/// The body's inputs that the loop feeds.
+fn body_inputs(body: &GraphProto, expected: usize) -> TractResult<Vec<&ValueInfoProto>> {
+    let mut inputs: Vec<&ValueInfoProto> = body.input.iter().collect();
+    if inputs.len() > expected {
+        // Before version 4 of the format, initializers had to be inputs as well.
+        let stored: HashSet<&str> = body.initializer.iter().map(|t| t.name.as_str()).collect();
+        inputs.retain(|input| !stored.contains(input.name.as_str()));
+    }
+    ensure!(
+        inputs.len() == expected,
+        "its body has {} inputs, expected a step, a condition and {} states",
+        inputs.len(),
+        expected - 2
+    );
+    Ok(inputs)
+}
+
+/// Whether a value may be a tensor: tract knows no other types, and reads them as none.
+fn is_tensor(value: &ValueInfoProto) -> bool {
+    value
+        .r#type
+        .as_ref()
+        .is_none_or(|value_type| value_type.value.is_some())
+}
+
+/// The body without what it declares of its values.
+///
+/// What a body's inputs are is known from what they are fed; exporters often
+/// declare the shapes of the first step. Without the declarations, tract takes
+/// the inputs for captured values. Each output is made by a node of its own, as
+/// tract does not read a graph that gives out what it got.
+fn self_contained(body: &GraphProto, inputs: &[&str]) -> GraphProto {
+    let mut body = body.clone();
+    body.input.clear();
+    body.value_info.clear();
+    body.initializer
+        .retain(|tensor| !inputs.contains(&tensor.name.as_str()));
+    let names = body
+        .node
+        .iter()
+        .flat_map(|n| n.output.iter().chain([&n.name]));
+    let stored = body.initializer.iter().map(|tensor| &tensor.name);
+    let mut taken: HashSet<String> = names.chain(stored).cloned().collect();
+    taken.extend(inputs.iter().map(|&input| input.to_owned()));
+    for output in &mut body.output {
+        let mut name = format!("{}.out", output.name);
+        while !taken.insert(name.clone()) {
+            name.push('~');
+        }
+        body.node.push(NodeProto {
+            op_type: "Identity".to_owned(),
+            name: name.clone(),
+            input: vec![output.name.clone()],
+            output: vec![name.clone()],
+            ..NodeProto::default()
+        });
+        output.name = name;
+        output.r#type = None;
+    }
+    body
+}

@@ -1,0 +1,224 @@
+//! Running a loop, step by step.
+
+use tract_onnx::tract_hir::internal::*;
+
+use crate::op::{Feed, Spec, Value};
+
+/// A loop that runs. Its body's state is made once and used for every step.
+#[derive(Clone, Debug)]
+pub(crate) struct Running {
+    spec: Arc<Spec>,
+    body: TypedSimpleState,
+    /// Whether sizes in the body have symbols, which may stand for others at each step.
+    has_symbols: bool,
+}
+
+impl Running {
+    pub(crate) fn new(spec: Arc<Spec>, plan: &Arc<TypedSimplePlan>) -> TractResult<Self> {
+        let outputs = plan.model().nodes().iter().flat_map(|node| &node.outputs);
+        let mut sizes = outputs.flat_map(|output| output.fact.shape.iter());
+        let has_symbols = sizes.any(|size| size.to_i64().is_err());
+        Ok(Self {
+            spec,
+            body: plan.spawn()?,
+            has_symbols,
+        })
+    }
+
+    /// Runs the body once and takes what it gives; nothing of it stays behind.
+    fn step(
+        &mut self,
+        ctx: &EvalContext<'_>,
+        step: i64,
+        states: &mut [Option<TValue>],
+        inputs: &[Option<TValue>],
+    ) -> TractResult<TVec<TValue>> {
+        let Self {
+            spec,
+            body,
+            has_symbols,
+        } = self;
+        if step == 0 || *has_symbols {
+            // Symbols from around the loop keep their sizes; others get new ones.
+            body.turn_state.resolved_symbols = ctx.symbols.clone();
+            body.turn_state.scenario = ctx.scenario;
+        }
+        for (input, feed) in spec.feeds.iter().enumerate() {
+            let value = match *feed {
+                Feed::Step => Some(tensor0(step).into_tvalue()),
+                // Moved, so that the body may write where it is.
+                Feed::State(state) => states[state].take(),
+                Feed::Outer(outer) => inputs[outer].clone(),
+            };
+            body.set_input(input, value.context("each is fed once")?)?;
+        }
+        body.exec()?;
+        let outputs = body.outputs()?;
+        let plan = Arc::clone(body.plan());
+        for &node in plan.order_without_consts() {
+            body.turn_state.values[node] = None;
+        }
+        Ok(outputs)
+    }
+
+    fn run(&mut self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let spec = Arc::clone(&self.spec);
+        let trip_count = match spec.trip_count {
+            None => i64::MAX,
+            Some(input) => one(&inputs[input], "trip count")?,
+        };
+        let mut goes_on = match spec.condition {
+            None => true,
+            Some(input) => one(&inputs[input], "condition")?,
+        };
+        let mut states: TVec<Option<TValue>> = spec
+            .states
+            .iter()
+            .map(|&input| Some(inputs[input].clone()))
+            .collect();
+        let mut inputs: TVec<Option<TValue>> = inputs.into_iter().map(Some).collect();
+        for (index, input) in inputs.iter_mut().enumerate() {
+            if !spec.feeds.contains(&Feed::Outer(index)) {
+                *input = None;
+            }
+        }
+        let mut scanned: TVec<Vec<TValue>> = tvec![vec![]; spec.scans];
+        let mut scanned_bytes: TVec<u64> = tvec![0; spec.scans];
+        let mut step = 0;
+        while goes_on && step < trip_count {
+            check_steps(&spec, step)?;
+            let outputs = self
+                .step(ctx, step, &mut states, &inputs)
+                .with_context(|| format!("step {step}"))?;
+            let mut outputs = outputs.into_iter();
+            if spec.gives_condition {
+                let condition = outputs.next().context("the body gives a condition")?;
+                goes_on = one(&condition, "condition")?;
+            }
+            for (state, after) in std::iter::zip(&mut states, &mut outputs) {
+                check_bytes(&spec, bytes(&after))?;
+                *state = Some(after);
+            }
+            for ((scanned, total), value) in
+                std::iter::zip(std::iter::zip(&mut scanned, &mut scanned_bytes), outputs)
+            {
+                *total += bytes(&value);
+                check_bytes(&spec, *total)?;
+                if let Some(first) = scanned.first() {
+                    ensure!(
+                        first.shape() == value.shape(),
+                        "step {step} gives a scan output of sizes {:?}, but the first gave {:?}",
+                        value.shape(),
+                        first.shape()
+                    );
+                }
+                scanned.push(value);
+            }
+            step += 1;
+        }
+        let outputs = spec.outputs.iter().map(|output| match output.value {
+            Value::State(state) => states[state].clone().context("states are put back"),
+            Value::Scan(scan) if step == 0 => {
+                let empty = nothing_scanned(&spec, scan, ctx.symbols, &states)?;
+                Ok(empty.into_tvalue())
+            }
+            Value::Scan(scan) => Ok(stack(std::mem::take(&mut scanned[scan]))?.into_tvalue()),
+        });
+        outputs.collect()
+    }
+}
+
+/// The one element of a trip count or a condition, which may be of any rank.
+pub(crate) fn one<T: Datum + Copy>(value: &Tensor, what: &str) -> TractResult<T> {
+    let value = value.cast_to::<T>()?;
+    let value = value.to_plain_array_view::<T>()?;
+    ensure!(
+        value.len() == 1,
+        "its {what} has sizes {:?}, expected one element",
+        value.shape()
+    );
+    value.iter().next().copied().context("it has one element")
+}
+
+fn check_steps(spec: &Spec, step: i64) -> TractResult<()> {
+    if let Some(limit) = spec.limits.steps {
+        ensure!(
+            step.unsigned_abs() < limit,
+            "it does not end within {limit} steps, which are all that are allowed"
+        );
+    }
+    Ok(())
+}
+
+fn bytes(value: &Tensor) -> u64 {
+    value.len() as u64 * value.datum_type().size_of() as u64
+}
+
+fn check_bytes(spec: &Spec, bytes: u64) -> TractResult<()> {
+    if let Some(limit) = spec.limits.bytes {
+        ensure!(
+            bytes <= limit,
+            "one of its values takes {bytes} bytes, more than the {limit} that are allowed"
+        );
+    }
+    Ok(())
+}
+
+/// What was scanned, along a new first axis.
+fn stack(mut values: Vec<TValue>) -> TractResult<Tensor> {
+    let inner: TVec<usize> = values[0].shape().into();
+    let shape: TVec<usize> = std::iter::once(values.len()).chain(inner.clone()).collect();
+    if inner.is_empty() {
+        for value in &mut values {
+            *value = (**value).clone().into_shape(&[1])?.into_tvalue();
+        }
+    }
+    Tensor::stack_tensors(0, &values)?.into_shape(&shape)
+}
+
+/// A scan output without a step. Sizes that depend on what a step would compute are 0.
+fn nothing_scanned(
+    spec: &Spec,
+    scan: usize,
+    symbols: &SymbolValues,
+    states: &[Option<TValue>],
+) -> TractResult<Tensor> {
+    let mut symbols = symbols.clone();
+    for (input, feed) in spec.feeds.iter().enumerate() {
+        if let Feed::State(state) = *feed
+            && let Some(value) = &states[state]
+        {
+            for (dim, &size) in
+                std::iter::zip(spec.body.input_fact(input)?.shape.iter(), value.shape())
+            {
+                if let TDim::Sym(symbol) = dim {
+                    symbols.set(symbol, size as i64);
+                }
+            }
+        }
+    }
+    let fact = spec.body.output_fact(spec.scan_output(scan))?;
+    let sizes = fact
+        .shape
+        .iter()
+        .map(|dim| dim.eval(&symbols).to_usize().unwrap_or(0));
+    let shape: TVec<usize> = std::iter::once(0).chain(sizes).collect();
+    Tensor::zero_dt(fact.datum_type, &shape)
+}
+
+impl OpState for Running {
+    fn eval(
+        &mut self,
+        ctx: &EvalContext<'_>,
+        _op: &dyn Op,
+        inputs: TVec<TValue>,
+    ) -> TractResult<TVec<TValue>> {
+        let node = self.spec.node.clone();
+        self.run(ctx, inputs)
+            .with_context(|| format!("Loop {node:?}"))
+    }
+
+    fn reset_lanes(&mut self, _lanes: &[LaneId]) -> TractResult<()> {
+        bail!("a loop's body serves one stream at a time")
+    }
+}

@@ -1,0 +1,380 @@
+//! Loops that are tract's `Scan`.
+
+use std::collections::HashSet;
+
+use tract_onnx::tract_core::ops::array::{Gather, Slice};
+use tract_onnx::tract_core::ops::change_axes::AxisOp;
+use tract_onnx::tract_core::ops::konst::Const;
+use tract_onnx::tract_core::ops::scan::{InputMapping, OutputMapping, Scan, ScanInfo};
+use tract_onnx::tract_hir::internal::*;
+
+use crate::induction::{Induction, follow};
+use crate::op::{Feed, Spec, Value};
+
+/// Wires a loop as a Scan, if it is one: the number of its steps is known and
+/// something is read by the step. Otherwise nothing is wired.
+pub(crate) fn wire(
+    spec: &Spec,
+    target: &mut TypedModel,
+    name: &str,
+    inputs: &[OutletId],
+) -> TractResult<Option<TVec<OutletId>>> {
+    let facts: TVec<TypedFact> = inputs
+        .iter()
+        .map(|input| target.outlet_fact(*input).cloned())
+        .collect::<TractResult<_>>()?;
+    let facts: TVec<&TypedFact> = facts.iter().collect();
+    let gathers = gathers(spec);
+    let mut asked: Vec<OutletId> = gathers.values().map(|gather| gather.index).collect();
+    asked.extend(&spec.body.inputs);
+    let Some(induction) = follow(spec, &facts, &asked)? else {
+        return Ok(None);
+    };
+    if !fits(spec, &induction) {
+        return Ok(None);
+    }
+    let gathers = gathers
+        .into_iter()
+        .filter_map(|(node, gather)| {
+            let positions = positions(induction.values.get(&gather.index)?, &gather, &facts)?;
+            Some((node, (gather, positions)))
+        })
+        .collect();
+    let mut body = Body {
+        spec,
+        induction: &induction,
+        gathers,
+        model: TypedModel {
+            symbols: spec.body.symbols.clone(),
+            ..TypedModel::default()
+        },
+        mapping: HashMap::new(),
+        sources: vec![],
+        states: vec![],
+    };
+    body.translate()?;
+    body.wire(target, name, inputs)
+}
+
+/// Whether a Scan may be made of it: it has a step, states keep their sizes, and
+/// no limit is exceeded.
+fn fits(spec: &Spec, induction: &Induction) -> bool {
+    let body = &spec.body;
+    let states = std::iter::zip(&body.inputs, &spec.feeds).all(|(input, feed)| match *feed {
+        Feed::State(state) if !induction.last.contains_key(&state) => {
+            let before = body.outlet_fact(*input).ok();
+            before.is_some() && before == body.output_fact(spec.state_output(state)).ok()
+        }
+        _ => true,
+    });
+    let within = |limit: Option<u64>, found: u64| limit.is_none_or(|limit| found <= limit);
+    let bytes = (0..spec.scans).all(|scan| {
+        let fact = body.output_fact(spec.scan_output(scan));
+        fact.is_ok_and(|fact| {
+            let elements = fact.shape.volume().to_usize().unwrap_or(0);
+            let bytes = elements as u64 * fact.datum_type.size_of() as u64;
+            within(
+                spec.limits.bytes,
+                bytes.saturating_mul(induction.steps as u64),
+            )
+        })
+    });
+    induction.steps > 0 && states && bytes && within(spec.limits.steps, induction.steps as u64)
+}
+
+/// A Gather in the body from a value of around it.
+#[derive(Clone, Copy, Debug)]
+struct FromOuter {
+    /// The input of the op that is read.
+    input: usize,
+    axis: usize,
+    index: OutletId,
+}
+
+/// The Gathers that read one element along an axis from a value of around the loop.
+fn gathers(spec: &Spec) -> HashMap<usize, FromOuter> {
+    let body = &spec.body;
+    let found = body.nodes().iter().filter_map(|node| {
+        let gather = node.op_as::<Gather>()?;
+        let source = body.inputs.iter().position(|it| *it == node.inputs[0])?;
+        let Feed::Outer(input) = spec.feeds[source] else {
+            return None;
+        };
+        let index = node.inputs[1];
+        let is_one = body.outlet_fact(index).ok()?.rank() == 0;
+        (is_one && gather.output_type.is_none()).then_some((
+            node.id,
+            FromOuter {
+                input,
+                axis: gather.axis,
+                index,
+            },
+        ))
+    });
+    found.collect()
+}
+
+/// Where a Gather reads at each step, if all are within the axis.
+fn positions(values: &[TValue], gather: &FromOuter, inputs: &[&TypedFact]) -> Option<Vec<i64>> {
+    let size = inputs[gather.input].shape[gather.axis].to_i64().ok()?;
+    let position = |value: &TValue| {
+        let index = value.cast_to_scalar::<i64>().ok()?;
+        let index = if index < 0 { index + size } else { index };
+        (0..size).contains(&index).then_some(index)
+    };
+    values.iter().map(position).collect()
+}
+
+/// What is scanned over, or read whole, for an input of the Scan.
+#[derive(Clone, Debug)]
+enum Origin {
+    State(usize),
+    Whole(usize),
+    /// One element along an axis of an input at each step.
+    Positions(FromOuter, Vec<i64>),
+    /// What follows from the step.
+    Values(Tensor),
+}
+
+/// The body of a Scan as it is made from that of a loop.
+struct Body<'a> {
+    spec: &'a Spec,
+    induction: &'a Induction,
+    gathers: HashMap<usize, (FromOuter, Vec<i64>)>,
+    model: TypedModel,
+    mapping: HashMap<OutletId, OutletId>,
+    /// Of the inputs, in order.
+    sources: Vec<Origin>,
+    /// The states that are carried and read, in the order of their inputs.
+    states: Vec<usize>,
+}
+
+impl Body<'_> {
+    /// The states and scan outputs that have to be computed.
+    fn wanted(&self) -> Vec<usize> {
+        let states = (0..self.spec.states.len())
+            .filter(|state| !self.induction.last.contains_key(state))
+            .map(|state| self.spec.state_output(state));
+        let scans = (0..self.spec.scans).map(|scan| self.spec.scan_output(scan));
+        states.chain(scans).collect()
+    }
+
+    /// The nodes that what is wanted is computed from, in order. Where a Gather
+    /// becomes an input, its index is not.
+    fn needed(&self) -> TractResult<Vec<usize>> {
+        let body = &self.spec.body;
+        let mut needed = HashSet::new();
+        let wanted = self.wanted().into_iter();
+        let mut open: Vec<usize> = wanted.map(|output| body.outputs[output].node).collect();
+        while let Some(id) = open.pop() {
+            if needed.insert(id) && !self.gathers.contains_key(&id) {
+                open.extend(body.node(id).inputs.iter().map(|input| input.node));
+            }
+        }
+        let mut order = body.eval_order()?;
+        order.retain(|id| needed.contains(id));
+        Ok(order)
+    }
+
+    fn source(&mut self, name: &str, fact: TypedFact, from: Origin) -> TractResult<OutletId> {
+        let name = self.model.unique_name(name).into_owned();
+        self.sources.push(from);
+        self.model.add_source(name, fact)
+    }
+
+    /// An input that is one of a value's elements along an axis at each step.
+    fn slices(
+        &mut self,
+        name: &str,
+        mut fact: TypedFact,
+        axis: usize,
+        from: Origin,
+    ) -> TractResult<OutletId> {
+        fact.shape.insert_axis(axis)?;
+        let fact = fact.datum_type.fact(fact.shape);
+        let slice = self.source(&format!("{name}.slice"), fact, from)?;
+        let name = self
+            .model
+            .unique_name(format!("{name}.element"))
+            .into_owned();
+        Ok(self.model.wire_node(name, AxisOp::Rm(axis), &[slice])?[0])
+    }
+
+    fn translate(&mut self) -> TractResult<()> {
+        let spec = self.spec;
+        for id in self.needed()? {
+            let node = spec.body.node(id);
+            let outlet = OutletId::new(id, 0);
+            let fact = spec.body.outlet_fact(outlet)?.clone();
+            let input = spec.body.inputs.iter().position(|it| *it == outlet);
+            if let Some((gather, positions)) = self.gathers.get(&id).cloned() {
+                let from = Origin::Positions(gather, positions);
+                let element = self.slices(&node.name, fact, gather.axis, from)?;
+                self.mapping.insert(outlet, element);
+            } else if let Some(input) = input {
+                let inner = match (spec.feeds[input], self.induction.values.get(&outlet)) {
+                    (Feed::State(_) | Feed::Step, Some(values)) => {
+                        let mut rows: Vec<Tensor> = vec![];
+                        for value in values {
+                            let mut row = (**value).clone();
+                            row.insert_axis(0)?;
+                            rows.push(row);
+                        }
+                        let values = Tensor::stack_tensors(0, &rows)?;
+                        self.slices(&node.name, fact, 0, Origin::Values(values))?
+                    }
+                    (Feed::State(state), None) => {
+                        self.states.push(state);
+                        self.source(&node.name, fact, Origin::State(state))?
+                    }
+                    (Feed::Outer(outer), _) => {
+                        self.source(&node.name, fact, Origin::Whole(outer))?
+                    }
+                    (Feed::Step, None) => bail!("the number of the step follows from itself"),
+                };
+                self.mapping.insert(outlet, inner);
+            } else {
+                let inputs: TVec<OutletId> = node
+                    .inputs
+                    .iter()
+                    .map(|input| self.mapping[input])
+                    .collect();
+                let name = self.model.unique_name(&node.name).into_owned();
+                let outlets = self.model.wire_node(name, node.op.clone(), &inputs)?;
+                for (slot, outlet) in outlets.into_iter().enumerate() {
+                    self.mapping.insert(OutletId::new(id, slot), outlet);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn wire(
+        mut self,
+        target: &mut TypedModel,
+        name: &str,
+        inputs: &[OutletId],
+    ) -> TractResult<Option<TVec<OutletId>>> {
+        let is_scanned = |from: &Origin| matches!(from, Origin::Positions(..) | Origin::Values(_));
+        if !self.sources.iter().any(is_scanned) {
+            return Ok(None);
+        }
+        let spec = self.spec;
+        let mut outer = tvec![];
+        let mut input_mapping = vec![];
+        for from in std::mem::take(&mut self.sources) {
+            let forward = |axis| InputMapping::Scan(ScanInfo { axis, chunk: 1 });
+            let (outlet, mapping) = match from {
+                Origin::State(state) => (inputs[spec.states[state]], InputMapping::State),
+                Origin::Whole(input) => (inputs[input], InputMapping::Full),
+                Origin::Values(values) => {
+                    let name = target.unique_name(format!("{name}.values")).into_owned();
+                    (target.add_const(name, values)?, forward(0))
+                }
+                Origin::Positions(gather, positions) => {
+                    wire_positions(target, name, inputs[gather.input], gather.axis, &positions)?
+                }
+            };
+            outer.push(outlet);
+            input_mapping.push(mapping);
+        }
+
+        let induction = self.induction;
+        let computed: Vec<Value> = spec
+            .outputs
+            .iter()
+            .map(|output| output.value)
+            .filter(|value| !induction.knows(*value))
+            .collect();
+        let slot_of = |value: Value| computed.iter().position(|it| *it == value);
+        let unread = (0..spec.states.len())
+            .filter(|state| !self.states.contains(state) && !induction.last.contains_key(state));
+        let unread: Vec<usize> = unread.collect();
+        let mut outlets = vec![];
+        let mut output_mapping = vec![];
+        let read = self.states.iter().map(|state| (*state, true));
+        for (state, is_read) in read.chain(unread.into_iter().map(|state| (state, false))) {
+            let outlet = self.mapping[&spec.body.outputs[spec.state_output(state)]];
+            outlets.push(outlet);
+            output_mapping.push(OutputMapping {
+                state: is_read,
+                last_value_slot: slot_of(Value::State(state)),
+                scan: None,
+                full_dim_hint: None,
+            });
+        }
+        for scan in 0..spec.scans {
+            let outlet = self.mapping[&spec.body.outputs[spec.scan_output(scan)]];
+            let name = self
+                .model
+                .unique_name(format!("{name}.scan{scan}"))
+                .into_owned();
+            outlets.push(self.model.wire_node(name, AxisOp::Add(0), &[outlet])?[0]);
+            let slot = slot_of(Value::Scan(scan)).context("what is scanned is given out")?;
+            output_mapping.push(OutputMapping {
+                state: false,
+                last_value_slot: None,
+                scan: Some((slot, ScanInfo { axis: 0, chunk: 1 })),
+                full_dim_hint: None,
+            });
+        }
+        self.model.select_output_outlets(&outlets)?;
+        self.model.compact()?;
+        let made = if computed.is_empty() {
+            tvec![]
+        } else {
+            let body = std::mem::take(&mut self.model);
+            let mut scan = Scan::new(body, input_mapping, output_mapping, 0)?;
+            scan.reset_every_turn = true;
+            target.wire_node(name, scan, &outer)?
+        };
+        let mut made = made.into_iter();
+        let mut outputs = tvec![];
+        for output in &spec.outputs {
+            outputs.push(match output.value {
+                Value::State(state) if induction.knows(output.value) => {
+                    let value = induction.last[&state].clone().into_arc_tensor();
+                    let name = target
+                        .unique_name(format!("{name}.state{state}"))
+                        .into_owned();
+                    target.wire_node(name, Const::new(value)?, &[])?[0]
+                }
+                _ => made
+                    .next()
+                    .context("a Scan has the outputs that are mapped")?,
+            });
+        }
+        Ok(Some(outputs))
+    }
+}
+
+/// The elements at some positions along an axis, for a Scan to go through.
+fn wire_positions(
+    target: &mut TypedModel,
+    name: &str,
+    data: OutletId,
+    axis: usize,
+    positions: &[i64],
+) -> TractResult<(OutletId, InputMapping)> {
+    let first = positions[0];
+    let last = positions[positions.len() - 1];
+    let along = |by: i64| positions.windows(2).all(|pair| pair[1] - pair[0] == by);
+    let (data, chunk) = if along(1) || along(-1) {
+        let (start, end) = (first.min(last), first.max(last) + 1);
+        let size = target.outlet_fact(data)?.shape[axis].clone();
+        let data = if start == 0 && end.to_dim() == size {
+            data
+        } else {
+            let name = target.unique_name(format!("{name}.slice")).into_owned();
+            target.wire_node(name, Slice::new(axis, start, end), &[data])?[0]
+        };
+        (data, if along(1) { 1 } else { -1 })
+    } else {
+        let indices = target.unique_name(format!("{name}.indices")).into_owned();
+        let indices = target.add_const(indices, tensor1(positions))?;
+        let name = target.unique_name(format!("{name}.gather")).into_owned();
+        let data = target.wire_node(name, Gather::new(axis), &[data, indices])?[0];
+        (data, 1)
+    };
+    Ok((data, InputMapping::Scan(ScanInfo { axis, chunk })))
+}

@@ -1,0 +1,132 @@
+//! The sizes of states, which may change from step to step.
+
+use tract_onnx::tract_hir::internal::*;
+
+/// What is assumed of the sizes of states within a body.
+///
+/// A size is at first taken for one that stays what it was. One that a step
+/// turns out to change gets a symbol in its place. Sizes share a symbol as long
+/// as they start equal and stay equal.
+#[derive(Clone, Debug)]
+pub(crate) struct StateShapes {
+    current: Vec<TVec<TDim>>,
+    varying: Vec<Symbol>,
+}
+
+impl StateShapes {
+    /// States that keep the sizes they start with.
+    pub(crate) fn new(initial: Vec<TVec<TDim>>) -> Self {
+        Self {
+            current: initial,
+            varying: vec![],
+        }
+    }
+
+    /// The sizes of a state within the body.
+    pub(crate) fn of(&self, state: usize) -> &[TDim] {
+        &self.current[state]
+    }
+
+    /// Whether a size may be another at each step.
+    pub(crate) fn varies(&self, dim: &TDim) -> bool {
+        dim.symbols().iter().any(|it| self.varying.contains(it))
+    }
+
+    /// Whether any size may be another at each step.
+    pub(crate) fn any_varies(&self) -> bool {
+        !self.varying.is_empty()
+    }
+
+    /// Takes every size for one that changes on its own.
+    pub(crate) fn vary_all(&mut self, scope: &SymbolScope) {
+        for dim in self.current.iter_mut().flatten() {
+            let symbol = scope.new_with_prefix("loop_size");
+            *dim = symbol.to_dim();
+            self.varying.push(symbol);
+        }
+    }
+
+    /// Compares with the sizes after a step; `true` if they are as assumed.
+    pub(crate) fn refine(&mut self, after: &[TVec<TDim>], scope: &SymbolScope) -> bool {
+        let pairs = || {
+            let states = std::iter::zip(&self.current, after);
+            states.flat_map(|(before, after)| std::iter::zip(before, after))
+        };
+        // What gets a symbol: sizes that were taken for fixed and are not, and
+        // all but the first of those that are one before the step and not after it.
+        let mut replaced: Vec<((TDim, TDim), Symbol)> = vec![];
+        for (before, after) in pairs() {
+            let stays = if self.varies(before) {
+                let first = pairs().find(|(it, _)| *it == before);
+                first.is_some_and(|(_, first)| first == after)
+            } else {
+                before == after
+            };
+            let pair = (before.clone(), after.clone());
+            if !stays && replaced.iter().all(|(known, _)| *known != pair) {
+                replaced.push((pair, scope.new_with_prefix("loop_size")));
+            }
+        }
+        for (before, after) in std::iter::zip(&mut self.current, after) {
+            for (before, after) in std::iter::zip(before, after) {
+                let found = replaced
+                    .iter()
+                    .find(|((b, a), _)| b == before && a == after);
+                if let Some((_, symbol)) = found {
+                    *before = symbol.to_dim();
+                }
+            }
+        }
+        self.varying
+            .extend(replaced.iter().map(|(_, symbol)| symbol.clone()));
+        replaced.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_change_alike_share_a_symbol() {
+        let scope = SymbolScope::default();
+        let dim = |size: usize| size.to_dim();
+        let mut shapes = StateShapes::new(vec![
+            tvec![dim(1), dim(8)],
+            tvec![dim(1), dim(8)],
+            tvec![dim(1)],
+            tvec![dim(1)],
+        ]);
+        // The first two grow alike, the third by 2, the fourth stays.
+        let after = |shapes: &StateShapes| {
+            let grown = |state: usize, by: usize| shapes.of(state)[0].clone() + by;
+            vec![
+                tvec![grown(0, 1), dim(8)],
+                tvec![grown(1, 1), dim(8)],
+                tvec![grown(2, 2)],
+                tvec![shapes.of(3)[0].clone()],
+            ]
+        };
+        assert!(!shapes.refine(&after(&shapes), &scope));
+        assert!(shapes.refine(&after(&shapes), &scope));
+        assert_eq!(shapes.of(0), shapes.of(1));
+        assert_ne!(shapes.of(0)[0], shapes.of(2)[0]);
+        assert!(shapes.varies(&shapes.of(0)[0]) && shapes.varies(&shapes.of(2)[0]));
+        assert_eq!(shapes.of(3)[0], dim(1));
+        assert_eq!(shapes.of(0)[1], dim(8));
+    }
+
+    #[test]
+    fn sizes_that_a_step_parts_get_symbols_of_their_own() {
+        let scope = SymbolScope::default();
+        let one = || tvec![1.to_dim()];
+        let mut shapes = StateShapes::new(vec![one(), one()]);
+        // Both become 2, and from then on the second follows the first.
+        assert!(!shapes.refine(&[tvec![2.to_dim()], tvec![2.to_dim()]], &scope));
+        assert_eq!(shapes.of(0), shapes.of(1));
+        let grown = shapes.of(0)[0].clone() + 1;
+        let stays = shapes.of(0)[0].clone();
+        assert!(!shapes.refine(&[tvec![grown], tvec![stays]], &scope));
+        assert_ne!(shapes.of(0), shapes.of(1));
+    }
+}

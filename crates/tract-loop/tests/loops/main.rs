@@ -1,0 +1,8 @@
+//! ONNX loops on tract.
+
+mod build;
+mod errors;
+mod features;
+mod memory;
+mod random;
+mod recognised;

@@ -1,0 +1,174 @@
+//! Loops that become tract's Scan, and those that must not.
+
+use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::build::{Graph, graph, ops, parse, run};
+
+const STEPS: usize = 5;
+
+/// A recurrent layer over time-major `x` as tf2onnx writes it: counters and a size
+/// as states, two comparisons, the elements read by a counter.
+fn recurrent(size: &str, index: &str, ends: &str) -> Graph {
+    let body = graph(
+        "i c t steps h kept",
+        "c1 t1 steps1 h1 kept1 out",
+        &format!(
+            "t1 = Add(t, one)
+             steps1 = Identity(steps)
+             kept1 = Identity(kept)
+             {index}
+             xt = Gather<axis=0>(x, index)
+             wx = MatMul(xt, kept)
+             uh = MatMul(h, u)
+             sum = Add(wx, uh)
+             h1 = Tanh(sum)
+             out = Identity(h1)
+             {ends}"
+        ),
+    )
+    .constant("one", tensor0(1_i32));
+    graph(
+        &format!("x:f32[{size},2,3] h:f32[2,4]"),
+        "last hs",
+        "shape = Shape(x)
+         n = Gather<axis=0>(shape, first)
+         steps = Cast<to=6>(n)
+         starts = Less(zero, steps)
+         _, _, last, _, hs = Loop<body=@body>(n, starts, zero, steps, h, w)",
+    )
+    .constant("first", tensor0(0_i64))
+    .constant("zero", tensor0(0_i32))
+    .constant("w", values(&[3, 4], 3))
+    .constant("u", values(&[4, 4], 4))
+    .with("body", body)
+}
+
+const FORWARD: &str = "index = Identity(t)";
+const BACKWARD: &str = "before = Sub(steps, t)\n index = Sub(before, one)";
+const ENDS: &str = "left = Less(t1, steps)\n n32 = Cast<to=6>(n)\n i32 = Cast<to=6>(i)
+    within = Less(i32, n32)\n c1 = And(within, left)";
+
+fn values(shape: &[usize], seed: usize) -> Tensor {
+    let count: usize = shape.iter().product();
+    let values: Vec<f32> = (0..count)
+        .map(|it| ((it * 7 + seed * 13) % 11) as f32 / 11. - 0.5)
+        .collect();
+    Tensor::from_shape(shape, &values).unwrap()
+}
+
+fn inputs() -> Vec<Tensor> {
+    vec![values(&[STEPS, 2, 3], 1), values(&[2, 4], 2)]
+}
+
+fn decluttered(graph: Graph) -> TypedModel {
+    let typed = parse(graph).unwrap().into_typed().unwrap();
+    typed.into_decluttered().unwrap()
+}
+
+#[track_caller]
+fn same(left: &[Tensor], right: &[Tensor]) {
+    assert_eq!(left.len(), right.len());
+    for (left, right) in std::iter::zip(left, right) {
+        left.close_enough(right, Approximation::Close).unwrap();
+    }
+}
+
+/// Runs a model whose sizes are known, which has to become a Scan, beside the
+/// same with a symbol, which is a Loop.
+fn check(index: &str, ends: &str) -> TypedModel {
+    let known = decluttered(recurrent("5", index, ends));
+    let found = ops(&known);
+    assert!(found.iter().any(|op| op == "Scan"), "{found:?}");
+    assert!(found.iter().all(|op| op != "Loop"), "{found:?}");
+    let symbolic = ops(&decluttered(recurrent("T", index, ends)));
+    assert!(symbolic.iter().any(|op| op == "Loop"), "{symbolic:?}");
+    same(
+        &run(recurrent("5", index, ends), &inputs()).unwrap(),
+        &run(recurrent("T", index, ends), &inputs()).unwrap(),
+    );
+    known
+}
+
+#[test]
+fn a_recurrent_layer_is_a_scan() {
+    let model = check(FORWARD, ENDS);
+    // The products with the input are those of all steps at once.
+    let scan = model.nodes().iter().find(|node| node.op.name() == "Scan");
+    let scan = scan
+        .unwrap()
+        .op_as::<tract_onnx::tract_core::ops::scan::Scan>();
+    let inner = ops(&scan.unwrap().body);
+    let products = |ops: &[String]| ops.iter().filter(|op| *op == "EinSum").count();
+    assert_eq!(products(&inner), 1, "{inner:?}");
+    assert_eq!(products(&ops(&model)), 1);
+}
+
+#[test]
+fn one_that_goes_backwards_is_a_scan() {
+    check(BACKWARD, ENDS);
+}
+
+#[test]
+fn a_trip_count_alone_makes_a_scan() {
+    check(FORWARD, "c1 = Identity(c)");
+}
+
+#[test]
+fn a_part_of_the_steps_makes_a_scan() {
+    // It ends after 3 of the 5, and reads from the second on.
+    check(
+        "index = Add(t, one)",
+        "two = Add(one, one)\n three = Add(one, two)\n left = Sub(steps, t1)\n ends = Less(left, three)\n c1 = Not(ends)",
+    );
+}
+
+#[test]
+fn any_order_makes_a_scan() {
+    // 0, 2, 4, 1, 3.
+    check("double = Add(t, t)\n index = Mod(double, steps)", ENDS);
+}
+
+#[test]
+fn a_condition_on_what_is_computed_makes_no_scan() {
+    let ends = "norm = ReduceSum<keepdims=0>(h1)\n limit = ReduceMax<keepdims=0>(x)\n c1 = Less(norm, limit)";
+    let model = decluttered(recurrent("5", FORWARD, ends));
+    assert!(ops(&model).iter().any(|op| op == "Loop"));
+    same(
+        &run(recurrent("5", FORWARD, ends), &inputs()).unwrap(),
+        &run(recurrent("T", FORWARD, ends), &inputs()).unwrap(),
+    );
+}
+
+#[test]
+fn counters_are_known_after_the_last_step() {
+    let body = graph(
+        "i c t s",
+        "c t1 s1 t i",
+        "t1 = Add(t, two)\n row = Gather<axis=0>(x, i)\n s1 = Add(s, row)",
+    )
+    .constant("two", tensor0(2_i32));
+    let model = graph(
+        "x:f32[3] s:f32[]",
+        "t y ts is",
+        "t, y, ts, is = Loop<body=@body>(n, _, one, s)",
+    )
+    .constant("n", tensor0(3_i64))
+    .constant("one", tensor0(1_i32))
+    .with("body", body);
+    assert!(
+        ops(&decluttered(model.clone()))
+            .iter()
+            .all(|op| op != "Loop")
+    );
+    let outputs = run(model, &[tensor1(&[1_f32, 2., 3.]), tensor0(0_f32)]).unwrap();
+    assert_eq!(
+        outputs,
+        [
+            tensor0(7_i32),
+            tensor0(6_f32),
+            tensor1(&[1_i32, 3, 5]),
+            tensor1(&[0_i64, 1, 2])
+        ]
+    );
+}
