@@ -11,6 +11,7 @@ model exporters: they are verified, never rewritten.
 """
 
 import argparse
+import functools
 import math
 import shutil
 import sys
@@ -295,6 +296,17 @@ def reverse_subsequences_case(
 # --- The models -------------------------------------------------------------------------------
 
 
+@functools.cache
+def onnx_tests() -> Mapping[str, Any]:
+    """ONNX's own tests of operators, by name."""
+    with warnings.catch_warnings():
+        # Importing the tests of all operators computes a few logarithms of zero.
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+
+        return {case.name: case for case in collect_testcases(None)}
+
+
 def backend_cases() -> Iterator[Case]:
     """ONNX's own tests of ReverseSequence."""
     shows = {
@@ -302,13 +314,9 @@ def backend_cases() -> Iterator[Case]:
         "test_reversesequence_batch": "ONNX's own test, batch first",
         "test_reversesequence_bfloat16": "ONNX's own test of bfloat16, which opset 28 adds",
     }
-    with warnings.catch_warnings():
-        # Importing the tests of all operators computes a few logarithms of zero.
-        warnings.simplefilter("ignore")
-        from onnx.backend.test.case.node import collect_testcases
-
-        found = {case.name: case for case in collect_testcases("ReverseSequence")}
-    assert found.keys() == shows.keys()
+    found = onnx_tests()
+    ours = (name for name in found if name.startswith("test_reversesequence"))
+    assert set(ours) == shows.keys()
     for name, text in shows.items():
         model, data_sets = found[name].model, found[name].data_sets
         assert model is not None and data_sets is not None
@@ -338,6 +346,37 @@ def backend_cases() -> Iterator[Case]:
             }
             expect_same(name, reverse_sequence(*inputs, **attributes), declared[0])
         yield Case(f"backend/{name}", text, model, sets, oracle)
+
+
+def loops_cases() -> Iterator[Case]:
+    """ONNX's own tests of Loop, and of functions that are expanded to one, on tensors."""
+    shows = {
+        "test_loop11": "ONNX's own test of Loop: a state and what it was at each step",
+        "test_range_float_type_positive_delta_expanded": "ONNX's Range as a Loop, float32",
+        "test_range_float16_type_positive_delta_expanded": "ONNX's Range as a Loop, float16",
+        "test_range_int32_type_negative_delta_expanded": "ONNX's Range as a Loop, int32, downwards",
+    }
+
+    def arrays(values: Sequence[Any]) -> Iterator[Array]:
+        # ONNX writes some scalars as numpy's own, which are no arrays.
+        return map(np.asarray, values)
+
+    found = onnx_tests()
+    for name, text in shows.items():
+        model, data_sets = found[name].model, found[name].data_sets
+        assert model is not None and data_sets is not None
+        if name != "test_loop11":
+            # ONNX writes these at its newest opset, which few runtimes load.
+            model.opset_import[0].version = OPSET
+            model.ir_version = 8
+        sets = [
+            DataSet(
+                dict(zip((i.name for i in model.graph.input), arrays(inputs), strict=True)),
+                dict(zip((o.name for o in model.graph.output), arrays(outputs), strict=True)),
+            )
+            for inputs, outputs in data_sets
+        ]
+        yield Case(f"loops/{name}", text, model, sets)
 
 
 def page_cases() -> Iterator[Case]:
@@ -1068,10 +1107,19 @@ GROUPS: Mapping[str, Callable[[], Iterator[Case]]] = {
     "types": types_cases,
     "opsets": opsets_cases,
     "graphs": graphs_cases,
+    "loops": loops_cases,
 }
 
 EXPORTED_SHOWS = {
     "keras_bilstm_masked": "Keras: two bidirectional LSTMs over masked input",
+    "keras_gru_bidirectional": "Keras: a bidirectional GRU",
+    "keras_gru_masked_backwards": "Keras: a GRU that goes backwards over masked input",
+    "keras_lstm_backwards_states": "Keras: an LSTM that goes backwards and gives its states",
+    "keras_lstm_gru_simplernn": "Keras: LSTM, GRU without reset_after, SimpleRNN",
+    "keras_lstm_stacked_masked": "Keras: two LSTMs over masked input",
+    "keras_simplernn_bidirectional_masked": "Keras: a bidirectional SimpleRNN over masked input",
+    "tf_beam_search": "TensorFlow: a beam search, whose loop carries a growing state",
+    "tf_while_reverse_sequence": "TensorFlow: a while_loop over ReverseSequence",
     "tf_speech_bigru_timemajor": "TensorFlow: two time-major BiGRUs, lengths from a mask",
     "tf_axes_2_3": "TensorFlow: batch axis 3, time axes 2 and 1",
     "tflite_reverse_sequence": "TensorFlow Lite: REVERSE_SEQUENCE, batch first",

@@ -9,10 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Models whose outputs are computed and not only moved.
-const COMPUTED: [&str; 6] = [
+const COMPUTED: [&str; 14] = [
     "exported/keras_bilstm_masked",
+    "exported/keras_gru_bidirectional",
+    "exported/keras_gru_masked_backwards",
+    "exported/keras_lstm_backwards_states",
+    "exported/keras_lstm_gru_simplernn",
+    "exported/keras_lstm_stacked_masked",
+    "exported/keras_simplernn_bidirectional_masked",
     "exported/mxnet_sequence_reverse_encoder",
+    "exported/tf_beam_search",
     "exported/tf_speech_bigru_timemajor",
+    "exported/tf_while_reverse_sequence",
     "exported/tflite_reverse_sequence",
     "graphs/bilstm_flip",
     "graphs/bilstm_lengths",
