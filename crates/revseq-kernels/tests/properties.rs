@@ -3,13 +3,25 @@
 use std::collections::HashSet;
 
 use proptest::prelude::*;
-use revseq_kernels::cpu::{self, Threads};
+use revseq_kernels::cpu::{self, Level, Threads};
 use revseq_kernels::{
     DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, Strategy, reference,
 };
 
 mod common;
 use common::{Case, Lengths, WIDTHS, bytes, case};
+
+#[test]
+fn levels_of_other_processors_are_skipped_by_name() {
+    let compiled = match std::env::consts::ARCH {
+        "x86_64" => &[Level::Avx2, Level::Avx512][..],
+        _ => &[],
+    };
+    for level in compiled.iter().filter(|level| !level.is_supported()) {
+        let test = format!("every test of the kernels with {level}");
+        revseq_skips::skip(&test, &format!("the processor has no {level}"));
+    }
+}
 
 /// A host's pool: each piece on a thread of its own, last first.
 fn host(count: usize, work: &(dyn Fn(usize) + Sync)) {

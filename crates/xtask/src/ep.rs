@@ -72,19 +72,10 @@ pub(crate) fn test() -> Result<(), String> {
     let wheel = only_wheel(&target.join("wheels"))?;
     let library = library_name();
     let tests = root.join("crates/revseq-ep/tests");
-    for (version, file) in HOSTS {
-        let python = host(version)?;
-        eprintln!("\n-- ONNX Runtime {version}");
-        Command::new(python)
-            .args([
-                "-m",
-                "pytest",
-                "-q",
-                "-rs",
-                "--disable-warnings",
-                "-p",
-                "no:cacheprovider",
-            ])
+    let pytest = |version: &str, file: &str| {
+        Command::new(host(version)?)
+            .args(["-m", "pytest", "-q", "-rs", "--disable-warnings"])
+            .args(["-p", "no:cacheprovider"])
             .arg(tests.join(file))
             .env("REVSEQ_EP_LIBRARY", target.join("debug").join(&library))
             .env(
@@ -93,9 +84,16 @@ pub(crate) fn test() -> Result<(), String> {
             )
             .env("REVSEQ_EP_RUST_EXAMPLE", target.join("debug/examples/rust"))
             .env("REVSEQ_EP_WHEEL", &wheel)
-            .run()?;
-    }
-    Ok(())
+            .run_together(&format!("ONNX Runtime {version}"))
+    };
+    // Most of the tests keep one core busy.
+    std::thread::scope(|scope| {
+        let pytest = &pytest;
+        let runs = HOSTS.map(|(version, file)| scope.spawn(move || pytest(version, file)));
+        runs.into_iter()
+            .map(|run| run.join().expect("the thread does not panic"))
+            .fold(Ok(()), Result::and)
+    })
 }
 
 fn library_name() -> String {

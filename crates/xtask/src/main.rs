@@ -4,6 +4,7 @@
 
 mod ep;
 mod python;
+mod skips;
 mod step;
 mod units;
 

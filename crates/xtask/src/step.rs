@@ -64,6 +64,7 @@ pub(crate) fn select(steps: Vec<Step>, names: &[&str]) -> Result<Vec<Step>, Stri
 
 /// Runs steps in order and stops at the first that fails.
 pub(crate) fn run_all(steps: Vec<Step>) -> Result<(), String> {
+    crate::skips::clear()?;
     let mut times = Vec::new();
     let mut units = Units::default();
     for step in steps {
@@ -78,7 +79,7 @@ pub(crate) fn run_all(steps: Vec<Step>) -> Result<(), String> {
     for (name, time) in times {
         eprintln!("{:>8.1} s  {name}", time.as_secs_f64());
     }
-    Ok(())
+    crate::skips::print()
 }
 
 /// A command in the workspace's folder whose failure is an error that shows it.
@@ -88,6 +89,7 @@ impl Command {
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         let mut command = std::process::Command::new(program);
         command.current_dir(crate::root());
+        command.env("REVSEQ_SKIPS", crate::skips::file());
         Self(command)
     }
 
@@ -117,6 +119,21 @@ impl Command {
             return Err(format!("{:?}: {}: {message}", self.0, output.status));
         }
         String::from_utf8(output.stdout).map_err(|error| format!("{:?}: {error}", self.0))
+    }
+
+    /// Runs the command beside others: all that it prints comes at its end, below a title.
+    pub(crate) fn run_together(mut self, title: &str) -> Result<(), String> {
+        let output = self
+            .0
+            .output()
+            .map_err(|error| format!("{:?}: {error}", self.0))?;
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        eprintln!("\n-- {title}\n{}", printed.trim_end());
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(format!("{:?}: {}", self.0, output.status)),
+        }
     }
 
     pub(crate) fn run(mut self) -> Result<(), String> {

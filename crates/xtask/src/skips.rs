@@ -1,0 +1,69 @@
+//! What the tests could not run on this machine.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+/// Why a test may be skipped in CI, too; each with what it would take.
+const ALLOWED: [&str; 3] = [
+    // The processor's choice: `levels` runs what it has.
+    "the processor has no ",
+    // A GPU, for the two tests that need there to be none.
+    "there is hardware",
+    // The headers of a release of ONNX Runtime, which no registry has.
+    "REVSEQ_ORT_INCLUDE is not set",
+];
+
+/// The file to which tests append what they skip, `test: reason` a line.
+pub(crate) fn file() -> PathBuf {
+    crate::root().join("target/skips.txt")
+}
+
+/// Forgets what was skipped before.
+pub(crate) fn clear() -> Result<(), String> {
+    match fs::remove_file(file()) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("{}: {error}", file().display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints what was skipped. With `CI=true` in the environment, what may not be
+/// skipped there is an error.
+pub(crate) fn print() -> Result<(), String> {
+    let text = fs::read_to_string(file()).unwrap_or_default();
+    let skips: BTreeSet<&str> = text.lines().collect();
+    eprintln!("\n{} skipped", skips.len());
+    for skip in &skips {
+        eprintln!("  {skip}");
+    }
+    let refused = refused(&skips);
+    let in_ci = std::env::var("CI").as_deref() == Ok("true");
+    if in_ci && !refused.is_empty() {
+        return Err(format!(
+            "{} of them may not be skipped in CI: {}",
+            refused.len(),
+            refused.join("; ")
+        ));
+    }
+    Ok(())
+}
+
+fn refused<'a>(skips: &BTreeSet<&'a str>) -> Vec<&'a str> {
+    let allowed = |skip: &str| ALLOWED.iter().any(|reason| skip.contains(reason));
+    skips
+        .iter()
+        .copied()
+        .filter(|skip| !allowed(skip))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_what_is_listed_may_be_skipped() {
+        let skips = ["a: there is hardware", "b: no software adapter"].into();
+        assert_eq!(super::refused(&skips), ["b: no software adapter"]);
+    }
+}
