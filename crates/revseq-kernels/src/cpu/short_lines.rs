@@ -200,7 +200,10 @@ impl<S: Sink, const W: usize, const LANES: bool, const COUNTED: bool, const ACRO
                     // The last vector may lie over the one before.
                     let place = at.min(bytes - V::BYTES);
                     let vector = line.vector::<COUNTED>(place, V::numbers::<W>(place / W));
-                    write::<V, S, LANES>(vector, to.add(place));
+                    match LANES {
+                        true => S::write_last(vector, to.add(place), bytes - at),
+                        false => vector.store(to.add(place)),
+                    }
                     S::ask(soon.after(at), to.add(at));
                     at += V::BYTES;
                 }

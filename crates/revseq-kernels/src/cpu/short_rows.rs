@@ -264,7 +264,8 @@ impl<S: Sink, const CLASS: usize, const STRAIGHT: bool> Task for Along<'_, S, CL
                     from = from.wrapping_sub(time.input);
                     to += time.output;
                 }
-                let mut from = short.input.add(middle * time.input);
+                // Beyond the input if the length is all of time: then nothing is read.
+                let mut from = short.input.wrapping_add(middle * time.input);
                 for _ in middle..end {
                     short.copy(from, to, places, Some(Soon::beyond(from)));
                     from = from.wrapping_add(time.input);

@@ -80,6 +80,13 @@ pub(super) trait Sink {
     /// As [`Vector::store`], and the vector starts a number of lanes after the first.
     unsafe fn write<V: Vector>(vector: V, to: *mut u8);
 
+    /// Writes a vector of [`lanes`](Self::lanes) of which all but the last `bytes`
+    /// bytes, if those are less, have been written already.
+    ///
+    /// # Safety
+    /// As [`write`](Self::write), and `bytes` are whole lanes if the sink streams.
+    unsafe fn write_last<V: Vector>(vector: V, to: *mut u8, bytes: usize);
+
     /// Copies a run to a place in the room of [`lanes`](Self::lanes), and asks for as
     /// many bytes that are read soon, if any and if that pays.
     ///
@@ -167,6 +174,12 @@ impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
     }
 
     #[inline(always)]
+    unsafe fn write_last<W: Vector>(vector: W, to: *mut u8, _: usize) {
+        // SAFETY: the caller's. What was written before is written as it was.
+        unsafe { vector.store(to) };
+    }
+
+    #[inline(always)]
     unsafe fn copy<D: Direction>(&mut self, from: *const u8, bytes: usize, soon: Option<Soon>) {
         // SAFETY: the caller's.
         unsafe {
@@ -199,10 +212,13 @@ impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
 ///
 /// An ordinary store to memory that is in no cache reads the line first, so a
 /// copy moves three bytes for each two that it has to. Streaming stores save
-/// the read, if what is written in order fills whole lines.
+/// the read, if what is written in order fills whole lines. Nothing is written
+/// twice before the fence at the end, as such stores are not in order with others.
 pub(super) struct Streaming<V> {
     start: *mut u8,
-    /// The lane of the output that the buffer's first byte belongs to.
+    /// The lane of the output that the buffer's first byte belongs to; before the
+    /// output, if that starts inside its first lane, so that only wrapping
+    /// arithmetic leads from here to a place in it.
     lane: *mut u8,
     /// How many bytes of the first lane are not ours.
     skip: usize,
@@ -238,7 +254,8 @@ impl<V: Vector> Streaming<V> {
     /// Where the buffer's bytes start, behind room for a vector that ends there.
     #[inline(always)]
     fn bytes(&mut self) -> *mut u8 {
-        self.buffer.0[LINE..].as_mut_ptr().cast()
+        let start = self.buffer.0.as_mut_ptr().cast::<u8>();
+        start.wrapping_add(LINE)
     }
 
     #[inline(always)]
@@ -258,7 +275,8 @@ impl<V: Vector> Streaming<V> {
         unsafe {
             self.write_lanes();
             let from = self.bytes().add(self.skip);
-            copy_bytes(from, self.lane.add(self.skip), self.filled - self.skip);
+            let to = self.lane.wrapping_add(self.skip);
+            copy_bytes(from, to, self.filled - self.skip);
         }
         self.place(self.lane.wrapping_add(self.filled));
     }
@@ -305,17 +323,17 @@ impl<V: Vector> Streaming<V> {
             if self.skip > 0 {
                 copy_bytes(
                     from.add(self.skip),
-                    self.lane.add(self.skip),
+                    self.lane.wrapping_add(self.skip),
                     LANE - self.skip,
                 );
                 self.skip = 0;
                 at = LANE;
             }
             while at < whole {
-                V128::load(from.add(at)).stream(self.lane.add(at));
+                V128::load(from.add(at)).stream(self.lane.wrapping_add(at));
                 at += LANE;
             }
-            self.lane = self.lane.add(whole);
+            self.lane = self.lane.wrapping_add(whole);
             copy_bytes(from.add(whole), from, kept);
         }
         self.filled = kept;
@@ -377,6 +395,12 @@ impl<V: Vector> Sink for Streaming<V> {
     unsafe fn write<W: Vector>(vector: W, to: *mut u8) {
         // SAFETY: the caller's.
         unsafe { vector.stream_lanes(to) };
+    }
+
+    #[inline(always)]
+    unsafe fn write_last<W: Vector>(vector: W, to: *mut u8, bytes: usize) {
+        // SAFETY: the caller's.
+        unsafe { vector.stream_last_lanes(to, bytes) };
     }
 
     #[inline(always)]

@@ -1,7 +1,8 @@
 //! How much work the kernels do, counted: a change that makes them slower shows
 //! on any machine, however busy.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::ptr;
 
 use super::columns::{self, Tiling};
@@ -11,7 +12,7 @@ use super::kernel::Kernel;
 use super::rows;
 use super::short_rows;
 use super::sink::{Cached, LINE, Line, Sink, Streaming};
-use super::vector::{Task, V128, Vector};
+use super::vector::{LANE, Task, V128, Vector};
 use crate::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, reference};
 
 /// What vectors have done on this thread.
@@ -25,6 +26,18 @@ struct Work {
 
 thread_local! {
     static WORK: Cell<Work> = const { Cell::new(Work { loaded: 0, stored: 0, streamed: 0, shuffles: 0 }) };
+    /// The lanes that were streamed: stores of any kind before a fence are not in
+    /// order with them.
+    static STREAMED: RefCell<HashSet<usize>> = RefCell::default();
+}
+
+/// Asserts that nothing that was streamed is written again.
+fn check_written(to: *const u8) {
+    let last = to.addr() + V128::BYTES - 1;
+    STREAMED.with_borrow(|streamed| {
+        let again = [to.addr(), last].map(|byte| streamed.contains(&(byte / LANE)));
+        assert_eq!(again, [false; 2], "written after it was streamed");
+    });
 }
 
 fn count(change: impl FnOnce(&mut Work)) {
@@ -55,12 +68,15 @@ impl Vector for Counted {
 
     unsafe fn store(self, to: *mut u8) {
         count(|work| work.stored += Self::BYTES);
+        check_written(to);
         // SAFETY: the caller's.
         unsafe { self.0.store(to) };
     }
 
     unsafe fn stream(self, to: *mut u8) {
         count(|work| work.streamed += Self::BYTES);
+        check_written(to);
+        STREAMED.with_borrow_mut(|streamed| streamed.insert(to.addr() / LANE));
         // SAFETY: the caller's.
         unsafe { self.0.stream(to) };
     }
@@ -97,6 +113,103 @@ impl Vector for Counted {
         // SAFETY: the caller's.
         let (low, high) = unsafe { self.0.zip::<W>(other.0) };
         (Self(low), Self(high))
+    }
+}
+
+/// Two of them as one, so that the last vector of a row may lie over the one before.
+#[derive(Clone, Copy)]
+struct Wide([Counted; 2]);
+
+impl Vector for Wide {
+    const BYTES: usize = 2 * LANE;
+    type Half = Counted;
+    const SHUFFLES: bool = false;
+
+    unsafe fn apart<T: Task>(task: T) {
+        // SAFETY: the caller's.
+        unsafe { task.run::<Self>() }
+    }
+
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: the caller's.
+        unsafe { Self::load_lanes(from, LANE) }
+    }
+
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: the caller's.
+        unsafe { self.store_lanes(to, LANE) };
+    }
+
+    unsafe fn stream(self, to: *mut u8) {
+        // SAFETY: the caller's.
+        unsafe {
+            self.0[0].stream(to);
+            self.0[1].stream(to.add(LANE));
+        }
+    }
+
+    unsafe fn stream_lanes(self, to: *mut u8) {
+        // SAFETY: the caller's.
+        unsafe { self.stream(to) };
+    }
+
+    unsafe fn stream_last_lanes(self, to: *mut u8, bytes: usize) {
+        // SAFETY: the caller's.
+        unsafe {
+            match bytes > LANE {
+                true => self.stream(to),
+                false => self.0[1].stream(to.add(LANE)),
+            }
+        }
+    }
+
+    unsafe fn reversed<const W: usize>(self) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe { [self.0[1].reversed::<W>(), self.0[0].reversed::<W>()] })
+    }
+
+    unsafe fn merged(self, other: Self, bytes: usize) -> Self {
+        let ([low, high], [other_low, other_high]) = (self.0, other.0);
+        // SAFETY: the caller's.
+        Self(unsafe {
+            [
+                low.merged(other_low, bytes),
+                high.merged(other_high, bytes.saturating_sub(LANE)),
+            ]
+        })
+    }
+
+    unsafe fn plus(self, addend: u8) -> Self {
+        // SAFETY: the caller's.
+        Self(self.0.map(|lane| unsafe { lane.plus(addend) }))
+    }
+
+    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self {
+        let lane = |index: usize| {
+            let (one, other) = (self.0[index], other.0[index]);
+            // SAFETY: the caller's.
+            unsafe { one.merged_up_to(other, numbers.0[index], last) }
+        };
+        Self([lane(0), lane(1)])
+    }
+
+    unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
+        // SAFETY: the caller's.
+        let [low, high] = [0, 1].map(|lane| unsafe { self.0[lane].zip::<W>(other.0[lane]) });
+        (Self([low.0, high.0]), Self([low.1, high.1]))
+    }
+
+    unsafe fn load_lanes(from: *const u8, pitch: usize) -> Self {
+        // SAFETY: the caller's.
+        Self([0, pitch].map(|at| unsafe { Counted::load(from.add(at)) }))
+    }
+
+    unsafe fn store_lanes(self, to: *mut u8, pitch: usize) {
+        // SAFETY: the caller's.
+        unsafe {
+            self.0[0].store(to);
+            self.0[1].store(to.add(pitch));
+        }
     }
 }
 
@@ -161,6 +274,7 @@ impl Case {
                 output,
             };
             WORK.set(Work::default());
+            STREAMED.take();
             run(&job);
             let found = std::slice::from_raw_parts(output, input.len());
             assert!(found == expected);
@@ -362,6 +476,48 @@ fn columns_of_parts_of_lines_are_streamed_as_far_as_they_go() {
         assert_eq!(WORK.get().streamed, 100 * LINE);
     };
     case.work(Kernel::Columns(tiling), stream, false);
+}
+
+/// Their last vector lies over the one before.
+#[test]
+fn streamed_lines_of_parts_of_vectors_are_written_once() {
+    for bytes in [80, 176, 1040] {
+        let case = Case::new(DataType::Float32, &[64, bytes / 4], 1, 0);
+        let copy = |job: &Job<'_>| {
+            let mut sink = Streaming::<Wide>::new(job.output);
+            let items = 0..job.nest.items();
+            // SAFETY: the nest has all time steps; all lines are whole.
+            unsafe {
+                elements::copy_items::<Wide, _, 4>(job, &mut sink, items);
+                sink.finish();
+            }
+            // All but the first line, before which nothing may be read.
+            assert!(WORK.get().streamed >= job.plan.output_bytes() - bytes as usize);
+        };
+        case.work(Kernel::Elements, copy, false);
+    }
+}
+
+/// The last vector of a row lies over the one before.
+#[test]
+fn streamed_columns_of_parts_of_vectors_are_written_once() {
+    fn check<const W: usize, const R: usize>(data_type: DataType) {
+        let case = Case::new(data_type, &[100, 4, 144 / W as u64], 0, 2);
+        let tiling = tiling(&case);
+        let copy = |job: &Job<'_>| {
+            let items = 0..job.nest.items();
+            // SAFETY: the nest is the tiling's.
+            unsafe { columns::copy_tiles::<Wide, W, R>(job, tiling, items, true) };
+            // Of every fourth tile, which starts a line, a line of each row at least.
+            assert!(WORK.get().streamed >= 100 * LINE);
+        };
+        case.work(Kernel::Columns(tiling), copy, false);
+    }
+    check::<1, 16>(DataType::Uint8);
+    check::<2, 8>(DataType::Float16);
+    check::<4, 4>(DataType::Float32);
+    check::<8, 2>(DataType::Int64);
+    check::<16, 1>(DataType::Complex128);
 }
 
 #[test]

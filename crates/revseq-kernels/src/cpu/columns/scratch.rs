@@ -26,9 +26,11 @@ impl Scratch {
         Self(lines)
     }
 
-    /// Where columns start, with room for [`CAPACITY`] bytes.
+    /// Where columns start, with room for [`CAPACITY`] bytes, and of the same memory
+    /// before them for [`MOST_IN_PLACE`].
     pub(super) fn start(&mut self) -> *mut u8 {
-        self.0[MOST_IN_PLACE / LINE..].as_mut_ptr().cast()
+        let start = self.0.as_mut_ptr().cast::<u8>();
+        start.wrapping_add(MOST_IN_PLACE)
     }
 }
 

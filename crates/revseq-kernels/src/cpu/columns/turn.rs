@@ -49,6 +49,12 @@ trait Cut {
         start
     }
 
+    /// How many of the first bytes of a row are in one vector alone.
+    #[inline(always)]
+    fn disjoint<V: Vector>(bytes: usize) -> usize {
+        bytes
+    }
+
     /// Whether there are fewer columns than the rows of a lane.
     const NARROW: bool = false;
 
@@ -88,6 +94,11 @@ impl Cut for Overlapping {
     #[inline(always)]
     fn place<V: Vector>(start: usize, bytes: usize) -> usize {
         start.min(bytes - V::BYTES)
+    }
+
+    #[inline(always)]
+    fn disjoint<V: Vector>(bytes: usize) -> usize {
+        bytes - V::BYTES
     }
 }
 
@@ -207,9 +218,10 @@ impl<const W: usize, const R: usize, C: Cut> Task for Write<'_, W, R, C> {
             streams,
         } = self.0;
         let (to, pitch) = (tile.to, tile.plan.time.output);
-        // What is streamed has to be whole lines at once, or memory writes each in parts.
+        // What is streamed has to be whole lines at once, or memory writes each in parts,
+        // and is not written again before a fence.
         let streamed = match streams && tile.starts_lines() {
-            true => tile.bytes / LINE * LINE,
+            true => C::disjoint::<V>(tile.bytes) / LINE * LINE,
             false => 0,
         };
         let mut lines = [Line([0; LINE]); R];

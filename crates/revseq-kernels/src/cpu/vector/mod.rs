@@ -72,6 +72,17 @@ pub(super) trait Vector: Copy {
         unsafe { self.stream(to) };
     }
 
+    /// As [`stream_lanes`](Self::stream_lanes), of the last `bytes` bytes alone, or of
+    /// all if those are more than a vector's.
+    ///
+    /// # Safety
+    /// As there; `bytes` are whole lanes, one at least.
+    #[inline(always)]
+    unsafe fn stream_last_lanes(self, to: *mut u8, _bytes: usize) {
+        // SAFETY: the caller's; the last lane of one is all of it.
+        unsafe { self.stream_lanes(to) };
+    }
+
     /// The elements in reverse order.
     ///
     /// # Safety

@@ -67,6 +67,20 @@ macro_rules! stream_lanes_by_halves {
                 }
             }
         }
+
+        #[inline(always)]
+        unsafe fn stream_last_lanes(self, to: *mut u8, bytes: usize) {
+            // SAFETY: the caller's.
+            unsafe {
+                if bytes >= Self::BYTES {
+                    return self.stream_lanes(to);
+                }
+                if bytes > $Half::BYTES {
+                    $Half($low(self.0)).stream_last_lanes(to, bytes - $Half::BYTES);
+                }
+                $Half($high(self.0)).stream_last_lanes(to.add($Half::BYTES), bytes);
+            }
+        }
     };
 }
 
