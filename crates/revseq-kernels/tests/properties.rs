@@ -9,7 +9,11 @@ use revseq_kernels::{
 };
 
 mod common;
+#[cfg(unix)]
+mod guarded;
 use common::{Case, Lengths, WIDTHS, bytes, case};
+#[cfg(unix)]
+use guarded::Guarded;
 
 #[test]
 fn levels_of_other_processors_are_skipped_by_name() {
@@ -355,58 +359,6 @@ fn lengths_that_are_equal_in_groups_agree_with_the_reference() {
     }
 }
 
-/// A buffer that starts or ends next to memory that nobody may touch.
-#[cfg(unix)]
-struct Guarded {
-    mapped: *mut u8,
-    mapped_bytes: usize,
-    start: *mut u8,
-    bytes: usize,
-}
-
-#[cfg(unix)]
-impl Guarded {
-    fn new(content: &[u8], at_end: bool) -> Self {
-        const PAGE: usize = 1 << 16;
-        let inside = content.len().next_multiple_of(PAGE);
-        let mapped_bytes = inside + 2 * PAGE;
-        // SAFETY: new memory, of which the first and the last page are made inaccessible.
-        unsafe {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let mapped = libc::mmap(std::ptr::null_mut(), mapped_bytes, protection, flags, -1, 0);
-            assert_ne!(mapped, libc::MAP_FAILED);
-            let mapped = mapped.cast::<u8>();
-            for guard in [mapped, mapped.add(PAGE + inside)] {
-                assert_eq!(libc::mprotect(guard.cast(), PAGE, libc::PROT_NONE), 0);
-            }
-            let room = if at_end { inside - content.len() } else { 0 };
-            let start = mapped.add(PAGE + room);
-            start.copy_from(content.as_ptr(), content.len());
-            Self {
-                mapped,
-                mapped_bytes,
-                start,
-                bytes: content.len(),
-            }
-        }
-    }
-
-    fn slice(&mut self) -> &mut [u8] {
-        // SAFETY: mapped, initialised and this buffer's alone.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
-    }
-}
-
-#[cfg(unix)]
-impl Drop for Guarded {
-    fn drop(&mut self) {
-        // SAFETY: what `new` mapped.
-        let unmapped = unsafe { libc::munmap(self.mapped.cast(), self.mapped_bytes) };
-        assert_eq!(unmapped, 0);
-    }
-}
-
 /// Runs a plan of packed data between pages that cannot be touched, at the start of
 /// its pages or at their end if `last`.
 #[cfg(unix)]
@@ -421,8 +373,8 @@ fn check_guarded(data_type: DataType, sizes: [u64; 3], axis: usize, lengths: &[i
     let data = revseq_kernels::LengthsData::from(lengths);
     reference::reverse_subsequences(&desc, &content, data, &mut expected);
     let lengths = SequenceLengths::new(&plan, data, LengthsPolicy::Reject).unwrap();
-    let mut input = Guarded::new(&content, last);
-    let mut output = Guarded::new(&vec![0; content.len()], !last);
+    let mut input = Guarded::new(&content, last, 0);
+    let mut output = Guarded::new(&vec![0; content.len()], !last, 0);
     let (from, to) = (input.slice(), output.slice());
     cpu::run(&plan, &lengths, from, to, Threads::Serial).unwrap();
     assert!(to == expected, "{plan:?}");

@@ -46,6 +46,7 @@ pub(super) unsafe fn out_of_place(
     let plan = simpler.as_ref().unwrap_or(plan);
     let kernel = Kernel::of(plan, output, false);
     let tier = kernel.tier(plan, plan.moved_bytes() == plan.output_bytes());
+    let level = Level::current();
     let (nest, item_bytes) = kernel.nest(plan, plan.time.size);
     let job = &Job {
         plan,
@@ -56,7 +57,7 @@ pub(super) unsafe fn out_of_place(
     };
     threads.for_each_piece(nest.items(), item_bytes, kernel.worthwhile(), |items| {
         // SAFETY: the caller's; the nest is the kernel's, with all time steps.
-        unsafe { Items::new(job, items, tier, Copied).run_by(kernel) };
+        unsafe { copy_items(job, items, kernel, tier, level) };
     });
 }
 
@@ -84,6 +85,7 @@ pub(super) unsafe fn in_place(
     let plan = simpler.as_ref().unwrap_or(plan);
     let kernel = Kernel::of(plan, data, true);
     let tier = kernel::tier_in_place(plan);
+    let level = Level::current();
     let (nest, item_bytes) = kernel.nest(plan, longest / 2);
     let job = &Job {
         plan,
@@ -96,8 +98,40 @@ pub(super) unsafe fn in_place(
     let worthwhile = kernel.worthwhile().of_half();
     threads.for_each_piece(nest.items(), 2 * item_bytes, worthwhile, |items| {
         // SAFETY: the caller's; the nest is the kernel's, of all pairs.
-        unsafe { Items::new(job, items, tier, Swapped).run_by(kernel) };
+        unsafe { swap_items(job, items, kernel, tier, level) };
     });
+}
+
+/// Moves the rows of some items of a run by a kernel that can take its plan.
+///
+/// # Safety
+/// As [`out_of_place`], for the job's buffers; its nest is the kernel's, with all time
+/// steps, and `items` are items of it; and the CPU has the level's instructions.
+pub(super) unsafe fn copy_items(
+    job: &Job<'_>,
+    items: Range<usize>,
+    kernel: Kernel,
+    tier: Tier,
+    level: Level,
+) {
+    // SAFETY: the caller's.
+    unsafe { Items::new(job, items, tier, Copied).run_by(kernel, level) };
+}
+
+/// Exchanges the rows of some pairs of a run in place by a kernel that can take its plan.
+///
+/// # Safety
+/// As [`in_place`], for the job's buffer; its nest is the kernel's, of all pairs, and
+/// `items` are items of it; and the CPU has the level's instructions.
+pub(super) unsafe fn swap_items(
+    job: &Job<'_>,
+    items: Range<usize>,
+    kernel: Kernel,
+    tier: Tier,
+    level: Level,
+) {
+    // SAFETY: the caller's.
+    unsafe { Items::new(job, items, tier, Swapped).run_by(kernel, level) };
 }
 
 /// Moves all rows of the first `time_steps` one by one.
@@ -129,7 +163,7 @@ unsafe fn walk_all<'a, M>(
 
 /// A simpler plan for lengths that are all equal, or equal in groups of
 /// neighbours that together fill a cache line, if there is enough to move.
-fn simplify(plan: &Plan, lengths: &SequenceLengths<'_>) -> Option<Plan> {
+pub(super) fn simplify(plan: &Plan, lengths: &SequenceLengths<'_>) -> Option<Plan> {
     if plan.moved_bytes() < UNIFORM_BYTES {
         return None;
     }
@@ -262,11 +296,11 @@ impl<'a, M> Items<'a, M> {
         }
     }
 
-    /// Moves the items with the instructions of their kernel.
+    /// Moves the items by a kernel, with the instructions of a level.
     ///
     /// # Safety
-    /// As the kernel's.
-    unsafe fn run_by(self, kernel: Kernel)
+    /// As the kernel's, and the CPU has the level's instructions.
+    unsafe fn run_by(self, kernel: Kernel, level: Level)
     where
         Items<'a, M, Walk>: Task,
         Items<'a, M, Rows>: Task,
@@ -274,7 +308,6 @@ impl<'a, M> Items<'a, M> {
         Items<'a, M, Narrow>: Task,
         Items<'a, M, Tiling>: Task,
     {
-        let level = Level::current();
         // SAFETY: the caller's.
         unsafe {
             match kernel {

@@ -9,6 +9,8 @@ mod direction;
 mod dispatch;
 mod elements;
 mod few;
+#[cfg(test)]
+mod forced;
 mod job;
 mod kernel;
 mod level;

@@ -20,7 +20,7 @@ impl Vector for V128 {
             unsafe { task.run::<V128>() }
         }
         // SAFETY: the caller's.
-        unsafe { call_apart(run, task) }
+        unsafe { call_apart::<Self, T>(run, task) }
     }
 
     #[inline(always)]

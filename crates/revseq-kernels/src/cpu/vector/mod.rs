@@ -320,7 +320,9 @@ pub(super) trait Task {
 /// # Safety
 /// As the function's.
 #[inline(always)]
-unsafe fn call_apart<T>(run: unsafe fn(T), task: T) {
+unsafe fn call_apart<V: Vector, T: Task>(run: unsafe fn(T), task: T) {
+    #[cfg(test)]
+    super::forced::reached::<V, T>();
     // SAFETY: the caller's.
     unsafe { std::hint::black_box(run)(task) };
 }

@@ -52,7 +52,7 @@ macro_rules! plain_methods {
     };
 }
 
-/// The method of a vector of several lanes, by what takes its lower and its upper half.
+/// The methods of a vector of several lanes, by what takes its lower and its upper half.
 macro_rules! stream_lanes_by_halves {
     ($Half:ident, $low:expr, $high:expr) => {
         #[inline(always)]
@@ -97,7 +97,7 @@ impl Vector for V128 {
             unsafe { task.run::<V128>() }
         }
         // SAFETY: the caller's.
-        unsafe { call_apart(run, task) }
+        unsafe { call_apart::<Self, T>(run, task) }
     }
 
     plain_methods! {
@@ -172,7 +172,7 @@ impl Vector for V256 {
             unsafe { task.run::<V256>() }
         }
         // SAFETY: the caller's.
-        unsafe { call_apart(run, task) }
+        unsafe { call_apart::<Self, T>(run, task) }
     }
 
     plain_methods! {
@@ -293,7 +293,7 @@ impl Vector for V512 {
             unsafe { task.run::<V512>() }
         }
         // SAFETY: the caller's.
-        unsafe { call_apart(run, task) }
+        unsafe { call_apart::<Self, T>(run, task) }
     }
 
     plain_methods! {
