@@ -4,6 +4,7 @@
 
 mod ep;
 mod python;
+mod sanitize;
 mod skips;
 mod step;
 mod units;
@@ -18,6 +19,8 @@ Usage: cargo xtask <COMMAND>
 
 Commands:
   test [STEP]...  Run everything that CI runs, or only the steps named
+  sanitize [asan|tsan|valgrind]...
+                  Run the kernels' tests under sanitizers, all or those named
   models          Make the files under models/ again
   wheel           Build the Python wheel of the execution provider into target/wheels
   steps           List the steps of `test`
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments.as_slice() {
         ["test", names @ ..] => step::select(test_steps(), names).and_then(step::run_all),
+        ["sanitize", names @ ..] => sanitize::run(names),
         ["models"] => models(&[]),
         ["wheel"] => ep::wheel(),
         ["steps"] => {
@@ -117,6 +121,11 @@ fn test_steps() -> Vec<Step> {
                         .run()
                 })
             },
+        ),
+        Step::new(
+            "asan",
+            "the kernels' unit tests under AddressSanitizer",
+            sanitize::short,
         ),
         Step::new("models", "the models are what their script makes", || {
             models(&["--check"])
