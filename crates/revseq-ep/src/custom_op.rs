@@ -16,7 +16,7 @@ use ort_sys::{
 use crate::abi::API_VERSION;
 use crate::error::Error;
 use crate::fence;
-use crate::host::{Host, ort_try};
+use crate::host::{Host, ort_try, text};
 use crate::info::{KernelInfo, TypeAndSizes};
 use crate::kernel::Kernel;
 use crate::tensor::Context;
@@ -227,11 +227,21 @@ unsafe extern "system" fn infer_output_shape(
                 host,
                 ShapeInferContext_GetInputTypeShape(context, 0, &raw mut data)
             );
-            let rank = TypeAndSizes::read_tensor(host, data)?
+            let sizes = TypeAndSizes::read_tensor(host, data)?
                 .sizes
-                .map_or(0, |sizes| sizes.len());
+                .unwrap_or_default();
+            let mut names = vec![ptr::null(); sizes.len()];
+            ort_try!(
+                host,
+                GetSymbolicDimensions(data, names.as_mut_ptr(), names.len())
+            );
+            let mut dimensions = sizes.iter().zip(names);
+            // An output's dimension can be given a size or a name. The host
+            // takes one that has neither for one of size -1, so the shape is
+            // then left unknown.
+            let all_known = dimensions.all(|(&size, name)| size >= 0 || !text(name).is_empty());
             // The host shows a tensor of unknown rank as one of rank 0, which the data never has.
-            if rank > 0 {
+            if !sizes.is_empty() && all_known {
                 ort_try!(host, ShapeInferContext_SetOutputTypeShape(context, 0, data));
             }
         }

@@ -64,6 +64,55 @@ def test_the_output_has_the_inputs_type_and_shape():
     assert (output.type, output.shape) == ("tensor(int16)", ["a", 3, "c"])
 
 
+@pytest.mark.parametrize(
+    "sizes, shape",
+    [
+        ([2, 3], [2, 3]),
+        (["a", "b"], ["a", "b"]),
+        (["a", 3], ["a", 3]),
+        # What has no name has none in the output either, nor in what comes after.
+        ([None, None], []),
+        ([None, 3], []),
+        (["a", None], []),
+        ([-1, 3], []),
+        (None, []),
+    ],
+)
+@pytest.mark.parametrize("ep", [False, True])
+def test_a_shape_is_inferred_as_far_as_it_can_be_told(sizes, shape, ep, tmp_path, capfd):
+    lengths = None if sizes is None else [sizes[0], 1]
+    values = [
+        harness.helper.make_tensor_value_info("x", harness.TensorProto.FLOAT, sizes),
+        harness.helper.make_tensor_value_info("lens", harness.TensorProto.UINT32, lengths),
+    ]
+    nodes = [
+        harness.helper.make_node(
+            "ReverseSubsequences", ["x", "lens"], ["r"], "the_node", domain="revseq", axis=1
+        ),
+        harness.helper.make_node("Neg", ["r"], ["y"]),
+    ]
+    graph = harness.helper.make_graph(nodes, "graph", values, [])
+    for name in "ry":
+        graph.output.add().name = name
+    options = harness.options(ep=False)
+    options.optimized_model_filepath = str(tmp_path / "saved.onnx")
+    options.register_custom_ops_library(harness.library())
+    if ep:
+        options.add_provider_for_devices(harness.devices(), {})
+    made = harness.session(harness.model(graph), options)
+    assert [output.shape for output in made.get_outputs()] == [shape, shape]
+    for time in range(3, 4 if 3 in (sizes or []) else 6):
+        x = np.arange(2 * time, dtype=np.float32).reshape(2, time)
+        r, y = made.run(None, {"x": x, "lens": np.array([[3], [2]], np.uint32)})
+        assert harness.bits(r) == harness.bits(harness.expected(x, np.array([[3], [2]]), 1))
+        assert harness.bits(y) == harness.bits(-r)
+    assert "does not match" not in capfd.readouterr().err
+    saved = harness.onnx.load(options.optimized_model_filepath).graph
+    told = [*saved.value_info, *saved.output]
+    sizes = [size.dim_value for value in told for size in value.type.tensor_type.shape.dim]
+    assert all(size >= 0 for size in sizes), told
+
+
 def test_together_with_the_ep():
     """The library's ops first, then the EP; the other way round ONNX Runtime has the domain twice."""
     model = harness.reverse_subsequences([2, 3, 4], 2)
