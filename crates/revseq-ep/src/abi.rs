@@ -77,7 +77,7 @@ pub(crate) struct OrtEpApi {
         options: *const OrtKeyValuePairs,
         out: *mut *mut OrtEpDevice,
     ) -> OrtStatusPtr,
-    ReleaseEpDevice: Unused,
+    pub(crate) ReleaseEpDevice: unsafe extern "system" fn(device: *mut OrtEpDevice),
     EpGraphSupportInfo_AddNodesToFuse: Unused,
     pub(crate) EpGraphSupportInfo_AddSingleNode: unsafe extern "system" fn(
         info: *mut OrtEpGraphSupportInfo,

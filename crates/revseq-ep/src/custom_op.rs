@@ -16,7 +16,7 @@ use ort_sys::{
 use crate::abi::API_VERSION;
 use crate::error::Error;
 use crate::fence;
-use crate::host::{Host, ort_try, text};
+use crate::host::{Host, ort, ort_try, text};
 use crate::info::{KernelInfo, TypeAndSizes};
 use crate::kernel::Kernel;
 use crate::tensor::Context;
@@ -38,8 +38,8 @@ const LENGTHS: [ONNXTensorElementDataType; 4] = [
 pub(crate) struct Domain {
     host: Host,
     domain: *mut OrtCustomOpDomain,
-    /// The domain points to them.
-    _ops: Box<[CustomOp; LENGTHS.len()]>,
+    /// Out of a box; the domain points to them.
+    ops: *mut [CustomOp; LENGTHS.len()],
 }
 
 // SAFETY: a domain is not changed once it is made.
@@ -47,19 +47,20 @@ unsafe impl Send for Domain {}
 
 impl Domain {
     pub(crate) fn new(host: Host) -> Result<Self, Error> {
-        let ops = Box::new(LENGTHS.map(|lengths| CustomOp::new(host, lengths)));
         let mut domain = ptr::null_mut();
         // SAFETY: the domain that comes back is this struct's, which keeps the
-        // ops that it points to; they do not move with their box.
+        // ops that it points to.
         unsafe {
             ort_try!(host, CreateCustomOpDomain(DOMAIN.as_ptr(), &raw mut domain));
+            let ops = Box::new(LENGTHS.map(|lengths| CustomOp::new(host, lengths)));
             let made = Self {
                 host,
                 domain,
-                _ops: ops,
+                ops: Box::into_raw(ops),
             };
-            for op in made._ops.iter() {
-                ort_try!(host, CustomOpDomain_Add(domain, (&raw const *op).cast()));
+            for index in 0..LENGTHS.len() {
+                let op = made.ops.cast::<CustomOp>().add(index);
+                ort_try!(host, CustomOpDomain_Add(domain, op.cast()));
             }
             Ok(made)
         }
@@ -76,9 +77,12 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: the domain is this struct's. That no session uses it is what
-        // the host asks of whoever unregisters the library.
-        unsafe { crate::host::ort!(self.host, ReleaseCustomOpDomain(self.domain)) };
+        // SAFETY: the domain and its ops are this struct's. That no session uses
+        // them is what the host asks of whoever unregisters the library.
+        unsafe {
+            ort!(self.host, ReleaseCustomOpDomain(self.domain));
+            drop(Box::from_raw(self.ops));
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use ort_sys::{
     OrtAllocator, OrtCustomOpDomain, OrtEpDevice, OrtHardwareDevice, OrtHardwareDeviceType,
     OrtKeyValuePairs, OrtLogger, OrtMemoryInfo, OrtSessionOptions, OrtStatusPtr,
 };
+use smallvec::SmallVec;
 
 use crate::abi::{API_VERSION, OrtDataTransferImpl, OrtEp, OrtEpFactory, UNUSED};
 use crate::custom_op::Domain;
@@ -36,7 +37,8 @@ pub(crate) struct Factory {
 }
 
 impl Factory {
-    pub(crate) fn new(host: Host) -> Result<Box<Self>, Error> {
+    /// Makes a factory, to be released with [`release`](Self::release).
+    pub(crate) fn create(host: Host) -> Result<*mut OrtEpFactory, Error> {
         let table = OrtEpFactory {
             ort_version_supported: API_VERSION,
             GetName: get_name,
@@ -57,18 +59,43 @@ impl Factory {
             GetNumCustomOpDomains: get_num_custom_op_domains,
             GetCustomOpDomains: get_custom_op_domains,
         };
-        let mut factory = Box::new(Self {
+        // Every pointer to the factory, the kernels' state too, comes from this one.
+        let factory = Box::into_raw(Box::new(Self {
             table,
             host,
             domain: Domain::new(host)?,
             registry: None,
             eps: AtomicUsize::new(0),
-        });
-        let state = (&raw mut *factory).cast();
-        // SAFETY: the factory stays in its box as long as the registry, which
-        // is its own; no session outlives the registration of the library.
-        factory.registry = Some(unsafe { Registry::new(host, ep_kernel::create, state) }?);
-        Ok(factory)
+        }));
+        // SAFETY: the factory lives as long as the registry, which is its own;
+        // no session outlives the registration of the library.
+        match unsafe { Registry::new(host, ep_kernel::create, factory.cast()) } {
+            Ok(registry) => {
+                // SAFETY: nobody else has the factory yet.
+                unsafe { (*factory).registry = Some(registry) };
+                Ok(factory.cast())
+            }
+            Err(error) => {
+                // SAFETY: as above, and the kernels' state went with the registry.
+                drop(unsafe { Box::from_raw(factory) });
+                Err(error)
+            }
+        }
+    }
+
+    /// Frees a factory, unless a session still uses it: then it stays, as does the library.
+    ///
+    /// # Safety
+    /// `factory` is one that [`create`](Self::create) made, released only once.
+    pub(crate) unsafe fn release(factory: *mut OrtEpFactory) {
+        // SAFETY: the caller's; a box, which must be the only way to the
+        // factory, is made of one that nobody uses any more.
+        unsafe {
+            match Self::from_table(factory).is_in_use() {
+                true => crate::pin::library(),
+                false => drop(Box::from_raw(factory.cast::<Self>())),
+            }
+        }
     }
 
     pub(crate) fn host(&self) -> Host {
@@ -76,7 +103,7 @@ impl Factory {
     }
 
     /// Whether there is an EP, so a session that calls this library.
-    pub(crate) fn is_in_use(&self) -> bool {
+    fn is_in_use(&self) -> bool {
         self.eps.load(Ordering::Acquire) > 0
     }
 
@@ -156,35 +183,57 @@ unsafe extern "system" fn get_supported_devices(
     let host = unsafe { Factory::from_table(factory) }.host;
     fence::status(host, || {
         fence::fault("devices");
+        // SAFETY: the caller's.
+        unsafe { *ep_count = 0 };
         let devices = match count {
             0 => &[],
             // SAFETY: the caller's.
             _ => unsafe { slice::from_raw_parts(devices, count) },
         };
-        let mut made = 0;
-        // SAFETY: the caller's.
-        unsafe { *ep_count = made };
-        for &device in devices {
-            // SAFETY: the caller's; the C enum is read as the integer that it is.
-            let is_cpu = unsafe { device_type(host, device) }
-                == OrtHardwareDeviceType::OrtHardwareDeviceType_CPU as c_int;
-            if !is_cpu || made == capacity {
-                continue;
-            }
+        // SAFETY: the caller's; the C enum is read as the integer that it is.
+        let is_cpu = |&&device: &&_| unsafe {
+            device_type(host, device) == OrtHardwareDeviceType::OrtHardwareDeviceType_CPU as c_int
+        };
+        let mut made = EpDevices {
+            host,
+            devices: SmallVec::new(),
+        };
+        for &device in devices.iter().filter(is_cpu).take(capacity) {
             let mut ep_device = ptr::null_mut();
-            // SAFETY: the caller's; the host owns the device that it makes.
+            // SAFETY: the caller's.
             unsafe {
                 ort_try!(
                     host,
                     ep CreateEpDevice(factory, device, ptr::null(), ptr::null(), &raw mut ep_device)
                 );
-                *ep_devices.add(made) = ep_device;
-                made += 1;
-                *ep_count = made;
+            }
+            made.devices.push(ep_device);
+        }
+        // Now that none can fail any more, they are the host's.
+        for (index, ep_device) in made.devices.drain(..).enumerate() {
+            // SAFETY: there are no more of them than the places that the caller has.
+            unsafe {
+                *ep_devices.add(index) = ep_device;
+                *ep_count = index + 1;
             }
         }
         Ok(())
     })
+}
+
+/// Devices that are not the host's yet; released when dropped.
+struct EpDevices {
+    host: Host,
+    devices: SmallVec<[*mut OrtEpDevice; 1]>,
+}
+
+impl Drop for EpDevices {
+    fn drop(&mut self) {
+        for &device in &self.devices {
+            // SAFETY: the device is one that the host has made and nobody else has.
+            unsafe { ort!(self.host, ep ReleaseEpDevice(device)) };
+        }
+    }
 }
 
 /// The `OrtHardwareDeviceType` of a device, which need not be one that this crate knows.
@@ -309,4 +358,96 @@ unsafe extern "system" fn get_custom_op_domains(
         unsafe { *domains = Factory::from_table(factory).domain.as_ptr() };
     }
     OrtStatusPtr::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake_host;
+
+    /// What `GetSupportedDevices` makes of this many CPUs.
+    fn devices(factory: *mut OrtEpFactory, cpus: usize) -> (OrtStatusPtr, usize) {
+        let cpus = vec![fake_host::cpu(); cpus];
+        let mut out = [ptr::null_mut(); 2];
+        let mut count = usize::MAX;
+        // SAFETY: the lists have the sizes that are said.
+        let status = unsafe {
+            get_supported_devices(
+                factory,
+                cpus.as_ptr(),
+                cpus.len(),
+                out.as_mut_ptr(),
+                out.len(),
+                &raw mut count,
+            )
+        };
+        assert!(out[..count].iter().all(|device| !device.is_null()));
+        (status, count)
+    }
+
+    #[test]
+    fn the_devices_before_one_that_fails_are_released() {
+        let factory = Factory::create(fake_host::host()).unwrap();
+        let before = fake_host::alive();
+        for made in 0..2 {
+            fake_host::fail_after(made);
+            let (status, count) = devices(factory, 2);
+            assert_eq!((status.0.is_null(), count), (false, 0));
+            assert_eq!(fake_host::alive(), before);
+        }
+        for (cpus, made) in [(0, 0), (1, 1), (2, 2), (3, 2)] {
+            let alive = fake_host::alive();
+            let (status, count) = devices(factory, cpus);
+            assert_eq!((status.0.is_null(), count), (true, made));
+            assert_eq!(fake_host::alive(), alive + made as isize);
+        }
+        // SAFETY: the factory was made above.
+        unsafe { Factory::release(factory) };
+    }
+
+    /// Under Miri also that the kernels' state may be used as long as the factory lives.
+    #[test]
+    fn a_factory_has_kernels_until_it_is_released_and_leaves_nothing() {
+        let factory = Factory::create(fake_host::host()).unwrap();
+        let (create, state) = fake_host::kernel();
+        for _ in 0..2 {
+            let mut kernel = ptr::null_mut();
+            // SAFETY: the factory lives; the host refuses to name any node.
+            let status = unsafe { create(state, ptr::dangling(), &raw mut kernel) };
+            assert!(!status.0.is_null() && kernel.is_null());
+            // SAFETY: the factory lives.
+            assert!(!unsafe { Factory::from_table(factory) }.is_in_use());
+        }
+        // SAFETY: the factory was made above.
+        unsafe { Factory::release(factory) };
+        assert_eq!(fake_host::alive(), 0);
+    }
+
+    #[test]
+    fn whatever_fails_while_a_factory_is_made_nothing_is_left() {
+        let mut failed = 0;
+        loop {
+            fake_host::fail_after(failed);
+            let made = Factory::create(fake_host::host());
+            match made {
+                Ok(factory) => {
+                    // SAFETY: the factory was made just now.
+                    unsafe { Factory::release(factory) };
+                    // Types of complex numbers may fail.
+                    if fake_host::has_not_failed() {
+                        break;
+                    }
+                }
+                Err(error) => assert!(error.to_string().ends_with(": told to"), "{error}"),
+            }
+            assert_eq!(
+                fake_host::alive(),
+                0,
+                "{failed} calls before the one that fails"
+            );
+            failed += 1;
+        }
+        // One domain with its 4 ops, and 3 kernels of 7 calls or more.
+        assert!(failed > 26, "{failed}");
+    }
 }

@@ -17,6 +17,8 @@ mod ep;
 mod ep_kernel;
 mod error;
 mod factory;
+#[cfg(test)]
+mod fake_host;
 mod fence;
 mod gpu;
 mod host;
@@ -83,10 +85,10 @@ unsafe extern "system" fn CreateEpFactories(
                 problem: "no room for a factory",
             });
         }
-        let factory = Factory::new(host)?;
+        let factory = Factory::create(host)?;
         // SAFETY: the caller's; the host gives the factory back to `ReleaseEpFactory`.
         unsafe {
-            *factories = Box::into_raw(factory).cast();
+            *factories = factory;
             *count = 1;
         }
         Ok(())
@@ -101,14 +103,8 @@ unsafe extern "system" fn CreateEpFactories(
 #[unsafe(no_mangle)]
 unsafe extern "system" fn ReleaseEpFactory(factory: *mut OrtEpFactory) -> OrtStatusPtr {
     if !factory.is_null() {
-        fence::value((), || {
-            // SAFETY: the caller's.
-            let factory = unsafe { Box::from_raw(factory.cast::<Factory>()) };
-            if factory.is_in_use() {
-                pin::library();
-                Box::leak(factory);
-            }
-        });
+        // SAFETY: the caller's.
+        fence::value((), || unsafe { Factory::release(factory) });
     }
     OrtStatusPtr::default()
 }
