@@ -24,6 +24,26 @@ pub(crate) fn library() {
     }
 }
 
-/// Other systems have other ways, and this library is built for none of them yet.
-#[cfg(not(unix))]
+/// Windows's way, which nobody has seen run yet: this library is not built for it so far.
+#[cfg(windows)]
+pub(crate) fn library() {
+    use std::ffi::c_void;
+
+    /// `GET_MODULE_HANDLE_EX_FLAG_PIN` and `GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS` (libloaderapi.h).
+    const PIN_BY_ADDRESS: u32 = 0x1 | 0x4;
+
+    #[link(name = "kernel32")]
+    unsafe extern "system" {
+        fn GetModuleHandleExW(flags: u32, address: *const u16, module: *mut *mut c_void) -> i32;
+    }
+
+    let here: fn() = library;
+    let mut module = std::ptr::null_mut();
+    // SAFETY: by these flags `here` is no name but an address, which lies in
+    // this library; the handle is not counted, so there is none to close.
+    unsafe { GetModuleHandleExW(PIN_BY_ADDRESS, here as *const u16, &raw mut module) };
+}
+
+/// This library is built for no other system.
+#[cfg(not(any(unix, windows)))]
 pub(crate) fn library() {}
