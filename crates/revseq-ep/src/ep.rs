@@ -99,7 +99,7 @@ impl Ep {
         }
     }
 
-    /// Takes a node of the operators, or says in the log why not.
+    /// Takes a node of the operators that no other EP has, or says in the log why not.
     ///
     /// A node that its schema does not allow is taken nevertheless: making its
     /// kernel then says what is wrong, where the CPU EP may misread it.
@@ -150,7 +150,7 @@ impl Ep {
     fn decline(&self, node: &GraphNode, reason: &str) {
         let label = node.label();
         let line = format!("{label} is left to other execution providers: {reason}");
-        self.log.warning(c"GetCapability", &line);
+        self.log.info(c"GetCapability", &line);
     }
 }
 

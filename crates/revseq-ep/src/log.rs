@@ -57,9 +57,9 @@ impl Log {
         self.write(OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE, function, line);
     }
 
-    /// Writes a line that users see by default.
-    pub(crate) fn warning(&self, function: &'static std::ffi::CStr, line: &str) {
-        self.write(OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING, function, line);
+    /// Writes a line for whoever asks for more than what goes wrong.
+    pub(crate) fn info(&self, function: &'static std::ffi::CStr, line: &str) {
+        self.write(OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO, function, line);
     }
 
     fn write(&self, level: OrtLoggingLevel, function: &'static std::ffi::CStr, line: &str) {

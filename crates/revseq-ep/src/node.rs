@@ -52,7 +52,7 @@ pub(crate) struct GraphNode {
 }
 
 impl GraphNode {
-    /// Reads a node if it is one of the operators.
+    /// Reads a node if it is one of the operators and not another EP's.
     ///
     /// # Safety
     /// `node` is one of this host, alive.
@@ -65,6 +65,15 @@ impl GraphNode {
             (text(domain), text(op_type))
         };
         if !Operator::is_known(&domain, &op_type) {
+            return Ok(None);
+        }
+        let mut provider = ptr::null();
+        // SAFETY: as above; a node that nobody has yet has a provider without a name.
+        let provider = unsafe {
+            ort_try!(host, Node_GetEpName(node, &raw mut provider));
+            text(provider)
+        };
+        if !provider.is_empty() && provider != crate::EP_NAME_STR {
             return Ok(None);
         }
         let (mut name, mut since_version): (*const c_char, c_int) = (ptr::null(), 0);

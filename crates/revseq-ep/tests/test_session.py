@@ -114,6 +114,21 @@ def test_the_device():
     assert device.ep_metadata["version"].count(".") == 2
 
 
+@pytest.mark.parametrize("dtype", [onnx.TensorProto.FLOAT, onnx.TensorProto.STRING])
+def test_a_node_that_another_provider_has_is_left_alone(dtype, capfd):
+    """The one that is chosen first has it; there is nothing to decline, nor to say of it."""
+    (cpu,) = [device for device in ort.get_ep_devices() if device.ep_name == harness.CPU]
+    options = harness.options(ep=False)
+    options.log_severity_level = 0
+    options.add_provider_for_devices([cpu], {})
+    options.add_provider_for_devices(harness.devices(), {})
+    model = harness.reverse_sequence([4, 3], dtype, batch_axis=1, time_axis=0)
+    session = harness.session(model, options)
+    assert harness.assigned(session) == {harness.CPU: ["ReverseSequence"]}
+    log = capfd.readouterr().err
+    assert "Node placements" in log and "left to other execution providers" not in log
+
+
 def test_the_policy_chooses_nothing_it_should_not():
     """Registered but not chosen, the EP gets no node."""
     session = harness.session(
