@@ -7,7 +7,12 @@ use crate::python;
 use crate::step::{Command, cargo};
 
 /// The ONNX Runtimes under test, by their requirements file, and the tests for each.
-const HOSTS: [(&str, &str); 3] = [("1.31", ""), ("1.24", ""), ("1.23", "test_old_host.py")];
+const HOSTS: [(&str, &str); 4] = [
+    ("1.32", ""),
+    ("1.31", ""),
+    ("1.24", ""),
+    ("1.23", "test_old_host.py"),
+];
 
 /// What the other tests need to run models on ONNX Runtime with the provider:
 /// the library of the newest version under test, and the provider's own.
