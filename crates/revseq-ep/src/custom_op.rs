@@ -265,9 +265,12 @@ unsafe extern "system" fn create_kernel(
         fence::fault("create");
         // SAFETY: the host calls this while it makes a kernel from the info.
         let info = unsafe { KernelInfo::new(host, info) };
-        let plans = info.plans()?;
-        let policy = plans.operator().lengths_policy();
-        let kernel = Kernel::new(plans, policy, None, info.log()?.is_verbose());
+        let kernel = info.with_name(|name| {
+            let plans = info.plans(name)?;
+            let policy = plans.operator().lengths_policy();
+            let verbose = info.log()?.is_verbose();
+            Ok(Kernel::new(plans, policy, None, verbose))
+        })?;
         let kernel = Box::new(CustomKernel { host, kernel });
         // SAFETY: the host passes a place for the kernel, and gives it back to `kernel_destroy`.
         unsafe { *out = Box::into_raw(kernel).cast() };

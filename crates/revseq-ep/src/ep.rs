@@ -130,6 +130,23 @@ impl Ep {
             self.decline(&read, &error.kind.to_string());
             return Ok(());
         }
+        // SAFETY: the caller's.
+        let taken = unsafe { self.take(node, info) };
+        if !taken.map_err(|error| error.of_node(read.label()))? {
+            self.decline(&read, "no kernel here is for its version and types");
+        }
+        Ok(())
+    }
+
+    /// Takes a node if there is a kernel for it.
+    ///
+    /// # Safety
+    /// As [`consider`](Self::consider).
+    unsafe fn take(
+        &self,
+        node: *const OrtNode,
+        info: *mut OrtEpGraphSupportInfo,
+    ) -> Result<bool, Error> {
         let mut kernel = ptr::null();
         // SAFETY: the caller's.
         unsafe {
@@ -137,14 +154,11 @@ impl Ep {
                 self.host,
                 ep EpGraphSupportInfo_LookUpKernel(info, node, &raw mut kernel)
             );
+            if !kernel.is_null() {
+                ort_try!(self.host, ep EpGraphSupportInfo_AddSingleNode(info, node));
+            }
         }
-        if kernel.is_null() {
-            self.decline(&read, "no kernel here is for its version and types");
-            return Ok(());
-        }
-        // SAFETY: the caller's.
-        unsafe { ort_try!(self.host, ep EpGraphSupportInfo_AddSingleNode(info, node)) };
-        Ok(())
+        Ok(!kernel.is_null())
     }
 
     fn decline(&self, node: &GraphNode, reason: &str) {

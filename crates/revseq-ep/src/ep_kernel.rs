@@ -39,11 +39,15 @@ pub(crate) unsafe extern "system" fn create(
         fence::fault("create");
         // SAFETY: the caller's.
         let info = unsafe { KernelInfo::new(host, info) };
-        let plans = info.plans()?;
-        // SAFETY: the registry is that of this library's EPs, so the node's EP
-        // is one of them, and it outlives its kernels.
-        let ep = unsafe { Ep::from_table(info.ep()?) };
-        let policy = ep.options().lengths_policy(plans.operator());
+        let kernel = info.with_name(|name| {
+            let plans = info.plans(name)?;
+            // SAFETY: the registry is that of this library's EPs, so the node's EP
+            // is one of them, and it outlives its kernels.
+            let ep = unsafe { Ep::from_table(info.ep()?) };
+            let policy = ep.options().lengths_policy(plans.operator());
+            let (gpu, verbose) = (ep.gpu().cloned(), ep.log().is_verbose());
+            Ok(Kernel::new(plans, policy, gpu, verbose))
+        })?;
         let kernel = Box::new(EpKernel {
             table: OrtKernelImpl {
                 ort_version_supported: API_VERSION,
@@ -54,7 +58,7 @@ pub(crate) unsafe extern "system" fn create(
                 SetSharedPrePackedWeight: UNUSED,
             },
             host,
-            kernel: Kernel::new(plans, policy, ep.gpu().cloned(), ep.log().is_verbose()),
+            kernel,
         });
         // SAFETY: the caller's; the host gives the kernel back to `release`.
         unsafe { *out = Box::into_raw(kernel).cast() };

@@ -37,6 +37,14 @@ pub(crate) enum Error {
         /// The host's message.
         message: String,
     },
+    /// That of a node.
+    #[error("{node}: {source}")]
+    InNode {
+        /// What messages call the node.
+        node: String,
+        /// What went wrong.
+        source: Box<Self>,
+    },
     /// A provider option is unknown.
     #[error(
         "unknown provider option {key:?} of {}; valid are {}",
@@ -154,9 +162,22 @@ impl Error {
             | Self::OptionValue { .. }
             | Self::Run { .. }
             | Self::Overlap { .. } => OrtErrorCode::ORT_INVALID_ARGUMENT,
+            Self::InNode { source, .. } => source.code(),
             Self::Host { .. } | Self::RunOnGpu { .. } | Self::Panic { .. } => {
                 OrtErrorCode::ORT_RUNTIME_EXCEPTION
             }
+        }
+    }
+
+    /// The error with the node that it is of, unless it says that itself.
+    #[cold]
+    pub(crate) fn of_node(self, node: String) -> Self {
+        match self {
+            Self::Host { .. } | Self::HostArgument { .. } | Self::Panic { .. } => Self::InNode {
+                node,
+                source: Box::new(self),
+            },
+            named => named,
         }
     }
 

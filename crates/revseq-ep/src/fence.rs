@@ -54,3 +54,38 @@ pub(crate) fn fault(place: &str) {
     #[cfg(not(feature = "fault-injection"))]
     let _ = place;
 }
+
+/// A status in place of a call of the host's function, if a test build is to
+/// have that call fail; nothing in any other build.
+///
+/// The environment variable `REVSEQ_EP_FAILING` is the call's number, counted
+/// from where the variable got its value, and after a colon the file to which
+/// the function's name goes.
+#[inline(always)]
+pub(crate) fn failing(host: Host, function: &'static str) -> Option<OrtStatusPtr> {
+    #[cfg(feature = "fault-injection")]
+    {
+        use std::sync::{Mutex, PoisonError};
+
+        static CALLS: Mutex<(String, usize)> = Mutex::new((String::new(), 0));
+
+        let wanted = std::env::var("REVSEQ_EP_FAILING").ok()?;
+        let (number, file) = wanted.split_once(':')?;
+        let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+        if calls.0 != wanted {
+            *calls = (wanted.clone(), 0);
+        }
+        calls.1 += 1;
+        if calls.1.to_string() != number {
+            return None;
+        }
+        std::fs::write(file, function).expect("the test's file can be written");
+        let code = ort_sys::OrtErrorCode::ORT_RUNTIME_EXCEPTION;
+        Some(host.create_status(code, c"injected"))
+    }
+    #[cfg(not(feature = "fault-injection"))]
+    {
+        let _ = (host, function);
+        None
+    }
+}

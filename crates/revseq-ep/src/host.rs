@@ -1,9 +1,9 @@
 //! The host's tables, and calls through them.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
-use ort_sys::{OrtApi, OrtApiBase, OrtErrorCode, OrtStatusPtr};
+use ort_sys::{OrtApi, OrtApiBase, OrtErrorCode, OrtStatus, OrtStatusPtr};
 
 use crate::abi::{API_VERSION, OrtEpApi};
 use crate::error::Error;
@@ -36,17 +36,33 @@ macro_rules! ort {
     };
 }
 
-/// As `ort!` for a function that returns a status: an error if that is one.
-macro_rules! ort_try {
+/// As `ort!` for a function that returns a status, which a test may have fail.
+macro_rules! ort_status {
     ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {
-        $host.check(stringify!($function), $crate::host::ort!($host, ep $function($($argument),*)))?
+        match $crate::fence::failing($host, stringify!($function)) {
+            Some(status) => status,
+            None => $crate::host::ort!($host, ep $function($($argument),*)),
+        }
     };
     ($host:expr, $function:ident($($argument:expr),* $(,)?)) => {
-        $host.check(stringify!($function), $crate::host::ort!($host, $function($($argument),*)))?
+        match $crate::fence::failing($host, stringify!($function)) {
+            Some(status) => status,
+            None => $crate::host::ort!($host, $function($($argument),*)),
+        }
     };
 }
 
-pub(crate) use {ort, ort_try};
+/// As `ort_status!`: an error if the status is one.
+macro_rules! ort_try {
+    ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {
+        $host.check(stringify!($function), $crate::host::ort_status!($host, ep $function($($argument),*)))?
+    };
+    ($host:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        $host.check(stringify!($function), $crate::host::ort_status!($host, $function($($argument),*)))?
+    };
+}
+
+pub(crate) use {ort, ort_status, ort_try};
 
 impl Host {
     /// The tables of a host that is new enough.
@@ -99,6 +115,31 @@ impl Host {
         match status.0.is_null() {
             true => Ok(()),
             false => Err(self.failed(function, status)),
+        }
+    }
+
+    /// Whether there is what was asked for; that there is not is a status as
+    /// well. An error if the status is another one; releases it.
+    pub(crate) fn check_found(
+        self,
+        function: &'static str,
+        status: OrtStatusPtr,
+    ) -> Result<bool, Error> {
+        type Get = unsafe extern "system" fn(*const OrtStatus) -> OrtErrorCode;
+        type GetInt = unsafe extern "system" fn(*const OrtStatus) -> c_int;
+        if status.0.is_null() {
+            return Ok(true);
+        }
+        // SAFETY: the two types of function differ in what their result may be
+        // alone: a C enum is an int. The status is one that the host has just returned.
+        let code = unsafe {
+            let get: Get = (*self.api).GetErrorCode;
+            std::mem::transmute::<Get, GetInt>(get)(status.0)
+        };
+        match self.check(function, status) {
+            // Whatever stopped the host from looking has another code.
+            Err(_) if code == OrtErrorCode::ORT_FAIL as c_int => Ok(false),
+            checked => checked.map(|()| true),
         }
     }
 

@@ -8,7 +8,7 @@ use revseq_graph::{Attribute, AttributeValue, ElementType, Input, Node, Operator
 
 use crate::abi::OrtEp;
 use crate::error::Error;
-use crate::host::{Host, ort, ort_try};
+use crate::host::{Host, ort, ort_status, ort_try};
 use crate::log::Log;
 use crate::plans::{Plans, Shape};
 
@@ -114,29 +114,31 @@ impl KernelInfo {
         Ok(unsafe { Log::new(self.host, logger) })
     }
 
+    /// Makes something from the node's name, which errors then have.
+    pub(crate) fn with_name<T>(
+        self,
+        make: impl FnOnce(String) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let host = self.host;
+        // SAFETY: the info is one of this host, and the function fills a string.
+        let name = unsafe {
+            self.string("KernelInfo_GetNodeName", |out, size| {
+                ort_status!(host, KernelInfo_GetNodeName(self.info, out, size))
+            })?
+        };
+        let label = format!("node {name:?}");
+        make(name).map_err(|error| error.of_node(label))
+    }
+
     /// Reads the node, and plans it if the model says what its shape is.
     ///
     /// # Errors
     /// What its schema does not allow, naming the node.
-    pub(crate) fn plans(self) -> Result<Plans, Error> {
+    pub(crate) fn plans(self, name: String) -> Result<Plans, Error> {
         let host = self.host;
-        // SAFETY: the info is one of this host, and the three functions fill a string.
-        let (name, domain, op_type) = unsafe {
-            (
-                self.string("KernelInfo_GetNodeName", |out, size| {
-                    ort!(host, KernelInfo_GetNodeName(self.info, out, size))
-                })?,
-                self.string("KernelInfo_GetOperatorDomain", |out, size| {
-                    ort!(host, KernelInfo_GetOperatorDomain(self.info, out, size))
-                })?,
-                self.string("KernelInfo_GetOperatorType", |out, size| {
-                    ort!(host, KernelInfo_GetOperatorType(self.info, out, size))
-                })?,
-            )
-        };
         let (mut since_version, mut input_count) = (0, 0);
-        // SAFETY: as above.
-        unsafe {
+        // SAFETY: as above, and two of the functions fill a string.
+        let (domain, op_type) = unsafe {
             ort_try!(
                 host,
                 KernelInfo_GetOperatorSinceVersion(self.info, &raw mut since_version)
@@ -145,14 +147,22 @@ impl KernelInfo {
                 host,
                 KernelInfo_GetInputCount(self.info, &raw mut input_count)
             );
-        }
+            (
+                self.string("KernelInfo_GetOperatorDomain", |out, size| {
+                    ort_status!(host, KernelInfo_GetOperatorDomain(self.info, out, size))
+                })?,
+                self.string("KernelInfo_GetOperatorType", |out, size| {
+                    ort_status!(host, KernelInfo_GetOperatorType(self.info, out, size))
+                })?,
+            )
+        };
         let mut names = Vec::with_capacity(input_count);
         let mut types = Vec::with_capacity(input_count);
         for index in 0..input_count {
             // SAFETY: as above; the index is less than the count.
             names.push(unsafe {
                 self.string("KernelInfo_GetInputName", |out, size| {
-                    ort!(host, KernelInfo_GetInputName(self.info, index, out, size))
+                    ort_status!(host, KernelInfo_GetInputName(self.info, index, out, size))
                 })?
             });
             types.push(self.input_type(index)?);
@@ -170,13 +180,12 @@ impl KernelInfo {
                 shape: sizes[index].as_deref(),
             })
             .collect();
-        let attributes: Vec<_> = ["batch_axis", "time_axis", "axis"]
-            .into_iter()
-            .filter_map(|name| {
-                let value = self.attribute(name)?;
-                Some(Attribute { name, value })
-            })
-            .collect();
+        let mut attributes = Vec::new();
+        for name in ["batch_axis", "time_axis", "axis"] {
+            if let Some(value) = self.attribute(name)? {
+                attributes.push(Attribute { name, value });
+            }
+        }
         let operator = Operator::from_node(&Node {
             name: &name,
             domain: &domain,
@@ -212,47 +221,33 @@ impl KernelInfo {
     /// An attribute of the operators: an integer, or what else it is.
     ///
     /// A kernel's attributes can be asked for by name and type only.
-    fn attribute(self, name: &str) -> Option<AttributeValue<'static>> {
-        let key = CString::new(name).ok()?;
-        let there =
-            |status: OrtStatusPtr| self.host.check("KernelInfoGetAttribute", status).is_ok();
-        let (mut integer, mut float, mut size) = (0, 0.0, 0);
-        // SAFETY: the info is one of this host; a null place asks for the size
-        // of a string or a list alone.
-        unsafe {
-            let (info, key) = (self.info, key.as_ptr());
-            if there(ort!(
-                self.host,
-                KernelInfoGetAttribute_int64(info, key, &raw mut integer)
-            )) {
-                return Some(AttributeValue::Int(integer));
-            }
-            if there(ort!(
-                self.host,
-                KernelInfoGetAttribute_float(info, key, &raw mut float)
-            )) {
-                return Some(AttributeValue::Other("float"));
-            }
-            if there(ort!(
-                self.host,
-                KernelInfoGetAttribute_string(info, key, ptr::null_mut(), &raw mut size)
-            )) {
-                return Some(AttributeValue::Other("string"));
-            }
-            if there(ort!(
-                self.host,
-                KernelInfoGetAttributeArray_int64(info, key, ptr::null_mut(), &raw mut size)
-            )) {
-                return Some(AttributeValue::Other("list of integers"));
-            }
-            if there(ort!(
-                self.host,
-                KernelInfoGetAttributeArray_float(info, key, ptr::null_mut(), &raw mut size)
-            )) {
-                return Some(AttributeValue::Other("list of floats"));
-            }
+    fn attribute(self, name: &str) -> Result<Option<AttributeValue<'static>>, Error> {
+        use AttributeValue::{Int, Other};
+
+        let key = CString::new(name).unwrap_or_default();
+        /// Returns what an attribute is if the function finds one of its type.
+        macro_rules! find {
+            ($function:ident($out:expr) => $value:expr) => {
+                find!($function($out,) => $value)
+            };
+            ($function:ident($out:expr, $($size:expr)?) => $value:expr) => {
+                // SAFETY: the info is one of this host; a null place asks for
+                // the size of a string or a list alone.
+                let status = unsafe {
+                    ort_status!(self.host, $function(self.info, key.as_ptr(), $out, $($size)?))
+                };
+                if self.host.check_found(stringify!($function), status)? {
+                    return Ok(Some($value));
+                }
+            };
         }
-        None
+        let (mut integer, mut float, mut size) = (0, 0.0, 0);
+        find!(KernelInfoGetAttribute_int64(&raw mut integer) => Int(integer));
+        find!(KernelInfoGetAttribute_float(&raw mut float) => Other("float"));
+        find!(KernelInfoGetAttribute_string(ptr::null_mut(), &raw mut size) => Other("string"));
+        find!(KernelInfoGetAttributeArray_int64(ptr::null_mut(), &raw mut size) => Other("list of integers"));
+        find!(KernelInfoGetAttributeArray_float(ptr::null_mut(), &raw mut size) => Other("list of floats"));
+        Ok(None)
     }
 
     /// Reads a string in two steps: its size with its null, then its bytes.

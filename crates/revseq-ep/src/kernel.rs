@@ -59,6 +59,11 @@ impl Kernel {
     /// # Errors
     /// What is wrong with the inputs, naming the node.
     pub(crate) fn compute(&self, context: Context<'_>) -> Result<(), Error> {
+        self.compute_unnamed(context)
+            .map_err(|error| self.plans.of_node(error))
+    }
+
+    fn compute_unnamed(&self, context: Context<'_>) -> Result<(), Error> {
         fence::fault("compute");
         let inputs = [context.input(0)?, context.input(1)?];
         let shapes = inputs.map(|input| Shape {
@@ -130,8 +135,9 @@ impl Kernel {
                         .map_err(|source| self.plans.gpu_error(source)),
                 }
             };
-            moved?;
+            // What kept pieces from being run says more than that they were not.
             parallel.finish()?;
+            moved?;
         }
         if self.verbose {
             self.say(context, plan, in_place);

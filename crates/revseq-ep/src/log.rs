@@ -4,7 +4,7 @@ use std::ffi::{CString, c_int};
 
 use ort_sys::{OrtLogger, OrtLoggingLevel};
 
-use crate::host::{Host, ort};
+use crate::host::{Host, ort_status};
 
 /// What the log shows as the source of a line.
 #[cfg(not(windows))]
@@ -43,7 +43,7 @@ impl Log {
         let mut level: c_int = c_int::MAX;
         // SAFETY: the logger is alive; an `OrtLoggingLevel` is a C enum.
         let status = unsafe {
-            ort!(
+            ort_status!(
                 self.host,
                 Logger_GetLoggingSeverityLevel(self.logger, (&raw mut level).cast())
             )
@@ -69,7 +69,7 @@ impl Log {
         let line = CString::new(line.replace('\0', "\\0")).unwrap_or_default();
         // SAFETY: the logger is alive and copies the strings.
         let status = unsafe {
-            ort!(
+            ort_status!(
                 self.host,
                 Logger_LogMessage(
                     self.logger,

@@ -57,6 +57,23 @@ impl GraphNode {
     /// # Safety
     /// `node` is one of this host, alive.
     pub(crate) unsafe fn read(host: Host, node: *const OrtNode) -> Result<Option<Self>, Error> {
+        let mut name = ptr::null();
+        // SAFETY: the caller's; the name lives as long as the node.
+        unsafe {
+            ort_try!(host, Node_GetName(node, &raw mut name));
+            let name = || text(name);
+            Self::read_named(host, node, &name)
+                .map_err(|error| error.of_node(format!("node {:?}", name())))
+        }
+    }
+
+    /// # Safety
+    /// As [`read`](Self::read).
+    unsafe fn read_named(
+        host: Host,
+        node: *const OrtNode,
+        name: &dyn Fn() -> String,
+    ) -> Result<Option<Self>, Error> {
         let (mut domain, mut op_type) = (ptr::null(), ptr::null());
         // SAFETY: the caller's; the strings live as long as the node.
         let (domain, op_type) = unsafe {
@@ -67,24 +84,18 @@ impl GraphNode {
         if !Operator::is_known(&domain, &op_type) {
             return Ok(None);
         }
-        let mut provider = ptr::null();
+        let (mut provider, mut since_version): (*const c_char, c_int) = (ptr::null(), 0);
         // SAFETY: as above; a node that nobody has yet has a provider without a name.
         let provider = unsafe {
             ort_try!(host, Node_GetEpName(node, &raw mut provider));
+            ort_try!(host, Node_GetSinceVersion(node, &raw mut since_version));
             text(provider)
         };
         if !provider.is_empty() && provider != crate::EP_NAME_STR {
             return Ok(None);
         }
-        let (mut name, mut since_version): (*const c_char, c_int) = (ptr::null(), 0);
-        // SAFETY: the caller's.
-        let name = unsafe {
-            ort_try!(host, Node_GetName(node, &raw mut name));
-            ort_try!(host, Node_GetSinceVersion(node, &raw mut since_version));
-            text(name)
-        };
         Ok(Some(Self {
-            name,
+            name: name(),
             domain,
             op_type,
             since_version,

@@ -141,6 +141,12 @@ impl Plans {
         })
     }
 
+    /// An error of the host's, with the node's name.
+    #[cold]
+    pub(crate) fn of_node(&self, error: Error) -> Error {
+        error.of_node(format!("node {:?}", self.node))
+    }
+
     /// An error of the kernels, with the node's name.
     #[cold]
     pub(crate) fn run_error(&self, source: revseq_kernels::Error) -> Error {

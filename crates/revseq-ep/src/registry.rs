@@ -8,7 +8,7 @@ use revseq_kernels::DataType;
 
 use crate::abi::{OrtDataType, OrtKernelCreateFunc, OrtKernelDefBuilder, OrtKernelRegistry};
 use crate::error::Error;
-use crate::host::{Host, ort, ort_try};
+use crate::host::{Host, ort, ort_status, ort_try};
 
 /// A kernel and the schemas that it serves.
 struct Registration {
@@ -118,19 +118,22 @@ impl Builder {
         let Some((parameter, bfloat16)) = registration.types else {
             return Ok(());
         };
-        let types: Vec<*const OrtDataType> = DataType::ALL
-            .into_iter()
-            .filter(|&data_type| bfloat16 || data_type != DataType::Bfloat16)
-            .filter_map(|data_type| {
-                let mut out = ptr::null();
-                let code = ElementType::from(data_type).onnx_code();
-                // SAFETY: an `ONNXTensorElementDataType` has ONNX's code.
-                let status = unsafe { ort!(host, ep GetTensorDataType(code, &raw mut out)) };
+        let mut types: Vec<*const OrtDataType> = Vec::new();
+        for data_type in DataType::ALL {
+            if data_type == DataType::Bfloat16 && !bfloat16 {
+                continue;
+            }
+            let mut out = ptr::null();
+            let code = ElementType::from(data_type).onnx_code();
+            // SAFETY: an `ONNXTensorElementDataType` has ONNX's code.
+            let status = unsafe { ort_status!(host, ep GetTensorDataType(code, &raw mut out)) };
+            match host.check("GetTensorDataType", status) {
+                Ok(()) => types.push(out),
                 // ONNX Runtime has no tensors of complex numbers; one that has, gets them.
-                let known = host.check("GetTensorDataType", status).is_ok();
-                (known && !out.is_null()).then_some(out)
-            })
-            .collect();
+                Err(_) if matches!(data_type, DataType::Complex64 | DataType::Complex128) => {}
+                Err(error) => return Err(error),
+            }
+        }
         // SAFETY: as above; the types are the host's own constants.
         unsafe {
             ort_try!(
@@ -156,7 +159,7 @@ impl Builder {
             ort_try!(self.host, ep KernelDefBuilder_Build(self.builder, &raw mut definition));
             let added = self.host.check(
                 "KernelRegistry_AddKernel",
-                ort!(self.host, ep KernelRegistry_AddKernel(registry, definition, create, state)),
+                ort_status!(self.host, ep KernelRegistry_AddKernel(registry, definition, create, state)),
             );
             ort!(self.host, ep ReleaseKernelDef(definition));
             added

@@ -11,7 +11,7 @@ use ort_sys::{OrtKernelContext, OrtLogger, OrtValue};
 
 use crate::error::Error;
 use crate::fence;
-use crate::host::{Host, ort, ort_try};
+use crate::host::{Host, ort_status, ort_try};
 use crate::log::Log;
 
 /// A node's run.
@@ -144,7 +144,7 @@ impl<'a> Context<'a> {
         let mut logger: *const OrtLogger = ptr::null();
         // SAFETY: as in `input`.
         let status = unsafe {
-            ort!(
+            ort_status!(
                 self.host,
                 KernelContext_GetLogger(self.context, &raw mut logger)
             )

@@ -1,0 +1,211 @@
+"""Whatever function of ONNX Runtime fails: an error that names it and the node, and nothing is lost.
+
+These need a library built with the feature `fault-injection`, whose path is in
+REVSEQ_EP_FAULTY_LIBRARY: each of its calls of ONNX Runtime is made to fail in turn.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+import harness
+
+#: Where the failure of a function changes nothing but what is known or said beforehand.
+HARMLESS = {
+    # Types of complex numbers, of which it has no tensors.
+    "GetTensorDataType",
+    # A line of the log is not worth an error.
+    "KernelContext_GetLogger",
+    "Logger_GetLoggingSeverityLevel",
+    "Logger_LogMessage",
+}
+#: As well where shapes are inferred for the custom op: ONNX Runtime takes one that cannot be for
+#: an unknown one.
+INFERENCE = {
+    "GetDimensions",
+    "GetDimensionsCount",
+    "GetSymbolicDimensions",
+    "GetTensorElementType",
+    "ShapeInferContext_GetInputTypeShape",
+    "ShapeInferContext_SetOutputTypeShape",
+}
+#: What is called for no node, or to learn its name.
+OF_NO_NODE = {
+    "AddCustomOpDomain",
+    "CreateCustomOpDomain",
+    "CreateEpDevice",
+    "CreateKernelDefBuilder",
+    "CreateKernelRegistry",
+    "CustomOpDomain_Add",
+    "GetSessionOptionsConfigEntries",
+    "GetTensorDataType",
+    "Graph_GetNodes",
+    "Graph_GetNumNodes",
+    "KernelDefBuilder_AddInputOutputMutableAliases",
+    "KernelDefBuilder_AddTypeConstraint",
+    "KernelDefBuilder_Build",
+    "KernelDefBuilder_SetDomain",
+    "KernelDefBuilder_SetExecutionProvider",
+    "KernelDefBuilder_SetOperatorType",
+    "KernelDefBuilder_SetSinceVersion",
+    "KernelInfo_GetNodeName",
+    "KernelRegistry_AddKernel",
+    "Node_GetName",
+}
+
+SCRIPT = """
+import gc, os, pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import onnxruntime as ort
+import harness
+
+library = os.environ["REVSEQ_EP_FAULTY_LIBRARY"]
+failed = pathlib.Path(sys.argv[2])
+harmless, inference, of_no_node = (set(names.split()) for names in sys.argv[3:])
+seen = set()
+x = np.arange(10**6, dtype=np.float32).reshape(1000, 1000)
+sequence = harness.reverse_sequence(["b", 1000], lengths_shape=["b"], batch_axis=0, time_axis=1)
+subsequences = harness.reverse_subsequences([4], 0)
+
+
+def verbose(options):
+    options.log_severity_level = 0
+    return options
+
+
+def ep():
+    ort.register_execution_provider_library("revseq", library)
+    # As a user has it, so with the Python binding's fallback.
+    session = ort.InferenceSession(harness.load(sequence), verbose(harness.options(threads=2)))
+    (y,) = session.run(None, {"x": x, "lens": np.full(1000, 1000)})
+    assert (y == x[:, ::-1]).all()
+    harness.assert_on_ep(session, 1)
+
+
+def custom_op():
+    options = verbose(harness.options(ep=False))
+    options.register_custom_ops_library(library)
+    session = ort.InferenceSession(harness.load(subsequences), options)
+    (y,) = session.run(None, {"x": x[0, :4], "lens": np.full(1, 4, np.uint32)})
+    assert y.tolist() == [3, 2, 1, 0]
+
+
+def fails(use, number):
+    '''Has that call fail; returns the function's name, if there are so many calls.'''
+    failed.unlink(missing_ok=True)
+    os.environ["REVSEQ_EP_FAILING"] = f"{number}:{failed}"
+    message = None
+    try:
+        use()
+    except Exception as error:
+        message = str(error)
+    os.environ["REVSEQ_EP_FAILING"] = ""
+    gc.collect()
+    try:
+        ort.unregister_execution_provider_library("revseq")
+    except Exception:
+        assert use is custom_op or message
+    if not failed.exists():
+        assert message is None, message
+        return None
+    function = failed.read_text()
+    if message is None:
+        can_go_on = harmless | inference if use is custom_op else harmless
+        assert function in can_go_on, f"{function} failed, and nobody heard"
+    else:
+        node = "" if function in of_no_node else 'node "the_node": '
+        assert f"{node}{function}: injected" in message, message
+    return function
+
+
+def every_call_fails_once():
+    for use in (ep, custom_op):
+        use()
+        gc.collect()
+        if use is ep:
+            ort.unregister_execution_provider_library("revseq")
+        number = 1
+        while function := fails(use, number):
+            seen.add(function)
+            number += 1
+        # As many calls as a session and a run take, at least.
+        assert number > 20, number
+
+
+# The custom op's domain is made in the first round alone, and each function's first failure loads what it needs.
+for round in range(4):
+    every_call_fails_once()
+    if round == 1:
+        before = harness.held()
+after = harness.held()
+assert after[0] - before[0] < 25_000, after[0] - before[0]
+print("seen:", *sorted(seen))
+"""
+
+
+def called() -> set[str]:
+    """The functions of ONNX Runtime that return a status and are called anywhere in the library."""
+    sources = harness.ROOT / "crates/revseq-ep/src"
+    calls = re.compile(r"ort_(?:try|status)!\(\s*(?:self\.)?host,\s*(?:ep )?(\w+)\(")
+    found = {
+        name
+        for path in sources.glob("*.rs")
+        for name in calls.findall(path.read_text(encoding="utf-8"))
+    }
+    attributes = re.compile(r"find!\((\w+)\(")
+    return found | set(attributes.findall((sources / "info.rs").read_text(encoding="utf-8")))
+
+
+def test_every_call_that_fails_is_an_error_and_leaves_nothing(tmp_path):
+    assert os.environ.get("REVSEQ_EP_FAULTY_LIBRARY"), "set REVSEQ_EP_FAULTY_LIBRARY"
+    tests = str(harness.ROOT / "crates/revseq-ep/tests")
+    script = [tests, str(tmp_path / "failed")]
+    script += map(" ".join, (HARMLESS, INFERENCE, OF_NO_NODE))
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *script], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
+    (seen,) = re.findall(r"^seen: (.*)$", done.stdout, re.M)
+    assert len(called()) > 40
+    assert set(seen.split()) == called()
+
+
+MEMORY = """
+import gc, sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import onnxruntime as ort
+import harness
+
+ort.register_execution_provider_library("revseq", harness.library())
+info = ort.OrtMemoryInfo(
+    "Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
+)
+ort.create_and_register_allocator(info, ort.OrtArenaCfg({"max_mem": 1 << 20}))
+model = harness.reverse_sequence(["b", 1000], lengths_shape=["b"], batch_axis=0, time_axis=1)
+session = harness.session(model, session__use_env_allocators="1")
+harness.assert_on_ep(session, 1)
+x = np.arange(10**6, dtype=np.float32).reshape(1000, 1000)
+for index in range(300):
+    try:
+        session.run(None, {"x": x, "lens": np.full(1000, 1000)})
+    except Exception as error:
+        assert 'node "the_node": KernelContext_GetOutput: ' in str(error), error
+    else:
+        raise AssertionError("more memory was had than there is")
+    (y,) = session.run(None, {"x": x[:9], "lens": np.full(9, 1000)})
+    assert (y == x[:9, ::-1]).all()
+    if index == 100:
+        before = harness.held()
+assert harness.held()[0] - before[0] < 25_000
+"""
+
+
+def test_memory_that_onnx_runtime_does_not_have():
+    tests = str(harness.ROOT / "crates/revseq-ep/tests")
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, tests], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
