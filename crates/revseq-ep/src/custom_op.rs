@@ -266,10 +266,10 @@ unsafe extern "system" fn create_kernel(
         // SAFETY: the host calls this while it makes a kernel from the info.
         let info = unsafe { KernelInfo::new(host, info) };
         let kernel = info.with_name(|name| {
-            let plans = info.plans(name)?;
+            let plans = info.plans(name, None)?;
             let policy = plans.operator().lengths_policy();
             let verbose = info.log()?.is_verbose();
-            Ok(Kernel::new(plans, policy, None, verbose))
+            Ok(Kernel::new(plans, policy, verbose))
         })?;
         let kernel = Box::new(CustomKernel { host, kernel });
         // SAFETY: the host passes a place for the kernel, and gives it back to `kernel_destroy`.

@@ -40,13 +40,12 @@ pub(crate) unsafe extern "system" fn create(
         // SAFETY: the caller's.
         let info = unsafe { KernelInfo::new(host, info) };
         let kernel = info.with_name(|name| {
-            let plans = info.plans(name)?;
             // SAFETY: the registry is that of this library's EPs, so the node's EP
             // is one of them, and it outlives its kernels.
             let ep = unsafe { Ep::from_table(info.ep()?) };
+            let plans = info.plans(name, ep.gpu().cloned())?;
             let policy = ep.options().lengths_policy(plans.operator());
-            let (gpu, verbose) = (ep.gpu().cloned(), ep.log().is_verbose());
-            Ok(Kernel::new(plans, policy, gpu, verbose))
+            Ok(Kernel::new(plans, policy, ep.log().is_verbose()))
         })?;
         let kernel = Box::new(EpKernel {
             table: OrtKernelImpl {

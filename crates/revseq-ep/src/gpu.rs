@@ -6,7 +6,7 @@
 use std::fmt;
 
 #[cfg(feature = "gpu")]
-use revseq_kernels::gpu::{self, Context, ContextOptions, ReverseSubsequencesPass};
+use revseq_kernels::gpu::{self, Context, ContextOptions};
 use revseq_kernels::{Device, Plan, SequenceLengths};
 
 use crate::error::Error;
@@ -16,10 +16,16 @@ use crate::error::Error;
 pub(crate) struct Gpu {
     #[cfg(feature = "gpu")]
     context: Context,
-    /// Nothing is of this type.
     #[cfg(not(feature = "gpu"))]
-    none: std::convert::Infallible,
+    none: Pass,
 }
+
+/// A plan on a GPU.
+#[cfg(feature = "gpu")]
+pub(crate) type Pass = gpu::ReverseSubsequencesPass;
+/// Nothing is of this type.
+#[cfg(not(feature = "gpu"))]
+pub(crate) type Pass = std::convert::Infallible;
 
 /// What can go wrong in a run, which has yet to name its node.
 #[cfg(feature = "gpu")]
@@ -49,29 +55,14 @@ impl Gpu {
         Ok(Some(Self { context }))
     }
 
-    /// As [`gpu::run`].
-    pub(crate) fn run(
-        &self,
-        plan: &Plan,
-        lengths: &SequenceLengths<'_>,
-        input: &[u8],
-        output: &mut [u8],
-    ) -> Result<(), RunError> {
-        let pass = ReverseSubsequencesPass::new(&self.context, plan)?;
-        gpu::run(&pass, lengths, input, output)
-    }
-
-    /// As [`gpu::run_in_place`].
-    pub(crate) fn run_in_place(
-        &self,
-        plan: &Plan,
-        lengths: &SequenceLengths<'_>,
-        data: &mut [u8],
-    ) -> Result<(), RunError> {
-        let pass = ReverseSubsequencesPass::new(&self.context, plan)?;
-        gpu::run_in_place(&pass, lengths, data)
+    /// A plan on this GPU.
+    pub(crate) fn pass(&self, plan: &Plan) -> Result<Pass, RunError> {
+        Pass::new(&self.context, plan)
     }
 }
+
+#[cfg(feature = "gpu")]
+pub(crate) use gpu::{run, run_in_place};
 
 #[cfg(feature = "gpu")]
 impl fmt::Display for Gpu {
@@ -91,24 +82,28 @@ impl Gpu {
         }
     }
 
-    pub(crate) fn run(
-        &self,
-        _: &Plan,
-        _: &SequenceLengths<'_>,
-        _: &[u8],
-        _: &mut [u8],
-    ) -> Result<(), RunError> {
+    pub(crate) fn pass(&self, _: &Plan) -> Result<Pass, RunError> {
         match self.none {}
     }
+}
 
-    pub(crate) fn run_in_place(
-        &self,
-        _: &Plan,
-        _: &SequenceLengths<'_>,
-        _: &mut [u8],
-    ) -> Result<(), RunError> {
-        match self.none {}
-    }
+#[cfg(not(feature = "gpu"))]
+pub(crate) fn run(
+    pass: &Pass,
+    _: &SequenceLengths<'_>,
+    _: &[u8],
+    _: &mut [u8],
+) -> Result<(), RunError> {
+    match *pass {}
+}
+
+#[cfg(not(feature = "gpu"))]
+pub(crate) fn run_in_place(
+    pass: &Pass,
+    _: &SequenceLengths<'_>,
+    _: &mut [u8],
+) -> Result<(), RunError> {
+    match *pass {}
 }
 
 #[cfg(not(feature = "gpu"))]

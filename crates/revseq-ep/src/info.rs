@@ -8,6 +8,7 @@ use revseq_graph::{Attribute, AttributeValue, ElementType, Input, Node, Operator
 
 use crate::abi::OrtEp;
 use crate::error::Error;
+use crate::gpu::Gpu;
 use crate::host::{Host, ort, ort_status, ort_try};
 use crate::log::Log;
 use crate::plans::{Plans, Shape};
@@ -130,11 +131,12 @@ impl KernelInfo {
         make(name).map_err(|error| error.of_node(label))
     }
 
-    /// Reads the node, and plans it if the model says what its shape is.
+    /// Reads the node, which runs on a GPU if there is one, and plans it if the
+    /// model says what its shape is.
     ///
     /// # Errors
     /// What its schema does not allow, naming the node.
-    pub(crate) fn plans(self, name: String) -> Result<Plans, Error> {
+    pub(crate) fn plans(self, name: String, gpu: Option<Gpu>) -> Result<Plans, Error> {
         let host = self.host;
         let (mut since_version, mut input_count) = (0, 0);
         // SAFETY: as above, and two of the functions fill a string.
@@ -194,7 +196,7 @@ impl KernelInfo {
             attributes: &attributes,
             inputs: &inputs,
         })?;
-        let mut plans = Plans::new(name, operator);
+        let mut plans = Plans::new(name, operator, gpu);
         if let [Some(data), Some(lengths)] = types.as_slice()
             && let (Some(data), Some(lengths)) = (data.shape(), lengths.shape())
         {

@@ -11,8 +11,8 @@ use revseq_kernels::{DataType, LengthsData, LengthsPolicy, Plan, SequenceLengths
 
 use crate::error::Error;
 use crate::fence;
-use crate::gpu::Gpu;
-use crate::plans::{Plans, Shape};
+use crate::gpu;
+use crate::plans::{Planned, Plans, Shape};
 use crate::tensor::{Context, ParallelLoop, Tensor};
 
 /// What a node needs to run, any number of times at once.
@@ -20,25 +20,16 @@ use crate::tensor::{Context, ParallelLoop, Tensor};
 pub(crate) struct Kernel {
     plans: Plans,
     policy: LengthsPolicy,
-    /// What runs the node if the CPU does not.
-    gpu: Option<Gpu>,
     threads: usize,
     verbose: bool,
 }
 
 impl Kernel {
-    /// The kernel of a node, on a GPU if there is one; `verbose` if each run is
-    /// to say in the log what it did.
-    pub(crate) fn new(
-        plans: Plans,
-        policy: LengthsPolicy,
-        gpu: Option<Gpu>,
-        verbose: bool,
-    ) -> Self {
+    /// The kernel of a node; `verbose` if each run is to say in the log what it did.
+    pub(crate) fn new(plans: Plans, policy: LengthsPolicy, verbose: bool) -> Self {
         Self {
             plans,
             policy,
-            gpu,
             // ONNX Runtime does not tell how many threads a session has. This
             // many bound the number of pieces; the session's pool, which may
             // be smaller, decides how many of them run at once.
@@ -70,18 +61,18 @@ impl Kernel {
             element: input.element,
             sizes: input.sizes,
         });
-        self.plans.with(shapes, |plan| {
+        self.plans.with(shapes, |planned| {
             // SAFETY: the lengths are an input of the run, of the type and
             // sizes that the plan was made for, and nothing writes to them
             // before `run` checks what the output overlaps.
-            unsafe { with_lengths(inputs[1], |data| self.run(context, plan, inputs, data)) }
+            unsafe { with_lengths(inputs[1], |data| self.run(context, planned, inputs, data)) }
         })
     }
 
     fn run(
         &self,
         context: Context<'_>,
-        plan: &Plan,
+        Planned { plan, pass, .. }: &Planned,
         [input, lengths_input]: [Tensor<'_>; 2],
         lengths: LengthsData<'_>,
     ) -> Result<(), Error> {
@@ -108,11 +99,10 @@ impl Kernel {
                 // output, and it overlaps neither the lengths nor, as the
                 // plan's input and output are packed, ends before the plan does.
                 let data = unsafe { slice::from_raw_parts_mut(output, bytes) };
-                match &self.gpu {
+                match pass {
                     None => cpu::run_in_place(plan, &lengths, data, threads)
                         .map_err(|source| self.plans.run_error(source)),
-                    Some(gpu) => gpu
-                        .run_in_place(plan, &lengths, data)
+                    Some(pass) => gpu::run_in_place(pass, &lengths, data)
                         .map_err(|source| self.plans.gpu_error(source)),
                 }
             } else {
@@ -127,11 +117,10 @@ impl Kernel {
                         slice::from_raw_parts_mut(output.cast::<MaybeUninit<u8>>(), bytes),
                     )
                 };
-                match &self.gpu {
+                match pass {
                     None => cpu::run_uninit(plan, &lengths, input, output, threads)
                         .map_err(|source| self.plans.run_error(source)),
-                    Some(gpu) => gpu
-                        .run(plan, &lengths, input, zeroed(output))
+                    Some(pass) => gpu::run(pass, &lengths, input, zeroed(output))
                         .map_err(|source| self.plans.gpu_error(source)),
                 }
             };
@@ -165,7 +154,7 @@ impl Kernel {
             plan.output_bytes(),
             plan.strategy(),
         );
-        if let Some(gpu) = &self.gpu {
+        if let Some(gpu) = self.plans.gpu() {
             line += &format!(", on {gpu}");
         }
         context.log().verbose(c"Compute", &line);

@@ -1,14 +1,13 @@
-//! The plans of a node: made once for a shape, kept for the shapes that come again.
+//! The plans of a node: made once for a shape, kept for the last shapes that came.
 
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use revseq_graph::{ElementType, Operator, TensorType};
+use revseq_graph::{ElementType, LruCache, Operator, TensorType};
 use revseq_kernels::Plan;
 use smallvec::SmallVec;
 
 use crate::error::Error;
-use crate::gpu::RunError;
+use crate::gpu::{Gpu, Pass, RunError};
 
 /// A tensor's element type and sizes, as ONNX Runtime has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +20,11 @@ pub(crate) struct Shape<'a> {
 
 /// The plan for inputs of these types and sizes.
 #[derive(Debug)]
-struct Planned {
+pub(crate) struct Planned {
     inputs: [(c_int, SmallVec<[i64; 6]>); 2],
-    plan: Plan,
+    pub(crate) plan: Plan,
+    /// The plan on the GPU, if the node runs on one.
+    pub(crate) pass: Option<Pass>,
 }
 
 impl Planned {
@@ -41,20 +42,22 @@ impl Planned {
 pub(crate) struct Plans {
     node: String,
     operator: Operator,
+    /// What runs the node if the CPU does not.
+    gpu: Option<Gpu>,
     /// That of the shape which the model says, if it does.
     known: Option<Planned>,
-    /// That of the last run of another shape. Runs hold the lock while they
-    /// look, never while they plan or move bytes.
-    last: Mutex<Option<Arc<Planned>>>,
+    /// Those of the last runs of other shapes.
+    recent: LruCache<Planned>,
 }
 
 impl Plans {
-    pub(crate) fn new(node: String, operator: Operator) -> Self {
+    pub(crate) fn new(node: String, operator: Operator, gpu: Option<Gpu>) -> Self {
         Self {
             node,
             operator,
+            gpu,
             known: None,
-            last: Mutex::new(None),
+            recent: LruCache::default(),
         }
     }
 
@@ -66,6 +69,11 @@ impl Plans {
     /// The node's operator.
     pub(crate) fn operator(&self) -> Operator {
         self.operator
+    }
+
+    /// What runs the node if the CPU does not.
+    pub(crate) fn gpu(&self) -> Option<&Gpu> {
+        self.gpu.as_ref()
     }
 
     /// Plans the shape that the model says.
@@ -85,26 +93,17 @@ impl Plans {
     pub(crate) fn with<T>(
         &self,
         inputs: [Shape<'_>; 2],
-        run: impl FnOnce(&Plan) -> Result<T, Error>,
+        run: impl FnOnce(&Planned) -> Result<T, Error>,
     ) -> Result<T, Error> {
         match &self.known {
-            Some(known) if known.is_for(inputs) => run(&known.plan),
-            _ => run(&self.shared(inputs)?.plan),
+            Some(known) if known.is_for(inputs) => run(known),
+            _ => {
+                let is_wanted = |planned: &Planned| planned.is_for(inputs);
+                run(&*self
+                    .recent
+                    .get_or_try_insert(is_wanted, || self.plan(inputs))?)
+            }
         }
-    }
-
-    fn shared(&self, inputs: [Shape<'_>; 2]) -> Result<Arc<Planned>, Error> {
-        // What the lock guards is whole at any time, whatever panicked elsewhere.
-        let lock = || self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = &*lock()
-            && last.is_for(inputs)
-        {
-            return Ok(Arc::clone(last));
-        }
-        let planned = Arc::new(self.plan(inputs)?);
-        let replaced = lock().replace(Arc::clone(&planned));
-        drop(replaced);
-        Ok(planned)
     }
 
     #[cold]
@@ -135,8 +134,10 @@ impl Plans {
         });
         let desc = self.operator.lower(&self.node, data, lengths)?;
         let plan = Plan::new(&desc).map_err(|source| self.run_error(source))?;
+        let pass = self.gpu.as_ref().map(|gpu| gpu.pass(&plan)).transpose();
         Ok(Planned {
             inputs: inputs.map(|input| (input.element, input.sizes.into())),
+            pass: pass.map_err(|source| self.gpu_error(source))?,
             plan,
         })
     }
@@ -184,7 +185,7 @@ mod tests {
             batch_axis: 0,
             time_axis: 1,
         };
-        Plans::new(String::from("n"), operator)
+        Plans::new(String::from("n"), operator, None)
     }
 
     fn inputs<'a>(data: &'a [i64], lengths: &'a [i64]) -> [Shape<'a>; 2] {
@@ -192,7 +193,9 @@ mod tests {
     }
 
     fn bytes(plans: &Plans, data: &[i64], lengths: &[i64]) -> Result<usize, Error> {
-        plans.with(inputs(data, lengths), |plan| Ok(plan.input_bytes()))
+        plans.with(inputs(data, lengths), |planned| {
+            Ok(planned.plan.input_bytes())
+        })
     }
 
     #[test]
@@ -205,6 +208,33 @@ mod tests {
             assert_eq!(bytes(&plans, &[4, 5], &[4]), Ok(80));
             assert_eq!(bytes(&plans, &[0, 5], &[0]), Ok(0));
         }
+    }
+
+    /// How many plans are made for shapes that come in turn: one that is in use
+    /// cannot be where another was.
+    fn distinct(plans: &Plans, sizes: &[i64], at: &mut Vec<*const Plan>) -> usize {
+        let Some((&time, rest)) = sizes.split_first() else {
+            at.sort();
+            at.dedup();
+            return at.len();
+        };
+        let run = |planned: &Planned| {
+            assert_eq!(planned.plan.input_bytes() as i64, 2 * time * 4);
+            at.push(&raw const planned.plan);
+            Ok(distinct(plans, rest, at))
+        };
+        plans.with(inputs(&[2, time], &[2]), run).unwrap()
+    }
+
+    #[test]
+    fn shapes_that_alternate_are_planned_once() {
+        let mut plans = plans();
+        plans.plan_known(inputs(&[2, 3], &[2])).unwrap();
+        assert_eq!(distinct(&plans, &[4, 5, 4, 5, 4, 5], &mut vec![]), 2);
+        assert_eq!(
+            distinct(&plans, &[3, 4, 3, 5, 6, 7, 4, 5, 6, 7, 3], &mut vec![]),
+            5
+        );
     }
 
     #[test]
