@@ -1,5 +1,7 @@
 //! Running the op on tract's tensors.
 
+use std::sync::Arc;
+
 use revseq_graph::{ElementType, TensorType};
 use revseq_kernels::cpu::{self, Threads};
 #[cfg(feature = "wgpu")]
@@ -10,7 +12,60 @@ use tract_linalg::multithread::{Executor, current_tract_executor};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::ReverseSubsequences;
-use crate::device::Device;
+
+/// The plan for inputs of these types and sizes.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    inputs: [(DatumType, TVec<usize>); 2],
+    plan: Plan,
+    /// The plan on the GPU, if the op runs on one.
+    #[cfg(feature = "wgpu")]
+    pass: Option<gpu::ReverseSubsequencesPass>,
+}
+
+impl Planned {
+    fn new(op: &ReverseSubsequences, inputs: [&Tensor; 2]) -> TractResult<Self> {
+        let [data, lengths] = inputs;
+        let sizes = inputs.map(|input| {
+            let sizes = input.shape().iter().map(|&size| size as u64);
+            sizes.collect::<TVec<_>>()
+        });
+        let desc = op.operator.lower(
+            "",
+            TensorType {
+                element_type: element_type(data.datum_type())?,
+                sizes: &sizes[0],
+            },
+            TensorType {
+                element_type: lengths_type(lengths.datum_type())?,
+                sizes: &sizes[1],
+            },
+        )?;
+        let plan = Plan::new(&desc)?;
+        Ok(Self {
+            inputs: inputs.map(|input| (input.datum_type(), input.shape().into())),
+            #[cfg(feature = "wgpu")]
+            pass: op
+                .gpu()
+                .map(|context| gpu::ReverseSubsequencesPass::new(context, &plan))
+                .transpose()?,
+            plan,
+        })
+    }
+
+    fn is_for(&self, inputs: [&Tensor; 2]) -> bool {
+        let mut pairs = self.inputs.iter().zip(inputs);
+        pairs.all(|((datum_type, sizes), input)| {
+            *datum_type == input.datum_type() && sizes.as_slice() == input.shape()
+        })
+    }
+
+    /// The op's plan, made if none of its last ones is for these inputs.
+    fn of(op: &ReverseSubsequences, inputs: [&Tensor; 2]) -> TractResult<Arc<Self>> {
+        op.plans
+            .get_or_try_insert(|planned| planned.is_for(inputs), || Self::new(op, inputs))
+    }
+}
 
 /// Runs the op: in place if `data` has no other holder.
 pub(crate) fn eval(
@@ -18,25 +73,8 @@ pub(crate) fn eval(
     data: TValue,
     lengths: &Tensor,
 ) -> TractResult<Tensor> {
-    let sizes = |tensor: &Tensor| {
-        tensor
-            .shape()
-            .iter()
-            .map(|&size| size as u64)
-            .collect::<TVec<_>>()
-    };
-    let desc = op.operator.lower(
-        "",
-        TensorType {
-            element_type: element_type(data.datum_type())?,
-            sizes: &sizes(&data),
-        },
-        TensorType {
-            element_type: lengths_type(lengths.datum_type())?,
-            sizes: &sizes(lengths),
-        },
-    )?;
-    let plan = Plan::new(&desc)?;
+    let planned = Planned::of(op, [&data, lengths])?;
+    let plan = &planned.plan;
     let plain = lengths.try_as_plain_ram()?;
     let lengths: LengthsData<'_> = match lengths.datum_type() {
         DatumType::I32 => plain.as_slice::<i32>()?.into(),
@@ -44,12 +82,12 @@ pub(crate) fn eval(
         DatumType::U64 => plain.as_slice::<u64>()?.into(),
         _ => plain.as_slice::<i64>()?.into(),
     };
-    let lengths = SequenceLengths::new(&plan, lengths, op.policy)?;
-    match &op.device {
-        Device::Cpu => on_cpu(&plan, &lengths, data),
-        #[cfg(feature = "wgpu")]
-        Device::Gpu(context) => on_gpu(context, &plan, &lengths, data),
+    let lengths = SequenceLengths::new(plan, lengths, op.policy)?;
+    #[cfg(feature = "wgpu")]
+    if let Some(pass) = &planned.pass {
+        return on_gpu(pass, &lengths, data);
     }
+    on_cpu(plan, &lengths, data)
 }
 
 fn on_cpu(plan: &Plan, lengths: &SequenceLengths<'_>, data: TValue) -> TractResult<Tensor> {
@@ -81,8 +119,7 @@ fn on_cpu(plan: &Plan, lengths: &SequenceLengths<'_>, data: TValue) -> TractResu
 
 #[cfg(feature = "wgpu")]
 fn on_gpu(
-    context: &gpu::Context,
-    plan: &Plan,
+    pass: &gpu::ReverseSubsequencesPass,
     lengths: &SequenceLengths<'_>,
     data: TValue,
 ) -> TractResult<Tensor> {
@@ -91,12 +128,11 @@ fn on_gpu(
         "elements of type {:?}, which a GPU cannot move, expected a type of a fixed size",
         data.datum_type()
     );
-    let pass = gpu::ReverseSubsequencesPass::new(context, plan)?;
     if !data.is_exclusive() {
         // What is larger than a buffer of the device also reads the output.
         let mut output = Tensor::zero_dt(data.datum_type(), data.shape())?;
         gpu::run(
-            &pass,
+            pass,
             lengths,
             data.try_as_plain_ram()?.as_bytes(),
             output.try_as_plain_ram_mut()?.as_bytes_mut(),
@@ -104,11 +140,7 @@ fn on_gpu(
         return Ok(output);
     }
     let mut output = data.into_tensor();
-    gpu::run_in_place(
-        &pass,
-        lengths,
-        output.try_as_plain_ram_mut()?.as_bytes_mut(),
-    )?;
+    gpu::run_in_place(pass, lengths, output.try_as_plain_ram_mut()?.as_bytes_mut())?;
     Ok(output)
 }
 
@@ -163,4 +195,61 @@ pub(crate) fn lengths_type(datum_type: DatumType) -> TractResult<ElementType> {
             "sequence lengths of type {other:?}, expected I64, or I32, U32 or U64 for ReverseSubsequences"
         ),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use revseq_graph::Operator;
+
+    use super::*;
+
+    fn op() -> ReverseSubsequences {
+        let operator = Operator::ReverseSequence {
+            batch_axis: 1,
+            time_axis: 0,
+        };
+        ReverseSubsequences::new(operator, 2).unwrap()
+    }
+
+    fn planned(op: &ReverseSubsequences, shape: [usize; 2], datum_type: DatumType) -> Arc<Planned> {
+        let data = Tensor::zero_dt(datum_type, &shape).unwrap();
+        let lengths = Tensor::zero::<i64>(&shape[1..]).unwrap();
+        let planned = Planned::of(op, [&data, &lengths]).unwrap();
+        assert!(planned.is_for([&data, &lengths]));
+        assert_eq!(planned.plan.input_bytes(), data.as_bytes().len());
+        planned
+    }
+
+    #[test]
+    fn shapes_that_alternate_are_planned_once() {
+        let op = op();
+        let keys = [
+            ([4, 2], DatumType::F32),
+            ([5, 2], DatumType::F32),
+            ([4, 3], DatumType::F32),
+            ([4, 2], DatumType::F64),
+        ];
+        let plan = || keys.map(|(shape, datum_type)| planned(&op, shape, datum_type));
+        // All are alive, so one that was made again is elsewhere.
+        for (first, again) in plan().iter().zip(plan()) {
+            assert!(Arc::ptr_eq(first, &again));
+        }
+    }
+
+    #[test]
+    fn an_op_with_other_axes_has_plans_of_its_own() {
+        let op = op();
+        let first = planned(&op, [3, 3], DatumType::F32);
+        let mut other = op.clone();
+        assert_eq!(op, other);
+        other.operator = Operator::ReverseSequence {
+            batch_axis: 0,
+            time_axis: 1,
+        };
+        assert!(!Arc::ptr_eq(
+            &first,
+            &planned(&other, [3, 3], DatumType::F32)
+        ));
+        assert!(Arc::ptr_eq(&first, &planned(&op, [3, 3], DatumType::F32)));
+    }
 }

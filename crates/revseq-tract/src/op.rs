@@ -1,6 +1,6 @@
 //! The op as tract's typed models have it.
 
-use revseq_graph::{ElementType, Operator, TensorType};
+use revseq_graph::{ElementType, LruCache, Operator, TensorType};
 use revseq_kernels::{DataType, LengthsPolicy};
 use tract_onnx::tract_hir::internal::*;
 
@@ -22,6 +22,8 @@ pub struct ReverseSubsequences {
     pub(crate) operator: Operator,
     pub(crate) policy: LengthsPolicy,
     pub(crate) device: Device,
+    /// For the shapes of the last runs.
+    pub(crate) plans: LruCache<eval::Planned>,
 }
 
 impl ReverseSubsequences {
@@ -38,6 +40,7 @@ impl ReverseSubsequences {
             operator,
             policy: operator.lengths_policy(),
             device: Device::Cpu,
+            plans: LruCache::default(),
         })
     }
 
@@ -53,6 +56,7 @@ impl ReverseSubsequences {
     pub fn on_gpu(self, context: &revseq_kernels::gpu::Context) -> Self {
         Self {
             device: Device::Gpu(context.clone()),
+            plans: LruCache::default(),
             ..self
         }
     }
