@@ -1,5 +1,8 @@
 //! Every case of the table through every path, bit for bit.
 
+use std::error::Error;
+use std::iter::successors;
+
 use revseq_kernels::{LengthsPolicy, Plan, SequenceLengths, TensorDesc};
 use revseq_tests::paths::paths;
 use revseq_tests::{Case, cases};
@@ -21,7 +24,11 @@ fn every_path_gives_what_the_table_says() {
                     (Some(expected), Ok(found)) => {
                         assert_eq!(found, *expected, "{}, {}, {policy:?}", case.name, path.name);
                     }
-                    (None, Err(_)) => {}
+                    (None, Err(error)) => {
+                        let told = chain(&*error);
+                        let (right, _) = rejection(&case);
+                        assert!(told.contains(&right), "{}: {told}, not {right}", path.name);
+                    }
                     (Some(_), Err(error)) => {
                         panic!("{}, {}, {policy:?}: {error}", case.name, path.name)
                     }
@@ -48,14 +55,25 @@ fn every_path_gives_what_the_table_says() {
 fn every_error_case_has_a_typed_error() {
     let mut errors = String::new();
     for case in cases().iter().filter(|case| case.rejecting.is_none()) {
-        errors += &format!("{}\n    {}\n", case.name, rejection(case));
+        let (message, error) = rejection(case);
+        errors += &format!("{}\n    {message}\n    {error}\n", case.name);
     }
     insta::assert_snapshot!(errors);
 }
 
-fn rejection(case: &Case) -> String {
+/// An error with all that it was caused by.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let causes = successors(Some(error), |error| error.source());
+    causes
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
+/// What is wrong with a case, as a message and as a value.
+fn rejection(case: &Case) -> (String, String) {
     let steps = match &case.steps {
-        Err(error) => return format!("{error}\n    {:?}", error.kind),
+        Err(error) => return (error.to_string(), format!("{:?}", error.kind)),
         Ok(steps) => steps,
     };
     let [step] = steps.as_slice() else {
@@ -76,7 +94,7 @@ fn rejection(case: &Case) -> String {
         .expect("a node that was read lowers");
     let error = SequenceLengths::new(&plan, step.lengths.data(), LengthsPolicy::Reject)
         .expect_err("lengths out of range");
-    format!("{error}\n    {error:?}")
+    (error.to_string(), format!("{error:?}"))
 }
 
 /// The descriptor's own words for the page's examples, without ONNX.
