@@ -63,7 +63,7 @@ fn every_error_case_has_a_typed_error() {
 
 /// An error with all that it was caused by.
 fn chain(error: &(dyn Error + 'static)) -> String {
-    let causes = successors(Some(error), |error| error.source());
+    let causes = successors(Some(error), |&error| error.source());
     causes
         .map(ToString::to_string)
         .collect::<Vec<_>>()

@@ -7,7 +7,9 @@ use std::fmt;
 
 #[cfg(feature = "gpu")]
 use revseq_kernels::gpu::{self, Context, ContextOptions};
-use revseq_kernels::{Device, Plan, SequenceLengths};
+#[cfg(not(feature = "gpu"))]
+use revseq_kernels::SequenceLengths;
+use revseq_kernels::{Device, Plan};
 
 use crate::error::Error;
 
