@@ -5,10 +5,10 @@
 
 use std::fmt;
 
-#[cfg(feature = "gpu")]
-use revseq_kernels::gpu::{self, Context, ContextOptions};
 #[cfg(not(feature = "gpu"))]
 use revseq_kernels::SequenceLengths;
+#[cfg(feature = "gpu")]
+use revseq_kernels::gpu::{self, Context, ContextOptions};
 use revseq_kernels::{Device, Plan};
 
 use crate::error::Error;
