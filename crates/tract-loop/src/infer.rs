@@ -1,6 +1,7 @@
 //! A node as ONNX writes it, before types and shapes are known.
 
 use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
@@ -38,7 +39,9 @@ pub(crate) struct OnnxLoop {
     /// For each output of the node, which one it is of the states and the scan outputs.
     pub(crate) outputs: Vec<usize>,
     pub(crate) limits: Limits,
-    pub(crate) solved: Option<Arc<Solved>>,
+    /// Shared by the node's copies: tract copies and asks over and over, and each
+    /// answer asks all loops within.
+    pub(crate) solved: Arc<Mutex<Vec<Arc<Solved>>>>,
 }
 
 /// What follows from what is known of the inputs.
@@ -135,10 +138,9 @@ impl OnnxLoop {
 
     /// The op and its outputs, if enough is known of the inputs.
     fn solve(&self, inputs: &[InferenceFact]) -> TractResult<Option<Arc<Solved>>> {
-        if let Some(solved) = &self.solved
-            && solved.inputs == inputs
-        {
-            return Ok(Some(Arc::clone(solved)));
+        let found = |all: &[Arc<Solved>]| all.iter().find(|it| it.inputs == inputs).cloned();
+        if let Some(solved) = found(&self.solved.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(Some(solved));
         }
         let known: Result<Vec<TypedFact>, _> = inputs.iter().map(TypedFact::try_from).collect();
         let Ok(known) = known else {
@@ -147,7 +149,12 @@ impl OnnxLoop {
         let solved = self
             .solve_typed(inputs, &known)
             .with_context(|| format!("Loop {:?}", self.node))?;
-        Ok(Some(Arc::new(solved)))
+        let solved = Arc::new(solved);
+        self.solved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::clone(&solved));
+        Ok(Some(solved))
     }
 
     fn solve_typed(&self, key: &[InferenceFact], inputs: &[TypedFact]) -> TractResult<Solved> {
@@ -401,11 +408,7 @@ impl InferenceOp for OnnxLoop {
         let inputs: TVec<InferenceFact> = inputs.into_iter().cloned().collect();
         let outputs = match self.solve(&inputs)? {
             None => outputs.into_iter().cloned().collect(),
-            Some(solved) => {
-                let outputs = solved.outputs.clone();
-                self.solved = Some(solved);
-                outputs
-            }
+            Some(solved) => solved.outputs.clone(),
         };
         Ok((inputs, outputs, tvec![]))
     }

@@ -43,8 +43,8 @@
 //!
 //! # What it does not do
 //!
-//! Sequences and optionals as states, and states whose rank changes, are errors
-//! when the model is loaded.
+//! Sequences and optionals as states, states whose rank changes, and loops in
+//! more than 8 graphs within one another are errors when the model is loaded.
 
 #![forbid(unsafe_code)]
 

@@ -9,6 +9,10 @@ use tract_onnx::tract_hir::internal::*;
 use crate::infer::{BodyInput, OnnxLoop};
 use crate::limits;
 
+/// The most graphs around one another: a state that changes its size has the
+/// loops within looked at twice, and those within them four times.
+const MAXIMUM_DEPTH: usize = 8;
+
 /// Makes a tract ONNX loader read `Loop`.
 ///
 /// tract looks operators up by name, whatever their domain; a node of the same
@@ -32,6 +36,11 @@ fn read(
         matches!(node.domain.as_str(), "" | "ai.onnx"),
         "it is of domain {:?}, expected ONNX's own",
         node.domain
+    );
+    ensure!(
+        ctx.parent_graphs.len() <= MAXIMUM_DEPTH,
+        "it is in {} graphs within one another, more than the {MAXIMUM_DEPTH} that are supported",
+        ctx.parent_graphs.len()
     );
     let body: &GraphProto = node.get_attr("body")?;
     let given = |index: usize| node.input.get(index).is_some_and(|name| !name.is_empty());
@@ -92,7 +101,7 @@ fn read(
             .map(|(index, _)| index)
             .collect(),
         limits: limits::of_nodes_read(),
-        solved: None,
+        solved: Arc::default(),
     };
     Ok((Box::new(op), captured))
 }

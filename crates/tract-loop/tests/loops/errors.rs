@@ -5,6 +5,7 @@ use tract_onnx::pb::TypeProto;
 use tract_onnx::prelude::*;
 
 use crate::build::{Graph, graph, onnx, parse, run};
+use crate::features::nested;
 
 /// A model of one loop over `s:f32[2]`.
 fn model(body: Graph) -> Graph {
@@ -76,6 +77,16 @@ fn states_that_change_what_they_are() {
     refused(
         model(graph("i c s", "s s", "")),
         "the condition of its body is F32, expected a bool",
+    );
+}
+
+#[test]
+fn loops_that_are_nested_too_deeply() {
+    let result = parse(model(nested(8)));
+    let message = message(&result.expect_err("it is refused"));
+    assert!(
+        message.contains("it is in 9 graphs within one another, more than the 8 that are"),
+        "{message}"
     );
 }
 

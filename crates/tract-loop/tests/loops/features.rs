@@ -576,3 +576,28 @@ fn every_datum_type_is_carried_and_scanned() {
         );
     }
 }
+
+/// A loop in a loop in a loop…: each runs its body as often as told.
+pub(crate) fn nested(depth: usize) -> Graph {
+    if depth == 0 {
+        return graph("i c s", "c s1", "s1 = Add(s, x)");
+    }
+    graph("i c s", "c s1", "s1 = Loop<body=@inner>(n, _, s)").with("inner", nested(depth - 1))
+}
+
+#[test]
+fn loops_may_be_nested_deeply() {
+    // At the first step of all, the state takes the size of `x`.
+    let model = graph(
+        "n:i64[] s:f32[1] x:f32[2]",
+        "y",
+        "y = Loop<body=@body>(n, _, s)",
+    )
+    .with("body", nested(7));
+    let x = tensor1(&[1_f32, 2.]);
+    check(
+        model,
+        &[tensor0(2_i64), tensor1(&[0_f32]), x],
+        &[tensor1(&[256_f32, 512.])],
+    );
+}
