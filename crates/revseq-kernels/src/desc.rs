@@ -70,7 +70,8 @@ impl TensorDesc {
 
     /// The strides in elements: those given, or the packed ones.
     ///
-    /// `None` if a packed stride does not fit 64 bits.
+    /// `None` if a packed stride does not fit 64 bits, or if there are fewer strides
+    /// than sizes.
     #[must_use]
     pub fn effective_strides(&self) -> Option<Dims> {
         let mut strides = self.strides_from_last().collect::<Option<Dims>>()?;
@@ -87,7 +88,7 @@ impl TensorDesc {
             .rev()
             .map(move |(dimension, &size)| {
                 if let Some(strides) = &self.strides {
-                    return Some(strides[dimension]);
+                    return strides.get(dimension).copied();
                 }
                 let stride = packed;
                 // A size of 0 leaves no element to address: count it as 1, so
@@ -100,7 +101,7 @@ impl TensorDesc {
     /// How many elements the buffer has to hold: the index of the last element
     /// that the strides reach, plus 1, or 0 for a tensor without elements.
     ///
-    /// `None` if it does not fit 64 bits.
+    /// `None` if it does not fit 64 bits, or if there are fewer strides than sizes.
     #[must_use]
     pub fn extent(&self) -> Option<u64> {
         if self.sizes.contains(&0) {
@@ -110,7 +111,8 @@ impl TensorDesc {
             return self.element_count();
         };
         let mut last: u64 = 0;
-        for (size, stride) in self.sizes.iter().zip(strides) {
+        for (dimension, size) in self.sizes.iter().enumerate() {
+            let stride = strides.get(dimension)?;
             last = last.checked_add((size - 1).checked_mul(*stride)?)?;
         }
         last.checked_add(1)
@@ -121,7 +123,7 @@ impl TensorDesc {
     ///
     /// The rule is `DMLCalcBufferTensorSize` (DirectML.h's helper), in checked
     /// 64-bit arithmetic: the helper itself sums in 32 bits. `None` if it does
-    /// not fit 64 bits.
+    /// not fit 64 bits, or if there are fewer strides than sizes.
     #[must_use]
     pub fn minimum_total_size_in_bytes(&self) -> Option<u64> {
         self.extent()?
@@ -295,6 +297,14 @@ mod tests {
         ] {
             assert_eq!(minimum(&overflowing), None, "{overflowing:?}");
         }
+    }
+
+    #[test]
+    fn a_tensor_that_lacks_strides_has_no_layout() {
+        let desc = TensorDesc::strided(DataType::Uint8, [2, 3], [3]);
+        assert_eq!(desc.effective_strides(), None);
+        assert_eq!(desc.extent(), None);
+        assert_eq!(desc.minimum_total_size_in_bytes(), None);
     }
 
     #[test]

@@ -300,19 +300,11 @@ fn fits(plan: &Plan, count: usize) -> bool {
 /// The index of the first length that a subsequence reads and that is out of range.
 fn first_out_of_range(plan: &Plan, data: LengthsData<'_>, maximum: usize) -> Option<usize> {
     let out_of_range = |index: usize| !(0..=maximum as i128).contains(&data.value(index));
-    if data.len() != plan.lengths_count() {
-        // Of data without elements: no layout says where they lie.
-        return (0..data.len()).find(|&index| out_of_range(index));
-    }
-    // Each that counts, not those between the strides; the first in the order of the buffer.
-    let mut first: Option<usize> = None;
-    plan.all_lengths(|index| {
-        if out_of_range(index) && first.is_none_or(|first| index < first) {
-            first = Some(index);
-        }
-        true
-    });
-    first
+    // Each that counts, not those between the strides; all where there are no elements,
+    // and no layout says where they lie.
+    let read = (data.len() == plan.lengths_count()).then(|| plan.lengths_read());
+    let is_read = |index: usize| read.as_ref().is_none_or(|read| read.contains(index));
+    (0..data.len()).find(|&index| out_of_range(index) && is_read(index))
 }
 
 /// Whether all in the buffer are 0 to `maximum`.

@@ -31,6 +31,7 @@ mod error;
 mod feature_level;
 #[cfg(feature = "wgpu")]
 pub mod gpu;
+mod index_set;
 mod lengths;
 mod overlap;
 mod plan;

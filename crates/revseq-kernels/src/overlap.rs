@@ -11,6 +11,8 @@ struct Span {
     /// The largest difference between two coordinates: the size − 1.
     reach: i128,
     stride: i128,
+    /// The largest sum of differences along the dimensions of smaller strides.
+    inside: i128,
 }
 
 /// How many partial differences the search looks at before it gives up; dense
@@ -23,8 +25,10 @@ const SEARCH_LIMIT: u32 = 1 << 16;
 /// `|d[i]| < sizes[i]`, has `Σ d[i]·strides[i] = 0`. A dimension whose stride is
 /// larger than all that the smaller ones reach together takes no part in such a
 /// difference; in packed, padded and permuted layouts that is every dimension.
-/// For what remains the differences are searched. An odd layout that the search
-/// cannot finish in bounded time is refused, too.
+/// If what remains has more coordinates than elements that it reaches, two of them
+/// share one. Otherwise it has no more dimensions than an index has bits, and the
+/// differences are searched. An odd layout that the search cannot finish in bounded
+/// time is refused, too.
 ///
 /// The caller has checked that the [`extent`](TensorDesc::extent) fits 64 bits,
 /// so sums of 128 bits do not overflow.
@@ -49,35 +53,40 @@ pub(crate) fn check_output(output: &TensorDesc) -> Result<(), Error> {
             dimension,
             reach: i128::from(size - 1),
             stride: i128::from(*stride),
+            inside: 0,
         })
         .collect();
     spans.sort_by_key(|span| span.stride);
-    // From the largest stride on, drop what nests around the rest.
-    while let Some((largest, rest)) = spans.split_last() {
-        if largest.stride <= reach_of(rest) {
-            break;
-        }
-        spans.pop();
+    let mut inside = 0;
+    for span in &mut spans {
+        span.inside = inside;
+        inside += span.reach * span.stride;
     }
-    let reaches_into = |index: usize| spans[index].stride <= reach_of(&spans[..index]);
-    let Some(tangled) = (0..spans.len()).find(|&index| reaches_into(index)) else {
+    let tangled = |span: &Span| span.stride <= span.inside;
+    let (Some(first), Some(last)) = (
+        spans.iter().position(tangled),
+        spans.iter().rposition(tangled),
+    ) else {
         return Ok(());
     };
+    // What nests around the rest is left out.
+    let (spans, largest) = (&spans[..=last], spans[last]);
+    let elements = largest.inside + largest.reach * largest.stride + 1;
+    let coordinates = |all: i128, span: &Span| all.saturating_mul(span.reach + 1);
     let mut budget = SEARCH_LIMIT;
-    if spans[0].stride > 0 && !meets_zero(&spans, 0, false, &mut budget) && budget > 0 {
+    if spans.iter().fold(1, coordinates) <= elements
+        && spans[0].stride > 0
+        && !meets_zero(spans, 0, false, &mut budget)
+        && budget > 0
+    {
         return Ok(());
     }
-    let dimension = spans[tangled].dimension;
+    let dimension = spans[first].dimension;
     Err(Error::OverlappingOutput {
         dimension,
         size: output.sizes[dimension],
         stride: strides[dimension],
     })
-}
-
-/// The largest sum of differences.
-fn reach_of(spans: &[Span]) -> i128 {
-    spans.iter().map(|span| span.reach * span.stride).sum()
 }
 
 /// Whether `partial` plus some differences along `spans` is 0, the differences
@@ -87,7 +96,7 @@ fn meets_zero(spans: &[Span], partial: i128, moved: bool, budget: &mut u32) -> b
     let Some((largest, rest)) = spans.split_last() else {
         return moved && partial == 0;
     };
-    let slack = reach_of(rest);
+    let slack = largest.inside;
     // Only these differences leave a sum that the rest can bring back to 0.
     let from = (-partial - slack)
         .div_euclid(largest.stride)
@@ -150,8 +159,16 @@ mod tests {
 
     #[test]
     fn ends_promptly_on_layouts_made_to_be_hard() {
-        let sizes = vec![1 << 20; 40];
-        let strides: Vec<u64> = (0..40).map(|index| (1 << 20) + 2 * index + 1).collect();
-        assert!(check_output(&TensorDesc::strided(DataType::Uint8, sizes, strides)).is_err());
+        let check = |sizes: Vec<u64>, stride: fn(u64) -> u64| {
+            let strides: Vec<u64> = (0..sizes.len() as u64).map(stride).collect();
+            check_output(&TensorDesc::strided(DataType::Uint8, sizes, strides))
+        };
+        // More coordinates than elements.
+        assert!(check(vec![1 << 20; 40], |index| (1 << 20) + 2 * index + 1).is_err());
+        assert!(check(vec![2; 60_000], |_| 1).is_err());
+        assert!(check(vec![2; 60_000], |index| (1 << 40) + index).is_err());
+        // Not more: by a difference of more than the search looks at, or none.
+        assert!(check(vec![3; 24], |index| (1 << 50) + ((index * index) << 20) + 1).is_err());
+        assert_eq!(check(vec![1; 60_000], |index| index), Ok(()));
     }
 }

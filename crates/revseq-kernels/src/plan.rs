@@ -4,6 +4,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
+use crate::index_set::{self, IndexSet};
 use crate::lengths::LENGTHS_DATA_TYPES;
 use crate::{Error, ReverseSubsequencesDesc, Tensor, TensorDesc, overlap};
 
@@ -83,7 +84,8 @@ pub struct Plan {
     input_bytes: usize,
     output_bytes: usize,
     lengths_count: usize,
-    /// The loops over the lengths themselves, which are there even without elements.
+    /// The loops over the lengths themselves, [merged](index_set::merge), which are
+    /// there even without elements.
     lengths_loops: SmallVec<[(usize, usize); 4]>,
     /// Why the plan cannot run in place: a dimension and its strides in input
     /// and output, in elements.
@@ -122,7 +124,9 @@ impl Plan {
         overlap::check_output(&desc.output)?;
 
         let axis = desc.axis as usize;
-        let axis_size = desc.input.sizes[axis] as usize;
+        // Lengths are compared with it even where nothing else says that it is addressable.
+        let axis_size = usize::try_from(desc.input.sizes[axis])
+            .map_err(|_| desc.input.overflow(Tensor::Input))?;
         let mut plan = Self {
             element_bytes,
             row_bytes: element_bytes,
@@ -148,9 +152,9 @@ impl Plan {
                 *found = stride.ok_or_else(|| desc.overflow(*tensor))?;
             }
             let [input, lengths, output] = found;
-            let size = size as usize;
-            if dimension != axis && lengths != 0 && size != 1 {
-                plan.lengths_loops.push((size, lengths as usize));
+            // Of lengths that there are, the last one is addressable, so these casts are exact.
+            if dimension != axis && lengths != 0 && size > 1 && lengths_count > 0 {
+                plan.lengths_loops.push((size as usize, lengths as usize));
             }
             if size <= 1 || plan.empty {
                 continue;
@@ -158,9 +162,10 @@ impl Plan {
             if input != output {
                 plan.layouts_differ = Some((dimension, input, output));
             }
-            // The last byte is addressable, so these products of strides inside are, too.
+            // The last byte is addressable, so these products of strides are, too; sizes
+            // are, since no two coordinates of the output share an element.
             let round = Loop {
-                size,
+                size: size as usize,
                 input: input as usize * element_bytes,
                 output: output as usize * element_bytes,
                 // An axis of one step has nothing to reverse: the length does not matter.
@@ -175,7 +180,7 @@ impl Plan {
                 plan.loops.push(round);
             }
         }
-        plan.lengths_loops.reverse();
+        index_set::merge(&mut plan.lengths_loops);
         plan.loops.reverse();
         plan.settle();
         Ok(plan)
@@ -325,9 +330,15 @@ impl Plan {
     }
 
     /// Whether `test` holds for the index of every length that a subsequence
-    /// reads; asks no further once it does not.
+    /// reads; asks no further once it does not. Asks no more often than there
+    /// are subsequences, which without elements can be any number.
     pub(crate) fn all_lengths(&self, mut test: impl FnMut(usize) -> bool) -> bool {
-        self.lengths_count == 0 || all_indices(&self.lengths_loops, 0, &mut test)
+        self.empty || all_indices(&self.lengths_loops, 0, &mut test)
+    }
+
+    /// The index of every length that a subsequence reads.
+    pub(crate) fn lengths_read(&self) -> IndexSet {
+        IndexSet::of_loops(&self.lengths_loops, self.lengths_count)
     }
 
     /// Whether `test` holds for the index of the first length of every round of
@@ -341,22 +352,16 @@ impl Plan {
         self.empty || all_indices(&loops, 0, &mut test)
     }
 
-    /// The loops over the lengths themselves, folded; they move nothing else.
+    /// The loops over the lengths themselves, merged; they move nothing else.
     #[cfg(feature = "wgpu")]
     pub(crate) fn lengths_loops(&self) -> SmallVec<[Loop; 4]> {
-        let mut loops: SmallVec<[Loop; 4]> = self
-            .lengths_loops
-            .iter()
-            .map(|&(size, lengths)| Loop {
-                size,
-                input: 0,
-                output: 0,
-                lengths,
-            })
-            .collect();
-        loops.sort_by_key(|round| std::cmp::Reverse(round.lengths));
-        fold(&mut loops);
-        loops
+        let of_lengths = |&(size, lengths): &(usize, usize)| Loop {
+            size,
+            input: 0,
+            output: 0,
+            lengths,
+        };
+        self.lengths_loops.iter().map(of_lengths).collect()
     }
 
     /// Checks that one buffer can be input and output.
