@@ -4,6 +4,7 @@
 mod with_const;
 
 mod ahead;
+mod claims;
 mod columns;
 mod direction;
 mod dispatch;
@@ -31,6 +32,8 @@ mod walk;
 mod work;
 
 use std::mem::MaybeUninit;
+// For `claims`, which the model of its threads gives others.
+use std::{sync, thread};
 
 pub use level::Level;
 pub use threads::{ParallelFor, Threads};
@@ -49,6 +52,9 @@ use crate::{Error, Plan, SequenceLengths, Tensor};
 /// [`Error::BufferTooShort`] for a buffer shorter than the plan's
 /// [`input_bytes`](Plan::input_bytes) or [`output_bytes`](Plan::output_bytes),
 /// [`Error::LengthsOfAnotherPlan`] for lengths that were not checked for this plan.
+///
+/// # Panics
+/// If the loop of [`Threads::Host`] does. A part of the output is then written.
 pub fn run(
     plan: &Plan,
     lengths: &SequenceLengths<'_>,
@@ -68,6 +74,9 @@ pub fn run(
 /// the bytes between them are as before.
 ///
 /// # Errors
+/// As [`run`].
+///
+/// # Panics
 /// As [`run`].
 pub fn run_uninit(
     plan: &Plan,
@@ -100,6 +109,9 @@ pub fn run_uninit(
 ///
 /// # Errors
 /// As [`run`], and [`Error::NotInPlace`] if input and output have different layouts.
+///
+/// # Panics
+/// As [`run`]; some subsequences are then reversed in part.
 pub fn run_in_place(
     plan: &Plan,
     lengths: &SequenceLengths<'_>,

@@ -2,9 +2,8 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use smallvec::SmallVec;
+use super::claims::Claims;
 
 /// The least bytes of a piece.
 const PIECE_BYTES: usize = 128 << 10;
@@ -33,6 +32,10 @@ impl Worthwhile {
 
 /// Calls a function with every number below the given one, on any threads, and
 /// returns when all calls have.
+///
+/// A run is right whatever it calls: a number that comes again, or is too large,
+/// does nothing, and what is left out is done by the calling thread, which takes
+/// longer. If it panics, so does the run.
 pub type ParallelFor<'a> = dyn Fn(usize, &(dyn Fn(usize) + Sync)) + Sync + 'a;
 
 /// The threads of a run: the caller chooses, this crate starts none.
@@ -97,7 +100,7 @@ impl Threads<'_> {
             return work(0..items);
         }
         let pieces = (bytes / PIECE_BYTES)
-            .min(threads * PIECES_PER_THREAD)
+            .min(threads.saturating_mul(PIECES_PER_THREAD))
             .clamp(1, items.max(1));
         let piece = |index: usize| {
             let boundary = |index: usize| {
@@ -114,7 +117,13 @@ impl Threads<'_> {
             Self::Serial => take(0),
             Self::Rayon => rayon::in_place_scope(|scope| share(scope, helpers, &take)),
             Self::RayonPool(pool) => pool.in_place_scope(|scope| share(scope, helpers, &take)),
-            Self::Host { parallel_for, .. } => parallel_for(pieces, &piece),
+            Self::Host { parallel_for, .. } => {
+                // The host may call what it likes: each piece is run once. As the reference
+                // ends with the loop, so have all calls when it returns; how it knows need
+                // not make their writes visible here.
+                parallel_for(pieces, &|index| shares.claims.run(index, piece));
+                shares.claims.finish(piece);
+            }
         }
     }
 }
@@ -126,27 +135,24 @@ impl Threads<'_> {
 /// written by turns on two sides of a border cost three times the run alone
 /// between caches that are far apart (two of AMD's core complexes).
 struct Shares {
-    /// Whether a thread has come to each of the pieces.
-    taken: SmallVec<[AtomicBool; 64]>,
+    claims: Claims,
     sharers: usize,
 }
 
 impl Shares {
     fn new(pieces: usize, sharers: usize) -> Self {
         Self {
-            taken: (0..pieces).map(|_| AtomicBool::new(false)).collect(),
+            claims: Claims::new(pieces),
             sharers,
         }
     }
 
     /// Works on what nobody has come to, from the share of `sharer` on.
     fn take(&self, sharer: usize, piece: impl Fn(usize)) {
-        let pieces = self.taken.len();
+        let pieces = self.claims.len();
         let first = pieces * sharer / self.sharers;
         for index in (first..pieces).chain(0..first) {
-            if !self.taken[index].swap(true, Ordering::Relaxed) {
-                piece(index);
-            }
+            self.claims.run(index, &piece);
         }
     }
 }
