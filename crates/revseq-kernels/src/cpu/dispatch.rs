@@ -96,7 +96,8 @@ pub(super) unsafe fn in_place(
     };
     // Of the pairs, about half are exchanged.
     let worthwhile = kernel.worthwhile().of_half();
-    threads.for_each_piece(nest.items(), 2 * item_bytes, worthwhile, |items| {
+    let item_bytes = item_bytes.saturating_mul(2);
+    threads.for_each_piece(nest.items(), item_bytes, worthwhile, |items| {
         // SAFETY: the caller's; the nest is the kernel's, of all pairs.
         unsafe { swap_items(job, items, kernel, tier, level) };
     });

@@ -130,7 +130,8 @@ impl Kernel {
         match self {
             Self::Columns(tiling) => (
                 Nest::tiles(plan, tiling.tiles(plan)),
-                time_steps * tiling.bytes,
+                // Tiles of few columns end behind them.
+                time_steps.saturating_mul(tiling.bytes),
             ),
             _ => (Nest::new(plan, time_steps), plan.row_bytes),
         }
