@@ -27,11 +27,10 @@ const COMPUTED: [&str; 14] = [
 ];
 
 /// Models that only one of tract and ONNX Runtime runs, or neither.
-const NOT_BOTH: [&str; 7] = [
+const NOT_BOTH: [&str; 6] = [
     "backend/test_reversesequence_bfloat16",
     "graphs/local_function",
     "graphs/local_function_attributes",
-    "opsets/opset28",
     "types/bfloat16",
     "types/complex128",
     "types/complex64",

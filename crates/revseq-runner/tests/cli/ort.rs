@@ -113,7 +113,9 @@ fn verify_runs_every_model_but_what_onnxruntime_lacks() {
         } else if ["opset28", "bfloat16"]
             .iter()
             .any(|end| path.ends_with(end))
+            && test["result"] != "ok"
         {
+            // ONNX Runtime 1.32 is the first to know them.
             assert!(reason.contains(" refuses IR version 14"), "{test}");
         } else {
             assert_eq!(test["result"], "ok", "{test}");
