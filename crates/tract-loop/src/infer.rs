@@ -10,6 +10,7 @@ use tract_onnx::tract_hir::ops::konst::Const;
 use crate::induction::follow;
 use crate::limits::Limits;
 use crate::op::{Feed, Loop, Output, Spec, Value};
+use crate::run::one;
 use crate::scan;
 use crate::states::StateShapes;
 
@@ -320,7 +321,11 @@ fn known_steps(spec: &Spec, inputs: &[TypedFact]) -> TractResult<Option<TDim>> {
         && starts
         && !spec.gives_condition
     {
-        let count = count.cast_to::<TDim>()?;
+        if count.datum_type() != TDim::datum_type() {
+            // tract's cast to its type of sizes keeps 32 bits.
+            let count: i64 = one(count, "trip count")?;
+            return Ok(Some(count.max(0).to_dim()));
+        }
         let count = count.to_plain_array_view::<TDim>()?;
         if let Some(count) = count.iter().next() {
             return Ok(match count.to_i64() {

@@ -491,6 +491,74 @@ fn a_scan_of_more_than_there_is() {
     }
 }
 
+/// `x` negated over and over, for as many steps as `trip` says if it is given.
+/// What each step gives is scanned if that is asked for.
+fn negations(trip: Option<i64>, is_scanned: bool) -> GraphProto {
+    const BOOL: i32 = 9;
+    let mut body = GraphProto {
+        node: vec![
+            node("Neg", &["s"], &["t"]),
+            node("Identity", &["t"], &["scanned"]),
+            node("Identity", &["go"], &["goes"]),
+        ],
+        input: vec![
+            value("i", INT64, &[]),
+            value("go", BOOL, &[]),
+            value("s", FLOAT, &["4"]),
+        ],
+        output: vec![value("goes", BOOL, &[]), value("t", FLOAT, &["4"])],
+        ..GraphProto::default()
+    };
+    let mut outputs = vec!["y"];
+    if is_scanned {
+        body.output.push(value("scanned", FLOAT, &["4"]));
+        outputs.push("ys");
+    }
+    let name = if trip.is_some() { "trip" } else { "" };
+    let mut repeat = node("Loop", &[name, "", "x"], &outputs);
+    repeat.attribute = vec![graph_attribute("body", body)];
+    GraphProto {
+        name: "graph".to_owned(),
+        node: vec![repeat],
+        initializer: trip
+            .map(|trip| int64s("trip", &[trip]))
+            .into_iter()
+            .collect(),
+        input: vec![value("x", FLOAT, &["4"])],
+        output: vec![value("y", FLOAT, &["4"])],
+        ..GraphProto::default()
+    }
+}
+
+#[test]
+fn loops_that_do_not_end() {
+    let why = "it does not end within 1048576 steps, which are all that are allowed";
+    check(negations(None, false), why);
+    check(negations(Some(1 << 40), false), why);
+    check(
+        negations(Some(1 << 40), true),
+        "makes a tensor of sizes [1099511627776, 4], more than the 4 GiB",
+    );
+}
+
+#[test]
+fn loops_that_are_nested_deeply() {
+    let mut graph = negations(Some(2), false);
+    for _ in 0..20 {
+        let mut outer = negations(Some(2), false);
+        let mut inner = graph.node.remove(0);
+        inner.input[2] = "s".to_owned();
+        inner.output = vec!["t".to_owned()];
+        let body = outer.node[0].attribute[0].g.as_mut();
+        body.expect("a loop has a body").node[0] = inner;
+        graph = outer;
+    }
+    check(
+        graph,
+        "graphs within one another, more than the 8 that are supported",
+    );
+}
+
 #[test]
 fn inputs_that_contradict_the_model() {
     let folder = Folder::new();

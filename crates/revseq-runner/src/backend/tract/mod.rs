@@ -37,7 +37,7 @@ fn has_type(code: i32) -> bool {
 }
 
 /// What a loop may take: a model can ask for one that never ends.
-const LOOP_LIMITS: Limits = Limits::none().with_steps(1 << 22).with_bytes(MAXIMUM_BYTES);
+const LOOP_LIMITS: Limits = Limits::none().with_steps(1 << 20).with_bytes(MAXIMUM_BYTES);
 
 /// How many things that tract lacks are told by name.
 const MAXIMUM_TOLD: usize = 10;
