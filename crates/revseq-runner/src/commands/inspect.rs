@@ -16,6 +16,9 @@ use crate::model::check::canonical_domain;
 use crate::model::values::Dim;
 use crate::model::{Bindings, Model, check_dims, read, walk};
 
+/// Counts are aligned beside operators of up to this many characters.
+const WIDEST_OPERATOR: usize = 60;
+
 /// Shows every node of ours in a model, and counts the others.
 pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     let located = read::locate(&arguments.model)?;
@@ -146,7 +149,8 @@ fn print_text(model: &Model, reports: &[Report], others: &BTreeMap<String, usize
     if !others.is_empty() {
         writeln!(out)?;
         writeln!(out, "{bold}other operators{bold:#}")?;
-        let width = others.keys().map(String::len).max().unwrap_or(0);
+        let width = others.keys().map(String::len).max();
+        let width = width.map_or(0, |width| width.min(WIDEST_OPERATOR));
         for (operator, count) in others {
             writeln!(out, "  {operator:width$}  {count}")?;
         }

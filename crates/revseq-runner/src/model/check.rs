@@ -16,7 +16,7 @@ use tract_onnx::pb::{
 };
 
 use super::{external, initializer_names, node_label};
-use crate::tensor::pb;
+use crate::tensor::{check_rank, pb};
 
 /// Checks a model.
 ///
@@ -319,6 +319,7 @@ fn check_value_info(value: &ValueInfoProto) -> Result<()> {
     let Some(shape) = &tensor.shape else {
         return Ok(());
     };
+    check_rank(shape.dim.len())?;
     let mut elements: i64 = 1;
     for (dimension, dim) in shape.dim.iter().enumerate() {
         let Some(DimValue::DimValue(size)) = dim.value else {

@@ -9,13 +9,16 @@ pub(crate) mod print;
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use revseq_graph::ElementType;
 
 use crate::model::read;
 
 /// The largest tensor that is made rather than read, in bytes.
 pub(crate) const MAXIMUM_BYTES: u64 = 4 << 30;
+
+/// The most dimensions of a tensor, and NumPy's: what prints one goes as deep.
+pub(crate) const MAXIMUM_RANK: usize = 64;
 
 /// A dense tensor, row-major.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +40,7 @@ pub(crate) enum Data {
 impl Tensor {
     /// Puts a tensor together, if the data is what type and shape say.
     pub(crate) fn new(element_type: ElementType, shape: Vec<usize>, data: Data) -> Result<Self> {
+        check_rank(shape.len())?;
         let found = match (&data, element_type) {
             (Data::Bytes(bytes), ElementType::Fixed(_)) => bytes.len(),
             (Data::Strings(strings), ElementType::String) => strings.len(),
@@ -138,6 +142,15 @@ pub(crate) fn check_ending(path: &Path) -> Result<()> {
     format(path)
         .map(drop)
         .with_context(|| path.display().to_string())
+}
+
+/// Checks that there are no more dimensions than [`MAXIMUM_RANK`].
+pub(crate) fn check_rank(rank: usize) -> Result<()> {
+    ensure!(
+        rank <= MAXIMUM_RANK,
+        "it has {rank} dimensions, at most {MAXIMUM_RANK} are taken"
+    );
+    Ok(())
 }
 
 /// The number of elements; `None` if it does not fit.

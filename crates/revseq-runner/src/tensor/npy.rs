@@ -7,14 +7,11 @@ use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, TypeStr, WriteOptions,
 use revseq_graph::ElementType;
 use revseq_kernels::DataType;
 
-use super::{Data, MAXIMUM_BYTES, Tensor, count, type_and_shape};
+use super::{Data, MAXIMUM_BYTES, Tensor, check_rank, count, type_and_shape};
 use crate::fence;
 
 /// The longest header that is read, in bytes. A plain type's is a tenth of it.
 const MAXIMUM_HEADER: usize = 4096;
-
-/// The most dimensions that NumPy has.
-const MAXIMUM_RANK: usize = 64;
 
 /// Decodes a file: any byte order, row- or column-major.
 pub(crate) fn decode(file: &[u8]) -> Result<Tensor> {
@@ -38,11 +35,7 @@ pub(crate) fn decode(file: &[u8]) -> Result<Tensor> {
                 header.shape()
             )
         })?;
-    ensure!(
-        shape.len() <= MAXIMUM_RANK,
-        "it has {} dimensions, NumPy's most are {MAXIMUM_RANK}",
-        shape.len()
-    );
+    check_rank(shape.len())?;
     let element_type = element_type(&type_str)
         .with_context(|| format!("its type {type_str} is none of ONNX's"))?;
     let item_size = type_str.num_bytes().context("its elements have no size")?;

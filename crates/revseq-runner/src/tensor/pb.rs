@@ -7,7 +7,7 @@ use revseq_kernels::DataType;
 use tract_onnx::pb::TensorProto;
 use tract_onnx::pb::tensor_proto::{self, DataLocation};
 
-use super::{Data, Tensor, size, type_and_shape};
+use super::{Data, Tensor, check_rank, size, type_and_shape};
 
 /// Decodes a file that holds one tensor; gives its name, too.
 pub(crate) fn decode(bytes: &[u8]) -> Result<(String, Tensor)> {
@@ -74,6 +74,7 @@ pub(crate) fn check(proto: &TensorProto) -> Result<Option<(ElementType, Vec<usiz
         proto.segment.is_none(),
         "it is a segment of a tensor, which nothing writes"
     );
+    check_rank(proto.dims.len())?;
     let shape = shape(proto)?;
     let Some(element_type) = ElementType::from_onnx_code(proto.data_type) else {
         ensure!(proto.data_type > 0, "it has no element type");

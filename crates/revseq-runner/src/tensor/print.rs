@@ -28,7 +28,8 @@ pub(crate) fn values(tensor: &Tensor, indent: &str) -> String {
         .iter()
         .map(|text| text.chars().count())
         .max()
-        .unwrap_or(0);
+        // One that is longer than a line stands alone.
+        .map_or(0, |width| width.min(WIDTH));
     let mut printer = Printer {
         elements: elements.into_iter(),
         width,

@@ -220,6 +220,47 @@ fn sizes_that_are_none() {
 }
 
 #[test]
+fn more_dimensions_than_are_taken() {
+    let why = "it has 100000 dimensions, at most 64 are taken";
+    let sizes = vec!["1"; 100_000];
+    check(
+        changed(|graph| graph.input[0] = value("x", FLOAT, &sizes)),
+        why,
+    );
+    let deep = tensor("x", FLOAT, &[1; 100_000], &[0; 4]);
+    check(changed(|graph| graph.initializer = vec![deep.clone()]), why);
+    let folder = Folder::new();
+    let path = folder.model(reverse_graph());
+    let file = folder.write("deep.pb", &deep.encode_to_vec());
+    let input = format!("x={}", file.display());
+    refuses(&["run", path.to_str().unwrap(), "--input", &input], why);
+}
+
+#[test]
+fn texts_wider_than_any_column() {
+    let folder = Folder::new();
+    let wide = "w".repeat(70_000);
+    let path = folder.model(changed(|graph| {
+        graph.node.push(node(&wide, &["y"], &["z"]))
+    }));
+    let shown = succeeds(&["inspect", path.to_str().unwrap()]);
+    assert!(shown.contains(&format!("{wide}  1\n")), "{}", shown.len());
+
+    let path = folder.model(GraphProto {
+        node: vec![node("Identity", &["x"], &["y"])],
+        input: vec![value("x", 8, &["2"])],
+        output: vec![value("y", 8, &["2"])],
+        ..GraphProto::default()
+    });
+    let mut x = tensor("x", 8, &[2], &[]);
+    x.string_data = vec![wide.clone().into_bytes(), b"n".to_vec()];
+    let file = folder.write("x.pb", &x.encode_to_vec());
+    let input = format!("x={}", file.display());
+    let shown = succeeds(&["run", path.to_str().unwrap(), "--input", &input]);
+    assert!(shown.contains(&wide), "{}", shown.len());
+}
+
+#[test]
 fn tensors_that_do_not_hold_what_they_promise() {
     let with = |lens: TensorProto| {
         changed(|graph| {
