@@ -77,7 +77,7 @@ fn check(declared: &ValueType, tensor: &Tensor, bindings: &mut Bindings) -> Resu
         let size = size as u64;
         match dim {
             Dim::Known(expected) => ensure!(*expected == size, "expected {declared}"),
-            Dim::Unknown => {}
+            Dim::Computed { .. } | Dim::Unknown => {}
             Dim::Symbol(name) => {
                 let bound = *bindings.entry(name.clone()).or_insert(size);
                 ensure!(bound == size, "expected {declared} with {name} = {bound}");
@@ -189,7 +189,7 @@ fn made_up(
                     "it is {declared}, and --fill has to know {name}: give it with --dim {name}=SIZE"
                 )
             }
-            Dim::Unknown => bail!(
+            Dim::Computed { .. } | Dim::Unknown => bail!(
                 "it is {declared}, whose dimension {dimension} has neither size nor name for \
                  --fill: give it with --input {}=FILE",
                 input.name

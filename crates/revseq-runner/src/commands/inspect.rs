@@ -8,13 +8,14 @@ use anyhow::{Context, Result};
 use revseq_kernels::Device;
 use serde_json::{Value as Json, json};
 
-use super::report::{self, Outcome as Found, Report};
+use super::report::{self, Outcome as Found, Report, value_json};
 use super::{Outcome, dot, print_json};
 use crate::backend::ort::{self, Placement, Preparation, Runtime};
+use crate::backend::tract::{self, Shapes};
 use crate::cli::{InspectArguments, InspectFormat};
 use crate::model::check::canonical_domain;
-use crate::model::values::Dim;
-use crate::model::{Bindings, Model, check_dims, read, walk};
+use crate::model::values::{Dim, ValueType};
+use crate::model::{Bindings, Input, Model, check_dims, read, walk};
 
 /// Counts are aligned beside operators of up to this many characters.
 const WIDEST_OPERATOR: usize = 60;
@@ -31,27 +32,33 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
 
     let mut reports: Vec<Report> = Vec::new();
     let mut others: BTreeMap<String, usize> = BTreeMap::new();
-    walk::walk(&model, &bindings, |site| match report::report(&site) {
-        Some(report) => reports.push(report),
-        None => {
-            let call = if site.is_call { " (function)" } else { "" };
-            *others.entry(site.operator() + call).or_default() += 1;
+    let shapes = tract::shapes(&model, &bindings);
+    walk::walk(&model, &bindings, |mut site| {
+        shapes.refine(&mut site);
+        match report::report(&site) {
+            Some(report) => reports.push(report),
+            None => {
+                let call = if site.is_call { " (function)" } else { "" };
+                *others.entry(site.operator() + call).or_default() += 1;
+            }
         }
     })
     .with_context(in_model)?;
+    let signature = Signature::new(&model, &bindings, &shapes);
     let placements = super::runtime(arguments.backend, &Device::Cpu, &arguments.ort)?
         .map(|runtime| placements(&runtime, &model))
         .transpose()
         .with_context(in_model)?;
     match arguments.format {
         InspectFormat::Text => {
-            print_text(&model, &reports, &others)?;
+            print_text(&model, &signature, &reports, &others)?;
             if let Some(placements) = &placements {
                 print_placements(placements)?;
             }
+            print_share(&reports, &others)?;
         }
         InspectFormat::Json => {
-            let mut json = as_json(&model, &reports, &others);
+            let mut json = as_json(&model, &signature, &reports, &others);
             match &placements {
                 None => {}
                 Some(Ok(placements)) => {
@@ -68,6 +75,45 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
         }
     }
     Ok(Outcome::Done)
+}
+
+/// What a model takes and gives.
+struct Signature {
+    inputs: Vec<Input>,
+    outputs: Vec<(String, ValueType)>,
+    /// The inputs' sizes that have no value.
+    symbols: Vec<String>,
+    /// Why not all types and shapes are known.
+    stopped: Option<String>,
+}
+
+impl Signature {
+    fn new(model: &Model, bindings: &Bindings, shapes: &Shapes) -> Self {
+        // Before version 4 of the format, what is stored had to be an input as well.
+        let with_defaults = model.proto.ir_version >= 4;
+        let inputs = model.inputs().into_iter();
+        let symbols = model.input_symbols().into_iter();
+        let outputs = model.graph().output.iter().enumerate();
+        Self {
+            inputs: inputs
+                .filter(|input| with_defaults || !input.optional)
+                .map(|input| Input {
+                    value_type: input.value_type.bind(bindings),
+                    ..input
+                })
+                .collect(),
+            outputs: outputs
+                .map(|(index, output)| {
+                    let declared = ValueType::declared(output).bind(bindings);
+                    (output.name.clone(), shapes.output(index, declared))
+                })
+                .collect(),
+            symbols: symbols
+                .filter(|symbol| !bindings.contains_key(symbol))
+                .collect(),
+            stopped: shapes.stopped.clone(),
+        }
+    }
 }
 
 /// Where ONNX Runtime places the nodes of ours, or why it takes no such model.
@@ -112,17 +158,16 @@ fn collect_symbols(model: &Model, symbols: &mut BTreeSet<String>) -> Result<()> 
     })
 }
 
-fn print_text(model: &Model, reports: &[Report], others: &BTreeMap<String, usize>) -> Result<()> {
+fn print_text(
+    model: &Model,
+    signature: &Signature,
+    reports: &[Report],
+    others: &BTreeMap<String, usize>,
+) -> Result<()> {
     let mut out = anstream::stdout().lock();
     let bold = Style::new().bold();
     let red = Style::new().fg_color(Some(AnsiColor::Red.into()));
-    let plural = if reports.len() == 1 { "node" } else { "nodes" };
-    writeln!(
-        out,
-        "{bold}{}{bold:#}: {} {plural} of ReverseSequence or ReverseSubsequences",
-        model.path.display(),
-        reports.len()
-    )?;
+    writeln!(out, "{bold}{}{bold:#}", model.path.display())?;
     let imports: Vec<String> = model
         .proto
         .opset_import
@@ -133,6 +178,20 @@ fn print_text(model: &Model, reports: &[Report], others: &BTreeMap<String, usize
         })
         .collect();
     writeln!(out, "operator sets: {}", imports.join(", "))?;
+    for input in &signature.inputs {
+        let optional = if input.optional { " (optional)" } else { "" };
+        writeln!(out, "input {}: {}{optional}", input.name, input.value_type)?;
+    }
+    for (name, value_type) in &signature.outputs {
+        writeln!(out, "output {name}: {value_type}")?;
+    }
+    if !signature.symbols.is_empty() {
+        let symbols = signature.symbols.join(", ");
+        writeln!(out, "sizes to give with --dim NAME=SIZE: {symbols}")?;
+    }
+    if let Some(stopped) = &signature.stopped {
+        writeln!(out, "not all shapes are known: {stopped}")?;
+    }
     for report in reports {
         writeln!(out)?;
         writeln!(out, "{bold}{}{bold:#}: {}", report.path, report.operator)?;
@@ -158,7 +217,38 @@ fn print_text(model: &Model, reports: &[Report], others: &BTreeMap<String, usize
     Ok(out.flush()?)
 }
 
-fn as_json(model: &Model, reports: &[Report], others: &BTreeMap<String, usize>) -> Json {
+/// How many nodes there are, and how many of ours.
+fn share(reports: &[Report], others: &BTreeMap<String, usize>) -> (usize, usize) {
+    (
+        reports.len(),
+        reports.len() + others.values().sum::<usize>(),
+    )
+}
+
+fn print_share(reports: &[Report], others: &BTreeMap<String, usize>) -> Result<()> {
+    let (ours, all) = share(reports, others);
+    let operators: BTreeSet<&str> = reports.iter().map(|it| it.operator.as_str()).collect();
+    let operators: Vec<&str> = operators.into_iter().collect();
+    let operators = match operators.as_slice() {
+        [] => "ReverseSequence or ReverseSubsequences".to_owned(),
+        found => found.join(" or "),
+    };
+    let (nodes, are) = (
+        if all == 1 { "node" } else { "nodes" },
+        if ours == 1 { "is" } else { "are" },
+    );
+    let mut out = anstream::stdout().lock();
+    writeln!(out)?;
+    writeln!(out, "{ours} of {all} {nodes} {are} {operators}")?;
+    Ok(out.flush()?)
+}
+
+fn as_json(
+    model: &Model,
+    signature: &Signature,
+    reports: &[Report],
+    others: &BTreeMap<String, usize>,
+) -> Json {
     let imports: serde_json::Map<String, Json> = model
         .proto
         .opset_import
@@ -173,7 +263,22 @@ fn as_json(model: &Model, reports: &[Report], others: &BTreeMap<String, usize>) 
     json!({
         "model": model.path.display().to_string(),
         "operator_sets": imports,
+        "inputs": signature.inputs.iter().map(input_json).collect::<Json>(),
+        "outputs": signature
+            .outputs
+            .iter()
+            .map(|(name, value_type)| value_json(name, value_type))
+            .collect::<Json>(),
+        "symbols": signature.symbols,
+        "inference_error": signature.stopped,
         "nodes": reports.iter().map(Report::json).collect::<Json>(),
         "other_operators": others,
+        "node_count": share(reports, others).1,
     })
+}
+
+fn input_json(input: &Input) -> Json {
+    let mut json = value_json(&input.name, &input.value_type);
+    json["optional"] = input.optional.into();
+    json
 }

@@ -186,14 +186,16 @@ fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
         None => missing.push(format!("the rank of {data_name}")),
         Some(shape) => {
             for (dimension, dim) in shape.iter().enumerate() {
+                let mut name_missing = |name: &String| {
+                    let what = format!("{name} (--dim {name}=SIZE)");
+                    if !missing.contains(&what) {
+                        missing.push(what);
+                    }
+                };
                 match dim {
                     Dim::Known(_) => {}
-                    Dim::Symbol(name) => {
-                        let what = format!("{name} (--dim {name}=SIZE)");
-                        if !missing.contains(&what) {
-                            missing.push(what);
-                        }
-                    }
+                    Dim::Symbol(name) => name_missing(name),
+                    Dim::Computed { symbols, .. } => symbols.iter().for_each(&mut name_missing),
                     Dim::Unknown => {
                         missing.push(format!("the size of {data_name} in dimension {dimension}"));
                     }
@@ -354,11 +356,11 @@ impl Report {
     }
 }
 
-fn value_json(name: &str, value_type: &ValueType) -> Json {
+pub(super) fn value_json(name: &str, value_type: &ValueType) -> Json {
     let shape = value_type.shape.as_ref().map(|shape| -> Json {
         let dims = shape.iter().map(|dim| match dim {
             Dim::Known(size) => Json::from(*size),
-            Dim::Symbol(name) => Json::from(name.as_str()),
+            Dim::Symbol(text) | Dim::Computed { text, .. } => Json::from(text.as_str()),
             Dim::Unknown => Json::Null,
         });
         dims.collect()

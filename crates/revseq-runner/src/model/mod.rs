@@ -147,7 +147,7 @@ pub(crate) fn node_label(index: usize, node: &NodeProto) -> String {
 }
 
 /// Calls a function with every tensor that a model holds.
-fn for_each_tensor(
+pub(crate) fn for_each_tensor(
     model: &mut ModelProto,
     visit: &mut impl FnMut(&mut TensorProto) -> Result<()>,
 ) -> Result<()> {

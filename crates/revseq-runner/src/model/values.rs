@@ -18,6 +18,11 @@ pub(crate) enum Dim {
     Known(u64),
     /// Known by name alone.
     Symbol(String),
+    /// Known once some names are, of which it is made.
+    Computed {
+        text: String,
+        symbols: Vec<String>,
+    },
     Unknown,
 }
 
@@ -80,7 +85,7 @@ impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Known(size) => size.fmt(f),
-            Self::Symbol(name) => f.write_str(name),
+            Self::Symbol(text) | Self::Computed { text, .. } => f.write_str(text),
             Self::Unknown => f.write_str("?"),
         }
     }
@@ -143,8 +148,8 @@ impl ValueType {
                 std::iter::zip(one, other)
                     .map(|(one, other)| match (&one, &other) {
                         (Dim::Known(_), _) | (_, Dim::Unknown) => one,
-                        (Dim::Symbol(_), Dim::Symbol(_)) => one,
-                        _ => other,
+                        (Dim::Unknown, _) | (_, Dim::Known(_)) => other,
+                        _ => one,
                     })
                     .collect(),
             ),

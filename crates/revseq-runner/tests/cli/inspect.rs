@@ -5,11 +5,14 @@ use std::collections::BTreeSet;
 use prost::Message;
 use serde_json::Value as Json;
 use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::{AttributeProto, FunctionProto, GraphProto};
+use tract_onnx::pb::tensor_proto::DataLocation;
+use tract_onnx::pb::{
+    AttributeProto, FunctionProto, GraphProto, NodeProto, StringStringEntryProto,
+};
 
 use crate::common::{
     FLOAT, Folder, INT64, graph_attribute, int, model, models, node, refuses, reverse_graph,
-    revseq, succeeds, value,
+    revseq, succeeds, tensor, value,
 };
 
 fn json(path: &std::path::Path, more: &[&str]) -> Json {
@@ -33,7 +36,11 @@ graph/y_node: ReverseSequence
   DirectML       DML_FEATURE_LEVEL_5_0; not DML_FEATURE_LEVEL_4_0: ";
     assert!(text.contains(expected), "{text}");
     assert!(
-        text.ends_with("  plan           rows, row bytes 12, moved bytes 240\n"),
+        text.ends_with(
+            "  plan           rows, row bytes 12, moved bytes 240\n\
+             \n\
+             1 of 1 node is ReverseSequence\n"
+        ),
         "{text}"
     );
     let node = &json(&path, &[])["nodes"][0];
@@ -72,6 +79,108 @@ fn symbols_are_named_until_they_are_bound() {
         &["inspect", path.to_str().unwrap(), "--dim", "c=4"],
         "the model has b, t",
     );
+}
+
+#[test]
+fn sizes_made_of_symbols_are_named() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.input = vec![
+        value("a", FLOAT, &["b", "t", "3"]),
+        value("lens", INT64, &["b"]),
+    ];
+    let mut concat = node("Concat", &["a", "a"], &["x"]);
+    concat.attribute = vec![int("axis", 1)];
+    graph.node.insert(0, concat);
+    graph.output = vec![value("y", FLOAT, &["b", "u", "3"])];
+    let path = folder.model(graph);
+    let shown = json(&path, &[]);
+    assert_eq!(shown["symbols"], serde_json::json!(["b", "t"]));
+    let expected = serde_json::json!(["b", "2*t", 3]);
+    assert_eq!(shown["nodes"][0]["values"]["input"]["shape"], expected);
+    assert_eq!(shown["outputs"][0]["shape"], expected);
+    assert_eq!(
+        shown["nodes"][0]["missing"],
+        serde_json::json!(["b (--dim b=SIZE)", "t (--dim t=SIZE)"])
+    );
+    let shown = json(&path, &["--dim", "b=4", "--dim", "t=5"]);
+    assert_eq!(
+        shown["nodes"][0]["descriptor"]["input"]["sizes"],
+        serde_json::json!([1, 4, 10, 3])
+    );
+    assert_eq!(shown["symbols"], serde_json::json!([]));
+}
+
+#[test]
+fn exported_models_are_known_once_their_sizes_are() {
+    let mut nodes = 0;
+    for model in std::fs::read_dir(models().join("exported")).unwrap() {
+        let model = model.unwrap().path();
+        let shown = json(&model, &[]);
+        let symbols = shown["symbols"].as_array().unwrap().iter();
+        let dims: Vec<String> = symbols
+            .map(|symbol| format!("--dim={}=4", symbol.as_str().unwrap()))
+            .collect();
+        let dims: Vec<&str> = dims.iter().map(String::as_str).collect();
+        let shown = json(&model, &dims);
+        assert!(shown["inference_error"].is_null(), "{shown}");
+        for node in shown["nodes"].as_array().unwrap() {
+            assert!(node["plan"]["moved_bytes"].is_u64(), "{model:?}: {node}");
+            nodes += 1;
+        }
+    }
+    assert_eq!(nodes, 23);
+}
+
+#[test]
+fn what_stops_the_inference_is_told_and_the_rest_is_known() {
+    let folder = Folder::new();
+    // `y` is behind what stops it, `z` is not.
+    let shown = |mut stopping: NodeProto| {
+        let mut graph = reverse_graph();
+        graph.input[0] = value("a", FLOAT, &["4", "5", "3"]);
+        stopping.name = "stopping".to_owned();
+        let mut behind = graph.node.remove(0);
+        behind.input[0] = "x".to_owned();
+        let mut beside = behind.clone();
+        beside.name = "beside".to_owned();
+        beside.input[0] = "r".to_owned();
+        beside.output[0] = "z".to_owned();
+        graph.node = vec![stopping, behind, node("Softsign", &["a"], &["r"]), beside];
+        graph.output[0] = value("y", FLOAT, &["4", "5", "6"]);
+        graph.output.push(value("z", FLOAT, &["4", "5", "3"]));
+        json(&folder.model(graph), &[])
+    };
+    let error = |shown: &Json| shown["inference_error"].as_str().unwrap().to_owned();
+    let mut foreign = node("Add", &["a", "a"], &["x"]);
+    foreign.domain = "acme".to_owned();
+    let lacking = shown(foreign);
+    assert_eq!(error(&lacking), "tract has no acme::Add");
+    let failing = shown(node("MatMul", &["a", "a"], &["x"]));
+    assert!(error(&failing).contains("\"stopping\""), "{failing}");
+    for shown in [lacking, failing] {
+        assert_eq!(shown["nodes"][1]["plan"]["row_bytes"], 12, "{shown}");
+    }
+}
+
+#[test]
+fn data_in_other_files_is_not_needed() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.input[0] = value("a", FLOAT, &["4", "5", "3"]);
+    graph.node.insert(0, node("MatMul", &["a", "w"], &["x"]));
+    let mut weights = tensor("w", FLOAT, &[3, 6], &[]);
+    weights.data_location = Some(DataLocation::External as i32);
+    weights.external_data = vec![StringStringEntryProto {
+        key: "location".to_owned(),
+        value: "absent.bin".to_owned(),
+    }];
+    graph.initializer = vec![weights];
+    graph.output[0] = value("y", FLOAT, &["4", "5", "6"]);
+    let shown = json(&folder.model(graph), &[]);
+    assert!(shown["inference_error"].is_null(), "{shown}");
+    assert_eq!(shown["nodes"][0]["plan"]["row_bytes"], 24);
+    assert_eq!(shown["inputs"].as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{InferenceFact, InferenceModel, InferenceNode, InferenceOp};
 use tract_onnx::tract_hir::internal::*;
 
+use super::shapes;
 use crate::tensor::MAXIMUM_BYTES;
 
 /// An operator of tract's whose outputs may not be larger than [`MAXIMUM_BYTES`].
@@ -16,6 +17,8 @@ use crate::tensor::MAXIMUM_BYTES;
 pub(super) struct Bounded {
     operator: Box<dyn InferenceOp>,
     node: String,
+    /// By which what is known of its inputs is found again, if it is one of ours.
+    key: Option<shapes::Key>,
     /// Which inputs tract reads as sizes.
     size_inputs: &'static [usize],
 }
@@ -37,6 +40,7 @@ impl Bounded {
         Self {
             operator,
             node: node.name.clone(),
+            key: shapes::key(node),
             size_inputs: size_inputs(&node.op_type),
         }
     }
@@ -87,6 +91,9 @@ impl InferenceOp for Bounded {
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<(Facts, Facts, Facts)> {
+        if let Some(key) = &self.key {
+            shapes::record(key, &inputs);
+        }
         self.check_size_inputs(&inputs)?;
         let (_, inferred, _) =
             self.operator

@@ -32,6 +32,15 @@ pub(super) fn datum_type(element_type: ElementType) -> Result<DatumType> {
     })
 }
 
+/// ONNX's name of a type of tract's, whose own of sizes stands for an integer.
+pub(super) fn element_type(known: DatumType) -> Option<ElementType> {
+    if known == TDim::datum_type() {
+        return Some(ElementType::Fixed(DataType::Int64));
+    }
+    let mut types = (1..=16).filter_map(ElementType::from_onnx_code);
+    types.find(|&element_type| datum_type(element_type).is_ok_and(|found| found == known))
+}
+
 /// A tensor as tract's.
 pub(super) fn to_tract(tensor: &Tensor) -> Result<tract_onnx::prelude::Tensor> {
     let shape = tensor.shape();

@@ -4,6 +4,7 @@ mod adapt;
 mod bounded;
 mod convert;
 mod operators;
+mod shapes;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::model::values::{ValueType, element_types};
 use crate::model::{Bindings, Model, walk};
 use crate::tensor::{MAXIMUM_BYTES, Tensor, pb};
 use convert::{datum_type, from_tract, to_tract};
+pub(crate) use shapes::{Shapes, shapes};
 
 /// Whether tract loads tensors of a type (tract-onnx, src/tensor.rs).
 fn has_type(code: i32) -> bool {
