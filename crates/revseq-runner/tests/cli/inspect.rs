@@ -133,6 +133,29 @@ fn exported_models_are_known_once_their_sizes_are() {
 }
 
 #[test]
+fn names_go_through_loops_casts_and_concat() {
+    // Sizes that are cast to int32 start the loops, and the numbers of their steps
+    // have names of their own.
+    let shown = json(&models().join("exported/keras_bilstm_masked"), &[]);
+    assert!(shown["inference_error"].is_null(), "{shown}");
+    let inputs: Vec<Json> = (0..4)
+        .map(|node| {
+            let input = &shown["nodes"][node]["values"]["input"];
+            serde_json::json!([input["type"], input["shape"]])
+        })
+        .collect();
+    assert_eq!(
+        serde_json::json!(inputs),
+        serde_json::json!([
+            ["float", ["unk__1769", "unk__1768", 8]],
+            ["bool", ["unk__1769", "unk__1768", 1]],
+            ["float", [null, "unk__1768", 6]],
+            ["float", [null, null, 12]],
+        ])
+    );
+}
+
+#[test]
 fn what_stops_the_inference_is_told_and_the_rest_is_known() {
     let folder = Folder::new();
     // `y` is behind what stops it, `z` is not.

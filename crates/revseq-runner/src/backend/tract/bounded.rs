@@ -6,8 +6,11 @@
 
 use tract_onnx::pb::NodeProto;
 use tract_onnx::prelude::*;
-use tract_onnx::tract_hir::infer::{InferenceFact, InferenceModel, InferenceNode, InferenceOp};
+use tract_onnx::tract_hir::infer::{
+    DimFact, InferenceFact, InferenceModel, InferenceNode, InferenceOp, ShapeFactoid,
+};
 use tract_onnx::tract_hir::internal::*;
+use tract_onnx::tract_hir::ops::identity::Identity;
 
 use super::shapes;
 use crate::tensor::MAXIMUM_BYTES;
@@ -19,9 +22,14 @@ pub(super) struct Bounded {
     node: String,
     /// By which what is known of its inputs is found again, if it is one of ours.
     key: Option<shapes::Key>,
+    /// Whether it casts to int32.
+    narrows: bool,
     /// Which inputs tract reads as sizes.
     size_inputs: &'static [usize],
 }
+
+/// The code of ONNX's int32.
+const INT32: i64 = 6;
 
 /// The inputs that tract casts to its type of sizes, which goes through 32
 /// bits and drops the others (tract-data, `Tensor::cast_to_dt`).
@@ -41,6 +49,11 @@ impl Bounded {
             operator,
             node: node.name.clone(),
             key: shapes::key(node),
+            narrows: node.op_type == "Cast"
+                && node
+                    .attribute
+                    .iter()
+                    .any(|to| to.name == "to" && to.i == INT32),
             size_inputs: size_inputs(&node.op_type),
         }
     }
@@ -64,36 +77,14 @@ impl Bounded {
         }
         Ok(())
     }
-}
 
-/// Checks the size of a tensor that a node makes.
-pub(super) fn check(node: &str, datum_type: DatumType, shape: &[usize]) -> TractResult<()> {
-    let bytes = shape
-        .iter()
-        .try_fold(datum_type.size_of() as u64, |bytes, &size| {
-            bytes.checked_mul(size as u64)
-        });
-    if shape.contains(&0) || bytes.is_some_and(|bytes| bytes <= MAXIMUM_BYTES) {
-        return Ok(());
-    }
-    bail!(
-        "node {node:?} makes a tensor of sizes {shape:?}, more than the {} GiB that are allowed",
-        MAXIMUM_BYTES >> 30
-    )
-}
-
-type Facts = TVec<InferenceFact>;
-
-impl InferenceOp for Bounded {
-    fn infer(
+    /// Infers, and refuses outputs that are too large before they are computed.
+    fn infer_bounded(
         &mut self,
         inputs: TVec<&InferenceFact>,
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<(Facts, Facts, Facts)> {
-        if let Some(key) = &self.key {
-            shapes::record(key, &inputs);
-        }
         self.check_size_inputs(&inputs)?;
         let (_, inferred, _) =
             self.operator
@@ -112,6 +103,86 @@ impl InferenceOp for Bounded {
             }
         }
         self.operator.infer(inputs, outputs, observed)
+    }
+}
+
+/// Checks the size of a tensor that a node makes.
+pub(super) fn check(node: &str, datum_type: DatumType, shape: &[usize]) -> TractResult<()> {
+    let bytes = shape
+        .iter()
+        .try_fold(datum_type.size_of() as u64, |bytes, &size| {
+            bytes.checked_mul(size as u64)
+        });
+    if shape.contains(&0) || bytes.is_some_and(|bytes| bytes <= MAXIMUM_BYTES) {
+        return Ok(());
+    }
+    bail!(
+        "node {node:?} makes a tensor of sizes {shape:?}, more than the {} GiB that are allowed",
+        MAXIMUM_BYTES >> 30
+    )
+}
+
+/// Whether a value is known in tract's own type of sizes.
+fn is_symbolic(fact: &InferenceFact) -> bool {
+    let value = fact.value.concretize();
+    value.is_some_and(|value| value.datum_type() == TDim::datum_type())
+}
+
+/// A fact without the sizes that are known by name only.
+fn without_names(fact: &InferenceFact) -> InferenceFact {
+    let mut fact = fact.clone();
+    if is_symbolic(&fact) {
+        fact = fact.without_value();
+    }
+    let dims = fact.shape.dims().map(|dim| match dim.concretize() {
+        Some(known) if known.to_i64().is_err() => DimFact::default(),
+        _ => dim.clone(),
+    });
+    let dims = dims.collect();
+    fact.shape = if fact.shape.is_open() {
+        ShapeFactoid::open(dims)
+    } else {
+        ShapeFactoid::closed(dims)
+    };
+    fact
+}
+
+type Facts = TVec<InferenceFact>;
+
+impl InferenceOp for Bounded {
+    fn infer(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<(Facts, Facts, Facts)> {
+        if let Some(key) = &self.key {
+            shapes::record(key, &inputs);
+        }
+        if self.narrows && shapes::is_watched() && inputs.iter().all(|input| is_symbolic(input)) {
+            // tract would forget sizes that are known by name only.
+            self.operator = Box::new(Identity);
+        }
+        let inferred = self.infer_bounded(inputs.clone(), outputs.clone(), observed.clone());
+        if inferred.is_ok() || !shapes::is_watched() {
+            return inferred;
+        }
+        // Two names may well be one size: only sizes that are known contradict each other.
+        let unnamed = |facts: &[&InferenceFact]| -> Facts {
+            facts.iter().map(|fact| without_names(fact)).collect()
+        };
+        let (in_facts, out_facts) = (unnamed(&inputs), unnamed(&outputs));
+        let again = self.infer_bounded(
+            in_facts.iter().collect(),
+            out_facts.iter().collect(),
+            observed,
+        );
+        match again {
+            Ok((_, outputs, observed)) => {
+                Ok((inputs.into_iter().cloned().collect(), outputs, observed))
+            }
+            Err(_) => inferred,
+        }
     }
 
     fn infer_facts(

@@ -44,6 +44,11 @@ pub(super) fn key(node: &NodeProto) -> Option<Key> {
     Some((node.doc_string.clone(), node.output.first()?.clone()))
 }
 
+/// Whether the inference on this thread is for its own sake, and nothing is to run.
+pub(super) fn is_watched() -> bool {
+    SEEN.with_borrow(Option::is_some)
+}
+
 /// Writes down what is known of a node's inputs.
 pub(super) fn record(key: &Key, inputs: &[&InferenceFact]) {
     SEEN.with_borrow_mut(|seen| {
