@@ -100,6 +100,7 @@ fn test_steps() -> Vec<Step> {
                 ep::environment()?
                     .iter()
                     .fold(workspace("test"), |test, (name, path)| test.env(name, path))
+                    .arg("--no-fail-fast")
                     .env("INSTA_UPDATE", "no")
                     .run()
             },
