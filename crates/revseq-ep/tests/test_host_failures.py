@@ -65,6 +65,7 @@ library = os.environ["REVSEQ_EP_FAULTY_LIBRARY"]
 failed = pathlib.Path(sys.argv[2])
 harmless, inference, of_no_node = (set(names.split()) for names in sys.argv[3:])
 seen = set()
+failures = {}
 x = np.arange(10**6, dtype=np.float32).reshape(1000, 1000)
 sequence = harness.reverse_sequence(["b", 1000], lengths_shape=["b"], batch_axis=0, time_axis=1)
 subsequences = harness.reverse_subsequences([4], 0)
@@ -130,6 +131,7 @@ def every_call_fails_once():
         while function := fails(use, number):
             seen.add(function)
             number += 1
+        failures[use] = number
         # As many calls as a session and a run take, at least.
         assert number > 20, number
 
@@ -140,7 +142,9 @@ for round in range(4):
     if round == 1:
         before = harness.held()
 after = harness.held()
-assert after[0] - before[0] < 25_000, after[0] - before[0]
+# Of each session that fails ONNX Runtime itself keeps some 40 to 80 bytes.
+kept = (after[0] - before[0]) / (2 * sum(failures.values()))
+assert kept < 150, kept
 print("seen:", *sorted(seen))
 """
 
