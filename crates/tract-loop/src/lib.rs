@@ -48,6 +48,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alias;
 mod induction;
 mod infer;
 mod limits;

@@ -8,6 +8,7 @@ use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::ops::scan::{InputMapping, OutputMapping, Scan, ScanInfo};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::alias::Alias;
 use crate::induction::{Induction, follow};
 use crate::op::{Feed, Spec, Value};
 
@@ -234,11 +235,16 @@ impl Body<'_> {
                 };
                 self.mapping.insert(outlet, inner);
             } else {
-                let inputs: TVec<OutletId> = node
-                    .inputs
-                    .iter()
-                    .map(|input| self.mapping[input])
-                    .collect();
+                let mut inputs: TVec<OutletId> = tvec![];
+                for input in &node.inputs {
+                    let mut outlet = self.mapping[input];
+                    if inputs.contains(&outlet) {
+                        let name = format!("{}.alias{}", node.name, inputs.len());
+                        let name = self.model.unique_name(name).into_owned();
+                        outlet = self.model.wire_node(name, Alias, &[outlet])?[0];
+                    }
+                    inputs.push(outlet);
+                }
                 let name = self.model.unique_name(&node.name).into_owned();
                 let outlets = self.model.wire_node(name, node.op.clone(), &inputs)?;
                 for (slot, outlet) in outlets.into_iter().enumerate() {

@@ -172,3 +172,41 @@ fn counters_are_known_after_the_last_step() {
         ]
     );
 }
+
+#[test]
+fn a_scan_may_read_an_element_twice_in_one_node() {
+    let body = graph(
+        "i c s",
+        "c s1 doubled",
+        "row = Gather<axis=0>(x, i)
+         negated = Neg(row)
+         squared = Mul(negated, negated)
+         larger = Where(positive, row, row)
+         sum = Sum(row, row, row)
+         s1 = Add(s, sum)
+         both = Add(squared, larger)
+         doubled = Add(both, both)",
+    )
+    .constant("positive", tensor1(&[true, false]));
+    let model = graph(
+        "x:f32[3,2] s:f32[2]",
+        "y ys",
+        "y, ys = Loop<body=@body>(n, _, s)",
+    )
+    .constant("n", tensor0(3_i64))
+    .with("body", body);
+    let found = ops(&decluttered(model.clone()));
+    assert!(found.iter().any(|op| op == "Scan"), "{found:?}");
+    let optimized = parse(model.clone()).unwrap().into_optimized().unwrap();
+    assert!(ops(&optimized).iter().all(|op| op != "Alias"));
+    let x = Tensor::from_shape(&[3, 2], &[1_f32, 2., 3., 4., 5., 6.]).unwrap();
+    let outputs = run(model, &[x, tensor1(&[0_f32, 1.])]).unwrap();
+    let doubled = [4_f32, 12., 24., 40., 60., 84.];
+    assert_eq!(
+        outputs,
+        [
+            tensor1(&[27_f32, 37.]),
+            Tensor::from_shape(&[3, 2], &doubled).unwrap(),
+        ]
+    );
+}
