@@ -3,7 +3,7 @@
 //! Follows the descriptor's own words and shares nothing with [`Plan`](crate::Plan)
 //! and the kernels. It is never made fast.
 
-use crate::{Dims, LengthsData, ReverseSubsequencesDesc};
+use crate::{LengthsData, ReverseSubsequencesDesc};
 
 /// Reverses subsequences of `input` into `output`, both in bytes; lengths clamp.
 ///
@@ -28,33 +28,36 @@ pub fn reverse_subsequences<'a>(
         .effective_strides()
         .expect("valid lengths");
     let output_strides = desc.output.effective_strides().expect("a valid output");
-    let offset = |coordinates: &[u64], strides: &Dims| -> usize {
+    let offset = |coordinates: &[u64], strides: &[u64]| -> usize {
         let elements: u64 = coordinates.iter().zip(strides).map(|(c, s)| c * s).sum();
         elements as usize
     };
     for_each_coordinate(&desc.input.sizes, |coordinates| {
-        let mut of_length = coordinates.to_vec();
-        of_length[axis] = 0;
-        let length = lengths.value(offset(&of_length, &lengths_strides));
-        let length = length.clamp(0, i128::from(desc.input.sizes[axis])) as u64;
-        let mut source = coordinates.to_vec();
-        if source[axis] < length {
-            source[axis] = length - 1 - source[axis];
-        }
-        let from = offset(&source, &input_strides) * width;
+        let position = coordinates[axis];
         let to = offset(coordinates, &output_strides) * width;
+        coordinates[axis] = 0;
+        let length = lengths.value(offset(coordinates, &lengths_strides));
+        let length = length.clamp(0, i128::from(desc.input.sizes[axis])) as u64;
+        if position < length {
+            coordinates[axis] = length - 1 - position;
+        } else {
+            coordinates[axis] = position;
+        }
+        let from = offset(coordinates, &input_strides) * width;
+        coordinates[axis] = position;
         output[to..to + width].copy_from_slice(&input[from..from + width]);
     });
 }
 
-/// Counts through all coordinates, the last dimension fastest.
-fn for_each_coordinate(sizes: &[u64], mut visit: impl FnMut(&[u64])) {
+/// Counts through all coordinates, the last dimension fastest. A visit gives them
+/// back as they were.
+fn for_each_coordinate(sizes: &[u64], mut visit: impl FnMut(&mut [u64])) {
     if sizes.contains(&0) {
         return;
     }
     let mut coordinates = vec![0; sizes.len()];
     loop {
-        visit(&coordinates);
+        visit(&mut coordinates);
         let mut dimension = sizes.len();
         loop {
             if dimension == 0 {

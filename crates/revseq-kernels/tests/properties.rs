@@ -57,37 +57,74 @@ fn pool() -> &'static rayon::ThreadPool {
     })
 }
 
-fn check(case: &Case) {
-    let Case {
-        desc,
-        lengths,
-        seed,
-    } = case;
-    let plan = Plan::new(desc).unwrap();
-    let clamped = SequenceLengths::new(&plan, lengths.data(), LengthsPolicy::Clamp).unwrap();
-    let input = bytes(plan.input_bytes(), *seed);
-    let before = bytes(plan.output_bytes(), !*seed);
-    let mut expected = before.clone();
-    reference::reverse_subsequences(desc, &input, lengths.data(), &mut expected);
+/// What a case starts from, and what it must give.
+struct Checked<'a> {
+    case: &'a Case,
+    plan: Plan,
+    input: Vec<u8>,
+    before: Vec<u8>,
+    expected: Vec<u8>,
+    /// The same in place, if the strides allow it: bytes between them keep the
+    /// values they have there.
+    expected_in_place: Option<Vec<u8>>,
+}
 
+impl<'a> Checked<'a> {
+    fn new(case: &'a Case) -> Self {
+        let desc = &case.desc;
+        let plan = Plan::new(desc).unwrap();
+        let input = bytes(plan.input_bytes(), case.seed);
+        let before = bytes(plan.output_bytes(), !case.seed);
+        let reversed = |mut output: Vec<u8>| {
+            reference::reverse_subsequences(desc, &input, case.lengths.data(), &mut output);
+            output
+        };
+        let in_place = desc.input.strides == desc.output.strides;
+        Self {
+            expected: reversed(before.clone()),
+            expected_in_place: in_place.then(|| reversed(input.clone())),
+            case,
+            plan,
+            input,
+            before,
+        }
+    }
+
+    fn lengths(&self) -> SequenceLengths<'_> {
+        let data = self.case.lengths.data();
+        SequenceLengths::new(&self.plan, data, LengthsPolicy::Clamp).unwrap()
+    }
+}
+
+fn check(case: &Case) {
+    check_all(&Checked::new(case));
+}
+
+fn check_all(checked: &Checked<'_>) {
+    let Checked {
+        case,
+        plan,
+        input,
+        before,
+        expected,
+        expected_in_place,
+    } = checked;
+    let lengths = checked.lengths();
     for threads in all_threads(pool()) {
         let mut output = before.clone();
-        cpu::run(&plan, &clamped, &input, &mut output, threads).unwrap();
-        assert!(output == expected, "out of place, {threads:?}, {plan:?}");
-        if desc.input.strides == desc.output.strides {
-            // Bytes between the strides keep the values they have in place.
-            let mut expected = input.clone();
-            reference::reverse_subsequences(desc, &input, lengths.data(), &mut expected);
+        cpu::run(plan, &lengths, input, &mut output, threads).unwrap();
+        assert!(output == *expected, "out of place, {threads:?}, {plan:?}");
+        if let Some(expected) = expected_in_place {
             let mut data = input.clone();
-            cpu::run_in_place(&plan, &clamped, &mut data, threads).unwrap();
-            assert!(data == expected, "in place, {threads:?}, {plan:?}");
+            cpu::run_in_place(plan, &lengths, &mut data, threads).unwrap();
+            assert!(data == *expected, "in place, {threads:?}, {plan:?}");
         }
     }
     // A million strings show no more than a thousand.
-    if desc.input.strides == desc.output.strides && input.len() < 1 << 20 {
-        check_typed(case, &plan, &clamped);
+    if expected_in_place.is_some() && input.len() < 1 << 20 {
+        check_typed(case, plan, &lengths);
     }
-    check_reject(case, &plan);
+    check_reject(case, plan);
 }
 
 /// The typed entry, against the reference on the elements' indices.
@@ -151,9 +188,14 @@ fn check_large(
     batch: usize,
     spread: u64,
 ) -> Strategy {
-    let mut desc = ReverseSubsequencesDesc::packed(data_type, sizes, DataType::Int64, axis as u32);
-    let only_batch = (0..sizes.len()).map(|d| u64::from(d == batch)).collect();
-    desc.sequence_lengths.strides = Some(only_batch);
+    let mut desc = ReverseSubsequencesDesc::reverse_sequence(
+        data_type,
+        sizes,
+        batch as u32,
+        axis as u32,
+        DataType::Int64,
+    )
+    .unwrap();
     for tensor in [&mut desc.input, &mut desc.output] {
         let strides = tensor.effective_strides().unwrap();
         tensor.strides = Some(strides.iter().map(|stride| stride * spread).collect());
@@ -168,34 +210,33 @@ fn check_large(
         lengths: Lengths::I64(lengths),
         seed: 3,
     };
-    check(&case);
-    check_places(&case);
+    let checked = Checked::new(&case);
+    check_all(&checked);
+    check_places(&checked);
     strategy
 }
 
 /// Runs a case where its buffers start at a cache line, at a vector and at any byte.
-fn check_places(case: &Case) {
+fn check_places(checked: &Checked<'_>) {
     const LINE: usize = 64;
     /// Where the data starts in a buffer with room for it after the wanted byte of a line.
     fn start(buffer: &[u8], byte: usize) -> usize {
         (byte + LINE - buffer.as_ptr().addr() % LINE) % LINE
     }
-    let plan = Plan::new(&case.desc).unwrap();
-    let lengths = SequenceLengths::new(&plan, case.lengths.data(), LengthsPolicy::Clamp).unwrap();
-    let content = bytes(plan.input_bytes(), case.seed);
-    let before = bytes(plan.output_bytes(), !case.seed);
-    let reversed = |mut output: Vec<u8>| {
-        reference::reverse_subsequences(&case.desc, &content, case.lengths.data(), &mut output);
-        output
-    };
-    let expected = reversed(before.clone());
-    let in_place = case.desc.input.strides == case.desc.output.strides;
-    let expected_in_place = in_place.then(|| reversed(content.clone()));
+    let Checked {
+        plan,
+        input: content,
+        before,
+        expected,
+        expected_in_place,
+        ..
+    } = checked;
+    let lengths = checked.lengths();
     for (from, to) in [(0, 0), (0, 48), (21, 16), (16, 5)] {
         let mut input = vec![0; content.len() + LINE];
         let from = start(&input, from);
         let input = &mut input[from..from + content.len()];
-        input.copy_from_slice(&content);
+        input.copy_from_slice(content);
         let mut output = vec![0xee; before.len() + LINE];
         let to = start(&output, to);
         let place = to..to + before.len();
@@ -206,12 +247,12 @@ fn check_places(case: &Case) {
             let mut outside = output[..to].iter().chain(&output[place.end..]);
             assert!(outside.all(|&byte| byte == 0xee), "{from}, {to}, {plan:?}");
         };
-        check(&before, &expected, &|output| {
-            cpu::run(&plan, &lengths, input, output, Threads::Serial).unwrap();
+        check(before, expected, &|output| {
+            cpu::run(plan, &lengths, input, output, Threads::Serial).unwrap();
         });
-        if let Some(expected) = &expected_in_place {
-            check(&content, expected, &|data| {
-                cpu::run_in_place(&plan, &lengths, data, Threads::Serial).unwrap();
+        if let Some(expected) = expected_in_place {
+            check(content, expected, &|data| {
+                cpu::run_in_place(plan, &lengths, data, Threads::Serial).unwrap();
             });
         }
     }
@@ -309,9 +350,14 @@ fn streamed_tensors_agree_with_the_reference() {
 /// ONNX's `[3]` lengths for data `[3, 4, 0]`: there, though no element is.
 #[test]
 fn lengths_of_data_without_elements_are_still_checked() {
-    let mut desc =
-        ReverseSubsequencesDesc::packed(DataType::Uint8, &[1, 3, 4, 0], DataType::Int64, 2);
-    desc.sequence_lengths.strides = Some([0, 1, 0, 0].into_iter().collect());
+    let desc = ReverseSubsequencesDesc::reverse_sequence(
+        DataType::Uint8,
+        &[1, 3, 4, 0],
+        1,
+        2,
+        DataType::Int64,
+    )
+    .unwrap();
     let plan = Plan::new(&desc).unwrap();
     let lengths = SequenceLengths::new(&plan, &[4_i64, 0, 2], LengthsPolicy::Reject).unwrap();
     cpu::run(&plan, &lengths, &[], &mut [], Threads::Serial).unwrap();
@@ -360,26 +406,33 @@ fn lengths_that_are_equal_in_groups_agree_with_the_reference() {
 }
 
 /// Runs a plan of packed data between pages that cannot be touched, at the start of
-/// its pages or at their end if `last`.
+/// its pages and at their end.
 #[cfg(unix)]
-fn check_guarded(data_type: DataType, sizes: [u64; 3], axis: usize, lengths: &[i64], last: bool) {
+fn check_guarded(data_type: DataType, sizes: [u64; 3], axis: usize, lengths: &[i64]) {
     let batch = 1 - axis;
-    let mut desc = ReverseSubsequencesDesc::packed(data_type, &sizes, DataType::Int64, axis as u32);
-    let strides = (0..3).map(|dimension| u64::from(dimension == batch));
-    desc.sequence_lengths.strides = Some(strides.collect());
+    let desc = ReverseSubsequencesDesc::reverse_sequence(
+        data_type,
+        &sizes,
+        batch as u32,
+        axis as u32,
+        DataType::Int64,
+    )
+    .unwrap();
     let plan = Plan::new(&desc).unwrap();
     let content = bytes(plan.input_bytes(), 7);
     let mut expected = content.clone();
     let data = revseq_kernels::LengthsData::from(lengths);
     reference::reverse_subsequences(&desc, &content, data, &mut expected);
     let lengths = SequenceLengths::new(&plan, data, LengthsPolicy::Reject).unwrap();
-    let mut input = Guarded::new(&content, last, 0);
-    let mut output = Guarded::new(&vec![0; content.len()], !last, 0);
-    let (from, to) = (input.slice(), output.slice());
-    cpu::run(&plan, &lengths, from, to, Threads::Serial).unwrap();
-    assert!(to == expected, "{plan:?}");
-    cpu::run_in_place(&plan, &lengths, from, Threads::Serial).unwrap();
-    assert!(from == expected, "{plan:?}");
+    for last in [false, true] {
+        let mut input = Guarded::new(&content, last, 0);
+        let mut output = Guarded::new(&vec![0; content.len()], !last, 0);
+        let (from, to) = (input.slice(), output.slice());
+        cpu::run(&plan, &lengths, from, to, Threads::Serial).unwrap();
+        assert!(to == expected, "{plan:?}");
+        cpu::run_in_place(&plan, &lengths, from, Threads::Serial).unwrap();
+        assert!(from == expected, "{plan:?}");
+    }
 }
 
 /// Lengths of 0 to `steps`, in no order.
@@ -407,9 +460,7 @@ fn nothing_outside_a_buffer_is_touched() {
                     (0..columns as i64).map(|index| index % 2).collect(),
                     mixed(steps, columns),
                 ] {
-                    for last in [false, true] {
-                        check_guarded(data_type, sizes, axis, &lengths, last);
-                    }
+                    check_guarded(data_type, sizes, axis, &lengths);
                 }
             }
         }
@@ -434,8 +485,6 @@ fn nothing_outside_a_large_buffer_is_touched() {
         (DataType::Uint8, [300, 10_000, 3], 1),
     ] {
         let (steps, count) = (sizes[axis], sizes[1 - axis]);
-        for last in [false, true] {
-            check_guarded(data_type, sizes, axis, &mixed(steps, count), last);
-        }
+        check_guarded(data_type, sizes, axis, &mixed(steps, count));
     }
 }

@@ -46,7 +46,8 @@ impl Units {
             let Unit {
                 name, target, mode, ..
             } = unit;
-            let label = [name.trim(), target.trim(), mode.trim()].join(" ");
+            let mode = if mode == "todo" { "" } else { &mode };
+            let label = [name.trim(), target.trim(), mode].join(" ");
             *self.0.entry(label).or_default() += unit.duration;
         }
     }
