@@ -142,7 +142,7 @@ fn violations_name_the_tensor_the_dimension_and_the_values() {
             desc.sequence_lengths.data_type = DataType::Float32
         }),
         ("lengths of another rank", |desc| {
-            desc.sequence_lengths.sizes.pop();
+            desc.sequence_lengths.sizes = desc.sequence_lengths.sizes[1..].into();
         }),
         ("axis out of range", |desc| desc.axis = 4),
         ("lengths not 1 on the axis", |desc| {

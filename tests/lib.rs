@@ -91,6 +91,7 @@ impl Case {
         match policy {
             LengthsPolicy::Reject => self.rejecting.as_ref(),
             LengthsPolicy::Clamp => self.clamping.as_ref(),
+            other => unreachable!("no case says what comes out under {other:?}"),
         }
     }
 }

@@ -144,12 +144,10 @@ impl Regime {
     /// The descriptor: packed tensors, a 64-bit length for every batch entry.
     #[must_use]
     pub fn desc(&self) -> ReverseSubsequencesDesc {
-        let axis = self.time_axis as u32;
-        let mut desc =
-            ReverseSubsequencesDesc::packed(self.data_type, self.dims, DataType::Int64, axis);
-        let strides = (0..self.dims.len()).map(|dimension| u64::from(dimension == self.batch_axis));
-        desc.sequence_lengths.strides = Some(strides.collect());
-        desc
+        let (batch, time) = (self.batch_axis as u32, self.time_axis as u32);
+        let lengths = DataType::Int64;
+        ReverseSubsequencesDesc::reverse_sequence(self.data_type, self.dims, batch, time, lengths)
+            .expect("a regime has two axes")
     }
 
     /// A length for every batch entry.

@@ -152,6 +152,18 @@ pub enum ErrorKind {
         /// The size found.
         actual: u64,
     },
+    /// There are more or fewer strides than dimensions.
+    #[error(
+        "input {input:?} has {actual} strides, expected one for each of its {expected} dimensions"
+    )]
+    StrideCount {
+        /// The input's name in the schema.
+        input: &'static str,
+        /// The rank.
+        expected: usize,
+        /// The number of strides found.
+        actual: usize,
+    },
     /// The product of sizes does not fit 64 bits.
     #[error("input {input:?} has sizes {sizes:?}, whose product does not fit 64 bits")]
     SizeOverflow {

@@ -27,7 +27,7 @@
 //! let x = TensorType { element_type: ElementType::Fixed(DataType::Float32), sizes: &[7, 3, 5] };
 //! let lens = TensorType { element_type: ElementType::Fixed(DataType::Int64), sizes: &[3] };
 //! let desc = operator.lower(node.name, x, lens)?;
-//! assert_eq!(desc.input.sizes.as_slice(), [1, 7, 3, 5]);
+//! assert_eq!(*desc.input.sizes, [1, 7, 3, 5]);
 //! assert_eq!(desc.sequence_lengths.strides.as_deref(), Some(&[0, 0, 1, 0][..]));
 //! let plan = Plan::new(&desc)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,6 +1,6 @@
 //! From an operator and its shapes to the descriptor.
 
-use revseq_kernels::{DataType, Dims, ReverseSubsequencesDesc, TensorDesc};
+use revseq_kernels::{DataType, ReverseSubsequencesDesc, TensorDesc};
 
 use crate::operator::check_shape;
 use crate::{ElementType, Error, ErrorKind, Operator};
@@ -37,45 +37,111 @@ impl Operator {
         data: TensorType<'_>,
         lengths: TensorType<'_>,
     ) -> Result<ReverseSubsequencesDesc, Error> {
-        self.lower_checked(data, lengths).map_err(|kind| Error {
+        self.checked(data, lengths)
+            .and_then(|checked| checked.collapse(data.sizes))
+            .map_err(|kind| self.refuse(node, kind))
+    }
+
+    /// The same for data that is not packed, such as a view: `strides` are its own,
+    /// in elements, from the one at coordinate 0 on.
+    ///
+    /// The descriptor has the dimensions of the data, and its output is packed.
+    ///
+    /// # Errors
+    /// As [`lower`](Self::lower), and [`ErrorKind::StrideCount`].
+    pub fn lower_strided(
+        self,
+        node: &str,
+        data: TensorType<'_>,
+        strides: &[u64],
+        lengths: TensorType<'_>,
+    ) -> Result<ReverseSubsequencesDesc, Error> {
+        let Checked {
+            operator,
+            data_type,
+            lengths_type,
+        } = self
+            .checked(data, lengths)
+            .map_err(|kind| self.refuse(node, kind))?;
+        if strides.len() != data.sizes.len() {
+            let kind = ErrorKind::StrideCount {
+                input: self.input_names()[0],
+                expected: data.sizes.len(),
+                actual: strides.len(),
+            };
+            return Err(self.refuse(node, kind));
+        }
+        let (time, batch) = operator.axes();
+        let mut desc =
+            ReverseSubsequencesDesc::packed(data_type, data.sizes, lengths_type, time as u32);
+        if let Some(batch) = batch {
+            let strides = (0..data.sizes.len()).map(|dimension| u64::from(dimension == batch));
+            desc.sequence_lengths.strides = Some(strides.collect());
+        }
+        desc.input.strides = Some(strides.into());
+        Ok(desc)
+    }
+
+    fn refuse(self, node: &str, kind: ErrorKind) -> Error {
+        Error {
             node: node.to_owned(),
             op_type: self.op_type().to_owned(),
             kind: Box::new(kind),
-        })
+        }
     }
 
-    fn lower_checked(
-        self,
-        data: TensorType<'_>,
-        lengths: TensorType<'_>,
-    ) -> Result<ReverseSubsequencesDesc, ErrorKind> {
+    /// Checks the inputs against the schema, now that all is known of them.
+    fn checked(self, data: TensorType<'_>, lengths: TensorType<'_>) -> Result<Checked, ErrorKind> {
         let operator = self.normalize(data.sizes.len())?;
         // Which version a model imports is checked where the node is read.
         operator.check_type(0, data.element_type, true)?;
         operator.check_type(1, lengths.element_type, true)?;
-        let [data_name, lengths_name] = operator.input_names();
         let known = |sizes: &[u64]| sizes.iter().copied().map(Some).collect::<Vec<_>>();
         let expected = known(&operator.lengths_shape(data.sizes, 1));
-        check_shape(lengths_name, &expected, &known(lengths.sizes))?;
-        let collapsed = |sizes: &[u64]| {
-            let neighbours = TensorDesc::packed(DataType::Uint8, sizes.iter().copied());
+        check_shape(operator.input_names()[1], &expected, &known(lengths.sizes))?;
+        Ok(Checked {
+            operator,
+            data_type: match data.element_type {
+                ElementType::Fixed(data_type) => data_type,
+                ElementType::String => DataType::Uint8,
+            },
+            lengths_type: match lengths.element_type {
+                ElementType::Fixed(DataType::Int32 | DataType::Uint32) => DataType::Uint32,
+                _ => DataType::Uint64,
+            },
+        })
+    }
+}
+
+/// An operator whose inputs are what its schema says.
+struct Checked {
+    operator: Operator,
+    data_type: DataType,
+    lengths_type: DataType,
+}
+
+impl Checked {
+    /// The descriptor of packed data, with as few dimensions as DirectML takes.
+    fn collapse(self, sizes: &[u64]) -> Result<ReverseSubsequencesDesc, ErrorKind> {
+        let collapsed = |neighbours: &[u64]| {
+            let neighbours = TensorDesc::packed(DataType::Uint8, neighbours.iter().copied());
             neighbours
                 .element_count()
                 .ok_or_else(|| ErrorKind::SizeOverflow {
-                    input: data_name,
-                    sizes: data.sizes.to_vec(),
+                    input: self.operator.input_names()[0],
+                    sizes: sizes.to_vec(),
                 })
         };
 
-        let (time, batch) = operator.axes();
+        let (time, batch) = self.operator.axes();
         let mut shape = Collapsed::default();
         let mut next = 0;
-        for (dimension, &size) in data.sizes.iter().enumerate() {
+        for (dimension, &size) in sizes.iter().enumerate() {
             if dimension != time && Some(dimension) != batch {
                 continue;
             }
             if next < dimension {
-                shape.push(collapsed(&data.sizes[next..dimension])?, 0);
+                shape.push(collapsed(&sizes[next..dimension])?, 0);
             }
             if dimension == time {
                 shape.axis = shape.sizes.len();
@@ -83,24 +149,16 @@ impl Operator {
             shape.push(size, u64::from(Some(dimension) == batch));
             next = dimension + 1;
         }
-        if next < data.sizes.len() {
-            shape.push(collapsed(&data.sizes[next..])?, 0);
+        if next < sizes.len() {
+            shape.push(collapsed(&sizes[next..])?, 0);
         }
         shape.pad_to_four();
 
-        let data_type = match data.element_type {
-            ElementType::Fixed(data_type) => data_type,
-            ElementType::String => DataType::Uint8,
-        };
-        let lengths_type = match lengths.element_type {
-            ElementType::Fixed(DataType::Int32 | DataType::Uint32) => DataType::Uint32,
-            _ => DataType::Uint64,
-        };
         let axis = shape.axis as u32;
-        let mut desc = ReverseSubsequencesDesc::packed(data_type, &shape.sizes, lengths_type, axis);
+        let mut desc =
+            ReverseSubsequencesDesc::packed(self.data_type, &shape.sizes, self.lengths_type, axis);
         if batch.is_some() {
-            let sizes = desc.sequence_lengths.sizes;
-            desc.sequence_lengths = TensorDesc::strided(lengths_type, sizes, shape.lengths_strides);
+            desc.sequence_lengths.strides = Some(shape.lengths_strides.into());
         }
         Ok(desc)
     }
@@ -109,8 +167,8 @@ impl Operator {
 /// The dimensions that are left once neighbours have collapsed.
 #[derive(Default)]
 struct Collapsed {
-    sizes: Dims,
-    lengths_strides: Dims,
+    sizes: Vec<u64>,
+    lengths_strides: Vec<u64>,
     axis: usize,
 }
 
@@ -177,6 +235,34 @@ mod tests {
     }
 
     #[test]
+    fn views_keep_their_dimensions_and_strides() {
+        let operator = Operator::ReverseSequence {
+            batch_axis: -2,
+            time_axis: 0,
+        };
+        let data = TensorType {
+            element_type: ElementType::Fixed(DataType::Float16),
+            sizes: &[7, 3, 5],
+        };
+        let lengths = TensorType {
+            element_type: ElementType::Fixed(DataType::Int64),
+            sizes: &[3],
+        };
+        let desc = operator.lower_strided("view", data, &[5, 35, 1], lengths);
+        let desc = desc.unwrap();
+        assert_eq!(*desc.input.sizes, [7, 3, 5]);
+        assert_eq!(desc.input.strides.as_deref(), Some(&[5, 35, 1][..]));
+        assert_eq!(
+            desc.sequence_lengths.strides.as_deref(),
+            Some(&[0, 1, 0][..])
+        );
+        assert_eq!((desc.axis, desc.output.strides), (0, None));
+        let error = operator.lower_strided("view", data, &[35, 1], lengths);
+        let message = error.unwrap_err().to_string();
+        assert!(message.contains("2 strides"), "{message}");
+    }
+
+    #[test]
     fn a_length_for_every_subsequence_stays_packed() {
         let operator = Operator::ReverseSubsequences { axis: -2 };
         let desc = lower(operator, &[2, 3, 4, 5], &[2, 3, 1, 5]);
@@ -185,7 +271,7 @@ mod tests {
             ReverseSubsequencesDesc::packed(DataType::Float32, &[1, 6, 4, 5], DataType::Uint64, 2)
         );
         let desc = lower(Operator::ReverseSubsequences { axis: 0 }, &[9], &[1]);
-        assert_eq!(desc.input.sizes.as_slice(), [1, 1, 1, 9]);
+        assert_eq!(*desc.input.sizes, [1, 1, 1, 9]);
         assert_eq!(desc.axis, 3);
     }
 
@@ -213,6 +299,6 @@ mod tests {
             ..huge
         };
         let desc = operator.lower("node", empty, lengths).unwrap();
-        assert_eq!(desc.input.sizes.as_slice(), [1, 2, 2, 0]);
+        assert_eq!(*desc.input.sizes, [1, 2, 2, 0]);
     }
 }

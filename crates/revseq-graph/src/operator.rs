@@ -206,8 +206,9 @@ impl Operator {
     }
 
     /// The axis to reverse along, and the one that the lengths run along if it
-    /// is only one. The operator has to be normalised.
-    pub(crate) fn axes(self) -> (usize, Option<usize>) {
+    /// is only one. The operator has to be [normalised](Self::normalize).
+    #[must_use]
+    pub fn axes(self) -> (usize, Option<usize>) {
         match self {
             Self::ReverseSequence {
                 batch_axis,

@@ -44,13 +44,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("on {}", context.adapter());
 
     // Once for a shape: the plan, and its pass on this device.
-    let mut desc = ReverseSubsequencesDesc::packed(
+    let sizes = [BATCH as u64, TIME as u64];
+    let desc = ReverseSubsequencesDesc::reverse_sequence(
         DataType::Float32,
-        &[BATCH as u64, TIME as u64],
-        DataType::Int32,
+        &sizes,
+        0,
         1,
-    );
-    desc.sequence_lengths.strides = Some([1, 0].into_iter().collect());
+        DataType::Int32,
+    )?;
     let plan = Plan::new(&desc)?;
     let reverse = ReverseSubsequencesPass::new(&context, &plan)?;
 

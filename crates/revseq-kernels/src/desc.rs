@@ -1,11 +1,6 @@
 //! The operator's descriptor, as DirectML describes it.
 
-use smallvec::SmallVec;
-
-use crate::{DataType, Error, Tensor};
-
-/// Sizes or strides: eight inline, as many as DirectML allows, and more on the heap.
-pub type Dims = SmallVec<[u64; 8]>;
+use crate::{DataType, Dims, Error, Tensor};
 
 /// A tensor's type, sizes and memory layout: `DML_BUFFER_TENSOR_DESC`.
 ///
@@ -185,6 +180,47 @@ impl ReverseSubsequencesDesc {
         }
     }
 
+    /// The descriptor of ONNX's ReverseSequence for packed tensors: a length for
+    /// every entry of the batch axis, which all its subsequences share.
+    ///
+    /// ```
+    /// use revseq_kernels::{DataType, ReverseSubsequencesDesc};
+    ///
+    /// // 7 steps of a batch of 3, with 5 features: lengths `[3]`.
+    /// let desc = ReverseSubsequencesDesc::reverse_sequence(
+    ///     DataType::Float32, &[7, 3, 5], 1, 0, DataType::Int64,
+    /// )?;
+    /// assert_eq!(*desc.sequence_lengths.sizes, [1, 3, 5]);
+    /// assert_eq!(desc.sequence_lengths.strides.as_deref(), Some(&[0, 1, 0][..]));
+    /// # Ok::<(), revseq_kernels::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::AxisOutOfRange`], and [`Error::SameAxis`] for two axes that are one.
+    pub fn reverse_sequence(
+        data_type: DataType,
+        sizes: &[u64],
+        batch_axis: u32,
+        time_axis: u32,
+        lengths_data_type: DataType,
+    ) -> Result<Self, Error> {
+        for axis in [batch_axis, time_axis] {
+            if axis as usize >= sizes.len() {
+                return Err(Error::AxisOutOfRange {
+                    axis,
+                    dimension_count: sizes.len(),
+                });
+            }
+        }
+        if batch_axis == time_axis {
+            return Err(Error::SameAxis { axis: time_axis });
+        }
+        let mut desc = Self::packed(data_type, sizes, lengths_data_type, time_axis);
+        let strides = (0..sizes.len()).map(|it| u64::from(it == batch_axis as usize));
+        desc.sequence_lengths.strides = Some(strides.collect());
+        Ok(desc)
+    }
+
     /// The tensors in the order in which they are checked.
     pub(crate) fn tensors(&self) -> [(Tensor, &TensorDesc); 3] {
         [
@@ -308,9 +344,32 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_needs_an_axis_of_its_own() {
+        let desc = |batch, time| {
+            let sizes = [2, 3];
+            ReverseSubsequencesDesc::reverse_sequence(
+                DataType::Uint8,
+                &sizes,
+                batch,
+                time,
+                DataType::Int64,
+            )
+        };
+        assert_eq!(*desc(0, 1).unwrap().sequence_lengths.sizes, [2, 1]);
+        assert_eq!(desc(1, 1), Err(Error::SameAxis { axis: 1 }));
+        for (batch, time) in [(2, 0), (0, 2)] {
+            let error = Error::AxisOutOfRange {
+                axis: 2,
+                dimension_count: 2,
+            };
+            assert_eq!(desc(batch, time), Err(error));
+        }
+    }
+
+    #[test]
     fn packed_strides_stay_distinct_around_a_zero_size() {
         let desc = TensorDesc::packed(DataType::Uint8, [2, 0, 3]);
-        assert_eq!(desc.effective_strides().unwrap().as_slice(), [3, 3, 1]);
+        assert_eq!(*desc.effective_strides().unwrap(), [3, 3, 1]);
         assert_eq!(desc.extent(), Some(0));
     }
 }

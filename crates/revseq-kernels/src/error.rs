@@ -87,6 +87,12 @@ pub enum Error {
         /// The input's dimension count, which the axis has to be less than.
         dimension_count: usize,
     },
+    /// The batch axis is the time axis.
+    #[error("the batch axis and the time axis are both {axis}, but have to differ")]
+    SameAxis {
+        /// The axis found twice.
+        axis: u32,
+    },
     /// DirectML takes no size of 0.
     #[error("{tensor}: dimension {dimension} has size 0, but DirectML needs at least 1")]
     ZeroSize {
@@ -187,6 +193,14 @@ pub enum Error {
         actual: usize,
         /// The least that is needed, in bytes.
         required: usize,
+    },
+    /// Elements of another size than those that the plan was made for.
+    #[error("elements of {actual} bytes, but the plan moves elements of {expected}")]
+    ElementSizeMismatch {
+        /// The size of the plan's elements in bytes.
+        expected: usize,
+        /// The size found, in bytes.
+        actual: usize,
     },
     /// A slice of elements is shorter than what the plan reaches.
     #[error("a slice of {actual} elements, but the sizes and strides need {required}")]

@@ -3,6 +3,8 @@
 use crate::{DataType, Error, Plan};
 
 /// Lengths as they lie in memory, in elements along the axis.
+///
+/// Made [from](From) slices of these types and of `usize`.
 #[derive(Clone, Copy, Debug)]
 pub enum LengthsData<'a> {
     /// Signed 32-bit lengths.
@@ -43,6 +45,23 @@ macro_rules! lengths_from {
     )*};
 }
 lengths_from!(I32(i32), I64(i64), U32(u32), U64(u64));
+
+impl<'a> From<&'a [usize]> for LengthsData<'a> {
+    fn from(lengths: &'a [usize]) -> Self {
+        #[cfg(target_pointer_width = "64")]
+        type Fixed = u64;
+        #[cfg(not(target_pointer_width = "64"))]
+        type Fixed = u32;
+        const {
+            assert!(size_of::<Fixed>() == size_of::<usize>());
+            assert!(align_of::<Fixed>() == align_of::<usize>());
+        }
+        // SAFETY: both are integers of the same size and alignment, checked above.
+        let fixed: &'a [Fixed] =
+            unsafe { std::slice::from_raw_parts(lengths.as_ptr().cast(), lengths.len()) };
+        fixed.into()
+    }
+}
 
 impl LengthsData<'_> {
     /// The number of lengths.
@@ -89,6 +108,7 @@ where
 
 /// What to do with a length that is negative or longer than the axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum LengthsPolicy {
     /// It is an error: what ONNX Runtime's CPU kernel does for ReverseSequence.
     #[default]

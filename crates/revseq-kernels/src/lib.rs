@@ -1,9 +1,10 @@
-//! DirectML's REVERSE_SUBSEQUENCES, everywhere: reverse the first elements of
-//! every subsequence along an axis, on CPU and GPU, in place if wanted.
+//! DirectML's REVERSE_SUBSEQUENCES: reverses the first elements of every
+//! subsequence along an axis, on CPU and GPU, in place if wanted.
 //!
 //! A [`ReverseSubsequencesDesc`] says what to do, in DirectML's words. A
 //! [`Plan`] is made from it once for a shape, [`SequenceLengths`] are checked
-//! once for a run, and [`cpu::run`] or [`cpu::run_in_place`] moves the bytes.
+//! once for a run, and [`cpu::run`] or [`cpu::run_in_place`] moves the bytes,
+//! [`cpu::run_elements`] and [`cpu::run_elements_in_place`] slices of elements.
 //! With the feature `wgpu`, module `gpu` does the same on a GPU, for slices of
 //! the host or for buffers that stay on the device. This crate knows neither
 //! ONNX nor any runtime.
@@ -12,14 +13,16 @@
 //! use revseq_kernels::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths};
 //! use revseq_kernels::cpu::{self, Threads};
 //!
-//! // Three rows of four bytes, each reversed up to a length of its own.
-//! let desc = ReverseSubsequencesDesc::packed(DataType::Uint8, &[3, 4], DataType::Uint32, 1);
+//! // ONNX's ReverseSequence of a batch of three sequences, batch-major.
+//! let desc = ReverseSubsequencesDesc::reverse_sequence(
+//!     DataType::Float32, &[3, 4], 0, 1, DataType::Int64,
+//! )?;
 //! let plan = Plan::new(&desc)?;
-//! let lengths = SequenceLengths::new(&plan, &[2_u32, 4, 3], LengthsPolicy::Reject)?;
+//! let lengths = SequenceLengths::new(&plan, &[2_i64, 4, 3], LengthsPolicy::Reject)?;
 //!
-//! let mut data = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
-//! cpu::run_in_place(&plan, &lengths, &mut data, Threads::Serial)?;
-//! assert_eq!(data, [2, 1, 3, 4, 8, 7, 6, 5, 11, 10, 9, 12]);
+//! let mut data: Vec<f32> = (1..=12).map(|it| it as f32).collect();
+//! cpu::run_elements_in_place(&plan, &lengths, &mut data, Threads::default())?;
+//! assert_eq!(data, [2., 1., 3., 4., 8., 7., 6., 5., 11., 10., 9., 12.]);
 //! # Ok::<(), revseq_kernels::Error>(())
 //! ```
 
@@ -27,6 +30,8 @@ pub mod cpu;
 mod data_type;
 mod desc;
 mod device;
+mod dims;
+mod element;
 mod error;
 mod feature_level;
 #[cfg(feature = "wgpu")]
@@ -38,8 +43,10 @@ mod plan;
 pub mod reference;
 
 pub use data_type::DataType;
-pub use desc::{Dims, ReverseSubsequencesDesc, TensorDesc};
+pub use desc::{ReverseSubsequencesDesc, TensorDesc};
 pub use device::{AdapterChoice, Device};
+pub use dims::Dims;
+pub use element::Element;
 pub use error::{Error, Tensor};
 pub use feature_level::FeatureLevel;
 pub use lengths::{LengthsData, LengthsPolicy, SequenceLengths};

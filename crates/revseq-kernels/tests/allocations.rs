@@ -53,10 +53,14 @@ fn runs_allocate_nothing_but_scratch_memory_once() {
         (DataType::Float16, vec![3, 500, 7, 64], 1, 2),
         (DataType::Float32, vec![4000, 4096], 1, 0),
     ] {
-        let mut desc =
-            ReverseSubsequencesDesc::packed(data_type, &sizes, DataType::Int64, axis as u32);
-        let only_batch = (0..sizes.len()).map(|d| u64::from(d == batch)).collect();
-        desc.sequence_lengths.strides = Some(only_batch);
+        let desc = ReverseSubsequencesDesc::reverse_sequence(
+            data_type,
+            &sizes,
+            batch as u32,
+            axis as u32,
+            DataType::Int64,
+        )
+        .unwrap();
         let plan = Plan::new(&desc).unwrap();
         let input = vec![1; plan.input_bytes()];
         let mut output = vec![0; plan.output_bytes()];

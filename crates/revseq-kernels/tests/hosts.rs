@@ -68,10 +68,14 @@ struct Case {
 impl Case {
     /// Packed sizes but for `spread`, by which all strides are multiplied.
     fn new(data_type: DataType, sizes: &[u64], axis: usize, batch: usize, spread: u64) -> Self {
-        let mut desc =
-            ReverseSubsequencesDesc::packed(data_type, sizes, DataType::Int64, axis as u32);
-        let only_batch = (0..sizes.len()).map(|d| u64::from(d == batch)).collect();
-        desc.sequence_lengths.strides = Some(only_batch);
+        let mut desc = ReverseSubsequencesDesc::reverse_sequence(
+            data_type,
+            sizes,
+            batch as u32,
+            axis as u32,
+            DataType::Int64,
+        )
+        .unwrap();
         for tensor in [&mut desc.input, &mut desc.output] {
             let strides = tensor.effective_strides().unwrap();
             tensor.strides = Some(strides.iter().map(|stride| stride * spread).collect());

@@ -5,21 +5,9 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::ReverseSubsequences;
 
-/// The axis to reverse along, and the one that the lengths run along if it is only one.
-pub(crate) fn of(operator: Operator) -> (usize, Option<usize>) {
-    // `ReverseSubsequences::new` has normalised them.
-    match operator {
-        Operator::ReverseSequence {
-            batch_axis,
-            time_axis,
-        } => (time_axis as usize, Some(batch_axis as usize)),
-        Operator::ReverseSubsequences { axis } => (axis as usize, None),
-    }
-}
-
 /// The lengths' axis that belongs to an axis of the data.
 fn lengths_axis(operator: Operator, axis: usize) -> Option<usize> {
-    match of(operator) {
+    match operator.axes() {
         (_, Some(batch)) => (axis == batch).then_some(0),
         (_, None) => Some(axis),
     }
@@ -32,7 +20,7 @@ pub(crate) fn mapping(
     inputs: &[&TypedFact],
     outputs: &[&TypedFact],
 ) -> TractResult<AxesMapping> {
-    let (time, _) = of(operator);
+    let (time, _) = operator.axes();
     let mut mapping = AxesMapping::disconnected(inputs, outputs)?;
     for (axis, name) in (0..inputs[0].rank()).zip('a'..) {
         if axis == time {
@@ -59,7 +47,7 @@ pub(crate) fn change(
     change: &AxisOp,
 ) -> Option<AxisChangeConsequence> {
     let moved = |axis: usize| change.transform_axis(axis).map(|axis| axis as i64);
-    let (time, batch) = of(op.operator);
+    let (time, batch) = op.operator.axes();
     let (operator, with_data) = match batch {
         Some(_) if io == InOut::In(1) => return None,
         Some(batch) => {

@@ -112,7 +112,7 @@ impl ReverseSubsequences {
 
     /// Whether lengths that are known reverse nothing, whatever the data.
     fn keeps_everything(&self, data: &TypedFact, lengths: &Tensor) -> TractResult<bool> {
-        let (time, _) = axes::of(self.operator);
+        let (time, _) = self.operator.axes();
         let lengths = lengths.cast_to::<i64>()?;
         let plain = lengths.try_as_plain_ram()?;
         let longest = match data.shape[time].to_usize() {
@@ -201,7 +201,7 @@ impl TypedOp for ReverseSubsequences {
         _start: &TDim,
         _end: &TDim,
     ) -> TractResult<Option<TVec<OutletId>>> {
-        let (time, _) = axes::of(self.operator);
+        let (time, _) = self.operator.axes();
         rule_if!(output_axis != time);
         // The inputs come sliced along the axes that the mapping links to this one.
         patch.wire_node(prefix, self.clone(), inputs).map(Some)

@@ -63,8 +63,8 @@ fn main() -> ExitCode {
 
 /// The features of all that the runner stands on, the same for every step: what
 /// one step has compiled, the next finds.
-const LIBRARIES: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-ep/gpu,\
-                         revseq-tract/multithread,revseq-tract/wgpu";
+const LIBRARIES: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-kernels/half,\
+                         revseq-ep/gpu,revseq-tract/multithread,revseq-tract/wgpu";
 
 /// A cargo command on the whole workspace, with all that the runner can have.
 pub(crate) fn workspace(command: &str) -> Command {
@@ -140,6 +140,21 @@ fn test_steps() -> Vec<Step> {
             "rten",
             "rten among the contestants of the benchmarks (Rust 1.94)",
             || cargo(&["test", "--package", "revseq-bench", "--features", "rten"]).run(),
+        ),
+        Step::extra(
+            "candle",
+            "the example of candle, which is built for it",
+            || {
+                let manifest = "crates/revseq-graph/examples/candle/Cargo.toml";
+                cargo(&[
+                    "run",
+                    "--manifest-path",
+                    manifest,
+                    "--target-dir",
+                    "target/candle",
+                ])
+                .run()
+            },
         ),
     ]
 }

@@ -20,6 +20,8 @@ mod nest;
 mod pieces;
 mod processor;
 mod rows;
+#[cfg(feature = "rayon")]
+mod shares;
 mod short_lines;
 mod short_rows;
 mod sink;
@@ -37,7 +39,7 @@ use std::{sync, thread};
 
 pub use level::Level;
 pub use threads::{ParallelFor, Threads};
-pub use typed::reverse_in_place;
+pub use typed::{reverse_in_place, run_elements, run_elements_in_place};
 
 use crate::{Error, Plan, SequenceLengths, Tensor};
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 
 use super::claims::Claims;
+#[cfg(feature = "rayon")]
+use super::shares;
 
 /// The least bytes of a piece.
 const PIECE_BYTES: usize = 128 << 10;
@@ -39,13 +41,20 @@ impl Worthwhile {
 pub type ParallelFor<'a> = dyn Fn(usize, &(dyn Fn(usize) + Sync)) + Sync + 'a;
 
 /// The threads of a run: the caller chooses, this crate starts none.
-#[derive(Clone, Copy)]
+///
+/// By default those of [`Rayon`](Self::Rayon), or the calling one without the feature `rayon`.
+#[derive(Clone, Copy, Default)]
+#[non_exhaustive]
 pub enum Threads<'a> {
     /// The calling thread alone.
+    #[cfg_attr(not(feature = "rayon"), default)]
     Serial,
     /// The rayon pool that the caller runs on: the global one outside any other.
+    #[cfg(feature = "rayon")]
+    #[default]
     Rayon,
     /// A rayon pool of the caller's.
+    #[cfg(feature = "rayon")]
     RayonPool(&'a rayon::ThreadPool),
     /// A pool of the host's, such as ONNX Runtime's.
     Host {
@@ -60,7 +69,9 @@ impl fmt::Debug for Threads<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Serial => f.write_str("Serial"),
+            #[cfg(feature = "rayon")]
             Self::Rayon => f.write_str("Rayon"),
+            #[cfg(feature = "rayon")]
             Self::RayonPool(pool) => f.debug_tuple("RayonPool").field(pool).finish(),
             Self::Host { threads, .. } => f
                 .debug_struct("Host")
@@ -74,7 +85,9 @@ impl Threads<'_> {
     fn count(&self) -> usize {
         match self {
             Self::Serial => 1,
+            #[cfg(feature = "rayon")]
             Self::Rayon => rayon::current_num_threads(),
+            #[cfg(feature = "rayon")]
             Self::RayonPool(pool) => pool.current_num_threads(),
             Self::Host { threads, .. } => *threads,
         }
@@ -93,6 +106,7 @@ impl Threads<'_> {
         let threads = match self {
             Self::Serial => 1,
             Self::Host { .. } if bytes < worthwhile.awake => 1,
+            #[cfg(feature = "rayon")]
             Self::Rayon | Self::RayonPool(_) if bytes < worthwhile.asleep => 1,
             _ => self.count(),
         };
@@ -109,107 +123,23 @@ impl Threads<'_> {
             };
             work(boundary(index)..boundary(index + 1));
         };
-        // The calling thread works, too, and does not wait for another to wake.
-        let helpers = threads.min(pieces) - 1;
-        let shares = Shares::new(pieces, helpers + 1);
-        let take = |sharer: usize| shares.take(sharer, piece);
+        let claims = Claims::new(pieces);
         match self {
-            Self::Serial => take(0),
-            Self::Rayon => rayon::in_place_scope(|scope| share(scope, helpers, &take)),
-            Self::RayonPool(pool) => pool.in_place_scope(|scope| share(scope, helpers, &take)),
+            Self::Serial => work(0..items),
+            #[cfg(feature = "rayon")]
+            Self::Rayon => {
+                rayon::in_place_scope(|scope| shares::run(scope, &claims, threads, &piece));
+            }
+            #[cfg(feature = "rayon")]
+            Self::RayonPool(pool) => {
+                pool.in_place_scope(|scope| shares::run(scope, &claims, threads, &piece));
+            }
             Self::Host { parallel_for, .. } => {
                 // The host may call what it likes: each piece is run once. As the reference
                 // ends with the loop, so have all calls when it returns; how it knows need
                 // not make their writes visible here.
-                parallel_for(pieces, &|index| shares.claims.run(index, piece));
-                shares.claims.finish(piece);
-            }
-        }
-    }
-}
-
-/// Pieces in as many shares of neighbours as there are threads.
-///
-/// A thread begins with its own share, the same in every run, whose bytes it
-/// may have in its caches, and shares one border with the next: lines that are
-/// written by turns on two sides of a border cost three times the run alone
-/// between caches that are far apart (two of AMD's core complexes).
-struct Shares {
-    claims: Claims,
-    sharers: usize,
-}
-
-impl Shares {
-    fn new(pieces: usize, sharers: usize) -> Self {
-        Self {
-            claims: Claims::new(pieces),
-            sharers,
-        }
-    }
-
-    /// Works on what nobody has come to, from the share of `sharer` on.
-    fn take(&self, sharer: usize, piece: impl Fn(usize)) {
-        let pieces = self.claims.len();
-        let first = pieces * sharer / self.sharers;
-        for index in (first..pieces).chain(0..first) {
-            self.claims.run(index, &piece);
-        }
-    }
-}
-
-/// Calls `take` with 0 on this thread, and with the numbers of `helpers` others on those.
-fn share<'scope>(
-    scope: &rayon::Scope<'scope>,
-    helpers: usize,
-    take: &'scope (impl Fn(usize) + Sync),
-) {
-    for helper in 1..=helpers {
-        scope.spawn(move |_| take(helper));
-    }
-    take(0);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Mutex;
-
-    /// What each of the sharers takes of `pieces`, if they come in this order.
-    fn taken(pieces: usize, sharers: usize, order: &[usize], most: usize) -> Vec<Vec<usize>> {
-        let shares = Shares::new(pieces, sharers);
-        let turn = |&sharer: &usize| {
-            let of_turn = Mutex::new(Vec::new());
-            shares.take(sharer, |piece| {
-                of_turn.lock().unwrap().push(piece);
-                // Others come while this one works.
-                if of_turn.lock().unwrap().len() == most {
-                    for other in order.iter().filter(|&&other| other != sharer) {
-                        shares.take(*other, |piece| of_turn.lock().unwrap().push(piece));
-                    }
-                }
-            });
-            of_turn.into_inner().unwrap()
-        };
-        order.iter().map(turn).collect()
-    }
-
-    #[test]
-    fn a_thread_begins_with_its_own_share_and_takes_what_others_leave() {
-        assert_eq!(taken(6, 2, &[1, 0], 6), [vec![3, 4, 5, 0, 1, 2], vec![]]);
-        assert_eq!(taken(5, 3, &[2], 5), [[3, 4, 0, 1, 2]]);
-        assert_eq!(taken(6, 2, &[0, 1], 2), [vec![0, 1, 3, 4, 5, 2], vec![]]);
-    }
-
-    #[test]
-    fn every_piece_is_taken_once() {
-        for pieces in 1..70 {
-            for sharers in 1..=pieces.min(9) {
-                let order: Vec<_> = (0..sharers).rev().collect();
-                for most in [1, 3, pieces] {
-                    let mut all = taken(pieces, sharers, &order, most).concat();
-                    all.sort_unstable();
-                    assert_eq!(all, (0..pieces).collect::<Vec<_>>());
-                }
+                parallel_for(pieces, &|index| claims.run(index, piece));
+                claims.finish(piece);
             }
         }
     }

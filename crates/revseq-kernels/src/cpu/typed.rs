@@ -1,8 +1,75 @@
-//! Elements that are more than bytes.
+//! Slices of elements rather than of bytes.
+
+use std::mem::MaybeUninit;
 
 use super::job::Job;
 use super::nest::{Nest, Rounds};
-use crate::{Error, Plan, SequenceLengths};
+use super::{Threads, run_in_place, run_uninit};
+use crate::{Element, Error, Plan, SequenceLengths};
+
+/// [`run`](super::run) with slices of elements.
+///
+/// # Errors
+/// As [`run`](super::run), and [`Error::ElementSizeMismatch`] for a type of another
+/// size than the plan's.
+///
+/// # Panics
+/// As [`run`](super::run).
+pub fn run_elements<T: Element>(
+    plan: &Plan,
+    lengths: &SequenceLengths<'_>,
+    input: &[T],
+    output: &mut [T],
+    threads: Threads<'_>,
+) -> Result<(), Error> {
+    check_element_size::<T>(plan)?;
+    let input_bytes = size_of_val(input);
+    let output_bytes = size_of_val(output);
+    // SAFETY: an `Element` has no padding, so each byte of `input` is initialised; whole
+    // elements of it are what is written to `output`. Both slices keep their bounds.
+    let (input, output) = unsafe {
+        (
+            std::slice::from_raw_parts(input.as_ptr().cast::<u8>(), input_bytes),
+            std::slice::from_raw_parts_mut(
+                output.as_mut_ptr().cast::<MaybeUninit<u8>>(),
+                output_bytes,
+            ),
+        )
+    };
+    run_uninit(plan, lengths, input, output, threads)
+}
+
+/// [`run_in_place`](super::run_in_place) with a slice of elements.
+///
+/// # Errors
+/// As [`run_in_place`](super::run_in_place), and [`Error::ElementSizeMismatch`] for a
+/// type of another size than the plan's.
+///
+/// # Panics
+/// As [`run_in_place`](super::run_in_place).
+pub fn run_elements_in_place<T: Element>(
+    plan: &Plan,
+    lengths: &SequenceLengths<'_>,
+    data: &mut [T],
+    threads: Threads<'_>,
+) -> Result<(), Error> {
+    check_element_size::<T>(plan)?;
+    let bytes = size_of_val(data);
+    // SAFETY: an `Element` has no padding, so each byte is initialised; whole elements
+    // change places. The slice keeps its bounds.
+    let data = unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast::<u8>(), bytes) };
+    run_in_place(plan, lengths, data, threads)
+}
+
+fn check_element_size<T>(plan: &Plan) -> Result<(), Error> {
+    if size_of::<T>() != plan.element_bytes {
+        return Err(Error::ElementSizeMismatch {
+            expected: plan.element_bytes,
+            actual: size_of::<T>(),
+        });
+    }
+    Ok(())
+}
 
 /// Reverses subsequences of elements of any type, such as `String`, where they
 /// lie, by exchanging them.

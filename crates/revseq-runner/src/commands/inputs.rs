@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use revseq_graph::Operator;
 use tract_onnx::pb::NodeProto;
 
 use super::report;
@@ -214,15 +213,12 @@ fn highest_lengths(model: &Model, bindings: &Bindings) -> Result<BTreeMap<String
         let Some(Ok(operator)) = report::operator(&site) else {
             return;
         };
-        let (Operator::ReverseSequence {
-            time_axis: axis, ..
-        }
-        | Operator::ReverseSubsequences { axis }) = operator;
+        let (axis, _) = operator.axes();
         let size = site
             .inputs
             .first()
             .and_then(|data| data.shape.as_ref())
-            .and_then(|shape| shape.get(usize::try_from(axis).ok()?)?.known());
+            .and_then(|shape| shape.get(axis)?.known());
         if let Some(size) = size {
             let entry = highest.entry(lengths.clone()).or_insert(size);
             *entry = size.min(*entry);

@@ -377,7 +377,7 @@ impl Lowered {
         let tensor = |tensor: &TensorDesc| {
             json!({
                 "data_type": tensor.data_type.name(),
-                "sizes": tensor.sizes.as_slice(),
+                "sizes": tensor.sizes[..],
                 "strides": tensor.strides.as_deref(),
             })
         };
@@ -412,14 +412,10 @@ impl fmt::Display for Lowered {
         write!(
             f,
             "{} {:?}, axis {}; lengths {} {:?}",
-            input.data_type,
-            input.sizes.as_slice(),
-            self.desc.axis,
-            lengths.data_type,
-            lengths.sizes.as_slice()
+            input.data_type, input.sizes, self.desc.axis, lengths.data_type, lengths.sizes
         )?;
         match &lengths.strides {
-            Some(strides) => write!(f, ", strides {:?}", strides.as_slice()),
+            Some(strides) => write!(f, ", strides {strides:?}"),
             None => write!(f, ", packed"),
         }
     }
