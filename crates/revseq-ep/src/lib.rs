@@ -11,37 +11,20 @@
 //! comes from revseq-graph, and this crate is the only one to know ONNX
 //! Runtime.
 
-mod abi;
-mod custom_op;
-mod ep;
-mod ep_kernel;
-mod error;
-mod factory;
-#[cfg(test)]
-mod fake_host;
-mod fence;
-mod gpu;
-mod host;
-mod info;
-mod kernel;
-mod log;
-mod node;
-mod options;
-mod pin;
-mod plans;
-mod registry;
-mod tensor;
+mod plugin;
+mod provider;
 
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, PoisonError};
 
 use ort_sys::{OrtApiBase, OrtLogger, OrtSessionOptions, OrtStatusPtr};
 
-use crate::abi::OrtEpFactory;
-use crate::custom_op::Domain;
-use crate::error::Error;
-use crate::factory::Factory;
-use crate::host::{Host, ort_try};
+use crate::plugin::abi::OrtEpFactory;
+use crate::plugin::host::{Host, ort_try};
+use crate::plugin::{fence, pin};
+use crate::provider::custom_op::Domain;
+use crate::provider::error::Error;
+use crate::provider::factory::Factory;
 
 /// The EP's name, as ONNX Runtime shows it.
 const EP_NAME: &CStr = c"RevSeqExecutionProvider";

@@ -155,11 +155,11 @@ def called() -> set[str]:
     calls = re.compile(r"ort_(?:try|status)!\(\s*(?:self\.)?host,\s*(?:ep )?(\w+)\(")
     found = {
         name
-        for path in sources.glob("*.rs")
+        for path in sources.rglob("*.rs")
         for name in calls.findall(path.read_text(encoding="utf-8"))
     }
     attributes = re.compile(r"find!\((\w+)\(")
-    return found | set(attributes.findall((sources / "info.rs").read_text(encoding="utf-8")))
+    return found | set(attributes.findall((sources / "plugin/info.rs").read_text(encoding="utf-8")))
 
 
 def test_every_call_that_fails_is_an_error_and_leaves_nothing(tmp_path):

@@ -6,14 +6,14 @@ use std::sync::OnceLock;
 
 use ort_sys::{OrtGraph, OrtNode, OrtRunOptions, OrtStatusPtr};
 
-use crate::abi::{API_VERSION, OrtEp, OrtEpGraphSupportInfo, OrtKernelRegistry, UNUSED};
-use crate::error::Error;
-use crate::fence;
-use crate::gpu::Gpu;
-use crate::host::{Host, ort_try};
-use crate::log::Log;
-use crate::node::{self, GraphNode};
-use crate::options::Options;
+use crate::plugin::abi::{API_VERSION, OrtEp, OrtEpGraphSupportInfo, OrtKernelRegistry, UNUSED};
+use crate::plugin::fence;
+use crate::plugin::host::{Host, ort_try};
+use crate::plugin::log::Log;
+use crate::provider::error::Error;
+use crate::provider::gpu::Gpu;
+use crate::provider::node::{self, GraphNode};
+use crate::provider::options::Options;
 
 /// The EP of one session.
 #[repr(C)]

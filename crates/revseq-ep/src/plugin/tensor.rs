@@ -9,10 +9,10 @@ use std::{ptr, slice};
 
 use ort_sys::{OrtKernelContext, OrtLogger, OrtValue};
 
-use crate::error::Error;
-use crate::fence;
-use crate::host::{Host, ort_status, ort_try};
-use crate::log::Log;
+use crate::plugin::fence;
+use crate::plugin::host::{Host, ort_status, ort_try};
+use crate::plugin::log::Log;
+use crate::provider::error::Error;
 
 /// A node's run.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use ort_sys::{OrtErrorCode, OrtStatusPtr};
 use revseq_kernels::Device;
 
-use crate::host::Host;
+use crate::plugin::host::Host;
 
 /// An error of this crate, with the values that caused it and those that would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,7 +15,7 @@ pub(crate) enum Error {
     #[error(
         "this is ONNX Runtime {actual}, but revseq {} needs 1.{} or later",
         env!("CARGO_PKG_VERSION"),
-        crate::abi::API_VERSION
+        crate::plugin::abi::API_VERSION
     )]
     HostTooOld {
         /// The version that the host says it has.
@@ -49,7 +49,7 @@ pub(crate) enum Error {
     #[error(
         "unknown provider option {key:?} of {}; valid are {}",
         crate::EP_NAME_STR,
-        crate::options::VALID
+        crate::provider::options::VALID
     )]
     UnknownOption {
         /// The option found.
@@ -58,7 +58,7 @@ pub(crate) enum Error {
     /// A provider option has a value that it cannot have.
     #[error(
         "provider option {key:?} is {value:?}; valid are {}",
-        crate::options::VALID
+        crate::provider::options::VALID
     )]
     OptionValue {
         /// The option.
@@ -120,7 +120,7 @@ pub(crate) enum Error {
         /// The node's name.
         node: String,
         /// What is wrong.
-        source: crate::gpu::RunError,
+        source: crate::provider::gpu::RunError,
     },
     /// Two tensors share memory though they are not the same.
     #[error(

@@ -11,11 +11,11 @@ use ort_sys::{
     OrtHardwareDeviceType, OrtKernelInfo, OrtKeyValuePairs, OrtStatus, OrtStatusPtr,
 };
 
-use crate::abi::{
+use crate::plugin::abi::{
     OrtDataType, OrtEpApi, OrtEpFactory, OrtKernelCreateFunc, OrtKernelDef, OrtKernelDefBuilder,
     OrtKernelRegistry,
 };
-use crate::host::Host;
+use crate::plugin::host::Host;
 
 thread_local! {
     /// How many calls succeed before one fails.

@@ -9,11 +9,11 @@ use revseq_graph::{ElementType, Operator};
 use revseq_kernels::cpu::{self, Threads};
 use revseq_kernels::{DataType, LengthsData, LengthsPolicy, Plan, SequenceLengths};
 
-use crate::error::Error;
-use crate::fence;
-use crate::gpu;
-use crate::plans::{Planned, Plans, Shape};
-use crate::tensor::{Context, ParallelLoop, Tensor};
+use crate::plugin::fence;
+use crate::plugin::tensor::{Context, ParallelLoop, Tensor};
+use crate::provider::error::Error;
+use crate::provider::gpu;
+use crate::provider::plans::{Planned, Plans, Shape};
 
 /// What a node needs to run, any number of times at once.
 #[derive(Debug)]

@@ -11,17 +11,17 @@ use ort_sys::{
 };
 use smallvec::SmallVec;
 
-use crate::abi::{API_VERSION, OrtDataTransferImpl, OrtEp, OrtEpFactory, UNUSED};
-use crate::custom_op::Domain;
-use crate::ep::Ep;
-use crate::ep_kernel;
-use crate::error::Error;
-use crate::fence;
-use crate::gpu::Gpu;
-use crate::host::{Host, ort, ort_try, text};
-use crate::log::Log;
-use crate::options::Options;
-use crate::registry::Registry;
+use crate::plugin::abi::{API_VERSION, OrtDataTransferImpl, OrtEp, OrtEpFactory, UNUSED};
+use crate::plugin::fence;
+use crate::plugin::host::{Host, ort, ort_try, text};
+use crate::plugin::kernel;
+use crate::plugin::log::Log;
+use crate::plugin::registry::Registry;
+use crate::provider::custom_op::Domain;
+use crate::provider::ep::Ep;
+use crate::provider::error::Error;
+use crate::provider::gpu::Gpu;
+use crate::provider::options::Options;
 
 /// The library's one factory of a registration.
 #[repr(C)]
@@ -69,7 +69,7 @@ impl Factory {
         }));
         // SAFETY: the factory lives as long as the registry, which is its own;
         // no session outlives the registration of the library.
-        match unsafe { Registry::new(host, ep_kernel::create, factory.cast()) } {
+        match unsafe { Registry::new(host, kernel::create, factory.cast()) } {
             Ok(registry) => {
                 // SAFETY: nobody else has the factory yet.
                 unsafe { (*factory).registry = Some(registry) };
@@ -92,7 +92,7 @@ impl Factory {
         // factory, is made of one that nobody uses any more.
         unsafe {
             match Self::from_table(factory).is_in_use() {
-                true => crate::pin::library(),
+                true => crate::plugin::pin::library(),
                 false => drop(Box::from_raw(factory.cast::<Self>())),
             }
         }
@@ -363,7 +363,7 @@ unsafe extern "system" fn get_custom_op_domains(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake_host;
+    use crate::plugin::fake_host;
 
     /// What `GetSupportedDevices` makes of this many CPUs.
     fn devices(factory: *mut OrtEpFactory, cpus: usize) -> (OrtStatusPtr, usize) {

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_int};
 
 use ort_sys::{OrtLogger, OrtLoggingLevel};
 
-use crate::host::{Host, ort_status};
+use crate::plugin::host::{Host, ort_status};
 
 /// What the log shows as the source of a line.
 #[cfg(not(windows))]

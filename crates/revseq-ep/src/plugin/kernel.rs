@@ -4,14 +4,14 @@ use std::ffi::c_void;
 
 use ort_sys::{OrtKernelContext, OrtKernelInfo, OrtStatusPtr};
 
-use crate::abi::{API_VERSION, OrtKernelImpl, UNUSED};
-use crate::ep::Ep;
-use crate::factory::Factory;
-use crate::fence;
-use crate::host::Host;
-use crate::info::KernelInfo;
-use crate::kernel::Kernel;
-use crate::tensor::Context;
+use crate::plugin::abi::{API_VERSION, OrtKernelImpl, UNUSED};
+use crate::plugin::fence;
+use crate::plugin::host::Host;
+use crate::plugin::info::KernelInfo;
+use crate::plugin::tensor::Context;
+use crate::provider::ep::Ep;
+use crate::provider::factory::Factory;
+use crate::provider::kernel::Kernel;
 
 /// A kernel with the table through which the host calls it.
 #[repr(C)]
@@ -22,7 +22,7 @@ struct EpKernel {
     kernel: Kernel,
 }
 
-/// An [`OrtKernelCreateFunc`](crate::abi::OrtKernelCreateFunc).
+/// An [`OrtKernelCreateFunc`](crate::plugin::abi::OrtKernelCreateFunc).
 ///
 /// # Safety
 /// `factory` is the [`Factory`] whose registry this stands in, `info` one of

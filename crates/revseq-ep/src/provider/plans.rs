@@ -6,8 +6,8 @@ use revseq_graph::{ElementType, LruCache, Operator, TensorType};
 use revseq_kernels::Plan;
 use smallvec::SmallVec;
 
-use crate::error::Error;
-use crate::gpu::{Gpu, Pass, RunError};
+use crate::provider::error::Error;
+use crate::provider::gpu::{Gpu, Pass, RunError};
 
 /// A tensor's element type and sizes, as ONNX Runtime has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

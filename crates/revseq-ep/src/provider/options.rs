@@ -3,7 +3,7 @@
 use revseq_graph::Operator;
 use revseq_kernels::{Device, LengthsPolicy};
 
-use crate::error::Error;
+use crate::provider::error::Error;
 
 /// What the options are, for messages.
 pub(crate) const VALID: &str = "\"lengths\" with value \"reject\" or \"clamp\", and \"device\" with \

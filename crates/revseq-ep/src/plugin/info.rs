@@ -6,12 +6,12 @@ use std::ptr;
 use ort_sys::{OrtKernelInfo, OrtLogger, OrtStatusPtr, OrtTensorTypeAndShapeInfo, OrtTypeInfo};
 use revseq_graph::{Attribute, AttributeValue, ElementType, Input, Node, Operator};
 
-use crate::abi::OrtEp;
-use crate::error::Error;
-use crate::gpu::Gpu;
-use crate::host::{Host, ort, ort_status, ort_try};
-use crate::log::Log;
-use crate::plans::{Plans, Shape};
+use crate::plugin::abi::OrtEp;
+use crate::plugin::host::{Host, ort, ort_status, ort_try};
+use crate::plugin::log::Log;
+use crate::provider::error::Error;
+use crate::provider::gpu::Gpu;
+use crate::provider::plans::{Plans, Shape};
 
 /// The node of a kernel in the making.
 #[derive(Clone, Copy)]

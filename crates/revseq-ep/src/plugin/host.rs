@@ -5,8 +5,8 @@ use std::ptr;
 
 use ort_sys::{OrtApi, OrtApiBase, OrtErrorCode, OrtStatus, OrtStatusPtr};
 
-use crate::abi::{API_VERSION, OrtEpApi};
-use crate::error::Error;
+use crate::plugin::abi::{API_VERSION, OrtEpApi};
+use crate::provider::error::Error;
 
 /// The tables of one ONNX Runtime, which live as long as it does.
 ///
@@ -39,15 +39,15 @@ macro_rules! ort {
 /// As `ort!` for a function that returns a status, which a test may have fail.
 macro_rules! ort_status {
     ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {
-        match $crate::fence::failing($host, stringify!($function)) {
+        match $crate::plugin::fence::failing($host, stringify!($function)) {
             Some(status) => status,
-            None => $crate::host::ort!($host, ep $function($($argument),*)),
+            None => $crate::plugin::host::ort!($host, ep $function($($argument),*)),
         }
     };
     ($host:expr, $function:ident($($argument:expr),* $(,)?)) => {
-        match $crate::fence::failing($host, stringify!($function)) {
+        match $crate::plugin::fence::failing($host, stringify!($function)) {
             Some(status) => status,
-            None => $crate::host::ort!($host, $function($($argument),*)),
+            None => $crate::plugin::host::ort!($host, $function($($argument),*)),
         }
     };
 }
@@ -55,10 +55,10 @@ macro_rules! ort_status {
 /// As `ort_status!`: an error if the status is one.
 macro_rules! ort_try {
     ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {
-        $host.check(stringify!($function), $crate::host::ort_status!($host, ep $function($($argument),*)))?
+        $host.check(stringify!($function), $crate::plugin::host::ort_status!($host, ep $function($($argument),*)))?
     };
     ($host:expr, $function:ident($($argument:expr),* $(,)?)) => {
-        $host.check(stringify!($function), $crate::host::ort_status!($host, $function($($argument),*)))?
+        $host.check(stringify!($function), $crate::plugin::host::ort_status!($host, $function($($argument),*)))?
     };
 }
 

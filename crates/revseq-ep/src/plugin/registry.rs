@@ -6,9 +6,11 @@ use std::ptr;
 use revseq_graph::ElementType;
 use revseq_kernels::DataType;
 
-use crate::abi::{OrtDataType, OrtKernelCreateFunc, OrtKernelDefBuilder, OrtKernelRegistry};
-use crate::error::Error;
-use crate::host::{Host, ort, ort_status, ort_try};
+use crate::plugin::abi::{
+    OrtDataType, OrtKernelCreateFunc, OrtKernelDefBuilder, OrtKernelRegistry,
+};
+use crate::plugin::host::{Host, ort, ort_status, ort_try};
+use crate::provider::error::Error;
 
 /// A kernel and the schemas that it serves.
 struct Registration {
@@ -36,8 +38,8 @@ const REGISTRATIONS: [Registration; 3] = [
         types: Some((c"T", true)),
     },
     Registration {
-        domain: crate::custom_op::DOMAIN,
-        op_type: crate::custom_op::OP_TYPE,
+        domain: crate::provider::custom_op::DOMAIN,
+        op_type: crate::provider::custom_op::OP_TYPE,
         since_versions: (1, 1),
         types: None,
     },

@@ -13,13 +13,13 @@ use ort_sys::{
     OrtShapeInferContext, OrtStatusPtr,
 };
 
-use crate::abi::API_VERSION;
-use crate::error::Error;
-use crate::fence;
-use crate::host::{Host, ort, ort_try, text};
-use crate::info::{KernelInfo, TypeAndSizes};
-use crate::kernel::Kernel;
-use crate::tensor::Context;
+use crate::plugin::abi::API_VERSION;
+use crate::plugin::fence;
+use crate::plugin::host::{Host, ort, ort_try, text};
+use crate::plugin::info::{KernelInfo, TypeAndSizes};
+use crate::plugin::tensor::Context;
+use crate::provider::error::Error;
+use crate::provider::kernel::Kernel;
 
 /// The domain's name, as revseq-graph has it.
 pub(crate) const DOMAIN: &CStr = c"revseq";

@@ -6,9 +6,9 @@ use std::ptr;
 use ort_sys::{OrtGraph, OrtNode, OrtOpAttr, OrtTypeInfo, OrtValueInfo};
 use revseq_graph::{Attribute, AttributeValue, ElementType, Input, Node, Operator};
 
-use crate::error::Error;
-use crate::host::{Host, ort_try, text};
-use crate::info::TypeAndSizes;
+use crate::plugin::host::{Host, ort_try, text};
+use crate::plugin::info::TypeAndSizes;
+use crate::provider::error::Error;
 
 /// The integer and the other types of attributes (`OrtOpAttrType`).
 const ATTRIBUTE_TYPES: [&str; 9] = [

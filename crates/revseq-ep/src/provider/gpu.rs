@@ -11,7 +11,7 @@ use revseq_kernels::SequenceLengths;
 use revseq_kernels::gpu::{self, Context, ContextOptions};
 use revseq_kernels::{Device, Plan};
 
-use crate::error::Error;
+use crate::provider::error::Error;
 
 /// A GPU, opened for a session.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Gpu {
             return Ok(None);
         };
         // Drivers have threads, and clean up when the process ends.
-        crate::pin::library();
+        crate::plugin::pin::library();
         let mut options = ContextOptions::default();
         options.adapter = choice.clone();
         let context = Context::new(&options).map_err(|source| Error::OpenGpu {

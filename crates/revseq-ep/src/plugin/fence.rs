@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ort_sys::OrtStatusPtr;
 
-use crate::error::Error;
-use crate::host::Host;
+use crate::plugin::host::Host;
+use crate::provider::error::Error;
 
 /// Runs a callback that returns a status.
 #[inline(always)]
