@@ -14,7 +14,7 @@
 mod plugin;
 mod provider;
 
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 use std::sync::{Mutex, PoisonError};
 
 use ort_sys::{OrtApiBase, OrtLogger, OrtSessionOptions, OrtStatusPtr};
@@ -25,20 +25,6 @@ use crate::plugin::{fence, pin};
 use crate::provider::custom_op::Domain;
 use crate::provider::error::Error;
 use crate::provider::factory::Factory;
-
-/// The EP's name, as ONNX Runtime shows it.
-const EP_NAME: &CStr = c"RevSeqExecutionProvider";
-const EP_NAME_STR: &str = match EP_NAME.to_str() {
-    Ok(name) => name,
-    Err(_) => unreachable!(),
-};
-
-/// The EP's version, a semantic one: ONNX Runtime reads it.
-const VERSION: &CStr =
-    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-        Ok(version) => version,
-        Err(_) => unreachable!(),
-    };
 
 /// Makes the library's factory, of which there is one.
 ///
@@ -63,10 +49,9 @@ unsafe extern "system" fn CreateEpFactories(
     fence::status(host, || {
         fence::fault("factories");
         if capacity == 0 {
-            return Err(Error::HostArgument {
-                function: "CreateEpFactories",
-                problem: "no room for a factory",
-            });
+            let function = "CreateEpFactories";
+            let problem = "max_factories is 0, expected at least 1";
+            Err(plugin::error::Error::HostArgument { function, problem })?;
         }
         let factory = Factory::create(host)?;
         // SAFETY: the caller's; the host gives the factory back to `ReleaseEpFactory`.
@@ -74,7 +59,7 @@ unsafe extern "system" fn CreateEpFactories(
             *factories = factory;
             *count = 1;
         }
-        Ok(())
+        Ok::<(), Error>(())
     })
 }
 
@@ -129,6 +114,23 @@ unsafe extern "system" fn RegisterCustomOps(
         };
         // SAFETY: the caller's; the domain is never released.
         unsafe { ort_try!(host, AddCustomOpDomain(options, domains[index].as_ptr())) };
-        Ok(())
+        Ok::<(), Error>(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    /// So that it can become a crate of its own.
+    #[test]
+    fn the_plugin_folder_knows_nothing_of_the_rest() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/plugin");
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let text = fs::read_to_string(&path).unwrap().to_lowercase();
+            let outside = text.replace("crate::plugin::", "").contains("crate::");
+            assert!(!outside && !text.contains("revseq"), "{}", path.display());
+        }
+    }
 }

@@ -96,13 +96,13 @@ def custom_op():
 def fails(use, number):
     '''Has that call fail; returns the function's name, if there are so many calls.'''
     failed.unlink(missing_ok=True)
-    os.environ["REVSEQ_EP_FAILING"] = f"{number}:{failed}"
+    os.environ["PLUGIN_FAILING"] = f"{number}:{failed}"
     message = None
     try:
         use()
     except Exception as error:
         message = str(error)
-    os.environ["REVSEQ_EP_FAILING"] = ""
+    os.environ["PLUGIN_FAILING"] = ""
     gc.collect()
     try:
         ort.unregister_execution_provider_library("revseq")
@@ -152,14 +152,19 @@ print("seen:", *sorted(seen))
 def called() -> set[str]:
     """The functions of ONNX Runtime that return a status and are called anywhere in the library."""
     sources = harness.ROOT / "crates/revseq-ep/src"
-    calls = re.compile(r"ort_(?:try|status)!\(\s*(?:self\.)?host,\s*(?:ep )?(\w+)\(")
-    found = {
+    calls = (
+        r"ort_(?:try|status)!\(\s*(?:self\.)?host,\s*(?:ep )?(\w+)\(",
+        r"find!\((\w+)\(",
+        r"string!\(self, (\w+)",
+        r"list!\(\w+, \w+, (\w+), \w+\)",
+        r"list!\(\w+, \w+, \w+, (\w+)\)",
+    )
+    return {
         name
         for path in sources.rglob("*.rs")
-        for name in calls.findall(path.read_text(encoding="utf-8"))
+        for call in calls
+        for name in re.findall(call, path.read_text(encoding="utf-8"))
     }
-    attributes = re.compile(r"find!\((\w+)\(")
-    return found | set(attributes.findall((sources / "plugin/info.rs").read_text(encoding="utf-8")))
 
 
 def test_every_call_that_fails_is_an_error_and_leaves_nothing(tmp_path):

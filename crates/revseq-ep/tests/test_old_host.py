@@ -1,4 +1,4 @@
-"""An ONNX Runtime before 1.24 is told that it is too old."""
+"""With an ONNX Runtime before 1.24 the library says which version it needs."""
 
 import onnxruntime as ort
 import pytest
@@ -7,7 +7,7 @@ import harness
 
 pytestmark = pytest.mark.skipif(harness.HOST >= (1, 24), reason="this ONNX Runtime is new enough")
 
-MESSAGE = rf"this is ONNX Runtime {ort.__version__}, but revseq \S+ needs 1.24 or later"
+MESSAGE = rf"revseq-ep \S+ needs ONNX Runtime 1\.24 or later, found {ort.__version__}"
 
 
 @pytest.mark.parametrize("time", range(3))

@@ -1,7 +1,7 @@
 """No panic leaves the library: it becomes an error that says so.
 
 These need a library built with the feature `fault-injection`, whose path is in
-REVSEQ_EP_FAULTY_LIBRARY; it panics where the environment variable REVSEQ_EP_PANIC says.
+REVSEQ_EP_FAULTY_LIBRARY; it panics where the environment variable PLUGIN_PANIC says.
 """
 
 import os
@@ -43,17 +43,17 @@ def ep():
 
 
 use = custom_op if sys.argv[3] == "custom_op" else ep
-os.environ["REVSEQ_EP_PANIC"] = place
+os.environ["PLUGIN_PANIC"] = place
 for _ in range(3):
     try:
         use()
     except Exception as error:
-        assert "revseq panicked: " in str(error), error
+        assert "revseq-ep panicked: " in str(error), error
         assert place in str(error), error
     else:
         raise AssertionError("nothing was raised")
 # Without the panic all is well again.
-os.environ["REVSEQ_EP_PANIC"] = ""
+os.environ["PLUGIN_PANIC"] = ""
 use()
 print("well")
 """

@@ -11,17 +11,19 @@ use ort_sys::{
     OrtHardwareDeviceType, OrtKernelInfo, OrtKeyValuePairs, OrtStatus, OrtStatusPtr,
 };
 
-use crate::plugin::abi::{
+use super::abi::{
     OrtDataType, OrtEpApi, OrtEpFactory, OrtKernelCreateFunc, OrtKernelDef, OrtKernelDefBuilder,
     OrtKernelRegistry,
 };
-use crate::plugin::host::Host;
+use super::host::Host;
 
 thread_local! {
     /// How many calls succeed before one fails.
     static CALLS_LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
     /// How many objects the host has given that nobody has given back.
     static ALIVE: Cell<isize> = const { Cell::new(0) };
+    /// The second table of the host that was made last.
+    static EP_API: Cell<*const ort_sys::OrtEpApi> = const { Cell::new(ptr::null()) };
     /// What makes the EP's kernels, and its state.
     static KERNEL: Cell<Option<(OrtKernelCreateFunc, *mut c_void)>> = const { Cell::new(None) };
 }
@@ -58,6 +60,7 @@ pub(crate) fn host() -> Host {
     // SAFETY: each write is within its table. A function's type differs from
     // its slot's at most in that an integer stands for a C enum.
     unsafe {
+        (*api).GetEpApi = get_ep_api;
         (*api).CreateStatus = create_status;
         (*api).GetErrorMessage = get_error_message;
         (*api).ReleaseStatus = release_status;
@@ -85,6 +88,7 @@ pub(crate) fn host() -> Host {
         (*ep_api).ReleaseKernelDef = release;
         (*ep_api).GetTensorDataType = get_tensor_data_type;
     }
+    EP_API.set(ep_api.cast_const().cast());
     Host { api, ep_api }
 }
 
@@ -120,12 +124,16 @@ unsafe extern "system" fn release<T>(_: *mut T) {
     ALIVE.set(ALIVE.get() - 1);
 }
 
+unsafe extern "system" fn get_ep_api() -> *const ort_sys::OrtEpApi {
+    EP_API.get()
+}
+
 unsafe extern "system" fn create_status(_: OrtErrorCode, _: *const c_char) -> OrtStatusPtr {
     OrtStatusPtr(ptr::dangling_mut())
 }
 
 unsafe extern "system" fn get_error_message(_: *const OrtStatus) -> *const c_char {
-    c"told to".as_ptr()
+    c"injected".as_ptr()
 }
 
 unsafe extern "system" fn release_status(_: *mut OrtStatus) {}

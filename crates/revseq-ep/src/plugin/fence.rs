@@ -5,24 +5,24 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ort_sys::OrtStatusPtr;
 
-use crate::plugin::host::Host;
-use crate::provider::error::Error;
+use super::error::{Error, Failure};
+use super::host::Host;
 
 /// Runs a callback that returns a status.
 #[inline(always)]
-pub(crate) fn status(host: Host, body: impl FnOnce() -> Result<(), Error>) -> OrtStatusPtr {
+pub(crate) fn status<E: Failure>(host: Host, body: impl FnOnce() -> Result<(), E>) -> OrtStatusPtr {
     match catch(body) {
         Ok(()) => OrtStatusPtr::default(),
-        Err(error) => error.into_status(host),
+        Err(failure) => host.status_of(&failure),
     }
 }
 
 /// Runs what may panic, and makes an error of a panic.
 #[inline(always)]
-pub(crate) fn catch<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    // What a panic leaves half done is never looked at again: nothing outlives
-    // a callback but cached plans, and those are whole at any time.
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| Err(panicked(payload)))
+pub(crate) fn catch<T, E: From<Error>>(body: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    // What a panic leaves half done must never be looked at again: what a
+    // kernel keeps between runs has to be whole at any time.
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| Err(panicked(payload).into()))
 }
 
 /// Runs a callback that returns no status, and gives `otherwise` for a panic.
@@ -44,48 +44,13 @@ fn panicked(payload: Box<dyn Any + Send>) -> Error {
 }
 
 /// A place where a test build panics if the environment variable
-/// `REVSEQ_EP_PANIC` names it; nothing in any other build.
+/// `PLUGIN_PANIC` names it; nothing in any other build.
 #[inline(always)]
 pub(crate) fn fault(place: &str) {
     #[cfg(feature = "fault-injection")]
-    if std::env::var_os("REVSEQ_EP_PANIC").is_some_and(|places| places == place) {
+    if std::env::var_os("PLUGIN_PANIC").is_some_and(|places| places == place) {
         panic!("injected into {place}");
     }
     #[cfg(not(feature = "fault-injection"))]
     let _ = place;
-}
-
-/// A status in place of a call of the host's function, if a test build is to
-/// have that call fail; nothing in any other build.
-///
-/// The environment variable `REVSEQ_EP_FAILING` is the call's number, counted
-/// from where the variable got its value, and after a colon the file to which
-/// the function's name goes.
-#[inline(always)]
-pub(crate) fn failing(host: Host, function: &'static str) -> Option<OrtStatusPtr> {
-    #[cfg(feature = "fault-injection")]
-    {
-        use std::sync::{Mutex, PoisonError};
-
-        static CALLS: Mutex<(String, usize)> = Mutex::new((String::new(), 0));
-
-        let wanted = std::env::var("REVSEQ_EP_FAILING").ok()?;
-        let (number, file) = wanted.split_once(':')?;
-        let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
-        if calls.0 != wanted {
-            *calls = (wanted.clone(), 0);
-        }
-        calls.1 += 1;
-        if calls.1.to_string() != number {
-            return None;
-        }
-        std::fs::write(file, function).expect("the test's file can be written");
-        let code = ort_sys::OrtErrorCode::ORT_RUNTIME_EXCEPTION;
-        Some(host.create_status(code, c"injected"))
-    }
-    #[cfg(not(feature = "fault-injection"))]
-    {
-        let _ = (host, function);
-        None
-    }
 }

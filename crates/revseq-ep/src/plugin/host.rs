@@ -1,12 +1,12 @@
 //! The host's tables, and calls through them.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
 
 use ort_sys::{OrtApi, OrtApiBase, OrtErrorCode, OrtStatus, OrtStatusPtr};
 
-use crate::plugin::abi::{API_VERSION, OrtEpApi};
-use crate::provider::error::Error;
+use super::abi::{API_VERSION, OrtEpApi};
+use super::error::{Error, Failure};
 
 /// The tables of one ONNX Runtime, which live as long as it does.
 ///
@@ -39,13 +39,13 @@ macro_rules! ort {
 /// As `ort!` for a function that returns a status, which a test may have fail.
 macro_rules! ort_status {
     ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {
-        match $crate::plugin::fence::failing($host, stringify!($function)) {
+        match $host.injected(stringify!($function)) {
             Some(status) => status,
             None => $crate::plugin::host::ort!($host, ep $function($($argument),*)),
         }
     };
     ($host:expr, $function:ident($($argument:expr),* $(,)?)) => {
-        match $crate::plugin::fence::failing($host, stringify!($function)) {
+        match $host.injected(stringify!($function)) {
             Some(status) => status,
             None => $crate::plugin::host::ort!($host, $function($($argument),*)),
         }
@@ -96,17 +96,67 @@ impl Host {
             let error = Error::HostTooOld {
                 actual: version.into_owned(),
             };
-            return Err(error.into_status(host));
+            return Err(host.status_of(&error));
         }
-        // SAFETY: the table is that of the version asked for, which has the slot.
-        let ep_api = unsafe { ((*api).GetEpApi)() }.cast();
-        Ok(Self { api, ep_api })
+        // SAFETY: the table is that of the version asked for.
+        Ok(unsafe { Self::from_api(api) })
     }
 
-    /// A new status; the caller, in the end the host, owns it.
-    pub(crate) fn create_status(self, code: OrtErrorCode, message: &CStr) -> OrtStatusPtr {
+    /// The tables of a host, by the first of them.
+    ///
+    /// # Safety
+    /// `api` is that of a host that is new enough.
+    pub(crate) unsafe fn from_api(api: *const OrtApi) -> Self {
+        // SAFETY: the caller's; the slot is there since before `API_VERSION`.
+        let ep_api = unsafe { ((*api).GetEpApi)() }.cast();
+        Self { api, ep_api }
+    }
+
+    /// The status that says what failed; the caller, in the end the host, owns it.
+    #[cold]
+    pub(crate) fn status_of(self, failure: &impl Failure) -> OrtStatusPtr {
+        let text = failure.to_string().replace('\0', "\\0");
+        self.create_status(failure.code(), &CString::new(text).unwrap_or_default())
+    }
+
+    fn create_status(self, code: OrtErrorCode, message: &CStr) -> OrtStatusPtr {
         // SAFETY: the message is a C string, which the host copies.
         unsafe { ort!(self, CreateStatus(code, message.as_ptr())) }
+    }
+
+    /// A status in place of a call of the host's function, if a test build is to
+    /// have that call fail; nothing in any other build.
+    ///
+    /// The environment variable `PLUGIN_FAILING` is the call's number, counted
+    /// from where the variable got its value, and after a colon the file to which
+    /// the function's name goes.
+    #[inline(always)]
+    pub(crate) fn injected(self, function: &'static str) -> Option<OrtStatusPtr> {
+        #[cfg(feature = "fault-injection")]
+        {
+            use std::sync::{Mutex, PoisonError};
+
+            static CALLS: Mutex<(String, usize)> = Mutex::new((String::new(), 0));
+
+            let wanted = std::env::var("PLUGIN_FAILING").ok()?;
+            let (number, file) = wanted.split_once(':')?;
+            let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+            if calls.0 != wanted {
+                *calls = (wanted.clone(), 0);
+            }
+            calls.1 += 1;
+            if calls.1.to_string() != number {
+                return None;
+            }
+            std::fs::write(file, function).expect("the test's file can be written");
+            let code = ort_sys::OrtErrorCode::ORT_RUNTIME_EXCEPTION;
+            Some(self.create_status(code, c"injected"))
+        }
+        #[cfg(not(feature = "fault-injection"))]
+        {
+            let _ = function;
+            None
+        }
     }
 
     /// An error if a status is one; releases it.
@@ -125,16 +175,15 @@ impl Host {
         function: &'static str,
         status: OrtStatusPtr,
     ) -> Result<bool, Error> {
-        type Get = unsafe extern "system" fn(*const OrtStatus) -> OrtErrorCode;
-        type GetInt = unsafe extern "system" fn(*const OrtStatus) -> c_int;
+        type Get = unsafe extern "system" fn(*const OrtStatus) -> c_int;
         if status.0.is_null() {
             return Ok(true);
         }
-        // SAFETY: the two types of function differ in what their result may be
-        // alone: a C enum is an int. The status is one that the host has just returned.
+        // SAFETY: the slot's type differs in the function's result alone: a C enum
+        // is an int. The status is one that the host has just returned.
         let code = unsafe {
-            let get: Get = (*self.api).GetErrorCode;
-            std::mem::transmute::<Get, GetInt>(get)(status.0)
+            let get = (&raw const (*self.api).GetErrorCode).cast::<Get>();
+            get.read()(status.0)
         };
         match self.check(function, status) {
             // Whatever stopped the host from looking has another code.

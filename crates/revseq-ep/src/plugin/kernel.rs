@@ -1,58 +1,78 @@
-//! The kernel of a node as the EP hands it to ONNX Runtime.
+//! The kernel of a node, and the table through which the host calls it.
 
 use std::ffi::c_void;
 
 use ort_sys::{OrtKernelContext, OrtKernelInfo, OrtStatusPtr};
 
-use crate::plugin::abi::{API_VERSION, OrtKernelImpl, UNUSED};
-use crate::plugin::fence;
-use crate::plugin::host::Host;
-use crate::plugin::info::KernelInfo;
-use crate::plugin::tensor::Context;
-use crate::provider::ep::Ep;
-use crate::provider::factory::Factory;
-use crate::provider::kernel::Kernel;
+use super::abi::{API_VERSION, OrtKernelImpl, UNUSED};
+use super::error::Failure;
+use super::fence;
+use super::host::Host;
+use super::info::KernelInfo;
+use super::tensor::Context;
 
-/// A kernel with the table through which the host calls it.
+/// What runs a node, any number of times at once.
+pub(crate) trait Kernel: Send + Sync + Sized {
+    /// What it can fail with.
+    type Failure: Failure;
+
+    /// The kernel of a node that an EP of this library has taken.
+    fn create(info: KernelInfo) -> Result<Self, Self::Failure>;
+
+    /// Runs the node.
+    fn compute(&self, context: Context<'_>) -> Result<(), Self::Failure>;
+}
+
+/// A kernel with its table.
 #[repr(C)]
-struct EpKernel {
+struct EpKernel<K> {
     /// First, so that a pointer to it is one to the whole.
     table: OrtKernelImpl,
     host: Host,
-    kernel: Kernel,
+    kernel: K,
 }
 
-/// An [`OrtKernelCreateFunc`](crate::plugin::abi::OrtKernelCreateFunc).
+/// An [`OrtKernelCreateFunc`](super::abi::OrtKernelCreateFunc).
 ///
 /// # Safety
-/// `factory` is the [`Factory`] whose registry this stands in, `info` one of
-/// its host while a kernel is being made, `out` a place for that.
-pub(crate) unsafe extern "system" fn create(
-    factory: *mut c_void,
+/// `api` is the table of a host, `info` one of it while a kernel is being
+/// made, `out` a place for that.
+pub(crate) unsafe extern "system" fn create<K: Kernel>(
+    api: *mut c_void,
     info: *const OrtKernelInfo,
     out: *mut *mut OrtKernelImpl,
 ) -> OrtStatusPtr {
     // SAFETY: the caller's.
-    let factory: &Factory = unsafe { &*factory.cast_const().cast() };
-    let host = factory.host();
+    unsafe {
+        make(
+            Host::from_api(api.cast_const().cast()),
+            info,
+            out,
+            K::create,
+        )
+    }
+}
+
+/// Makes a kernel, for [`compute`] and [`release`].
+///
+/// # Safety
+/// `info` is one of this host while a kernel is being made, `out` a place for that.
+pub(crate) unsafe fn make<K: Kernel>(
+    host: Host,
+    info: *const OrtKernelInfo,
+    out: *mut *mut OrtKernelImpl,
+    create: impl FnOnce(KernelInfo) -> Result<K, K::Failure>,
+) -> OrtStatusPtr {
     fence::status(host, || {
         fence::fault("create");
         // SAFETY: the caller's.
-        let info = unsafe { KernelInfo::new(host, info) };
-        let kernel = info.with_name(|name| {
-            // SAFETY: the registry is that of this library's EPs, so the node's EP
-            // is one of them, and it outlives its kernels.
-            let ep = unsafe { Ep::from_table(info.ep()?) };
-            let plans = info.plans(name, ep.gpu().cloned())?;
-            let policy = ep.options().lengths_policy(plans.operator());
-            Ok(Kernel::new(plans, policy, ep.log().is_verbose()))
-        })?;
+        let kernel = create(unsafe { KernelInfo::new(host, info) })?;
         let kernel = Box::new(EpKernel {
             table: OrtKernelImpl {
                 ort_version_supported: API_VERSION,
                 flags: 0,
-                Compute: compute,
-                Release: release,
+                Compute: compute::<K>,
+                Release: release::<K>,
                 PrePackWeight: UNUSED,
                 SetSharedPrePackedWeight: UNUSED,
             },
@@ -61,18 +81,18 @@ pub(crate) unsafe extern "system" fn create(
         });
         // SAFETY: the caller's; the host gives the kernel back to `release`.
         unsafe { *out = Box::into_raw(kernel).cast() };
-        Ok(())
+        Ok::<(), K::Failure>(())
     })
 }
 
 /// # Safety
-/// `kernel` is one that [`create`] made, `context` that of a run of it.
-unsafe extern "system" fn compute(
+/// `kernel` is one that [`make`] made, `context` that of a run of it.
+pub(crate) unsafe extern "system" fn compute<K: Kernel>(
     kernel: *mut OrtKernelImpl,
     context: *mut OrtKernelContext,
 ) -> OrtStatusPtr {
     // SAFETY: the caller's; the table is the first field. Runs share the kernel.
-    let kernel: &EpKernel = unsafe { &*kernel.cast_const().cast() };
+    let kernel: &EpKernel<K> = unsafe { &*kernel.cast_const().cast() };
     fence::status(kernel.host, || {
         // SAFETY: the caller's; the run goes on until this returns.
         kernel
@@ -82,10 +102,10 @@ unsafe extern "system" fn compute(
 }
 
 /// # Safety
-/// `kernel` is one that [`create`] made, released only once.
-unsafe extern "system" fn release(kernel: *mut OrtKernelImpl) {
+/// `kernel` is one that [`make`] made, released only once.
+pub(crate) unsafe extern "system" fn release<K: Kernel>(kernel: *mut OrtKernelImpl) {
     fence::value((), || {
         // SAFETY: the caller's.
-        drop(unsafe { Box::from_raw(kernel.cast::<EpKernel>()) });
+        drop(unsafe { Box::from_raw(kernel.cast::<EpKernel<K>>()) });
     });
 }

@@ -1,18 +1,21 @@
 //! Lines in ONNX Runtime's log.
 
-use std::ffi::{CString, c_int};
+use std::ffi::{CStr, CString, c_int};
 
-use ort_sys::{OrtLogger, OrtLoggingLevel};
+use ort_sys::{OrtLogger, OrtLoggingLevel, os_char};
 
-use crate::plugin::host::{Host, ort_status};
+use super::host::{Host, ort_status};
 
-/// What the log shows as the source of a line.
-#[cfg(not(windows))]
-const SOURCE: *const ort_sys::os_char = c"revseq-ep".as_ptr();
-#[cfg(windows)]
-const SOURCE: *const ort_sys::os_char = {
-    const NAME: [u16; 10] = [0x72, 0x65, 0x76, 0x73, 0x65, 0x71, 0x2d, 0x65, 0x70, 0];
-    NAME.as_ptr()
+/// What the log shows as the source of a line: the package, in the system's own characters.
+static SOURCE: [os_char; env!("CARGO_PKG_NAME").len() + 1] = {
+    let name = env!("CARGO_PKG_NAME").as_bytes();
+    let mut source = [0; _];
+    let mut index = 0;
+    while index < name.len() {
+        source[index] = name[index] as os_char;
+        index += 1;
+    }
+    source
 };
 
 /// A logger of the host's, to be used while whatever it came with lives.
@@ -53,16 +56,16 @@ impl Log {
     }
 
     /// Writes a line for whoever asks for everything.
-    pub(crate) fn verbose(&self, function: &'static std::ffi::CStr, line: &str) {
+    pub(crate) fn verbose(&self, function: &'static CStr, line: &str) {
         self.write(OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE, function, line);
     }
 
     /// Writes a line for whoever asks for more than what goes wrong.
-    pub(crate) fn info(&self, function: &'static std::ffi::CStr, line: &str) {
+    pub(crate) fn info(&self, function: &'static CStr, line: &str) {
         self.write(OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO, function, line);
     }
 
-    fn write(&self, level: OrtLoggingLevel, function: &'static std::ffi::CStr, line: &str) {
+    fn write(&self, level: OrtLoggingLevel, function: &'static CStr, line: &str) {
         if self.logger.is_null() {
             return;
         }
@@ -75,7 +78,7 @@ impl Log {
                     self.logger,
                     level,
                     line.as_ptr(),
-                    SOURCE,
+                    SOURCE.as_ptr(),
                     0,
                     function.as_ptr()
                 )

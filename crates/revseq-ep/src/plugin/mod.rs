@@ -1,13 +1,22 @@
-//! What any plugin for ONNX Runtime needs.
+//! What any plugin for ONNX Runtime needs: the C ABI's tables, statuses, panics,
+//! logs, options, nodes, and the registration and runs of kernels.
+//!
+//! Nothing in this folder knows what the kernels compute, and it uses nothing
+//! of this crate but itself. A plugin brings two things: its kernels, as a
+//! [`Kernel`](kernel::Kernel), and its errors, as a [`Failure`](error::Failure).
 
 pub(crate) mod abi;
+pub(crate) mod error;
 #[cfg(test)]
 pub(crate) mod fake_host;
 pub(crate) mod fence;
+pub(crate) mod graph;
 pub(crate) mod host;
 pub(crate) mod info;
 pub(crate) mod kernel;
 pub(crate) mod log;
+pub(crate) mod node;
+pub(crate) mod options;
 pub(crate) mod pin;
 pub(crate) mod registry;
 pub(crate) mod tensor;

@@ -1,49 +1,27 @@
-//! Which kernels the EP has.
+//! Which kernels an EP has.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int};
 use std::ptr;
 
-use revseq_graph::ElementType;
-use revseq_kernels::DataType;
+use ort_sys::ONNXTensorElementDataType as ElementType;
 
-use crate::plugin::abi::{
-    OrtDataType, OrtKernelCreateFunc, OrtKernelDefBuilder, OrtKernelRegistry,
-};
-use crate::plugin::host::{Host, ort, ort_status, ort_try};
-use crate::provider::error::Error;
+use super::abi::{OrtDataType, OrtKernelDefBuilder, OrtKernelRegistry};
+use super::error::Error;
+use super::host::{Host, ort, ort_status, ort_try};
+use super::kernel::{self, Kernel};
 
-/// A kernel and the schemas that it serves.
-struct Registration {
-    domain: &'static CStr,
-    op_type: &'static CStr,
-    /// The first and the last `since_version` of its schemas.
-    since_versions: (c_int, c_int),
-    /// The data's type parameter in the schema, and whether bfloat16 is among
-    /// its types. A custom op's schema has no parameters.
-    types: Option<(&'static CStr, bool)>,
+/// The schemas that a kernel serves.
+pub(crate) struct Registration {
+    pub(crate) domain: &'static CStr,
+    pub(crate) op_type: &'static CStr,
+    /// The first and the last `since_version`.
+    pub(crate) since_versions: (c_int, c_int),
+    /// A type parameter and the types that it may be, each by its
+    /// `ONNXTensorElementDataType`. A custom op's schema has no parameters.
+    pub(crate) types: Option<(&'static CStr, Vec<c_int>)>,
+    /// An input and an output that may be one buffer, if nobody else reads the input.
+    pub(crate) in_place: (c_int, c_int),
 }
-
-/// The schemas of ReverseSequence (onnx/defs/tensor/defs.cc) and our own.
-const REGISTRATIONS: [Registration; 3] = [
-    Registration {
-        domain: c"",
-        op_type: c"ReverseSequence",
-        since_versions: (10, 27),
-        types: Some((c"T", false)),
-    },
-    Registration {
-        domain: c"",
-        op_type: c"ReverseSequence",
-        since_versions: (28, 28),
-        types: Some((c"T", true)),
-    },
-    Registration {
-        domain: crate::provider::custom_op::DOMAIN,
-        op_type: crate::provider::custom_op::OP_TYPE,
-        since_versions: (1, 1),
-        types: None,
-    },
-];
 
 /// The registry of the EP's kernels; released when dropped.
 pub(crate) struct Registry {
@@ -52,25 +30,20 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Registers all kernels, each made by `create` with `state`.
-    ///
-    /// # Safety
-    /// `create` may be called with `state` as long as this lives and whatever
-    /// the host makes from it.
-    pub(crate) unsafe fn new(
+    /// Registers a type of kernels.
+    pub(crate) fn new<K: Kernel>(
         host: Host,
-        create: OrtKernelCreateFunc,
-        state: *mut c_void,
+        ep_name: &CStr,
+        registrations: &[Registration],
     ) -> Result<Self, Error> {
         let mut registry = ptr::null_mut();
         // SAFETY: the registry that comes back is this struct's.
         unsafe { ort_try!(host, ep CreateKernelRegistry(&raw mut registry)) };
         let registry = Self { host, registry };
-        for registration in &REGISTRATIONS {
+        for registration in registrations {
             let builder = Builder::new(host)?;
-            builder.describe(registration)?;
-            // SAFETY: the caller's.
-            unsafe { builder.add_to(registry.registry, create, state)? };
+            builder.describe(ep_name, registration)?;
+            builder.add_to::<K>(&registry)?;
         }
         Ok(registry)
     }
@@ -87,6 +60,12 @@ impl Drop for Registry {
     }
 }
 
+/// The types of complex numbers.
+const COMPLEX: [c_int; 2] = [
+    ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX64 as c_int,
+    ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX128 as c_int,
+];
+
 /// A kernel definition in the making; released when dropped.
 struct Builder {
     host: Host,
@@ -101,38 +80,33 @@ impl Builder {
         Ok(Self { host, builder })
     }
 
-    fn describe(&self, registration: &Registration) -> Result<(), Error> {
+    fn describe(&self, ep_name: &CStr, registration: &Registration) -> Result<(), Error> {
         let (host, builder) = (self.host, self.builder);
         let (start, end) = registration.since_versions;
-        // The data's buffer may become the output's if nobody else reads it.
-        let (input, output): (c_int, c_int) = (0, 0);
+        let (input, output) = registration.in_place;
         // SAFETY: the builder is this struct's; the host copies strings and numbers.
         unsafe {
             ort_try!(host, ep KernelDefBuilder_SetOperatorType(builder, registration.op_type.as_ptr()));
             ort_try!(host, ep KernelDefBuilder_SetDomain(builder, registration.domain.as_ptr()));
             ort_try!(host, ep KernelDefBuilder_SetSinceVersion(builder, start, end));
-            ort_try!(host, ep KernelDefBuilder_SetExecutionProvider(builder, crate::EP_NAME.as_ptr()));
+            ort_try!(host, ep KernelDefBuilder_SetExecutionProvider(builder, ep_name.as_ptr()));
             ort_try!(
                 host,
                 ep KernelDefBuilder_AddInputOutputMutableAliases(builder, &raw const input, &raw const output, 1)
             );
         }
-        let Some((parameter, bfloat16)) = registration.types else {
+        let Some((parameter, elements)) = &registration.types else {
             return Ok(());
         };
         let mut types: Vec<*const OrtDataType> = Vec::new();
-        for data_type in DataType::ALL {
-            if data_type == DataType::Bfloat16 && !bfloat16 {
-                continue;
-            }
+        for &element in elements {
             let mut out = ptr::null();
-            let code = ElementType::from(data_type).onnx_code();
-            // SAFETY: an `ONNXTensorElementDataType` has ONNX's code.
-            let status = unsafe { ort_status!(host, ep GetTensorDataType(code, &raw mut out)) };
+            // SAFETY: the result is a place for a constant of the host's.
+            let status = unsafe { ort_status!(host, ep GetTensorDataType(element, &raw mut out)) };
             match host.check("GetTensorDataType", status) {
                 Ok(()) => types.push(out),
                 // ONNX Runtime has no tensors of complex numbers; one that has, gets them.
-                Err(_) if matches!(data_type, DataType::Complex64 | DataType::Complex128) => {}
+                Err(_) if COMPLEX.contains(&element) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -146,22 +120,17 @@ impl Builder {
         Ok(())
     }
 
-    /// # Safety
-    /// As [`Registry::new`]; `registry` is one of this host.
-    unsafe fn add_to(
-        self,
-        registry: *mut OrtKernelRegistry,
-        create: OrtKernelCreateFunc,
-        state: *mut c_void,
-    ) -> Result<(), Error> {
+    fn add_to<K: Kernel>(self, registry: &Registry) -> Result<(), Error> {
         let mut definition = ptr::null_mut();
-        // SAFETY: the caller's; the host copies the definition, which is
-        // this function's and is released.
+        // The kernels' state, from which `create` has its host.
+        let api = self.host.api.cast_mut().cast();
+        // SAFETY: the host copies the definition, which is this function's and
+        // is released; its table outlives its kernels.
         unsafe {
             ort_try!(self.host, ep KernelDefBuilder_Build(self.builder, &raw mut definition));
             let added = self.host.check(
                 "KernelRegistry_AddKernel",
-                ort_status!(self.host, ep KernelRegistry_AddKernel(registry, definition, create, state)),
+                ort_status!(self.host, ep KernelRegistry_AddKernel(registry.registry, definition, kernel::create::<K>, api)),
             );
             ort!(self.host, ep ReleaseKernelDef(definition));
             added
@@ -173,54 +142,5 @@ impl Drop for Builder {
     fn drop(&mut self) {
         // SAFETY: the builder is this struct's.
         unsafe { ort!(self.host, ep ReleaseKernelDefBuilder(self.builder)) };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ort_sys::ONNXTensorElementDataType as Host;
-
-    use super::*;
-
-    #[test]
-    fn the_hosts_element_types_have_onnxs_codes() {
-        let hosts = [
-            (DataType::Float32, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT),
-            (
-                DataType::Float16,
-                Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16,
-            ),
-            (DataType::Uint32, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32),
-            (DataType::Uint16, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16),
-            (DataType::Uint8, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8),
-            (DataType::Int32, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32),
-            (DataType::Int16, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16),
-            (DataType::Int8, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8),
-            (
-                DataType::Float64,
-                Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE,
-            ),
-            (DataType::Uint64, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64),
-            (DataType::Int64, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64),
-            (DataType::Bool, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL),
-            (
-                DataType::Bfloat16,
-                Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16,
-            ),
-            (
-                DataType::Complex64,
-                Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX64,
-            ),
-            (
-                DataType::Complex128,
-                Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX128,
-            ),
-        ];
-        assert_eq!(hosts.map(|(data_type, _)| data_type), DataType::ALL);
-        for (data_type, host) in hosts {
-            assert_eq!(ElementType::from(data_type).onnx_code(), host as c_int);
-        }
-        let string = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING as c_int;
-        assert_eq!(ElementType::String.onnx_code(), string);
     }
 }

@@ -9,10 +9,10 @@ use std::{ptr, slice};
 
 use ort_sys::{OrtKernelContext, OrtLogger, OrtValue};
 
-use crate::plugin::fence;
-use crate::plugin::host::{Host, ort_status, ort_try};
-use crate::plugin::log::Log;
-use crate::provider::error::Error;
+use super::error::Error;
+use super::fence;
+use super::host::{Host, ort_status, ort_try};
+use super::log::Log;
 
 /// A node's run.
 #[derive(Clone, Copy)]

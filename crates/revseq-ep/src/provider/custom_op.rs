@@ -13,13 +13,12 @@ use ort_sys::{
     OrtShapeInferContext, OrtStatusPtr,
 };
 
+use super::error::Error;
+use super::kernel::Kernel;
 use crate::plugin::abi::API_VERSION;
-use crate::plugin::fence;
 use crate::plugin::host::{Host, ort, ort_try, text};
-use crate::plugin::info::{KernelInfo, TypeAndSizes};
-use crate::plugin::tensor::Context;
-use crate::provider::error::Error;
-use crate::provider::kernel::Kernel;
+use crate::plugin::node::TypeAndSizes;
+use crate::plugin::{fence, kernel};
 
 /// The domain's name, as revseq-graph has it.
 pub(crate) const DOMAIN: &CStr = c"revseq";
@@ -93,12 +92,6 @@ struct CustomOp {
     table: OrtCustomOp,
     host: Host,
     lengths: ONNXTensorElementDataType,
-}
-
-/// A kernel that a custom op made.
-struct CustomKernel {
-    host: Host,
-    kernel: Kernel,
 }
 
 impl CustomOp {
@@ -249,7 +242,7 @@ unsafe extern "system" fn infer_output_shape(
                 ort_try!(host, ShapeInferContext_SetOutputTypeShape(context, 0, data));
             }
         }
-        Ok(())
+        Ok::<(), Error>(())
     })
 }
 
@@ -261,42 +254,22 @@ unsafe extern "system" fn create_kernel(
 ) -> OrtStatusPtr {
     // SAFETY: the host calls an op's functions with that op.
     let host = unsafe { custom_op(op) }.host;
-    fence::status(host, || {
-        fence::fault("create");
-        // SAFETY: the host calls this while it makes a kernel from the info.
-        let info = unsafe { KernelInfo::new(host, info) };
-        let kernel = info.with_name(|name| {
-            let plans = info.plans(name, None)?;
-            let policy = plans.operator().lengths_policy();
-            let verbose = info.log()?.is_verbose();
-            Ok(Kernel::new(plans, policy, verbose))
-        })?;
-        let kernel = Box::new(CustomKernel { host, kernel });
-        // SAFETY: the host passes a place for the kernel, and gives it back to `kernel_destroy`.
-        unsafe { *out = Box::into_raw(kernel).cast() };
-        Ok(())
-    })
+    // SAFETY: the host makes a kernel from the info, passes a place for it, and
+    // gives it back to `kernel_destroy`.
+    unsafe { kernel::make(host, info, out.cast(), Kernel::of_custom_op) }
 }
 
 unsafe extern "system" fn kernel_compute(
     kernel: *mut c_void,
     context: *mut OrtKernelContext,
 ) -> OrtStatusPtr {
-    // SAFETY: the host passes a kernel that `create_kernel` made; runs share it.
-    let kernel: &CustomKernel = unsafe { &*kernel.cast() };
-    fence::status(kernel.host, || {
-        // SAFETY: the context is that of the run which this is part of.
-        kernel
-            .kernel
-            .compute(unsafe { Context::new(kernel.host, context) })
-    })
+    // SAFETY: the host passes a kernel that `create_kernel` made, and the context of its run.
+    unsafe { kernel::compute::<Kernel>(kernel.cast(), context) }
 }
 
 unsafe extern "system" fn kernel_destroy(kernel: *mut c_void) {
-    fence::value((), || {
-        // SAFETY: the host passes a kernel that `create_kernel` made, once.
-        drop(unsafe { Box::from_raw(kernel.cast::<CustomKernel>()) });
-    });
+    // SAFETY: the host passes a kernel that `create_kernel` made, once.
+    unsafe { kernel::release::<Kernel>(kernel.cast()) };
 }
 
 #[cfg(test)]

@@ -4,16 +4,20 @@ use std::ffi::{c_char, c_int};
 use std::ptr;
 use std::sync::OnceLock;
 
-use ort_sys::{OrtGraph, OrtNode, OrtRunOptions, OrtStatusPtr};
+use ort_sys::{OrtGraph, OrtRunOptions, OrtStatusPtr};
+use revseq_graph::Operator;
 
+use super::error::Error;
+use super::gpu::Gpu;
+use super::node::{label, operator, unmovable_input};
+use super::options::Options;
+use super::{EP_NAME, EP_NAME_STR};
 use crate::plugin::abi::{API_VERSION, OrtEp, OrtEpGraphSupportInfo, OrtKernelRegistry, UNUSED};
 use crate::plugin::fence;
+use crate::plugin::graph::{self, GraphNode};
 use crate::plugin::host::{Host, ort_try};
 use crate::plugin::log::Log;
-use crate::provider::error::Error;
-use crate::provider::gpu::Gpu;
-use crate::provider::node::{self, GraphNode};
-use crate::provider::options::Options;
+use crate::plugin::node::Node;
 
 /// The EP of one session.
 #[repr(C)]
@@ -105,71 +109,77 @@ impl Ep {
     /// kernel then says what is wrong, where the CPU EP may misread it.
     ///
     /// # Safety
-    /// `node` is one of this host, alive, and `info` of the graph that it is in.
+    /// `info` is of the graph that the node is in.
     unsafe fn consider(
         &self,
-        node: *const OrtNode,
+        node: GraphNode<'_>,
         info: *mut OrtEpGraphSupportInfo,
     ) -> Result<(), Error> {
-        // SAFETY: the caller's.
-        let Some(read) = (unsafe { GraphNode::read(self.host, node) })? else {
-            return Ok(());
+        let name = node.name()?;
+        let considered = || {
+            let Some(read) = read(node)? else {
+                return Ok(());
+            };
+            // SAFETY: the caller's.
+            if let Some(reason) = unsafe { self.take(node, &read, info)? } {
+                let label = label(&read);
+                let line = format!("{label} is left to other execution providers: {reason}");
+                self.log.info(c"GetCapability", &line);
+            }
+            Ok(())
         };
-        if let Some((index, element)) = read.unmovable_input() {
-            self.decline(
-                &read,
-                &format!(
-                    "input {index} has elements of type {element}, which no kernel here moves"
-                ),
-            );
-            return Ok(());
-        }
-        if let Err(error) = read.operator()
-            && error.is_unsupported()
-        {
-            self.decline(&read, &error.kind.to_string());
-            return Ok(());
-        }
-        // SAFETY: the caller's.
-        let taken = unsafe { self.take(node, info) };
-        if !taken.map_err(|error| error.of_node(read.label()))? {
-            self.decline(&read, "no kernel here is for its version and types");
-        }
-        Ok(())
+        considered().map_err(|error: Error| error.of_node(format!("node {name:?}")))
     }
 
-    /// Takes a node if there is a kernel for it.
+    /// Takes a node, or says why not.
     ///
     /// # Safety
     /// As [`consider`](Self::consider).
     unsafe fn take(
         &self,
-        node: *const OrtNode,
+        node: GraphNode<'_>,
+        read: &Node,
         info: *mut OrtEpGraphSupportInfo,
-    ) -> Result<bool, Error> {
-        let mut kernel = ptr::null();
-        // SAFETY: the caller's.
-        unsafe {
-            ort_try!(
-                self.host,
-                ep EpGraphSupportInfo_LookUpKernel(info, node, &raw mut kernel)
-            );
-            if !kernel.is_null() {
-                ort_try!(self.host, ep EpGraphSupportInfo_AddSingleNode(info, node));
-            }
+    ) -> Result<Option<String>, Error> {
+        if let Some((index, element)) = unmovable_input(read) {
+            return Ok(Some(format!(
+                "input {index} has elements of type {element}, which no kernel here moves"
+            )));
         }
-        Ok(!kernel.is_null())
-    }
-
-    fn decline(&self, node: &GraphNode, reason: &str) {
-        let label = node.label();
-        let line = format!("{label} is left to other execution providers: {reason}");
-        self.log.info(c"GetCapability", &line);
+        if let Err(error) = operator(read)
+            && error.is_unsupported()
+        {
+            return Ok(Some(error.kind.to_string()));
+        }
+        let (host, node, mut kernel) = (self.host, node.as_ptr(), ptr::null());
+        // SAFETY: the caller's; the node lives as long as its graph.
+        unsafe {
+            ort_try!(host, ep EpGraphSupportInfo_LookUpKernel(info, node, &raw mut kernel));
+            if kernel.is_null() {
+                let reason = "no kernel here is for its version and types";
+                return Ok(Some(String::from(reason)));
+            }
+            ort_try!(host, ep EpGraphSupportInfo_AddSingleNode(info, node));
+        }
+        Ok(None)
     }
 }
 
+/// Reads a node if it is one of the operators and not another EP's.
+fn read(node: GraphNode<'_>) -> Result<Option<Node>, Error> {
+    let (domain, op_type) = node.operator()?;
+    if !Operator::is_known(&domain, &op_type) {
+        return Ok(None);
+    }
+    let provider = node.ep_name()?;
+    if !provider.is_empty() && provider != EP_NAME_STR {
+        return Ok(None);
+    }
+    Ok(Some(node.read()?))
+}
+
 unsafe extern "system" fn get_name(_: *const OrtEp) -> *const c_char {
-    crate::EP_NAME.as_ptr()
+    EP_NAME.as_ptr()
 }
 
 /// # Safety
@@ -185,14 +195,14 @@ unsafe extern "system" fn get_capability(
         let taken = fence::catch(|| {
             fence::fault("capability");
             // SAFETY: the caller's.
-            for node in unsafe { node::nodes(ep.host, graph) }? {
+            for node in unsafe { graph::nodes(ep.host, graph) }? {
                 // SAFETY: the node is one of the graph that `info` is of.
                 unsafe { ep.consider(node, info)? };
             }
             Ok(())
         });
         // The host logs this error and leaves all nodes to the CPU EP.
-        taken.inspect_err(|error| {
+        taken.inspect_err(|error: &Error| {
             let _ = ep.problem.set(error.clone());
         })
     })

@@ -11,17 +11,19 @@ use ort_sys::{
 };
 use smallvec::SmallVec;
 
+use super::custom_op::Domain;
+use super::ep::Ep;
+use super::error::Error;
+use super::gpu::Gpu;
+use super::kernel::Kernel;
+use super::options::Options;
+use super::schemas::registrations;
+use super::{EP_NAME, EP_NAME_STR};
 use crate::plugin::abi::{API_VERSION, OrtDataTransferImpl, OrtEp, OrtEpFactory, UNUSED};
-use crate::plugin::fence;
-use crate::plugin::host::{Host, ort, ort_try, text};
-use crate::plugin::kernel;
+use crate::plugin::host::{Host, ort, ort_try};
 use crate::plugin::log::Log;
 use crate::plugin::registry::Registry;
-use crate::provider::custom_op::Domain;
-use crate::provider::ep::Ep;
-use crate::provider::error::Error;
-use crate::provider::gpu::Gpu;
-use crate::provider::options::Options;
+use crate::plugin::{fence, options, pin};
 
 /// The library's one factory of a registration.
 #[repr(C)]
@@ -30,8 +32,7 @@ pub(crate) struct Factory {
     table: OrtEpFactory,
     host: Host,
     domain: Domain,
-    /// Set once the factory has its place, to which the kernels' state points.
-    registry: Option<Registry>,
+    registry: Registry,
     /// How many EPs there are.
     eps: AtomicUsize,
 }
@@ -59,28 +60,14 @@ impl Factory {
             GetNumCustomOpDomains: get_num_custom_op_domains,
             GetCustomOpDomains: get_custom_op_domains,
         };
-        // Every pointer to the factory, the kernels' state too, comes from this one.
-        let factory = Box::into_raw(Box::new(Self {
+        Ok(Box::into_raw(Box::new(Self {
             table,
             host,
             domain: Domain::new(host)?,
-            registry: None,
+            registry: Registry::new::<Kernel>(host, EP_NAME, &registrations())?,
             eps: AtomicUsize::new(0),
-        }));
-        // SAFETY: the factory lives as long as the registry, which is its own;
-        // no session outlives the registration of the library.
-        match unsafe { Registry::new(host, kernel::create, factory.cast()) } {
-            Ok(registry) => {
-                // SAFETY: nobody else has the factory yet.
-                unsafe { (*factory).registry = Some(registry) };
-                Ok(factory.cast())
-            }
-            Err(error) => {
-                // SAFETY: as above, and the kernels' state went with the registry.
-                drop(unsafe { Box::from_raw(factory) });
-                Err(error)
-            }
-        }
+        }))
+        .cast())
     }
 
     /// Frees a factory, unless a session still uses it: then it stays, as does the library.
@@ -92,14 +79,10 @@ impl Factory {
         // factory, is made of one that nobody uses any more.
         unsafe {
             match Self::from_table(factory).is_in_use() {
-                true => crate::plugin::pin::library(),
+                true => pin::library(),
                 false => drop(Box::from_raw(factory.cast::<Self>())),
             }
         }
-    }
-
-    pub(crate) fn host(&self) -> Host {
-        self.host
     }
 
     /// Whether there is an EP, so a session that calls this library.
@@ -113,43 +96,10 @@ impl Factory {
         // SAFETY: the caller's; the table is the first field.
         unsafe { &*factory.cast() }
     }
-
-    /// # Safety
-    /// `options` are of this host.
-    unsafe fn read_options(&self, options: *const OrtSessionOptions) -> Result<Options, Error> {
-        let mut entries = ptr::null_mut();
-        // SAFETY: the caller's; the entries that come back are this function's.
-        unsafe {
-            ort_try!(
-                self.host,
-                GetSessionOptionsConfigEntries(options, &raw mut entries)
-            );
-            let read = self.read_entries(entries);
-            ort!(self.host, ReleaseKeyValuePairs(entries));
-            read
-        }
-    }
-
-    /// # Safety
-    /// `entries` are of this host.
-    unsafe fn read_entries(&self, entries: *const OrtKeyValuePairs) -> Result<Options, Error> {
-        let (mut keys, mut values, mut count) = (ptr::null(), ptr::null(), 0);
-        // SAFETY: the caller's; both lists have `count` strings.
-        let entries: Vec<(String, String)> = unsafe {
-            ort!(
-                self.host,
-                GetKeyValuePairs(entries, &raw mut keys, &raw mut values, &raw mut count)
-            );
-            (0..count)
-                .map(|index| (text(*keys.add(index)), text(*values.add(index))))
-                .collect()
-        };
-        Options::from_config(entries.iter().map(|(key, value)| (&**key, &**value)))
-    }
 }
 
 unsafe extern "system" fn get_name(_: *const OrtEpFactory) -> *const c_char {
-    crate::EP_NAME.as_ptr()
+    EP_NAME.as_ptr()
 }
 
 unsafe extern "system" fn get_vendor(_: *const OrtEpFactory) -> *const c_char {
@@ -162,7 +112,8 @@ unsafe extern "system" fn get_vendor_id(_: *const OrtEpFactory) -> u32 {
 }
 
 unsafe extern "system" fn get_version(_: *const OrtEpFactory) -> *const c_char {
-    crate::VERSION.as_ptr()
+    // ONNX Runtime wants a semantic one.
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
 unsafe extern "system" fn is_stream_aware(_: *const OrtEpFactory) -> bool {
@@ -217,7 +168,7 @@ unsafe extern "system" fn get_supported_devices(
                 *ep_count = index + 1;
             }
         }
-        Ok(())
+        Ok::<(), Error>(())
     })
 }
 
@@ -241,13 +192,13 @@ impl Drop for EpDevices {
 /// # Safety
 /// `device` is one of this host.
 unsafe fn device_type(host: Host, device: *const OrtHardwareDevice) -> c_int {
-    type Get = unsafe extern "system" fn(*const OrtHardwareDevice) -> OrtHardwareDeviceType;
-    type GetInt = unsafe extern "system" fn(*const OrtHardwareDevice) -> c_int;
-    // SAFETY: the two types of function differ in what their result may be
-    // alone: a C enum is an int. The rest is the caller's.
+    type Get = unsafe extern "system" fn(*const OrtHardwareDevice) -> c_int;
+    // SAFETY: the slot's type differs in the function's result alone: a C enum
+    // is an int. The rest is the caller's.
     unsafe {
-        let get: Get = (*host.api).HardwareDevice_Type;
-        std::mem::transmute::<Get, GetInt>(get)(device)
+        (&raw const (*host.api).HardwareDevice_Type)
+            .cast::<Get>()
+            .read()(device)
     }
 }
 
@@ -270,21 +221,18 @@ unsafe extern "system" fn create_ep(
         let setup = fence::catch(|| {
             fence::fault("ep");
             // SAFETY: the caller's.
-            let options = unsafe { factory.read_options(options) }?;
+            let options = unsafe { options::read(host, options, EP_NAME_STR) }?;
+            let options = Options::new(options.iter().map(|(key, value)| (&**key, &**value)))?;
             let gpu = Gpu::open(options.device())?;
-            Ok((options, gpu))
+            Ok::<_, Error>((options, gpu))
         });
         // SAFETY: the logger is the session's, as the EP is.
         let log = unsafe { Log::new(host, logger) };
-        let registry = factory
-            .registry
-            .as_ref()
-            .map_or(ptr::null(), Registry::as_ptr);
-        let ep = Box::new(Ep::new(host, setup, log, registry));
+        let ep = Box::new(Ep::new(host, setup, log, factory.registry.as_ptr()));
         // SAFETY: the caller's; the host gives the EP back to `release_ep`.
         unsafe { *out = Box::into_raw(ep).cast() };
         factory.eps.fetch_add(1, Ordering::Release);
-        Ok(())
+        Ok::<(), Error>(())
     })
 }
 
@@ -405,7 +353,6 @@ mod tests {
         unsafe { Factory::release(factory) };
     }
 
-    /// Under Miri also that the kernels' state may be used as long as the factory lives.
     #[test]
     fn a_factory_has_kernels_until_it_is_released_and_leaves_nothing() {
         let factory = Factory::create(fake_host::host()).unwrap();
@@ -438,7 +385,7 @@ mod tests {
                         break;
                     }
                 }
-                Err(error) => assert!(error.to_string().ends_with(": told to"), "{error}"),
+                Err(error) => assert!(error.to_string().ends_with(": injected"), "{error}"),
             }
             assert_eq!(
                 fake_host::alive(),

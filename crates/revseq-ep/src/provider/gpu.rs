@@ -3,6 +3,8 @@
 //! The tensors stay the host's: each run uploads its data and reads the result
 //! back. A library without the feature `gpu` has none and says so.
 
+#[cfg(not(feature = "gpu"))]
+use std::convert::Infallible;
 use std::fmt;
 
 #[cfg(not(feature = "gpu"))]
@@ -11,7 +13,7 @@ use revseq_kernels::SequenceLengths;
 use revseq_kernels::gpu::{self, Context, ContextOptions};
 use revseq_kernels::{Device, Plan};
 
-use crate::provider::error::Error;
+use super::error::Error;
 
 /// A GPU, opened for a session.
 #[derive(Clone, Debug)]
@@ -27,14 +29,7 @@ pub(crate) struct Gpu {
 pub(crate) type Pass = gpu::ReverseSubsequencesPass;
 /// Nothing is of this type.
 #[cfg(not(feature = "gpu"))]
-pub(crate) type Pass = std::convert::Infallible;
-
-/// What can go wrong in a run, which has yet to name its node.
-#[cfg(feature = "gpu")]
-pub(crate) type RunError = gpu::Error;
-/// Nothing can go wrong where nothing runs.
-#[cfg(not(feature = "gpu"))]
-pub(crate) type RunError = std::convert::Infallible;
+pub(crate) type Pass = Infallible;
 
 #[cfg(feature = "gpu")]
 impl Gpu {
@@ -58,8 +53,8 @@ impl Gpu {
     }
 
     /// A plan on this GPU.
-    pub(crate) fn pass(&self, plan: &Plan) -> Result<Pass, RunError> {
-        Pass::new(&self.context, plan)
+    pub(crate) fn pass(&self, plan: &Plan) -> Result<Pass, Error> {
+        Ok(Pass::new(&self.context, plan)?)
     }
 }
 
@@ -84,7 +79,7 @@ impl Gpu {
         }
     }
 
-    pub(crate) fn pass(&self, _: &Plan) -> Result<Pass, RunError> {
+    pub(crate) fn pass(&self, _: &Plan) -> Result<Pass, Error> {
         match self.none {}
     }
 }
@@ -95,7 +90,7 @@ pub(crate) fn run(
     _: &SequenceLengths<'_>,
     _: &[u8],
     _: &mut [u8],
-) -> Result<(), RunError> {
+) -> Result<(), Infallible> {
     match *pass {}
 }
 
@@ -104,7 +99,7 @@ pub(crate) fn run_in_place(
     pass: &Pass,
     _: &SequenceLengths<'_>,
     _: &mut [u8],
-) -> Result<(), RunError> {
+) -> Result<(), Infallible> {
     match *pass {}
 }
 

@@ -5,15 +5,17 @@ use std::mem::MaybeUninit;
 use std::slice;
 use std::thread::available_parallelism;
 
-use revseq_graph::{ElementType, Operator};
+use revseq_graph::ElementType;
 use revseq_kernels::cpu::{self, Threads};
 use revseq_kernels::{DataType, LengthsData, LengthsPolicy, Plan, SequenceLengths};
 
-use crate::plugin::fence;
+use super::ep::Ep;
+use super::error::Error;
+use super::gpu;
+use super::plans::{Planned, Plans, Shape};
+use crate::plugin::info::KernelInfo;
 use crate::plugin::tensor::{Context, ParallelLoop, Tensor};
-use crate::provider::error::Error;
-use crate::provider::gpu;
-use crate::provider::plans::{Planned, Plans, Shape};
+use crate::plugin::{fence, kernel};
 
 /// What a node needs to run, any number of times at once.
 #[derive(Debug)]
@@ -24,22 +26,18 @@ pub(crate) struct Kernel {
     verbose: bool,
 }
 
-impl Kernel {
-    /// The kernel of a node; `verbose` if each run is to say in the log what it did.
-    pub(crate) fn new(plans: Plans, policy: LengthsPolicy, verbose: bool) -> Self {
-        Self {
-            plans,
-            policy,
-            // ONNX Runtime does not tell how many threads a session has. This
-            // many bound the number of pieces; the session's pool, which may
-            // be smaller, decides how many of them run at once.
-            threads: available_parallelism().map_or(1, usize::from),
-            verbose,
-        }
-    }
+impl kernel::Kernel for Kernel {
+    type Failure = Error;
 
-    fn operator(&self) -> Operator {
-        self.plans.operator()
+    fn create(info: KernelInfo) -> Result<Self, Error> {
+        named(info, |name| {
+            // SAFETY: this library's EPs alone take nodes for this kernel, so
+            // the node's is one of them, and it outlives its kernels.
+            let ep = unsafe { Ep::from_table(info.ep()?) };
+            let plans = Plans::of(info, name, ep.gpu().cloned())?;
+            let policy = ep.options().lengths_policy(plans.operator());
+            Ok(Self::new(plans, policy, ep.log().is_verbose()))
+        })
     }
 
     /// Runs the node.
@@ -49,9 +47,33 @@ impl Kernel {
     ///
     /// # Errors
     /// What is wrong with the inputs, naming the node.
-    pub(crate) fn compute(&self, context: Context<'_>) -> Result<(), Error> {
+    fn compute(&self, context: Context<'_>) -> Result<(), Error> {
         self.compute_unnamed(context)
-            .map_err(|error| self.plans.of_node(error))
+            .map_err(|error| error.of_node(self.plans.label()))
+    }
+}
+
+impl Kernel {
+    /// The kernel of a node of the custom op, which runs on the CPU EP.
+    pub(super) fn of_custom_op(info: KernelInfo) -> Result<Self, Error> {
+        named(info, |name| {
+            let plans = Plans::of(info, name, None)?;
+            let policy = plans.operator().lengths_policy();
+            Ok(Self::new(plans, policy, info.log()?.is_verbose()))
+        })
+    }
+
+    /// The kernel of a node; `verbose` if each run is to say in the log what it did.
+    fn new(plans: Plans, policy: LengthsPolicy, verbose: bool) -> Self {
+        Self {
+            plans,
+            policy,
+            // ONNX Runtime does not tell how many threads a session has. This
+            // many bound the number of pieces; the session's pool, which may
+            // be smaller, decides how many of them run at once.
+            threads: available_parallelism().map_or(1, usize::from),
+            verbose,
+        }
     }
 
     fn compute_unnamed(&self, context: Context<'_>) -> Result<(), Error> {
@@ -77,8 +99,7 @@ impl Kernel {
         lengths: LengthsData<'_>,
     ) -> Result<(), Error> {
         let lengths_bytes = lengths.len() * lengths_size(lengths_input.element);
-        let lengths = SequenceLengths::new(plan, lengths, self.policy)
-            .map_err(|source| self.plans.run_error(source))?;
+        let lengths = SequenceLengths::new(plan, lengths, self.policy)?;
         let output = context.output(input.sizes)?;
         let bytes = plan.output_bytes();
         let in_place = output == input.bytes;
@@ -100,10 +121,8 @@ impl Kernel {
                 // plan's input and output are packed, ends before the plan does.
                 let data = unsafe { slice::from_raw_parts_mut(output, bytes) };
                 match pass {
-                    None => cpu::run_in_place(plan, &lengths, data, threads)
-                        .map_err(|source| self.plans.run_error(source)),
-                    Some(pass) => gpu::run_in_place(pass, &lengths, data)
-                        .map_err(|source| self.plans.gpu_error(source)),
+                    None => cpu::run_in_place(plan, &lengths, data, threads).map_err(Error::from),
+                    Some(pass) => gpu::run_in_place(pass, &lengths, data).map_err(Error::from),
                 }
             } else {
                 if overlaps(output, bytes, input.bytes, plan.input_bytes()) {
@@ -118,10 +137,12 @@ impl Kernel {
                     )
                 };
                 match pass {
-                    None => cpu::run_uninit(plan, &lengths, input, output, threads)
-                        .map_err(|source| self.plans.run_error(source)),
-                    Some(pass) => gpu::run(pass, &lengths, input, zeroed(output))
-                        .map_err(|source| self.plans.gpu_error(source)),
+                    None => {
+                        cpu::run_uninit(plan, &lengths, input, output, threads).map_err(Error::from)
+                    }
+                    Some(pass) => {
+                        gpu::run(pass, &lengths, input, zeroed(output)).map_err(Error::from)
+                    }
                 }
             };
             // What kept pieces from being run says more than that they were not.
@@ -137,9 +158,7 @@ impl Kernel {
     #[cold]
     fn overlap(&self, input: usize) -> Error {
         Error::Overlap {
-            op_type: self.operator().op_type(),
-            node: self.plans.node().to_owned(),
-            input: self.operator().input_names()[input],
+            input: self.plans.operator().input_names()[input],
         }
     }
 
@@ -147,9 +166,8 @@ impl Kernel {
     #[cold]
     fn say(&self, context: Context<'_>, plan: &Plan, in_place: bool) {
         let mut line = format!(
-            "{} node {:?} ran {}: {} bytes, by {}",
-            self.operator().op_type(),
-            self.plans.node(),
+            "{} ran {}: {} bytes, by {}",
+            self.plans.label(),
             if in_place { "in place" } else { "out of place" },
             plan.output_bytes(),
             plan.strategy(),
@@ -159,6 +177,13 @@ impl Kernel {
         }
         context.log().verbose(c"Compute", &line);
     }
+}
+
+/// Makes something from a node's name, which errors then have.
+fn named<T>(info: KernelInfo, make: impl FnOnce(String) -> Result<T, Error>) -> Result<T, Error> {
+    let name = info.name()?;
+    let label = format!("node {name:?}");
+    make(name).map_err(|error| error.of_node(label))
 }
 
 /// Memory with zeros in it.
@@ -195,25 +220,18 @@ unsafe fn with_lengths<T>(
     tensor: Tensor<'_>,
     run: impl FnOnce(LengthsData<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    // SAFETY of all four: the caller's.
+    macro_rules! with {
+        ($length:ty) => {
+            // SAFETY: the caller's.
+            unsafe { with_slice::<$length, T>(tensor, |lengths| run(lengths.into())) }
+        };
+    }
     match ElementType::from_onnx_code(tensor.element) {
-        Some(ElementType::Fixed(DataType::Int32)) => {
-            // SAFETY: as said above.
-            unsafe { with_slice::<i32, T>(tensor, |lengths| run(lengths.into())) }
-        }
-        Some(ElementType::Fixed(DataType::Uint32)) => {
-            // SAFETY: as said above.
-            unsafe { with_slice::<u32, T>(tensor, |lengths| run(lengths.into())) }
-        }
-        Some(ElementType::Fixed(DataType::Uint64)) => {
-            // SAFETY: as said above.
-            unsafe { with_slice::<u64, T>(tensor, |lengths| run(lengths.into())) }
-        }
+        Some(ElementType::Fixed(DataType::Int32)) => with!(i32),
+        Some(ElementType::Fixed(DataType::Uint32)) => with!(u32),
+        Some(ElementType::Fixed(DataType::Uint64)) => with!(u64),
         // No plan is made for any other type.
-        _ => {
-            // SAFETY: as said above.
-            unsafe { with_slice::<i64, T>(tensor, |lengths| run(lengths.into())) }
-        }
+        _ => with!(i64),
     }
 }
 

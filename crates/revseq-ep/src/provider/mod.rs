@@ -1,11 +1,21 @@
 //! This plugin: its execution provider, its custom op, and the kernel of both.
 
+use std::ffi::CStr;
+
 pub(crate) mod custom_op;
-pub(crate) mod ep;
+mod ep;
 pub(crate) mod error;
 pub(crate) mod factory;
-pub(crate) mod gpu;
-pub(crate) mod kernel;
-pub(crate) mod node;
-pub(crate) mod options;
-pub(crate) mod plans;
+mod gpu;
+mod kernel;
+mod node;
+mod options;
+mod plans;
+mod schemas;
+
+/// The EP's name, as ONNX Runtime shows it.
+const EP_NAME: &CStr = c"RevSeqExecutionProvider";
+const EP_NAME_STR: &str = match EP_NAME.to_str() {
+    Ok(name) => name,
+    Err(_) => unreachable!(),
+};

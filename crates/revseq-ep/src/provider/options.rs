@@ -3,11 +3,7 @@
 use revseq_graph::Operator;
 use revseq_kernels::{Device, LengthsPolicy};
 
-use crate::provider::error::Error;
-
-/// What the options are, for messages.
-pub(crate) const VALID: &str = "\"lengths\" with value \"reject\" or \"clamp\", and \"device\" with \
-                                value \"cpu\", \"gpu\", \"gpu:INDEX\", \"gpu:NAME\" or \"gpu:software\"";
+use super::error::Error;
 
 /// The options of an EP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,28 +17,22 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads options from a session's configuration.
-    ///
-    /// ONNX Runtime writes them there as `ep.<lowercase name of the EP>.<option>`;
-    /// whatever else is in it belongs to someone else.
-    ///
     /// # Errors
     /// [`Error::UnknownOption`] and [`Error::OptionValue`].
-    pub(crate) fn from_config<'a>(
-        entries: impl Iterator<Item = (&'a str, &'a str)>,
+    pub(super) fn new<'a>(
+        options: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, Error> {
-        let mut options = Self::default();
-        for (key, value) in entries {
-            let Some(key) = option_key(key) else { continue };
+        let mut read = Self::default();
+        for (key, value) in options {
             let wrong_value = || Error::OptionValue {
                 key: key.to_owned(),
                 value: value.to_owned(),
             };
             match (key, value) {
-                ("lengths", "reject") => options.lengths = Some(LengthsPolicy::Reject),
-                ("lengths", "clamp") => options.lengths = Some(LengthsPolicy::Clamp),
+                ("lengths", "reject") => read.lengths = Some(LengthsPolicy::Reject),
+                ("lengths", "clamp") => read.lengths = Some(LengthsPolicy::Clamp),
                 ("lengths", _) => return Err(wrong_value()),
-                ("device", _) => options.device = value.parse().map_err(|_| wrong_value())?,
+                ("device", _) => read.device = value.parse().map_err(|_| wrong_value())?,
                 _ => {
                     return Err(Error::UnknownOption {
                         key: key.to_owned(),
@@ -50,7 +40,7 @@ impl Options {
                 }
             }
         }
-        Ok(options)
+        Ok(read)
     }
 
     /// What runs the nodes.
@@ -64,19 +54,9 @@ impl Options {
     }
 }
 
-/// The option that a configuration entry is, if it is one of ours.
-fn option_key(key: &str) -> Option<&str> {
-    let rest = key.strip_prefix("ep.")?;
-    let name = crate::EP_NAME_STR;
-    // ONNX Runtime lowers the name; a user who writes the entry by hand may not.
-    match rest.get(..name.len()) {
-        Some(prefix) if prefix.eq_ignore_ascii_case(name) => rest[name.len()..].strip_prefix('.'),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::error::VALID;
     use super::*;
 
     const SEQUENCE: Operator = Operator::ReverseSequence {
@@ -86,14 +66,14 @@ mod tests {
     const SUBSEQUENCES: Operator = Operator::ReverseSubsequences { axis: 0 };
 
     fn policies(entries: &[(&str, &str)]) -> Result<[LengthsPolicy; 2], Error> {
-        let options = Options::from_config(entries.iter().copied())?;
+        let options = Options::new(entries.iter().copied())?;
         Ok([SEQUENCE, SUBSEQUENCES].map(|operator| options.lengths_policy(operator)))
     }
 
     #[test]
     fn each_operator_has_its_own_policy_unless_one_is_asked_for() {
         use LengthsPolicy::{Clamp, Reject};
-        let key = "ep.revseqexecutionprovider.lengths";
+        let key = "lengths";
         assert_eq!(policies(&[]), Ok([Reject, Clamp]));
         assert_eq!(policies(&[(key, "clamp")]), Ok([Clamp, Clamp]));
         assert_eq!(policies(&[(key, "reject")]), Ok([Reject, Reject]));
@@ -101,44 +81,30 @@ mod tests {
 
     #[test]
     fn nodes_run_on_the_cpu_unless_a_gpu_is_asked_for() {
-        let device = |entries: &[(&str, &str)]| {
-            Options::from_config(entries.iter().copied())
-                .unwrap()
-                .device
-        };
-        let key = "ep.revseqexecutionprovider.device";
+        let device =
+            |entries: &[(&str, &str)]| Options::new(entries.iter().copied()).unwrap().device;
+        let key = "device";
         assert_eq!(device(&[]), Device::Cpu);
         assert_eq!(device(&[(key, "cpu")]), Device::Cpu);
         assert_eq!(device(&[(key, "gpu:3")]).to_string(), "gpu:3");
     }
 
     #[test]
-    fn entries_of_others_are_left_alone() {
-        let entries = [
-            ("session.disable_cpu_ep_fallback", "1"),
-            ("ep.context_enable", "0"),
-            ("ep.revseq", "x"),
-            ("ep.otherexecutionprovider.lengths", "x"),
-        ];
-        assert!(policies(&entries).is_ok());
-    }
-
-    #[test]
     fn a_wrong_option_is_named_with_the_right_ones() {
-        let error = policies(&[("ep.revseqexecutionprovider.length", "clamp")]).unwrap_err();
+        let error = policies(&[("length", "clamp")]).unwrap_err();
         assert_eq!(
             error.to_string(),
             "unknown provider option \"length\" of RevSeqExecutionProvider; valid are \
              \"lengths\" with value \"reject\" or \"clamp\", and \"device\" with value \"cpu\", \
              \"gpu\", \"gpu:INDEX\", \"gpu:NAME\" or \"gpu:software\""
         );
-        let error = policies(&[("ep.revseqexecutionprovider.lengths", "Clamp")]).unwrap_err();
+        let error = policies(&[("lengths", "Clamp")]).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!("provider option \"lengths\" is \"Clamp\"; valid are {VALID}")
         );
         for device in ["", "CPU", "cuda", "gpu:"] {
-            let error = policies(&[("ep.revseqexecutionprovider.device", device)]).unwrap_err();
+            let error = policies(&[("device", device)]).unwrap_err();
             assert_eq!(
                 error.to_string(),
                 format!("provider option \"device\" is {device:?}; valid are {VALID}")

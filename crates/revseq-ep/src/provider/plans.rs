@@ -6,8 +6,11 @@ use revseq_graph::{ElementType, LruCache, Operator, TensorType};
 use revseq_kernels::Plan;
 use smallvec::SmallVec;
 
-use crate::provider::error::Error;
-use crate::provider::gpu::{Gpu, Pass, RunError};
+use super::error::Error;
+use super::gpu::{Gpu, Pass};
+use super::node::{ATTRIBUTES, operator};
+use crate::plugin::info::KernelInfo;
+use crate::plugin::node::TypeAndSizes;
 
 /// A tensor's element type and sizes, as ONNX Runtime has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +19,18 @@ pub(crate) struct Shape<'a> {
     pub(crate) element: c_int,
     /// Its sizes in elements.
     pub(crate) sizes: &'a [i64],
+}
+
+impl<'a> Shape<'a> {
+    /// That of an input in the model, if all of it is known.
+    fn known(input: &'a Option<TypeAndSizes>) -> Option<Self> {
+        let input = input.as_ref()?;
+        let sizes = input.sizes.as_deref()?;
+        sizes.iter().all(|&size| size >= 0).then_some(Self {
+            element: input.element,
+            sizes,
+        })
+    }
 }
 
 /// The plan for inputs of these types and sizes.
@@ -51,7 +66,24 @@ pub(crate) struct Plans {
 }
 
 impl Plans {
-    pub(crate) fn new(node: String, operator: Operator, gpu: Option<Gpu>) -> Self {
+    /// Reads the node of a kernel, which runs on a GPU if there is one, and
+    /// plans it if the model says what its shape is.
+    ///
+    /// # Errors
+    /// What its schema does not allow, naming the node.
+    pub(super) fn of(info: KernelInfo, name: String, gpu: Option<Gpu>) -> Result<Self, Error> {
+        let node = info.node(name, &ATTRIBUTES)?;
+        let operator = operator(&node)?;
+        let mut plans = Self::new(node.name, operator, gpu);
+        if let [(_, data), (_, lengths)] = node.inputs.as_slice()
+            && let (Some(data), Some(lengths)) = (Shape::known(data), Shape::known(lengths))
+        {
+            plans.plan_known([data, lengths])?;
+        }
+        Ok(plans)
+    }
+
+    fn new(node: String, operator: Operator, gpu: Option<Gpu>) -> Self {
         Self {
             node,
             operator,
@@ -61,9 +93,9 @@ impl Plans {
         }
     }
 
-    /// The node's name, for messages.
-    pub(crate) fn node(&self) -> &str {
-        &self.node
+    /// What messages call the node.
+    pub(super) fn label(&self) -> String {
+        format!("{} node {:?}", self.operator.op_type(), self.node)
     }
 
     /// The node's operator.
@@ -77,10 +109,7 @@ impl Plans {
     }
 
     /// Plans the shape that the model says.
-    ///
-    /// # Errors
-    /// As [`with`](Self::with).
-    pub(crate) fn plan_known(&mut self, inputs: [Shape<'_>; 2]) -> Result<(), Error> {
+    fn plan_known(&mut self, inputs: [Shape<'_>; 2]) -> Result<(), Error> {
         self.known = Some(self.plan(inputs)?);
         Ok(())
     }
@@ -99,15 +128,19 @@ impl Plans {
             Some(known) if known.is_for(inputs) => run(known),
             _ => {
                 let is_wanted = |planned: &Planned| planned.is_for(inputs);
-                run(&*self
-                    .recent
-                    .get_or_try_insert(is_wanted, || self.plan(inputs))?)
+                let plan = || self.plan(inputs);
+                run(&*self.recent.get_or_try_insert(is_wanted, plan)?)
             }
         }
     }
 
     #[cold]
     fn plan(&self, inputs: [Shape<'_>; 2]) -> Result<Planned, Error> {
+        let planned = self.plan_unnamed(inputs);
+        planned.map_err(|error| error.of_node(self.label()))
+    }
+
+    fn plan_unnamed(&self, inputs: [Shape<'_>; 2]) -> Result<Planned, Error> {
         let names = self.operator.input_names();
         let mut sizes: [SmallVec<[u64; 6]>; 2] = Default::default();
         let mut types = [ElementType::String; 2];
@@ -116,8 +149,6 @@ impl Plans {
                 Some(element_type @ ElementType::Fixed(_)) => element_type,
                 other => {
                     return Err(Error::ElementType {
-                        op_type: self.operator.op_type(),
-                        node: self.node.clone(),
                         input: names[index],
                         actual: match other {
                             Some(element_type) => element_type.to_string(),
@@ -133,43 +164,13 @@ impl Plans {
             sizes: &sizes[index],
         });
         let desc = self.operator.lower(&self.node, data, lengths)?;
-        let plan = Plan::new(&desc).map_err(|source| self.run_error(source))?;
+        let plan = Plan::new(&desc)?;
         let pass = self.gpu.as_ref().map(|gpu| gpu.pass(&plan)).transpose();
         Ok(Planned {
             inputs: inputs.map(|input| (input.element, input.sizes.into())),
-            pass: pass.map_err(|source| self.gpu_error(source))?,
+            pass: pass?,
             plan,
         })
-    }
-
-    /// An error of the host's, with the node's name.
-    #[cold]
-    pub(crate) fn of_node(&self, error: Error) -> Error {
-        error.of_node(format!("node {:?}", self.node))
-    }
-
-    /// An error of the kernels, with the node's name.
-    #[cold]
-    pub(crate) fn run_error(&self, source: revseq_kernels::Error) -> Error {
-        Error::Run {
-            op_type: self.operator.op_type(),
-            node: self.node.clone(),
-            source,
-        }
-    }
-
-    /// The same of a GPU; what the CPU could say as well, it says in the same words.
-    #[cold]
-    pub(crate) fn gpu_error(&self, source: RunError) -> Error {
-        #[cfg(feature = "gpu")]
-        if let RunError::Operator(source) = source {
-            return self.run_error(source);
-        }
-        Error::RunOnGpu {
-            op_type: self.operator.op_type(),
-            node: self.node.clone(),
-            source,
-        }
     }
 }
 

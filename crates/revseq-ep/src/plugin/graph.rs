@@ -1,0 +1,177 @@
+//! Nodes of a graph, as ONNX Runtime shows them to an EP.
+
+use std::ffi::{c_char, c_int};
+use std::marker::PhantomData;
+use std::ptr;
+
+use ort_sys::{OrtGraph, OrtNode, OrtOpAttr, OrtOpAttrType, OrtTypeInfo, OrtValueInfo};
+
+use super::error::Error;
+use super::host::{Host, ort_try, text};
+use super::node::{Attribute, Node, TypeAndSizes};
+
+/// The types of attributes, by their `OrtOpAttrType`.
+const ATTRIBUTE_TYPES: [&str; 9] = [
+    "undefined",
+    "integer",
+    "list of integers",
+    "float",
+    "list of floats",
+    "string",
+    "list of strings",
+    "graph",
+    "tensor",
+];
+const INTEGER: usize = 1;
+
+/// A string of a node.
+macro_rules! string {
+    ($node:ident, $function:ident) => {{
+        let mut string: *const c_char = ptr::null();
+        // SAFETY: the node and its strings live as long as the graph.
+        unsafe {
+            ort_try!($node.host, $function($node.node, &raw mut string));
+            text(string)
+        }
+    }};
+}
+
+/// What something has a number of, by the function for the number and that for
+/// the list; the caller says that it is alive.
+macro_rules! list {
+    ($host:ident, $of:ident, $number:ident, $get:ident) => {{
+        let mut count = 0;
+        ort_try!($host, $number($of, &raw mut count));
+        let mut list = vec![ptr::null(); count];
+        ort_try!($host, $get($of, list.as_mut_ptr(), count));
+        list
+    }};
+}
+
+/// A node of a graph that lives for `'a`.
+#[derive(Clone, Copy)]
+pub(crate) struct GraphNode<'a> {
+    host: Host,
+    node: *const OrtNode,
+    graph: PhantomData<&'a OrtGraph>,
+}
+
+/// The nodes of a graph, not those of the graphs inside them.
+///
+/// # Safety
+/// `graph` is one of this host, alive for `'a`.
+pub(crate) unsafe fn nodes<'a>(
+    host: Host,
+    graph: *const OrtGraph,
+) -> Result<Vec<GraphNode<'a>>, Error> {
+    // SAFETY: the caller's.
+    let nodes = unsafe { list!(host, graph, Graph_GetNumNodes, Graph_GetNodes) };
+    let node = |node| GraphNode {
+        host,
+        node,
+        graph: PhantomData,
+    };
+    Ok(nodes.into_iter().map(node).collect())
+}
+
+impl GraphNode<'_> {
+    pub(crate) fn as_ptr(self) -> *const OrtNode {
+        self.node
+    }
+
+    /// The node's name.
+    pub(crate) fn name(self) -> Result<String, Error> {
+        Ok(string!(self, Node_GetName))
+    }
+
+    /// The domain and the type of the node's operator.
+    pub(crate) fn operator(self) -> Result<(String, String), Error> {
+        Ok((
+            string!(self, Node_GetDomain),
+            string!(self, Node_GetOperatorType),
+        ))
+    }
+
+    /// The EP that has the node; empty if none has it yet.
+    pub(crate) fn ep_name(self) -> Result<String, Error> {
+        Ok(string!(self, Node_GetEpName))
+    }
+
+    /// All of the node.
+    pub(crate) fn read(self) -> Result<Node, Error> {
+        let (host, node, mut since_version) = (self.host, self.node, 0);
+        // SAFETY: the node lives as long as the graph.
+        unsafe { ort_try!(host, Node_GetSinceVersion(node, &raw mut since_version)) };
+        let (domain, op_type) = self.operator()?;
+        Ok(Node {
+            name: self.name()?,
+            domain,
+            op_type,
+            since_version,
+            attributes: self.attributes()?,
+            inputs: self.inputs()?,
+        })
+    }
+
+    fn attributes(self) -> Result<Vec<(String, Attribute)>, Error> {
+        let (host, node) = (self.host, self.node);
+        // SAFETY: the node lives as long as the graph.
+        let attributes: Vec<*const OrtOpAttr> =
+            unsafe { list!(host, node, Node_GetNumAttributes, Node_GetAttributes) };
+        let mut read = Vec::with_capacity(attributes.len());
+        for attribute in attributes {
+            let (mut name, mut kind): (*const c_char, c_int) = (ptr::null(), 0);
+            // SAFETY: the attribute lives as long as the node; an `OrtOpAttrType` is a C enum.
+            let name = unsafe {
+                ort_try!(host, OpAttr_GetName(attribute, &raw mut name));
+                ort_try!(host, OpAttr_GetType(attribute, (&raw mut kind).cast()));
+                text(name)
+            };
+            let kind = usize::try_from(kind).unwrap_or_default();
+            let value = if kind == INTEGER {
+                let (mut value, mut size) = (0_i64, 0_usize);
+                // SAFETY: as above; there are as many bytes to write to as are said.
+                unsafe {
+                    ort_try!(
+                        host,
+                        ReadOpAttr(
+                            attribute,
+                            OrtOpAttrType::ORT_OP_ATTR_INT,
+                            (&raw mut value).cast(),
+                            size_of::<i64>(),
+                            &raw mut size
+                        )
+                    );
+                }
+                Attribute::Int(value)
+            } else {
+                Attribute::Other(ATTRIBUTE_TYPES.get(kind).unwrap_or(&"an unknown type"))
+            };
+            read.push((name, value));
+        }
+        Ok(read)
+    }
+
+    fn inputs(self) -> Result<Vec<(String, Option<TypeAndSizes>)>, Error> {
+        let (host, node) = (self.host, self.node);
+        // SAFETY: the node lives as long as the graph.
+        let values: Vec<*const OrtValueInfo> =
+            unsafe { list!(host, node, Node_GetNumInputs, Node_GetInputs) };
+        let mut read = Vec::with_capacity(values.len());
+        for value in values {
+            if value.is_null() {
+                read.push((String::new(), None));
+                continue;
+            }
+            let (mut name, mut info): (*const c_char, *const OrtTypeInfo) =
+                (ptr::null(), ptr::null());
+            // SAFETY: the value and its type live as long as the node.
+            unsafe {
+                ort_try!(host, GetValueInfoName(value, &raw mut name));
+                ort_try!(host, GetValueInfoTypeInfo(value, &raw mut info));
+                read.push((text(name), TypeAndSizes::read(host, info)?));
+            }
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,85 @@
+//! What ONNX Runtime knows of a node, copied.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use ort_sys::{OrtTensorTypeAndShapeInfo, OrtTypeInfo};
+
+use super::error::Error;
+use super::host::{Host, ort, ort_try};
+
+/// A node of a model.
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) domain: String,
+    pub(crate) op_type: String,
+    pub(crate) since_version: c_int,
+    pub(crate) attributes: Vec<(String, Attribute)>,
+    /// The inputs' names and types; one that is left out has neither.
+    pub(crate) inputs: Vec<(String, Option<TypeAndSizes>)>,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Copy)]
+pub(crate) enum Attribute {
+    Int(i64),
+    /// Any other, by the name of its type.
+    Other(&'static str),
+}
+
+/// A tensor's element type and, as far as they are known, sizes; -1 is an unknown one.
+pub(crate) struct TypeAndSizes {
+    /// Its `ONNXTensorElementDataType`.
+    pub(crate) element: c_int,
+    pub(crate) sizes: Option<Vec<i64>>,
+}
+
+impl TypeAndSizes {
+    /// Reads a tensor's type; `None` if it is not one.
+    ///
+    /// # Safety
+    /// `info` is null or a type of this host.
+    pub(crate) unsafe fn read(host: Host, info: *const OrtTypeInfo) -> Result<Option<Self>, Error> {
+        let mut tensor: *const OrtTensorTypeAndShapeInfo = ptr::null();
+        if info.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller's; what comes back lives as long as `info`.
+        unsafe { ort_try!(host, CastTypeInfoToTensorInfo(info, &raw mut tensor)) };
+        if tensor.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: as above.
+        unsafe { Self::read_tensor(host, tensor) }.map(Some)
+    }
+
+    /// # Safety
+    /// `tensor` is a tensor's type of this host.
+    pub(crate) unsafe fn read_tensor(
+        host: Host,
+        tensor: *const OrtTensorTypeAndShapeInfo,
+    ) -> Result<Self, Error> {
+        let mut element: c_int = 0;
+        // SAFETY: the caller's; an `ONNXTensorElementDataType` is a C enum.
+        unsafe {
+            ort_try!(
+                host,
+                GetTensorElementType(tensor, (&raw mut element).cast())
+            );
+        }
+        // SAFETY: the caller's.
+        let sizes = match unsafe { ort!(host, TensorTypeAndShape_HasShape(tensor)) } {
+            false => None,
+            true => {
+                let mut rank = 0;
+                // SAFETY: the caller's.
+                unsafe { ort_try!(host, GetDimensionsCount(tensor, &raw mut rank)) };
+                let mut sizes = vec![-1_i64; rank];
+                // SAFETY: the caller's; the host writes `rank` sizes.
+                unsafe { ort_try!(host, GetDimensions(tensor, sizes.as_mut_ptr(), rank)) };
+                Some(sizes)
+            }
+        };
+        Ok(Self { element, sizes })
+    }
+}

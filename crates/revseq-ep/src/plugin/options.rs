@@ -1,0 +1,86 @@
+//! The options that a session has for an EP.
+
+use std::ptr;
+
+use ort_sys::{OrtKeyValuePairs, OrtSessionOptions};
+
+use super::error::Error;
+use super::host::{Host, ort, ort_try, text};
+
+/// The EP's options, each with its value.
+///
+/// # Safety
+/// `options` are of this host.
+pub(crate) unsafe fn read(
+    host: Host,
+    options: *const OrtSessionOptions,
+    ep_name: &str,
+) -> Result<Vec<(String, String)>, Error> {
+    let mut entries = ptr::null_mut();
+    // SAFETY: the caller's; the entries that come back are this function's.
+    unsafe {
+        ort_try!(
+            host,
+            GetSessionOptionsConfigEntries(options, &raw mut entries)
+        );
+        let read = of_ep(host, entries, ep_name);
+        ort!(host, ReleaseKeyValuePairs(entries));
+        Ok(read)
+    }
+}
+
+/// # Safety
+/// `entries` are of this host.
+unsafe fn of_ep(
+    host: Host,
+    entries: *const OrtKeyValuePairs,
+    ep_name: &str,
+) -> Vec<(String, String)> {
+    let (mut keys, mut values, mut count) = (ptr::null(), ptr::null(), 0);
+    // SAFETY: the caller's; both lists have `count` strings.
+    unsafe {
+        ort!(
+            host,
+            GetKeyValuePairs(entries, &raw mut keys, &raw mut values, &raw mut count)
+        );
+        (0..count)
+            .filter_map(|index| {
+                let key = text(*keys.add(index));
+                let option = option(&key, ep_name)?;
+                Some((option.to_owned(), text(*values.add(index))))
+            })
+            .collect()
+    }
+}
+
+/// The option that an entry of a session's configuration is, if it is one of the EP's.
+///
+/// ONNX Runtime writes them there as `ep.<lowercase name of the EP>.<option>`;
+/// a user who writes one by hand may not lower the name.
+fn option<'a>(key: &'a str, ep_name: &str) -> Option<&'a str> {
+    let (name, rest) = key.strip_prefix("ep.")?.split_at_checked(ep_name.len())?;
+    let option = rest.strip_prefix('.')?;
+    name.eq_ignore_ascii_case(ep_name).then_some(option)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_others_are_left_alone() {
+        let option = |key| option(key, "SomeExecutionProvider");
+        assert_eq!(option("ep.someexecutionprovider.lengths"), Some("lengths"));
+        assert_eq!(option("ep.SomeExecutionProvider.a.b"), Some("a.b"));
+        for key in [
+            "session.disable_cpu_ep_fallback",
+            "ep.context_enable",
+            "ep.some",
+            "ep.someexecutionprovider",
+            "ep.someexecutionproviders.lengths",
+            "ep.sameexecutionprovider.lengths",
+        ] {
+            assert_eq!(option(key), None, "{key}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The schemas that the EP has kernels for.
+
+use std::ffi::c_int;
+
+use revseq_graph::ElementType;
+use revseq_kernels::DataType;
+
+use super::custom_op;
+use crate::plugin::registry::Registration;
+
+/// The data and the output, which may be one buffer.
+const IN_PLACE: (c_int, c_int) = (0, 0);
+
+/// The schemas of ReverseSequence (onnx/defs/tensor/defs.cc) and our own.
+pub(super) fn registrations() -> [Registration; 3] {
+    let reverse_sequence = |since_versions, bfloat16| Registration {
+        domain: c"",
+        op_type: c"ReverseSequence",
+        since_versions,
+        types: Some((c"T", elements(bfloat16))),
+        in_place: IN_PLACE,
+    };
+    [
+        reverse_sequence((10, 27), false),
+        reverse_sequence((28, 28), true),
+        Registration {
+            domain: custom_op::DOMAIN,
+            op_type: custom_op::OP_TYPE,
+            since_versions: (1, 1),
+            types: None,
+            in_place: IN_PLACE,
+        },
+    ]
+}
+
+/// The types that kernels move, which have ONNX's codes in ONNX Runtime.
+fn elements(bfloat16: bool) -> Vec<c_int> {
+    DataType::ALL
+        .into_iter()
+        .filter(|&data_type| bfloat16 || data_type != DataType::Bfloat16)
+        .map(|data_type| ElementType::from(data_type).onnx_code())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ort_sys::ONNXTensorElementDataType as Host;
+
+    use super::*;
+
+    #[test]
+    fn the_hosts_element_types_have_onnxs_codes() {
+        let hosts = [
+            (DataType::Float32, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT),
+            (
+                DataType::Float16,
+                Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16,
+            ),
+            (DataType::Uint32, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32),
+            (DataType::Uint16, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16),
+            (DataType::Uint8, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8),
+            (DataType::Int32, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32),
+            (DataType::Int16, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16),
+            (DataType::Int8, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8),
+            (
+                DataType::Float64,
+                Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE,
+            ),
+            (DataType::Uint64, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64),
+            (DataType::Int64, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64),
+            (DataType::Bool, Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL),
+            (
+                DataType::Bfloat16,
+                Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16,
+            ),
+            (
+                DataType::Complex64,
+                Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX64,
+            ),
+            (
+                DataType::Complex128,
+                Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX128,
+            ),
+        ];
+        assert_eq!(hosts.map(|(data_type, _)| data_type), DataType::ALL);
+        for (data_type, host) in hosts {
+            assert_eq!(ElementType::from(data_type).onnx_code(), host as c_int);
+        }
+        let string = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING as c_int;
+        assert_eq!(ElementType::String.onnx_code(), string);
+    }
+}
