@@ -85,7 +85,7 @@ static void run(OrtEnv* env, const char* model) {
       data = integers[index].data();
       bytes = elements * sizeof(std::int64_t);
     } else {
-      throw std::runtime_error(std::string("input ") + names[index] + " is of another type");
+      throw std::runtime_error(std::string("input ") + names[index] + " is neither float nor int64");
     }
     check(api->CreateTensorWithDataAsOrtValue(memory, data, bytes, shape.data(), rank, element,
                                               &values_in[index]));
@@ -121,8 +121,8 @@ int main(int argc, char** argv) {
   // The plugin needs 1.24, whatever the header has.
   api = OrtGetApiBase()->GetApi(24);
   if (api == nullptr) {
-    std::cerr << "this is ONNX Runtime " << OrtGetApiBase()->GetVersionString()
-              << ", but 1.24 or later is needed\n";
+    std::cerr << "the plugin needs ONNX Runtime 1.24 or later, found "
+              << OrtGetApiBase()->GetVersionString() << "\n";
     return 1;
   }
   try {

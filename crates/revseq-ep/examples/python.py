@@ -1,6 +1,6 @@
 """Runs a model with RevSeqExecutionProvider, and shows which provider ran each of its nodes.
 
-    pip install onnxruntime onnxruntime-ep-revseq numpy
+    pip install onnxruntime onnx numpy onnxruntime_ep_revseq-*.whl
     python python.py [model.onnx]
 
 Without a model it makes one: ReverseSequence along axis 2, which ONNX Runtime's own kernel refuses.

@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut inputs: Vec<(String, SessionInputValue<'_>)> = Vec::new();
     for input in session.inputs() {
         let ValueType::Tensor { ty, shape, .. } = input.dtype() else {
-            return Err(format!("input {:?} is no tensor", input.name()).into());
+            return Err(format!("input {:?} is not a tensor", input.name()).into());
         };
         let count = shape.num_elements();
         let value = match ty {
@@ -51,7 +51,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             TensorElementType::Int64 => {
                 Tensor::from_array((shape.clone(), vec![2_i64; count]))?.into()
             }
-            ty => return Err(format!("input {:?} is of type {ty}", input.name()).into()),
+            ty => {
+                return Err(format!(
+                    "input {:?} is of type {ty}, expected Float32 or Int64",
+                    input.name()
+                )
+                .into());
+            }
         };
         inputs.push((input.name().to_owned(), value));
     }

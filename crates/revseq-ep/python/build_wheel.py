@@ -63,11 +63,11 @@ def main() -> None:
         (built,) = pathlib.Path(folder).glob("*.whl")
         tag = platform(built, env)
         if not tag.startswith("manylinux_"):
-            sys.exit(f"auditwheel finds {built.name} fit for {tag} only, expected a manylinux")
+            sys.exit(f"auditwheel finds {built.name} consistent with {tag} only, expected a manylinux tag")
         run("wheel", "tags", "--remove", "--platform-tag", tag, built, env=env)
         (tagged,) = pathlib.Path(folder).glob("*.whl")
         if not tagged.name.endswith(f"-py3-none-{platform(tagged, env)}.whl"):
-            sys.exit(f"auditwheel does not agree with the tag of {tagged.name}")
+            sys.exit(f"auditwheel disagrees with the tag of {tagged.name}")
         shutil.copy2(tagged, wheels)
     print(wheels / tagged.name)
 

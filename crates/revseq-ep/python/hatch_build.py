@@ -9,7 +9,7 @@ class SharedLibrary(BuildHookInterface):
     def initialize(self, version, build_data):
         library = os.environ.get("REVSEQ_EP_LIBRARY")
         if not library:
-            raise RuntimeError("REVSEQ_EP_LIBRARY is not set: build_wheel.py builds the wheel")
+            raise RuntimeError("REVSEQ_EP_LIBRARY is not set: build the wheel with build_wheel.py")
         name = "onnxruntime_ep_revseq/librevseq_ep.so"
         build_data["force_include"][library] = name
         # No Python of any version is linked; build_wheel.py narrows the platform.

@@ -111,7 +111,7 @@ def test_lengths_of_a_type_that_the_schema_lacks():
     [
         ({}, "attribute axis is missing: it has no default"),
         ({"axis": 1.0}, "attribute axis is of type float, expected an integer"),
-        ({"axis": [1]}, "attribute axis is of type ints|list of integers"),
+        ({"axis": [1]}, "attribute axis is of type list of integers"),
         ({"axis": 2}, "attribute axis is 2, expected -2 to 1"),
     ],
 )
@@ -145,7 +145,7 @@ def test_memory_that_the_output_shares_with_its_inputs():
         "lens", ort.OrtValue.ortvalue_from_numpy(np.array([3, 2], np.int64))
     )
     binding.bind_ortvalue_output("y", bound(3))
-    with pytest.raises(Exception, match="the_node.*the output overlaps that of input \"input\""):
+    with pytest.raises(Exception, match="the_node.*the output's memory overlaps that of input \"input\""):
         session.run_with_iobinding(binding)
     # All of it is in place.
     memory[:6] = range(6)

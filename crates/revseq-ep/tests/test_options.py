@@ -36,14 +36,20 @@ def test_lengths(operator, lengths):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"length": "clamp"}, 'unknown provider option "length" of RevSeqExecutionProvider'),
-        ({"lengths": "CLAMP"}, 'provider option "lengths" is "CLAMP"'),
-        ({"lengths": ""}, 'provider option "lengths" is ""'),
+        (
+            {"length": "clamp"},
+            'unknown provider option "length" of RevSeqExecutionProvider, '
+            'expected "lengths" or "device"',
+        ),
+        (
+            {"lengths": "CLAMP"},
+            'provider option "lengths" is "CLAMP", expected "reject" or "clamp"',
+        ),
+        ({"lengths": ""}, 'provider option "lengths" is "", expected "reject" or "clamp"'),
     ],
 )
 def test_wrong_options_are_refused_with_the_right_ones(options, message):
-    valid = '; valid are "lengths" with value "reject" or "clamp", and "device" with value "cpu"'
-    with pytest.raises(Exception, match=message + valid):
+    with pytest.raises(Exception, match=message):
         harness.session(SEQUENCE, provider_options=options)
 
 

@@ -90,6 +90,6 @@ def assert_well(script, use, place):
 
 
 def test_a_panic_while_shapes_are_inferred_leaves_them_unknown():
-    """ONNX Runtime makes nothing of an error there; the kernel finds the shape when it runs."""
+    """ONNX Runtime ignores an error there; the kernel finds the shape when it runs."""
     body = SCRIPT.split("for _ in range(3)")[0] + "assert use()[0].shape == (4,); print('well')"
     assert_well(body, "custom_op", "infer")

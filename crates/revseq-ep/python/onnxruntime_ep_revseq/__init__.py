@@ -1,7 +1,7 @@
-"""Where the shared library of ``RevSeqExecutionProvider`` lies.
+"""Locates the shared library of ``RevSeqExecutionProvider``.
 
-It is a plugin execution provider for ONNX Runtime 1.24 or later, which the
-user registers::
+This is a plugin execution provider for ONNX Runtime 1.24 or later on Linux
+x86-64. Register it with::
 
     import onnxruntime
     import onnxruntime_ep_revseq
@@ -10,7 +10,7 @@ user registers::
         "revseq", onnxruntime_ep_revseq.get_library_path()
     )
 
-This package neither contains nor imports ONNX Runtime.
+The package neither contains nor imports ONNX Runtime.
 """
 
 from pathlib import Path
@@ -25,12 +25,12 @@ def get_library_path() -> str:
     """The absolute path of the shared library."""
     path = Path(__file__).resolve().with_name(_LIBRARY)
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing: this package is not installed as it was built")
+        raise FileNotFoundError(f"{path} is missing: install onnxruntime-ep-revseq from its wheel")
     return str(path)
 
 
 def get_ep_names() -> list[str]:
-    """The names of the execution providers in the library: there is one."""
+    """The names of the execution providers in the library: only one."""
     return [_EP_NAME]
 
 

@@ -145,7 +145,7 @@ impl GraphNode<'_> {
                 }
                 Attribute::Int(value)
             } else {
-                Attribute::Other(ATTRIBUTE_TYPES.get(kind).unwrap_or(&"an unknown type"))
+                Attribute::Other(ATTRIBUTE_TYPES.get(kind).unwrap_or(&"unknown"))
             };
             read.push((name, value));
         }

@@ -24,7 +24,7 @@ pub(crate) fn library() {
     }
 }
 
-/// Windows's way, which nobody has seen run yet: this library is not built for it so far.
+/// The same on Windows, untested: the library is not built for it yet.
 #[cfg(windows)]
 pub(crate) fn library() {
     use std::ffi::c_void;

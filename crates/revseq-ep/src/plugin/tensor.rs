@@ -62,7 +62,7 @@ impl<'a> Context<'a> {
         if value.is_null() {
             return Err(Error::HostArgument {
                 function: "Compute",
-                problem: "an input is missing",
+                problem: "a required input is missing",
             });
         }
         // SAFETY: the value is an input of the run, alive as long as that goes on.
@@ -214,7 +214,7 @@ impl<'a> ParallelLoop<'a> {
     pub(crate) fn finish(self) -> Result<(), Error> {
         if self.panicked.load(Ordering::Relaxed) {
             return Err(Error::Panic {
-                message: String::from("in a piece of a parallel loop"),
+                message: String::from("in a parallel loop"),
             });
         }
         self.failed.into_inner().map_or(Ok(()), Err)

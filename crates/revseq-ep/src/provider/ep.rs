@@ -32,7 +32,7 @@ pub(crate) struct Ep {
     /// The factory's, which outlives its EPs.
     registry: *const OrtKernelRegistry,
     /// Why this EP cannot be used: its options are wrong, there is no such
-    /// GPU, or `GetCapability` failed. The host makes nothing of either, and would go on without it.
+    /// GPU, or `GetCapability` failed. The host ignores both, and would go on without the EP.
     problem: OnceLock<Error>,
 }
 
@@ -143,7 +143,7 @@ impl Ep {
     ) -> Result<Option<String>, Error> {
         if let Some((index, element)) = unmovable_input(read) {
             return Ok(Some(format!(
-                "input {index} has elements of type {element}, which no kernel here moves"
+                "input {index} has elements of type {element}, expected a type of fixed size"
             )));
         }
         if let Err(error) = operator(read)
@@ -156,7 +156,7 @@ impl Ep {
         unsafe {
             ort_try!(host, ep EpGraphSupportInfo_LookUpKernel(info, node, &raw mut kernel));
             if kernel.is_null() {
-                let reason = "no kernel here is for its version and types";
+                let reason = "no kernel is registered for its schema version and types";
                 return Ok(Some(String::from(reason)));
             }
             ort_try!(host, ep EpGraphSupportInfo_AddSingleNode(info, node));
@@ -212,7 +212,7 @@ unsafe extern "system" fn get_capability(
 ///
 /// An error here always stops a session from being made. One of `CreateEp`
 /// would not: ONNX Runtime's Python binding takes that as leave to make the
-/// session without the EP. So this is where wrong options are told.
+/// session without the EP. So wrong options are reported here.
 ///
 /// # Safety
 /// `ep` is one that this library made, `out` a place for the result.

@@ -5,11 +5,8 @@ use revseq_kernels::Device;
 #[cfg(feature = "gpu")]
 use revseq_kernels::gpu;
 
+use super::EP_NAME_STR;
 use crate::plugin::error::{self as plugin, Failure};
-
-/// What the options are, for messages.
-pub(super) const VALID: &str = "\"lengths\" with value \"reject\" or \"clamp\", and \"device\" with \
-                                value \"cpu\", \"gpu\", \"gpu:INDEX\", \"gpu:NAME\" or \"gpu:software\"";
 
 /// An error of this crate, with the values that caused it and those that would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,15 +19,15 @@ pub(crate) enum Error {
     #[error("{node}: {source}")]
     InNode { node: String, source: Box<Self> },
     /// A provider option is unknown.
-    #[error(
-        "unknown provider option {key:?} of {}; valid are {}",
-        super::EP_NAME_STR,
-        VALID
-    )]
+    #[error("unknown provider option {key:?} of {EP_NAME_STR}, expected \"lengths\" or \"device\"")]
     UnknownOption { key: String },
     /// A provider option has a value that it cannot have.
-    #[error("provider option {key:?} is {value:?}; valid are {}", VALID)]
-    OptionValue { key: String, value: String },
+    #[error("provider option {key:?} is {value:?}, expected {expected}")]
+    OptionValue {
+        key: &'static str,
+        value: String,
+        expected: &'static str,
+    },
     /// The GPU that a session asks for cannot be had.
     #[cfg(feature = "gpu")]
     #[error("provider option \"device\" is \"{device}\": {source}")]
@@ -38,15 +35,15 @@ pub(crate) enum Error {
     /// A session asks for a GPU, and this library was built without.
     #[cfg(not(feature = "gpu"))]
     #[error(
-        "provider option \"device\" is \"{device}\", but this library was built without GPUs; \
-         build revseq-ep with the feature gpu"
+        "provider option \"device\" is \"{device}\", but this library was built without GPU \
+         support; build revseq-ep with the feature \"gpu\""
     )]
     BuiltWithoutGpu { device: Device },
     /// The node or its shapes are not what its schema allows; names the node.
     #[error(transparent)]
     Node(#[from] revseq_graph::Error),
     /// A tensor has a type that no kernel moves.
-    #[error("input {input:?} has elements of type {actual}, which no kernel moves")]
+    #[error("input {input:?} has elements of type {actual}, expected a type of fixed size")]
     ElementType { input: &'static str, actual: String },
     /// A run failed.
     #[error(transparent)]
@@ -57,8 +54,8 @@ pub(crate) enum Error {
     RunOnGpu(#[from] gpu::Error),
     /// Two tensors share memory though they are not the same.
     #[error(
-        "the memory of the output overlaps that of input {input:?}; it has to be apart from it, \
-         or for the data the same"
+        "the output's memory overlaps that of input {input:?}; use separate buffers, or the data's \
+         own to run in place"
     )]
     Overlap { input: &'static str },
 }

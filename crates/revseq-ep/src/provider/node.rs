@@ -21,10 +21,7 @@ pub(super) fn unmovable_input(node: &node::Node) -> Option<(usize, String)> {
         match ElementType::from_onnx_code(element) {
             Some(ElementType::Fixed(_)) => None,
             Some(ElementType::String) => Some((index, String::from("string"))),
-            None => Some((
-                index,
-                format!("number {element} of ONNXTensorElementDataType"),
-            )),
+            None => Some((index, format!("ONNXTensorElementDataType {element}"))),
         }
     })
 }

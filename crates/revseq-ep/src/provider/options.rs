@@ -5,6 +5,11 @@ use revseq_kernels::{Device, LengthsPolicy};
 
 use super::error::Error;
 
+/// The values of `lengths`, for messages.
+const LENGTHS: &str = r#""reject" or "clamp""#;
+/// The values of `device`, for messages.
+const DEVICE: &str = r#""cpu", "gpu", "gpu:INDEX", "gpu:NAME" or "gpu:software""#;
+
 /// The options of an EP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -24,15 +29,18 @@ impl Options {
     ) -> Result<Self, Error> {
         let mut read = Self::default();
         for (key, value) in options {
-            let wrong_value = || Error::OptionValue {
-                key: key.to_owned(),
+            let wrong = |key, expected| Error::OptionValue {
+                key,
                 value: value.to_owned(),
+                expected,
             };
             match (key, value) {
                 ("lengths", "reject") => read.lengths = Some(LengthsPolicy::Reject),
                 ("lengths", "clamp") => read.lengths = Some(LengthsPolicy::Clamp),
-                ("lengths", _) => return Err(wrong_value()),
-                ("device", _) => read.device = value.parse().map_err(|_| wrong_value())?,
+                ("lengths", _) => return Err(wrong("lengths", LENGTHS)),
+                ("device", _) => {
+                    read.device = value.parse().map_err(|_| wrong("device", DEVICE))?;
+                }
                 _ => {
                     return Err(Error::UnknownOption {
                         key: key.to_owned(),
@@ -56,7 +64,6 @@ impl Options {
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::VALID;
     use super::*;
 
     const SEQUENCE: Operator = Operator::ReverseSequence {
@@ -91,23 +98,29 @@ mod tests {
 
     #[test]
     fn a_wrong_option_is_named_with_the_right_ones() {
-        let error = policies(&[("length", "clamp")]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "unknown provider option \"length\" of RevSeqExecutionProvider; valid are \
-             \"lengths\" with value \"reject\" or \"clamp\", and \"device\" with value \"cpu\", \
-             \"gpu\", \"gpu:INDEX\", \"gpu:NAME\" or \"gpu:software\""
-        );
-        let error = policies(&[("lengths", "Clamp")]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("provider option \"lengths\" is \"Clamp\"; valid are {VALID}")
-        );
+        for (key, value, message) in [
+            (
+                "length",
+                "clamp",
+                "unknown provider option \"length\" of RevSeqExecutionProvider, expected \
+                 \"lengths\" or \"device\"",
+            ),
+            (
+                "lengths",
+                "Clamp",
+                "provider option \"lengths\" is \"Clamp\", expected \"reject\" or \"clamp\"",
+            ),
+        ] {
+            assert_eq!(policies(&[(key, value)]).unwrap_err().to_string(), message);
+        }
         for device in ["", "CPU", "cuda", "gpu:"] {
             let error = policies(&[("device", device)]).unwrap_err();
             assert_eq!(
                 error.to_string(),
-                format!("provider option \"device\" is {device:?}; valid are {VALID}")
+                format!(
+                    "provider option \"device\" is {device:?}, expected \"cpu\", \"gpu\", \
+                     \"gpu:INDEX\", \"gpu:NAME\" or \"gpu:software\""
+                )
             );
         }
     }

@@ -257,8 +257,8 @@ mod tests {
         let error = plans().with([string, lengths], |_| Ok(())).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "ReverseSequence node \"n\": input \"input\" has elements of type string, which no kernel \
-             moves"
+            "ReverseSequence node \"n\": input \"input\" has elements of type string, expected a \
+             type of fixed size"
         );
     }
 }

@@ -227,10 +227,10 @@ mod tests {
         };
         for (reason, may) in [
             (
-                "input 0 has elements of type string, which no kernel here moves",
+                "input 0 has elements of type string, expected a type of fixed size",
                 true,
             ),
-            ("no kernel here is for its version and types", false),
+            ("no kernel is registered for its schema version and types", false),
         ] {
             let log = lines(&[
                 &line(reason),
