@@ -74,14 +74,6 @@ impl Error {
     }
 }
 
-/// Nothing fails on a GPU that there is not.
-#[cfg(not(feature = "gpu"))]
-impl From<std::convert::Infallible> for Error {
-    fn from(never: std::convert::Infallible) -> Self {
-        match never {}
-    }
-}
-
 impl Failure for Error {
     fn code(&self) -> OrtErrorCode {
         match self {

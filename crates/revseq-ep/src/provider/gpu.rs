@@ -7,13 +7,13 @@
 use std::convert::Infallible;
 use std::fmt;
 
-#[cfg(not(feature = "gpu"))]
-use revseq_kernels::SequenceLengths;
 #[cfg(feature = "gpu")]
 use revseq_kernels::gpu::{self, Context, ContextOptions};
-use revseq_kernels::{Device, Plan};
+use revseq_kernels::{Device, Plan, SequenceLengths};
 
 use super::error::Error;
+#[cfg(feature = "gpu")]
+use crate::plugin::pin;
 
 /// A GPU, opened for a session.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Gpu {
     #[cfg(feature = "gpu")]
     context: Context,
     #[cfg(not(feature = "gpu"))]
-    none: Pass,
+    none: Infallible,
 }
 
 /// A plan on a GPU.
@@ -31,81 +31,62 @@ pub(crate) type Pass = gpu::ReverseSubsequencesPass;
 #[cfg(not(feature = "gpu"))]
 pub(crate) type Pass = Infallible;
 
-#[cfg(feature = "gpu")]
 impl Gpu {
     /// Opens the GPU that a device is; the CPU is none.
     ///
     /// # Errors
-    /// [`Error::OpenGpu`]: there is no such adapter, or it gives no device.
+    /// There is no such adapter, it gives no device, or there are no GPUs at all.
     pub(crate) fn open(device: &Device) -> Result<Option<Self>, Error> {
-        let Device::Gpu(choice) = device else {
-            return Ok(None);
-        };
-        // Drivers have threads, and clean up when the process ends.
-        crate::plugin::pin::library();
-        let mut options = ContextOptions::default();
-        options.adapter = choice.clone();
-        let context = Context::new(&options).map_err(|source| Error::OpenGpu {
-            device: device.clone(),
-            source,
-        })?;
-        Ok(Some(Self { context }))
+        match device.clone() {
+            Device::Cpu => Ok(None),
+            #[cfg(not(feature = "gpu"))]
+            device => Err(Error::BuiltWithoutGpu { device }),
+            #[cfg(feature = "gpu")]
+            Device::Gpu(choice) => {
+                // Drivers have threads, and clean up when the process ends.
+                pin::library();
+                let mut options = ContextOptions::default();
+                options.adapter = choice;
+                let context = Context::new(&options).map_err(|source| Error::OpenGpu {
+                    device: device.clone(),
+                    source,
+                })?;
+                Ok(Some(Self { context }))
+            }
+        }
     }
 
     /// A plan on this GPU.
     pub(crate) fn pass(&self, plan: &Plan) -> Result<Pass, Error> {
-        Ok(Pass::new(&self.context, plan)?)
+        #[cfg(feature = "gpu")]
+        return Ok(Pass::new(&self.context, plan)?);
+        #[cfg(not(feature = "gpu"))]
+        match (self.none, plan) {}
     }
 }
 
-#[cfg(feature = "gpu")]
-pub(crate) use gpu::{run, run_in_place};
-
-#[cfg(feature = "gpu")]
 impl fmt::Display for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.context.adapter().fmt(f)
+        #[cfg(feature = "gpu")]
+        return self.context.adapter().fmt(f);
+        #[cfg(not(feature = "gpu"))]
+        match (self.none, f) {}
     }
 }
 
-#[cfg(not(feature = "gpu"))]
-impl Gpu {
-    pub(crate) fn open(device: &Device) -> Result<Option<Self>, Error> {
-        match device {
-            Device::Cpu => Ok(None),
-            Device::Gpu(_) => Err(Error::BuiltWithoutGpu {
-                device: device.clone(),
-            }),
-        }
-    }
-
-    pub(crate) fn pass(&self, _: &Plan) -> Result<Pass, Error> {
-        match self.none {}
-    }
-}
-
-#[cfg(not(feature = "gpu"))]
+/// Runs a plan, in place if there is no input.
 pub(crate) fn run(
     pass: &Pass,
-    _: &SequenceLengths<'_>,
-    _: &[u8],
-    _: &mut [u8],
-) -> Result<(), Infallible> {
-    match *pass {}
-}
-
-#[cfg(not(feature = "gpu"))]
-pub(crate) fn run_in_place(
-    pass: &Pass,
-    _: &SequenceLengths<'_>,
-    _: &mut [u8],
-) -> Result<(), Infallible> {
-    match *pass {}
-}
-
-#[cfg(not(feature = "gpu"))]
-impl fmt::Display for Gpu {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.none {}
+    lengths: &SequenceLengths<'_>,
+    input: Option<&[u8]>,
+    output: &mut [u8],
+) -> Result<(), Error> {
+    #[cfg(feature = "gpu")]
+    return match input {
+        Some(input) => gpu::run(pass, lengths, input, output),
+        None => gpu::run_in_place(pass, lengths, output),
     }
+    .map_err(Error::from);
+    #[cfg(not(feature = "gpu"))]
+    match (*pass, lengths, input, output) {}
 }

@@ -122,7 +122,7 @@ impl Kernel {
                 let data = unsafe { slice::from_raw_parts_mut(output, bytes) };
                 match pass {
                     None => cpu::run_in_place(plan, &lengths, data, threads).map_err(Error::from),
-                    Some(pass) => gpu::run_in_place(pass, &lengths, data).map_err(Error::from),
+                    Some(pass) => gpu::run(pass, &lengths, None, data),
                 }
             } else {
                 if overlaps(output, bytes, input.bytes, plan.input_bytes()) {
@@ -140,9 +140,7 @@ impl Kernel {
                     None => {
                         cpu::run_uninit(plan, &lengths, input, output, threads).map_err(Error::from)
                     }
-                    Some(pass) => {
-                        gpu::run(pass, &lengths, input, zeroed(output)).map_err(Error::from)
-                    }
+                    Some(pass) => gpu::run(pass, &lengths, Some(input), zeroed(output)),
                 }
             };
             // What kept pieces from being run says more than that they were not.
