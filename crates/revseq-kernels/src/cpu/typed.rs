@@ -1,7 +1,7 @@
 //! Elements that are more than bytes.
 
-use super::job::Job;
-use super::nest::{Nest, Rounds};
+use super::loop_nest::job::Job;
+use super::loop_nest::{Nest, Rounds};
 use crate::{Error, Plan, SequenceLengths};
 
 /// Reverses subsequences of elements of any type, such as `String`, where they
