@@ -12,7 +12,7 @@ mod typed;
 
 use std::mem::MaybeUninit;
 
-pub use simd::level::Level;
+pub use simd::level::SimdLevel;
 pub use threads::{ParallelFor, Threads};
 pub use typed::reverse_in_place;
 

@@ -1,7 +1,7 @@
 //! Elements that are more than bytes.
 
 use super::loop_nest::job::Job;
-use super::loop_nest::{Nest, Rounds};
+use super::loop_nest::{LoopNest, Rounds};
 use crate::{Error, Plan, SequenceLengths};
 
 /// Reverses subsequences of elements of any type, such as `String`, where they
@@ -31,7 +31,7 @@ pub fn reverse_in_place<T>(
     // The kernels see offsets only: the pointers of this job are never read.
     let job = Job {
         plan,
-        nest: &Nest::new(plan, lengths.longest(plan) / 2),
+        nest: &LoopNest::new(plan, lengths.longest(plan) / 2),
         lengths,
         input: std::ptr::null(),
         output: std::ptr::null_mut(),

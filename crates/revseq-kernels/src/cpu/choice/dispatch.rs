@@ -7,15 +7,15 @@ use crate::cpu::choice::{self, Kernel, Tier};
 use crate::cpu::kernels::columns::{self, Tiling};
 use crate::cpu::kernels::scalar::{self};
 use crate::cpu::kernels::{elements, long_rows, short_rows, shuffle_rows};
-use crate::cpu::loop_nest::Nest;
+use crate::cpu::loop_nest::LoopNest;
 use crate::cpu::loop_nest::job::Job;
 use crate::cpu::memory::LINE;
-use crate::cpu::memory::store_policy::{Cached, Sink, Streaming};
+use crate::cpu::memory::store_policy::{NonTemporal, StorePolicy, Temporal};
 use crate::cpu::memory::width::{Bytes, Element};
 #[cfg(target_arch = "aarch64")]
 use crate::cpu::simd::V128;
-use crate::cpu::simd::level::Level;
-use crate::cpu::simd::{LANE, Portable, Task, Vector};
+use crate::cpu::simd::level::SimdLevel;
+use crate::cpu::simd::{LANE, Portable, SimdTask, Vector};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::simd::{V256, V512};
 use crate::cpu::threads::Threads;
@@ -42,14 +42,14 @@ pub(crate) unsafe fn out_of_place(
     }
     if choice::is_small(plan) {
         // SAFETY: the caller's; the nest has all time steps.
-        unsafe { walk_all(plan, plan.time.size, lengths, (input, output), Copied) };
+        unsafe { scalar_all(plan, plan.time.size, lengths, (input, output), Copied) };
         return;
     }
     let simpler = simplify(plan, lengths);
     let plan = simpler.as_ref().unwrap_or(plan);
     let kernel = Kernel::of(plan, output, false);
     let tier = kernel.tier(plan, plan.moved_bytes() == plan.output_bytes());
-    let level = Level::current();
+    let level = SimdLevel::current();
     let (nest, item_bytes) = kernel.nest(plan, plan.time.size);
     let job = &Job {
         plan,
@@ -58,7 +58,7 @@ pub(crate) unsafe fn out_of_place(
         input,
         output,
     };
-    threads.for_each_piece(nest.items(), item_bytes, kernel.worthwhile(), |items| {
+    threads.for_each_piece(nest.items(), item_bytes, kernel.parallel_min(), |items| {
         // SAFETY: the caller's; the nest is the kernel's, with all time steps.
         unsafe { copy_items(job, items, kernel, tier, level) };
     });
@@ -81,14 +81,14 @@ pub(crate) unsafe fn in_place(
     }
     if choice::is_small(plan) {
         // SAFETY: the caller's; the nest is of all pairs.
-        unsafe { walk_all(plan, longest / 2, lengths, (data, data), Swapped) };
+        unsafe { scalar_all(plan, longest / 2, lengths, (data, data), Swapped) };
         return;
     }
     let simpler = simplify(plan, lengths);
     let plan = simpler.as_ref().unwrap_or(plan);
     let kernel = Kernel::of(plan, data, true);
     let tier = choice::tier_in_place(plan);
-    let level = Level::current();
+    let level = SimdLevel::current();
     let (nest, item_bytes) = kernel.nest(plan, longest / 2);
     let job = &Job {
         plan,
@@ -98,9 +98,9 @@ pub(crate) unsafe fn in_place(
         output: data,
     };
     // Of the pairs, about half are exchanged.
-    let worthwhile = kernel.worthwhile().of_half();
+    let parallel_min = kernel.parallel_min().of_half();
     let item_bytes = item_bytes.saturating_mul(2);
-    threads.for_each_piece(nest.items(), item_bytes, worthwhile, |items| {
+    threads.for_each_piece(nest.items(), item_bytes, parallel_min, |items| {
         // SAFETY: the caller's; the nest is the kernel's, of all pairs.
         unsafe { swap_items(job, items, kernel, tier, level) };
     });
@@ -116,7 +116,7 @@ pub(crate) unsafe fn copy_items(
     items: Range<usize>,
     kernel: Kernel,
     tier: Tier,
-    level: Level,
+    level: SimdLevel,
 ) {
     // SAFETY: the caller's.
     unsafe { Items::new(job, items, tier, Copied).run_by(kernel, level) };
@@ -132,7 +132,7 @@ pub(crate) unsafe fn swap_items(
     items: Range<usize>,
     kernel: Kernel,
     tier: Tier,
-    level: Level,
+    level: SimdLevel,
 ) {
     // SAFETY: the caller's.
     unsafe { Items::new(job, items, tier, Swapped).run_by(kernel, level) };
@@ -143,16 +143,16 @@ pub(crate) unsafe fn swap_items(
 /// # Safety
 /// As the task's, with that nest.
 #[inline(always)]
-unsafe fn walk_all<'a, M>(
+unsafe fn scalar_all<'a, M>(
     plan: &'a Plan,
     time_steps: usize,
     lengths: &'a SequenceLengths<'a>,
     (input, output): (*const u8, *mut u8),
     moved: M,
 ) where
-    for<'b> Items<'b, M, Walk>: Task,
+    for<'b> Items<'b, M, Scalar>: SimdTask,
 {
-    let nest = Nest::new(plan, time_steps);
+    let nest = LoopNest::new(plan, time_steps);
     let job = &Job {
         plan,
         nest: &nest,
@@ -162,7 +162,7 @@ unsafe fn walk_all<'a, M>(
     };
     let all = Items::new(job, 0..nest.items(), Tier::Inner, moved);
     // SAFETY: the caller's.
-    unsafe { all.by(Walk).run::<Portable>() };
+    unsafe { all.by(Scalar).run::<Portable>() };
 }
 
 /// A simpler plan for lengths that are all equal, or equal in groups of
@@ -181,22 +181,22 @@ pub(crate) fn simplify(plan: &Plan, lengths: &SequenceLengths<'_>) -> Option<Pla
     (group > 1).then(|| plan.with_grouped_lengths(group))
 }
 
-/// Runs `$body` with `$sink` the sink of a tier.
-macro_rules! with_sink {
-    ($tier:expr, $V:ident, $job:expr, $sink:ident => $body:expr) => {
+/// Runs `$body` with `$stores` the store policy of a tier.
+macro_rules! with_stores {
+    ($tier:expr, $V:ident, $job:expr, $stores:ident => $body:expr) => {
         match $tier {
             Tier::Inner => {
-                let $sink = &mut Cached::<$V, false>::new($job.output);
+                let $stores = &mut Temporal::<$V, false>::new($job.output);
                 $body
             }
             Tier::Outer => {
-                let $sink = &mut Cached::<$V, true>::new($job.output);
+                let $stores = &mut Temporal::<$V, true>::new($job.output);
                 $body
             }
             Tier::Memory => {
-                let $sink = &mut Streaming::<$V>::new($job.output);
+                let $stores = &mut NonTemporal::<$V>::new($job.output);
                 $body;
-                $sink.finish();
+                $stores.finish();
             }
         }
     };
@@ -231,27 +231,27 @@ macro_rules! with_width {
 /// Runs `$body` with `$CLASS` the class of short rows of `$bytes` bytes.
 macro_rules! with_class {
     ($bytes:expr, $CLASS:ident => $body:expr) => {{
-        const { assert!(short_rows::CLASSES.len() == 6, "each has its constant") };
-        with_const!(short_rows::class($bytes), $CLASS in [0, 1, 2, 3, 4] else 5 => $body)
+        const { assert!(short_rows::SIZE_CLASSES.len() == 6, "each has its constant") };
+        with_const!(short_rows::size_class($bytes), $CLASS in [0, 1, 2, 3, 4] else 5 => $body)
     }};
 }
 
 /// Does a task with the instructions of a level.
 ///
 /// # Safety
-/// The CPU has them, as it has those of any level that [`Level::current`] gives;
+/// The CPU has them, as it has those of any level that [`SimdLevel::current`] gives;
 /// and the task's condition holds.
-pub(crate) unsafe fn run_at<T: Task>(level: Level, task: T) {
+pub(crate) unsafe fn run_at<T: SimdTask>(level: SimdLevel, task: T) {
     // SAFETY: the caller's.
     unsafe {
         match level {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => V256::apart(task),
+            SimdLevel::Avx2 => V256::run_outlined(task),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => V512::apart(task),
+            SimdLevel::Avx512 => V512::run_outlined(task),
             #[cfg(target_arch = "aarch64")]
-            Level::Neon => V128::apart(task),
-            _ => Portable::apart(task),
+            SimdLevel::Neon => V128::run_outlined(task),
+            _ => Portable::run_outlined(task),
         }
     }
 }
@@ -270,14 +270,14 @@ struct Copied;
 /// How items are moved in place: each is exchanged with its mirror image.
 struct Swapped;
 
-/// [`Kernel::Walk`], as a type.
-struct Walk;
+/// [`Kernel::Scalar`], as a type.
+struct Scalar;
 /// [`Kernel::Rows`], as a type.
 struct Rows;
 /// [`Kernel::Elements`], as a type.
 struct Elements;
-/// [`Kernel::Narrow`], as a type.
-struct Narrow;
+/// [`Kernel::ShuffleRows`], as a type.
+struct ShuffleRows;
 
 impl<'a, M> Items<'a, M> {
     fn new(job: &'a Job<'a>, items: Range<usize>, tier: Tier, moved: M) -> Self {
@@ -304,29 +304,29 @@ impl<'a, M> Items<'a, M> {
     ///
     /// # Safety
     /// As the kernel's, and the CPU has the level's instructions.
-    unsafe fn run_by(self, kernel: Kernel, level: Level)
+    unsafe fn run_by(self, kernel: Kernel, level: SimdLevel)
     where
-        Items<'a, M, Walk>: Task,
-        Items<'a, M, Rows>: Task,
-        Items<'a, M, Elements>: Task,
-        Items<'a, M, Narrow>: Task,
-        Items<'a, M, Tiling>: Task,
+        Items<'a, M, Scalar>: SimdTask,
+        Items<'a, M, Rows>: SimdTask,
+        Items<'a, M, Elements>: SimdTask,
+        Items<'a, M, ShuffleRows>: SimdTask,
+        Items<'a, M, Tiling>: SimdTask,
     {
         // SAFETY: the caller's.
         unsafe {
             match kernel {
                 // No vectors are in it.
-                Kernel::Walk => Portable::apart(self.by(Walk)),
+                Kernel::Scalar => Portable::run_outlined(self.by(Scalar)),
                 Kernel::Rows => run_at(level, self.by(Rows)),
                 Kernel::Elements => run_at(level, self.by(Elements)),
-                Kernel::Narrow => run_at(level, self.by(Narrow)),
+                Kernel::ShuffleRows => run_at(level, self.by(ShuffleRows)),
                 Kernel::Columns(tiling) => run_at(level, self.by(tiling)),
             }
         }
     }
 }
 
-impl Task for Items<'_, Copied, Walk> {
+impl SimdTask for Items<'_, Copied, Scalar> {
     /// # Safety
     /// As [`scalar::copy_items`].
     #[inline(always)]
@@ -339,7 +339,7 @@ impl Task for Items<'_, Copied, Walk> {
     }
 }
 
-impl Task for Items<'_, Copied, Rows> {
+impl SimdTask for Items<'_, Copied, Rows> {
     /// # Safety
     /// As [`long_rows::copy_items`].
     #[inline(always)]
@@ -349,17 +349,17 @@ impl Task for Items<'_, Copied, Rows> {
         } = self;
         // SAFETY: the caller's.
         unsafe {
-            with_sink!(tier, V, job, sink => match short_rows::are_short(job, tier != Tier::Inner) {
+            with_stores!(tier, V, job, stores => match short_rows::are_short(job, tier != Tier::Inner) {
                 true => with_class!(job.plan.row_bytes, CLASS => {
-                    short_rows::copy_items::<V, _, CLASS>(job, sink, items);
+                    short_rows::copy_items::<V, _, CLASS>(job, stores, items);
                 }),
-                false => long_rows::copy_items::<V, _>(job, sink, items),
+                false => long_rows::copy_items::<V, _>(job, stores, items),
             });
         }
     }
 }
 
-impl Task for Items<'_, Copied, Elements> {
+impl SimdTask for Items<'_, Copied, Elements> {
     /// # Safety
     /// As [`elements::copy_items`].
     #[inline(always)]
@@ -370,13 +370,13 @@ impl Task for Items<'_, Copied, Elements> {
         // SAFETY: the caller's.
         unsafe {
             with_element!(job.plan.row_bytes, W, _R => {
-                with_sink!(tier, V, job, sink => elements::copy_items::<V, _, W>(job, sink, items));
+                with_stores!(tier, V, job, stores => elements::copy_items::<V, _, W>(job, stores, items));
             });
         }
     }
 }
 
-impl Task for Items<'_, Copied, Narrow> {
+impl SimdTask for Items<'_, Copied, ShuffleRows> {
     /// # Safety
     /// As [`shuffle_rows::copy_items`].
     #[inline(always)]
@@ -386,12 +386,12 @@ impl Task for Items<'_, Copied, Narrow> {
         } = self;
         // SAFETY: the caller's.
         unsafe {
-            with_sink!(tier, V, job, sink => shuffle_rows::copy_items::<V, _>(job, sink, items));
+            with_stores!(tier, V, job, stores => shuffle_rows::copy_items::<V, _>(job, stores, items));
         }
     }
 }
 
-impl Task for Items<'_, Copied, Tiling> {
+impl SimdTask for Items<'_, Copied, Tiling> {
     /// # Safety
     /// As [`columns::copy_tiles`].
     #[inline(always)]
@@ -413,7 +413,7 @@ impl Task for Items<'_, Copied, Tiling> {
     }
 }
 
-impl Task for Items<'_, Swapped, Walk> {
+impl SimdTask for Items<'_, Swapped, Scalar> {
     /// # Safety
     /// As [`scalar::swap_items`].
     #[inline(always)]
@@ -426,7 +426,7 @@ impl Task for Items<'_, Swapped, Walk> {
     }
 }
 
-impl Task for Items<'_, Swapped, Rows> {
+impl SimdTask for Items<'_, Swapped, Rows> {
     /// # Safety
     /// As [`long_rows::swap_items`].
     #[inline(always)]
@@ -447,7 +447,7 @@ impl Task for Items<'_, Swapped, Rows> {
     }
 }
 
-impl Task for Items<'_, Swapped, Narrow> {
+impl SimdTask for Items<'_, Swapped, ShuffleRows> {
     /// # Safety
     /// As [`shuffle_rows::swap_items`].
     #[inline(always)]
@@ -458,7 +458,7 @@ impl Task for Items<'_, Swapped, Narrow> {
     }
 }
 
-impl Task for Items<'_, Swapped, Elements> {
+impl SimdTask for Items<'_, Swapped, Elements> {
     /// # Safety
     /// As [`elements::swap_items`].
     #[inline(always)]
@@ -475,7 +475,7 @@ impl Task for Items<'_, Swapped, Elements> {
     }
 }
 
-impl Task for Items<'_, Swapped, Tiling> {
+impl SimdTask for Items<'_, Swapped, Tiling> {
     /// # Safety
     /// As [`columns::swap_tiles`].
     #[inline(always)]

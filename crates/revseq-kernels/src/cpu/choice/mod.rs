@@ -6,10 +6,10 @@ pub(crate) mod with_const;
 
 use crate::Plan;
 use crate::cpu::kernels::columns::Tiling;
-use crate::cpu::loop_nest::Nest;
+use crate::cpu::loop_nest::LoopNest;
 use crate::cpu::memory::LINE;
-use crate::cpu::simd::level::Level;
-use crate::cpu::threads::Worthwhile;
+use crate::cpu::simd::level::SimdLevel;
+use crate::cpu::threads::ParallelMin;
 use crate::plan::Strategy;
 
 /// From this many bytes on the output is written past the caches.
@@ -20,7 +20,7 @@ use crate::plan::Strategy;
 const STREAMING_BYTES: usize = 8 << 20;
 
 /// From this many bytes on, more than the innermost cache holds beside as many
-/// of the input, it pays to ask for what is read and written next.
+/// of the input, it pays to prefetch what is read and written next.
 const ASKING_BYTES: usize = 48 << 10;
 
 /// The same where that takes more instructions: vectors of less than a cache
@@ -32,13 +32,13 @@ const ASKING_BYTES_OF_NARROW_VECTORS: usize = 1 << 20;
 const ASKING_BYTES_OF_SHORT_ROWS: usize = 2 << 20;
 
 /// The same for processors that foresee what lies in their caches: Zen 4, 4 MiB,
-/// 1.15 to 1.45 times a copy unasked and 1.2 to 1.7 asked, 8 MiB 1.2 and 1.1.
+/// 1.15 to 1.45 times a copy without prefetch and 1.2 to 1.7 asked, 8 MiB 1.2 and 1.1.
 const ASKING_BYTES_OF_FORESIGHT: usize = 6 << 20;
 
-/// From this many bytes on it pays to ask for what is exchanged next.
+/// From this many bytes on it pays to prefetch what is exchanged next.
 ///
 /// Not measured: more than a second level holds. Processors of foresight are asked as
-/// soon as copies are: Zen 4, sequences of 4 KiB, unasked, of the time asked, 8 MiB 1.2,
+/// soon as copies are: Zen 4, sequences of 4 KiB, without prefetch, of the time asked, 8 MiB 1.2,
 /// 2 MiB 0.93.
 const ASKING_BYTES_IN_PLACE: usize = 1 << 20;
 
@@ -88,13 +88,13 @@ pub(crate) fn is_small(plan: &Plan) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernel {
     /// One by one, by any strides.
-    Walk,
+    Scalar,
     /// Many bytes at a time.
     Rows,
     /// Contiguous along time, of the width of an element.
     Elements,
     /// Contiguous along time, and narrower than a cache line.
-    Narrow,
+    ShuffleRows,
     /// Contiguous across time, with lengths of their own.
     Columns(Tiling),
 }
@@ -108,7 +108,7 @@ impl Kernel {
         if plan.row_bytes >= LINE {
             return Self::Rows;
         }
-        let widest = Level::current() == Level::Avx512;
+        let widest = SimdLevel::current() == SimdLevel::Avx512;
         let wide = match widest {
             true => WIDE_ROW_BYTES.0,
             false => WIDE_ROW_BYTES.1,
@@ -123,42 +123,44 @@ impl Kernel {
             return Self::Rows;
         }
         if packed {
-            return Self::Narrow;
+            return Self::ShuffleRows;
         }
-        Tiling::new(plan, output).map_or(Self::Walk, Self::Columns)
+        Tiling::new(plan, output).map_or(Self::Scalar, Self::Columns)
     }
 
     /// What it walks along, if time has so many steps, and the bytes of an item.
-    pub(crate) fn nest(self, plan: &Plan, time_steps: usize) -> (Nest, usize) {
+    pub(crate) fn nest(self, plan: &Plan, time_steps: usize) -> (LoopNest, usize) {
         match self {
             Self::Columns(tiling) => (
-                Nest::tiles(plan, tiling.tiles(plan)),
+                LoopNest::tiles(plan, tiling.tiles(plan)),
                 // Tiles of few columns end behind them.
                 time_steps.saturating_mul(tiling.bytes),
             ),
-            _ => (Nest::new(plan, time_steps), plan.row_bytes),
+            _ => (LoopNest::new(plan, time_steps), plan.row_bytes),
         }
     }
 
     /// From how many bytes on a second thread gains, as measured with two: with
     /// caches of their own, shared, and far apart (two of AMD's core complexes),
     /// where columns of short rows meet in lines at every border.
-    pub(crate) fn worthwhile(self) -> Worthwhile {
-        let (asleep, awake) = match self {
-            Self::Walk => (512 << 10, 128 << 10),
+    pub(crate) fn parallel_min(self) -> ParallelMin {
+        let (rayon, host) = match self {
+            Self::Scalar => (512 << 10, 128 << 10),
             Self::Columns(_) => (4 << 20, 2 << 20),
-            Self::Rows | Self::Elements | Self::Narrow => (6 << 20, 1 << 20),
+            Self::Rows | Self::Elements | Self::ShuffleRows => (6 << 20, 1 << 20),
         };
-        Worthwhile { asleep, awake }
+        ParallelMin { rayon, host }
     }
 
     /// How far away the bytes of a run are, which writes all of its output if `whole`.
     pub(crate) fn tier(self, plan: &Plan, whole: bool) -> Tier {
         let bytes = plan.moved_bytes();
         let asking = match self {
-            _ if processor::foresees() => ASKING_BYTES_OF_FORESIGHT,
+            _ if processor::has_strong_prefetcher() => ASKING_BYTES_OF_FORESIGHT,
             Self::Rows if plan.row_bytes < SHORT_ROW_BYTES => ASKING_BYTES_OF_SHORT_ROWS,
-            Self::Elements if Level::current() < Level::Avx512 => ASKING_BYTES_OF_NARROW_VECTORS,
+            Self::Elements if SimdLevel::current() < SimdLevel::Avx512 => {
+                ASKING_BYTES_OF_NARROW_VECTORS
+            }
             _ => ASKING_BYTES,
         };
         match bytes {
@@ -172,7 +174,7 @@ impl Kernel {
 /// How far away the bytes of a run in place are: [`Tier::Memory`] if it pays to ask
 /// for what is exchanged next.
 pub(crate) fn tier_in_place(plan: &Plan) -> Tier {
-    let asking = match processor::foresees() {
+    let asking = match processor::has_strong_prefetcher() {
         true => ASKING_BYTES_OF_FORESIGHT,
         false => ASKING_BYTES_IN_PLACE,
     };
@@ -182,7 +184,7 @@ pub(crate) fn tier_in_place(plan: &Plan) -> Tier {
     }
 }
 
-/// How far away a run's bytes are, by which it writes and asks for what comes next.
+/// How far away a run's bytes are, by which it writes and prefetches what comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tier {
     /// In the innermost cache.

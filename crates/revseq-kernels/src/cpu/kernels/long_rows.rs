@@ -4,54 +4,54 @@ use std::ops::Range;
 
 use crate::cpu::loop_nest::Rounds;
 use crate::cpu::loop_nest::job::{Job, source};
-use crate::cpu::memory::copy_queue::{PIECE, Pieces};
+use crate::cpu::memory::copy_queue::{CopyQueue, PIECE_BYTES};
 use crate::cpu::memory::direction::Forward;
-use crate::cpu::memory::store_policy::Sink;
-use crate::cpu::memory::swap_queue::Swaps;
+use crate::cpu::memory::store_policy::StorePolicy;
+use crate::cpu::memory::swap_queue::SwapQueue;
 use crate::cpu::simd::Vector;
 
 /// How many lengths are read at once.
-const MANY: usize = 64;
+const MAX_LENGTHS: usize = 64;
 
 /// Moves the rows of some items from their place in the input to their place in the output.
 ///
 /// # Safety
 /// The nest has all time steps of the plan, and `items` are items of it; the
-/// sink writes to the job's output.
+/// store policy writes to the job's output.
 #[inline(always)]
-pub(crate) unsafe fn copy_items<V: Vector, S: Sink>(
+pub(crate) unsafe fn copy_items<V: Vector, S: StorePolicy>(
     job: &Job<'_>,
-    sink: &mut S,
+    stores: &mut S,
     items: Range<usize>,
 ) {
     // SAFETY: the caller's.
     unsafe {
-        match job.plan.row_bytes > PIECE {
-            true => copy_rows::<V, S, true>(job, sink, items),
-            false => copy_rows::<V, S, false>(job, sink, items),
+        match job.plan.row_bytes > PIECE_BYTES {
+            true => copy_rows::<V, S, true>(job, stores, items),
+            false => copy_rows::<V, S, false>(job, stores, items),
         }
     }
 }
 
-/// As [`copy_items`]; the rows have more than [`PIECE`] bytes if they are `LONG`.
+/// As [`copy_items`]; the rows have more than [`PIECE_BYTES`] bytes if they are `LONG`.
 ///
 /// # Safety
 /// As there.
 #[inline(always)]
-unsafe fn copy_rows<V: Vector, S: Sink, const LONG: bool>(
+unsafe fn copy_rows<V: Vector, S: StorePolicy, const LONG: bool>(
     job: &Job<'_>,
-    sink: &mut S,
+    stores: &mut S,
     items: Range<usize>,
 ) {
     let (bytes, time, line) = (job.plan.row_bytes, job.plan.time, job.nest.line);
-    let mut pieces = Pieces::<Forward, LONG>::new::<S>(bytes);
-    let mut lengths = [0; MANY];
+    let mut queue = CopyQueue::<Forward, LONG>::new::<S>(bytes);
+    let mut lengths = [0; MAX_LENGTHS];
     // Which lengths were read: mostly those of the next line, too.
     let mut read = None;
     let mut rounds = Rounds::default();
     for (at, steps) in job.nest.lines(items, &mut rounds) {
-        for first in steps.clone().step_by(MANY) {
-            let lengths = &mut lengths[..MANY.min(steps.end - first)];
+        for first in steps.clone().step_by(MAX_LENGTHS) {
+            let lengths = &mut lengths[..MAX_LENGTHS.min(steps.end - first)];
             let wanted = (at.lengths + first * line.lengths, lengths.len());
             if read != Some(wanted) {
                 job.lengths.read(wanted.0, line.lengths, lengths);
@@ -68,13 +68,13 @@ unsafe fn copy_rows<V: Vector, S: Sink, const LONG: bool>(
                 // SAFETY: see `Job`.
                 unsafe {
                     let from = job.input.add(column + source(length, t) * time.input);
-                    pieces.copy::<V, S>(sink, false, from, to, bytes);
+                    queue.copy::<V, S>(stores, false, from, to, bytes);
                 }
             }
         }
     }
     // SAFETY: as above.
-    unsafe { pieces.finish::<V, S>(sink) };
+    unsafe { queue.finish::<V, S>(stores) };
 }
 
 /// Exchanges the rows of some pairs, which lie beyond the caches if they are `far_away`.
@@ -85,7 +85,7 @@ unsafe fn copy_rows<V: Vector, S: Sink, const LONG: bool>(
 #[inline(always)]
 pub(crate) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>, far_away: bool) {
     let (bytes, time) = (job.plan.row_bytes, job.plan.time.output);
-    let mut swaps = Swaps::<Forward>::new(2 * bytes, far_away);
+    let mut swaps = SwapQueue::<Forward>::new(2 * bytes, far_away);
     let mut rounds = Rounds::default();
     for (at, steps) in job.nest.lines(items, &mut rounds) {
         for step in steps {

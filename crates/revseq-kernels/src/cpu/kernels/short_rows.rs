@@ -7,21 +7,21 @@ use crate::cpu::loop_nest::job::{Job, source};
 use crate::cpu::loop_nest::{Lines, Position, Rounds};
 use crate::cpu::memory::LINE;
 use crate::cpu::memory::direction::Forward;
-use crate::cpu::memory::prefetch::prefetch_far;
-use crate::cpu::memory::prefetch::{FAR, NEAR, Soon, ask_for};
-use crate::cpu::memory::store_policy::Sink;
+use crate::cpu::memory::prefetch::prefetch_l2;
+use crate::cpu::memory::prefetch::{L1_DISTANCE, L2_DISTANCE, PrefetchTargets, prefetch_range};
+use crate::cpu::memory::store_policy::StorePolicy;
 use crate::cpu::memory::swap_queue::exchange;
-use crate::cpu::simd::{LANE, Task, Vector};
+use crate::cpu::simd::{LANE, SimdTask, Vector};
 use crate::plan::Loop;
 
 /// Rows of more bytes are no longer short: a few steps of one are more than what is
-/// asked for.
-const SHORT: usize = 8 << 10;
+/// prefetched.
+const MAX_SHORT_ROW: usize = 8 << 10;
 
-/// The same along time, where sequences of longer rows are asked for as far as they
+/// The same along time, where sequences of longer rows are prefetched as far as they
 /// reach. Past the caches, Zen 4, by these loops and so: 4 steps of 4 KiB 1.39 and
 /// 1.01, 64 of 1 KiB 1.41 and 0.96.
-const SHORT_ALONG_TIME: usize = 512;
+const MAX_SHORT_ROW_ALONG_TIME: usize = 512;
 
 /// How many bytes of neighbouring rows are moved together through time beyond the caches.
 ///
@@ -31,17 +31,17 @@ const SHORT_ALONG_TIME: usize = 512;
 const GROUP: usize = 8 << 10;
 
 /// How many bytes of time steps are exchanged at once.
-const CHUNK: usize = 16 << 10;
+const SWAP_BLOCK: usize = 16 << 10;
 
 /// How many lengths are read at once.
-const MANY: usize = 64;
+const MAX_LENGTHS: usize = 64;
 
 /// The least and the most bytes of rows that have loops of their own: known to the
 /// compiler, they leave no branch in how a row is copied.
 ///
 /// Zen 4, 16 rows beside each other of 52 bytes, 40 KiB, of the time by loops for any:
 /// 0.7.
-pub(crate) const CLASSES: [(usize, usize); 6] = [
+pub(crate) const SIZE_CLASSES: [(usize, usize); 6] = [
     (64, 64),
     (128, 128),
     (256, 256),
@@ -51,9 +51,9 @@ pub(crate) const CLASSES: [(usize, usize); 6] = [
 ];
 
 /// The index of the class of rows of so many bytes.
-pub(crate) const fn class(bytes: usize) -> usize {
+pub(crate) const fn size_class(bytes: usize) -> usize {
     let mut class = 0;
-    while bytes < CLASSES[class].0 || bytes > CLASSES[class].1 {
+    while bytes < SIZE_CLASSES[class].0 || bytes > SIZE_CLASSES[class].1 {
         class += 1;
     }
     class
@@ -64,19 +64,19 @@ pub(crate) const fn class(bytes: usize) -> usize {
 /// # Safety
 /// They are of it.
 #[inline(always)]
-unsafe fn of_class<const CLASS: usize>(bytes: usize) -> usize {
-    let (least, most) = const { CLASSES[CLASS] };
+unsafe fn bytes_in_class<const CLASS: usize>(bytes: usize) -> usize {
+    let (least, most) = const { SIZE_CLASSES[CLASS] };
     // SAFETY: the caller's.
     unsafe { std::hint::assert_unchecked(least <= bytes && bytes <= most) };
     bytes
 }
 
-/// Whether the rows of a plan are short; `asks` if what is read soon is asked for.
+/// Whether the rows of a plan are short; `asks` if what is read soon is prefetched.
 pub(crate) fn are_short(job: &Job<'_>, asks: bool) -> bool {
     let bytes = job.plan.row_bytes;
     match asks && job.nest.along_time {
-        true => bytes < SHORT_ALONG_TIME,
-        false => bytes <= SHORT,
+        true => bytes < MAX_SHORT_ROW_ALONG_TIME,
+        false => bytes <= MAX_SHORT_ROW,
     }
 }
 
@@ -85,45 +85,45 @@ pub(crate) fn are_short(job: &Job<'_>, asks: bool) -> bool {
 /// # Safety
 /// As for [`rows`](crate::cpu::kernels::long_rows::copy_items); the rows are as wide as their `CLASS` says.
 #[inline(always)]
-pub(crate) unsafe fn copy_items<V: Vector, S: Sink, const CLASS: usize>(
+pub(crate) unsafe fn copy_items<V: Vector, S: StorePolicy, const CLASS: usize>(
     job: &Job<'_>,
-    sink: &mut S,
+    stores: &mut S,
     items: Range<usize>,
 ) {
     let (bytes, time) = (job.plan.row_bytes, job.plan.time);
     // What does not stream takes any bytes.
-    let straight = !S::STREAMS || sink.takes_lanes(bytes | time.output | job.strides());
+    let aligned = !S::NON_TEMPORAL || stores.is_aligned(bytes | time.output | job.strides());
     // SAFETY: the caller's.
     unsafe {
-        match straight {
-            true => copy_lines::<V, S, CLASS, true>(job, sink, items),
-            false => copy_lines::<V, S, CLASS, false>(job, sink, items),
+        match aligned {
+            true => copy_lines::<V, S, CLASS, true>(job, stores, items),
+            false => copy_lines::<V, S, CLASS, false>(job, stores, items),
         }
     }
 }
 
-/// As [`copy_items`]; `STRAIGHT` to the places of the rows, which are lanes that the
-/// sink takes.
+/// As [`copy_items`]; `ALIGNED` to the places of the rows, which are lanes that the
+/// store policy takes.
 ///
 /// # Safety
 /// As there.
 #[inline(always)]
-unsafe fn copy_lines<V: Vector, S: Sink, const CLASS: usize, const STRAIGHT: bool>(
+unsafe fn copy_lines<V: Vector, S: StorePolicy, const CLASS: usize, const ALIGNED: bool>(
     job: &Job<'_>,
-    sink: &mut S,
+    stores: &mut S,
     items: Range<usize>,
 ) {
     let (time, line, along_time) = (job.plan.time, job.nest.line, job.nest.along_time);
-    let mut lengths = [0; MANY];
+    let mut lengths = [0; MAX_LENGTHS];
     let mut rounds = Rounds::default();
     let mut lines = job.nest.lines(items, &mut rounds);
     let most = lines_together(job, &lines);
-    let columns = columns_together(job, S::ASKS);
+    let columns = columns_together(job, S::PREFETCHES);
     while let Some(run) = lines.next_run(most) {
         // SAFETY: see `Job`.
         unsafe {
-            let mut short = Short::<S, CLASS, STRAIGHT> {
-                sink: &mut *sink,
+            let mut short = Short::<S, CLASS, ALIGNED> {
+                stores: &mut *stores,
                 input: job.input.wrapping_add(run.at.input),
                 output: run.at.output,
                 bytes: job.plan.row_bytes,
@@ -132,7 +132,7 @@ unsafe fn copy_lines<V: Vector, S: Sink, const CLASS: usize, const STRAIGHT: boo
             if along_time {
                 let lengths = &mut lengths[..run.lines];
                 job.lengths.read(run.at.lengths, run.step.lengths, lengths);
-                V::apart(Along {
+                V::run_outlined(Along {
                     short,
                     lengths,
                     step: run.step,
@@ -146,9 +146,9 @@ unsafe fn copy_lines<V: Vector, S: Sink, const CLASS: usize, const STRAIGHT: boo
                 job.lengths.read(place, line.lengths, lengths);
                 short.input = job.input.wrapping_add(run.at.input + first * line.input);
                 short.output = run.at.output + first * line.output;
-                V::apart(Across {
+                V::run_outlined(Across {
                     short: Short {
-                        sink: &mut *short.sink,
+                        stores: &mut *short.stores,
                         ..short
                     },
                     lengths,
@@ -165,18 +165,18 @@ unsafe fn copy_lines<V: Vector, S: Sink, const CLASS: usize, const STRAIGHT: boo
 #[inline(always)]
 fn lines_together(job: &Job<'_>, lines: &Lines<'_>) -> usize {
     match lines.are_time_steps() {
-        _ if job.nest.along_time => MANY,
+        _ if job.nest.along_time => MAX_LENGTHS,
         true => usize::MAX,
         false => 1,
     }
 }
 
 /// How many columns are taken at once, whose lengths are read together; about a
-/// [`GROUP`] if what is read soon is asked for.
+/// [`GROUP`] if what is read soon is prefetched.
 #[inline(always)]
 fn columns_together(job: &Job<'_>, asks: bool) -> usize {
     if !asks {
-        return MANY;
+        return MAX_LENGTHS;
     }
     let (bytes, columns) = (job.plan.row_bytes, job.nest.line.size);
     let groups = (columns * bytes + GROUP / 2) / GROUP;
@@ -189,12 +189,12 @@ fn columns_together(job: &Job<'_>, asks: bool) -> usize {
         .into_iter()
         .find(|&most| most * bytes <= GROUP + GROUP / 2)
         .unwrap_or(together)
-        .min(MANY)
+        .min(MAX_LENGTHS)
 }
 
 /// Short rows.
-struct Short<'a, S, const CLASS: usize, const STRAIGHT: bool> {
-    sink: &'a mut S,
+struct Short<'a, S, const CLASS: usize, const ALIGNED: bool> {
+    stores: &'a mut S,
     /// Where the first column starts in the input: its row of the first time step.
     input: *const u8,
     /// Its offset in the output.
@@ -203,51 +203,59 @@ struct Short<'a, S, const CLASS: usize, const STRAIGHT: bool> {
     time: Loop,
 }
 
-impl<S: Sink, const CLASS: usize, const STRAIGHT: bool> Short<'_, S, CLASS, STRAIGHT> {
+impl<S: StorePolicy, const CLASS: usize, const ALIGNED: bool> Short<'_, S, CLASS, ALIGNED> {
     /// Where the output's offset 0 lies, for rows that are written straight to their places.
     ///
     /// # Safety
-    /// The output's offset is inside it, and of lanes that the sink takes.
+    /// The output's offset is inside it, and of lanes that the store policy takes.
     #[inline(always)]
     unsafe fn places(&mut self) -> *mut u8 {
-        if !STRAIGHT {
+        if !ALIGNED {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller's. The sink has nothing left to write then, and is given nothing.
+        // SAFETY: the caller's. The store policy has nothing left to write then, and is given nothing.
         unsafe {
-            self.sink.seek(self.output);
-            self.sink.lanes(0).wrapping_sub(self.output)
+            self.stores.seek(self.output);
+            self.stores.reserve_aligned(0).wrapping_sub(self.output)
         }
     }
 
-    /// Copies a row to an offset of the output, and asks for those that are read soon.
+    /// Copies a row to an offset of the output, and prefetches those that are read soon.
     ///
     /// # Safety
     /// The row is readable, and the output has room for it; the `places` are its.
     #[inline(always)]
-    unsafe fn copy(&mut self, from: *const u8, to: usize, places: *mut u8, soon: Option<Soon>) {
+    unsafe fn copy(
+        &mut self,
+        from: *const u8,
+        to: usize,
+        places: *mut u8,
+        targets: Option<PrefetchTargets>,
+    ) {
         // SAFETY: the caller's.
         unsafe {
-            let bytes = of_class::<CLASS>(self.bytes);
-            if !STRAIGHT {
-                self.sink.seek(to);
-                return self.sink.copy::<Forward>(from, bytes, soon);
+            let bytes = bytes_in_class::<CLASS>(self.bytes);
+            if !ALIGNED {
+                self.stores.seek(to);
+                return self.stores.copy::<Forward>(from, bytes, targets);
             }
-            S::copy_to::<Forward>(from, places.wrapping_add(to), bytes, soon);
+            S::copy_to::<Forward>(from, places.wrapping_add(to), bytes, targets);
         }
     }
 }
 
 /// Short rows on lines along time, each with its length.
-struct Along<'a, S, const CLASS: usize, const STRAIGHT: bool> {
-    short: Short<'a, S, CLASS, STRAIGHT>,
+struct Along<'a, S, const CLASS: usize, const ALIGNED: bool> {
+    short: Short<'a, S, CLASS, ALIGNED>,
     lengths: &'a [usize],
     /// How far a line is from the one before.
     step: Position,
     steps: Range<usize>,
 }
 
-impl<S: Sink, const CLASS: usize, const STRAIGHT: bool> Task for Along<'_, S, CLASS, STRAIGHT> {
+impl<S: StorePolicy, const CLASS: usize, const ALIGNED: bool> SimdTask
+    for Along<'_, S, CLASS, ALIGNED>
+{
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         let mut short = self.short;
@@ -262,14 +270,14 @@ impl<S: Sink, const CLASS: usize, const STRAIGHT: bool> Task for Along<'_, S, CL
                 let first = length.wrapping_sub(1 + start).wrapping_mul(time.input);
                 let mut from = short.input.wrapping_add(first);
                 for _ in start..middle {
-                    short.copy(from, to, places, Some(Soon::before(from)));
+                    short.copy(from, to, places, Some(PrefetchTargets::behind(from)));
                     from = from.wrapping_sub(time.input);
                     to += time.output;
                 }
                 // Beyond the input if the length is all of time: then nothing is read.
                 let mut from = short.input.wrapping_add(middle * time.input);
                 for _ in middle..end {
-                    short.copy(from, to, places, Some(Soon::beyond(from)));
+                    short.copy(from, to, places, Some(PrefetchTargets::ahead_of(from)));
                     from = from.wrapping_add(time.input);
                     to += time.output;
                 }
@@ -281,23 +289,25 @@ impl<S: Sink, const CLASS: usize, const STRAIGHT: bool> Task for Along<'_, S, CL
 }
 
 /// Short rows on lines across time, with a length for each of a line.
-struct Across<'a, S, const CLASS: usize, const STRAIGHT: bool> {
-    short: Short<'a, S, CLASS, STRAIGHT>,
+struct Across<'a, S, const CLASS: usize, const ALIGNED: bool> {
+    short: Short<'a, S, CLASS, ALIGNED>,
     lengths: &'a [usize],
     /// The columns.
     line: Loop,
     steps: Range<usize>,
 }
 
-impl<S: Sink, const CLASS: usize, const STRAIGHT: bool> Task for Across<'_, S, CLASS, STRAIGHT> {
+impl<S: StorePolicy, const CLASS: usize, const ALIGNED: bool> SimdTask
+    for Across<'_, S, CLASS, ALIGNED>
+{
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         let (mut short, line) = (self.short, self.line);
         let time = short.time;
         // SAFETY: the caller's.
-        let bytes = unsafe { of_class::<CLASS>(short.bytes) };
+        let bytes = unsafe { bytes_in_class::<CLASS>(short.bytes) };
         let ahead = |distance: usize| distance / (self.lengths.len() * bytes);
-        let (near, far) = (ahead(NEAR).max(1), ahead(FAR).max(1));
+        let (near, far) = (ahead(L1_DISTANCE).max(1), ahead(L2_DISTANCE).max(1));
         // SAFETY: the caller's; a time step is less than the axis' size.
         unsafe {
             let places = short.places();
@@ -306,11 +316,11 @@ impl<S: Sink, const CLASS: usize, const STRAIGHT: bool> Task for Across<'_, S, C
                 let mut to = short.output + t * time.output;
                 for &length in self.lengths {
                     let row = |t: usize| column.wrapping_add(source(length, t) * time.input);
-                    let soon = S::ASKS.then(|| Soon {
-                        near: row((t + near).min(time.size - 1)),
-                        far: row((t + far).min(time.size - 1)),
+                    let targets = S::PREFETCHES.then(|| PrefetchTargets {
+                        l1: row((t + near).min(time.size - 1)),
+                        l2: row((t + far).min(time.size - 1)),
                     });
-                    short.copy(row(t), to, places, soon);
+                    short.copy(row(t), to, places, targets);
                     column = column.wrapping_add(line.input);
                     to += line.output;
                 }
@@ -330,7 +340,7 @@ pub(crate) unsafe fn swap_items<V: Vector, const CLASS: usize>(
     far_away: bool,
 ) {
     let line = job.nest.line;
-    let mut lengths = [0; MANY];
+    let mut lengths = [0; MAX_LENGTHS];
     let mut rounds = Rounds::default();
     let mut lines = job.nest.lines(items, &mut rounds);
     let most = lines_together(job, &lines);
@@ -347,7 +357,7 @@ pub(crate) unsafe fn swap_items<V: Vector, const CLASS: usize>(
             if job.nest.along_time {
                 let lengths = &mut lengths[..run.lines];
                 job.lengths.read(run.at.lengths, run.step.lengths, lengths);
-                V::apart(SwapAlong {
+                V::run_outlined(SwapAlong {
                     short,
                     lengths,
                     step: run.step.output,
@@ -360,7 +370,7 @@ pub(crate) unsafe fn swap_items<V: Vector, const CLASS: usize>(
                 let place = run.at.lengths + first * line.lengths;
                 job.lengths.read(place, line.lengths, lengths);
                 short.data = job.output.wrapping_add(run.at.output + first * line.output);
-                V::apart(SwapAcross {
+                V::run_outlined(SwapAcross {
                     short,
                     lengths,
                     step: line.output,
@@ -380,7 +390,7 @@ struct ShortPairs<const CLASS: usize> {
     /// How far a time step is from the one before.
     pitch: usize,
     bytes: usize,
-    /// How far ahead in time rows are asked for, in bytes, if they are.
+    /// How far ahead in time rows are prefetched, in bytes, if they are.
     ahead: usize,
 }
 
@@ -393,7 +403,7 @@ struct SwapAlong<'a, const CLASS: usize> {
     steps: Range<usize>,
 }
 
-impl<const CLASS: usize> Task for SwapAlong<'_, CLASS> {
+impl<const CLASS: usize> SimdTask for SwapAlong<'_, CLASS> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         let mut column = self.short;
@@ -417,12 +427,12 @@ struct SwapAcross<'a, const CLASS: usize> {
     far_away: bool,
 }
 
-impl<const CLASS: usize> Task for SwapAcross<'_, CLASS> {
+impl<const CLASS: usize> SimdTask for SwapAcross<'_, CLASS> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         // Some steps of a column at a time, as whether a step is one of a pair
         // changes with every column.
-        let together = (CHUNK / (self.lengths.len() * self.short.bytes)).max(1);
+        let together = (SWAP_BLOCK / (self.lengths.len() * self.short.bytes)).max(1);
         let mut first = self.short;
         if self.far_away {
             first.ahead = together * first.pitch;
@@ -452,7 +462,7 @@ impl<const CLASS: usize> ShortPairs<CLASS> {
             return;
         }
         // SAFETY: the caller's.
-        let bytes = unsafe { of_class::<CLASS>(self.bytes) };
+        let bytes = unsafe { bytes_in_class::<CLASS>(self.bytes) };
         let mut one = self.data.wrapping_add(steps.start * self.pitch);
         let last = length - 1 - steps.start;
         let mut other = self.data.wrapping_add(last * self.pitch);
@@ -460,8 +470,8 @@ impl<const CLASS: usize> ShortPairs<CLASS> {
             // SAFETY: the caller's; the two rows differ.
             unsafe { exchange::<V, Forward>(one, other, bytes) };
             if self.ahead > 0 {
-                ask_for(one.wrapping_add(self.ahead), bytes, prefetch_far);
-                ask_for(other.wrapping_sub(self.ahead), bytes, prefetch_far);
+                prefetch_range(one.wrapping_add(self.ahead), bytes, prefetch_l2);
+                prefetch_range(other.wrapping_sub(self.ahead), bytes, prefetch_l2);
             }
             one = one.wrapping_add(self.pitch);
             other = other.wrapping_sub(self.pitch);

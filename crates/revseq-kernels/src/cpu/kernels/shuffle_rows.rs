@@ -9,30 +9,33 @@ use crate::cpu::choice::with_const::with_const;
 use crate::cpu::loop_nest::Rounds;
 use crate::cpu::loop_nest::job::Job;
 use crate::cpu::memory::direction::Forward;
-use crate::cpu::memory::prefetch::prefetch;
-use crate::cpu::memory::prefetch::{DISTANCE, Soon};
-use crate::cpu::memory::store_policy::Sink;
+use crate::cpu::memory::prefetch::prefetch_l1;
+use crate::cpu::memory::prefetch::{PrefetchTargets, SEQUENTIAL_DISTANCE};
+use crate::cpu::memory::store_policy::StorePolicy;
 use crate::cpu::memory::{LINE, Line};
 use crate::cpu::simd::bytes::copy_bytes;
-use crate::cpu::simd::{Task, Vector};
+use crate::cpu::simd::{SimdTask, Vector};
 
 /// The most that is kept aside while its place is written, in bytes.
-const KEPT: usize = 4 << 10;
+const SAVED: usize = 4 << 10;
 
 /// Moves some items of a plan whose rows are packed along time on both sides
 /// and less than a cache line wide.
 ///
 /// # Safety
 /// The nest has all time steps of the plan, and `items` are items of it; the
-/// sink writes to the job's output.
+/// store policy writes to the job's output.
 #[inline(always)]
-pub(crate) unsafe fn copy_items<V: Vector, S: Sink>(
+pub(crate) unsafe fn copy_items<V: Vector, S: StorePolicy>(
     job: &Job<'_>,
-    sink: &mut S,
+    stores: &mut S,
     items: Range<usize>,
 ) {
     let (row, all) = (job.plan.row_bytes, job.plan.time.size);
-    let (together, asks) = (Together::new::<V>(row), !processor::foresees());
+    let (shuffle, asks) = (
+        RowShuffle::new::<V>(row),
+        !processor::has_strong_prefetcher(),
+    );
     let mut rounds = Rounds::default();
     // SAFETY: see `Job`: a line has as many packed rows as time has steps.
     unsafe {
@@ -41,20 +44,24 @@ pub(crate) unsafe fn copy_items<V: Vector, S: Sink>(
             let length = job.lengths.get(at.lengths).min(all);
             let reversed = steps.start.min(length)..steps.end.min(length);
             let kept = steps.start.max(length)..steps.end.max(length);
-            sink.seek(at.output + steps.start * row);
-            for first in reversed.clone().step_by(S::SPACE / row) {
-                let count = (S::SPACE / row).min(reversed.end - first);
+            stores.seek(at.output + steps.start * row);
+            for first in reversed.clone().step_by(S::MAX_RESERVE / row) {
+                let count = (S::MAX_RESERVE / row).min(reversed.end - first);
                 let from = line.add((length - first - count) * row);
-                V::apart(Reverse {
+                V::run_outlined(Reverse {
                     from,
-                    to: sink.space(count * row),
+                    to: stores.reserve(count * row),
                     count,
-                    together: &together,
-                    ahead: asks.then(|| from.wrapping_sub(DISTANCE)),
+                    shuffle: &shuffle,
+                    ahead: asks.then(|| from.wrapping_sub(SEQUENTIAL_DISTANCE)),
                 });
             }
             let from = line.add(kept.start * row);
-            sink.copy::<Forward>(from, kept.len() * row, Some(Soon::beyond(from)));
+            stores.copy::<Forward>(
+                from,
+                kept.len() * row,
+                Some(PrefetchTargets::ahead_of(from)),
+            );
         }
     }
 }
@@ -68,15 +75,18 @@ pub(crate) unsafe fn copy_items<V: Vector, S: Sink>(
 #[inline(always)]
 pub(crate) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>) {
     let row = job.plan.row_bytes;
-    let (together, asks) = (Together::new::<V>(row), !processor::foresees());
-    let mut kept = [MaybeUninit::<u8>::uninit(); KEPT];
+    let (shuffle, asks) = (
+        RowShuffle::new::<V>(row),
+        !processor::has_strong_prefetcher(),
+    );
+    let mut kept = [MaybeUninit::<u8>::uninit(); SAVED];
     let kept = kept.as_mut_ptr().cast::<u8>();
     let mut rounds = Rounds::default();
     for (at, steps) in job.nest.lines(items, &mut rounds) {
         let length = job.lengths.get(at.lengths);
         let pairs = steps.start..steps.end.min(length / 2);
-        for first in pairs.clone().step_by(KEPT / row) {
-            let count = (KEPT / row).min(pairs.end - first);
+        for first in pairs.clone().step_by(SAVED / row) {
+            let count = (SAVED / row).min(pairs.end - first);
             // SAFETY: see `Job`. The first steps of pairs and their mirror images
             // are two runs of packed rows that do not overlap.
             unsafe {
@@ -84,19 +94,19 @@ pub(crate) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>) {
                 let one = line.add(first * row);
                 let other = line.add((length - first - count) * row);
                 kept.copy_from_nonoverlapping(one, count * row);
-                V::apart(Reverse {
+                V::run_outlined(Reverse {
                     from: other,
                     to: one,
                     count,
-                    together: &together,
-                    ahead: asks.then(|| other.cast_const().wrapping_sub(DISTANCE)),
+                    shuffle: &shuffle,
+                    ahead: asks.then(|| other.cast_const().wrapping_sub(SEQUENTIAL_DISTANCE)),
                 });
-                V::apart(Reverse {
+                V::run_outlined(Reverse {
                     from: kept,
                     to: other,
                     count,
-                    together: &together,
-                    ahead: asks.then(|| one.cast_const().wrapping_add(DISTANCE)),
+                    shuffle: &shuffle,
+                    ahead: asks.then(|| one.cast_const().wrapping_add(SEQUENTIAL_DISTANCE)),
                 });
             }
         }
@@ -104,7 +114,7 @@ pub(crate) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>) {
 }
 
 /// Rows that are reversed together, in one vector.
-struct Together {
+struct RowShuffle {
     /// The bytes of a row.
     row: usize,
     /// How many rows a vector holds.
@@ -113,7 +123,7 @@ struct Together {
     order: Line,
 }
 
-impl Together {
+impl RowShuffle {
     #[inline(always)]
     fn new<V: Vector>(row: usize) -> Self {
         let rows = V::BYTES / row;
@@ -127,24 +137,24 @@ impl Together {
     }
 }
 
-/// Copies `count` rows in reverse order, and asks for as many at `ahead`.
+/// Copies `count` rows in reverse order, and prefetches as many at `ahead`.
 ///
-/// To ask for what is not mapped would cost the search for its page each time,
+/// To prefetch what is not mapped would cost the search for its page each time,
 /// so that a caller gives a place in its data, or near.
 struct Reverse<'a> {
     from: *const u8,
     to: *mut u8,
     count: usize,
-    together: &'a Together,
+    shuffle: &'a RowShuffle,
     ahead: Option<*const u8>,
 }
 
-impl Task for Reverse<'_> {
+impl SimdTask for Reverse<'_> {
     /// # Safety
     /// `from` is readable and `to` writable for `count` rows, and they do not overlap.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let Together { row, rows, .. } = *self.together;
+        let RowShuffle { row, rows, .. } = *self.shuffle;
         // So many rows a vector touches, the last one perhaps in part.
         let touched = V::BYTES.div_ceil(row);
         // SAFETY: the caller's.
@@ -168,53 +178,53 @@ impl Reverse<'_> {
     #[inline(always)]
     fn source(&self, index: usize) -> *const u8 {
         let rows = self.count.wrapping_sub(1).wrapping_sub(index);
-        self.from.wrapping_add(rows.wrapping_mul(self.together.row))
+        self.from.wrapping_add(rows.wrapping_mul(self.shuffle.row))
     }
 
     /// Where a row goes.
     #[inline(always)]
     fn place(&self, index: usize) -> *mut u8 {
-        self.to.wrapping_add(index * self.together.row)
+        self.to.wrapping_add(index * self.shuffle.row)
     }
 
-    /// Asks for the rows at `ahead` that are as far from its end as a row from the start.
+    /// Prefetches the rows at `ahead` that are as far from its end as a row from the start.
     #[inline(always)]
-    fn ask(&self, index: usize) {
+    fn prefetch(&self, index: usize) {
         if let Some(ahead) = self.ahead {
             let rows = self.count - 1 - index;
-            prefetch(ahead.wrapping_add(rows * self.together.row));
+            prefetch_l1(ahead.wrapping_add(rows * self.shuffle.row));
         }
     }
 
     /// Copies some rows, and nothing around them.
     ///
     /// # Safety
-    /// As [`run`](Task::run).
+    /// As [`run`](SimdTask::run).
     #[inline(never)]
     unsafe fn exactly(&self, rows: Range<usize>) {
         for index in rows {
             // SAFETY: the caller's.
-            unsafe { copy_bytes(self.source(index), self.place(index), self.together.row) };
+            unsafe { copy_bytes(self.source(index), self.place(index), self.shuffle.row) };
         }
     }
 
     /// Copies them as many at a time as a vector holds, which touches `touched`.
     ///
     /// # Safety
-    /// As [`run`](Task::run), and there are more rows than a vector holds and touches.
+    /// As [`run`](SimdTask::run), and there are more rows than a vector holds and touches.
     #[inline(always)]
     unsafe fn by_vectors<V: Vector>(&self, touched: usize) {
-        let rows = self.together.rows;
+        let rows = self.shuffle.rows;
         let ends = touched - rows;
         let (mut index, end) = (ends, self.count - touched);
         // SAFETY: the caller's.
         unsafe {
-            let order = V::load(self.together.order.0.as_ptr());
+            let order = V::load(self.shuffle.order.0.as_ptr());
             self.exactly(0..ends);
             loop {
                 let last = index + rows - 1;
-                self.ask(last);
-                let vector = V::load(self.source(last)).shuffled(order);
+                self.prefetch(last);
+                let vector = V::load(self.source(last)).shuffle(order);
                 vector.store(self.place(index));
                 if index == end {
                     break;
@@ -229,10 +239,10 @@ impl Reverse<'_> {
     /// Copies them row by row, each by so many vectors.
     ///
     /// # Safety
-    /// As [`run`](Task::run), and no row is longer.
+    /// As [`run`](SimdTask::run), and no row is longer.
     #[inline(always)]
     unsafe fn one_by_one<V: Vector, const VECTORS: usize>(&self) {
-        let row = self.together.row;
+        let row = self.shuffle.row;
         let exact = (VECTORS * V::BYTES).div_ceil(row).min(self.count);
         let middle = exact..(self.count - exact).max(exact);
         // SAFETY: the caller's.
@@ -241,7 +251,7 @@ impl Reverse<'_> {
             for index in middle.clone() {
                 let (from, to) = (self.source(index), self.place(index));
                 if (index * row) % LINE < row {
-                    self.ask(index);
+                    self.prefetch(index);
                 }
                 for vector in 0..VECTORS {
                     let at = vector * V::BYTES;
@@ -256,7 +266,7 @@ impl Reverse<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::simd::level::Level;
+    use crate::cpu::simd::level::SimdLevel;
     use crate::cpu::simd::{Portable, V128};
 
     /// # Safety
@@ -272,17 +282,17 @@ mod tests {
         {
             to.copy_from_slice(from);
         }
-        let together = Together::new::<V>(row);
+        let shuffle = RowShuffle::new::<V>(row);
         let (from, to) = (from.as_ptr(), found[AROUND..].as_mut_ptr());
         let reverse = Reverse {
             from,
             to,
             count,
-            together: &together,
+            shuffle: &shuffle,
             ahead: Some(from),
         };
         // SAFETY: the buffers have room for the rows; the caller has the instructions.
-        unsafe { V::apart(reverse) };
+        unsafe { V::run_outlined(reverse) };
         assert!(found == expected, "{count} rows of {row} bytes");
     }
 
@@ -297,16 +307,16 @@ mod tests {
                     #[cfg(target_arch = "x86_64")]
                     {
                         use crate::cpu::simd::{V256, V512};
-                        if Level::Avx2.is_supported() {
+                        if SimdLevel::Avx2.is_supported() {
                             check::<V256>(row, count);
                         }
-                        if Level::Avx512.is_supported() {
+                        if SimdLevel::Avx512.is_supported() {
                             check::<V512>(row, count);
                         }
                     }
                 }
             }
         }
-        assert!(Level::Portable.is_supported());
+        assert!(SimdLevel::Portable.is_supported());
     }
 }

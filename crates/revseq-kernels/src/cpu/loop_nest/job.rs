@@ -1,6 +1,6 @@
 //! A run as its kernel sees it.
 
-use crate::cpu::loop_nest::{Nest, Position};
+use crate::cpu::loop_nest::{LoopNest, Position};
 use crate::{Plan, SequenceLengths};
 
 /// What a kernel works on, with any other thread.
@@ -10,7 +10,7 @@ use crate::{Plan, SequenceLengths};
 /// time step is less than the axis size, as a length is at most that.
 pub(crate) struct Job<'a> {
     pub(crate) plan: &'a Plan,
-    pub(crate) nest: &'a Nest,
+    pub(crate) nest: &'a LoopNest,
     pub(crate) lengths: &'a SequenceLengths<'a>,
     /// Readable for the plan's `input_bytes`. In place, the output.
     pub(crate) input: *const u8,

@@ -27,12 +27,12 @@ pub(crate) struct Position {
 }
 
 #[derive(Clone, Copy)]
-struct Level {
+struct OuterLoop {
     size: usize,
     step: Position,
 }
 
-impl Level {
+impl OuterLoop {
     /// A level that goes round once.
     const ONCE: Self = Self {
         size: 1,
@@ -46,21 +46,21 @@ impl Level {
 }
 
 /// All lines of a plan.
-pub(crate) struct Nest {
-    outer: SmallVec<[Level; 5]>,
+pub(crate) struct LoopNest {
+    outer: SmallVec<[OuterLoop; 5]>,
     /// The loop that a line is.
     pub(crate) line: Loop,
     /// Whether the line runs along time.
     pub(crate) along_time: bool,
 }
 
-impl Nest {
+impl LoopNest {
     /// The tiles of a plan whose innermost loop are packed columns: all time
     /// steps of some columns, as the tiling says, which cuts them in so many `tiles`.
     pub(crate) fn tiles(plan: &Plan, tiles: usize) -> Self {
         let outer = plan.loops.len().saturating_sub(1);
         Self {
-            outer: plan.loops[..outer].iter().map(level).collect(),
+            outer: plan.loops[..outer].iter().map(outer_loop).collect(),
             line: Loop {
                 size: tiles,
                 input: 0,
@@ -74,7 +74,7 @@ impl Nest {
     /// The lines of a plan whose time loop has `time_steps` steps: the axis
     /// size, or half of a longest length for pairs that swap.
     pub(crate) fn new(plan: &Plan, time_steps: usize) -> Self {
-        let time = Level {
+        let time = OuterLoop {
             size: time_steps,
             step: Position {
                 time: 1,
@@ -100,13 +100,13 @@ impl Nest {
         // What is outside time, time itself unless it is the line, and the rest.
         let (outside, inside) = loops.split_at(plan.outside_time.min(loops.len()));
         for round in outside {
-            nest.outer.push(level(round));
+            nest.outer.push(outer_loop(round));
         }
         if !along_time {
             nest.outer.push(time);
         }
         for round in inside {
-            nest.outer.push(level(round));
+            nest.outer.push(outer_loop(round));
         }
         nest
     }
@@ -119,7 +119,7 @@ impl Nest {
     /// Every line that has items in `items`, with the steps on it.
     #[inline(always)]
     pub(crate) fn lines<'a>(&'a self, items: Range<usize>, rounds: &'a mut Rounds) -> Lines<'a> {
-        let inner = self.outer.last().copied().unwrap_or(Level::ONCE);
+        let inner = self.outer.last().copied().unwrap_or(OuterLoop::ONCE);
         let mut lines = Lines {
             nest: self,
             rounds,
@@ -188,7 +188,7 @@ pub(crate) struct Rounds(SmallVec<[usize; 5]>);
 /// An iterator and not a callback, so that what a kernel does with a line is
 /// compiled as part of the kernel, with its vector instructions.
 pub(crate) struct Lines<'a> {
-    nest: &'a Nest,
+    nest: &'a LoopNest,
     rounds: &'a mut Rounds,
     position: Position,
     /// A round of the innermost level.
@@ -262,8 +262,8 @@ impl Iterator for Lines<'_> {
     }
 }
 
-fn level(round: &Loop) -> Level {
-    Level {
+fn outer_loop(round: &Loop) -> OuterLoop {
+    OuterLoop {
         size: round.size,
         step: Position {
             input: round.input,

@@ -1,7 +1,7 @@
 //! The two ways to move a run of packed elements: as it is, and reversed.
 
 use crate::cpu::memory::width::{Bytes, Element, Width};
-use crate::cpu::simd::bytes::copy_few;
+use crate::cpu::simd::bytes::copy_partial;
 use crate::cpu::simd::{LANE, V128, Vector};
 
 /// In which order the elements of a run are copied.
@@ -23,19 +23,19 @@ pub(crate) trait Direction {
     ///
     /// # Safety
     /// As for [`copy_inline`].
-    unsafe fn copy_few(from: *const u8, to: *mut u8, bytes: usize);
+    unsafe fn copy_partial(from: *const u8, to: *mut u8, bytes: usize);
 
     /// Exchanges less than a lane with as much.
     ///
     /// # Safety
-    /// As for [`copy_few`](Self::copy_few), and both are writable.
-    unsafe fn swap_few(one: *mut u8, other: *mut u8, bytes: usize);
+    /// As for [`copy_partial`](Self::copy_partial), and both are writable.
+    unsafe fn swap_partial(one: *mut u8, other: *mut u8, bytes: usize);
 
     /// Puts the elements of a run in this order.
     ///
     /// # Safety
     /// It is readable and writable for `bytes`, which are whole elements.
-    unsafe fn turn<V: Vector>(run: *mut u8, bytes: usize);
+    unsafe fn reverse_in_place<V: Vector>(run: *mut u8, bytes: usize);
 
     /// Where the run starts that is written `at` bytes after the start of `bytes` bytes.
     #[inline(always)]
@@ -65,19 +65,19 @@ impl Direction for Forward {
     }
 
     #[inline(always)]
-    unsafe fn copy_few(from: *const u8, to: *mut u8, bytes: usize) {
+    unsafe fn copy_partial(from: *const u8, to: *mut u8, bytes: usize) {
         // SAFETY: the caller's.
-        unsafe { copy_few(from, to, bytes) };
+        unsafe { copy_partial(from, to, bytes) };
     }
 
     #[inline(always)]
-    unsafe fn swap_few(one: *mut u8, other: *mut u8, bytes: usize) {
+    unsafe fn swap_partial(one: *mut u8, other: *mut u8, bytes: usize) {
         // SAFETY: the caller's.
         unsafe { Bytes(bytes).swap(one, other) };
     }
 
     #[inline(always)]
-    unsafe fn turn<V: Vector>(_: *mut u8, _: usize) {}
+    unsafe fn reverse_in_place<V: Vector>(_: *mut u8, _: usize) {}
 }
 
 impl<const W: usize> Direction for Backward<W> {
@@ -91,7 +91,7 @@ impl<const W: usize> Direction for Backward<W> {
     }
 
     #[inline(always)]
-    unsafe fn copy_few(from: *const u8, to: *mut u8, bytes: usize) {
+    unsafe fn copy_partial(from: *const u8, to: *mut u8, bytes: usize) {
         for at in (0..bytes).step_by(W) {
             // SAFETY: the caller's.
             unsafe { Element::<W>.copy(from.add(bytes - W - at), to.add(at)) };
@@ -99,7 +99,7 @@ impl<const W: usize> Direction for Backward<W> {
     }
 
     #[inline(always)]
-    unsafe fn swap_few(one: *mut u8, other: *mut u8, bytes: usize) {
+    unsafe fn swap_partial(one: *mut u8, other: *mut u8, bytes: usize) {
         for at in (0..bytes).step_by(W) {
             // SAFETY: the caller's.
             unsafe { Element::<W>.swap(one.add(at), other.add(bytes - W - at)) };
@@ -107,7 +107,7 @@ impl<const W: usize> Direction for Backward<W> {
     }
 
     #[inline(always)]
-    unsafe fn turn<V: Vector>(run: *mut u8, bytes: usize) {
+    unsafe fn reverse_in_place<V: Vector>(run: *mut u8, bytes: usize) {
         let (mut start, mut end) = (0, bytes);
         // SAFETY: every vector lies between start and end.
         unsafe {
@@ -196,7 +196,7 @@ pub(crate) unsafe fn copy_inline<V: Vector, D: Direction>(
         } else if bytes >= LANE {
             two::<V128, D>(from, to, bytes);
         } else {
-            D::copy_few(from, to, bytes);
+            D::copy_partial(from, to, bytes);
         }
     }
 }

@@ -7,7 +7,7 @@ pub(crate) mod store_policy;
 pub(crate) mod swap_queue;
 pub(crate) mod width;
 
-/// A cache line, the unit that streaming stores write.
+/// A cache line, the unit that non-temporal stores write.
 pub(crate) const LINE: usize = 64;
 
 /// The bytes of a cache line, where one starts.

@@ -4,78 +4,78 @@ use std::mem::MaybeUninit;
 
 use super::LINE;
 
-/// How far ahead of what is moved the next is asked for, in bytes.
+/// How far ahead of what is moved the next is prefetched, in bytes.
 ///
 /// What a run reads lies anywhere, so that no hardware foresees it. Too near
 /// and it is not there in time; too far and it has left the first cache level.
-pub(crate) const NEAR: usize = 4 << 10;
+pub(crate) const L1_DISTANCE: usize = 4 << 10;
 
-/// How far ahead it is asked for into the second level, where memory is far away.
+/// How far ahead it is prefetched into the second level, where memory is far away.
 ///
 /// Rows of 1 KiB in random order, 32 MiB, on a processor of the Zen 4
 /// generation: 2.2 times a copy without asking, 1.6 to 1.8 into the first level
 /// only, at any distance, 1.3 into the second only, and 1.1 into both.
-pub(crate) const FAR: usize = 32 << 10;
+pub(crate) const L2_DISTANCE: usize = 32 << 10;
 
-/// How far ahead what lies in order is asked for, in bytes: the hardware foresees
+/// How far ahead what lies in order is prefetched, in bytes: the hardware foresees
 /// most of it.
-pub(crate) const DISTANCE: usize = 8 << 10;
+pub(crate) const SEQUENTIAL_DISTANCE: usize = 8 << 10;
 
 /// Two places of the input: what is read soon, and what is read later.
 #[derive(Clone, Copy)]
-pub(crate) struct Soon {
-    pub(crate) near: *const u8,
-    pub(crate) far: *const u8,
+pub(crate) struct PrefetchTargets {
+    pub(crate) l1: *const u8,
+    pub(crate) l2: *const u8,
 }
 
-impl Soon {
+impl PrefetchTargets {
     /// What is read after `place`, by those distances.
     #[inline(always)]
-    pub(crate) fn beyond(place: *const u8) -> Self {
+    pub(crate) fn ahead_of(place: *const u8) -> Self {
         Self {
-            near: place.wrapping_add(NEAR),
-            far: place.wrapping_add(FAR),
+            l1: place.wrapping_add(L1_DISTANCE),
+            l2: place.wrapping_add(L2_DISTANCE),
         }
     }
 
     /// What is read after `place` where that is read backward.
     #[inline(always)]
-    pub(crate) fn before(place: *const u8) -> Self {
+    pub(crate) fn behind(place: *const u8) -> Self {
         Self {
-            near: place.wrapping_sub(NEAR),
-            far: place.wrapping_sub(FAR),
+            l1: place.wrapping_sub(L1_DISTANCE),
+            l2: place.wrapping_sub(L2_DISTANCE),
         }
     }
 
     /// The last of `bytes` bytes, if there are more cache lines of them than
     /// start at every 64th: those that do not start where a line does.
     #[inline(always)]
-    pub(crate) fn spilled(self, bytes: usize) -> Option<Self> {
+    pub(crate) fn straddled(self, bytes: usize) -> Option<Self> {
         let last = bytes.wrapping_sub(1);
-        (self.near.addr() % LINE + last % LINE >= LINE).then(|| self.after(last))
+        (self.l1.addr() % LINE + last % LINE >= LINE).then(|| self.offset(last))
     }
 
     /// Both places so many bytes on.
     #[inline(always)]
-    pub(crate) fn after(self, bytes: usize) -> Self {
+    pub(crate) fn offset(self, bytes: usize) -> Self {
         Self {
-            near: self.near.wrapping_add(bytes),
-            far: self.far.wrapping_add(bytes),
+            l1: self.l1.wrapping_add(bytes),
+            l2: self.l2.wrapping_add(bytes),
         }
     }
 }
 
-/// Asks for every cache line that has some of these bytes.
+/// Prefetches every cache line that has some of these bytes.
 #[inline(always)]
-pub(crate) fn ask_for(from: *const u8, bytes: usize, ask: impl Fn(*const u8)) {
+pub(crate) fn prefetch_range(from: *const u8, bytes: usize, prefetch: impl Fn(*const u8)) {
     let before = from.addr() % LINE;
     let first = from.wrapping_sub(before);
     for at in (0..before + bytes).step_by(LINE) {
-        ask(first.wrapping_add(at));
+        prefetch(first.wrapping_add(at));
     }
 }
 
-/// Defines a function that asks for a cache line, by the hint of each target.
+/// Defines a function that prefetches a cache line, by the hint of each target.
 macro_rules! prefetch {
     ($(#[$meta:meta])* $visibility:vis $name:ident, $x86_64:ident, $aarch64:literal) => {
         $(#[$meta])*
@@ -103,32 +103,32 @@ macro_rules! prefetch {
 }
 
 prefetch! {
-    /// Asks for the cache line of an address that is read soon.
-    pub(crate) prefetch, _MM_HINT_T0, "pldl1keep"
+    /// Prefetches the cache line of an address that is read soon.
+    pub(crate) prefetch_l1, _MM_HINT_T0, "pldl1keep"
 }
 
 prefetch! {
-    /// Asks for a cache line into the second level.
-    prefetch_second_level, _MM_HINT_T1, "pldl2keep"
+    /// Prefetches a cache line into the second level.
+    prefetch_l2_once, _MM_HINT_T1, "pldl2keep"
 }
 
-/// Asks for the cache line of an address that is read later, into the second level.
+/// Prefetches the cache line of an address that is read later, into the second level.
 ///
-/// Twice: a processor that is busy passes over some of what it is asked for.
+/// Twice: a processor that is busy passes over some of what it is prefetched.
 /// Once and twice, Zen 4, past the caches: rows of 1 KiB 1.20 and 1.13 times a
 /// copy, lines of 16 KiB 1.29 and 1.12, long runs of rows 1.24 and 1.07, columns
 /// of bytes 4.3 and 3.7.
 #[inline(always)]
-pub(crate) fn prefetch_far(from: *const u8) {
-    prefetch_second_level(from);
-    prefetch_second_level(from);
+pub(crate) fn prefetch_l2(from: *const u8) {
+    prefetch_l2_once(from);
+    prefetch_l2_once(from);
 }
 
 /// How many entries a queue holds.
 const ENTRIES: usize = 128;
 
 /// A queue of a fixed depth.
-pub(crate) struct Ahead<T> {
+pub(crate) struct PrefetchQueue<T> {
     entries: [MaybeUninit<T>; ENTRIES],
     /// How many entries ahead of the oldest those are that are far, and near.
     depth: usize,
@@ -137,7 +137,7 @@ pub(crate) struct Ahead<T> {
     popped: usize,
 }
 
-impl<T: Copy> Ahead<T> {
+impl<T: Copy> PrefetchQueue<T> {
     /// A queue of so many entries of `bytes` bytes that it holds what is far.
     pub(crate) fn new(bytes: usize, near: usize, far: usize) -> Self {
         let entries = |distance: usize| (distance / bytes.max(1)).clamp(1, ENTRIES - 1);

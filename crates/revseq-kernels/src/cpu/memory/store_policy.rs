@@ -5,33 +5,33 @@ use std::mem::MaybeUninit;
 
 use crate::cpu::memory::LINE;
 use crate::cpu::memory::direction::{Direction, copy_inline};
-use crate::cpu::memory::prefetch::Soon;
-use crate::cpu::memory::prefetch::{prefetch, prefetch_far};
+use crate::cpu::memory::prefetch::PrefetchTargets;
+use crate::cpu::memory::prefetch::{prefetch_l1, prefetch_l2};
 use crate::cpu::simd::bytes::copy_bytes;
 use crate::cpu::simd::{LANE, V128, Vector, fence};
 
-/// How far ahead of what is written through the caches the next is asked for, in bytes.
+/// How far ahead of what is written through the caches the next is prefetched, in bytes.
 ///
 /// A store to a line that is not in the innermost cache waits for it, and the
 /// stores after it wait with it. Measured best at 1 to 4 KiB.
-const WRITTEN_AHEAD: usize = 2 << 10;
+const STORE_DISTANCE: usize = 2 << 10;
 
 /// From how many bytes on what goes past the caches by way of a buffer leaves it.
-const BLOCK: usize = 1 << 10;
+const FLUSH_BYTES: usize = 1 << 10;
 
 /// The bytes of that buffer.
-const BUFFER: usize = 2 << 10;
+const BUFFER_BYTES: usize = 2 << 10;
 
 /// Takes the output's bytes in order.
-pub(crate) trait Sink {
+pub(crate) trait StorePolicy {
     /// Whether what is written goes past the caches.
-    const STREAMS: bool;
+    const NON_TEMPORAL: bool;
 
-    /// Whether the run is so large that it pays to ask for what is read next.
-    const ASKS: bool;
+    /// Whether the run is so large that it pays to prefetch what is read next.
+    const PREFETCHES: bool;
 
-    /// The most bytes that [`space`](Self::space) gives at once.
-    const SPACE: usize;
+    /// The most bytes that [`reserve`](Self::reserve) gives at once.
+    const MAX_RESERVE: usize;
 
     /// The longest run, in bytes, that is read twice rather than by a branch on
     /// where it turns, which is often mispredicted: wide vectors read fast.
@@ -41,11 +41,11 @@ pub(crate) trait Sink {
     /// 4 KiB 1.15 both; AVX2 512 bytes 2.0 and 1.5, 1 KiB 1.4 and 1.3, 4 KiB 1.1
     /// and 1.4; SSE2 256 bytes 3.5 both, 1 KiB 1.9 and 2.4. Past the caches 16 KiB
     /// 1.25 and 1.2 by wide vectors, by SSE2 1 KiB 1.7 and 1.55.
-    const TWICE: usize;
+    const MAX_BLENDED: usize;
 
-    /// Asks for the lines that are read soon, and for the one that is written
+    /// Prefetches the lines that are read soon, and for the one that is written
     /// soon after the one at `to`, where that pays.
-    fn ask(soon: Soon, to: *const u8);
+    fn prefetch(targets: PrefetchTargets, to: *const u8);
 
     /// Goes on at an offset of the output, in bytes.
     ///
@@ -56,47 +56,57 @@ pub(crate) trait Sink {
     /// Room for the next bytes, which the caller then fills.
     ///
     /// # Safety
-    /// `bytes` is at most [`SPACE`](Self::SPACE), and the output has room for them.
-    unsafe fn space(&mut self, bytes: usize) -> *mut u8;
+    /// `bytes` is at most [`MAX_RESERVE`](Self::MAX_RESERVE), and the output has room for them.
+    unsafe fn reserve(&mut self, bytes: usize) -> *mut u8;
 
-    /// Whether [`lanes`](Self::lanes) takes what starts and ends at multiples of
+    /// Whether [`reserve_aligned`](Self::reserve_aligned) takes what starts and ends at multiples of
     /// `offset`, in bytes.
-    fn takes_lanes(&self, offset: usize) -> bool;
+    fn is_aligned(&self, offset: usize) -> bool;
 
     /// Room for the next bytes, which the caller then fills by [`write`](Self::write).
     ///
     /// # Safety
-    /// The output has room for them, and [`takes_lanes`](Self::takes_lanes).
-    unsafe fn lanes(&mut self, bytes: usize) -> *mut u8;
+    /// The output has room for them, and [`is_aligned`](Self::is_aligned).
+    unsafe fn reserve_aligned(&mut self, bytes: usize) -> *mut u8;
 
-    /// Writes a vector of [`lanes`](Self::lanes).
+    /// Writes a vector of [`reserve_aligned`](Self::reserve_aligned).
     ///
     /// # Safety
     /// As [`Vector::store`], and the vector starts a number of lanes after the first.
     unsafe fn write<V: Vector>(vector: V, to: *mut u8);
 
-    /// Writes a vector of [`lanes`](Self::lanes) of which all but the last `bytes`
+    /// Writes a vector of [`reserve_aligned`](Self::reserve_aligned) of which all but the last `bytes`
     /// bytes, if those are less, have been written already.
     ///
     /// # Safety
-    /// As [`write`](Self::write), and `bytes` are whole lanes if the sink streams.
+    /// As [`write`](Self::write), and `bytes` are whole lanes if the stores are non-temporal.
     unsafe fn write_last<V: Vector>(vector: V, to: *mut u8, bytes: usize);
 
-    /// Copies a run to a place in the room of [`lanes`](Self::lanes), and asks for as
+    /// Copies a run to a place in the room of [`reserve_aligned`](Self::reserve_aligned), and prefetches as
     /// many bytes that are read soon, if any and if that pays.
     ///
     /// # Safety
     /// `from` is readable for `bytes`, which are whole elements, the room has as many
-    /// from `to` on, and both are whole lanes if the sink streams.
-    unsafe fn copy_to<D: Direction>(from: *const u8, to: *mut u8, bytes: usize, soon: Option<Soon>);
+    /// from `to` on, and both are whole lanes if the stores are non-temporal.
+    unsafe fn copy_to<D: Direction>(
+        from: *const u8,
+        to: *mut u8,
+        bytes: usize,
+        targets: Option<PrefetchTargets>,
+    );
 
-    /// Copies the next bytes, and asks for as many that are read soon, if any and
+    /// Copies the next bytes, and prefetches as many that are read soon, if any and
     /// if that pays.
     ///
     /// # Safety
     /// `from` is readable for `bytes`, which are whole elements, and the output
     /// has room for them.
-    unsafe fn copy<D: Direction>(&mut self, from: *const u8, bytes: usize, soon: Option<Soon>);
+    unsafe fn copy<D: Direction>(
+        &mut self,
+        from: *const u8,
+        bytes: usize,
+        targets: Option<PrefetchTargets>,
+    );
 
     /// Writes what has not been written yet.
     ///
@@ -105,15 +115,15 @@ pub(crate) trait Sink {
     unsafe fn finish(&mut self);
 }
 
-/// Writes straight to the output, through the caches; `ASKS` if that pays, which
+/// Writes straight to the output, through the caches; `PREFETCHES` if that pays, which
 /// it does not in the innermost one.
-pub(crate) struct Cached<V, const ASKS: bool> {
+pub(crate) struct Temporal<V, const PREFETCHES: bool> {
     start: *mut u8,
     at: *mut u8,
     vector: PhantomData<V>,
 }
 
-impl<V, const ASKS: bool> Cached<V, ASKS> {
+impl<V, const PREFETCHES: bool> Temporal<V, PREFETCHES> {
     pub(crate) fn new(output: *mut u8) -> Self {
         Self {
             start: output,
@@ -123,17 +133,17 @@ impl<V, const ASKS: bool> Cached<V, ASKS> {
     }
 }
 
-impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
-    const STREAMS: bool = false;
-    const ASKS: bool = ASKS;
-    const SPACE: usize = usize::MAX;
-    const TWICE: usize = V::BYTES * V::BYTES;
+impl<V: Vector, const PREFETCHES: bool> StorePolicy for Temporal<V, PREFETCHES> {
+    const NON_TEMPORAL: bool = false;
+    const PREFETCHES: bool = PREFETCHES;
+    const MAX_RESERVE: usize = usize::MAX;
+    const MAX_BLENDED: usize = V::BYTES * V::BYTES;
 
     #[inline(always)]
-    fn ask(soon: Soon, to: *const u8) {
-        if ASKS {
-            prefetch(soon.near);
-            prefetch(to.wrapping_add(WRITTEN_AHEAD));
+    fn prefetch(targets: PrefetchTargets, to: *const u8) {
+        if PREFETCHES {
+            prefetch_l1(targets.l1);
+            prefetch_l1(to.wrapping_add(STORE_DISTANCE));
         }
     }
 
@@ -144,7 +154,7 @@ impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
     }
 
     #[inline(always)]
-    unsafe fn space(&mut self, bytes: usize) -> *mut u8 {
+    unsafe fn reserve(&mut self, bytes: usize) -> *mut u8 {
         let at = self.at;
         // SAFETY: the caller's.
         self.at = unsafe { at.add(bytes) };
@@ -152,14 +162,14 @@ impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
     }
 
     #[inline(always)]
-    fn takes_lanes(&self, _: usize) -> bool {
+    fn is_aligned(&self, _: usize) -> bool {
         true
     }
 
     #[inline(always)]
-    unsafe fn lanes(&mut self, bytes: usize) -> *mut u8 {
+    unsafe fn reserve_aligned(&mut self, bytes: usize) -> *mut u8 {
         // SAFETY: the caller's.
-        unsafe { self.space(bytes) }
+        unsafe { self.reserve(bytes) }
     }
 
     #[inline(always)]
@@ -175,11 +185,16 @@ impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
     }
 
     #[inline(always)]
-    unsafe fn copy<D: Direction>(&mut self, from: *const u8, bytes: usize, soon: Option<Soon>) {
+    unsafe fn copy<D: Direction>(
+        &mut self,
+        from: *const u8,
+        bytes: usize,
+        targets: Option<PrefetchTargets>,
+    ) {
         // SAFETY: the caller's.
         unsafe {
-            let to = self.space(bytes);
-            Self::copy_to::<D>(from, to, bytes, soon);
+            let to = self.reserve(bytes);
+            Self::copy_to::<D>(from, to, bytes, targets);
         }
     }
 
@@ -188,12 +203,14 @@ impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
         from: *const u8,
         to: *mut u8,
         bytes: usize,
-        soon: Option<Soon>,
+        targets: Option<PrefetchTargets>,
     ) {
         // SAFETY: the caller's; the output and what is read do not overlap.
         unsafe {
-            match soon {
-                Some(soon) if ASKS => copy_asking::<V, Self, D>(from, to, bytes, soon),
+            match targets {
+                Some(targets) if PREFETCHES => {
+                    copy_prefetching::<V, Self, D>(from, to, bytes, targets)
+                }
                 _ => copy_inline::<V, D>(from, to, bytes),
             }
         }
@@ -206,10 +223,10 @@ impl<V: Vector, const ASKS: bool> Sink for Cached<V, ASKS> {
 /// Writes past the caches, by lanes, which the processor puts together to lines.
 ///
 /// An ordinary store to memory that is in no cache reads the line first, so a
-/// copy moves three bytes for each two that it has to. Streaming stores save
+/// copy moves three bytes for each two that it has to. Non-temporal stores save
 /// the read, if what is written in order fills whole lines. Nothing is written
 /// twice before the fence at the end, as such stores are not in order with others.
-pub(crate) struct Streaming<V> {
+pub(crate) struct NonTemporal<V> {
     start: *mut u8,
     /// The lane of the output that the buffer's first byte belongs to; before the
     /// output, if that starts inside its first lane, so that only wrapping
@@ -226,24 +243,24 @@ pub(crate) struct Streaming<V> {
 /// Aligned so that it lies in one page: where it went on in a second one, of
 /// which the stack's place decides, copies took three times as long (Zen 4).
 #[repr(align(2048))]
-struct Buffer([MaybeUninit<u8>; BUFFER]);
+struct Buffer([MaybeUninit<u8>; BUFFER_BYTES]);
 
 const _: () = assert!(size_of::<Buffer>() <= align_of::<Buffer>());
 
-impl<V: Vector> Streaming<V> {
+impl<V: Vector> NonTemporal<V> {
     pub(crate) fn new(output: *mut u8) -> Self {
-        let mut sink = Self {
+        let mut stores = Self {
             start: output,
             lane: output,
             skip: 0,
             filled: 0,
-            buffer: Buffer([MaybeUninit::uninit(); BUFFER]),
+            buffer: Buffer([MaybeUninit::uninit(); BUFFER_BYTES]),
             vector: PhantomData,
         };
         // What a lane that is filled later is loaded with.
-        sink.buffer.0[..LINE].fill(MaybeUninit::new(0));
-        sink.place(output);
-        sink
+        stores.buffer.0[..LINE].fill(MaybeUninit::new(0));
+        stores.place(output);
+        stores
     }
 
     /// Where the buffer's bytes start, behind room for a vector that ends there.
@@ -263,7 +280,7 @@ impl<V: Vector> Streaming<V> {
     /// Writes what is in the buffer.
     ///
     /// # Safety
-    /// As [`Sink::finish`].
+    /// As [`StorePolicy::finish`].
     #[inline(never)]
     unsafe fn flush(&mut self) {
         // SAFETY: the caller's.
@@ -279,18 +296,18 @@ impl<V: Vector> Streaming<V> {
     /// Writes the first `head` bytes of a run, which fill the lane that has bytes already, if any.
     ///
     /// # Safety
-    /// As [`Sink::copy`]; the run is a lane longer.
+    /// As [`StorePolicy::copy`]; the run is a lane longer.
     #[inline(always)]
     unsafe fn fill_lane<D: Direction>(&mut self, from: *const u8, bytes: usize, head: usize) {
         // SAFETY: the caller's; the buffer has room for a lane after one.
         unsafe {
             if self.skip > 0 || self.filled >= LANE {
-                D::copy_few(from.add(D::part(0, head, bytes)), self.space(head), head);
+                D::copy_partial(from.add(D::part(0, head, bytes)), self.reserve(head), head);
                 self.write_lanes();
             } else if self.filled > 0 {
                 let last = V128::load(self.bytes().sub(LANE - self.filled));
                 let first = D::load::<V128>(from, bytes, 0);
-                V::across(last, first, LANE - self.filled).stream(self.lane);
+                V::concat_shift(last, first, LANE - self.filled).stream(self.lane);
                 self.lane = self.lane.add(LANE);
                 self.filled = 0;
             }
@@ -303,7 +320,7 @@ impl<V: Vector> Streaming<V> {
     /// vectors, which need no instructions of the caller's.
     ///
     /// # Safety
-    /// As [`Sink::finish`].
+    /// As [`StorePolicy::finish`].
     #[inline(never)]
     unsafe fn write_lanes(&mut self) {
         let whole = self.filled / LANE * LANE;
@@ -335,16 +352,16 @@ impl<V: Vector> Streaming<V> {
     }
 }
 
-impl<V: Vector> Sink for Streaming<V> {
-    const STREAMS: bool = true;
-    const ASKS: bool = true;
-    const SPACE: usize = BUFFER - 2 * LINE;
-    const TWICE: usize = if V::BYTES > LANE { 16 << 10 } else { 1 << 10 };
+impl<V: Vector> StorePolicy for NonTemporal<V> {
+    const NON_TEMPORAL: bool = true;
+    const PREFETCHES: bool = true;
+    const MAX_RESERVE: usize = BUFFER_BYTES - 2 * LINE;
+    const MAX_BLENDED: usize = if V::BYTES > LANE { 16 << 10 } else { 1 << 10 };
 
     #[inline(always)]
-    fn ask(soon: Soon, _: *const u8) {
-        prefetch(soon.near);
-        prefetch_far(soon.far);
+    fn prefetch(targets: PrefetchTargets, _: *const u8) {
+        prefetch_l1(targets.l1);
+        prefetch_l2(targets.l2);
     }
 
     #[inline(always)]
@@ -360,8 +377,8 @@ impl<V: Vector> Sink for Streaming<V> {
     }
 
     #[inline(always)]
-    unsafe fn space(&mut self, bytes: usize) -> *mut u8 {
-        if self.filled + bytes > BLOCK + LINE {
+    unsafe fn reserve(&mut self, bytes: usize) -> *mut u8 {
+        if self.filled + bytes > FLUSH_BYTES + LINE {
             // SAFETY: the caller's. Afterwards less than a lane is filled.
             unsafe { self.write_lanes() };
         }
@@ -371,12 +388,12 @@ impl<V: Vector> Sink for Streaming<V> {
     }
 
     #[inline(always)]
-    fn takes_lanes(&self, offset: usize) -> bool {
+    fn is_aligned(&self, offset: usize) -> bool {
         (self.start.addr() | offset).is_multiple_of(LANE)
     }
 
     #[inline(always)]
-    unsafe fn lanes(&mut self, bytes: usize) -> *mut u8 {
+    unsafe fn reserve_aligned(&mut self, bytes: usize) -> *mut u8 {
         if self.filled > 0 {
             // SAFETY: the caller's. Afterwards nothing is filled.
             unsafe { self.write_lanes() };
@@ -399,7 +416,12 @@ impl<V: Vector> Sink for Streaming<V> {
     }
 
     #[inline(always)]
-    unsafe fn copy<D: Direction>(&mut self, from: *const u8, bytes: usize, soon: Option<Soon>) {
+    unsafe fn copy<D: Direction>(
+        &mut self,
+        from: *const u8,
+        bytes: usize,
+        targets: Option<PrefetchTargets>,
+    ) {
         // SAFETY: the caller's, in parts. What fills lanes of the output goes
         // straight there, once what came before it has.
         unsafe {
@@ -409,10 +431,10 @@ impl<V: Vector> Sink for Streaming<V> {
                 self.fill_lane::<D>(from, bytes, head);
                 let (run, lanes) = ((from, self.lane, bytes), (bytes - head) / LANE * LANE);
                 // What is read soon starts with its first byte.
-                let soon = soon.map(|soon| soon.after(head.wrapping_neg()));
+                let targets = targets.map(|targets| targets.offset(head.wrapping_neg()));
                 match run.1.addr().is_multiple_of(V::BYTES) {
-                    true => stream_lanes::<V, Self, D, true>(run, head, soon),
-                    false => stream_lanes::<V, Self, D, false>(run, head, soon),
+                    true => stream_lanes::<V, Self, D, true>(run, head, targets),
+                    false => stream_lanes::<V, Self, D, false>(run, head, targets),
                 }
                 self.lane = self.lane.add(lanes);
                 at = head + lanes;
@@ -424,18 +446,18 @@ impl<V: Vector> Sink for Streaming<V> {
                 }
             }
             while at < bytes {
-                let part = (bytes - at).min(BLOCK);
-                let to = self.space(part);
-                if let Some(soon) = soon {
+                let part = (bytes - at).min(FLUSH_BYTES);
+                let to = self.reserve(part);
+                if let Some(targets) = targets {
                     for line in (at..at + part).step_by(LINE) {
-                        Self::ask(soon.after(line), to);
+                        Self::prefetch(targets.offset(line), to);
                     }
                 }
                 copy_inline::<V, D>(from.add(D::part(at, part, bytes)), to, part);
                 at += part;
             }
-            if let Some(soon) = soon.and_then(|soon| soon.spilled(bytes)) {
-                Self::ask(soon, self.lane);
+            if let Some(targets) = targets.and_then(|targets| targets.straddled(bytes)) {
+                Self::prefetch(targets, self.lane);
             }
         }
     }
@@ -445,13 +467,13 @@ impl<V: Vector> Sink for Streaming<V> {
         from: *const u8,
         to: *mut u8,
         bytes: usize,
-        soon: Option<Soon>,
+        targets: Option<PrefetchTargets>,
     ) {
         // SAFETY: the caller's.
         unsafe {
-            stream_lanes::<V, Self, D, false>((from, to, bytes), 0, soon);
-            if let Some(soon) = soon.and_then(|soon| soon.spilled(bytes)) {
-                Self::ask(soon, to);
+            stream_lanes::<V, Self, D, false>((from, to, bytes), 0, targets);
+            if let Some(targets) = targets.and_then(|targets| targets.straddled(bytes)) {
+                Self::prefetch(targets, to);
             }
         }
     }
@@ -464,23 +486,23 @@ impl<V: Vector> Sink for Streaming<V> {
 }
 
 /// Writes as many whole lanes of a run past the caches as there are from `start`
-/// on, and asks for as many bytes that are read soon, if any.
+/// on, and prefetches as many bytes that are read soon, if any.
 ///
 /// # Safety
 /// As for [`copy_inline`], but that the first lane is written to the given
 /// place; that is a multiple of a lane, and of a vector if it is `WHOLE`.
 #[inline(always)]
-unsafe fn stream_lanes<V: Vector, S: Sink, D: Direction, const WHOLE: bool>(
+unsafe fn stream_lanes<V: Vector, S: StorePolicy, D: Direction, const WHOLE: bool>(
     (from, mut to, bytes): (*const u8, *mut u8, usize),
     start: usize,
-    soon: Option<Soon>,
+    targets: Option<PrefetchTargets>,
 ) {
     let mut at = start;
     // SAFETY: the caller's; every line and lane ends within `bytes`.
     unsafe {
         while at + LINE <= bytes {
-            if let Some(soon) = soon {
-                S::ask(soon.after(at), to);
+            if let Some(targets) = targets {
+                S::prefetch(targets.offset(at), to);
             }
             for part in (0..LINE).step_by(V::BYTES) {
                 let vector = D::load::<V>(from, bytes, at + part);
@@ -493,9 +515,9 @@ unsafe fn stream_lanes<V: Vector, S: Sink, D: Direction, const WHOLE: bool>(
             at += LINE;
         }
         if at < bytes
-            && let Some(soon) = soon
+            && let Some(targets) = targets
         {
-            S::ask(soon.after(at), to);
+            S::prefetch(targets.offset(at), to);
         }
         while at + LANE <= bytes {
             D::load::<V128>(from, bytes, at).stream(to);
@@ -505,34 +527,34 @@ unsafe fn stream_lanes<V: Vector, S: Sink, D: Direction, const WHOLE: bool>(
     }
 }
 
-/// Copies bytes and asks for as many that are read soon.
+/// Copies bytes and prefetches as many that are read soon.
 ///
 /// # Safety
 /// As for [`copy_inline`].
 #[inline(always)]
-unsafe fn copy_asking<V: Vector, S: Sink, D: Direction>(
+unsafe fn copy_prefetching<V: Vector, S: StorePolicy, D: Direction>(
     from: *const u8,
     to: *mut u8,
     bytes: usize,
-    soon: Soon,
+    targets: PrefetchTargets,
 ) {
     let mut at = 0;
     // SAFETY: every line and the rest end within `bytes`.
     unsafe {
         while at + LINE <= bytes {
-            S::ask(soon.after(at), to.add(at));
+            S::prefetch(targets.offset(at), to.add(at));
             for part in (at..at + LINE).step_by(V::BYTES) {
                 D::load::<V>(from, bytes, part).store(to.add(part));
             }
             at += LINE;
         }
         if at < bytes {
-            S::ask(soon.after(at), to.add(at));
+            S::prefetch(targets.offset(at), to.add(at));
             let rest = bytes - at;
             copy_inline::<V, D>(from.add(D::part(at, rest, bytes)), to.add(at), rest);
         }
-        if let Some(soon) = soon.spilled(bytes) {
-            S::ask(soon, to.add(bytes));
+        if let Some(targets) = targets.straddled(bytes) {
+            S::prefetch(targets, to.add(bytes));
         }
     }
 }
@@ -554,31 +576,31 @@ mod tests {
     use super::*;
     use crate::cpu::choice::dispatch::run_at;
     use crate::cpu::memory::direction::Forward;
-    use crate::cpu::simd::Task;
-    use crate::cpu::simd::level::Level;
+    use crate::cpu::simd::SimdTask;
+    use crate::cpu::simd::level::SimdLevel;
     use proptest::strategy::Strategy as _;
 
-    /// Gives `pieces` to a sink at `offset`, by turns through `space` and `copy`.
+    /// Gives `pieces` to a store policy at `offset`, by turns through `space` and `copy`.
     #[inline(always)]
-    fn give<S: Sink>(sink: &mut S, offset: usize, pieces: &[usize], input: &[u8]) {
+    fn give<S: StorePolicy>(stores: &mut S, offset: usize, pieces: &[usize], input: &[u8]) {
         let mut at = 0;
         // SAFETY: the pieces lie inside the input, and the output has as many bytes.
         unsafe {
-            sink.seek(offset);
+            stores.seek(offset);
             for (index, &bytes) in pieces.iter().enumerate() {
                 let from = input[at..at + bytes].as_ptr();
-                if bytes <= BLOCK && index % 2 == 0 {
-                    copy_bytes(from, sink.space(bytes), bytes);
+                if bytes <= FLUSH_BYTES && index % 2 == 0 {
+                    copy_bytes(from, stores.reserve(bytes), bytes);
                 } else {
-                    let soon = (index % 3 == 0).then(|| Soon::beyond(from));
-                    sink.copy::<Forward>(from, bytes, soon);
+                    let targets = (index % 3 == 0).then(|| PrefetchTargets::ahead_of(from));
+                    stores.copy::<Forward>(from, bytes, targets);
                 }
                 at += bytes;
             }
         }
     }
 
-    /// Gives `pieces` to a sink that streams.
+    /// Gives `pieces` to a store policy that streams.
     struct Streamed<'a> {
         output: &'a mut [u8],
         skipped: usize,
@@ -586,13 +608,13 @@ mod tests {
         input: &'a [u8],
     }
 
-    impl Task for Streamed<'_> {
+    impl SimdTask for Streamed<'_> {
         #[inline(always)]
         unsafe fn run<V: Vector>(self) {
-            let mut sink = Streaming::<V>::new(self.output.as_mut_ptr());
-            give(&mut sink, self.skipped, self.pieces, self.input);
+            let mut stores = NonTemporal::<V>::new(self.output.as_mut_ptr());
+            give(&mut stores, self.skipped, self.pieces, self.input);
             // SAFETY: all bytes given are filled and inside the output.
-            unsafe { sink.finish() };
+            unsafe { stores.finish() };
         }
     }
 
@@ -615,11 +637,11 @@ mod tests {
             let input: Vec<u8> = (0..bytes).map(|index| (index * 31 % 251) as u8).collect();
             let mut expected = vec![0xee; misaligned + skipped + bytes + 2 * LINE];
             let mut found = expected.clone();
-            give(&mut Cached::<V128, true>::new(expected[misaligned..].as_mut_ptr()), skipped, &pieces, &input);
+            give(&mut Temporal::<V128, true>::new(expected[misaligned..].as_mut_ptr()), skipped, &pieces, &input);
             let mut inline = vec![0xee; expected.len()];
-            give(&mut Cached::<V128, false>::new(inline[misaligned..].as_mut_ptr()), skipped, &pieces, &input);
+            give(&mut Temporal::<V128, false>::new(inline[misaligned..].as_mut_ptr()), skipped, &pieces, &input);
             proptest::prop_assert!(inline == expected);
-            for level in Level::ALL.into_iter().filter(|level| level.is_supported()) {
+            for level in SimdLevel::ALL.into_iter().filter(|level| level.is_supported()) {
                 found.fill(0xee);
                 let streamed = Streamed { output: &mut found[misaligned..], skipped, pieces: &pieces, input: &input };
                 // SAFETY: the CPU has the level's instructions.

@@ -1,65 +1,65 @@
 //! Runs of packed elements that change places where they lie, in pieces that are
-//! asked for a while before.
+//! prefetched a while before.
 
 use std::marker::PhantomData;
 
 use crate::cpu::memory::direction::{Direction, swap_vectors};
-use crate::cpu::memory::prefetch::{Ahead, FAR, NEAR, ask_for};
-use crate::cpu::memory::prefetch::{prefetch, prefetch_far};
-use crate::cpu::simd::{LANE, Task, V128, Vector};
+use crate::cpu::memory::prefetch::{L1_DISTANCE, L2_DISTANCE, PrefetchQueue, prefetch_range};
+use crate::cpu::memory::prefetch::{prefetch_l1, prefetch_l2};
+use crate::cpu::simd::{LANE, SimdTask, V128, Vector};
 
 /// The most of a run that is exchanged at once, and half of the most that is
-/// turned, in bytes.
+/// reversed, in bytes.
 ///
 /// Sequences of 4 KiB, 16 MiB, Zen 4: 1.4 of the time by half of it.
-const PIECE: usize = 2 << 10;
+const PIECE_BYTES: usize = 2 << 10;
 
 /// Runs of less are short, in bytes.
-const SHORT: usize = 1 << 10;
+const SHORT_RUN: usize = 1 << 10;
 
-/// How runs beyond the caches are asked for.
+/// How runs beyond the caches are prefetched.
 #[derive(Clone, Copy)]
-enum Asked {
+enum PrefetchBy {
     /// Short ones as wholes, of so many bytes, into the first level: a branch on how far
     /// a length reaches is often mispredicted.
-    Near(usize),
+    WholeL1(usize),
     /// As far as their lengths reach, as a processor that reads ahead by itself reads
     /// the rest, too; and into the second level alone.
     ///
     /// Sequences of 4 KiB, 64 MiB, Zen 4, of the time by the processor: 0.5. Into the
     /// first level, too, 0.8.
-    Far,
+    PrefixL2,
 }
 
-/// Exchanges runs in the order of `D`, and asks for each a while before.
-pub(crate) struct Swaps<D> {
+/// Exchanges runs in the order of `D`, and prefetches each a while before.
+pub(crate) struct SwapQueue<D> {
     /// None if they lie in the caches.
-    asked: Option<Asked>,
-    queue: Ahead<Swap>,
+    prefetched: Option<PrefetchBy>,
+    queue: PrefetchQueue<QueuedSwap>,
     direction: PhantomData<D>,
 }
 
-/// Two runs that change places, or one that is turned where it is.
+/// Two runs that change places, or one that is reversed where it is.
 #[derive(Clone, Copy)]
-struct Swap {
+struct QueuedSwap {
     one: *mut u8,
-    /// None if it is `one` itself that is turned.
+    /// None if it is `one` itself that is reversed.
     other: Option<*mut u8>,
     /// Those of one run.
     bytes: usize,
 }
 
-impl<D: Direction> Swaps<D> {
+impl<D: Direction> SwapQueue<D> {
     /// For runs of at most `bytes` bytes, that lie beyond the caches if they are `far_away`.
     pub(crate) fn new(bytes: usize, far_away: bool) -> Self {
-        let (asked, distance) = match bytes {
+        let (prefetched, distance) = match bytes {
             _ if !far_away => (None, 0),
-            ..SHORT => (Some(Asked::Near(bytes)), NEAR),
-            _ => (Some(Asked::Far), FAR),
+            ..SHORT_RUN => (Some(PrefetchBy::WholeL1(bytes)), L1_DISTANCE),
+            _ => (Some(PrefetchBy::PrefixL2), L2_DISTANCE),
         };
         Self {
-            asked,
-            queue: Ahead::new(bytes.min(2 * PIECE), distance, distance),
+            prefetched,
+            queue: PrefetchQueue::new(bytes.min(2 * PIECE_BYTES), distance, distance),
             direction: PhantomData,
         }
     }
@@ -67,9 +67,9 @@ impl<D: Direction> Swaps<D> {
     /// The most of a run that is exchanged at once.
     #[inline(always)]
     fn piece(&self) -> usize {
-        match self.asked {
+        match self.prefetched {
             None => usize::MAX / 2,
-            Some(_) => PIECE,
+            Some(_) => PIECE_BYTES,
         }
     }
 
@@ -88,7 +88,7 @@ impl<D: Direction> Swaps<D> {
         let mut at = 0;
         while at < bytes {
             let part = self.piece().min(bytes - at);
-            let swap = Swap {
+            let swap = QueuedSwap {
                 one: one.wrapping_add(at),
                 other: Some(other.wrapping_add(D::part(at, part, bytes))),
                 bytes: part,
@@ -105,20 +105,20 @@ impl<D: Direction> Swaps<D> {
     /// Until [`finish`](Self::finish) it is readable and writable for `bytes`,
     /// which are whole elements.
     #[inline(always)]
-    pub(crate) unsafe fn turn<V: Vector>(&mut self, run: *mut u8, bytes: usize) {
+    pub(crate) unsafe fn reverse_in_place<V: Vector>(&mut self, run: *mut u8, bytes: usize) {
         let (mut start, mut end) = (0, bytes);
         // SAFETY: the caller's; each part lies between start and end.
         unsafe {
             while end - start > 2 * self.piece() {
-                end -= PIECE;
-                self.push::<V>(Swap {
+                end -= PIECE_BYTES;
+                self.push::<V>(QueuedSwap {
                     one: run.wrapping_add(start),
                     other: Some(run.wrapping_add(end)),
-                    bytes: PIECE,
+                    bytes: PIECE_BYTES,
                 });
-                start += PIECE;
+                start += PIECE_BYTES;
             }
-            self.push::<V>(Swap {
+            self.push::<V>(QueuedSwap {
                 one: run.wrapping_add(start),
                 other: None,
                 bytes: end - start,
@@ -131,11 +131,11 @@ impl<D: Direction> Swaps<D> {
     /// # Safety
     /// As for [`exchange`](Self::exchange).
     #[inline(always)]
-    unsafe fn push<V: Vector>(&mut self, swap: Swap) {
-        let due = match self.asked {
+    unsafe fn push<V: Vector>(&mut self, swap: QueuedSwap) {
+        let due = match self.prefetched {
             None => Some(swap),
-            Some(asked) => {
-                swap.ask(asked);
+            Some(prefetched) => {
+                swap.prefetch(prefetched);
                 self.queue.push(swap).map(|(oldest, _)| oldest)
             }
         };
@@ -151,19 +151,19 @@ impl<D: Direction> Swaps<D> {
     /// As for [`exchange`](Self::exchange).
     #[inline(always)]
     pub(crate) unsafe fn finish<V: Vector>(&mut self) {
-        if self.asked.is_some() {
+        if self.prefetched.is_some() {
             // SAFETY: the caller's.
-            unsafe { V::apart(Rest(self)) };
+            unsafe { V::run_outlined(DrainSwaps(self)) };
         }
     }
 }
 
 /// What is left of swaps.
-struct Rest<'a, D>(&'a mut Swaps<D>);
+struct DrainSwaps<'a, D>(&'a mut SwapQueue<D>);
 
-impl<D: Direction> Task for Rest<'_, D> {
+impl<D: Direction> SimdTask for DrainSwaps<'_, D> {
     /// # Safety
-    /// As [`Swaps::finish`].
+    /// As [`SwapQueue::finish`].
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         while let Some(swap) = self.0.queue.pop() {
@@ -173,14 +173,14 @@ impl<D: Direction> Task for Rest<'_, D> {
     }
 }
 
-impl Swap {
-    /// Asks for its runs.
+impl QueuedSwap {
+    /// Prefetches its runs.
     #[inline(always)]
-    fn ask(self, asked: Asked) {
+    fn prefetch(self, prefetched: PrefetchBy) {
         for run in [Some(self.one), self.other].into_iter().flatten() {
-            match asked {
-                Asked::Near(bytes) => ask_for(run, bytes, prefetch),
-                Asked::Far => ask_for(run, self.bytes, prefetch_far),
+            match prefetched {
+                PrefetchBy::WholeL1(bytes) => prefetch_range(run, bytes, prefetch_l1),
+                PrefetchBy::PrefixL2 => prefetch_range(run, self.bytes, prefetch_l2),
             }
         }
     }
@@ -188,14 +188,14 @@ impl Swap {
     /// Does it.
     ///
     /// # Safety
-    /// As for [`Swaps::exchange`].
+    /// As for [`SwapQueue::exchange`].
     #[inline(always)]
     unsafe fn run<V: Vector, D: Direction>(self) {
         // SAFETY: the caller's.
         unsafe {
             match self.other {
                 Some(other) => exchange::<V, D>(self.one, other, self.bytes),
-                None => D::turn::<V>(self.one, self.bytes),
+                None => D::reverse_in_place::<V>(self.one, self.bytes),
             }
         }
     }
@@ -204,7 +204,7 @@ impl Swap {
 /// Exchanges two runs in the order of `D`.
 ///
 /// # Safety
-/// As for [`Swaps::exchange`].
+/// As for [`SwapQueue::exchange`].
 #[inline(always)]
 pub(crate) unsafe fn exchange<V: Vector, D: Direction>(one: *mut u8, other: *mut u8, bytes: usize) {
     /// By vectors, the last one over the end of the one before it.
@@ -241,7 +241,7 @@ pub(crate) unsafe fn exchange<V: Vector, D: Direction>(one: *mut u8, other: *mut
         } else if bytes >= LANE {
             vectors::<V128, D>(one, other, bytes);
         } else {
-            D::swap_few(one, other, bytes);
+            D::swap_partial(one, other, bytes);
         }
     }
 }

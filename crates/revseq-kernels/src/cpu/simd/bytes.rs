@@ -11,7 +11,7 @@ pub(crate) unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: the caller's.
     unsafe {
         match bytes {
-            0..LANE => copy_few(from, to, bytes),
+            0..LANE => copy_partial(from, to, bytes),
             LANE..32 => copy_chunks::<LANE>(from, to, bytes),
             32..=256 => copy_chunks::<32>(from, to, bytes),
             _ => std::ptr::copy_nonoverlapping(from, to, bytes),
@@ -24,7 +24,7 @@ pub(crate) unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
 /// # Safety
 /// As there.
 #[inline(always)]
-pub(crate) unsafe fn copy_few(from: *const u8, to: *mut u8, bytes: usize) {
+pub(crate) unsafe fn copy_partial(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: the caller's.
     unsafe {
         match bytes {

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 /// (`portable`, `neon`, `avx2` or `avx512`), read once, can lower it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Level {
+pub enum SimdLevel {
     /// What every CPU of the target has: SSE2 on x86-64, elsewhere what the
     /// compiler makes of arrays.
     Portable,
@@ -21,7 +21,7 @@ pub enum Level {
     Avx512,
 }
 
-impl Level {
+impl SimdLevel {
     /// Every level, from the lowest to the highest.
     pub const ALL: [Self; 4] = [Self::Portable, Self::Neon, Self::Avx2, Self::Avx512];
 
@@ -73,7 +73,7 @@ impl Level {
     /// that `REVSEQ_SIMD` names.
     #[must_use]
     pub fn current() -> Self {
-        static CURRENT: OnceLock<Level> = OnceLock::new();
+        static CURRENT: OnceLock<SimdLevel> = OnceLock::new();
         *CURRENT.get_or_init(|| {
             let limit = std::env::var("REVSEQ_SIMD").ok();
             let limit = Self::ALL
@@ -89,7 +89,7 @@ impl Level {
     }
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for SimdLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }

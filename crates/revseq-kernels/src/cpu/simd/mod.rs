@@ -32,7 +32,7 @@ pub(crate) const WIDEST: usize = 64;
 
 /// A vector register of bytes, which are elements of `W` bytes: 1, 2, 4, 8 or 16.
 ///
-/// Every method but [`apart`](Self::apart) is inlined and has to end up in a function with the vector's
+/// Every method but [`apart`](Self::run_outlined) is inlined and has to end up in a function with the vector's
 /// instructions; that is the safety condition of all of them, beside what each says.
 pub(crate) trait Vector: Copy {
     /// The bytes of a vector: one or more lanes.
@@ -45,7 +45,7 @@ pub(crate) trait Vector: Copy {
     ///
     /// # Safety
     /// The CPU has them, and the task's condition holds.
-    unsafe fn apart<T: Task>(task: T);
+    unsafe fn run_outlined<T: SimdTask>(task: T);
 
     /// Loads from anywhere.
     ///
@@ -99,30 +99,30 @@ pub(crate) trait Vector: Copy {
     ///
     /// # Safety
     /// See the trait.
-    unsafe fn merged(self, other: Self, bytes: usize) -> Self;
+    unsafe fn blend(self, other: Self, bytes: usize) -> Self;
 
     /// For each byte of the elements from number `first` on, its element's, modulo 256.
     ///
     /// # Safety
     /// See the trait.
     #[inline(always)]
-    unsafe fn numbers<const W: usize>(first: usize) -> Self {
-        let numbers = const { &Numbers::of(W) };
+    unsafe fn iota<const W: usize>(first: usize) -> Self {
+        let iota = const { &Iota::of(W) };
         // SAFETY: the caller's; no vector is wider than the widest.
-        unsafe { Self::load(numbers.0.as_ptr()).plus(first as u8) }
+        unsafe { Self::load(iota.0.as_ptr()).add_each(first as u8) }
     }
 
     /// Every byte more by as much, modulo 256.
     ///
     /// # Safety
     /// See the trait.
-    unsafe fn plus(self, addend: u8) -> Self;
+    unsafe fn add_each(self, addend: u8) -> Self;
 
-    /// The bytes whose `numbers` are at most `last`, the others from another vector.
+    /// The bytes whose `iota` are at most `last`, the others from another vector.
     ///
     /// # Safety
     /// See the trait.
-    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self;
+    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self;
 
     /// Whether parts of vectors are worth it: [`store_first`](Self::store_first),
     /// [`store_up_to`](Self::store_up_to) and [`prefix_reversed`](Self::prefix_reversed).
@@ -151,17 +151,17 @@ pub(crate) trait Vector: Copy {
     #[inline(always)]
     unsafe fn store_first(self, to: *mut u8, bytes: usize) {
         // SAFETY: the caller's.
-        unsafe { self.merged(Self::load(to), bytes).store(to) };
+        unsafe { self.blend(Self::load(to), bytes).store(to) };
     }
 
-    /// Stores the bytes whose `numbers` are at most `last`.
+    /// Stores the bytes whose `iota` are at most `last`.
     ///
     /// # Safety
     /// `to` is readable and writable for a vector.
     #[inline(always)]
-    unsafe fn store_up_to(self, to: *mut u8, numbers: Self, last: u8) {
+    unsafe fn store_up_to(self, to: *mut u8, iota: Self, last: u8) {
         // SAFETY: the caller's.
-        unsafe { self.merged_up_to(Self::load(to), numbers, last).store(to) };
+        unsafe { self.blend_up_to(Self::load(to), iota, last).store(to) };
     }
 
     /// Whether [`reversed_across`](Self::reversed_across) is worth it.
@@ -188,7 +188,7 @@ pub(crate) trait Vector: Copy {
     /// # Safety
     /// See the trait; `start` is at most a lane.
     #[inline(always)]
-    unsafe fn across(one: V128, other: V128, start: usize) -> V128 {
+    unsafe fn concat_shift(one: V128, other: V128, start: usize) -> V128 {
         let mut bytes = [0_u8; 2 * LANE];
         // SAFETY: the caller's; there is room for both lanes.
         unsafe {
@@ -205,21 +205,21 @@ pub(crate) trait Vector: Copy {
     /// See the trait.
     unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self);
 
-    /// Whether [`shuffled`](Self::shuffled) is worth it.
+    /// Whether [`shuffle`](Self::shuffle) is worth it.
     const SHUFFLES: bool;
 
     /// The bytes in another order: of each the index is in `order`, less than a vector.
     ///
     /// # Safety
     /// See the trait.
-    unsafe fn shuffled(self, order: Self) -> Self {
+    unsafe fn shuffle(self, order: Self) -> Self {
         let (mut bytes, mut indices) = ([0_u8; WIDEST], [0_u8; WIDEST]);
         // SAFETY: the caller's; no vector is wider than the widest.
         unsafe {
             self.store(bytes.as_mut_ptr());
             order.store(indices.as_mut_ptr());
-            let shuffled = indices.map(|index| bytes[usize::from(index) % WIDEST]);
-            Self::load(shuffled.as_ptr())
+            let shuffle = indices.map(|index| bytes[usize::from(index) % WIDEST]);
+            Self::load(shuffle.as_ptr())
         }
     }
 
@@ -267,12 +267,12 @@ pub(crate) trait Vector: Copy {
     /// # Safety
     /// `from` is readable for them, and the vector is one lane.
     #[inline(always)]
-    unsafe fn load_few(from: *const u8, bytes: usize) -> Self {
+    unsafe fn load_partial(from: *const u8, bytes: usize) -> Self {
         debug_assert_eq!(Self::BYTES, LANE);
         // SAFETY: the caller's.
         unsafe {
-            let few = sub_vector::load(from, bytes);
-            Self::load(few.to_le_bytes().as_ptr())
+            let value = sub_vector::load(from, bytes);
+            Self::load(value.to_le_bytes().as_ptr())
         }
     }
 
@@ -281,35 +281,35 @@ pub(crate) trait Vector: Copy {
     /// # Safety
     /// `to` is writable for them, and the vector is one lane.
     #[inline(always)]
-    unsafe fn store_few(self, to: *mut u8, bytes: usize) {
+    unsafe fn store_partial(self, to: *mut u8, bytes: usize) {
         debug_assert_eq!(Self::BYTES, LANE);
-        let mut few = [0_u8; LANE];
+        let mut value = [0_u8; LANE];
         // SAFETY: the caller's.
         unsafe {
-            self.store(few.as_mut_ptr());
-            sub_vector::store(u128::from_le_bytes(few), to, bytes);
+            self.store(value.as_mut_ptr());
+            sub_vector::store(u128::from_le_bytes(value), to, bytes);
         }
     }
 }
 
 /// The numbers of the elements of the widest vector, from 0 on.
 #[repr(align(64))]
-struct Numbers([u8; WIDEST]);
+struct Iota([u8; WIDEST]);
 
-impl Numbers {
+impl Iota {
     const fn of(element: usize) -> Self {
-        let mut numbers = [0; WIDEST];
+        let mut iota = [0; WIDEST];
         let mut at = 0;
         while at < WIDEST {
-            numbers[at] = (at / element) as u8;
+            iota[at] = (at / element) as u8;
             at += 1;
         }
-        Self(numbers)
+        Self(iota)
     }
 }
 
 /// What a function of its own does: its loops then have all registers.
-pub(crate) trait Task {
+pub(crate) trait SimdTask {
     /// Does it. Always inlined, so that it gets the vector's instructions; a
     /// closure in it would not.
     ///
@@ -325,7 +325,7 @@ pub(crate) trait Task {
 /// # Safety
 /// As the function's.
 #[inline(always)]
-unsafe fn call_apart<V: Vector, T: Task>(run: unsafe fn(T), task: T) {
+unsafe fn call_outlined<V: Vector, T: SimdTask>(run: unsafe fn(T), task: T) {
     #[cfg(test)]
     crate::cpu::tests::forced::reached::<V, T>();
     // SAFETY: the caller's.
@@ -335,17 +335,17 @@ unsafe fn call_apart<V: Vector, T: Task>(run: unsafe fn(T), task: T) {
 /// Does a task by the widest vectors that `bytes` bytes fill, or by single lanes.
 ///
 /// # Safety
-/// As [`Vector::apart`].
+/// As [`Vector::run_outlined`].
 #[inline(always)]
-pub(crate) unsafe fn apart<V: Vector, T: Task>(task: T, bytes: usize) {
+pub(crate) unsafe fn run_outlined_by_width<V: Vector, T: SimdTask>(task: T, bytes: usize) {
     // SAFETY: the caller's.
     unsafe {
         if bytes >= V::BYTES {
-            V::apart(task);
+            V::run_outlined(task);
         } else if bytes >= V::Half::BYTES {
-            V::Half::apart(task);
+            V::Half::run_outlined(task);
         } else {
-            V128::apart(task);
+            V128::run_outlined(task);
         }
     }
 }
@@ -372,7 +372,7 @@ pub(crate) unsafe fn transpose<V: Vector, const W: usize, const R: usize>(
     rows
 }
 
-/// Orders streaming stores before what follows: other threads read the output.
+/// Orders non-temporal stores before what follows: other threads read the output.
 #[inline(always)]
 pub(crate) fn fence() {
     #[cfg(target_arch = "x86_64")]

@@ -2,7 +2,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{LANE, Task, Vector, call_apart};
+use super::{LANE, SimdTask, Vector, call_outlined};
 
 /// 16 bytes, by NEON.
 #[derive(Clone, Copy)]
@@ -14,13 +14,13 @@ impl Vector for V128 {
     const SHUFFLES: bool = true;
 
     #[inline(always)]
-    unsafe fn apart<T: Task>(task: T) {
-        unsafe fn run<T: Task>(task: T) {
+    unsafe fn run_outlined<T: SimdTask>(task: T) {
+        unsafe fn run<T: SimdTask>(task: T) {
             // SAFETY: the caller's.
             unsafe { task.run::<V128>() }
         }
         // SAFETY: the caller's.
-        unsafe { call_apart::<Self, T>(run, task) }
+        unsafe { call_outlined::<Self, T>(run, task) }
     }
 
     #[inline(always)]
@@ -58,7 +58,7 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn merged(self, other: Self, bytes: usize) -> Self {
+    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
         static MASKS: [[u8; LANE]; 2] = [[0xff; LANE], [0; LANE]];
         // SAFETY: the caller's; the mask lies inside the masks.
         Self(unsafe {
@@ -69,19 +69,19 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn plus(self, addend: u8) -> Self {
+    unsafe fn add_each(self, addend: u8) -> Self {
         // SAFETY: NEON is part of the target.
         Self(unsafe { vaddq_u8(self.0, vdupq_n_u8(addend)) })
     }
 
     #[inline(always)]
-    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self {
+    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
         // SAFETY: NEON is part of the target.
-        Self(unsafe { vbslq_u8(vcleq_u8(numbers.0, vdupq_n_u8(last)), self.0, other.0) })
+        Self(unsafe { vbslq_u8(vcleq_u8(iota.0, vdupq_n_u8(last)), self.0, other.0) })
     }
 
     #[inline(always)]
-    unsafe fn shuffled(self, order: Self) -> Self {
+    unsafe fn shuffle(self, order: Self) -> Self {
         // SAFETY: NEON is part of the target.
         Self(unsafe { vqtbl1q_u8(self.0, order.0) })
     }

@@ -1,6 +1,6 @@
 //! 16 bytes, in shuffles that a compiler turns into the target's own.
 
-use super::{LANE, Task, Vector, call_apart};
+use super::{LANE, SimdTask, Vector, call_outlined};
 
 /// One lane.
 #[derive(Clone, Copy)]
@@ -12,13 +12,13 @@ impl Vector for V128 {
     const SHUFFLES: bool = false;
 
     #[inline(always)]
-    unsafe fn apart<T: Task>(task: T) {
-        unsafe fn run<T: Task>(task: T) {
+    unsafe fn run_outlined<T: SimdTask>(task: T) {
+        unsafe fn run<T: SimdTask>(task: T) {
             // SAFETY: the caller's.
             unsafe { task.run::<V128>() }
         }
         // SAFETY: the caller's.
-        unsafe { call_apart::<Self, T>(run, task) }
+        unsafe { call_outlined::<Self, T>(run, task) }
     }
 
     #[inline(always)]
@@ -47,7 +47,7 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn merged(self, other: Self, bytes: usize) -> Self {
+    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
         Self(std::array::from_fn(|at| match at < bytes {
             true => self.0[at],
             false => other.0[at],
@@ -55,13 +55,13 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn plus(self, addend: u8) -> Self {
+    unsafe fn add_each(self, addend: u8) -> Self {
         Self(self.0.map(|byte| byte.wrapping_add(addend)))
     }
 
     #[inline(always)]
-    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self {
-        Self(std::array::from_fn(|at| match numbers.0[at] <= last {
+    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
+        Self(std::array::from_fn(|at| match iota.0[at] <= last {
             true => self.0[at],
             false => other.0[at],
         }))

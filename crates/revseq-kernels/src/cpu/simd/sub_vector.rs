@@ -40,26 +40,26 @@ pub(crate) unsafe fn load(from: *const u8, bytes: usize) -> u128 {
 /// # Safety
 /// `to` is writable for them.
 #[inline(always)]
-pub(crate) unsafe fn store(few: u128, to: *mut u8, bytes: usize) {
+pub(crate) unsafe fn store(value: u128, to: *mut u8, bytes: usize) {
     // SAFETY: the caller's; where the two parts overlap they write the same.
     unsafe {
         match bytes {
             8.. => {
-                let last = (few >> (8 * (bytes - 8))) as u64;
-                *to.cast() = (few as u64).to_le_bytes();
+                let last = (value >> (8 * (bytes - 8))) as u64;
+                *to.cast() = (value as u64).to_le_bytes();
                 *to.add(bytes - 8).cast() = last.to_le_bytes();
             }
             4..8 => {
-                let last = (few as u64 >> (8 * (bytes - 4))) as u32;
-                *to.cast() = (few as u32).to_le_bytes();
+                let last = (value as u64 >> (8 * (bytes - 4))) as u32;
+                *to.cast() = (value as u32).to_le_bytes();
                 *to.add(bytes - 4).cast() = last.to_le_bytes();
             }
             2..4 => {
-                let last = (few as u32 >> (8 * (bytes - 2))) as u16;
-                *to.cast() = (few as u16).to_le_bytes();
+                let last = (value as u32 >> (8 * (bytes - 2))) as u16;
+                *to.cast() = (value as u16).to_le_bytes();
                 *to.add(bytes - 2).cast() = last.to_le_bytes();
             }
-            1 => *to = few as u8,
+            1 => *to = value as u8,
             0 => {}
         }
     }
@@ -67,24 +67,24 @@ pub(crate) unsafe fn store(few: u128, to: *mut u8, bytes: usize) {
 
 /// A line with its first `length` elements of `W` bytes reversed, less than a lane.
 #[inline(always)]
-pub(crate) fn turned<const W: usize>(few: u128, length: usize) -> u128 {
+pub(crate) fn prefix_reversed<const W: usize>(value: u128, length: usize) -> u128 {
     // To reverse one element is to reverse none; no shift is then by all bits.
     let bits = 8 * W * length.max(1);
     let reversed = match W {
-        1 => few.swap_bytes(),
+        1 => value.swap_bytes(),
         2 => {
             const LOWER: u128 = u128::MAX / 0xffff * 0xff;
-            let bytes = few.swap_bytes();
+            let bytes = value.swap_bytes();
             (bytes & LOWER) << 8 | (bytes >> 8 & LOWER)
         }
         4 => {
-            let (low, high) = (few as u64, (few >> 64) as u64);
+            let (low, high) = (value as u64, (value >> 64) as u64);
             u128::from(low.rotate_left(32)) << 64 | u128::from(high.rotate_left(32))
         }
-        8 => few.rotate_left(64),
-        _ => few,
+        8 => value.rotate_left(64),
+        _ => value,
     };
-    let rest = few >> bits << bits;
+    let rest = value >> bits << bits;
     reversed >> (8 * LANE - bits) | rest
 }
 
@@ -100,34 +100,34 @@ mod tests {
             let from = bytes[..count].to_vec();
             // SAFETY: both have as many bytes.
             unsafe {
-                let few = load(from.as_ptr(), count);
-                assert_eq!(few.to_le_bytes()[..count], bytes[..count]);
-                store(few, found.as_mut_ptr(), count);
+                let value = load(from.as_ptr(), count);
+                assert_eq!(value.to_le_bytes()[..count], bytes[..count]);
+                store(value, found.as_mut_ptr(), count);
             }
             assert_eq!(found[..count], bytes[..count]);
             assert!(found[count..].iter().all(|&byte| byte == 0xee), "{count}");
         }
     }
 
-    fn check_turned<const W: usize>() {
-        let few: [u8; LANE] = std::array::from_fn(|index| index as u8 + 1);
+    fn check_prefix_reversed<const W: usize>() {
+        let value: [u8; LANE] = std::array::from_fn(|index| index as u8 + 1);
         for length in 0..LANE / W {
-            let mut expected = few;
+            let mut expected = value;
             let (prefix, _) = expected.split_at_mut(length * W);
             prefix.reverse();
             for element in prefix.chunks_mut(W) {
                 element.reverse();
             }
-            let found = turned::<W>(u128::from_le_bytes(few), length);
+            let found = prefix_reversed::<W>(u128::from_le_bytes(value), length);
             assert_eq!(found.to_le_bytes(), expected, "{length} of {W} bytes");
         }
     }
 
     #[test]
     fn a_prefix_is_reversed_and_the_rest_stays() {
-        check_turned::<1>();
-        check_turned::<2>();
-        check_turned::<4>();
-        check_turned::<8>();
+        check_prefix_reversed::<1>();
+        check_prefix_reversed::<2>();
+        check_prefix_reversed::<4>();
+        check_prefix_reversed::<8>();
     }
 }

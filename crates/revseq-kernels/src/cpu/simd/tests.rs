@@ -1,7 +1,7 @@
 //! What the vectors of every instruction set do to bytes.
 
 use super::*;
-use crate::cpu::simd::level::Level;
+use crate::cpu::simd::level::SimdLevel;
 
 /// What the methods of a vector do to bytes, on the instructions that it needs.
 unsafe fn check<V: Vector, const W: usize, const R: usize>() {
@@ -21,8 +21,8 @@ unsafe fn check<V: Vector, const W: usize, const R: usize>() {
 
         let other: Vec<u8> = bytes[..V::BYTES].iter().map(|byte| !byte).collect();
         for first in 0..2 * V::BYTES {
-            let merged = vector.merged(V::load(other.as_ptr()), first);
-            merged.store(out.as_mut_ptr());
+            let blend = vector.blend(V::load(other.as_ptr()), first);
+            blend.store(out.as_mut_ptr());
             let (kept, rest) = (&bytes[..first.min(V::BYTES)], first.min(V::BYTES));
             assert_eq!(out, [kept, &other[rest..]].concat(), "{first}");
 
@@ -32,17 +32,17 @@ unsafe fn check<V: Vector, const W: usize, const R: usize>() {
         }
 
         for first in (0..=256 - V::BYTES / W).step_by(5) {
-            let numbers = V::numbers::<W>(first);
+            let iota = V::iota::<W>(first);
             for last in 0..=u8::MAX {
-                let merged = vector.merged_up_to(V::load(other.as_ptr()), numbers, last);
-                merged.store(out.as_mut_ptr());
+                let blend = vector.blend_up_to(V::load(other.as_ptr()), iota, last);
+                blend.store(out.as_mut_ptr());
                 let elements = (usize::from(last) + 1).saturating_sub(first);
                 let (kept, rest) = bytes[..V::BYTES].split_at((elements * W).min(V::BYTES));
                 let rest = &other[V::BYTES - rest.len()..];
                 assert_eq!(out, [kept, rest].concat(), "{last} from {first} on");
 
                 out.copy_from_slice(&other);
-                vector.store_up_to(out.as_mut_ptr(), numbers, last);
+                vector.store_up_to(out.as_mut_ptr(), iota, last);
                 assert_eq!(out, [kept, rest].concat(), "{last} from {first} on");
             }
         }
@@ -65,14 +65,14 @@ unsafe fn check<V: Vector, const W: usize, const R: usize>() {
         for start in 0..=LANE {
             let (one, other) = (V128::load(bytes.as_ptr()), V128::load(other.as_ptr()));
             let mut lane = [0; LANE];
-            V::across(one, other, start).store(lane.as_mut_ptr());
+            V::concat_shift(one, other, start).store(lane.as_mut_ptr());
             let both = [&bytes[..LANE], &both[V::BYTES..]].concat();
             assert_eq!(lane[..], both[start..start + LANE], "{start}");
         }
 
         let order: Vec<u8> = (0..V::BYTES).map(|at| (at * 7 % V::BYTES) as u8).collect();
         vector
-            .shuffled(V::load(order.as_ptr()))
+            .shuffle(V::load(order.as_ptr()))
             .store(out.as_mut_ptr());
         for (&found, &index) in out.iter().zip(&order) {
             assert_eq!(found, bytes[usize::from(index)]);
@@ -80,7 +80,7 @@ unsafe fn check<V: Vector, const W: usize, const R: usize>() {
 
         for few in (0..LANE).filter(|_| V::BYTES == LANE) {
             out.fill(0xee);
-            V::load_few(bytes.as_ptr(), few).store_few(out.as_mut_ptr(), few);
+            V::load_partial(bytes.as_ptr(), few).store_partial(out.as_mut_ptr(), few);
             assert_eq!(out[..few], bytes[..few]);
             assert!(out[few..].iter().all(|&byte| byte == 0xee));
         }
@@ -140,13 +140,13 @@ fn vectors_do_what_they_say() {
         check_widths::<super::portable::V128>();
         #[cfg(target_arch = "x86_64")]
         {
-            if Level::Avx2.is_supported() {
+            if SimdLevel::Avx2.is_supported() {
                 check_widths::<V256>();
             }
-            if Level::Avx512.is_supported() {
+            if SimdLevel::Avx512.is_supported() {
                 check_widths::<V512>();
             }
         }
     }
-    assert!(Level::Portable.is_supported());
+    assert!(SimdLevel::Portable.is_supported());
 }

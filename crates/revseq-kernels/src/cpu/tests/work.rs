@@ -11,9 +11,9 @@ use crate::cpu::kernels::elements;
 use crate::cpu::kernels::long_rows;
 use crate::cpu::kernels::short_rows;
 use crate::cpu::loop_nest::job::Job;
-use crate::cpu::memory::store_policy::{Cached, Sink, Streaming};
+use crate::cpu::memory::store_policy::{NonTemporal, StorePolicy, Temporal};
 use crate::cpu::memory::{LINE, Line};
-use crate::cpu::simd::{LANE, Task, V128, Vector};
+use crate::cpu::simd::{LANE, SimdTask, V128, Vector};
 use crate::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, reference};
 
 /// What vectors have done on this thread.
@@ -56,7 +56,7 @@ impl Vector for Counted {
     type Half = Self;
     const SHUFFLES: bool = V128::SHUFFLES;
 
-    unsafe fn apart<T: Task>(task: T) {
+    unsafe fn run_outlined<T: SimdTask>(task: T) {
         // SAFETY: the caller's.
         unsafe { task.run::<Self>() }
     }
@@ -88,25 +88,25 @@ impl Vector for Counted {
         Self(unsafe { self.0.reversed::<W>() })
     }
 
-    unsafe fn merged(self, other: Self, bytes: usize) -> Self {
+    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
         // SAFETY: the caller's.
-        Self(unsafe { self.0.merged(other.0, bytes) })
+        Self(unsafe { self.0.blend(other.0, bytes) })
     }
 
     // Loops load them once.
-    unsafe fn numbers<const W: usize>(first: usize) -> Self {
+    unsafe fn iota<const W: usize>(first: usize) -> Self {
         // SAFETY: the caller's.
-        Self(unsafe { V128::numbers::<W>(first) })
+        Self(unsafe { V128::iota::<W>(first) })
     }
 
-    unsafe fn plus(self, addend: u8) -> Self {
+    unsafe fn add_each(self, addend: u8) -> Self {
         // SAFETY: the caller's.
-        Self(unsafe { self.0.plus(addend) })
+        Self(unsafe { self.0.add_each(addend) })
     }
 
-    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self {
+    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
         // SAFETY: the caller's.
-        Self(unsafe { self.0.merged_up_to(other.0, numbers.0, last) })
+        Self(unsafe { self.0.blend_up_to(other.0, iota.0, last) })
     }
 
     unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
@@ -126,7 +126,7 @@ impl Vector for Wide {
     type Half = Counted;
     const SHUFFLES: bool = false;
 
-    unsafe fn apart<T: Task>(task: T) {
+    unsafe fn run_outlined<T: SimdTask>(task: T) {
         // SAFETY: the caller's.
         unsafe { task.run::<Self>() }
     }
@@ -169,27 +169,27 @@ impl Vector for Wide {
         Self(unsafe { [self.0[1].reversed::<W>(), self.0[0].reversed::<W>()] })
     }
 
-    unsafe fn merged(self, other: Self, bytes: usize) -> Self {
+    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
         let ([low, high], [other_low, other_high]) = (self.0, other.0);
         // SAFETY: the caller's.
         Self(unsafe {
             [
-                low.merged(other_low, bytes),
-                high.merged(other_high, bytes.saturating_sub(LANE)),
+                low.blend(other_low, bytes),
+                high.blend(other_high, bytes.saturating_sub(LANE)),
             ]
         })
     }
 
-    unsafe fn plus(self, addend: u8) -> Self {
+    unsafe fn add_each(self, addend: u8) -> Self {
         // SAFETY: the caller's.
-        Self(self.0.map(|lane| unsafe { lane.plus(addend) }))
+        Self(self.0.map(|lane| unsafe { lane.add_each(addend) }))
     }
 
-    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self {
+    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
         let lane = |index: usize| {
             let (one, other) = (self.0[index], other.0[index]);
             // SAFETY: the caller's.
-            unsafe { one.merged_up_to(other, numbers.0[index], last) }
+            unsafe { one.blend_up_to(other, iota.0[index], last) }
         };
         Self([lane(0), lane(1)])
     }
@@ -313,8 +313,8 @@ fn at_most(found: (f64, f64, f64), most: (f64, f64, f64)) {
     );
 }
 
-fn cached(job: &Job<'_>) -> Cached<Counted, false> {
-    Cached::new(job.output)
+fn cached(job: &Job<'_>) -> Temporal<Counted, false> {
+    Temporal::new(job.output)
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn rows_are_read_once_and_written_once() {
         };
         at_most(case.work(Kernel::Rows, swap, true), (1.0, 1.0, 0.0));
 
-        const CLASS: usize = short_rows::class(64);
+        const CLASS: usize = short_rows::size_class(64);
         let case = Case::new(DataType::Float32, &[64, 64, 16], axis, batch);
         let copy = |job: &Job<'_>| {
             assert!(short_rows::are_short(job, false));
@@ -361,16 +361,16 @@ fn streamed_rows_are_written_past_the_caches() {
     ] {
         let case = Case::new(DataType::Float32, &sizes, axis, batch);
         let copy = |job: &Job<'_>| {
-            let mut sink = Streaming::<Counted>::new(job.output);
+            let mut stores = NonTemporal::<Counted>::new(job.output);
             let items = 0..job.nest.items();
             // SAFETY: as above; all rows that are given are whole.
             unsafe {
-                const ANY: usize = short_rows::class(usize::MAX);
+                const ANY: usize = short_rows::size_class(usize::MAX);
                 match short_rows::are_short(job, true) {
-                    true => short_rows::copy_items::<Counted, _, ANY>(job, &mut sink, items),
-                    false => long_rows::copy_items::<Counted, _>(job, &mut sink, items),
+                    true => short_rows::copy_items::<Counted, _, ANY>(job, &mut stores, items),
+                    false => long_rows::copy_items::<Counted, _>(job, &mut stores, items),
                 }
-                sink.finish();
+                stores.finish();
             }
             assert_eq!(WORK.get().stored, 0);
         };
@@ -448,15 +448,15 @@ fn streamed_elements_are_written_past_the_caches() {
     for (bytes, stored) in [(1024, 0.0), (65536, 0.01)] {
         let case = Case::new(DataType::Float32, &[64, bytes / 4], 1, 0);
         let copy = |job: &Job<'_>| {
-            let mut sink = Streaming::<Counted>::new(job.output);
+            let mut stores = NonTemporal::<Counted>::new(job.output);
             let (first, rest) = (0..job.nest.line.size, job.nest.line.size..job.nest.items());
             // SAFETY: the nest has all time steps; all lines that are given are whole.
             unsafe {
                 // Before the first line nothing may be read.
-                elements::copy_items::<Counted, _, 4>(job, &mut sink, first);
+                elements::copy_items::<Counted, _, 4>(job, &mut stores, first);
                 let before = WORK.get();
-                elements::copy_items::<Counted, _, 4>(job, &mut sink, rest);
-                sink.finish();
+                elements::copy_items::<Counted, _, 4>(job, &mut stores, rest);
+                stores.finish();
                 let work = WORK.get();
                 let most = (stored * job.plan.output_bytes() as f64) as usize;
                 assert!(work.stored - before.stored <= most, "{work:?}");
@@ -485,12 +485,12 @@ fn streamed_lines_of_parts_of_vectors_are_written_once() {
     for bytes in [80, 176, 1040] {
         let case = Case::new(DataType::Float32, &[64, bytes / 4], 1, 0);
         let copy = |job: &Job<'_>| {
-            let mut sink = Streaming::<Wide>::new(job.output);
+            let mut stores = NonTemporal::<Wide>::new(job.output);
             let items = 0..job.nest.items();
             // SAFETY: the nest has all time steps; all lines are whole.
             unsafe {
-                elements::copy_items::<Wide, _, 4>(job, &mut sink, items);
-                sink.finish();
+                elements::copy_items::<Wide, _, 4>(job, &mut stores, items);
+                stores.finish();
             }
             // All but the first line, before which nothing may be read.
             assert!(WORK.get().streamed >= job.plan.output_bytes() - bytes as usize);

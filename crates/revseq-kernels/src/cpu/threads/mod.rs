@@ -17,19 +17,19 @@ const PIECES_PER_THREAD: usize = 4;
 
 /// From how many bytes on a second thread gains.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Worthwhile {
+pub(crate) struct ParallelMin {
     /// If it has to be woken, as rayon's have, which takes some ten microseconds.
-    pub(crate) asleep: usize,
+    pub(crate) rayon: usize,
     /// If it waits for the next run awake, as a host's does.
-    pub(crate) awake: usize,
+    pub(crate) host: usize,
 }
 
-impl Worthwhile {
+impl ParallelMin {
     /// Of a run that moves only half of the bytes that it is given.
     pub(crate) fn of_half(self) -> Self {
         Self {
-            asleep: 2 * self.asleep,
-            awake: 2 * self.awake,
+            rayon: 2 * self.rayon,
+            host: 2 * self.host,
         }
     }
 }
@@ -85,19 +85,19 @@ impl Threads<'_> {
     }
 
     /// Splits `items` of `item_bytes` bytes each into pieces of equal size and
-    /// works on them; alone if they are fewer bytes than are `worthwhile`.
+    /// works on them; alone if they are fewer bytes than are `parallel_min`.
     pub(crate) fn for_each_piece(
         self,
         items: usize,
         item_bytes: usize,
-        worthwhile: Worthwhile,
+        parallel_min: ParallelMin,
         work: impl Fn(Range<usize>) + Sync,
     ) {
         let bytes = items.saturating_mul(item_bytes);
         let threads = match self {
             Self::Serial => 1,
-            Self::Host { .. } if bytes < worthwhile.awake => 1,
-            Self::Rayon | Self::RayonPool(_) if bytes < worthwhile.asleep => 1,
+            Self::Host { .. } if bytes < parallel_min.host => 1,
+            Self::Rayon | Self::RayonPool(_) if bytes < parallel_min.rayon => 1,
             _ => self.count(),
         };
         if threads <= 1 {

@@ -13,14 +13,14 @@ mod transpose;
 use std::ops::Range;
 
 use scratch::Scratch;
-use tile::{Keep, Tile};
+use tile::{CopyTail, Tile};
 pub(crate) use tiling::Tiling;
 use tiling::WIDEST_TILE;
-use transpose::Turn;
+use transpose::TransposeReverse;
 
 use crate::cpu::loop_nest::Rounds;
 use crate::cpu::loop_nest::job::{Job, longest};
-use crate::cpu::simd::{Vector, apart, fence};
+use crate::cpu::simd::{Vector, fence, run_outlined_by_width};
 
 /// Moves the rows of some tiles from their place in the input to their place in the output.
 ///
@@ -48,14 +48,14 @@ pub(crate) unsafe fn copy_tiles<V: Vector, const W: usize, const R: usize>(
                     continue;
                 }
                 let steps = longest(tile.lengths);
-                let turn = Turn::<W, R> {
+                let task = TransposeReverse::<W, R> {
                     tile,
                     scratch,
                     steps,
                     streams,
                 };
-                apart::<V, _>(turn, tile.bytes);
-                V::apart(Keep {
+                run_outlined_by_width::<V, _>(task, tile.bytes);
+                V::run_outlined(CopyTail {
                     tile,
                     first: steps,
                     streams,
@@ -95,13 +95,13 @@ pub(crate) unsafe fn swap_tiles<V: Vector, const W: usize, const R: usize>(
                     tile.swap::<W>(steps);
                     continue;
                 }
-                let turn = Turn::<W, R> {
+                let task = TransposeReverse::<W, R> {
                     tile,
                     scratch,
                     steps,
                     streams: false,
                 };
-                apart::<V, _>(turn, tile.bytes);
+                run_outlined_by_width::<V, _>(task, tile.bytes);
             }
         }
     }

@@ -8,12 +8,12 @@ use crate::cpu::loop_nest::Position;
 use crate::cpu::loop_nest::job::{Job, source};
 use crate::cpu::memory::LINE;
 use crate::cpu::memory::direction::{Forward, copy_inline};
-use crate::cpu::memory::prefetch::prefetch_far;
+use crate::cpu::memory::prefetch::prefetch_l2;
 use crate::cpu::memory::store_policy::stream_line;
 use crate::cpu::memory::width::{Element, Width};
-use crate::cpu::simd::{Task, Vector};
+use crate::cpu::simd::{SimdTask, Vector};
 
-/// How far ahead of the rows that are moved the next are asked for, in bytes:
+/// How far ahead of the rows that are moved the next are prefetched, in bytes:
 /// into the second level of the cache, as rows a power of two apart meet in so
 /// few sets of the first that they drive out each other before they are read.
 const AHEAD: usize = 4 << 10;
@@ -114,7 +114,7 @@ impl<'a> Tile<'a> {
         (self.to.addr() | self.plan.time.output).is_multiple_of(LINE)
     }
 
-    /// How many rows ahead of those from `t` on the next are asked for, of `steps`.
+    /// How many rows ahead of those from `t` on the next are prefetched, of `steps`.
     #[inline(always)]
     pub(super) fn ahead<const R: usize>(&self, t: usize, steps: usize) -> usize {
         let ahead = (AHEAD / self.bytes).max(R);
@@ -123,13 +123,13 @@ impl<'a> Tile<'a> {
 }
 
 /// Copies the rows of a tile from `first` on, which no length reaches.
-pub(super) struct Keep<'a> {
+pub(super) struct CopyTail<'a> {
     pub(super) tile: Tile<'a>,
     pub(super) first: usize,
     pub(super) streams: bool,
 }
 
-impl Task for Keep<'_> {
+impl SimdTask for CopyTail<'_> {
     /// # Safety
     /// The two places do not overlap.
     #[inline(always)]
@@ -144,7 +144,7 @@ impl Task for Keep<'_> {
                 let (from, to) = (from.add(t * time.input), to.add(t * time.output));
                 let mut at = 0;
                 while streams && at + LINE <= tile.bytes {
-                    prefetch_far(from.wrapping_add(ahead + at));
+                    prefetch_l2(from.wrapping_add(ahead + at));
                     stream_line::<V>(from.add(at), to.add(at));
                     at += LINE;
                 }

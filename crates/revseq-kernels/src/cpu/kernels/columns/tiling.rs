@@ -51,7 +51,7 @@ impl Tiling {
             _ => (LINE, 0),
         };
         // The first tile ends where a cache line of the output does, if that is
-        // one place in all rows: as streaming stores write lines, tiles that
+        // one place in all rows: as non-temporal stores write lines, tiles that
         // start in one took 1.5 times as long.
         let before = LINE - output.addr() % LINE;
         let rows = outer.iter().chain([&plan.time]);

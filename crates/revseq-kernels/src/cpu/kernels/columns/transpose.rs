@@ -3,23 +3,23 @@
 use std::marker::PhantomData;
 
 use super::tile::Tile;
-use crate::cpu::kernels::elements::short_lines::LinesInPlace;
+use crate::cpu::kernels::elements::short_lines::ReverseLines;
 use crate::cpu::memory::direction::{Backward, Direction};
-use crate::cpu::memory::prefetch::prefetch_far;
+use crate::cpu::memory::prefetch::prefetch_l2;
 use crate::cpu::memory::store_policy::stream_line;
 use crate::cpu::memory::{LINE, Line};
-use crate::cpu::simd::{LANE, Task, Vector, transpose};
+use crate::cpu::simd::{LANE, SimdTask, Vector, transpose};
 
 /// Moves the first rows of a tile, which all lengths end in, by way of the scratch memory.
 #[derive(Clone, Copy)]
-pub(super) struct Turn<'a, const W: usize, const R: usize> {
+pub(super) struct TransposeReverse<'a, const W: usize, const R: usize> {
     pub(super) tile: Tile<'a>,
     pub(super) scratch: *mut u8,
     pub(super) steps: usize,
     pub(super) streams: bool,
 }
 
-impl<const W: usize, const R: usize> Task for Turn<'_, W, R> {
+impl<const W: usize, const R: usize> SimdTask for TransposeReverse<'_, W, R> {
     /// # Safety
     /// The scratch memory holds the tile, which is read before it is written, and
     /// is a vector wide at least or a vector a lane; `R` elements of `W` bytes are a lane.
@@ -29,11 +29,11 @@ impl<const W: usize, const R: usize> Task for Turn<'_, W, R> {
         unsafe {
             // A constant by itself: wider vectors have nothing for such tiles.
             if const { V::BYTES == LANE } && self.tile.bytes < LANE {
-                self.turn::<V, Narrow>();
+                self.by_split::<V, Partial>();
             } else if self.tile.bytes.is_multiple_of(V::BYTES) {
-                self.turn::<V, Whole>();
+                self.by_split::<V, Whole>();
             } else {
-                self.turn::<V, Overlapping>();
+                self.by_split::<V, Overlapping>();
             }
         }
     }
@@ -44,7 +44,7 @@ impl<const W: usize, const R: usize> Task for Turn<'_, W, R> {
 /// Known to the compiler, as loops that can do more keep fewer rows under way:
 /// parts of vectors in the same loop took AVX2 twice as long, and to move a part
 /// at the end of a row instead of what lies over the vector before four times.
-trait Cut {
+trait RowSplit {
     /// Where the vector starts that would start at `start`.
     #[inline(always)]
     fn place<V: Vector>(start: usize, _bytes: usize) -> usize {
@@ -58,7 +58,7 @@ trait Cut {
     }
 
     /// Whether there are fewer columns than the rows of a lane.
-    const NARROW: bool = false;
+    const PARTIAL: bool = false;
 
     /// Loads a vector of a row of `bytes` bytes.
     ///
@@ -88,11 +88,11 @@ struct Whole;
 struct Overlapping;
 
 /// Less than a vector.
-struct Narrow;
+struct Partial;
 
-impl Cut for Whole {}
+impl RowSplit for Whole {}
 
-impl Cut for Overlapping {
+impl RowSplit for Overlapping {
     #[inline(always)]
     fn place<V: Vector>(start: usize, bytes: usize) -> usize {
         start.min(bytes - V::BYTES)
@@ -104,46 +104,46 @@ impl Cut for Overlapping {
     }
 }
 
-impl Cut for Narrow {
-    const NARROW: bool = true;
+impl RowSplit for Partial {
+    const PARTIAL: bool = true;
 
     #[inline(always)]
     unsafe fn load<V: Vector>(from: *const u8, bytes: usize) -> V {
         // SAFETY: the caller's.
-        unsafe { V::load_few(from, bytes) }
+        unsafe { V::load_partial(from, bytes) }
     }
 
     #[inline(always)]
     unsafe fn store<V: Vector>(vector: V, to: *mut u8, bytes: usize) {
         // SAFETY: the caller's.
-        unsafe { vector.store_few(to, bytes) };
+        unsafe { vector.store_partial(to, bytes) };
     }
 }
 
-impl<const W: usize, const R: usize> Turn<'_, W, R> {
-    /// As [`run`](Task::run), of a tile that is cut so.
+impl<const W: usize, const R: usize> TransposeReverse<'_, W, R> {
+    /// As [`run`](SimdTask::run), of a tile that is cut so.
     ///
     /// # Safety
     /// As there.
     #[inline(always)]
-    unsafe fn turn<V: Vector, C: Cut>(self) {
+    unsafe fn by_split<V: Vector, C: RowSplit>(self) {
         // SAFETY: the caller's.
         unsafe {
-            V::apart(Read::<W, R, C>(self, PhantomData));
+            V::run_outlined(TransposeIn::<W, R, C>(self, PhantomData));
             self.reverse::<V>();
-            V::apart(Write::<W, R, C>(self, PhantomData));
+            V::run_outlined(TransposeOut::<W, R, C>(self, PhantomData));
         }
     }
 
     /// Reverses the columns in the scratch memory.
     ///
     /// # Safety
-    /// The scratch memory holds the tile as [`Read`] left it.
+    /// The scratch memory holds the tile as [`TransposeIn`] left it.
     #[inline(always)]
     unsafe fn reverse<V: Vector>(&self) {
         let tile = self.tile;
         let (first, pitch) = (self.scratch, tile.pitch);
-        let columns = LinesInPlace::<W>::new(first, pitch, tile.lengths, self.steps, false);
+        let columns = ReverseLines::<W>::new(first, pitch, tile.lengths, self.steps, false);
         // SAFETY: a column has as many elements as the longest length; before the
         // first one lies as much as a short one is.
         unsafe {
@@ -152,7 +152,10 @@ impl<const W: usize, const R: usize> Turn<'_, W, R> {
                 return;
             }
             for (column, &length) in tile.lengths.iter().enumerate() {
-                Backward::<W>::turn::<V>(self.scratch.add(column * tile.pitch), length * W);
+                Backward::<W>::reverse_in_place::<V>(
+                    self.scratch.add(column * tile.pitch),
+                    length * W,
+                );
             }
         }
     }
@@ -162,14 +165,17 @@ impl<const W: usize, const R: usize> Turn<'_, W, R> {
 ///
 /// This and the last are functions of their own for the sake of registers: with all
 /// in one f32 took AVX-512 1.25 times as long.
-struct Read<'a, const W: usize, const R: usize, C>(Turn<'a, W, R>, PhantomData<C>);
+struct TransposeIn<'a, const W: usize, const R: usize, C>(
+    TransposeReverse<'a, W, R>,
+    PhantomData<C>,
+);
 
-impl<const W: usize, const R: usize, C: Cut> Task for Read<'_, W, R, C> {
+impl<const W: usize, const R: usize, C: RowSplit> SimdTask for TransposeIn<'_, W, R, C> {
     /// # Safety
-    /// As that of [`Turn`].
+    /// As that of [`TransposeReverse`].
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let Turn {
+        let TransposeReverse {
             tile,
             scratch,
             steps,
@@ -184,17 +190,17 @@ impl<const W: usize, const R: usize, C: Cut> Task for Read<'_, W, R, C> {
                 // is inside the tile; the scratch memory has room for whole blocks.
                 unsafe {
                     let first = from.add(t * pitch + start);
-                    prefetch_far(first.wrapping_add(ahead));
+                    prefetch_l2(first.wrapping_add(ahead));
                     let mut rows = [C::load::<V>(first, tile.bytes); R];
                     for (row, vector) in rows.iter_mut().enumerate().skip(1) {
                         let row = first.add(row.min(steps - 1 - t) * pitch);
-                        prefetch_far(row.wrapping_add(ahead));
+                        prefetch_l2(row.wrapping_add(ahead));
                         *vector = C::load::<V>(row, tile.bytes);
                     }
                     let columns = transpose::<V, W, R>(rows);
                     let to = scratch.add(start / W * tile.pitch + t * W);
                     for (column, vector) in columns.iter().enumerate() {
-                        if C::NARROW && column * W >= tile.bytes {
+                        if C::PARTIAL && column * W >= tile.bytes {
                             break;
                         }
                         vector.store_lanes(to.add(column * tile.pitch), R * tile.pitch);
@@ -206,14 +212,17 @@ impl<const W: usize, const R: usize, C: Cut> Task for Read<'_, W, R, C> {
 }
 
 /// The last stage of a turn: transposes the rows back.
-struct Write<'a, const W: usize, const R: usize, C>(Turn<'a, W, R>, PhantomData<C>);
+struct TransposeOut<'a, const W: usize, const R: usize, C>(
+    TransposeReverse<'a, W, R>,
+    PhantomData<C>,
+);
 
-impl<const W: usize, const R: usize, C: Cut> Task for Write<'_, W, R, C> {
+impl<const W: usize, const R: usize, C: RowSplit> SimdTask for TransposeOut<'_, W, R, C> {
     /// # Safety
-    /// As that of [`Turn`].
+    /// As that of [`TransposeReverse`].
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let Turn {
+        let TransposeReverse {
             tile,
             scratch,
             steps,
@@ -238,7 +247,7 @@ impl<const W: usize, const R: usize, C: Cut> Task for Write<'_, W, R, C> {
                     let from = scratch.add(start / W * tile.pitch + t * W);
                     let mut columns = [V::load_lanes(from, R * tile.pitch); R];
                     for (column, vector) in columns.iter_mut().enumerate().skip(1) {
-                        if C::NARROW && column * W >= tile.bytes {
+                        if C::PARTIAL && column * W >= tile.bytes {
                             break;
                         }
                         let from = from.add(column * tile.pitch);
@@ -265,7 +274,7 @@ impl<const W: usize, const R: usize, C: Cut> Task for Write<'_, W, R, C> {
                         if streams {
                             vector.stream(to);
                         } else {
-                            prefetch_far(to.wrapping_add(ahead));
+                            prefetch_l2(to.wrapping_add(ahead));
                             C::store(*vector, to, tile.bytes);
                         }
                     }

@@ -4,61 +4,61 @@ pub(crate) mod short_lines;
 
 use std::ops::Range;
 
-use self::short_lines::{Lines, LinesInPlace};
+use self::short_lines::{CopyLines, ReverseLines};
 use crate::cpu::loop_nest::job::{Job, longest};
 use crate::cpu::loop_nest::{Position, Rounds, Run};
-use crate::cpu::memory::copy_queue::Pieces;
+use crate::cpu::memory::copy_queue::CopyQueue;
 use crate::cpu::memory::direction::{Backward, Direction, Forward};
-use crate::cpu::memory::store_policy::Sink;
-use crate::cpu::memory::swap_queue::Swaps;
+use crate::cpu::memory::store_policy::StorePolicy;
+use crate::cpu::memory::swap_queue::SwapQueue;
 use crate::cpu::simd::sub_vector;
 use crate::cpu::simd::{LANE, Vector};
 
 /// How many lengths are read at once.
-const MANY: usize = 128;
+const MAX_LENGTHS: usize = 128;
 
 /// Moves some items of a plan whose elements are packed along time on both sides.
 ///
 /// # Safety
 /// The nest has all time steps of the plan, and `items` are items of it; the
-/// sink writes to the job's output; `W` is the plan's `row_bytes`.
+/// store policy writes to the job's output; `W` is the plan's `row_bytes`.
 #[inline(always)]
-pub(crate) unsafe fn copy_items<V: Vector, S: Sink, const W: usize>(
+pub(crate) unsafe fn copy_items<V: Vector, S: StorePolicy, const W: usize>(
     job: &Job<'_>,
-    sink: &mut S,
+    stores: &mut S,
     items: Range<usize>,
 ) {
     let bytes = job.plan.time.size * W;
-    let lanes = sink.takes_lanes(bytes | job.strides());
-    let most = match lanes {
-        true => S::TWICE,
-        false => S::TWICE.min(S::SPACE),
+    let aligned = stores.is_aligned(bytes | job.strides());
+    let most = match aligned {
+        true => S::MAX_BLENDED,
+        false => S::MAX_BLENDED.min(S::MAX_RESERVE),
     };
     // SAFETY: the caller's.
     unsafe {
         match bytes {
-            ..LANE => copy_few::<S, W>(job, sink, items),
-            _ if bytes <= most => copy_short::<V, S, W>(job, sink, items, lanes),
-            _ => copy_long::<V, S, W>(job, sink, items),
+            ..LANE => copy_sub_vector::<S, W>(job, stores, items),
+            _ if bytes <= most => copy_short::<V, S, W>(job, stores, items, aligned),
+            _ => copy_long::<V, S, W>(job, stores, items),
         }
     }
 }
 
 /// As [`copy_items`], of lines that are read both ways, straight to their places
-/// if those are `lanes` that the sink takes.
+/// if those are `aligned` that the store policy takes.
 ///
 /// # Safety
 /// As there; a line is a lane at least.
 #[inline(always)]
-unsafe fn copy_short<V: Vector, S: Sink, const W: usize>(
+unsafe fn copy_short<V: Vector, S: StorePolicy, const W: usize>(
     job: &Job<'_>,
-    sink: &mut S,
+    stores: &mut S,
     items: Range<usize>,
-    lanes: bool,
+    aligned: bool,
 ) {
     let all = job.plan.time.size;
     let bytes = all * W;
-    let mut lengths = [0; MANY];
+    let mut lengths = [0; MAX_LENGTHS];
     let mut rounds = Rounds::default();
     let mut lines = job.nest.lines(items, &mut rounds);
     while let Some(Run {
@@ -66,7 +66,7 @@ unsafe fn copy_short<V: Vector, S: Sink, const W: usize>(
         step,
         lines: count,
         steps,
-    }) = lines.next_run(MANY)
+    }) = lines.next_run(MAX_LENGTHS)
     {
         let lengths = &mut lengths[..count];
         job.lengths.read(at.lengths, step.lengths, lengths);
@@ -82,24 +82,24 @@ unsafe fn copy_short<V: Vector, S: Sink, const W: usize>(
         unsafe {
             for &length in first {
                 for part in parts::<W>(job, at, length, &steps) {
-                    sink.seek(part.to);
-                    match part.turned {
-                        true => sink.copy::<Backward<W>>(part.from, part.bytes, None),
-                        false => sink.copy::<Forward>(part.from, part.bytes, None),
+                    stores.seek(part.to);
+                    match part.reversed {
+                        true => stores.copy::<Backward<W>>(part.from, part.bytes, None),
+                        false => stores.copy::<Forward>(part.from, part.bytes, None),
                     }
                 }
                 at.advance(&step, 1);
             }
             if !rest.is_empty() {
-                let lines = Lines::<_, W> {
-                    sink: &mut *sink,
+                let lines = CopyLines::<_, W> {
+                    stores: &mut *stores,
                     input: job.input.add(at.input),
                     output: at.output,
                     step: (step.input, step.output),
                     lengths: rest,
                     bytes,
                 };
-                short_lines::copy::<V, S, W>(lines, lanes);
+                short_lines::copy::<V, S, W>(lines, aligned);
             }
         }
     }
@@ -110,12 +110,16 @@ unsafe fn copy_short<V: Vector, S: Sink, const W: usize>(
 /// # Safety
 /// As there.
 #[inline(always)]
-unsafe fn copy_few<S: Sink, const W: usize>(job: &Job<'_>, sink: &mut S, items: Range<usize>) {
+unsafe fn copy_sub_vector<S: StorePolicy, const W: usize>(
+    job: &Job<'_>,
+    stores: &mut S,
+    items: Range<usize>,
+) {
     let all = job.plan.time.size;
-    let mut lengths = [0; MANY];
+    let mut lengths = [0; MAX_LENGTHS];
     let mut rounds = Rounds::default();
     let mut lines = job.nest.lines(items, &mut rounds);
-    while let Some(mut run) = lines.next_run(MANY) {
+    while let Some(mut run) = lines.next_run(MAX_LENGTHS) {
         let lengths = &mut lengths[..run.lines];
         job.lengths.read(run.at.lengths, run.step.lengths, lengths);
         let Range { start, end } = run.steps;
@@ -123,10 +127,10 @@ unsafe fn copy_few<S: Sink, const W: usize>(job: &Job<'_>, sink: &mut S, items: 
             // SAFETY: see `Job`: a line has as many packed elements as time has steps.
             unsafe {
                 let line = sub_vector::load(job.input.add(run.at.input), all * W);
-                let steps = sub_vector::turned::<W>(line, length) >> (8 * start * W);
-                sink.seek(run.at.output + start * W);
+                let steps = sub_vector::prefix_reversed::<W>(line, length) >> (8 * start * W);
+                stores.seek(run.at.output + start * W);
                 let bytes = (end - start) * W;
-                sub_vector::store(steps, sink.space(bytes), bytes);
+                sub_vector::store(steps, stores.reserve(bytes), bytes);
             }
             run.at.advance(&run.step, 1);
         }
@@ -138,28 +142,28 @@ unsafe fn copy_few<S: Sink, const W: usize>(job: &Job<'_>, sink: &mut S, items: 
 /// # Safety
 /// As there.
 #[inline(always)]
-unsafe fn copy_long<V: Vector, S: Sink, const W: usize>(
+unsafe fn copy_long<V: Vector, S: StorePolicy, const W: usize>(
     job: &Job<'_>,
-    sink: &mut S,
+    stores: &mut S,
     items: Range<usize>,
 ) {
-    let mut pieces = Pieces::<Backward<W>, true>::new::<S>(job.plan.time.size * W);
+    let mut queue = CopyQueue::<Backward<W>, true>::new::<S>(job.plan.time.size * W);
     let mut rounds = Rounds::default();
     for (at, steps) in job.nest.lines(items, &mut rounds) {
         let length = job.lengths.get(at.lengths);
         for part in parts::<W>(job, at, length, &steps) {
             // SAFETY: see `Job`.
-            unsafe { pieces.copy::<V, S>(sink, part.turned, part.from, part.to, part.bytes) };
+            unsafe { queue.copy::<V, S>(stores, part.reversed, part.from, part.to, part.bytes) };
         }
     }
     // SAFETY: as above.
-    unsafe { pieces.finish::<V, S>(sink) };
+    unsafe { queue.finish::<V, S>(stores) };
 }
 
 /// A part of a line that is reversed as a whole, or not.
 struct Part {
     /// Whether it is reversed.
-    turned: bool,
+    reversed: bool,
     from: *const u8,
     /// Its offset in the output.
     to: usize,
@@ -175,8 +179,8 @@ fn parts<const W: usize>(
     steps: &Range<usize>,
 ) -> [Part; 2] {
     let middle = length.clamp(steps.start, steps.end);
-    let part = |turned, from: usize, steps: Range<usize>| Part {
-        turned,
+    let part = |reversed, from: usize, steps: Range<usize>| Part {
+        reversed,
         from: job.input.wrapping_add(at.input + from * W),
         to: at.output + steps.start * W,
         bytes: steps.len() * W,
@@ -202,11 +206,11 @@ pub(crate) unsafe fn swap_items<V: Vector, const W: usize>(
 ) {
     let all = job.nest.line.size;
     let bytes = job.plan.time.size * W;
-    let mut swaps = Swaps::<Backward<W>>::new(bytes, far_away);
-    let mut lengths = [0; MANY];
+    let mut swaps = SwapQueue::<Backward<W>>::new(bytes, far_away);
+    let mut lengths = [0; MAX_LENGTHS];
     let mut rounds = Rounds::default();
     let mut lines = job.nest.lines(items, &mut rounds);
-    while let Some(run) = lines.next_run(MANY) {
+    while let Some(run) = lines.next_run(MAX_LENGTHS) {
         let lengths = &mut lengths[..run.lines];
         job.lengths.read(run.at.lengths, run.step.lengths, lengths);
         let mut line = job.output.wrapping_add(run.at.output);
@@ -215,11 +219,11 @@ pub(crate) unsafe fn swap_items<V: Vector, const W: usize>(
             let (first, rest) = lengths.split_at(1);
             let second = line.wrapping_add(step);
             let longest = longest(rest);
-            let rest = LinesInPlace::<W>::new(second, bytes, rest, longest, far_away);
+            let rest = ReverseLines::<W>::new(second, bytes, rest, longest, far_away);
             if rest.are_short::<V>() {
                 // SAFETY: see `Job`: before each of the rest lies another line of these.
                 unsafe {
-                    Backward::<W>::turn::<V>(line, first[0] * W);
+                    Backward::<W>::reverse_in_place::<V>(line, first[0] * W);
                     rest.reverse::<V>();
                 }
                 continue;
@@ -229,8 +233,8 @@ pub(crate) unsafe fn swap_items<V: Vector, const W: usize>(
             for &length in &*lengths {
                 // SAFETY: see `Job`.
                 unsafe {
-                    let few = sub_vector::load(line, bytes);
-                    sub_vector::store(sub_vector::turned::<W>(few, length), line, bytes);
+                    let value = sub_vector::load(line, bytes);
+                    sub_vector::store(sub_vector::prefix_reversed::<W>(value, length), line, bytes);
                 }
                 line = line.wrapping_add(step);
             }
@@ -241,7 +245,7 @@ pub(crate) unsafe fn swap_items<V: Vector, const W: usize>(
             // are two runs of packed elements that do not overlap.
             unsafe {
                 if run.steps.len() == all {
-                    swaps.turn::<V>(line, length * W);
+                    swaps.reverse_in_place::<V>(line, length * W);
                 } else {
                     let pairs = run.steps.start..run.steps.end.min(length / 2);
                     if !pairs.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! Lengths are anything, so a branch on where one ends is often mispredicted,
 //! which takes longer than to move a short line. So each vector of it is read
-//! backward and forward, and merged without a branch.
+//! backward and forward, and blended without a branch.
 
 use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
@@ -10,13 +10,13 @@ use std::ops::RangeInclusive;
 use crate::cpu::choice::processor;
 use crate::cpu::choice::with_const::with_const;
 use crate::cpu::memory::LINE;
-use crate::cpu::memory::prefetch::prefetch_far;
-use crate::cpu::memory::prefetch::{FAR, Soon};
-use crate::cpu::memory::store_policy::Sink;
-use crate::cpu::simd::{LANE, Task, Vector, WIDEST, apart};
+use crate::cpu::memory::prefetch::prefetch_l2;
+use crate::cpu::memory::prefetch::{L2_DISTANCE, PrefetchTargets};
+use crate::cpu::memory::store_policy::StorePolicy;
+use crate::cpu::simd::{LANE, SimdTask, Vector, WIDEST, run_outlined_by_width};
 
 /// How many vectors of a line are read before any is written.
-const TOGETHER: usize = 4;
+const UNROLL: usize = 4;
 
 /// Lines that are read backward by whole vectors of which each is in two, in bytes.
 ///
@@ -39,8 +39,8 @@ const MOST_VECTORS_IN_PLACE: usize = 8;
 pub(crate) const MOST_IN_PLACE: usize = MOST_VECTORS_IN_PLACE * WIDEST;
 
 /// Lines that are copied, evenly spaced.
-pub(crate) struct Lines<'a, S, const W: usize> {
-    pub(crate) sink: &'a mut S,
+pub(crate) struct CopyLines<'a, S, const W: usize> {
+    pub(crate) stores: &'a mut S,
     /// Where the first line starts in the input.
     pub(crate) input: *const u8,
     /// Its offset in the output.
@@ -52,60 +52,76 @@ pub(crate) struct Lines<'a, S, const W: usize> {
     pub(crate) bytes: usize,
 }
 
-/// Copies lines; straight to their places if those are `lanes` that the sink takes.
+/// Copies lines; straight to their places if those are `aligned` that the store policy takes.
 ///
 /// # Safety
 /// Every line is a lane at least, readable, and before it as many bytes; the
 /// output has room for it.
 #[inline(always)]
-pub(crate) unsafe fn copy<V: Vector, S: Sink, const W: usize>(lines: Lines<'_, S, W>, lanes: bool) {
+pub(crate) unsafe fn copy<V: Vector, S: StorePolicy, const W: usize>(
+    lines: CopyLines<'_, S, W>,
+    aligned: bool,
+) {
     let bytes = lines.bytes;
     let counted = bytes <= COUNTED * W;
     // Constants are branches of their own: what they rule out is not compiled.
     // SAFETY: the caller's.
     unsafe {
         if V::MASKS && bytes == V::BYTES {
-            return match lanes {
-                true => V::apart(InOne::<_, W, true>(lines)),
-                false => V::apart(InOne::<_, W, false>(lines)),
+            return match aligned {
+                true => V::run_outlined(InOne::<_, W, true>(lines)),
+                false => V::run_outlined(InOne::<_, W, false>(lines)),
             };
         }
-        if S::STREAMS {
-            return match (lanes, counted) {
-                (true, true) => apart::<V, _>(OneByOne::<_, W, true, true, false>(lines), bytes),
-                (true, false) => apart::<V, _>(OneByOne::<_, W, true, false, false>(lines), bytes),
-                (false, _) => apart::<V, _>(OneByOne::<_, W, false, false, false>(lines), bytes),
+        if S::NON_TEMPORAL {
+            return match (aligned, counted) {
+                (true, true) => run_outlined_by_width::<V, _>(
+                    ManyVectors::<_, W, true, true, false>(lines),
+                    bytes,
+                ),
+                (true, false) => run_outlined_by_width::<V, _>(
+                    ManyVectors::<_, W, true, false, false>(lines),
+                    bytes,
+                ),
+                (false, _) => run_outlined_by_width::<V, _>(
+                    ManyVectors::<_, W, false, false, false>(lines),
+                    bytes,
+                ),
             };
         }
         // What does not stream takes any lanes.
-        let together = bytes <= TOGETHER * V::BYTES;
+        let together = bytes <= UNROLL * V::BYTES;
         if V::ACROSS && reads_across::<V>(lines.input, lines.step.0, bytes) {
             return match (together, counted) {
-                (true, _) => V::apart(Together::<_, W, true>(lines)),
-                (_, true) => V::apart(OneByOne::<_, W, true, true, true>(lines)),
-                (_, false) => V::apart(OneByOne::<_, W, true, false, true>(lines)),
+                (true, _) => V::run_outlined(FewVectors::<_, W, true>(lines)),
+                (_, true) => V::run_outlined(ManyVectors::<_, W, true, true, true>(lines)),
+                (_, false) => V::run_outlined(ManyVectors::<_, W, true, false, true>(lines)),
             };
         }
         match (together, counted) {
-            (true, _) => apart::<V, _>(Together::<_, W, false>(lines), bytes),
-            (_, true) => V::apart(OneByOne::<_, W, true, true, false>(lines)),
-            (_, false) => V::apart(OneByOne::<_, W, true, false, false>(lines)),
+            (true, _) => run_outlined_by_width::<V, _>(FewVectors::<_, W, false>(lines), bytes),
+            (_, true) => V::run_outlined(ManyVectors::<_, W, true, true, false>(lines)),
+            (_, false) => V::run_outlined(ManyVectors::<_, W, true, false, false>(lines)),
         }
     }
 }
 
-/// Room for a line at an offset of the output; in its place if those are `LANES`.
+/// Room for a line at an offset of the output; in its place if those are `ALIGNED`.
 ///
 /// # Safety
-/// The output has room for it, and the sink takes its lanes if `LANES`.
+/// The output has room for it, and the store policy takes its lanes if `ALIGNED`.
 #[inline(always)]
-unsafe fn room<S: Sink, const LANES: bool>(sink: &mut S, output: usize, bytes: usize) -> *mut u8 {
+unsafe fn room<S: StorePolicy, const ALIGNED: bool>(
+    stores: &mut S,
+    output: usize,
+    bytes: usize,
+) -> *mut u8 {
     // SAFETY: the caller's.
     unsafe {
-        sink.seek(output);
-        match LANES {
-            true => sink.lanes(bytes),
-            false => sink.space(bytes),
+        stores.seek(output);
+        match ALIGNED {
+            true => stores.reserve_aligned(bytes),
+            false => stores.reserve(bytes),
         }
     }
 }
@@ -113,12 +129,12 @@ unsafe fn room<S: Sink, const LANES: bool>(sink: &mut S, output: usize, bytes: u
 /// Writes a vector to [`room`].
 ///
 /// # Safety
-/// It lies in that room, a number of lanes after its start if `LANES`.
+/// It lies in that room, a number of lanes after its start if `ALIGNED`.
 #[inline(always)]
-unsafe fn write<V: Vector, S: Sink, const LANES: bool>(vector: V, to: *mut u8) {
+unsafe fn write<V: Vector, S: StorePolicy, const ALIGNED: bool>(vector: V, to: *mut u8) {
     // SAFETY: the caller's.
     unsafe {
-        match LANES {
+        match ALIGNED {
             true => S::write(vector, to),
             false => vector.store(to),
         }
@@ -126,16 +142,16 @@ unsafe fn write<V: Vector, S: Sink, const LANES: bool>(vector: V, to: *mut u8) {
 }
 
 /// Lines of one vector, which is reversed in its register; straight to their places if
-/// those are `LANES` that the sink takes.
-struct InOne<'a, S, const W: usize, const LANES: bool>(Lines<'a, S, W>);
+/// those are `ALIGNED` that the store policy takes.
+struct InOne<'a, S, const W: usize, const ALIGNED: bool>(CopyLines<'a, S, W>);
 
-impl<S: Sink, const W: usize, const LANES: bool> Task for InOne<'_, S, W, LANES> {
+impl<S: StorePolicy, const W: usize, const ALIGNED: bool> SimdTask for InOne<'_, S, W, ALIGNED> {
     /// # Safety
     /// As [`copy`]; a line is a vector.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let Lines {
-            sink,
+        let CopyLines {
+            stores,
             input: mut line,
             mut output,
             step,
@@ -146,9 +162,9 @@ impl<S: Sink, const W: usize, const LANES: bool> Task for InOne<'_, S, W, LANES>
             // SAFETY: the caller's.
             unsafe {
                 let read = V::load(line).prefix_reversed::<W>(length);
-                let to = room::<S, LANES>(sink, output, bytes);
-                write::<V, S, LANES>(read, to);
-                S::ask(Soon::beyond(line), to);
+                let to = room::<S, ALIGNED>(stores, output, bytes);
+                write::<V, S, ALIGNED>(read, to);
+                S::prefetch(PrefetchTargets::ahead_of(line), to);
             }
             line = line.wrapping_add(step.0);
             output = output.wrapping_add(step.1);
@@ -157,21 +173,26 @@ impl<S: Sink, const W: usize, const LANES: bool> Task for InOne<'_, S, W, LANES>
 }
 
 /// Lines that are copied a few vectors at a time, straight to their places if all
-/// are `LANES` that the sink takes.
-struct OneByOne<'a, S, const W: usize, const LANES: bool, const COUNTED: bool, const ACROSS: bool>(
-    Lines<'a, S, W>,
-);
+/// are `ALIGNED` that the store policy takes.
+struct ManyVectors<
+    'a,
+    S,
+    const W: usize,
+    const ALIGNED: bool,
+    const COUNTED: bool,
+    const ACROSS: bool,
+>(CopyLines<'a, S, W>);
 
-impl<S: Sink, const W: usize, const LANES: bool, const COUNTED: bool, const ACROSS: bool> Task
-    for OneByOne<'_, S, W, LANES, COUNTED, ACROSS>
+impl<S: StorePolicy, const W: usize, const ALIGNED: bool, const COUNTED: bool, const ACROSS: bool>
+    SimdTask for ManyVectors<'_, S, W, ALIGNED, COUNTED, ACROSS>
 {
     /// # Safety
     /// As [`copy`], [`reads_across`] if `ACROSS`, and no line is more than
     /// [`COUNTED`] elements if `COUNTED`; a line is a vector at least.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let Lines {
-            sink,
+        let CopyLines {
+            stores,
             input: mut line,
             mut output,
             step,
@@ -179,35 +200,35 @@ impl<S: Sink, const W: usize, const LANES: bool, const COUNTED: bool, const ACRO
             bytes,
         } = self.0;
         for &length in lengths {
-            let soon = Soon::beyond(line);
+            let targets = PrefetchTargets::ahead_of(line);
             let mut at = 0;
             // SAFETY: the caller's; every vector ends within the bytes.
             unsafe {
-                let to = room::<S, LANES>(sink, output, bytes);
+                let to = room::<S, ALIGNED>(stores, output, bytes);
                 let mut line = BothWays::<V, W, ACROSS>::new(line, length);
-                let mut numbers = V::numbers::<W>(0);
-                while at + TOGETHER * V::BYTES <= bytes {
-                    let mut vectors = [line.vector::<COUNTED>(at, numbers); TOGETHER];
+                let mut iota = V::iota::<W>(0);
+                while at + UNROLL * V::BYTES <= bytes {
+                    let mut vectors = [line.vector::<COUNTED>(at, iota); UNROLL];
                     for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
-                        numbers = numbers.plus((V::BYTES / W) as u8);
-                        *vector = line.vector::<COUNTED>(at + index * V::BYTES, numbers);
+                        iota = iota.add_each((V::BYTES / W) as u8);
+                        *vector = line.vector::<COUNTED>(at + index * V::BYTES, iota);
                     }
-                    numbers = numbers.plus((V::BYTES / W) as u8);
+                    iota = iota.add_each((V::BYTES / W) as u8);
                     for vector in vectors {
-                        write::<V, S, LANES>(vector, to.add(at));
-                        S::ask(soon.after(at), to.add(at));
+                        write::<V, S, ALIGNED>(vector, to.add(at));
+                        S::prefetch(targets.offset(at), to.add(at));
                         at += V::BYTES;
                     }
                 }
                 while at < bytes {
                     // The last vector may lie over the one before.
                     let place = at.min(bytes - V::BYTES);
-                    let vector = line.vector::<COUNTED>(place, V::numbers::<W>(place / W));
-                    match LANES {
+                    let vector = line.vector::<COUNTED>(place, V::iota::<W>(place / W));
+                    match ALIGNED {
                         true => S::write_last(vector, to.add(place), bytes - at),
                         false => vector.store(to.add(place)),
                     }
-                    S::ask(soon.after(at), to.add(at));
+                    S::prefetch(targets.offset(at), to.add(at));
                     at += V::BYTES;
                 }
             }
@@ -218,12 +239,12 @@ impl<S: Sink, const W: usize, const LANES: bool, const COUNTED: bool, const ACRO
 }
 
 /// Lines of few vectors, of which each is read as a whole before it is written to
-/// its place, that the sink takes anywhere.
-struct Together<'a, S, const W: usize, const ACROSS: bool>(Lines<'a, S, W>);
+/// its place, that the store policy takes anywhere.
+struct FewVectors<'a, S, const W: usize, const ACROSS: bool>(CopyLines<'a, S, W>);
 
-impl<S: Sink, const W: usize, const ACROSS: bool> Task for Together<'_, S, W, ACROSS> {
+impl<S: StorePolicy, const W: usize, const ACROSS: bool> SimdTask for FewVectors<'_, S, W, ACROSS> {
     /// # Safety
-    /// As [`OneByOne`]'s.
+    /// As [`ManyVectors`]'s.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         // SAFETY: the caller's.
@@ -235,15 +256,15 @@ impl<S: Sink, const W: usize, const ACROSS: bool> Task for Together<'_, S, W, AC
     }
 }
 
-impl<S: Sink, const W: usize, const ACROSS: bool> Together<'_, S, W, ACROSS> {
+impl<S: StorePolicy, const W: usize, const ACROSS: bool> FewVectors<'_, S, W, ACROSS> {
     /// Copies the lines, of `N` vectors each.
     ///
     /// # Safety
-    /// As [`run`](Task::run).
+    /// As [`run`](SimdTask::run).
     #[inline(always)]
     unsafe fn copy<V: Vector, const N: usize>(self) {
-        let Lines {
-            sink,
+        let CopyLines {
+            stores,
             input: mut line,
             output,
             step,
@@ -252,18 +273,18 @@ impl<S: Sink, const W: usize, const ACROSS: bool> Together<'_, S, W, ACROSS> {
         } = self.0;
         // SAFETY: the caller's.
         let mut to = unsafe {
-            sink.seek(output);
-            sink.lanes(bytes)
+            stores.seek(output);
+            stores.reserve_aligned(bytes)
         };
         for &length in lengths {
-            let soon = Soon::beyond(line);
+            let targets = PrefetchTargets::ahead_of(line);
             // SAFETY: the caller's.
             unsafe {
                 let mut line = BothWays::<V, W, ACROSS>::new(line, length);
                 let vectors = line.vectors::<N, true>(bytes);
                 for (vector, (at, read)) in vectors.into_iter().enumerate() {
                     S::write(read, to.add(at));
-                    S::ask(soon.after(vector * V::BYTES), to.add(at));
+                    S::prefetch(targets.offset(vector * V::BYTES), to.add(at));
                 }
             }
             line = line.wrapping_add(step.0);
@@ -273,7 +294,7 @@ impl<S: Sink, const W: usize, const ACROSS: bool> Together<'_, S, W, ACROSS> {
 }
 
 /// Lines one after the other that are reversed where they lie.
-pub(crate) struct LinesInPlace<'a, const W: usize> {
+pub(crate) struct ReverseLines<'a, const W: usize> {
     first: *mut u8,
     /// The bytes of a line.
     bytes: usize,
@@ -284,7 +305,7 @@ pub(crate) struct LinesInPlace<'a, const W: usize> {
     far_away: bool,
 }
 
-impl<'a, const W: usize> LinesInPlace<'a, W> {
+impl<'a, const W: usize> ReverseLines<'a, W> {
     /// Lines of so many bytes, as many as have lengths, of which none is longer than
     /// `longest`; beyond the caches if `far_away`.
     #[inline(always)]
@@ -321,33 +342,33 @@ impl<'a, const W: usize> LinesInPlace<'a, W> {
         // SAFETY: the caller's.
         unsafe {
             if V::MASKS && (self.touched..=bytes).contains(&V::BYTES) {
-                return V::apart(InPlaceInOne(self));
+                return V::run_outlined(ReverseInOne(self));
             }
             // As in `copy`.
             if V::ACROSS
                 && ACROSS.contains(&self.touched)
                 && reads_across::<V>(self.first, bytes, bytes)
             {
-                return V::apart(InPlace::<_, true>(self));
+                return V::run_outlined(ReverseFewVectors::<_, true>(self));
             }
-            apart::<V, _>(InPlace::<_, false>(self), bytes);
+            run_outlined_by_width::<V, _>(ReverseFewVectors::<_, false>(self), bytes);
         }
     }
 }
 
 /// Lines in place of a vector at least, whose reversed prefixes are one at most.
-struct InPlaceInOne<'a, const W: usize>(LinesInPlace<'a, W>);
+struct ReverseInOne<'a, const W: usize>(ReverseLines<'a, W>);
 
-impl<const W: usize> Task for InPlaceInOne<'_, W> {
+impl<const W: usize> SimdTask for ReverseInOne<'_, W> {
     /// # Safety
-    /// As [`LinesInPlace::reverse`]; a line is a vector at least, what is reversed one at most.
+    /// As [`ReverseLines::reverse`]; a line is a vector at least, what is reversed one at most.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         let lines = self.0;
         let mut line = lines.first;
         for &length in lines.lengths {
             if lines.far_away {
-                prefetch_far(line.wrapping_add(FAR));
+                prefetch_l2(line.wrapping_add(L2_DISTANCE));
             }
             // SAFETY: the caller's.
             unsafe { V::load(line).prefix_reversed::<W>(length).store(line) };
@@ -357,11 +378,11 @@ impl<const W: usize> Task for InPlaceInOne<'_, W> {
 }
 
 /// As a type, how lines in place are read.
-struct InPlace<'a, const W: usize, const ACROSS: bool>(LinesInPlace<'a, W>);
+struct ReverseFewVectors<'a, const W: usize, const ACROSS: bool>(ReverseLines<'a, W>);
 
-impl<const W: usize, const ACROSS: bool> Task for InPlace<'_, W, ACROSS> {
+impl<const W: usize, const ACROSS: bool> SimdTask for ReverseFewVectors<'_, W, ACROSS> {
     /// # Safety
-    /// As [`LinesInPlace::reverse`], and [`reads_across`] if `ACROSS`; a line is a
+    /// As [`ReverseLines::reverse`], and [`reads_across`] if `ACROSS`; a line is a
     /// vector at least.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
@@ -374,22 +395,22 @@ impl<const W: usize, const ACROSS: bool> Task for InPlace<'_, W, ACROSS> {
     }
 }
 
-impl<const W: usize, const ACROSS: bool> InPlace<'_, W, ACROSS> {
+impl<const W: usize, const ACROSS: bool> ReverseFewVectors<'_, W, ACROSS> {
     /// Reverses them, by `N` vectors each, from the last line on: what is read
     /// backward reaches into the line before, and a processor waits for bytes
     /// that it has just written.
     ///
     /// # Safety
-    /// As [`run`](Task::run), and no reversed prefix is more than `N` vectors.
+    /// As [`run`](SimdTask::run), and no reversed prefix is more than `N` vectors.
     #[inline(always)]
     unsafe fn reverse<V: Vector, const N: usize>(self) {
         let lines = self.0;
-        let ahead = FAR.max(lines.bytes * lines.lengths.len());
+        let ahead = L2_DISTANCE.max(lines.bytes * lines.lengths.len());
         for (index, &length) in lines.lengths.iter().enumerate().rev() {
             let line = lines.first.wrapping_add(index * lines.bytes);
             if lines.far_away {
                 for byte in (0..N * V::BYTES).step_by(LINE) {
-                    prefetch_far(line.wrapping_add(ahead + byte));
+                    prefetch_l2(line.wrapping_add(ahead + byte));
                 }
             }
             if length <= 1 {
@@ -412,7 +433,7 @@ fn reads_across<V: Vector>(first: *const u8, step: usize, bytes: usize) -> bool 
     ACROSS.contains(&bytes) && places.is_multiple_of(V::BYTES) && processor::shuffles_two_vectors()
 }
 
-/// A line that is read both ways: its vectors, merged.
+/// A line that is read both ways: its vectors, blended.
 ///
 /// A vector that is read backward starts anywhere, so most lie in two cache lines
 /// and are two loads. `ACROSS` vectors that lie in one, each of which has parts
@@ -482,30 +503,30 @@ impl<V: Vector, const W: usize, const ACROSS: bool> BothWays<V, W, ACROSS> {
     }
 
     /// The vector at `at`, if `ACROSS` the first or the one after that before; by
-    /// the `numbers` of its elements if `COUNTED`, which is fewer instructions.
+    /// the `iota` of its elements if `COUNTED`, which is fewer instructions.
     ///
     /// # Safety
     /// It ends within the line, whose elements a byte can count if `COUNTED`.
     #[inline(always)]
-    unsafe fn vector<const COUNTED: bool>(&mut self, at: usize, numbers: V) -> V {
+    unsafe fn vector<const COUNTED: bool>(&mut self, at: usize, iota: V) -> V {
         // SAFETY: the caller's, and that of `new`.
         unsafe {
             let backward = self.backward(at);
             let forward = V::load(self.line.wrapping_add(at));
             match COUNTED {
-                true => backward.merged_up_to(forward, numbers, (self.reversed / W - 1) as u8),
-                false => backward.merged(forward, self.reversed.saturating_sub(at)),
+                true => backward.blend_up_to(forward, iota, (self.reversed / W - 1) as u8),
+                false => backward.blend(forward, self.reversed.saturating_sub(at)),
             }
         }
     }
 
     /// The first `bytes` as `N` vectors, each with its place; the last one may lie
-    /// over the one before. What is not reversed of them is only there if `MERGED`.
+    /// over the one before. What is not reversed of them is only there if `BLENDED`.
     ///
     /// # Safety
     /// They end within the line.
     #[inline(always)]
-    unsafe fn vectors<const N: usize, const MERGED: bool>(
+    unsafe fn vectors<const N: usize, const BLENDED: bool>(
         &mut self,
         bytes: usize,
     ) -> [(usize, V); N] {
@@ -514,11 +535,11 @@ impl<V: Vector, const W: usize, const ACROSS: bool> BothWays<V, W, ACROSS> {
             false => bytes.saturating_sub(V::BYTES),
         };
         // SAFETY: the caller's.
-        let mut vectors = [(0, unsafe { self.vector_of::<N, MERGED>(0) }); N];
+        let mut vectors = [(0, unsafe { self.vector_of::<N, BLENDED>(0) }); N];
         for (index, read) in vectors.iter_mut().enumerate().skip(1) {
             let at = (index * V::BYTES).min(last);
             // SAFETY: the caller's.
-            *read = (at, unsafe { self.vector_of::<N, MERGED>(at) });
+            *read = (at, unsafe { self.vector_of::<N, BLENDED>(at) });
         }
         vectors
     }
@@ -539,8 +560,8 @@ impl<V: Vector, const W: usize, const ACROSS: bool> BothWays<V, W, ACROSS> {
             }
             for (at, vector) in self.vectors::<N, false>(bytes) {
                 if N * V::BYTES <= COUNTED * W {
-                    let numbers = V::numbers::<W>(at / W);
-                    vector.store_up_to(to.add(at), numbers, (self.reversed / W - 1) as u8);
+                    let iota = V::iota::<W>(at / W);
+                    vector.store_up_to(to.add(at), iota, (self.reversed / W - 1) as u8);
                 } else {
                     vector.store_first(to.add(at), self.reversed.saturating_sub(at));
                 }
@@ -553,16 +574,16 @@ impl<V: Vector, const W: usize, const ACROSS: bool> BothWays<V, W, ACROSS> {
     /// # Safety
     /// As there.
     #[inline(always)]
-    unsafe fn vector_of<const N: usize, const MERGED: bool>(&mut self, at: usize) -> V {
+    unsafe fn vector_of<const N: usize, const BLENDED: bool>(&mut self, at: usize) -> V {
         // SAFETY: the caller's.
         unsafe {
-            if !MERGED {
+            if !BLENDED {
                 return self.backward(at);
             }
-            let numbers = V::numbers::<W>(at / W);
+            let iota = V::iota::<W>(at / W);
             match N * V::BYTES <= COUNTED * W {
-                true => self.vector::<true>(at, numbers),
-                false => self.vector::<false>(at, numbers),
+                true => self.vector::<true>(at, iota),
+                false => self.vector::<false>(at, iota),
             }
         }
     }

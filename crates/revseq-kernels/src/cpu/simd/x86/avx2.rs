@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{Order, V128, first_bytes, plain_methods, stream_lanes_by_halves};
-use crate::cpu::simd::{LANE, Task, Vector, call_apart};
+use crate::cpu::simd::{LANE, SimdTask, Vector, call_outlined};
 
 /// Two lanes.
 #[derive(Clone, Copy)]
@@ -15,14 +15,14 @@ impl Vector for V256 {
     const SHUFFLES: bool = true;
 
     #[inline(always)]
-    unsafe fn apart<T: Task>(task: T) {
+    unsafe fn run_outlined<T: SimdTask>(task: T) {
         #[target_feature(enable = "avx2,bmi1,bmi2")]
-        unsafe fn run<T: Task>(task: T) {
+        unsafe fn run<T: SimdTask>(task: T) {
             // SAFETY: the caller's.
             unsafe { task.run::<V256>() }
         }
         // SAFETY: the caller's.
-        unsafe { call_apart::<Self, T>(run, task) }
+        unsafe { call_outlined::<Self, T>(run, task) }
     }
 
     plain_methods! {
@@ -66,23 +66,23 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    unsafe fn plus(self, addend: u8) -> Self {
+    unsafe fn add_each(self, addend: u8) -> Self {
         // SAFETY: the caller's.
         Self(unsafe { _mm256_add_epi8(self.0, _mm256_set1_epi8(addend as i8)) })
     }
 
     #[inline(always)]
-    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self {
+    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
             let last = _mm256_set1_epi8(last as i8);
-            let mask = _mm256_cmpeq_epi8(_mm256_max_epu8(numbers.0, last), last);
+            let mask = _mm256_cmpeq_epi8(_mm256_max_epu8(iota.0, last), last);
             _mm256_blendv_epi8(other.0, self.0, mask)
         })
     }
 
     #[inline(always)]
-    unsafe fn merged(self, other: Self, bytes: usize) -> Self {
+    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
             let mask = _mm256_loadu_si256(first_bytes::<32>(bytes).cast());
@@ -91,7 +91,7 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    unsafe fn shuffled(self, order: Self) -> Self {
+    unsafe fn shuffle(self, order: Self) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
             let low = _mm256_permute2x128_si256::<0x00>(self.0, self.0);
@@ -106,9 +106,9 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    unsafe fn across(one: V128, other: V128, start: usize) -> V128 {
+    unsafe fn concat_shift(one: V128, other: V128, start: usize) -> V128 {
         // SAFETY: the caller's, which has the instructions of this vector.
-        unsafe { across(one, other, start) }
+        unsafe { concat_shift(one, other, start) }
     }
 
     #[inline(always)]
@@ -130,12 +130,12 @@ impl Vector for V256 {
     }
 }
 
-/// [`Vector::across`] by shuffles.
+/// [`Vector::concat_shift`] by shuffles.
 ///
 /// # Safety
 /// The CPU has AVX2; `start` is at most a lane.
 #[inline(always)]
-pub(super) unsafe fn across(one: V128, other: V128, start: usize) -> V128 {
+pub(super) unsafe fn concat_shift(one: V128, other: V128, start: usize) -> V128 {
     // An index with its highest bit set gives 0.
     static INDICES: [u8; 3 * LANE] = {
         let mut indices = [0x80; 3 * LANE];

@@ -2,9 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use super::avx2::across;
+use super::avx2::concat_shift;
 use super::{Order, V128, V256, plain_methods, stream_lanes_by_halves};
-use crate::cpu::simd::{Task, Vector, call_apart};
+use crate::cpu::simd::{SimdTask, Vector, call_outlined};
 
 /// Four lanes.
 #[derive(Clone, Copy)]
@@ -16,14 +16,14 @@ impl Vector for V512 {
     const SHUFFLES: bool = true;
 
     #[inline(always)]
-    unsafe fn apart<T: Task>(task: T) {
+    unsafe fn run_outlined<T: SimdTask>(task: T) {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi1,bmi2")]
-        unsafe fn run<T: Task>(task: T) {
+        unsafe fn run<T: SimdTask>(task: T) {
             // SAFETY: the caller's.
             unsafe { task.run::<V512>() }
         }
         // SAFETY: the caller's.
-        unsafe { call_apart::<Self, T>(run, task) }
+        unsafe { call_outlined::<Self, T>(run, task) }
     }
 
     plain_methods! {
@@ -54,22 +54,22 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
-    unsafe fn plus(self, addend: u8) -> Self {
+    unsafe fn add_each(self, addend: u8) -> Self {
         // SAFETY: the caller's.
         Self(unsafe { _mm512_add_epi8(self.0, _mm512_set1_epi8(addend as i8)) })
     }
 
     #[inline(always)]
-    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self {
+    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
-            let mask = _mm512_cmple_epu8_mask(numbers.0, _mm512_set1_epi8(last as i8));
+            let mask = _mm512_cmple_epu8_mask(iota.0, _mm512_set1_epi8(last as i8));
             _mm512_mask_blend_epi8(mask, other.0, self.0)
         })
     }
 
     #[inline(always)]
-    unsafe fn merged(self, other: Self, bytes: usize) -> Self {
+    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
         // SAFETY: the caller's.
         Self(unsafe { _mm512_mask_blend_epi8(first(bytes.min(64)), other.0, self.0) })
     }
@@ -77,10 +77,10 @@ impl Vector for V512 {
     const MASKS: bool = true;
 
     #[inline(always)]
-    unsafe fn store_up_to(self, to: *mut u8, numbers: Self, last: u8) {
+    unsafe fn store_up_to(self, to: *mut u8, iota: Self, last: u8) {
         // SAFETY: the caller's.
         unsafe {
-            let mask = _mm512_cmple_epu8_mask(numbers.0, _mm512_set1_epi8(last as i8));
+            let mask = _mm512_cmple_epu8_mask(iota.0, _mm512_set1_epi8(last as i8));
             _mm512_mask_storeu_epi8(to.cast(), mask, self.0);
         }
     }
@@ -120,15 +120,15 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
-    unsafe fn shuffled(self, order: Self) -> Self {
+    unsafe fn shuffle(self, order: Self) -> Self {
         // SAFETY: the caller's.
         Self(unsafe { _mm512_permutexvar_epi8(order.0, self.0) })
     }
 
     #[inline(always)]
-    unsafe fn across(one: V128, other: V128, start: usize) -> V128 {
+    unsafe fn concat_shift(one: V128, other: V128, start: usize) -> V128 {
         // SAFETY: the caller's, which has the instructions of this vector.
-        unsafe { across(one, other, start) }
+        unsafe { concat_shift(one, other, start) }
     }
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{first_bytes, plain_methods};
-use crate::cpu::simd::{Task, Vector, call_apart};
+use crate::cpu::simd::{SimdTask, Vector, call_outlined};
 
 /// One lane.
 #[derive(Clone, Copy)]
@@ -16,13 +16,13 @@ impl Vector for V128 {
     const SHUFFLES: bool = false;
 
     #[inline(always)]
-    unsafe fn apart<T: Task>(task: T) {
-        unsafe fn run<T: Task>(task: T) {
+    unsafe fn run_outlined<T: SimdTask>(task: T) {
+        unsafe fn run<T: SimdTask>(task: T) {
             // SAFETY: the caller's.
             unsafe { task.run::<V128>() }
         }
         // SAFETY: the caller's.
-        unsafe { call_apart::<Self, T>(run, task) }
+        unsafe { call_outlined::<Self, T>(run, task) }
     }
 
     plain_methods! {
@@ -57,24 +57,24 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn plus(self, addend: u8) -> Self {
+    unsafe fn add_each(self, addend: u8) -> Self {
         // SAFETY: the caller's.
         Self(unsafe { _mm_add_epi8(self.0, _mm_set1_epi8(addend as i8)) })
     }
 
     #[inline(always)]
-    unsafe fn merged_up_to(self, other: Self, numbers: Self, last: u8) -> Self {
+    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
             let last = _mm_set1_epi8(last as i8);
-            let mask = _mm_cmpeq_epi8(_mm_max_epu8(numbers.0, last), last);
+            let mask = _mm_cmpeq_epi8(_mm_max_epu8(iota.0, last), last);
             let (first, rest) = (_mm_and_si128(mask, self.0), _mm_andnot_si128(mask, other.0));
             _mm_or_si128(first, rest)
         })
     }
 
     #[inline(always)]
-    unsafe fn merged(self, other: Self, bytes: usize) -> Self {
+    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
         // SAFETY: the caller's.
         Self(unsafe {
             let mask = _mm_loadu_si128(first_bytes::<16>(bytes).cast());

@@ -16,9 +16,9 @@ use crate::cpu::choice::{Kernel, Tier};
 use crate::cpu::kernels::columns::Tiling;
 use crate::cpu::loop_nest::job::Job;
 use crate::cpu::memory::LINE;
-use crate::cpu::simd::level::Level;
-use crate::cpu::simd::{Task, Vector};
-use crate::cpu::threads::{Threads, Worthwhile};
+use crate::cpu::simd::level::SimdLevel;
+use crate::cpu::simd::{SimdTask, Vector};
+use crate::cpu::threads::{ParallelMin, Threads};
 use crate::plan::Strategy;
 use crate::{LengthsPolicy, Plan, SequenceLengths, reference};
 
@@ -36,23 +36,23 @@ thread_local! {
 }
 
 /// Notes that a task is done by a vector.
-pub(crate) fn reached<V: Vector, T: Task>() {
+pub(crate) fn reached<V: Vector, T: SimdTask>() {
     let done = (std::any::type_name::<T>(), V::BYTES);
     REACHED.with_borrow_mut(|reached| reached.insert(done));
 }
 
 /// The loops that vectors of every width have.
 const LOOPS: [&str; 14] = [
-    "tile::Keep",
-    "transpose::Turn",
-    "transpose::Read",
-    "transpose::Write",
+    "tile::CopyTail",
+    "transpose::TransposeReverse",
+    "transpose::TransposeIn",
+    "transpose::TransposeOut",
     "shuffle_rows::Reverse",
-    "copy_queue::Rest",
-    "swap_queue::Rest",
-    "short_lines::OneByOne",
-    "short_lines::Together",
-    "short_lines::InPlace",
+    "copy_queue::DrainCopies",
+    "swap_queue::DrainSwaps",
+    "short_lines::ManyVectors",
+    "short_lines::FewVectors",
+    "short_lines::ReverseFewVectors",
     "short_rows::Along",
     "short_rows::Across",
     "short_rows::SwapAlong",
@@ -60,7 +60,7 @@ const LOOPS: [&str; 14] = [
 ];
 
 /// Those that vectors with masks have besides.
-const LOOPS_OF_MASKS: [&str; 2] = ["short_lines::InOne", "short_lines::InPlaceInOne"];
+const LOOPS_OF_MASKS: [&str; 2] = ["short_lines::InOne", "short_lines::ReverseInOne"];
 
 /// A buffer at a place.
 enum Buffer {
@@ -93,13 +93,13 @@ impl Buffer {
 
 /// The kernels that can take a plan.
 fn kernels(plan: &Plan, output: *const u8) -> Vec<Kernel> {
-    let mut kernels = vec![Kernel::Walk, Kernel::Rows];
+    let mut kernels = vec![Kernel::Scalar, Kernel::Rows];
     if plan.strategy() == Strategy::Elements {
         kernels.push(Kernel::Elements);
     }
     let row = plan.row_bytes;
     if (plan.time.input, plan.time.output) == (row, row) && row < LINE {
-        kernels.push(Kernel::Narrow);
+        kernels.push(Kernel::ShuffleRows);
     }
     kernels.extend(Tiling::new(plan, output).map(Kernel::Columns));
     kernels
@@ -110,7 +110,7 @@ fn kernels(plan: &Plan, output: *const u8) -> Vec<Kernel> {
 struct Choice {
     kernel: Kernel,
     tier: Tier,
-    level: Level,
+    level: SimdLevel,
     in_place: bool,
     of_amd: bool,
 }
@@ -118,10 +118,10 @@ struct Choice {
 impl Choice {
     fn name(&self) -> String {
         let kernel = match self.kernel {
-            Kernel::Walk => "walk",
+            Kernel::Scalar => "walk",
             Kernel::Rows => "rows",
             Kernel::Elements => "elements",
-            Kernel::Narrow => "narrow",
+            Kernel::ShuffleRows => "narrow",
             Kernel::Columns(_) => "columns",
         };
         let place = if self.in_place { "in place" } else { "copied" };
@@ -130,14 +130,14 @@ impl Choice {
 }
 
 /// The levels that are tested: those that a run could use.
-fn levels() -> impl Iterator<Item = Level> {
-    Level::current().lower().chain([Level::current()])
+fn levels() -> impl Iterator<Item = SimdLevel> {
+    SimdLevel::current().lower().chain([SimdLevel::current()])
 }
 
 /// All ways to run a kernel.
 fn choices(kernel: Kernel, in_place: bool) -> Vec<Choice> {
     let tiers: &[Tier] = match (kernel, in_place) {
-        (Kernel::Walk, _) => &[Tier::Inner],
+        (Kernel::Scalar, _) => &[Tier::Inner],
         (_, true) => &[Tier::Inner, Tier::Memory],
         (_, false) => &[Tier::Inner, Tier::Outer, Tier::Memory],
     };
@@ -156,7 +156,7 @@ fn choices(kernel: Kernel, in_place: bool) -> Vec<Choice> {
         }
     }
     // It has no vectors, and asks no processor.
-    if kernel == Kernel::Walk {
+    if kernel == Kernel::Scalar {
         choices.truncate(1);
     }
     choices
@@ -189,13 +189,7 @@ fn for_each_piece(case: &Case, items: usize, work: impl Fn(Range<usize>) + Sync)
     }
     let shared = |threads: Threads<'_>| {
         // As many pieces as if there were much to do.
-        let (item_bytes, always) = (
-            1 << 20,
-            Worthwhile {
-                asleep: 0,
-                awake: 0,
-            },
-        );
+        let (item_bytes, always) = (1 << 20, ParallelMin { rayon: 0, host: 0 });
         threads.for_each_piece(items, item_bytes, always, &work);
     };
     match case.workers {
@@ -321,10 +315,10 @@ fn check_made(made: &BTreeMap<String, usize>) {
     let plan = Plan::new(&Case::packed(1, &[30, 1000], 0, 1).desc).unwrap();
     let tiling = Tiling::new(&plan, std::ptr::null()).unwrap();
     for kernel in [
-        Kernel::Walk,
+        Kernel::Scalar,
         Kernel::Rows,
         Kernel::Elements,
-        Kernel::Narrow,
+        Kernel::ShuffleRows,
         Kernel::Columns(tiling),
     ] {
         for choice in choices(kernel, false)
@@ -343,8 +337,8 @@ fn check_made(made: &BTreeMap<String, usize>) {
     });
     for level in levels() {
         let (bytes, of_masks) = match level {
-            Level::Avx512 => (64, &LOOPS_OF_MASKS[..]),
-            Level::Avx2 => (32, &[][..]),
+            SimdLevel::Avx512 => (64, &LOOPS_OF_MASKS[..]),
+            SimdLevel::Avx2 => (32, &[][..]),
             _ => (16, &[][..]),
         };
         for task in LOOPS.iter().chain(of_masks) {
