@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use revseq_kernels::cpu::Level;
+use revseq_kernels::cpu::SimdLevel;
 use serde::{Deserialize, Serialize};
 
 /// The machine that figures hold for, and what ran on it.
@@ -36,7 +36,7 @@ impl Machine {
             processor: processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             system: std::env::consts::OS.to_owned(),
-            simd: Level::current().name().to_owned(),
+            simd: SimdLevel::current().name().to_owned(),
             threads,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             onnxruntime: None,

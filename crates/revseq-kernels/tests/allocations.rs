@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use revseq_kernels::cpu::{self, Level, Threads};
+use revseq_kernels::cpu::{self, SimdLevel, Threads};
 use revseq_kernels::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths};
 
 thread_local! {
@@ -40,7 +40,7 @@ fn allocated(work: impl FnOnce()) -> usize {
 #[test]
 fn runs_allocate_nothing_but_scratch_memory_once() {
     // The level is found once, from the environment, which is copied for it.
-    assert!(Level::current().is_supported());
+    assert!(SimdLevel::current().is_supported());
     let mut scratch = 0;
     for (data_type, sizes, axis, batch) in [
         (DataType::Float32, vec![4, 4], 0, 1),

@@ -8,7 +8,7 @@ use loom::sync::Arc;
 // What `claims.rs` is made of, in place of the standard library's.
 use loom::{sync, thread};
 
-#[path = "../src/cpu/claims.rs"]
+#[path = "../src/cpu/threads/claims.rs"]
 mod claims;
 use claims::Claims;
 

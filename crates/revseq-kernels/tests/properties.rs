@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use proptest::prelude::*;
-use revseq_kernels::cpu::{self, Level, Threads};
+use revseq_kernels::cpu::{self, SimdLevel, Threads};
 use revseq_kernels::{
     DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, Strategy, reference,
 };
@@ -18,7 +18,7 @@ use guarded::Guarded;
 #[test]
 fn levels_of_other_processors_are_skipped_by_name() {
     let compiled = match std::env::consts::ARCH {
-        "x86_64" => &[Level::Avx2, Level::Avx512][..],
+        "x86_64" => &[SimdLevel::Avx2, SimdLevel::Avx512][..],
         _ => &[],
     };
     for level in compiled.iter().filter(|level| !level.is_supported()) {

@@ -1,43 +1,18 @@
 //! The operator on the CPU: out of place and in place, serial and on any thread pool.
 
-#[macro_use]
-mod with_const;
-
-mod ahead;
-mod claims;
-mod columns;
-mod direction;
-mod dispatch;
-mod elements;
-mod few;
+mod choice;
+mod kernels;
+mod loop_nest;
+mod memory;
+mod simd;
 #[cfg(test)]
-mod forced;
-mod job;
-mod kernel;
-mod level;
-mod narrow;
-mod nest;
-mod pieces;
-mod processor;
-mod rows;
-#[cfg(feature = "rayon")]
-mod shares;
-mod short_lines;
-mod short_rows;
-mod sink;
-mod swaps;
+mod tests;
 mod threads;
 mod typed;
-mod vector;
-mod walk;
-#[cfg(test)]
-mod work;
 
 use std::mem::MaybeUninit;
-// For `claims`, which the model of its threads gives others.
-use std::{sync, thread};
 
-pub use level::Level;
+pub use simd::level::SimdLevel;
 pub use threads::{ParallelFor, Threads};
 pub use typed::{reverse_in_place, run_elements, run_elements_in_place};
 
@@ -93,7 +68,7 @@ pub fn run_uninit(
     // SAFETY: both buffers hold what the plan's loops reach, checked here; they
     // do not overlap, since one is borrowed mutably.
     unsafe {
-        dispatch::out_of_place(
+        choice::dispatch::out_of_place(
             plan,
             lengths,
             input.as_ptr(),
@@ -124,7 +99,7 @@ pub fn run_in_place(
     plan.check_in_place()?;
     check_buffer(Tensor::Output, data.len(), plan.output_bytes())?;
     // SAFETY: the buffer holds what the plan's loops reach, checked here.
-    unsafe { dispatch::in_place(plan, lengths, data.as_mut_ptr(), threads) };
+    unsafe { choice::dispatch::in_place(plan, lengths, data.as_mut_ptr(), threads) };
     Ok(())
 }
 

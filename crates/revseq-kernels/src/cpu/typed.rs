@@ -2,8 +2,8 @@
 
 use std::mem::MaybeUninit;
 
-use super::job::Job;
-use super::nest::{Nest, Rounds};
+use super::loop_nest::job::Job;
+use super::loop_nest::{LoopNest, Rounds};
 use super::{Threads, run_in_place, run_uninit};
 use crate::{Element, Error, Plan, SequenceLengths};
 
@@ -98,7 +98,7 @@ pub fn reverse_in_place<T>(
     // The kernels see offsets only: the pointers of this job are never read.
     let job = Job {
         plan,
-        nest: &Nest::new(plan, lengths.longest(plan) / 2),
+        nest: &LoopNest::new(plan, lengths.longest(plan) / 2),
         lengths,
         input: std::ptr::null(),
         output: std::ptr::null_mut(),

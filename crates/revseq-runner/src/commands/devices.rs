@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use revseq_kernels::cpu::Level;
+use revseq_kernels::cpu::SimdLevel;
 use serde_json::{Value as Json, json};
 
 use super::{Outcome, print_json};
@@ -48,7 +48,7 @@ pub(crate) fn devices(arguments: &DevicesArguments) -> Result<Outcome> {
             "cpu": {
                 "architecture": std::env::consts::ARCH,
                 "features": features,
-                "kernels": Level::current().name(),
+                "kernels": SimdLevel::current().name(),
                 "threads": threads,
             },
             "gpu": gpu_json(&adapters),
@@ -61,8 +61,8 @@ pub(crate) fn devices(arguments: &DevicesArguments) -> Result<Outcome> {
             } else {
                 features.join(", ")
             };
-            let level = Level::current();
-            let lower: Vec<&str> = level.lower().map(Level::name).collect();
+            let level = SimdLevel::current();
+            let lower: Vec<&str> = level.lower().map(SimdLevel::name).collect();
             writeln!(out, "CPU")?;
             writeln!(out, "  architecture  {}", std::env::consts::ARCH)?;
             writeln!(out, "  features      {features}")?;

@@ -230,7 +230,10 @@ mod tests {
                 "input 0 has elements of type string, expected a type of fixed size",
                 true,
             ),
-            ("no kernel is registered for its schema version and types", false),
+            (
+                "no kernel is registered for its schema version and types",
+                false,
+            ),
         ] {
             let log = lines(&[
                 &line(reason),

@@ -1,0 +1,42 @@
+//! The memory that tiles are transposed into.
+
+use std::cell::Cell;
+
+use crate::cpu::kernels::elements::short_lines::MOST_IN_PLACE;
+use crate::cpu::memory::{LINE, Line};
+
+/// The scratch memory of a thread, in bytes.
+const BYTES: usize = 1 << 20;
+
+/// What columns have of it, behind room for what is read before the first if they are short.
+pub(super) const CAPACITY: usize = BYTES - MOST_IN_PLACE;
+
+/// The scratch memory of a thread, made once and lent to one run at a time.
+pub(super) struct Scratch(Vec<Line>);
+
+thread_local! {
+    static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+impl Scratch {
+    pub(super) fn lend() -> Self {
+        // A thread that is ending has none left.
+        let mut lines = SCRATCH.try_with(Cell::take).unwrap_or_default();
+        lines.resize(BYTES / LINE, Line([0; LINE]));
+        Self(lines)
+    }
+
+    /// Where columns start, with room for [`CAPACITY`] bytes, and of the same memory
+    /// before them for [`MOST_IN_PLACE`].
+    pub(super) fn start(&mut self) -> *mut u8 {
+        let start = self.0.as_mut_ptr().cast::<u8>();
+        start.wrapping_add(MOST_IN_PLACE)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let lines = std::mem::take(&mut self.0);
+        let _ = SCRATCH.try_with(|scratch| scratch.set(lines));
+    }
+}

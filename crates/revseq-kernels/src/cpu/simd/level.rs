@@ -1,0 +1,96 @@
+//! Which instructions the kernels use.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+/// A set of vector instructions that kernels are compiled for.
+///
+/// The best that the CPU has is used; the environment variable `REVSEQ_SIMD`
+/// (`portable`, `neon`, `avx2` or `avx512`), read once, can lower it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum SimdLevel {
+    /// What every CPU of the target has: SSE2 on x86-64, elsewhere what the
+    /// compiler makes of arrays.
+    Portable,
+    /// NEON, on aarch64.
+    Neon,
+    /// AVX2, with BMI1 and BMI2.
+    Avx2,
+    /// AVX-512 F, BW, DQ, VL and VBMI, with all of AVX2's level.
+    Avx512,
+}
+
+impl SimdLevel {
+    /// Every level, from the lowest to the highest.
+    pub const ALL: [Self; 4] = [Self::Portable, Self::Neon, Self::Avx2, Self::Avx512];
+
+    /// The name, as `REVSEQ_SIMD` has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Neon => "neon",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+
+    /// Whether this CPU has the level's instructions.
+    #[must_use]
+    pub fn is_supported(self) -> bool {
+        match self {
+            Self::Portable => true,
+            Self::Neon => cfg!(target_arch = "aarch64"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("bmi2")
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                Self::Avx2.is_supported()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512vbmi")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx2 | Self::Avx512 => false,
+        }
+    }
+
+    /// The supported levels below this one, from the lowest to the highest: what
+    /// `REVSEQ_SIMD` can lower it to.
+    pub fn lower(self) -> impl Iterator<Item = Self> {
+        let supported = move |level: &Self| *level < self && level.is_supported();
+        Self::ALL.into_iter().filter(supported)
+    }
+
+    /// The level that the kernels use: the highest supported one, or a lower one
+    /// that `REVSEQ_SIMD` names.
+    #[must_use]
+    pub fn current() -> Self {
+        static CURRENT: OnceLock<SimdLevel> = OnceLock::new();
+        *CURRENT.get_or_init(|| {
+            let limit = std::env::var("REVSEQ_SIMD").ok();
+            let limit = Self::ALL
+                .into_iter()
+                .find(|level| Some(level.name()) == limit.as_deref());
+            Self::ALL
+                .into_iter()
+                .rev()
+                .filter(|&level| limit.is_none_or(|limit| level <= limit))
+                .find(|level| level.is_supported())
+                .unwrap_or(Self::Portable)
+        })
+    }
+}
+
+impl fmt::Display for SimdLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

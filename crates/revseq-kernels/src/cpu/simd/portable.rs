@@ -1,0 +1,84 @@
+//! 16 bytes, in shuffles that a compiler turns into the target's own.
+
+use super::{LANE, SimdTask, Vector, call_outlined};
+
+/// One lane.
+#[derive(Clone, Copy)]
+pub(crate) struct V128([u8; LANE]);
+
+impl Vector for V128 {
+    const BYTES: usize = LANE;
+    type Half = Self;
+    const SHUFFLES: bool = false;
+
+    #[inline(always)]
+    unsafe fn run_outlined<T: SimdTask>(task: T) {
+        unsafe fn run<T: SimdTask>(task: T) {
+            // SAFETY: the caller's.
+            unsafe { task.run::<V128>() }
+        }
+        // SAFETY: the caller's.
+        unsafe { call_outlined::<Self, T>(run, task) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: the caller's; arrays of bytes need no alignment.
+        Self(unsafe { *from.cast() })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: the caller's; arrays of bytes need no alignment.
+        unsafe { *to.cast() = self.0 };
+    }
+
+    #[inline(always)]
+    unsafe fn stream(self, to: *mut u8) {
+        // SAFETY: the caller's.
+        unsafe { self.store(to) };
+    }
+
+    #[inline(always)]
+    unsafe fn reversed<const W: usize>(self) -> Self {
+        Self(std::array::from_fn(|at| {
+            self.0[LANE - W - at / W * W + at % W]
+        }))
+    }
+
+    #[inline(always)]
+    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
+        Self(std::array::from_fn(|at| match at < bytes {
+            true => self.0[at],
+            false => other.0[at],
+        }))
+    }
+
+    #[inline(always)]
+    unsafe fn add_each(self, addend: u8) -> Self {
+        Self(self.0.map(|byte| byte.wrapping_add(addend)))
+    }
+
+    #[inline(always)]
+    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
+        Self(std::array::from_fn(|at| match iota.0[at] <= last {
+            true => self.0[at],
+            false => other.0[at],
+        }))
+    }
+
+    #[inline(always)]
+    unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
+        let half = |start: usize| {
+            Self(std::array::from_fn(|at| {
+                let from = if (at / W).is_multiple_of(2) {
+                    &self.0
+                } else {
+                    &other.0
+                };
+                from[start + at / (2 * W) * W + at % W]
+            }))
+        };
+        (half(0), half(LANE / 2))
+    }
+}

@@ -1,0 +1,133 @@
+//! Less than a lane of bytes, in registers: what vectors are too wide for.
+//!
+//! Bytes that are loaded and stored one by one, or by way of memory, take several
+//! times as long.
+
+use crate::cpu::simd::LANE;
+
+/// Loads `bytes` bytes, less than a lane; the first is the lowest, the others are 0.
+///
+/// # Safety
+/// `from` is readable for them.
+#[inline(always)]
+pub(crate) unsafe fn load(from: *const u8, bytes: usize) -> u128 {
+    // SAFETY: the caller's; where the two parts overlap they have the same bits.
+    unsafe {
+        match bytes {
+            8.. => {
+                let last = u64::from_le_bytes(*from.add(bytes - 8).cast());
+                let first = u64::from_le_bytes(*from.cast());
+                u128::from(first) | u128::from(last) << (8 * (bytes - 8))
+            }
+            4..8 => {
+                let last = u32::from_le_bytes(*from.add(bytes - 4).cast());
+                let first = u32::from_le_bytes(*from.cast());
+                (u64::from(first) | u64::from(last) << (8 * (bytes - 4))).into()
+            }
+            2..4 => {
+                let last = u16::from_le_bytes(*from.add(bytes - 2).cast());
+                let first = u16::from_le_bytes(*from.cast());
+                (u32::from(first) | u32::from(last) << (8 * (bytes - 2))).into()
+            }
+            1 => (*from).into(),
+            0 => 0,
+        }
+    }
+}
+
+/// Stores the lowest `bytes` bytes, less than a lane.
+///
+/// # Safety
+/// `to` is writable for them.
+#[inline(always)]
+pub(crate) unsafe fn store(value: u128, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's; where the two parts overlap they write the same.
+    unsafe {
+        match bytes {
+            8.. => {
+                let last = (value >> (8 * (bytes - 8))) as u64;
+                *to.cast() = (value as u64).to_le_bytes();
+                *to.add(bytes - 8).cast() = last.to_le_bytes();
+            }
+            4..8 => {
+                let last = (value as u64 >> (8 * (bytes - 4))) as u32;
+                *to.cast() = (value as u32).to_le_bytes();
+                *to.add(bytes - 4).cast() = last.to_le_bytes();
+            }
+            2..4 => {
+                let last = (value as u32 >> (8 * (bytes - 2))) as u16;
+                *to.cast() = (value as u16).to_le_bytes();
+                *to.add(bytes - 2).cast() = last.to_le_bytes();
+            }
+            1 => *to = value as u8,
+            0 => {}
+        }
+    }
+}
+
+/// A line with its first `length` elements of `W` bytes reversed, less than a lane.
+#[inline(always)]
+pub(crate) fn prefix_reversed<const W: usize>(value: u128, length: usize) -> u128 {
+    // To reverse one element is to reverse none; no shift is then by all bits.
+    let bits = 8 * W * length.max(1);
+    let reversed = match W {
+        1 => value.swap_bytes(),
+        2 => {
+            const LOWER: u128 = u128::MAX / 0xffff * 0xff;
+            let bytes = value.swap_bytes();
+            (bytes & LOWER) << 8 | (bytes >> 8 & LOWER)
+        }
+        4 => {
+            let (low, high) = (value as u64, (value >> 64) as u64);
+            u128::from(low.rotate_left(32)) << 64 | u128::from(high.rotate_left(32))
+        }
+        8 => value.rotate_left(64),
+        _ => value,
+    };
+    let rest = value >> bits << bits;
+    reversed >> (8 * LANE - bits) | rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_loaded_is_stored_and_nothing_around_it() {
+        let bytes: Vec<u8> = (1..=LANE as u8).map(|index| index * 15).collect();
+        for count in 0..LANE {
+            let mut found = [0xee; LANE + 1];
+            let from = bytes[..count].to_vec();
+            // SAFETY: both have as many bytes.
+            unsafe {
+                let value = load(from.as_ptr(), count);
+                assert_eq!(value.to_le_bytes()[..count], bytes[..count]);
+                store(value, found.as_mut_ptr(), count);
+            }
+            assert_eq!(found[..count], bytes[..count]);
+            assert!(found[count..].iter().all(|&byte| byte == 0xee), "{count}");
+        }
+    }
+
+    fn check_prefix_reversed<const W: usize>() {
+        let value: [u8; LANE] = std::array::from_fn(|index| index as u8 + 1);
+        for length in 0..LANE / W {
+            let mut expected = value;
+            let (prefix, _) = expected.split_at_mut(length * W);
+            prefix.reverse();
+            for element in prefix.chunks_mut(W) {
+                element.reverse();
+            }
+            let found = prefix_reversed::<W>(u128::from_le_bytes(value), length);
+            assert_eq!(found.to_le_bytes(), expected, "{length} of {W} bytes");
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_reversed_and_the_rest_stays() {
+        check_prefix_reversed::<1>();
+        check_prefix_reversed::<2>();
+        check_prefix_reversed::<4>();
+        check_prefix_reversed::<8>();
+    }
+}

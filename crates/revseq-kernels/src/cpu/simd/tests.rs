@@ -1,0 +1,152 @@
+//! What the vectors of every instruction set do to bytes.
+
+use super::*;
+use crate::cpu::simd::level::SimdLevel;
+
+/// What the methods of a vector do to bytes, on the instructions that it needs.
+unsafe fn check<V: Vector, const W: usize, const R: usize>() {
+    let bytes: Vec<u8> = (0..R * V::BYTES)
+        .map(|index| (index * 37 % 251) as u8)
+        .collect();
+    let elements: Vec<&[u8]> = bytes[..V::BYTES].chunks(W).collect();
+    let mut out = vec![0; V::BYTES];
+    // SAFETY: the buffers hold a vector; the caller has the instructions.
+    unsafe {
+        let vector = V::load(bytes.as_ptr());
+        vector.reversed::<W>().store(out.as_mut_ptr());
+        assert_eq!(
+            out,
+            elements.iter().rev().copied().collect::<Vec<_>>().concat()
+        );
+
+        let other: Vec<u8> = bytes[..V::BYTES].iter().map(|byte| !byte).collect();
+        for first in 0..2 * V::BYTES {
+            let blend = vector.blend(V::load(other.as_ptr()), first);
+            blend.store(out.as_mut_ptr());
+            let (kept, rest) = (&bytes[..first.min(V::BYTES)], first.min(V::BYTES));
+            assert_eq!(out, [kept, &other[rest..]].concat(), "{first}");
+
+            out.copy_from_slice(&other);
+            vector.store_first(out.as_mut_ptr(), first);
+            assert_eq!(out, [kept, &other[rest..]].concat(), "{first}");
+        }
+
+        for first in (0..=256 - V::BYTES / W).step_by(5) {
+            let iota = V::iota::<W>(first);
+            for last in 0..=u8::MAX {
+                let blend = vector.blend_up_to(V::load(other.as_ptr()), iota, last);
+                blend.store(out.as_mut_ptr());
+                let elements = (usize::from(last) + 1).saturating_sub(first);
+                let (kept, rest) = bytes[..V::BYTES].split_at((elements * W).min(V::BYTES));
+                let rest = &other[V::BYTES - rest.len()..];
+                assert_eq!(out, [kept, rest].concat(), "{last} from {first} on");
+
+                out.copy_from_slice(&other);
+                vector.store_up_to(out.as_mut_ptr(), iota, last);
+                assert_eq!(out, [kept, rest].concat(), "{last} from {first} on");
+            }
+        }
+
+        for length in 0..=V::BYTES / W {
+            let (prefix, rest) = elements.split_at(length);
+            let expected: Vec<&[u8]> = prefix.iter().rev().chain(rest).copied().collect();
+            vector.prefix_reversed::<W>(length).store(out.as_mut_ptr());
+            assert_eq!(out, expected.concat(), "{length}");
+        }
+
+        let both = [&bytes[..V::BYTES], &other].concat();
+        for start in 0..=V::BYTES {
+            let high = V::load(other.as_ptr());
+            V::reversed_across::<W>(vector, high, start).store(out.as_mut_ptr());
+            let elements = both[start..start + V::BYTES].chunks(W).rev();
+            assert_eq!(out, elements.collect::<Vec<_>>().concat(), "{start}");
+        }
+
+        for start in 0..=LANE {
+            let (one, other) = (V128::load(bytes.as_ptr()), V128::load(other.as_ptr()));
+            let mut lane = [0; LANE];
+            V::concat_shift(one, other, start).store(lane.as_mut_ptr());
+            let both = [&bytes[..LANE], &both[V::BYTES..]].concat();
+            assert_eq!(lane[..], both[start..start + LANE], "{start}");
+        }
+
+        let order: Vec<u8> = (0..V::BYTES).map(|at| (at * 7 % V::BYTES) as u8).collect();
+        vector
+            .shuffle(V::load(order.as_ptr()))
+            .store(out.as_mut_ptr());
+        for (&found, &index) in out.iter().zip(&order) {
+            assert_eq!(found, bytes[usize::from(index)]);
+        }
+
+        for few in (0..LANE).filter(|_| V::BYTES == LANE) {
+            out.fill(0xee);
+            V::load_partial(bytes.as_ptr(), few).store_partial(out.as_mut_ptr(), few);
+            assert_eq!(out[..few], bytes[..few]);
+            assert!(out[few..].iter().all(|&byte| byte == 0xee));
+        }
+
+        for part in (0..V::BYTES).step_by(W) {
+            let expected = elements[..part / W].iter().rev().copied();
+            let expected = expected.collect::<Vec<_>>().concat();
+            out.copy_from_slice(&bytes[..V::BYTES]);
+            V::reverse_part::<W>(out.as_mut_ptr(), part);
+            assert_eq!(out[..part], expected);
+            assert_eq!(out[part..], bytes[part..V::BYTES]);
+        }
+
+        let pitch = LANE + 3;
+        let mut spread = vec![0; V::BYTES / LANE * pitch];
+        vector.store_lanes(spread.as_mut_ptr(), pitch);
+        for (lane, place) in bytes[..V::BYTES].chunks(LANE).zip(spread.chunks(pitch)) {
+            assert_eq!(lane, &place[..LANE]);
+        }
+        V::load_lanes(spread.as_ptr(), pitch).store(out.as_mut_ptr());
+        assert_eq!(out, bytes[..V::BYTES]);
+
+        let mut rows = [vector; R];
+        for (row, from) in rows.iter_mut().zip(bytes.chunks(V::BYTES)) {
+            *row = V::load(from.as_ptr());
+        }
+        for (column, vector) in transpose::<V, W, R>(rows).into_iter().enumerate() {
+            vector.store(out.as_mut_ptr());
+            for (at, found) in out.chunks(W).enumerate() {
+                let (lane, row) = (at / R, at % R);
+                let from = row * V::BYTES + lane * LANE + column * W;
+                assert_eq!(found, &bytes[from..from + W]);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// See [`Vector`].
+unsafe fn check_widths<V: Vector>() {
+    // SAFETY: the caller's.
+    unsafe {
+        check::<V, 1, 16>();
+        check::<V, 2, 8>();
+        check::<V, 4, 4>();
+        check::<V, 8, 2>();
+        check::<V, 16, 1>();
+    }
+}
+
+#[test]
+fn vectors_do_what_they_say() {
+    // SAFETY: every level is run only where the CPU has it.
+    unsafe {
+        check_widths::<V128>();
+        check_widths::<Portable>();
+        check_widths::<super::portable::V128>();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if SimdLevel::Avx2.is_supported() {
+                check_widths::<V256>();
+            }
+            if SimdLevel::Avx512.is_supported() {
+                check_widths::<V512>();
+            }
+        }
+    }
+    assert!(SimdLevel::Portable.is_supported());
+}

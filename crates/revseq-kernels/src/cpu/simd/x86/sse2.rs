@@ -1,0 +1,85 @@
+//! SSE2, which every x86-64 CPU has.
+
+use std::arch::x86_64::*;
+
+use super::{first_bytes, plain_methods};
+use crate::cpu::simd::{SimdTask, Vector, call_outlined};
+
+/// One lane.
+#[derive(Clone, Copy)]
+pub(crate) struct V128(pub(super) __m128i);
+
+impl Vector for V128 {
+    const BYTES: usize = 16;
+    type Half = Self;
+    // SSE2 has no instruction for it.
+    const SHUFFLES: bool = false;
+
+    #[inline(always)]
+    unsafe fn run_outlined<T: SimdTask>(task: T) {
+        unsafe fn run<T: SimdTask>(task: T) {
+            // SAFETY: the caller's.
+            unsafe { task.run::<V128>() }
+        }
+        // SAFETY: the caller's.
+        unsafe { call_outlined::<Self, T>(run, task) }
+    }
+
+    plain_methods! {
+        _mm_loadu_si128, _mm_storeu_si128, _mm_stream_si128;
+        1 => _mm_unpacklo_epi8, _mm_unpackhi_epi8;
+        2 => _mm_unpacklo_epi16, _mm_unpackhi_epi16;
+        4 => _mm_unpacklo_epi32, _mm_unpackhi_epi32;
+        _ => _mm_unpacklo_epi64, _mm_unpackhi_epi64;
+    }
+
+    #[inline(always)]
+    unsafe fn reversed<const W: usize>(self) -> Self {
+        const HALVES: i32 = 0b01_00_11_10;
+        const ALL: i32 = 0b00_01_10_11;
+        // SAFETY: the caller's.
+        Self(unsafe {
+            let words = |vector| {
+                let halves = _mm_shufflehi_epi16::<ALL>(_mm_shufflelo_epi16::<ALL>(vector));
+                _mm_shuffle_epi32::<HALVES>(halves)
+            };
+            match W {
+                1 => {
+                    let words = words(self.0);
+                    _mm_or_si128(_mm_slli_epi16::<8>(words), _mm_srli_epi16::<8>(words))
+                }
+                2 => words(self.0),
+                4 => _mm_shuffle_epi32::<ALL>(self.0),
+                8 => _mm_shuffle_epi32::<HALVES>(self.0),
+                _ => self.0,
+            }
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn add_each(self, addend: u8) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe { _mm_add_epi8(self.0, _mm_set1_epi8(addend as i8)) })
+    }
+
+    #[inline(always)]
+    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe {
+            let last = _mm_set1_epi8(last as i8);
+            let mask = _mm_cmpeq_epi8(_mm_max_epu8(iota.0, last), last);
+            let (first, rest) = (_mm_and_si128(mask, self.0), _mm_andnot_si128(mask, other.0));
+            _mm_or_si128(first, rest)
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
+        // SAFETY: the caller's.
+        Self(unsafe {
+            let mask = _mm_loadu_si128(first_bytes::<16>(bytes).cast());
+            let (first, rest) = (_mm_and_si128(mask, self.0), _mm_andnot_si128(mask, other.0));
+            _mm_or_si128(first, rest)
+        })
+    }
+}
