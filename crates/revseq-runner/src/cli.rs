@@ -35,6 +35,9 @@ pub(crate) enum Command {
     /// Show every ReverseSequence and ReverseSubsequences of a model, and how it runs
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectArguments),
+    /// Rewrite a model: to standard operators, or to cheaper ones
+    #[command(after_help = REWRITE_EXAMPLES)]
+    Rewrite(RewriteArguments),
     /// Measure the kernels beside a copy of the same bytes
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArguments),
@@ -72,6 +75,16 @@ Examples:
   revseq inspect model.onnx
   revseq inspect model.onnx --dim batch=4 --dim time=100
   revseq inspect model.onnx --format dot | dot -Tsvg > model.svg";
+
+const REWRITE_EXAMPLES: &str = "\
+Without --portable, --fast and --pass, the passes of --fast are taken whose outputs are equal bit
+for bit. What cannot be proved from the graph is left alone, and the report says why.
+
+Examples:
+  revseq rewrite model.onnx -o portable.onnx --portable
+      neither ReverseSequence nor ReverseSubsequences: runs wherever ONNX runs
+  revseq rewrite model.onnx -o fast.onnx --fast --assume right-padded --check
+      loops of Keras become LSTM, GRU and RNN; both models are run and compared";
 
 const BENCH_EXAMPLES: &str = "\
 Every figure is a multiple of the floor: the time of the faster of two copies of the same bytes,
@@ -251,6 +264,54 @@ pub(crate) struct InspectArguments {
     /// How to print it
     #[arg(long, value_enum, default_value_t = InspectFormat::Text)]
     pub(crate) format: InspectFormat,
+}
+
+/// What the caller vouches for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Assumption {
+    /// In every mask, the steps that count come first
+    RightPadded,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RewriteArguments {
+    /// An ONNX model, or a folder with a model.onnx and perhaps data sets
+    pub(crate) model: PathBuf,
+    /// The file to write
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// Leave no ReverseSequence and no ReverseSubsequences
+    #[arg(long)]
+    pub(crate) portable: bool,
+    /// Make the model cheaper to run
+    #[arg(long)]
+    pub(crate) fast: bool,
+    /// Take this pass, besides
+    #[arg(long = "pass", value_name = "NAME")]
+    pub(crate) passes: Vec<String>,
+    /// What no graph can prove
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) assume: Vec<Assumption>,
+    /// Run both models and compare, on tract and on the ONNX Runtime that is found
+    ///
+    /// On the data sets in DATA or beside the model, or else on made-up inputs. A difference is
+    /// exit status 1, and nothing is written.
+    #[arg(long, value_name = "DATA", num_args = 0..=1)]
+    pub(crate) check: Option<Option<PathBuf>>,
+    /// Give a symbolic size its value in made-up inputs
+    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
+    pub(crate) dims: Vec<(String, u64)>,
+    /// Write even over a file that is there, such as the model itself
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// The shared library of ONNX Runtime, for --check
+    ///
+    /// Without it: ORT_DYLIB_PATH, or else the Python package onnxruntime.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ort_lib: Option<PathBuf>,
+    /// How to print the report
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
 }
 
 /// How a benchmark's report is printed.

@@ -8,6 +8,7 @@ mod dot;
 mod inputs;
 mod inspect;
 mod report;
+mod rewrite;
 mod run;
 mod verify;
 
@@ -36,6 +37,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome> {
     match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
+        Command::Rewrite(arguments) => rewrite::rewrite(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         #[cfg(feature = "bench")]
         Command::Bench(arguments) => bench::bench(&arguments),

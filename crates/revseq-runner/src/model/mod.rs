@@ -1,7 +1,7 @@
 //! Models: read with bounds, checked, and walked.
 
 pub(crate) mod check;
-mod external;
+pub(crate) mod external;
 pub(crate) mod read;
 mod scan;
 pub(crate) mod values;

@@ -1,0 +1,66 @@
+//! Rewrites ONNX models: to standard operators where a runtime lacks
+//! ReverseSequence, and to cheaper ones where a loop is an LSTM.
+//!
+//! A model goes in as bytes or as a [`ModelProto`] and comes out as another with
+//! the same inputs and outputs. What is rewritten is proved from the graph; what
+//! cannot be is left as it is, and the [`Report`] says why. Messages keep the
+//! fields that this version of ONNX does not know, and what no pass touches is
+//! written as it was read.
+//!
+//! A pass is a file in `passes`: which node it is about, what has to hold, and
+//! what takes its place. Whatever has to be known of sizes is in `sizes`, of
+//! constants in `constant`.
+
+#![forbid(unsafe_code)]
+
+mod constant;
+mod driver;
+mod emit;
+mod error;
+mod live;
+mod model;
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    unused_imports,
+    non_camel_case_types,
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    dead_code,
+    reason = "generated"
+)]
+#[rustfmt::skip]
+mod onnx;
+mod passes;
+mod report;
+mod scope;
+mod sizes;
+#[cfg(test)]
+mod tests;
+
+pub use error::Error;
+pub use model::{ModelProto, decode, encode, external_files};
+pub use passes::{Assumptions, PASSES, PassInfo};
+pub use report::{Exactness, Outcome, Report, Step};
+
+/// What to do with a model.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Leave no ReverseSequence and no ReverseSubsequences.
+    pub portable: bool,
+    /// Make it cheaper to run.
+    pub fast: bool,
+    /// Passes by name, besides.
+    pub passes: Vec<String>,
+    /// What the caller vouches for.
+    pub assume: Assumptions,
+}
+
+/// Rewrites a model in place, and says what was done.
+///
+/// # Errors
+///
+/// If a pass is asked for that there is not.
+pub fn rewrite(model: &mut ModelProto, options: &Options) -> Result<Report, Error> {
+    driver::rewrite(model, options)
+}

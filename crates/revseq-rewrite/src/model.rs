@@ -1,0 +1,371 @@
+//! Reading, writing and taking apart of ONNX's messages.
+
+use std::collections::BTreeSet;
+
+use buffa::{DecodeOptions, Message, MessageField};
+
+use crate::Error;
+pub use crate::onnx::ModelProto;
+pub(crate) use crate::onnx::{
+    AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, TensorProto,
+    ValueInfoProto, attribute_proto::AttributeType, tensor_proto, tensor_shape_proto, type_proto,
+};
+
+/// How deep messages may nest: as deep as other readers of ONNX follow them.
+const MAXIMUM_DEPTH: u32 = 100;
+
+/// What messages may take in memory, in bytes, whatever the size of the file, and for each of its bytes.
+const MEMORY_ALLOWANCE: usize = 1 << 30;
+const MEMORY_PER_BYTE: usize = 8;
+
+/// ONNX's code of float32.
+pub(crate) const FLOAT: i32 = 1;
+/// ONNX's code of int32.
+pub(crate) const INT32: i32 = 6;
+/// ONNX's code of int64.
+pub(crate) const INT64: i32 = 7;
+/// ONNX's code of bool.
+pub(crate) const BOOL: i32 = 9;
+
+/// Decodes a model. Fields that this version of ONNX does not know are kept.
+///
+/// # Errors
+///
+/// If the bytes are no model, or nest too deeply.
+pub fn decode(bytes: &[u8]) -> Result<ModelProto, Error> {
+    // Messages of two bytes take hundreds in memory: what a file of some size may take.
+    let memory = MEMORY_ALLOWANCE + MEMORY_PER_BYTE * bytes.len();
+    let options = DecodeOptions::new()
+        .with_recursion_limit(MAXIMUM_DEPTH)
+        .with_unknown_field_limit(usize::MAX)
+        .with_element_memory_limit(memory);
+    let model: ModelProto = options.decode_from_slice(bytes).map_err(Error::Decode)?;
+    if model.graph.is_unset() {
+        return Err(Error::NoGraph);
+    }
+    Ok(model)
+}
+
+/// Encodes a model: fields in the order of their numbers, as ONNX's own writers
+/// do, so that a model of theirs that was not touched is the same file.
+///
+/// # Errors
+///
+/// If it is larger than protobuf's 2 GiB.
+pub fn encode(model: &ModelProto) -> Result<Vec<u8>, Error> {
+    model.try_encode_to_vec().map_err(Error::Encode)
+}
+
+/// The files beside a model that hold data of its tensors, as the model names
+/// them: paths below its folder, if it is to be trusted.
+#[must_use]
+pub fn external_files(model: &ModelProto) -> BTreeSet<String> {
+    let mut files = BTreeSet::new();
+    if let Some(graph) = model.graph.as_option() {
+        graph_files(graph, &mut files);
+    }
+    for function in &model.functions {
+        node_files(&function.node, &mut files);
+    }
+    files
+}
+
+fn graph_files(graph: &GraphProto, files: &mut BTreeSet<String>) {
+    let sparse = graph.sparse_initializer.iter();
+    let sparse = sparse.flat_map(|tensor| {
+        tensor
+            .values
+            .as_option()
+            .into_iter()
+            .chain(tensor.indices.as_option())
+    });
+    for tensor in graph.initializer.iter().chain(sparse) {
+        tensor_file(tensor, files);
+    }
+    node_files(&graph.node, files);
+}
+
+fn node_files(nodes: &[NodeProto], files: &mut BTreeSet<String>) {
+    for node in nodes {
+        for attribute in &node.attribute {
+            for tensor in attribute
+                .t
+                .as_option()
+                .into_iter()
+                .chain(&attribute.tensors)
+            {
+                tensor_file(tensor, files);
+            }
+        }
+        for graph in node.graphs() {
+            graph_files(graph, files);
+        }
+    }
+}
+
+fn tensor_file(tensor: &TensorProto, files: &mut BTreeSet<String>) {
+    if tensor.data_location == Some(tensor_proto::DataLocation::EXTERNAL) {
+        let location = tensor
+            .external_data
+            .iter()
+            .find(|entry| entry.key.as_deref() == Some("location"));
+        files.extend(location.and_then(|entry| entry.value.clone()));
+    }
+}
+
+/// What an attribute says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Attribute<T> {
+    /// It is not there: the operator's default holds.
+    Absent,
+    /// It has a value.
+    Value(T),
+    /// In a function: it is what the caller says.
+    Reference,
+}
+
+impl<T> Attribute<T> {
+    /// The value, or the operator's default; none if it is the caller's.
+    pub(crate) fn or(self, default: T) -> Option<T> {
+        match self {
+            Self::Absent => Some(default),
+            Self::Value(value) => Some(value),
+            Self::Reference => None,
+        }
+    }
+
+    /// The value that is written in the node itself.
+    pub(crate) fn value(self) -> Option<T> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Absent | Self::Reference => None,
+        }
+    }
+}
+
+impl NodeProto {
+    /// The operator's name.
+    pub(crate) fn op(&self) -> &str {
+        self.op_type.as_deref().unwrap_or_default()
+    }
+
+    /// The operator's domain; ONNX's own is empty.
+    pub(crate) fn domain(&self) -> &str {
+        match self.domain.as_deref().unwrap_or_default() {
+            "ai.onnx" => "",
+            domain => domain,
+        }
+    }
+
+    /// Whether it is one of ONNX's own operators.
+    pub(crate) fn is(&self, op: &str) -> bool {
+        self.op() == op && self.domain().is_empty()
+    }
+
+    /// An input that is there.
+    pub(crate) fn input(&self, index: usize) -> Option<&str> {
+        self.input
+            .get(index)
+            .map(String::as_str)
+            .filter(|name| !name.is_empty())
+    }
+
+    /// The inputs that are there.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = &str> {
+        self.input
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !name.is_empty())
+    }
+
+    /// The outputs that are there.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = &str> {
+        self.output
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !name.is_empty())
+    }
+
+    /// An attribute's message.
+    pub(crate) fn attribute(&self, name: &str) -> Option<&AttributeProto> {
+        self.attribute
+            .iter()
+            .find(|attribute| attribute.name.as_deref() == Some(name))
+    }
+
+    fn attribute_value<'a, T>(
+        &'a self,
+        name: &str,
+        value: impl FnOnce(&'a AttributeProto) -> Option<T>,
+    ) -> Attribute<T> {
+        match self.attribute(name) {
+            None => Attribute::Absent,
+            Some(attribute) if !attribute.ref_attr_name.as_deref().unwrap_or("").is_empty() => {
+                Attribute::Reference
+            }
+            Some(attribute) => value(attribute).map_or(Attribute::Absent, Attribute::Value),
+        }
+    }
+
+    /// An integer attribute.
+    pub(crate) fn int(&self, name: &str) -> Attribute<i64> {
+        // Some writers leave out a field that is zero.
+        self.attribute_value(name, |attribute| Some(attribute.i.unwrap_or(0)))
+    }
+
+    /// An attribute of integers.
+    pub(crate) fn ints(&self, name: &str) -> Attribute<&[i64]> {
+        self.attribute_value(name, |attribute| Some(attribute.ints.as_slice()))
+    }
+
+    /// A text attribute.
+    pub(crate) fn text(&self, name: &str) -> Attribute<&str> {
+        self.attribute_value(name, |attribute| {
+            std::str::from_utf8(attribute.s.as_deref()?).ok()
+        })
+    }
+
+    /// A tensor attribute.
+    pub(crate) fn tensor(&self, name: &str) -> Attribute<&TensorProto> {
+        self.attribute_value(name, |attribute| attribute.t.as_option())
+    }
+
+    /// A graph attribute.
+    pub(crate) fn graph(&self, name: &str) -> Option<&GraphProto> {
+        self.attribute(name)?.g.as_option()
+    }
+
+    /// All graphs in attributes, in order.
+    pub(crate) fn graphs(&self) -> impl Iterator<Item = &GraphProto> {
+        self.attribute
+            .iter()
+            .flat_map(|attribute| attribute.g.as_option().into_iter().chain(&attribute.graphs))
+    }
+
+    /// All graphs in attributes, in the same order, to be changed.
+    pub(crate) fn graphs_mut(&mut self) -> impl Iterator<Item = &mut GraphProto> {
+        self.attribute.iter_mut().flat_map(|attribute| {
+            attribute
+                .g
+                .as_option_mut()
+                .into_iter()
+                .chain(&mut attribute.graphs)
+        })
+    }
+
+    /// Its name, or its operator and place.
+    pub(crate) fn label(&self, index: usize) -> String {
+        match self.name.as_deref() {
+            Some(name) if !name.is_empty() => name.to_owned(),
+            _ => format!("{}#{index}", self.op()),
+        }
+    }
+}
+
+/// A node of one of ONNX's own operators.
+pub(crate) fn node(
+    op: &str,
+    inputs: &[&str],
+    outputs: &[&str],
+    attributes: Vec<AttributeProto>,
+) -> NodeProto {
+    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    NodeProto {
+        input: owned(inputs),
+        output: owned(outputs),
+        op_type: Some(op.to_owned()),
+        attribute: attributes,
+        ..NodeProto::default()
+    }
+}
+
+/// An integer attribute.
+pub(crate) fn int(name: &str, value: i64) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.to_owned()),
+        r#type: Some(AttributeType::INT),
+        i: Some(value),
+        ..AttributeProto::default()
+    }
+}
+
+/// An attribute of integers.
+pub(crate) fn ints(name: &str, values: &[i64]) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.to_owned()),
+        r#type: Some(AttributeType::INTS),
+        ints: values.to_vec(),
+        ..AttributeProto::default()
+    }
+}
+
+/// A text attribute.
+pub(crate) fn text(name: &str, value: &str) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.to_owned()),
+        r#type: Some(AttributeType::STRING),
+        s: Some(value.as_bytes().to_vec()),
+        ..AttributeProto::default()
+    }
+}
+
+/// An attribute of texts.
+pub(crate) fn texts(name: &str, values: &[&str]) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.to_owned()),
+        r#type: Some(AttributeType::STRINGS),
+        strings: values
+            .iter()
+            .map(|value| value.as_bytes().to_vec())
+            .collect(),
+        ..AttributeProto::default()
+    }
+}
+
+/// A tensor attribute.
+pub(crate) fn tensor(name: &str, value: TensorProto) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.to_owned()),
+        r#type: Some(AttributeType::TENSOR),
+        t: MessageField::some(value),
+        ..AttributeProto::default()
+    }
+}
+
+/// A tensor of int64; a scalar if it has no sizes.
+pub(crate) fn int64_tensor(sizes: &[i64], values: &[i64]) -> TensorProto {
+    TensorProto {
+        dims: sizes.to_vec(),
+        data_type: Some(INT64),
+        raw_data: Some(
+            values
+                .iter()
+                .flat_map(|value| value.to_le_bytes())
+                .collect(),
+        ),
+        ..TensorProto::default()
+    }
+}
+
+/// The sizes that a type declares: none for a rank that is not known, within it
+/// none for a size that is not.
+pub(crate) fn declared_sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>> {
+    let tensor = tensor_type(value)?;
+    let sizes = tensor
+        .shape
+        .as_option()?
+        .dim
+        .iter()
+        .map(|dim| match dim.value {
+            Some(tensor_shape_proto::dimension::Value::DimValue(size)) if size >= 0 => Some(size),
+            _ => None,
+        });
+    Some(sizes.collect())
+}
+
+fn tensor_type(value: &ValueInfoProto) -> Option<&type_proto::Tensor> {
+    match value.r#type.as_option()?.value.as_ref()? {
+        type_proto::Value::TensorType(tensor) => Some(tensor),
+        _ => None,
+    }
+}

@@ -1,0 +1,120 @@
+//! A reversal that undoes another, with nothing between them that cares.
+
+use super::reversal::{Reversal, same_value};
+use super::{Edit, Pass, PassInfo, Verdict};
+use crate::driver::Context;
+use crate::emit::Emit;
+use crate::model::NodeProto;
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+
+pub(super) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "cancel",
+        exactness: Exactness::Exact,
+        about: "Two reversals that undo each other, to nothing",
+        portable: false,
+        fast: true,
+    },
+    find,
+};
+
+/// How many operators may lie between the two.
+const MAXIMUM_BETWEEN: usize = 16;
+
+fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
+    let last = &scope.nodes[index];
+    let (Some(reversal), Some(output)) = (Reversal::of(scope, last), last.output.first()) else {
+        return Verdict::Other;
+    };
+    match pattern(scope, last, reversal) {
+        Ok((data, between)) => {
+            let what = format!(
+                "nothing, with the reversal before {} operators",
+                between.len()
+            );
+            if between.is_empty() {
+                return Verdict::Edit(Edit {
+                    nodes: Vec::new(),
+                    also: Vec::new(),
+                    same: vec![(output.clone(), data.to_owned())],
+                    what: "nothing: it undoes the reversal before it".to_owned(),
+                });
+            }
+            let mut emit = Emit::new(output, scope.opset, names);
+            let mut value = data.to_owned();
+            for (number, node) in between.iter().rev().enumerate() {
+                let mut copy = (*node).clone();
+                let is_last = number + 1 == between.len();
+                let result = if is_last {
+                    output.clone()
+                } else {
+                    emit.name(node.op())
+                };
+                copy.input[0] = value;
+                copy.output[0].clone_from(&result);
+                copy.name = Some(emit.name(&format!("{}/node", node.op())));
+                emit.nodes.push(copy);
+                value = result;
+            }
+            Verdict::Edit(Edit {
+                nodes: emit.nodes,
+                also: Vec::new(),
+                same: Vec::new(),
+                what,
+            })
+        }
+        Err(Some(why)) => Verdict::Left(why),
+        Err(None) => Verdict::Other,
+    }
+}
+
+/// The data of the first of two reversals, and the operators between them, the
+/// last one first; or why they do not undo each other, if there are two.
+fn pattern<'a>(
+    scope: &'a Scope<'a>,
+    last: &'a NodeProto,
+    mut reversal: Reversal<'a>,
+) -> Result<(&'a str, Vec<&'a NodeProto>), Option<String>> {
+    let mut between = Vec::new();
+    let mut value = last.input(0).ok_or(None)?;
+    loop {
+        let (inner, node, output) = scope.producer(value).ok_or(None)?;
+        if !std::ptr::eq(inner, scope) || output != 0 {
+            return Err(None);
+        }
+        if let Some(first) = Reversal::of(scope, node) {
+            let same = match (&first, &reversal) {
+                (
+                    Reversal::Sequence {
+                        time,
+                        batch,
+                        lengths,
+                    },
+                    Reversal::Sequence {
+                        time: last_time,
+                        batch: last_batch,
+                        lengths: last_lengths,
+                    },
+                ) => {
+                    time == last_time
+                        && batch == last_batch
+                        && same_value(scope, lengths, last_lengths)
+                }
+                (first, last) => first == last,
+            };
+            if !same {
+                return Err(Some(format!(
+                    "the reversal before it is another one: {first}"
+                )));
+            }
+            return Ok((node.input(0).ok_or(None)?, between));
+        }
+        if scope.uses(value) != 1 || between.len() == MAXIMUM_BETWEEN {
+            return Err(None);
+        }
+        reversal = reversal.before(scope, node).ok_or(None)?;
+        between.push(node);
+        value = node.input(0).ok_or(None)?;
+    }
+}

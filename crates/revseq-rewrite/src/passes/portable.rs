@@ -1,0 +1,334 @@
+//! ReverseSequence and ReverseSubsequences to standard operators.
+//!
+//! The data is gathered by where each row comes from. A row is what stays
+//! together behind the later of the axes; rows are counted through all axes, so
+//! neither the rank nor what lies before, between and behind the axes matters:
+//!
+//! ```text
+//! position = (row / stride of time)  mod size of time
+//! sequence = (row / stride of batch) mod size of batch
+//! from     = row + (length - 1 - 2 position) * stride of time, where position < length
+//! ```
+//!
+//! Lengths are clamped to the axis first, so that no row of another sequence is
+//! ever read: above the axis's size they count as all of it, below zero as 0.
+
+use super::{Edit, Pass, PassInfo, Verdict};
+use crate::constant;
+use crate::driver::Context;
+use crate::emit::Emit;
+use crate::model::{self, Attribute, AttributeProto, AttributeType, FLOAT, INT64, NodeProto};
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+use crate::sizes;
+
+pub(super) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "portable",
+        exactness: Exactness::Exact,
+        about: "ReverseSequence and ReverseSubsequences, to standard operators",
+        portable: true,
+        fast: false,
+    },
+    find,
+};
+
+/// The first version with Range.
+const RANGE: i64 = 11;
+/// The first version in which Reshape takes a size of 0 as such.
+const ALLOW_ZERO: i64 = 14;
+/// Behind the last axis of any tensor.
+const END: i64 = i64::MAX;
+
+/// An axis of the data.
+enum Axis {
+    /// Counted from the front.
+    Known(i64),
+    /// A vector of one element, also counted from the front.
+    Computed(String),
+}
+
+fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
+    let node = &scope.nodes[index];
+    let axes: &[(&str, i64)] = match (node.domain(), node.op()) {
+        ("", "ReverseSequence") => &[("time_axis", 0), ("batch_axis", 1)],
+        ("revseq", "ReverseSubsequences") => &[("axis", 0)],
+        _ => return Verdict::Other,
+    };
+    let (Some(data), Some(lengths), Some(output)) =
+        (node.input(0), node.input(1), node.output.first())
+    else {
+        return Verdict::Left("an input or the output is missing".to_owned());
+    };
+    for (name, _) in axes {
+        if let Some(attribute) = reference(node, name)
+            && !context.always_given(scope, attribute)
+        {
+            return Verdict::Left(format!(
+                "its {name} is the function's attribute {attribute:?}, which not every caller gives"
+            ));
+        }
+    }
+    let rank = sizes::rank(scope, data);
+    let mut emit = Emit::new(output, scope.opset, names);
+    let shape = emit.plain("Shape", &[data]);
+    let mut axes = axes
+        .iter()
+        .map(|&(name, default)| axis(&mut emit, node, name, default, rank, &shape));
+    match (axes.next(), axes.next()) {
+        (Some(time), Some(batch)) => {
+            drop(axes);
+            reverse_sequence(&mut emit, [data, lengths, output], &shape, &time, &batch);
+        }
+        (Some(axis), None) => {
+            drop(axes);
+            reverse_subsequences(&mut emit, [data, lengths, output], &shape, &axis);
+        }
+        (None, _) => return Verdict::Other,
+    }
+    let what = format!("{} standard operators around Gather", emit.nodes.len());
+    Verdict::Edit(Edit {
+        nodes: emit.nodes,
+        also: Vec::new(),
+        same: Vec::new(),
+        what,
+    })
+}
+
+/// The function's attribute that a node's attribute refers to.
+fn reference<'a>(node: &'a NodeProto, name: &str) -> Option<&'a str> {
+    match node.int(name) {
+        Attribute::Reference => node.attribute(name)?.ref_attr_name.as_deref(),
+        _ => None,
+    }
+}
+
+fn axis(
+    emit: &mut Emit<'_>,
+    node: &NodeProto,
+    name: &str,
+    default: i64,
+    rank: Option<usize>,
+    shape: &str,
+) -> Axis {
+    let written = node.int(name).or(default);
+    let known = written.and_then(|axis| match rank {
+        Some(rank) => constant::normal_axis(axis, rank).map(|axis| axis as i64),
+        None => (axis >= 0).then_some(axis),
+    });
+    if let Some(axis) = known {
+        return Axis::Known(axis);
+    }
+    let axis = match written {
+        Some(axis) => emit.ints(&[axis]),
+        None => {
+            let value = AttributeProto {
+                name: Some("value_int".to_owned()),
+                ref_attr_name: reference(node, name).map(str::to_owned),
+                r#type: Some(AttributeType::INT),
+                ..AttributeProto::default()
+            };
+            let scalar = emit.op("Constant", &[], vec![value]);
+            emit.unsqueeze(&scalar, &[0])
+        }
+    };
+    let rank = emit.plain("Shape", &[shape]);
+    let from_front = emit.plain("Add", &[&axis, &rank]);
+    let zero = emit.ints(&[0]);
+    let negative = emit.plain("Less", &[&axis, &zero]);
+    Axis::Computed(emit.plain("Where", &[&negative, &from_front, &axis]))
+}
+
+impl Axis {
+    fn name(&self, emit: &mut Emit<'_>) -> String {
+        match self {
+            Self::Known(axis) => emit.ints(&[*axis]),
+            Self::Computed(name) => name.clone(),
+        }
+    }
+
+    /// The axis's size, as a vector of one element.
+    fn size(&self, emit: &mut Emit<'_>, shape: &str) -> String {
+        let axis = self.name(emit);
+        emit.plain("Gather", &[shape, &axis])
+    }
+
+    /// How many rows lie between neighbours on the axis, as a vector of one
+    /// element; none if it is 1.
+    fn stride(&self, emit: &mut Emit<'_>, shape: &str, end: i64) -> Option<String> {
+        let next = match self {
+            Self::Known(axis) if axis + 1 == end => return None,
+            Self::Known(axis) => emit.ints(&[axis + 1]),
+            Self::Computed(axis) => {
+                let one = emit.ints(&[1]);
+                emit.plain("Add", &[axis, &one])
+            }
+        };
+        let end = emit.ints(&[end]);
+        let behind = emit.plain("Slice", &[shape, &next, &end]);
+        // Of nothing at all, runtimes take no product.
+        let one = emit.ints(&[1]);
+        let factors = emit.op("Concat", &[&one, &behind], vec![model::int("axis", 0)]);
+        Some(emit.product(&factors, true))
+    }
+
+    /// Where on the axis each row is.
+    fn coordinate(
+        &self,
+        emit: &mut Emit<'_>,
+        rows: &str,
+        stride: Option<&str>,
+        size: &str,
+    ) -> String {
+        let steps = match stride {
+            Some(stride) => emit.plain("Div", &[rows, stride]),
+            None => rows.to_owned(),
+        };
+        match self {
+            // Nothing lies before it that would have to be taken off.
+            Self::Known(0) => steps,
+            _ => emit.plain("Mod", &[&steps, size]),
+        }
+    }
+}
+
+/// 0, 1, 2, … as many as there are rows.
+fn count(emit: &mut Emit<'_>, shape: &str, end: i64) -> String {
+    let (zero, end) = (emit.ints(&[0]), emit.ints(&[end]));
+    let sizes = emit.plain("Slice", &[shape, &zero, &end]);
+    // With a factor of 1, as a scalar has no sizes.
+    let one = emit.ints(&[1]);
+    let factors = emit.op("Concat", &[&one, &sizes], vec![model::int("axis", 0)]);
+    if emit.opset() >= RANGE {
+        let rows = emit.product(&factors, false);
+        let (first, step) = (emit.scalar(0), emit.scalar(1));
+        return emit.plain("Range", &[&first, &rows, &step]);
+    }
+    let rows = emit.product(&factors, true);
+    let one = model::tensor("value", model::int64_tensor(&[1], &[1]));
+    let ones = emit.op("ConstantOfShape", &[&rows], vec![one]);
+    let places = emit.plain("NonZero", &[&ones]);
+    emit.squeeze(&places, &[0])
+}
+
+/// Lengths as int64 from 0 to the axis's size.
+fn clamp(emit: &mut Emit<'_>, lengths: &str, size: &str) -> String {
+    let beyond = emit.plain("Less", &[size, lengths]);
+    emit.plain("Where", &[&beyond, size, lengths])
+}
+
+/// Reads each row from where it comes from.
+fn gather(
+    emit: &mut Emit<'_>,
+    [data, rows, position, length]: [&str; 4],
+    stride: Option<&str>,
+) -> String {
+    let (one, two) = (emit.ints(&[1]), emit.ints(&[2]));
+    let last = emit.plain("Sub", &[length, &one]);
+    let twice = emit.plain("Mul", &[position, &two]);
+    let mut shift = emit.plain("Sub", &[&last, &twice]);
+    if let Some(stride) = stride {
+        shift = emit.plain("Mul", &[&shift, stride]);
+    }
+    let mirrored = emit.plain("Add", &[rows, &shift]);
+    let within = emit.plain("Less", &[position, length]);
+    let from = emit.plain("Where", &[&within, &mirrored, rows]);
+    emit.op("Gather", &[data, &from], vec![model::int("axis", 0)])
+}
+
+fn reshape_into(emit: &mut Emit<'_>, output: &str, value: &str, shape: &str) {
+    let attributes = if emit.opset() >= ALLOW_ZERO {
+        vec![model::int("allowzero", 1)]
+    } else {
+        Vec::new()
+    };
+    emit.write(&[output], "Reshape", &[value, shape], attributes);
+}
+
+fn flatten(emit: &mut Emit<'_>, value: &str) -> String {
+    let all = emit.ints(&[-1]);
+    emit.plain("Reshape", &[value, &all])
+}
+
+fn reverse_sequence(
+    emit: &mut Emit<'_>,
+    [data, lengths, output]: [&str; 3],
+    shape: &str,
+    time: &Axis,
+    batch: &Axis,
+) {
+    let (flat, end) = match (time, batch) {
+        (Axis::Known(time), Axis::Known(batch)) => {
+            let end = time.max(batch) + 1;
+            (
+                emit.op("Flatten", &[data], vec![model::int("axis", end)]),
+                end,
+            )
+        }
+        _ => (flatten(emit, data), END),
+    };
+    let rows = count(emit, shape, end);
+    let steps = time.size(emit, shape);
+    let sequences = batch.size(emit, shape);
+    let time_stride = time.stride(emit, shape, end);
+    let batch_stride = batch.stride(emit, shape, end);
+    let position = time.coordinate(emit, &rows, time_stride.as_deref(), &steps);
+    let sequence = batch.coordinate(emit, &rows, batch_stride.as_deref(), &sequences);
+    let clamped = clamp(emit, lengths, &steps);
+    let length = emit.op(
+        "Gather",
+        &[&clamped, &sequence],
+        vec![model::int("axis", 0)],
+    );
+    let gathered = gather(
+        emit,
+        [&flat, &rows, &position, &length],
+        time_stride.as_deref(),
+    );
+    reshape_into(emit, output, &gathered, shape);
+}
+
+fn reverse_subsequences(
+    emit: &mut Emit<'_>,
+    [data, lengths, output]: [&str; 3],
+    shape: &str,
+    axis: &Axis,
+) {
+    let flat = flatten(emit, data);
+    let elements = count(emit, shape, END);
+    let size = axis.size(emit, shape);
+    let stride = axis.stride(emit, shape, END);
+    let position = axis.coordinate(emit, &elements, stride.as_deref(), &size);
+    // uint64 above int64's end turns negative; a float tells it from a negative length.
+    let as_float = emit.op("Cast", &[lengths], vec![model::int("to", FLOAT.into())]);
+    let as_int = emit.op("Cast", &[lengths], vec![model::int("to", INT64.into())]);
+    let zero = emit.ints(&[0]);
+    let float_zero = emit.op("Cast", &[&zero], vec![model::int("to", FLOAT.into())]);
+    let above_zero = emit.plain("Greater", &[&as_float, &float_zero]);
+    let wrapped = emit.plain("Less", &[&as_int, &zero]);
+    let huge = emit.plain("And", &[&above_zero, &wrapped]);
+    let unwrapped = emit.plain("Where", &[&huge, &size, &as_int]);
+    let clamped = clamp(emit, &unwrapped, &size);
+    let flat_lengths = flatten(emit, &clamped);
+    // The lengths lie as the data does, but for the axis, of which they have one.
+    let stride_or_one = match &stride {
+        Some(stride) => stride.clone(),
+        None => emit.ints(&[1]),
+    };
+    let block = emit.plain("Mul", &[&stride_or_one, &size]);
+    let before = emit.plain("Div", &[&elements, &block]);
+    let before = emit.plain("Mul", &[&before, &stride_or_one]);
+    let behind = emit.plain("Mod", &[&elements, &stride_or_one]);
+    let place = emit.plain("Add", &[&before, &behind]);
+    let length = emit.op(
+        "Gather",
+        &[&flat_lengths, &place],
+        vec![model::int("axis", 0)],
+    );
+    let gathered = gather(
+        emit,
+        [&flat, &elements, &position, &length],
+        stride.as_deref(),
+    );
+    reshape_into(emit, output, &gathered, shape);
+}

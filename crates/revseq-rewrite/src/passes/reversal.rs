@@ -1,0 +1,167 @@
+//! What the passes about reversals share: what one is, and what it passes through.
+
+use crate::constant;
+use crate::model::{self, NodeProto};
+use crate::scope::Scope;
+use crate::sizes;
+
+/// A node that reverses, as it is seen from one of the values around it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Reversal<'a> {
+    /// The whole of an axis.
+    Flip { axis: usize },
+    /// ReverseSequence.
+    Sequence {
+        time: usize,
+        batch: usize,
+        lengths: &'a str,
+    },
+}
+
+/// Elementwise operators of one input, to which the order is all the same.
+const ELEMENTWISE: &[&str] = &[
+    "Abs",
+    "Cast",
+    "Ceil",
+    "Elu",
+    "Erf",
+    "Exp",
+    "Floor",
+    "HardSigmoid",
+    "Identity",
+    "LeakyRelu",
+    "Log",
+    "Neg",
+    "Not",
+    "Relu",
+    "Round",
+    "Selu",
+    "Sigmoid",
+    "Softplus",
+    "Softsign",
+    "Sqrt",
+    "Tanh",
+    "ThresholdedRelu",
+];
+
+impl<'a> Reversal<'a> {
+    /// The reversal that a node is.
+    pub(super) fn of(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Self> {
+        let data = node.input(0)?;
+        let counted = |axis: i64| match sizes::rank(scope, data) {
+            Some(rank) => constant::normal_axis(axis, rank),
+            None => usize::try_from(axis).ok(),
+        };
+        if node.is("ReverseSequence") {
+            return Some(Self::Sequence {
+                time: counted(node.int("time_axis").or(0)?)?,
+                batch: counted(node.int("batch_axis").or(1)?)?,
+                lengths: node.input(1)?,
+            });
+        }
+        let axis = sizes::flipped_axis(scope, node)?;
+        Some(Self::Flip {
+            axis: counted(axis)?,
+        })
+    }
+
+    /// The same with axes of another value.
+    pub(super) fn with_axes(&self, map: impl Fn(usize) -> Option<usize>) -> Option<Self> {
+        Some(match self {
+            Self::Flip { axis } => Self::Flip { axis: map(*axis)? },
+            Self::Sequence {
+                time,
+                batch,
+                lengths,
+            } => Self::Sequence {
+                time: map(*time)?,
+                batch: map(*batch)?,
+                lengths,
+            },
+        })
+    }
+
+    /// The reversal of a node's input that is this one of its output; none if
+    /// the node does not let it through.
+    pub(super) fn before(&self, scope: &Scope<'_>, node: &NodeProto) -> Option<Self> {
+        if !node.domain().is_empty() {
+            return None;
+        }
+        match node.op() {
+            op if ELEMENTWISE.contains(&op) => Some(self.clone()),
+            "Transpose" => {
+                let perm = node.ints("perm").value()?;
+                self.with_axes(|axis| usize::try_from(*perm.get(axis)?).ok())
+            }
+            "Squeeze" => {
+                let rank = sizes::rank(scope, node.input(0)?)?;
+                let removed = constant::normal_axes(&constant::axes(scope, node)??, rank)?;
+                self.with_axes(|axis| (0..rank).filter(|axis| !removed.contains(axis)).nth(axis))
+            }
+            "Unsqueeze" => {
+                let added = constant::axes(scope, node)??;
+                let rank = sizes::rank(scope, node.input(0)?)? + added.len();
+                let added = constant::normal_axes(&added, rank)?;
+                self.with_axes(|axis| {
+                    (!added.contains(&axis))
+                        .then(|| (0..axis).filter(|axis| !added.contains(axis)).count())
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// Writes it.
+    pub(super) fn write(&self, emit: &mut crate::emit::Emit<'_>, output: &str, data: &str) {
+        match self {
+            Self::Flip { axis } => super::full_flip::flip_into(emit, output, data, *axis as i64),
+            Self::Sequence {
+                time,
+                batch,
+                lengths,
+            } => emit.write(
+                &[output],
+                "ReverseSequence",
+                &[data, lengths],
+                vec![
+                    model::int("batch_axis", *batch as i64),
+                    model::int("time_axis", *time as i64),
+                ],
+            ),
+        }
+    }
+}
+
+/// Whether two values are the same: one value, or made by the same operators
+/// from the same values.
+pub(super) fn same_value(scope: &Scope<'_>, one: &str, other: &str) -> bool {
+    // Enough for lengths and initial states; what is deeper is not the same.
+    same_within(scope, one, other, 16)
+}
+
+fn same_within(scope: &Scope<'_>, one: &str, other: &str, steps: usize) -> bool {
+    if one == other {
+        return true;
+    }
+    let Some(steps) = steps.checked_sub(1) else {
+        return false;
+    };
+    let (Some((_, one, first)), Some((_, other, second))) =
+        (scope.producer(one), scope.producer(other))
+    else {
+        return false;
+    };
+    // What is drawn at random is another value each time.
+    let random = one.op().starts_with("Random")
+        || matches!(one.op(), "Bernoulli" | "Multinomial" | "Dropout");
+    first == second
+        && one.op() == other.op()
+        && one.domain().is_empty()
+        && other.domain().is_empty()
+        && one.graphs().next().is_none()
+        && !random
+        && one.attribute == other.attribute
+        && one.input.len() == other.input.len()
+        && std::iter::zip(&one.input, &other.input)
+            .all(|(one, other)| same_within(scope, one, other, steps / 2))
+}

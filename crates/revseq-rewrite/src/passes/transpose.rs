@@ -1,0 +1,97 @@
+//! A reversal between a Transpose and its inverse, to a reversal of other axes.
+
+use super::reversal::Reversal;
+use super::{Edit, Pass, PassInfo, Verdict};
+use crate::driver::Context;
+use crate::emit::Emit;
+use crate::model::NodeProto;
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+
+pub(super) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "transpose",
+        exactness: Exactness::Exact,
+        about: "A reversal between two transposes that undo each other, to one of other axes",
+        portable: false,
+        fast: true,
+    },
+    find,
+};
+
+fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
+    let last = &scope.nodes[index];
+    let Some((first, reversal)) = pattern(scope, last) else {
+        return Verdict::Other;
+    };
+    if !is_inverse(first, last) {
+        return Verdict::Left(
+            "the transposes around the reversal do not undo each other".to_owned(),
+        );
+    }
+    let Some(moved) = reversal.before(scope, first) else {
+        return Verdict::Other;
+    };
+    if let Reversal::Sequence { time, batch, .. } = moved
+        && (time > 1 || batch > 1)
+        && !context.options.portable
+        && !context
+            .options
+            .passes
+            .iter()
+            .any(|name| name == PASS.info.name)
+    {
+        return Verdict::Left(format!(
+            "ReverseSequence would have time axis {time} and batch axis {batch}, of which ONNX \
+             allows only 0 and 1; runtimes that take any run it with --pass transpose"
+        ));
+    }
+    let (Some(data), Some(output)) = (first.input(0), last.output.first()) else {
+        return Verdict::Other;
+    };
+    let mut emit = Emit::new(output, scope.opset, names);
+    moved.write(&mut emit, output, data);
+    Verdict::Edit(Edit {
+        nodes: emit.nodes,
+        also: Vec::new(),
+        same: Vec::new(),
+        what: format!("{moved}, without the transposes"),
+    })
+}
+
+/// The first Transpose and the reversal before a Transpose, if there are and no
+/// one else reads the reversal.
+fn pattern<'a>(scope: &'a Scope<'a>, last: &NodeProto) -> Option<(&'a NodeProto, Reversal<'a>)> {
+    let reversed = last.input(0).filter(|_| last.is("Transpose"))?;
+    if scope.uses(reversed) != 1 {
+        return None;
+    }
+    let (inner, node, _) = scope.producer(reversed)?;
+    if !std::ptr::eq(inner, scope) {
+        return None;
+    }
+    let reversal = Reversal::of(scope, node)?;
+    let first = scope.first_output_of(node.input(0)?, "Transpose")?;
+    Some((first, reversal))
+}
+
+fn is_inverse(first: &NodeProto, last: &NodeProto) -> bool {
+    let perms = || Some((first.ints("perm").value()?, last.ints("perm").value()?));
+    perms().is_some_and(|(first, last)| {
+        first.len() == last.len()
+            && last.iter().enumerate().all(|(axis, &from)| {
+                usize::try_from(from).is_ok_and(|from| first.get(from) == Some(&(axis as i64)))
+            })
+    })
+}
+
+impl std::fmt::Display for Reversal<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Flip { axis } => write!(f, "Slice of axis {axis} with a step of -1"),
+            Self::Sequence { time, batch, .. } => {
+                write!(f, "ReverseSequence of time axis {time}, batch axis {batch}")
+            }
+        }
+    }
+}

@@ -1,0 +1,630 @@
+//! What the passes take, and what they must leave alone.
+
+use std::path::{Path, PathBuf};
+
+use buffa::MessageField;
+
+use crate::model::{
+    self, AttributeProto, FLOAT, GraphProto, INT64, ModelProto, NodeProto, OperatorSetIdProto,
+    ValueInfoProto, int, int64_tensor, ints, tensor_shape_proto, type_proto,
+};
+use crate::onnx::{TensorShapeProto, TypeProto};
+use crate::{Assumptions, Exactness, Options, Outcome, Report, decode, encode, rewrite};
+
+fn models() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
+    let files = walkdir::WalkDir::new(root).sort_by_file_name().into_iter();
+    let paths = files.map(|entry| entry.expect("models are there").into_path());
+    let found: Vec<PathBuf> = paths.filter(|path| path.ends_with("model.onnx")).collect();
+    assert!(found.len() > 100, "{found:?}");
+    found
+}
+
+fn read(path: &Path) -> (Vec<u8>, ModelProto) {
+    let bytes = std::fs::read(path).expect("a model");
+    let model = decode(&bytes).expect("a model");
+    (bytes, model)
+}
+
+fn exported(name: &str) -> ModelProto {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
+    read(&models.join(format!("exported/{name}/model.onnx"))).1
+}
+
+fn portable() -> Options {
+    Options {
+        portable: true,
+        ..Options::default()
+    }
+}
+
+fn fast() -> Options {
+    Options {
+        fast: true,
+        ..Options::default()
+    }
+}
+
+fn right_padded() -> Options {
+    Options {
+        assume: Assumptions { right_padded: true },
+        ..fast()
+    }
+}
+
+fn pass(name: &str) -> Options {
+    Options {
+        passes: vec![name.to_owned()],
+        ..Options::default()
+    }
+}
+
+/// Rewrites a model, which has to be one still and to come out the same twice.
+fn rewritten(model: &ModelProto, options: &Options) -> (ModelProto, Report) {
+    let mut once = model.clone();
+    let report = rewrite(&mut once, options).expect("known passes");
+    let mut again = model.clone();
+    let same = rewrite(&mut again, options).expect("known passes");
+    assert_eq!((&once, &report), (&again, &same));
+    let bytes = encode(&once).expect("it fits");
+    assert_eq!(decode(&bytes).expect("a model"), once);
+    let (before, after) = (
+        model.graph.as_option().unwrap(),
+        once.graph.as_option().unwrap(),
+    );
+    assert_eq!(
+        (&before.input, &before.output),
+        (&after.input, &after.output)
+    );
+    check_order(&after.node, &mut defined(after));
+    (once, report)
+}
+
+fn defined(graph: &GraphProto) -> Vec<String> {
+    let inputs = graph.input.iter().filter_map(|value| value.name.clone());
+    let tensors = graph
+        .initializer
+        .iter()
+        .filter_map(|tensor| tensor.name.clone());
+    inputs.chain(tensors).collect()
+}
+
+/// Every value is there before it is read, and given once.
+fn check_order(nodes: &[NodeProto], known: &mut Vec<String>) {
+    for node in nodes {
+        for input in node.inputs() {
+            assert!(
+                known.iter().any(|name| name == input),
+                "{input} is read before it is there"
+            );
+        }
+        for graph in node.graphs() {
+            let mut inner = known.clone();
+            inner.extend(defined(graph));
+            check_order(&graph.node, &mut inner);
+        }
+        for output in node.outputs() {
+            assert!(
+                known.iter().all(|name| name != output),
+                "{output} is given twice"
+            );
+            known.push(output.to_owned());
+        }
+    }
+}
+
+/// How many nodes of an operator there are, everywhere.
+fn count(model: &ModelProto, op: &str) -> usize {
+    fn within(nodes: &[NodeProto], op: &str) -> usize {
+        nodes
+            .iter()
+            .map(|node| {
+                let inner: usize = node.graphs().map(|graph| within(&graph.node, op)).sum();
+                usize::from(node.op() == op) + inner
+            })
+            .sum()
+    }
+    let functions = model
+        .functions
+        .iter()
+        .map(|function| within(&function.node, op));
+    within(&model.graph.as_option().unwrap().node, op) + functions.sum::<usize>()
+}
+
+/// Why nodes of an operator were left alone.
+fn left<'a>(report: &'a Report, op: &str) -> Vec<&'a str> {
+    let steps = report.steps.iter().filter(|step| step.operator == op);
+    steps
+        .filter_map(|step| match &step.outcome {
+            Outcome::LeftAlone(why) => Some(why.as_str()),
+            Outcome::Rewritten(_) => None,
+        })
+        .collect()
+}
+
+#[test]
+fn models_that_no_pass_touches_are_the_same_files() {
+    for path in models() {
+        let (bytes, model) = read(&path);
+        assert!(encode(&model).unwrap() == bytes, "{}", path.display());
+        let (same, report) = rewritten(&model, &Options::default());
+        assert!(encode(&same).unwrap() == bytes && report.steps.is_empty());
+    }
+}
+
+#[test]
+fn fields_that_are_not_known_are_kept() {
+    let (mut bytes, _) = read(&models()[0]);
+    // Field 1000, "kept".
+    bytes.extend([0xc2, 0x3e, 4, b'k', b'e', b'p', b't']);
+    let mut model = decode(&bytes).unwrap();
+    assert_eq!(encode(&model).unwrap(), bytes);
+    rewrite(&mut model, &portable()).unwrap();
+    assert!(encode(&model).unwrap().ends_with(b"kept"));
+}
+
+#[test]
+fn what_is_no_model_is_refused() {
+    assert!(decode(b"no model").is_err());
+    assert!(decode(b"").is_err());
+    let error = rewrite(&mut exported("tf_beam_search"), &pass("fold")).unwrap_err();
+    assert!(
+        error.to_string().contains("there is no pass \"fold\""),
+        "{error}"
+    );
+}
+
+#[test]
+fn portable_leaves_none_of_the_operators() {
+    let mut taken = 0;
+    for path in models() {
+        let (_, model) = read(&path);
+        let (portable, report) = rewritten(&model, &portable());
+        for op in ["ReverseSequence", "ReverseSubsequences"] {
+            assert_eq!(count(&portable, op), 0, "{}: {report:?}", path.display());
+        }
+        assert!(
+            portable
+                .opset_import
+                .iter()
+                .all(|import| import.domain.as_deref() != Some("revseq"))
+        );
+        assert_eq!(report.exactness(), Exactness::Exact);
+        taken += report.rewritten().count();
+    }
+    assert!(taken > 100, "{taken}");
+}
+
+/// What becomes of the loops and reversals of exported models: Loop,
+/// ReverseSequence and recurrent operators that are left.
+#[test]
+fn loops_of_keras_become_recurrent_operators() {
+    let table: [(&str, &Options, [usize; 5]); 9] = [
+        // Loop, ReverseSequence, LSTM, GRU, RNN
+        ("keras_gru_bidirectional", &fast(), [0, 0, 0, 1, 0]),
+        ("keras_lstm_gru_simplernn", &fast(), [0, 0, 1, 1, 1]),
+        ("keras_bilstm_masked", &right_padded(), [0, 0, 2, 0, 0]),
+        ("keras_bilstm_masked", &fast(), [4, 0, 0, 0, 0]),
+        (
+            "keras_gru_masked_backwards",
+            &right_padded(),
+            [0, 0, 0, 1, 0],
+        ),
+        (
+            "keras_lstm_backwards_states",
+            &right_padded(),
+            [0, 0, 1, 0, 0],
+        ),
+        (
+            "keras_lstm_stacked_masked",
+            &right_padded(),
+            [0, 0, 2, 0, 0],
+        ),
+        (
+            "keras_simplernn_bidirectional_masked",
+            &right_padded(),
+            [0, 0, 0, 0, 1],
+        ),
+        ("tf_speech_bigru_timemajor", &fast(), [0, 4, 0, 4, 0]),
+    ];
+    for (name, options, expected) in table {
+        let (model, report) = rewritten(&exported(name), options);
+        let ops = ["Loop", "ReverseSequence", "LSTM", "GRU", "RNN"];
+        assert_eq!(
+            ops.map(|op| count(&model, op)),
+            expected,
+            "{name}: {report:#?}"
+        );
+    }
+}
+
+/// Applies a change to every node, within graphs as well.
+fn each_node(graph: &mut GraphProto, change: &mut impl FnMut(&mut NodeProto)) {
+    for node in &mut graph.node {
+        change(node);
+        for inner in node.graphs_mut() {
+            each_node(inner, change);
+        }
+    }
+}
+
+/// Loops that are nearly those of layers are left alone.
+#[test]
+fn loops_that_are_no_layers_are_left_alone() {
+    let near = |change: &dyn Fn(&mut GraphProto), why: &str| {
+        let mut model = exported("keras_gru_bidirectional");
+        let (_, before) = rewritten(&model, &fast());
+        assert_eq!(left(&before, "Loop"), Vec::<&str>::new());
+        change(model.graph.as_option_mut().unwrap());
+        let (model, report) = rewritten(&model, &fast());
+        assert!(count(&model, "Loop") > 0, "{why}");
+        let left = left(&report, "Loop");
+        assert!(
+            left.iter().any(|left| left.contains(why)),
+            "{why}: {left:?}"
+        );
+    };
+    let in_loops = |graph: &mut GraphProto, change: &dyn Fn(&mut NodeProto)| {
+        for node in &mut graph.node {
+            for body in node.graphs_mut() {
+                each_node(body, &mut |node| change(node));
+            }
+        }
+    };
+    let cell = "its body is not the cell";
+    // Another activation, and one of the cell's products another operator.
+    near(
+        &|graph| {
+            in_loops(graph, &|node| {
+                if node.is("Tanh") {
+                    node.op_type = Some("Sinh".to_owned());
+                }
+            })
+        },
+        cell,
+    );
+    near(
+        &|graph| {
+            in_loops(graph, &|node| {
+                if node.is("Sub") {
+                    node.op_type = Some("Add".to_owned());
+                }
+            })
+        },
+        cell,
+    );
+    // Weights that a caller may give.
+    near(
+        &|graph| {
+            let weights: Vec<ValueInfoProto> = graph
+                .initializer
+                .iter()
+                .filter(|tensor| tensor.dims.len() == 2)
+                .map(|tensor| value(tensor.name.as_deref().unwrap(), FLOAT, &[]))
+                .collect();
+            let mut inputs = graph.input.clone();
+            inputs.extend(weights);
+            graph.input = inputs;
+        },
+        cell,
+    );
+    // A counter that does not begin with 0, or does not count by 1.
+    near(
+        &|graph| {
+            for node in &mut graph.node.clone() {
+                if node.is("Loop") {
+                    let counter = node.input[2].clone();
+                    for tensor in &mut graph.initializer {
+                        if tensor.name.as_deref() == Some(counter.as_str()) {
+                            tensor.int32_data.clear();
+                            tensor.raw_data = Some(vec![1, 0, 0, 0]);
+                        }
+                    }
+                }
+            }
+        },
+        "its condition may end it before the last step",
+    );
+    near(
+        &|graph| {
+            for node in &mut graph.node {
+                for body in node.graphs_mut() {
+                    for tensor in &mut body.initializer {
+                        if tensor.data_type == Some(model::INT32) && tensor.dims.is_empty() {
+                            tensor.int32_data.clear();
+                            tensor.raw_data = Some(vec![2, 0, 0, 0]);
+                        }
+                    }
+                }
+            }
+        },
+        "not one that compares the step",
+    );
+    // An end that is not the sequence's.
+    near(
+        &|graph| {
+            in_loops(graph, &|node| {
+                if node.is("Less") {
+                    node.op_type = Some("Greater".to_owned());
+                }
+            })
+        },
+        "not one that compares the step",
+    );
+    near(
+        &|graph| {
+            graph.initializer.push(model::TensorProto {
+                name: Some("three".to_owned()),
+                ..int64_tensor(&[], &[3])
+            });
+            for node in &mut graph.node {
+                if node.is("Loop") {
+                    node.input[0] = "three".to_owned();
+                }
+            }
+        },
+        "its condition may end it before the last step",
+    );
+    // Another axis than the first is read.
+    near(
+        &|graph| {
+            in_loops(graph, &|node| {
+                if node.is("Gather") {
+                    node.attribute
+                        .retain(|attribute| attribute.name.as_deref() != Some("axis"));
+                    node.attribute.push(int("axis", 1));
+                }
+            })
+        },
+        cell,
+    );
+    // What it counts is read.
+    near(
+        &|graph| {
+            let counter = graph
+                .node
+                .iter()
+                .find(|node| node.is("Loop"))
+                .unwrap()
+                .output[0]
+                .clone();
+            graph.node.push(model::node(
+                "Identity",
+                &[&counter],
+                &["counted"],
+                Vec::new(),
+            ));
+            let mut output = value("counted", model::INT32, &[]);
+            output.r#type = graph.output[0].r#type.clone();
+            graph.output.push(output);
+        },
+        "what it counts is read",
+    );
+}
+
+#[test]
+fn masks_are_taken_on_the_users_word_alone() {
+    for name in ["keras_bilstm_masked", "keras_lstm_stacked_masked"] {
+        let (model, report) = rewritten(&exported(name), &fast());
+        let loops = count(&exported(name), "Loop");
+        assert_eq!(count(&model, "Loop"), loops);
+        let left = left(&report, "Loop");
+        assert_eq!(left.len(), loops);
+        // Of a second layer nothing is known while the first is a loop.
+        assert!(left[0].contains("--assume right-padded"), "{left:?}");
+    }
+}
+
+fn value(name: &str, elem_type: i32, sizes: &[Option<i64>]) -> ValueInfoProto {
+    let dims = sizes.iter().map(|&size| tensor_shape_proto::Dimension {
+        value: size.map(tensor_shape_proto::dimension::Value::DimValue),
+        ..tensor_shape_proto::Dimension::default()
+    });
+    let shape = TensorShapeProto {
+        dim: dims.collect(),
+        ..Default::default()
+    };
+    let tensor = type_proto::Tensor {
+        elem_type: Some(elem_type),
+        shape: MessageField::some(shape),
+        ..Default::default()
+    };
+    ValueInfoProto {
+        name: Some(name.to_owned()),
+        r#type: MessageField::some(TypeProto {
+            value: Some(tensor.into()),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+/// A model of `x`, float of 3 axes, and `lens`, to `y`.
+fn graph(nodes: Vec<NodeProto>, sizes: [Option<i64>; 3]) -> ModelProto {
+    let mut graph = GraphProto {
+        name: Some("graph".to_owned()),
+        node: nodes,
+        input: vec![value("x", FLOAT, &sizes), value("lens", INT64, &[None])],
+        output: vec![value("y", FLOAT, &[None; 3])],
+        ..Default::default()
+    };
+    for (name, values) in [
+        ("zero", &[0][..]),
+        ("one", &[1]),
+        ("fours", &[4, 4]),
+        ("three", &[3, 4]),
+    ] {
+        graph.initializer.push(model::TensorProto {
+            name: Some(name.to_owned()),
+            ..int64_tensor(&[values.len() as i64], values)
+        });
+    }
+    let import = OperatorSetIdProto {
+        domain: Some(String::new()),
+        version: Some(17),
+        ..Default::default()
+    };
+    ModelProto {
+        ir_version: Some(8),
+        opset_import: vec![import],
+        graph: MessageField::some(graph),
+        ..Default::default()
+    }
+}
+
+fn node(op: &str, inputs: &[&str], output: &str, attributes: Vec<AttributeProto>) -> NodeProto {
+    model::node(op, inputs, &[output], attributes)
+}
+
+fn reverse(data: &str, lengths: &str, output: &str, [batch, time]: [i64; 2]) -> NodeProto {
+    let axes = vec![int("batch_axis", batch), int("time_axis", time)];
+    node("ReverseSequence", &[data, lengths], output, axes)
+}
+
+/// `full`: the size of an axis, as often as another one is long.
+fn full(data: &str, time: &str, batch: &str) -> Vec<NodeProto> {
+    vec![
+        node("Shape", &[data], "shape", vec![]),
+        node("Gather", &["shape", time], "time", vec![]),
+        node("Gather", &["shape", batch], "batch", vec![]),
+        node("Expand", &["time", "batch"], "full", vec![]),
+    ]
+}
+
+#[test]
+fn full_flips_are_proved_or_left_alone() {
+    let check = |nodes: Vec<NodeProto>, sizes, expected: &str| {
+        let model = graph(nodes, sizes);
+        let (model, report) = rewritten(&model, &pass("full-flip"));
+        if expected.is_empty() {
+            assert_eq!(
+                (count(&model, "Slice"), count(&model, "ReverseSequence")),
+                (1, 0),
+                "{report:?}"
+            );
+        } else {
+            assert_eq!(
+                (count(&model, "Slice"), count(&model, "ReverseSequence")),
+                (0, 1)
+            );
+            assert!(
+                left(&report, "ReverseSequence")[0].contains(expected),
+                "{report:?}"
+            );
+        }
+    };
+    let open = [None; 3];
+    let chain = |time: &str, batch: &str, axes| {
+        let mut nodes = full("x", time, batch);
+        nodes.push(reverse("x", "full", "y", axes));
+        nodes
+    };
+    check(chain("zero", "one", [1, 0]), open, "");
+    check(chain("one", "zero", [0, 1]), open, "");
+    check(chain("one", "zero", [-3, -2]), open, "");
+    let other = "not provably the size of axis";
+    check(chain("one", "zero", [1, 0]), open, other);
+    check(chain("zero", "one", [0, 1]), open, other);
+    // Through what keeps the sizes, and what moves them.
+    let mut moved = full("x", "one", "zero");
+    moved.push(node("Neg", &["x"], "neg", vec![]));
+    moved.push(node(
+        "Transpose",
+        &["neg"],
+        "turned",
+        vec![ints("perm", &[1, 0, 2])],
+    ));
+    let mut right = moved.clone();
+    right.push(reverse("turned", "full", "y", [1, 0]));
+    check(right, open, "");
+    moved.push(reverse("turned", "full", "y", [0, 1]));
+    check(moved, open, other);
+    // Constants are the size where the input's is declared.
+    let constant = |lengths: &str| vec![reverse("x", lengths, "y", [0, 1])];
+    check(constant("fours"), [Some(2), Some(4), None], "");
+    check(constant("fours"), open, other);
+    check(constant("fours"), [Some(2), Some(5), None], other);
+    check(
+        constant("three"),
+        [Some(2), Some(4), None],
+        "not provably all the same",
+    );
+    check(
+        constant("lens"),
+        [Some(2), Some(4), None],
+        "not provably all the same",
+    );
+}
+
+#[test]
+fn reversals_cancel_or_are_left_alone() {
+    let check = |nodes: Vec<NodeProto>, expected: usize| {
+        let (model, report) = rewritten(&graph(nodes, [None; 3]), &pass("cancel"));
+        assert_eq!(count(&model, "ReverseSequence"), expected, "{report:?}");
+    };
+    let two = |second: NodeProto| vec![reverse("x", "lens", "middle", [0, 1]), second];
+    check(two(reverse("middle", "lens", "y", [0, 1])), 0);
+    check(two(reverse("middle", "lens", "y", [-3, -2])), 0);
+    check(two(reverse("middle", "lens", "y", [1, 0])), 2);
+    check(two(reverse("middle", "fours", "y", [0, 1])), 2);
+    let between = |op: &str, attributes: Vec<AttributeProto>, axes| {
+        vec![
+            reverse("x", "lens", "middle", [0, 1]),
+            node(op, &["middle"], "between", attributes),
+            reverse("between", "lens", "y", axes),
+        ]
+    };
+    check(between("Tanh", vec![], [0, 1]), 0);
+    check(
+        between("Transpose", vec![ints("perm", &[1, 0, 2])], [1, 0]),
+        0,
+    );
+    check(
+        between("Transpose", vec![ints("perm", &[1, 0, 2])], [0, 1]),
+        2,
+    );
+    // Not elementwise.
+    check(between("Softmax", vec![], [0, 1]), 2);
+    // The value between is read by another as well: computing it twice is no gain.
+    let mut read = between("Tanh", vec![], [0, 1]);
+    read[2].output[0] = "back".to_owned();
+    read.push(node("Add", &["back", "between"], "y", vec![]));
+    check(read, 2);
+    // The first reversal's result is read as well: the second goes all the same.
+    let mut read = two(reverse("middle", "lens", "back", [0, 1]));
+    read.push(node("Add", &["back", "middle"], "y", vec![]));
+    check(read, 1);
+}
+
+#[test]
+fn transposes_around_a_reversal_go_or_are_left_alone() {
+    let check = |first: &[i64],
+                 last: &[i64],
+                 axes,
+                 more: Option<NodeProto>,
+                 options: &Options,
+                 expected| {
+        let mut nodes = vec![
+            node("Transpose", &["x"], "turned", vec![ints("perm", first)]),
+            reverse("turned", "lens", "reversed", axes),
+            node("Transpose", &["reversed"], "y", vec![ints("perm", last)]),
+        ];
+        if let Some(more) = more {
+            nodes[2].output[0] = "back".to_owned();
+            nodes.push(more);
+        }
+        let (model, report) = rewritten(&graph(nodes, [None; 3]), options);
+        assert_eq!(count(&model, "Transpose"), expected, "{report:?}");
+        assert_eq!(count(&model, "ReverseSequence"), 1);
+    };
+    let (swap, turn, back) = ([1, 0, 2], [2, 0, 1], [1, 2, 0]);
+    check(&swap, &swap, [1, 0], None, &fast(), 0);
+    check(&turn, &back, [1, 2], None, &fast(), 0);
+    check(&turn, &swap, [1, 2], None, &fast(), 2);
+    // Axes beyond what ONNX allows, where that is asked for.
+    check(&turn, &back, [0, 1], None, &fast(), 2);
+    check(&turn, &back, [0, 1], None, &pass("transpose"), 0);
+    // Another reads the reversal.
+    let more = node("Add", &["back", "reversed"], "y", vec![]);
+    check(&swap, &swap, [1, 0], Some(more), &fast(), 2);
+}

@@ -1,0 +1,200 @@
+//! `revseq rewrite`.
+
+mod check;
+mod output;
+
+use std::io::Write;
+use std::path::Path;
+
+use anstyle::{AnsiColor, Style};
+use anyhow::{Context, Result, ensure};
+use revseq_rewrite::{Assumptions, Exactness, Options, PASSES, Report, Step};
+use serde_json::{Value as Json, json};
+
+use super::{Outcome, print_json};
+use crate::cli::{Assumption, Format, RewriteArguments};
+use crate::model::{Model, check_dims, read};
+use check::Checked;
+
+/// Rewrites a model, checks the result if that is asked for, and writes it.
+pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
+    let located = read::locate(&arguments.model)?;
+    output::refuse(&located.model, &arguments.output, arguments.overwrite)?;
+    let original = Model::load(&located.model)?;
+    let dims = super::bindings(&arguments.dims)?;
+    check_dims(&dims, &original.input_symbols())?;
+    let (rewritten, report) = apply(&located.model, &options(arguments))?;
+    let written = output::Partial::write(&located.model, &arguments.output, &rewritten)?;
+    let model = written.load()?;
+    let checked = match &arguments.check {
+        None => Vec::new(),
+        Some(data) => {
+            let sets = match data {
+                Some(folder) => check::data_sets(folder)?,
+                None => located.data_sets,
+            };
+            let exact = report.exactness() == Exactness::Exact;
+            let check = check::Check {
+                original: &original,
+                rewritten: &model,
+                exact,
+            };
+            check.run(&sets, &dims, arguments.ort_lib.as_deref())?
+        }
+    };
+    let failed = checked.iter().any(Checked::is_difference);
+    match arguments.format {
+        Format::Text => print_text(&report, &checked),
+        Format::Json => print_json(&as_json(&located.model, arguments, &report, &checked)),
+    }?;
+    if failed {
+        return Ok(Outcome::Failed);
+    }
+    written.keep(&arguments.output)?;
+    Ok(Outcome::Done)
+}
+
+/// What is asked for.
+fn options(arguments: &RewriteArguments) -> Options {
+    let mut passes = arguments.passes.clone();
+    if !arguments.portable && !arguments.fast && passes.is_empty() {
+        let exact = PASSES
+            .iter()
+            .filter(|pass| pass.fast && pass.exactness == Exactness::Exact);
+        passes.extend(exact.map(|pass| pass.name.to_owned()));
+    }
+    Options {
+        portable: arguments.portable,
+        fast: arguments.fast,
+        passes,
+        assume: Assumptions {
+            right_padded: arguments.assume.contains(&Assumption::RightPadded),
+        },
+    }
+}
+
+/// Reads a model with all that it holds, and rewrites it.
+fn apply(path: &Path, options: &Options) -> Result<(revseq_rewrite::ModelProto, Report)> {
+    let rewrite = || -> Result<_> {
+        let mut model = revseq_rewrite::decode(&read::file(path)?)?;
+        let report = revseq_rewrite::rewrite(&mut model, options)?;
+        Ok((model, report))
+    };
+    rewrite().with_context(|| format!("cannot rewrite {}", path.display()))
+}
+
+fn print_text(report: &Report, checked: &[Checked]) -> Result<()> {
+    let green = Style::new().fg_color(Some(AnsiColor::Green.into()));
+    let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
+    let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
+    let mut out = anstream::stdout().lock();
+    for step in &report.steps {
+        let place = place(step);
+        let pass = step.pass;
+        match &step.outcome {
+            revseq_rewrite::Outcome::Rewritten(what) => {
+                let rounding = match step.exactness {
+                    Exactness::Exact => "",
+                    Exactness::Rounding => ", equal up to rounding",
+                };
+                writeln!(out, "{place}: {green}{pass}{green:#}: {what}{rounding}")?;
+            }
+            revseq_rewrite::Outcome::LeftAlone(why) => {
+                writeln!(out, "{place}: {yellow}{pass}: left alone{yellow:#}: {why}")?;
+            }
+        }
+    }
+    let count = report.rewritten().count();
+    let how = match report.exactness() {
+        _ if count == 0 => "the model is as it was",
+        Exactness::Exact => "outputs are equal bit for bit",
+        Exactness::Rounding => "outputs are equal up to rounding",
+    };
+    writeln!(
+        out,
+        "{count} rewritten, {} left alone: {how}",
+        report.steps.len() - count
+    )?;
+    for checked in checked {
+        match checked {
+            Checked::Same { backend, set } => {
+                writeln!(out, "check on {backend}, {set}: {green}ok{green:#}")?;
+            }
+            Checked::Different { backend, set, how } => {
+                writeln!(out, "check on {backend}, {set}: {red}FAILED{red:#}: {how}")?;
+            }
+            Checked::Skipped { backend, why } => {
+                writeln!(out, "check on {backend}: {yellow}skipped{yellow:#}: {why}")?;
+            }
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// A node with what is around it.
+fn place(step: &Step) -> String {
+    let mut place = step.graph.clone();
+    place.push(step.node.clone());
+    format!("{} ({})", place.join(" / "), step.operator)
+}
+
+fn as_json(
+    model: &Path,
+    arguments: &RewriteArguments,
+    report: &Report,
+    checked: &[Checked],
+) -> Json {
+    let exactness = |exactness| match exactness {
+        Exactness::Exact => "exact",
+        Exactness::Rounding => "rounding",
+    };
+    let steps = report.steps.iter().map(|step| {
+        let mut json = json!({
+            "pass": step.pass,
+            "exactness": exactness(step.exactness),
+            "graph": step.graph,
+            "node": step.node,
+            "operator": step.operator,
+        });
+        match &step.outcome {
+            revseq_rewrite::Outcome::Rewritten(what) => {
+                json["result"] = "rewritten".into();
+                json["to"] = what.as_str().into();
+            }
+            revseq_rewrite::Outcome::LeftAlone(why) => {
+                json["result"] = "left alone".into();
+                json["reason"] = why.as_str().into();
+            }
+        }
+        json
+    });
+    let checked = checked.iter().map(|checked| match checked {
+        Checked::Same { backend, set } => {
+            json!({ "backend": backend, "data": set, "result": "ok" })
+        }
+        Checked::Different { backend, set, how } => {
+            json!({ "backend": backend, "data": set, "result": "failed", "reason": how })
+        }
+        Checked::Skipped { backend, why } => {
+            json!({ "backend": backend, "result": "skipped", "reason": why })
+        }
+    });
+    json!({
+        "model": model.display().to_string(),
+        "output": arguments.output.display().to_string(),
+        "exactness": exactness(report.exactness()),
+        "steps": steps.collect::<Vec<_>>(),
+        "checks": checked.collect::<Vec<_>>(),
+    })
+}
+
+/// Checks that a path has a file's name at its end.
+fn file_name(path: &Path) -> Result<&std::ffi::OsStr> {
+    let name = path.file_name();
+    ensure!(
+        name.is_some() && !path.is_dir(),
+        "{}: it is a folder, and a file is to be written",
+        path.display()
+    );
+    Ok(name.unwrap_or_default())
+}
