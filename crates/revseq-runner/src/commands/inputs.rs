@@ -13,7 +13,7 @@ use crate::tensor::fill::{Fill, fill};
 use crate::tensor::{Tensor, pb};
 
 /// Tensors by name.
-pub(super) type Tensors = BTreeMap<String, Tensor>;
+pub(crate) type Tensors = BTreeMap<String, Tensor>;
 
 /// Reads the tensors of a data set. Each is for the value of its own name, or
 /// if there is none, for the one at its place.
@@ -87,15 +87,15 @@ fn check(declared: &ValueType, tensor: &Tensor, bindings: &mut Bindings) -> Resu
 }
 
 /// Where inputs come from.
-pub(super) struct Sources<'a> {
-    pub(super) files: &'a [(String, PathBuf)],
-    pub(super) fill: Option<Fill>,
+pub(crate) struct Sources<'a> {
+    pub(crate) files: &'a [(String, PathBuf)],
+    pub(crate) fill: Option<Fill>,
     /// The files of a data set, for what is not given otherwise.
-    pub(super) data_set: Option<&'a [PathBuf]>,
+    pub(crate) data_set: Option<&'a [PathBuf]>,
 }
 
 /// Gathers a tensor for every input that needs one.
-pub(super) fn gather(
+pub(crate) fn gather(
     model: &Model,
     sources: &Sources<'_>,
     bindings: &mut Bindings,

@@ -30,20 +30,8 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     collect_symbols(&model, &mut symbols).with_context(in_model)?;
     check_dims(&bindings, &symbols)?;
 
-    let mut reports: Vec<Report> = Vec::new();
-    let mut others: BTreeMap<String, usize> = BTreeMap::new();
     let shapes = tract::shapes(&model, &bindings);
-    walk::walk(&model, &bindings, |mut site| {
-        shapes.refine(&mut site);
-        match report::report(&site) {
-            Some(report) => reports.push(report),
-            None => {
-                let call = if site.is_call { " (function)" } else { "" };
-                *others.entry(site.operator() + call).or_default() += 1;
-            }
-        }
-    })
-    .with_context(in_model)?;
+    let (reports, others) = nodes(&model, &bindings, &shapes).with_context(in_model)?;
     let signature = Signature::new(&model, &bindings, &shapes);
     let placements = super::runtime(arguments.backend, &Device::Cpu, &arguments.ort)?
         .map(|runtime| placements(&runtime, &model))
@@ -51,7 +39,8 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
         .with_context(in_model)?;
     match arguments.format {
         InspectFormat::Text => {
-            print_text(&model, &signature, &reports, &others)?;
+            let out = &mut anstream::stdout().lock();
+            print_text(out, &model, &signature, &reports, &others)?;
             if let Some(placements) = &placements {
                 print_placements(placements)?;
             }
@@ -116,6 +105,40 @@ impl Signature {
     }
 }
 
+/// What is shown of a model, in every format, for fuzzers.
+pub(crate) fn everything(model: &Model) -> Result<()> {
+    let bindings = Bindings::new();
+    collect_symbols(model, &mut model.input_symbols())?;
+    let shapes = tract::shapes(model, &bindings);
+    let (reports, others) = nodes(model, &bindings, &shapes)?;
+    let signature = Signature::new(model, &bindings, &shapes);
+    print_text(&mut Vec::<u8>::new(), model, &signature, &reports, &others)?;
+    serde_json::to_string_pretty(&as_json(model, &signature, &reports, &others))?;
+    dot::graph(model, &reports);
+    Ok(())
+}
+
+/// The nodes of ours, and how many there are of others.
+fn nodes(
+    model: &Model,
+    bindings: &Bindings,
+    shapes: &Shapes,
+) -> Result<(Vec<Report>, BTreeMap<String, usize>)> {
+    let mut reports: Vec<Report> = Vec::new();
+    let mut others: BTreeMap<String, usize> = BTreeMap::new();
+    walk::walk(model, bindings, |mut site| {
+        shapes.refine(&mut site);
+        match report::report(&site) {
+            Some(report) => reports.push(report),
+            None => {
+                let call = if site.is_call { " (function)" } else { "" };
+                *others.entry(site.operator() + call).or_default() += 1;
+            }
+        }
+    })?;
+    Ok((reports, others))
+}
+
 /// Where ONNX Runtime places the nodes of ours, or why it takes no such model.
 fn placements(runtime: &Runtime, model: &Model) -> Result<Result<Vec<Placement>, String>> {
     if let Some(reason) = ort::lacks(runtime, model)? {
@@ -159,12 +182,12 @@ fn collect_symbols(model: &Model, symbols: &mut BTreeSet<String>) -> Result<()> 
 }
 
 fn print_text(
+    out: &mut impl Write,
     model: &Model,
     signature: &Signature,
     reports: &[Report],
     others: &BTreeMap<String, usize>,
 ) -> Result<()> {
-    let mut out = anstream::stdout().lock();
     let bold = Style::new().bold();
     let red = Style::new().fg_color(Some(AnsiColor::Red.into()));
     writeln!(out, "{bold}{}{bold:#}", model.path.display())?;

@@ -55,35 +55,42 @@ pub(crate) struct Input {
 impl Model {
     /// Reads and checks a model, but none of its data in other files.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let read = || -> Result<Self> {
-            let bytes = read::file(path)?;
-            scan::check(&bytes)?;
-            let proto = ModelProto::decode(bytes.as_slice()).context("it is not an ONNX model")?;
-            check::check(&proto)?;
-            let functions = Functions::decode(bytes.as_slice())?.functions;
-            let function_defaults = functions
-                .into_iter()
-                .map(|function| function.attribute_proto)
-                .collect();
-            Ok(Self {
-                path: path.to_owned(),
-                proto,
-                function_defaults,
-            })
-        };
-        read().with_context(|| format!("cannot read {}", path.display()))
+        read::file(path)
+            .and_then(|bytes| Self::parse(path.to_owned(), &bytes))
+            .with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// The model in the bytes of the file at `path`, checked.
+    pub(crate) fn parse(path: PathBuf, bytes: &[u8]) -> Result<Self> {
+        scan::check(bytes)?;
+        let proto = ModelProto::decode(bytes).context("it is not an ONNX model")?;
+        check::check(&proto)?;
+        let functions = Functions::decode(bytes)?.functions;
+        let function_defaults = functions
+            .into_iter()
+            .map(|function| function.attribute_proto)
+            .collect();
+        Ok(Self {
+            path,
+            proto,
+            function_defaults,
+        })
     }
 
     /// Reads and checks a model with all of its data.
     pub(crate) fn load(path: &Path) -> Result<Self> {
-        let mut model = Self::read(path)?;
-        let mut loader = external::Loader::new(path);
-        for_each_tensor(&mut model.proto, &mut |tensor| {
+        Self::read(path)?.with_data()
+    }
+
+    /// The model with all of its data as `raw_data`, that in other files, too.
+    pub(crate) fn with_data(mut self) -> Result<Self> {
+        let mut loader = external::Loader::new(&self.path);
+        for_each_tensor(&mut self.proto, &mut |tensor| {
             loader.load(tensor)?;
             pb::normalize(tensor)
         })
-        .with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(model)
+        .with_context(|| format!("cannot read {}", self.path.display()))?;
+        Ok(self)
     }
 
     /// The main graph.

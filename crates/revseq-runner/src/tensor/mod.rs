@@ -14,8 +14,8 @@ use revseq_graph::ElementType;
 
 use crate::model::read;
 
-/// The largest tensor that is made rather than read, in bytes.
-pub(crate) const MAXIMUM_BYTES: u64 = 4 << 30;
+/// The largest tensor that is made rather than read, in bytes. Fuzzers have less memory and time.
+pub(crate) const MAXIMUM_BYTES: u64 = if cfg!(fuzzing) { 1 << 22 } else { 4 << 30 };
 
 /// The most dimensions of a tensor, and NumPy's: what prints one goes as deep.
 pub(crate) const MAXIMUM_RANK: usize = 64;

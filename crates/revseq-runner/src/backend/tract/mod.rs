@@ -38,8 +38,13 @@ fn has_type(code: i32) -> bool {
     }
 }
 
+/// How many steps a loop may take. Fuzzers have less time.
+const MAXIMUM_STEPS: u64 = if cfg!(fuzzing) { 1 << 10 } else { 1 << 20 };
+
 /// What a loop may take: a model can ask for one that never ends.
-const LOOP_LIMITS: Limits = Limits::none().with_steps(1 << 20).with_bytes(MAXIMUM_BYTES);
+const LOOP_LIMITS: Limits = Limits::none()
+    .with_steps(MAXIMUM_STEPS)
+    .with_bytes(MAXIMUM_BYTES);
 
 /// How many things that tract lacks are told by name.
 const MAXIMUM_TOLD: usize = 10;

@@ -1,0 +1,100 @@
+//! The command line of revseq: runs, verifies and inspects ONNX models with
+//! ReverseSequence and ReverseSubsequences.
+
+#![forbid(unsafe_code)]
+
+mod backend;
+mod cli;
+mod commands;
+mod fence;
+#[doc(hidden)]
+pub mod fuzzing;
+mod model;
+mod progress;
+mod tensor;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use clap::Parser;
+
+/// A comparison failed.
+const FAILED: u8 = 1;
+
+/// The usage or the input was wrong.
+const UNUSABLE: u8 = 2;
+
+/// The stack of the working thread, in bytes. Models nest; a page of it costs
+/// nothing until it is reached.
+const STACK: usize = 256 << 20;
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    let arguments = cli::Arguments::parse();
+    fence::install();
+    let worker = std::thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(move || commands::run(arguments));
+    let result = match worker.map(std::thread::JoinHandle::join) {
+        Ok(Ok(result)) => result,
+        // The panic's message has been printed.
+        Ok(Err(_)) => return ExitCode::from(UNUSABLE),
+        Err(error) => Err(error.into()),
+    };
+    match result {
+        Ok(commands::Outcome::Done) => ExitCode::SUCCESS,
+        Ok(commands::Outcome::Failed) => ExitCode::from(FAILED),
+        // Whoever read the output has read enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&error);
+            ExitCode::from(UNUSABLE)
+        }
+    }
+}
+
+/// Prints an error with its causes on one line.
+fn report(error: &anyhow::Error) {
+    let style = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
+    let text = chain(error);
+    // With no one to read it, there is nothing left to do.
+    let _ = writeln!(anstream::stderr(), "{style}error{style:#}: {text}");
+}
+
+/// An error and its causes, without line breaks and without repeating a cause
+/// that its effect already tells.
+pub(crate) fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause
+            .to_string()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        if text.ends_with(&cause) {
+            continue;
+        }
+        if !text.is_empty() {
+            text += ": ";
+        }
+        text += &cause;
+    }
+    text
+}
+
+/// What a build says of a part that was left out of it.
+#[cfg(not(all(feature = "bench", feature = "gpu")))]
+fn not_built(what: &str) -> String {
+    format!(
+        "this revseq was built without {what}; \
+         `cargo install --path crates/revseq-runner --features full` builds all of it"
+    )
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
