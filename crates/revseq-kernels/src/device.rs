@@ -12,7 +12,6 @@ use crate::Error;
 /// without the feature `wgpu`, so that a build without it can say what is asked
 /// for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Device {
     /// The processor: module [`cpu`](crate::cpu).
     #[default]

@@ -84,7 +84,7 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
 }
 
 /// What a build says of a part that was left out of it.
-#[cfg(not(all(feature = "bench", feature = "gpu")))]
+#[cfg(not(all(feature = "bench", feature = "gpu", feature = "rewrite")))]
 fn not_built(what: &str) -> String {
     format!(
         "this revseq was built without {what}; \

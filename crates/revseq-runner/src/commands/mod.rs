@@ -8,6 +8,7 @@ mod dot;
 pub(crate) mod inputs;
 pub(crate) mod inspect;
 mod report;
+#[cfg(feature = "rewrite")]
 mod rewrite;
 mod run;
 mod verify;
@@ -37,7 +38,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome> {
     match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
+        #[cfg(feature = "rewrite")]
         Command::Rewrite(arguments) => rewrite::rewrite(&arguments),
+        #[cfg(not(feature = "rewrite"))]
+        Command::Rewrite(_) => anyhow::bail!(crate::not_built("rewriting")),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         #[cfg(feature = "bench")]
         Command::Bench(arguments) => bench::bench(&arguments),

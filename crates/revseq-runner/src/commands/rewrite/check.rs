@@ -87,7 +87,7 @@ impl Check<'_> {
                 .context("--check has no data set, and cannot make inputs up")?
         } else {
             sets.iter()
-                .map(|set| self.from_set(set))
+                .map(|set| self.read_set(set))
                 .collect::<Result<_>>()?
         };
         let mut checked = Vec::new();
@@ -130,7 +130,7 @@ impl Check<'_> {
         Ok(checked)
     }
 
-    fn from_set(&self, set: &DataSet) -> Result<Inputs> {
+    fn read_set(&self, set: &DataSet) -> Result<Inputs> {
         let declared = self.original.inputs();
         let names: Vec<String> = declared
             .iter()
