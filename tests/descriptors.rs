@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use revseq_kernels::cpu::KernelChoice;
 use revseq_kernels::{DataType, FeatureLevel, Plan, ReverseSubsequencesDesc, Tensor, TensorDesc};
 
 /// The page's tables, word for word: level, dimension counts, data types of
@@ -90,13 +91,13 @@ fn describe(desc: &ReverseSubsequencesDesc) -> String {
     match Plan::new(desc) {
         Ok(plan) => writeln!(
             text,
-            "plan: {} of {} bytes, axis {}; {} bytes in, {} out, {} lengths",
-            plan.strategy(),
+            "plan: rows of {} bytes, axis {}; {} bytes in, {} out, {} lengths; {}",
             plan.row_bytes(),
             plan.axis_size(),
             plan.input_bytes(),
             plan.output_bytes(),
             plan.lengths_count(),
+            KernelChoice::of_plan(&plan),
         )
         .unwrap(),
         Err(error) => writeln!(text, "plan: {error}").unwrap(),
@@ -229,7 +230,7 @@ fn violations_name_the_tensor_the_dimension_and_the_values() {
     insta::assert_snapshot!(text);
 }
 
-/// How shapes fold, and which strategy serves them.
+/// How shapes fold.
 #[test]
 fn plans_fold_what_stays_contiguous() {
     let mut text = String::new();

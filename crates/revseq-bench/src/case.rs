@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use revseq_kernels::cpu::{self, Threads};
+use revseq_kernels::cpu::{self, KernelChoice, Threads};
 use revseq_kernels::{LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths};
 
 use crate::buffer::Buffer;
@@ -126,6 +126,17 @@ impl<'a> Case<'a> {
     #[must_use]
     pub fn contestants(&self) -> Vec<Contestant> {
         self.arena.contestants(&self.regime)
+    }
+
+    /// The kernel that our runs out of place take.
+    ///
+    /// # Errors
+    /// [`Error::Kernels`] if they refuse the lengths.
+    pub fn kernel(&self) -> Result<KernelChoice, Error> {
+        let lengths = SequenceLengths::new(&self.plan, &self.lengths[0], LengthsPolicy::Reject)
+            .map_err(|source| kernels(self.regime, source))?;
+        let output = self.output.bytes().as_ptr();
+        Ok(KernelChoice::new(&self.plan, Some(&lengths), output, false))
     }
 
     /// Has a contestant do the work a number of times; nothing if it [cannot](Self::contestants).

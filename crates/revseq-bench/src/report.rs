@@ -34,6 +34,9 @@ pub struct Row {
     pub reversed_share: f64,
     /// Whether the time of a call counts, and not its distance from a copy.
     pub is_call: bool,
+    /// The kernel that a run on one thread takes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kernel: String,
     /// Why there are no figures, if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
@@ -91,6 +94,7 @@ impl Row {
             bytes: regime.bytes(),
             reversed_share: regime.reversed_share(),
             is_call: regime.kind.is_call(),
+            kernel: String::new(),
             skipped: None,
             measurements: Vec::new(),
         }
@@ -161,7 +165,11 @@ pub fn report(
         let mut row = Row::new(regime);
         match arena.lacking_memory(regime) {
             Some(reason) => row.skipped = Some(reason),
-            None => row.set_times(measure(&mut Case::new(*regime, arena)?, effort)?),
+            None => {
+                let mut case = Case::new(*regime, arena)?;
+                row.kernel = case.kernel()?.to_string();
+                row.set_times(measure(&mut case, effort)?);
+            }
         }
         rows.push(row);
     }

@@ -50,4 +50,4 @@ pub use element::Element;
 pub use error::{Error, Tensor};
 pub use feature_level::FeatureLevel;
 pub use lengths::{LengthsData, LengthsPolicy, SequenceLengths};
-pub use plan::{Plan, Strategy};
+pub use plan::Plan;

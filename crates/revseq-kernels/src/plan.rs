@@ -1,39 +1,10 @@
 //! From a descriptor to loops over bytes.
 
-use std::fmt;
-
 use smallvec::SmallVec;
 
 use crate::index_set::{self, IndexSet};
 use crate::lengths::LENGTHS_DATA_TYPES;
 use crate::{Error, ReverseSubsequencesDesc, Tensor, TensorDesc, overlap};
-
-/// How a [`Plan`] moves its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Strategy {
-    /// Whole rows of bytes go from one place to another: the elements inside
-    /// the axis share their length.
-    Rows,
-    /// The axis is contiguous: runs of elements of 1, 2, 4, 8 or 16 bytes are reversed.
-    Elements,
-    /// The axis is strided and neighbouring columns have lengths of their own:
-    /// elements are gathered column by column.
-    Columns,
-    /// Anything else: one element at a time by its strides.
-    Strided,
-}
-
-impl fmt::Display for Strategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Rows => "rows",
-            Self::Elements => "elements",
-            Self::Columns => "columns",
-            Self::Strided => "strided",
-        })
-    }
-}
 
 /// A loop of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,7 +49,6 @@ pub struct Plan {
     pub(crate) outside_time: usize,
     /// The axis size, by which lengths are checked. `time.size` is 1 where it is at most 1.
     axis_size: usize,
-    strategy: Strategy,
     /// Whether there is nothing to move.
     pub(crate) empty: bool,
     input_bytes: usize,
@@ -134,7 +104,6 @@ impl Plan {
             loops: SmallVec::new(),
             outside_time: 0,
             axis_size,
-            strategy: Strategy::Rows,
             empty: desc.input.sizes.contains(&0),
             input_bytes,
             output_bytes,
@@ -184,12 +153,6 @@ impl Plan {
         plan.loops.reverse();
         plan.settle();
         Ok(plan)
-    }
-
-    /// How the plan moves its bytes.
-    #[must_use]
-    pub fn strategy(&self) -> Strategy {
-        self.strategy
     }
 
     /// The least size of the input's buffer, in bytes.
@@ -276,6 +239,16 @@ impl Plan {
         plan
     }
 
+    /// Whether the rows of a subsequence lie one after the other in input and output.
+    pub(crate) fn is_packed_along_time(&self) -> bool {
+        (self.time.input, self.time.output) == (self.row_bytes, self.row_bytes)
+    }
+
+    /// Whether they are lines of elements, of 1, 2, 4, 8 or 16 bytes each.
+    pub(crate) fn has_lines(&self) -> bool {
+        self.is_packed_along_time() && matches!(self.row_bytes, 1 | 2 | 4 | 8 | 16)
+    }
+
     /// The loop inside a row.
     fn elements(&self) -> Loop {
         Loop {
@@ -286,7 +259,7 @@ impl Plan {
         }
     }
 
-    /// Folds the loops, splits off the row and chooses the strategy.
+    /// Folds the loops and splits off the row.
     fn settle(&mut self) {
         self.loops.retain(|round| round.size > 1);
         self.loops
@@ -304,7 +277,6 @@ impl Plan {
         self.outside_time = self
             .loops
             .partition_point(|round| round.output > time.output);
-        self.strategy = strategy(self.row_bytes, time, self.loops.last());
     }
 
     /// Cuts rows that are longer than what a thread gets into equal parts.
@@ -422,17 +394,4 @@ fn fold(loops: &mut SmallVec<[Loop; 4]>) {
         }
     }
     loops.truncate(kept + 1);
-}
-
-fn strategy(row_bytes: usize, time: Loop, innermost: Option<&Loop>) -> Strategy {
-    let contiguous = |round: Loop| (round.input, round.output) == (row_bytes, row_bytes);
-    if time.size <= 1 || !matches!(row_bytes, 1 | 2 | 4 | 8 | 16) {
-        Strategy::Rows
-    } else if contiguous(time) {
-        Strategy::Elements
-    } else if innermost.is_some_and(|&round| contiguous(round)) {
-        Strategy::Columns
-    } else {
-        Strategy::Strided
-    }
 }

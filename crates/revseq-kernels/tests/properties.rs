@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use proptest::prelude::*;
-use revseq_kernels::cpu::{self, SimdLevel, Threads};
+use revseq_kernels::cpu::{self, KernelChoice, SimdLevel, Threads};
 use revseq_kernels::{
-    DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, Strategy, reference,
+    DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, reference,
 };
 
 mod common;
@@ -187,7 +187,7 @@ fn check_large(
     axis: usize,
     batch: usize,
     spread: u64,
-) -> Strategy {
+) -> &'static str {
     let mut desc = ReverseSubsequencesDesc::reverse_sequence(
         data_type,
         sizes,
@@ -204,7 +204,8 @@ fn check_large(
     let lengths = (0..sizes[batch])
         .map(|index| (index * 7919 % (longest + 1)) as i64)
         .collect();
-    let strategy = Plan::new(&desc).unwrap().strategy();
+    let plan = Plan::new(&desc).unwrap();
+    let kernel = KernelChoice::of_plan(&plan).kernel();
     let case = Case {
         desc,
         lengths: Lengths::I64(lengths),
@@ -213,7 +214,7 @@ fn check_large(
     let checked = Checked::new(&case);
     check_all(&checked);
     check_places(&checked);
-    strategy
+    kernel
 }
 
 /// Runs a case where its buffers start at a cache line, at a vector and at any byte.
@@ -258,10 +259,10 @@ fn check_places(checked: &Checked<'_>) {
     }
 }
 
-/// Sizes of many pieces, lines and tiles, in every strategy and width.
+/// Sizes of many pieces, lines and tiles, in every kernel and width.
 #[test]
 fn large_tensors_agree_with_the_reference() {
-    let mut strategies = HashSet::new();
+    let mut kernels = HashSet::new();
     for data_type in WIDTHS {
         let elements = |bytes: u64| bytes / data_type.size() as u64;
         for (sizes, axis, batch, spread) in [
@@ -302,20 +303,26 @@ fn large_tensors_agree_with_the_reference() {
             (vec![1500, elements(250)], 1, 0, 1),
             (vec![1500, elements(384)], 1, 0, 1),
             (vec![9, elements(40_000)], 1, 0, 1),
+            // Rows of some pages.
+            (vec![5, 9, elements(9 << 10)], 1, 0, 1),
             // Rows too short for a cache line, packed along time.
             (vec![40, elements(1 << 13), 3], 1, 0, 1),
             (vec![33, elements(1 << 14)], 1, 0, 2),
         ] {
-            strategies.insert(check_large(data_type, &sizes, axis, batch, spread));
+            kernels.insert(check_large(data_type, &sizes, axis, batch, spread));
         }
     }
     let all = [
-        Strategy::Rows,
-        Strategy::Elements,
-        Strategy::Columns,
-        Strategy::Strided,
+        "scalar",
+        "short rows",
+        "long rows",
+        "shuffled rows",
+        "sub-vector lines",
+        "blended lines",
+        "long lines",
+        "columns",
     ];
-    assert_eq!(strategies, HashSet::from(all));
+    assert_eq!(kernels, HashSet::from(all));
 }
 
 /// Sizes past those from which threads share a run, and the output is written

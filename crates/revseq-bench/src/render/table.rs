@@ -1,4 +1,4 @@
-//! The table that all forms show: a row for each regime, a column for each contestant.
+//! The table that all forms show: a row for each regime, a column for each contestant, and our kernel.
 
 use crate::{Contestant, Machine, Measurement, Report, Row};
 
@@ -27,6 +27,7 @@ impl Table {
                 head.push("÷ share".to_owned());
             }
         }
+        head.push("kernel".to_owned());
         let rows = report.regimes.iter().map(|row| TableRow {
             name: row.name.clone(),
             cells: match &row.skipped {
@@ -63,6 +64,10 @@ fn cells(row: &Row, workers: &[Contestant]) -> Vec<String> {
             cells.push(per_share.map_or(NOTHING.to_owned(), ratio));
         }
     }
+    cells.push(match row.kernel.as_str() {
+        "" => NOTHING.to_owned(),
+        kernel => kernel.to_owned(),
+    });
     cells
 }
 

@@ -21,6 +21,7 @@ fn fixed() -> Report {
         bytes,
         reversed_share: 0.5,
         is_call: false,
+        kernel: "short rows, non-temporal".to_owned(),
         skipped: None,
         measurements,
     };

@@ -6,7 +6,7 @@ use std::slice;
 use std::thread::available_parallelism;
 
 use revseq_graph::ElementType;
-use revseq_kernels::cpu::{self, Threads};
+use revseq_kernels::cpu::{self, KernelChoice, Threads};
 use revseq_kernels::{DataType, LengthsData, LengthsPolicy, Plan, SequenceLengths};
 
 use super::ep::Ep;
@@ -148,7 +148,8 @@ impl Kernel {
             moved?;
         }
         if self.verbose {
-            self.say(context, plan, in_place);
+            let kernel = KernelChoice::new(plan, Some(&lengths), output, in_place);
+            self.say(context, plan, kernel, in_place);
         }
         Ok(())
     }
@@ -162,17 +163,17 @@ impl Kernel {
 
     /// Says in the log what a run did.
     #[cold]
-    fn say(&self, context: Context<'_>, plan: &Plan, in_place: bool) {
+    fn say(&self, context: Context<'_>, plan: &Plan, kernel: KernelChoice, in_place: bool) {
         let mut line = format!(
-            "{} ran {}: {} bytes, by {}",
+            "{} ran {}: {} bytes",
             self.plans.label(),
             if in_place { "in place" } else { "out of place" },
             plan.output_bytes(),
-            plan.strategy(),
         );
-        if let Some(gpu) = self.plans.gpu() {
-            line += &format!(", on {gpu}");
-        }
+        line += &match self.plans.gpu() {
+            Some(gpu) => format!(", on {gpu}"),
+            None => format!(", by {kernel} ({})", kernel.simd()),
+        };
         context.log().verbose(c"Compute", &line);
     }
 }

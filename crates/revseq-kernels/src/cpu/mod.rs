@@ -9,9 +9,11 @@ mod simd;
 mod tests;
 mod threads;
 mod typed;
+mod with_const;
 
 use std::mem::MaybeUninit;
 
+pub use choice::KernelChoice;
 pub use simd::level::SimdLevel;
 pub use threads::{ParallelFor, Threads};
 pub use typed::{reverse_in_place, run_elements, run_elements_in_place};

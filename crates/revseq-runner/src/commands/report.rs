@@ -5,6 +5,7 @@ use std::fmt;
 use revseq_graph::{
     Attribute, AttributeValue, ElementType, Error, Input, Node, Operator, TensorType,
 };
+use revseq_kernels::cpu::KernelChoice;
 use revseq_kernels::{FeatureLevel, Plan, ReverseSubsequencesDesc, TensorDesc};
 use serde_json::{Value as Json, json};
 use tract_onnx::pb::AttributeProto;
@@ -300,7 +301,7 @@ impl Report {
                 let plan = match &lowered.plan {
                     Ok(plan) => format!(
                         "{}, row bytes {}, moved bytes {}",
-                        plan.strategy(),
+                        KernelChoice::of_plan(plan),
                         plan.row_bytes(),
                         plan.moved_bytes()
                     ),
@@ -397,7 +398,7 @@ impl Lowered {
         };
         json["plan"] = match &self.plan {
             Ok(plan) => json!({
-                "strategy": plan.strategy().to_string(),
+                "kernel": KernelChoice::of_plan(plan).to_string(),
                 "row_bytes": plan.row_bytes(),
                 "moved_bytes": plan.moved_bytes(),
             }),

@@ -1,16 +1,17 @@
-//! From a run to its kernel, compiled for the instructions, the stores and the width that it takes.
+//! Follows a [`KernelChoice`]: calls the kernel, compiled for the instructions, the stores and
+//! the width that were chosen.
 
 use std::ops::Range;
 
-use super::with_const::with_const;
-use crate::cpu::choice::{self, Kernel, Tier};
+use super::{Kernel, KernelChoice, Memory, Place, choose, is_small};
 use crate::cpu::kernels::columns::{self, Tiling};
-use crate::cpu::kernels::scalar::{self};
-use crate::cpu::kernels::{elements, long_rows, short_rows, shuffle_rows};
+use crate::cpu::kernels::{
+    blended_lines, long_lines, long_rows, scalar, short_rows, shuffle_rows, sub_vector_lines,
+};
 use crate::cpu::loop_nest::LoopNest;
 use crate::cpu::loop_nest::job::Job;
-use crate::cpu::memory::LINE;
-use crate::cpu::memory::store_policy::{NonTemporal, StorePolicy, Temporal};
+use crate::cpu::memory::non_temporal::NonTemporal;
+use crate::cpu::memory::store_policy::{StorePolicy, Temporal};
 use crate::cpu::memory::width::{Bytes, Element};
 #[cfg(target_arch = "aarch64")]
 use crate::cpu::simd::V128;
@@ -19,11 +20,8 @@ use crate::cpu::simd::{LANE, Portable, SimdTask, Vector};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::simd::{V256, V512};
 use crate::cpu::threads::Threads;
-use crate::plan::Strategy;
+use crate::cpu::with_const::with_const;
 use crate::{Plan, SequenceLengths};
-
-/// From this many bytes on it pays to look which lengths are equal.
-const UNIFORM_BYTES: usize = 4 << 10;
 
 /// Moves every row from its place in `input` to its place in `output`.
 ///
@@ -40,28 +38,28 @@ pub(crate) unsafe fn out_of_place(
     if plan.empty {
         return;
     }
-    if choice::is_small(plan) {
-        // SAFETY: the caller's; the nest has all time steps.
-        unsafe { scalar_all(plan, plan.time.size, lengths, (input, output), Copied) };
-        return;
+    if is_small(plan) {
+        // SAFETY: the buffers are the plan's.
+        return unsafe { run_small(plan, plan.time.size, lengths, (input, output), false) };
     }
-    let simpler = simplify(plan, lengths);
-    let plan = simpler.as_ref().unwrap_or(plan);
-    let kernel = Kernel::of(plan, output, false);
-    let tier = kernel.tier(plan, plan.moved_bytes() == plan.output_bytes());
-    let level = SimdLevel::current();
-    let (nest, item_bytes) = kernel.nest(plan, plan.time.size);
-    let job = &Job {
+    let (plan, choice) = choose(
         plan,
-        nest: &nest,
-        lengths,
-        input,
+        Some(lengths),
         output,
+        Place::Copied,
+        SimdLevel::current(),
+    );
+    // SAFETY: the buffers are those of the plan that a simpler one follows from.
+    unsafe {
+        run(
+            &plan,
+            plan.time.size,
+            lengths,
+            (input, output),
+            choice,
+            threads,
+        )
     };
-    threads.for_each_piece(nest.items(), item_bytes, kernel.parallel_min(), |items| {
-        // SAFETY: the caller's; the nest is the kernel's, with all time steps.
-        unsafe { copy_items(job, items, kernel, tier, level) };
-    });
 }
 
 /// Exchanges every row of a reversed prefix with its mirror image.
@@ -79,79 +77,29 @@ pub(crate) unsafe fn in_place(
     if plan.empty || longest <= 1 {
         return;
     }
-    if choice::is_small(plan) {
-        // SAFETY: the caller's; the nest is of all pairs.
-        unsafe { scalar_all(plan, longest / 2, lengths, (data, data), Swapped) };
-        return;
+    if is_small(plan) {
+        // SAFETY: the buffer is the plan's.
+        return unsafe { run_small(plan, longest / 2, lengths, (data, data), true) };
     }
-    let simpler = simplify(plan, lengths);
-    let plan = simpler.as_ref().unwrap_or(plan);
-    let kernel = Kernel::of(plan, data, true);
-    let tier = choice::tier_in_place(plan);
-    let level = SimdLevel::current();
-    let (nest, item_bytes) = kernel.nest(plan, longest / 2);
-    let job = &Job {
-        plan,
-        nest: &nest,
-        lengths,
-        input: data,
-        output: data,
-    };
-    // Of the pairs, about half are exchanged.
-    let parallel_min = kernel.parallel_min().of_half();
-    let item_bytes = item_bytes.saturating_mul(2);
-    threads.for_each_piece(nest.items(), item_bytes, parallel_min, |items| {
-        // SAFETY: the caller's; the nest is the kernel's, of all pairs.
-        unsafe { swap_items(job, items, kernel, tier, level) };
-    });
+    let place = Place::InPlace { longest };
+    let (plan, choice) = choose(plan, Some(lengths), data, place, SimdLevel::current());
+    // SAFETY: the buffer is that of the plan that a simpler one follows from.
+    unsafe { run(&plan, longest / 2, lengths, (data, data), choice, threads) };
 }
 
-/// Moves the rows of some items of a run by a kernel that can take its plan.
+/// Moves the rows, or exchanges the pairs, of the first `time_steps` of a small plan: what
+/// [`choose`] says of one, in less time than to make a choice takes.
 ///
 /// # Safety
-/// As [`out_of_place`], for the job's buffers; its nest is the kernel's, with all time
-/// steps, and `items` are items of it; and the CPU has the level's instructions.
-pub(crate) unsafe fn copy_items(
-    job: &Job<'_>,
-    items: Range<usize>,
-    kernel: Kernel,
-    tier: Tier,
-    level: SimdLevel,
-) {
-    // SAFETY: the caller's.
-    unsafe { Items::new(job, items, tier, Copied).run_by(kernel, level) };
-}
-
-/// Exchanges the rows of some pairs of a run in place by a kernel that can take its plan.
-///
-/// # Safety
-/// As [`in_place`], for the job's buffer; its nest is the kernel's, of all pairs, and
-/// `items` are items of it; and the CPU has the level's instructions.
-pub(crate) unsafe fn swap_items(
-    job: &Job<'_>,
-    items: Range<usize>,
-    kernel: Kernel,
-    tier: Tier,
-    level: SimdLevel,
-) {
-    // SAFETY: the caller's.
-    unsafe { Items::new(job, items, tier, Swapped).run_by(kernel, level) };
-}
-
-/// Moves all rows of the first `time_steps` one by one.
-///
-/// # Safety
-/// As the task's, with that nest.
+/// As [`out_of_place`] with all time steps, or [`in_place`] with those of all pairs.
 #[inline(always)]
-unsafe fn scalar_all<'a, M>(
-    plan: &'a Plan,
+unsafe fn run_small(
+    plan: &Plan,
     time_steps: usize,
-    lengths: &'a SequenceLengths<'a>,
+    lengths: &SequenceLengths<'_>,
     (input, output): (*const u8, *mut u8),
-    moved: M,
-) where
-    for<'b> Items<'b, M, Scalar>: SimdTask,
-{
+    in_place: bool,
+) {
     let nest = LoopNest::new(plan, time_steps);
     let job = &Job {
         plan,
@@ -160,41 +108,187 @@ unsafe fn scalar_all<'a, M>(
         input,
         output,
     };
-    let all = Items::new(job, 0..nest.items(), Tier::Inner, moved);
-    // SAFETY: the caller's.
-    unsafe { all.by(Scalar).run::<Portable>() };
+    let run = Items {
+        job,
+        items: 0..nest.items(),
+        choice: KernelChoice::scalar(SimdLevel::Portable, in_place),
+    };
+    // SAFETY: the nest has the time steps of the place; every CPU has the instructions.
+    unsafe {
+        match in_place {
+            true => Swap(run, Scalar).run::<Portable>(),
+            false => Copy(run, Scalar).run::<Portable>(),
+        }
+    }
 }
 
-/// A simpler plan for lengths that are all equal, or equal in groups of
-/// neighbours that together fill a cache line, if there is enough to move.
-pub(crate) fn simplify(plan: &Plan, lengths: &SequenceLengths<'_>) -> Option<Plan> {
-    if plan.moved_bytes() < UNIFORM_BYTES {
-        return None;
+/// Moves the rows, or exchanges the pairs, of the first `time_steps` as chosen.
+///
+/// # Safety
+/// As [`out_of_place`] with all time steps, or [`in_place`] with those of all pairs, for a
+/// choice for the plan, the buffers and the place.
+unsafe fn run(
+    plan: &Plan,
+    time_steps: usize,
+    lengths: &SequenceLengths<'_>,
+    (input, output): (*const u8, *mut u8),
+    choice: KernelChoice,
+    threads: Threads<'_>,
+) {
+    let (nest, mut item_bytes) = choice.kernel.nest(plan, time_steps);
+    let job = &Job {
+        plan,
+        nest: &nest,
+        lengths,
+        input,
+        output,
+    };
+    if choice.in_place {
+        item_bytes = item_bytes.saturating_mul(2);
     }
-    if let Some(length) = lengths.uniform(plan) {
-        return plan.with_uniform_length(length);
-    }
-    if plan.strategy() == Strategy::Elements || plan.row_bytes >= LINE {
-        return None;
-    }
-    let group = lengths.group(plan, LINE.div_ceil(plan.row_bytes));
-    (group > 1).then(|| plan.with_grouped_lengths(group))
+    threads.for_each_piece(nest.items(), item_bytes, choice.parallel_min(), |items| {
+        // SAFETY: the nest is the kernel's, with the time steps of the place; the CPU has the
+        // instructions of any level that is current.
+        unsafe { move_items(job, items, choice) };
+    });
 }
 
-/// Runs `$body` with `$stores` the store policy of a tier.
+impl Kernel {
+    /// What it walks along, if time has so many steps, and the bytes of an item.
+    pub(crate) fn nest(self, plan: &Plan, time_steps: usize) -> (LoopNest, usize) {
+        match self {
+            Self::Columns(tiling) => (
+                LoopNest::tiles(plan, tiling.tiles(plan)),
+                // Tiles of few columns end behind them.
+                time_steps.saturating_mul(tiling.bytes),
+            ),
+            _ => (LoopNest::new(plan, time_steps), plan.row_bytes),
+        }
+    }
+}
+
+/// Moves some items of a run as chosen.
+///
+/// # Safety
+/// The job's buffers are valid for its plan, which the kernel can take; its nest is the
+/// kernel's, with all time steps, or those of all pairs in place; `items` are items of it; and
+/// the CPU has the instructions of the choice.
+pub(crate) unsafe fn move_items(job: &Job<'_>, items: Range<usize>, choice: KernelChoice) {
+    let run = Items { job, items, choice };
+    // SAFETY: this function's conditions are those of the kernels.
+    unsafe {
+        match choice.kernel {
+            // It has no vectors.
+            Kernel::Scalar => match choice.in_place {
+                true => Portable::run_outlined(Swap(run, Scalar)),
+                false => Portable::run_outlined(Copy(run, Scalar)),
+            },
+            Kernel::ShortRows => run.outlined(ShortRows),
+            Kernel::LongRows => run.outlined(LongRows),
+            Kernel::ShuffleRows => run.outlined(ShuffleRows),
+            Kernel::SubVectorLines => run.outlined(SubVectorLines),
+            Kernel::BlendedLines => run.outlined(BlendedLines),
+            Kernel::LongLines => run.outlined(LongLines),
+            Kernel::Columns(tiling) => run.outlined(tiling),
+        }
+    }
+}
+
+/// Does a task with the instructions of a level.
+///
+/// # Safety
+/// The CPU has them, and the task's condition holds.
+pub(crate) unsafe fn run_at<T: SimdTask>(level: SimdLevel, task: T) {
+    // SAFETY: the CPU has the instructions of the level, which are the vector's.
+    unsafe {
+        match level {
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => V256::run_outlined(task),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => V512::run_outlined(task),
+            #[cfg(target_arch = "aarch64")]
+            SimdLevel::Neon => V128::run_outlined(task),
+            _ => Portable::run_outlined(task),
+        }
+    }
+}
+
+/// Some items of a run.
+struct Items<'a> {
+    job: &'a Job<'a>,
+    items: Range<usize>,
+    choice: KernelChoice,
+}
+
+impl Items<'_> {
+    /// Moves them by a kernel, in a function of its own with the instructions of the choice.
+    ///
+    /// # Safety
+    /// As [`move_items`]; the kernel is that of the choice.
+    #[inline(always)]
+    unsafe fn outlined<K: MoveItems>(self, kernel: K) {
+        let level = self.choice.simd;
+        // SAFETY: this function's conditions are those of the kernel and of the level.
+        unsafe {
+            match self.choice.in_place {
+                true => run_at(level, Swap(self, kernel)),
+                false => run_at(level, Copy(self, kernel)),
+            }
+        }
+    }
+}
+
+/// A kernel, as it is called for some items.
+trait MoveItems {
+    /// Copies each row to its place.
+    ///
+    /// # Safety
+    /// As [`move_items`].
+    unsafe fn copy<V: Vector>(self, run: Items<'_>);
+
+    /// Exchanges the rows of each pair.
+    ///
+    /// # Safety
+    /// As [`move_items`].
+    unsafe fn swap<V: Vector>(self, run: Items<'_>);
+}
+
+/// Copies items by a kernel.
+struct Copy<'a, K>(Items<'a>, K);
+
+/// Exchanges items by a kernel.
+struct Swap<'a, K>(Items<'a>, K);
+
+impl<K: MoveItems> SimdTask for Copy<'_, K> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        // SAFETY: the task's conditions are the kernel's.
+        unsafe { self.1.copy::<V>(self.0) };
+    }
+}
+
+impl<K: MoveItems> SimdTask for Swap<'_, K> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        // SAFETY: the task's conditions are the kernel's.
+        unsafe { self.1.swap::<V>(self.0) };
+    }
+}
+
+/// Runs `$body` with `$stores` the store policy of a run.
 macro_rules! with_stores {
-    ($tier:expr, $V:ident, $job:expr, $stores:ident => $body:expr) => {
-        match $tier {
-            Tier::Inner => {
-                let $stores = &mut Temporal::<$V, false>::new($job.output);
+    ($run:expr, $V:ident, $stores:ident => $body:expr) => {
+        match $run.choice.memory {
+            Memory::Cached => {
+                let $stores = &mut Temporal::<$V, false>::new($run.job.output);
                 $body
             }
-            Tier::Outer => {
-                let $stores = &mut Temporal::<$V, true>::new($job.output);
+            Memory::Prefetched => {
+                let $stores = &mut Temporal::<$V, true>::new($run.job.output);
                 $body
             }
-            Tier::Memory => {
-                let $stores = &mut NonTemporal::<$V>::new($job.output);
+            Memory::NonTemporal => {
+                let $stores = &mut NonTemporal::<$V>::new($run.job.output);
                 $body;
                 $stores.finish();
             }
@@ -228,7 +322,7 @@ macro_rules! with_width {
     };
 }
 
-/// Runs `$body` with `$CLASS` the class of short rows of `$bytes` bytes.
+/// Runs `$body` with `$CLASS` the size class of short rows of `$bytes` bytes.
 macro_rules! with_class {
     ($bytes:expr, $CLASS:ident => $body:expr) => {{
         const { assert!(short_rows::SIZE_CLASSES.len() == 6, "each has its constant") };
@@ -236,258 +330,94 @@ macro_rules! with_class {
     }};
 }
 
-/// Does a task with the instructions of a level.
-///
-/// # Safety
-/// The CPU has them, as it has those of any level that [`SimdLevel::current`] gives;
-/// and the task's condition holds.
-pub(crate) unsafe fn run_at<T: SimdTask>(level: SimdLevel, task: T) {
-    // SAFETY: the caller's.
-    unsafe {
-        match level {
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx2 => V256::run_outlined(task),
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => V512::run_outlined(task),
-            #[cfg(target_arch = "aarch64")]
-            SimdLevel::Neon => V128::run_outlined(task),
-            _ => Portable::run_outlined(task),
+/// Implements [`MoveItems`] for a kernel by what copies and what exchanges items.
+macro_rules! kernel {
+    ($Kernel:ty, $V:ident, $run:ident, $kernel:pat => $copy:expr, $swap:expr) => {
+        impl MoveItems for $Kernel {
+            #[inline(always)]
+            unsafe fn copy<$V: Vector>(self, $run: Items<'_>) {
+                let $kernel = self;
+                // SAFETY: the conditions of `move_items`, for the kernel that was chosen by the
+                // plan's widths and the run's memory.
+                unsafe { $copy }
+            }
+
+            #[inline(always)]
+            unsafe fn swap<$V: Vector>(self, $run: Items<'_>) {
+                let $kernel = self;
+                // SAFETY: as above; in place.
+                unsafe { $swap }
+            }
         }
-    }
+    };
 }
 
-/// Some items of a job, whose bytes are as far away as `tier` says, by a kernel.
-struct Items<'a, M, K = ()> {
-    job: &'a Job<'a>,
-    items: Range<usize>,
-    tier: Tier,
-    moved: M,
-    kernel: K,
-}
-
-/// How items are moved out of place: each is copied.
-struct Copied;
-/// How items are moved in place: each is exchanged with its mirror image.
-struct Swapped;
-
-/// [`Kernel::Scalar`], as a type.
 struct Scalar;
-/// [`Kernel::Rows`], as a type.
-struct Rows;
-/// [`Kernel::Elements`], as a type.
-struct Elements;
-/// [`Kernel::ShuffleRows`], as a type.
+kernel! { Scalar, V, run, _ =>
+    with_width!(run.job.plan.row_bytes, width => scalar::copy_items(run.job, width, run.items)),
+    with_width!(run.job.plan.row_bytes, width => scalar::swap_items(run.job, width, run.items))
+}
+
+struct ShortRows;
+kernel! { ShortRows, V, run, _ =>
+    with_stores!(run, V, stores => with_class!(run.job.plan.row_bytes, CLASS => {
+        let aligned = run.choice.aligned;
+        short_rows::copy_items::<V, _, CLASS>(run.job, stores, run.items, aligned);
+    })),
+    with_class!(run.job.plan.row_bytes, CLASS => {
+        short_rows::swap_items::<V, CLASS>(run.job, run.items, run.choice.prefetches());
+    })
+}
+
+struct LongRows;
+kernel! { LongRows, V, run, _ =>
+    with_stores!(run, V, stores => long_rows::copy_items::<V, _>(run.job, stores, run.items)),
+    long_rows::swap_items::<V>(run.job, run.items, run.choice.prefetches())
+}
+
 struct ShuffleRows;
-
-impl<'a, M> Items<'a, M> {
-    fn new(job: &'a Job<'a>, items: Range<usize>, tier: Tier, moved: M) -> Self {
-        Self {
-            job,
-            items,
-            tier,
-            moved,
-            kernel: (),
-        }
-    }
-
-    fn by<K>(self, kernel: K) -> Items<'a, M, K> {
-        Items {
-            job: self.job,
-            items: self.items,
-            tier: self.tier,
-            moved: self.moved,
-            kernel,
-        }
-    }
-
-    /// Moves the items by a kernel, with the instructions of a level.
-    ///
-    /// # Safety
-    /// As the kernel's, and the CPU has the level's instructions.
-    unsafe fn run_by(self, kernel: Kernel, level: SimdLevel)
-    where
-        Items<'a, M, Scalar>: SimdTask,
-        Items<'a, M, Rows>: SimdTask,
-        Items<'a, M, Elements>: SimdTask,
-        Items<'a, M, ShuffleRows>: SimdTask,
-        Items<'a, M, Tiling>: SimdTask,
-    {
-        // SAFETY: the caller's.
-        unsafe {
-            match kernel {
-                // No vectors are in it.
-                Kernel::Scalar => Portable::run_outlined(self.by(Scalar)),
-                Kernel::Rows => run_at(level, self.by(Rows)),
-                Kernel::Elements => run_at(level, self.by(Elements)),
-                Kernel::ShuffleRows => run_at(level, self.by(ShuffleRows)),
-                Kernel::Columns(tiling) => run_at(level, self.by(tiling)),
-            }
-        }
-    }
+kernel! { ShuffleRows, V, run, _ =>
+    with_stores!(run, V, stores => shuffle_rows::copy_items::<V, _>(run.job, stores, run.items)),
+    shuffle_rows::swap_items::<V>(run.job, run.items)
 }
 
-impl SimdTask for Items<'_, Copied, Scalar> {
-    /// # Safety
-    /// As [`scalar::copy_items`].
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let Self { job, items, .. } = self;
-        // SAFETY: the caller's.
-        unsafe {
-            with_width!(job.plan.row_bytes, width => scalar::copy_items(job, width, items));
-        }
-    }
+struct SubVectorLines;
+kernel! { SubVectorLines, V, run, _ =>
+    with_element!(run.job.plan.row_bytes, W, _R => with_stores!(run, V, stores => {
+        sub_vector_lines::copy_items::<_, W>(run.job, stores, run.items);
+    })),
+    with_element!(run.job.plan.row_bytes, W, _R => {
+        sub_vector_lines::swap_items::<W>(run.job, run.items);
+    })
 }
 
-impl SimdTask for Items<'_, Copied, Rows> {
-    /// # Safety
-    /// As [`long_rows::copy_items`].
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let Self {
-            job, items, tier, ..
-        } = self;
-        // SAFETY: the caller's.
-        unsafe {
-            with_stores!(tier, V, job, stores => match short_rows::are_short(job, tier != Tier::Inner) {
-                true => with_class!(job.plan.row_bytes, CLASS => {
-                    short_rows::copy_items::<V, _, CLASS>(job, stores, items);
-                }),
-                false => long_rows::copy_items::<V, _>(job, stores, items),
-            });
-        }
-    }
+struct BlendedLines;
+kernel! { BlendedLines, V, run, _ =>
+    with_element!(run.job.plan.row_bytes, W, _R => with_stores!(run, V, stores => {
+        let aligned = run.choice.aligned;
+        blended_lines::copy_items::<V, _, W>(run.job, stores, run.items, aligned);
+    })),
+    with_element!(run.job.plan.row_bytes, W, _R => {
+        blended_lines::swap_items::<V, W>(run.job, run.items, run.choice.prefetches());
+    })
 }
 
-impl SimdTask for Items<'_, Copied, Elements> {
-    /// # Safety
-    /// As [`elements::copy_items`].
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let Self {
-            job, items, tier, ..
-        } = self;
-        // SAFETY: the caller's.
-        unsafe {
-            with_element!(job.plan.row_bytes, W, _R => {
-                with_stores!(tier, V, job, stores => elements::copy_items::<V, _, W>(job, stores, items));
-            });
-        }
-    }
+struct LongLines;
+kernel! { LongLines, V, run, _ =>
+    with_element!(run.job.plan.row_bytes, W, _R => with_stores!(run, V, stores => {
+        long_lines::copy_items::<V, _, W>(run.job, stores, run.items);
+    })),
+    with_element!(run.job.plan.row_bytes, W, _R => {
+        long_lines::swap_items::<V, W>(run.job, run.items, run.choice.prefetches());
+    })
 }
 
-impl SimdTask for Items<'_, Copied, ShuffleRows> {
-    /// # Safety
-    /// As [`shuffle_rows::copy_items`].
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let Self {
-            job, items, tier, ..
-        } = self;
-        // SAFETY: the caller's.
-        unsafe {
-            with_stores!(tier, V, job, stores => shuffle_rows::copy_items::<V, _>(job, stores, items));
-        }
-    }
-}
-
-impl SimdTask for Items<'_, Copied, Tiling> {
-    /// # Safety
-    /// As [`columns::copy_tiles`].
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let Self {
-            job,
-            items,
-            tier,
-            kernel,
-            ..
-        } = self;
-        let streams = tier == Tier::Memory;
-        // SAFETY: the caller's.
-        unsafe {
-            with_element!(kernel.element, W, R => {
-                columns::copy_tiles::<V, W, R>(job, kernel, items, streams);
-            });
-        }
-    }
-}
-
-impl SimdTask for Items<'_, Swapped, Scalar> {
-    /// # Safety
-    /// As [`scalar::swap_items`].
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let Self { job, items, .. } = self;
-        // SAFETY: the caller's.
-        unsafe {
-            with_width!(job.plan.row_bytes, width => scalar::swap_items(job, width, items));
-        }
-    }
-}
-
-impl SimdTask for Items<'_, Swapped, Rows> {
-    /// # Safety
-    /// As [`long_rows::swap_items`].
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let Self {
-            job, items, tier, ..
-        } = self;
-        let far_away = tier == Tier::Memory;
-        // SAFETY: the caller's.
-        unsafe {
-            match short_rows::are_short(job, far_away) {
-                true => with_class!(job.plan.row_bytes, CLASS => {
-                    short_rows::swap_items::<V, CLASS>(job, items, far_away);
-                }),
-                false => long_rows::swap_items::<V>(job, items, far_away),
-            }
-        }
-    }
-}
-
-impl SimdTask for Items<'_, Swapped, ShuffleRows> {
-    /// # Safety
-    /// As [`shuffle_rows::swap_items`].
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let Self { job, items, .. } = self;
-        // SAFETY: the caller's.
-        unsafe { shuffle_rows::swap_items::<V>(job, items) };
-    }
-}
-
-impl SimdTask for Items<'_, Swapped, Elements> {
-    /// # Safety
-    /// As [`elements::swap_items`].
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let Self {
-            job, items, tier, ..
-        } = self;
-        // SAFETY: the caller's.
-        unsafe {
-            with_element!(job.plan.row_bytes, W, _R => {
-                elements::swap_items::<V, W>(job, items, tier == Tier::Memory);
-            });
-        }
-    }
-}
-
-impl SimdTask for Items<'_, Swapped, Tiling> {
-    /// # Safety
-    /// As [`columns::swap_tiles`].
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        let Self {
-            job, items, kernel, ..
-        } = self;
-        // SAFETY: the caller's.
-        unsafe {
-            with_element!(kernel.element, W, R => {
-                columns::swap_tiles::<V, W, R>(job, kernel, items);
-            });
-        }
-    }
+kernel! { Tiling, V, run, tiling =>
+    with_element!(tiling.element, W, R => {
+        let non_temporal = run.choice.memory == Memory::NonTemporal;
+        columns::copy_tiles::<V, W, R>(run.job, tiling, run.items, non_temporal);
+    }),
+    with_element!(tiling.element, W, R => {
+        columns::swap_tiles::<V, W, R>(run.job, tiling, run.items);
+    })
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::cpu::loop_nest::Rounds;
 use crate::cpu::loop_nest::job::{Job, source};
-use crate::cpu::memory::copy_queue::{CopyQueue, PIECE_BYTES};
+use crate::cpu::memory::copy_queue::CopyQueue;
 use crate::cpu::memory::direction::Forward;
 use crate::cpu::memory::store_policy::StorePolicy;
 use crate::cpu::memory::swap_queue::SwapQueue;
@@ -13,38 +13,19 @@ use crate::cpu::simd::Vector;
 /// How many lengths are read at once.
 const MAX_LENGTHS: usize = 64;
 
-/// Moves the rows of some items from their place in the input to their place in the output.
+/// Copies the rows of some items from their place in the input to their place in the output.
 ///
 /// # Safety
-/// The nest has all time steps of the plan, and `items` are items of it; the
-/// store policy writes to the job's output.
+/// The nest has all time steps of the plan, and `items` are items of it; the store policy
+/// writes to the job's output.
 #[inline(always)]
 pub(crate) unsafe fn copy_items<V: Vector, S: StorePolicy>(
     job: &Job<'_>,
     stores: &mut S,
     items: Range<usize>,
 ) {
-    // SAFETY: the caller's.
-    unsafe {
-        match job.plan.row_bytes > PIECE_BYTES {
-            true => copy_rows::<V, S, true>(job, stores, items),
-            false => copy_rows::<V, S, false>(job, stores, items),
-        }
-    }
-}
-
-/// As [`copy_items`]; the rows have more than [`PIECE_BYTES`] bytes if they are `LONG`.
-///
-/// # Safety
-/// As there.
-#[inline(always)]
-unsafe fn copy_rows<V: Vector, S: StorePolicy, const LONG: bool>(
-    job: &Job<'_>,
-    stores: &mut S,
-    items: Range<usize>,
-) {
     let (bytes, time, line) = (job.plan.row_bytes, job.plan.time, job.nest.line);
-    let mut queue = CopyQueue::<Forward, LONG>::new::<S>(bytes);
+    let mut queue = CopyQueue::<Forward>::new(bytes);
     let mut lengths = [0; MAX_LENGTHS];
     // Which lengths were read: mostly those of the next line, too.
     let mut read = None;
@@ -77,15 +58,15 @@ unsafe fn copy_rows<V: Vector, S: StorePolicy, const LONG: bool>(
     unsafe { queue.finish::<V, S>(stores) };
 }
 
-/// Exchanges the rows of some pairs, which lie beyond the caches if they are `far_away`.
+/// Exchanges the rows of some pairs, beyond the caches if `prefetches`.
 ///
 /// # Safety
 /// The job is in place, the time steps of its nest are the first ones of pairs,
 /// and `items` are items of it.
 #[inline(always)]
-pub(crate) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>, far_away: bool) {
+pub(crate) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>, prefetches: bool) {
     let (bytes, time) = (job.plan.row_bytes, job.plan.time.output);
-    let mut swaps = SwapQueue::<Forward>::new(2 * bytes, far_away);
+    let mut queue = SwapQueue::<Forward>::new(2 * bytes, prefetches);
     let mut rounds = Rounds::default();
     for (at, steps) in job.nest.lines(items, &mut rounds) {
         for step in steps {
@@ -98,10 +79,10 @@ pub(crate) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>, f
             unsafe {
                 let column = job.output.add(row.output);
                 let (one, other) = (row.time * time, row.source() * time);
-                swaps.exchange::<V>(column.add(one), column.add(other), bytes);
+                queue.exchange::<V>(column.add(one), column.add(other), bytes);
             }
         }
     }
     // SAFETY: as above.
-    unsafe { swaps.finish::<V>() };
+    unsafe { queue.finish::<V>() };
 }

@@ -14,20 +14,10 @@ use crate::cpu::memory::swap_queue::exchange;
 use crate::cpu::simd::{LANE, SimdTask, Vector};
 use crate::plan::Loop;
 
-/// Rows of more bytes are no longer short: a few steps of one are more than what is
-/// prefetched.
-const MAX_SHORT_ROW: usize = 8 << 10;
-
-/// The same along time, where sequences of longer rows are prefetched as far as they
-/// reach. Past the caches, Zen 4, by these loops and so: 4 steps of 4 KiB 1.39 and
-/// 1.01, 64 of 1 KiB 1.41 and 0.96.
-const MAX_SHORT_ROW_ALONG_TIME: usize = 512;
-
 /// How many bytes of neighbouring rows are moved together through time beyond the caches.
 ///
-/// What is near is then one step ahead, and the next step's rows lie in the same
-/// pages, or in pages whose translations lie in the same line of the cache. Zen 4, 1 GiB
-/// of rows of 4 KiB: 1.6 step by step, 1.2 so, 1.35 by 16 KiB, 1.8 by 32.
+/// What is near is then one step ahead, and the next step's rows lie in the same pages, or in
+/// pages whose translations lie in the same line of the cache. [M9]
 const GROUP: usize = 8 << 10;
 
 /// How many bytes of time steps are exchanged at once.
@@ -36,11 +26,8 @@ const SWAP_BLOCK: usize = 16 << 10;
 /// How many lengths are read at once.
 const MAX_LENGTHS: usize = 64;
 
-/// The least and the most bytes of rows that have loops of their own: known to the
-/// compiler, they leave no branch in how a row is copied.
-///
-/// Zen 4, 16 rows beside each other of 52 bytes, 40 KiB, of the time by loops for any:
-/// 0.7.
+/// The least and the most bytes of rows that have loops of their own: known to the compiler,
+/// they leave no branch in how a row is copied. [M11]
 pub(crate) const SIZE_CLASSES: [(usize, usize); 6] = [
     (64, 64),
     (128, 128),
@@ -66,36 +53,28 @@ pub(crate) const fn size_class(bytes: usize) -> usize {
 #[inline(always)]
 unsafe fn bytes_in_class<const CLASS: usize>(bytes: usize) -> usize {
     let (least, most) = const { SIZE_CLASSES[CLASS] };
-    // SAFETY: the caller's.
+    // SAFETY: the row is of the class, so its bytes are between its bounds.
     unsafe { std::hint::assert_unchecked(least <= bytes && bytes <= most) };
     bytes
 }
 
-/// Whether the rows of a plan are short; `asks` if what is read soon is prefetched.
-pub(crate) fn are_short(job: &Job<'_>, asks: bool) -> bool {
-    let bytes = job.plan.row_bytes;
-    match asks && job.nest.along_time {
-        true => bytes < MAX_SHORT_ROW_ALONG_TIME,
-        false => bytes <= MAX_SHORT_ROW,
-    }
-}
-
-/// Moves the rows of some items from their place in the input to their place in the output.
+/// Copies the rows of some items from their place in the input to their place in the output.
 ///
 /// # Safety
-/// As for [`rows`](crate::cpu::kernels::long_rows::copy_items); the rows are as wide as their `CLASS` says.
+/// The nest has all time steps of the plan, and `items` are items of it; the store policy
+/// writes to the job's output; the rows are as wide as their `CLASS` says. If `aligned` and the
+/// stores are non-temporal, the output and every row in it start and end at multiples of a lane.
 #[inline(always)]
 pub(crate) unsafe fn copy_items<V: Vector, S: StorePolicy, const CLASS: usize>(
     job: &Job<'_>,
     stores: &mut S,
     items: Range<usize>,
+    aligned: bool,
 ) {
-    let (bytes, time) = (job.plan.row_bytes, job.plan.time);
-    // What does not stream takes any bytes.
-    let aligned = !S::NON_TEMPORAL || stores.is_aligned(bytes | time.output | job.strides());
-    // SAFETY: the caller's.
+    // Through the caches any place is as good.
+    // SAFETY: this function's conditions, and what the constant says.
     unsafe {
-        match aligned {
+        match !S::NON_TEMPORAL || aligned {
             true => copy_lines::<V, S, CLASS, true>(job, stores, items),
             false => copy_lines::<V, S, CLASS, false>(job, stores, items),
         }
@@ -174,8 +153,8 @@ fn lines_together(job: &Job<'_>, lines: &Lines<'_>) -> usize {
 /// How many columns are taken at once, whose lengths are read together; about a
 /// [`GROUP`] if what is read soon is prefetched.
 #[inline(always)]
-fn columns_together(job: &Job<'_>, asks: bool) -> usize {
-    if !asks {
+fn columns_together(job: &Job<'_>, prefetches: bool) -> usize {
+    if !prefetches {
         return MAX_LENGTHS;
     }
     let (bytes, columns) = (job.plan.row_bytes, job.nest.line.size);
@@ -213,7 +192,8 @@ impl<S: StorePolicy, const CLASS: usize, const ALIGNED: bool> Short<'_, S, CLASS
         if !ALIGNED {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller's. The store policy has nothing left to write then, and is given nothing.
+        // SAFETY: the offset is inside the output. Nothing is left to write then, and nothing is
+        // given.
         unsafe {
             self.stores.seek(self.output);
             self.stores.reserve_aligned(0).wrapping_sub(self.output)
@@ -232,7 +212,7 @@ impl<S: StorePolicy, const CLASS: usize, const ALIGNED: bool> Short<'_, S, CLASS
         places: *mut u8,
         targets: Option<PrefetchTargets>,
     ) {
-        // SAFETY: the caller's.
+        // SAFETY: the row is readable, the output has room for it, and it is of its class.
         unsafe {
             let bytes = bytes_in_class::<CLASS>(self.bytes);
             if !ALIGNED {
@@ -261,7 +241,8 @@ impl<S: StorePolicy, const CLASS: usize, const ALIGNED: bool> SimdTask
         let mut short = self.short;
         let time = short.time;
         let Range { start, end } = self.steps;
-        // SAFETY: the caller's; a time step is less than the axis' size.
+        // SAFETY: a time step is less than the axis size, so each row lies in its column (see
+        // `Job`).
         unsafe {
             let places = short.places();
             for &length in self.lengths {
@@ -304,11 +285,12 @@ impl<S: StorePolicy, const CLASS: usize, const ALIGNED: bool> SimdTask
     unsafe fn run<V: Vector>(self) {
         let (mut short, line) = (self.short, self.line);
         let time = short.time;
-        // SAFETY: the caller's.
+        // SAFETY: the rows are of the class.
         let bytes = unsafe { bytes_in_class::<CLASS>(short.bytes) };
         let ahead = |distance: usize| distance / (self.lengths.len() * bytes);
         let (near, far) = (ahead(L1_DISTANCE).max(1), ahead(L2_DISTANCE).max(1));
-        // SAFETY: the caller's; a time step is less than the axis' size.
+        // SAFETY: a time step is less than the axis size, so each row lies in its column (see
+        // `Job`).
         unsafe {
             let places = short.places();
             for t in self.steps {
@@ -329,22 +311,23 @@ impl<S: StorePolicy, const CLASS: usize, const ALIGNED: bool> SimdTask
     }
 }
 
-/// Exchanges the rows of some pairs, which lie beyond the caches if they are `far_away`.
+/// Exchanges the rows of some pairs, beyond the caches if `prefetches`.
 ///
 /// # Safety
-/// As for [`rows`](crate::cpu::kernels::long_rows::swap_items); the rows are as wide as their `CLASS` says.
+/// As for [`rows`](crate::cpu::kernels::long_rows::swap_items); the rows are as wide as their
+/// `CLASS` says.
 #[inline(always)]
 pub(crate) unsafe fn swap_items<V: Vector, const CLASS: usize>(
     job: &Job<'_>,
     items: Range<usize>,
-    far_away: bool,
+    prefetches: bool,
 ) {
     let line = job.nest.line;
     let mut lengths = [0; MAX_LENGTHS];
     let mut rounds = Rounds::default();
     let mut lines = job.nest.lines(items, &mut rounds);
     let most = lines_together(job, &lines);
-    let columns = columns_together(job, far_away);
+    let columns = columns_together(job, prefetches);
     while let Some(run) = lines.next_run(most) {
         let mut short = ShortPairs::<CLASS> {
             data: job.output.wrapping_add(run.at.output),
@@ -375,7 +358,7 @@ pub(crate) unsafe fn swap_items<V: Vector, const CLASS: usize>(
                     lengths,
                     step: line.output,
                     steps: run.at.time..run.at.time + run.lines,
-                    far_away,
+                    prefetches,
                 });
             }
         }
@@ -409,7 +392,7 @@ impl<const CLASS: usize> SimdTask for SwapAlong<'_, CLASS> {
         let mut column = self.short;
         for &length in self.lengths {
             let pairs = self.steps.start..self.steps.end.min(length / 2);
-            // SAFETY: the caller's.
+            // SAFETY: the column has as many rows as its length, at most the axis size.
             unsafe { column.swap::<V>(length, pairs) };
             column.data = column.data.wrapping_add(self.step);
         }
@@ -424,7 +407,7 @@ struct SwapAcross<'a, const CLASS: usize> {
     lengths: &'a [usize],
     steps: Range<usize>,
     /// Whether the rows lie beyond the caches.
-    far_away: bool,
+    prefetches: bool,
 }
 
 impl<const CLASS: usize> SimdTask for SwapAcross<'_, CLASS> {
@@ -434,7 +417,7 @@ impl<const CLASS: usize> SimdTask for SwapAcross<'_, CLASS> {
         // changes with every column.
         let together = (SWAP_BLOCK / (self.lengths.len() * self.short.bytes)).max(1);
         let mut first = self.short;
-        if self.far_away {
+        if self.prefetches {
             first.ahead = together * first.pitch;
         }
         for start in self.steps.clone().step_by(together) {
@@ -442,7 +425,7 @@ impl<const CLASS: usize> SimdTask for SwapAcross<'_, CLASS> {
             let mut column = first;
             for &length in self.lengths {
                 let pairs = start..end.min(length / 2);
-                // SAFETY: the caller's.
+                // SAFETY: the column has as many rows as its length, at most the axis size.
                 unsafe { column.swap::<V>(length, pairs) };
                 column.data = column.data.wrapping_add(self.step);
             }
@@ -461,13 +444,14 @@ impl<const CLASS: usize> ShortPairs<CLASS> {
         if steps.is_empty() {
             return;
         }
-        // SAFETY: the caller's.
+        // SAFETY: the rows are of the class.
         let bytes = unsafe { bytes_in_class::<CLASS>(self.bytes) };
         let mut one = self.data.wrapping_add(steps.start * self.pitch);
         let last = length - 1 - steps.start;
         let mut other = self.data.wrapping_add(last * self.pitch);
         for _ in steps {
-            // SAFETY: the caller's; the two rows differ.
+            // SAFETY: both rows lie in the column, and differ as no step is beyond half of its
+            // length.
             unsafe { exchange::<V, Forward>(one, other, bytes) };
             if self.ahead > 0 {
                 prefetch_range(one.wrapping_add(self.ahead), bytes, prefetch_l2);

@@ -4,8 +4,6 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use crate::cpu::choice::processor;
-use crate::cpu::choice::with_const::with_const;
 use crate::cpu::loop_nest::Rounds;
 use crate::cpu::loop_nest::job::Job;
 use crate::cpu::memory::direction::Forward;
@@ -15,6 +13,7 @@ use crate::cpu::memory::store_policy::StorePolicy;
 use crate::cpu::memory::{LINE, Line};
 use crate::cpu::simd::bytes::copy_bytes;
 use crate::cpu::simd::{SimdTask, Vector};
+use crate::cpu::with_const::with_const;
 
 /// The most that is kept aside while its place is written, in bytes.
 const SAVED: usize = 4 << 10;
@@ -32,10 +31,7 @@ pub(crate) unsafe fn copy_items<V: Vector, S: StorePolicy>(
     items: Range<usize>,
 ) {
     let (row, all) = (job.plan.row_bytes, job.plan.time.size);
-    let (shuffle, asks) = (
-        RowShuffle::new::<V>(row),
-        !processor::has_strong_prefetcher(),
-    );
+    let shuffle = RowShuffle::new::<V>(row);
     let mut rounds = Rounds::default();
     // SAFETY: see `Job`: a line has as many packed rows as time has steps.
     unsafe {
@@ -53,7 +49,7 @@ pub(crate) unsafe fn copy_items<V: Vector, S: StorePolicy>(
                     to: stores.reserve(count * row),
                     count,
                     shuffle: &shuffle,
-                    ahead: asks.then(|| from.wrapping_sub(SEQUENTIAL_DISTANCE)),
+                    ahead: from.wrapping_sub(SEQUENTIAL_DISTANCE),
                 });
             }
             let from = line.add(kept.start * row);
@@ -75,10 +71,7 @@ pub(crate) unsafe fn copy_items<V: Vector, S: StorePolicy>(
 #[inline(always)]
 pub(crate) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>) {
     let row = job.plan.row_bytes;
-    let (shuffle, asks) = (
-        RowShuffle::new::<V>(row),
-        !processor::has_strong_prefetcher(),
-    );
+    let shuffle = RowShuffle::new::<V>(row);
     let mut kept = [MaybeUninit::<u8>::uninit(); SAVED];
     let kept = kept.as_mut_ptr().cast::<u8>();
     let mut rounds = Rounds::default();
@@ -99,14 +92,14 @@ pub(crate) unsafe fn swap_items<V: Vector>(job: &Job<'_>, items: Range<usize>) {
                     to: one,
                     count,
                     shuffle: &shuffle,
-                    ahead: asks.then(|| other.cast_const().wrapping_sub(SEQUENTIAL_DISTANCE)),
+                    ahead: other.cast_const().wrapping_sub(SEQUENTIAL_DISTANCE),
                 });
                 V::run_outlined(Reverse {
                     from: kept,
                     to: other,
                     count,
                     shuffle: &shuffle,
-                    ahead: asks.then(|| one.cast_const().wrapping_add(SEQUENTIAL_DISTANCE)),
+                    ahead: one.cast_const().wrapping_add(SEQUENTIAL_DISTANCE),
                 });
             }
         }
@@ -146,7 +139,7 @@ struct Reverse<'a> {
     to: *mut u8,
     count: usize,
     shuffle: &'a RowShuffle,
-    ahead: Option<*const u8>,
+    ahead: *const u8,
 }
 
 impl SimdTask for Reverse<'_> {
@@ -157,7 +150,7 @@ impl SimdTask for Reverse<'_> {
         let RowShuffle { row, rows, .. } = *self.shuffle;
         // So many rows a vector touches, the last one perhaps in part.
         let touched = V::BYTES.div_ceil(row);
-        // SAFETY: the caller's.
+        // SAFETY: both are valid for `count` rows; the vectors of a row are as many as it fills.
         unsafe {
             if V::SHUFFLES && rows > 1 && self.count >= touched + rows {
                 self.by_vectors::<V>(touched);
@@ -190,10 +183,8 @@ impl Reverse<'_> {
     /// Prefetches the rows at `ahead` that are as far from its end as a row from the start.
     #[inline(always)]
     fn prefetch(&self, index: usize) {
-        if let Some(ahead) = self.ahead {
-            let rows = self.count - 1 - index;
-            prefetch_l1(ahead.wrapping_add(rows * self.shuffle.row));
-        }
+        let rows = self.count - 1 - index;
+        prefetch_l1(self.ahead.wrapping_add(rows * self.shuffle.row));
     }
 
     /// Copies some rows, and nothing around them.
@@ -203,7 +194,7 @@ impl Reverse<'_> {
     #[inline(never)]
     unsafe fn exactly(&self, rows: Range<usize>) {
         for index in rows {
-            // SAFETY: the caller's.
+            // SAFETY: a row of this index lies in the `count` rows on both sides.
             unsafe { copy_bytes(self.source(index), self.place(index), self.shuffle.row) };
         }
     }
@@ -217,7 +208,8 @@ impl Reverse<'_> {
         let rows = self.shuffle.rows;
         let ends = touched - rows;
         let (mut index, end) = (ends, self.count - touched);
-        // SAFETY: the caller's.
+        // SAFETY: rows from `ends` on have a vector's bytes before them, and up to `end` after
+        // them, on both sides.
         unsafe {
             let order = V::load(self.shuffle.order.0.as_ptr());
             self.exactly(0..ends);
@@ -245,7 +237,8 @@ impl Reverse<'_> {
         let row = self.shuffle.row;
         let exact = (VECTORS * V::BYTES).div_ceil(row).min(self.count);
         let middle = exact..(self.count - exact).max(exact);
-        // SAFETY: the caller's.
+        // SAFETY: the middle rows have as many after them, on both sides, as their last vector
+        // reaches past them.
         unsafe {
             self.exactly(0..middle.start);
             for index in middle.clone() {
@@ -289,7 +282,7 @@ mod tests {
             to,
             count,
             shuffle: &shuffle,
-            ahead: Some(from),
+            ahead: from,
         };
         // SAFETY: the buffers have room for the rows; the caller has the instructions.
         unsafe { V::run_outlined(reverse) };

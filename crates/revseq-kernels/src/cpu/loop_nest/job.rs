@@ -61,14 +61,6 @@ impl Job<'_> {
             time,
         }
     }
-
-    /// The bits of all strides of the output's lines, in bytes: a power of two that
-    /// divides them divides each.
-    #[inline(always)]
-    pub(crate) fn strides(&self) -> usize {
-        let loops = self.plan.loops.iter();
-        loops.fold(0, |all, lines| all | lines.output)
-    }
 }
 
 /// The longest of some lengths, 0 of none.

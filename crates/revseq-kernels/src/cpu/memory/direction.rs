@@ -60,19 +60,19 @@ impl Direction for Forward {
 
     #[inline(always)]
     unsafe fn load<V: Vector>(from: *const u8, _: usize, at: usize) -> V {
-        // SAFETY: the caller's.
+        // SAFETY: the vector ends within the bytes from `from` on.
         unsafe { V::load(from.add(at)) }
     }
 
     #[inline(always)]
     unsafe fn copy_partial(from: *const u8, to: *mut u8, bytes: usize) {
-        // SAFETY: the caller's.
+        // SAFETY: both are valid for `bytes`, less than a lane.
         unsafe { copy_partial(from, to, bytes) };
     }
 
     #[inline(always)]
     unsafe fn swap_partial(one: *mut u8, other: *mut u8, bytes: usize) {
-        // SAFETY: the caller's.
+        // SAFETY: both are valid for `bytes`, and do not overlap.
         unsafe { Bytes(bytes).swap(one, other) };
     }
 
@@ -86,14 +86,15 @@ impl<const W: usize> Direction for Backward<W> {
 
     #[inline(always)]
     unsafe fn load<V: Vector>(from: *const u8, bytes: usize, at: usize) -> V {
-        // SAFETY: the caller's.
+        // SAFETY: the vector lies in the bytes from `from` on, as far from their end as `at` from
+        // the start.
         unsafe { V::load(from.add(bytes - at - V::BYTES)).reversed::<W>() }
     }
 
     #[inline(always)]
     unsafe fn copy_partial(from: *const u8, to: *mut u8, bytes: usize) {
         for at in (0..bytes).step_by(W) {
-            // SAFETY: the caller's.
+            // SAFETY: every element lies in the bytes, on both sides.
             unsafe { Element::<W>.copy(from.add(bytes - W - at), to.add(at)) };
         }
     }
@@ -101,7 +102,7 @@ impl<const W: usize> Direction for Backward<W> {
     #[inline(always)]
     unsafe fn swap_partial(one: *mut u8, other: *mut u8, bytes: usize) {
         for at in (0..bytes).step_by(W) {
-            // SAFETY: the caller's.
+            // SAFETY: every element lies in the bytes, on both sides; the two runs do not overlap.
             unsafe { Element::<W>.swap(one.add(at), other.add(bytes - W - at)) };
         }
     }
@@ -133,7 +134,7 @@ impl<const W: usize> Direction for Backward<W> {
 /// Both are readable and writable.
 #[inline(always)]
 pub(crate) unsafe fn swap_vectors<V: Vector, D: Direction>(one: *mut u8, other: *mut u8) {
-    // SAFETY: the caller's.
+    // SAFETY: both are readable and writable for a vector.
     unsafe {
         let first = D::load::<V>(one, V::BYTES, 0);
         let last = D::load::<V>(other, V::BYTES, 0);
@@ -187,7 +188,7 @@ pub(crate) unsafe fn copy_inline<V: Vector, D: Direction>(
             vectors.1.store(to.add(last));
         }
     }
-    // SAFETY: the caller's.
+    // SAFETY: both are valid for `bytes`, which are at least as wide as each branch needs.
     unsafe {
         if bytes >= V::BYTES {
             vectors::<V, D>(from, to, bytes);

@@ -2,6 +2,7 @@
 
 pub(crate) mod copy_queue;
 pub(crate) mod direction;
+pub(crate) mod non_temporal;
 pub(crate) mod prefetch;
 pub(crate) mod store_policy;
 pub(crate) mod swap_queue;

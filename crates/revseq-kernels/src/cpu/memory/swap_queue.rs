@@ -3,15 +3,14 @@
 
 use std::marker::PhantomData;
 
-use crate::cpu::memory::direction::{Direction, swap_vectors};
-use crate::cpu::memory::prefetch::{L1_DISTANCE, L2_DISTANCE, PrefetchQueue, prefetch_range};
-use crate::cpu::memory::prefetch::{prefetch_l1, prefetch_l2};
+use super::direction::{Direction, swap_vectors};
+use super::prefetch::{
+    L1_DISTANCE, L2_DISTANCE, PrefetchQueue, prefetch_l1, prefetch_l2, prefetch_range,
+};
 use crate::cpu::simd::{LANE, SimdTask, V128, Vector};
 
 /// The most of a run that is exchanged at once, and half of the most that is
 /// reversed, in bytes.
-///
-/// Sequences of 4 KiB, 16 MiB, Zen 4: 1.4 of the time by half of it.
 const PIECE_BYTES: usize = 2 << 10;
 
 /// Runs of less are short, in bytes.
@@ -23,11 +22,7 @@ enum PrefetchBy {
     /// Short ones as wholes, of so many bytes, into the first level: a branch on how far
     /// a length reaches is often mispredicted.
     WholeL1(usize),
-    /// As far as their lengths reach, as a processor that reads ahead by itself reads
-    /// the rest, too; and into the second level alone.
-    ///
-    /// Sequences of 4 KiB, 64 MiB, Zen 4, of the time by the processor: 0.5. Into the
-    /// first level, too, 0.8.
+    /// As far as their lengths reach, into the second level alone.
     PrefixL2,
 }
 
@@ -50,10 +45,10 @@ struct QueuedSwap {
 }
 
 impl<D: Direction> SwapQueue<D> {
-    /// For runs of at most `bytes` bytes, that lie beyond the caches if they are `far_away`.
-    pub(crate) fn new(bytes: usize, far_away: bool) -> Self {
+    /// For runs of at most `bytes` bytes, beyond the caches if `prefetches`.
+    pub(crate) fn new(bytes: usize, prefetches: bool) -> Self {
         let (prefetched, distance) = match bytes {
-            _ if !far_away => (None, 0),
+            _ if !prefetches => (None, 0),
             ..SHORT_RUN => (Some(PrefetchBy::WholeL1(bytes)), L1_DISTANCE),
             _ => (Some(PrefetchBy::PrefixL2), L2_DISTANCE),
         };
@@ -93,7 +88,7 @@ impl<D: Direction> SwapQueue<D> {
                 other: Some(other.wrapping_add(D::part(at, part, bytes))),
                 bytes: part,
             };
-            // SAFETY: the caller's.
+            // SAFETY: a part lies in its run, and the two runs do not overlap.
             unsafe { self.push::<V>(swap) };
             at += part;
         }
@@ -107,7 +102,7 @@ impl<D: Direction> SwapQueue<D> {
     #[inline(always)]
     pub(crate) unsafe fn reverse_in_place<V: Vector>(&mut self, run: *mut u8, bytes: usize) {
         let (mut start, mut end) = (0, bytes);
-        // SAFETY: the caller's; each part lies between start and end.
+        // SAFETY: each part lies between start and end, and no two overlap.
         unsafe {
             while end - start > 2 * self.piece() {
                 end -= PIECE_BYTES;
@@ -140,7 +135,7 @@ impl<D: Direction> SwapQueue<D> {
             }
         };
         if let Some(due) = due {
-            // SAFETY: the caller's.
+            // SAFETY: the runs of a swap in the queue are valid until `finish`.
             unsafe { due.run::<V, D>() };
         }
     }
@@ -152,7 +147,7 @@ impl<D: Direction> SwapQueue<D> {
     #[inline(always)]
     pub(crate) unsafe fn finish<V: Vector>(&mut self) {
         if self.prefetched.is_some() {
-            // SAFETY: the caller's.
+            // SAFETY: the runs that are left are valid, as `finish` is not over.
             unsafe { V::run_outlined(DrainSwaps(self)) };
         }
     }
@@ -167,7 +162,7 @@ impl<D: Direction> SimdTask for DrainSwaps<'_, D> {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
         while let Some(swap) = self.0.queue.pop() {
-            // SAFETY: the caller's.
+            // SAFETY: the runs of a swap in the queue are valid until `finish`.
             unsafe { swap.run::<V, D>() };
         }
     }
@@ -191,7 +186,7 @@ impl QueuedSwap {
     /// As for [`SwapQueue::exchange`].
     #[inline(always)]
     unsafe fn run<V: Vector, D: Direction>(self) {
-        // SAFETY: the caller's.
+        // SAFETY: both runs are valid for `bytes` and do not overlap.
         unsafe {
             match self.other {
                 Some(other) => exchange::<V, D>(self.one, other, self.bytes),
@@ -232,7 +227,7 @@ pub(crate) unsafe fn exchange<V: Vector, D: Direction>(one: *mut u8, other: *mut
             vectors.1.store(ends.1);
         }
     }
-    // SAFETY: the caller's.
+    // SAFETY: both runs are valid for `bytes`, which are at least as wide as each branch needs.
     unsafe {
         if bytes >= V::BYTES {
             vectors::<V, D>(one, other, bytes);

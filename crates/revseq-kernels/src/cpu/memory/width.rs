@@ -24,13 +24,13 @@ pub(crate) struct Element<const WIDTH: usize>;
 impl<const WIDTH: usize> Width for Element<WIDTH> {
     #[inline(always)]
     unsafe fn copy(self, from: *const u8, to: *mut u8) {
-        // SAFETY: the caller's; arrays of bytes need no alignment.
+        // SAFETY: both are valid for a row; arrays of bytes need no alignment.
         unsafe { *to.cast::<[u8; WIDTH]>() = *from.cast::<[u8; WIDTH]>() };
     }
 
     #[inline(always)]
     unsafe fn swap(self, one: *mut u8, other: *mut u8) {
-        // SAFETY: the caller's; arrays of bytes need no alignment.
+        // SAFETY: both are valid for a row and do not overlap; arrays of bytes need no alignment.
         unsafe { std::ptr::swap(one.cast::<[u8; WIDTH]>(), other.cast::<[u8; WIDTH]>()) };
     }
 }
@@ -42,7 +42,7 @@ pub(crate) struct Bytes(pub(crate) usize);
 impl Width for Bytes {
     #[inline(always)]
     unsafe fn copy(self, from: *const u8, to: *mut u8) {
-        // SAFETY: the caller's.
+        // SAFETY: both are valid for as many bytes, and do not overlap.
         unsafe { copy_bytes(from, to, self.0) };
     }
 
@@ -52,7 +52,7 @@ impl Width for Bytes {
         for at in (0..self.0).step_by(CHUNK) {
             let bytes = CHUNK.min(self.0 - at);
             let mut kept = [0; CHUNK];
-            // SAFETY: the caller's; every chunk lies inside the rows.
+            // SAFETY: every chunk lies inside the rows, which do not overlap.
             unsafe {
                 let (one, other) = (one.add(at), other.add(at));
                 copy_bytes(one, kept.as_mut_ptr(), bytes);

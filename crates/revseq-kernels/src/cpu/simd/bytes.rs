@@ -8,7 +8,7 @@ use super::LANE;
 /// `from` is readable and `to` writable for `bytes`, and they do not overlap.
 #[inline(always)]
 pub(crate) unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: both are valid for `bytes`, which are at least a chunk of each branch.
     unsafe {
         match bytes {
             0..LANE => copy_partial(from, to, bytes),
@@ -25,7 +25,7 @@ pub(crate) unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
 /// As there.
 #[inline(always)]
 pub(crate) unsafe fn copy_partial(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: both are valid for `bytes`, which are at least a chunk of each branch.
     unsafe {
         match bytes {
             8.. => copy_chunks::<8>(from, to, bytes),

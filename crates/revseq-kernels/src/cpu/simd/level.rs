@@ -62,6 +62,15 @@ impl SimdLevel {
         }
     }
 
+    /// The bytes of its widest vector.
+    pub(crate) const fn vector_bytes(self) -> usize {
+        match self {
+            Self::Portable | Self::Neon => 16,
+            Self::Avx2 => 32,
+            Self::Avx512 => 64,
+        }
+    }
+
     /// The supported levels below this one, from the lowest to the highest: what
     /// `REVSEQ_SIMD` can lower it to.
     pub fn lower(self) -> impl Iterator<Item = Self> {

@@ -32,7 +32,8 @@ pub(crate) const WIDEST: usize = 64;
 
 /// A vector register of bytes, which are elements of `W` bytes: 1, 2, 4, 8 or 16.
 ///
-/// Every method but [`apart`](Self::run_outlined) is inlined and has to end up in a function with the vector's
+/// Every method but [`apart`](Self::run_outlined) is inlined and has to end up in a function with
+/// the vector's
 /// instructions; that is the safety condition of all of them, beside what each says.
 pub(crate) trait Vector: Copy {
     /// The bytes of a vector: one or more lanes.
@@ -73,7 +74,7 @@ pub(crate) trait Vector: Copy {
     #[inline(always)]
     unsafe fn stream_lanes(self, to: *mut u8) {
         const { assert!(Self::BYTES == LANE, "a vector of one lane") };
-        // SAFETY: the caller's.
+        // SAFETY: `to` is writable for a vector, and a multiple of its one lane.
         unsafe { self.stream(to) };
     }
 
@@ -84,7 +85,8 @@ pub(crate) trait Vector: Copy {
     /// As there; `bytes` are whole lanes, one at least.
     #[inline(always)]
     unsafe fn stream_last_lanes(self, to: *mut u8, _bytes: usize) {
-        // SAFETY: the caller's; the last lane of one is all of it.
+        // SAFETY: `to` is writable for a vector and a multiple of a lane; the last lane of one is
+        // all of it.
         unsafe { self.stream_lanes(to) };
     }
 
@@ -94,107 +96,42 @@ pub(crate) trait Vector: Copy {
     /// See the trait.
     unsafe fn reversed<const W: usize>(self) -> Self;
 
-    /// The first `bytes` bytes, all if those are more than a vector's; the others
-    /// from another vector.
+    /// The bytes whose mask is all ones; the others, whose mask is 0, from another vector.
     ///
     /// # Safety
     /// See the trait.
-    unsafe fn blend(self, other: Self, bytes: usize) -> Self;
+    unsafe fn blend(self, other: Self, mask: Self) -> Self;
 
-    /// For each byte of the elements from number `first` on, its element's, modulo 256.
+    /// Loads a mask, from [`prefix_mask`] or after it.
     ///
     /// # Safety
-    /// See the trait.
+    /// As [`load`](Self::load).
     #[inline(always)]
-    unsafe fn iota<const W: usize>(first: usize) -> Self {
-        let iota = const { &Iota::of(W) };
-        // SAFETY: the caller's; no vector is wider than the widest.
-        unsafe { Self::load(iota.0.as_ptr()).add_each(first as u8) }
+    unsafe fn load_mask(from: *const u8) -> Self {
+        // SAFETY: `from` is readable for a vector.
+        unsafe { Self::load(from) }
     }
 
-    /// Every byte more by as much, modulo 256.
-    ///
-    /// # Safety
-    /// See the trait.
-    unsafe fn add_each(self, addend: u8) -> Self;
-
-    /// The bytes whose `iota` are at most `last`, the others from another vector.
-    ///
-    /// # Safety
-    /// See the trait.
-    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self;
-
-    /// Whether parts of vectors are worth it: [`store_first`](Self::store_first),
-    /// [`store_up_to`](Self::store_up_to) and [`prefix_reversed`](Self::prefix_reversed).
+    /// Whether [`store_prefix`](Self::store_prefix) leaves the other bytes alone.
     const MASKS: bool = false;
 
-    /// The first `length` elements in reverse order, at most a vector's, the others as
-    /// they are.
+    /// Stores, of a vector that is `at` bytes after the start of a line, what lies in the line's
+    /// prefix of `prefix` bytes: one element of `W` bytes at least, `MOST` bytes at most.
     ///
     /// # Safety
-    /// See the trait.
+    /// `to` is readable and writable for a vector, which ends in the first `MOST` bytes of the
+    /// line; those are at most [`MAX_MASKED`].
     #[inline(always)]
-    unsafe fn prefix_reversed<const W: usize>(self, length: usize) -> Self {
-        let mut bytes = [0_u8; WIDEST];
-        // SAFETY: the caller's; no vector is wider than the widest.
-        unsafe { self.store(bytes.as_mut_ptr()) };
-        let (elements, _) = bytes.as_chunks_mut::<W>();
-        elements[..length].reverse();
-        // SAFETY: as above.
-        unsafe { Self::load(bytes.as_ptr()) }
-    }
-
-    /// Stores the first `bytes` bytes, all if those are more than a vector's.
-    ///
-    /// # Safety
-    /// `to` is readable and writable for a vector.
-    #[inline(always)]
-    unsafe fn store_first(self, to: *mut u8, bytes: usize) {
-        // SAFETY: the caller's.
-        unsafe { self.blend(Self::load(to), bytes).store(to) };
-    }
-
-    /// Stores the bytes whose `iota` are at most `last`.
-    ///
-    /// # Safety
-    /// `to` is readable and writable for a vector.
-    #[inline(always)]
-    unsafe fn store_up_to(self, to: *mut u8, iota: Self, last: u8) {
-        // SAFETY: the caller's.
-        unsafe { self.blend_up_to(Self::load(to), iota, last).store(to) };
-    }
-
-    /// Whether [`reversed_across`](Self::reversed_across) is worth it.
-    const ACROSS: bool = false;
-
-    /// The elements of a vector in reverse order, which starts `start` bytes after
-    /// the start of another, at most a vector's, and ends in the one after that.
-    ///
-    /// # Safety
-    /// See the trait.
-    #[inline(always)]
-    unsafe fn reversed_across<const W: usize>(low: Self, high: Self, start: usize) -> Self {
-        let mut bytes = [0_u8; 2 * WIDEST];
-        // SAFETY: the caller's; no vector is wider than the widest.
+    unsafe fn store_prefix<const W: usize, const MOST: usize>(
+        self,
+        to: *mut u8,
+        at: usize,
+        prefix: usize,
+    ) {
+        // SAFETY: `to` is valid for a vector, and so is the mask from `at` on.
         unsafe {
-            low.store(bytes.as_mut_ptr());
-            high.store(bytes.as_mut_ptr().add(Self::BYTES));
-            Self::load(bytes[start..].as_ptr()).reversed::<W>()
-        }
-    }
-
-    /// The lane that starts `start` bytes after the start of one and ends in another.
-    ///
-    /// # Safety
-    /// See the trait; `start` is at most a lane.
-    #[inline(always)]
-    unsafe fn concat_shift(one: V128, other: V128, start: usize) -> V128 {
-        let mut bytes = [0_u8; 2 * LANE];
-        // SAFETY: the caller's; there is room for both lanes.
-        unsafe {
-            one.store(bytes.as_mut_ptr());
-            other.store(bytes.as_mut_ptr().add(LANE));
-            V128::load(bytes[start..].as_ptr())
+            let mask = Self::load_mask(prefix_mask(prefix).add(at));
+            self.blend(Self::load(to), mask).store(to);
         }
     }
 
@@ -214,7 +151,7 @@ pub(crate) trait Vector: Copy {
     /// See the trait.
     unsafe fn shuffle(self, order: Self) -> Self {
         let (mut bytes, mut indices) = ([0_u8; WIDEST], [0_u8; WIDEST]);
-        // SAFETY: the caller's; no vector is wider than the widest.
+        // SAFETY: both arrays have room for a vector, as none is wider than the widest.
         unsafe {
             self.store(bytes.as_mut_ptr());
             order.store(indices.as_mut_ptr());
@@ -230,7 +167,7 @@ pub(crate) trait Vector: Copy {
     #[inline(always)]
     unsafe fn load_lanes(from: *const u8, _pitch: usize) -> Self {
         const { assert!(Self::BYTES == LANE, "a vector of one lane") };
-        // SAFETY: the caller's.
+        // SAFETY: `from` is readable for the one lane.
         unsafe { Self::load(from) }
     }
 
@@ -241,7 +178,7 @@ pub(crate) trait Vector: Copy {
     #[inline(always)]
     unsafe fn store_lanes(self, to: *mut u8, _pitch: usize) {
         const { assert!(Self::BYTES == LANE, "a vector of one lane") };
-        // SAFETY: the caller's.
+        // SAFETY: `to` is writable for the one lane.
         unsafe { self.store(to) };
     }
 
@@ -254,7 +191,7 @@ pub(crate) trait Vector: Copy {
     unsafe fn reverse_part<const W: usize>(at: *mut u8, bytes: usize) {
         let mut part = [0_u8; WIDEST];
         let part = part.as_mut_ptr();
-        // SAFETY: the caller's; no vector is wider than the widest.
+        // SAFETY: `at` is valid for `bytes`, and the array has room for a vector.
         unsafe {
             copy_bytes(at, part, bytes);
             Self::load(part).reversed::<W>().store(part);
@@ -269,7 +206,7 @@ pub(crate) trait Vector: Copy {
     #[inline(always)]
     unsafe fn load_partial(from: *const u8, bytes: usize) -> Self {
         debug_assert_eq!(Self::BYTES, LANE);
-        // SAFETY: the caller's.
+        // SAFETY: `from` is readable for `bytes`; the array is a lane, as the vector is.
         unsafe {
             let value = sub_vector::load(from, bytes);
             Self::load(value.to_le_bytes().as_ptr())
@@ -284,7 +221,7 @@ pub(crate) trait Vector: Copy {
     unsafe fn store_partial(self, to: *mut u8, bytes: usize) {
         debug_assert_eq!(Self::BYTES, LANE);
         let mut value = [0_u8; LANE];
-        // SAFETY: the caller's.
+        // SAFETY: `to` is writable for `bytes`; the array is a lane, as the vector is.
         unsafe {
             self.store(value.as_mut_ptr());
             sub_vector::store(u128::from_le_bytes(value), to, bytes);
@@ -292,20 +229,16 @@ pub(crate) trait Vector: Copy {
     }
 }
 
-/// The numbers of the elements of the widest vector, from 0 on.
-#[repr(align(64))]
-struct Iota([u8; WIDEST]);
+/// The longest prefix that a mask is made of, in bytes.
+pub(crate) const MAX_MASKED: usize = 8 * WIDEST;
 
-impl Iota {
-    const fn of(element: usize) -> Self {
-        let mut iota = [0; WIDEST];
-        let mut at = 0;
-        while at < WIDEST {
-            iota[at] = (at / element) as u8;
-            at += 1;
-        }
-        Self(iota)
-    }
+/// A mask of the first `bytes` bytes, all if they are more than [`MAX_MASKED`], of as many that
+/// are readable.
+#[inline(always)]
+pub(crate) fn prefix_mask(bytes: usize) -> *const u8 {
+    static MASKS: [[u8; MAX_MASKED]; 2] = [[0xff; MAX_MASKED], [0; MAX_MASKED]];
+    let masks = MASKS.as_ptr().cast::<u8>();
+    masks.wrapping_add(MAX_MASKED - bytes.min(MAX_MASKED))
 }
 
 /// What a function of its own does: its loops then have all registers.
@@ -328,7 +261,7 @@ pub(crate) trait SimdTask {
 unsafe fn call_outlined<V: Vector, T: SimdTask>(run: unsafe fn(T), task: T) {
     #[cfg(test)]
     crate::cpu::tests::forced::reached::<V, T>();
-    // SAFETY: the caller's.
+    // SAFETY: the task's condition holds, and the CPU has the instructions of `run`.
     unsafe { std::hint::black_box(run)(task) };
 }
 
@@ -338,7 +271,7 @@ unsafe fn call_outlined<V: Vector, T: SimdTask>(run: unsafe fn(T), task: T) {
 /// As [`Vector::run_outlined`].
 #[inline(always)]
 pub(crate) unsafe fn run_outlined_by_width<V: Vector, T: SimdTask>(task: T, bytes: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: the CPU has the instructions of V, and so those of narrower vectors.
     unsafe {
         if bytes >= V::BYTES {
             V::run_outlined(task);
@@ -364,7 +297,7 @@ pub(crate) unsafe fn transpose<V: Vector, const W: usize, const R: usize>(
     for _ in 0..R.ilog2() {
         let from = rows;
         for pair in 0..R / 2 {
-            // SAFETY: the caller's.
+            // SAFETY: the function that this is inlined into has the vector's instructions.
             (rows[2 * pair], rows[2 * pair + 1]) =
                 unsafe { from[pair].zip::<W>(from[pair + R / 2]) };
         }

@@ -16,29 +16,29 @@ impl Vector for V128 {
     #[inline(always)]
     unsafe fn run_outlined<T: SimdTask>(task: T) {
         unsafe fn run<T: SimdTask>(task: T) {
-            // SAFETY: the caller's.
+            // SAFETY: the task's condition holds.
             unsafe { task.run::<V128>() }
         }
-        // SAFETY: the caller's.
+        // SAFETY: the task's condition holds.
         unsafe { call_outlined::<Self, T>(run, task) }
     }
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: `from` is readable for a vector.
         Self(unsafe { vld1q_u8(from) })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's.
+        // SAFETY: `to` is writable for a vector.
         unsafe { vst1q_u8(to, self.0) };
     }
 
     /// Stores as ever: these CPUs do not read the lines that a run of stores fills.
     #[inline(always)]
     unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the caller's.
+        // SAFETY: `to` is writable for a vector and a multiple of its bytes.
         unsafe { self.store(to) };
     }
 
@@ -58,26 +58,9 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
-        static MASKS: [[u8; LANE]; 2] = [[0xff; LANE], [0; LANE]];
-        // SAFETY: the caller's; the mask lies inside the masks.
-        Self(unsafe {
-            let masks = MASKS.as_ptr().cast::<u8>();
-            let mask = vld1q_u8(masks.add(LANE - bytes.min(LANE)));
-            vbslq_u8(mask, self.0, other.0)
-        })
-    }
-
-    #[inline(always)]
-    unsafe fn add_each(self, addend: u8) -> Self {
+    unsafe fn blend(self, other: Self, mask: Self) -> Self {
         // SAFETY: NEON is part of the target.
-        Self(unsafe { vaddq_u8(self.0, vdupq_n_u8(addend)) })
-    }
-
-    #[inline(always)]
-    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
-        // SAFETY: NEON is part of the target.
-        Self(unsafe { vbslq_u8(vcleq_u8(iota.0, vdupq_n_u8(last)), self.0, other.0) })
+        Self(unsafe { vbslq_u8(mask.0, self.0, other.0) })
     }
 
     #[inline(always)]

@@ -14,28 +14,28 @@ impl Vector for V128 {
     #[inline(always)]
     unsafe fn run_outlined<T: SimdTask>(task: T) {
         unsafe fn run<T: SimdTask>(task: T) {
-            // SAFETY: the caller's.
+            // SAFETY: the task's condition holds.
             unsafe { task.run::<V128>() }
         }
-        // SAFETY: the caller's.
+        // SAFETY: the task's condition holds.
         unsafe { call_outlined::<Self, T>(run, task) }
     }
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller's; arrays of bytes need no alignment.
+        // SAFETY: `from` is readable for a vector. Arrays of bytes need no alignment.
         Self(unsafe { *from.cast() })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's; arrays of bytes need no alignment.
+        // SAFETY: `to` is writable for a vector. Arrays of bytes need no alignment.
         unsafe { *to.cast() = self.0 };
     }
 
     #[inline(always)]
     unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the caller's.
+        // SAFETY: `to` is writable for a vector and a multiple of its bytes.
         unsafe { self.store(to) };
     }
 
@@ -47,23 +47,10 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
-        Self(std::array::from_fn(|at| match at < bytes {
-            true => self.0[at],
-            false => other.0[at],
-        }))
-    }
-
-    #[inline(always)]
-    unsafe fn add_each(self, addend: u8) -> Self {
-        Self(self.0.map(|byte| byte.wrapping_add(addend)))
-    }
-
-    #[inline(always)]
-    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
-        Self(std::array::from_fn(|at| match iota.0[at] <= last {
-            true => self.0[at],
-            false => other.0[at],
+    unsafe fn blend(self, other: Self, mask: Self) -> Self {
+        Self(std::array::from_fn(|at| match mask.0[at] {
+            0 => other.0[at],
+            _ => self.0[at],
         }))
     }
 

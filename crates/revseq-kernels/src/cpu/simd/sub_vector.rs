@@ -11,7 +11,8 @@ use crate::cpu::simd::LANE;
 /// `from` is readable for them.
 #[inline(always)]
 pub(crate) unsafe fn load(from: *const u8, bytes: usize) -> u128 {
-    // SAFETY: the caller's; where the two parts overlap they have the same bits.
+    // SAFETY: both parts lie in `bytes`, for which `from` is readable; where they overlap they have
+    // the same bits.
     unsafe {
         match bytes {
             8.. => {
@@ -41,7 +42,8 @@ pub(crate) unsafe fn load(from: *const u8, bytes: usize) -> u128 {
 /// `to` is writable for them.
 #[inline(always)]
 pub(crate) unsafe fn store(value: u128, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's; where the two parts overlap they write the same.
+    // SAFETY: both parts lie in `bytes`, for which `to` is writable; where they overlap they write
+    // the same.
     unsafe {
         match bytes {
             8.. => {

@@ -20,54 +20,29 @@ unsafe fn check<V: Vector, const W: usize, const R: usize>() {
         );
 
         let other: Vec<u8> = bytes[..V::BYTES].iter().map(|byte| !byte).collect();
-        for first in 0..2 * V::BYTES {
-            let blend = vector.blend(V::load(other.as_ptr()), first);
-            blend.store(out.as_mut_ptr());
-            let (kept, rest) = (&bytes[..first.min(V::BYTES)], first.min(V::BYTES));
-            assert_eq!(out, [kept, &other[rest..]].concat(), "{first}");
-
-            out.copy_from_slice(&other);
-            vector.store_first(out.as_mut_ptr(), first);
-            assert_eq!(out, [kept, &other[rest..]].concat(), "{first}");
+        for first in 0..=V::BYTES {
+            let mask = V::load_mask(prefix_mask(first));
+            let expected = [&bytes[..first], &other[first..]].concat();
+            vector
+                .blend(V::load(other.as_ptr()), mask)
+                .store(out.as_mut_ptr());
+            assert_eq!(out, expected, "{first}");
         }
 
-        for first in (0..=256 - V::BYTES / W).step_by(5) {
-            let iota = V::iota::<W>(first);
-            for last in 0..=u8::MAX {
-                let blend = vector.blend_up_to(V::load(other.as_ptr()), iota, last);
-                blend.store(out.as_mut_ptr());
-                let elements = (usize::from(last) + 1).saturating_sub(first);
-                let (kept, rest) = bytes[..V::BYTES].split_at((elements * W).min(V::BYTES));
-                let rest = &other[V::BYTES - rest.len()..];
-                assert_eq!(out, [kept, rest].concat(), "{last} from {first} on");
-
+        // A vector anywhere in lines of which a byte can number all elements, and of longer ones.
+        for at in (0..=MAX_MASKED - V::BYTES).step_by(W) {
+            for prefix in (W..=MAX_MASKED).step_by(7 * W) {
+                let kept = prefix.saturating_sub(at).min(V::BYTES);
+                let expected = [&bytes[..kept], &other[kept..]].concat();
                 out.copy_from_slice(&other);
-                vector.store_up_to(out.as_mut_ptr(), iota, last);
-                assert_eq!(out, [kept, rest].concat(), "{last} from {first} on");
+                vector.store_prefix::<W, MAX_MASKED>(out.as_mut_ptr(), at, prefix);
+                assert_eq!(out, expected, "{prefix} from {at} on");
+                if at + V::BYTES <= 256 && prefix <= 256 {
+                    out.copy_from_slice(&other);
+                    vector.store_prefix::<W, 256>(out.as_mut_ptr(), at, prefix);
+                    assert_eq!(out, expected, "{prefix} from {at} on");
+                }
             }
-        }
-
-        for length in 0..=V::BYTES / W {
-            let (prefix, rest) = elements.split_at(length);
-            let expected: Vec<&[u8]> = prefix.iter().rev().chain(rest).copied().collect();
-            vector.prefix_reversed::<W>(length).store(out.as_mut_ptr());
-            assert_eq!(out, expected.concat(), "{length}");
-        }
-
-        let both = [&bytes[..V::BYTES], &other].concat();
-        for start in 0..=V::BYTES {
-            let high = V::load(other.as_ptr());
-            V::reversed_across::<W>(vector, high, start).store(out.as_mut_ptr());
-            let elements = both[start..start + V::BYTES].chunks(W).rev();
-            assert_eq!(out, elements.collect::<Vec<_>>().concat(), "{start}");
-        }
-
-        for start in 0..=LANE {
-            let (one, other) = (V128::load(bytes.as_ptr()), V128::load(other.as_ptr()));
-            let mut lane = [0; LANE];
-            V::concat_shift(one, other, start).store(lane.as_mut_ptr());
-            let both = [&bytes[..LANE], &both[V::BYTES..]].concat();
-            assert_eq!(lane[..], both[start..start + LANE], "{start}");
         }
 
         let order: Vec<u8> = (0..V::BYTES).map(|at| (at * 7 % V::BYTES) as u8).collect();
@@ -121,7 +96,7 @@ unsafe fn check<V: Vector, const W: usize, const R: usize>() {
 /// # Safety
 /// See [`Vector`].
 unsafe fn check_widths<V: Vector>() {
-    // SAFETY: the caller's.
+    // SAFETY: the CPU has the vector's instructions, which this function requires.
     unsafe {
         check::<V, 1, 16>();
         check::<V, 2, 8>();

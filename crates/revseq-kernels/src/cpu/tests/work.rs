@@ -3,16 +3,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
+use std::ops::Range;
 use std::ptr;
 
-use crate::cpu::choice::Kernel;
+use crate::cpu::choice::{Kernel, KernelChoice, Memory, Place, choose_large};
 use crate::cpu::kernels::columns::{self, Tiling};
-use crate::cpu::kernels::elements;
-use crate::cpu::kernels::long_rows;
-use crate::cpu::kernels::short_rows;
+use crate::cpu::kernels::{blended_lines, long_lines, long_rows, short_rows};
 use crate::cpu::loop_nest::job::Job;
-use crate::cpu::memory::store_policy::{NonTemporal, StorePolicy, Temporal};
+use crate::cpu::memory::non_temporal::NonTemporal;
+use crate::cpu::memory::store_policy::{StorePolicy, Temporal};
 use crate::cpu::memory::{LINE, Line};
+use crate::cpu::simd::level::SimdLevel;
 use crate::cpu::simd::{LANE, SimdTask, V128, Vector};
 use crate::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, reference};
 
@@ -57,20 +58,20 @@ impl Vector for Counted {
     const SHUFFLES: bool = V128::SHUFFLES;
 
     unsafe fn run_outlined<T: SimdTask>(task: T) {
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         unsafe { task.run::<Self>() }
     }
 
     unsafe fn load(from: *const u8) -> Self {
         count(|work| work.loaded += Self::BYTES);
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         Self(unsafe { V128::load(from) })
     }
 
     unsafe fn store(self, to: *mut u8) {
         count(|work| work.stored += Self::BYTES);
         check_written(to);
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         unsafe { self.0.store(to) };
     }
 
@@ -78,40 +79,30 @@ impl Vector for Counted {
         count(|work| work.streamed += Self::BYTES);
         check_written(to);
         STREAMED.with_borrow_mut(|streamed| streamed.insert(to.addr() / LANE));
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         unsafe { self.0.stream(to) };
     }
 
     unsafe fn reversed<const W: usize>(self) -> Self {
         count(|work| work.shuffles += 1);
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         Self(unsafe { self.0.reversed::<W>() })
     }
 
-    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe { self.0.blend(other.0, bytes) })
+    unsafe fn blend(self, other: Self, mask: Self) -> Self {
+        // SAFETY: the counted vector is V128's, with its conditions.
+        Self(unsafe { self.0.blend(other.0, mask.0) })
     }
 
-    // Loops load them once.
-    unsafe fn iota<const W: usize>(first: usize) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe { V128::iota::<W>(first) })
-    }
-
-    unsafe fn add_each(self, addend: u8) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe { self.0.add_each(addend) })
-    }
-
-    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe { self.0.blend_up_to(other.0, iota.0, last) })
+    // What is moved is counted.
+    unsafe fn load_mask(from: *const u8) -> Self {
+        // SAFETY: the counted vector is V128's, with its conditions.
+        Self(unsafe { V128::load(from) })
     }
 
     unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
         count(|work| work.shuffles += 2);
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         let (low, high) = unsafe { self.0.zip::<W>(other.0) };
         (Self(low), Self(high))
     }
@@ -127,22 +118,22 @@ impl Vector for Wide {
     const SHUFFLES: bool = false;
 
     unsafe fn run_outlined<T: SimdTask>(task: T) {
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         unsafe { task.run::<Self>() }
     }
 
     unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         unsafe { Self::load_lanes(from, LANE) }
     }
 
     unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         unsafe { self.store_lanes(to, LANE) };
     }
 
     unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         unsafe {
             self.0[0].stream(to);
             self.0[1].stream(to.add(LANE));
@@ -150,12 +141,12 @@ impl Vector for Wide {
     }
 
     unsafe fn stream_lanes(self, to: *mut u8) {
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         unsafe { self.stream(to) };
     }
 
     unsafe fn stream_last_lanes(self, to: *mut u8, bytes: usize) {
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         unsafe {
             match bytes > LANE {
                 true => self.stream(to),
@@ -165,48 +156,36 @@ impl Vector for Wide {
     }
 
     unsafe fn reversed<const W: usize>(self) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         Self(unsafe { [self.0[1].reversed::<W>(), self.0[0].reversed::<W>()] })
     }
 
-    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
-        let ([low, high], [other_low, other_high]) = (self.0, other.0);
-        // SAFETY: the caller's.
-        Self(unsafe {
-            [
-                low.blend(other_low, bytes),
-                high.blend(other_high, bytes.saturating_sub(LANE)),
-            ]
-        })
-    }
-
-    unsafe fn add_each(self, addend: u8) -> Self {
-        // SAFETY: the caller's.
-        Self(self.0.map(|lane| unsafe { lane.add_each(addend) }))
-    }
-
-    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
+    unsafe fn blend(self, other: Self, mask: Self) -> Self {
         let lane = |index: usize| {
-            let (one, other) = (self.0[index], other.0[index]);
-            // SAFETY: the caller's.
-            unsafe { one.blend_up_to(other, iota.0[index], last) }
+            // SAFETY: the counted vector is V128's, with its conditions.
+            unsafe { self.0[index].blend(other.0[index], mask.0[index]) }
         };
         Self([lane(0), lane(1)])
     }
 
+    unsafe fn load_mask(from: *const u8) -> Self {
+        // SAFETY: the counted vector is V128's, with its conditions.
+        Self([0, LANE].map(|at| unsafe { Counted::load_mask(from.add(at)) }))
+    }
+
     unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         let [low, high] = [0, 1].map(|lane| unsafe { self.0[lane].zip::<W>(other.0[lane]) });
         (Self([low.0, high.0]), Self([low.1, high.1]))
     }
 
     unsafe fn load_lanes(from: *const u8, pitch: usize) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         Self([0, pitch].map(|at| unsafe { Counted::load(from.add(at)) }))
     }
 
     unsafe fn store_lanes(self, to: *mut u8, pitch: usize) {
-        // SAFETY: the caller's.
+        // SAFETY: the counted vector is V128's, with its conditions.
         unsafe {
             self.0[0].store(to);
             self.0[1].store(to.add(pitch));
@@ -241,9 +220,25 @@ impl Case {
         }
     }
 
-    fn work(&self, kernel: Kernel, run: impl FnOnce(&Job<'_>), in_place: bool) -> (f64, f64, f64) {
+    /// What a run by vectors of one lane counts.
+    fn work(
+        &self,
+        memory: Memory,
+        in_place: bool,
+        run: impl FnOnce(&Job<'_>, KernelChoice),
+    ) -> (f64, f64, f64) {
+        self.work_of(SimdLevel::Portable, memory, in_place, run)
+    }
+
+    /// The loads, stores and shuffles for each byte that is moved by `run`, as chosen for a level.
+    fn work_of(
+        &self,
+        simd: SimdLevel,
+        memory: Memory,
+        in_place: bool,
+        run: impl FnOnce(&Job<'_>, KernelChoice),
+    ) -> (f64, f64, f64) {
         let plan = Plan::new(&self.desc).unwrap();
-        assert_eq!(Kernel::of(&plan, ptr::null(), in_place), kernel, "{plan:?}");
         let lengths = SequenceLengths::new(&plan, &self.lengths, LengthsPolicy::Reject).unwrap();
         let input: Vec<u8> = (0..plan.input_bytes())
             .map(|byte| (byte * 31 % 251) as u8)
@@ -261,7 +256,14 @@ impl Case {
             true => lengths.longest(&plan) / 2,
             false => plan.time.size,
         };
-        let (nest, _) = kernel.nest(&plan, steps);
+        let aligned = ptr::null();
+        let longest = lengths.longest(&plan);
+        let place = match in_place {
+            true => Place::InPlace { longest },
+            false => Place::Copied,
+        };
+        let choice = choose_large(&plan, aligned, place, simd, Some(memory));
+        let (nest, _) = choice.kernel.nest(&plan, steps);
         // SAFETY: the output has as many bytes as the input.
         unsafe {
             if in_place {
@@ -276,7 +278,7 @@ impl Case {
             };
             WORK.set(Work::default());
             STREAMED.take();
-            run(&job);
+            run(&job, choice);
             let found = std::slice::from_raw_parts(output, input.len());
             assert!(found == expected);
         }
@@ -294,10 +296,6 @@ impl Case {
     }
 }
 
-fn tiling(case: &Case) -> Tiling {
-    Tiling::new(&Plan::new(&case.desc).unwrap(), ptr::null()).unwrap()
-}
-
 /// Asserts that loads, stores and shuffles per byte are at most so many.
 #[track_caller]
 fn at_most(found: (f64, f64, f64), most: (f64, f64, f64)) {
@@ -313,40 +311,85 @@ fn at_most(found: (f64, f64, f64), most: (f64, f64, f64)) {
     );
 }
 
-fn cached(job: &Job<'_>) -> Temporal<Counted, false> {
+fn temporal(job: &Job<'_>) -> Temporal<Counted, false> {
     Temporal::new(job.output)
+}
+
+/// Copies all rows by the kernel that was chosen.
+///
+/// # Safety
+/// The store policy writes to the job's output; `CLASS` is that of short rows.
+unsafe fn copy_rows<S: StorePolicy, const CLASS: usize>(
+    job: &Job<'_>,
+    stores: &mut S,
+    choice: KernelChoice,
+) {
+    let items = 0..job.nest.items();
+    // SAFETY: the nest has all time steps of the plan.
+    unsafe {
+        match choice.kernel {
+            Kernel::ShortRows => {
+                short_rows::copy_items::<Counted, _, CLASS>(job, stores, items, choice.aligned);
+            }
+            Kernel::LongRows => long_rows::copy_items::<Counted, _>(job, stores, items),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Copies some lines by the kernel that was chosen.
+///
+/// # Safety
+/// The store policy writes to the job's output; `W` is the plan's `row_bytes`.
+unsafe fn copy_lines<V: Vector, S: StorePolicy, const W: usize>(
+    job: &Job<'_>,
+    stores: &mut S,
+    items: Range<usize>,
+    choice: KernelChoice,
+) {
+    // SAFETY: the nest has all time steps of the plan.
+    unsafe {
+        match choice.kernel {
+            Kernel::BlendedLines => {
+                blended_lines::copy_items::<V, _, W>(job, stores, items, choice.aligned);
+            }
+            Kernel::LongLines => long_lines::copy_items::<V, _, W>(job, stores, items),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]
 fn rows_are_read_once_and_written_once() {
     for (axis, batch) in [(0, 1), (1, 0)] {
-        let case = Case::new(DataType::Float32, &[16, 16, 256], axis, batch);
-        let copy = |job: &Job<'_>| {
-            let items = 0..job.nest.items();
-            // SAFETY: the nest has all time steps of the plan.
-            unsafe { long_rows::copy_items::<Counted, _>(job, &mut cached(job), items) };
+        let case = Case::new(DataType::Float32, &[16, 16, 3 << 10], axis, batch);
+        let copy = |job: &Job<'_>, choice: KernelChoice| {
+            assert_eq!(choice.kernel, Kernel::LongRows);
+            // SAFETY: the rows are not short.
+            unsafe { copy_rows::<_, 0>(job, &mut temporal(job), choice) };
         };
-        at_most(case.work(Kernel::Rows, copy, false), (1.0, 1.0, 0.0));
-        let swap = |job: &Job<'_>| {
+        at_most(case.work(Memory::Cached, false, copy), (1.0, 1.0, 0.0));
+        let swap = |job: &Job<'_>, choice: KernelChoice| {
+            assert_eq!(choice.kernel, Kernel::LongRows);
             // SAFETY: the job is in place, and its nest one of pairs.
             unsafe { long_rows::swap_items::<Counted>(job, 0..job.nest.items(), true) };
         };
-        at_most(case.work(Kernel::Rows, swap, true), (1.0, 1.0, 0.0));
+        at_most(case.work(Memory::Prefetched, true, swap), (1.0, 1.0, 0.0));
 
         const CLASS: usize = short_rows::size_class(64);
         let case = Case::new(DataType::Float32, &[64, 64, 16], axis, batch);
-        let copy = |job: &Job<'_>| {
-            assert!(short_rows::are_short(job, false));
-            let items = 0..job.nest.items();
-            // SAFETY: as above; a row has 64 bytes.
-            unsafe { short_rows::copy_items::<Counted, _, CLASS>(job, &mut cached(job), items) };
+        let copy = |job: &Job<'_>, choice: KernelChoice| {
+            assert_eq!(choice.kernel, Kernel::ShortRows);
+            // SAFETY: a row has 64 bytes.
+            unsafe { copy_rows::<_, CLASS>(job, &mut temporal(job), choice) };
         };
-        at_most(case.work(Kernel::Rows, copy, false), (1.0, 1.0, 0.0));
-        let swap = |job: &Job<'_>| {
-            // SAFETY: as above.
+        at_most(case.work(Memory::Cached, false, copy), (1.0, 1.0, 0.0));
+        let swap = |job: &Job<'_>, choice: KernelChoice| {
+            assert_eq!(choice.kernel, Kernel::ShortRows);
+            // SAFETY: as above; the job is in place, and its nest one of pairs.
             unsafe { short_rows::swap_items::<Counted, CLASS>(job, 0..job.nest.items(), false) };
         };
-        at_most(case.work(Kernel::Rows, swap, true), (1.0, 1.0, 0.0));
+        at_most(case.work(Memory::Cached, true, swap), (1.0, 1.0, 0.0));
     }
 }
 
@@ -360,21 +403,17 @@ fn streamed_rows_are_written_past_the_caches() {
         ([8, 4, 4096], 0, 1),
     ] {
         let case = Case::new(DataType::Float32, &sizes, axis, batch);
-        let copy = |job: &Job<'_>| {
+        let copy = |job: &Job<'_>, choice: KernelChoice| {
             let mut stores = NonTemporal::<Counted>::new(job.output);
-            let items = 0..job.nest.items();
-            // SAFETY: as above; all rows that are given are whole.
+            // SAFETY: the class is any; all rows that are given are whole.
             unsafe {
                 const ANY: usize = short_rows::size_class(usize::MAX);
-                match short_rows::are_short(job, true) {
-                    true => short_rows::copy_items::<Counted, _, ANY>(job, &mut stores, items),
-                    false => long_rows::copy_items::<Counted, _>(job, &mut stores, items),
-                }
+                copy_rows::<_, ANY>(job, &mut stores, choice);
                 stores.finish();
             }
             assert_eq!(WORK.get().stored, 0);
         };
-        let work = case.work(Kernel::Rows, copy, false);
+        let work = case.work(Memory::NonTemporal, false, copy);
         // Lanes that are less than a line are not counted.
         at_most(
             work,
@@ -395,21 +434,31 @@ fn elements_are_written_once() {
     }
     /// Each byte is read and written so often.
     fn check_copy<const W: usize>(case: &Case, read: f64, written: f64) {
-        let copy = |job: &Job<'_>| {
+        let copy = |job: &Job<'_>, choice: KernelChoice| {
             let items = 0..job.nest.items();
-            // SAFETY: the nest has all time steps of the plan.
-            unsafe { elements::copy_items::<Counted, _, W>(job, &mut cached(job), items) };
+            // SAFETY: a row is an element of the width.
+            unsafe { copy_lines::<Counted, _, W>(job, &mut temporal(job), items, choice) };
         };
-        let work = case.work(Kernel::Elements, copy, false);
+        let work = case.work(Memory::Cached, false, copy);
         at_most(work, (read, written, 1.0));
     }
-    fn swapped<const W: usize>(case: &Case, far_away: bool) -> (f64, f64, f64) {
-        let swap = |job: &Job<'_>| {
-            let items = 0..job.nest.items();
+    fn swapped<const W: usize>(case: &Case, memory: Memory) -> (f64, f64, f64) {
+        let swap = |job: &Job<'_>, choice: KernelChoice| {
+            let (items, prefetches) = (0..job.nest.items(), choice.prefetches());
             // SAFETY: the job is in place, and its nest one of pairs.
-            unsafe { elements::swap_items::<Counted, W>(job, items, far_away) };
+            unsafe {
+                match choice.kernel {
+                    Kernel::BlendedLines => {
+                        blended_lines::swap_items::<Counted, W>(job, items, prefetches);
+                    }
+                    Kernel::LongLines => {
+                        long_lines::swap_items::<Counted, W>(job, items, prefetches);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
         };
-        case.work(Kernel::Elements, swap, true)
+        case.work(memory, true, swap)
     }
     fn check<const W: usize>(data_type: DataType) {
         // Short lines are read both ways, in place as far as the longest of them is reversed.
@@ -422,7 +471,7 @@ fn elements_are_written_once() {
         let touched = turned * 128 + V128::BYTES;
         let of_reversed = touched as f64 / case.reversed as f64;
         at_most(
-            swapped::<W>(&case, false),
+            swapped::<W>(&case, Memory::Cached),
             (2.0 * of_reversed, of_reversed, of_reversed),
         );
         for bytes in [1024, 8192, 8208] {
@@ -430,8 +479,8 @@ fn elements_are_written_once() {
             // A vector for what is less than one, on both sides of a border.
             let once = 1.0 + 2.0 * V128::BYTES as f64 / bytes as f64;
             check_copy::<W>(&case, once, once);
-            at_most(swapped::<W>(&case, false), (1.05, 1.05, 1.05));
-            at_most(swapped::<W>(&case, true), (1.05, 1.05, 1.05));
+            at_most(swapped::<W>(&case, Memory::Cached), (1.05, 1.05, 1.05));
+            at_most(swapped::<W>(&case, Memory::Prefetched), (1.05, 1.05, 1.05));
         }
     }
     check::<1>(DataType::Uint8);
@@ -447,22 +496,30 @@ fn elements_are_written_once() {
 fn streamed_elements_are_written_past_the_caches() {
     for (bytes, stored) in [(1024, 0.0), (65536, 0.01)] {
         let case = Case::new(DataType::Float32, &[64, bytes / 4], 1, 0);
-        let copy = |job: &Job<'_>| {
+        let copy = |job: &Job<'_>, choice: KernelChoice| {
             let mut stores = NonTemporal::<Counted>::new(job.output);
             let (first, rest) = (0..job.nest.line.size, job.nest.line.size..job.nest.items());
-            // SAFETY: the nest has all time steps; all lines that are given are whole.
+            // SAFETY: a row is an element of the width; all lines that are given are whole.
             unsafe {
                 // Before the first line nothing may be read.
-                elements::copy_items::<Counted, _, 4>(job, &mut stores, first);
+                copy_lines::<Counted, _, 4>(job, &mut stores, first, choice);
                 let before = WORK.get();
-                elements::copy_items::<Counted, _, 4>(job, &mut stores, rest);
+                copy_lines::<Counted, _, 4>(job, &mut stores, rest, choice);
                 stores.finish();
                 let work = WORK.get();
                 let most = (stored * job.plan.output_bytes() as f64) as usize;
                 assert!(work.stored - before.stored <= most, "{work:?}");
             }
         };
-        case.work(Kernel::Elements, copy, false);
+        case.work(Memory::NonTemporal, false, copy);
+    }
+}
+
+/// The tiling of columns.
+fn tiling(choice: KernelChoice) -> Tiling {
+    match choice.kernel {
+        Kernel::Columns(tiling) => tiling,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -470,13 +527,13 @@ fn streamed_elements_are_written_past_the_caches() {
 #[test]
 fn columns_of_parts_of_lines_are_streamed_as_far_as_they_go() {
     let case = Case::new(DataType::Uint8, &[100, 2, 96], 0, 2);
-    let tiling = tiling(&case);
-    let stream = |job: &Job<'_>| {
-        // SAFETY: as above.
-        unsafe { columns::copy_tiles::<Counted, 1, 16>(job, tiling, 0..job.nest.items(), true) };
+    let stream = |job: &Job<'_>, choice: KernelChoice| {
+        let items = 0..job.nest.items();
+        // SAFETY: the nest is the tiling's, and a lane is as wide as the vector.
+        unsafe { columns::copy_tiles::<Counted, 1, 16>(job, tiling(choice), items, true) };
         assert_eq!(WORK.get().streamed, 100 * LINE);
     };
-    case.work(Kernel::Columns(tiling), stream, false);
+    case.work(Memory::NonTemporal, false, stream);
 }
 
 /// Their last vector lies over the one before.
@@ -484,18 +541,18 @@ fn columns_of_parts_of_lines_are_streamed_as_far_as_they_go() {
 fn streamed_lines_of_parts_of_vectors_are_written_once() {
     for bytes in [80, 176, 1040] {
         let case = Case::new(DataType::Float32, &[64, bytes / 4], 1, 0);
-        let copy = |job: &Job<'_>| {
+        let copy = |job: &Job<'_>, choice: KernelChoice| {
             let mut stores = NonTemporal::<Wide>::new(job.output);
             let items = 0..job.nest.items();
-            // SAFETY: the nest has all time steps; all lines are whole.
+            // SAFETY: a row is an element of the width; all lines are whole.
             unsafe {
-                elements::copy_items::<Wide, _, 4>(job, &mut stores, items);
+                copy_lines::<Wide, _, 4>(job, &mut stores, items, choice);
                 stores.finish();
             }
             // All but the first line, before which nothing may be read.
             assert!(WORK.get().streamed >= job.plan.output_bytes() - bytes as usize);
         };
-        case.work(Kernel::Elements, copy, false);
+        case.work_of(SimdLevel::Avx2, Memory::NonTemporal, false, copy);
     }
 }
 
@@ -504,15 +561,14 @@ fn streamed_lines_of_parts_of_vectors_are_written_once() {
 fn streamed_columns_of_parts_of_vectors_are_written_once() {
     fn check<const W: usize, const R: usize>(data_type: DataType) {
         let case = Case::new(data_type, &[100, 4, 144 / W as u64], 0, 2);
-        let tiling = tiling(&case);
-        let copy = |job: &Job<'_>| {
+        let copy = |job: &Job<'_>, choice: KernelChoice| {
             let items = 0..job.nest.items();
             // SAFETY: the nest is the tiling's.
-            unsafe { columns::copy_tiles::<Wide, W, R>(job, tiling, items, true) };
+            unsafe { columns::copy_tiles::<Wide, W, R>(job, tiling(choice), items, true) };
             // Of every fourth tile, which starts a line, a line of each row at least.
             assert!(WORK.get().streamed >= 100 * LINE);
         };
-        case.work(Kernel::Columns(tiling), copy, false);
+        case.work_of(SimdLevel::Avx2, Memory::NonTemporal, false, copy);
     }
     check::<1, 16>(DataType::Uint8);
     check::<2, 8>(DataType::Float16);
@@ -525,37 +581,31 @@ fn streamed_columns_of_parts_of_vectors_are_written_once() {
 fn columns_are_transposed_twice_and_reversed_once() {
     fn check<const W: usize, const R: usize>(data_type: DataType) {
         let case = Case::new(data_type, &[256, 256], 0, 1);
-        let tiling = tiling(&case);
-        let kernel = Kernel::Columns(tiling);
-        let copy = |job: &Job<'_>| {
+        let copy = |job: &Job<'_>, choice: KernelChoice| {
+            let (items, streams) = (0..job.nest.items(), choice.memory == Memory::NonTemporal);
             // SAFETY: the nest is the tiling's, and a lane is as wide as the vector.
-            unsafe {
-                columns::copy_tiles::<Counted, W, R>(job, tiling, 0..job.nest.items(), false)
-            };
+            unsafe { columns::copy_tiles::<Counted, W, R>(job, tiling(choice), items, streams) };
+            let streamed = if streams { job.plan.output_bytes() } else { 0 };
+            assert_eq!(WORK.get().streamed, streamed);
         };
         let stages = f64::from(R.ilog2());
-        let stream = |job: &Job<'_>| {
-            // SAFETY: as above.
-            unsafe { columns::copy_tiles::<Counted, W, R>(job, tiling, 0..job.nest.items(), true) };
-            let streamed = WORK.get().streamed;
-            assert_eq!(streamed, job.plan.output_bytes());
-        };
         // Lines are put together before they are streamed, unless they are anyway.
         let moved = if R > 1 { 3.55 } else { 2.55 };
         at_most(
-            case.work(kernel, stream, false),
+            case.work(Memory::NonTemporal, false, copy),
             (moved, moved, 2.0 * stages + 0.55),
         );
         at_most(
-            case.work(kernel, copy, false),
+            case.work(Memory::Cached, false, copy),
             (2.55, 2.55, 2.0 * stages + 0.55),
         );
-        let swap = |job: &Job<'_>| {
+        let swap = |job: &Job<'_>, choice: KernelChoice| {
+            let items = 0..job.nest.items();
             // SAFETY: as above, and the job is in place.
-            unsafe { columns::swap_tiles::<Counted, W, R>(job, tiling, 0..job.nest.items()) };
+            unsafe { columns::swap_tiles::<Counted, W, R>(job, tiling(choice), items) };
         };
         at_most(
-            case.work(kernel, swap, true),
+            case.work(Memory::Cached, true, swap),
             (5.1, 5.1, 4.0 * stages + 1.1),
         );
     }

@@ -26,16 +26,6 @@ pub(crate) struct ParallelMin {
     pub(crate) host: usize,
 }
 
-impl ParallelMin {
-    /// Of a run that moves only half of the bytes that it is given.
-    pub(crate) fn of_half(self) -> Self {
-        Self {
-            rayon: 2 * self.rayon,
-            host: 2 * self.host,
-        }
-    }
-}
-
 /// Calls a function with every number below the given one, on any threads, and
 /// returns when all calls have.
 ///

@@ -2,14 +2,14 @@
 
 use std::cell::Cell;
 
-use crate::cpu::kernels::elements::short_lines::MOST_IN_PLACE;
+use crate::cpu::kernels::blended_lines::MAX_BYTES_IN_PLACE;
 use crate::cpu::memory::{LINE, Line};
 
 /// The scratch memory of a thread, in bytes.
 const BYTES: usize = 1 << 20;
 
 /// What columns have of it, behind room for what is read before the first if they are short.
-pub(super) const CAPACITY: usize = BYTES - MOST_IN_PLACE;
+pub(super) const CAPACITY: usize = BYTES - MAX_BYTES_IN_PLACE;
 
 /// The scratch memory of a thread, made once and lent to one run at a time.
 pub(super) struct Scratch(Vec<Line>);
@@ -27,10 +27,10 @@ impl Scratch {
     }
 
     /// Where columns start, with room for [`CAPACITY`] bytes, and of the same memory
-    /// before them for [`MOST_IN_PLACE`].
+    /// before them for [`MAX_BYTES_IN_PLACE`].
     pub(super) fn start(&mut self) -> *mut u8 {
         let start = self.0.as_mut_ptr().cast::<u8>();
-        start.wrapping_add(MOST_IN_PLACE)
+        start.wrapping_add(MAX_BYTES_IN_PLACE)
     }
 }
 

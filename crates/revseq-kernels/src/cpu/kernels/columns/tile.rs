@@ -8,8 +8,8 @@ use crate::cpu::loop_nest::Position;
 use crate::cpu::loop_nest::job::{Job, source};
 use crate::cpu::memory::LINE;
 use crate::cpu::memory::direction::{Forward, copy_inline};
+use crate::cpu::memory::non_temporal::stream_line;
 use crate::cpu::memory::prefetch::prefetch_l2;
-use crate::cpu::memory::store_policy::stream_line;
 use crate::cpu::memory::width::{Element, Width};
 use crate::cpu::simd::{SimdTask, Vector};
 
@@ -77,7 +77,8 @@ impl<'a> Tile<'a> {
         let time = self.plan.time;
         for t in 0..time.size {
             for (element, &length) in self.lengths.iter().enumerate() {
-                // SAFETY: the caller's; both time steps are inside the tile.
+                // SAFETY: the element lies in the tile at both time steps, which are less than the
+                // axis size.
                 unsafe {
                     let from = self.from.add(source(length, t) * time.input + element * W);
                     Element::<W>.copy(from, self.to.add(t * time.output + element * W));
@@ -96,8 +97,7 @@ impl<'a> Tile<'a> {
         for t in 0..longest / 2 {
             for (element, &length) in self.lengths.iter().enumerate() {
                 if t < length / 2 {
-                    // SAFETY: the caller's; the two time steps differ and are
-                    // inside the tile.
+                    // SAFETY: both time steps of the pair lie in the tile, and differ.
                     unsafe {
                         let data = self.to.add(element * W);
                         let mirror = data.add((length - 1 - t) * pitch);
@@ -139,7 +139,7 @@ impl SimdTask for CopyTail<'_> {
         let streams = self.streams && tile.starts_lines();
         for t in self.first..time.size {
             let ahead = tile.ahead::<1>(t, time.size) * time.input;
-            // SAFETY: the caller's.
+            // SAFETY: every row of the tile is readable and writable for its bytes.
             unsafe {
                 let (from, to) = (from.add(t * time.input), to.add(t * time.output));
                 let mut at = 0;

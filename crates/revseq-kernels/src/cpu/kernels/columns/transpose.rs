@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 
 use super::tile::Tile;
-use crate::cpu::kernels::elements::short_lines::ReverseLines;
+use crate::cpu::kernels::blended_lines::ReverseLines;
 use crate::cpu::memory::direction::{Backward, Direction};
+use crate::cpu::memory::non_temporal::stream_line;
 use crate::cpu::memory::prefetch::prefetch_l2;
-use crate::cpu::memory::store_policy::stream_line;
 use crate::cpu::memory::{LINE, Line};
 use crate::cpu::simd::{LANE, SimdTask, Vector, transpose};
 
@@ -25,7 +25,7 @@ impl<const W: usize, const R: usize> SimdTask for TransposeReverse<'_, W, R> {
     /// is a vector wide at least or a vector a lane; `R` elements of `W` bytes are a lane.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        // SAFETY: the caller's.
+        // SAFETY: the scratch memory holds the tile, whose width is that of the split.
         unsafe {
             // A constant by itself: wider vectors have nothing for such tiles.
             if const { V::BYTES == LANE } && self.tile.bytes < LANE {
@@ -66,7 +66,7 @@ trait RowSplit {
     /// See [`Vector`]; the row is readable from `from` on, for a vector or its end.
     #[inline(always)]
     unsafe fn load<V: Vector>(from: *const u8, _bytes: usize) -> V {
-        // SAFETY: the caller's.
+        // SAFETY: `from` is readable for a vector of the row.
         unsafe { V::load(from) }
     }
 
@@ -76,7 +76,7 @@ trait RowSplit {
     /// As [`load`](Self::load), writable.
     #[inline(always)]
     unsafe fn store<V: Vector>(vector: V, to: *mut u8, _bytes: usize) {
-        // SAFETY: the caller's.
+        // SAFETY: `to` is writable for a vector of the row.
         unsafe { vector.store(to) };
     }
 }
@@ -109,13 +109,13 @@ impl RowSplit for Partial {
 
     #[inline(always)]
     unsafe fn load<V: Vector>(from: *const u8, bytes: usize) -> V {
-        // SAFETY: the caller's.
+        // SAFETY: `from` is readable for the row, less than a lane.
         unsafe { V::load_partial(from, bytes) }
     }
 
     #[inline(always)]
     unsafe fn store<V: Vector>(vector: V, to: *mut u8, bytes: usize) {
-        // SAFETY: the caller's.
+        // SAFETY: `to` is writable for the row, less than a lane.
         unsafe { vector.store_partial(to, bytes) };
     }
 }
@@ -127,7 +127,7 @@ impl<const W: usize, const R: usize> TransposeReverse<'_, W, R> {
     /// As there.
     #[inline(always)]
     unsafe fn by_split<V: Vector, C: RowSplit>(self) {
-        // SAFETY: the caller's.
+        // SAFETY: the scratch memory holds the tile, which is read, reversed and written in turn.
         unsafe {
             V::run_outlined(TransposeIn::<W, R, C>(self, PhantomData));
             self.reverse::<V>();

@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::{Order, V128, first_bytes, plain_methods, stream_lanes_by_halves};
-use crate::cpu::simd::{LANE, SimdTask, Vector, call_outlined};
+use super::{Order, V128, plain_methods, stream_lanes_by_halves};
+use crate::cpu::simd::{SimdTask, Vector, call_outlined};
 
 /// Two lanes.
 #[derive(Clone, Copy)]
@@ -18,10 +18,10 @@ impl Vector for V256 {
     unsafe fn run_outlined<T: SimdTask>(task: T) {
         #[target_feature(enable = "avx2,bmi1,bmi2")]
         unsafe fn run<T: SimdTask>(task: T) {
-            // SAFETY: the caller's.
+            // SAFETY: the task's condition holds.
             unsafe { task.run::<V256>() }
         }
-        // SAFETY: the caller's.
+        // SAFETY: the task's condition holds.
         unsafe { call_outlined::<Self, T>(run, task) }
     }
 
@@ -45,7 +45,7 @@ impl Vector for V256 {
             Order::reversed(8, 4),
             Order::reversed(16, 4),
         ];
-        // SAFETY: the caller's.
+        // SAFETY: the CPU has the instructions of the vector.
         Self(unsafe {
             let in_lanes = |order: &Order<16>| {
                 let order = _mm_load_si128(order.0.as_ptr().cast());
@@ -66,33 +66,14 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    unsafe fn add_each(self, addend: u8) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe { _mm256_add_epi8(self.0, _mm256_set1_epi8(addend as i8)) })
-    }
-
-    #[inline(always)]
-    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe {
-            let last = _mm256_set1_epi8(last as i8);
-            let mask = _mm256_cmpeq_epi8(_mm256_max_epu8(iota.0, last), last);
-            _mm256_blendv_epi8(other.0, self.0, mask)
-        })
-    }
-
-    #[inline(always)]
-    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe {
-            let mask = _mm256_loadu_si256(first_bytes::<32>(bytes).cast());
-            _mm256_blendv_epi8(other.0, self.0, mask)
-        })
+    unsafe fn blend(self, other: Self, mask: Self) -> Self {
+        // SAFETY: the CPU has the instructions of the vector.
+        Self(unsafe { _mm256_blendv_epi8(other.0, self.0, mask.0) })
     }
 
     #[inline(always)]
     unsafe fn shuffle(self, order: Self) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the CPU has the instructions of the vector.
         Self(unsafe {
             let low = _mm256_permute2x128_si256::<0x00>(self.0, self.0);
             let high = _mm256_permute2x128_si256::<0x11>(self.0, self.0);
@@ -106,14 +87,8 @@ impl Vector for V256 {
     }
 
     #[inline(always)]
-    unsafe fn concat_shift(one: V128, other: V128, start: usize) -> V128 {
-        // SAFETY: the caller's, which has the instructions of this vector.
-        unsafe { concat_shift(one, other, start) }
-    }
-
-    #[inline(always)]
     unsafe fn load_lanes(from: *const u8, pitch: usize) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: every place is readable for a lane.
         Self(unsafe {
             let low = _mm256_castsi128_si256(_mm_loadu_si128(from.cast()));
             _mm256_inserti128_si256::<1>(low, _mm_loadu_si128(from.add(pitch).cast()))
@@ -122,38 +97,10 @@ impl Vector for V256 {
 
     #[inline(always)]
     unsafe fn store_lanes(self, to: *mut u8, pitch: usize) {
-        // SAFETY: the caller's.
+        // SAFETY: every place is writable for a lane.
         unsafe {
             _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(self.0));
             _mm_storeu_si128(to.add(pitch).cast(), _mm256_extracti128_si256::<1>(self.0));
         }
     }
-}
-
-/// [`Vector::concat_shift`] by shuffles.
-///
-/// # Safety
-/// The CPU has AVX2; `start` is at most a lane.
-#[inline(always)]
-pub(super) unsafe fn concat_shift(one: V128, other: V128, start: usize) -> V128 {
-    // An index with its highest bit set gives 0.
-    static INDICES: [u8; 3 * LANE] = {
-        let mut indices = [0x80; 3 * LANE];
-        let mut at = 0;
-        while at < LANE {
-            indices[LANE + at] = at as u8;
-            at += 1;
-        }
-        indices
-    };
-    let indices = INDICES.as_ptr().wrapping_add(start);
-    // SAFETY: the caller's; a lane of indices follows both places.
-    V128(unsafe {
-        let first = _mm_loadu_si128(indices.add(LANE).cast());
-        let last = _mm_loadu_si128(indices.cast());
-        _mm_or_si128(
-            _mm_shuffle_epi8(one.0, first),
-            _mm_shuffle_epi8(other.0, last),
-        )
-    })
 }

@@ -2,9 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::avx2::concat_shift;
-use super::{Order, V128, V256, plain_methods, stream_lanes_by_halves};
-use crate::cpu::simd::{SimdTask, Vector, call_outlined};
+use super::{Order, V256, plain_methods, stream_lanes_by_halves};
+use crate::cpu::simd::{SimdTask, Vector, call_outlined, prefix_mask};
 
 /// Four lanes.
 #[derive(Clone, Copy)]
@@ -19,10 +18,10 @@ impl Vector for V512 {
     unsafe fn run_outlined<T: SimdTask>(task: T) {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi1,bmi2")]
         unsafe fn run<T: SimdTask>(task: T) {
-            // SAFETY: the caller's.
+            // SAFETY: the task's condition holds.
             unsafe { task.run::<V512>() }
         }
-        // SAFETY: the caller's.
+        // SAFETY: the task's condition holds.
         unsafe { call_outlined::<Self, T>(run, task) }
     }
 
@@ -40,7 +39,7 @@ impl Vector for V512 {
 
     #[inline(always)]
     unsafe fn reversed<const W: usize>(self) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the CPU has the instructions of the vector.
         Self(unsafe {
             // No shuffle has wider indices.
             let order = load_order(const { &Order::reversed(W, if W < 8 { W } else { 8 }) });
@@ -54,86 +53,46 @@ impl Vector for V512 {
     }
 
     #[inline(always)]
-    unsafe fn add_each(self, addend: u8) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe { _mm512_add_epi8(self.0, _mm512_set1_epi8(addend as i8)) })
-    }
-
-    #[inline(always)]
-    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe {
-            let mask = _mm512_cmple_epu8_mask(iota.0, _mm512_set1_epi8(last as i8));
-            _mm512_mask_blend_epi8(mask, other.0, self.0)
-        })
-    }
-
-    #[inline(always)]
-    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe { _mm512_mask_blend_epi8(first(bytes.min(64)), other.0, self.0) })
+    unsafe fn blend(self, other: Self, mask: Self) -> Self {
+        /// The second operand where the first has ones, or else the third.
+        const SELECT: i32 = 0b1100_1010;
+        // SAFETY: the CPU has the instructions of the vector.
+        Self(unsafe { _mm512_ternarylogic_epi64::<SELECT>(mask.0, self.0, other.0) })
     }
 
     const MASKS: bool = true;
 
     #[inline(always)]
-    unsafe fn store_up_to(self, to: *mut u8, iota: Self, last: u8) {
-        // SAFETY: the caller's.
+    unsafe fn store_prefix<const W: usize, const MOST: usize>(
+        self,
+        to: *mut u8,
+        at: usize,
+        prefix: usize,
+    ) {
+        // SAFETY: `to` is writable for a vector, and the mask readable from `at` on.
         unsafe {
-            let mask = _mm512_cmple_epu8_mask(iota.0, _mm512_set1_epi8(last as i8));
+            let mask = if MOST / W <= 256 {
+                // Each byte has the number of its element, which a loop over lines keeps.
+                let first = _mm512_set1_epi8((at / W) as i8);
+                let numbers = _mm512_add_epi8(load_order(const { &Order::numbers(W) }), first);
+                let last = _mm512_set1_epi8((prefix / W - 1) as i8);
+                _mm512_cmple_epu8_mask(numbers, last)
+            } else {
+                _mm512_movepi8_mask(Self::load(prefix_mask(prefix).add(at)).0)
+            };
             _mm512_mask_storeu_epi8(to.cast(), mask, self.0);
         }
     }
 
     #[inline(always)]
-    unsafe fn store_first(self, to: *mut u8, bytes: usize) {
-        // SAFETY: the caller's.
-        unsafe { _mm512_mask_storeu_epi8(to.cast(), first(bytes.min(64)), self.0) };
-    }
-
-    #[inline(always)]
-    unsafe fn prefix_reversed<const W: usize>(self, length: usize) -> Self {
-        let bytes = length * W;
-        // SAFETY: the caller's. An index is modulo 64, so that those which reverse all
-        // bytes and as many more reverse so many.
-        Self(unsafe {
-            let order = _mm512_add_epi8(
-                load_order(const { &Order::reversed(W, 1) }),
-                _mm512_set1_epi8(bytes as i8),
-            );
-            _mm512_mask_permutexvar_epi8(self.0, first(bytes), order, self.0)
-        })
-    }
-
-    const ACROSS: bool = true;
-
-    #[inline(always)]
-    unsafe fn reversed_across<const W: usize>(low: Self, high: Self, start: usize) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe {
-            let order = _mm512_add_epi8(
-                load_order(const { &Order::reversed(W, 1) }),
-                _mm512_set1_epi8(start as i8),
-            );
-            _mm512_permutex2var_epi8(low.0, order, high.0)
-        })
-    }
-
-    #[inline(always)]
     unsafe fn shuffle(self, order: Self) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the CPU has the instructions of the vector.
         Self(unsafe { _mm512_permutexvar_epi8(order.0, self.0) })
     }
 
     #[inline(always)]
-    unsafe fn concat_shift(one: V128, other: V128, start: usize) -> V128 {
-        // SAFETY: the caller's, which has the instructions of this vector.
-        unsafe { concat_shift(one, other, start) }
-    }
-
-    #[inline(always)]
     unsafe fn load_lanes(from: *const u8, pitch: usize) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: every place is readable for a lane.
         Self(unsafe {
             let lane = |index: usize| _mm_loadu_si128(from.add(index * pitch).cast());
             let vector = _mm512_castsi128_si512(lane(0));
@@ -145,7 +104,7 @@ impl Vector for V512 {
 
     #[inline(always)]
     unsafe fn store_lanes(self, to: *mut u8, pitch: usize) {
-        // SAFETY: the caller's.
+        // SAFETY: every place is writable for a lane.
         unsafe {
             let vector = self.0;
             _mm_storeu_si128(to.cast(), _mm512_castsi512_si128(vector));
@@ -163,7 +122,7 @@ impl Vector for V512 {
 
     #[inline(always)]
     unsafe fn reverse_part<const W: usize>(at: *mut u8, bytes: usize) {
-        // SAFETY: the caller's. The elements are loaded as a vector's last, so that
+        // SAFETY: `at` is valid for `bytes`. The elements are loaded as a vector's last, so that
         // reversed they are its first; bytes that are masked out are not touched.
         unsafe {
             let last = !first(64 - bytes);
@@ -180,7 +139,7 @@ impl Vector for V512 {
 /// The CPU has AVX-512.
 #[inline(always)]
 unsafe fn load_order(order: &Order<64>) -> __m512i {
-    // SAFETY: the caller's; an order is a vector.
+    // SAFETY: an order is a vector, aligned as one.
     unsafe { _mm512_load_si512(order.0.as_ptr().cast()) }
 }
 
@@ -190,6 +149,6 @@ unsafe fn load_order(order: &Order<64>) -> __m512i {
 /// The CPU has BMI2.
 #[inline(always)]
 unsafe fn first(bits: usize) -> u64 {
-    // SAFETY: the caller's.
+    // SAFETY: the CPU has BMI2.
     unsafe { _bzhi_u64(u64::MAX, bits as u32) }
 }

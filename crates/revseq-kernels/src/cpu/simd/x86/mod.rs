@@ -16,19 +16,19 @@ macro_rules! plain_methods {
     ) => {
         #[inline(always)]
         unsafe fn load(from: *const u8) -> Self {
-            // SAFETY: the caller's.
+            // SAFETY: `from` is readable for a vector.
             Self(unsafe { $load(from.cast()) })
         }
 
         #[inline(always)]
         unsafe fn store(self, to: *mut u8) {
-            // SAFETY: the caller's.
+            // SAFETY: `to` is writable for a vector.
             unsafe { $store(to.cast(), self.0) };
         }
 
         #[inline(always)]
         unsafe fn stream(self, to: *mut u8) {
-            // SAFETY: the caller's.
+            // SAFETY: `to` is writable for a vector and a multiple of its bytes.
             unsafe {
                 // Sanitizers do not see what these instructions store.
                 if cfg!(revseq_sanitize) {
@@ -41,7 +41,7 @@ macro_rules! plain_methods {
 
         #[inline(always)]
         unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
-            // SAFETY: the caller's.
+            // SAFETY: the CPU has the instructions of the vector.
             unsafe {
                 match W {
                     $($width => (Self($low(self.0, other.0)), Self($high(self.0, other.0))),)*
@@ -57,7 +57,7 @@ macro_rules! stream_lanes_by_halves {
     ($Half:ident, $low:expr, $high:expr) => {
         #[inline(always)]
         unsafe fn stream_lanes(self, to: *mut u8) {
-            // SAFETY: the caller's.
+            // SAFETY: `to` is writable for a vector and a multiple of a lane.
             unsafe {
                 if to.addr().is_multiple_of(Self::BYTES) {
                     self.stream(to);
@@ -70,7 +70,8 @@ macro_rules! stream_lanes_by_halves {
 
         #[inline(always)]
         unsafe fn stream_last_lanes(self, to: *mut u8, bytes: usize) {
-            // SAFETY: the caller's.
+            // SAFETY: `to` is writable for a vector and a multiple of a lane, and `bytes` are whole
+            // lanes.
             unsafe {
                 if bytes >= Self::BYTES {
                     return self.stream_lanes(to);
@@ -85,19 +86,23 @@ macro_rules! stream_lanes_by_halves {
 }
 use stream_lanes_by_halves;
 
-/// Where `N` bytes lie of which the first `bytes` are ones, or all if those are more.
-#[inline(always)]
-fn first_bytes<const N: usize>(bytes: usize) -> *const u8 {
-    static MASKS: [[u8; 32]; 2] = [[0xff; 32], [0; 32]];
-    MASKS.as_ptr().cast::<u8>().wrapping_add(32 - bytes.min(N))
-}
-
 /// An order of the elements of a vector of `N` bytes, for shuffles by an index
 /// as wide as the piece that it moves.
 #[repr(align(64))]
 struct Order<const N: usize>([u8; N]);
 
 impl<const N: usize> Order<N> {
+    /// For each byte the number of its element of `element` bytes.
+    const fn numbers(element: usize) -> Self {
+        let mut numbers = [0; N];
+        let mut at = 0;
+        while at < N {
+            numbers[at] = (at / element) as u8;
+            at += 1;
+        }
+        Self(numbers)
+    }
+
     /// Reversed elements of `element` bytes, moved in pieces of `piece` bytes.
     const fn reversed(element: usize, piece: usize) -> Self {
         let mut order = [0; N];

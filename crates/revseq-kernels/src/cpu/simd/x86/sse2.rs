@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{first_bytes, plain_methods};
+use super::plain_methods;
 use crate::cpu::simd::{SimdTask, Vector, call_outlined};
 
 /// One lane.
@@ -18,10 +18,10 @@ impl Vector for V128 {
     #[inline(always)]
     unsafe fn run_outlined<T: SimdTask>(task: T) {
         unsafe fn run<T: SimdTask>(task: T) {
-            // SAFETY: the caller's.
+            // SAFETY: the task's condition holds.
             unsafe { task.run::<V128>() }
         }
-        // SAFETY: the caller's.
+        // SAFETY: the task's condition holds.
         unsafe { call_outlined::<Self, T>(run, task) }
     }
 
@@ -37,7 +37,7 @@ impl Vector for V128 {
     unsafe fn reversed<const W: usize>(self) -> Self {
         const HALVES: i32 = 0b01_00_11_10;
         const ALL: i32 = 0b00_01_10_11;
-        // SAFETY: the caller's.
+        // SAFETY: the CPU has the instructions of the vector.
         Self(unsafe {
             let words = |vector| {
                 let halves = _mm_shufflehi_epi16::<ALL>(_mm_shufflelo_epi16::<ALL>(vector));
@@ -57,28 +57,13 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn add_each(self, addend: u8) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe { _mm_add_epi8(self.0, _mm_set1_epi8(addend as i8)) })
-    }
-
-    #[inline(always)]
-    unsafe fn blend_up_to(self, other: Self, iota: Self, last: u8) -> Self {
-        // SAFETY: the caller's.
+    unsafe fn blend(self, other: Self, mask: Self) -> Self {
+        // SAFETY: the CPU has the instructions of the vector.
         Self(unsafe {
-            let last = _mm_set1_epi8(last as i8);
-            let mask = _mm_cmpeq_epi8(_mm_max_epu8(iota.0, last), last);
-            let (first, rest) = (_mm_and_si128(mask, self.0), _mm_andnot_si128(mask, other.0));
-            _mm_or_si128(first, rest)
-        })
-    }
-
-    #[inline(always)]
-    unsafe fn blend(self, other: Self, bytes: usize) -> Self {
-        // SAFETY: the caller's.
-        Self(unsafe {
-            let mask = _mm_loadu_si128(first_bytes::<16>(bytes).cast());
-            let (first, rest) = (_mm_and_si128(mask, self.0), _mm_andnot_si128(mask, other.0));
+            let (first, rest) = (
+                _mm_and_si128(mask.0, self.0),
+                _mm_andnot_si128(mask.0, other.0),
+            );
             _mm_or_si128(first, rest)
         })
     }

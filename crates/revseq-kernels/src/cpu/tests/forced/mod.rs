@@ -1,6 +1,5 @@
-//! Every kernel at every tier, on every instruction set and as on either make of
-//! processor, on layouts that it can take: what a run would choose by its size and
-//! its machine, small tensors reach here, in pieces that begin and end anywhere.
+//! Every kernel in every memory, on every instruction set, on layouts that it can take: what a
+//! run would choose by its size, small tensors reach here, in pieces that begin and end anywhere.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,16 +9,16 @@ use std::sync::OnceLock;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::cpu::choice::dispatch::{copy_items, simplify, swap_items};
-use crate::cpu::choice::processor::PRETENDED_TO_BE_OF_AMD;
-use crate::cpu::choice::{Kernel, Tier};
+use crate::cpu::choice::dispatch::move_items;
+use crate::cpu::choice::{Kernel, KernelChoice, Memory, fold_equal_lengths, writes_lanes};
+use crate::cpu::kernels::blended_lines::MAX_VECTORS_IN_PLACE;
 use crate::cpu::kernels::columns::Tiling;
 use crate::cpu::loop_nest::job::Job;
 use crate::cpu::memory::LINE;
+use crate::cpu::memory::non_temporal::MAX_RESERVE;
 use crate::cpu::simd::level::SimdLevel;
-use crate::cpu::simd::{SimdTask, Vector};
+use crate::cpu::simd::{LANE, SimdTask, Vector};
 use crate::cpu::threads::{ParallelMin, Threads};
-use crate::plan::Strategy;
 use crate::{LengthsPolicy, Plan, SequenceLengths, reference};
 
 mod case;
@@ -50,17 +49,14 @@ const LOOPS: [&str; 14] = [
     "shuffle_rows::Reverse",
     "copy_queue::DrainCopies",
     "swap_queue::DrainSwaps",
-    "short_lines::ManyVectors",
-    "short_lines::FewVectors",
-    "short_lines::ReverseFewVectors",
+    "blended_lines::ManyVectors",
+    "blended_lines::FewVectors",
+    "blended_lines::ReverseLines",
     "short_rows::Along",
     "short_rows::Across",
     "short_rows::SwapAlong",
     "short_rows::SwapAcross",
 ];
-
-/// Those that vectors with masks have besides.
-const LOOPS_OF_MASKS: [&str; 2] = ["short_lines::InOne", "short_lines::ReverseInOne"];
 
 /// A buffer at a place.
 enum Buffer {
@@ -91,75 +87,108 @@ impl Buffer {
     }
 }
 
-/// The kernels that can take a plan.
-fn kernels(plan: &Plan, output: *const u8) -> Vec<Kernel> {
-    let mut kernels = vec![Kernel::Scalar, Kernel::Rows];
-    if plan.strategy() == Strategy::Elements {
-        kernels.push(Kernel::Elements);
-    }
-    let row = plan.row_bytes;
-    if (plan.time.input, plan.time.output) == (row, row) && row < LINE {
-        kernels.push(Kernel::ShuffleRows);
-    }
-    kernels.extend(Tiling::new(plan, output).map(Kernel::Columns));
-    kernels
-}
-
-/// How a run is made.
-#[derive(Clone, Copy, Debug)]
-struct Choice {
-    kernel: Kernel,
-    tier: Tier,
-    level: SimdLevel,
-    in_place: bool,
-    of_amd: bool,
-}
-
-impl Choice {
-    fn name(&self) -> String {
-        let kernel = match self.kernel {
-            Kernel::Scalar => "walk",
-            Kernel::Rows => "rows",
-            Kernel::Elements => "elements",
-            Kernel::ShuffleRows => "narrow",
-            Kernel::Columns(_) => "columns",
-        };
-        let place = if self.in_place { "in place" } else { "copied" };
-        format!("{kernel}, {place}, {:?}, {}", self.tier, self.level)
-    }
-}
-
 /// The levels that are tested: those that a run could use.
 fn levels() -> impl Iterator<Item = SimdLevel> {
     SimdLevel::current().lower().chain([SimdLevel::current()])
 }
 
-/// All ways to run a kernel.
-fn choices(kernel: Kernel, in_place: bool) -> Vec<Choice> {
-    let tiers: &[Tier] = match (kernel, in_place) {
-        (Kernel::Scalar, _) => &[Tier::Inner],
-        (_, true) => &[Tier::Inner, Tier::Memory],
-        (_, false) => &[Tier::Inner, Tier::Outer, Tier::Memory],
-    };
-    let mut choices = Vec::new();
-    for &tier in tiers {
-        for level in levels() {
-            for of_amd in [false, true] {
-                choices.push(Choice {
-                    kernel,
-                    tier,
-                    level,
-                    in_place,
-                    of_amd,
-                });
-            }
+/// How far away bytes can be taken to be, for what copies and for what works in place.
+fn memories(in_place: bool) -> &'static [Memory] {
+    match in_place {
+        true => &[Memory::Cached, Memory::Prefetched],
+        false => &[Memory::Cached, Memory::Prefetched, Memory::NonTemporal],
+    }
+}
+
+/// Whether a kernel can take a plan and lengths of at most `longest`, by the rest of a choice.
+fn can_take(choice: &KernelChoice, plan: &Plan, longest: usize) -> bool {
+    let (row, line) = (plan.row_bytes, plan.time.size * plan.row_bytes);
+    match choice.kernel {
+        Kernel::Scalar | Kernel::ShortRows | Kernel::LongRows | Kernel::Columns(_) => true,
+        Kernel::ShuffleRows => plan.is_packed_along_time() && row < LINE,
+        Kernel::LongLines => plan.has_lines(),
+        Kernel::SubVectorLines => plan.has_lines() && line < LANE,
+        Kernel::BlendedLines => {
+            let fits = match choice.in_place {
+                true => {
+                    let packed = plan.loops.last().is_some_and(|lines| lines.output == line);
+                    packed && longest * row <= MAX_VECTORS_IN_PLACE * choice.simd.vector_bytes()
+                }
+                false => {
+                    choice.memory != Memory::NonTemporal || choice.aligned || line <= MAX_RESERVE
+                }
+            };
+            plan.has_lines() && line >= LANE && fits
         }
     }
-    // It has no vectors, and asks no processor.
+}
+
+/// All choices of a kernel, for a plan or, without one, to be counted.
+fn choices(kernel: Kernel, in_place: bool, aligned: bool) -> Vec<KernelChoice> {
+    let mut choices = Vec::new();
+    for &memory in memories(in_place) {
+        for simd in levels() {
+            choices.push(KernelChoice {
+                kernel,
+                memory,
+                aligned,
+                simd,
+                in_place,
+            });
+        }
+    }
+    // It has no vectors, and prefetches nothing.
     if kernel == Kernel::Scalar {
         choices.truncate(1);
     }
     choices
+}
+
+/// All choices that a plan leaves.
+fn choices_for(
+    plan: &Plan,
+    longest: usize,
+    output: *const u8,
+    in_place: bool,
+) -> Vec<KernelChoice> {
+    let line = plan.time.size * plan.row_bytes;
+    let row = plan.row_bytes | plan.time.output;
+    let kernels = KERNELS
+        .into_iter()
+        .chain(Tiling::new(plan, output).map(Kernel::Columns));
+    let choices = kernels.flat_map(|kernel| {
+        let at_once = if kernel == Kernel::BlendedLines {
+            line
+        } else {
+            row
+        };
+        choices(kernel, in_place, writes_lanes(plan, at_once, output))
+    });
+    choices
+        .filter(|choice| can_take(choice, plan, longest))
+        .collect()
+}
+
+/// All kernels but that of columns, which has a tiling.
+const KERNELS: [Kernel; 7] = [
+    Kernel::Scalar,
+    Kernel::ShortRows,
+    Kernel::LongRows,
+    Kernel::ShuffleRows,
+    Kernel::SubVectorLines,
+    Kernel::BlendedLines,
+    Kernel::LongLines,
+];
+
+/// What a choice is counted as.
+fn name(choice: &KernelChoice) -> String {
+    let place = if choice.in_place {
+        "in place"
+    } else {
+        "copied"
+    };
+    let kernel = choice.kernel.name();
+    format!("{kernel}, {place}, {:?}, {}", choice.memory, choice.simd)
 }
 
 /// The pieces that a run of so many items is cut into, in the order of the cuts' keys.
@@ -221,7 +250,7 @@ unsafe fn run(
     lengths: &SequenceLengths<'_>,
     (input, output): (*const u8, *mut u8),
     case: &Case,
-    choice: Choice,
+    choice: KernelChoice,
 ) {
     let steps = match choice.in_place {
         true => lengths.longest(plan) / 2,
@@ -238,24 +267,10 @@ unsafe fn run(
         input,
         output,
     };
-    let Choice {
-        kernel,
-        tier,
-        level,
-        in_place,
-        of_amd,
-    } = choice;
     for_each_piece(case, nest.items(), |items| {
-        PRETENDED_TO_BE_OF_AMD.set(Some(of_amd));
-        // SAFETY: the caller's; the nest is the kernel's, and the CPU has the level,
-        // as it has all that a run could use.
-        unsafe {
-            match in_place {
-                true => swap_items(job, items, kernel, tier, level),
-                false => copy_items(job, items, kernel, tier, level),
-            }
-        }
-        PRETENDED_TO_BE_OF_AMD.set(None);
+        // SAFETY: the buffers are those of the plan, which the kernel can take; the nest is the
+        // kernel's, and the CPU has the level, as it has all that a run could use.
+        unsafe { move_items(job, items, choice) };
     });
 }
 
@@ -266,7 +281,7 @@ type Made = RefCell<BTreeMap<String, usize>>;
 fn check(case: &Case, made: &Made) {
     let of_desc = Plan::new(&case.desc).unwrap();
     let lengths = SequenceLengths::new(&of_desc, &case.lengths, LengthsPolicy::Reject).unwrap();
-    let simpler = simplify(&of_desc, &lengths).filter(|_| case.simplified);
+    let simpler = fold_equal_lengths(&of_desc, &lengths).filter(|_| case.simplified);
     let plan = simpler.as_ref().unwrap_or(&of_desc);
 
     let byte = |index: usize| (index as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0];
@@ -282,11 +297,8 @@ fn check(case: &Case, made: &Made) {
         let start = if in_place { &content } else { &before };
         let mut expected = start.clone();
         reference::reverse_subsequences(&case.desc, &content, &case.lengths[..], &mut expected);
-        let kernels = kernels(plan, output.slice().as_ptr());
-        for choice in kernels
-            .into_iter()
-            .flat_map(|kernel| choices(kernel, in_place))
-        {
+        let longest = lengths.longest(plan);
+        for choice in choices_for(plan, longest, output.slice().as_ptr(), in_place) {
             output.slice().copy_from_slice(start);
             let to = output.slice().as_mut_ptr();
             let from = match in_place {
@@ -296,7 +308,7 @@ fn check(case: &Case, made: &Made) {
             // SAFETY: the buffers are as long as the plan says, and two unless in place.
             unsafe { run(plan, &lengths, (from, to), case, choice) };
             assert!(*output.slice() == expected[..], "{choice:?}, {plan:?}");
-            *made.borrow_mut().entry(choice.name()).or_default() += 1;
+            *made.borrow_mut().entry(name(&choice)).or_default() += 1;
         }
     }
     assert!(*input.slice() == content[..], "the input, {plan:?}");
@@ -314,18 +326,12 @@ fn short_name(name: &str) -> &str {
 fn check_made(made: &BTreeMap<String, usize>) {
     let plan = Plan::new(&Case::packed(1, &[30, 1000], 0, 1).desc).unwrap();
     let tiling = Tiling::new(&plan, std::ptr::null()).unwrap();
-    for kernel in [
-        Kernel::Scalar,
-        Kernel::Rows,
-        Kernel::Elements,
-        Kernel::ShuffleRows,
-        Kernel::Columns(tiling),
-    ] {
-        for choice in choices(kernel, false)
-            .into_iter()
-            .chain(choices(kernel, true))
+    for kernel in KERNELS.into_iter().chain([Kernel::Columns(tiling)]) {
+        for choice in [false, true]
+            .map(|in_place| choices(kernel, in_place, true))
+            .concat()
         {
-            let name = choice.name();
+            let name = name(&choice);
             assert!(made.contains_key(&name), "{name} was not run: {made:#?}");
         }
     }
@@ -336,13 +342,9 @@ fn check_made(made: &BTreeMap<String, usize>) {
         short.collect()
     });
     for level in levels() {
-        let (bytes, of_masks) = match level {
-            SimdLevel::Avx512 => (64, &LOOPS_OF_MASKS[..]),
-            SimdLevel::Avx2 => (32, &[][..]),
-            _ => (16, &[][..]),
-        };
-        for task in LOOPS.iter().chain(of_masks) {
-            let done = reached.contains(&(*task, bytes));
+        let bytes = level.vector_bytes();
+        for task in LOOPS {
+            let done = reached.contains(&(task, bytes));
             assert!(done, "{task} was not reached by {level}: {reached:#?}");
         }
     }
