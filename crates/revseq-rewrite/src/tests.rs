@@ -819,3 +819,62 @@ fn layers_lose_their_lengths_or_are_left_alone() {
     batch_first.attribute.push(int("layout", 1));
     check(batch_first, "its batch comes first");
 }
+
+fn cut<T>(list: &mut Vec<T>, random: &mut impl FnMut(usize) -> usize) {
+    let count = random(list.len() + 1);
+    list.truncate(count);
+}
+
+/// Models with bytes changed, and with nodes that lack inputs, outputs and
+/// attributes, are refused or rewritten, and never make it panic.
+#[test]
+fn broken_models_do_not_panic() {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below.max(1) as u64) as usize
+    };
+    let all = Options {
+        portable: true,
+        passes: vec!["sequence-lens".to_owned()],
+        ..right_padded()
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
+    let names = [
+        "exported/keras_simplernn_bidirectional_masked",
+        "exported/keras_lstm_gru_simplernn",
+        "graphs/bilstm_flip",
+        "graphs/local_function_attributes",
+        "subsequences/rank3_axis1",
+    ];
+    for name in names {
+        let (bytes, model) = read(&root.join(name).join("model.onnx"));
+        for _ in 0..60 {
+            let mut bytes = bytes.clone();
+            for _ in 0..=random(4) {
+                let place = random(bytes.len());
+                bytes[place] = random(256) as u8;
+            }
+            if let Ok(mut model) = decode(&bytes) {
+                rewrite(&mut model, &all).expect("known passes");
+            }
+            let mut model = model.clone();
+            let rare = 40;
+            each_node(
+                model.graph.as_option_mut().unwrap(),
+                &mut |node| match random(rare * 6) {
+                    0 => cut(&mut node.input, &mut random),
+                    1 => cut(&mut node.output, &mut random),
+                    2 => cut(&mut node.attribute, &mut random),
+                    3 => node.input.push("x".to_owned()),
+                    4 => node.output.push(format!("more{}", random(1000))),
+                    5 if !node.input.is_empty() => node.input.rotate_left(1),
+                    _ => {}
+                },
+            );
+            rewrite(&mut model, &all).expect("known passes");
+        }
+    }
+}

@@ -68,6 +68,7 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
     let input = layer.input[0].clone();
     emit.nodes.push(layer);
     let places = Places::new(&mut emit, &input, &lengths);
+    let valid = emit.plain("Less", &[&places.steps, &places.lengths]);
     if let Some(y) = node.output.first().filter(|y| scope.uses(y) > 0) {
         let mut steps = all.clone();
         if backwards {
@@ -76,15 +77,16 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
             reversal.write(&mut emit, &forwards, &squeezed);
             steps = emit.unsqueeze(&forwards, &[1]);
         }
-        let valid = emit.plain("Less", &[&places.steps, &places.lengths]);
         emit.write(&[y], "Where", &[&valid, &steps, &places.zero], Vec::new());
     }
     if let Some(state) = node.output.get(1).filter(|state| scope.uses(state) > 0) {
+        // Of the steps that count, the one behind which none does.
         let one = emit.ints(&[1]);
         let next = emit.plain("Add", &[&places.steps, &one]);
-        let last = emit.plain("Equal", &[&next, &places.lengths]);
-        let only = emit.plain("Where", &[&last, &all, &places.zero]);
-        emit.sum_into(state, &only, &[0]);
+        let goes_on = emit.plain("Less", &[&next, &places.lengths]);
+        let counting = emit.plain("Where", &[&valid, &all, &places.zero]);
+        let last = emit.plain("Where", &[&goes_on, &places.zero, &counting]);
+        emit.sum_into(state, &last, &[0]);
     }
     let what = format!("{}, forward, without sequence_lens", node.op());
     Verdict::Edit(Edit {

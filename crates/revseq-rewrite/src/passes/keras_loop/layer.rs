@@ -86,7 +86,7 @@ impl<'a> Layer<'a> {
         let mask = layer.states(body, output)?;
         layer.scans(body, output, mask)?;
         for &state in &body.unchanged {
-            let output = body.node.output[state].as_str();
+            let output = body.last(state);
             if body.outer.uses(output) > 0 {
                 layer
                     .outputs
@@ -118,7 +118,7 @@ impl<'a> Layer<'a> {
                 }
                 _ => (updated, None),
             };
-            let result = body.node.output[state].as_str();
+            let result = body.last(state);
             let is_read = body.outer.uses(result) > 0;
             let initial = body.initial(state);
             let is_zero = constant::is_zero(body.outer, initial);
