@@ -9,6 +9,7 @@ mod inspect;
 #[cfg(not(all(feature = "bench", feature = "gpu")))]
 mod left_out;
 mod ort;
+mod rewrite;
 mod run;
 mod tensors;
 mod verify;

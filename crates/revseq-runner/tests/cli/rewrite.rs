@@ -1,0 +1,309 @@
+//! `revseq rewrite`.
+
+use std::path::Path;
+
+use prost::Message;
+use tract_onnx::pb::{GraphProto, ModelProto, StringStringEntryProto, TensorProto};
+
+use crate::common::{
+    FLOAT, Folder, INT64, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor,
+    value,
+};
+
+/// The models that no backend runs, as they were or rewritten.
+const NOT_RUN: [&str; 4] = [
+    "backend/test_reversesequence_bfloat16",
+    "types/bfloat16",
+    "types/complex64",
+    "types/complex128",
+];
+
+fn read(path: &Path) -> ModelProto {
+    ModelProto::decode(std::fs::read(path).expect("a model").as_slice()).expect("a model")
+}
+
+fn folders(group: &str) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(models().join(group))
+        .expect("a group of models")
+        .map(|entry| {
+            entry
+                .expect("a model")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .map(|name| format!("{group}/{name}"))
+        .collect();
+    names.sort();
+    names
+}
+
+/// Rewrites and checks a model, which has to succeed and to compare something.
+fn rewrites(folder: &Folder, name: &str, flags: &[&str]) -> String {
+    let model = models().join(name);
+    let output = folder.path("out.onnx");
+    let mut arguments = vec!["rewrite", model.to_str().unwrap(), "--overwrite", "--check"];
+    arguments.extend(["-o", output.to_str().unwrap()]);
+    arguments.extend(flags);
+    let report = succeeds(&arguments);
+    assert!(report.contains(": ok\n"), "{name}: {report}");
+    report
+}
+
+#[test]
+fn every_model_is_the_same_with_standard_operators() {
+    let folder = Folder::new();
+    let groups = [
+        "backend",
+        "page",
+        "subsequences",
+        "shapes",
+        "lengths",
+        "types",
+        "opsets",
+        "graphs",
+        "exported",
+    ];
+    for name in groups.into_iter().flat_map(folders) {
+        if NOT_RUN.contains(&name.as_str()) {
+            continue;
+        }
+        // tract has no functions; what runs them is there or not.
+        if name.starts_with("graphs/local_function") {
+            continue;
+        }
+        let report = rewrites(&folder, &name, &["--portable"]);
+        assert!(
+            report.contains("0 left alone") || !report.contains("Reverse"),
+            "{report}"
+        );
+        let rewritten = read(&folder.path("out.onnx"));
+        let text = format!("{rewritten:?}");
+        assert!(!text.contains("op_type: \"Reverse"), "{name}");
+    }
+}
+
+/// Exported models that tract does not run once they are rewritten: its LSTM has
+/// no lengths, and the last cell state cannot be had without; and in the other
+/// it panics while it optimises.
+const NOT_ON_TRACT: [&str; 2] = [
+    "exported/keras_lstm_backwards_states",
+    "exported/keras_lstm_stacked_masked",
+];
+
+#[test]
+fn exported_models_are_the_same_without_their_loops() {
+    let folder = Folder::new();
+    let flags = [
+        "--fast",
+        "--assume",
+        "right-padded",
+        "--pass",
+        "sequence-lens",
+    ];
+    for name in folders("exported") {
+        if !NOT_ON_TRACT.contains(&name.as_str()) {
+            rewrites(&folder, &name, &flags);
+        }
+    }
+}
+
+#[test]
+fn a_difference_leaves_no_file() {
+    let folder = Folder::new();
+    // Two sequences of five steps, of which the first two are padding: Masking
+    // takes zeros for it, and no sequence_lens stands for it.
+    let mut x = vec![0.5_f32; 2 * 5 * 8];
+    x[..16].fill(0.0);
+    let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let x = tensor("x", FLOAT, &[2, 5, 8], &bytes);
+    folder.write("data/test_data_set_0/input_0.pb", &x.encode_to_vec());
+    let (output, data) = (folder.path("out.onnx"), folder.path("data"));
+    let model = models().join("exported/keras_bilstm_masked");
+    let arguments = [
+        "rewrite",
+        model.to_str().unwrap(),
+        "-o",
+        output.to_str().unwrap(),
+        "--fast",
+        "--assume",
+        "right-padded",
+        "--pass",
+        "sequence-lens",
+        "--check",
+        data.to_str().unwrap(),
+    ];
+    let run = revseq(&arguments);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(
+        run.stdout
+            .contains("check on tract, test_data_set_0: FAILED: output Identity:0"),
+        "{run:?}"
+    );
+    assert!(!output.exists() && !folder.path("out.onnx.partial").exists());
+    // Without the word for it, nothing is taken that could differ.
+    let mut without = arguments.to_vec();
+    without.drain(5..7);
+    let report = succeeds(&without);
+    assert!(
+        report.contains("left alone: it has a mask, and no graph proves"),
+        "{report}"
+    );
+    assert!(output.exists());
+}
+
+#[test]
+fn files_are_not_written_over_unless_told() {
+    let folder = Folder::new();
+    let path = folder.model(reverse_graph());
+    let before = std::fs::read(&path).unwrap();
+    let (model, other) = (path.to_str().unwrap(), folder.path("other.onnx"));
+    refuses(
+        &["rewrite", model, "-o", model, "--portable"],
+        "it is the model itself; --overwrite",
+    );
+    folder.write("other.onnx", b"kept");
+    refuses(
+        &["rewrite", model, "-o", other.to_str().unwrap()],
+        "it is a file that is there",
+    );
+    assert_eq!(std::fs::read(&other).unwrap(), b"kept");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    refuses(
+        &["rewrite", model, "-o", folder.path("").to_str().unwrap()],
+        "it is a folder",
+    );
+    refuses(
+        &[
+            "rewrite",
+            model,
+            "-o",
+            folder.path("new.onnx").to_str().unwrap(),
+            "--pass",
+            "fold",
+        ],
+        "there is no pass \"fold\"; the passes are full-flip,",
+    );
+    succeeds(&["rewrite", model, "-o", model, "--portable", "--overwrite"]);
+    assert_ne!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn what_no_pass_touches_is_the_same_file() {
+    let folder = Folder::new();
+    let path = models().join("shapes/rank3_batch0_time1/model.onnx");
+    let output = folder.path("out.onnx");
+    let report = succeeds(&[
+        "rewrite",
+        path.to_str().unwrap(),
+        "-o",
+        output.to_str().unwrap(),
+    ]);
+    assert_eq!(
+        report,
+        "reverse (ReverseSequence): full-flip: left alone: its lengths are not provably all the \
+         same\n0 rewritten, 1 left alone: the model is as it was\n"
+    );
+    assert_eq!(std::fs::read(path).unwrap(), std::fs::read(output).unwrap());
+}
+
+#[test]
+fn json() {
+    let folder = Folder::new();
+    let path = folder.model(reverse_graph());
+    let output = folder.path("out.onnx");
+    let arguments = [
+        "rewrite",
+        path.to_str().unwrap(),
+        "-o",
+        output.to_str().unwrap(),
+    ];
+    let run = succeeds(
+        &[
+            &arguments[..],
+            &["--portable", "--check", "--format", "json"],
+        ]
+        .concat(),
+    );
+    let json: serde_json::Value = serde_json::from_str(&run).expect("JSON");
+    assert_eq!(json["exactness"], "exact");
+    assert_eq!(json["steps"][0]["pass"], "portable");
+    assert_eq!(json["steps"][0]["node"], "y_node");
+    assert_eq!(json["steps"][0]["operator"], "ReverseSequence");
+    assert_eq!(json["steps"][0]["result"], "rewritten");
+    assert_eq!(json["checks"][0]["backend"], "tract");
+    assert_eq!(json["checks"][0]["data"], "made-up inputs 1");
+    assert_eq!(json["checks"][0]["result"], "ok");
+}
+
+#[test]
+fn data_in_other_files_goes_along() {
+    let folder = Folder::new();
+    let entry = |key: &str, value: &str| StringStringEntryProto {
+        key: key.to_owned(),
+        value: value.to_owned(),
+    };
+    let lengths = TensorProto {
+        external_data: vec![entry("location", "data/lens.bin")],
+        data_location: Some(1),
+        ..tensor("lens", INT64, &[4], &[])
+    };
+    let mut graph = reverse_graph();
+    graph.input.pop();
+    graph.initializer.push(lengths);
+    folder.write("in/model.onnx", &model(graph).encode_to_vec());
+    let bytes: Vec<u8> = [5_i64, 4, 0, 1]
+        .iter()
+        .flat_map(|length| length.to_le_bytes())
+        .collect();
+    folder.write("in/data/lens.bin", &bytes);
+    std::fs::create_dir(folder.path("out")).unwrap();
+    let (path, output) = (folder.path("in/model.onnx"), folder.path("out/model.onnx"));
+    let arguments = [
+        "rewrite",
+        path.to_str().unwrap(),
+        "-o",
+        output.to_str().unwrap(),
+    ];
+    let arguments = [&arguments[..], &["--portable", "--check"]].concat();
+    assert!(succeeds(&arguments).contains("check on tract, made-up inputs 1: ok"));
+    assert_eq!(
+        std::fs::read(folder.path("out/data/lens.bin")).unwrap(),
+        bytes
+    );
+    // Data of another model is not touched.
+    folder.write("out/data/lens.bin", &[0; 32]);
+    std::fs::remove_file(&output).unwrap();
+    refuses(&arguments, "is another file; choose another folder");
+    assert_eq!(
+        std::fs::read(folder.path("out/data/lens.bin")).unwrap(),
+        [0; 32]
+    );
+    assert!(!output.exists());
+}
+
+#[test]
+fn what_cannot_be_compared_is_an_error() {
+    let folder = Folder::new();
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![node("Nonsense", &["x"], &["y"])],
+        input: vec![value("x", FLOAT, &["2"])],
+        output: vec![value("y", FLOAT, &["2"])],
+        ..GraphProto::default()
+    };
+    let path = folder.model(graph);
+    let output = folder.path("out.onnx");
+    let arguments = [
+        "rewrite",
+        path.to_str().unwrap(),
+        "-o",
+        output.to_str().unwrap(),
+        "--check",
+    ];
+    refuses(
+        &arguments,
+        "--check: nothing runs both models: tract: the model as it was: tract has no Nonsense",
+    );
+    assert!(!output.exists());
+}
