@@ -20,6 +20,8 @@ mod factory;
 #[cfg(test)]
 mod fake_host;
 mod fence;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gpu;
 mod host;
 mod info;

@@ -29,6 +29,9 @@ mod desc;
 mod device;
 mod error;
 mod feature_level;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "wgpu")]
 pub mod gpu;
 mod index_set;

@@ -33,11 +33,11 @@ pub fn reverse_subsequences<'a>(
         elements as usize
     };
     for_each_coordinate(&desc.input.sizes, |coordinates| {
-        let mut of_length = coordinates.to_vec();
+        let mut of_length = Dims::from_slice(coordinates);
         of_length[axis] = 0;
         let length = lengths.value(offset(&of_length, &lengths_strides));
         let length = length.clamp(0, i128::from(desc.input.sizes[axis])) as u64;
-        let mut source = coordinates.to_vec();
+        let mut source = Dims::from_slice(coordinates);
         if source[axis] < length {
             source[axis] = length - 1 - source[axis];
         }

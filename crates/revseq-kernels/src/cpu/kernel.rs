@@ -151,6 +151,10 @@ impl Kernel {
 
     /// How far away the bytes of a run are, which writes all of its output if `whole`.
     pub(super) fn tier(self, plan: &Plan, whole: bool) -> Tier {
+        #[cfg(fuzzing)]
+        if let Some(tier) = Tier::chosen(whole) {
+            return tier;
+        }
         let bytes = plan.moved_bytes();
         let asking = match self {
             _ if processor::foresees() => ASKING_BYTES_OF_FORESIGHT,
@@ -169,6 +173,13 @@ impl Kernel {
 /// How far away the bytes of a run in place are: [`Tier::Memory`] if it pays to ask
 /// for what is exchanged next.
 pub(super) fn tier_in_place(plan: &Plan) -> Tier {
+    #[cfg(fuzzing)]
+    if let Some(tier) = Tier::chosen(true) {
+        return match tier {
+            Tier::Outer => Tier::Inner,
+            tier => tier,
+        };
+    }
     let asking = match processor::foresees() {
         true => ASKING_BYTES_OF_FORESIGHT,
         false => ASKING_BYTES_IN_PLACE,
@@ -188,4 +199,17 @@ pub(super) enum Tier {
     Outer,
     /// Beyond the caches.
     Memory,
+}
+
+#[cfg(fuzzing)]
+impl Tier {
+    /// What a fuzzer chooses: the outermost only if all of the output is written.
+    fn chosen(whole: bool) -> Option<Self> {
+        Some(match crate::fuzzing::tier() {
+            1 => Self::Inner,
+            3 if whole => Self::Memory,
+            2 | 3 => Self::Outer,
+            _ => return None,
+        })
+    }
 }

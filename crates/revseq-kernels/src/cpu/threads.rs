@@ -90,6 +90,18 @@ impl Threads<'_> {
         work: impl Fn(Range<usize>) + Sync,
     ) {
         let bytes = items.saturating_mul(item_bytes);
+        #[cfg(fuzzing)]
+        let (bytes, worthwhile) = match crate::fuzzing::piece_bytes() {
+            // As many pieces as if they were as large as always.
+            Some(least) => (
+                (bytes / least).saturating_mul(PIECE_BYTES),
+                Worthwhile {
+                    asleep: 0,
+                    awake: 0,
+                },
+            ),
+            None => (bytes, worthwhile),
+        };
         let threads = match self {
             Self::Serial => 1,
             Self::Host { .. } if bytes < worthwhile.awake => 1,
