@@ -34,6 +34,9 @@ mod dims;
 mod element;
 mod error;
 mod feature_level;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "wgpu")]
 pub mod gpu;
 mod index_set;

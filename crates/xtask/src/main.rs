@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod ep;
+mod fuzz;
 mod python;
 mod sanitize;
 mod skips;
@@ -23,6 +24,8 @@ Commands:
                   Run the kernels' tests under sanitizers, all or those named
   models          Make the files under models/ again
   wheel           Build the Python wheel of the execution provider into target/wheels
+  fuzz [TARGET] [--seconds N]
+                  Fuzz a target of tests/fuzz, or each for a minute
   steps           List the steps of `test`
 ";
 
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         ["sanitize", names @ ..] => sanitize::run(names),
         ["models"] => models(&[]),
         ["wheel"] => ep::wheel(),
+        ["fuzz", arguments @ ..] => fuzz::fuzz(arguments),
         ["steps"] => {
             for step in test_steps() {
                 let named = if step.is_extra {

@@ -154,6 +154,10 @@ impl Kernel {
 
     /// How far away the bytes of a run are, which writes all of its output if `whole`.
     pub(crate) fn tier(self, plan: &Plan, whole: bool) -> Tier {
+        #[cfg(fuzzing)]
+        if let Some(tier) = Tier::chosen(whole) {
+            return tier;
+        }
         let bytes = plan.moved_bytes();
         let asking = match self {
             _ if processor::has_strong_prefetcher() => ASKING_BYTES_OF_FORESIGHT,
@@ -174,6 +178,13 @@ impl Kernel {
 /// How far away the bytes of a run in place are: [`Tier::Memory`] if it pays to ask
 /// for what is exchanged next.
 pub(crate) fn tier_in_place(plan: &Plan) -> Tier {
+    #[cfg(fuzzing)]
+    if let Some(tier) = Tier::chosen(true) {
+        return match tier {
+            Tier::Outer => Tier::Inner,
+            tier => tier,
+        };
+    }
     let asking = match processor::has_strong_prefetcher() {
         true => ASKING_BYTES_OF_FORESIGHT,
         false => ASKING_BYTES_IN_PLACE,
@@ -193,4 +204,17 @@ pub(crate) enum Tier {
     Outer,
     /// Beyond the caches.
     Memory,
+}
+
+#[cfg(fuzzing)]
+impl Tier {
+    /// What a fuzzer chooses: the outermost only if all of the output is written.
+    fn chosen(whole: bool) -> Option<Self> {
+        Some(match crate::fuzzing::tier() {
+            1 => Self::Inner,
+            3 if whole => Self::Memory,
+            2 | 3 => Self::Outer,
+            _ => return None,
+        })
+    }
 }

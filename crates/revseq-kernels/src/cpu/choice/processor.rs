@@ -30,6 +30,10 @@ fn is_of_amd() -> bool {
     if let Some(is_of_amd) = PRETENDED_TO_BE_OF_AMD.get() {
         return is_of_amd;
     }
+    #[cfg(fuzzing)]
+    if let Some(is_of_amd) = crate::fuzzing::is_of_amd() {
+        return is_of_amd;
+    }
     static IS_OF_AMD: OnceLock<bool> = OnceLock::new();
     *IS_OF_AMD.get_or_init(|| matches!(&vendor(), b"AuthenticAMD" | b"HygonGenuine"))
 }
