@@ -48,7 +48,7 @@ fn check_options(u: &mut Unstructured<'_>) -> Result<()> {
                 Ok(&*device)
             );
         }
-        Err(message) => assert!(message.contains("valid are"), "{message:?}"),
+        Err(message) => assert!(message.contains("expected"), "{message:?}"),
     }
     Ok(())
 }
