@@ -67,37 +67,45 @@ impl PartialEq for Size<'_> {
     }
 }
 
-/// Operators of one input that have its sizes, and those whose first input does.
-const SAME_SIZES: &[&str] = &[
+/// Elementwise operators of one input, to which the order is all the same.
+pub(crate) const ELEMENTWISE: &[&str] = &[
     "Abs",
     "Cast",
     "Ceil",
-    "Clip",
-    "Dropout",
     "Elu",
     "Erf",
     "Exp",
     "Floor",
     "HardSigmoid",
     "Identity",
-    "LayerNormalization",
     "LeakyRelu",
     "Log",
-    "LogSoftmax",
     "Neg",
     "Not",
     "Relu",
-    "ReverseSequence",
     "Round",
     "Selu",
     "Sigmoid",
-    "Softmax",
     "Softplus",
     "Softsign",
     "Sqrt",
     "Tanh",
     "ThresholdedRelu",
 ];
+
+/// Others whose output has the sizes of the first input.
+const SAME_SIZES: &[&str] = &[
+    "Clip",
+    "Dropout",
+    "LayerNormalization",
+    "LogSoftmax",
+    "ReverseSequence",
+    "Softmax",
+];
+
+fn has_sizes_of_input(op: &str) -> bool {
+    ELEMENTWISE.contains(&op) || SAME_SIZES.contains(&op)
+}
 
 /// Operators of two inputs or more that are broadcast.
 const BROADCAST: &[&str] = &[
@@ -170,7 +178,7 @@ fn rank_within(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize>
                 "MatMul" if rank_within(inner, node.input(1)?, steps)? == 2 => {
                     rank_within(inner, node.input(0)?, steps)
                 }
-                op if SAME_SIZES.contains(&op) => input(),
+                op if has_sizes_of_input(op) => input(),
                 op if BROADCAST.contains(&op) => node.inputs().try_fold(0, |most, input| {
                     Some(rank_within(inner, input, steps)?.max(most))
                 }),
@@ -303,7 +311,7 @@ fn node_axis<'a>(
                     of_input(axis - rank + 1)
                 }
             }
-            op if SAME_SIZES.contains(&op) => of_input(axis),
+            op if has_sizes_of_input(op) => of_input(axis),
             op if BROADCAST.contains(&op) => broadcast_axis(scope, node, axis, steps),
             op if REDUCE.contains(&op) => {
                 let rank = rank_within(scope, node.input(0)?, steps)?;
