@@ -41,13 +41,12 @@
 #![deny(unsafe_code)]
 
 mod axes;
-mod device;
 mod eval;
+mod load;
 mod onnx;
 mod op;
 
-#[cfg(feature = "wgpu")]
-pub use device::load_on_gpu;
+pub use load::LoadOptions;
 pub use onnx::register;
 pub use op::ReverseSubsequences;
 pub use revseq_graph::Operator;

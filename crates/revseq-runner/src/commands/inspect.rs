@@ -5,12 +5,12 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result};
-use revseq_kernels::Device;
 use serde_json::{Value as Json, json};
 
 use super::report::{self, Outcome as Found, Report, value_json};
 use super::{Outcome, dot, print_json};
-use crate::backend::ort::{self, Placement, Preparation, Runtime};
+use crate::backend::Engine;
+use crate::backend::ort::{Ort, Placement, Preparation};
 use crate::backend::tract::{self, Shapes};
 use crate::cli::{InspectArguments, InspectFormat};
 use crate::model::check::canonical_domain;
@@ -33,10 +33,10 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     let shapes = tract::shapes(&model, &bindings);
     let (reports, others) = nodes(&model, &bindings, &shapes).with_context(in_model)?;
     let signature = Signature::new(&model, &bindings, &shapes);
-    let placements = super::runtime(arguments.backend, &Device::Cpu, &arguments.ort)?
-        .map(|runtime| placements(&runtime, &model))
-        .transpose()
-        .with_context(in_model)?;
+    let placements = match Engine::open(&arguments.on)? {
+        Engine::Tract(_) => None,
+        Engine::Ort(ort) => Some(placements(&ort, &model).with_context(in_model)?),
+    };
     match arguments.format {
         InspectFormat::Text => {
             let out = &mut anstream::stdout().lock();
@@ -140,12 +140,12 @@ fn nodes(
 }
 
 /// Where ONNX Runtime places the nodes of ours, or why it takes no such model.
-fn placements(runtime: &Runtime, model: &Model) -> Result<Result<Vec<Placement>, String>> {
-    if let Some(reason) = ort::lacks(runtime, model)? {
+fn placements(ort: &Ort, model: &Model) -> Result<Result<Vec<Placement>, String>> {
+    if let Some(reason) = ort.lacks(model)? {
         return Ok(Err(reason));
     }
     // Reading for inspection leaves data in other files where it is.
-    Ok(match ort::place(runtime, &Model::load(&model.path)?)? {
+    Ok(match ort.place(&Model::load(&model.path)?)? {
         Preparation::Ready(prepared) => Ok(prepared.placements),
         Preparation::Refused(reason) => Err(reason),
     })

@@ -619,9 +619,9 @@ fn inputs_that_contradict_the_model() {
     run(&["-i", &given], "input \"x\" is missing");
     run(
         &["-i", &given, "-i", &given, "--fill", "iota"],
-        "it is given twice",
+        "\"lens\" is given twice",
     );
-    run(&["-i", "z=z.npy"], "there is no input of that name");
+    run(&["-i", "z=z.npy"], "there is no input \"z\"");
     run(&["-i", "z=z.npy"], inputs);
     run(&["-o", "z=z.npy"], "the outputs are y");
     run(

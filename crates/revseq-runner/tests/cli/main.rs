@@ -3,6 +3,7 @@
 #[cfg(feature = "bench")]
 mod bench;
 mod common;
+mod compare;
 mod gpu;
 mod hostile;
 mod inspect;
@@ -11,5 +12,6 @@ mod left_out;
 mod ort;
 mod rewrite;
 mod run;
+mod snapshot;
 mod tensors;
 mod verify;

@@ -9,6 +9,7 @@ use crate::common::{
     FLOAT, Folder, INT64, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor,
     value,
 };
+use crate::ort::onnxruntime;
 
 /// The models that no backend runs, as they were or rewritten.
 const NOT_RUN: [&str; 4] = [
@@ -38,16 +39,55 @@ fn folders(group: &str) -> Vec<String> {
     names
 }
 
-/// Rewrites and checks a model, which has to succeed and to compare something.
+/// Rewrites a test of the repository into a folder, with its data sets: the report.
 fn rewrites(folder: &Folder, name: &str, flags: &[&str]) -> String {
-    let model = models().join(name);
-    let output = folder.path("out.onnx");
-    let mut arguments = vec!["rewrite", model.to_str().unwrap(), "--overwrite", "--check"];
+    let source = models().join(name);
+    let target = folder.path(name);
+    std::fs::create_dir_all(&target).expect("a folder");
+    let output = target.join("model.onnx");
+    let mut arguments = vec!["rewrite", source.to_str().unwrap()];
     arguments.extend(["-o", output.to_str().unwrap()]);
     arguments.extend(flags);
     let report = succeeds(&arguments);
-    assert!(report.contains(": ok\n"), "{name}: {report}");
+    for set in std::fs::read_dir(source).expect("a test") {
+        let set = set.expect("a file").path();
+        if set.is_dir() {
+            let copy = target.join(set.file_name().unwrap());
+            std::fs::create_dir(&copy).expect("a folder");
+            for file in std::fs::read_dir(set).expect("a data set") {
+                let file = file.expect("a file").path();
+                std::fs::copy(&file, copy.join(file.file_name().unwrap())).expect("a copy");
+            }
+        }
+    }
     report
+}
+
+/// Verifies all that was rewritten: on tract, and on ONNX Runtime with its own kernels if
+/// there is one for tests. Only what is listed may be skipped or fail.
+fn verify_all(folder: &Folder, test: &str, not_on_tract: &[&str], not_on_ort: &[&str]) {
+    let root = folder.path("");
+    let root = root.to_str().unwrap().trim_end_matches('/');
+    let verify = |more: &[&str], not_run: &[&str]| {
+        let run = revseq(&[&["verify", root], more].concat());
+        for line in run.stdout.lines() {
+            let Some((path, result)) = line.split_once(": ") else {
+                continue;
+            };
+            let name = path.strip_prefix(root).unwrap().trim_start_matches('/');
+            assert_eq!(
+                result == "ok",
+                !not_run.contains(&name),
+                "{more:?} {name}: {result}"
+            );
+        }
+        assert!(run.stdout.contains(" passed, "), "{run:?}");
+    };
+    verify(&[], not_on_tract);
+    if let Some(library) = onnxruntime(test) {
+        let plain = ["--backend", "ort", "--ep", "none", "--ort-lib", &library];
+        verify(&plain, not_on_ort);
+    }
 }
 
 #[test]
@@ -68,19 +108,22 @@ fn every_model_is_the_same_with_standard_operators() {
         if NOT_RUN.contains(&name.as_str()) {
             continue;
         }
-        // tract has no functions; what runs them is there or not.
-        if name.starts_with("graphs/local_function") {
-            continue;
-        }
         let report = rewrites(&folder, &name, &["--portable"]);
         assert!(
             report.contains("0 left alone") || !report.contains("Reverse"),
             "{report}"
         );
-        let rewritten = read(&folder.path("out.onnx"));
+        let rewritten = read(&folder.path(&name).join("model.onnx"));
         let text = format!("{rewritten:?}");
         assert!(!text.contains("op_type: \"Reverse"), "{name}");
     }
+    verify_all(
+        &folder,
+        "every_model_is_the_same_with_standard_operators",
+        // tract has no functions.
+        &["graphs/local_function", "graphs/local_function_attributes"],
+        &[],
+    );
 }
 
 /// Exported models that tract does not run once they are rewritten: its LSTM has
@@ -102,10 +145,15 @@ fn exported_models_are_the_same_without_their_loops() {
         "sequence-lens",
     ];
     for name in folders("exported") {
-        if !NOT_ON_TRACT.contains(&name.as_str()) {
-            rewrites(&folder, &name, &flags);
-        }
+        rewrites(&folder, &name, &flags);
     }
+    verify_all(
+        &folder,
+        "exported_models_are_the_same_without_their_loops",
+        &NOT_ON_TRACT,
+        // What is left there has axes that ONNX Runtime does not take.
+        &["exported/tf_axes_2_3"],
+    );
 }
 
 #[test]
