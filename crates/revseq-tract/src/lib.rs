@@ -37,7 +37,10 @@
 //! # Ok(())
 //! # }
 //! ```
-
+//!
+//! # Features
+#![doc = document_features::document_features!()]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 mod axes;

@@ -4,6 +4,7 @@
 
 mod ep;
 mod fuzz;
+mod packages;
 mod python;
 mod sanitize;
 mod skips;
@@ -23,6 +24,7 @@ Commands:
   sanitize [asan|tsan|valgrind]...
                   Run the kernels' tests under sanitizers, all or those named
   models          Make the files under models/ again
+  api             Record the public API of the libraries, in their public-api.txt
   wheel           Build the Python wheel of the execution provider into target/wheels
   fuzz [TARGET] [--seconds N]
                   Fuzz a target of tests/fuzz, or each for a minute
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         ["test", names @ ..] => step::select(test_steps(), names).and_then(step::run_all),
         ["sanitize", names @ ..] => sanitize::run(names),
         ["models"] => models(&[]),
+        ["api"] => packages::write_api(),
         ["wheel"] => ep::wheel(),
         ["fuzz", arguments @ ..] => fuzz::fuzz(arguments),
         ["steps"] => {
@@ -97,6 +100,16 @@ fn test_steps() -> Vec<Step> {
                 .env("RUSTDOCFLAGS", "-D warnings")
                 .run()
         }),
+        Step::new(
+            "api",
+            "the libraries' public API is the recorded one",
+            packages::check_api,
+        ),
+        Step::new(
+            "package",
+            "the crates that are published, as they would be",
+            packages::package,
+        ),
         Step::new(
             "test",
             "unit, integration, conformance, snapshot and doc tests",
