@@ -47,6 +47,8 @@ def test_what_it_holds(wheel):
     assert package == [f"onnxruntime_ep_revseq/{name}" for name in files]
     assert any(name.endswith("licenses/LICENSE-MIT") for name in names)
     assert any(name.endswith("licenses/LICENSE-APACHE") for name in names)
+    assert any(name.endswith("licenses/THIRD-PARTY-NOTICES.txt") for name in names)
+    assert any(name.endswith("sboms/revseq-ep.cyclonedx.json") for name in names)
     assert "-py3-none-manylinux_2_" in wheel.name and wheel.name.endswith("_x86_64.whl")
 
 

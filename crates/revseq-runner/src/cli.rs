@@ -57,6 +57,12 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
+    /// Write manual pages
+    #[command(hide = true)]
+    Man {
+        /// The folder to write them into
+        folder: PathBuf,
+    },
 }
 
 const RUN_EXAMPLES: &str = "\

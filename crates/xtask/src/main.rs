@@ -25,7 +25,8 @@ Commands:
                   Run the kernels' tests under sanitizers, all or those named
   models          Make the files under models/ again
   api             Record the public API of the libraries, in their public-api.txt
-  wheel           Build the Python wheel of the execution provider into target/wheels
+  wheel           Build the Python wheels, of the command line and of the execution provider,
+                  into target/wheels
   fuzz [TARGET] [--seconds N]
                   Fuzz a target of tests/fuzz, or each for a minute
   steps           List the steps of `test`
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
         ["sanitize", names @ ..] => sanitize::run(names),
         ["models"] => models(&[]),
         ["api"] => packages::write_api(),
-        ["wheel"] => ep::wheel(),
+        ["wheel"] => ep::wheels(),
         ["fuzz", arguments @ ..] => fuzz::fuzz(arguments),
         ["steps"] => {
             for step in test_steps() {
@@ -152,6 +153,11 @@ fn test_steps() -> Vec<Step> {
             "ep",
             "the execution provider in ONNX Runtime, and its wheel",
             ep::test,
+        ),
+        Step::extra(
+            "wheels",
+            "both wheels, installed where there is no Rust (minutes to build)",
+            ep::test_wheels,
         ),
         Step::extra(
             "rten",

@@ -10,6 +10,7 @@ mod dot;
 pub(crate) mod inputs;
 pub(crate) mod inspect;
 mod junit;
+mod man;
 mod report;
 #[cfg(feature = "rewrite")]
 mod rewrite;
@@ -54,6 +55,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome> {
         Command::Bench(_) => anyhow::bail!(crate::not_built("benchmarks")),
         Command::Devices(arguments) => devices::devices(&arguments),
         Command::Completions { shell } => completions::completions(shell),
+        Command::Man { folder } => man::man(&folder),
     }
 }
 
