@@ -25,10 +25,11 @@ def wheel():
 def clean(wheel, tmp_path_factory):
     """The interpreter of an environment that has the wheel and nothing else."""
     folder = tmp_path_factory.mktemp("clean")
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     python = folder / "bin/python"
     # Without an index: whatever else it needed could not come from anywhere.
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-index", wheel], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", python]
+    subprocess.run([*pip, "install", "--quiet", "--no-index", wheel], check=True)
     return python
 
 

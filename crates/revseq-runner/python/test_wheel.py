@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import venv
 import zipfile
 
@@ -32,10 +33,10 @@ WHEELS = [wheel("REVSEQ_CLI_WHEEL"), wheel("REVSEQ_EP_WHEEL")]
 def clean(tmp_path_factory):
     """The folder of an environment that has the two wheels and nothing else."""
     folder = tmp_path_factory.mktemp("clean")
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     # Without an index: whatever else they needed could not come from anywhere.
-    command = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--no-index", *WHEELS]
-    subprocess.run(command, check=True)
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python"]
+    subprocess.run([*pip, "install", "--quiet", "--no-index", *WHEELS], check=True)
     return folder
 
 

@@ -12,7 +12,7 @@ use crate::backend::tract::Tract;
 use crate::commands::{inputs, inspect};
 use crate::model::{Bindings, Model};
 use crate::tensor::fill::Fill;
-use crate::tensor::{Tensor, compare, npy, pb, print};
+use crate::tensor::{Tensor, compare, npy, npz, pb, print};
 use crate::{STACK, chain, fence};
 
 /// Reads a model, shows it in every format, and reads its data.
@@ -59,6 +59,12 @@ pub fn tensor(bytes: &[u8]) {
     });
     answer(|| {
         check_tensor(&npy::decode(bytes)?, "");
+        Ok(())
+    });
+    answer(|| {
+        for (name, tensor) in npz::decode(bytes)? {
+            check_tensor(&tensor, &name);
+        }
         Ok(())
     });
 }

@@ -53,12 +53,14 @@ thread_local! {
 
 impl LoadOptions {
     /// What a model says, on tract's executor.
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// What becomes of lengths out of range. Without it ReverseSequence rejects
     /// them and ReverseSubsequences clamps them.
+    #[must_use]
     pub fn with_lengths(mut self, policy: LengthsPolicy) -> Self {
         self.lengths = Some(policy);
         self
@@ -71,6 +73,7 @@ impl LoadOptions {
     /// memory: each run of an op uploads its data and reads the result back, which a
     /// memory-bound operator does not win back. Data of strings is an error.
     #[cfg(feature = "wgpu")]
+    #[must_use]
     pub fn on_gpu(mut self, context: &Context) -> Self {
         self.device = Device::Gpu(context.clone());
         self

@@ -95,15 +95,9 @@ fn test_steps() -> Vec<Step> {
                 .into_iter()
                 .try_for_each(|clippy| clippy.args(["--all-targets", "--", "-D", "warnings"]).run())
         }),
-        Step::new("doc", "the documentation, warnings denied", || {
-            workspace("doc")
-                .arg("--no-deps")
-                .env("RUSTDOCFLAGS", "-D warnings")
-                .run()
-        }),
         Step::new(
-            "api",
-            "the libraries' public API is the recorded one",
+            "doc",
+            "the documentation, warnings denied, and the public API on record",
             packages::check_api,
         ),
         Step::new(
