@@ -113,6 +113,7 @@ const INSPECT_EXAMPLES: &str = "\
 Examples:
   revseq inspect model.onnx
   revseq inspect model.onnx --dim batch=4 --dim time=100
+  revseq inspect model.onnx --format html > model.html
   revseq inspect model.onnx --format dot | dot -Tsvg > model.svg";
 
 const REWRITE_EXAMPLES: &str = "\
@@ -407,6 +408,8 @@ pub(crate) enum InspectFormat {
     Json,
     /// For Graphviz
     Dot,
+    /// For a browser: a page with a picture of what is around each node
+    Html,
 }
 
 #[derive(Debug, Args)]

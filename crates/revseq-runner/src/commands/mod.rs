@@ -7,10 +7,12 @@ mod completions;
 mod data_set;
 mod devices;
 mod dot;
+mod html;
 pub(crate) mod inputs;
 pub(crate) mod inspect;
 mod junit;
 mod man;
+mod markup;
 mod report;
 #[cfg(feature = "rewrite")]
 mod rewrite;
