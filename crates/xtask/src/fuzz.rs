@@ -13,12 +13,13 @@ struct Target {
     models: bool,
 }
 
-const TARGETS: [Target; 5] = [
+const TARGETS: [Target; 6] = [
     Target::new("operator", false, false),
     Target::new("provider", false, false),
     Target::new("model", true, true),
     Target::new("tensors", true, true),
     Target::new("tract", true, false),
+    Target::new("rewrite", true, false),
 ];
 
 impl Target {

@@ -10,6 +10,8 @@ mod arena;
 mod operator;
 mod provider;
 #[cfg(feature = "runner")]
+mod rewrite;
+#[cfg(feature = "runner")]
 mod tract;
 
 #[cfg(unix)]
@@ -17,6 +19,8 @@ pub use operator::operator;
 pub use provider::provider;
 #[cfg(feature = "runner")]
 pub use revseq_runner::fuzzing::{model, tensor as tensors};
+#[cfg(feature = "runner")]
+pub use rewrite::rewrite;
 #[cfg(feature = "runner")]
 pub use tract::tract;
 
@@ -34,4 +38,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("tensors", tensors),
     #[cfg(feature = "runner")]
     ("tract", tract),
+    #[cfg(feature = "runner")]
+    ("rewrite", rewrite),
 ];

@@ -11,11 +11,13 @@ use tract_onnx::pb::{GraphProto, ModelProto, NodeProto};
 /// The most changes to a model.
 const MOST_CHANGES: usize = 12;
 
+/// The files of models, by their folders.
 macro_rules! models {
     ($($path:literal),* $(,)?) => {
         &[$(include_bytes!(concat!("../../../models/", $path, "/model.onnx"))),*]
     };
 }
+pub(crate) use models;
 
 /// What is damaged: one model of each kind.
 const MODELS: &[&[u8]] = models![
@@ -86,20 +88,23 @@ const OPERATORS: &[&str] = &[
 
 /// Damages a model as the bytes say, or takes them as one, and runs it.
 pub fn tract(data: &[u8]) {
-    if let Ok(model) = damaged(&mut Unstructured::new(data)) {
+    static DECODED: LazyLock<Vec<ModelProto>> = LazyLock::new(|| decoded(MODELS));
+    if let Ok(model) = damaged(&DECODED, &mut Unstructured::new(data)) {
         revseq_runner::fuzzing::tract(&model);
     }
 }
 
-fn damaged(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
-    static DECODED: LazyLock<Vec<ModelProto>> = LazyLock::new(|| {
-        let models = MODELS.iter().map(|&bytes| ModelProto::decode(bytes));
-        models
-            .collect::<std::result::Result<_, _>>()
-            .expect("they are models")
-    });
+pub(crate) fn decoded(models: &[&[u8]]) -> Vec<ModelProto> {
+    let models = models.iter().map(|&bytes| ModelProto::decode(bytes));
+    models
+        .collect::<std::result::Result<_, _>>()
+        .expect("they are models")
+}
+
+/// One of these models with changes, or the bytes themselves.
+pub(crate) fn damaged(models: &[ModelProto], u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let which = usize::from(u.arbitrary::<u8>()?);
-    let Some(model) = DECODED.get(which) else {
+    let Some(model) = models.get(which) else {
         return Ok(u.bytes(u.len())?.to_vec());
     };
     let mut model = model.clone();
