@@ -308,6 +308,18 @@ fn loops_that_are_no_layers_are_left_alone() {
         },
         cell,
     );
+    // Weights in another file, which is not read.
+    near(
+        &|graph| {
+            for tensor in &mut graph.initializer {
+                if tensor.dims.len() == 2 {
+                    tensor.raw_data = None;
+                    tensor.data_location = Some(model::tensor_proto::DataLocation::EXTERNAL);
+                }
+            }
+        },
+        cell,
+    );
     // A counter that does not begin with 0, or does not count by 1.
     near(
         &|graph| {
@@ -627,6 +639,65 @@ fn transposes_around_a_reversal_go_or_are_left_alone() {
     // Another reads the reversal.
     let more = node("Add", &["back", "reversed"], "y", vec![]);
     check(&swap, &swap, [1, 0], Some(more), &fast(), 2);
+}
+
+/// What a caller reads stays.
+#[test]
+fn values_that_are_outputs_as_well_are_kept() {
+    let check =
+        |nodes: Vec<NodeProto>, output: &str, pass_name: &str, op: &str, expected: usize| {
+            let mut model = graph(nodes, [None; 3]);
+            let outputs = &mut model.graph.as_option_mut().unwrap().output;
+            outputs.push(value(output, FLOAT, &[None; 3]));
+            let (model, report) = rewritten(&model, &pass(pass_name));
+            assert_eq!(count(&model, op), expected, "{report:?}");
+            let nodes = &model.graph.as_option().unwrap().node;
+            assert!(
+                nodes
+                    .iter()
+                    .flat_map(NodeProto::outputs)
+                    .any(|name| name == output),
+                "{output} is given no more"
+            );
+        };
+    let first = || reverse("x", "lens", "middle", [0, 1]);
+    let twice = vec![first(), reverse("middle", "lens", "y", [0, 1])];
+    check(twice, "middle", "cancel", "ReverseSequence", 1);
+    let between = vec![
+        first(),
+        node("Tanh", &["middle"], "between", vec![]),
+        reverse("between", "lens", "y", [0, 1]),
+    ];
+    check(between, "between", "cancel", "ReverseSequence", 2);
+    for output in ["turned", "reversed"] {
+        let swap = || vec![ints("perm", &[1, 0, 2])];
+        let turned = vec![
+            node("Transpose", &["x"], "turned", swap()),
+            reverse("turned", "lens", "reversed", [1, 0]),
+            node("Transpose", &["reversed"], "y", swap()),
+        ];
+        let expected = if output == "turned" { 1 } else { 2 };
+        check(turned, output, "transpose", "Transpose", expected);
+    }
+}
+
+/// Two masked bidirectional LSTMs of Keras behind an embedding, of which the
+/// loops need the user's word and the flips do not.
+#[test]
+fn a_whole_encoder_becomes_two_layers() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/keras");
+    let (_, model) = read(&tests.join("embedding_bilstm_masked/model.onnx"));
+    let counts =
+        |model: &ModelProto| ["Loop", "ReverseSequence", "LSTM"].map(|op| count(model, op));
+    assert_eq!(counts(&model), [4, 5, 0]);
+    let (whole, report) = rewritten(&model, &right_padded());
+    assert_eq!(counts(&whole), [0, 0, 2], "{report:#?}");
+    let layers = &whole.graph.as_option().unwrap().node;
+    let mut layers = layers.iter().filter(|node| node.is("LSTM"));
+    assert!(layers.all(|layer| layer.text("direction").value() == Some("bidirectional")));
+    let (proved, report) = rewritten(&model, &fast());
+    assert_eq!(counts(&proved), [4, 0, 0], "{report:#?}");
+    assert_eq!(report.exactness(), Exactness::Exact);
 }
 
 /// Sizes through more nodes than are followed, and through forks of forks.
