@@ -29,7 +29,8 @@ import pathlib
 import sys
 import time
 import uuid
-from typing import Any, Iterable, Iterator, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -284,6 +285,7 @@ def main() -> None:
     parser.add_argument("input", type=pathlib.Path)
     parser.add_argument("output", type=pathlib.Path)
     parser.add_argument("--address", help="of the cluster: auto; without it, this machine")
+    parser.add_argument("--wheel", help="of onnxruntime_ep_revseq, for nodes without it")
     parser.add_argument("--actors", type=int, default=os.cpu_count(), help="at most")
     parser.add_argument("--cpus", type=int, default=1, help="of an actor, and its threads")
     parser.add_argument("--batch", type=int, default=64, help="rows in a run of the model")
@@ -292,7 +294,8 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=16_000_000, help="steps of a sequence")
     parser.add_argument("--nan", action="store_true", help="take what is not finite, too")
     given = parser.parse_args()
-    ray.init(given.address, log_to_driver=False)
+    shipped = {"py_modules": [given.wheel]} if given.wheel else None
+    ray.init(given.address, runtime_env=shipped, log_to_driver=False)
     settings = Settings(given.model.read_bytes(), str(given.output.resolve()), given.features,
                         given.longest, given.nan, given.batch, given.window, given.cpus)  # fmt: skip
     total = infer(given.input.resolve(), settings, given.actors)

@@ -125,6 +125,23 @@ pub(crate) fn test() -> Result<(), String> {
     })
 }
 
+/// Runs the example of Ray on a cluster whose nodes are processes of this machine.
+pub(crate) fn ray() -> Result<(), String> {
+    cargo(&["build", "--package", "revseq-ep", "--lib"]).run()?;
+    let root = crate::root();
+    let tests = root.join("crates/revseq-ep/cluster-tests");
+    let python = python::environment("ray", &tests.join("requirements.txt"))?;
+    Command::new(python)
+        .args(["-m", "pytest", "-q", "-rs", "--disable-warnings"])
+        .args(["-p", "no:cacheprovider"])
+        .arg(tests)
+        .env(
+            "REVSEQ_EP_LIBRARY",
+            root.join("target/debug").join(library_name()),
+        )
+        .run()
+}
+
 fn library_name() -> String {
     use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
     format!("{DLL_PREFIX}revseq_ep{DLL_SUFFIX}")

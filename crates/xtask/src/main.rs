@@ -154,6 +154,11 @@ fn test_steps() -> Vec<Step> {
             ep::test_wheels,
         ),
         Step::extra(
+            "ray",
+            "the example of Ray on a cluster of two nodes",
+            ep::ray,
+        ),
+        Step::extra(
             "rten",
             "rten among the contestants of the benchmarks (Rust 1.94)",
             || cargo(&["test", "--package", "revseq-bench", "--features", "rten"]).run(),

@@ -19,9 +19,11 @@ import os
 import socket
 import threading
 import weakref
-from typing import TYPE_CHECKING, Callable, Mapping, Optional, Union
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     import onnxruntime
 
 __all__ = ["AssignmentError", "RegistrationError", "check_assignment", "create_session", "register"]
@@ -52,29 +54,29 @@ def register() -> onnxruntime.OrtEpDevice:
     from . import get_library_path
 
     with _lock:
-        if (device := _device(onnxruntime)) is not None:
+        if (device := _device()) is not None:
             return device
         try:
             onnxruntime.register_execution_provider_library(_NAME, get_library_path())
         # ONNX Runtime's own errors have no common base but Exception.
         except Exception as error:
             # Somebody else may have registered it since the look above.
-            if (device := _device(onnxruntime)) is not None:
+            if (device := _device()) is not None:
                 return device
             where = f"{socket.gethostname()}, process {os.getpid()}"
             raise RegistrationError(f"{where}: no {_ep_name()}: {error}") from error
         atexit.register(_unregister, os.getpid())
-        device = _device(onnxruntime)
+        device = _device()
         assert device is not None, "a registration without an error brings the device"
         return device
 
 
 def create_session(
-    model: Union[str, os.PathLike[str], bytes],
+    model: str | os.PathLike[str] | bytes,
     *,
     threads: int = 0,
-    provider_options: Optional[Mapping[str, str]] = None,
-    configure: Optional[Callable[[onnxruntime.SessionOptions], None]] = None,
+    provider_options: Mapping[str, str] | None = None,
+    configure: Callable[[onnxruntime.SessionOptions], None] | None = None,
 ) -> onnxruntime.InferenceSession:
     """A session on a model (its path or its bytes) whose nodes are known to be with the provider.
 
@@ -129,7 +131,9 @@ def _ep_name() -> str:
     return get_ep_name()
 
 
-def _device(onnxruntime) -> Optional[onnxruntime.OrtEpDevice]:
+def _device() -> onnxruntime.OrtEpDevice | None:
+    import onnxruntime
+
     found = (device for device in onnxruntime.get_ep_devices() if device.ep_name == _ep_name())
     return next(found, None)
 
