@@ -78,7 +78,7 @@ pub(super) fn page(model: &Model, lines: &[String], reports: &[Report]) -> Strin
         }
         page += "<table>\n";
         for (what, text) in report.lines() {
-            let (what, text) = (escaped(&what), escaped(&text));
+            let (what, text) = (escaped(what), escaped(&text));
             page += &format!("<tr><th>{what}</th><td>{text}</td></tr>\n");
         }
         page += "</table>\n";
