@@ -2,12 +2,14 @@
 
 use std::sync::OnceLock;
 
-use revseq_graph::{ElementType, TensorType};
+use prost::Message;
+use revseq_graph::{ElementType, Operator, TensorType};
 use revseq_kernels::cpu::{self, Threads};
 use revseq_kernels::{
     DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, reference,
 };
 use revseq_tract::ReverseSubsequences;
+use tract_onnx::pb;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::{Case, Elements, Lengths, Step, gpu};
@@ -198,6 +200,137 @@ fn by_tract(
     input: Elements,
     policy: LengthsPolicy,
 ) -> Result<Elements, Error> {
+    let [data, lengths] = tensors(case, step, input)?;
+    let mut model = TypedModel::default();
+    let inputs = [
+        model.add_source("data", data.datum_type().fact(data.shape()))?,
+        model.add_source("lengths", lengths.datum_type().fact(lengths.shape()))?,
+    ];
+    let op = ReverseSubsequences::new(step.operator, data.rank())?.with_policy(policy);
+    let output = model.wire_node(&case.name, op, &inputs)?;
+    model.select_output_outlets(&output)?;
+    run_on_tract(model.into_optimized()?, data, lengths)
+}
+
+/// A node of the operator, rewritten to standard ones, on a tract that lacks it.
+/// It clamps.
+#[must_use]
+pub fn rewritten() -> Path {
+    Path {
+        lacks: tract_lacks,
+        ..Path::new("rewritten, tract", |case, step, input, _| {
+            by_standard_operators(case, step, input)
+        })
+    }
+}
+
+fn by_standard_operators(case: &Case, step: &Step, input: Elements) -> Result<Elements, Error> {
+    let [data, lengths] = tensors(case, step, input)?;
+    let mut model = revseq_rewrite::decode(&onnx_model(step, &data, &lengths)?.encode_to_vec())?;
+    let options = revseq_rewrite::Options {
+        portable: true,
+        ..Default::default()
+    };
+    revseq_rewrite::rewrite(&mut model, &options)?;
+    let bytes = revseq_rewrite::encode(&model)?;
+    let model = tract_onnx::onnx().model_for_read(&mut bytes.as_slice())?;
+    run_on_tract(model.into_optimized()?, data, lengths)
+}
+
+/// A model of one node of a step's operator.
+fn onnx_model(step: &Step, data: &Tensor, lengths: &Tensor) -> Result<pb::ModelProto, Error> {
+    let (domain, op_type, axes) = match step.operator {
+        Operator::ReverseSequence {
+            batch_axis,
+            time_axis,
+        } => (
+            "",
+            "ReverseSequence",
+            vec![("batch_axis", batch_axis), ("time_axis", time_axis)],
+        ),
+        Operator::ReverseSubsequences { axis } => (
+            revseq_graph::DOMAIN,
+            "ReverseSubsequences",
+            vec![("axis", axis)],
+        ),
+    };
+    let attributes = axes.into_iter().map(|(name, i)| pb::AttributeProto {
+        name: name.to_owned(),
+        r#type: pb::attribute_proto::AttributeType::Int as i32,
+        i,
+        ..Default::default()
+    });
+    let value = |name: &str, tensor: &Tensor| -> Result<pb::ValueInfoProto, Error> {
+        let dim = tensor
+            .shape()
+            .iter()
+            .map(|&size| pb::tensor_shape_proto::Dimension {
+                value: Some(pb::tensor_shape_proto::dimension::Value::DimValue(
+                    size as i64,
+                )),
+                ..Default::default()
+            });
+        let tensor_type = pb::type_proto::Tensor {
+            elem_type: onnx_type(tensor.datum_type())? as i32,
+            shape: Some(pb::TensorShapeProto { dim: dim.collect() }),
+        };
+        Ok(pb::ValueInfoProto {
+            name: name.to_owned(),
+            r#type: Some(pb::TypeProto {
+                value: Some(pb::type_proto::Value::TensorType(tensor_type)),
+                ..Default::default()
+            }),
+            ..Default::default()
+        })
+    };
+    let graph = pb::GraphProto {
+        name: "graph".to_owned(),
+        node: vec![pb::NodeProto {
+            domain: domain.to_owned(),
+            op_type: op_type.to_owned(),
+            input: vec!["data".to_owned(), "lengths".to_owned()],
+            output: vec!["output".to_owned()],
+            attribute: attributes.collect(),
+            ..Default::default()
+        }],
+        input: vec![value("data", data)?, value("lengths", lengths)?],
+        output: vec![value("output", data)?],
+        ..Default::default()
+    };
+    let import = |domain: &str, version| pb::OperatorSetIdProto {
+        domain: domain.to_owned(),
+        version,
+    };
+    Ok(pb::ModelProto {
+        ir_version: 8,
+        opset_import: vec![import("", 17), import(revseq_graph::DOMAIN, 1)],
+        graph: Some(graph),
+        ..Default::default()
+    })
+}
+
+fn onnx_type(datum_type: DatumType) -> Result<pb::tensor_proto::DataType, Error> {
+    use pb::tensor_proto::DataType;
+    Ok(match datum_type {
+        DatumType::F32 => DataType::Float,
+        DatumType::F16 => DataType::Float16,
+        DatumType::F64 => DataType::Double,
+        DatumType::U8 => DataType::Uint8,
+        DatumType::U16 => DataType::Uint16,
+        DatumType::U32 => DataType::Uint32,
+        DatumType::U64 => DataType::Uint64,
+        DatumType::I8 => DataType::Int8,
+        DatumType::I16 => DataType::Int16,
+        DatumType::I32 => DataType::Int32,
+        DatumType::I64 => DataType::Int64,
+        DatumType::Bool => DataType::Bool,
+        DatumType::String => DataType::String,
+        other => return Err(format!("ONNX has no type for {other:?}").into()),
+    })
+}
+
+/// A step's data and lengths.
+fn tensors(case: &Case, step: &Step, input: Elements) -> Result<[Tensor; 2], Error> {
     let shape: TVec<usize> = case.sizes.iter().map(|&size| size as usize).collect();
     let data = match input {
         Elements::Strings(strings) => {
@@ -210,17 +343,12 @@ fn by_tract(
         Lengths::U32(lengths) => Tensor::from_shape(&lengths_shape, lengths)?,
         lengths => Tensor::from_shape(&lengths_shape, &lengths.to_i64())?,
     };
+    Ok([data, lengths])
+}
 
-    let mut model = TypedModel::default();
-    let inputs = [
-        model.add_source("data", data.datum_type().fact(&*shape))?,
-        model.add_source("lengths", lengths.datum_type().fact(&*lengths_shape))?,
-    ];
-    let op = ReverseSubsequences::new(step.operator, shape.len())?.with_policy(policy);
-    let output = model.wire_node(&case.name, op, &inputs)?;
-    model.select_output_outlets(&output)?;
-    let model = model.into_optimized()?.into_runnable()?;
-    let output = model.run(tvec!(data.into(), lengths.into()))?.remove(0);
+fn run_on_tract(model: TypedModel, data: Tensor, lengths: Tensor) -> Result<Elements, Error> {
+    let inputs = tvec!(data.into(), lengths.into());
+    let output = model.into_runnable()?.run(inputs)?.remove(0);
     Ok(match output.datum_type() {
         DatumType::String => {
             Elements::Strings(output.try_as_plain_ram()?.as_slice::<String>()?.to_vec())

@@ -11,6 +11,8 @@
 //! comes from revseq-graph, and this crate is the only one to know ONNX
 //! Runtime.
 
+#[doc(hidden)]
+pub mod fuzzing;
 mod plugin;
 mod provider;
 

@@ -25,10 +25,11 @@ def wheel():
 def clean(wheel, tmp_path_factory):
     """The interpreter of an environment that has the wheel and nothing else."""
     folder = tmp_path_factory.mktemp("clean")
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     python = folder / "bin/python"
     # Without an index: whatever else it needed could not come from anywhere.
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-index", wheel], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", python]
+    subprocess.run([*pip, "install", "--quiet", "--no-index", wheel], check=True)
     return python
 
 
@@ -43,10 +44,12 @@ def output(*command, **env):
 def test_what_it_holds(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     package = sorted(name for name in names if name.startswith("onnxruntime_ep_revseq/"))
-    files = ["__init__.py", "librevseq_ep.so", "py.typed"]
+    files = ["__init__.py", "librevseq_ep.so", "py.typed", "worker.py"]
     assert package == [f"onnxruntime_ep_revseq/{name}" for name in files]
     assert any(name.endswith("licenses/LICENSE-MIT") for name in names)
     assert any(name.endswith("licenses/LICENSE-APACHE") for name in names)
+    assert any(name.endswith("licenses/THIRD-PARTY-NOTICES.txt") for name in names)
+    assert any(name.endswith("sboms/revseq-ep.cyclonedx.json") for name in names)
     assert "-py3-none-manylinux_2_" in wheel.name and wheel.name.endswith("_x86_64.whl")
 
 

@@ -72,12 +72,18 @@ impl Operator {
             return Err(self.refuse(node, kind));
         }
         let (time, batch) = operator.axes();
-        let mut desc =
-            ReverseSubsequencesDesc::packed(data_type, data.sizes, lengths_type, time as u32);
-        if let Some(batch) = batch {
-            let strides = (0..data.sizes.len()).map(|dimension| u64::from(dimension == batch));
-            desc.sequence_lengths.strides = Some(strides.collect());
-        }
+        let time = time as u32;
+        let mut desc = match batch {
+            Some(batch) => ReverseSubsequencesDesc::reverse_sequence(
+                data_type,
+                data.sizes,
+                batch as u32,
+                time,
+                lengths_type,
+            )
+            .expect("the axes were normalised"),
+            None => ReverseSubsequencesDesc::packed(data_type, data.sizes, lengths_type, time),
+        };
         desc.input.strides = Some(strides.into());
         Ok(desc)
     }

@@ -25,6 +25,10 @@
 //! assert_eq!(data, [2., 1., 3., 4., 8., 7., 6., 5., 11., 10., 9., 12.]);
 //! # Ok::<(), revseq_kernels::Error>(())
 //! ```
+//!
+//! # Features
+#![doc = document_features::document_features!()]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod cpu;
 mod data_type;
@@ -34,6 +38,9 @@ mod dims;
 mod element;
 mod error;
 mod feature_level;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "wgpu")]
 pub mod gpu;
 mod index_set;

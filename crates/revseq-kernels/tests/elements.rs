@@ -49,8 +49,8 @@ fn slices_of_every_element_type_are_reversed() {
     check(|it| [f64::from(it), -1.0]);
     #[cfg(feature = "half")]
     {
-        check(|it| half::f16::from(it));
-        check(|it| half::bf16::from(it));
+        check(half::f16::from);
+        check(half::bf16::from);
     }
 }
 

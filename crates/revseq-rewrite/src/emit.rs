@@ -118,6 +118,18 @@ impl<'n> Emit<'n> {
         self.with_axes("ReduceSum", value, axes, vec![model::int("keepdims", 0)])
     }
 
+    /// Sums over axes, which go away, into a value of a given name.
+    pub(crate) fn sum_into(&mut self, output: &str, value: &str, axes: &[i64]) {
+        self.axes_into(
+            "ReduceSum",
+            output,
+            value,
+            axes,
+            vec![model::int("keepdims", 0)],
+        );
+    }
+
+    /// An operator whose axes became an input in version 13.
     fn with_axes(
         &mut self,
         op: &str,
@@ -130,7 +142,7 @@ impl<'n> Emit<'n> {
         output
     }
 
-    /// An operator whose axes became an input in version 13.
+    /// The same, into a value of a given name.
     fn axes_into(
         &mut self,
         op: &str,

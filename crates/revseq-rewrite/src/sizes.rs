@@ -1,11 +1,40 @@
 //! What is provable about sizes: "this is the length of that axis".
 
+use std::cell::Cell;
+
 use crate::constant;
 use crate::model::{Attribute, NodeProto, declared_sizes};
 use crate::scope::{Scope, Source};
 
-/// How far values are followed, so that no model makes it long or deep.
-const MAXIMUM_STEPS: usize = 256;
+/// How deep values are followed, so that no model takes all of the stack.
+const MAXIMUM_DEPTH: usize = 128;
+
+/// How many values are looked at for one answer, so that none takes forever.
+const MAXIMUM_VALUES: usize = 4096;
+
+/// What is left of both.
+#[derive(Clone, Copy)]
+struct Steps<'s> {
+    depth: usize,
+    values: &'s Cell<usize>,
+}
+
+impl Steps<'_> {
+    /// After one more value; none if it is too far.
+    fn next(self) -> Option<Self> {
+        self.values.set(self.values.get().checked_sub(1)?);
+        let depth = self.depth.checked_sub(1)?;
+        Some(Self { depth, ..self })
+    }
+}
+
+/// Follows values from where an answer is asked for.
+fn follow<T>(answer: impl FnOnce(Steps<'_>) -> T) -> T {
+    answer(Steps {
+        depth: MAXIMUM_DEPTH,
+        values: &Cell::new(MAXIMUM_VALUES),
+    })
+}
 
 /// A number that is known, or is known to be an axis's length. Two that are
 /// equal are the same in every run.
@@ -38,37 +67,45 @@ impl PartialEq for Size<'_> {
     }
 }
 
-/// Operators of one input that have its sizes, and those whose first input does.
-const SAME_SIZES: &[&str] = &[
+/// Elementwise operators of one input, to which the order is all the same.
+pub(crate) const ELEMENTWISE: &[&str] = &[
     "Abs",
     "Cast",
     "Ceil",
-    "Clip",
-    "Dropout",
     "Elu",
     "Erf",
     "Exp",
     "Floor",
     "HardSigmoid",
     "Identity",
-    "LayerNormalization",
     "LeakyRelu",
     "Log",
-    "LogSoftmax",
     "Neg",
     "Not",
     "Relu",
-    "ReverseSequence",
     "Round",
     "Selu",
     "Sigmoid",
-    "Softmax",
     "Softplus",
     "Softsign",
     "Sqrt",
     "Tanh",
     "ThresholdedRelu",
 ];
+
+/// Others whose output has the sizes of the first input.
+const SAME_SIZES: &[&str] = &[
+    "Clip",
+    "Dropout",
+    "LayerNormalization",
+    "LogSoftmax",
+    "ReverseSequence",
+    "Softmax",
+];
+
+fn has_sizes_of_input(op: &str) -> bool {
+    ELEMENTWISE.contains(&op) || SAME_SIZES.contains(&op)
+}
 
 /// Operators of two inputs or more that are broadcast.
 const BROADCAST: &[&str] = &[
@@ -102,11 +139,11 @@ const REDUCE: &[&str] = &[
 
 /// The number of axes of a value.
 pub(crate) fn rank(scope: &Scope<'_>, name: &str) -> Option<usize> {
-    rank_within(scope, name, MAXIMUM_STEPS)
+    follow(|steps| rank_within(scope, name, steps))
 }
 
-fn rank_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<usize> {
-    let steps = steps.checked_sub(1)?;
+fn rank_within(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize> {
+    let steps = steps.next()?;
     let (inner, source) = scope.source(name)?;
     let proved = match source {
         Source::Initializer(tensor) => Some(tensor.dims.len()),
@@ -121,12 +158,15 @@ fn rank_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<usize> {
                 "Constant" => node.tensor("value").value().map(|tensor| tensor.dims.len()),
                 "Transpose" => node.ints("perm").value().map(<[i64]>::len).or_else(input),
                 "Shape" => Some(1),
+                "ConstantOfShape" => count(inner, node.input(0)?, steps),
+                "Expand" => {
+                    let sizes = count(inner, node.input(1)?, steps)?;
+                    Some(rank_within(inner, node.input(0)?, steps)?.max(sizes))
+                }
                 "Unsqueeze" => Some(input()? + constant::axes(inner, node)??.len()),
                 "Squeeze" => input()?.checked_sub(constant::axes(inner, node)??.len()),
                 "Slice" | "Concat" => input(),
-                "Gather" => {
-                    (input()? + rank_within(inner, node.input(1)?, steps / 2)?).checked_sub(1)
-                }
+                "Gather" => (input()? + rank_within(inner, node.input(1)?, steps)?).checked_sub(1),
                 op if REDUCE.contains(&op) => {
                     let reduced = constant::axes(inner, node)??;
                     if node.int("keepdims").or(1)? == 0 {
@@ -135,16 +175,13 @@ fn rank_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<usize> {
                         input()
                     }
                 }
-                "MatMul" if rank_within(inner, node.input(1)?, steps / 2)? == 2 => {
-                    rank_within(inner, node.input(0)?, steps / 2)
+                "MatMul" if rank_within(inner, node.input(1)?, steps)? == 2 => {
+                    rank_within(inner, node.input(0)?, steps)
                 }
-                op if SAME_SIZES.contains(&op) => input(),
-                op if BROADCAST.contains(&op) => {
-                    let steps = steps / node.input.len();
-                    node.inputs().try_fold(0, |most, input| {
-                        Some(rank_within(inner, input, steps)?.max(most))
-                    })
-                }
+                op if has_sizes_of_input(op) => input(),
+                op if BROADCAST.contains(&op) => node.inputs().try_fold(0, |most, input| {
+                    Some(rank_within(inner, input, steps)?.max(most))
+                }),
                 _ => None,
             }
         }
@@ -155,16 +192,16 @@ fn rank_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<usize> {
 
 /// The length of an axis, followed to where it comes from.
 pub(crate) fn axis<'a>(scope: &'a Scope<'a>, name: &'a str, axis: usize) -> Option<Size<'a>> {
-    axis_within(scope, name, axis, MAXIMUM_STEPS)
+    follow(|steps| axis_within(scope, name, axis, steps))
 }
 
 fn axis_within<'a>(
     scope: &'a Scope<'a>,
     name: &str,
     axis: usize,
-    steps: usize,
+    steps: Steps<'_>,
 ) -> Option<Size<'a>> {
-    let steps = steps.checked_sub(1)?;
+    let steps = steps.next()?;
     let (scope, source) = scope.source(name)?;
     let from = |size: Option<i64>| size.map(Size::Known);
     let (found, value): (Option<Size<'a>>, &'a str) = match source {
@@ -195,7 +232,7 @@ fn node_axis<'a>(
     node: &'a NodeProto,
     output: usize,
     axis: usize,
-    steps: usize,
+    steps: Steps<'_>,
 ) -> Option<Size<'a>> {
     let of_input = |axis: usize| axis_within(scope, node.input(0)?, axis, steps);
     match (node.domain(), node.op(), output) {
@@ -274,7 +311,7 @@ fn node_axis<'a>(
                     of_input(axis - rank + 1)
                 }
             }
-            op if SAME_SIZES.contains(&op) => of_input(axis),
+            op if has_sizes_of_input(op) => of_input(axis),
             op if BROADCAST.contains(&op) => broadcast_axis(scope, node, axis, steps),
             op if REDUCE.contains(&op) => {
                 let rank = rank_within(scope, node.input(0)?, steps)?;
@@ -298,9 +335,8 @@ fn broadcast_axis<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
     axis: usize,
-    steps: usize,
+    steps: Steps<'_>,
 ) -> Option<Size<'a>> {
-    let steps = steps / node.input.len();
     let mut ranks = Vec::new();
     for input in node.inputs() {
         ranks.push((input, rank_within(scope, input, steps)?));
@@ -339,8 +375,13 @@ pub(crate) fn flipped_axis(scope: &Scope<'_>, node: &NodeProto) -> Option<i64> {
 }
 
 /// An element of a tensor of integers, counted through all of its axes.
-fn element<'a>(scope: &'a Scope<'a>, name: &str, index: usize, steps: usize) -> Option<Size<'a>> {
-    let steps = steps.checked_sub(1)?;
+fn element<'a>(
+    scope: &'a Scope<'a>,
+    name: &str,
+    index: usize,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    let steps = steps.next()?;
     if let Some(values) = constant::ints(scope, name) {
         return values.get(index).copied().map(Size::Known);
     }
@@ -375,8 +416,6 @@ fn element<'a>(scope: &'a Scope<'a>, name: &str, index: usize, steps: usize) -> 
             element(scope, input, at, steps)
         }
         "Concat" => {
-            // What a fork may spend is shared out, or forks of forks never end.
-            let steps = steps / node.input.len();
             let mut index = index;
             for part in node.inputs() {
                 let length = count(scope, part, steps)?;
@@ -392,8 +431,8 @@ fn element<'a>(scope: &'a Scope<'a>, name: &str, index: usize, steps: usize) -> 
 }
 
 /// How many elements a tensor of integers has.
-fn count(scope: &Scope<'_>, name: &str, steps: usize) -> Option<usize> {
-    let steps = steps.checked_sub(1)?;
+fn count(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize> {
+    let steps = steps.next()?;
     if let Some(values) = constant::ints(scope, name) {
         return Some(values.len());
     }
@@ -416,7 +455,7 @@ fn count(scope: &Scope<'_>, name: &str, steps: usize) -> Option<usize> {
         }
         "Concat" => node
             .inputs()
-            .map(|part| count(scope, part, steps / node.input.len()))
+            .map(|part| count(scope, part, steps))
             .try_fold(0_usize, |sum, part| sum.checked_add(part?)),
         _ => None,
     }
@@ -424,7 +463,7 @@ fn count(scope: &Scope<'_>, name: &str, steps: usize) -> Option<usize> {
 
 /// What a Slice of a vector keeps: start and end. The vector's own length is
 /// needed only where they count from its end.
-fn vector_slice(scope: &Scope<'_>, node: &NodeProto, steps: usize) -> Option<(usize, usize)> {
+fn vector_slice(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Option<(usize, usize)> {
     let one = |index: usize| constant::int(scope, node.input(index)?);
     let (start, end) = (one(1)?, one(2)?);
     if node.input(3).is_some() && one(3)? != 0 || node.input(4).is_some() && one(4)? != 1 {
@@ -444,18 +483,23 @@ fn vector_slice(scope: &Scope<'_>, node: &NodeProto, steps: usize) -> Option<(us
 
 /// The one integer that a value is.
 pub(crate) fn scalar<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
-    (count(scope, name, MAXIMUM_STEPS)? == 1)
-        .then(|| element(scope, name, 0, MAXIMUM_STEPS))
-        .flatten()
+    follow(|steps| {
+        let is_one = count(scope, name, steps)? == 1;
+        is_one.then(|| element(scope, name, 0, steps)).flatten()
+    })
 }
 
 /// What every element of a tensor of integers is.
 pub(crate) fn every_element<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
-    every_element_within(scope, name, MAXIMUM_STEPS)
+    follow(|steps| every_element_within(scope, name, steps))
 }
 
-fn every_element_within<'a>(scope: &'a Scope<'a>, name: &str, steps: usize) -> Option<Size<'a>> {
-    let steps = steps.checked_sub(1)?;
+fn every_element_within<'a>(
+    scope: &'a Scope<'a>,
+    name: &str,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    let steps = steps.next()?;
     if let Some(values) = constant::ints(scope, name) {
         let first = *values.first()?;
         return values

@@ -308,6 +308,18 @@ fn loops_that_are_no_layers_are_left_alone() {
         },
         cell,
     );
+    // Weights in another file, which is not read.
+    near(
+        &|graph| {
+            for tensor in &mut graph.initializer {
+                if tensor.dims.len() == 2 {
+                    tensor.raw_data = None;
+                    tensor.data_location = Some(model::tensor_proto::DataLocation::EXTERNAL);
+                }
+            }
+        },
+        cell,
+    );
     // A counter that does not begin with 0, or does not count by 1.
     near(
         &|graph| {
@@ -627,4 +639,313 @@ fn transposes_around_a_reversal_go_or_are_left_alone() {
     // Another reads the reversal.
     let more = node("Add", &["back", "reversed"], "y", vec![]);
     check(&swap, &swap, [1, 0], Some(more), &fast(), 2);
+}
+
+/// What a caller reads stays.
+#[test]
+fn values_that_are_outputs_as_well_are_kept() {
+    let check =
+        |nodes: Vec<NodeProto>, output: &str, pass_name: &str, op: &str, expected: usize| {
+            let mut model = graph(nodes, [None; 3]);
+            let outputs = &mut model.graph.as_option_mut().unwrap().output;
+            outputs.push(value(output, FLOAT, &[None; 3]));
+            let (model, report) = rewritten(&model, &pass(pass_name));
+            assert_eq!(count(&model, op), expected, "{report:?}");
+            let nodes = &model.graph.as_option().unwrap().node;
+            assert!(
+                nodes
+                    .iter()
+                    .flat_map(NodeProto::outputs)
+                    .any(|name| name == output),
+                "{output} is given no more"
+            );
+        };
+    let first = || reverse("x", "lens", "middle", [0, 1]);
+    let twice = vec![first(), reverse("middle", "lens", "y", [0, 1])];
+    check(twice, "middle", "cancel", "ReverseSequence", 1);
+    let between = vec![
+        first(),
+        node("Tanh", &["middle"], "between", vec![]),
+        reverse("between", "lens", "y", [0, 1]),
+    ];
+    check(between, "between", "cancel", "ReverseSequence", 2);
+    for output in ["turned", "reversed"] {
+        let swap = || vec![ints("perm", &[1, 0, 2])];
+        let turned = vec![
+            node("Transpose", &["x"], "turned", swap()),
+            reverse("turned", "lens", "reversed", [1, 0]),
+            node("Transpose", &["reversed"], "y", swap()),
+        ];
+        let expected = if output == "turned" { 1 } else { 2 };
+        check(turned, output, "transpose", "Transpose", expected);
+    }
+}
+
+/// Two masked bidirectional LSTMs of Keras behind an embedding, of which the
+/// loops need the user's word and the flips do not.
+#[test]
+fn a_whole_encoder_becomes_two_layers() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/keras");
+    let (_, model) = read(&tests.join("embedding_bilstm_masked/model.onnx"));
+    let counts =
+        |model: &ModelProto| ["Loop", "ReverseSequence", "LSTM"].map(|op| count(model, op));
+    assert_eq!(counts(&model), [4, 5, 0]);
+    let (whole, report) = rewritten(&model, &right_padded());
+    assert_eq!(counts(&whole), [0, 0, 2], "{report:#?}");
+    let layers = &whole.graph.as_option().unwrap().node;
+    let mut layers = layers.iter().filter(|node| node.is("LSTM"));
+    assert!(layers.all(|layer| layer.text("direction").value() == Some("bidirectional")));
+    let (proved, report) = rewritten(&model, &fast());
+    assert_eq!(counts(&proved), [4, 0, 0], "{report:#?}");
+    assert_eq!(report.exactness(), Exactness::Exact);
+}
+
+/// Sizes through more nodes than are followed, and through forks of forks.
+#[test]
+fn long_chains_and_many_forks_come_to_an_end() {
+    let mut nodes = full("x", "one", "zero");
+    let mut last = "x".to_owned();
+    for number in 0..5000 {
+        let next = format!("v{number}");
+        nodes.push(node("Neg", &[&last], &next, vec![]));
+        last = next;
+    }
+    nodes.push(reverse(&last, "full", "y", [0, 1]));
+    let (_, report) = rewritten(&graph(nodes, [None; 3]), &pass("full-flip"));
+    assert!(
+        left(&report, "ReverseSequence")[0].contains("not provably the size"),
+        "{report:?}"
+    );
+    for op in ["Add", "Concat"] {
+        let mut nodes = full("x", "one", "zero");
+        let mut last = ["x", "time"][usize::from(op == "Concat")].to_owned();
+        for number in 0..100 {
+            let next = format!("v{number}");
+            let axis = if op == "Concat" {
+                vec![int("axis", 0)]
+            } else {
+                vec![]
+            };
+            nodes.push(node(op, &[&last, &last], &next, axis));
+            last = next;
+        }
+        let [data, lengths] = if op == "Add" {
+            [&last, "full"]
+        } else {
+            ["x", &last]
+        };
+        nodes.push(reverse(data, lengths, "y", [0, 1]));
+        rewritten(&graph(nodes, [None; 3]), &fast());
+    }
+}
+
+fn layer(input: &str, output: &str, direction: &str, lengths: &str) -> NodeProto {
+    let mut attributes = vec![int("hidden_size", 1)];
+    if direction != "forward" {
+        attributes.push(model::text("direction", direction));
+    }
+    let inputs = [input, "w", "r", "", lengths];
+    node(
+        "RNN",
+        &inputs[..if lengths.is_empty() { 3 } else { 5 }],
+        output,
+        attributes,
+    )
+}
+
+/// A graph with a layer of three inputs and one unit.
+fn layers(nodes: Vec<NodeProto>) -> ModelProto {
+    let mut model = graph(nodes, [None; 3]);
+    let weights = |name: &str, sizes: &[usize]| model::TensorProto {
+        name: Some(name.to_owned()),
+        ..crate::constant::Floats {
+            sizes: sizes.to_vec(),
+            elements: vec![0.5; sizes.iter().product()],
+        }
+        .to_tensor()
+    };
+    let graph = model.graph.as_option_mut().unwrap();
+    graph.initializer.push(weights("w", &[1, 1, 3]));
+    graph.initializer.push(weights("r", &[1, 1, 1]));
+    model
+}
+
+#[test]
+fn layers_over_reversed_input_are_turned_or_left_alone() {
+    let check = |nodes: Vec<NodeProto>, left_alone: &str| {
+        let (model, report) = rewritten(&layers(nodes), &pass("direction"));
+        let nodes = &model.graph.as_option().unwrap().node;
+        let turned = nodes
+            .iter()
+            .any(|node| node.text("direction").value() == Some("reverse"));
+        let why = left(&report, "RNN");
+        assert_eq!(why.is_empty(), left_alone.is_empty(), "{why:?}");
+        assert!(
+            left_alone.is_empty() || why[0].contains(left_alone),
+            "{why:?}"
+        );
+        assert!(turned || !left_alone.is_empty(), "{report:?}");
+    };
+    let flip = |axis: &str| {
+        let mut minus = ["minus", "first"].map(|name| node("Constant", &[], name, vec![]));
+        for (node, value) in std::iter::zip(&mut minus, [-1, -i64::MAX]) {
+            node.attribute.push(ints("value_ints", &[value]));
+        }
+        let mut nodes = minus.to_vec();
+        nodes.push(node(
+            "Slice",
+            &["x", "minus", "first", axis, "minus"],
+            "flipped",
+            vec![],
+        ));
+        nodes
+    };
+    let over = |mut nodes: Vec<NodeProto>, layer| {
+        nodes.push(layer);
+        nodes
+    };
+    let cast = || node("Cast", &["lens"], "own", vec![int("to", 6)]);
+    let reversed = || vec![reverse("x", "lens", "reversed", [1, 0]), cast()];
+    check(over(flip("zero"), layer("flipped", "y", "forward", "")), "");
+    check(
+        over(reversed(), layer("reversed", "y", "forward", "own")),
+        "",
+    );
+    // The steps behind the lengths would not be the same.
+    let lengths = "not provably its own";
+    check(
+        over(reversed(), layer("reversed", "y", "forward", "")),
+        lengths,
+    );
+    check(
+        over(reversed(), layer("reversed", "y", "forward", "fours")),
+        lengths,
+    );
+    let mut whole = flip("zero");
+    whole.push(cast());
+    check(
+        over(whole, layer("flipped", "y", "forward", "own")),
+        "lengths of its own",
+    );
+    check(
+        over(flip("one"), layer("flipped", "y", "forward", "")),
+        "another axis than time",
+    );
+    check(
+        over(flip("zero"), layer("flipped", "y", "reverse", "")),
+        "only forward layers",
+    );
+}
+
+#[test]
+fn layers_of_both_directions_become_one_or_are_left_alone() {
+    let check = |other: NodeProto, expected: usize| {
+        let first = layer("x", "one_way", "forward", "");
+        let sum = node("Add", &["one_way", "other_way"], "y", vec![]);
+        let nodes = vec![node("Neg", &["x"], "negative", vec![]), first, other, sum];
+        let (model, report) = rewritten(&layers(nodes), &pass("bidirectional"));
+        assert_eq!(count(&model, "RNN"), expected, "{report:?}");
+    };
+    check(layer("x", "other_way", "reverse", ""), 1);
+    check(layer("x", "other_way", "forward", ""), 2);
+    check(layer("x", "other_way", "reverse", "lens"), 2);
+    check(layer("negative", "other_way", "reverse", ""), 2);
+    let mut activated = layer("x", "other_way", "reverse", "");
+    activated
+        .attribute
+        .push(model::texts("activations", &["Relu"]));
+    check(activated, 2);
+    // Weights that are not constant stay where they are.
+    let mut weighted = layer("x", "other_way", "reverse", "");
+    weighted.input[1] = "negative".to_owned();
+    check(weighted, 2);
+}
+
+#[test]
+fn layers_lose_their_lengths_or_are_left_alone() {
+    let check = |layer: NodeProto, why: &str| {
+        let cast = node("Cast", &["lens"], "own", vec![int("to", 6)]);
+        let (model, report) = rewritten(&layers(vec![cast, layer]), &pass("sequence-lens"));
+        let has_lengths = |node: &NodeProto| node.input(4).is_some();
+        let rest = model
+            .graph
+            .as_option()
+            .unwrap()
+            .node
+            .iter()
+            .any(has_lengths);
+        assert_eq!(rest, !why.is_empty(), "{report:?}");
+        assert!(
+            why.is_empty() || left(&report, "RNN")[0].contains(why),
+            "{report:?}"
+        );
+    };
+    check(layer("x", "y", "forward", "own"), "");
+    check(layer("x", "y", "reverse", "own"), "");
+    check(layer("x", "y", "bidirectional", "own"), "both directions");
+    let mut started = layer("x", "y", "forward", "own");
+    started.input.push("x".to_owned());
+    check(started, "does not provably begin with 0");
+    let mut batch_first = layer("x", "y", "forward", "own");
+    batch_first.attribute.push(int("layout", 1));
+    check(batch_first, "its batch comes first");
+}
+
+fn cut<T>(list: &mut Vec<T>, random: &mut impl FnMut(usize) -> usize) {
+    let count = random(list.len() + 1);
+    list.truncate(count);
+}
+
+/// Models with bytes changed, and with nodes that lack inputs, outputs and
+/// attributes, are refused or rewritten, and never make it panic.
+#[test]
+fn broken_models_do_not_panic() {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below.max(1) as u64) as usize
+    };
+    let all = Options {
+        portable: true,
+        passes: vec!["sequence-lens".to_owned()],
+        ..right_padded()
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
+    let names = [
+        "exported/keras_simplernn_bidirectional_masked",
+        "exported/keras_lstm_gru_simplernn",
+        "graphs/bilstm_flip",
+        "graphs/local_function_attributes",
+        "subsequences/rank3_axis1",
+    ];
+    for name in names {
+        let (bytes, model) = read(&root.join(name).join("model.onnx"));
+        for _ in 0..60 {
+            let mut bytes = bytes.clone();
+            for _ in 0..=random(4) {
+                let place = random(bytes.len());
+                bytes[place] = random(256) as u8;
+            }
+            if let Ok(mut model) = decode(&bytes) {
+                rewrite(&mut model, &all).expect("known passes");
+            }
+            let mut model = model.clone();
+            let rare = 40;
+            each_node(
+                model.graph.as_option_mut().unwrap(),
+                &mut |node| match random(rare * 6) {
+                    0 => cut(&mut node.input, &mut random),
+                    1 => cut(&mut node.output, &mut random),
+                    2 => cut(&mut node.attribute, &mut random),
+                    3 => node.input.push("x".to_owned()),
+                    4 => node.output.push(format!("more{}", random(1000))),
+                    5 if !node.input.is_empty() => node.input.rotate_left(1),
+                    _ => {}
+                },
+            );
+            rewrite(&mut model, &all).expect("known passes");
+        }
+    }
 }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use revseq_kernels::Device;
+use revseq_kernels::{Device, LengthsPolicy};
 
+use crate::tensor::compare::Tolerance;
 use crate::tensor::fill::Fill;
 
 /// Run, verify and inspect ONNX models with ReverseSequence and ReverseSubsequences.
@@ -32,6 +33,12 @@ pub(crate) enum Command {
     /// Run models on their test data and compare the outputs
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArguments),
+    /// Record what models give, for `verify` to compare with
+    #[command(after_help = SNAPSHOT_EXAMPLES)]
+    Snapshot(SnapshotArguments),
+    /// Run a model on two backends, or two models, and compare the outputs
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare(CompareArguments),
     /// Show every ReverseSequence and ReverseSubsequences of a model, and how it runs
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectArguments),
@@ -50,6 +57,12 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
+    /// Write manual pages
+    #[command(hide = true)]
+    Man {
+        /// The folder to write them into
+        folder: PathBuf,
+    },
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -58,22 +71,49 @@ Examples:
       the inputs are those of the folder's first data set
   revseq run model.onnx --input x=x.npy --input lens=lens.npy --output y=y.npy
   revseq run model.onnx --fill random:7 --dim batch=4 --dim time=100
-  revseq run model.onnx --fill iota --dim batch=64 --repeat 100
-      how long a run takes";
+  revseq run model.onnx --inputs in.npz --outputs out.npz
+  revseq run model.onnx --fill iota --dim batch=64 --warmup 10 --repeat 100 --profile
+      how long a run takes, and which operators take it
+  revseq run model.onnx --fill random --backend ort --optimization none --threads 1
+  revseq run model.onnx --fill random --lengths clamp --save-test-data .";
 
 const VERIFY_EXAMPLES: &str = "\
-A folder is a test if it has a model.onnx and test_data_set_<n>/{input,output}_<i>.pb, as ONNX's
-backend tests have. Outputs must be the expected ones bit for bit. Only where a model computes,
-floats may be off by 1e-4 of the expected value plus 1e-5. What the backend lacks is skipped.
+A test is a folder with a model.onnx and test_data_set_<n>/{input,output}_<i>.pb, as ONNX's backend
+tests are, or a model NAME.onnx with such data sets in NAME.snapshots. Outputs must be the expected
+ones bit for bit. Only where a model computes, floats may be off by 1e-4 of the expected value plus
+1e-5, or by what its snapshot says. What the backend lacks is skipped.
 
 Examples:
   revseq verify models
-  revseq verify models/types models/shapes/default_axes";
+  revseq verify models --backend ort --format junit > results.xml
+  revseq verify model.onnx --rtol 1e-3 --atol probabilities=1e-4
+  revseq verify model.onnx --update
+      what it gives now is what is expected from now on";
+
+const SNAPSHOT_EXAMPLES: &str = "\
+Inputs are made up from random numbers that are always the same, unless they are given. The data set
+goes beside the model: for NAME.onnx into NAME.snapshots, for model.onnx into its own folder.
+
+Examples:
+  revseq snapshot encoder.onnx --dim batch=2 --dim time=7
+  revseq snapshot encoder.onnx --add --inputs hard.npz --rtol 1e-3
+  revseq verify encoder.onnx";
+
+const COMPARE_EXAMPLES: &str = "\
+Inputs are those of the folder's first data set, or made up from random numbers. Exit status 1 if an
+output differs by more than `revseq verify` allows.
+
+Examples:
+  revseq compare model.onnx
+      tract beside ONNX Runtime with this project's provider
+  revseq compare model.onnx --on ort-plain,ort
+  revseq compare model.onnx rewritten.onnx --dim batch=2 --rtol 1e-3";
 
 const INSPECT_EXAMPLES: &str = "\
 Examples:
   revseq inspect model.onnx
   revseq inspect model.onnx --dim batch=4 --dim time=100
+  revseq inspect model.onnx --format html > model.html
   revseq inspect model.onnx --format dot | dot -Tsvg > model.svg";
 
 const REWRITE_EXAMPLES: &str = "\
@@ -105,16 +145,6 @@ pub(crate) enum Backend {
     Ort,
 }
 
-impl Backend {
-    /// As it is written on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Tract => "tract",
-            Self::Ort => "ort",
-        }
-    }
-}
-
 /// Which execution provider ONNX Runtime uses for ReverseSequence and ReverseSubsequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Ep {
@@ -124,9 +154,87 @@ pub(crate) enum Ep {
     None,
 }
 
-/// What the nodes of ours run on.
+/// What a model is run on: a backend, in ONNX Runtime with the provider or without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// tract
+    Tract,
+    /// ONNX Runtime with this project's execution provider
+    Ort,
+    /// ONNX Runtime with its own kernels alone
+    OrtPlain,
+}
+
+/// What becomes of lengths out of range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Lengths {
+    /// They are an error
+    Reject,
+    /// They count as 0 or as all of the sequence
+    Clamp,
+}
+
+impl Lengths {
+    /// As it is written on the command line, and in the provider's option.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::Clamp => "clamp",
+        }
+    }
+
+    pub(crate) fn policy(self) -> LengthsPolicy {
+        match self {
+            Self::Reject => LengthsPolicy::Reject,
+            Self::Clamp => LengthsPolicy::Clamp,
+        }
+    }
+}
+
+/// How far ONNX Runtime optimises a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Optimization {
+    /// Not at all
+    None,
+    /// What keeps to ONNX's operators
+    Basic,
+    /// And fusions into operators of its own
+    Extended,
+    /// And changes of layout: what it does unless told
+    All,
+}
+
+/// A backend, and how it is to run models.
 #[derive(Debug, Args)]
-pub(crate) struct DeviceArgument {
+pub(crate) struct BackendArguments {
+    /// What to run the model on
+    #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
+    pub(crate) backend: Backend,
+    /// The execution provider: revseq unless given
+    #[arg(long, value_enum, value_name = "EP", help_heading = "ONNX Runtime")]
+    ep: Option<Ep>,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+}
+
+impl BackendArguments {
+    /// What models are run on.
+    ///
+    /// # Errors
+    /// A provider is asked for, but not ONNX Runtime.
+    pub(crate) fn choice(&self) -> anyhow::Result<Engine> {
+        match (self.backend, self.ep) {
+            (Backend::Tract, None) => Ok(Engine::Tract),
+            (Backend::Tract, Some(_)) => anyhow::bail!("--ep is for --backend ort"),
+            (Backend::Ort, None | Some(Ep::Revseq)) => Ok(Engine::Ort),
+            (Backend::Ort, Some(Ep::None)) => Ok(Engine::OrtPlain),
+        }
+    }
+}
+
+/// How models are run, whatever on.
+#[derive(Debug, Default, Args)]
+pub(crate) struct EngineArguments {
     /// What ReverseSequence and ReverseSubsequences run on
     ///
     /// All other operators stay on the CPU. gpu is the best hardware and never an adapter that is
@@ -135,9 +243,20 @@ pub(crate) struct DeviceArgument {
     /// not for speed.
     #[arg(long, value_name = "cpu|gpu[:ADAPTER]", default_value_t)]
     pub(crate) device: Device,
+    /// What to do with lengths that are out of range
+    ///
+    /// Without it ReverseSequence rejects them, as ONNX has it, and ReverseSubsequences clamps
+    /// them, as DirectML does.
+    #[arg(long, value_enum)]
+    pub(crate) lengths: Option<Lengths>,
+    /// How many threads a run may use: as many as there are cores, unless given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) ort: OrtArguments,
 }
 
-/// Where ONNX Runtime is, and what it uses.
+/// Where ONNX Runtime is, and what it is told.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "ONNX Runtime")]
 pub(crate) struct OrtArguments {
@@ -152,29 +271,122 @@ pub(crate) struct OrtArguments {
     /// onnxruntime-ep-revseq.
     #[arg(long, value_name = "PATH")]
     pub(crate) ep_lib: Option<PathBuf>,
-    /// The execution provider: revseq unless given
-    #[arg(long, value_enum, value_name = "EP")]
-    ep: Option<Ep>,
+    /// How far the model is optimised
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) optimization: Option<Optimization>,
+    /// An entry of the session's configuration, as in session.intra_op.allow_spinning=0
+    #[arg(long = "session-option", value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub(crate) session_options: Vec<(String, String)>,
+    /// An option of the execution provider, as in lengths=clamp
+    #[arg(long = "provider-option", value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub(crate) provider_options: Vec<(String, String)>,
 }
 
-impl OrtArguments {
-    pub(crate) fn ep(&self) -> Ep {
-        self.ep.unwrap_or(Ep::Revseq)
+impl EngineArguments {
+    /// The device for the nodes of ours, if it is not the CPU.
+    pub(crate) fn gpu(&self) -> Option<&Device> {
+        (self.device != Device::Cpu).then_some(&self.device)
     }
 
-    /// Checks that they are given for the backend that they are about.
-    pub(crate) fn check(&self, backend: Backend) -> anyhow::Result<()> {
-        let given = [
-            ("--ort-lib", self.ort_lib.is_some()),
-            ("--ep-lib", self.ep_lib.is_some()),
-            ("--ep", self.ep.is_some()),
+    /// Checks that what is given is about something that models are run on.
+    pub(crate) fn check(&self, engines: &[Engine]) -> anyhow::Result<()> {
+        let ort = &self.ort;
+        let with_ort = engines.iter().any(|&engine| engine != Engine::Tract);
+        let with_provider = engines.contains(&Engine::Ort);
+        let for_ort = [
+            ("--ort-lib", ort.ort_lib.is_some()),
+            ("--ep-lib", ort.ep_lib.is_some()),
+            ("--optimization", ort.optimization.is_some()),
+            ("--session-option", !ort.session_options.is_empty()),
+            ("--provider-option", !ort.provider_options.is_empty()),
         ];
-        if let (Backend::Tract, Some((flag, _))) =
-            (backend, given.iter().find(|(_, is_given)| *is_given))
+        if let Some((flag, _)) = for_ort.iter().find(|(_, given)| *given && !with_ort) {
+            anyhow::bail!("{flag} is for ONNX Runtime: give --backend ort, too");
+        }
+        let for_provider = [
+            ("--ep-lib", ort.ep_lib.is_some()),
+            ("--provider-option", !ort.provider_options.is_empty()),
+        ];
+        if let Some((flag, _)) = for_provider
+            .iter()
+            .find(|(_, given)| *given && !with_provider)
         {
-            anyhow::bail!("{flag} is for --backend ort");
+            anyhow::bail!("{flag} is for this project's provider, which is left out here");
+        }
+        let for_ours = [
+            ("--device", self.gpu().is_some()),
+            ("--lengths", self.lengths.is_some()),
+        ];
+        let plain = engines.iter().all(|&engine| engine == Engine::OrtPlain);
+        if let Some((flag, _)) = for_ours.iter().find(|(_, given)| *given && plain) {
+            anyhow::bail!(
+                "{flag} is for this project's kernels, and here ONNX Runtime's own run: on the \
+                 CPU, and with lengths as ONNX has them"
+            );
         }
         Ok(())
+    }
+}
+
+/// Where inputs come from.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Inputs")]
+pub(crate) struct InputArguments {
+    /// Feed an input from a file: .pb (TensorProto) or .npy
+    #[arg(short, long = "input", value_name = "NAME=FILE", value_parser = name_and_file)]
+    pub(crate) inputs: Vec<(String, PathBuf)>,
+    /// Feed inputs from the arrays of an .npz file, by their names
+    #[arg(long = "inputs", value_name = "FILE.npz")]
+    pub(crate) archive: Option<PathBuf>,
+    /// Make up the inputs that are not given
+    ///
+    /// iota counts 0, 1, 2, …; random draws floats from -1 to 1 and integers from 0 to 99, always
+    /// the same for a seed. Lengths stay within their sequence.
+    #[arg(short, long, value_name = "iota|random[:SEED]|zeros")]
+    pub(crate) fill: Option<Fill>,
+    /// Give a symbolic size its value
+    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
+    pub(crate) dims: Vec<(String, u64)>,
+}
+
+/// How far outputs may be off.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ToleranceArguments {
+    /// How far floats may be off, relative to what is expected
+    ///
+    /// With it or --atol, floats of all outputs, or of the one named, are compared by them alone.
+    /// Without them only floats of models that compute may differ: by 1e-4 of the expected value
+    /// plus 1e-5.
+    #[arg(long, value_name = "[OUTPUT=]X", value_parser = output_and_tolerance)]
+    pub(crate) rtol: Vec<(Option<String>, f64)>,
+    /// How far floats may be off besides
+    #[arg(long, value_name = "[OUTPUT=]X", value_parser = output_and_tolerance)]
+    pub(crate) atol: Vec<(Option<String>, f64)>,
+}
+
+impl ToleranceArguments {
+    /// That of an output, if one is given for it.
+    pub(crate) fn of(&self, output: &str) -> Option<Tolerance> {
+        let given = |all: &[(Option<String>, f64)]| {
+            let named = all
+                .iter()
+                .rfind(|(name, _)| name.as_deref() == Some(output));
+            let found = named.or_else(|| all.iter().rfind(|(name, _)| name.is_none()));
+            found.map(|(_, tolerance)| *tolerance)
+        };
+        match (given(&self.rtol), given(&self.atol)) {
+            (None, None) => None,
+            (relative, absolute) => Some(Tolerance::Within {
+                relative: relative.unwrap_or(0.0),
+                absolute: absolute.unwrap_or(0.0),
+            }),
+        }
+    }
+
+    /// The outputs that are named.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let all = self.rtol.iter().chain(&self.atol);
+        all.filter_map(|(name, _)| name.as_deref())
     }
 }
 
@@ -196,57 +408,106 @@ pub(crate) enum InspectFormat {
     Json,
     /// For Graphviz
     Dot,
+    /// For a browser: a page with a picture of what is around each node
+    Html,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// An ONNX model, or a folder with a model.onnx and perhaps a test_data_set_0
     pub(crate) model: PathBuf,
-    /// Feed an input from a file: .pb (TensorProto) or .npy
-    #[arg(short, long = "input", value_name = "NAME=FILE", value_parser = name_and_file)]
-    pub(crate) inputs: Vec<(String, PathBuf)>,
     /// Write an output to a file, .pb (TensorProto) or .npy, instead of printing outputs
     #[arg(short, long = "output", value_name = "NAME=FILE", value_parser = name_and_file)]
     pub(crate) outputs: Vec<(String, PathBuf)>,
-    /// Make up the inputs that no --input gives
-    ///
-    /// iota counts 0, 1, 2, …; random draws floats from -1 to 1 and integers from 0 to 99, always
-    /// the same for a seed. Lengths stay within their sequence.
-    #[arg(short, long, value_name = "iota|random[:SEED]|zeros")]
-    pub(crate) fill: Option<Fill>,
-    /// Give a symbolic size its value
-    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
-    pub(crate) dims: Vec<(String, u64)>,
-    /// What to run the model on
-    #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
-    pub(crate) backend: Backend,
-    #[command(flatten)]
-    pub(crate) on: DeviceArgument,
-    #[command(flatten)]
-    pub(crate) ort: OrtArguments,
+    /// Write all outputs to an .npz file instead of printing them
+    #[arg(long = "outputs", value_name = "FILE.npz")]
+    pub(crate) output_archive: Option<PathBuf>,
+    /// Write inputs and outputs into DIR as the next test_data_set_<n>
+    #[arg(long, value_name = "DIR")]
+    pub(crate) save_test_data: Option<PathBuf>,
     /// Run N times and print how long a run takes
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: Option<u32>,
+    /// Run N times before that without taking times
+    #[arg(long, value_name = "N", requires = "repeat", default_value_t = 0)]
+    pub(crate) warmup: u32,
+    /// Print how the time of a run is spread over the operators: of as many runs as --repeat says
+    ///
+    /// Operators are named as the backend has them once the model is optimised. On tract a loop
+    /// counts with all that is in it.
+    #[arg(long)]
+    pub(crate) profile: bool,
     /// How to print the outputs
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) inputs: InputArguments,
+    #[command(flatten, next_help_heading = "Backend")]
+    pub(crate) on: BackendArguments,
+}
+
+/// How the results of `verify` are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VerifyFormat {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// For CI servers: JUnit's XML
+    Junit,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArguments {
-    /// Folders, below which every backend test is run
+    /// Models with data sets, or folders, below which every test is run
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// What to run the models on
-    #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
-    pub(crate) backend: Backend,
+    /// Where outputs differ, make them the expected ones
+    #[arg(long)]
+    pub(crate) update: bool,
+    /// How to print the results
+    #[arg(long, value_enum, default_value_t = VerifyFormat::Text)]
+    pub(crate) format: VerifyFormat,
     #[command(flatten)]
-    pub(crate) on: DeviceArgument,
+    pub(crate) tolerance: ToleranceArguments,
     #[command(flatten)]
-    pub(crate) ort: OrtArguments,
+    pub(crate) on: BackendArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotArguments {
+    /// ONNX models
+    #[arg(required = true, value_name = "MODEL")]
+    pub(crate) models: Vec<PathBuf>,
+    /// Record one more data set of a model that has some
+    #[arg(long)]
+    pub(crate) add: bool,
+    #[command(flatten)]
+    pub(crate) tolerance: ToleranceArguments,
+    #[command(flatten)]
+    pub(crate) inputs: InputArguments,
+    #[command(flatten)]
+    pub(crate) on: BackendArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArguments {
+    /// An ONNX model, or a folder with a model.onnx and perhaps a test_data_set_0
+    pub(crate) model: PathBuf,
+    /// Another model, which takes and gives the same
+    pub(crate) other: Option<PathBuf>,
+    /// What to run on; the first tells what is expected of the others
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "BACKEND,…")]
+    pub(crate) on: Vec<Engine>,
     /// How to print the results
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) tolerance: ToleranceArguments,
+    #[command(flatten)]
+    pub(crate) inputs: InputArguments,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
 }
 
 #[derive(Debug, Args)]
@@ -256,11 +517,8 @@ pub(crate) struct InspectArguments {
     /// Give a symbolic size its value
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
     pub(crate) dims: Vec<(String, u64)>,
-    /// What the model is to run on: with ort, show which provider runs each node
-    #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
-    pub(crate) backend: Backend,
     #[command(flatten)]
-    pub(crate) ort: OrtArguments,
+    pub(crate) on: BackendArguments,
     /// How to print it
     #[arg(long, value_enum, default_value_t = InspectFormat::Text)]
     pub(crate) format: InspectFormat,
@@ -376,6 +634,26 @@ fn name_and_file(text: &str) -> Result<(String, PathBuf), String> {
         }
         _ => Err("expected NAME=FILE".to_owned()),
     }
+}
+
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
+}
+
+fn output_and_tolerance(text: &str) -> Result<(Option<String>, f64), String> {
+    let (name, tolerance) = match text.rsplit_once('=') {
+        Some((name, tolerance)) => (Some(name.to_owned()), tolerance),
+        None => (None, text),
+    };
+    let tolerance = tolerance
+        .parse::<f64>()
+        .ok()
+        .filter(|tolerance| *tolerance >= 0.0 && tolerance.is_finite())
+        .ok_or_else(|| format!("{tolerance:?} is not a tolerance, such as 1e-4"))?;
+    Ok((name, tolerance))
 }
 
 fn name_and_size(text: &str) -> Result<(String, u64), String> {

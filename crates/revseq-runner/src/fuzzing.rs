@@ -8,11 +8,11 @@ use std::sync::Once;
 
 use anyhow::Result;
 
-use crate::backend::tract;
+use crate::backend::tract::Tract;
 use crate::commands::{inputs, inspect};
 use crate::model::{Bindings, Model};
 use crate::tensor::fill::Fill;
-use crate::tensor::{Tensor, compare, npy, pb, print};
+use crate::tensor::{Tensor, compare, npy, npz, pb, print};
 use crate::{STACK, chain, fence};
 
 /// Reads a model, shows it in every format, and reads its data.
@@ -28,18 +28,18 @@ pub fn model(bytes: &[u8]) {
 pub fn tract(bytes: &[u8]) {
     answer_on_deep_stack(|| {
         let model = read(bytes)?.with_data()?;
-        if tract::lacks(&model, None)?.is_some() {
+        let engine = Tract::default();
+        if engine.lacks(&model)?.is_some() {
             return Ok(());
         }
         let symbols = model.input_symbols().into_iter();
         let mut bindings: Bindings = symbols.map(|symbol| (symbol, 2)).collect();
         let sources = inputs::Sources {
-            files: &[],
             fill: Some(Fill::Iota),
-            data_set: None,
+            ..inputs::Sources::default()
         };
         let inputs = inputs::gather(&model, &sources, &mut bindings)?;
-        let prepared = tract::prepare(&model, &inputs, &bindings, None)?;
+        let prepared = engine.prepare(&model, &inputs, &bindings)?;
         for output in prepared.run(&inputs)? {
             print::values(&output, "  ");
         }
@@ -61,6 +61,12 @@ pub fn tensor(bytes: &[u8]) {
         check_tensor(&npy::decode(bytes)?, "");
         Ok(())
     });
+    answer(|| {
+        for (name, tensor) in npz::decode(bytes)? {
+            check_tensor(&tensor, &name);
+        }
+        Ok(())
+    });
 }
 
 fn check_tensor(tensor: &Tensor, name: &str) {
@@ -79,7 +85,10 @@ fn check_tensor(tensor: &Tensor, name: &str) {
 
 fn check_same(one: &Tensor, other: &Tensor) {
     assert!(one == other, "{one:?} is not {other:?}");
-    assert_eq!(compare::compare(one, other, true), Ok(()));
+    assert_eq!(
+        compare::compare(one, other, compare::Tolerance::Exact),
+        Ok(())
+    );
 }
 
 /// A model out of bytes, in a folder that there is not.

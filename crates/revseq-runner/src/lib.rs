@@ -1,5 +1,6 @@
 //! The command line of revseq: runs, verifies and inspects ONNX models with
-//! ReverseSequence and ReverseSubsequences.
+//! ReverseSequence and ReverseSubsequences; and for tests in Rust, what a model
+//! gives as a value for snapshots ([`snapshot`]).
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +12,7 @@ mod fence;
 pub mod fuzzing;
 mod model;
 mod progress;
+pub mod snapshot;
 mod tensor;
 
 use std::io::{self, Write};
@@ -84,7 +86,12 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
 }
 
 /// What a build says of a part that was left out of it.
-#[cfg(not(all(feature = "bench", feature = "gpu", feature = "rewrite")))]
+#[cfg(not(all(
+    feature = "bench",
+    feature = "gpu",
+    feature = "multithread",
+    feature = "rewrite"
+)))]
 fn not_built(what: &str) -> String {
     format!(
         "this revseq was built without {what}; \

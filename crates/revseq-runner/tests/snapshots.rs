@@ -179,3 +179,24 @@ fn run_of_every_model_on_onnxruntime() {
         }
     }
 }
+
+#[test]
+fn a_model_s_snapshot_in_rust() -> Result<(), revseq_runner::snapshot::Error> {
+    use revseq_runner::snapshot::Run;
+    // What a model moves has a digest; what one computes is rounded.
+    let moved = Run::new(root().join("models/shapes/symbolic_batch_time"))
+        .dim("N", 2)
+        .dim("T", 3)
+        .run()?;
+    insta::assert_snapshot!("moved", moved);
+    let computed = Run::new(root().join("models/graphs/bilstm_lengths"))
+        .dim("N", 2)
+        .dim("T", 3)
+        .run()?;
+    insta::assert_snapshot!("computed", computed);
+    let error = Run::new(root().join("models/shapes/symbolic_batch_time"))
+        .run()
+        .unwrap_err();
+    assert!(error.to_string().contains("--dim"), "{error}");
+    Ok(())
+}

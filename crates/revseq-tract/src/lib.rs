@@ -37,17 +37,19 @@
 //! # Ok(())
 //! # }
 //! ```
-
+//!
+//! # Features
+#![doc = document_features::document_features!()]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 mod axes;
-mod device;
 mod eval;
+mod load;
 mod onnx;
 mod op;
 
-#[cfg(feature = "wgpu")]
-pub use device::load_on_gpu;
+pub use load::LoadOptions;
 pub use onnx::register;
 pub use op::ReverseSubsequences;
 pub use revseq_graph::Operator;

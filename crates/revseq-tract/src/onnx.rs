@@ -6,8 +6,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::ReverseSubsequences;
-use crate::device::Device;
+use crate::{LoadOptions, ReverseSubsequences};
 
 /// Makes a tract ONNX loader read both operators, and with them the `Loop` that
 /// models around them have (see [`tract_loop`]).
@@ -51,8 +50,8 @@ fn parse(
         attributes: &attributes,
         inputs: &inputs,
     })?;
-    let device = Device::of_nodes_read();
-    Ok((expand(OnnxNode { operator, device }), vec![]))
+    let options = LoadOptions::of_nodes_read();
+    Ok((expand(OnnxNode { operator, options }), vec![]))
 }
 
 /// The version of a domain's operator set that the model imports, or 0.
@@ -69,7 +68,7 @@ fn imported_version(ctx: &ParsingContext<'_>, domain: &str) -> i64 {
 #[derive(Clone, Debug)]
 struct OnnxNode {
     operator: Operator,
-    device: Device,
+    options: LoadOptions,
 }
 
 impl Expansion for OnnxNode {
@@ -108,9 +107,12 @@ impl Expansion for OnnxNode {
             inputs[1] = model.wire_node(format!("{prefix}.lengths"), cast, &[inputs[1]])?[0];
         }
         let rank = model.outlet_fact(inputs[0])?.rank();
+        let LoadOptions { lengths, device } = self.options.clone();
+        let op = ReverseSubsequences::new(self.operator, rank)?;
         let op = ReverseSubsequences {
-            device: self.device.clone(),
-            ..ReverseSubsequences::new(self.operator, rank)?
+            policy: lengths.unwrap_or(op.policy),
+            device,
+            ..op
         };
         model.wire_node(prefix, op, &inputs)
     }

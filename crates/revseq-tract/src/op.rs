@@ -4,7 +4,7 @@ use revseq_graph::{ElementType, LruCache, Operator, TensorType};
 use revseq_kernels::{DataType, LengthsPolicy};
 use tract_onnx::tract_hir::internal::*;
 
-use crate::device::Device;
+use crate::load::Device;
 use crate::{axes, eval};
 
 /// Reverses the first elements of every subsequence along an axis.

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use revseq_tract::gpu::{self, AdapterChoice, Context, ContextOptions, wgpu};
-use revseq_tract::{Operator, ReverseSubsequences};
+use revseq_tract::{LoadOptions, Operator, ReverseSubsequences};
 use tract_onnx::prelude::*;
 
 const TIME_MAJOR: Operator = Operator::ReverseSequence {
@@ -103,17 +103,18 @@ fn models_loaded_on_a_gpu_run_there_and_no_others() -> TractResult<()> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/graphs/between_neg");
     let mut onnx = tract_onnx::onnx();
     revseq_tract::register(&mut onnx);
+    let options = LoadOptions::new().on_gpu(&context);
     let load = || {
         onnx.model_for_path(path.join("model.onnx"))?
             .into_optimized()
     };
-    let (on_gpu, on_cpu) = (revseq_tract::load_on_gpu(&context, load)?, load()?);
+    let (on_gpu, on_cpu) = (options.load(load)?, load()?);
     assert_eq!(adapters(&on_gpu), [Some(&context)]);
     assert_eq!(adapters(&on_cpu), [None]);
 
     // The scope ends with a panic, too.
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        revseq_tract::load_on_gpu(&context, || panic!("on purpose"));
+        options.load(|| panic!("on purpose"));
     }));
     assert!(panicked.is_err());
     assert_eq!(adapters(&load()?), [None]);

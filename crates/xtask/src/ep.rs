@@ -14,6 +14,9 @@ const HOSTS: [(&str, &str); 4] = [
     ("1.23", "test_old_host.py"),
 ];
 
+/// How the file of the provider's wheel begins.
+const EP_WHEEL: &str = "onnxruntime_ep_revseq";
+
 /// What the other tests need to run models on ONNX Runtime with the provider:
 /// the library of the newest version under test, and the provider's own.
 pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 2], String> {
@@ -48,10 +51,31 @@ fn host(version: &str) -> Result<PathBuf, String> {
     python::environment(&format!("ort-{version}"), &requirements)
 }
 
-/// Builds the wheel into `target/wheels`.
-pub(crate) fn wheel() -> Result<(), String> {
-    let script = crate::root().join("crates/revseq-ep/python/build_wheel.py");
-    Command::new(python::INTERPRETER).arg(script).run()
+/// Builds both wheels into `target/wheels`.
+pub(crate) fn wheels() -> Result<(), String> {
+    ["ep", "cli"].into_iter().try_for_each(wheel)
+}
+
+/// Builds a wheel into `target/wheels`.
+fn wheel(name: &str) -> Result<(), String> {
+    let script = crate::root().join("crates/xtask/wheels/build.py");
+    Command::new(python::INTERPRETER)
+        .arg(script)
+        .arg(name)
+        .run()
+}
+
+/// Builds both wheels, and runs the tests of that of the command line.
+pub(crate) fn test_wheels() -> Result<(), String> {
+    wheels()?;
+    let folder = crate::root().join("target/wheels");
+    let (version, _) = HOSTS[0];
+    Command::new(host(version)?)
+        .args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"])
+        .arg(crate::root().join("crates/revseq-runner/python/test_wheel.py"))
+        .env("REVSEQ_CLI_WHEEL", only_wheel(&folder, "revseq_cli")?)
+        .env("REVSEQ_EP_WHEEL", only_wheel(&folder, EP_WHEEL)?)
+        .run()
 }
 
 /// Runs the tests of the library and of the wheel.
@@ -73,8 +97,8 @@ pub(crate) fn test() -> Result<(), String> {
     .arg("--target-dir")
     .arg(&faulty)
     .run()?;
-    wheel()?;
-    let wheel = only_wheel(&target.join("wheels"))?;
+    wheel("ep")?;
+    let wheel = only_wheel(&target.join("wheels"), EP_WHEEL)?;
     let library = library_name();
     let tests = root.join("crates/revseq-ep/tests");
     let pytest = |version: &str, file: &str| {
@@ -101,21 +125,45 @@ pub(crate) fn test() -> Result<(), String> {
     })
 }
 
+/// Runs the example of Ray on a cluster whose nodes are processes of this machine.
+pub(crate) fn ray() -> Result<(), String> {
+    cargo(&["build", "--package", "revseq-ep", "--lib"]).run()?;
+    let root = crate::root();
+    let tests = root.join("crates/revseq-ep/cluster-tests");
+    let python = python::environment("ray", &tests.join("requirements.txt"))?;
+    Command::new(python)
+        .args(["-m", "pytest", "-q", "-rs", "--disable-warnings"])
+        .args(["-p", "no:cacheprovider"])
+        .arg(tests)
+        .env(
+            "REVSEQ_EP_LIBRARY",
+            root.join("target/debug").join(library_name()),
+        )
+        .run()
+}
+
 fn library_name() -> String {
     use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
     format!("{DLL_PREFIX}revseq_ep{DLL_SUFFIX}")
 }
 
-/// The wheel in a folder that holds no other.
-fn only_wheel(folder: &Path) -> Result<PathBuf, String> {
+/// The one wheel of a name in a folder.
+fn only_wheel(folder: &Path, name: &str) -> Result<PathBuf, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let is_wheel = |path: &PathBuf| {
+        let file = path.file_name().and_then(|file| file.to_str());
+        file.is_some_and(|file| file.starts_with(&format!("{name}-")) && file.ends_with(".whl"))
+    };
     let mut wheels: Vec<_> = entries
         .filter_map(Result::ok)
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "whl"))
+        .filter(is_wheel)
         .collect();
     match (wheels.pop(), wheels.is_empty()) {
         (Some(wheel), true) => Ok(wheel),
-        _ => Err(format!("{}: expected exactly one wheel", folder.display())),
+        _ => Err(format!(
+            "{}: expected exactly one wheel of {name}",
+            folder.display()
+        )),
     }
 }

@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod ep;
+mod fuzz;
+mod packages;
 mod python;
 mod sanitize;
 mod skips;
@@ -22,7 +24,11 @@ Commands:
   sanitize [asan|tsan|valgrind]...
                   Run the kernels' tests under sanitizers, all or those named
   models          Make the files under models/ again
-  wheel           Build the Python wheel of the execution provider into target/wheels
+  api             Record the public API of the libraries, in their public-api.txt
+  wheel           Build the Python wheels, of the command line and of the execution provider,
+                  into target/wheels
+  fuzz [TARGET] [--seconds N]
+                  Fuzz a target of tests/fuzz, or each for a minute
   steps           List the steps of `test`
 ";
 
@@ -33,7 +39,9 @@ fn main() -> ExitCode {
         ["test", names @ ..] => step::select(test_steps(), names).and_then(step::run_all),
         ["sanitize", names @ ..] => sanitize::run(names),
         ["models"] => models(&[]),
-        ["wheel"] => ep::wheel(),
+        ["api"] => packages::write_api(),
+        ["wheel"] => ep::wheels(),
+        ["fuzz", arguments @ ..] => fuzz::fuzz(arguments),
         ["steps"] => {
             for step in test_steps() {
                 let named = if step.is_extra {
@@ -87,12 +95,16 @@ fn test_steps() -> Vec<Step> {
                 .into_iter()
                 .try_for_each(|clippy| clippy.args(["--all-targets", "--", "-D", "warnings"]).run())
         }),
-        Step::new("doc", "the documentation, warnings denied", || {
-            workspace("doc")
-                .arg("--no-deps")
-                .env("RUSTDOCFLAGS", "-D warnings")
-                .run()
-        }),
+        Step::new(
+            "doc",
+            "the documentation, warnings denied, and the public API on record",
+            packages::check_api,
+        ),
+        Step::new(
+            "package",
+            "the crates that are published, as they would be",
+            packages::package,
+        ),
         Step::new(
             "test",
             "unit, integration, conformance, snapshot and doc tests",
@@ -135,6 +147,16 @@ fn test_steps() -> Vec<Step> {
             "ep",
             "the execution provider in ONNX Runtime, and its wheel",
             ep::test,
+        ),
+        Step::extra(
+            "wheels",
+            "both wheels, installed where there is no Rust (minutes to build)",
+            ep::test_wheels,
+        ),
+        Step::extra(
+            "ray",
+            "the example of Ray on a cluster of two nodes",
+            ep::ray,
         ),
         Step::extra(
             "rten",

@@ -57,7 +57,7 @@ unsafe fn of_ep(
 ///
 /// ONNX Runtime writes them there as `ep.<lowercase name of the EP>.<option>`;
 /// a user who writes one by hand may not lower the name.
-fn option<'a>(key: &'a str, ep_name: &str) -> Option<&'a str> {
+pub(crate) fn option<'a>(key: &'a str, ep_name: &str) -> Option<&'a str> {
     let (name, rest) = key.strip_prefix("ep.")?.split_at_checked(ep_name.len())?;
     let option = rest.strip_prefix('.')?;
     name.eq_ignore_ascii_case(ep_name).then_some(option)

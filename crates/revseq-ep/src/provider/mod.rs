@@ -9,13 +9,13 @@ pub(crate) mod factory;
 mod gpu;
 mod kernel;
 mod node;
-mod options;
+pub(crate) mod options;
 mod plans;
 mod schemas;
 
 /// The EP's name, as ONNX Runtime shows it.
 const EP_NAME: &CStr = c"RevSeqExecutionProvider";
-const EP_NAME_STR: &str = match EP_NAME.to_str() {
+pub(crate) const EP_NAME_STR: &str = match EP_NAME.to_str() {
     Ok(name) => name,
     Err(_) => unreachable!(),
 };

@@ -24,7 +24,7 @@ pub(crate) struct Options {
 impl Options {
     /// # Errors
     /// [`Error::UnknownOption`] and [`Error::OptionValue`].
-    pub(super) fn new<'a>(
+    pub(crate) fn new<'a>(
         options: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, Error> {
         let mut read = Self::default();

@@ -1,6 +1,6 @@
 //! The operator on the CPU: out of place and in place, serial and on any thread pool.
 
-mod choice;
+pub(crate) mod choice;
 mod kernels;
 mod loop_nest;
 mod memory;

@@ -8,6 +8,7 @@ mod full_flip;
 mod keras_loop;
 mod portable;
 mod reversal;
+mod sequence_lens;
 mod transpose;
 
 use crate::driver::Context;
@@ -45,6 +46,7 @@ pub const PASSES: &[&PassInfo] = &[
     &keras_loop::PASS.info,
     &direction::PASS.info,
     &cancel::PASS.info,
+    &sequence_lens::PASS.info,
     &bidirectional::PASS.info,
     &portable::PASS.info,
 ];
@@ -55,6 +57,7 @@ const ALL: &[&Pass] = &[
     &keras_loop::PASS,
     &direction::PASS,
     &cancel::PASS,
+    &sequence_lens::PASS,
     &bidirectional::PASS,
     &portable::PASS,
 ];

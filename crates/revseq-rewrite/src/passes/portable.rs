@@ -166,10 +166,7 @@ impl Axis {
         };
         let end = emit.ints(&[end]);
         let behind = emit.plain("Slice", &[shape, &next, &end]);
-        // Of nothing at all, runtimes take no product.
-        let one = emit.ints(&[1]);
-        let factors = emit.op("Concat", &[&one, &behind], vec![model::int("axis", 0)]);
-        Some(emit.product(&factors, true))
+        Some(product(emit, &behind, true))
     }
 
     /// Where on the axis each row is.
@@ -196,15 +193,12 @@ impl Axis {
 fn count(emit: &mut Emit<'_>, shape: &str, end: i64) -> String {
     let (zero, end) = (emit.ints(&[0]), emit.ints(&[end]));
     let sizes = emit.plain("Slice", &[shape, &zero, &end]);
-    // With a factor of 1, as a scalar has no sizes.
-    let one = emit.ints(&[1]);
-    let factors = emit.op("Concat", &[&one, &sizes], vec![model::int("axis", 0)]);
     if emit.opset() >= RANGE {
-        let rows = emit.product(&factors, false);
+        let rows = product(emit, &sizes, false);
         let (first, step) = (emit.scalar(0), emit.scalar(1));
         return emit.plain("Range", &[&first, &rows, &step]);
     }
-    let rows = emit.product(&factors, true);
+    let rows = product(emit, &sizes, true);
     let one = model::tensor("value", model::int64_tensor(&[1], &[1]));
     let ones = emit.op("ConstantOfShape", &[&rows], vec![one]);
     let places = emit.plain("NonZero", &[&ones]);
@@ -245,6 +239,32 @@ fn reshape_into(emit: &mut Emit<'_>, output: &str, value: &str, shape: &str) {
     emit.write(&[output], "Reshape", &[value, shape], attributes);
 }
 
+/// The data as a matrix of its rows.
+fn by_rows(emit: &mut Emit<'_>, data: &str, shape: &str, end: i64) -> String {
+    if emit.opset() < ALLOW_ZERO {
+        return emit.op("Flatten", &[data], vec![model::int("axis", end)]);
+    }
+    // Not every runtime's Flatten takes a size of 0.
+    let sizes = [(0, end), (end, END)].map(|(start, end)| {
+        let (start, end) = (emit.ints(&[start]), emit.ints(&[end]));
+        let part = emit.plain("Slice", &[shape, &start, &end]);
+        product(emit, &part, true)
+    });
+    let [rows, row] = &sizes;
+    let matrix = emit.op("Concat", &[rows, row], vec![model::int("axis", 0)]);
+    let output = emit.name("rows");
+    reshape_into(emit, &output, data, &matrix);
+    output
+}
+
+/// The product of a vector of sizes, which may be empty: with a factor of 1, as
+/// of nothing at all runtimes take no product.
+fn product(emit: &mut Emit<'_>, sizes: &str, keep: bool) -> String {
+    let one = emit.ints(&[1]);
+    let factors = emit.op("Concat", &[&one, sizes], vec![model::int("axis", 0)]);
+    emit.product(&factors, keep)
+}
+
 fn flatten(emit: &mut Emit<'_>, value: &str) -> String {
     let all = emit.ints(&[-1]);
     emit.plain("Reshape", &[value, &all])
@@ -260,10 +280,7 @@ fn reverse_sequence(
     let (flat, end) = match (time, batch) {
         (Axis::Known(time), Axis::Known(batch)) => {
             let end = time.max(batch) + 1;
-            (
-                emit.op("Flatten", &[data], vec![model::int("axis", end)]),
-                end,
-            )
+            (by_rows(emit, data, shape, end), end)
         }
         _ => (flatten(emit, data), END),
     };
@@ -299,16 +316,20 @@ fn reverse_subsequences(
     let size = axis.size(emit, shape);
     let stride = axis.stride(emit, shape, END);
     let position = axis.coordinate(emit, &elements, stride.as_deref(), &size);
-    // uint64 above int64's end turns negative; a float tells it from a negative length.
-    let as_float = emit.op("Cast", &[lengths], vec![model::int("to", FLOAT.into())]);
-    let as_int = emit.op("Cast", &[lengths], vec![model::int("to", INT64.into())]);
+    // As floats, lengths of every type compare alike, even where int64 does not
+    // hold them; what is left of them is rounded, and clamped exactly.
+    let float = |emit: &mut Emit<'_>, value: &str| {
+        emit.op("Cast", &[value], vec![model::int("to", FLOAT.into())])
+    };
     let zero = emit.ints(&[0]);
-    let float_zero = emit.op("Cast", &[&zero], vec![model::int("to", FLOAT.into())]);
-    let above_zero = emit.plain("Greater", &[&as_float, &float_zero]);
-    let wrapped = emit.plain("Less", &[&as_int, &zero]);
-    let huge = emit.plain("And", &[&above_zero, &wrapped]);
-    let unwrapped = emit.plain("Where", &[&huge, &size, &as_int]);
-    let clamped = clamp(emit, &unwrapped, &size);
+    let (as_float, float_zero, float_size) =
+        (float(emit, lengths), float(emit, &zero), float(emit, &size));
+    let as_int = emit.op("Cast", &[lengths], vec![model::int("to", INT64.into())]);
+    let negative = emit.plain("Less", &[&as_float, &float_zero]);
+    let from_zero = emit.plain("Where", &[&negative, &zero, &as_int]);
+    let beyond = emit.plain("Greater", &[&as_float, &float_size]);
+    let fitting = emit.plain("Where", &[&beyond, &size, &from_zero]);
+    let clamped = clamp(emit, &fitting, &size);
     let flat_lengths = flatten(emit, &clamped);
     // The lengths lie as the data does, but for the axis, of which they have one.
     let stride_or_one = match &stride {

@@ -18,32 +18,6 @@ pub(super) enum Reversal<'a> {
     },
 }
 
-/// Elementwise operators of one input, to which the order is all the same.
-const ELEMENTWISE: &[&str] = &[
-    "Abs",
-    "Cast",
-    "Ceil",
-    "Elu",
-    "Erf",
-    "Exp",
-    "Floor",
-    "HardSigmoid",
-    "Identity",
-    "LeakyRelu",
-    "Log",
-    "Neg",
-    "Not",
-    "Relu",
-    "Round",
-    "Selu",
-    "Sigmoid",
-    "Softplus",
-    "Softsign",
-    "Sqrt",
-    "Tanh",
-    "ThresholdedRelu",
-];
-
 impl<'a> Reversal<'a> {
     /// The reversal that a node is.
     pub(super) fn of(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Self> {
@@ -88,7 +62,7 @@ impl<'a> Reversal<'a> {
             return None;
         }
         match node.op() {
-            op if ELEMENTWISE.contains(&op) => Some(self.clone()),
+            op if sizes::ELEMENTWISE.contains(&op) => Some(self.clone()),
             "Transpose" => {
                 let perm = node.ints("perm").value()?;
                 self.with_axes(|axis| usize::try_from(*perm.get(axis)?).ok())

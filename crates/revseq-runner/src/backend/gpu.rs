@@ -7,6 +7,7 @@ use std::fmt;
 use anyhow::Result;
 use revseq_graph::{ElementType, Operator};
 use revseq_kernels::{AdapterChoice, Device};
+use revseq_tract::LoadOptions;
 
 use crate::model::{Bindings, Model, walk};
 
@@ -55,9 +56,9 @@ impl Gpu {
         Ok(Self { context })
     }
 
-    /// Reads a model with `load`, whose nodes of ours then run here.
-    pub(crate) fn load<T>(&self, load: impl FnOnce() -> T) -> T {
-        revseq_tract::load_on_gpu(&self.context, load)
+    /// The options of models whose nodes of ours run here.
+    pub(crate) fn options(&self, options: LoadOptions) -> LoadOptions {
+        options.on_gpu(&self.context)
     }
 }
 
@@ -99,7 +100,7 @@ impl Gpu {
         )
     }
 
-    pub(crate) fn load<T>(&self, _: impl FnOnce() -> T) -> T {
+    pub(crate) fn options(&self, _: LoadOptions) -> LoadOptions {
         match self.none {}
     }
 }

@@ -2,4 +2,272 @@
 
 pub(crate) mod gpu;
 pub(crate) mod ort;
+pub(crate) mod profile;
 pub(crate) mod tract;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cli::{self, BackendArguments, EngineArguments};
+use crate::model::{Bindings, Model};
+use crate::tensor::{Tensor, Tensors};
+use ort::{Ort, Placement, Preparation, Runtime};
+use profile::NodeTime;
+use tract::Tract;
+
+/// A runtime, opened, with how models are to run on it.
+pub(crate) enum Engine {
+    Tract(Tract),
+    Ort(Ort),
+}
+
+/// How often a model is run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Runs {
+    /// Before any time is taken.
+    pub(crate) warmup: u32,
+    pub(crate) timed: u32,
+}
+
+impl Engine {
+    /// What is asked for.
+    ///
+    /// # Errors
+    /// It is not there, or cannot do what is asked of it.
+    pub(crate) fn open(arguments: &BackendArguments) -> Result<Self> {
+        let mut engines = Self::open_all(&arguments.engine, &[arguments.choice()?])?;
+        engines.pop().context("one backend is asked for")
+    }
+
+    /// Each of some, with what else is asked for.
+    ///
+    /// # Errors
+    /// One of them is not there, or cannot do what is asked of it.
+    pub(crate) fn open_all(arguments: &EngineArguments, all: &[cli::Engine]) -> Result<Vec<Self>> {
+        arguments.check(all)?;
+        if let Some(threads) = arguments.threads {
+            set_threads(threads.into(), all)?;
+        }
+        let mut runtime: Option<Rc<Runtime>> = None;
+        let mut engines = Vec::new();
+        for engine in all {
+            engines.push(match engine {
+                cli::Engine::Tract => Self::Tract(Tract::open(arguments)?),
+                cli::Engine::Ort | cli::Engine::OrtPlain => {
+                    let runtime = match &runtime {
+                        Some(runtime) => runtime,
+                        None => {
+                            let with_ep = all.contains(&cli::Engine::Ort);
+                            runtime.insert(Rc::new(Runtime::open(&arguments.ort, with_ep)?))
+                        }
+                    };
+                    let with_ep = *engine == cli::Engine::Ort;
+                    Self::Ort(Ort::new(Rc::clone(runtime), with_ep, arguments))
+                }
+            });
+        }
+        Ok(engines)
+    }
+
+    /// As it is written on the command line.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Tract(_) => "tract",
+            Self::Ort(_) => "ort",
+        }
+    }
+
+    /// The GPU that the nodes of ours run on, if it is one: an adapter in tract; in
+    /// ONNX Runtime what the provider is asked for, which opens that or fails.
+    pub(crate) fn gpu_name(&self) -> Option<String> {
+        match self {
+            Self::Tract(tract) => tract.gpu().map(ToString::to_string),
+            Self::Ort(ort) => ort.gpu().map(ToString::to_string),
+        }
+    }
+
+    /// A model made ready as far as that goes without its inputs.
+    ///
+    /// # Errors
+    /// The model itself is wrong, or a node of ours would run elsewhere unseen.
+    pub(crate) fn load<'a>(&'a self, model: &'a Model) -> Result<Loaded<'a>> {
+        match self {
+            Self::Tract(tract) => Ok(match tract.lacks(model)? {
+                None => Loaded::Ready(Session::Tract { tract, model }),
+                Some(reason) => Loaded::Refused(reason),
+            }),
+            Self::Ort(ort) => {
+                if let Some(reason) = ort.lacks(model)? {
+                    return Ok(Loaded::Refused(reason));
+                }
+                Ok(match ort.prepare(model)? {
+                    Preparation::Ready(prepared) => Loaded::Ready(Session::Ort {
+                        prepared,
+                        ort,
+                        model,
+                    }),
+                    Preparation::Refused(reason) => Loaded::Refused(reason),
+                })
+            }
+        }
+    }
+}
+
+/// tract by its version, or ONNX Runtime by its version and the provider in it.
+impl std::fmt::Display for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tract(_) => f.write_str("tract"),
+            Self::Ort(ort) => ort.fmt(f),
+        }
+    }
+}
+
+/// Has tract, the kernels and ONNX Runtime work on so many threads.
+fn set_threads(threads: usize, engines: &[cli::Engine]) -> Result<()> {
+    #[cfg(not(feature = "multithread"))]
+    anyhow::ensure!(
+        threads == 1 || !engines.contains(&cli::Engine::Tract),
+        "--threads {threads}: {}",
+        crate::not_built("tract on more than one thread")
+    );
+    #[cfg(feature = "multithread")]
+    let _ = engines;
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build_global()
+        .with_context(|| format!("--threads {threads}"))
+}
+
+/// What comes of loading a model.
+pub(crate) enum Loaded<'a> {
+    Ready(Session<'a>),
+    /// With what the runtime lacks.
+    Refused(String),
+}
+
+impl<'a> Loaded<'a> {
+    /// The model, or as an error that it is refused.
+    pub(crate) fn ready(self) -> Result<Session<'a>> {
+        match self {
+            Self::Ready(session) => Ok(session),
+            Self::Refused(reason) => bail!(reason),
+        }
+    }
+}
+
+/// A model on a runtime.
+pub(crate) enum Session<'a> {
+    Tract {
+        tract: &'a Tract,
+        model: &'a Model,
+    },
+    Ort {
+        prepared: Box<ort::Prepared>,
+        ort: &'a Ort,
+        model: &'a Model,
+    },
+}
+
+impl Session<'_> {
+    /// Which provider of ONNX Runtime runs each node of ours.
+    pub(crate) fn placements(&self) -> Option<&[Placement]> {
+        match self {
+            Self::Tract { .. } => None,
+            Self::Ort { prepared, .. } => Some(&prepared.placements),
+        }
+    }
+
+    /// Makes the model ready for inputs such as these.
+    ///
+    /// # Errors
+    /// What the runtime, or an operator of ours, refuses.
+    pub(crate) fn prepare(
+        &mut self,
+        inputs: &Tensors,
+        bindings: &Bindings,
+    ) -> Result<Prepared<'_>> {
+        Ok(match self {
+            Self::Tract { tract, model } => {
+                Prepared::Tract(tract.prepare(model, inputs, bindings)?)
+            }
+            Self::Ort {
+                prepared,
+                ort,
+                model,
+            } => Prepared::Ort {
+                prepared,
+                ort,
+                model,
+            },
+        })
+    }
+
+    /// Runs the model: its outputs, in order.
+    ///
+    /// # Errors
+    /// What the runtime, or an operator of ours, refuses.
+    pub(crate) fn run(&mut self, inputs: &Tensors, bindings: &Bindings) -> Result<Vec<Tensor>> {
+        self.prepare(inputs, bindings)?.run(inputs)
+    }
+}
+
+/// A model that is ready for inputs of certain types and shapes.
+pub(crate) enum Prepared<'a> {
+    Tract(tract::Prepared),
+    Ort {
+        prepared: &'a mut ort::Prepared,
+        ort: &'a Ort,
+        model: &'a Model,
+    },
+}
+
+impl Prepared<'_> {
+    /// Runs the model: its outputs, in order.
+    ///
+    /// # Errors
+    /// What the runtime, or an operator of ours, refuses.
+    pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Tensor>> {
+        match self {
+            Self::Tract(prepared) => prepared.run(inputs),
+            Self::Ort { prepared, .. } => prepared.run(inputs),
+        }
+    }
+
+    /// How long each of some runs takes; calls `step` after each, and after those
+    /// before that warm up.
+    pub(crate) fn repeat(
+        &mut self,
+        inputs: &Tensors,
+        runs: Runs,
+        step: impl FnMut(),
+    ) -> Result<Vec<Duration>> {
+        match self {
+            Self::Tract(prepared) => prepared.repeat(inputs, runs, step),
+            Self::Ort {
+                prepared,
+                ort,
+                model,
+            } => ort.without_log(prepared, model)?.repeat(inputs, runs, step),
+        }
+    }
+
+    /// How long each node takes in some runs, all of them together.
+    pub(crate) fn profile(
+        &mut self,
+        inputs: &Tensors,
+        runs: u32,
+        step: impl FnMut(),
+    ) -> Result<Vec<NodeTime>> {
+        match self {
+            Self::Tract(prepared) => prepared.profile(inputs, runs, step),
+            Self::Ort {
+                prepared,
+                ort,
+                model,
+            } => ort.profile(prepared, model, inputs, runs, step),
+        }
+    }
+}

@@ -7,13 +7,11 @@ use anyhow::{Context, Result, bail, ensure};
 use tract_onnx::pb::NodeProto;
 
 use super::report;
+use crate::cli::InputArguments;
 use crate::model::values::{Dim, ValueType};
 use crate::model::{Bindings, Input, Model, read, walk};
 use crate::tensor::fill::{Fill, fill};
-use crate::tensor::{Tensor, pb};
-
-/// Tensors by name.
-pub(crate) type Tensors = BTreeMap<String, Tensor>;
+use crate::tensor::{Tensor, Tensors, npz, pb};
 
 /// Reads the tensors of a data set. Each is for the value of its own name, or
 /// if there is none, for the one at its place.
@@ -41,6 +39,13 @@ pub(super) fn read_data_set(files: &[PathBuf], names: &[String]) -> Result<Tenso
         );
     }
     Ok(tensors)
+}
+
+/// The inputs that a data set is for: those that have to be given, then the others.
+pub(super) fn names(declared: &[Input]) -> Vec<String> {
+    let of = |optional: bool| declared.iter().filter(move |it| it.optional == optional);
+    let all = of(false).chain(of(true));
+    all.map(|input| input.name.clone()).collect()
 }
 
 /// Checks tensors against what the model declares, and learns the symbolic sizes.
@@ -87,11 +92,26 @@ fn check(declared: &ValueType, tensor: &Tensor, bindings: &mut Bindings) -> Resu
 }
 
 /// Where inputs come from.
+#[derive(Default)]
 pub(crate) struct Sources<'a> {
     pub(crate) files: &'a [(String, PathBuf)],
+    /// A file of several, by name.
+    pub(crate) archive: Option<&'a Path>,
     pub(crate) fill: Option<Fill>,
     /// The files of a data set, for what is not given otherwise.
     pub(crate) data_set: Option<&'a [PathBuf]>,
+}
+
+impl<'a> Sources<'a> {
+    /// What is given.
+    pub(crate) fn new(arguments: &'a InputArguments) -> Self {
+        Self {
+            files: &arguments.inputs,
+            archive: arguments.archive.as_deref(),
+            fill: arguments.fill,
+            data_set: None,
+        }
+    }
 }
 
 /// Gathers a tensor for every input that needs one.
@@ -102,26 +122,34 @@ pub(crate) fn gather(
 ) -> Result<Tensors> {
     let declared = model.inputs();
     let mut tensors = Tensors::new();
-    for (name, file) in sources.files {
+    let check_name = |flag: &str, name: &str| {
         ensure!(
-            declared.iter().any(|input| input.name == *name),
-            "--input {name}: there is no input of that name; {}",
+            declared.iter().any(|input| input.name == name),
+            "{flag}: there is no input {name:?}; {}",
             describe(&declared)
         );
-        let tensor = Tensor::read(file)?;
+        Ok(())
+    };
+    let mut given = Vec::new();
+    for (name, file) in sources.files {
+        check_name("--input", name)?;
+        given.push(("--input", name.clone(), Tensor::read(file)?));
+    }
+    if let Some(archive) = sources.archive {
+        for (name, tensor) in npz::read(archive)? {
+            check_name("--inputs", &name)?;
+            given.push(("--inputs", name, tensor));
+        }
+    }
+    for (flag, name, tensor) in given {
         ensure!(
             tensors.insert(name.clone(), tensor).is_none(),
-            "--input {name}: it is given twice"
+            "{flag}: {name:?} is given twice"
         );
     }
     bind(&declared, &tensors, bindings)?;
     if let (Some(files), None) = (sources.data_set, sources.fill) {
-        let required: Vec<String> = declared
-            .iter()
-            .filter(|input| !input.optional)
-            .map(|input| input.name.clone())
-            .collect();
-        for (name, tensor) in read_data_set(files, &required)? {
+        for (name, tensor) in read_data_set(files, &names(&declared))? {
             tensors.entry(name).or_insert(tensor);
         }
         bind(&declared, &tensors, bindings)?;
@@ -143,8 +171,8 @@ pub(crate) fn gather(
             names => format!("inputs {} are missing", names.join(", ")),
         };
         bail!(
-            "{missing}; {}; give each with --input NAME=FILE (.pb or .npy), or make them up with \
-             --fill iota, random or zeros",
+            "{missing}; {}; give each with --input NAME=FILE (.pb or .npy), all with --inputs \
+             FILE.npz, or make them up with --fill iota, random or zeros",
             describe(&declared)
         );
     };
@@ -185,7 +213,7 @@ fn made_up(
             Dim::Known(size) => sizes.push(usize::try_from(*size)?),
             Dim::Symbol(name) => {
                 bail!(
-                    "it is {declared}, and --fill has to know {name}: give it with --dim {name}=SIZE"
+                    "it is {declared}, and nothing says how large {name} is: give it with --dim {name}=SIZE"
                 )
             }
             Dim::Computed { .. } | Dim::Unknown => bail!(

@@ -5,12 +5,12 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result};
-use revseq_kernels::Device;
 use serde_json::{Value as Json, json};
 
 use super::report::{self, Outcome as Found, Report, value_json};
-use super::{Outcome, dot, print_json};
-use crate::backend::ort::{self, Placement, Preparation, Runtime};
+use super::{Outcome, dot, html, print_json};
+use crate::backend::Engine;
+use crate::backend::ort::{Ort, Placement, Preparation};
 use crate::backend::tract::{self, Shapes};
 use crate::cli::{InspectArguments, InspectFormat};
 use crate::model::check::canonical_domain;
@@ -33,10 +33,10 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     let shapes = tract::shapes(&model, &bindings);
     let (reports, others) = nodes(&model, &bindings, &shapes).with_context(in_model)?;
     let signature = Signature::new(&model, &bindings, &shapes);
-    let placements = super::runtime(arguments.backend, &Device::Cpu, &arguments.ort)?
-        .map(|runtime| placements(&runtime, &model))
-        .transpose()
-        .with_context(in_model)?;
+    let placements = match Engine::open(&arguments.on)? {
+        Engine::Tract(_) => None,
+        Engine::Ort(ort) => Some(placements(&ort, &model).with_context(in_model)?),
+    };
     match arguments.format {
         InspectFormat::Text => {
             let out = &mut anstream::stdout().lock();
@@ -60,6 +60,12 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
         InspectFormat::Dot => {
             let mut out = std::io::stdout().lock();
             out.write_all(dot::graph(&model, &reports).as_bytes())?;
+            out.flush()?;
+        }
+        InspectFormat::Html => {
+            let page = html::page(&model, &about(&model, &signature), &reports);
+            let mut out = std::io::stdout().lock();
+            out.write_all(page.as_bytes())?;
             out.flush()?;
         }
     }
@@ -115,6 +121,7 @@ pub(crate) fn everything(model: &Model) -> Result<()> {
     print_text(&mut Vec::<u8>::new(), model, &signature, &reports, &others)?;
     serde_json::to_string_pretty(&as_json(model, &signature, &reports, &others))?;
     dot::graph(model, &reports);
+    html::page(model, &about(model, &signature), &reports);
     Ok(())
 }
 
@@ -140,12 +147,12 @@ fn nodes(
 }
 
 /// Where ONNX Runtime places the nodes of ours, or why it takes no such model.
-fn placements(runtime: &Runtime, model: &Model) -> Result<Result<Vec<Placement>, String>> {
-    if let Some(reason) = ort::lacks(runtime, model)? {
+fn placements(ort: &Ort, model: &Model) -> Result<Result<Vec<Placement>, String>> {
+    if let Some(reason) = ort.lacks(model)? {
         return Ok(Err(reason));
     }
     // Reading for inspection leaves data in other files where it is.
-    Ok(match ort::place(runtime, &Model::load(&model.path)?)? {
+    Ok(match ort.place(&Model::load(&model.path)?)? {
         Preparation::Ready(prepared) => Ok(prepared.placements),
         Preparation::Refused(reason) => Err(reason),
     })
@@ -181,6 +188,38 @@ fn collect_symbols(model: &Model, symbols: &mut BTreeSet<String>) -> Result<()> 
     })
 }
 
+/// What is told of the model itself, a line each.
+fn about(model: &Model, signature: &Signature) -> Vec<String> {
+    let imports: Vec<String> = model
+        .proto
+        .opset_import
+        .iter()
+        .map(|import| match canonical_domain(&import.domain) {
+            "" => format!("ONNX {}", import.version),
+            domain => format!("{domain} {}", import.version),
+        })
+        .collect();
+    let mut lines = vec![format!("operator sets: {}", imports.join(", "))];
+    for input in &signature.inputs {
+        let optional = if input.optional { " (optional)" } else { "" };
+        lines.push(format!(
+            "input {}: {}{optional}",
+            input.name, input.value_type
+        ));
+    }
+    for (name, value_type) in &signature.outputs {
+        lines.push(format!("output {name}: {value_type}"));
+    }
+    if !signature.symbols.is_empty() {
+        let symbols = signature.symbols.join(", ");
+        lines.push(format!("sizes to give with --dim NAME=SIZE: {symbols}"));
+    }
+    if let Some(stopped) = &signature.stopped {
+        lines.push(format!("not all shapes are known: {stopped}"));
+    }
+    lines
+}
+
 fn print_text(
     out: &mut impl Write,
     model: &Model,
@@ -191,29 +230,8 @@ fn print_text(
     let bold = Style::new().bold();
     let red = Style::new().fg_color(Some(AnsiColor::Red.into()));
     writeln!(out, "{bold}{}{bold:#}", model.path.display())?;
-    let imports: Vec<String> = model
-        .proto
-        .opset_import
-        .iter()
-        .map(|import| match canonical_domain(&import.domain) {
-            "" => format!("ONNX {}", import.version),
-            domain => format!("{domain} {}", import.version),
-        })
-        .collect();
-    writeln!(out, "operator sets: {}", imports.join(", "))?;
-    for input in &signature.inputs {
-        let optional = if input.optional { " (optional)" } else { "" };
-        writeln!(out, "input {}: {}{optional}", input.name, input.value_type)?;
-    }
-    for (name, value_type) in &signature.outputs {
-        writeln!(out, "output {name}: {value_type}")?;
-    }
-    if !signature.symbols.is_empty() {
-        let symbols = signature.symbols.join(", ");
-        writeln!(out, "sizes to give with --dim NAME=SIZE: {symbols}")?;
-    }
-    if let Some(stopped) = &signature.stopped {
-        writeln!(out, "not all shapes are known: {stopped}")?;
+    for line in about(model, signature) {
+        writeln!(out, "{line}")?;
     }
     for report in reports {
         writeln!(out)?;

@@ -2,26 +2,32 @@
 
 #[cfg(feature = "bench")]
 mod bench;
+mod compare;
 mod completions;
+mod data_set;
 mod devices;
 mod dot;
+mod html;
 pub(crate) mod inputs;
 pub(crate) mod inspect;
+mod junit;
+mod man;
+mod markup;
 mod report;
 #[cfg(feature = "rewrite")]
 mod rewrite;
 mod run;
+mod snapshot;
+pub(crate) mod tolerance;
 mod verify;
 
 use std::io::Write;
 
 use anyhow::{Result, ensure};
-use revseq_kernels::Device;
 use serde_json::{Value as Json, json};
 
-use crate::backend::gpu::Gpu;
-use crate::backend::ort::{Placement, Runtime};
-use crate::cli::{Arguments, Backend, Command, OrtArguments};
+use crate::backend::ort::Placement;
+use crate::cli::{Arguments, Command};
 use crate::model::Bindings;
 
 /// How a command ended, if not with an error.
@@ -38,6 +44,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome> {
     match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
+        Command::Snapshot(arguments) => snapshot::snapshot(&arguments),
+        Command::Compare(arguments) => compare::compare_models(&arguments),
         #[cfg(feature = "rewrite")]
         Command::Rewrite(arguments) => rewrite::rewrite(&arguments),
         #[cfg(not(feature = "rewrite"))]
@@ -49,6 +57,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome> {
         Command::Bench(_) => anyhow::bail!(crate::not_built("benchmarks")),
         Command::Devices(arguments) => devices::devices(&arguments),
         Command::Completions { shell } => completions::completions(shell),
+        Command::Man { folder } => man::man(&folder),
     }
 }
 
@@ -62,32 +71,6 @@ fn bindings(dims: &[(String, u64)]) -> Result<Bindings> {
         );
     }
     Ok(bindings)
-}
-
-/// ONNX Runtime, if that is what models are to run on.
-fn runtime(backend: Backend, device: &Device, arguments: &OrtArguments) -> Result<Option<Runtime>> {
-    arguments.check(backend)?;
-    match backend {
-        Backend::Tract => Ok(None),
-        Backend::Ort => Runtime::open(arguments, device).map(Some),
-    }
-}
-
-/// The GPU for the nodes of ours in tract; in ONNX Runtime the provider opens its own.
-fn gpu(backend: Backend, device: &Device) -> Result<Option<Gpu>> {
-    match (backend, device) {
-        (Backend::Tract, Device::Gpu(choice)) => Gpu::open(choice).map(Some),
-        _ => Ok(None),
-    }
-}
-
-/// The GPU that the nodes of ours run on, if it is one: an adapter in tract; in
-/// ONNX Runtime what the provider is asked for, which opens that or fails.
-fn gpu_name(runtime: Option<&Runtime>, gpu: Option<&Gpu>) -> Option<String> {
-    match (runtime, gpu) {
-        (Some(runtime), _) => runtime.gpu().map(ToString::to_string),
-        (None, gpu) => gpu.map(ToString::to_string),
-    }
 }
 
 /// Says which GPU the nodes of ours ran on, if one did.

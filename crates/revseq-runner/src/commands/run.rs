@@ -1,70 +1,74 @@
 //! `revseq run`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anstyle::Style;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value as Json, json};
 
-use super::inputs::{self, Sources, Tensors, in_model, list};
+use super::data_set::Recording;
+use super::inputs::{self, Sources, in_model, list};
 use super::{Outcome, print_json};
-use crate::backend::gpu::Gpu;
 use crate::backend::ort::Placement;
-use crate::backend::{ort, tract};
+use crate::backend::profile::NodeTime;
+use crate::backend::{Engine, Runs, Session};
 use crate::cli::{Format, RunArguments};
 use crate::model::{Bindings, Model, check_dims, read};
 use crate::progress::Progress;
-use crate::tensor::{self, Tensor, print};
+use crate::tensor::{self, Tensor, Tensors, npz, print};
+
+/// How many nodes a profile names in text.
+const NODES_TOLD: usize = 5;
 
 /// Runs a model and prints or writes its outputs.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     let located = read::locate(&arguments.model)?;
     let model = Model::load(&located.model)?;
-    let names: Vec<String> = model
-        .graph()
-        .output
-        .iter()
-        .map(|output| output.name.clone())
-        .collect();
+    let names = model.output_names();
     check_outputs(arguments, &names)?;
-    let mut bindings = super::bindings(&arguments.dims)?;
+    let mut bindings = super::bindings(&arguments.inputs.dims)?;
     check_dims(&bindings, &model.input_symbols())?;
-    let runtime = super::runtime(arguments.backend, &arguments.on.device, &arguments.ort)?;
-    let gpu = super::gpu(arguments.backend, &arguments.on.device)?;
-    let lacks = match &runtime {
-        None => tract::lacks(&model, gpu.as_ref()),
-        Some(runtime) => ort::lacks(runtime, &model),
-    };
-    let lacks = lacks.with_context(in_model(&located.model))?;
-    if let Some(reason) = lacks {
-        bail!("{}: {reason}", located.model.display());
-    }
+    let engine = Engine::open(&arguments.on)?;
     let sources = Sources {
-        files: &arguments.inputs,
-        fill: arguments.fill,
         data_set: located.data_sets.first().map(|set| set.inputs.as_slice()),
+        ..Sources::new(&arguments.inputs)
     };
-    let tensors =
-        inputs::gather(&model, &sources, &mut bindings).with_context(in_model(&located.model))?;
-    let results = execute(
-        arguments,
-        (runtime.as_ref(), gpu.as_ref()),
-        &model,
-        &tensors,
-        &bindings,
-    )
-    .with_context(in_model(&located.model))?;
+    let mut run = || -> Result<_> {
+        let mut session = engine.load(&model)?.ready()?;
+        let tensors = inputs::gather(&model, &sources, &mut bindings)?;
+        let results = execute(arguments, &engine, &mut session, &tensors, &bindings)?;
+        Ok((tensors, results))
+    };
+    let (tensors, mut results) = run().with_context(in_model(&located.model))?;
     for (name, file) in &arguments.outputs {
         if let Some(index) = names.iter().position(|output| output == name) {
             results.outputs[index].write(file, name)?;
         }
     }
+    if let Some(archive) = &arguments.output_archive {
+        let all = std::iter::zip(&names, &results.outputs);
+        npz::write(archive, all.map(|(name, output)| (name.as_str(), output)))?;
+    }
+    if let Some(folder) = &arguments.save_test_data {
+        let recording = Recording {
+            model: &model,
+            inputs: &tensors,
+            outputs: &results.outputs,
+        };
+        results.data_set = Some(recording.write(folder, &engine, &BTreeMap::new())?);
+    }
     match arguments.format {
         Format::Text => print_text(arguments, &names, &results),
-        Format::Json => print_json(&as_json(arguments, &located.model, &names, &results)),
+        Format::Json => print_json(&as_json(
+            arguments,
+            &engine,
+            &located.model,
+            &names,
+            &results,
+        )),
     }?;
     Ok(Outcome::Done)
 }
@@ -80,6 +84,9 @@ fn check_outputs(arguments: &RunArguments, names: &[String]) -> Result<()> {
         ensure!(seen.insert(name), "--output {name}: it is given twice");
         tensor::check_ending(file).with_context(|| format!("--output {name}"))?;
     }
+    if let Some(archive) = &arguments.output_archive {
+        npz::check_ending(archive).context("--outputs")?;
+    }
     Ok(())
 }
 
@@ -88,71 +95,52 @@ struct Results {
     outputs: Vec<Tensor>,
     /// How long each run took, if that was asked for.
     times: Vec<Duration>,
+    /// How long each node took, if that was asked for, and in how many runs.
+    profile: Option<(Vec<NodeTime>, u32)>,
     /// Which provider of ONNX Runtime ran each node of ours.
     placements: Option<Vec<Placement>>,
     /// The GPU on which the nodes of ours ran.
     gpu: Option<String>,
+    /// The data set that was written.
+    data_set: Option<PathBuf>,
 }
 
 /// Runs the model as often as asked.
 fn execute(
     arguments: &RunArguments,
-    (runtime, gpu): (Option<&ort::Runtime>, Option<&Gpu>),
-    model: &Model,
+    engine: &Engine,
+    session: &mut Session<'_>,
     tensors: &Tensors,
     bindings: &Bindings,
 ) -> Result<Results> {
-    let runs = arguments.repeat.unwrap_or(1);
-    let progress = Progress::new(runs.into());
+    let runs = Runs {
+        warmup: arguments.warmup,
+        timed: arguments.repeat.unwrap_or(1),
+    };
+    let progress = Progress::new(runs.timed.into());
     progress.message("preparing");
+    let placements = session.placements().map(<[Placement]>::to_vec);
+    let mut prepared = session.prepare(tensors, bindings)?;
+    let outputs = prepared.run(tensors)?;
     let mut times = Vec::new();
-    match runtime {
-        None => {
-            let prepared = tract::prepare(model, tensors, bindings, gpu)?;
-            let outputs = prepared.run(tensors)?;
-            if arguments.repeat.is_some() {
-                progress.message("running");
-                let values = prepared.values(tensors)?;
-                for _ in 0..runs {
-                    let values = values.clone();
-                    let start = Instant::now();
-                    let outputs = prepared.run_values(values)?;
-                    times.push(start.elapsed());
-                    drop(outputs);
-                    progress.step();
-                }
-            }
-            Ok(Results {
-                outputs,
-                times,
-                placements: None,
-                gpu: super::gpu_name(None, gpu),
-            })
-        }
-        Some(runtime) => {
-            let mut prepared = ort::prepare(runtime, model)?.ready()?;
-            let outputs = prepared.run(tensors)?;
-            if arguments.repeat.is_some() {
-                progress.message("running");
-                let values = ort::values(tensors)?;
-                let mut timed = prepared.without_log(runtime, model)?;
-                // The first run of a session allocates.
-                timed.run_values(&values)?;
-                for _ in 0..runs {
-                    let start = Instant::now();
-                    timed.run_values(&values)?;
-                    times.push(start.elapsed());
-                    progress.step();
-                }
-            }
-            Ok(Results {
-                outputs,
-                times,
-                placements: Some(prepared.placements),
-                gpu: super::gpu_name(Some(runtime), None),
-            })
-        }
+    if arguments.repeat.is_some() {
+        progress.message("running");
+        times = prepared.repeat(tensors, runs, || progress.step())?;
     }
+    let mut profile = None;
+    if arguments.profile {
+        progress.message("profiling");
+        let nodes = prepared.profile(tensors, runs.timed, || progress.step())?;
+        profile = Some((nodes, runs.timed));
+    }
+    Ok(Results {
+        outputs,
+        times,
+        profile,
+        placements,
+        gpu: engine.gpu_name(),
+        data_set: None,
+    })
 }
 
 /// The times of several runs.
@@ -160,6 +148,9 @@ struct Summary {
     median: Duration,
     minimum: Duration,
     maximum: Duration,
+    /// What nine in ten runs, and 99 in 100, take at most.
+    p90: Duration,
+    p99: Duration,
 }
 
 fn summary(times: &[Duration]) -> Option<Summary> {
@@ -170,19 +161,93 @@ fn summary(times: &[Duration]) -> Option<Summary> {
         0 => (*sorted.get(middle.checked_sub(1)?)? + *sorted.get(middle)?) / 2,
         _ => sorted[middle],
     };
+    let percentile = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100) - 1];
     Some(Summary {
         median,
         minimum: *sorted.first()?,
         maximum: *sorted.last()?,
+        p90: percentile(90),
+        p99: percentile(99),
     })
+}
+
+/// An operator's share of a profile.
+struct OperatorTime<'a> {
+    operator: &'a str,
+    nodes: usize,
+    time: Duration,
+}
+
+/// The operators of a profile, the slowest first.
+fn by_operator(nodes: &[NodeTime]) -> Vec<OperatorTime<'_>> {
+    let mut operators: BTreeMap<&str, OperatorTime<'_>> = BTreeMap::new();
+    for node in nodes {
+        let sum = operators.entry(&node.operator).or_insert(OperatorTime {
+            operator: &node.operator,
+            nodes: 0,
+            time: Duration::ZERO,
+        });
+        sum.nodes += 1;
+        sum.time += node.time;
+    }
+    let mut operators: Vec<_> = operators.into_values().collect();
+    operators.sort_by_key(|operator| std::cmp::Reverse(operator.time));
+    operators
+}
+
+fn print_profile(out: &mut impl Write, nodes: &[NodeTime], runs: u32) -> Result<()> {
+    let bold = Style::new().bold();
+    let total: Duration = nodes.iter().map(|node| node.time).sum();
+    let share = |time: Duration| 100.0 * time.as_secs_f64() / total.as_secs_f64().max(1e-12);
+    let operators = by_operator(nodes);
+    let width = operators.iter().map(|it| it.operator.len()).max();
+    let width = width.unwrap_or(0).max("operator".len());
+    writeln!(
+        out,
+        "{bold}{:width$}  nodes  time of a run  share{bold:#}",
+        "operator"
+    )?;
+    for OperatorTime {
+        operator,
+        nodes,
+        time,
+    } in &operators
+    {
+        let each = format!("{:.3?}", *time / runs);
+        let share = share(*time);
+        writeln!(
+            out,
+            "{operator:width$}  {nodes:>5}  {each:>13}  {share:>4.1}%"
+        )?;
+    }
+    writeln!(out, "{bold}slowest nodes{bold:#}")?;
+    for node in nodes.iter().take(NODES_TOLD) {
+        let each = format!("{:.3?}", node.time / runs);
+        let share = share(node.time);
+        let provider = node.provider.as_deref().map(|name| format!(" on {name}"));
+        let provider = provider.unwrap_or_default();
+        writeln!(
+            out,
+            "  {each} {share:.1}%  {} {:?}{provider}",
+            node.operator, node.node
+        )?;
+    }
+    Ok(())
+}
+
+/// Whether outputs are printed, as nothing else becomes of them.
+fn prints_outputs(arguments: &RunArguments) -> bool {
+    arguments.outputs.is_empty() && arguments.output_archive.is_none()
 }
 
 fn print_text(arguments: &RunArguments, names: &[String], results: &Results) -> Result<()> {
     let Results {
         outputs,
         times,
+        profile,
         placements,
         gpu,
+        data_set,
     } = results;
     let bold = Style::new().bold();
     let mut out = anstream::stdout().lock();
@@ -200,14 +265,20 @@ fn print_text(arguments: &RunArguments, names: &[String], results: &Results) -> 
                     file.display()
                 )?;
             }
-            None if arguments.outputs.is_empty() => {
+            None if prints_outputs(arguments) => {
                 writeln!(out, "{bold}{name}{bold:#}: {}", output.type_and_shape())?;
                 writeln!(out, "{}", print::values(output, "  "))?;
             }
             None => {}
         }
     }
+    if let Some(archive) = &arguments.output_archive {
+        writeln!(out, "{} outputs -> {}", outputs.len(), archive.display())?;
+    }
     out.flush()?;
+    if let Some(set) = data_set {
+        writeln!(anstream::stderr(), "recorded in {}", set.display())?;
+    }
     super::say_gpu(gpu.as_deref())?;
     for placement in placements.iter().flatten() {
         writeln!(anstream::stderr(), "{placement}")?;
@@ -216,24 +287,38 @@ fn print_text(arguments: &RunArguments, names: &[String], results: &Results) -> 
         median,
         minimum,
         maximum,
+        p90,
+        p99,
     }) = summary(times)
     {
         let plural = if times.len() == 1 { "run" } else { "runs" };
         writeln!(
             anstream::stderr(),
-            "{} {plural}: median {median:.3?}, min {minimum:.3?}, max {maximum:.3?}",
+            "{} {plural}: median {median:.3?}, min {minimum:.3?}, max {maximum:.3?}, p90 {p90:.3?}, \
+             p99 {p99:.3?}",
             times.len()
         )?;
+    }
+    if let Some((nodes, runs)) = profile {
+        print_profile(&mut anstream::stderr().lock(), nodes, *runs)?;
     }
     Ok(())
 }
 
-fn as_json(arguments: &RunArguments, model: &Path, names: &[String], results: &Results) -> Json {
+fn as_json(
+    arguments: &RunArguments,
+    engine: &Engine,
+    model: &Path,
+    names: &[String],
+    results: &Results,
+) -> Json {
     let Results {
         outputs,
         times,
+        profile,
         placements,
         gpu,
+        data_set,
     } = results;
     let outputs: Vec<Json> = std::iter::zip(names, outputs)
         .filter_map(|(name, output)| {
@@ -248,7 +333,7 @@ fn as_json(arguments: &RunArguments, model: &Path, names: &[String], results: &R
                 .find(|(written, _)| written == name);
             match file {
                 Some((_, file)) => json["file"] = file.display().to_string().into(),
-                None if arguments.outputs.is_empty() => {
+                None if prints_outputs(arguments) => {
                     json["values"] = (0..output.len())
                         .map(|index| output.value(index).json())
                         .collect();
@@ -260,7 +345,7 @@ fn as_json(arguments: &RunArguments, model: &Path, names: &[String], results: &R
         .collect();
     let mut json = json!({
         "model": model.display().to_string(),
-        "backend": arguments.backend.name(),
+        "backend": engine.name(),
         "outputs": outputs,
     });
     if let Some(gpu) = gpu {
@@ -269,10 +354,30 @@ fn as_json(arguments: &RunArguments, model: &Path, names: &[String], results: &R
     if let Some(placements) = placements {
         json["nodes"] = placements.iter().map(super::placement_json).collect();
     }
+    if let Some(archive) = &arguments.output_archive {
+        json["file"] = archive.display().to_string().into();
+    }
+    if let Some(set) = data_set {
+        json["data_set"] = set.display().to_string().into();
+    }
+    if let Some((nodes, runs)) = profile {
+        let nodes = nodes.iter().map(|node| {
+            json!({
+                "operator": node.operator,
+                "node": node.node,
+                "provider": node.provider,
+                "calls": node.calls,
+                "seconds": node.time.as_secs_f64(),
+            })
+        });
+        json["profile"] = json!({ "runs": runs, "nodes": nodes.collect::<Json>() });
+    }
     if let Some(Summary {
         median,
         minimum,
         maximum,
+        p90,
+        p99,
     }) = summary(times)
     {
         json["timing"] = json!({
@@ -280,6 +385,8 @@ fn as_json(arguments: &RunArguments, model: &Path, names: &[String], results: &R
             "median_seconds": median.as_secs_f64(),
             "min_seconds": minimum.as_secs_f64(),
             "max_seconds": maximum.as_secs_f64(),
+            "p90_seconds": p90.as_secs_f64(),
+            "p99_seconds": p99.as_secs_f64(),
         });
     }
     json

@@ -2,171 +2,161 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value as Json, json};
 use walkdir::WalkDir;
 
-use super::inputs::{self, Tensors};
-use super::{Outcome, print_json};
-use crate::backend::gpu::Gpu;
-use crate::backend::ort::{self, Placement, Preparation, Runtime};
-use crate::backend::tract;
+use super::tolerance::Tolerances;
+use super::{Outcome, data_set, junit, print_json};
+use crate::backend::ort::Placement;
+use crate::backend::{Engine, Loaded, Session};
 use crate::chain;
-use crate::cli::{Format, VerifyArguments};
+use crate::cli::{VerifyArguments, VerifyFormat};
+use crate::model::Model;
 use crate::model::read::{self, DataSet};
-use crate::model::{Bindings, Model, walk};
 use crate::progress::Progress;
 use crate::tensor::compare::compare;
 
-/// The operators whose results are exact: they move elements, pick among them,
-/// flip a sign, or round as IEEE 754 tells. Everything else computes.
-const EXACT: [&str; 44] = [
-    "Abs",
-    "And",
-    "Cast",
-    "CastLike",
-    "Compress",
-    "Concat",
-    "Constant",
-    "ConstantOfShape",
-    "DepthToSpace",
-    "Equal",
-    "Expand",
-    "EyeLike",
-    "Flatten",
-    "Gather",
-    "GatherElements",
-    "GatherND",
-    "Greater",
-    "GreaterOrEqual",
-    "Identity",
-    "If",
-    "Less",
-    "LessOrEqual",
-    "Loop",
-    "Neg",
-    "NonZero",
-    "Not",
-    "OneHot",
-    "Or",
-    "Pad",
-    "Reshape",
-    "ReverseSequence",
-    "ReverseSubsequences",
-    "Scan",
-    "Shape",
-    "Size",
-    "Slice",
-    "SpaceToDepth",
-    "Split",
-    "Squeeze",
-    "Tile",
-    "Transpose",
-    "Unsqueeze",
-    "Where",
-    "Xor",
-];
+/// A model and its data sets.
+#[derive(Clone, Debug, PartialEq)]
+struct Test {
+    /// What is shown of it.
+    path: PathBuf,
+    model: PathBuf,
+    /// The folder of the data sets.
+    data: PathBuf,
+}
 
 /// What came of a test.
-enum Verdict {
+pub(super) enum Verdict {
     Ok,
-    /// With the first difference, or the error.
+    /// With what differed, and is expected from now on.
+    Updated(String),
+    /// With the differences, or the error.
     Failed(String),
     /// With what the backend lacks.
     Skipped(String),
 }
 
-/// Runs every backend test below the paths.
+impl Verdict {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Updated(_) => "updated",
+            Self::Failed(_) => "failed",
+            Self::Skipped(_) => "skipped",
+        }
+    }
+
+    fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Ok => None,
+            Self::Updated(why) | Self::Failed(why) | Self::Skipped(why) => Some(why),
+        }
+    }
+}
+
+/// A test that was run.
+pub(super) struct Tested {
+    pub(super) path: String,
+    pub(super) verdict: Verdict,
+    pub(super) time: Duration,
+    placements: Vec<Placement>,
+}
+
+/// Runs every test below the paths.
 pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
     let tests = find(&arguments.paths)?;
-    let runtime = super::runtime(arguments.backend, &arguments.on.device, &arguments.ort)?;
-    let gpu = super::gpu(arguments.backend, &arguments.on.device)?;
+    let engine = Engine::open(&arguments.on)?;
     let progress = Progress::new(tests.len() as u64);
     let mut results = Vec::new();
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    let mut providers: BTreeMap<String, usize> = BTreeMap::new();
     for test in &tests {
-        let path = test.display().to_string();
+        let path = test.path.display().to_string();
         progress.message(path.clone());
+        let start = Instant::now();
         let mut placements = Vec::new();
-        let verdict = run_test(test, runtime.as_ref(), gpu.as_ref(), &mut placements);
-        for placement in &placements {
-            *providers.entry(placement.provider.clone()).or_default() += 1;
+        let verdict = run_test(test, &engine, arguments, &mut placements)
+            .unwrap_or_else(|error| Verdict::Failed(chain(&error)));
+        if arguments.format == VerifyFormat::Text {
+            progress.suspend(|| print_verdict(&path, &verdict))?;
         }
-        match verdict {
-            Verdict::Ok => passed += 1,
-            Verdict::Failed(_) => failed += 1,
-            Verdict::Skipped(_) => skipped += 1,
-        }
-        match arguments.format {
-            Format::Text => progress.suspend(|| print_verdict(&path, &verdict))?,
-            Format::Json => {
-                let mut json = as_json(&path, &verdict);
-                if runtime.is_some() {
-                    json["nodes"] = placements.iter().map(super::placement_json).collect();
-                }
-                results.push(json);
-            }
-        }
+        results.push(Tested {
+            path,
+            verdict,
+            time: start.elapsed(),
+            placements,
+        });
         progress.step();
     }
     drop(progress);
-    let gpu_name = super::gpu_name(runtime.as_ref(), gpu.as_ref());
     match arguments.format {
-        Format::Text => {
-            let mut out = anstream::stdout().lock();
-            writeln!(out, "{passed} passed, {failed} failed, {skipped} skipped")?;
+        VerifyFormat::Text => print_counts(&engine, &results)?,
+        VerifyFormat::Json => print_json(&as_json(&engine, &results))?,
+        VerifyFormat::Junit => {
+            let mut out = std::io::stdout().lock();
+            out.write_all(junit::render(&results).as_bytes())?;
             out.flush()?;
-            super::say_gpu(gpu_name.as_deref())?;
-            for (provider, count) in &providers {
-                let nodes = if *count == 1 { "node" } else { "nodes" };
-                writeln!(
-                    anstream::stderr(),
-                    "{provider}: {count} {nodes} of ReverseSequence or ReverseSubsequences"
-                )?;
-            }
-        }
-        Format::Json => {
-            let mut json = json!({
-                "backend": arguments.backend.name(),
-                "tests": results,
-                "passed": passed,
-                "failed": failed,
-                "skipped": skipped,
-            });
-            if let Some(name) = gpu_name {
-                json["device"] = name.into();
-            }
-            print_json(&json)?;
         }
     }
-    Ok(if failed > 0 {
+    Ok(if count(&results, "failed") > 0 {
         Outcome::Failed
     } else {
         Outcome::Done
     })
 }
 
+/// How many tests had a result of this name.
+fn count(results: &[Tested], name: &str) -> usize {
+    let results = results.iter();
+    results
+        .filter(|tested| tested.verdict.name() == name)
+        .count()
+}
+
 /// The tests below some paths, each once, in order.
-fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let mut tests: Vec<PathBuf> = Vec::new();
+fn find(paths: &[PathBuf]) -> Result<Vec<Test>> {
+    let mut tests: Vec<Test> = Vec::new();
     for path in paths {
         let mut found = false;
+        let mut add = |test: Test| {
+            found = true;
+            if !tests.contains(&test) {
+                tests.push(test);
+            }
+        };
         for entry in WalkDir::new(path).sort_by_file_name() {
             let entry = entry.with_context(|| format!("cannot search {}", path.display()))?;
-            if entry.path().is_dir() && read::is_backend_test(entry.path()) {
-                found = true;
-                if !tests.iter().any(|test| test == entry.path()) {
-                    tests.push(entry.into_path());
+            // What is named itself, not found in a folder.
+            let is_named = entry.depth() == 0;
+            let path = entry.into_path();
+            if path.is_dir() && read::is_backend_test(&path) {
+                add(Test {
+                    model: path.join("model.onnx"),
+                    data: path.clone(),
+                    path,
+                });
+            } else if path.extension().is_some_and(|ending| ending == "onnx") {
+                let data = read::data_folder(&path);
+                // A model.onnx that is found is its folder's test.
+                let is_folder_s = path.file_name().is_some_and(|name| name == "model.onnx");
+                if (is_named || !is_folder_s) && read::has_data_sets(&data) {
+                    add(Test {
+                        model: path.clone(),
+                        data,
+                        path,
+                    });
                 }
             }
         }
         ensure!(
             found,
-            "{}: there is no test in or below it: no folder with a model.onnx and test_data_set_<n>",
+            "{}: there is no test in or below it: neither a folder with a model.onnx and \
+             test_data_set_<n>, nor a NAME.onnx with a NAME.snapshots that has some; \
+             `revseq snapshot` records one",
             path.display()
         );
     }
@@ -175,153 +165,127 @@ fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 
 /// Runs a test; tells the placements of its nodes in ONNX Runtime.
 fn run_test(
-    folder: &Path,
-    runtime: Option<&Runtime>,
-    gpu: Option<&Gpu>,
-    placements: &mut Vec<Placement>,
-) -> Verdict {
-    match try_test(folder, runtime, gpu, placements) {
-        Ok(verdict) => verdict,
-        Err(error) => Verdict::Failed(chain(&error)),
-    }
-}
-
-fn try_test(
-    folder: &Path,
-    runtime: Option<&Runtime>,
-    gpu: Option<&Gpu>,
+    test: &Test,
+    engine: &Engine,
+    arguments: &VerifyArguments,
     placements: &mut Vec<Placement>,
 ) -> Result<Verdict> {
-    let model = Model::load(&folder.join("model.onnx"))?;
-    let lacks = match runtime {
-        None => tract::lacks(&model, gpu)?,
-        Some(runtime) => ort::lacks(runtime, &model)?,
+    let model = Model::load(&test.model)?;
+    let mut session = match engine.load(&model)? {
+        Loaded::Ready(session) => session,
+        Loaded::Refused(reason) => return Ok(Verdict::Skipped(reason)),
     };
-    if let Some(reason) = lacks {
-        return Ok(Verdict::Skipped(reason));
-    }
-    let exact = is_exact(&model)?;
-    let mut prepared = match runtime
-        .map(|runtime| ort::prepare(runtime, &model))
-        .transpose()?
-    {
-        None => None,
-        Some(Preparation::Refused(reason)) => return Ok(Verdict::Skipped(reason)),
-        Some(Preparation::Ready(prepared)) => Some(prepared),
-    };
-    if let Some(prepared) = &prepared {
-        placements.clone_from(&prepared.placements);
-    }
-    for set in read::data_sets(folder)? {
-        run_set(&model, &set, exact, prepared.as_deref_mut(), gpu)
+    placements.extend_from_slice(session.placements().unwrap_or_default());
+    let tolerances = Tolerances::new(&arguments.tolerance, &model)?;
+    let mut differences = Vec::new();
+    for set in read::data_sets(&test.data)? {
+        let differ = run_set(&mut session, &model, &set, &tolerances, arguments.update)
             .with_context(|| set.name.clone())?;
+        let differ = differ.into_iter();
+        differences.extend(differ.map(|difference| format!("{}: {difference}", set.name)));
     }
-    Ok(Verdict::Ok)
+    Ok(match (differences.join("; "), arguments.update) {
+        (all, _) if all.is_empty() => Verdict::Ok,
+        (all, true) => Verdict::Updated(all),
+        (all, false) => Verdict::Failed(all),
+    })
 }
 
-/// Whether every output has to be the expected one bit for bit.
-fn is_exact(model: &Model) -> Result<bool> {
-    let mut exact = true;
-    walk::walk(model, &Bindings::new(), |site| {
-        let integral = || {
-            site.outputs.iter().all(|output| {
-                output
-                    .known_element_type()
-                    .is_some_and(|element_type| !is_float(element_type))
-            })
-        };
-        if !site.is_call && !EXACT.contains(&site.node.op_type.as_str()) && !integral() {
-            exact = false;
-        }
-    })?;
-    Ok(exact)
-}
-
-fn is_float(element_type: revseq_graph::ElementType) -> bool {
-    use revseq_kernels::DataType;
-    match element_type {
-        revseq_graph::ElementType::String => false,
-        revseq_graph::ElementType::Fixed(data_type) => matches!(
-            data_type,
-            DataType::Float16
-                | DataType::Bfloat16
-                | DataType::Float32
-                | DataType::Float64
-                | DataType::Complex64
-                | DataType::Complex128
-        ),
-    }
-}
-
-/// Runs a model on a data set: in ONNX Runtime if it is prepared there.
+/// Runs a model on a data set: how each output differs that does.
 fn run_set(
+    session: &mut Session<'_>,
     model: &Model,
     set: &DataSet,
-    exact: bool,
-    prepared: Option<&mut ort::Prepared>,
-    gpu: Option<&Gpu>,
-) -> Result<()> {
-    let declared = model.inputs();
-    let names: Vec<String> = declared
-        .iter()
-        .filter(|input| !input.optional)
-        .map(|input| input.name.clone())
-        .collect();
-    let given = inputs::read_data_set(&set.inputs, &names)?;
-    if let Some(missing) = names.iter().find(|name| !given.contains_key(*name)) {
-        bail!("it has nothing for input {missing:?}");
-    }
-    let outputs: Vec<String> = model
-        .graph()
-        .output
-        .iter()
-        .map(|output| output.name.clone())
-        .collect();
-    let expected = inputs::read_data_set(&set.outputs, &outputs)?;
-    if let Some(missing) = outputs.iter().find(|name| !expected.contains_key(*name)) {
-        bail!("it does not say what to expect of output {missing:?}");
-    }
-    let mut bindings = Bindings::new();
-    inputs::bind(&declared, &given, &mut bindings)?;
-    let got = match prepared {
-        None => tract::prepare(model, &given, &bindings, gpu)?.run(&given)?,
-        Some(prepared) => prepared.run(&given)?,
-    };
-    let got: Tensors = std::iter::zip(outputs.iter().cloned(), got).collect();
-    for name in &outputs {
-        if let (Some(expected), Some(got)) = (expected.get(name), got.get(name))
-            && let Err(difference) = compare(expected, got, exact)
-        {
-            bail!("output {name}{difference}");
+    tolerances: &Tolerances<'_>,
+    update: bool,
+) -> Result<Vec<String>> {
+    let (inputs, bindings) = data_set::inputs(model, set)?;
+    let expected = data_set::outputs(model, set)?;
+    let recorded = data_set::tolerances(set)?;
+    let got = session.run(&inputs, &bindings)?;
+    let mut differences = Vec::new();
+    for (name, got) in std::iter::zip(model.output_names(), &got) {
+        let tolerance = tolerances.of(&name, &recorded);
+        if let Err(difference) = compare(&expected[&name], got, tolerance) {
+            differences.push(format!("output {name}{difference}"));
         }
     }
-    Ok(())
+    if update && !differences.is_empty() {
+        data_set::update(set, model, &got)?;
+    }
+    Ok(differences)
 }
 
 fn print_verdict(path: &str, verdict: &Verdict) -> Result<()> {
     let style = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
+    let (style, name) = match verdict {
+        Verdict::Ok => (style(AnsiColor::Green), "ok"),
+        Verdict::Updated(_) => (style(AnsiColor::Cyan), "updated"),
+        Verdict::Failed(_) => (style(AnsiColor::Red).bold(), "FAILED"),
+        Verdict::Skipped(_) => (style(AnsiColor::Yellow), "skipped"),
+    };
     let mut out = anstream::stdout().lock();
-    match verdict {
-        Verdict::Ok => {
-            let green = style(AnsiColor::Green);
-            writeln!(out, "{path}: {green}ok{green:#}")?;
-        }
-        Verdict::Failed(why) => {
-            let red = style(AnsiColor::Red).bold();
-            writeln!(out, "{path}: {red}FAILED{red:#}: {why}")?;
-        }
-        Verdict::Skipped(why) => {
-            let yellow = style(AnsiColor::Yellow);
-            writeln!(out, "{path}: {yellow}skipped{yellow:#}: {why}")?;
-        }
+    write!(out, "{path}: {style}{name}{style:#}")?;
+    match verdict.reason() {
+        Some(why) => writeln!(out, ": {why}")?,
+        None => writeln!(out)?,
     }
     Ok(out.flush()?)
 }
 
-fn as_json(path: &str, verdict: &Verdict) -> Json {
-    match verdict {
-        Verdict::Ok => json!({ "path": path, "result": "ok" }),
-        Verdict::Failed(why) => json!({ "path": path, "result": "failed", "reason": why }),
-        Verdict::Skipped(why) => json!({ "path": path, "result": "skipped", "reason": why }),
+fn print_counts(engine: &Engine, results: &[Tested]) -> Result<()> {
+    let mut out = anstream::stdout().lock();
+    let count = |name| count(results, name);
+    let updated = match count("updated") {
+        0 => String::new(),
+        updated => format!("{updated} updated, "),
+    };
+    writeln!(
+        out,
+        "{} passed, {updated}{} failed, {} skipped",
+        count("ok"),
+        count("failed"),
+        count("skipped")
+    )?;
+    out.flush()?;
+    super::say_gpu(engine.gpu_name().as_deref())?;
+    let mut providers: BTreeMap<&str, usize> = BTreeMap::new();
+    for placement in results.iter().flat_map(|tested| &tested.placements) {
+        *providers.entry(&placement.provider).or_default() += 1;
     }
+    for (provider, count) in providers {
+        let nodes = if count == 1 { "node" } else { "nodes" };
+        writeln!(
+            anstream::stderr(),
+            "{provider}: {count} {nodes} of ReverseSequence or ReverseSubsequences"
+        )?;
+    }
+    Ok(())
+}
+
+fn as_json(engine: &Engine, results: &[Tested]) -> Json {
+    let tests = results.iter().map(|tested| {
+        let mut json = json!({ "path": tested.path, "result": tested.verdict.name() });
+        if let Some(why) = tested.verdict.reason() {
+            json["reason"] = why.into();
+        }
+        json["seconds"] = tested.time.as_secs_f64().into();
+        if let Engine::Ort(_) = engine {
+            let placements = tested.placements.iter();
+            json["nodes"] = placements.map(super::placement_json).collect();
+        }
+        json
+    });
+    let mut json = json!({
+        "backend": engine.name(),
+        "tests": tests.collect::<Json>(),
+        "passed": count(results, "ok"),
+        "updated": count(results, "updated"),
+        "failed": count(results, "failed"),
+        "skipped": count(results, "skipped"),
+    });
+    if let Some(name) = engine.gpu_name() {
+        json["device"] = name.into();
+    }
+    json
 }

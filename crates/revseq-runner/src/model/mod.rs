@@ -116,6 +116,12 @@ impl Model {
             .collect()
     }
 
+    /// The names of the main graph's outputs, in order.
+    pub(crate) fn output_names(&self) -> Vec<String> {
+        let outputs = self.graph().output.iter();
+        outputs.map(|output| output.name.clone()).collect()
+    }
+
     /// The names of the symbolic sizes of the main graph's inputs.
     pub(crate) fn input_symbols(&self) -> BTreeSet<String> {
         let dims = self

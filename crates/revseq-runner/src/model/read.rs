@@ -9,6 +9,9 @@ use anyhow::{Context, Result, bail, ensure};
 /// The largest file that is read, in bytes. Protobuf itself ends at 2 GiB.
 const MAXIMUM_FILE: u64 = 4 << 30;
 
+/// What the names of data sets begin with.
+const DATA_SET: &str = "test_data_set_";
+
 /// Reads a regular file, no longer than it is said to be.
 pub(crate) fn file(path: &Path) -> Result<Vec<u8>> {
     // A pipe or a device would block or never end: look before opening.
@@ -43,6 +46,7 @@ pub(crate) struct Located {
 /// A folder `test_data_set_<n>`.
 #[derive(Debug)]
 pub(crate) struct DataSet {
+    pub(crate) path: PathBuf,
     /// The folder's name.
     pub(crate) name: String,
     /// `input_<i>.pb`, by number.
@@ -53,8 +57,36 @@ pub(crate) struct DataSet {
 
 /// Whether a folder is in the layout of ONNX's backend tests.
 pub(crate) fn is_backend_test(folder: &Path) -> bool {
-    folder.join("model.onnx").is_file()
-        && numbered(folder, "test_data_set_", "").is_ok_and(|sets| !sets.is_empty())
+    folder.join("model.onnx").is_file() && has_data_sets(folder)
+}
+
+/// Whether a folder has data sets.
+pub(crate) fn has_data_sets(folder: &Path) -> bool {
+    numbered(folder, DATA_SET, "").is_ok_and(|sets| !sets.is_empty())
+}
+
+/// The folder of the next data set.
+pub(crate) fn next_data_set(folder: &Path) -> Result<PathBuf> {
+    let taken = if folder.exists() {
+        numbered(folder, DATA_SET, "")?
+    } else {
+        Vec::new()
+    };
+    (0..=taken.len())
+        .map(|number| folder.join(format!("{DATA_SET}{number}")))
+        .find(|path| !taken.contains(path) && !path.exists())
+        .with_context(|| format!("{}: it has no number left for a data set", folder.display()))
+}
+
+/// Where the data sets of a model are: those of `NAME.onnx` in `NAME.snapshots`, those of
+/// `model.onnx` beside it, as ONNX's backend tests have them.
+pub(crate) fn data_folder(model: &Path) -> PathBuf {
+    match model.parent() {
+        Some(folder) if model.file_name().is_some_and(|name| name == "model.onnx") => {
+            folder.to_owned()
+        }
+        _ => model.with_extension("snapshots"),
+    }
 }
 
 /// The model that MODEL stands for.
@@ -82,7 +114,7 @@ pub(crate) fn locate(path: &Path) -> Result<Located> {
 
 /// The data sets in a folder.
 pub(crate) fn data_sets(folder: &Path) -> Result<Vec<DataSet>> {
-    numbered(folder, "test_data_set_", "")?
+    numbered(folder, DATA_SET, "")?
         .into_iter()
         .map(|path| {
             Ok(DataSet {
@@ -93,6 +125,7 @@ pub(crate) fn data_sets(folder: &Path) -> Result<Vec<DataSet>> {
                     .into_owned(),
                 inputs: numbered(&path, "input_", ".pb")?,
                 outputs: numbered(&path, "output_", ".pb")?,
+                path,
             })
         })
         .collect()

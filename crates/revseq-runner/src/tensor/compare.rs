@@ -2,13 +2,38 @@
 
 use std::fmt;
 
+use serde_json::{Value as Json, json};
+
 use super::{Data, Tensor, coordinates, type_and_shape};
 
-/// How far a computed float may be from the expected one, relative to it.
-const RELATIVE_TOLERANCE: f64 = 1e-4;
+/// How far an output may be from the expected one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Tolerance {
+    /// Every element has the same bits.
+    Exact,
+    /// Floats may be off by a part of the expected value and a distance besides, and
+    /// any NaN is as good as any other.
+    Within { relative: f64, absolute: f64 },
+}
 
-/// How far it may be besides.
-const ABSOLUTE_TOLERANCE: f64 = 1e-5;
+impl Tolerance {
+    /// For floats that were computed.
+    pub(crate) const COMPUTED: Self = Self::Within {
+        relative: 1e-4,
+        absolute: 1e-5,
+    };
+
+    fn allows(self, expected: f64, got: f64) -> bool {
+        let Self::Within { relative, absolute } = self else {
+            return false;
+        };
+        // Beside an infinity, everything would be within the tolerance.
+        expected == got
+            || (expected.is_nan() && got.is_nan())
+            || (expected.is_finite()
+                && (expected - got).abs() <= absolute + relative * expected.abs())
+    }
+}
 
 /// How an output is not the expected one.
 #[derive(Debug, PartialEq)]
@@ -31,9 +56,12 @@ pub(crate) enum Difference {
 
 /// Compares an output with what is expected.
 ///
-/// Elements are the same if their bits are. Unless `exact`, floats may be off
-/// by a little, and any NaN is as good as any other.
-pub(crate) fn compare(expected: &Tensor, got: &Tensor, exact: bool) -> Result<(), Difference> {
+/// Elements are the same if their bits are, or if the tolerance allows it.
+pub(crate) fn compare(
+    expected: &Tensor,
+    got: &Tensor,
+    tolerance: Tolerance,
+) -> Result<(), Difference> {
     if (expected.element_type(), expected.shape()) != (got.element_type(), got.shape()) {
         return Err(Difference::Type {
             expected: type_and_shape(expected.element_type(), expected.shape()),
@@ -55,7 +83,8 @@ pub(crate) fn compare(expected: &Tensor, got: &Tensor, exact: bool) -> Result<()
             got.value(index).components(),
         );
         if let (Some(expected), Some(got)) = values {
-            if !exact && std::iter::zip(expected, got).all(|(expected, got)| close(expected, got)) {
+            if std::iter::zip(expected, got).all(|(expected, got)| tolerance.allows(expected, got))
+            {
                 continue;
             }
             let error = std::iter::zip(expected, got)
@@ -85,14 +114,6 @@ fn same_bits(expected: &Tensor, got: &Tensor, index: usize) -> bool {
         (Data::Strings(expected), Data::Strings(got)) => expected[index] == got[index],
         _ => expected.element(index) == got.element(index),
     }
-}
-
-fn close(expected: f64, got: f64) -> bool {
-    let tolerance = ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * expected.abs();
-    // Beside an infinity, everything would be within the tolerance.
-    expected == got
-        || (expected.is_nan() && got.is_nan())
-        || (expected.is_finite() && (expected - got).abs() <= tolerance)
 }
 
 fn distance(expected: f64, got: f64) -> f64 {
@@ -126,6 +147,30 @@ fn texts(expected: &Tensor, got: &Tensor, index: usize) -> (String, String) {
         format!("{} (0x{})", tensor.value(index), digits.concat())
     };
     (bits(expected), bits(got))
+}
+
+impl Difference {
+    /// The same for programs.
+    pub(crate) fn json(&self) -> Json {
+        match self {
+            Self::Type { expected, got } => json!({ "expected": expected, "got": got }),
+            Self::Values {
+                at,
+                expected,
+                got,
+                differing,
+                count,
+                maximum_error,
+            } => json!({
+                "at": at,
+                "expected": expected,
+                "got": got,
+                "differing": differing,
+                "count": count,
+                "maximum_error": maximum_error,
+            }),
+        }
+    }
 }
 
 impl fmt::Display for Difference {
@@ -172,7 +217,12 @@ mod tests {
     #[test]
     fn floats_may_be_off_by_a_little_unless_exact() {
         let check = |expected: f32, got: f32, exact, same| {
-            let result = compare(&floats(&[0.0, expected]), &floats(&[0.0, got]), exact);
+            let tolerance = if exact {
+                Tolerance::Exact
+            } else {
+                Tolerance::COMPUTED
+            };
+            let result = compare(&floats(&[0.0, expected]), &floats(&[0.0, got]), tolerance);
             assert_eq!(result.is_ok(), same, "{expected} {got} {exact}: {result:?}");
         };
         let quiet = f32::from_bits(0x7fc0_0001);
@@ -193,12 +243,16 @@ mod tests {
 
     #[test]
     fn the_first_difference_is_named() {
-        let difference = compare(&floats(&[1.0, 2.0, 3.0]), &floats(&[1.0, 4.0, 0.0]), false);
+        let difference = compare(
+            &floats(&[1.0, 2.0, 3.0]),
+            &floats(&[1.0, 4.0, 0.0]),
+            Tolerance::COMPUTED,
+        );
         assert_eq!(
             difference.unwrap_err().to_string(),
             "[1]: expected 2.0, got 4.0; 2 of 3 differ, max error 3.000e0"
         );
-        let zeros = compare(&floats(&[0.0]), &floats(&[-0.0]), true).unwrap_err();
+        let zeros = compare(&floats(&[0.0]), &floats(&[-0.0]), Tolerance::Exact).unwrap_err();
         assert!(
             zeros
                 .to_string()

@@ -4,9 +4,11 @@ pub(crate) mod compare;
 mod element;
 pub(crate) mod fill;
 pub(crate) mod npy;
+pub(crate) mod npz;
 pub(crate) mod pb;
 pub(crate) mod print;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -19,6 +21,9 @@ pub(crate) const MAXIMUM_BYTES: u64 = if cfg!(fuzzing) { 1 << 22 } else { 4 << 3
 
 /// The most dimensions of a tensor, and NumPy's: what prints one goes as deep.
 pub(crate) const MAXIMUM_RANK: usize = 64;
+
+/// Tensors by name.
+pub(crate) type Tensors = BTreeMap<String, Tensor>;
 
 /// A dense tensor, row-major.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,6 +138,9 @@ fn format(path: &Path) -> Result<Format> {
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("pb") => Ok(Format::Pb),
         Some("npy") => Ok(Format::Npy),
+        Some("npz") => {
+            bail!("an .npz file holds several arrays: give it with --inputs or --outputs")
+        }
         _ => bail!("the name ends neither in .pb (TensorProto) nor in .npy"),
     }
 }

@@ -39,6 +39,7 @@ pub(crate) fn decode(file: &[u8]) -> Result<Tensor> {
     let element_type = element_type(&type_str)
         .with_context(|| format!("its type {type_str} is none of ONNX's"))?;
     let item_size = type_str.num_bytes().context("its elements have no size")?;
+    check_addressable(&shape, item_size)?;
     let expected = count(&shape).and_then(|count| count.checked_mul(item_size));
     ensure!(
         expected == Some(rest.len()),
@@ -188,6 +189,20 @@ fn row_major(bytes: &[u8], shape: &[usize], item_size: usize) -> Vec<u8> {
     out
 }
 
+/// Checks that an array of these sizes could be addressed if none of them were 0, as NumPy
+/// does even of an array without elements.
+fn check_addressable(shape: &[usize], item_size: usize) -> Result<()> {
+    let bytes = shape
+        .iter()
+        .filter(|&&size| size > 0)
+        .try_fold(item_size, |bytes, &size| bytes.checked_mul(size));
+    ensure!(
+        bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok()),
+        "NumPy has no array of sizes {shape:?} and {item_size} bytes an element"
+    );
+    Ok(())
+}
+
 /// Encodes a tensor, little-endian and row-major.
 pub(crate) fn encode(tensor: &Tensor) -> Result<Vec<u8>> {
     let (type_str, bytes) = match (tensor.element_type(), tensor.data()) {
@@ -220,6 +235,8 @@ pub(crate) fn encode(tensor: &Tensor) -> Result<Vec<u8>> {
     };
     let shape: Vec<u64> = tensor.shape().iter().map(|&size| size as u64).collect();
     let type_str: TypeStr = type_str.parse()?;
+    let item_size = type_str.num_bytes().context("its elements have no size")?;
+    check_addressable(tensor.shape(), item_size).context("write a .pb file")?;
     let mut file = WriteOptions::new_header_only()
         .dtype(DType::Plain(type_str))
         .shape(&shape)

@@ -12,17 +12,16 @@ use prost::Message;
 use tract_onnx::pb::tensor_proto::DataLocation;
 use tract_onnx::pb::{GraphProto, ModelProto, StringStringEntryProto, TensorProto};
 
+/// What is far longer than any refusal takes, even where the tests are not alone.
+const LONG: Duration = Duration::from_secs(120);
+
 /// Runs a model with made-up inputs, which has to be refused.
 fn check(graph: GraphProto, why: &str) {
     let folder = Folder::new();
     let path = folder.model(graph);
     let start = Instant::now();
     refuses(&["run", path.to_str().unwrap(), "--fill", "iota"], why);
-    assert!(
-        start.elapsed() < Duration::from_secs(20),
-        "{why}: {:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < LONG, "{why}: {:?}", start.elapsed());
 }
 
 /// The reversing graph with a change.
@@ -620,9 +619,9 @@ fn inputs_that_contradict_the_model() {
     run(&["-i", &given], "input \"x\" is missing");
     run(
         &["-i", &given, "-i", &given, "--fill", "iota"],
-        "it is given twice",
+        "\"lens\" is given twice",
     );
-    run(&["-i", "z=z.npy"], "there is no input of that name");
+    run(&["-i", "z=z.npy"], "there is no input \"z\"");
     run(&["-i", "z=z.npy"], inputs);
     run(&["-o", "z=z.npy"], "the outputs are y");
     run(

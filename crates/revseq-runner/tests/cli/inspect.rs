@@ -396,3 +396,15 @@ fn devices_and_completions() {
     // No terminal, no colours.
     assert!(!help.stdout.contains('\x1b'), "{help:?}");
 }
+
+#[test]
+fn a_page_shows_what_is_around_each_node() {
+    let folder = models().join("exported/keras_bilstm_masked");
+    let page = succeeds(&["inspect", folder.to_str().unwrap(), "--format", "html"]);
+    assert!(page.starts_with("<!doctype html>"), "{page}");
+    // Four nodes, each with its picture, between a transposition and what reads it.
+    assert_eq!(page.matches("<svg ").count(), 4, "{page}");
+    assert_eq!(page.matches("class=\"ours\"").count(), 4, "{page}");
+    assert!(page.contains(">Transpose</text>"), "{page}");
+    assert_eq!(page.matches('<').count(), page.matches('>').count());
+}

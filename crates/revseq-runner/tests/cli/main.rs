@@ -3,12 +3,15 @@
 #[cfg(feature = "bench")]
 mod bench;
 mod common;
+mod compare;
 mod gpu;
 mod hostile;
 mod inspect;
 #[cfg(not(all(feature = "bench", feature = "gpu")))]
 mod left_out;
 mod ort;
+mod rewrite;
 mod run;
+mod snapshot;
 mod tensors;
 mod verify;

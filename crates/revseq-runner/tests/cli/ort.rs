@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use crate::common::{Folder, Run, models, refuses, revseq};
 
 /// The library of ONNX Runtime to test with, if the provider's is told as well.
-fn onnxruntime(test: &str) -> Option<String> {
+pub(crate) fn onnxruntime(test: &str) -> Option<String> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     match (
         variable("REVSEQ_TEST_ORT_LIB"),

@@ -232,3 +232,61 @@ fn a_reader_that_leaves_is_no_error() {
         assert!(output.stderr.is_empty(), "{output:?}");
     }
 }
+
+#[test]
+fn a_profile_says_where_the_time_goes() {
+    let folder = Folder::new();
+    let model = folder.model(reverse_graph());
+    let arguments = [
+        "run",
+        model.to_str().unwrap(),
+        "--fill",
+        "iota",
+        "--profile",
+    ];
+    let run = revseq(&arguments);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(
+        run.stderr.starts_with("operator ") && run.stderr.contains("\nReverseSequence "),
+        "{run:?}"
+    );
+    let json = succeeds(&[&arguments[..], &["--repeat", "3", "--format", "json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["profile"]["runs"], 3);
+    let nodes = json["profile"]["nodes"].as_array().unwrap();
+    let ours = nodes
+        .iter()
+        .find(|node| node["operator"] == "ReverseSequence");
+    assert_eq!(ours.unwrap()["calls"], 3);
+    assert!(json["timing"]["p99_seconds"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn lengths_out_of_range_are_rejected_or_clamped() {
+    let folder = Folder::new();
+    let model = folder.model(reverse_graph());
+    folder.write("lens.pb", &int64s("lens", &[9, -1, 5, 2]).encode_to_vec());
+    let lens = format!("lens={}", folder.path("lens.pb").display());
+    let run = |lengths: &[&str]| {
+        let arguments = [
+            "run",
+            model.to_str().unwrap(),
+            "--fill",
+            "iota",
+            "-i",
+            &lens,
+        ];
+        revseq(&[&arguments[..], lengths].concat())
+    };
+    for rejected in [run(&[]), run(&["--lengths", "reject"])] {
+        assert_eq!(rejected.code, Some(2), "{rejected:?}");
+    }
+    let clamped = run(&["--lengths", "clamp"]);
+    assert_eq!(clamped.code, Some(0), "{clamped:?}");
+    assert!(
+        clamped
+            .stdout
+            .starts_with("y: float[4,5,3]\n  [[[12.0, 13.0, 14.0],\n"),
+        "{clamped:?}"
+    );
+}

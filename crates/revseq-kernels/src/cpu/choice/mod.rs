@@ -274,6 +274,8 @@ pub(crate) fn choose_large(
         Family::Lines => plan.time.size * plan.row_bytes,
         _ => plan.row_bytes | plan.time.output,
     };
+    #[cfg(fuzzing)]
+    let memory = memory.or_else(|| crate::fuzzing::memory(plan, in_place));
     let mut choice = KernelChoice {
         memory: memory.unwrap_or_else(|| family.memory(plan, in_place, simd)),
         aligned: writes_lanes(plan, at_once, output),

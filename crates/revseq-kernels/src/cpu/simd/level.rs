@@ -82,6 +82,10 @@ impl SimdLevel {
     /// that `REVSEQ_SIMD` names.
     #[must_use]
     pub fn current() -> Self {
+        #[cfg(fuzzing)]
+        if let Some(level) = crate::fuzzing::level() {
+            return level;
+        }
         static CURRENT: OnceLock<SimdLevel> = OnceLock::new();
         *CURRENT.get_or_init(|| {
             let limit = std::env::var("REVSEQ_SIMD").ok();

@@ -203,10 +203,14 @@ struct Case {
 
 impl Case {
     fn new(data_type: DataType, sizes: &[u64], axis: usize, batch: usize) -> Self {
-        let mut desc =
-            ReverseSubsequencesDesc::packed(data_type, sizes, DataType::Int64, axis as u32);
-        let only_batch = (0..sizes.len()).map(|d| u64::from(d == batch)).collect();
-        desc.sequence_lengths.strides = Some(only_batch);
+        let desc = ReverseSubsequencesDesc::reverse_sequence(
+            data_type,
+            sizes,
+            batch as u32,
+            axis as u32,
+            DataType::Int64,
+        )
+        .unwrap();
         let lengths: Vec<i64> = (0..sizes[batch])
             .map(|index| (index * 7919 % (sizes[axis] + 1)) as i64)
             .collect();

@@ -97,6 +97,15 @@ impl Threads<'_> {
         work: impl Fn(Range<usize>) + Sync,
     ) {
         let bytes = items.saturating_mul(item_bytes);
+        #[cfg(fuzzing)]
+        let (bytes, parallel_min) = match crate::fuzzing::piece_bytes() {
+            // As many pieces as if they were as large as always.
+            Some(least) => (
+                (bytes / least).saturating_mul(PIECE_BYTES),
+                ParallelMin { rayon: 0, host: 0 },
+            ),
+            None => (bytes, parallel_min),
+        };
         let threads = match self {
             Self::Serial => 1,
             Self::Host { .. } if bytes < parallel_min.host => 1,

@@ -18,7 +18,7 @@ pub(super) fn with_captures(
     body: &GraphProto,
 ) -> Result<GraphProto, String> {
     let states = node.input.len().saturating_sub(2);
-    if body.input.len() != states + 2 || body.output.len() < states + 1 {
+    if node.input.len() < 2 || body.input.len() != states + 2 || body.output.len() < states + 1 {
         return Err("its body has other inputs and outputs than the loop".to_owned());
     }
     let inner = Scope::graph(body, Some(scope), scope.opset);
@@ -85,7 +85,7 @@ impl<'a> Body<'a> {
             if updated == body.carried(state) {
                 body.unchanged.push(state);
             } else if body.counter(body.carried(state), MAXIMUM_STEPS).is_some() {
-                if outer.uses(&node.output[state]) > 0 {
+                if outer.uses(body.last(state)) > 0 {
                     return Err("what it counts is read after it".to_owned());
                 }
             } else {
@@ -109,6 +109,11 @@ impl<'a> Body<'a> {
     /// A state before the first step.
     pub(super) fn initial(&self, state: usize) -> &'a str {
         &self.node.input[state + 2]
+    }
+
+    /// A state after the last step, as the loop gives it; an empty name if it does not.
+    pub(super) fn last(&self, state: usize) -> &'a str {
+        self.node.output.get(state).map_or("", String::as_str)
     }
 
     /// The values that each step adds to the loop's outputs, with those outputs.

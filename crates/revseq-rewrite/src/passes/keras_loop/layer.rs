@@ -86,7 +86,7 @@ impl<'a> Layer<'a> {
         let mask = layer.states(body, output)?;
         layer.scans(body, output, mask)?;
         for &state in &body.unchanged {
-            let output = body.node.output[state].as_str();
+            let output = body.last(state);
             if body.outer.uses(output) > 0 {
                 layer
                     .outputs
@@ -118,7 +118,7 @@ impl<'a> Layer<'a> {
                 }
                 _ => (updated, None),
             };
-            let result = body.node.output[state].as_str();
+            let result = body.last(state);
             let is_read = body.outer.uses(result) > 0;
             let initial = body.initial(state);
             let is_zero = constant::is_zero(body.outer, initial);
@@ -226,9 +226,11 @@ impl<'a> Layer<'a> {
         let unflipped = flipped(body, input);
         self.backwards = unflipped.is_some();
         self.input = unflipped.unwrap_or(input);
-        for state in [self.hidden, self.memory].into_iter().flatten() {
-            if sizes::rank(body.outer, state).is_some_and(|rank| rank != 2) {
-                return Err("a state does not begin as a matrix".to_owned());
+        let memory = self.cell.memory.map(|(memory, _)| memory);
+        for &state in &body.states {
+            let carried = body.carried(state);
+            if carried == self.cell.hidden || memory == Some(carried) {
+                self.begins_as_matrix(body, input, body.initial(state))?;
             }
         }
         let Some(mask) = mask else {
@@ -250,6 +252,22 @@ impl<'a> Layer<'a> {
         }
         self.mask = Some(unflipped.unwrap_or(mask));
         Ok(())
+    }
+}
+
+impl Layer<'_> {
+    /// Proves that a state begins as `[batch, units]`, or is broadcast to that.
+    fn begins_as_matrix(&self, body: &Body<'_>, input: &str, state: &str) -> Result<(), String> {
+        let size = |axis| sizes::axis(body.outer, state, axis);
+        let one = Some(Size::Known(1));
+        let batch = sizes::axis(body.outer, input, 1);
+        let units = Some(Size::Known(self.cell.units() as i64));
+        let fits = sizes::rank(body.outer, state) == Some(2)
+            && (size(0) == batch || size(0) == one)
+            && (size(1) == units || size(1) == one);
+        fits.then_some(()).ok_or_else(|| {
+            "a state does not provably begin with a row of units for each sequence".to_owned()
+        })
     }
 }
 

@@ -141,7 +141,12 @@ fn python_package(name: &str) -> Option<PathBuf> {
                 environment.join("bin").join("python")
             }]
         }
-        _ => vec![PathBuf::from("python3"), PathBuf::from("python")],
+        // In the environment that this was installed into, active or not.
+        _ => std::env::current_exe()
+            .into_iter()
+            .map(|executable| executable.with_file_name("python3"))
+            .chain([PathBuf::from("python3"), PathBuf::from("python")])
+            .collect(),
     };
     pythons.into_iter().find_map(|python| {
         let output = Command::new(python)

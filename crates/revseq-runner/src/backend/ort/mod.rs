@@ -3,25 +3,30 @@
 mod convert;
 pub(crate) mod library;
 mod placement;
+mod profile;
 
-use std::collections::BTreeMap;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use ort::environment::Environment;
 use ort::logging::LogLevel;
+use ort::session::builder::GraphOptimizationLevel;
 use ort::session::{RunOptions, Session, SessionInputValue};
 use ort::value::DynValue;
 use revseq_graph::Operator;
 use revseq_kernels::Device as KernelDevice;
 
-use crate::cli::{Ep, OrtArguments};
+use crate::backend::Runs;
+use crate::backend::profile::NodeTime;
+use crate::cli::{EngineArguments, Optimization, OrtArguments};
 use crate::fence;
 use crate::model::check::canonical_domain;
 use crate::model::values::{ValueType, element_types};
 use crate::model::{Bindings, Model, walk};
-use crate::tensor::{Tensor, pb};
+use crate::tensor::{Tensor, Tensors, pb};
 use convert::{from_ort, has_type, to_ort};
 use library::Found;
 use placement::{Log, ModelNode};
@@ -43,25 +48,16 @@ pub(crate) struct Runtime {
     /// As in `1.31.1`; `None` if the library's file does not tell.
     version: Option<String>,
     pub(crate) ep: Option<Found>,
-    /// What the provider is to run on.
-    device: KernelDevice,
 }
 
 impl Runtime {
-    /// Loads ONNX Runtime and the provider's library.
+    /// Loads ONNX Runtime, and the provider's library if that is asked for.
     ///
     /// # Errors
-    /// One of them is not there, or does not load; ONNX Runtime is too old;
-    /// there is no provider to run on a device.
-    pub(crate) fn open(arguments: &OrtArguments, device: &KernelDevice) -> Result<Self> {
-        ensure!(
-            arguments.ep() == Ep::Revseq || *device == KernelDevice::Cpu,
-            "--device {device} is for this project's provider, and --ep none leaves it out; \
-             ONNX Runtime's own kernels run on the CPU"
-        );
+    /// One of them is not there, or does not load; ONNX Runtime is too old.
+    pub(crate) fn open(arguments: &OrtArguments, with_ep: bool) -> Result<Self> {
         let mut runtime = Self::load(arguments.ort_lib.as_deref())?;
-        runtime.device = device.clone();
-        if arguments.ep() == Ep::Revseq {
+        if with_ep {
             runtime.register(library::ep(arguments.ep_lib.as_deref())?)?;
         }
         Ok(runtime)
@@ -100,7 +96,6 @@ impl Runtime {
             library,
             version,
             ep: None,
-            device: KernelDevice::Cpu,
         })
     }
 
@@ -133,11 +128,6 @@ impl Runtime {
     #[cfg(feature = "bench")]
     pub(crate) fn environment(&self) -> &Environment {
         &self.environment
-    }
-
-    /// The device that the provider is to run on, if it is not the CPU.
-    pub(crate) fn gpu(&self) -> Option<&KernelDevice> {
-        (self.device != KernelDevice::Cpu).then_some(&self.device)
     }
 
     /// The version, or that it is not known.
@@ -180,34 +170,90 @@ pub(crate) struct Device {
     pub(crate) vendor: String,
 }
 
-/// What ONNX Runtime itself lacks for a model; `None` if nothing is known.
-///
-/// Found by looking at the model alone: an error on the way is never a lack.
-pub(crate) fn lacks(runtime: &Runtime, model: &Model) -> Result<Option<String>> {
-    let mut lacking: Vec<String> = Vec::new();
-    if runtime.ep.is_none() {
-        walk::walk(model, &Bindings::new(), |site| {
-            let operator = site.operator();
-            let is_ours = Operator::is_known(&site.node.domain, &site.node.op_type)
-                && !canonical_domain(&site.node.domain).is_empty();
-            if is_ours && !site.is_dead && !site.is_call && !lacking.contains(&operator) {
-                lacking.push(operator);
-            }
-        })?;
+/// ONNX Runtime, and how models are to run on it.
+pub(crate) struct Ort {
+    runtime: Rc<Runtime>,
+    /// Whether the nodes of ours are for this project's provider.
+    with_ep: bool,
+    /// What the provider is to run on.
+    device: KernelDevice,
+    threads: Option<usize>,
+    optimization: Option<Optimization>,
+    session_options: Vec<(String, String)>,
+    provider_options: Vec<(String, String)>,
+}
+
+impl Ort {
+    /// ONNX Runtime with what is asked for, and with the provider or without.
+    pub(crate) fn new(runtime: Rc<Runtime>, with_ep: bool, arguments: &EngineArguments) -> Self {
+        // A provider that is older than an option need not know it.
+        let given = [
+            arguments.gpu().map(|device| ("device", device.to_string())),
+            arguments
+                .lengths
+                .map(|lengths| ("lengths", lengths.name().to_owned())),
+        ];
+        let own = given.into_iter().flatten();
+        let own = own.map(|(key, value)| (key.to_owned(), value));
+        let provider_options = own.chain(arguments.ort.provider_options.iter().cloned());
+        Self {
+            runtime,
+            with_ep,
+            device: arguments.device.clone(),
+            threads: arguments.threads.map(usize::from),
+            optimization: arguments.ort.optimization,
+            session_options: arguments.ort.session_options.clone(),
+            provider_options: provider_options
+                .map(|(key, value)| (format!("{EP}.{key}"), value))
+                .collect(),
+        }
     }
-    let types = element_types(model)?.into_iter();
-    lacking.extend(types.filter(|&code| !has_type(code)).map(pb::type_name));
-    if let Some(input) = model
-        .inputs()
-        .into_iter()
-        .find(|input| input.value_type.element_type.is_none())
-    {
-        bail!(
-            "input {:?} is no tensor, and only tensors can be given",
-            input.name
-        );
+
+    /// The device that the provider is to run on, if it is not the CPU.
+    pub(crate) fn gpu(&self) -> Option<&KernelDevice> {
+        (self.with_ep && self.device != KernelDevice::Cpu).then_some(&self.device)
     }
-    Ok((!lacking.is_empty()).then(|| format!("{runtime} has no {}", lacking.join(", "))))
+
+    /// What ONNX Runtime itself lacks for a model; `None` if nothing is known.
+    ///
+    /// Found by looking at the model alone: an error on the way is never a lack.
+    pub(crate) fn lacks(&self, model: &Model) -> Result<Option<String>> {
+        let mut lacking: Vec<String> = Vec::new();
+        if !self.with_ep {
+            walk::walk(model, &Bindings::new(), |site| {
+                let operator = site.operator();
+                let is_ours = Operator::is_known(&site.node.domain, &site.node.op_type)
+                    && !canonical_domain(&site.node.domain).is_empty();
+                if is_ours && !site.is_dead && !site.is_call && !lacking.contains(&operator) {
+                    lacking.push(operator);
+                }
+            })?;
+        }
+        let types = element_types(model)?.into_iter();
+        lacking.extend(types.filter(|&code| !has_type(code)).map(pb::type_name));
+        if let Some(input) = model
+            .inputs()
+            .into_iter()
+            .find(|input| input.value_type.element_type.is_none())
+        {
+            bail!(
+                "input {:?} is no tensor, and only tensors can be given",
+                input.name
+            );
+        }
+        let runtime = &self.runtime;
+        Ok((!lacking.is_empty()).then(|| format!("{runtime} has no {}", lacking.join(", "))))
+    }
+}
+
+impl std::fmt::Display for Ort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let runtime = &self.runtime;
+        match self.with_ep {
+            true => write!(f, "{runtime} with {EP}"),
+            false => write!(f, "{runtime}"),
+        }
+    }
 }
 
 /// A model made ready.
@@ -228,66 +274,149 @@ pub(crate) enum Preparation {
     Refused(String),
 }
 
-impl Preparation {
-    /// The model, or as an error that it is refused.
-    pub(crate) fn ready(self) -> Result<Box<Prepared>> {
-        match self {
-            Self::Ready(prepared) => Ok(prepared),
-            Self::Refused(reason) => bail!(reason),
+impl Ort {
+    /// Makes a model ready.
+    ///
+    /// # Errors
+    /// What ONNX Runtime or the provider refuses, and a node of ours that the
+    /// provider does not run, unless it is one of strings or there is no provider.
+    pub(crate) fn prepare(&self, model: &Model) -> Result<Preparation> {
+        let prepared = self.place(model)?;
+        if let Preparation::Ready(prepared) = &prepared
+            && self.with_ep
+        {
+            placement::check(&prepared.placements)?;
         }
+        Ok(prepared)
     }
-}
 
-/// Makes a model ready.
-///
-/// # Errors
-/// What ONNX Runtime or the provider refuses, and a node of ours that the
-/// provider does not run, unless it is one of strings or there is no provider.
-pub(crate) fn prepare(runtime: &Runtime, model: &Model) -> Result<Preparation> {
-    let prepared = place(runtime, model)?;
-    if let Preparation::Ready(prepared) = &prepared
-        && runtime.ep.is_some()
-    {
-        placement::check(&prepared.placements)?;
-    }
-    Ok(prepared)
-}
-
-/// Makes a model ready, wherever its nodes are run.
-///
-/// # Errors
-/// What ONNX Runtime or the provider refuses.
-pub(crate) fn place(runtime: &Runtime, model: &Model) -> Result<Preparation> {
-    let nodes = nodes(model)?;
-    let mut prepared = None;
-    // ONNX Runtime computes what depends on constants alone with its own
-    // kernels, before it asks any provider. A node of ours is not to be lost so.
-    for is_unfolded in [false, true] {
-        let log = Log::default();
-        let session = match session(runtime, model, is_unfolded, Some(&log)) {
-            Ok(session) => session,
-            Err(error) => {
-                return match refusal(model, &error.to_string()) {
-                    Some(reason) => Ok(Preparation::Refused(format!("{runtime} refuses {reason}"))),
-                    None => Err(error.context(format!("{runtime} refuses the model"))),
-                };
+    /// Makes a model ready, wherever its nodes are run.
+    ///
+    /// # Errors
+    /// What ONNX Runtime or the provider refuses.
+    pub(crate) fn place(&self, model: &Model) -> Result<Preparation> {
+        let runtime = &self.runtime;
+        let nodes = nodes(model)?;
+        let mut prepared = None;
+        // ONNX Runtime computes what depends on constants alone with its own
+        // kernels, before it asks any provider. A node of ours is not to be lost so.
+        for is_unfolded in [false, true] {
+            let log = Log::default();
+            let session = match self.session(model, is_unfolded, Observer::Log(&log)) {
+                Ok(session) => session,
+                Err(error) => {
+                    return match refusal(model, &error.to_string()) {
+                        Some(reason) => {
+                            Ok(Preparation::Refused(format!("{runtime} refuses {reason}")))
+                        }
+                        None => Err(error.context(format!("{runtime} refuses the model"))),
+                    };
+                }
+            };
+            let placements = placement::read(&log.take(), &nodes)?;
+            let is_complete = !self.with_ep
+                || (placements.len() == nodes.len() && placement::check(&placements).is_ok());
+            prepared = Some(Prepared {
+                session,
+                outputs: declared_outputs(model),
+                placements,
+                is_unfolded,
+            });
+            if is_complete {
+                break;
             }
-        };
-        let placements = placement::read(&log.take(), &nodes)?;
-        let is_complete = runtime.ep.is_none()
-            || (placements.len() == nodes.len() && placement::check(&placements).is_ok());
-        prepared = Some(Prepared {
-            session,
-            outputs: declared_outputs(model),
-            placements,
-            is_unfolded,
-        });
-        if is_complete {
-            break;
         }
+        let prepared = prepared.context("ONNX Runtime made no session")?;
+        Ok(Preparation::Ready(Box::new(prepared)))
     }
-    let prepared = prepared.context("ONNX Runtime made no session")?;
-    Ok(Preparation::Ready(Box::new(prepared)))
+
+    /// The same without a log that runs would write to, for taking times.
+    pub(crate) fn without_log(&self, prepared: &Prepared, model: &Model) -> Result<Prepared> {
+        Ok(Prepared {
+            session: self.session(model, prepared.is_unfolded, Observer::None)?,
+            outputs: prepared.outputs.clone(),
+            placements: prepared.placements.clone(),
+            is_unfolded: prepared.is_unfolded,
+        })
+    }
+
+    /// How long each node takes in some runs of a model that is ready.
+    pub(crate) fn profile(
+        &self,
+        prepared: &Prepared,
+        model: &Model,
+        inputs: &Tensors,
+        runs: u32,
+        mut step: impl FnMut(),
+    ) -> Result<Vec<NodeTime>> {
+        let values = values(inputs)?;
+        // ONNX Runtime adds the time to the name.
+        let name = format!("revseq-profile-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut session = self.session(model, prepared.is_unfolded, Observer::Profile(&path))?;
+        let written = fenced(|| {
+            session.run(borrowed(&values))?;
+            for _ in 0..runs {
+                session.run(borrowed(&values))?;
+                step();
+            }
+            Ok(session.end_profiling()?)
+        })?;
+        let text = std::fs::read(&written).with_context(|| format!("cannot read {written}"));
+        // It is this run's own, and of no use to anyone else.
+        let _ = std::fs::remove_file(&written);
+        profile::read(&text?).context("cannot read ONNX Runtime's profile")
+    }
+
+    /// A session.
+    fn session(&self, model: &Model, is_unfolded: bool, observer: Observer<'_>) -> Result<Session> {
+        let make = || -> ort::Result<Session> {
+            let environment = &self.runtime.environment;
+            let mut builder = Session::builder(environment)?;
+            match observer {
+                Observer::None => {}
+                Observer::Log(log) => {
+                    builder = builder
+                        .with_logger(log.logger())?
+                        .with_log_level(LogLevel::Verbose)?;
+                }
+                Observer::Profile(path) => builder = builder.with_profiling(path)?,
+            }
+            if self.with_ep {
+                let devices = environment
+                    .devices()
+                    .filter(|device| device.ep().is_ok_and(|ep| ep == EP));
+                builder = builder.with_devices(devices, Some(&self.provider_options))?;
+            }
+            if let Some(threads) = self.threads {
+                builder = builder.with_intra_threads(threads)?;
+            }
+            if let Some(level) = self.optimization {
+                builder = builder.with_optimization_level(match level {
+                    Optimization::None => GraphOptimizationLevel::Disable,
+                    Optimization::Basic => GraphOptimizationLevel::Level1,
+                    Optimization::Extended => GraphOptimizationLevel::Level2,
+                    Optimization::All => GraphOptimizationLevel::All,
+                })?;
+            }
+            for (key, value) in &self.session_options {
+                builder = builder.with_config_entry(key, value)?;
+            }
+            if is_unfolded {
+                builder = builder.with_disabled_optimizers("ConstantFolding")?;
+            }
+            builder.commit_from_file(&model.path)
+        };
+        fenced(|| Ok(make()?))
+    }
+}
+
+/// What is learned of a session while it is made or run.
+enum Observer<'a> {
+    None,
+    Log(&'a Log),
+    /// Into a file whose name begins so.
+    Profile(&'a Path),
 }
 
 /// The nodes of ours that can run.
@@ -307,41 +436,6 @@ fn declared_outputs(model: &Model) -> Vec<(String, ValueType)> {
     outputs
         .map(|output| (output.name.clone(), ValueType::declared(output)))
         .collect()
-}
-
-/// A session; with a log, one that tells its placements there.
-fn session(
-    runtime: &Runtime,
-    model: &Model,
-    is_unfolded: bool,
-    log: Option<&Log>,
-) -> Result<Session> {
-    let make = || -> ort::Result<Session> {
-        let environment = &runtime.environment;
-        let mut builder = Session::builder(environment)?;
-        if let Some(log) = log {
-            builder = builder
-                .with_logger(log.logger())?
-                .with_log_level(LogLevel::Verbose)?;
-        }
-        if runtime.ep.is_some() {
-            let devices = environment
-                .devices()
-                .filter(|device| device.ep().is_ok_and(|ep| ep == EP));
-            // A provider that is older than the option need not know it.
-            let options: Vec<_> = runtime
-                .gpu()
-                .map(|device| (format!("{EP}.device"), device.to_string()))
-                .into_iter()
-                .collect();
-            builder = builder.with_devices(devices, Some(&options))?;
-        }
-        if is_unfolded {
-            builder = builder.with_disabled_optimizers("ConstantFolding")?;
-        }
-        builder.commit_from_file(&model.path)
-    };
-    fenced(|| Ok(make()?))
 }
 
 /// What of a model's versions ONNX Runtime does not take, if an error is about
@@ -375,21 +469,11 @@ fn refusal(model: &Model, error: &str) -> Option<String> {
 }
 
 impl Prepared {
-    /// The same without a log that runs would write to, for taking times.
-    pub(crate) fn without_log(&self, runtime: &Runtime, model: &Model) -> Result<Self> {
-        Ok(Self {
-            session: session(runtime, model, self.is_unfolded, None)?,
-            outputs: self.outputs.clone(),
-            placements: self.placements.clone(),
-            is_unfolded: self.is_unfolded,
-        })
-    }
-
     /// Runs the model: its outputs, in order.
     ///
     /// # Errors
     /// What ONNX Runtime, or an operator of ours, refuses.
-    pub(crate) fn run(&mut self, inputs: &BTreeMap<String, Tensor>) -> Result<Vec<Tensor>> {
+    pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Tensor>> {
         let values = values(inputs)?;
         let Self {
             session, outputs, ..
@@ -420,20 +504,37 @@ impl Prepared {
         })
     }
 
-    /// Runs the model on inputs that [`values`] made; its outputs are dropped.
-    pub(crate) fn run_values(&mut self, values: &Values) -> Result<()> {
-        fenced(|| {
-            self.session.run(borrowed(values))?;
-            Ok(())
-        })
+    /// How long each of some runs takes, after others that are not timed.
+    pub(crate) fn repeat(
+        &mut self,
+        inputs: &Tensors,
+        runs: Runs,
+        mut step: impl FnMut(),
+    ) -> Result<Vec<Duration>> {
+        let values = values(inputs)?;
+        let mut times = Vec::new();
+        // The first run of a session allocates.
+        let warmup = runs.warmup.max(1);
+        for run in 0..warmup.saturating_add(runs.timed) {
+            let start = Instant::now();
+            fenced(|| {
+                self.session.run(borrowed(&values))?;
+                Ok(())
+            })?;
+            if run >= warmup {
+                times.push(start.elapsed());
+            }
+            step();
+        }
+        Ok(times)
     }
 }
 
 /// Inputs as ONNX Runtime takes them, by name.
-pub(crate) type Values = Vec<(String, DynValue)>;
+type Values = Vec<(String, DynValue)>;
 
 /// The inputs as ONNX Runtime takes them.
-pub(crate) fn values(inputs: &BTreeMap<String, Tensor>) -> Result<Values> {
+fn values(inputs: &Tensors) -> Result<Values> {
     fenced(|| {
         inputs
             .iter()

@@ -8,17 +8,22 @@ mod shapes;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use revseq_graph::ElementType;
-use revseq_kernels::DataType;
+use revseq_kernels::{DataType, Device, LengthsPolicy};
+use revseq_tract::LoadOptions;
 use tract_loop::Limits;
 use tract_onnx::data_resolver::ModelDataResolver;
 use tract_onnx::pb::ModelProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{InferenceFact, InferenceModel};
 
+use crate::backend::Runs;
 use crate::backend::gpu::{self, Gpu};
+use crate::backend::profile::{NodeTime, NodeTimes};
+use crate::cli::{EngineArguments, Lengths};
 use crate::fence;
 use crate::model::values::{ValueType, element_types};
 use crate::model::{Bindings, Model, walk};
@@ -49,10 +54,45 @@ const LOOP_LIMITS: Limits = Limits::none()
 /// How many things that tract lacks are told by name.
 const MAXIMUM_TOLD: usize = 10;
 
-/// What tract itself, or the GPU, lacks for a model; `None` if nothing.
-///
-/// Found by looking at the model alone: an error on the way is never a lack.
-pub(crate) fn lacks(model: &Model, gpu: Option<&Gpu>) -> Result<Option<String>> {
+/// tract, and how the nodes of ours run there.
+#[derive(Debug, Default)]
+pub(crate) struct Tract {
+    gpu: Option<Gpu>,
+    lengths: Option<LengthsPolicy>,
+}
+
+impl Tract {
+    /// tract on what is asked for.
+    ///
+    /// # Errors
+    /// There is no such GPU.
+    pub(crate) fn open(arguments: &EngineArguments) -> Result<Self> {
+        Ok(Self {
+            gpu: match &arguments.device {
+                Device::Gpu(choice) => Some(Gpu::open(choice)?),
+                _ => None,
+            },
+            lengths: arguments.lengths.map(Lengths::policy),
+        })
+    }
+
+    /// The GPU that the nodes of ours run on, if it is one.
+    pub(crate) fn gpu(&self) -> Option<&Gpu> {
+        self.gpu.as_ref()
+    }
+
+    /// What tract itself, or the GPU, lacks for a model; `None` if nothing.
+    ///
+    /// Found by looking at the model alone: an error on the way is never a lack.
+    pub(crate) fn lacks(&self, model: &Model) -> Result<Option<String>> {
+        match lacks(model)? {
+            None if self.gpu.is_some() => gpu::lacks(model),
+            lacking => Ok(lacking),
+        }
+    }
+}
+
+fn lacks(model: &Model) -> Result<Option<String>> {
     // By kind, in the order in which they are told.
     let mut lacking: BTreeSet<(u8, String)> = BTreeSet::new();
     let mut add = |kind: u8, what: String| {
@@ -66,6 +106,12 @@ pub(crate) fn lacks(model: &Model, gpu: Option<&Gpu>) -> Result<Option<String>> 
             add(0, "model-local functions".to_owned());
         } else if !operators::has_operator(&site.node.domain, &site.node.op_type) {
             add(1, site.operator());
+        }
+        // It runs them forwards (tract-onnx, src/ops/rec/common.rs).
+        let is_layer = ["LSTM", "GRU", "RNN"].contains(&site.node.op_type.as_str());
+        let mut attributes = site.node.attribute.iter();
+        if is_layer && attributes.any(|it| it.name == "direction" && it.s == b"reverse") {
+            add(1, format!("{} in direction reverse", site.operator()));
         }
         for (_, attribute) in &site.attributes {
             if attribute.sparse_tensor.is_some() || !attribute.sparse_tensors.is_empty() {
@@ -109,9 +155,6 @@ pub(crate) fn lacks(model: &Model, gpu: Option<&Gpu>) -> Result<Option<String>> 
         what.truncate(MAXIMUM_TOLD);
         what.push(format!("{more} more"));
     }
-    if what.is_empty() && gpu.is_some() {
-        return gpu::lacks(model);
-    }
     Ok((!what.is_empty()).then(|| format!("tract has no {}", what.join(", "))))
 }
 
@@ -124,69 +167,82 @@ pub(crate) struct Prepared {
     outputs: Vec<(String, ValueType)>,
 }
 
-/// Makes a model ready for inputs such as these; with a GPU, its nodes of ours run there.
-///
-/// # Errors
-/// What tract, or an operator of ours, refuses.
-pub(crate) fn prepare(
+impl Tract {
+    /// Makes a model ready for inputs such as these.
+    ///
+    /// # Errors
+    /// What tract, or an operator of ours, refuses.
+    pub(crate) fn prepare(
+        &self,
+        model: &Model,
+        inputs: &BTreeMap<String, Tensor>,
+        bindings: &Bindings,
+    ) -> Result<Prepared> {
+        let mut options = LoadOptions::new();
+        if let Some(policy) = self.lengths {
+            options = options.with_lengths(policy);
+        }
+        if let Some(gpu) = &self.gpu {
+            options = gpu.options(options);
+        }
+        fenced(|| prepare(model, inputs, bindings, &options))
+    }
+}
+
+fn prepare(
     model: &Model,
     inputs: &BTreeMap<String, Tensor>,
     bindings: &Bindings,
-    gpu: Option<&Gpu>,
+    options: &LoadOptions,
 ) -> Result<Prepared> {
-    fenced(|| {
-        let mut proto = model.proto.clone();
-        // Functions that nothing calls mean nothing; those called are refused before.
-        proto.functions.clear();
-        let graph = proto.graph.as_mut().context("the model has no graph")?;
-        adapt::adapt(graph, inputs, bindings);
-        let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
-        onnx.provider = Arc::new(NoFiles);
-        onnx.op_register = operators::bounded_operators();
-        let parse = || tract_loop::with_limits(LOOP_LIMITS, || onnx.parse(&proto, None));
-        let parsed = match gpu {
-            None => parse(),
-            Some(gpu) => gpu.load(parse),
-        }?;
-        if let Some(name) = parsed.unresolved_inputs.first() {
-            bail!("nothing gives {name:?}");
-        }
-        let mut inference: InferenceModel = parsed.model;
-        let names: Vec<String> = graph_inputs(&proto);
-        ensure!(
-            names.len() == inference.input_outlets()?.len(),
-            "tract lost an input"
-        );
-        for (index, name) in names.iter().enumerate() {
-            let input = inputs
-                .get(name)
-                .with_context(|| format!("input {name:?} is missing"))?;
-            let fact = InferenceFact::dt_shape(datum_type(input.element_type())?, input.shape());
-            inference.set_input_fact(index, fact)?;
-        }
-        let typed = inference.into_typed()?;
-        for node in typed.nodes() {
-            for output in &node.outputs {
-                if let Some(shape) = output.fact.shape.as_concrete() {
-                    bounded::check(&node.name, output.fact.datum_type, shape)?;
-                }
+    let mut proto = model.proto.clone();
+    // Functions that nothing calls mean nothing; those called are refused before.
+    proto.functions.clear();
+    let graph = proto.graph.as_mut().context("the model has no graph")?;
+    adapt::adapt(graph, inputs, bindings);
+    let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
+    onnx.provider = Arc::new(NoFiles);
+    onnx.op_register = operators::bounded_operators();
+    let parse = || tract_loop::with_limits(LOOP_LIMITS, || onnx.parse(&proto, None));
+    let parsed = options.load(parse)?;
+    if let Some(name) = parsed.unresolved_inputs.first() {
+        bail!("nothing gives {name:?}");
+    }
+    let mut inference: InferenceModel = parsed.model;
+    let names: Vec<String> = graph_inputs(&proto);
+    ensure!(
+        names.len() == inference.input_outlets()?.len(),
+        "tract lost an input"
+    );
+    for (index, name) in names.iter().enumerate() {
+        let input = inputs
+            .get(name)
+            .with_context(|| format!("input {name:?} is missing"))?;
+        let fact = InferenceFact::dt_shape(datum_type(input.element_type())?, input.shape());
+        inference.set_input_fact(index, fact)?;
+    }
+    let typed = inference.into_typed()?;
+    for node in typed.nodes() {
+        for output in &node.outputs {
+            if let Some(shape) = output.fact.shape.as_concrete() {
+                bounded::check(&node.name, output.fact.datum_type, shape)?;
             }
         }
-        // tract works on one thread unless it is told otherwise.
-        #[cfg(feature = "multithread")]
-        multithread::set_default_executor(multithread::Executor::RayonGlobal);
-        let plan = typed.into_optimized()?.into_runnable()?;
-        let outputs = model
-            .graph()
-            .output
-            .iter()
-            .map(|output| (output.name.clone(), ValueType::declared(output)))
-            .collect();
-        Ok(Prepared {
-            plan,
-            inputs: names,
-            outputs,
-        })
+    }
+    // tract works on one thread unless it is told otherwise.
+    #[cfg(feature = "multithread")]
+    multithread::set_default_executor(multithread::Executor::RayonGlobal);
+    let plan = typed.into_optimized()?.into_runnable()?;
+    let outputs = model
+        .graph()
+        .output
+        .iter()
+        .map(|output| (output.name.clone(), ValueType::declared(output)))
+        .collect();
+    Ok(Prepared {
+        plan,
+        inputs: names,
+        outputs,
     })
 }
 
@@ -215,7 +271,7 @@ impl Prepared {
     }
 
     /// The inputs as tract takes them.
-    pub(crate) fn values(&self, inputs: &BTreeMap<String, Tensor>) -> Result<TVec<TValue>> {
+    fn values(&self, inputs: &BTreeMap<String, Tensor>) -> Result<TVec<TValue>> {
         self.inputs
             .iter()
             .map(|name| {
@@ -227,8 +283,58 @@ impl Prepared {
             .collect()
     }
 
+    /// How long each of some runs takes, after others that are not timed.
+    pub(crate) fn repeat(
+        &self,
+        inputs: &BTreeMap<String, Tensor>,
+        runs: Runs,
+        mut step: impl FnMut(),
+    ) -> Result<Vec<Duration>> {
+        let values = self.values(inputs)?;
+        let mut times = Vec::new();
+        for run in 0..runs.warmup.saturating_add(runs.timed) {
+            let values = values.clone();
+            let start = Instant::now();
+            let outputs = self.run_values(values)?;
+            let time = start.elapsed();
+            drop(outputs);
+            if run >= runs.warmup {
+                times.push(time);
+            }
+            step();
+        }
+        Ok(times)
+    }
+
+    /// How long each node takes in some runs. What is in a loop counts as the loop's.
+    pub(crate) fn profile(
+        &self,
+        inputs: &BTreeMap<String, Tensor>,
+        runs: u32,
+        mut step: impl FnMut(),
+    ) -> Result<Vec<NodeTime>> {
+        let values = self.values(inputs)?;
+        let mut times = NodeTimes::default();
+        fenced(|| {
+            let mut state = self.plan.spawn()?;
+            // The first run allocates.
+            state.run(values.clone())?;
+            for _ in 0..runs {
+                state.run_plan_with_eval(values.clone(), |context, state, node, inputs| {
+                    let start = Instant::now();
+                    let outputs = tract_onnx::tract_core::plan::eval(context, state, node, inputs);
+                    times.add(&node.op.name(), &node.name, None, start.elapsed());
+                    outputs
+                })?;
+                step();
+            }
+            Ok(())
+        })?;
+        Ok(times.sorted())
+    }
+
     /// Runs the model on inputs that [`values`](Self::values) made.
-    pub(crate) fn run_values(&self, values: TVec<TValue>) -> Result<TVec<TValue>> {
+    fn run_values(&self, values: TVec<TValue>) -> Result<TVec<TValue>> {
         fenced(|| self.plan.run(values))
     }
 }

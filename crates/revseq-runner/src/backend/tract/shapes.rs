@@ -117,7 +117,7 @@ pub(crate) fn shapes(model: &Model, bindings: &Bindings) -> Shapes {
         Err(error) => (vec![], Some(error)),
     };
     // What tract lacks tells more than where it first missed it.
-    let stopped = match lacks(model, None) {
+    let stopped = match lacks(model) {
         Ok(Some(lacking)) => Some(lacking),
         _ => error.map(|error| format!("{error:#}")),
     };

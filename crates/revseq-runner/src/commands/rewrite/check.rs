@@ -1,18 +1,22 @@
 //! Runs a model and what it was rewritten to, and compares.
 
 use std::path::Path;
+use std::rc::Rc;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::backend::ort::{self, Preparation, Runtime};
-use crate::backend::tract;
+use crate::backend::Engine;
+use crate::backend::ort::{Ort, Runtime};
+use crate::backend::tract::Tract;
 use crate::chain;
-use crate::commands::inputs::{self, Sources, Tensors};
+use crate::cli::EngineArguments;
+use crate::commands::data_set;
+use crate::commands::inputs::{self, Sources};
 use crate::model::read::{self, DataSet};
 use crate::model::{Bindings, Model};
-use crate::tensor::compare::compare;
+use crate::tensor::compare::{Tolerance, compare};
 use crate::tensor::fill::Fill;
-use crate::tensor::{Data, Tensor};
+use crate::tensor::{Data, Tensor, Tensors};
 
 /// What a comparison came to.
 pub(super) enum Checked {
@@ -41,8 +45,7 @@ impl Checked {
 pub(super) struct Check<'a> {
     pub(super) original: &'a Model,
     pub(super) rewritten: &'a Model,
-    /// Bit for bit.
-    pub(super) exact: bool,
+    pub(super) tolerance: Tolerance,
 }
 
 /// Inputs, with what they are called.
@@ -91,28 +94,27 @@ impl Check<'_> {
                 .collect::<Result<_>>()?
         };
         let mut checked = Vec::new();
-        // What the original gives on tract stands in where ONNX Runtime refuses it.
         let mut expected = Vec::new();
-        match self.on_tract(&all, &mut expected) {
-            Ok(results) => checked.extend(results),
-            Err(why) => checked.push(Checked::Skipped {
-                backend: TRACT,
-                why: chain(&why),
-            }),
-        }
-        match Runtime::load(ort_lib) {
-            Ok(runtime) => match self.on_ort(&runtime, &all, &expected) {
+        let onnxruntime = match Runtime::load(ort_lib) {
+            Ok(runtime) => {
+                let plain = EngineArguments::default();
+                Ok(Engine::Ort(Ort::new(Rc::new(runtime), false, &plain)))
+            }
+            Err(error) if ort_lib.is_some() => return Err(error),
+            Err(error) => Err(error),
+        };
+        let engines = [
+            (TRACT, Ok(Engine::Tract(Tract::default()))),
+            (ONNX_RUNTIME, onnxruntime),
+        ];
+        for (backend, engine) in engines {
+            match engine.and_then(|engine| self.on(backend, &engine, &all, &mut expected)) {
                 Ok(results) => checked.extend(results),
                 Err(why) => checked.push(Checked::Skipped {
-                    backend: ONNX_RUNTIME,
+                    backend,
                     why: chain(&why),
                 }),
-            },
-            Err(error) if ort_lib.is_some() => return Err(error),
-            Err(error) => checked.push(Checked::Skipped {
-                backend: ONNX_RUNTIME,
-                why: chain(&error),
-            }),
+            }
         }
         if checked
             .iter()
@@ -131,15 +133,7 @@ impl Check<'_> {
     }
 
     fn read_set(&self, set: &DataSet) -> Result<Inputs> {
-        let declared = self.original.inputs();
-        let names: Vec<String> = declared
-            .iter()
-            .filter(|input| !input.optional)
-            .map(|input| input.name.clone())
-            .collect();
-        let tensors = inputs::read_data_set(&set.inputs, &names)?;
-        let mut bindings = Bindings::new();
-        inputs::bind(&declared, &tensors, &mut bindings)?;
+        let (tensors, bindings) = data_set::inputs(self.original, set)?;
         Ok(Inputs {
             name: set.name.clone(),
             tensors,
@@ -162,9 +156,8 @@ impl Check<'_> {
                 bindings.entry(symbol).or_insert(size);
             }
             let sources = Sources {
-                files: &[],
                 fill: Some(Fill::Random(seed as u64)),
-                data_set: None,
+                ..Sources::default()
             };
             let tensors = inputs::gather(self.original, &sources, &mut bindings)?;
             let padded = tensors
@@ -186,62 +179,31 @@ impl Check<'_> {
         Ok(all)
     }
 
-    fn on_tract(&self, all: &[Inputs], expected: &mut Vec<Vec<Tensor>>) -> Result<Vec<Checked>> {
-        let refused = |model: &Model| tract::lacks(model, None);
-        if let Some(lacks) = refused(self.original)? {
-            bail!("the model as it was: {lacks}");
-        }
-        let run = |model: &Model, inputs: &Inputs| {
-            tract::prepare(model, &inputs.tensors, &inputs.bindings, None)?.run(&inputs.tensors)
-        };
-        for inputs in all {
-            expected.push(run(self.original, inputs).context("the model as it was")?);
-        }
-        if let Some(lacks) = refused(self.rewritten)? {
-            bail!("the rewritten model: {lacks}");
-        }
-        let mut checked = Vec::new();
-        for (inputs, expected) in std::iter::zip(all, expected) {
-            let got = run(self.rewritten, inputs).context("the rewritten model")?;
-            checked.push(self.compare(TRACT, inputs, expected, &got));
-        }
-        Ok(checked)
-    }
-
-    fn on_ort(
+    /// Runs both models; what the original gave on another backend stands in where this
+    /// one refuses it.
+    fn on(
         &self,
-        runtime: &Runtime,
+        backend: &'static str,
+        engine: &Engine,
         all: &[Inputs],
-        on_tract: &[Vec<Tensor>],
+        expected: &mut Vec<Vec<Tensor>>,
     ) -> Result<Vec<Checked>> {
-        let prepare = |model: &Model| -> Result<Box<ort::Prepared>> {
-            if let Some(lacks) = ort::lacks(runtime, model)? {
-                bail!("{lacks}");
-            }
-            match ort::prepare(runtime, model)? {
-                Preparation::Ready(prepared) => Ok(prepared),
-                Preparation::Refused(why) => bail!("{why}"),
-            }
-        };
-        let mut rewritten = prepare(self.rewritten).context("the rewritten model")?;
-        let original = prepare(self.original).and_then(|mut original| {
+        let run = |model: &Model| -> Result<Vec<Vec<Tensor>>> {
+            let mut session = engine.load(model)?.ready()?;
             all.iter()
-                .map(|inputs| original.run(&inputs.tensors))
-                .collect::<Result<Vec<_>>>()
-        });
-        let expected = match original {
-            Ok(expected) => expected,
-            Err(_) if on_tract.len() == all.len() => on_tract.to_vec(),
-            Err(error) => return Err(error.context("the model as it was")),
+                .map(|inputs| session.run(&inputs.tensors, &inputs.bindings))
+                .collect()
         };
-        let mut checked = Vec::new();
-        for (inputs, expected) in std::iter::zip(all, &expected) {
-            let got = rewritten
-                .run(&inputs.tensors)
-                .context("the rewritten model")?;
-            checked.push(self.compare(ONNX_RUNTIME, inputs, expected, &got));
+        match run(self.original) {
+            Ok(outputs) => *expected = outputs,
+            Err(_) if expected.len() == all.len() => {}
+            Err(error) => return Err(error.context("the model as it was")),
         }
-        Ok(checked)
+        let got = run(self.rewritten).context("the rewritten model")?;
+        let outputs = std::iter::zip(expected.iter(), &got);
+        Ok(std::iter::zip(all, outputs)
+            .map(|(inputs, (expected, got))| self.compare(backend, inputs, expected, got))
+            .collect())
     }
 
     fn compare(
@@ -254,7 +216,7 @@ impl Check<'_> {
         let outputs = &self.original.graph().output;
         let difference = std::iter::zip(outputs, std::iter::zip(expected, got)).find_map(
             |(output, (expected, got))| {
-                let difference = compare(expected, got, self.exact).err()?;
+                let difference = compare(expected, got, self.tolerance).err()?;
                 Some(format!("output {}{difference}", output.name))
             },
         );

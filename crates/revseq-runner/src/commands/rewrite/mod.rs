@@ -14,6 +14,7 @@ use serde_json::{Value as Json, json};
 use super::{Outcome, print_json};
 use crate::cli::{Assumption, Format, RewriteArguments};
 use crate::model::{Model, check_dims, read};
+use crate::tensor::compare::Tolerance;
 use check::Checked;
 
 /// Rewrites a model, checks the result if that is asked for, and writes it.
@@ -33,11 +34,13 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
                 Some(folder) => check::data_sets(folder)?,
                 None => located.data_sets,
             };
-            let exact = report.exactness() == Exactness::Exact;
             let check = check::Check {
                 original: &original,
                 rewritten: &model,
-                exact,
+                tolerance: match report.exactness() {
+                    Exactness::Exact => Tolerance::Exact,
+                    Exactness::Rounding => Tolerance::COMPUTED,
+                },
             };
             check.run(&sets, &dims, arguments.ort_lib.as_deref())?
         }

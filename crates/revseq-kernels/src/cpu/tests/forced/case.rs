@@ -70,10 +70,14 @@ pub(super) struct Case {
 impl Case {
     /// Packed data, in one piece, with a length for each of `batch`.
     pub(super) fn packed(width: usize, sizes: &[u64], axis: usize, batch: usize) -> Self {
-        let mut desc =
-            ReverseSubsequencesDesc::packed(of_width(width), sizes, DataType::Int64, axis as u32);
-        let only_batch = (0..sizes.len()).map(|d| u64::from(d == batch)).collect();
-        desc.sequence_lengths.strides = Some(only_batch);
+        let desc = ReverseSubsequencesDesc::reverse_sequence(
+            of_width(width),
+            sizes,
+            batch as u32,
+            axis as u32,
+            DataType::Int64,
+        )
+        .unwrap();
         let length = |index| (index * 7919 % (sizes[axis] + 1)) as i64;
         Self {
             desc,

@@ -1,0 +1,170 @@
+"""Sessions in workers: onnxruntime_ep_revseq.worker, each test in a process of its own."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import harness
+
+PACKAGE = harness.ROOT / "crates/revseq-ep/python/onnxruntime_ep_revseq"
+
+START = """
+import gc, os, sys, threading
+import onnxruntime_ep_revseq
+from onnxruntime_ep_revseq import worker
+assert not {"onnxruntime", "ray", "numpy"} & set(sys.modules)
+sys.path.insert(0, sys.argv[1])
+import harness
+import numpy as np
+import onnxruntime as ort
+
+MODEL = harness.reverse_sequence(["t", "b"], lengths_shape=["b"], batch_axis=1, time_axis=0)
+MODEL = MODEL.SerializeToString()
+X = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+
+def use(session):
+    (y,) = session.run(None, {"x": X, "lens": np.array([3, 2])})
+    assert y.tolist() == [[4, 3], [2, 1], [0, 5]]
+"""
+
+
+def run(folder, body, library=True):
+    """Runs a body with the package as the wheel installs it."""
+    package = folder / "onnxruntime_ep_revseq"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    if library:
+        (package / "librevseq_ep.so").symlink_to(harness.library())
+    done = subprocess.run(
+        [sys.executable, "-c", START + body, str(pathlib.Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+    )
+    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    # A traceback on the way out does not change the status.
+    assert "Error" not in done.stderr and "Exception" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def test_from_many_threads_it_is_registered_once(tmp_path):
+    run(tmp_path, """
+calls, real = [], ort.register_execution_provider_library
+def register(*arguments):
+    calls.append(arguments)
+    real(*arguments)
+ort.register_execution_provider_library = register
+start, failed = threading.Barrier(16), []
+def work():
+    try:
+        start.wait()
+        session = worker.create_session(MODEL, threads=1)
+        assert worker.check_assignment(session) == 1
+        assert session.get_session_options().intra_op_num_threads == 1
+        use(session)
+    except BaseException as error:
+        failed.append(error)
+threads = [threading.Thread(target=work) for _ in range(16)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert not failed, failed
+assert len(calls) == 1 and len(harness.devices()) == 1
+""")
+
+
+def test_what_others_have_registered_is_used_and_left_alone(tmp_path):
+    told = run(tmp_path, """
+import atexit
+atexit.register(lambda: print(len(harness.devices())))
+ort.register_execution_provider_library("theirs", harness.library())
+use(worker.create_session(MODEL))
+assert len(harness.devices()) == 1
+""")
+    assert told == "1\n"
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_process_ends_well(kept, tmp_path):
+    """Without sessions the library is gone before the process is; with one it stays."""
+    told = run(tmp_path, f"""
+import atexit
+session = worker.create_session(MODEL)
+use(session)
+if not {kept}:
+    del session
+atexit.unregister(worker._unregister)
+atexit.register(lambda: print(len(harness.devices())))
+atexit.register(worker._unregister, os.getpid())
+""")
+    assert told == ("1\n" if kept else "0\n")
+
+
+def test_a_process_ends_while_a_thread_has_a_session(tmp_path):
+    # Not while it runs one: ONNX Runtime's binding would abort, with any provider.
+    run(tmp_path, """
+ready = threading.Event()
+def work():
+    session = worker.create_session(MODEL)
+    use(session)
+    ready.set()
+    threading.Event().wait()
+threading.Thread(target=work, daemon=True).start()
+ready.wait()
+""")
+
+
+def test_a_forked_process_ends_well(tmp_path):
+    run(tmp_path, """
+session = worker.create_session(MODEL, threads=1)
+child = os.fork()
+if not child:
+    use(session)
+    del session
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+use(session)
+""")
+
+
+def test_nodes_that_are_elsewhere_are_named(tmp_path):
+    run(tmp_path, """
+model = harness.reverse_sequence(["t", "b"], harness.TensorProto.STRING, lengths_shape=["b"],
+                                 batch_axis=1, time_axis=0)
+try:
+    worker.create_session(model.SerializeToString())
+except worker.AssignmentError as error:
+    assert "ReverseSequence 'the_node' is with CPUExecutionProvider" in str(error), error
+else:
+    raise AssertionError("strings were taken")
+""")
+
+
+def test_options_reach_the_session(tmp_path):
+    run(tmp_path, """
+def configure(options):
+    options.log_severity_level = 4
+session = worker.create_session(
+    MODEL, provider_options={"lengths": "clamp"}, configure=configure
+)
+assert session.get_session_options().log_severity_level == 4
+(y,) = session.run(None, {"x": X, "lens": np.array([9, -1])})
+assert y.tolist() == [[4, 1], [2, 3], [0, 5]]
+""")
+
+
+def test_without_its_library_the_machine_is_named(tmp_path):
+    run(tmp_path, """
+import socket
+for _ in range(2):
+    try:
+        worker.create_session(MODEL)
+    except worker.RegistrationError as error:
+        assert socket.gethostname() in str(error) and "librevseq_ep.so is missing" in str(error)
+    else:
+        raise AssertionError("a library that is not there was registered")
+""", library=False)

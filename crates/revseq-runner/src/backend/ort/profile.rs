@@ -1,0 +1,110 @@
+//! ONNX Runtime's profile: a trace of events in JSON.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value as Json;
+
+use crate::backend::profile::{NodeTime, NodeTimes};
+
+/// What ONNX Runtime puts behind a node's name for the time of its kernel.
+const KERNEL: &str = "_kernel_time";
+
+/// A node's event.
+struct Event<'a> {
+    thread: i64,
+    /// In microseconds since the session began.
+    start: u64,
+    /// In microseconds.
+    time: u64,
+    operator: &'a str,
+    node: &'a str,
+    provider: Option<&'a str>,
+}
+
+/// The time of each node, without that of the nodes in its own graphs, after the first run:
+/// that allocates.
+pub(super) fn read(text: &[u8]) -> Result<Vec<NodeTime>> {
+    let json: Json = serde_json::from_slice(text)?;
+    let events = json.as_array().context("it is no list of events")?;
+    let runs = events.iter().filter(|event| event["name"] == "model_run");
+    let first = runs.filter_map(|run| Some(run["ts"].as_u64()? + run["dur"].as_u64()?));
+    let first = first.min().context("it has no run")?;
+    let nodes = events.iter().filter(|event| event["cat"] == "Node");
+    let mut events: Vec<Event<'_>> = nodes
+        .filter_map(event)
+        .filter(|event| event.start >= first)
+        .collect();
+    // Around what begins at the same microsecond stands what takes longer.
+    events.sort_by_key(|event| (event.thread, event.start, u64::MAX - event.time));
+    let mut times = vec![0_u64; events.len()];
+    let mut around: Vec<usize> = Vec::new();
+    for (index, event) in events.iter().enumerate() {
+        let end = event.start + event.time;
+        while around.last().is_some_and(|&outer| {
+            let outer = &events[outer];
+            outer.thread != event.thread || outer.start + outer.time < end
+        }) {
+            around.pop();
+        }
+        times[index] = event.time;
+        if let Some(&outer) = around.last() {
+            times[outer] = times[outer].saturating_sub(event.time);
+        }
+        around.push(index);
+    }
+    let mut sum = NodeTimes::default();
+    for (event, time) in std::iter::zip(&events, times) {
+        let time = Duration::from_micros(time);
+        sum.add(event.operator, event.node, event.provider, time);
+    }
+    Ok(sum.sorted())
+}
+
+fn event(json: &Json) -> Option<Event<'_>> {
+    Some(Event {
+        node: json["name"].as_str()?.strip_suffix(KERNEL)?,
+        operator: json["args"]["op_name"].as_str()?,
+        provider: json["args"]["provider"].as_str(),
+        thread: json["tid"].as_i64().unwrap_or_default(),
+        start: json["ts"].as_u64()?,
+        time: json["dur"].as_u64()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_loop_s_time_is_without_what_is_in_it() {
+        let event = |name: &str, operator: &str, start: u64, time: u64| {
+            serde_json::json!({
+                "cat": "Node", "tid": 1, "ts": start, "dur": time,
+                "name": format!("{name}_kernel_time"),
+                "args": { "op_name": operator, "provider": "CPUExecutionProvider" },
+            })
+        };
+        let mut events = vec![
+            event("l", "Loop", 10, 100),
+            event("m", "MatMul", 10, 30),
+            event("m", "MatMul", 50, 40),
+            event("n", "Neg", 120, 5),
+        ];
+        for (start, time) in [(0, 9), (10, 120)] {
+            events.push(serde_json::json!({
+                "cat": "Session", "name": "model_run", "ts": start, "dur": time,
+            }));
+        }
+        events.push(event("m", "MatMul", 2, 5));
+        let text = serde_json::to_vec(&events).unwrap();
+        let told: Vec<_> = super::read(&text)
+            .unwrap()
+            .into_iter()
+            .map(|node| (node.node, node.calls, node.time.as_micros()))
+            .collect();
+        let expected = [("m", 2, 70), ("l", 1, 30), ("n", 1, 5)];
+        assert_eq!(
+            told,
+            expected.map(|(node, calls, time)| (node.to_owned(), calls, time))
+        );
+    }
+}

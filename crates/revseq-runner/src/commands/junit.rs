@@ -1,0 +1,41 @@
+//! Results as JUnit's XML, which CI servers read.
+
+use std::fmt::Write;
+
+use super::markup::escaped;
+use super::verify::{Tested, Verdict};
+
+/// One suite with a case for each test.
+pub(super) fn render(results: &[Tested]) -> String {
+    let mut cases = String::new();
+    let (mut failures, mut skipped, mut seconds) = (0, 0, 0.0);
+    for tested in results {
+        let time = tested.time.as_secs_f64();
+        seconds += time;
+        let inner = match &tested.verdict {
+            Verdict::Ok | Verdict::Updated(_) => String::new(),
+            Verdict::Failed(why) => {
+                failures += 1;
+                format!("<failure message=\"{}\"/>", escaped(why))
+            }
+            Verdict::Skipped(why) => {
+                skipped += 1;
+                format!("<skipped message=\"{}\"/>", escaped(why))
+            }
+        };
+        let path = escaped(&tested.path);
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            cases,
+            "    <testcase classname=\"revseq\" name=\"{path}\" time=\"{time:.6}\">{inner}</testcase>"
+        );
+    }
+    let counts = format!(
+        "tests=\"{}\" failures=\"{failures}\" skipped=\"{skipped}\" errors=\"0\" time=\"{seconds:.6}\"",
+        results.len()
+    );
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n  \
+         <testsuite name=\"revseq verify\" {counts}>\n{cases}  </testsuite>\n</testsuites>\n"
+    )
+}

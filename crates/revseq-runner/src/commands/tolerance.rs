@@ -1,0 +1,134 @@
+//! How far the outputs of a model may be off.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+
+use super::inputs::list;
+use crate::cli::ToleranceArguments;
+use crate::model::{Bindings, Model, walk};
+use crate::tensor::compare::Tolerance;
+
+/// The operators whose results are exact: they move elements, pick among them,
+/// flip a sign, or round as IEEE 754 tells. Everything else computes.
+const EXACT: [&str; 44] = [
+    "Abs",
+    "And",
+    "Cast",
+    "CastLike",
+    "Compress",
+    "Concat",
+    "Constant",
+    "ConstantOfShape",
+    "DepthToSpace",
+    "Equal",
+    "Expand",
+    "EyeLike",
+    "Flatten",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Greater",
+    "GreaterOrEqual",
+    "Identity",
+    "If",
+    "Less",
+    "LessOrEqual",
+    "Loop",
+    "Neg",
+    "NonZero",
+    "Not",
+    "OneHot",
+    "Or",
+    "Pad",
+    "Reshape",
+    "ReverseSequence",
+    "ReverseSubsequences",
+    "Scan",
+    "Shape",
+    "Size",
+    "Slice",
+    "SpaceToDepth",
+    "Split",
+    "Squeeze",
+    "Tile",
+    "Transpose",
+    "Unsqueeze",
+    "Where",
+    "Xor",
+];
+
+/// How far each output may be off.
+pub(super) struct Tolerances<'a> {
+    given: &'a ToleranceArguments,
+    /// For what nothing else is said of.
+    default: Tolerance,
+}
+
+impl<'a> Tolerances<'a> {
+    /// Those of a model's outputs.
+    ///
+    /// # Errors
+    /// One is given for an output that there is not.
+    pub(super) fn new(given: &'a ToleranceArguments, model: &Model) -> Result<Self> {
+        let outputs = model.output_names();
+        for name in given.names() {
+            ensure!(
+                outputs.iter().any(|output| output == name),
+                "there is no output {name:?} to give a tolerance for; the outputs are {}",
+                list(&outputs)
+            );
+        }
+        Ok(Self {
+            given,
+            default: if is_exact(model)? {
+                Tolerance::Exact
+            } else {
+                Tolerance::COMPUTED
+            },
+        })
+    }
+
+    /// That of an output: what is given, or what was recorded.
+    pub(super) fn of(&self, output: &str, recorded: &BTreeMap<String, Tolerance>) -> Tolerance {
+        let recorded = || recorded.get(output).copied();
+        self.given
+            .of(output)
+            .or_else(recorded)
+            .unwrap_or(self.default)
+    }
+}
+
+/// Whether every output has to be the expected one bit for bit.
+pub(crate) fn is_exact(model: &Model) -> Result<bool> {
+    let mut exact = true;
+    walk::walk(model, &Bindings::new(), |site| {
+        let integral = || {
+            site.outputs.iter().all(|output| {
+                output
+                    .known_element_type()
+                    .is_some_and(|element_type| !is_float(element_type))
+            })
+        };
+        if !site.is_call && !EXACT.contains(&site.node.op_type.as_str()) && !integral() {
+            exact = false;
+        }
+    })?;
+    Ok(exact)
+}
+
+fn is_float(element_type: revseq_graph::ElementType) -> bool {
+    use revseq_kernels::DataType;
+    match element_type {
+        revseq_graph::ElementType::String => false,
+        revseq_graph::ElementType::Fixed(data_type) => matches!(
+            data_type,
+            DataType::Float16
+                | DataType::Bfloat16
+                | DataType::Float32
+                | DataType::Float64
+                | DataType::Complex64
+                | DataType::Complex128
+        ),
+    }
+}

@@ -1,0 +1,88 @@
+//! Archives of arrays, as `numpy.savez` and `numpy.savez_compressed` write them.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use zip::write::SimpleFileOptions;
+use zip::{ZipArchive, ZipWriter};
+
+use super::{MAXIMUM_BYTES, Tensor, Tensors, npy};
+use crate::model::read;
+
+/// The ending of an array's file in an archive.
+const ENDING: &str = ".npy";
+
+/// Checks that a file name has the ending of archives.
+pub(crate) fn check_ending(path: &Path) -> Result<()> {
+    ensure!(
+        path.extension().is_some_and(|ending| ending == "npz"),
+        "{}: the name does not end in .npz",
+        path.display()
+    );
+    Ok(())
+}
+
+/// Reads all arrays, by their names.
+pub(crate) fn read(path: &Path) -> Result<Tensors> {
+    let read = || -> Result<Tensors> {
+        check_ending(path)?;
+        decode(&read::file(path)?)
+    };
+    read().with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The arrays of an archive, which take no more memory than a tensor may.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Tensors> {
+    let mut archive = ZipArchive::new(std::io::Cursor::new(bytes)).context("it is no .npz file")?;
+    let mut tensors = Tensors::new();
+    let mut left = MAXIMUM_BYTES;
+    for index in 0..archive.len() {
+        let entry = archive.by_index(index)?;
+        let file = entry.name().to_owned();
+        let name = file.strip_suffix(ENDING).unwrap_or(&file).to_owned();
+        let read = || -> Result<Tensor> {
+            let mut bytes = Vec::new();
+            // One more, to see whether it ends there: what it says of its size may be wrong.
+            entry.take(left.saturating_add(1)).read_to_end(&mut bytes)?;
+            left = left
+                .checked_sub(bytes.len() as u64)
+                .with_context(|| format!("its arrays are larger than {MAXIMUM_BYTES} bytes"))?;
+            npy::decode(&bytes)
+        };
+        let tensor = read().with_context(|| format!("array {name:?}"))?;
+        ensure!(
+            tensors.insert(name, tensor).is_none(),
+            "it has two arrays in {file:?}"
+        );
+    }
+    Ok(tensors)
+}
+
+/// Writes tensors as arrays of their names, or nothing if one cannot be written.
+pub(crate) fn write<'a>(
+    path: &Path,
+    tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
+) -> Result<()> {
+    let write = || -> Result<()> {
+        let encoded = tensors
+            .into_iter()
+            .map(|(name, tensor)| {
+                let bytes = npy::encode(tensor).with_context(|| format!("array {name:?}"))?;
+                Ok((format!("{name}{ENDING}"), bytes))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let mut archive = ZipWriter::new(File::create(path)?);
+        for (name, bytes) in encoded {
+            let stored = SimpleFileOptions::default()
+                .compression_method(zip::CompressionMethod::Stored)
+                .large_file(bytes.len() > u32::MAX as usize);
+            archive.start_file(name, stored)?;
+            archive.write_all(&bytes)?;
+        }
+        archive.finish()?;
+        Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,99 @@
+//! `revseq compare`.
+
+use prost::Message;
+use tract_onnx::pb::GraphProto;
+
+use crate::common::{
+    FLOAT, Folder, model, models, node, refuses, reverse_graph, revseq, succeeds, value,
+};
+use crate::ort::onnxruntime;
+
+/// A model of one operator from `x` to `y`, both float `[3]`.
+fn of(operator: &str) -> Vec<u8> {
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![node(operator, &["x"], &["y"])],
+        input: vec![value("x", FLOAT, &["3"])],
+        output: vec![value("y", FLOAT, &["3"])],
+        ..GraphProto::default()
+    };
+    model(graph).encode_to_vec()
+}
+
+#[test]
+fn two_models_are_compared_output_by_output() {
+    let folder = Folder::new();
+    folder.write("neg.onnx", &of("Neg"));
+    folder.write("abs.onnx", &of("Abs"));
+    let path = |name| folder.path(name).display().to_string();
+    let (neg, abs) = (path("neg.onnx"), path("abs.onnx"));
+    let same = succeeds(&["compare", &neg, &neg, "--fill", "iota"]);
+    assert_eq!(
+        same,
+        format!("expected: {neg} on tract\n{neg} on tract\n  y: equal bit for bit\n")
+    );
+    let run = revseq(&["compare", &neg, &abs, "--fill", "iota"]);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(
+        run.stdout.ends_with(
+            "  y: DIFFERENT: y[0]: expected -0.0, got 0.0; 3 of 3 differ, max error 4.000e0\n"
+        ),
+        "{run:?}"
+    );
+    // What is close enough is told, too.
+    let close = succeeds(&["compare", &neg, &abs, "--fill", "iota", "--rtol", "2"]);
+    assert!(close.contains("y: within the tolerance: y[0]"), "{close}");
+    let json = revseq(&["compare", &neg, &abs, "--fill", "iota", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let output = &json["compared"][0]["outputs"][0];
+    assert_eq!(output["result"], "different");
+    assert_eq!(output["difference"]["differing"], 3);
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let folder = Folder::new();
+    let reverse = folder.model(reverse_graph());
+    let reverse = reverse.to_str().unwrap();
+    folder.write("neg.onnx", &of("Neg"));
+    let neg = folder.path("neg.onnx");
+    refuses(
+        &["compare", reverse, "--on", "tract"],
+        "there is nothing to compare with: give another model, or two backends",
+    );
+    refuses(
+        &["compare", reverse, neg.to_str().unwrap()],
+        "has the inputs lens, x, and ",
+    );
+    refuses(
+        &["compare", reverse, reverse, "--rtol", "z=1"],
+        "there is no output \"z\" to give a tolerance for; the outputs are y",
+    );
+    refuses(
+        &["compare", reverse, reverse, "--optimization", "none"],
+        "--optimization is for ONNX Runtime",
+    );
+}
+
+#[test]
+fn backends_agree_on_an_exported_model() {
+    let Some(library) = onnxruntime("backends_agree_on_an_exported_model") else {
+        return;
+    };
+    let model = models().join("exported/keras_gru_bidirectional");
+    let output = succeeds(&[
+        "compare",
+        model.to_str().unwrap(),
+        "--on",
+        "tract,ort,ort-plain",
+        "--ort-lib",
+        &library,
+        "--threads",
+        "1",
+    ]);
+    assert_eq!(output.matches("\n  ").count(), 2, "{output}");
+    assert!(
+        output.contains("with RevSeqExecutionProvider\n"),
+        "{output}"
+    );
+}

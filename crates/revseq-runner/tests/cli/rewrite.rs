@@ -1,0 +1,418 @@
+//! `revseq rewrite`.
+
+use std::path::Path;
+
+use prost::Message;
+use tract_onnx::pb::{GraphProto, ModelProto, StringStringEntryProto, TensorProto};
+
+use crate::common::{
+    FLOAT, Folder, INT64, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor,
+    value,
+};
+use crate::ort::onnxruntime;
+
+/// The models that no backend runs, as they were or rewritten.
+const NOT_RUN: [&str; 4] = [
+    "backend/test_reversesequence_bfloat16",
+    "types/bfloat16",
+    "types/complex64",
+    "types/complex128",
+];
+
+fn read(path: &Path) -> ModelProto {
+    ModelProto::decode(std::fs::read(path).expect("a model").as_slice()).expect("a model")
+}
+
+fn folders(group: &str) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(models().join(group))
+        .expect("a group of models")
+        .map(|entry| {
+            entry
+                .expect("a model")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .map(|name| format!("{group}/{name}"))
+        .collect();
+    names.sort();
+    names
+}
+
+/// Rewrites a test of the repository into a folder, with its data sets: the report.
+fn rewrites(folder: &Folder, name: &str, flags: &[&str]) -> String {
+    let source = models().join(name);
+    let target = folder.path(name);
+    std::fs::create_dir_all(&target).expect("a folder");
+    let output = target.join("model.onnx");
+    let mut arguments = vec!["rewrite", source.to_str().unwrap()];
+    arguments.extend(["-o", output.to_str().unwrap()]);
+    arguments.extend(flags);
+    let report = succeeds(&arguments);
+    for set in std::fs::read_dir(source).expect("a test") {
+        let set = set.expect("a file").path();
+        if set.is_dir() {
+            let copy = target.join(set.file_name().unwrap());
+            std::fs::create_dir(&copy).expect("a folder");
+            for file in std::fs::read_dir(set).expect("a data set") {
+                let file = file.expect("a file").path();
+                std::fs::copy(&file, copy.join(file.file_name().unwrap())).expect("a copy");
+            }
+        }
+    }
+    report
+}
+
+/// Verifies all that was rewritten: on tract, and on ONNX Runtime with its own kernels if
+/// there is one for tests. Only what is listed may be skipped or fail.
+fn verify_all(folder: &Folder, test: &str, not_on_tract: &[&str], not_on_ort: &[&str]) {
+    let root = folder.path("");
+    let root = root.to_str().unwrap().trim_end_matches('/');
+    let verify = |more: &[&str], not_run: &[&str]| {
+        let run = revseq(&[&["verify", root], more].concat());
+        for line in run.stdout.lines() {
+            let Some((path, result)) = line.split_once(": ") else {
+                continue;
+            };
+            let name = path.strip_prefix(root).unwrap().trim_start_matches('/');
+            assert_eq!(
+                result == "ok",
+                !not_run.contains(&name),
+                "{more:?} {name}: {result}"
+            );
+        }
+        assert!(run.stdout.contains(" passed, "), "{run:?}");
+    };
+    verify(&[], not_on_tract);
+    if let Some(library) = onnxruntime(test) {
+        let plain = ["--backend", "ort", "--ep", "none", "--ort-lib", &library];
+        verify(&plain, not_on_ort);
+    }
+}
+
+#[test]
+fn every_model_is_the_same_with_standard_operators() {
+    let folder = Folder::new();
+    let groups = [
+        "backend",
+        "page",
+        "subsequences",
+        "shapes",
+        "lengths",
+        "types",
+        "opsets",
+        "graphs",
+        "exported",
+    ];
+    for name in groups.into_iter().flat_map(folders) {
+        if NOT_RUN.contains(&name.as_str()) {
+            continue;
+        }
+        let report = rewrites(&folder, &name, &["--portable"]);
+        assert!(
+            report.contains("0 left alone") || !report.contains("Reverse"),
+            "{report}"
+        );
+        let rewritten = read(&folder.path(&name).join("model.onnx"));
+        let text = format!("{rewritten:?}");
+        assert!(!text.contains("op_type: \"Reverse"), "{name}");
+    }
+    verify_all(
+        &folder,
+        "every_model_is_the_same_with_standard_operators",
+        // tract has no functions.
+        &["graphs/local_function", "graphs/local_function_attributes"],
+        &[],
+    );
+}
+
+/// Exported models that tract does not run once they are rewritten: its LSTM has
+/// no lengths, and the last cell state cannot be had without; and in the other
+/// it panics while it optimises.
+const NOT_ON_TRACT: [&str; 2] = [
+    "exported/keras_lstm_backwards_states",
+    "exported/keras_lstm_stacked_masked",
+];
+
+#[test]
+fn exported_models_are_the_same_without_their_loops() {
+    let folder = Folder::new();
+    let flags = [
+        "--fast",
+        "--assume",
+        "right-padded",
+        "--pass",
+        "sequence-lens",
+    ];
+    for name in folders("exported") {
+        rewrites(&folder, &name, &flags);
+    }
+    verify_all(
+        &folder,
+        "exported_models_are_the_same_without_their_loops",
+        &NOT_ON_TRACT,
+        // What is left there has axes that ONNX Runtime does not take.
+        &["exported/tf_axes_2_3"],
+    );
+}
+
+/// Models of one `direction = reverse` layer, which tract 0.23 runs forwards: it
+/// takes the directions from the sizes of the weights alone.
+fn is_misread_by_tract(model: &ModelProto) -> bool {
+    let nodes = model.graph.iter().flat_map(|graph| &graph.node);
+    nodes
+        .flat_map(|node| &node.attribute)
+        .any(|attribute| attribute.name == "direction" && attribute.s == b"reverse")
+}
+
+/// What Keras itself gave, and the layers rewritten.
+#[test]
+fn layers_of_keras_give_what_keras_gives() {
+    let folder = Folder::new();
+    let layers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/keras");
+    let mut names: Vec<_> = layers
+        .read_dir()
+        .expect("layers of Keras")
+        .map(|entry| entry.expect("a model").file_name())
+        .filter(|name| layers.join(name).join("model.onnx").exists())
+        .collect();
+    names.sort();
+    let library = std::env::var("REVSEQ_TEST_ORT_LIB").ok();
+    let mut on_tract = 0;
+    for name in &names {
+        let model = layers.join(name).join("model.onnx");
+        let name = name.to_str().unwrap();
+        for set in ["test_data_set_0", "test_data_set_1"] {
+            for file in ["input_0.pb", "output_0.pb"] {
+                let bytes = std::fs::read(layers.join(name).join(set).join(file)).unwrap();
+                folder.write(&format!("{name}/{set}/{file}"), &bytes);
+            }
+        }
+        let output = folder.path(&format!("{name}/model.onnx"));
+        let arguments = [model.to_str().unwrap(), "-o", output.to_str().unwrap()];
+        let flags = [
+            "--fast",
+            "--assume",
+            "right-padded",
+            "--pass",
+            "sequence-lens",
+        ];
+        succeeds(&[&["rewrite"], &arguments[..], &flags].concat());
+        let rewritten = read(&output);
+        let text = format!("{rewritten:?}");
+        assert!(!text.contains("op_type: \"Loop\""), "{name}");
+        let path = folder.path(name);
+        let verify = ["verify", path.to_str().unwrap()];
+        if !is_misread_by_tract(&rewritten) {
+            let report = succeeds(&verify);
+            assert!(report.contains("1 passed, 0 failed, 0 skipped"), "{report}");
+            on_tract += 1;
+        }
+        if let Some(library) = library.as_deref().filter(|library| !library.is_empty()) {
+            let ort = ["--backend", "ort", "--ort-lib", library, "--ep", "none"];
+            let report = succeeds(&[&verify[..], &ort].concat());
+            assert!(report.contains("1 passed, 0 failed, 0 skipped"), "{report}");
+        }
+    }
+    assert!(on_tract > 20, "{on_tract} of {names:?}");
+}
+
+#[test]
+fn a_difference_leaves_no_file() {
+    let folder = Folder::new();
+    // Two sequences of five steps, of which the first two are padding: Masking
+    // takes zeros for it, and no sequence_lens stands for it.
+    let mut x = vec![0.5_f32; 2 * 5 * 8];
+    x[..16].fill(0.0);
+    let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let x = tensor("x", FLOAT, &[2, 5, 8], &bytes);
+    folder.write("data/test_data_set_0/input_0.pb", &x.encode_to_vec());
+    let (output, data) = (folder.path("out.onnx"), folder.path("data"));
+    let model = models().join("exported/keras_bilstm_masked");
+    let arguments = [
+        "rewrite",
+        model.to_str().unwrap(),
+        "-o",
+        output.to_str().unwrap(),
+        "--fast",
+        "--assume",
+        "right-padded",
+        "--pass",
+        "sequence-lens",
+        "--check",
+        data.to_str().unwrap(),
+    ];
+    let run = revseq(&arguments);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(
+        run.stdout
+            .contains("check on tract, test_data_set_0: FAILED: output Identity:0"),
+        "{run:?}"
+    );
+    assert!(!output.exists() && !folder.path("out.onnx.partial").exists());
+    // Without the word for it, nothing is taken that could differ.
+    let mut without = arguments.to_vec();
+    without.drain(5..7);
+    let report = succeeds(&without);
+    assert!(
+        report.contains("left alone: it has a mask, and no graph proves"),
+        "{report}"
+    );
+    assert!(output.exists());
+}
+
+#[test]
+fn files_are_not_written_over_unless_told() {
+    let folder = Folder::new();
+    let path = folder.model(reverse_graph());
+    let before = std::fs::read(&path).unwrap();
+    let (model, other) = (path.to_str().unwrap(), folder.path("other.onnx"));
+    refuses(
+        &["rewrite", model, "-o", model, "--portable"],
+        "it is the model itself; --overwrite",
+    );
+    folder.write("other.onnx", b"kept");
+    refuses(
+        &["rewrite", model, "-o", other.to_str().unwrap()],
+        "it is a file that is there",
+    );
+    assert_eq!(std::fs::read(&other).unwrap(), b"kept");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    refuses(
+        &["rewrite", model, "-o", folder.path("").to_str().unwrap()],
+        "it is a folder",
+    );
+    refuses(
+        &[
+            "rewrite",
+            model,
+            "-o",
+            folder.path("new.onnx").to_str().unwrap(),
+            "--pass",
+            "fold",
+        ],
+        "there is no pass \"fold\"; the passes are full-flip,",
+    );
+    succeeds(&["rewrite", model, "-o", model, "--portable", "--overwrite"]);
+    assert_ne!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn what_no_pass_touches_is_the_same_file() {
+    let folder = Folder::new();
+    let path = models().join("shapes/rank3_batch0_time1/model.onnx");
+    let output = folder.path("out.onnx");
+    let report = succeeds(&[
+        "rewrite",
+        path.to_str().unwrap(),
+        "-o",
+        output.to_str().unwrap(),
+    ]);
+    assert_eq!(
+        report,
+        "reverse (ReverseSequence): full-flip: left alone: its lengths are not provably all the \
+         same\n0 rewritten, 1 left alone: the model is as it was\n"
+    );
+    assert_eq!(std::fs::read(path).unwrap(), std::fs::read(output).unwrap());
+}
+
+#[test]
+fn json() {
+    let folder = Folder::new();
+    let path = folder.model(reverse_graph());
+    let output = folder.path("out.onnx");
+    let arguments = [
+        "rewrite",
+        path.to_str().unwrap(),
+        "-o",
+        output.to_str().unwrap(),
+    ];
+    let run = succeeds(
+        &[
+            &arguments[..],
+            &["--portable", "--check", "--format", "json"],
+        ]
+        .concat(),
+    );
+    let json: serde_json::Value = serde_json::from_str(&run).expect("JSON");
+    assert_eq!(json["exactness"], "exact");
+    assert_eq!(json["steps"][0]["pass"], "portable");
+    assert_eq!(json["steps"][0]["node"], "y_node");
+    assert_eq!(json["steps"][0]["operator"], "ReverseSequence");
+    assert_eq!(json["steps"][0]["result"], "rewritten");
+    assert_eq!(json["checks"][0]["backend"], "tract");
+    assert_eq!(json["checks"][0]["data"], "made-up inputs 1");
+    assert_eq!(json["checks"][0]["result"], "ok");
+}
+
+#[test]
+fn data_in_other_files_goes_along() {
+    let folder = Folder::new();
+    let entry = |key: &str, value: &str| StringStringEntryProto {
+        key: key.to_owned(),
+        value: value.to_owned(),
+    };
+    let lengths = TensorProto {
+        external_data: vec![entry("location", "data/lens.bin")],
+        data_location: Some(1),
+        ..tensor("lens", INT64, &[4], &[])
+    };
+    let mut graph = reverse_graph();
+    graph.input.pop();
+    graph.initializer.push(lengths);
+    folder.write("in/model.onnx", &model(graph).encode_to_vec());
+    let bytes: Vec<u8> = [5_i64, 4, 0, 1]
+        .iter()
+        .flat_map(|length| length.to_le_bytes())
+        .collect();
+    folder.write("in/data/lens.bin", &bytes);
+    std::fs::create_dir(folder.path("out")).unwrap();
+    let (path, output) = (folder.path("in/model.onnx"), folder.path("out/model.onnx"));
+    let arguments = [
+        "rewrite",
+        path.to_str().unwrap(),
+        "-o",
+        output.to_str().unwrap(),
+    ];
+    let arguments = [&arguments[..], &["--portable", "--check"]].concat();
+    assert!(succeeds(&arguments).contains("check on tract, made-up inputs 1: ok"));
+    assert_eq!(
+        std::fs::read(folder.path("out/data/lens.bin")).unwrap(),
+        bytes
+    );
+    // Data of another model is not touched.
+    folder.write("out/data/lens.bin", &[0; 32]);
+    std::fs::remove_file(&output).unwrap();
+    refuses(&arguments, "is another file; choose another folder");
+    assert_eq!(
+        std::fs::read(folder.path("out/data/lens.bin")).unwrap(),
+        [0; 32]
+    );
+    assert!(!output.exists());
+}
+
+#[test]
+fn what_cannot_be_compared_is_an_error() {
+    let folder = Folder::new();
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![node("Nonsense", &["x"], &["y"])],
+        input: vec![value("x", FLOAT, &["2"])],
+        output: vec![value("y", FLOAT, &["2"])],
+        ..GraphProto::default()
+    };
+    let path = folder.model(graph);
+    let output = folder.path("out.onnx");
+    let arguments = [
+        "rewrite",
+        path.to_str().unwrap(),
+        "-o",
+        output.to_str().unwrap(),
+        "--check",
+    ];
+    refuses(
+        &arguments,
+        "--check: nothing runs both models: tract: the model as it was: tract has no Nonsense",
+    );
+    assert!(!output.exists());
+}

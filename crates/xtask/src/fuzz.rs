@@ -1,0 +1,93 @@
+//! Fuzzing, with libFuzzer: the targets of tests/fuzz.
+
+use std::fs;
+
+use crate::step::Command;
+
+/// A function that is fuzzed.
+struct Target {
+    name: &'static str,
+    /// Whether it needs the runner, and so tract, which takes minutes to compile.
+    runner: bool,
+    /// Whether the files of models/ are inputs to begin with.
+    models: bool,
+}
+
+const TARGETS: [Target; 6] = [
+    Target::new("operator", false, false),
+    Target::new("provider", false, false),
+    Target::new("model", true, true),
+    Target::new("tensors", true, true),
+    Target::new("tract", true, false),
+    Target::new("rewrite", true, false),
+];
+
+impl Target {
+    const fn new(name: &'static str, runner: bool, models: bool) -> Self {
+        Self {
+            name,
+            runner,
+            models,
+        }
+    }
+}
+
+/// How long a target runs unless it is said, in seconds.
+const SECONDS: &str = "60";
+
+/// Fuzzes a target, or each in turn.
+pub(crate) fn fuzz(arguments: &[&str]) -> Result<(), String> {
+    let (name, seconds) = match *arguments {
+        [] => (None, SECONDS),
+        ["--seconds", seconds] => (None, seconds),
+        [name] => (Some(name), SECONDS),
+        [name, "--seconds", seconds] => (Some(name), seconds),
+        _ => {
+            return Err(format!(
+                "expected [TARGET] [--seconds N], got {arguments:?}"
+            ));
+        }
+    };
+    if seconds.parse::<u32>().is_err() {
+        return Err(format!("--seconds {seconds:?} is not a number"));
+    }
+    let known = TARGETS.map(|target| target.name);
+    if let Some(name) = name.filter(|name| !known.contains(name)) {
+        let known = known.join(", ");
+        return Err(format!("unknown target {name:?}, expected one of {known}"));
+    }
+    // The cargo that runs this is of one toolchain; rustup's chooses.
+    let cargo = || Command::new("cargo").args(["+nightly", "fuzz"]);
+    cargo().arg("--version").output().map_err(|_| {
+        "fuzzing needs a nightly toolchain and cargo-fuzz: \
+         rustup toolchain install nightly --profile minimal && cargo install cargo-fuzz --locked"
+    })?;
+    let root = crate::root();
+    let folder = root.join("tests/fuzz/libfuzzer");
+    // What is fuzzed is what is tested.
+    fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"))
+        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    let wanted = |target: &&Target| name.is_none_or(|name| name == target.name);
+    for target in TARGETS.iter().filter(wanted) {
+        let found = root.join("target/fuzz/corpus").join(target.name);
+        fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
+        let models = target.models.then(|| root.join("models"));
+        cargo()
+            // The kernels take too long to compile under a sanitizer; their buffers lie
+            // next to inaccessible pages, and `sanitize` runs their tests.
+            .args(["run", "--release", "--sanitizer", "none", "--fuzz-dir"])
+            .arg(&folder)
+            .arg("--target-dir")
+            .arg(root.join("target/fuzz"))
+            .args(target.runner.then_some("--features=runner"))
+            .arg(target.name)
+            .arg(found)
+            .arg(root.join("tests/fuzz/corpus").join(target.name))
+            .args(models)
+            .arg("--")
+            .arg(format!("-max_total_time={seconds}"))
+            .args(["-max_len=4096", "-timeout=20", "-rss_limit_mb=4096"])
+            .run()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! The crates that are published: what each holds, and its public API.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use public_api::PublicApi;
+use serde::Deserialize;
+
+use crate::step::{Command, cargo};
+
+/// The licences that lie beside each crate's manifest.
+const LICENSES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
+
+/// Published, but a part of the command line that promises nothing itself.
+const WITHOUT_API: [&str; 1] = ["revseq-bench"];
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    version: String,
+    manifest_path: PathBuf,
+    /// The registries that it may be published to; `None` for any.
+    publish: Option<Vec<String>>,
+    description: Option<String>,
+    readme: Option<String>,
+    keywords: Vec<String>,
+    categories: Vec<String>,
+}
+
+impl Package {
+    fn folder(&self) -> &Path {
+        let folder = self.manifest_path.parent();
+        folder.expect("a manifest lies in a folder")
+    }
+}
+
+/// The members of the workspace that are published.
+fn published() -> Result<Vec<Package>, String> {
+    let arguments = ["metadata", "--format-version=1", "--no-deps"];
+    let metadata = cargo(&arguments).output()?;
+    let metadata: Metadata =
+        serde_json::from_str(&metadata).map_err(|error| format!("cargo metadata: {error}"))?;
+    let is_published = |package: &Package| package.publish.is_none();
+    Ok(metadata.packages.into_iter().filter(is_published).collect())
+}
+
+/// Packages each crate, without compiling it again, and looks at what is inside.
+pub(crate) fn package() -> Result<(), String> {
+    let packages = published()?;
+    let target = crate::root().join("target/packages");
+    packages
+        .iter()
+        // All at once, so that each finds the others that it depends on.
+        .fold(
+            cargo(&["package", "--no-verify", "--allow-dirty", "--quiet"]),
+            |command, package| command.args(["--package", &package.name]),
+        )
+        .arg("--target-dir")
+        .arg(&target)
+        .run()?;
+    for package in &packages {
+        let name = format!("{}-{}", package.name, package.version);
+        let file = target.join("package").join(format!("{name}.crate"));
+        check(package, &name, &file).map_err(|error| format!("{name}: {error}"))?;
+        println!("{name}");
+    }
+    Ok(())
+}
+
+/// What crates.io wants to know, and what the licences demand.
+fn check(package: &Package, name: &str, file: &Path) -> Result<(), String> {
+    for (field, is_there) in [
+        ("description", package.description.is_some()),
+        ("readme", package.readme.is_some()),
+        ("keywords", !package.keywords.is_empty()),
+        ("categories", !package.categories.is_empty()),
+    ] {
+        if !is_there {
+            return Err(format!("its manifest has no {field}"));
+        }
+    }
+    let tar = |arguments: &str, path: Option<String>| {
+        let tar = Command::new("tar").arg(arguments).arg(file);
+        tar.args(path).output()
+    };
+    let contents = tar("-tzf", None)?;
+    for wanted in ["README.md", "src/lib.rs"] {
+        let path = format!("{name}/{wanted}");
+        if !contents.lines().any(|line| line == path) {
+            return Err(format!("its package has no {wanted}:\n{contents}"));
+        }
+    }
+    for license in LICENSES {
+        let path = crate::root().join(license);
+        let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        if tar("-xzOf", Some(format!("{name}/{license}")))? != text {
+            return Err(format!("its {license} is not that of the workspace"));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the public API of each library crate into its `public-api.txt`.
+pub(crate) fn write_api() -> Result<(), String> {
+    for (path, api) in apis()? {
+        fs::write(&path, api).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Whether each library crate's public API is what its `public-api.txt` says.
+pub(crate) fn check_api() -> Result<(), String> {
+    let mut is_changed = false;
+    for (path, api) in apis()? {
+        let recorded = fs::read_to_string(&path).unwrap_or_default();
+        let only_in = |this: &str, other: &str, sign: char| {
+            let other: std::collections::BTreeSet<_> = other.lines().collect();
+            let lines = this.lines().filter(|line| !other.contains(line));
+            lines
+                .map(|line| format!("{sign}{line}\n"))
+                .collect::<String>()
+        };
+        let changes = only_in(&recorded, &api, '-') + &only_in(&api, &recorded, '+');
+        if recorded != api {
+            is_changed = true;
+            eprintln!("{}\n{changes}", path.display());
+        }
+    }
+    match is_changed {
+        false => Ok(()),
+        true => Err(
+            "the public API has changed; if that is meant, `cargo xtask api` records it, \
+                     and CHANGELOG.md tells of it"
+                .into(),
+        ),
+    }
+}
+
+/// The file and the text of each library crate's public API, a line an item.
+fn apis() -> Result<Vec<(PathBuf, String)>, String> {
+    let root = crate::root();
+    crate::workspace("doc")
+        .arg("--no-deps")
+        .env("RUSTDOC", root.join("crates/xtask/src/rustdoc-json.sh"))
+        .env(
+            "RUSTDOCFLAGS",
+            "-D warnings -Z unstable-options --output-format json",
+        )
+        .run()?;
+    let packages = published()?.into_iter();
+    packages
+        .filter(|package| !WITHOUT_API.contains(&package.name.as_str()))
+        .map(|package| {
+            let json = format!("target/doc/{}.json", package.name.replace('-', "_"));
+            let api = public_api::Builder::from_rustdoc_json(root.join(json))
+                .omit_blanket_impls(true)
+                .omit_auto_trait_impls(true)
+                .build()
+                .map_err(|error| {
+                    format!(
+                        "{}: {error}; the crate public-api of crates/xtask/Cargo.toml has to be \
+                         the one for the format of this Rust's rustdoc",
+                        package.name
+                    )
+                })?;
+            Ok((package.folder().join("public-api.txt"), text(&api)))
+        })
+        .collect()
+}
+
+fn text(api: &PublicApi) -> String {
+    api.items().map(|item| format!("{item}\n")).collect()
+}

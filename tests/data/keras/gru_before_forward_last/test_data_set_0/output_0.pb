@@ -1,0 +1,2 @@
+B
+Identity:0J°tn>Wæ>
