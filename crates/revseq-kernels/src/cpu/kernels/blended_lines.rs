@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::long_lines::runs;
+use super::long_lines::{MAX_LENGTHS, runs};
 use crate::cpu::loop_nest::job::{Job, longest};
 use crate::cpu::loop_nest::{Rounds, Run};
 use crate::cpu::memory::LINE;
@@ -13,13 +13,8 @@ use crate::cpu::memory::direction::{Backward, Direction, Forward};
 use crate::cpu::memory::prefetch::{L2_DISTANCE, PrefetchTargets, prefetch_l2};
 use crate::cpu::memory::store_policy::StorePolicy;
 use crate::cpu::memory::swap_queue::exchange;
-use crate::cpu::simd::{
-    LANE, MAX_MASKED, SimdTask, Vector, WIDEST, prefix_mask, run_outlined_by_width,
-};
+use crate::cpu::simd::{LANE, SimdTask, Vector, WIDEST, prefix_mask, run_outlined_by_width};
 use crate::cpu::with_const::with_const;
-
-/// How many lengths are read at once.
-const MAX_LENGTHS: usize = 128;
 
 /// How many vectors of a line are read before any is written.
 const UNROLL: usize = 4;
@@ -32,8 +27,7 @@ pub(crate) const MAX_VECTORS_IN_PLACE: usize = 8;
 const MAX_NUMBERED: usize = 256;
 
 /// The most bytes before the first line that [`ReverseLines`] reads.
-pub(crate) const MAX_BYTES_IN_PLACE: usize = MAX_MASKED;
-const _: () = assert!(MAX_VECTORS_IN_PLACE * WIDEST <= MAX_MASKED);
+pub(crate) const MAX_BYTES_IN_PLACE: usize = MAX_VECTORS_IN_PLACE * WIDEST;
 
 /// Copies some items of a plan whose elements are packed along time on both sides; straight to
 /// their places if `aligned`, which non-temporal stores then are.
@@ -382,7 +376,7 @@ impl<'a, const W: usize> ReverseLines<'a, W> {
                                 );
                             }
                             false => {
-                                vector.store_prefix::<W, MAX_MASKED>(
+                                vector.store_prefix::<W, MAX_BYTES_IN_PLACE>(
                                     line.add(at),
                                     at,
                                     read.reversed,
@@ -443,32 +437,27 @@ impl<const W: usize> BothWays<W> {
     /// It ends within the line, which is readable and as many bytes before it.
     #[inline(always)]
     unsafe fn vector<V: Vector>(self, at: usize) -> V {
-        // SAFETY: the mask is readable for a vector.
+        // SAFETY: the backward vector starts less than a line before the line and ends in its
+        // prefix or before; the forward one ends within the line; the mask is readable.
         unsafe {
-            self.blended(
-                at,
-                V::load_mask(prefix_mask(self.reversed.saturating_sub(at))),
-            )
+            let mask = V::load_mask(prefix_mask(self.reversed.saturating_sub(at)));
+            let forward = V::load(self.line.wrapping_add(at));
+            self.backward::<V>(at).blend(forward, mask)
         }
     }
 
-    /// The vector at `at`, blended by a mask of the prefix.
+    /// The vector at `at` if it lies in the prefix.
     ///
     /// # Safety
     /// As [`vector`](Self::vector).
     #[inline(always)]
-    unsafe fn blended<V: Vector>(self, at: usize, mask: V) -> V {
-        // SAFETY: the backward vector starts less than a line before the line and ends in its
-        // prefix or before; the forward one ends within the line.
-        unsafe {
-            let backward = V::load(self.backward.wrapping_sub(at)).reversed::<W>();
-            backward.blend(V::load(self.line.wrapping_add(at)), mask)
-        }
+    unsafe fn backward<V: Vector>(self, at: usize) -> V {
+        // SAFETY: it starts less than a line before the line and ends in its prefix or before.
+        unsafe { V::load(self.backward.wrapping_sub(at)).reversed::<W>() }
     }
 
-    /// The first `bytes` bytes, at most [`MAX_MASKED`], as `N` vectors, each with its place; the
-    /// last one may lie over the one before. What is not in the prefix is only there if
-    /// `BLENDED`.
+    /// The first `bytes` bytes as `N` vectors, each with its place; the last one may lie over the
+    /// one before. What is not in the prefix is only there if `BLENDED`.
     ///
     /// # Safety
     /// As [`vector`](Self::vector) of each.
@@ -478,20 +467,29 @@ impl<const W: usize> BothWays<W> {
         bytes: usize,
     ) -> [(usize, V); N] {
         let last = bytes.saturating_sub(V::BYTES);
-        let masks = prefix_mask(self.reversed);
-        // SAFETY: the first vector ends within the line, and no other starts after `last`; as
-        // much of the mask is readable.
+        // SAFETY: the first vector ends within the line, and no other starts after `last`.
         unsafe {
-            let mut vectors = [(0, V::load_mask(masks)); N];
-            for (index, vector) in vectors.iter_mut().enumerate() {
+            let mut vectors = [(0, self.read::<V, BLENDED>(0)); N];
+            for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
                 let at = (index * V::BYTES).min(last);
-                let read = match BLENDED {
-                    true => self.blended(at, V::load_mask(masks.add(at))),
-                    false => V::load(self.backward.wrapping_sub(at)).reversed::<W>(),
-                };
-                *vector = (at, read);
+                *vector = (at, self.read::<V, BLENDED>(at));
             }
             vectors
+        }
+    }
+
+    /// The vector at `at`, as for [`vectors`](Self::vectors).
+    ///
+    /// # Safety
+    /// As [`vector`](Self::vector).
+    #[inline(always)]
+    unsafe fn read<V: Vector, const BLENDED: bool>(self, at: usize) -> V {
+        // SAFETY: the conditions are the same.
+        unsafe {
+            match BLENDED {
+                true => self.vector::<V>(at),
+                false => self.backward::<V>(at),
+            }
         }
     }
 }

@@ -11,6 +11,9 @@ use crate::cpu::memory::store_policy::StorePolicy;
 use crate::cpu::memory::swap_queue::SwapQueue;
 use crate::cpu::simd::Vector;
 
+/// How many lengths are read at once.
+pub(super) const MAX_LENGTHS: usize = 128;
+
 /// Copies some items of a plan whose elements are packed along time on both sides.
 ///
 /// # Safety
@@ -80,22 +83,28 @@ pub(crate) unsafe fn swap_items<V: Vector, const W: usize>(
     prefetches: bool,
 ) {
     let mut queue = SwapQueue::<Backward<W>>::new(job.plan.time.size * W, prefetches);
+    let mut lengths = [0; MAX_LENGTHS];
     let mut rounds = Rounds::default();
-    for (at, steps) in job.nest.lines(items, &mut rounds) {
-        let length = job.lengths.get(at.lengths);
-        // SAFETY: the first steps of pairs and their mirror images are two runs of packed
-        // elements of the line (see `Job`) that do not overlap.
-        unsafe {
-            let line = job.output.add(at.output);
-            if steps.len() == job.nest.line.size {
-                queue.reverse_in_place::<V>(line, length * W);
-                continue;
+    let mut lines = job.nest.lines(items, &mut rounds);
+    while let Some(run) = lines.next_run(MAX_LENGTHS) {
+        let lengths = &mut lengths[..run.lines];
+        job.lengths.read(run.at.lengths, run.step.lengths, lengths);
+        let mut line = job.output.wrapping_add(run.at.output);
+        for &length in &*lengths {
+            // SAFETY: the first steps of pairs and their mirror images are two runs of packed
+            // elements of the line (see `Job`) that do not overlap.
+            unsafe {
+                if run.steps.len() == job.nest.line.size {
+                    queue.reverse_in_place::<V>(line, length * W);
+                } else {
+                    let pairs = run.steps.start..run.steps.end.min(length / 2);
+                    if !pairs.is_empty() {
+                        let mirror = line.add((length - pairs.end) * W);
+                        queue.exchange::<V>(line.add(pairs.start * W), mirror, pairs.len() * W);
+                    }
+                }
             }
-            let pairs = steps.start..steps.end.min(length / 2);
-            if !pairs.is_empty() {
-                let mirror = line.add((length - pairs.end) * W);
-                queue.exchange::<V>(line.add(pairs.start * W), mirror, pairs.len() * W);
-            }
+            line = line.wrapping_add(run.step.output);
         }
     }
     // SAFETY: the buffer outlives the call.

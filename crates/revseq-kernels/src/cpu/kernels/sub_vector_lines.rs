@@ -3,14 +3,12 @@
 
 use std::ops::Range;
 
+use super::long_lines::MAX_LENGTHS;
 use crate::cpu::loop_nest::Rounds;
 use crate::cpu::loop_nest::job::Job;
 use crate::cpu::memory::direction::{Backward, Direction};
 use crate::cpu::memory::store_policy::StorePolicy;
 use crate::cpu::simd::sub_vector;
-
-/// How many lengths are read at once.
-const MAX_LENGTHS: usize = 128;
 
 /// Copies some items of a plan whose elements are packed along time on both sides.
 ///

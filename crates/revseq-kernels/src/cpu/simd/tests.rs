@@ -1,6 +1,7 @@
 //! What the vectors of every instruction set do to bytes.
 
 use super::*;
+use crate::cpu::kernels::blended_lines::MAX_BYTES_IN_PLACE;
 use crate::cpu::simd::level::SimdLevel;
 
 /// What the methods of a vector do to bytes, on the instructions that it needs.
@@ -30,12 +31,12 @@ unsafe fn check<V: Vector, const W: usize, const R: usize>() {
         }
 
         // A vector anywhere in lines of which a byte can number all elements, and of longer ones.
-        for at in (0..=MAX_MASKED - V::BYTES).step_by(W) {
-            for prefix in (W..=MAX_MASKED).step_by(7 * W) {
+        for at in (0..=MAX_BYTES_IN_PLACE - V::BYTES).step_by(W) {
+            for prefix in (W..=MAX_BYTES_IN_PLACE).step_by(7 * W) {
                 let kept = prefix.saturating_sub(at).min(V::BYTES);
                 let expected = [&bytes[..kept], &other[kept..]].concat();
                 out.copy_from_slice(&other);
-                vector.store_prefix::<W, MAX_MASKED>(out.as_mut_ptr(), at, prefix);
+                vector.store_prefix::<W, MAX_BYTES_IN_PLACE>(out.as_mut_ptr(), at, prefix);
                 assert_eq!(out, expected, "{prefix} from {at} on");
                 if at + V::BYTES <= 256 && prefix <= 256 {
                     out.copy_from_slice(&other);

@@ -69,7 +69,7 @@ impl Vector for V512 {
         at: usize,
         prefix: usize,
     ) {
-        // SAFETY: `to` is writable for a vector, and the mask readable from `at` on.
+        // SAFETY: `to` is writable for a vector, and so is the mask readable.
         unsafe {
             let mask = if MOST / W <= 256 {
                 // Each byte has the number of its element, which a loop over lines keeps.
@@ -78,7 +78,7 @@ impl Vector for V512 {
                 let last = _mm512_set1_epi8((prefix / W - 1) as i8);
                 _mm512_cmple_epu8_mask(numbers, last)
             } else {
-                _mm512_movepi8_mask(Self::load(prefix_mask(prefix).add(at)).0)
+                _mm512_movepi8_mask(Self::load(prefix_mask(prefix.saturating_sub(at))).0)
             };
             _mm512_mask_storeu_epi8(to.cast(), mask, self.0);
         }
