@@ -76,7 +76,7 @@ def cluster(whole, monkeypatch):
     made = []
 
     def start(second=None, cpus=2):
-        def add(place):
+        def add(place, cpus=2):
             return made[0].add_node(
                 num_cpus=cpus,
                 object_store_memory=STORE,
@@ -84,7 +84,8 @@ def cluster(whole, monkeypatch):
             )
 
         made.append(Cluster())
-        add(whole)
+        # With one, the second actor must be on the second node.
+        add(whole, cpus)
         node = add(second or whole)
         made[0].wait_for_nodes()
         ray.init(made[0].address, log_to_driver=False)
@@ -236,15 +237,16 @@ def test_an_actor_is_killed(cluster, tmp_path):
 
 def test_a_node_is_removed(cluster, tmp_path):
     source = table(lengths(60_000, 100))
-    pq.write_table(source, tmp_path / "in.parquet", row_group_size=1000)
-    made, node = cluster()
+    # Many units: the job must last until the second node has an actor.
+    pq.write_table(source, tmp_path / "in.parquet", row_group_size=200)
+    made, node = cluster(cpus=1)
     output = tmp_path / "out"
     thread, seen = meanwhile(
         output, lambda: made.remove_node(node, allow_graceful=False), node
     )
     ray_batch.infer(tmp_path / "in.parquet", ray_batch.Settings(reverse(), str(output)), 4)
     thread.join()
-    assert seen and seen[0] < 60
+    assert seen and seen[0] < 300
     assert sum(one["Alive"] for one in ray.nodes()) == 1
     assert_reversed(output, source)
 
