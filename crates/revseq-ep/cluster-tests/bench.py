@@ -10,8 +10,8 @@ import tempfile
 import numpy as np
 import pyarrow.parquet as pq
 import ray
-import test_ray
-from test_ray import ray_batch
+from common import EXAMPLES, package, reverse, table
+from test_ray import STORE, ray_batch
 
 ROWS, UNIT, ROUNDS = 160_000, 4_000, 3
 CASES = [
@@ -31,10 +31,10 @@ def main() -> None:
         place = pathlib.Path(folder)
         # Like recordings: most are short, few are very long.
         lengths = np.random.default_rng(3).lognormal(np.log(200), 0.7, ROWS).astype(np.int64) + 1
-        pq.write_table(test_ray.table(lengths), place / "in.parquet", row_group_size=UNIT)
-        path = test_ray.package(place / "package", library=True)
-        ray.init(num_cpus=2, object_store_memory=test_ray.STORE, log_to_driver=False,
-                 runtime_env={"env_vars": {"PYTHONPATH": f"{path}:{test_ray.EXAMPLES}"}})  # fmt: skip
+        pq.write_table(table(lengths), place / "in.parquet", row_group_size=UNIT)
+        path = package(place / "package", library=True)
+        ray.init(num_cpus=2, object_store_memory=STORE, log_to_driver=False,
+                 runtime_env={"env_vars": {"PYTHONPATH": f"{path}:{EXAMPLES}"}})  # fmt: skip
         print(f"{ROWS} rows, lengths: median {np.median(lengths):.0f}, longest {lengths.max()}")
         rates = {case: [] for case in CASES}
         padding = {}
@@ -43,7 +43,7 @@ def main() -> None:
                 actors, batch, window = case
                 output = place / f"{turn} {case}"
                 settings = ray_batch.Settings(
-                    test_ray.reverse(), str(output), batch=batch, window=window
+                    reverse(), str(output), batch=batch, window=window
                 )
                 total = ray_batch.infer(place / "in.parquet", settings, actors)
                 padding[case] = 1 - total["elements"] / total["padded"]

@@ -125,16 +125,16 @@ pub(crate) fn test() -> Result<(), String> {
     })
 }
 
-/// Runs the example of Ray on a cluster whose nodes are processes of this machine.
-pub(crate) fn ray() -> Result<(), String> {
+/// Runs the example of Ray or of Spark on a cluster whose nodes are processes of this machine.
+pub(crate) fn cluster(name: &str) -> Result<(), String> {
     cargo(&["build", "--package", "revseq-ep", "--lib"]).run()?;
     let root = crate::root();
     let tests = root.join("crates/revseq-ep/cluster-tests");
-    let python = python::environment("ray", &tests.join("requirements.txt"))?;
+    let python = python::environment(name, &tests.join(format!("{name}.txt")))?;
     Command::new(python)
         .args(["-m", "pytest", "-q", "-rs", "--disable-warnings"])
         .args(["-p", "no:cacheprovider"])
-        .arg(tests)
+        .arg(tests.join(format!("test_{name}.py")))
         .env(
             "REVSEQ_EP_LIBRARY",
             root.join("target/debug").join(library_name()),

@@ -156,8 +156,11 @@ fn test_steps() -> Vec<Step> {
         Step::extra(
             "ray",
             "the example of Ray on a cluster of two nodes",
-            ep::ray,
+            || ep::cluster("ray"),
         ),
+        Step::extra("spark", "the example of Spark (Java)", || {
+            ep::cluster("spark")
+        }),
         Step::extra(
             "rten",
             "rten among the contestants of the benchmarks (Rust 1.94)",
