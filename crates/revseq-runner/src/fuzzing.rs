@@ -93,7 +93,7 @@ fn check_same(one: &Tensor, other: &Tensor) {
 
 /// A model out of bytes, in a folder that there is not.
 fn read(bytes: &[u8]) -> Result<Model> {
-    Model::parse(PathBuf::from("/nonexistent/model.onnx"), bytes)
+    Model::parse(PathBuf::from("/nonexistent/model.onnx"), bytes.to_vec())
 }
 
 /// [`answer`] with the stack of the command line: models nest.

@@ -2,7 +2,7 @@
 //! ReverseSequence and ReverseSubsequences; and for tests in Rust, what a model
 //! gives as a value for snapshots ([`snapshot`]).
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod backend;
 mod cli;

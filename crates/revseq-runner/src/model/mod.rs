@@ -24,6 +24,8 @@ use values::{Dim, ValueType};
 pub(crate) struct Model {
     /// The file.
     pub(crate) path: PathBuf,
+    /// The bytes of the file, which were checked.
+    pub(crate) bytes: Vec<u8>,
     /// What it holds. Once loaded with its data, all tensors have it as `raw_data`.
     pub(crate) proto: ModelProto,
     /// The defaults of each function's attributes, in the order of the functions.
@@ -56,22 +58,23 @@ impl Model {
     /// Reads and checks a model, but none of its data in other files.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         read::file(path)
-            .and_then(|bytes| Self::parse(path.to_owned(), &bytes))
+            .and_then(|bytes| Self::parse(path.to_owned(), bytes))
             .with_context(|| format!("cannot read {}", path.display()))
     }
 
     /// The model in the bytes of the file at `path`, checked.
-    pub(crate) fn parse(path: PathBuf, bytes: &[u8]) -> Result<Self> {
-        scan::check(bytes)?;
-        let proto = ModelProto::decode(bytes).context("it is not an ONNX model")?;
+    pub(crate) fn parse(path: PathBuf, bytes: Vec<u8>) -> Result<Self> {
+        scan::check(&bytes)?;
+        let proto = ModelProto::decode(&*bytes).context("it is not an ONNX model")?;
         check::check(&proto)?;
-        let functions = Functions::decode(bytes)?.functions;
+        let functions = Functions::decode(&*bytes)?.functions;
         let function_defaults = functions
             .into_iter()
             .map(|function| function.attribute_proto)
             .collect();
         Ok(Self {
             path,
+            bytes,
             proto,
             function_defaults,
         })

@@ -1,5 +1,6 @@
 //! Models on ONNX Runtime, with the execution provider of this project.
 
+mod assignment;
 mod convert;
 pub(crate) mod library;
 mod placement;
@@ -29,7 +30,7 @@ use crate::model::{Bindings, Model, walk};
 use crate::tensor::{Tensor, Tensors, pb};
 use convert::{from_ort, has_type, to_ort};
 use library::Found;
-use placement::{Log, ModelNode};
+use placement::Log;
 
 pub(crate) use placement::Placement;
 
@@ -296,7 +297,7 @@ impl Ort {
     /// What ONNX Runtime or the provider refuses.
     pub(crate) fn place(&self, model: &Model) -> Result<Preparation> {
         let runtime = &self.runtime;
-        let nodes = nodes(model)?;
+        let nodes = count_nodes(model)?;
         let mut prepared = None;
         // ONNX Runtime computes what depends on constants alone with its own
         // kernels, before it asks any provider. A node of ours is not to be lost so.
@@ -313,9 +314,10 @@ impl Ort {
                     };
                 }
             };
-            let placements = placement::read(&log.take(), &nodes)?;
+            let assigned = fenced(|| Ok(assignment::assigned(&session)?))?;
+            let placements = placement::of(assigned, &log.take());
             let is_complete = !self.with_ep
-                || (placements.len() == nodes.len() && placement::check(&placements).is_ok());
+                || (placements.len() == nodes && placement::check(&placements).is_ok());
             prepared = Some(Prepared {
                 session,
                 outputs: declared_outputs(model),
@@ -378,7 +380,8 @@ impl Ort {
                 Observer::Log(log) => {
                     builder = builder
                         .with_logger(log.logger())?
-                        .with_log_level(LogLevel::Verbose)?;
+                        .with_log_level(LogLevel::Verbose)?
+                        .with_config_entry(assignment::RECORD, "1")?;
                 }
                 Observer::Profile(path) => builder = builder.with_profiling(path)?,
             }
@@ -405,9 +408,24 @@ impl Ort {
             if is_unfolded {
                 builder = builder.with_disabled_optimizers("ConstantFolding")?;
             }
-            builder.commit_from_file(&model.path)
+            // The bytes that were checked, whatever the file holds by now.
+            if let Some(folder) = folder(&model.path) {
+                builder = builder.with_config_entry(EXTERNAL_DATA_FOLDER, folder)?;
+            }
+            builder.commit_from_memory(&model.bytes)
         };
         fenced(|| Ok(make()?))
+    }
+}
+
+/// The session's option for where data in files beside the model is.
+const EXTERNAL_DATA_FOLDER: &str = "session.model_external_initializers_file_folder_path";
+
+/// The folder of a model, if its name can be said to ONNX Runtime.
+fn folder(model: &Path) -> Option<&str> {
+    match model.parent()?.to_str()? {
+        "" => Some("."),
+        folder => Some(folder),
     }
 }
 
@@ -419,16 +437,15 @@ enum Observer<'a> {
     Profile(&'a Path),
 }
 
-/// The nodes of ours that can run.
-fn nodes(model: &Model) -> Result<Vec<ModelNode>> {
-    let mut nodes = Vec::new();
+/// How many nodes of the operators can run.
+fn count_nodes(model: &Model) -> Result<usize> {
+    let mut count = 0;
     walk::walk(model, &Bindings::new(), |site| {
         let node = site.node;
-        if Operator::is_known(&node.domain, &node.op_type) && !site.is_dead && !site.is_call {
-            nodes.push((node.op_type.clone(), node.name.clone()));
-        }
+        let is_known = Operator::is_known(&node.domain, &node.op_type);
+        count += usize::from(is_known && !site.is_dead && !site.is_call);
     })?;
-    Ok(nodes)
+    Ok(count)
 }
 
 fn declared_outputs(model: &Model) -> Vec<(String, ValueType)> {

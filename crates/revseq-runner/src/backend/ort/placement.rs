@@ -1,25 +1,22 @@
-//! Which provider ONNX Runtime gives each node of ours, read from its log.
-//!
-//! A session tells its placements in its log alone, as far as safe code can
-//! ask. What is not understood is an error: no node falls back unseen.
+//! Which provider ONNX Runtime gives each ReverseSequence and ReverseSubsequences node, and why the
+//! provider of this project declined those that it does not have, which it says in the log.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail};
 use ort::logging::{LogLevel, LoggerFunction};
+use revseq_graph::Operator;
 
 use super::EP;
+use super::assignment::Assigned;
 
-/// The function of ONNX Runtime that logs the placements (session_state.cc).
-const PLACEMENTS: &str = "VerifyEachNodeIsAssignedToAnEp";
-
-/// The source of the provider's own lines.
+/// The source of the provider's lines.
 const EP_SOURCE: &str = "revseq-ep";
 
-/// What separates the node from the reason in a line of the provider's.
+/// What separates the node from the reason in them.
 const DECLINED: &str = " is left to other execution providers: ";
 
-/// Lines of a session's log, gathered while it is made.
+/// The provider's lines in a session's log, gathered while it is made.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -29,7 +26,7 @@ impl Log {
         let lines = Arc::clone(&self.0);
         Arc::new(
             move |_: LogLevel, _: &str, _: &str, location: &str, message: &str| {
-                if location.contains(PLACEMENTS) || location.contains(EP_SOURCE) {
+                if location.contains(EP_SOURCE) {
                     let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
                     lines.push(message.to_owned());
                 }
@@ -67,14 +64,8 @@ impl std::fmt::Display for Placement {
     }
 }
 
-/// A node of ours in the model: its operator and name.
-pub(super) type ModelNode = (String, String);
-
-/// Reads where nodes of ours are placed.
-///
-/// # Errors
-/// The log does not tell.
-pub(super) fn read(lines: &[String], nodes: &[ModelNode]) -> Result<Vec<Placement>> {
+/// Where the nodes of the operators are, with the reasons in the provider's lines.
+pub(super) fn of(assigned: Vec<Assigned>, lines: &[String]) -> Vec<Placement> {
     let declined: Vec<(&str, &str)> = lines
         .iter()
         .filter_map(|line| line.split_once(DECLINED))
@@ -84,66 +75,18 @@ pub(super) fn read(lines: &[String], nodes: &[ModelNode]) -> Result<Vec<Placemen
         let found = declined.iter().find(|(declined, _)| *declined == label);
         found.map(|(_, reason)| (*reason).to_owned())
     };
-    let place = |op_type: &str, name: &str, provider: &str| Placement {
-        op_type: op_type.to_owned(),
-        name: name.to_owned(),
-        provider: provider.to_owned(),
-        reason: (provider != EP).then(|| reason(op_type, name)).flatten(),
-    };
-    let mut lines = lines.iter().map(|line| line.trim());
-    lines
-        .find(|line| *line == "Node placements")
-        .context("ONNX Runtime's log does not tell where nodes are placed")?;
-    let mut placements = Vec::new();
-    let mut provider = None;
-    for line in lines {
-        if let Some((found, count)) = heading(line, "All nodes placed on [") {
-            // They are not listed, but nothing else is there.
-            let count = count.with_context(|| format!("ONNX Runtime's log has {line:?}"))?;
-            let ours = nodes.iter().map(|(op_type, name)| {
-                let name = inlined(name, op_type, &declined).unwrap_or_else(|| name.clone());
-                place(op_type, &name, found)
-            });
-            return Ok(ours.take(count).collect());
-        }
-        if let Some((found, _)) = heading(line, "Node(s) placed on [") {
-            provider = Some(found);
-            continue;
-        }
-        let node = line
-            .split_once(" (")
-            .and_then(|(op_type, rest)| Some((op_type, rest.strip_suffix(')')?)));
-        if let (Some((op_type, name)), Some(provider)) = (node, provider)
-            && nodes.iter().any(|(ours, _)| ours == op_type)
-        {
-            placements.push(place(op_type, name, provider));
-        }
-    }
-    ensure!(
-        provider.is_some(),
-        "ONNX Runtime's log does not tell where nodes are placed"
-    );
-    Ok(placements)
-}
-
-/// The name that a declined node of a function has once that is inlined.
-fn inlined(name: &str, op_type: &str, declined: &[(&str, &str)]) -> Option<String> {
-    let prefix = format!("{op_type} node \"_inlfunc_");
-    let suffix = format!("_{name}\"");
-    let (label, _) = declined
-        .iter()
-        .find(|(label, _)| label.starts_with(&prefix) && label.ends_with(&suffix))?;
-    let start = label.find('"')? + 1;
-    Some(label[start..label.len() - 1].to_owned())
-}
-
-/// The provider and the number of nodes in a heading.
-fn heading<'a>(line: &'a str, start: &str) -> Option<(&'a str, Option<usize>)> {
-    let (provider, rest) = line.strip_prefix(start)?.split_once(']')?;
-    let count = rest
-        .rsplit_once(": ")
-        .and_then(|(_, count)| count.parse().ok());
-    Some((provider, count))
+    assigned
+        .into_iter()
+        .filter(|node| Operator::is_known(&node.domain, &node.op_type))
+        .map(|node| Placement {
+            reason: (node.provider != EP)
+                .then(|| reason(&node.op_type, &node.name))
+                .flatten(),
+            op_type: node.op_type,
+            name: node.name,
+            provider: node.provider,
+        })
+        .collect()
 }
 
 /// Checks that the provider has every node of ours but those of strings,
@@ -180,33 +123,28 @@ pub(super) fn check(placements: &[Placement]) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn lines(text: &[&str]) -> Vec<String> {
-        text.iter().map(|&line| line.to_owned()).collect()
-    }
-
-    fn ours(names: &[&str]) -> Vec<ModelNode> {
-        let op_type = || "ReverseSequence".to_owned();
-        names
-            .iter()
-            .map(|&name| (op_type(), name.to_owned()))
-            .collect()
+    fn assigned(op_type: &str, name: &str, provider: &str) -> Assigned {
+        Assigned {
+            domain: String::new(),
+            op_type: op_type.to_owned(),
+            name: name.to_owned(),
+            provider: provider.to_owned(),
+        }
     }
 
     #[test]
-    fn placements_are_read_by_provider() {
-        let log = lines(&[
-            "Node placements",
-            " Node(s) placed on [RevSeqExecutionProvider]. Number of nodes: 1",
-            "  ReverseSequence (a (b))",
-            " Node(s) placed on [CPUExecutionProvider]. Number of nodes: 2",
-            "  Neg (before)",
-            "  ReverseSequence (c)",
-            "Some nodes were not assigned to the preferred execution providers",
-        ]);
-        let placements = read(&log, &ours(&["a (b)", "c"])).unwrap();
-        let told: Vec<String> = placements.iter().map(Placement::to_string).collect();
+    fn a_node_elsewhere_is_an_error() {
+        let placements = of(
+            vec![
+                assigned("ReverseSequence", "a (b)", EP),
+                assigned("Neg", "before", "CPUExecutionProvider"),
+                assigned("ReverseSequence", "c", "CPUExecutionProvider"),
+            ],
+            &[],
+        );
+        let shown: Vec<String> = placements.iter().map(Placement::to_string).collect();
         assert_eq!(
-            told,
+            shown,
             [
                 "ReverseSequence node \"a (b)\": RevSeqExecutionProvider",
                 "ReverseSequence node \"c\": CPUExecutionProvider",
@@ -222,9 +160,6 @@ mod tests {
 
     #[test]
     fn strings_alone_may_fall_back() {
-        let line = |reason: &str| {
-            format!("ReverseSequence node \"a\" is left to other execution providers: {reason}")
-        };
         for (reason, may) in [
             (
                 "input 0 has elements of type string, expected a type of fixed size",
@@ -235,21 +170,14 @@ mod tests {
                 false,
             ),
         ] {
-            let log = lines(&[
-                &line(reason),
-                "Node placements",
-                " All nodes placed on [CPUExecutionProvider]. Number of nodes: 1",
-            ]);
-            let placements = read(&log, &ours(&["a"])).unwrap();
+            let line = format!(
+                "ReverseSequence node \"a\" is left to other execution providers: {reason}"
+            );
+            let nodes = vec![assigned("ReverseSequence", "a", "CPUExecutionProvider")];
+            let placements = of(nodes, &[line]);
             assert_eq!(placements.len(), 1);
             assert_eq!(placements[0].reason.as_deref(), Some(reason));
             assert_eq!(check(&placements).is_ok(), may, "{reason}");
         }
-    }
-
-    #[test]
-    fn a_log_that_tells_nothing_is_an_error() {
-        assert!(read(&[], &ours(&["a"])).is_err());
-        assert!(read(&lines(&["Node placements"]), &ours(&["a"])).is_err());
     }
 }
