@@ -27,6 +27,8 @@ svg { max-width: 100%; margin-top: .5em; }
 rect { fill: #f4f4f4; stroke: #999; } .ours { fill: #ffe08a; stroke: #a07800; }
 text { font: 12px system-ui, sans-serif; text-anchor: middle; fill: #222; }
 .name { fill: #666; } line { stroke: #888; }
+.value { fill: #666; paint-order: stroke; stroke: #fff; stroke-width: 5px; }
+h1 { overflow-wrap: anywhere; font-size: 1.4em; }
 ";
 
 /// What gives a value, or takes it.
@@ -192,21 +194,22 @@ fn picture(neighbourhood: &Neighbourhood) -> String {
     }
     for (index, (value, consumer)) in consumers.iter().enumerate() {
         let x = middle(index, consumers.len());
-        edge(&mut svg, (center, step + BOX.1), (x, 2 * step), value);
+        edge(&mut svg, (x, 2 * step), (center, step + BOX.1), value);
         boxed(&mut svg, x, 2 * step + 1, consumer, "");
     }
     boxed(&mut svg, center, step + 1, node, "ours");
     svg + "</svg>\n"
 }
 
-/// A line with a value's name beside its middle.
+/// A line from a box to that of the node, with a value's name nearer to the first, so that the
+/// names of several do not meet.
 fn edge(svg: &mut String, from: (usize, usize), to: (usize, usize), value: &str) {
-    let at = (usize::midpoint(from.0, to.0), usize::midpoint(from.1, to.1));
+    let at = ((3 * from.0 + to.0) / 4, (2 * from.1 + to.1) / 3 + 4);
     // Writing to a string does not fail.
     let _ = writeln!(
         svg,
         "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>\
-         <text class=\"name\" x=\"{}\" y=\"{}\">{}<title>{}</title></text>",
+         <text class=\"value\" x=\"{}\" y=\"{}\">{}<title>{}</title></text>",
         from.0,
         from.1,
         to.0,

@@ -44,7 +44,8 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
             if let Some(placements) = &placements {
                 print_placements(placements)?;
             }
-            print_share(&reports, &others)?;
+            writeln!(out, "\n{}", share_in_words(&reports, &others))?;
+            out.flush()?;
         }
         InspectFormat::Json => {
             let mut json = as_json(&model, &signature, &reports, &others);
@@ -63,7 +64,9 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
             out.flush()?;
         }
         InspectFormat::Html => {
-            let page = html::page(&model, &about(&model, &signature), &reports);
+            let mut lines = about(&model, &signature);
+            lines.push(share_in_words(&reports, &others));
+            let page = html::page(&model, &lines, &reports);
             let mut out = std::io::stdout().lock();
             out.write_all(page.as_bytes())?;
             out.flush()?;
@@ -266,7 +269,8 @@ fn share(reports: &[Report], others: &BTreeMap<String, usize>) -> (usize, usize)
     )
 }
 
-fn print_share(reports: &[Report], others: &BTreeMap<String, usize>) -> Result<()> {
+/// The same in words.
+fn share_in_words(reports: &[Report], others: &BTreeMap<String, usize>) -> String {
     let (ours, all) = share(reports, others);
     let operators: BTreeSet<&str> = reports.iter().map(|it| it.operator.as_str()).collect();
     let operators: Vec<&str> = operators.into_iter().collect();
@@ -278,10 +282,7 @@ fn print_share(reports: &[Report], others: &BTreeMap<String, usize>) -> Result<(
         if all == 1 { "node" } else { "nodes" },
         if ours == 1 { "is" } else { "are" },
     );
-    let mut out = anstream::stdout().lock();
-    writeln!(out)?;
-    writeln!(out, "{ours} of {all} {nodes} {are} {operators}")?;
-    Ok(out.flush()?)
+    format!("{ours} of {all} {nodes} {are} {operators}")
 }
 
 fn as_json(
