@@ -2,6 +2,7 @@
 
 pub(crate) mod gpu;
 pub(crate) mod ort;
+mod outputs;
 pub(crate) mod profile;
 pub(crate) mod tract;
 

@@ -6,6 +6,7 @@ pub(crate) mod fill;
 pub(crate) mod npy;
 pub(crate) mod npz;
 pub(crate) mod pb;
+pub(crate) mod plain;
 pub(crate) mod print;
 
 use std::collections::BTreeMap;

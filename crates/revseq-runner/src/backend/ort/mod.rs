@@ -21,11 +21,12 @@ use revseq_graph::Operator;
 use revseq_kernels::Device as KernelDevice;
 
 use crate::backend::Runs;
+use crate::backend::outputs::{self, Declared};
 use crate::backend::profile::NodeTime;
 use crate::cli::{EngineArguments, Optimization, OrtArguments};
 use crate::fence;
 use crate::model::check::canonical_domain;
-use crate::model::values::{ValueType, element_types};
+use crate::model::values::element_types;
 use crate::model::{Bindings, Model, walk};
 use crate::tensor::{Tensor, Tensors, pb};
 use convert::{from_ort, has_type, to_ort};
@@ -260,8 +261,7 @@ impl std::fmt::Display for Ort {
 /// A model made ready.
 pub(crate) struct Prepared {
     session: Session,
-    /// The outputs' names and types, as far as the model declares them.
-    outputs: Vec<(String, ValueType)>,
+    outputs: Vec<Declared>,
     /// Where the nodes of ours are.
     pub(crate) placements: Vec<Placement>,
     /// Whether constants had to be left as they are.
@@ -320,7 +320,7 @@ impl Ort {
                 || (placements.len() == nodes && placement::check(&placements).is_ok());
             prepared = Some(Prepared {
                 session,
-                outputs: declared_outputs(model),
+                outputs: outputs::declared(model),
                 placements,
                 is_unfolded,
             });
@@ -448,13 +448,6 @@ fn count_nodes(model: &Model) -> Result<usize> {
     Ok(count)
 }
 
-fn declared_outputs(model: &Model) -> Vec<(String, ValueType)> {
-    let outputs = model.graph().output.iter();
-    outputs
-        .map(|output| (output.name.clone(), ValueType::declared(output)))
-        .collect()
-}
-
 /// What of a model's versions ONNX Runtime does not take, if an error is about
 /// that (onnxruntime/core/graph/model.cc) and the model is so indeed.
 fn refusal(model: &Model, error: &str) -> Option<String> {
@@ -501,21 +494,13 @@ impl Prepared {
             let got = session.run_with_options(borrowed(&values), &options)?;
             outputs
                 .iter()
-                .map(|(name, declared)| {
-                    let in_output = || format!("output {name:?}");
+                .map(|declared| {
+                    let name = &declared.name;
                     let value = got
                         .get(name)
                         .with_context(|| format!("ONNX Runtime gives no output {name:?}"))?;
-                    let output = from_ort(value).with_context(in_output)?;
-                    let code = output.element_type().onnx_code();
-                    ensure!(
-                        declared
-                            .element_type
-                            .is_none_or(|declared| declared == code),
-                        "output {name:?} is {} in ONNX Runtime, but the model declares {declared}",
-                        output.type_and_shape()
-                    );
-                    Ok(output)
+                    let output = from_ort(value).with_context(|| format!("output {name:?}"))?;
+                    declared.check(output, "ONNX Runtime")
                 })
                 .collect()
         })

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use revseq_graph::ElementType;
-use revseq_kernels::{DataType, Device, LengthsPolicy};
+use revseq_kernels::{Device, LengthsPolicy};
 use revseq_tract::LoadOptions;
 use tract_loop::Limits;
 use tract_onnx::data_resolver::ModelDataResolver;
@@ -22,10 +22,11 @@ use tract_onnx::tract_hir::infer::{InferenceFact, InferenceModel};
 
 use crate::backend::Runs;
 use crate::backend::gpu::{self, Gpu};
+use crate::backend::outputs::{self, Declared};
 use crate::backend::profile::{NodeTime, NodeTimes};
 use crate::cli::{EngineArguments, Lengths};
 use crate::fence;
-use crate::model::values::{ValueType, element_types};
+use crate::model::values::element_types;
 use crate::model::{Bindings, Model, walk};
 use crate::tensor::{MAXIMUM_BYTES, Tensor, pb};
 use convert::{datum_type, from_tract, to_tract};
@@ -33,14 +34,7 @@ pub(crate) use shapes::{Shapes, shapes};
 
 /// Whether tract loads tensors of a type (tract-onnx, src/tensor.rs).
 fn has_type(code: i32) -> bool {
-    match ElementType::from_onnx_code(code) {
-        Some(ElementType::String) => true,
-        Some(ElementType::Fixed(data_type)) => !matches!(
-            data_type,
-            DataType::Bfloat16 | DataType::Complex64 | DataType::Complex128
-        ),
-        None => false,
-    }
+    ElementType::from_onnx_code(code).is_some_and(|known| datum_type(known).is_ok())
 }
 
 /// How many steps a loop may take. Fuzzers have less time.
@@ -163,8 +157,7 @@ pub(crate) struct Prepared {
     plan: Arc<TypedRunnableModel>,
     /// The names of the inputs, in the plan's order.
     inputs: Vec<String>,
-    /// The outputs' names and types, as far as the model declares them.
-    outputs: Vec<(String, ValueType)>,
+    outputs: Vec<Declared>,
 }
 
 impl Tract {
@@ -233,16 +226,10 @@ fn prepare(
     #[cfg(feature = "multithread")]
     multithread::set_default_executor(multithread::Executor::RayonGlobal);
     let plan = typed.into_optimized()?.into_runnable()?;
-    let outputs = model
-        .graph()
-        .output
-        .iter()
-        .map(|output| (output.name.clone(), ValueType::declared(output)))
-        .collect();
     Ok(Prepared {
         plan,
         inputs: names,
-        outputs,
+        outputs: outputs::declared(model),
     })
 }
 
@@ -255,17 +242,9 @@ impl Prepared {
         let values = self.values(inputs)?;
         let outputs = self.run_values(values)?;
         std::iter::zip(outputs, &self.outputs)
-            .map(|(output, (name, declared))| {
-                let output = from_tract(output.into_tensor(), declared)?;
-                let code = output.element_type().onnx_code();
-                ensure!(
-                    declared
-                        .element_type
-                        .is_none_or(|declared| declared == code),
-                    "output {name:?} is {} in tract, but the model declares {declared}",
-                    output.type_and_shape()
-                );
-                Ok(output)
+            .map(|(output, declared)| {
+                let output = from_tract(output.into_tensor(), &declared.value_type)?;
+                declared.check(output, "tract")
             })
             .collect()
     }
