@@ -1,12 +1,8 @@
 //! What fuzzers have found worth keeping still holds.
 
 use std::path::{Path, PathBuf};
-#[cfg(unix)]
-use std::process::Command;
 
 use revseq_fuzz::TARGETS;
-#[cfg(unix)]
-use revseq_kernels::cpu::SimdLevel;
 
 /// The files of a target's corpus, in the order of their names.
 fn corpus(target: &str) -> Vec<PathBuf> {
@@ -46,20 +42,4 @@ fn nodes_models_and_tensors() {
 #[test]
 fn operator() {
     replay("operator");
-}
-
-/// The same with fewer instructions than the CPU has, each set in a process of its own.
-#[cfg(unix)]
-#[test]
-fn operator_with_fewer_instructions() {
-    for level in SimdLevel::current().lower() {
-        let run = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "operator"])
-            .env("REVSEQ_SIMD", level.name())
-            .output()
-            .unwrap();
-        assert!(run.status.success(), "{level}: {run:?}");
-        let printed = String::from_utf8_lossy(&run.stdout);
-        assert!(printed.contains("1 passed"), "{level}: {printed}");
-    }
 }

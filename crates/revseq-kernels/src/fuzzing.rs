@@ -1,28 +1,20 @@
-//! What a fuzzer chooses in place of the sizes and the processor, so that small
+//! What a fuzzer chooses in place of the sizes, so that small
 //! buffers reach every kernel. Compiled under `cfg(fuzzing)` alone.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use crate::Plan;
-use crate::cpu::SimdLevel;
 use crate::cpu::choice::Memory;
 
-static LEVEL: AtomicU8 = AtomicU8::new(0);
 static MEMORY: AtomicU8 = AtomicU8::new(0);
 static PIECE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Chooses for all runs that begin after this, on any thread.
-///
-/// # Panics
-/// If the CPU lacks the level.
 pub fn choose(choice: Choice) {
     let Choice {
-        level,
         memory,
         piece_bytes,
     } = choice;
-    assert!(level.is_supported(), "this CPU has no {level}");
-    LEVEL.store(1 + level as u8, Relaxed);
     MEMORY.store(memory, Relaxed);
     PIECE_BYTES.store(piece_bytes, Relaxed);
 }
@@ -30,20 +22,12 @@ pub fn choose(choice: Choice) {
 /// How runs are to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// With which instructions.
-    pub level: SimdLevel,
     /// As if the bytes were in the innermost cache (1), in an outer one (2) or
     /// beyond (3); else where their number says.
     pub memory: u8,
     /// The least bytes of a piece of work, from which on threads share a run; 0:
     /// as always.
     pub piece_bytes: usize,
-}
-
-pub(crate) fn level() -> Option<SimdLevel> {
-    SimdLevel::ALL
-        .into_iter()
-        .find(|&level| LEVEL.load(Relaxed) == 1 + level as u8)
 }
 
 /// What was chosen, of which non-temporal stores are only for what writes all of its output.

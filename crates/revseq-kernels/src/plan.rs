@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use crate::cpu::SimdLevel;
 use crate::index_set::{self, IndexSet};
 use crate::lengths::LENGTHS_DATA_TYPES;
 use crate::{Error, ReverseSubsequencesDesc, Tensor, TensorDesc, overlap};
@@ -60,6 +61,8 @@ pub struct Plan {
     /// Why the plan cannot run in place: a dimension and its strides in input
     /// and output, in elements.
     layouts_differ: Option<(usize, u64, u64)>,
+    /// The instructions that the CPU's kernels use.
+    pub(crate) simd: SimdLevel,
 }
 
 impl Plan {
@@ -110,6 +113,7 @@ impl Plan {
             lengths_count,
             lengths_loops: SmallVec::new(),
             layouts_differ: None,
+            simd: SimdLevel::current(),
         };
         let mut strides = desc
             .tensors()
@@ -153,6 +157,14 @@ impl Plan {
         plan.loops.reverse();
         plan.settle();
         Ok(plan)
+    }
+
+    /// Has the CPU's kernels use the instructions of a level, or of the highest one
+    /// below it that the CPU has, in place of [`SimdLevel::current`]'s.
+    #[must_use]
+    pub fn with_simd_level(mut self, level: SimdLevel) -> Self {
+        self.simd = level.or_lower();
+        self
     }
 
     /// The least size of the input's buffer, in bytes.

@@ -100,6 +100,13 @@ fn check(case: &Case) {
     check_all(&Checked::new(case));
 }
 
+/// The plan with every set of instructions that a run could use, the one it would use last.
+fn at_all_levels(plan: &Plan) -> impl Iterator<Item = (SimdLevel, Plan)> {
+    let current = SimdLevel::current();
+    let levels = current.lower().chain([current]);
+    levels.map(|level| (level, plan.clone().with_simd_level(level)))
+}
+
 fn check_all(checked: &Checked<'_>) {
     let Checked {
         case,
@@ -110,14 +117,22 @@ fn check_all(checked: &Checked<'_>) {
         expected_in_place,
     } = checked;
     let lengths = checked.lengths();
-    for threads in all_threads(pool()) {
-        let mut output = before.clone();
-        cpu::run(plan, &lengths, input, &mut output, threads).unwrap();
-        assert!(output == *expected, "out of place, {threads:?}, {plan:?}");
-        if let Some(expected) = expected_in_place {
-            let mut data = input.clone();
-            cpu::run_in_place(plan, &lengths, &mut data, threads).unwrap();
-            assert!(data == *expected, "in place, {threads:?}, {plan:?}");
+    for (level, plan) in at_all_levels(plan) {
+        let plan = &plan;
+        // How work is shared among threads does not depend on the instructions.
+        let all_threads = match level == SimdLevel::current() {
+            true => &all_threads(pool())[..],
+            false => &[Threads::Serial],
+        };
+        for &threads in all_threads {
+            let mut output = before.clone();
+            cpu::run(plan, &lengths, input, &mut output, threads).unwrap();
+            assert!(output == *expected, "{threads:?}, {plan:?}");
+            if let Some(expected) = expected_in_place {
+                let mut data = input.clone();
+                cpu::run_in_place(plan, &lengths, &mut data, threads).unwrap();
+                assert!(data == *expected, "in place, {threads:?}, {plan:?}");
+            }
         }
     }
     // A million strings show no more than a thousand.
@@ -233,7 +248,9 @@ fn check_places(checked: &Checked<'_>) {
         ..
     } = checked;
     let lengths = checked.lengths();
-    for (from, to) in [(0, 0), (0, 48), (21, 16), (16, 5)] {
+    let levels = at_all_levels(plan).map(|(_, plan)| plan);
+    let places = [(0, 0), (0, 48), (21, 16), (16, 5)];
+    for (plan, (from, to)) in levels.flat_map(|plan| places.map(|place| (plan.clone(), place))) {
         let mut input = vec![0; content.len() + LINE];
         let from = start(&input, from);
         let input = &mut input[from..from + content.len()];
@@ -249,11 +266,11 @@ fn check_places(checked: &Checked<'_>) {
             assert!(outside.all(|&byte| byte == 0xee), "{from}, {to}, {plan:?}");
         };
         check(before, expected, &|output| {
-            cpu::run(plan, &lengths, input, output, Threads::Serial).unwrap();
+            cpu::run(&plan, &lengths, input, output, Threads::Serial).unwrap();
         });
         if let Some(expected) = expected_in_place {
             check(content, expected, &|data| {
-                cpu::run_in_place(plan, &lengths, data, Threads::Serial).unwrap();
+                cpu::run_in_place(&plan, &lengths, data, Threads::Serial).unwrap();
             });
         }
     }
@@ -431,7 +448,8 @@ fn check_guarded(data_type: DataType, sizes: [u64; 3], axis: usize, lengths: &[i
     let data = revseq_kernels::LengthsData::from(lengths);
     reference::reverse_subsequences(&desc, &content, data, &mut expected);
     let lengths = SequenceLengths::new(&plan, data, LengthsPolicy::Reject).unwrap();
-    for last in [false, true] {
+    let levels = at_all_levels(&plan);
+    for ((_, plan), last) in levels.flat_map(|plan| [(plan.clone(), false), (plan, true)]) {
         let mut input = Guarded::new(&content, last, 0);
         let mut output = Guarded::new(&vec![0; content.len()], !last, 0);
         let (from, to) = (input.slice(), output.slice());

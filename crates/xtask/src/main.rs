@@ -123,19 +123,6 @@ fn test_steps() -> Vec<Step> {
                 .run()
         }),
         Step::new(
-            "levels",
-            "the kernels with fewer instructions than the CPU has",
-            || {
-                ["portable", "avx2"].into_iter().try_for_each(|level| {
-                    // Of all libraries, so that they are those of the step `test`.
-                    workspace("test")
-                        .args(["--lib", "--test", "properties"])
-                        .env("REVSEQ_SIMD", level)
-                        .run()
-                })
-            },
-        ),
-        Step::new(
             "asan",
             "the kernels' unit tests under AddressSanitizer",
             sanitize::short,

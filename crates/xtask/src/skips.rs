@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Why a test may be skipped in CI, too; each with what it would take.
 const ALLOWED: [&str; 3] = [
-    // The processor's choice: `levels` runs what it has.
+    // The processor's choice: the levels that it has are run.
     "the processor has no ",
     // A GPU, for the two tests that need there to be none.
     "there is hardware",

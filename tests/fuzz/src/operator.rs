@@ -383,7 +383,8 @@ impl Case<'_> {
             .into_iter()
             .filter(|level| level.is_supported())
         {
-            choose(level, u)?;
+            let plan = &self.plan.clone().with_simd_level(level);
+            choose(u)?;
             let places: u8 = u.arbitrary()?;
             let apart = match places & 4 != 0 {
                 true => usize::from(u.arbitrary::<u8>()?) & MOST_APART,
@@ -393,13 +394,13 @@ impl Case<'_> {
                 let from = input.place(content, places & 1 != 0, apart);
                 let to = output.place(before, places & 2 != 0, apart);
                 if places & 8 != 0 {
-                    cpu::run(self.plan, &self.lengths, from, to, threads).unwrap();
+                    cpu::run(plan, &self.lengths, from, to, threads).unwrap();
                 } else {
                     let to: *mut [u8] = to;
                     // SAFETY: `MaybeUninit<u8>` has the layout of `u8`, and only initialised
                     // bytes, those of the input, are written through the slice.
                     let to = unsafe { &mut *(to as *mut [MaybeUninit<u8>]) };
-                    cpu::run_uninit(self.plan, &self.lengths, from, to, threads).unwrap();
+                    cpu::run_uninit(plan, &self.lengths, from, to, threads).unwrap();
                 }
                 assert!(
                     output.result() == expected,
@@ -408,7 +409,7 @@ impl Case<'_> {
                 assert!(input.result() == content, "{level}, {threads:?}, {self:?}");
 
                 let data = output.place(content, places & 2 != 0, apart);
-                let ran = cpu::run_in_place(self.plan, &self.lengths, data, threads);
+                let ran = cpu::run_in_place(plan, &self.lengths, data, threads);
                 match &in_place {
                     Some(expected) => {
                         ran.unwrap();
@@ -464,20 +465,18 @@ fn same_layout(desc: &ReverseSubsequencesDesc) -> bool {
     desc.input.effective_strides() == desc.output.effective_strides()
 }
 
-/// Chooses the instructions, and the rest from the bytes.
-fn choose(level: SimdLevel, u: &mut Unstructured<'_>) -> Result<()> {
+/// Chooses from the bytes what otherwise follows from sizes.
+fn choose(u: &mut Unstructured<'_>) -> Result<()> {
     let how: u8 = u.arbitrary()?;
     #[cfg(fuzzing)]
     revseq_kernels::fuzzing::choose(revseq_kernels::fuzzing::Choice {
-        level,
         memory: how & 3,
         piece_bytes: match how >> 3 & 7 {
             0 => 0,
             bits => 16 << bits,
         },
     });
-    // Otherwise the environment and the sizes choose: `REVSEQ_SIMD`.
-    let _ = (level, how);
+    let _ = how;
     Ok(())
 }
 

@@ -42,13 +42,7 @@ pub(crate) unsafe fn out_of_place(
         // SAFETY: the buffers are the plan's.
         return unsafe { run_small(plan, plan.time.size, lengths, (input, output), false) };
     }
-    let (plan, choice) = choose(
-        plan,
-        Some(lengths),
-        output,
-        Place::Copied,
-        SimdLevel::current(),
-    );
+    let (plan, choice) = choose(plan, Some(lengths), output, Place::Copied);
     // SAFETY: the buffers are those of the plan that a simpler one follows from.
     unsafe {
         run(
@@ -82,7 +76,7 @@ pub(crate) unsafe fn in_place(
         return unsafe { run_small(plan, longest / 2, lengths, (data, data), true) };
     }
     let place = Place::InPlace { longest };
-    let (plan, choice) = choose(plan, Some(lengths), data, place, SimdLevel::current());
+    let (plan, choice) = choose(plan, Some(lengths), data, place);
     // SAFETY: the buffer is that of the plan that a simpler one follows from.
     unsafe { run(&plan, longest / 2, lengths, (data, data), choice, threads) };
 }
@@ -148,7 +142,7 @@ unsafe fn run(
     }
     threads.for_each_piece(nest.items(), item_bytes, choice.parallel_min(), |items| {
         // SAFETY: the nest is the kernel's, with the time steps of the place; the CPU has the
-        // instructions of any level that is current.
+        // instructions of any plan's level.
         unsafe { move_items(job, items, choice) };
     });
 }

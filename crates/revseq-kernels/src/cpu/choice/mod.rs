@@ -160,7 +160,7 @@ impl KernelChoice {
             },
             false => Place::Copied,
         };
-        choose(plan, lengths, output, place, SimdLevel::current()).1
+        choose(plan, lengths, output, place).1
     }
 
     /// What a run out of place takes for lengths of all kinds, from and to buffers that start
@@ -247,15 +247,17 @@ pub(crate) fn choose<'a>(
     lengths: Option<&SequenceLengths<'_>>,
     output: *const u8,
     place: Place,
-    simd: SimdLevel,
 ) -> (Cow<'a, Plan>, KernelChoice) {
     if is_small(plan) {
         let in_place = matches!(place, Place::InPlace { .. });
-        return (Cow::Borrowed(plan), KernelChoice::scalar(simd, in_place));
+        return (
+            Cow::Borrowed(plan),
+            KernelChoice::scalar(plan.simd, in_place),
+        );
     }
     let simpler = lengths.and_then(|lengths| fold_equal_lengths(plan, lengths));
     let plan = simpler.map_or(Cow::Borrowed(plan), Cow::Owned);
-    let choice = choose_large(&plan, output, place, simd, None);
+    let choice = choose_large(&plan, output, place, None);
     (plan, choice)
 }
 
@@ -265,11 +267,10 @@ pub(crate) fn choose_large(
     plan: &Plan,
     output: *const u8,
     place: Place,
-    simd: SimdLevel,
     memory: Option<Memory>,
 ) -> KernelChoice {
     let in_place = matches!(place, Place::InPlace { .. });
-    let family = Family::of(plan, output, in_place, simd);
+    let family = Family::of(plan, output, in_place);
     let at_once = match family {
         Family::Lines => plan.time.size * plan.row_bytes,
         _ => plan.row_bytes | plan.time.output,
@@ -277,9 +278,9 @@ pub(crate) fn choose_large(
     #[cfg(fuzzing)]
     let memory = memory.or_else(|| crate::fuzzing::memory(plan, in_place));
     let mut choice = KernelChoice {
-        memory: memory.unwrap_or_else(|| family.memory(plan, in_place, simd)),
+        memory: memory.unwrap_or_else(|| family.memory(plan, in_place)),
         aligned: writes_lanes(plan, at_once, output),
-        ..KernelChoice::scalar(simd, in_place)
+        ..KernelChoice::scalar(plan.simd, in_place)
     };
     choice.kernel = family.kernel(plan, place, &choice);
     choice
@@ -322,14 +323,14 @@ enum Family {
 }
 
 impl Family {
-    fn of(plan: &Plan, output: *const u8, in_place: bool, simd: SimdLevel) -> Self {
+    fn of(plan: &Plan, output: *const u8, in_place: bool) -> Self {
         if plan.has_lines() {
             return Self::Lines;
         }
         if plan.row_bytes >= LINE {
             return Self::Rows;
         }
-        let widest = simd == SimdLevel::Avx512;
+        let widest = plan.simd == SimdLevel::Avx512;
         let wide = match widest {
             true => WIDE_ROW_BYTES.0,
             false => WIDE_ROW_BYTES.1,
@@ -349,12 +350,12 @@ impl Family {
         Tiling::new(plan, output).map_or(Self::Scalar, Self::Columns)
     }
 
-    fn memory(self, plan: &Plan, in_place: bool, simd: SimdLevel) -> Memory {
+    fn memory(self, plan: &Plan, in_place: bool) -> Memory {
         let bytes = plan.moved_bytes();
         let prefetch = match self {
             _ if in_place => PREFETCH_BYTES_IN_PLACE,
             Self::Rows if plan.row_bytes < NARROW_ROW_BYTES => PREFETCH_BYTES_OF_NARROW_ROWS,
-            Self::Lines if simd < SimdLevel::Avx512 => PREFETCH_BYTES_OF_NARROW_VECTORS,
+            Self::Lines if plan.simd < SimdLevel::Avx512 => PREFETCH_BYTES_OF_NARROW_VECTORS,
             _ => PREFETCH_BYTES,
         };
         match bytes {

@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 /// A set of vector instructions that kernels are compiled for.
 ///
 /// The best that the CPU has is used; the environment variable `REVSEQ_SIMD`
-/// (`portable`, `neon`, `avx2` or `avx512`), read once, can lower it.
+/// (`portable`, `neon`, `avx2` or `avx512`), read once, can lower it, and
+/// [`Plan::with_simd_level`](crate::Plan::with_simd_level) chooses for one plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum SimdLevel {
@@ -78,26 +79,26 @@ impl SimdLevel {
         Self::ALL.into_iter().filter(supported)
     }
 
-    /// The level that the kernels use: the highest supported one, or a lower one
-    /// that `REVSEQ_SIMD` names.
+    /// The level, or the highest supported one below it.
+    pub(crate) fn or_lower(self) -> Self {
+        match self.is_supported() {
+            true => self,
+            false => self.lower().last().unwrap_or(Self::Portable),
+        }
+    }
+
+    /// The level of plans for which none is chosen: the highest supported one, or a
+    /// lower one that `REVSEQ_SIMD` names.
     #[must_use]
     pub fn current() -> Self {
-        #[cfg(fuzzing)]
-        if let Some(level) = crate::fuzzing::level() {
-            return level;
-        }
         static CURRENT: OnceLock<SimdLevel> = OnceLock::new();
         *CURRENT.get_or_init(|| {
-            let limit = std::env::var("REVSEQ_SIMD").ok();
-            let limit = Self::ALL
-                .into_iter()
-                .find(|level| Some(level.name()) == limit.as_deref());
+            let named = std::env::var("REVSEQ_SIMD").ok();
             Self::ALL
                 .into_iter()
-                .rev()
-                .filter(|&level| limit.is_none_or(|limit| level <= limit))
-                .find(|level| level.is_supported())
-                .unwrap_or(Self::Portable)
+                .find(|level| Some(level.name()) == named.as_deref())
+                .unwrap_or(Self::Avx512)
+                .or_lower()
         })
     }
 }

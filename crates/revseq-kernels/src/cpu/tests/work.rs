@@ -242,7 +242,8 @@ impl Case {
         in_place: bool,
         run: impl FnOnce(&Job<'_>, KernelChoice),
     ) -> (f64, f64, f64) {
-        let plan = Plan::new(&self.desc).unwrap();
+        let mut plan = Plan::new(&self.desc).unwrap();
+        plan.simd = simd;
         let lengths = SequenceLengths::new(&plan, &self.lengths, LengthsPolicy::Reject).unwrap();
         let input: Vec<u8> = (0..plan.input_bytes())
             .map(|byte| (byte * 31 % 251) as u8)
@@ -266,7 +267,7 @@ impl Case {
             true => Place::InPlace { longest },
             false => Place::Copied,
         };
-        let choice = choose_large(&plan, aligned, place, simd, Some(memory));
+        let choice = choose_large(&plan, aligned, place, Some(memory));
         let (nest, _) = choice.kernel.nest(&plan, steps);
         // SAFETY: the output has as many bytes as the input.
         unsafe {
