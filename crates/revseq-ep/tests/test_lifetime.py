@@ -173,9 +173,9 @@ use()
 """)
 
 
-def test_600_sessions_with_the_custom_op_leave_nothing_behind():
+def test_200_sessions_with_the_custom_op_leave_nothing_behind():
     assert_nothing_is_left("""
-for index in range(600):
+for index in range(200):
     options = harness.options(ep=False)
     options.register_custom_ops_library(harness.library())
     session = harness.session(SUBSEQUENCES, options)

@@ -1,5 +1,7 @@
 //! `revseq run`.
 
+use std::path::Path;
+
 use prost::Message;
 
 use crate::common::{
@@ -289,4 +291,29 @@ fn lengths_out_of_range_are_rejected_or_clamped() {
             .starts_with("y: float[4,5,3]\n  [[[12.0, 13.0, 14.0],\n"),
         "{clamped:?}"
     );
+}
+
+/// The models of ONNX 1.23's own tests of Loop, and of functions that expand to one, whose values are
+/// sequences, optionals or bfloat16; the others are in `models/loops`.
+#[test]
+fn loops_on_sequences_optionals_and_bfloat16_are_refused_by_name() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/onnx_loops");
+    let mut count = 0;
+    for file in folder.read_dir().unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let lacks = match name {
+            "test_loop13_seq" => "SequenceInsert, input \"seq_empty\", which is not a tensor",
+            "test_loop16_seq_none" => "OptionalGetElement, OptionalHasElement, SequenceConstruct",
+            "test_range_bfloat16_type_positive_delta_expanded" => "bfloat16",
+            name if name.starts_with("test_sequence_map_") => {
+                "SequenceAt, SequenceEmpty, SequenceInsert, SequenceLength, input \""
+            }
+            name => panic!("{name} is not expected"),
+        };
+        let path = path.to_str().unwrap();
+        refuses(&["run", path], &format!("tract has no {lacks}"));
+        count += 1;
+    }
+    assert_eq!(count, 9);
 }

@@ -239,7 +239,7 @@ impl Ort {
             .find(|input| input.value_type.element_type.is_none())
         {
             bail!(
-                "input {:?} is no tensor, and only tensors can be given",
+                "input {:?} is not a tensor, and revseq gives only tensors",
                 input.name
             );
         }

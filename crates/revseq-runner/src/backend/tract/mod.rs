@@ -134,13 +134,7 @@ fn lacks(model: &Model) -> Result<Option<String>> {
     }
     for input in model.inputs() {
         if input.value_type.element_type.is_none() {
-            add(
-                4,
-                format!(
-                    "anything but tensors as an input, and {:?} is none",
-                    input.name
-                ),
-            );
+            add(4, format!("input {:?}, which is not a tensor", input.name));
         }
     }
     let mut what: Vec<String> = lacking.into_iter().map(|(_, what)| what).collect();
