@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chart;
 mod ep;
 mod fuzz;
 mod packages;
@@ -25,6 +26,7 @@ Commands:
                   Run the kernels' tests under sanitizers, all or those named
   models          Make the files under models/ again
   api             Record the public API of the libraries, in their public-api.txt
+  chart           Draw the chart of docs/benchmarks.md from its table
   wheel           Build the Python wheels, of the command line and of the execution provider,
                   into target/wheels
   fuzz [TARGET] [--seconds N]
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         ["sanitize", names @ ..] => sanitize::run(names),
         ["models"] => models(&[]),
         ["api"] => packages::write_api(),
+        ["chart"] => chart::write(),
         ["wheel"] => ep::wheels(),
         ["fuzz", arguments @ ..] => fuzz::fuzz(arguments),
         ["steps"] => {

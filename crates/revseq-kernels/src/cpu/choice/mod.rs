@@ -1,7 +1,7 @@
 //! Which kernel a run takes, and why: one decision, made by [`choose`] and followed by
 //! [`dispatch`].
 //!
-//! The thresholds were measured: docs/benchmarks.md has the figures, by the ids in brackets.
+//! The thresholds were measured: docs/notebook.md has the figures, by the ids in brackets.
 
 pub(crate) mod dispatch;
 

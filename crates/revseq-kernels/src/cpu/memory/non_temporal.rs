@@ -39,7 +39,7 @@ pub(crate) struct NonTemporal<V> {
     vector: PhantomData<V>,
 }
 
-/// Aligned so that it lies in one page: by way of two of them copies take three times as long.
+/// Aligned so that it lies in one page. [M24]
 #[repr(align(2048))]
 struct Buffer([MaybeUninit<u8>; BUFFER_BYTES]);
 

@@ -32,9 +32,9 @@ pub(crate) const WIDEST: usize = 64;
 
 /// A vector register of bytes, which are elements of `W` bytes: 1, 2, 4, 8 or 16.
 ///
-/// Every method but [`apart`](Self::run_outlined) is inlined and has to end up in a function with
-/// the vector's
-/// instructions; that is the safety condition of all of them, beside what each says.
+/// Every method but [`run_outlined`](Self::run_outlined) is inlined and has to end up in a function
+/// with the vector's instructions; that is the safety condition of all of them, beside what each
+/// says.
 pub(crate) trait Vector: Copy {
     /// The bytes of a vector: one or more lanes.
     const BYTES: usize;

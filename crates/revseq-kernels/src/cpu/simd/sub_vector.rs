@@ -1,7 +1,6 @@
 //! Less than a lane of bytes, in registers: what vectors are too wide for.
 //!
-//! Bytes that are loaded and stored one by one, or by way of memory, take several
-//! times as long.
+//! Loading and storing bytes one by one, or through memory, is slower. [M14]
 
 use crate::cpu::simd::LANE;
 

@@ -21,9 +21,8 @@ pub(crate) fn run<'scope>(
 ///
 /// The pieces make as many shares of neighbours as there are threads. A thread
 /// begins with its own share, the same in every run, whose bytes it may have in
-/// its caches, and shares one border with the next: lines that are written by
-/// turns on two sides of a border cost three times the run alone between caches
-/// that are far apart (two of AMD's core complexes).
+/// its caches, and shares one border with the next: lines that are written in
+/// turns on two sides of a border are slow between caches that are far apart. [M42]
 fn take(claims: &Claims, sharers: usize, sharer: usize, piece: impl Fn(usize)) {
     let pieces = claims.len();
     let first = pieces * sharer / sharers;

@@ -41,9 +41,8 @@ impl<const W: usize, const R: usize> SimdTask for TransposeReverse<'_, W, R> {
 
 /// How the rows of a tile are cut into vectors.
 ///
-/// Known to the compiler, as loops that can do more keep fewer rows under way:
-/// parts of vectors in the same loop took AVX2 twice as long, and to move a part
-/// at the end of a row instead of what lies over the vector before four times.
+/// Known to the compiler, as loops that can do more keep fewer rows under way: parts of vectors
+/// have a loop of their own [M35], and the last vector of a row overlaps the one before. [M37]
 trait RowSplit {
     /// Where the vector starts that would start at `start`.
     #[inline(always)]
@@ -163,8 +162,7 @@ impl<const W: usize, const R: usize> TransposeReverse<'_, W, R> {
 
 /// The first stage of a turn: transposes the rows into the scratch memory.
 ///
-/// This and the last are functions of their own for the sake of registers: with all
-/// in one f32 took AVX-512 1.25 times as long.
+/// This and the last are functions of their own, so that each has all registers. [M39]
 struct TransposeIn<'a, const W: usize, const R: usize, C>(
     TransposeReverse<'a, W, R>,
     PhantomData<C>,

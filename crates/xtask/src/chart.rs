@@ -1,0 +1,146 @@
+//! The chart of docs/benchmarks.md, drawn from the table there.
+
+use std::fmt::Write;
+
+/// The table's page, and the picture it shows.
+const PAGE: &str = "docs/benchmarks.md";
+const PICTURE: &str = "docs/benchmarks.svg";
+
+/// The columns that are drawn: the head in the table, the name in the key, the colour.
+const SERIES: [(&str, &str, &str); 5] = [
+    ("serial", "revseq", "#0550ae"),
+    ("in place", "revseq in place", "#54aeff"),
+    ("plain loop", "plain loop", "#6e7781"),
+    ("ORT CPU", "ONNX Runtime", "#d1600a"),
+    ("rten", "rten", "#a475f9"),
+];
+
+/// The picture's width, and where the scale begins and ends; left of it are the names.
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 310.0;
+const RIGHT: f64 = 930.0;
+/// Where the first row begins, below the key, and how high a row is.
+const TOP: f64 = 64.0;
+const STEP: f64 = 26.0;
+
+/// The exponents of two that the scale spans, and the values that are marked.
+const SPAN: (f64, f64) = (-2.0, 8.4);
+const TICKS: [f64; 6] = [0.25, 1.0, 4.0, 16.0, 64.0, 256.0];
+
+/// A regime's name, and its figure for each of the series.
+type Row<'a> = (&'a str, Vec<Option<f64>>);
+
+/// Draws the chart.
+pub(crate) fn write() -> Result<(), String> {
+    let root = crate::root();
+    let page = std::fs::read_to_string(root.join(PAGE)).map_err(|error| error.to_string())?;
+    std::fs::write(root.join(PICTURE), draw(&rows(&page)?)).map_err(|error| error.to_string())
+}
+
+/// The rows of the page's table of regimes.
+fn rows(page: &str) -> Result<Vec<Row<'_>>, String> {
+    let mut table = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| regime |"))
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect());
+    let head: Vec<&str> = table
+        .next()
+        .ok_or_else(|| format!("{PAGE} has no table that begins with \"| regime |\""))?;
+    let columns: Vec<usize> = SERIES
+        .iter()
+        .map(|(column, ..)| {
+            let index = head.iter().position(|cell| cell == column);
+            index.ok_or_else(|| format!("the table of {PAGE} has no column {column:?}"))
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(table
+        .skip(1)
+        .map(|row: Vec<&str>| {
+            let figure = |&column: &usize| row.get(column)?.parse().ok();
+            (row[0], columns.iter().map(figure).collect())
+        })
+        .collect())
+}
+
+/// The radius of a dot: the first series is larger, and shows around one of the same figure.
+fn radius(series: usize) -> f64 {
+    if series == 0 { 9.0 } else { 6.0 }
+}
+
+/// The chart: a line for each regime, a dot for each figure, on a logarithmic scale.
+fn draw(rows: &[Row<'_>]) -> String {
+    let x = |value: f64| LEFT + (RIGHT - LEFT) * (value.log2() - SPAN.0) / (SPAN.1 - SPAN.0);
+    let bottom = TOP + STEP * rows.len() as f64;
+    let height = bottom + 48.0;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
+         aria-label=\"Time as a multiple of a copy's, by regime\">\n\
+         <style>text{{font:14px system-ui,sans-serif;fill:#24292f}}.tick{{text-anchor:middle}}\
+         .name{{text-anchor:end}}.grid{{stroke:#d0d7de}}.copy{{stroke:#24292f;stroke-width:2}}\
+         .dot{{stroke:#fff;stroke-width:1.5}}</style>\n\
+         <rect width=\"{WIDTH}\" height=\"{height}\" rx=\"8\" fill=\"#fff\"/>\n"
+    );
+    let mut line = |text: String| writeln!(svg, "{text}").expect("a String takes all");
+    let mut at = LEFT;
+    for (index, (_, name, colour)) in SERIES.iter().enumerate() {
+        let r = radius(index);
+        line(format!(
+            "<circle class=\"dot\" cx=\"{at}\" cy=\"24\" r=\"{r}\" fill=\"{colour}\"/>\
+             <text x=\"{}\" y=\"29\">{name}</text>",
+            at + 12.0
+        ));
+        at += 44.0 + 8.0 * name.len() as f64;
+    }
+    for tick in TICKS {
+        let class = if tick == 1.0 { "copy" } else { "grid" };
+        let at = x(tick);
+        line(format!(
+            "<line class=\"{class}\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{}\" y2=\"{bottom}\"/>\
+             <text class=\"tick\" x=\"{at:.1}\" y=\"{}\">{tick}</text>",
+            TOP - 12.0,
+            bottom + 18.0
+        ));
+    }
+    line(format!(
+        "<text class=\"tick\" x=\"{}\" y=\"{}\">time as a multiple of a copy's; less is better</text>",
+        (LEFT + RIGHT) / 2.0,
+        bottom + 38.0
+    ));
+    for (index, (name, figures)) in rows.iter().enumerate() {
+        let middle = TOP + STEP * (index as f64 + 0.5);
+        line(format!(
+            "<text class=\"name\" x=\"{}\" y=\"{}\">{name}</text>\
+             <line class=\"grid\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{middle}\" y2=\"{middle}\"/>",
+            LEFT - 12.0,
+            middle + 5.0
+        ));
+        for (index, ((.., colour), figure)) in SERIES.iter().zip(figures).enumerate() {
+            if let Some(figure) = figure {
+                let (at, r) = (x(*figure), radius(index));
+                line(format!(
+                    "<circle class=\"dot\" cx=\"{at:.1}\" cy=\"{middle}\" r=\"{r}\" fill=\"{colour}\"/>"
+                ));
+            }
+        }
+    }
+    svg + "</svg>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chart_shows_the_table() {
+        let read = |path| std::fs::read_to_string(crate::root().join(path)).unwrap();
+        let page = read(PAGE);
+        let rows = rows(&page).unwrap();
+        assert!(rows.len() > 10, "{rows:?}");
+        assert!(
+            read(PICTURE) == draw(&rows),
+            "{PICTURE} is not what the table in {PAGE} gives; run `cargo xtask chart`"
+        );
+    }
+}
