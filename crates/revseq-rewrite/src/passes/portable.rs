@@ -33,6 +33,8 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
+/// The first version with Mod, and that of ReverseSequence itself.
+const MOD: i64 = 10;
 /// The first version with Range.
 const RANGE: i64 = 11;
 /// The first version in which Reshape takes a size of 0 as such.
@@ -60,6 +62,12 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     else {
         return Verdict::Left("an input or the output is missing".to_owned());
     };
+    if scope.opset < MOD {
+        return Verdict::Left(format!(
+            "version {} of ONNX's operators has no Mod",
+            scope.opset
+        ));
+    }
     for (name, _) in axes {
         if let Some(attribute) = reference(node, name)
             && !context.always_given(scope, attribute)
