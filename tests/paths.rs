@@ -226,107 +226,174 @@ pub fn rewritten() -> Path {
 
 fn by_standard_operators(case: &Case, step: &Step, input: Elements) -> Result<Elements, Error> {
     let [data, lengths] = tensors(case, step, input)?;
-    let mut model = revseq_rewrite::decode(&onnx_model(step, &data, &lengths)?.encode_to_vec())?;
+    let model = standard_model(case, std::slice::from_ref(step))?;
+    let model = tract_onnx::onnx().model_for_read(&mut model.as_slice())?;
+    run_on_tract(model.into_optimized()?, data, lengths)
+}
+
+/// A case as one of ONNX's backend tests.
+pub struct BackendTest {
+    /// The model, of standard operators alone.
+    pub model: Vec<u8>,
+    /// Its inputs in their order.
+    pub inputs: Vec<pb::TensorProto>,
+    /// What must come out, with lengths clamped.
+    pub output: pb::TensorProto,
+}
+
+/// A case by standard operators alone; `None` if nothing comes out of it.
+///
+/// # Errors
+/// It cannot be written as a model.
+pub fn backend_test(case: &Case) -> Result<Option<BackendTest>, Error> {
+    let (Ok(steps), Some(output)) = (&case.steps, &case.clamping) else {
+        return Ok(None);
+    };
+    let code = case.element_type.onnx_code();
+    let mut inputs = vec![tensor_proto("data", code, &case.sizes, case.input.clone())];
+    for (index, step) in steps.iter().enumerate() {
+        let bytes = match &step.lengths {
+            Lengths::U32(lengths) => lengths.iter().flat_map(|it| it.to_le_bytes()).collect(),
+            lengths => lengths
+                .to_i64()
+                .iter()
+                .flat_map(|it| it.to_le_bytes())
+                .collect(),
+        };
+        let (name, bytes) = (format!("lengths{index}"), Elements::Bytes(bytes));
+        inputs.push(tensor_proto(
+            &name,
+            lengths_code(step),
+            &step.lengths_sizes,
+            bytes,
+        ));
+    }
+    Ok(Some(BackendTest {
+        model: standard_model(case, steps)?,
+        inputs,
+        output: tensor_proto("output", code, &case.sizes, output.clone()),
+    }))
+}
+
+fn tensor_proto(name: &str, code: i32, sizes: &[u64], elements: Elements) -> pb::TensorProto {
+    let (raw_data, string_data) = match elements {
+        Elements::Bytes(bytes) => (bytes, Vec::new()),
+        Elements::Strings(strings) => {
+            let strings = strings.into_iter().map(String::into_bytes);
+            (Vec::new(), strings.collect())
+        }
+    };
+    pb::TensorProto {
+        name: name.to_owned(),
+        data_type: code,
+        dims: sizes.iter().map(|&size| size as i64).collect(),
+        raw_data,
+        string_data,
+        ..Default::default()
+    }
+}
+
+fn lengths_code(step: &Step) -> i32 {
+    let data_type = match step.lengths {
+        Lengths::U32(_) => DataType::Uint32,
+        Lengths::I32(_) | Lengths::I64(_) => DataType::Int64,
+    };
+    ElementType::Fixed(data_type).onnx_code()
+}
+
+/// Steps in a row, rewritten to standard operators.
+fn standard_model(case: &Case, steps: &[Step]) -> Result<Vec<u8>, Error> {
+    let bytes = onnx_model(case, steps).encode_to_vec();
+    let mut model = revseq_rewrite::decode(&bytes)?;
     let options = revseq_rewrite::Options {
         portable: true,
         ..Default::default()
     };
     revseq_rewrite::rewrite(&mut model, &options)?;
-    let bytes = revseq_rewrite::encode(&model)?;
-    let model = tract_onnx::onnx().model_for_read(&mut bytes.as_slice())?;
-    run_on_tract(model.into_optimized()?, data, lengths)
+    Ok(revseq_rewrite::encode(&model)?)
 }
 
-/// A model of one node of a step's operator.
-fn onnx_model(step: &Step, data: &Tensor, lengths: &Tensor) -> Result<pb::ModelProto, Error> {
-    let (domain, op_type, axes) = match step.operator {
-        Operator::ReverseSequence {
-            batch_axis,
-            time_axis,
-        } => (
-            "",
-            "ReverseSequence",
-            vec![("batch_axis", batch_axis), ("time_axis", time_axis)],
-        ),
-        Operator::ReverseSubsequences { axis } => (
-            revseq_graph::DOMAIN,
-            "ReverseSubsequences",
-            vec![("axis", axis)],
-        ),
-    };
-    let attributes = axes.into_iter().map(|(name, i)| pb::AttributeProto {
-        name: name.to_owned(),
-        r#type: pb::attribute_proto::AttributeType::Int as i32,
-        i,
-        ..Default::default()
-    });
-    let value = |name: &str, tensor: &Tensor| -> Result<pb::ValueInfoProto, Error> {
-        let dim = tensor
-            .shape()
-            .iter()
-            .map(|&size| pb::tensor_shape_proto::Dimension {
-                value: Some(pb::tensor_shape_proto::dimension::Value::DimValue(
-                    size as i64,
-                )),
-                ..Default::default()
-            });
-        let tensor_type = pb::type_proto::Tensor {
-            elem_type: onnx_type(tensor.datum_type())? as i32,
-            shape: Some(pb::TensorShapeProto { dim: dim.collect() }),
+/// A model of a node for each step.
+fn onnx_model(case: &Case, steps: &[Step]) -> pb::ModelProto {
+    let code = case.element_type.onnx_code();
+    let mut input = vec![value("data", code, &case.sizes)];
+    let mut node = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        let (domain, op_type, axes) = match step.operator {
+            Operator::ReverseSequence {
+                batch_axis,
+                time_axis,
+            } => (
+                "",
+                "ReverseSequence",
+                vec![("batch_axis", batch_axis), ("time_axis", time_axis)],
+            ),
+            Operator::ReverseSubsequences { axis } => (
+                revseq_graph::DOMAIN,
+                "ReverseSubsequences",
+                vec![("axis", axis)],
+            ),
         };
-        Ok(pb::ValueInfoProto {
+        let attributes = axes.into_iter().map(|(name, i)| pb::AttributeProto {
             name: name.to_owned(),
-            r#type: Some(pb::TypeProto {
-                value: Some(pb::type_proto::Value::TensorType(tensor_type)),
-                ..Default::default()
-            }),
+            r#type: pb::attribute_proto::AttributeType::Int as i32,
+            i,
             ..Default::default()
-        })
-    };
-    let graph = pb::GraphProto {
-        name: "graph".to_owned(),
-        node: vec![pb::NodeProto {
+        });
+        let lengths = format!("lengths{index}");
+        input.push(value(&lengths, lengths_code(step), &step.lengths_sizes));
+        let name = |at: usize| match at {
+            0 => "data".to_owned(),
+            at if at == steps.len() => "output".to_owned(),
+            at => format!("data{at}"),
+        };
+        node.push(pb::NodeProto {
             domain: domain.to_owned(),
             op_type: op_type.to_owned(),
-            input: vec!["data".to_owned(), "lengths".to_owned()],
-            output: vec!["output".to_owned()],
+            input: vec![name(index), lengths],
+            output: vec![name(index + 1)],
             attribute: attributes.collect(),
             ..Default::default()
-        }],
-        input: vec![value("data", data)?, value("lengths", lengths)?],
-        output: vec![value("output", data)?],
+        });
+    }
+    let graph = pb::GraphProto {
+        name: "graph".to_owned(),
+        node,
+        input,
+        output: vec![value("output", code, &case.sizes)],
         ..Default::default()
     };
     let import = |domain: &str, version| pb::OperatorSetIdProto {
         domain: domain.to_owned(),
         version,
     };
-    Ok(pb::ModelProto {
+    pb::ModelProto {
         ir_version: 8,
         opset_import: vec![import("", 17), import(revseq_graph::DOMAIN, 1)],
         graph: Some(graph),
         ..Default::default()
-    })
+    }
 }
 
-fn onnx_type(datum_type: DatumType) -> Result<pb::tensor_proto::DataType, Error> {
-    use pb::tensor_proto::DataType;
-    Ok(match datum_type {
-        DatumType::F32 => DataType::Float,
-        DatumType::F16 => DataType::Float16,
-        DatumType::F64 => DataType::Double,
-        DatumType::U8 => DataType::Uint8,
-        DatumType::U16 => DataType::Uint16,
-        DatumType::U32 => DataType::Uint32,
-        DatumType::U64 => DataType::Uint64,
-        DatumType::I8 => DataType::Int8,
-        DatumType::I16 => DataType::Int16,
-        DatumType::I32 => DataType::Int32,
-        DatumType::I64 => DataType::Int64,
-        DatumType::Bool => DataType::Bool,
-        DatumType::String => DataType::String,
-        other => return Err(format!("ONNX has no type for {other:?}").into()),
-    })
+fn value(name: &str, code: i32, sizes: &[u64]) -> pb::ValueInfoProto {
+    let dim = sizes.iter().map(|&size| pb::tensor_shape_proto::Dimension {
+        value: Some(pb::tensor_shape_proto::dimension::Value::DimValue(
+            size as i64,
+        )),
+        ..Default::default()
+    });
+    let tensor_type = pb::type_proto::Tensor {
+        elem_type: code,
+        shape: Some(pb::TensorShapeProto { dim: dim.collect() }),
+    };
+    pb::ValueInfoProto {
+        name: name.to_owned(),
+        r#type: Some(pb::TypeProto {
+            value: Some(pb::type_proto::Value::TensorType(tensor_type)),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
 }
 
 /// A step's data and lengths.

@@ -309,7 +309,7 @@ fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
 }
 
 /// The version of ONNX's own operators.
-fn opset(imports: &[OperatorSetIdProto]) -> i64 {
+pub(crate) fn opset(imports: &[OperatorSetIdProto]) -> i64 {
     default_import(imports).map_or(DEFAULT_OPSET, |import| import.version.unwrap_or(1))
 }
 

@@ -5,6 +5,9 @@ use std::collections::HashMap;
 use crate::model::{self, AttributeProto, NodeProto, TensorProto};
 use crate::scope::Names;
 
+/// The first version in which Slice takes its ranges, and steps, as inputs.
+pub(crate) const SLICE_BY_INPUTS: i64 = 10;
+
 /// Nodes as they are written, each with names of its own.
 pub(crate) struct Emit<'n> {
     /// What has been written, in order.
@@ -91,6 +94,17 @@ impl<'n> Emit<'n> {
     /// A constant int64 without sizes.
     pub(crate) fn scalar(&mut self, value: i64) -> String {
         self.constant(&[], &[value])
+    }
+
+    /// A range of an axis.
+    pub(crate) fn range(&mut self, value: &str, axis: i64, start: i64, end: i64) -> String {
+        let parts = [("starts", start), ("ends", end), ("axes", axis)];
+        if self.opset >= SLICE_BY_INPUTS {
+            let [start, end, axis] = parts.map(|(_, part)| self.ints(&[part]));
+            return self.plain("Slice", &[value, &start, &end, &axis]);
+        }
+        let attributes = parts.map(|(name, part)| model::ints(name, &[part]));
+        self.op("Slice", &[value], attributes.to_vec())
     }
 
     /// Inserts axes of size 1.

@@ -1,12 +1,15 @@
 //! What the passes take, and what they must leave alone.
 
+mod tables;
+mod text;
+
 use std::path::{Path, PathBuf};
 
 use buffa::MessageField;
 
 use crate::model::{
     self, AttributeProto, FLOAT, GraphProto, INT64, ModelProto, NodeProto, OperatorSetIdProto,
-    ValueInfoProto, int, int64_tensor, ints, tensor_shape_proto, type_proto,
+    ValueInfoProto, int, int64_tensor, tensor_shape_proto, type_proto,
 };
 use crate::onnx::{TensorShapeProto, TypeProto};
 use crate::{Assumptions, Exactness, Options, Outcome, Report, decode, encode, rewrite};
@@ -77,6 +80,7 @@ fn rewritten(model: &ModelProto, options: &Options) -> (ModelProto, Report) {
         (&after.input, &after.output)
     );
     check_order(&after.node, &mut defined(after));
+    check_forms(&after.node, crate::driver::opset(&once.opset_import));
     (once, report)
 }
 
@@ -109,6 +113,28 @@ fn check_order(nodes: &[NodeProto], known: &mut Vec<String>) {
                 "{output} is given twice"
             );
             known.push(output.to_owned());
+        }
+    }
+}
+
+/// What became an input, is an attribute before.
+fn check_forms(nodes: &[NodeProto], opset: i64) {
+    for node in nodes {
+        for (op, attribute, since) in [
+            ("Slice", "ends", 10),
+            ("Squeeze", "axes", 13),
+            ("Unsqueeze", "axes", 13),
+            ("ReduceSum", "axes", 13),
+        ] {
+            let wrong = if opset < since {
+                node.input.len() > 1
+            } else {
+                node.attribute(attribute).is_some()
+            };
+            assert!(!(node.is(op) && wrong), "version {opset}: {node:?}");
+        }
+        for graph in node.graphs() {
+            check_forms(&graph.node, opset);
         }
     }
 }
@@ -503,184 +529,6 @@ fn full(data: &str, time: &str, batch: &str) -> Vec<NodeProto> {
     ]
 }
 
-#[test]
-fn full_flips_are_proved_or_left_alone() {
-    let check = |nodes: Vec<NodeProto>, sizes, expected: &str| {
-        let model = graph(nodes, sizes);
-        let (model, report) = rewritten(&model, &pass("full-flip"));
-        if expected.is_empty() {
-            assert_eq!(
-                (count(&model, "Slice"), count(&model, "ReverseSequence")),
-                (1, 0),
-                "{report:?}"
-            );
-        } else {
-            assert_eq!(
-                (count(&model, "Slice"), count(&model, "ReverseSequence")),
-                (0, 1)
-            );
-            assert!(
-                left(&report, "ReverseSequence")[0].contains(expected),
-                "{report:?}"
-            );
-        }
-    };
-    let open = [None; 3];
-    let chain = |time: &str, batch: &str, axes| {
-        let mut nodes = full("x", time, batch);
-        nodes.push(reverse("x", "full", "y", axes));
-        nodes
-    };
-    check(chain("zero", "one", [1, 0]), open, "");
-    check(chain("one", "zero", [0, 1]), open, "");
-    check(chain("one", "zero", [-3, -2]), open, "");
-    let other = "not provably the size of axis";
-    check(chain("one", "zero", [1, 0]), open, other);
-    check(chain("zero", "one", [0, 1]), open, other);
-    // Through what keeps the sizes, and what moves them.
-    let mut moved = full("x", "one", "zero");
-    moved.push(node("Neg", &["x"], "neg", vec![]));
-    moved.push(node(
-        "Transpose",
-        &["neg"],
-        "turned",
-        vec![ints("perm", &[1, 0, 2])],
-    ));
-    let mut right = moved.clone();
-    right.push(reverse("turned", "full", "y", [1, 0]));
-    check(right, open, "");
-    moved.push(reverse("turned", "full", "y", [0, 1]));
-    check(moved, open, other);
-    // Constants are the size where the input's is declared.
-    let constant = |lengths: &str| vec![reverse("x", lengths, "y", [0, 1])];
-    check(constant("fours"), [Some(2), Some(4), None], "");
-    check(constant("fours"), open, other);
-    check(constant("fours"), [Some(2), Some(5), None], other);
-    check(
-        constant("three"),
-        [Some(2), Some(4), None],
-        "not provably all the same",
-    );
-    check(
-        constant("lens"),
-        [Some(2), Some(4), None],
-        "not provably all the same",
-    );
-}
-
-#[test]
-fn reversals_cancel_or_are_left_alone() {
-    let check = |nodes: Vec<NodeProto>, expected: usize| {
-        let (model, report) = rewritten(&graph(nodes, [None; 3]), &pass("cancel"));
-        assert_eq!(count(&model, "ReverseSequence"), expected, "{report:?}");
-    };
-    let two = |second: NodeProto| vec![reverse("x", "lens", "middle", [0, 1]), second];
-    check(two(reverse("middle", "lens", "y", [0, 1])), 0);
-    check(two(reverse("middle", "lens", "y", [-3, -2])), 0);
-    check(two(reverse("middle", "lens", "y", [1, 0])), 2);
-    check(two(reverse("middle", "fours", "y", [0, 1])), 2);
-    let between = |op: &str, attributes: Vec<AttributeProto>, axes| {
-        vec![
-            reverse("x", "lens", "middle", [0, 1]),
-            node(op, &["middle"], "between", attributes),
-            reverse("between", "lens", "y", axes),
-        ]
-    };
-    check(between("Tanh", vec![], [0, 1]), 0);
-    check(
-        between("Transpose", vec![ints("perm", &[1, 0, 2])], [1, 0]),
-        0,
-    );
-    check(
-        between("Transpose", vec![ints("perm", &[1, 0, 2])], [0, 1]),
-        2,
-    );
-    // Not elementwise.
-    check(between("Softmax", vec![], [0, 1]), 2);
-    // The value between is read by another as well: computing it twice is no gain.
-    let mut read = between("Tanh", vec![], [0, 1]);
-    read[2].output[0] = "back".to_owned();
-    read.push(node("Add", &["back", "between"], "y", vec![]));
-    check(read, 2);
-    // The first reversal's result is read as well: the second goes all the same.
-    let mut read = two(reverse("middle", "lens", "back", [0, 1]));
-    read.push(node("Add", &["back", "middle"], "y", vec![]));
-    check(read, 1);
-}
-
-#[test]
-fn transposes_around_a_reversal_go_or_are_left_alone() {
-    let check = |first: &[i64],
-                 last: &[i64],
-                 axes,
-                 more: Option<NodeProto>,
-                 options: &Options,
-                 expected| {
-        let mut nodes = vec![
-            node("Transpose", &["x"], "turned", vec![ints("perm", first)]),
-            reverse("turned", "lens", "reversed", axes),
-            node("Transpose", &["reversed"], "y", vec![ints("perm", last)]),
-        ];
-        if let Some(more) = more {
-            nodes[2].output[0] = "back".to_owned();
-            nodes.push(more);
-        }
-        let (model, report) = rewritten(&graph(nodes, [None; 3]), options);
-        assert_eq!(count(&model, "Transpose"), expected, "{report:?}");
-        assert_eq!(count(&model, "ReverseSequence"), 1);
-    };
-    let (swap, turn, back) = ([1, 0, 2], [2, 0, 1], [1, 2, 0]);
-    check(&swap, &swap, [1, 0], None, &fast(), 0);
-    check(&turn, &back, [1, 2], None, &fast(), 0);
-    check(&turn, &swap, [1, 2], None, &fast(), 2);
-    // Axes beyond what ONNX allows, where that is asked for.
-    check(&turn, &back, [0, 1], None, &fast(), 2);
-    check(&turn, &back, [0, 1], None, &pass("transpose"), 0);
-    // Another reads the reversal.
-    let more = node("Add", &["back", "reversed"], "y", vec![]);
-    check(&swap, &swap, [1, 0], Some(more), &fast(), 2);
-}
-
-/// What a caller reads stays.
-#[test]
-fn values_that_are_outputs_as_well_are_kept() {
-    let check =
-        |nodes: Vec<NodeProto>, output: &str, pass_name: &str, op: &str, expected: usize| {
-            let mut model = graph(nodes, [None; 3]);
-            let outputs = &mut model.graph.as_option_mut().unwrap().output;
-            outputs.push(value(output, FLOAT, &[None; 3]));
-            let (model, report) = rewritten(&model, &pass(pass_name));
-            assert_eq!(count(&model, op), expected, "{report:?}");
-            let nodes = &model.graph.as_option().unwrap().node;
-            assert!(
-                nodes
-                    .iter()
-                    .flat_map(NodeProto::outputs)
-                    .any(|name| name == output),
-                "{output} is given no more"
-            );
-        };
-    let first = || reverse("x", "lens", "middle", [0, 1]);
-    let twice = vec![first(), reverse("middle", "lens", "y", [0, 1])];
-    check(twice, "middle", "cancel", "ReverseSequence", 1);
-    let between = vec![
-        first(),
-        node("Tanh", &["middle"], "between", vec![]),
-        reverse("between", "lens", "y", [0, 1]),
-    ];
-    check(between, "between", "cancel", "ReverseSequence", 2);
-    for output in ["turned", "reversed"] {
-        let swap = || vec![ints("perm", &[1, 0, 2])];
-        let turned = vec![
-            node("Transpose", &["x"], "turned", swap()),
-            reverse("turned", "lens", "reversed", [1, 0]),
-            node("Transpose", &["reversed"], "y", swap()),
-        ];
-        let expected = if output == "turned" { 1 } else { 2 };
-        check(turned, output, "transpose", "Transpose", expected);
-    }
-}
-
 /// Two masked bidirectional LSTMs of Keras behind an embedding, of which the
 /// loops need the user's word and the flips do not.
 #[test]
@@ -737,158 +585,6 @@ fn long_chains_and_many_forks_come_to_an_end() {
         nodes.push(reverse(data, lengths, "y", [0, 1]));
         rewritten(&graph(nodes, [None; 3]), &fast());
     }
-}
-
-fn layer(input: &str, output: &str, direction: &str, lengths: &str) -> NodeProto {
-    let mut attributes = vec![int("hidden_size", 1)];
-    if direction != "forward" {
-        attributes.push(model::text("direction", direction));
-    }
-    let inputs = [input, "w", "r", "", lengths];
-    node(
-        "RNN",
-        &inputs[..if lengths.is_empty() { 3 } else { 5 }],
-        output,
-        attributes,
-    )
-}
-
-/// A graph with a layer of three inputs and one unit.
-fn layers(nodes: Vec<NodeProto>) -> ModelProto {
-    let mut model = graph(nodes, [None; 3]);
-    let weights = |name: &str, sizes: &[usize]| model::TensorProto {
-        name: Some(name.to_owned()),
-        ..crate::constant::Floats {
-            sizes: sizes.to_vec(),
-            elements: vec![0.5; sizes.iter().product()],
-        }
-        .to_tensor()
-    };
-    let graph = model.graph.as_option_mut().unwrap();
-    graph.initializer.push(weights("w", &[1, 1, 3]));
-    graph.initializer.push(weights("r", &[1, 1, 1]));
-    model
-}
-
-#[test]
-fn layers_over_reversed_input_are_turned_or_left_alone() {
-    let check = |nodes: Vec<NodeProto>, left_alone: &str| {
-        let (model, report) = rewritten(&layers(nodes), &pass("direction"));
-        let nodes = &model.graph.as_option().unwrap().node;
-        let turned = nodes
-            .iter()
-            .any(|node| node.text("direction").value() == Some("reverse"));
-        let why = left(&report, "RNN");
-        assert_eq!(why.is_empty(), left_alone.is_empty(), "{why:?}");
-        assert!(
-            left_alone.is_empty() || why[0].contains(left_alone),
-            "{why:?}"
-        );
-        assert!(turned || !left_alone.is_empty(), "{report:?}");
-    };
-    let flip = |axis: &str| {
-        let mut minus = ["minus", "first"].map(|name| node("Constant", &[], name, vec![]));
-        for (node, value) in std::iter::zip(&mut minus, [-1, -i64::MAX]) {
-            node.attribute.push(ints("value_ints", &[value]));
-        }
-        let mut nodes = minus.to_vec();
-        nodes.push(node(
-            "Slice",
-            &["x", "minus", "first", axis, "minus"],
-            "flipped",
-            vec![],
-        ));
-        nodes
-    };
-    let over = |mut nodes: Vec<NodeProto>, layer| {
-        nodes.push(layer);
-        nodes
-    };
-    let cast = || node("Cast", &["lens"], "own", vec![int("to", 6)]);
-    let reversed = || vec![reverse("x", "lens", "reversed", [1, 0]), cast()];
-    check(over(flip("zero"), layer("flipped", "y", "forward", "")), "");
-    check(
-        over(reversed(), layer("reversed", "y", "forward", "own")),
-        "",
-    );
-    // The steps behind the lengths would not be the same.
-    let lengths = "not provably its own";
-    check(
-        over(reversed(), layer("reversed", "y", "forward", "")),
-        lengths,
-    );
-    check(
-        over(reversed(), layer("reversed", "y", "forward", "fours")),
-        lengths,
-    );
-    let mut whole = flip("zero");
-    whole.push(cast());
-    check(
-        over(whole, layer("flipped", "y", "forward", "own")),
-        "lengths of its own",
-    );
-    check(
-        over(flip("one"), layer("flipped", "y", "forward", "")),
-        "another axis than time",
-    );
-    check(
-        over(flip("zero"), layer("flipped", "y", "reverse", "")),
-        "only forward layers",
-    );
-}
-
-#[test]
-fn layers_of_both_directions_become_one_or_are_left_alone() {
-    let check = |other: NodeProto, expected: usize| {
-        let first = layer("x", "one_way", "forward", "");
-        let sum = node("Add", &["one_way", "other_way"], "y", vec![]);
-        let nodes = vec![node("Neg", &["x"], "negative", vec![]), first, other, sum];
-        let (model, report) = rewritten(&layers(nodes), &pass("bidirectional"));
-        assert_eq!(count(&model, "RNN"), expected, "{report:?}");
-    };
-    check(layer("x", "other_way", "reverse", ""), 1);
-    check(layer("x", "other_way", "forward", ""), 2);
-    check(layer("x", "other_way", "reverse", "lens"), 2);
-    check(layer("negative", "other_way", "reverse", ""), 2);
-    let mut activated = layer("x", "other_way", "reverse", "");
-    activated
-        .attribute
-        .push(model::texts("activations", &["Relu"]));
-    check(activated, 2);
-    // Weights that are not constant stay where they are.
-    let mut weighted = layer("x", "other_way", "reverse", "");
-    weighted.input[1] = "negative".to_owned();
-    check(weighted, 2);
-}
-
-#[test]
-fn layers_lose_their_lengths_or_are_left_alone() {
-    let check = |layer: NodeProto, why: &str| {
-        let cast = node("Cast", &["lens"], "own", vec![int("to", 6)]);
-        let (model, report) = rewritten(&layers(vec![cast, layer]), &pass("sequence-lens"));
-        let has_lengths = |node: &NodeProto| node.input(4).is_some();
-        let rest = model
-            .graph
-            .as_option()
-            .unwrap()
-            .node
-            .iter()
-            .any(has_lengths);
-        assert_eq!(rest, !why.is_empty(), "{report:?}");
-        assert!(
-            why.is_empty() || left(&report, "RNN")[0].contains(why),
-            "{report:?}"
-        );
-    };
-    check(layer("x", "y", "forward", "own"), "");
-    check(layer("x", "y", "reverse", "own"), "");
-    check(layer("x", "y", "bidirectional", "own"), "both directions");
-    let mut started = layer("x", "y", "forward", "own");
-    started.input.push("x".to_owned());
-    check(started, "does not provably begin with 0");
-    let mut batch_first = layer("x", "y", "forward", "own");
-    batch_first.attribute.push(int("layout", 1));
-    check(batch_first, "its batch comes first");
 }
 
 fn cut<T>(list: &mut Vec<T>, random: &mut impl FnMut(usize) -> usize) {

@@ -32,11 +32,10 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
     let Some(partner) = partner(scope, index) else {
         return Verdict::Other;
     };
-    // A partner of an earlier layer is that one's.
-    let taken = scope.nodes[..index]
-        .iter()
-        .enumerate()
-        .any(|(earlier, _)| self::partner(scope, earlier) == Some(index));
+    // A partner of an earlier layer is that one's; what is left over, the next round looks at.
+    let taken = (0..index)
+        .filter_map(|earlier| self::partner(scope, earlier))
+        .any(|theirs| theirs == index || theirs == partner);
     if taken {
         return Verdict::Other;
     }
@@ -179,12 +178,7 @@ fn join(
                 .output
                 .get(place)
                 .filter(|output| scope.uses(output) > 0)?;
-            let (start, end) = (emit.ints(&[start]), emit.ints(&[start + 1]));
-            let axes = emit.ints(&[axis]);
-            Some((
-                output.clone(),
-                emit.plain("Slice", &[both, &start, &end, &axes]),
-            ))
+            Some((output.clone(), emit.range(both, axis, start, start + 1)))
         };
         let parts = [part(forward, 0), part(backward, 1)];
         same.extend(parts.into_iter().flatten());

@@ -3,7 +3,7 @@
 use super::{Edit, Pass, PassInfo, Verdict};
 use crate::constant;
 use crate::driver::Context;
-use crate::emit::Emit;
+use crate::emit::{Emit, SLICE_BY_INPUTS};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 use crate::sizes;
@@ -53,6 +53,12 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
     if Some(length) != sizes::axis(scope, data, axis) {
         return Verdict::Left(format!(
             "its lengths are all the same, but not provably the size of axis {axis}"
+        ));
+    }
+    if scope.opset < SLICE_BY_INPUTS {
+        return Verdict::Left(format!(
+            "version {} of ONNX's operators has no Slice with steps",
+            scope.opset
         ));
     }
     let mut emit = Emit::new(output, scope.opset, names);

@@ -33,6 +33,8 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
+/// The first version with Mod, and that of ReverseSequence itself.
+const MOD: i64 = 10;
 /// The first version with Range.
 const RANGE: i64 = 11;
 /// The first version in which Reshape takes a size of 0 as such.
@@ -60,6 +62,12 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     else {
         return Verdict::Left("an input or the output is missing".to_owned());
     };
+    if scope.opset < MOD {
+        return Verdict::Left(format!(
+            "version {} of ONNX's operators has no Mod",
+            scope.opset
+        ));
+    }
     for (name, _) in axes {
         if let Some(attribute) = reference(node, name)
             && !context.always_given(scope, attribute)
@@ -78,7 +86,7 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     match (axes.next(), axes.next()) {
         (Some(time), Some(batch)) => {
             drop(axes);
-            reverse_sequence(&mut emit, [data, lengths, output], &shape, &time, &batch);
+            reverse_sequence(&mut emit, [data, lengths, output], &shape, [&time, &batch]);
         }
         (Some(axis), None) => {
             drop(axes);
@@ -265,6 +273,14 @@ fn product(emit: &mut Emit<'_>, sizes: &str, keep: bool) -> String {
     emit.product(&factors, keep)
 }
 
+/// Sizes to count by. Where one is 0 there are no rows to count, but runtimes refuse
+/// to divide by it all the same if they know it before the model runs.
+fn divisors(emit: &mut Emit<'_>, shape: &str) -> String {
+    let (zero, one) = (emit.ints(&[0]), emit.ints(&[1]));
+    let empty = emit.plain("Equal", &[shape, &zero]);
+    emit.plain("Where", &[&empty, &one, shape])
+}
+
 fn flatten(emit: &mut Emit<'_>, value: &str) -> String {
     let all = emit.ints(&[-1]);
     emit.plain("Reshape", &[value, &all])
@@ -274,8 +290,7 @@ fn reverse_sequence(
     emit: &mut Emit<'_>,
     [data, lengths, output]: [&str; 3],
     shape: &str,
-    time: &Axis,
-    batch: &Axis,
+    [time, batch]: [&Axis; 2],
 ) {
     let (flat, end) = match (time, batch) {
         (Axis::Known(time), Axis::Known(batch)) => {
@@ -285,10 +300,11 @@ fn reverse_sequence(
         _ => (flatten(emit, data), END),
     };
     let rows = count(emit, shape, end);
-    let steps = time.size(emit, shape);
-    let sequences = batch.size(emit, shape);
-    let time_stride = time.stride(emit, shape, end);
-    let batch_stride = batch.stride(emit, shape, end);
+    let sizes = divisors(emit, shape);
+    let steps = time.size(emit, &sizes);
+    let sequences = batch.size(emit, &sizes);
+    let time_stride = time.stride(emit, &sizes, end);
+    let batch_stride = batch.stride(emit, &sizes, end);
     let position = time.coordinate(emit, &rows, time_stride.as_deref(), &steps);
     let sequence = batch.coordinate(emit, &rows, batch_stride.as_deref(), &sequences);
     let clamped = clamp(emit, lengths, &steps);
@@ -313,8 +329,9 @@ fn reverse_subsequences(
 ) {
     let flat = flatten(emit, data);
     let elements = count(emit, shape, END);
-    let size = axis.size(emit, shape);
-    let stride = axis.stride(emit, shape, END);
+    let sizes = divisors(emit, shape);
+    let size = axis.size(emit, &sizes);
+    let stride = axis.stride(emit, &sizes, END);
     let position = axis.coordinate(emit, &elements, stride.as_deref(), &size);
     // As floats, lengths of every type compare alike, even where int64 does not
     // hold them; what is left of them is rounded, and clamped exactly.

@@ -244,7 +244,7 @@ pub(crate) fn propagate(
             Some(tensor) => ValueType::of_tensor(tensor),
             None => ValueType::default(),
         },
-        "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Max" | "Min" | "Sum" => ValueType {
+        "Add" | "Sub" | "Mul" | "Div" | "Mod" | "Pow" | "Max" | "Min" | "Sum" => ValueType {
             shape: same_shape(inputs),
             ..first()
         },
@@ -277,9 +277,9 @@ pub(crate) fn propagate(
         }
         // What is moved keeps its type.
         "Reshape" | "Squeeze" | "Unsqueeze" | "Slice" | "Gather" | "Concat" | "Expand" | "Tile"
-        | "Flatten" | "Split" | "Pad" | "GatherElements" | "GatherND" | "ReduceSum"
-        | "ReduceMax" | "ReduceMin" | "ReduceMean" | "MatMul" | "Gemm" | "Conv" | "LSTM"
-        | "GRU" | "RNN" => {
+        | "Flatten" | "Split" | "Pad" | "GatherElements" | "GatherND" | "Range" | "ReduceProd"
+        | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceMean" | "MatMul" | "Gemm" | "Conv"
+        | "LSTM" | "GRU" | "RNN" => {
             let moved = ValueType {
                 shape: None,
                 ..first()

@@ -10,6 +10,8 @@ mod inspect;
 #[cfg(not(all(feature = "bench", feature = "gpu")))]
 mod left_out;
 mod ort;
+#[cfg(feature = "rewrite")]
+mod random_rewrites;
 mod rewrite;
 mod run;
 mod snapshot;

@@ -126,6 +126,55 @@ fn every_model_is_the_same_with_standard_operators() {
     );
 }
 
+/// The cases of other projects' tests, with lengths out of range clamped.
+#[test]
+fn peer_cases_are_the_same_with_standard_operators() {
+    let folder = Folder::new();
+    let mut count = 0;
+    for case in revseq_tests::cases() {
+        let Some(test) = revseq_tests::paths::backend_test(&case).expect("a model") else {
+            continue;
+        };
+        let name = &case.name;
+        folder.write(&format!("{name}/model.onnx"), &test.model);
+        let outputs = std::iter::once(("output_0".to_owned(), test.output));
+        let inputs = test.inputs.into_iter().enumerate();
+        let inputs = inputs.map(|(index, input)| (format!("input_{index}"), input));
+        for (file, tensor) in inputs.chain(outputs) {
+            let path = format!("{name}/test_data_set_0/{file}.pb");
+            folder.write(&path, &tensor.encode_to_vec());
+        }
+        count += 1;
+    }
+    assert_eq!(count, 87);
+    let complex = [
+        "testComplex64Basic_complex64",
+        "testComplex128Basic_complex128",
+    ];
+    verify_all(
+        &folder,
+        "peer_cases_are_the_same_with_standard_operators",
+        &complex,
+        &complex,
+    );
+}
+
+/// What only moves is compared bit for bit, standard operators or not.
+#[test]
+fn one_bit_is_a_difference_with_standard_operators() {
+    let folder = Folder::new();
+    let name = "types/nan_float32";
+    rewrites(&folder, name, &["--portable"]);
+    let root = folder.path("");
+    assert_eq!(revseq(&["verify", root.to_str().unwrap()]).code, Some(0));
+    let path = folder.path(name).join("test_data_set_0/output_0.pb");
+    let mut output = TensorProto::decode(std::fs::read(&path).unwrap().as_slice()).unwrap();
+    output.raw_data[0] ^= 1;
+    std::fs::write(&path, output.encode_to_vec()).unwrap();
+    let run = revseq(&["verify", root.to_str().unwrap()]);
+    assert_eq!(run.code, Some(1), "{run:?}");
+}
+
 /// Exported models that tract does not run once they are rewritten: its LSTM has
 /// no lengths, and the last cell state cannot be had without; and in the other
 /// it panics while it optimises.

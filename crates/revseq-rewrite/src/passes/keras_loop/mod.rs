@@ -26,11 +26,20 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
+/// The first version with Where, which stands for a mask.
+const WHERE: i64 = 9;
+
 fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];
     let Some(graph) = node.graph("body").filter(|_| node.is("Loop")) else {
         return Verdict::Other;
     };
+    if scope.opset < WHERE {
+        return Verdict::Left(format!(
+            "version {} of ONNX's operators has no Where",
+            scope.opset
+        ));
+    }
     let graph = match body::with_captures(scope, node, graph) {
         Ok(graph) => graph,
         Err(why) => return Verdict::Left(why),

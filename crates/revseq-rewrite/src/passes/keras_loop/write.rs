@@ -172,8 +172,7 @@ fn initial(emit: &mut Emit<'_>, given: Option<&str>, batch: &str, units: i64) ->
 /// The batch's size, as a vector of one element.
 fn batch_size(emit: &mut Emit<'_>, input: &str) -> String {
     let shape = emit.plain("Shape", &[input]);
-    let (one, two) = (emit.ints(&[1]), emit.ints(&[2]));
-    emit.plain("Slice", &[&shape, &one, &two])
+    emit.range(&shape, 0, 1, 2)
 }
 
 fn floats(sizes: &[usize], elements: Vec<f32>) -> TensorProto {

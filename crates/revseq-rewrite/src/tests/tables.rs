@@ -1,0 +1,1073 @@
+//! For each pass the graphs that it takes, and near misses that it must leave alone.
+
+use std::path::Path;
+
+use super::text::{Inner, nodes};
+use super::{fast, pass, read, rewritten, right_padded, value};
+use crate::constant::Floats;
+use crate::model::{
+    BOOL, FLOAT, GraphProto, INT32, INT64, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+    int64_tensor,
+};
+use crate::{Options, Outcome};
+use buffa::MessageField;
+
+/// A graph, and what becomes of it.
+struct Row {
+    nodes: Vec<&'static str>,
+    /// The graph's outputs, each of 3 axes but those of loops.
+    outputs: &'static str,
+    /// Initializers that a caller may replace.
+    replaceable: &'static str,
+    /// The sizes of `x`.
+    sizes: Option<[Option<i64>; 3]>,
+    opset: i64,
+    options: Option<Options>,
+    /// What is replaced in the text.
+    changes: Vec<(&'static str, &'static str)>,
+    expected: Expected,
+}
+
+/// Too many operators to list, but no reversal.
+const ANY: &str = "any";
+
+enum Expected {
+    /// The pass says that it does this; the operators that there are then.
+    Taken(&'static str, &'static str),
+    /// Nothing changes, and this is why; nothing if the pass has nothing to say.
+    Left(&'static str),
+}
+
+fn row(nodes: &[&'static str], expected: Expected) -> Row {
+    Row {
+        nodes: nodes.to_vec(),
+        outputs: "y",
+        replaceable: "",
+        sizes: Some([None; 3]),
+        opset: 17,
+        options: None,
+        changes: Vec::new(),
+        expected,
+    }
+}
+
+fn takes(what: &'static str, operators: &'static str, nodes: &[&'static str]) -> Row {
+    row(nodes, Expected::Taken(what, operators))
+}
+
+fn leaves(why: &'static str, nodes: &[&'static str]) -> Row {
+    row(nodes, Expected::Left(why))
+}
+
+impl Row {
+    fn outputs(self, outputs: &'static str) -> Self {
+        Self { outputs, ..self }
+    }
+
+    fn replaceable(self, replaceable: &'static str) -> Self {
+        Self {
+            replaceable,
+            ..self
+        }
+    }
+
+    fn sizes(self, sizes: [Option<i64>; 3]) -> Self {
+        let sizes = Some(sizes);
+        Self { sizes, ..self }
+    }
+
+    fn without_sizes(self) -> Self {
+        let sizes = None;
+        Self { sizes, ..self }
+    }
+
+    fn opset(self, opset: i64) -> Self {
+        Self { opset, ..self }
+    }
+
+    fn options(self, options: Options) -> Self {
+        let options = Some(options);
+        Self { options, ..self }
+    }
+
+    fn with(mut self, from: &'static str, to: &'static str) -> Self {
+        self.changes.push((from, to));
+        self
+    }
+
+    fn changed(&self, text: &str, found: &mut [bool]) -> String {
+        let mut text = text.to_owned();
+        for ((from, to), found) in std::iter::zip(&self.changes, found) {
+            *found |= text.contains(from);
+            text = text.replace(from, to);
+        }
+        text
+    }
+
+    fn model(&self) -> ModelProto {
+        let mut found = vec![false; self.changes.len()];
+        let body = self.changed(BODY, &mut found);
+        let masked = self.changed(MASKED_BODY, &mut found);
+        let loops = [("body", &body), ("masked", &masked)].map(|(name, nodes)| Inner {
+            name,
+            inputs: "i c t h",
+            outputs: "c2 t2 h2 step",
+            nodes,
+        });
+        let text = self.changed(&self.nodes.join("\n"), &mut found);
+        assert!(found.iter().all(|found| *found), "{:?}", self.changes);
+        let mut x = value("x", FLOAT, &self.sizes.unwrap_or_default());
+        if self.sizes.is_none() {
+            x.r#type = MessageField::none();
+        }
+        let mut input = vec![
+            x,
+            value("lens", INT64, &[None]),
+            value("own", INT32, &[None]),
+            value("flag", BOOL, &[]),
+        ];
+        let replaceable = self.replaceable.split_whitespace();
+        input.extend(replaceable.map(|name| value(name, FLOAT, &[])));
+        let output = self.outputs.split_whitespace();
+        let graph = GraphProto {
+            name: Some("graph".to_owned()),
+            node: nodes(&text, &loops),
+            input,
+            output: output.map(|name| value(name, FLOAT, &[None; 3])).collect(),
+            initializer: initializers(),
+            ..GraphProto::default()
+        };
+        let import = |domain: &str, version| OperatorSetIdProto {
+            domain: Some(domain.to_owned()),
+            version: Some(version),
+            ..OperatorSetIdProto::default()
+        };
+        ModelProto {
+            ir_version: Some(8),
+            opset_import: vec![import("", self.opset), import("revseq", 1)],
+            graph: MessageField::some(graph),
+            ..ModelProto::default()
+        }
+    }
+
+    fn check(&self, name: &str) {
+        let text = self.nodes.join("\n");
+        let shown = format!("{name}, {:?}:\n{text}\n", self.changes);
+        let before = self.model();
+        let options = self.options.clone().unwrap_or_else(|| pass(name));
+        let (after, report) = rewritten(&before, &options);
+        let of_pass = report.steps.iter().filter(|step| step.pass == name);
+        let (mut taken, mut left) = (Vec::new(), Vec::new());
+        for step in of_pass {
+            match &step.outcome {
+                Outcome::Rewritten(what) => taken.push(what.as_str()),
+                Outcome::LeftAlone(why) => left.push(why.as_str()),
+            }
+        }
+        match &self.expected {
+            Expected::Taken(what, operators) => {
+                let found = taken.iter().any(|taken| taken.contains(what));
+                assert!(found, "{shown}{report:#?}");
+                let operators_left = left_over(&after);
+                if *operators == ANY {
+                    assert!(!operators_left.contains("Reverse"), "{shown}");
+                } else {
+                    assert_eq!(operators_left, *operators, "{shown}");
+                }
+            }
+            Expected::Left(why) => {
+                assert!(before == after && taken.is_empty(), "{shown}{report:#?}");
+                let told = left.iter().any(|left| left.contains(why));
+                assert!(
+                    if why.is_empty() {
+                        left.is_empty()
+                    } else {
+                        told
+                    },
+                    "{shown}{left:#?}"
+                );
+            }
+        }
+    }
+}
+
+/// The operators of a graph in their order, but those that only hand on.
+fn left_over(model: &ModelProto) -> String {
+    let nodes = &model.graph.as_option().unwrap().node;
+    let operators = nodes.iter().map(NodeProto::op);
+    let operators: Vec<&str> = operators
+        .filter(|op| !matches!(*op, "Constant" | "Identity"))
+        .collect();
+    operators.join(" ")
+}
+
+/// What all graphs have.
+fn initializers() -> Vec<TensorProto> {
+    let ints: [(&str, &[i64]); 9] = [
+        ("zero", &[0]),
+        ("one", &[1]),
+        ("two", &[2]),
+        ("four", &[4]),
+        ("minus", &[-1]),
+        ("first", &[-i64::MAX]),
+        ("fours", &[4, 4]),
+        ("mixed", &[3, 4]),
+        ("sizes", &[2, 1, 3]),
+    ];
+    let ints = ints.map(|(name, values)| (name, int64_tensor(&[values.len() as i64], values)));
+    // Of a layer and of a loop of 3 inputs and 2 units.
+    let floats: [(&str, &[usize]); 9] = [
+        ("w", &[1, 2, 3]),
+        ("r", &[1, 2, 2]),
+        ("w3", &[1, 6, 3]),
+        ("r3", &[1, 6, 2]),
+        ("w4", &[1, 8, 3]),
+        ("r4", &[1, 8, 2]),
+        ("kernel", &[3, 2]),
+        ("recurrent", &[2, 2]),
+        ("bias", &[2]),
+    ];
+    let floats = floats.map(|(name, sizes)| (name, filled(sizes, 0.5)));
+    let begins = [
+        ("nought", filled(&[], 0.0)),
+        ("half", filled(&[], 0.5)),
+        ("always", truth()),
+    ];
+    let all = ints.into_iter().chain(floats).chain(begins);
+    all.map(|(name, tensor)| TensorProto {
+        name: Some(name.to_owned()),
+        ..tensor
+    })
+    .collect()
+}
+
+fn filled(sizes: &[usize], element: f32) -> TensorProto {
+    Floats {
+        sizes: sizes.to_vec(),
+        elements: vec![element; sizes.iter().product()],
+    }
+    .to_tensor()
+}
+
+fn truth() -> TensorProto {
+    TensorProto {
+        data_type: Some(BOOL),
+        raw_data: Some(vec![1]),
+        ..TensorProto::default()
+    }
+}
+
+fn check(name: &str, rows: &[Row]) {
+    let taken = |row: &&Row| matches!(row.expected, Expected::Taken(..));
+    assert!(rows.iter().any(|row| taken(&row)) && !rows.iter().all(|row| taken(&row)));
+    for row in rows {
+        row.check(name);
+    }
+}
+
+/// `full`: the size of axis 0, as often as axis 1 is long.
+const FULL: &str = "shape = Shape(x)
+    time = Gather(shape, zero)
+    batch = Gather(shape, one)
+    full = Expand(time, batch)";
+
+#[test]
+fn full_flip() {
+    let other = "not provably the size of axis";
+    let varied = "not provably all the same";
+    let slice = "Slice of axis 0 with a step of -1";
+    let fours = "y = ReverseSequence<batch_axis=0;time_axis=1>(x, fours)";
+    let flip = "y = ReverseSequence<batch_axis=1;time_axis=0>(x, full)";
+    let declared = [Some(2), Some(4), None];
+    check(
+        "full-flip",
+        &[
+            takes(slice, "Slice", &[FULL, flip]),
+            takes(
+                slice,
+                "Slice",
+                &[
+                    FULL,
+                    "y = ReverseSequence<batch_axis=-2;time_axis=-3>(x, full)",
+                ],
+            ),
+            // Who else reads the lengths does not matter.
+            takes(slice, "Shape Gather Gather Expand Slice", &[FULL, flip]).outputs("y full"),
+            // Through what keeps the sizes, and what moves them.
+            takes(
+                "Slice of axis 1",
+                "Neg Transpose Slice",
+                &[
+                    FULL,
+                    "negative = Neg(x)
+            turned = Transpose<perm=[1,0,2]>(negative)
+            y = ReverseSequence<batch_axis=0;time_axis=1>(turned, full)",
+                ],
+            ),
+            takes("Slice of axis 1", "Slice", &[fours]).sizes(declared),
+            takes(
+                "Slice of axis 1",
+                "Slice",
+                &["all = Expand(four, sizes)
+            y = revseq.ReverseSubsequences<axis=1>(x, all)"],
+            )
+            .sizes(declared),
+            // The size of another axis, of another value, and of none.
+            leaves(
+                other,
+                &[
+                    FULL,
+                    "y = ReverseSequence<batch_axis=0;time_axis=1>(x, full)",
+                ],
+            ),
+            leaves(
+                other,
+                &[
+                    "twice = Concat<axis=0>(x, x)
+            shape = Shape(twice)
+            time = Gather(shape, zero)
+            batch = Gather(shape, one)
+            full = Expand(time, batch)",
+                    flip,
+                ],
+            ),
+            leaves(
+                varied,
+                &[
+                    FULL,
+                    "less = Sub(full, one)",
+                    "y = ReverseSequence(x, less)",
+                ],
+            ),
+            leaves(other, &[fours]),
+            leaves(other, &[fours]).sizes([Some(2), Some(5), None]),
+            leaves(
+                other,
+                &["all = Expand(two, sizes)
+            y = revseq.ReverseSubsequences<axis=1>(x, all)"],
+            )
+            .sizes(declared),
+            // Other lengths: of each sequence its own, the caller's.
+            leaves(
+                varied,
+                &["y = ReverseSequence<batch_axis=0;time_axis=1>(x, mixed)"],
+            )
+            .sizes(declared),
+            leaves(
+                varied,
+                &["y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)"],
+            )
+            .sizes(declared),
+            leaves(varied, &[fours])
+                .sizes(declared)
+                .replaceable("fours"),
+            leaves(
+                "of a rank that is not known",
+                &["shapeless = Reshape(x, lens)
+            y = ReverseSequence<batch_axis=-3;time_axis=-2>(shapeless, fours)"],
+            ),
+            leaves(
+                "version 9 of ONNX's operators has no Slice with steps",
+                &["all = Expand(four, sizes)
+            y = revseq.ReverseSubsequences<axis=1>(x, all)"],
+            )
+            .sizes(declared)
+            .opset(9),
+            leaves("", &["y = Neg(x)"]),
+        ],
+    );
+}
+
+#[test]
+fn transpose() {
+    let swap = "turned = Transpose<perm=[1,0,2]>(x)
+        reversed = ReverseSequence<batch_axis=1;time_axis=0>(turned, lens)";
+    let back = "y = Transpose<perm=[1,0,2]>(reversed)";
+    let turn = "turned = Transpose<perm=[2,0,1]>(x)
+        reversed = ReverseSequence<batch_axis=1;time_axis=2>(turned, lens)
+        y = Transpose<perm=[1,2,0]>(reversed)";
+    let beyond = "turned = Transpose<perm=[2,0,1]>(x)
+        reversed = ReverseSequence<batch_axis=0;time_axis=1>(turned, lens)
+        y = Transpose<perm=[1,2,0]>(reversed)";
+    let undo = "do not undo each other";
+    check(
+        "transpose",
+        &[
+            takes(
+                "time axis 1, batch axis 0",
+                "ReverseSequence",
+                &[swap, back],
+            ),
+            takes("time axis 1, batch axis 0", "ReverseSequence", &[turn]),
+            takes("time axis 0, batch axis 2", "ReverseSequence", &[beyond]),
+            takes(
+                "Slice of axis 1",
+                "Slice",
+                &[
+                    "turned = Transpose<perm=[1,0,2]>(x)
+            reversed = Slice(turned, minus, first, zero, minus)",
+                    back,
+                ],
+            ),
+            // Who else reads what was turned, has it still.
+            takes("time axis 1", "Transpose ReverseSequence", &[swap, back]).outputs("y turned"),
+            takes(
+                "time axis 1",
+                "Transpose Neg ReverseSequence Add",
+                &[
+                    swap,
+                    "negative = Neg(turned)
+            back = Transpose<perm=[1,0,2]>(reversed)
+            y = Add(back, negative)",
+                ],
+            ),
+            leaves(undo, &[swap, "y = Transpose<perm=[2,1,0]>(reversed)"]),
+            leaves(undo, &[swap, "y = Transpose(reversed)"]),
+            // Axes that ONNX does not allow, unless they are asked for.
+            leaves("of which ONNX allows only 0 and 1", &[beyond]).options(fast()),
+            // The value in the middle is read by another, and by the caller.
+            leaves(
+                "",
+                &[
+                    swap,
+                    "back = Transpose<perm=[1,0,2]>(reversed)",
+                    "y = Add(back, reversed)",
+                ],
+            ),
+            leaves("", &[swap, back]).outputs("y reversed"),
+            // Something else in the middle.
+            leaves(
+                "",
+                &[
+                    swap,
+                    "negative = Neg(reversed)",
+                    "y = Transpose<perm=[1,0,2]>(negative)",
+                ],
+            ),
+            leaves(
+                "",
+                &[
+                    "turned = Neg(x)
+            reversed = ReverseSequence<batch_axis=1;time_axis=0>(turned, lens)",
+                    back,
+                ],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn cancel() {
+    let first = "middle = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)";
+    let last = "y = ReverseSequence<batch_axis=0;time_axis=1>(middle, lens)";
+    let behind = "y = ReverseSequence<batch_axis=0;time_axis=1>(between, lens)";
+    let another = "the reversal before it is another one";
+    let nothing = "nothing: it undoes the reversal before it";
+    let one = "nothing, with the reversal before 1 operators";
+    check(
+        "cancel",
+        &[
+            takes(nothing, "", &[first, last]),
+            takes(
+                nothing,
+                "",
+                &[
+                    first,
+                    "y = ReverseSequence<batch_axis=-3;time_axis=-2>(middle, lens)",
+                ],
+            ),
+            takes(
+                nothing,
+                "",
+                &["middle = Slice(x, minus, first, one, minus)
+            y = Slice(middle, minus, first, one, minus)"],
+            ),
+            // Lengths that are made alike.
+            takes(
+                nothing,
+                "",
+                &["same = Cast<to=7>(own)
+            again = Cast<to=7>(own)
+            middle = ReverseSequence<batch_axis=0;time_axis=1>(x, same)
+            y = ReverseSequence<batch_axis=0;time_axis=1>(middle, again)"],
+            ),
+            // The first one's result is read as well: the last goes all the same.
+            takes(nothing, "ReverseSequence", &[first, last]).outputs("y middle"),
+            takes(
+                nothing,
+                "ReverseSequence Add",
+                &[
+                    first,
+                    "back = ReverseSequence<batch_axis=0;time_axis=1>(middle, lens)
+            y = Add(back, middle)",
+                ],
+            ),
+            takes(one, "Tanh", &[first, "between = Tanh(middle)", behind]),
+            takes(
+                one,
+                "Cast",
+                &[first, "between = Cast<to=11>(middle)", behind],
+            ),
+            takes(
+                one,
+                "Transpose",
+                &[
+                    first,
+                    "between = Transpose<perm=[1,0,2]>(middle)
+            y = ReverseSequence<batch_axis=1;time_axis=0>(between, lens)",
+                ],
+            ),
+            takes(
+                one,
+                "Unsqueeze",
+                &[
+                    first,
+                    "between = Unsqueeze(middle, one)
+            y = ReverseSequence<batch_axis=0;time_axis=2>(between, lens)",
+                ],
+            ),
+            // As it was until version 12.
+            takes(
+                one,
+                "Unsqueeze",
+                &[
+                    first,
+                    "between = Unsqueeze<axes=[1]>(middle)
+            y = ReverseSequence<batch_axis=0;time_axis=2>(between, lens)",
+                ],
+            )
+            .opset(11),
+            takes(
+                "the reversal before 2 operators",
+                "Unsqueeze Squeeze",
+                &[
+                    first,
+                    "wide = Unsqueeze(middle, zero)
+            between = Squeeze(wide, zero)",
+                    behind,
+                ],
+            ),
+            leaves(
+                another,
+                &[
+                    first,
+                    "y = ReverseSequence<batch_axis=1;time_axis=0>(middle, lens)",
+                ],
+            ),
+            leaves(
+                another,
+                &[
+                    first,
+                    "y = ReverseSequence<batch_axis=0;time_axis=1>(middle, fours)",
+                ],
+            ),
+            leaves(
+                another,
+                &[first, "y = Slice(middle, minus, first, one, minus)"],
+            ),
+            leaves(
+                another,
+                &["middle = Slice(x, minus, first, one, minus)
+            y = Slice(middle, minus, first, zero, minus)"],
+            ),
+            leaves(
+                another,
+                &[first, "between = Transpose<perm=[1,0,2]>(middle)", behind],
+            ),
+            leaves("", &[first, "between = Unsqueeze(middle, one)", behind]),
+            // Lengths that are another draw each time.
+            leaves(
+                another,
+                &["same = Bernoulli(lens)
+            again = Bernoulli(lens)
+            middle = ReverseSequence<batch_axis=0;time_axis=1>(x, same)
+            y = ReverseSequence<batch_axis=0;time_axis=1>(middle, again)"],
+            ),
+            // Not all of the axis.
+            leaves(
+                "",
+                &["middle = Slice(x, minus, zero, one, minus)
+            y = Slice(middle, minus, zero, one, minus)"],
+            ),
+            // What is between looks at the order, or has an order of its own.
+            leaves("", &[first, "between = Softmax<axis=1>(middle)", behind]),
+            leaves("", &[first, "between = CumSum(middle, one)", behind]),
+            leaves("", &[first, "between = Add(middle, x)", behind]),
+            leaves("", &[first, "between = Transpose(middle)", behind]),
+            // It is read by another, and by the caller: to compute it twice is no gain.
+            leaves(
+                "",
+                &[
+                    first,
+                    "between = Tanh(middle)
+            back = ReverseSequence<batch_axis=0;time_axis=1>(between, lens)
+            y = Add(back, between)",
+                ],
+            ),
+            leaves("", &[first, "between = Tanh(middle)", behind]).outputs("y between"),
+        ],
+    );
+}
+
+#[test]
+fn direction() {
+    let flip = "flipped = Slice(x, minus, first, zero, minus)";
+    let reversed = "flipped = ReverseSequence<batch_axis=1;time_axis=0>(x, lens)
+        casted = Cast<to=6>(lens)";
+    let turned = "RNN with direction = reverse";
+    let own = "not provably its own";
+    let forward = "only forward layers";
+    check(
+        "direction",
+        &[
+            takes(
+                turned,
+                "RNN Slice",
+                &[flip, "y = RNN<hidden_size=2>(flipped, w, r)"],
+            ),
+            takes(
+                "GRU with direction = reverse",
+                "GRU Slice",
+                &[
+                    flip,
+                    "y = GRU<hidden_size=2;direction=forward>(flipped, w3, r3)",
+                ],
+            ),
+            takes(
+                "LSTM with direction = reverse",
+                "LSTM Slice",
+                &[flip, "y = LSTM<hidden_size=2>(flipped, w4, r4)"],
+            ),
+            takes(
+                turned,
+                "Cast RNN Squeeze ReverseSequence Unsqueeze",
+                &[reversed, "y = RNN<hidden_size=2>(flipped, w, r, _, casted)"],
+            ),
+            // Of which only the last step's state is read.
+            takes(
+                turned,
+                "RNN",
+                &[flip, "_, y = RNN<hidden_size=2>(flipped, w, r)"],
+            ),
+            // What is reversed is read by others as well, and stays.
+            takes(
+                turned,
+                "Slice RNN Slice",
+                &[flip, "y = RNN<hidden_size=2>(flipped, w, r)"],
+            )
+            .outputs("y flipped"),
+            // Behind the lengths the steps would not be the same.
+            leaves(own, &[reversed, "y = RNN<hidden_size=2>(flipped, w, r)"]),
+            leaves(
+                own,
+                &[reversed, "y = RNN<hidden_size=2>(flipped, w, r, _, own)"],
+            ),
+            leaves(
+                "lengths of its own",
+                &[flip, "y = RNN<hidden_size=2>(flipped, w, r, _, own)"],
+            ),
+            leaves(
+                "another axis than time",
+                &["flipped = Slice(x, minus, first, one, minus)
+            y = RNN<hidden_size=2>(flipped, w, r)"],
+            ),
+            leaves(
+                "another axis than time",
+                &[
+                    "flipped = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)
+            casted = Cast<to=6>(lens)
+            y = RNN<hidden_size=2>(flipped, w, r, _, casted)",
+                ],
+            ),
+            leaves(
+                forward,
+                &[
+                    flip,
+                    "y = RNN<hidden_size=2;direction=reverse>(flipped, w, r)",
+                ],
+            ),
+            leaves(
+                forward,
+                &[
+                    flip,
+                    "y = RNN<hidden_size=2;direction=bidirectional>(flipped, w, r)",
+                ],
+            ),
+            leaves(
+                forward,
+                &[flip, "y = RNN<hidden_size=2;layout=1>(flipped, w, r)"],
+            ),
+            // Not from end to end, and not what it reads.
+            leaves(
+                "",
+                &["flipped = Slice(x, minus, zero, zero, minus)
+            y = RNN<hidden_size=2>(flipped, w, r)"],
+            ),
+            leaves(
+                "",
+                &[
+                    flip,
+                    "between = Neg(flipped)",
+                    "y = RNN<hidden_size=2>(between, w, r)",
+                ],
+            ),
+            leaves(
+                "",
+                &[flip, "y = RNN<hidden_size=2>(x, w, r, _, _, flipped)"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn bidirectional() {
+    let forward = "one_way = RNN<hidden_size=2>(x, w, r)";
+    let backward = "other_way = RNN<hidden_size=2;direction=reverse>(x, w, r)";
+    let sum = "y = Add(one_way, other_way)";
+    let joined = "bidirectional RNN";
+    let constant = "the weights of the two directions are not constant";
+    let miss = |other: &'static str| leaves("", &[forward, other, sum]);
+    check(
+        "bidirectional",
+        &[
+            takes(joined, "RNN Slice Slice Add", &[forward, backward, sum]),
+            takes(joined, "RNN Slice Slice Add", &[backward, forward, sum]),
+            takes(joined, "RNN Slice Slice", &[forward, backward]).outputs("one_way other_way"),
+            takes(
+                joined,
+                "RNN Slice Slice Add",
+                &[
+                    "one_way = RNN<hidden_size=2>(x, w, r, _, own)
+            other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own)",
+                    sum,
+                ],
+            ),
+            takes(
+                joined,
+                "Neg Concat RNN Slice Slice Add",
+                &[
+                    "begin = Neg(x)
+            one_way = RNN<hidden_size=2>(x, w, r, _, _, begin)
+            other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, _, begin)",
+                    sum,
+                ],
+            ),
+            // Slice had attributes then.
+            takes(joined, "RNN Slice Slice Add", &[forward, backward, sum]).opset(9),
+            // Of three layers two are joined, and once.
+            takes(
+                joined,
+                "RNN Slice Slice RNN Add Add",
+                &[
+                    forward,
+                    "again = RNN<hidden_size=2>(x, w, r)",
+                    backward,
+                    "both = Add(one_way, again)
+            y = Add(both, other_way)",
+                ],
+            ),
+            takes(
+                joined,
+                "RNN Slice Slice RNN",
+                &[forward, "again = RNN<hidden_size=2>(x, w, r)", backward],
+            )
+            .outputs("one_way again other_way"),
+            miss("other_way = RNN<hidden_size=2>(x, w, r)"),
+            miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own)"),
+            miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, _, x)"),
+            miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, bias)"),
+            miss("other_way = RNN<hidden_size=2;direction=reverse;activations=Relu>(x, w, r)"),
+            miss("other_way = RNN<hidden_size=2;direction=reverse;clip=1>(x, w, r)"),
+            miss("other_way = RNN<hidden_size=3;direction=reverse>(x, w, r)"),
+            miss("other_way = GRU<hidden_size=2;direction=reverse>(x, w3, r3)"),
+            miss("other_way = RNN<hidden_size=2;direction=bidirectional>(x, w, r)"),
+            leaves(
+                "",
+                &[
+                    forward,
+                    "negative = Neg(x)
+            other_way = RNN<hidden_size=2;direction=reverse>(negative, w, r)",
+                    sum,
+                ],
+            ),
+            leaves(
+                "",
+                &[
+                    "one_way = RNN<hidden_size=2;layout=1>(x, w, r)
+            other_way = RNN<hidden_size=2;direction=reverse;layout=1>(x, w, r)",
+                    sum,
+                ],
+            ),
+            leaves(
+                "",
+                &[
+                    "one_way = LSTM<hidden_size=2>(x, w4, r4, _, _, _, _, bias)
+            other_way = LSTM<hidden_size=2;direction=reverse>(x, w4, r4, _, _, _, _, bias)",
+                    sum,
+                ],
+            ),
+            leaves(constant, &[forward, backward, sum]).replaceable("w"),
+            leaves(
+                constant,
+                &[
+                    forward,
+                    "computed = Neg(w)
+            other_way = RNN<hidden_size=2;direction=reverse>(x, computed, r)",
+                    sum,
+                ],
+            ),
+            leaves(
+                constant,
+                &[
+                    forward,
+                    "other_way = RNN<hidden_size=2;direction=reverse>(x, w3, r)",
+                    sum,
+                ],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn sequence_lens() {
+    let what = "RNN, forward, without sequence_lens";
+    let gone = "Cast RNN Shape Gather Range Unsqueeze Unsqueeze Less Where";
+    let forward = "y = RNN<hidden_size=2>(x, w, r, _, own)";
+    check(
+        "sequence-lens",
+        &[
+            takes(what, gone, &[forward]),
+            takes(what, gone, &[forward]).opset(11),
+            takes(
+                what,
+                "Cast ReverseSequence RNN Shape Gather Range Unsqueeze Unsqueeze Less Squeeze \
+             ReverseSequence Unsqueeze Where",
+                &["y = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own)"],
+            ),
+            takes(
+                what,
+                "Expand Cast RNN Shape Gather Range Unsqueeze Unsqueeze Less Where",
+                &["begin = Expand(nought, sizes)
+            y = RNN<hidden_size=2>(x, w, r, _, own, begin)"],
+            ),
+            leaves("version 10 of ONNX's operators has no Range", &[forward]).opset(10),
+            leaves(
+                "both directions",
+                &["y = RNN<hidden_size=2;direction=bidirectional>(x, w, r, _, own)"],
+            ),
+            leaves(
+                "its batch comes first",
+                &["y = RNN<hidden_size=2;layout=1>(x, w, r, _, own)"],
+            ),
+            leaves(
+                "not provably begin with 0",
+                &["begin = Expand(half, sizes)
+            y = RNN<hidden_size=2>(x, w, r, _, own, begin)"],
+            ),
+            leaves(
+                "not provably begin with 0",
+                &["y = RNN<hidden_size=2>(x, w, r, _, own, x)"],
+            ),
+            leaves(
+                "the cell state after its last step is read",
+                &["_, _, y = LSTM<hidden_size=2>(x, w4, r4, _, own)"],
+            ),
+            leaves("", &["y = RNN<hidden_size=2>(x, w, r)"]),
+        ],
+    );
+}
+
+#[test]
+fn portable() {
+    let standard = "standard operators around Gather";
+    let each = "y = revseq.ReverseSubsequences<axis=1>(x, lens)";
+    let reverse = "y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)";
+    check(
+        "portable",
+        &[
+            takes(standard, ANY, &[reverse]),
+            takes(standard, ANY, &[reverse]).opset(13),
+            takes(standard, ANY, &[reverse]).opset(10),
+            takes(standard, ANY, &[reverse]).without_sizes(),
+            takes(
+                standard,
+                ANY,
+                &["y = ReverseSequence<batch_axis=-2;time_axis=-1>(x, lens)"],
+            )
+            .without_sizes(),
+            takes(
+                standard,
+                ANY,
+                &["y = ReverseSequence<batch_axis=2;time_axis=1>(x, lens)"],
+            ),
+            takes(standard, ANY, &[each]),
+            leaves("version 9 of ONNX's operators", &[each]).opset(9),
+            leaves(
+                "an input or the output is missing",
+                &["y = ReverseSequence(x)"],
+            ),
+            leaves("", &["y = Slice(x, minus, first, zero, minus)"]),
+        ],
+    );
+}
+
+/// A function's axis that not every caller gives, and no default stands in for.
+#[test]
+fn portable_leaves_functions_whose_axis_may_be_missing() {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
+    let (_, mut model) = read(&models.join("graphs/local_function_attributes/model.onnx"));
+    let (_, report) = rewritten(&model, &pass("portable"));
+    assert!(report.rewritten().next().is_some(), "{report:#?}");
+    let graph = model.graph.as_option_mut().unwrap();
+    graph.node[0].attribute.clear();
+    let (after, report) = rewritten(&model, &pass("portable"));
+    assert_eq!(after, model);
+    let Outcome::LeftAlone(why) = &report.steps[0].outcome else {
+        panic!("{report:#?}");
+    };
+    assert!(why.contains("which not every caller gives"), "{why}");
+}
+
+/// SimpleRNN as tf2onnx writes it: `y` of all steps.
+const LOOP: &str = "shape = Shape(x)
+    time = Gather(shape, zero)
+    batch = Gather(shape, one)
+    states = Concat<axis=0>(batch, two)
+    begin = Expand(nought, states)
+    counted, last, y = Loop<body=@body>(time, always, zero, begin)";
+
+const BODY: &str = "t2 = Add(t, one)
+    c2 = Less(t2, time)
+    now = Gather<axis=0>(x, t)
+    fed = MatMul(now, kernel)
+    kept = MatMul(h, recurrent)
+    both = Add(fed, kept)
+    sum = Add(both, bias)
+    h2 = Tanh(sum)
+    step = Identity(h2)";
+
+/// The same with a mask.
+const MASKED_LOOP: &str = "shape = Shape(x)
+    time = Gather(shape, zero)
+    batch = Gather(shape, one)
+    states = Concat<axis=0>(batch, two)
+    begin = Expand(nought, states)
+    any = ReduceMax<axes=[2];keepdims=1>(x)
+    mask = Cast<to=9>(any)
+    counted, last, y = Loop<body=@masked>(time, always, zero, begin)";
+
+const MASKED_BODY: &str = "t2 = Add(t, one)
+    c2 = Less(t2, time)
+    now = Gather<axis=0>(x, t)
+    counts = Gather<axis=0>(mask, t)
+    fed = MatMul(now, kernel)
+    kept = MatMul(h, recurrent)
+    both = Add(fed, kept)
+    sum = Add(both, bias)
+    new = Tanh(sum)
+    h2 = Where(counts, new, h)
+    step = Where(counts, new, nought)";
+
+#[test]
+fn recurrent_loop() {
+    let layer = "Shape Slice Concat Expand RNN Squeeze";
+    let take = |operators| takes("RNN, forward", operators, &[LOOP]);
+    let miss = |why| leaves(why, &[LOOP]);
+    let cell = "not the cell of an LSTM, GRU or SimpleRNN with constant weights";
+    let size = "its condition is not one that compares the step with a size";
+    let early = "its condition may end it before the last step";
+    let once = "it does not provably run once for each step of its input";
+    let output = "its output is not that of its cell";
+    let starts = "does not provably begin with a row of units for each sequence";
+    check("recurrent-loop", &[
+        take(layer),
+        take(layer).opset(9),
+        miss("version 8 of ONNX's operators has no Where").opset(8),
+        // The forms of its end: the count alone, and the condition alone.
+        take(layer).with("c2 = Less(t2, time)", "c2 = Identity(always)"),
+        take(layer).with("(time, always, zero", "(_, always, zero"),
+        take(layer).with("(time, always", "(_, _").with("Less(t2, time)", "Greater(time, t2)"),
+        take(layer).with("c2 = Less(t2, time)", "under = Less(i, time)\nahead = Less(t2, time)\nc2 = And(ahead, under)"),
+        take(layer).with("Add(fed, kept)", "Add(kept, fed)").with("Tanh", "Relu"),
+        takes("RNN, reverse", "Shape Slice Concat Expand RNN Squeeze Slice", &[
+            "flipped = Slice(x, minus, first, zero, minus)", LOOP,
+        ]).with("Gather<axis=0>(x, t)", "Gather<axis=0>(flipped, t)"),
+        take("Shape Slice Concat Expand RNN Squeeze Squeeze").outputs("y last"),
+        take("Shape Gather Concat Expand Shape Slice Concat Expand Unsqueeze RNN Squeeze")
+            .with("Expand(nought", "Expand(half"),
+        // A counter that does not begin with 0, or does not count by 1.
+        miss(early).with("always, zero,", "always, one,"),
+        miss(size).with("Add(t, one)", "Add(t, two)"),
+        miss(size).with("Add(t, one)", "Sub(t, minus)"),
+        // An early exit, and one that what is computed brings about.
+        miss(early).with("Less(t2, time)", "Less(t2, four)"),
+        miss(early).with("Loop<body=@body>(time", "Loop<body=@body>(four"),
+        miss(size).with("c2 = Less(t2, time)", "goes = Less(t2, time)\nmost = ReduceMax<keepdims=0>(h)\nsmall = Less(most, half)\nc2 = And(goes, small)"),
+        miss(size).with("Less(t2, time)", "Greater(t2, time)"),
+        miss("may keep it from starting").with("(time, always", "(time, flag"),
+        miss(once).with("Gather(shape, zero)", "Gather(shape, one)"),
+        miss(once).with("Gather(shape, zero)", "Identity(lens)"),
+        miss(once)
+            .with("(time, always", "(_, always")
+            .with("c2 = Less(t2, time)", "c2 = Identity(always)"),
+        // It reads another axis, the next step, or the same one always.
+        miss(cell).with("Gather<axis=0>", "Gather<axis=1>"),
+        miss(cell).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, t2)"),
+        miss(cell).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, zero)"),
+        // Activations and sums that no cell has, and weights that are not constant.
+        miss(cell).with("Tanh", "Sinh"),
+        miss(cell).with("Tanh", "Softsign"),
+        miss(cell).with("Add(fed, kept)", "Sub(fed, kept)"),
+        miss(cell).with("MatMul(h,", "MatMul(now,"),
+        miss(cell).with("MatMul(h, recurrent)", "MatMul(h, kernel)"),
+        miss(cell).replaceable("kernel"),
+        miss(cell).replaceable("bias"),
+        miss(cell).with("recurrent)", "squared)").with("shape = Shape(x)", "shape = Shape(x)\nsquared = Mul(recurrent, recurrent)"),
+        // More than the layer's outputs are read.
+        miss("what it counts is read").outputs("y counted"),
+        miss(output).with("step = Identity(h2)", "step = Neg(h2)"),
+        miss(output).with("step = Identity(h2)", "step = Identity(sum)"),
+        // What is known of the input and the state is too little.
+        miss("not provably of 3 axes").without_sizes(),
+        miss(starts).with("Expand(nought, states)", "Identity(x)"),
+        miss(starts).with("Expand(nought, states)", "Expand(nought, fours)"),
+        // No loop, and no body of a layer at all.
+        leaves("", &["y = Neg(x)"]),
+    ]);
+}
+
+#[test]
+fn recurrent_loop_with_a_mask() {
+    let what = "RNN, forward, with the mask as lengths";
+    let operators = "ReduceMax Cast Cast ReduceSum Shape Slice Concat Expand RNN Squeeze";
+    let take = |operators| takes(what, operators, &[MASKED_LOOP]).options(right_padded());
+    let miss = |why| leaves(why, &[MASKED_LOOP]).options(right_padded());
+    let one_value = "its mask does not provably have one value for each step of each sequence";
+    let of_cell = "its body is not the cell";
+    let own = "it does not carry the cell's own states";
+    check(
+        "recurrent-loop",
+        &[
+            take(operators),
+            take(operators).opset(11),
+            // Whether the steps that count come first, no graph tells.
+            leaves("--assume right-padded", &[MASKED_LOOP]).options(fast()),
+            leaves("--assume right-padded", &[MASKED_LOOP]),
+            miss(one_value).with("keepdims=1", "keepdims=0"),
+            miss(one_value).with("axes=[2]", "axes=[1]"),
+            miss(one_value).with("mask = Cast<to=9>(any)", "mask = Cast<to=9>(x)"),
+            miss("only one is flipped").with(
+                "mask = Cast<to=9>(any)",
+                "ahead = Cast<to=9>(any)\nmask = Slice(ahead, minus, first, zero, minus)",
+            ),
+            miss("states that do not begin with 0").with("Expand(nought", "Expand(half"),
+            // What stays where no step counts is not what was there.
+            miss(own).with("Where(counts, new, h)", "Where(counts, new, begin)"),
+            miss("something else").with("new, nought)", "new, half)"),
+            miss(own).with("Where(counts, new, h)", "Where(counts, h, new)"),
+            // The mask is another step's.
+            miss(of_cell).with("Gather<axis=0>(mask, t)", "Gather<axis=0>(mask, t2)"),
+            miss("what it counts is read").outputs("y counted"),
+        ],
+    );
+}
