@@ -61,8 +61,8 @@ pub struct Plan {
     /// Why the plan cannot run in place: a dimension and its strides in input
     /// and output, in elements.
     layouts_differ: Option<(usize, u64, u64)>,
-    /// The instructions that the CPU's kernels use.
-    pub(crate) simd: SimdLevel,
+    /// The instructions that the CPU's kernels use, if they were chosen.
+    pub(crate) simd: Option<SimdLevel>,
 }
 
 impl Plan {
@@ -113,7 +113,7 @@ impl Plan {
             lengths_count,
             lengths_loops: SmallVec::new(),
             layouts_differ: None,
-            simd: SimdLevel::current(),
+            simd: None,
         };
         let mut strides = desc
             .tensors()
@@ -163,8 +163,13 @@ impl Plan {
     /// below it that the CPU has, in place of [`SimdLevel::current`]'s.
     #[must_use]
     pub fn with_simd_level(mut self, level: SimdLevel) -> Self {
-        self.simd = level.or_lower();
+        self.simd = Some(level.or_lower());
         self
+    }
+
+    /// The instructions that the CPU's kernels use.
+    pub(crate) fn simd(&self) -> SimdLevel {
+        self.simd.unwrap_or_else(SimdLevel::current)
     }
 
     /// The least size of the input's buffer, in bytes.

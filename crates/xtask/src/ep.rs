@@ -127,7 +127,7 @@ pub(crate) fn test() -> Result<(), String> {
 
 /// Runs the example of Ray or of Spark on a cluster whose nodes are processes of this machine.
 pub(crate) fn cluster(name: &str) -> Result<(), String> {
-    cargo(&["build", "--package", "revseq-ep", "--lib"]).run()?;
+    library()?;
     let root = crate::root();
     let tests = root.join("crates/revseq-ep/cluster-tests");
     let python = python::environment(name, &tests.join(format!("{name}.txt")))?;

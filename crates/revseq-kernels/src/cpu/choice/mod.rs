@@ -252,7 +252,7 @@ pub(crate) fn choose<'a>(
         let in_place = matches!(place, Place::InPlace { .. });
         return (
             Cow::Borrowed(plan),
-            KernelChoice::scalar(plan.simd, in_place),
+            KernelChoice::scalar(plan.simd(), in_place),
         );
     }
     let simpler = lengths.and_then(|lengths| fold_equal_lengths(plan, lengths));
@@ -280,7 +280,7 @@ pub(crate) fn choose_large(
     let mut choice = KernelChoice {
         memory: memory.unwrap_or_else(|| family.memory(plan, in_place)),
         aligned: writes_lanes(plan, at_once, output),
-        ..KernelChoice::scalar(plan.simd, in_place)
+        ..KernelChoice::scalar(plan.simd(), in_place)
     };
     choice.kernel = family.kernel(plan, place, &choice);
     choice
@@ -330,7 +330,7 @@ impl Family {
         if plan.row_bytes >= LINE {
             return Self::Rows;
         }
-        let widest = plan.simd == SimdLevel::Avx512;
+        let widest = plan.simd() == SimdLevel::Avx512;
         let wide = match widest {
             true => WIDE_ROW_BYTES.0,
             false => WIDE_ROW_BYTES.1,
@@ -355,7 +355,7 @@ impl Family {
         let prefetch = match self {
             _ if in_place => PREFETCH_BYTES_IN_PLACE,
             Self::Rows if plan.row_bytes < NARROW_ROW_BYTES => PREFETCH_BYTES_OF_NARROW_ROWS,
-            Self::Lines if plan.simd < SimdLevel::Avx512 => PREFETCH_BYTES_OF_NARROW_VECTORS,
+            Self::Lines if plan.simd() < SimdLevel::Avx512 => PREFETCH_BYTES_OF_NARROW_VECTORS,
             _ => PREFETCH_BYTES,
         };
         match bytes {
