@@ -7,7 +7,7 @@ use crate::Contestant;
 #[non_exhaustive]
 pub enum Error {
     /// The allocator has no more.
-    #[error("there is no memory for {bytes} bytes")]
+    #[error("not enough memory for {bytes} bytes")]
     OutOfMemory {
         /// How much was asked for.
         bytes: usize,
@@ -21,7 +21,7 @@ pub enum Error {
         source: revseq_kernels::Error,
     },
     /// A result that is not the operator's: a bug in the contestant.
-    #[error("{regime}: {contestant} gives a wrong result")]
+    #[error("{regime}: {contestant} produces a wrong result")]
     WrongResult {
         /// The regime's name.
         regime: String,

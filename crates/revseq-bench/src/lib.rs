@@ -1,11 +1,11 @@
-//! Measures the kernels and what they compete with, beside a copy of the same bytes.
+//! Measures the kernels and their competitors beside a copy of the same bytes.
 //!
 //! Reversing sequences moves bytes and computes nothing, so a copy of the same
 //! bytes is as fast as it can get: the [`floor`]. [`regimes`] are the shapes that
 //! are measured, a [`Case`] is one made ready, [`timing`] takes the contestants'
-//! times in turns, and a [`Report`] keeps the figures.
+//! times in turns, and a [`Report`] has the figures.
 //!
-//! Both `revseq bench` and the Criterion benchmarks are made from this.
+//! Both `revseq bench` and the Criterion benchmarks use it.
 
 #![deny(unsafe_code)]
 

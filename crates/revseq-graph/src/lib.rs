@@ -1,12 +1,12 @@
 //! ONNX nodes as descriptors: which nodes are the operator, and what they mean.
 //!
-//! Two operators mean the same work. ONNX's `ReverseSequence` (schemas 10 and
-//! 28, onnx/defs/tensor/defs.cc) has a length for every batch entry; our own
-//! `revseq::ReverseSubsequences` version 1 has one for every subsequence, as
-//! DirectML's REVERSE_SUBSEQUENCES has. A host hands over a borrowed [`Node`];
-//! [`Operator::from_node`] reads it, [`Operator::lower`] makes it a
+//! Two operators do the same work. ONNX's `ReverseSequence` (schemas 10 and 28,
+//! onnx/defs/tensor/defs.cc) has a length for every batch entry;
+//! `revseq::ReverseSubsequences` version 1 has one for every subsequence, like
+//! DirectML's REVERSE_SUBSEQUENCES. A host passes a borrowed [`Node`];
+//! [`Operator::from_node`] reads it, and [`Operator::lower`] turns it into a
 //! [`ReverseSubsequencesDesc`](revseq_kernels::ReverseSubsequencesDesc) once
-//! the shapes are known. No protobuf and no runtime is in here.
+//! the shapes are known. This crate depends on no protobuf and no runtime.
 //!
 //! ```
 //! use revseq_graph::{Attribute, AttributeValue, ElementType, Input, Node, Operator, TensorType};

@@ -145,7 +145,7 @@ mod tests {
                 assert_eq!(DataType::from_directml_code(code), Some(data_type));
             }
         }
-        // UNKNOWN, and the 4-bit types, which the operator does not take.
+        // UNKNOWN, and the 4-bit types, which the operator does not support.
         for code in [0, 12, 13, 14] {
             assert_eq!(DataType::from_directml_code(code), None);
         }

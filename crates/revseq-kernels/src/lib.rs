@@ -1,13 +1,13 @@
 //! DirectML's REVERSE_SUBSEQUENCES: reverses the first elements of every
-//! subsequence along an axis, on CPU and GPU, in place if wanted.
+//! subsequence along an axis, on CPU and GPU, out of place or in place.
 //!
-//! A [`ReverseSubsequencesDesc`] says what to do, in DirectML's words. A
-//! [`Plan`] is made from it once for a shape, [`SequenceLengths`] are checked
-//! once for a run, and [`cpu::run`] or [`cpu::run_in_place`] moves the bytes,
+//! A [`ReverseSubsequencesDesc`] describes the work, in DirectML's terms. A
+//! [`Plan`] is made from it once per shape, [`SequenceLengths`] are checked
+//! once per run, and [`cpu::run`] or [`cpu::run_in_place`] moves the bytes,
 //! [`cpu::run_elements`] and [`cpu::run_elements_in_place`] slices of elements.
-//! With the feature `wgpu`, module `gpu` does the same on a GPU, for slices of
-//! the host or for buffers that stay on the device. This crate knows neither
-//! ONNX nor any runtime.
+//! With the feature `wgpu`, module `gpu` does the same on a GPU, for host slices
+//! or for buffers that stay on the device. This crate depends on neither ONNX nor
+//! any runtime.
 //!
 //! ```
 //! use revseq_kernels::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths};

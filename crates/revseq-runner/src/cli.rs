@@ -9,7 +9,7 @@ use revseq_kernels::{Device, LengthsPolicy};
 use crate::tensor::compare::Tolerance;
 use crate::tensor::fill::Fill;
 
-/// Run, verify and inspect ONNX models with ReverseSequence and ReverseSubsequences.
+/// Run, verify, inspect and rewrite ONNX models with ReverseSequence and ReverseSubsequences.
 #[derive(Debug, Parser)]
 #[command(
     name = "revseq",
@@ -17,7 +17,7 @@ use crate::tensor::fill::Fill;
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 100,
-    after_help = "Exit status: 0 done, 1 a comparison failed, 2 bad usage or bad input.\n\
+    after_help = "Exit status: 0 success, 1 a comparison failed, 2 bad usage or bad input.\n\
         Colours follow the terminal; NO_COLOR turns them off."
 )]
 pub(crate) struct Arguments {
@@ -33,7 +33,7 @@ pub(crate) enum Command {
     /// Run models on their test data and compare the outputs
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArguments),
-    /// Record what models give, for `verify` to compare with
+    /// Record the outputs of models, for `verify` to compare with
     #[command(after_help = SNAPSHOT_EXAMPLES)]
     Snapshot(SnapshotArguments),
     /// Run a model on two backends, or two models, and compare the outputs
@@ -48,7 +48,7 @@ pub(crate) enum Command {
     /// Measure the kernels beside a copy of the same bytes
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArguments),
-    /// Show what the kernels run on, and the ONNX Runtime that is found
+    /// Show the CPU, the GPUs and the ONNX Runtime that are found
     Devices(DevicesArguments),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  \
@@ -79,20 +79,20 @@ Examples:
 
 const VERIFY_EXAMPLES: &str = "\
 A test is a folder with a model.onnx and test_data_set_<n>/{input,output}_<i>.pb, as ONNX's backend
-tests are, or a model NAME.onnx with such data sets in NAME.snapshots. Outputs must be the expected
-ones bit for bit. Only where a model computes, floats may be off by 1e-4 of the expected value plus
-1e-5, or by what its snapshot says. What the backend lacks is skipped.
+tests are, or a model NAME.onnx with such data sets in NAME.snapshots. Outputs must match bit for
+bit. Only floats that a model computes may differ, by 1e-4 of the expected value plus 1e-5, or by what
+its snapshot says. What the backend does not support is skipped.
 
 Examples:
   revseq verify models
   revseq verify models --backend ort --format junit > results.xml
   revseq verify model.onnx --rtol 1e-3 --atol probabilities=1e-4
   revseq verify model.onnx --update
-      what it gives now is what is expected from now on";
+      accept the new outputs";
 
 const SNAPSHOT_EXAMPLES: &str = "\
-Inputs are made up from random numbers that are always the same, unless they are given. The data set
-goes beside the model: for NAME.onnx into NAME.snapshots, for model.onnx into its own folder.
+Inputs are random numbers, the same each time, unless they are given. The data set is written beside
+the model: for NAME.onnx into NAME.snapshots, for model.onnx into its own folder.
 
 Examples:
   revseq snapshot encoder.onnx --dim batch=2 --dim time=7
@@ -100,8 +100,8 @@ Examples:
   revseq verify encoder.onnx";
 
 const COMPARE_EXAMPLES: &str = "\
-Inputs are those of the folder's first data set, or made up from random numbers. Exit status 1 if an
-output differs by more than `revseq verify` allows.
+Inputs are those of the folder's first data set, or random numbers. The exit status is 1 if an output
+differs by more than `revseq verify` allows.
 
 Examples:
   revseq compare model.onnx
@@ -117,7 +117,7 @@ Examples:
   revseq inspect model.onnx --format dot | dot -Tsvg > model.svg";
 
 const REWRITE_EXAMPLES: &str = "\
-Without --portable, --fast and --pass, the passes of --fast are taken whose outputs are equal bit
+Without --portable, --fast or --pass, only those passes of --fast run that keep outputs the same bit
 for bit. What cannot be proved from the graph is left alone, and the report says why.
 
 Examples:
@@ -128,11 +128,11 @@ Examples:
 
 const BENCH_EXAMPLES: &str = "\
 Every figure is a multiple of the floor: the time of the faster of two copies of the same bytes,
-taken in the same run, in turns with everything else. Close what else is running.
+measured in turns with everything else. Close other programs first.
 
 Examples:
   revseq bench --quick
-      within a minute, with figures that scatter
+      within a minute, with noisy figures
   revseq bench --format html -o bench.html
   revseq bench --filter time-major";
 
@@ -148,7 +148,7 @@ pub(crate) enum Backend {
 /// Which execution provider ONNX Runtime uses for ReverseSequence and ReverseSubsequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Ep {
-    /// This project's, and no other
+    /// This project's, without fallback
     Revseq,
     /// None: ONNX Runtime's own kernels
     None,
@@ -161,7 +161,7 @@ pub(crate) enum Engine {
     Tract,
     /// ONNX Runtime with this project's execution provider
     Ort,
-    /// ONNX Runtime with its own kernels alone
+    /// ONNX Runtime with its own kernels only
     OrtPlain,
 }
 
@@ -170,7 +170,7 @@ pub(crate) enum Engine {
 pub(crate) enum Lengths {
     /// They are an error
     Reject,
-    /// They count as 0 or as all of the sequence
+    /// They count as 0 or as the whole axis
     Clamp,
 }
 
@@ -196,11 +196,11 @@ impl Lengths {
 pub(crate) enum Optimization {
     /// Not at all
     None,
-    /// What keeps to ONNX's operators
+    /// Only into ONNX's operators
     Basic,
-    /// And fusions into operators of its own
+    /// Also fusions into operators of ONNX Runtime's own
     Extended,
-    /// And changes of layout: what it does unless told
+    /// Also layout changes: ONNX Runtime's default
     All,
 }
 
@@ -210,7 +210,7 @@ pub(crate) struct BackendArguments {
     /// What to run the model on
     #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
     pub(crate) backend: Backend,
-    /// The execution provider: revseq unless given
+    /// The execution provider; revseq by default
     #[arg(long, value_enum, value_name = "EP", help_heading = "ONNX Runtime")]
     ep: Option<Ep>,
     #[command(flatten)]
@@ -225,7 +225,7 @@ impl BackendArguments {
     pub(crate) fn choice(&self) -> anyhow::Result<Engine> {
         match (self.backend, self.ep) {
             (Backend::Tract, None) => Ok(Engine::Tract),
-            (Backend::Tract, Some(_)) => anyhow::bail!("--ep is for --backend ort"),
+            (Backend::Tract, Some(_)) => anyhow::bail!("--ep needs --backend ort"),
             (Backend::Ort, None | Some(Ep::Revseq)) => Ok(Engine::Ort),
             (Backend::Ort, Some(Ep::None)) => Ok(Engine::OrtPlain),
         }
@@ -237,19 +237,19 @@ impl BackendArguments {
 pub(crate) struct EngineArguments {
     /// What ReverseSequence and ReverseSubsequences run on
     ///
-    /// All other operators stay on the CPU. gpu is the best hardware and never an adapter that is
-    /// software, such as lavapipe; gpu:INDEX, gpu:NAME and gpu:software are any that `revseq
+    /// All other operators stay on the CPU. gpu is the best hardware adapter, never a software one
+    /// such as lavapipe; gpu:INDEX, gpu:NAME and gpu:software choose among those that `revseq
     /// devices` lists. Every node uploads its data and reads the result back: this is for checking,
     /// not for speed.
     #[arg(long, value_name = "cpu|gpu[:ADAPTER]", default_value_t)]
     pub(crate) device: Device,
     /// What to do with lengths that are out of range
     ///
-    /// Without it ReverseSequence rejects them, as ONNX has it, and ReverseSubsequences clamps
-    /// them, as DirectML does.
+    /// By default ReverseSequence rejects them, as ONNX Runtime does, and ReverseSubsequences
+    /// clamps them, as DirectML does.
     #[arg(long, value_enum)]
     pub(crate) lengths: Option<Lengths>,
-    /// How many threads a run may use: as many as there are cores, unless given
+    /// How many threads a run may use; by default as many as there are cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
@@ -262,22 +262,22 @@ pub(crate) struct EngineArguments {
 pub(crate) struct OrtArguments {
     /// The shared library of ONNX Runtime
     ///
-    /// Without it: ORT_DYLIB_PATH, or else the Python package onnxruntime.
+    /// By default ORT_DYLIB_PATH, or else the Python package onnxruntime.
     #[arg(long, value_name = "PATH")]
     pub(crate) ort_lib: Option<PathBuf>,
     /// The shared library of the execution provider
     ///
-    /// Without it: REVSEQ_EP_LIBRARY, or else the library beside revseq or in the Python package
+    /// By default REVSEQ_EP_LIBRARY, or else the library beside revseq or in the Python package
     /// onnxruntime-ep-revseq.
     #[arg(long, value_name = "PATH")]
     pub(crate) ep_lib: Option<PathBuf>,
-    /// How far the model is optimised
+    /// How far ONNX Runtime optimises the model
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) optimization: Option<Optimization>,
-    /// An entry of the session's configuration, as in session.intra_op.allow_spinning=0
+    /// A session configuration entry, such as session.intra_op.allow_spinning=0
     #[arg(long = "session-option", value_name = "KEY=VALUE", value_parser = key_and_value)]
     pub(crate) session_options: Vec<(String, String)>,
-    /// An option of the execution provider, as in lengths=clamp
+    /// An option of the execution provider, such as lengths=clamp
     #[arg(long = "provider-option", value_name = "KEY=VALUE", value_parser = key_and_value)]
     pub(crate) provider_options: Vec<(String, String)>,
 }
@@ -301,7 +301,7 @@ impl EngineArguments {
             ("--provider-option", !ort.provider_options.is_empty()),
         ];
         if let Some((flag, _)) = for_ort.iter().find(|(_, given)| *given && !with_ort) {
-            anyhow::bail!("{flag} is for ONNX Runtime: give --backend ort, too");
+            anyhow::bail!("{flag} is for ONNX Runtime: add --backend ort");
         }
         let for_provider = [
             ("--ep-lib", ort.ep_lib.is_some()),
@@ -311,7 +311,7 @@ impl EngineArguments {
             .iter()
             .find(|(_, given)| *given && !with_provider)
         {
-            anyhow::bail!("{flag} is for this project's provider, which is left out here");
+            anyhow::bail!("{flag} is for this project's provider, which is not used here");
         }
         let for_ours = [
             ("--device", self.gpu().is_some()),
@@ -320,8 +320,8 @@ impl EngineArguments {
         let plain = engines.iter().all(|&engine| engine == Engine::OrtPlain);
         if let Some((flag, _)) = for_ours.iter().find(|(_, given)| *given && plain) {
             anyhow::bail!(
-                "{flag} is for this project's kernels, and here ONNX Runtime's own run: on the \
-                 CPU, and with lengths as ONNX has them"
+                "{flag} is for this project's kernels, but ONNX Runtime's own run here: on the \
+                 CPU, and lengths out of range are an error"
             );
         }
         Ok(())
@@ -340,11 +340,11 @@ pub(crate) struct InputArguments {
     pub(crate) archive: Option<PathBuf>,
     /// Make up the inputs that are not given
     ///
-    /// iota counts 0, 1, 2, …; random draws floats from -1 to 1 and integers from 0 to 99, always
-    /// the same for a seed. Lengths stay within their sequence.
+    /// iota counts 0, 1, 2, …; random draws floats from -1 to 1 and integers from 0 to 99, the same
+    /// for the same seed. Lengths stay within their axis.
     #[arg(short, long, value_name = "iota|random[:SEED]|zeros")]
     pub(crate) fill: Option<Fill>,
-    /// Give a symbolic size its value
+    /// Set a symbolic size
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
     pub(crate) dims: Vec<(String, u64)>,
 }
@@ -352,14 +352,14 @@ pub(crate) struct InputArguments {
 /// How far outputs may be off.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ToleranceArguments {
-    /// How far floats may be off, relative to what is expected
+    /// Relative tolerance for floats
     ///
-    /// With it or --atol, floats of all outputs, or of the one named, are compared by them alone.
-    /// Without them only floats of models that compute may differ: by 1e-4 of the expected value
-    /// plus 1e-5.
+    /// --rtol and --atol together replace the default, for all outputs or for the one named. By
+    /// default only floats of models that compute may differ, by 1e-4 of the expected value plus
+    /// 1e-5.
     #[arg(long, value_name = "[OUTPUT=]X", value_parser = output_and_tolerance)]
     pub(crate) rtol: Vec<(Option<String>, f64)>,
-    /// How far floats may be off besides
+    /// Absolute tolerance for floats
     #[arg(long, value_name = "[OUTPUT=]X", value_parser = output_and_tolerance)]
     pub(crate) atol: Vec<(Option<String>, f64)>,
 }
@@ -408,7 +408,7 @@ pub(crate) enum InspectFormat {
     Json,
     /// For Graphviz
     Dot,
-    /// For a browser: a page with a picture of what is around each node
+    /// For a browser: a page with a picture of each node and its neighbours
     Html,
 }
 
@@ -428,13 +428,13 @@ pub(crate) struct RunArguments {
     /// Run N times and print how long a run takes
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: Option<u32>,
-    /// Run N times before that without taking times
+    /// Run N times first, untimed
     #[arg(long, value_name = "N", requires = "repeat", default_value_t = 0)]
     pub(crate) warmup: u32,
-    /// Print how the time of a run is spread over the operators: of as many runs as --repeat says
+    /// Print how the time of a run is spread over the operators, from as many runs as --repeat says
     ///
-    /// Operators are named as the backend has them once the model is optimised. On tract a loop
-    /// counts with all that is in it.
+    /// Operators have the names that the backend uses after it has optimised the model. On tract a
+    /// loop includes all that is in it.
     #[arg(long)]
     pub(crate) profile: bool,
     /// How to print the outputs
@@ -459,10 +459,10 @@ pub(crate) enum VerifyFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArguments {
-    /// Models with data sets, or folders, below which every test is run
+    /// Models with data sets, or folders to search for tests
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Where outputs differ, make them the expected ones
+    /// Where outputs differ, accept them as the expected ones
     #[arg(long)]
     pub(crate) update: bool,
     /// How to print the results
@@ -479,7 +479,7 @@ pub(crate) struct SnapshotArguments {
     /// ONNX models
     #[arg(required = true, value_name = "MODEL")]
     pub(crate) models: Vec<PathBuf>,
-    /// Record one more data set of a model that has some
+    /// Record another data set for a model that has one
     #[arg(long)]
     pub(crate) add: bool,
     #[command(flatten)]
@@ -494,9 +494,9 @@ pub(crate) struct SnapshotArguments {
 pub(crate) struct CompareArguments {
     /// An ONNX model, or a folder with a model.onnx and perhaps a test_data_set_0
     pub(crate) model: PathBuf,
-    /// Another model, which takes and gives the same
+    /// Another model, with the same inputs and outputs
     pub(crate) other: Option<PathBuf>,
-    /// What to run on; the first tells what is expected of the others
+    /// What to run on; the others are compared with the first
     #[arg(long, value_enum, value_delimiter = ',', value_name = "BACKEND,…")]
     pub(crate) on: Vec<Engine>,
     /// How to print the results
@@ -514,7 +514,7 @@ pub(crate) struct CompareArguments {
 pub(crate) struct InspectArguments {
     /// An ONNX model, or a folder with a model.onnx
     pub(crate) model: PathBuf,
-    /// Give a symbolic size its value
+    /// Set a symbolic size
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
     pub(crate) dims: Vec<(String, u64)>,
     #[command(flatten)]
@@ -527,7 +527,7 @@ pub(crate) struct InspectArguments {
 /// What the caller vouches for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Assumption {
-    /// In every mask, the steps that count come first
+    /// In every mask, the valid steps come first
     RightPadded,
 }
 
@@ -544,27 +544,27 @@ pub(crate) struct RewriteArguments {
     /// Make the model cheaper to run
     #[arg(long)]
     pub(crate) fast: bool,
-    /// Take this pass, besides
+    /// Run this pass, too
     #[arg(long = "pass", value_name = "NAME")]
     pub(crate) passes: Vec<String>,
-    /// What no graph can prove
+    /// Assume what no graph can prove
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) assume: Vec<Assumption>,
-    /// Run both models and compare, on tract and on the ONNX Runtime that is found
+    /// Run both models and compare, on tract and, if it is found, on ONNX Runtime
     ///
-    /// On the data sets in DATA or beside the model, or else on made-up inputs. A difference is
-    /// exit status 1, and nothing is written.
+    /// Inputs are the data sets in DATA or beside the model, or else made up. If outputs differ, the
+    /// exit status is 1 and nothing is written.
     #[arg(long, value_name = "DATA", num_args = 0..=1)]
     pub(crate) check: Option<Option<PathBuf>>,
-    /// Give a symbolic size its value in made-up inputs
+    /// Set a symbolic size in made-up inputs
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
     pub(crate) dims: Vec<(String, u64)>,
-    /// Write even over a file that is there, such as the model itself
+    /// Replace an existing file, even the model itself
     #[arg(long)]
     pub(crate) overwrite: bool,
     /// The shared library of ONNX Runtime, for --check
     ///
-    /// Without it: ORT_DYLIB_PATH, or else the Python package onnxruntime.
+    /// By default ORT_DYLIB_PATH, or else the Python package onnxruntime.
     #[arg(long, value_name = "PATH")]
     pub(crate) ort_lib: Option<PathBuf>,
     /// How to print the report
@@ -579,7 +579,7 @@ pub(crate) enum BenchFormat {
     Text,
     /// For programs
     Json,
-    /// For a browser: one page with charts
+    /// For a browser: a self-contained page with charts
     Html,
     /// For a document
     Markdown,
@@ -596,15 +596,15 @@ pub(crate) struct BenchArguments {
     /// Write the report to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Measure only what has this in its name
+    /// Measure only what contains this in its name
     #[arg(long, value_name = "SUBSTRING")]
     pub(crate) filter: Option<String>,
-    /// How many threads to use where threads are measured: as many as there are cores, unless given
+    /// How many threads to use where threads are measured; by default as many as there are cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// The shared library of the ONNX Runtime to compare with
     ///
-    /// Without it: ORT_DYLIB_PATH, or else the Python package onnxruntime, if there is one.
+    /// By default ORT_DYLIB_PATH, or else the Python package onnxruntime, if there is one.
     #[arg(long, value_name = "PATH")]
     pub(crate) ort_lib: Option<PathBuf>,
 }
@@ -613,12 +613,12 @@ pub(crate) struct BenchArguments {
 pub(crate) struct DevicesArguments {
     /// The shared library of ONNX Runtime
     ///
-    /// Without it: ORT_DYLIB_PATH, or else the Python package onnxruntime.
+    /// By default ORT_DYLIB_PATH, or else the Python package onnxruntime.
     #[arg(long, value_name = "PATH")]
     pub(crate) ort_lib: Option<PathBuf>,
     /// The shared library of the execution provider
     ///
-    /// Without it: REVSEQ_EP_LIBRARY, or else the library beside revseq or in the Python package
+    /// By default REVSEQ_EP_LIBRARY, or else the library beside revseq or in the Python package
     /// onnxruntime-ep-revseq.
     #[arg(long, value_name = "PATH")]
     pub(crate) ep_lib: Option<PathBuf>,

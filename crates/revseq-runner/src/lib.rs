@@ -1,6 +1,6 @@
 //! The command line of revseq: runs, verifies and inspects ONNX models with
-//! ReverseSequence and ReverseSubsequences; and for tests in Rust, what a model
-//! gives as a value for snapshots ([`snapshot`]).
+//! ReverseSequence and ReverseSubsequences; and for tests in Rust, a model's
+//! outputs as a value for snapshots ([`snapshot`]).
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What a model gives, as a value for snapshot tests such as insta's.
+//! A model's outputs, as a value for snapshot tests such as insta's.
 //!
 //! ```no_run
 //! use revseq_runner::snapshot::Run;

@@ -19,32 +19,32 @@
 //! # }
 //! ```
 //!
-//! A trip count and a condition may each be there or not; states may change
-//! their sizes (but not their rank) from step to step; bodies may hold
-//! initializers, capture values from around them, and hold other loops, `If` and
-//! `Scan`. Without a step, scan outputs are empty and states what they were.
-//! The condition that a body gives out is followed even where the node has no
-//! condition itself, as ONNX Runtime and ONNX's reference evaluator do.
+//! A trip count and a condition may each be present or absent; states may change
+//! their sizes (but not their rank) from step to step; bodies may have
+//! initializers, capture outer values, and contain other loops, `If` and `Scan`.
+//! With zero iterations, scan outputs are empty and states keep their initial
+//! values. The condition that a body outputs is followed even if the node has no
+//! condition input, as in ONNX Runtime and ONNX's reference evaluator.
 //!
 //! # How a loop runs
 //!
-//! A loop whose number of steps is known when the model is made ready, and that
-//! cannot stop before, becomes tract's own `Scan`: tract then computes what does
+//! A loop whose number of steps is known when the model is prepared, and that
+//! cannot stop earlier, becomes tract's own `Scan`: tract then computes what does
 //! not depend on a state, such as the products of a recurrent layer's inputs
 //! with its weights, for all steps at once. What such a body reads by its step
 //! (`Gather(x, step)`) is sliced.
 //!
 //! Any other loop runs its optimised body step by step. States are moved from
-//! step to step, so that operators may work in their memory, and scan outputs
-//! are copied once, when the last step is done.
+//! step to step, so operators may work in place on them, and scan outputs are
+//! copied once, after the last step.
 //!
 //! A loop may be endless. [`with_limits`] bounds the steps and the memory of the
 //! loops of a model; without it there is no bound.
 //!
 //! # What it does not do
 //!
-//! Sequences and optionals as states, states whose rank changes, and loops in
-//! more than 8 graphs within one another are errors when the model is loaded.
+//! Sequences and optionals as states, states whose rank changes, and loops nested
+//! more than 8 graphs deep are errors when the model is loaded.
 
 #![forbid(unsafe_code)]
 

@@ -57,7 +57,7 @@ fn read(
     let scans = body.output.len() - 1 - states;
     ensure!(
         node.output.len() <= states + scans,
-        "it has {} outputs, but its body gives {states} states and {scans} scan outputs",
+        "it has {} outputs, but its body produces {states} states and {scans} scan outputs",
         node.output.len()
     );
     for value in inputs.iter().copied().chain(&body.output) {

@@ -92,7 +92,7 @@ impl Running {
                 .with_context(|| format!("step {step}"))?;
             let mut outputs = outputs.into_iter();
             if spec.gives_condition {
-                let condition = outputs.next().context("the body gives a condition")?;
+                let condition = outputs.next().context("the body produces a condition")?;
                 goes_on = one(&condition, "condition")?;
             }
             for (state, after) in std::iter::zip(&mut states, &mut outputs) {
@@ -107,7 +107,7 @@ impl Running {
                 if let Some(first) = scanned.first() {
                     ensure!(
                         first.shape() == value.shape(),
-                        "step {step} gives a scan output of sizes {:?}, but the first gave {:?}",
+                        "step {step} produced a scan output of sizes {:?}, but the first produced {:?}",
                         value.shape(),
                         first.shape()
                     );

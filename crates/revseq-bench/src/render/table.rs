@@ -120,13 +120,13 @@ pub(super) fn machine(machine: &Machine) -> String {
 pub(super) const LEGEND: [&str; 3] = [
     "Multiples of the floor, the faster of two copies of the same bytes: less is better. Medians of",
     "samples taken in turns. ÷ share: in place, divided by the share of the bytes that lie in reversed",
-    "prefixes. Calls on 4x4 are times; \"–\" is what a contestant does not take.",
+    "prefixes. Calls on 4x4 are times; \"–\" is what a contestant does not support.",
 ];
 
 /// What is to be said of figures that are not to be trusted.
 pub(super) fn cautions(report: &Report) -> Vec<&'static str> {
-    let quick = "Taken with --quick: few samples, so figures scatter.";
-    let unoptimised = "Taken with a build that is not optimised: figures say nothing.";
+    let quick = "Taken with --quick: few samples, so figures are noisy.";
+    let unoptimised = "Taken with a build that is not optimised: figures are meaningless.";
     [(report.quick, quick), (!report.optimised, unoptimised)]
         .into_iter()
         .filter_map(|(is_so, caution)| is_so.then_some(caution))

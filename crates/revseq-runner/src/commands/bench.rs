@@ -106,7 +106,7 @@ impl Destination {
             .create(true)
             .truncate(false)
             .open(path)
-            .with_context(|| format!("--output {}: it cannot be written", path.display()))?;
+            .with_context(|| format!("--output {}: cannot write it", path.display()))?;
         Ok(Self {
             file,
             path: path.to_owned(),

@@ -125,7 +125,7 @@ fn check_same_values(model: &Model, other: &Model) -> Result<()> {
     ] {
         ensure!(
             one == two,
-            "{} has the {what} {}, and {} has {}: only models with the same can be compared",
+            "{} has the {what} {}, and {} has {}: both models need the same {what}",
             model.path.display(),
             list(&one),
             other.path.display(),

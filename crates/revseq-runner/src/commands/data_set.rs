@@ -25,7 +25,7 @@ pub(super) fn inputs(model: &Model, set: &DataSet) -> Result<(Tensors, Bindings)
     let given = read_data_set(&set.inputs, &names)?;
     let mut required = declared.iter().filter(|input| !input.optional);
     if let Some(missing) = required.find(|input| !given.contains_key(&input.name)) {
-        bail!("it has nothing for input {:?}", missing.name);
+        bail!("it has no data for input {:?}", missing.name);
     }
     let mut bindings = Bindings::new();
     inputs::bind(&declared, &given, &mut bindings)?;
@@ -37,7 +37,7 @@ pub(super) fn outputs(model: &Model, set: &DataSet) -> Result<Tensors> {
     let names = model.output_names();
     let expected = read_data_set(&set.outputs, &names)?;
     if let Some(missing) = names.iter().find(|name| !expected.contains_key(*name)) {
-        bail!("it does not say what to expect of output {missing:?}");
+        bail!("it has no data for output {missing:?}");
     }
     Ok(expected)
 }
@@ -53,7 +53,9 @@ pub(super) fn tolerances(set: &DataSet) -> Result<BTreeMap<String, Tolerance>> {
         let Some(all) = json.get("tolerances") else {
             return Ok(BTreeMap::new());
         };
-        let all = all.as_object().context("its tolerances are no object")?;
+        let all = all
+            .as_object()
+            .context("its tolerances are not an object")?;
         all.iter()
             .map(|(output, told)| {
                 let number = |key: &str| {

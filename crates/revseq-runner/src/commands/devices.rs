@@ -32,7 +32,7 @@ fn onnxruntime(arguments: &DevicesArguments) -> Onnxruntime {
                 devices.filter(|device| device.ep == ort::EP).collect()
             })
             .map_err(told),
-        Err(_) => Err("there is no ONNX Runtime to ask".to_owned()),
+        Err(_) => Err("no ONNX Runtime was found".to_owned()),
     };
     Onnxruntime { runtime, devices }
 }

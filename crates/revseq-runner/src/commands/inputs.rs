@@ -25,11 +25,7 @@ pub(super) fn read_data_set(files: &[PathBuf], names: &[String]) -> Result<Tenso
             own_name
         } else {
             names.get(index).cloned().with_context(|| {
-                format!(
-                    "{}: the model has nothing for it, only {}",
-                    file.display(),
-                    list(names)
-                )
+                format!("{}: it matches none of {}", file.display(), list(names))
             })?
         };
         ensure!(
@@ -54,13 +50,8 @@ pub(super) fn bind(declared: &[Input], tensors: &Tensors, bindings: &mut Binding
         let Some(tensor) = tensors.get(&input.name) else {
             continue;
         };
-        check(&input.value_type, tensor, bindings).with_context(|| {
-            format!(
-                "input {:?} is given {}",
-                input.name,
-                tensor.type_and_shape()
-            )
-        })?;
+        check(&input.value_type, tensor, bindings)
+            .with_context(|| format!("input {:?} is {}", input.name, tensor.type_and_shape()))?;
     }
     Ok(())
 }
@@ -213,7 +204,7 @@ fn made_up(
             Dim::Known(size) => sizes.push(usize::try_from(*size)?),
             Dim::Symbol(name) => {
                 bail!(
-                    "it is {declared}, and nothing says how large {name} is: give it with --dim {name}=SIZE"
+                    "it is {declared}, and the size of {name} is unknown: give it with --dim {name}=SIZE"
                 )
             }
             Dim::Computed { .. } | Dim::Unknown => bail!(

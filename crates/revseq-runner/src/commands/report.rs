@@ -167,7 +167,7 @@ fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
         }
         (Some(code), None) => {
             return Outcome::Invalid(format!(
-                "input {data_name} has elements of type {}, which the operator does not take",
+                "input {data_name} has elements of type {}, which the operator does not support",
                 crate::tensor::pb::type_name(code)
             ));
         }

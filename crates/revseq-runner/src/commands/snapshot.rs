@@ -30,8 +30,8 @@ fn record(arguments: &SnapshotArguments, path: &Path, engine: &Engine) -> Result
     let folder = read::data_folder(&located.model);
     ensure!(
         arguments.add || !read::has_data_sets(&folder),
-        "{}: it has a data set; `revseq verify --update` makes what the model gives now the \
-         expected, and --add records one more",
+        "{}: it has a data set already; `revseq verify --update` accepts new outputs, and --add \
+         records another data set",
         folder.display()
     );
     let model = Model::load(&located.model)?;

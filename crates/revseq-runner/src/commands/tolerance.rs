@@ -75,7 +75,7 @@ impl<'a> Tolerances<'a> {
         for name in given.names() {
             ensure!(
                 outputs.iter().any(|output| output == name),
-                "there is no output {name:?} to give a tolerance for; the outputs are {}",
+                "there is no output {name:?} to set a tolerance for; the outputs are {}",
                 list(&outputs)
             );
         }

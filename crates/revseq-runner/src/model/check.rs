@@ -72,7 +72,7 @@ fn check_functions(functions: &[FunctionProto]) -> Result<()> {
         for output in &function.output {
             ensure!(
                 names.contains(output.as_str()),
-                "{path}: nothing gives its output {output:?}"
+                "{path}: no node produces its output {output:?}"
             );
         }
     }
@@ -167,7 +167,7 @@ fn check_graph(
         check_value_info(output).with_context(|| format!("{path}: output {:?}", output.name))?;
         ensure!(
             names.contains(output.name.as_str()),
-            "{path}: nothing gives its output {:?}",
+            "{path}: no node produces its output {:?}",
             output.name
         );
     }
@@ -293,7 +293,7 @@ fn check_attribute_type(attribute: &AttributeProto) -> Result<()> {
             ensure!(attribute.sparse_tensor.is_some(), "it has no sparse tensor");
         }
         Ok(_) => {}
-        Err(_) => bail!("its type is {}, which is none", attribute.r#type),
+        Err(_) => bail!("its type {} is unknown", attribute.r#type),
     }
     Ok(())
 }

@@ -47,19 +47,20 @@ pub(crate) fn location(proto: &TensorProto) -> Result<Location<'_>> {
         let first = found.next();
         ensure!(
             found.next().is_none(),
-            "it says the {key} of its data twice"
+            "it gives the {key} of its external data twice"
         );
         Ok(first.map(|entry| entry.value.as_str()))
     };
     let number = |key: &str| -> Result<Option<u64>> {
         entry(key)?
             .map(|text| {
-                text.parse()
-                    .with_context(|| format!("the {key} of its data is {text:?}, not a number"))
+                text.parse().with_context(|| {
+                    format!("the {key} of its external data is {text:?}, not a number")
+                })
             })
             .transpose()
     };
-    let file = entry("location")?.context("it does not say in which file its data is")?;
+    let file = entry("location")?.context("its external data has no location")?;
     check_location(file)?;
     Ok(Location {
         file,
@@ -97,7 +98,7 @@ impl Loader {
         }
         let Some((element_type, shape)) = pb::check(proto)? else {
             bail!(
-                "its element type {} is not one that is read",
+                "its element type {} is not supported",
                 pb::type_name(proto.data_type)
             );
         };
@@ -128,7 +129,7 @@ impl Loader {
         let length = location.length.unwrap_or(promised);
         ensure!(
             length == promised,
-            "{length} bytes are said to be the tensor's, expected {promised}"
+            "its external data is {length} bytes long, expected {promised}"
         );
         ensure!(
             file_length
@@ -143,17 +144,17 @@ impl Loader {
             .or_insert(file_length.saturating_mul(MAXIMUM_READS));
         *left = left
             .checked_sub(promised)
-            .context("the tensors together have several times what is in it")?;
+            .context("the tensors in it add up to several times its size")?;
         self.total += promised;
         ensure!(
             self.total <= MAXIMUM_DATA,
-            "the model's tensors have more than {} GiB in other files",
+            "the model has more than {} GiB of external data",
             MAXIMUM_DATA >> 30
         );
         let mut bytes = Vec::new();
         bytes
             .try_reserve_exact(promised as usize)
-            .with_context(|| format!("there is no memory for {promised} bytes"))?;
+            .with_context(|| format!("not enough memory for {promised} bytes"))?;
         file.seek(SeekFrom::Start(location.offset))?;
         file.take(promised).read_to_end(&mut bytes)?;
         ensure!(bytes.len() as u64 == promised, "it ends early");

@@ -24,12 +24,12 @@ pub(crate) fn file(path: &Path) -> Result<Vec<u8>> {
     let length = metadata.len();
     ensure!(
         length <= MAXIMUM_FILE,
-        "it is {length} bytes long, at most {MAXIMUM_FILE} are read"
+        "it is {length} bytes long, more than the limit of {MAXIMUM_FILE}"
     );
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(length as usize)
-        .with_context(|| format!("there is no memory for its {length} bytes"))?;
+        .with_context(|| format!("not enough memory for its {length} bytes"))?;
     file.take(length).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
@@ -75,7 +75,12 @@ pub(crate) fn next_data_set(folder: &Path) -> Result<PathBuf> {
     (0..=taken.len())
         .map(|number| folder.join(format!("{DATA_SET}{number}")))
         .find(|path| !taken.contains(path) && !path.exists())
-        .with_context(|| format!("{}: it has no number left for a data set", folder.display()))
+        .with_context(|| {
+            format!(
+                "{}: no number is left for another data set",
+                folder.display()
+            )
+        })
 }
 
 /// Where the data sets of a model are: those of `NAME.onnx` in `NAME.snapshots`, those of

@@ -99,7 +99,7 @@ pub(super) fn check(file: &[u8]) -> Result<()> {
     let _ = scan(file, Kind::Model, 0, &mut total, allowed);
     ensure!(
         total <= allowed,
-        "its {} bytes would take more than {} MiB once decoded",
+        "decoding its {} bytes would take more than {} MiB",
         file.len(),
         allowed >> 20
     );

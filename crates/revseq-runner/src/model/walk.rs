@@ -171,7 +171,7 @@ impl<'a> Walker<'a, '_> {
             self.nodes += 1;
             ensure!(
                 self.nodes <= MAXIMUM_NODES,
-                "the model's functions multiply to more than {MAXIMUM_NODES} nodes"
+                "the model's functions expand to more than {MAXIMUM_NODES} nodes"
             );
             let path = format!("{path}/{}", node_label(index, node));
             let attributes = resolve(&node.attribute, &context.attributes);

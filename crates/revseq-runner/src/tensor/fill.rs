@@ -62,7 +62,7 @@ pub(crate) fn fill(
     });
     let count = count.with_context(|| {
         format!(
-            "{} is more than the {} GiB that --fill makes",
+            "{} is more than the limit of {} GiB for --fill",
             type_and_shape(element_type, shape),
             MAXIMUM_BYTES >> 30
         )
@@ -87,7 +87,7 @@ pub(crate) fn fill(
     let mut data = Vec::new();
     data.try_reserve_exact(bytes).with_context(|| {
         format!(
-            "there is no memory for {}",
+            "not enough memory for {}",
             type_and_shape(element_type, shape)
         )
     })?;

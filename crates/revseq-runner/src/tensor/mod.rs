@@ -55,7 +55,7 @@ impl Tensor {
         let expected = size(element_type, &shape);
         if expected != Some(found) {
             bail!(
-                "{} has {found} {}, which is not what its shape says",
+                "{} has {found} {}, which does not match its shape",
                 type_and_shape(element_type, &shape),
                 if element_type == ElementType::String {
                     "elements"
@@ -157,7 +157,7 @@ pub(crate) fn check_ending(path: &Path) -> Result<()> {
 pub(crate) fn check_rank(rank: usize) -> Result<()> {
     ensure!(
         rank <= MAXIMUM_RANK,
-        "it has {rank} dimensions, at most {MAXIMUM_RANK} are taken"
+        "it has {rank} dimensions, at most {MAXIMUM_RANK} are supported"
     );
     Ok(())
 }

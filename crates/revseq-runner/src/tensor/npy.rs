@@ -36,8 +36,8 @@ pub(crate) fn decode(file: &[u8]) -> Result<Tensor> {
             )
         })?;
     check_rank(shape.len())?;
-    let element_type = element_type(&type_str)
-        .with_context(|| format!("its type {type_str} is none of ONNX's"))?;
+    let element_type =
+        element_type(&type_str).with_context(|| format!("ONNX has no type like its {type_str}"))?;
     let item_size = type_str.num_bytes().context("its elements have no size")?;
     check_addressable(&shape, item_size)?;
     let expected = count(&shape).and_then(|count| count.checked_mul(item_size));
@@ -99,12 +99,14 @@ fn check_header(file: &[u8]) -> Result<()> {
     let (start, length) = match file.get(6..12) {
         Some(&[1, _, low, high, ..]) => (10, usize::from(u16::from_le_bytes([low, high]))),
         Some(&[2 | 3, _, a, b, c, d]) => (12, u32::from_le_bytes([a, b, c, d]) as usize),
-        Some(&[major, minor, ..]) => bail!("version {major}.{minor} of the format is not known"),
+        Some(&[major, minor, ..]) => {
+            bail!("version {major}.{minor} of the format is not supported")
+        }
         _ => bail!("it ends within its header"),
     };
     ensure!(
         length <= MAXIMUM_HEADER,
-        "its header is {length} bytes long, at most {MAXIMUM_HEADER} are read"
+        "its header is {length} bytes long, more than the limit of {MAXIMUM_HEADER}"
     );
     let header = file
         .get(start..start + length)

@@ -35,7 +35,8 @@ pub(crate) fn read(path: &Path) -> Result<Tensors> {
 
 /// The arrays of an archive, which take no more memory than a tensor may.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Tensors> {
-    let mut archive = ZipArchive::new(std::io::Cursor::new(bytes)).context("it is no .npz file")?;
+    let mut archive =
+        ZipArchive::new(std::io::Cursor::new(bytes)).context("it is not an .npz file")?;
     let mut tensors = Tensors::new();
     let mut left = MAXIMUM_BYTES;
     for index in 0..archive.len() {

@@ -13,7 +13,7 @@ use super::{Data, Tensor, check_rank, size, type_and_shape};
 pub(crate) fn decode(bytes: &[u8]) -> Result<(String, Tensor)> {
     let proto = TensorProto::decode(bytes).context("it is not a TensorProto")?;
     if is_external(&proto) {
-        bail!("its data is in another file, which only a model's tensors may have");
+        bail!("its data is external, which is supported in models only");
     }
     let tensor = from_proto(&proto)?;
     Ok((proto.name, tensor))
@@ -62,7 +62,7 @@ pub(crate) fn shape(proto: &TensorProto) -> Result<Vec<usize>> {
         .iter()
         .map(|&dim| usize::try_from(dim).ok())
         .collect::<Option<Vec<_>>>()
-        .with_context(|| format!("its sizes {:?} are not all sizes", proto.dims))
+        .with_context(|| format!("its sizes {:?} are not all valid", proto.dims))
 }
 
 /// Checks that a tensor holds what its type and its sizes promise, and only
@@ -72,7 +72,7 @@ pub(crate) fn shape(proto: &TensorProto) -> Result<Vec<usize>> {
 pub(crate) fn check(proto: &TensorProto) -> Result<Option<(ElementType, Vec<usize>)>> {
     ensure!(
         proto.segment.is_none(),
-        "it is a segment of a tensor, which nothing writes"
+        "it is a segment of a tensor, which is not supported"
     );
     check_rank(proto.dims.len())?;
     let shape = shape(proto)?;
@@ -103,12 +103,9 @@ pub(crate) fn check(proto: &TensorProto) -> Result<Option<(ElementType, Vec<usiz
     if is_external(proto) {
         ensure!(
             element_type != ElementType::String,
-            "strings cannot be in another file"
+            "strings cannot be external"
         );
-        ensure!(
-            first.is_none(),
-            "it has data of its own besides that in another file"
-        );
+        ensure!(first.is_none(), "it has both inline and external data");
         return Ok(Some((element_type, shape)));
     }
     let typed = typed_field(element_type);
@@ -156,7 +153,7 @@ fn typed_field(element_type: ElementType) -> (&'static str, usize) {
 pub(crate) fn from_proto(proto: &TensorProto) -> Result<Tensor> {
     let Some((element_type, shape)) = check(proto)? else {
         bail!(
-            "its element type {} is not one that is read",
+            "its element type {} is not supported",
             type_name(proto.data_type)
         );
     };
@@ -189,7 +186,7 @@ pub(crate) fn from_proto(proto: &TensorProto) -> Result<Tensor> {
 fn typed_bytes(proto: &TensorProto, data_type: DataType) -> Result<Vec<u8>> {
     let out_of_range = |index: usize, value: &dyn std::fmt::Display| {
         anyhow::anyhow!(
-            "value {index} is {value}, which no {} is",
+            "value {index} is {value}, out of range for {}",
             ElementType::from(data_type)
         )
     };

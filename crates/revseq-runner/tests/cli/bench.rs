@@ -130,7 +130,7 @@ fn an_unwritable_file_is_an_error_before_anything_is_measured() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{stderr}");
         assert!(
-            stderr.contains(&format!("--output {path}: it cannot be written: ")),
+            stderr.contains(&format!("--output {path}: cannot write it: ")),
             "{stderr}"
         );
     }

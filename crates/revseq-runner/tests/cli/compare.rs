@@ -67,7 +67,7 @@ fn what_cannot_be_compared_is_refused() {
     );
     refuses(
         &["compare", reverse, reverse, "--rtol", "z=1"],
-        "there is no output \"z\" to give a tolerance for; the outputs are y",
+        "there is no output \"z\" to set a tolerance for; the outputs are y",
     );
     refuses(
         &["compare", reverse, reverse, "--optimization", "none"],

@@ -34,7 +34,7 @@ fn a_gpu_is_for_the_provider_and_not_for_onnxruntime_s_own_kernels() {
     ];
     refuses(
         &arguments,
-        "--device is for this project's kernels, and here ONNX Runtime's own run",
+        "--device is for this project's kernels, but ONNX Runtime's own run here",
     );
 }
 

@@ -352,7 +352,7 @@ fn functions_are_shown_where_they_are_called() {
     let path = folder.write("model.onnx", &bomb.encode_to_vec());
     refuses(
         &["inspect", path.to_str().unwrap()],
-        "multiply to more than 1000000 nodes",
+        "expand to more than 1000000 nodes",
     );
 }
 

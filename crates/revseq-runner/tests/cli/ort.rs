@@ -200,7 +200,7 @@ fn a_library_that_is_none_is_refused() {
         &[&arguments[..], &["nowhere.so"]].concat(),
         "--ort-lib names nowhere.so, which is not a file",
     );
-    refuses(&["run", &path, "--ep", "none"], "--ep is for --backend ort");
+    refuses(&["run", &path, "--ep", "none"], "--ep needs --backend ort");
 }
 
 #[test]

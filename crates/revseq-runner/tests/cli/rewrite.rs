@@ -323,7 +323,7 @@ fn files_are_not_written_over_unless_told() {
     folder.write("other.onnx", b"kept");
     refuses(
         &["rewrite", model, "-o", other.to_str().unwrap()],
-        "it is a file that is there",
+        "it is an existing file",
     );
     assert_eq!(std::fs::read(&other).unwrap(), b"kept");
     assert_eq!(std::fs::read(&path).unwrap(), before);
@@ -360,7 +360,7 @@ fn what_no_pass_touches_is_the_same_file() {
     assert_eq!(
         report,
         "reverse (ReverseSequence): full-flip: left alone: its lengths are not provably all the \
-         same\n0 rewritten, 1 left alone: the model is as it was\n"
+         same\n0 rewritten, 1 left alone: the model is unchanged\n"
     );
     assert_eq!(std::fs::read(path).unwrap(), std::fs::read(output).unwrap());
 }
@@ -461,7 +461,7 @@ fn what_cannot_be_compared_is_an_error() {
     ];
     refuses(
         &arguments,
-        "--check: nothing runs both models: tract: the model as it was: tract has no Nonsense",
+        "--check: no backend runs both models: tract: the original model: tract has no Nonsense",
     );
     assert!(!output.exists());
 }

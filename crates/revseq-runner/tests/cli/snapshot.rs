@@ -22,7 +22,7 @@ fn what_is_recorded_is_verified_and_accepted() {
     );
     refuses(
         &["snapshot", &path],
-        "it has a data set; `revseq verify --update`",
+        "it has a data set already; `revseq verify --update`",
     );
     succeeds(&["snapshot", &path, "--add", "--fill", "iota"]);
     let all = folder.path("");
@@ -151,6 +151,6 @@ fn runs_are_saved_as_data_sets_and_archives() {
             "--inputs",
             folder.path("broken.npz").to_str().unwrap(),
         ],
-        "it is no .npz file",
+        "it is not an .npz file",
     );
 }

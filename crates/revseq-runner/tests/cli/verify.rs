@@ -129,7 +129,7 @@ fn a_broken_test_fails() {
     };
     let file = |name: &str| path.join("test_data_set_0").join(name);
     std::fs::remove_file(file("output_0.pb")).unwrap();
-    fails("it does not say what to expect of output \"y\"");
+    fails("it has no data for output \"y\"");
     std::fs::write(
         file("output_0.pb"),
         floats("y", &[1, 2], &[-1.0, -2.0]).encode_to_vec(),
@@ -137,7 +137,7 @@ fn a_broken_test_fails() {
     .unwrap();
     fails("output y: expected float[1,2], got float[2]");
     std::fs::remove_file(file("input_0.pb")).unwrap();
-    fails("it has nothing for input \"x\"");
+    fails("it has no data for input \"x\"");
     std::fs::write(path.join("model.onnx"), b"garbage").unwrap();
     fails("it is not an ONNX model");
 }

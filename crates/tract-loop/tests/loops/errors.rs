@@ -37,7 +37,7 @@ fn what_does_not_add_up() {
     let more = graph("n:i64[] s:f32[2]", "y", "y, z = Loop<body=@body>(n, _, s)");
     refused(
         more.with("body", graph("i c s", "c s", "")),
-        "it has 2 outputs, but its body gives 1 states and 0 scan outputs",
+        "it has 2 outputs, but its body produces 1 states and 0 scan outputs",
     );
     let optional = graph(
         "n:i64[] s:f32[2]",
@@ -114,7 +114,7 @@ fn what_a_step_does_is_told_with_the_step() {
     let inputs = [tensor0(2_i64), tensor1(&[1_f32, 2.])];
     let message = message(&run(model, &inputs).expect_err("sizes differ"));
     assert!(
-        message.contains("step 1 gives a scan output of sizes [8], but the first gave [4]"),
+        message.contains("step 1 produced a scan output of sizes [8], but the first produced [4]"),
         "{message}"
     );
     assert!(message.contains("Loop \"Loop0\""), "{message}");

@@ -70,7 +70,7 @@ impl Bounded {
             let found = wide.to_plain_array_view::<i64>()?;
             if let Some(size) = found.iter().find(|&&size| i32::try_from(size).is_err()) {
                 bail!(
-                    "node {:?} has {size} in input {index}, of which tract would keep 32 bits",
+                    "node {:?} has {size} in input {index}, of which tract would keep only 32 bits",
                     self.node
                 );
             }

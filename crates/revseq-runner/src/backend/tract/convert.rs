@@ -58,7 +58,7 @@ pub(super) fn from_tract(
     };
     let datum_type = tensor.datum_type();
     let element_type = element_type(datum_type).with_context(|| {
-        format!("an output has tract's type {datum_type:?}, which is none of ONNX's")
+        format!("an output has tract's type {datum_type:?}, which ONNX does not have")
     })?;
     let plain = tensor.try_as_plain_ram()?;
     let data = match element_type {

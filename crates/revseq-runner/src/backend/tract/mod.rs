@@ -193,7 +193,7 @@ fn prepare(
     let parse = || tract_loop::with_limits(LOOP_LIMITS, || onnx.parse(&proto, None));
     let parsed = options.load(parse)?;
     if let Some(name) = parsed.unresolved_inputs.first() {
-        bail!("nothing gives {name:?}");
+        bail!("no node produces {name:?}");
     }
     let mut inference: InferenceModel = parsed.model;
     let names: Vec<String> = graph_inputs(&proto);
@@ -314,7 +314,7 @@ impl Prepared {
 
 /// Runs tract; a panic inside is an error.
 fn fenced<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
-    fence::catch(run).map_err(|message| anyhow!("tract panicked, which is a defect: {message}"))?
+    fence::catch(run).map_err(|message| anyhow!("tract panicked, which is a bug: {message}"))?
 }
 
 /// All data is in the model by now.

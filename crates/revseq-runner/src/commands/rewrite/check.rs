@@ -128,7 +128,7 @@ impl Check<'_> {
                     _ => None,
                 })
                 .collect();
-            bail!("--check: nothing runs both models: {}", why.join("; "));
+            bail!("--check: no backend runs both models: {}", why.join("; "));
         }
         Ok(checked)
     }
@@ -205,7 +205,7 @@ impl Check<'_> {
                 // Another backend may round what it computes another way.
                 false => Tolerance::COMPUTED,
             },
-            Err(error) => return Err(error.context("the model as it was")),
+            Err(error) => return Err(error.context("the original model")),
         };
         let got = run(self.rewritten).context("the rewritten model")?;
         let outputs = std::iter::zip(expected.iter(), &got);

@@ -109,7 +109,7 @@ fn print_text(report: &Report, checked: &[Checked]) -> Result<()> {
     }
     let count = report.rewritten().count();
     let how = match report.exactness() {
-        _ if count == 0 => "the model is as it was",
+        _ if count == 0 => "the model is unchanged",
         Exactness::Exact => "outputs are equal bit for bit",
         Exactness::Rounding => "outputs are equal up to rounding",
     };
@@ -196,7 +196,7 @@ fn file_name(path: &Path) -> Result<&std::ffi::OsStr> {
     let name = path.file_name();
     ensure!(
         name.is_some() && !path.is_dir(),
-        "{}: it is a folder, and a file is to be written",
+        "{}: it is a folder, expected a file name",
         path.display()
     );
     Ok(name.unwrap_or_default())

@@ -23,10 +23,10 @@ pub(super) fn refuse(model: &Path, output: &Path, overwrite: bool) -> Result<()>
     let what = if is_model {
         "the model itself"
     } else {
-        "a file that is there"
+        "an existing file"
     };
     bail!(
-        "{}: it is {what}; --overwrite writes over it",
+        "{}: it is {what}; --overwrite replaces it",
         output.display()
     )
 }
@@ -98,7 +98,7 @@ impl Partial {
 
     /// Reads it again, as any model is read.
     pub(super) fn load(&self) -> Result<Model> {
-        Model::load(&self.path).context("the rewritten model is no longer one, which is a defect")
+        Model::load(&self.path).context("the rewritten model is invalid, which is a bug in revseq")
     }
 
     /// Puts it in its place.
