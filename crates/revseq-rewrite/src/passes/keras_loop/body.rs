@@ -243,6 +243,7 @@ impl<'a> Body<'a> {
         let Some(steps) = steps.checked_sub(1) else {
             return false;
         };
+        let name = through_identity_of(self.outer, name).unwrap_or(name);
         if is_true(self.outer, name) {
             return true;
         }
