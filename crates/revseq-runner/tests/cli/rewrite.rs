@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use prost::Message;
-use tract_onnx::pb::{GraphProto, ModelProto, StringStringEntryProto, TensorProto};
+use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto};
 
 use crate::common::{
     FLOAT, Folder, INT64, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor,
@@ -446,27 +446,52 @@ fn json() {
     assert_eq!(json["checks"][0]["result"], "ok");
 }
 
+/// Data at two places of another file, and what a model says of itself.
 #[test]
 fn data_in_other_files_goes_along() {
+    let test = "data_in_other_files_goes_along";
     let folder = Folder::new();
     let entry = |key: &str, value: &str| StringStringEntryProto {
         key: key.to_owned(),
         value: value.to_owned(),
     };
-    let lengths = TensorProto {
-        external_data: vec![entry("location", "data/lens.bin")],
+    let external = |tensor: TensorProto, offset: &str, length: &str| TensorProto {
+        external_data: vec![
+            entry("location", "data/all.bin"),
+            entry("offset", offset),
+            entry("length", length),
+        ],
         data_location: Some(1),
-        ..tensor("lens", INT64, &[4], &[])
+        ..tensor
     };
+    let initializers = [
+        external(tensor("added", FLOAT, &[3], &[]), "0", "12"),
+        external(tensor("lens", INT64, &[4], &[]), "4096", "32"),
+    ];
     let mut graph = reverse_graph();
     graph.input.pop();
-    graph.initializer.push(lengths);
-    folder.write("in/model.onnx", &model(graph).encode_to_vec());
-    let bytes: Vec<u8> = [5_i64, 4, 0, 1]
+    graph.initializer.extend(initializers.clone());
+    graph.doc_string = "of the graph".to_owned();
+    graph.node[0].output[0] = "reversed".to_owned();
+    let add = NodeProto {
+        doc_string: "of the node".to_owned(),
+        ..node("Add", &["reversed", "added"], &["y"])
+    };
+    graph.node.push(add.clone());
+    let before = ModelProto {
+        producer_name: "a test".to_owned(),
+        doc_string: "of the model".to_owned(),
+        metadata_props: vec![entry("author", "someone")],
+        ..model(graph)
+    };
+    folder.write("in/model.onnx", &before.encode_to_vec());
+    let mut bytes: Vec<u8> = [1_f32, -2.0, 0.5]
         .iter()
-        .flat_map(|length| length.to_le_bytes())
+        .flat_map(|value| value.to_le_bytes())
         .collect();
-    folder.write("in/data/lens.bin", &bytes);
+    bytes.resize(4096, 0xff);
+    bytes.extend([5_i64, 4, 0, 1].iter().flat_map(|it| it.to_le_bytes()));
+    folder.write("in/data/all.bin", &bytes);
     std::fs::create_dir(folder.path("out")).unwrap();
     let (path, output) = (folder.path("in/model.onnx"), folder.path("out/model.onnx"));
     let arguments = [
@@ -474,19 +499,40 @@ fn data_in_other_files_goes_along() {
         path.to_str().unwrap(),
         "-o",
         output.to_str().unwrap(),
+        "--portable",
+        "--check",
     ];
-    let arguments = [&arguments[..], &["--portable", "--check"]].concat();
-    assert!(succeeds(&arguments).contains("check on tract, made-up inputs 1: ok"));
+    let library = onnxruntime(test);
+    let library = library.iter().flat_map(|library| ["--ort-lib", library]);
+    let arguments: Vec<&str> = arguments.into_iter().chain(library).collect();
+    let report = succeeds(&arguments);
+    assert!(report.contains("check on tract, made-up inputs 1: ok"));
+    let is_on_ort = report.contains("check on ONNX Runtime, made-up inputs 1: ok");
+    assert!(is_on_ort || !arguments.contains(&"--ort-lib"), "{report}");
     assert_eq!(
-        std::fs::read(folder.path("out/data/lens.bin")).unwrap(),
+        std::fs::read(folder.path("out/data/all.bin")).unwrap(),
         bytes
     );
+    let mut after = read(&output);
+    let graph = after.graph.as_mut().expect("a graph");
+    assert_eq!(graph.initializer, initializers);
+    assert_eq!(graph.node.last(), Some(&add));
+    assert!(
+        graph
+            .node
+            .iter()
+            .all(|node| node.op_type != "ReverseSequence")
+    );
+    // Nothing else is another.
+    graph.node = before.graph.as_ref().expect("a graph").node.clone();
+    after.opset_import = before.opset_import.clone();
+    assert_eq!(after, before);
     // Data of another model is not touched.
-    folder.write("out/data/lens.bin", &[0; 32]);
+    folder.write("out/data/all.bin", &[0; 32]);
     std::fs::remove_file(&output).unwrap();
     refuses(&arguments, "is another file; choose another folder");
     assert_eq!(
-        std::fs::read(folder.path("out/data/lens.bin")).unwrap(),
+        std::fs::read(folder.path("out/data/all.bin")).unwrap(),
         [0; 32]
     );
     assert!(!output.exists());
