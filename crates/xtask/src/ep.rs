@@ -18,14 +18,15 @@ const HOSTS: [(&str, &str); 4] = [
 const EP_WHEEL: &str = "onnxruntime_ep_revseq";
 
 /// What the other tests need to run models on ONNX Runtime with the provider:
-/// the library of the newest version under test, and the provider's own.
-pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 2], String> {
+/// the library of the newest version under test, and the provider's own; and a
+/// Python with ONNX's checker.
+pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 3], String> {
     library()?;
     let (version, _) = HOSTS[0];
     let python = host(version)?;
     let script = "import pathlib, onnxruntime; \
                   print(*pathlib.Path(onnxruntime.__file__).parent.glob('capi/*onnxruntime.*[0-9dl]'))";
-    let found = Command::new(python).args(["-c", script]).output()?;
+    let found = Command::new(&python).args(["-c", script]).output()?;
     let library = PathBuf::from(found.trim());
     if !library.is_file() {
         return Err(format!(
@@ -33,7 +34,11 @@ pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 2], String> {
         ));
     }
     let ep = crate::root().join("target/debug").join(library_name());
-    Ok([("REVSEQ_TEST_ORT_LIB", library), ("REVSEQ_EP_LIBRARY", ep)])
+    Ok([
+        ("REVSEQ_TEST_ORT_LIB", library),
+        ("REVSEQ_EP_LIBRARY", ep),
+        ("REVSEQ_TEST_PYTHON", python),
+    ])
 }
 
 /// Builds the library, with GPUs, and its example. With all of the workspace, as

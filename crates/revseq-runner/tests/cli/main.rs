@@ -2,6 +2,8 @@
 
 #[cfg(feature = "bench")]
 mod bench;
+#[cfg(feature = "rewrite")]
+mod checker;
 mod common;
 mod compare;
 mod gpu;

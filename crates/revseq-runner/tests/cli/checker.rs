@@ -1,0 +1,85 @@
+//! All that `revseq rewrite` makes of the repository's models, and ONNX's own checker.
+//!
+//! `REVSEQ_TEST_PYTHON` names a Python that has the package `onnx`.
+
+use std::path::Path;
+use std::process::Command;
+
+use revseq_rewrite::{Assumptions, Options};
+
+use crate::common::{Folder, models};
+
+/// Checks every model below a folder, types and shapes included.
+const SCRIPT: &str = "
+import pathlib, sys, onnx
+for path in sorted(pathlib.Path(sys.argv[1]).glob('*.onnx')):
+    try:
+        onnx.checker.check_model(path, full_check=True)
+    except Exception as error:
+        print(f'{path.name}: {error}')
+";
+
+/// The folders with models below some.
+fn below(folders: &[&Path]) -> Vec<String> {
+    let mut names = Vec::new();
+    for folder in folders {
+        for entry in folder.read_dir().expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.join("model.onnx").exists() {
+                names.push(path.to_str().expect("UTF-8").to_owned());
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn rewritten_models_pass_onnx_s_checker() {
+    let python = std::env::var("REVSEQ_TEST_PYTHON").unwrap_or_default();
+    if python.is_empty() {
+        let test = "rewritten_models_pass_onnx_s_checker";
+        revseq_skips::skip(test, "REVSEQ_TEST_PYTHON is not set");
+        return;
+    }
+    let models = models();
+    let groups = models.read_dir().expect("groups of models");
+    let mut groups: Vec<_> = groups.map(|group| group.expect("a group").path()).collect();
+    groups.retain(|group| group.is_dir());
+    groups.push(models.join("../tests/data/keras"));
+    let groups: Vec<&Path> = groups.iter().map(AsRef::as_ref).collect();
+    let assume = Assumptions { right_padded: true };
+    let options = [(true, false), (false, true), (true, true)].map(|(portable, fast)| Options {
+        portable,
+        fast,
+        assume,
+        ..Options::default()
+    });
+    let without_lengths = Options {
+        passes: vec!["sequence-lens".to_owned()],
+        ..options[1].clone()
+    };
+    let folder = Folder::new();
+    let mut count = 0;
+    for path in below(&groups) {
+        let bytes = std::fs::read(Path::new(&path).join("model.onnx")).expect("a model");
+        for options in options.iter().chain([&without_lengths]) {
+            let mut model = revseq_rewrite::decode(&bytes).expect("a model");
+            let report = revseq_rewrite::rewrite(&mut model, options).expect("known passes");
+            if report.rewritten().next().is_none() {
+                continue;
+            }
+            count += 1;
+            let name = Path::new(&path).file_name().unwrap().to_string_lossy();
+            let rewritten = revseq_rewrite::encode(&model).expect("it fits");
+            folder.write(&format!("{count}_{name}.onnx"), &rewritten);
+        }
+    }
+    assert!(count > 300, "{count}");
+    let run = Command::new(python)
+        .args(["-c", SCRIPT])
+        .arg(folder.path(""))
+        .output()
+        .expect("Python starts");
+    assert!(run.status.success(), "{run:?}");
+    assert_eq!(String::from_utf8_lossy(&run.stdout), "");
+}
