@@ -150,6 +150,21 @@ fn cases() -> impl Strategy<Value = Case> {
         })
 }
 
+impl Case {
+    fn computes(&self) -> bool {
+        let is_layer =
+            |step: &Step| matches!(step, Step::Layer(..) | Step::Both(..) | Step::Mirror(_));
+        self.steps.iter().any(is_layer)
+    }
+}
+
+/// Whether a difference is so small that it is the runtime's: it may compute a layer another way
+/// where what is around it is another.
+fn is_rounding(result: &str) -> bool {
+    let error = result.split_once(", max error ");
+    error.is_some_and(|(_, error)| error.parse().is_ok_and(|error: f64| error < 1e-5))
+}
+
 /// A value of three axes.
 #[derive(Clone, Debug)]
 struct Value {
@@ -547,7 +562,7 @@ fn check(
         return Ok(());
     };
     for (backend, result) in compare(&bytes, &flags, case, library)? {
-        let is_same = result == "ok";
+        let is_same = result == "ok" || case.computes() && is_rounding(&result);
         prop_assert!(
             is_same || result.starts_with("skipped"),
             "{flags} on {backend}: {result}\n{case:?}"
