@@ -651,7 +651,7 @@ fn compare(
     arguments.extend(flags.split(' '));
     arguments.extend(library.iter().flat_map(|library| ["--ort-lib", library]));
     let run = revseq(&arguments);
-    if run.stderr.contains("nothing runs both models") {
+    if run.stderr.contains("no backend runs both models") {
         return Ok(Vec::new());
     }
     let json: Json = serde_json::from_str(&run.stdout)
