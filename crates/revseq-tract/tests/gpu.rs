@@ -96,6 +96,26 @@ fn what_a_gpu_cannot_move_is_an_error() -> TractResult<()> {
 }
 
 #[test]
+fn a_gpu_that_is_lost_is_an_error() -> TractResult<()> {
+    let Some(context) = context("a_gpu_that_is_lost_is_an_error") else {
+        return Ok(());
+    };
+    let model = model(&context, f32::datum_type())?.into_runnable()?;
+    let run = || {
+        let data = Tensor::zero::<f32>(&[4, 2])?;
+        model.run(tvec!(data.into(), tensor1(&[4_i64, 3]).into()))
+    };
+    run()?;
+    context.device().destroy();
+    for _ in 0..2 {
+        let error = format!("{:#}", run().unwrap_err());
+        assert!(error.contains("reversed"), "no node: {error}");
+        assert!(error.contains("the device is lost"), "{error}");
+    }
+    Ok(())
+}
+
+#[test]
 fn models_loaded_on_a_gpu_run_there_and_no_others() -> TractResult<()> {
     let Some(context) = context("models_loaded_on_a_gpu_run_there_and_no_others") else {
         return Ok(());

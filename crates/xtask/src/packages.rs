@@ -105,6 +105,14 @@ fn check(package: &Package, name: &str, file: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks what all dependencies are licensed under, and where they come from (deny.toml).
+pub(crate) fn deny() -> Result<(), String> {
+    cargo(&["deny", "--version"]).output().map_err(
+        |_| "this needs cargo-deny: cargo install cargo-deny --locked (minutes to build)",
+    )?;
+    cargo(&["deny", "check", "licenses", "bans", "sources"]).run()
+}
+
 /// Writes the public API of each library crate into its `public-api.txt`.
 pub(crate) fn write_api() -> Result<(), String> {
     for (path, api) in apis()? {

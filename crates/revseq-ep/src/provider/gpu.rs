@@ -90,3 +90,35 @@ pub(crate) fn run(
     #[cfg(not(feature = "gpu"))]
     match (*pass, lengths, input, output) {}
 }
+
+#[cfg(all(test, feature = "gpu"))]
+mod tests {
+    use revseq_kernels::{DataType, LengthsPolicy, ReverseSubsequencesDesc};
+
+    use super::*;
+
+    #[test]
+    fn a_gpu_that_is_lost_is_an_error() {
+        let device: Device = "gpu:software".parse().unwrap();
+        let gpu = match Gpu::open(&device) {
+            Ok(gpu) => gpu.unwrap(),
+            Err(error) => {
+                revseq_skips::skip("a_gpu_that_is_lost_is_an_error", &error.to_string());
+                return;
+            }
+        };
+        let desc = ReverseSubsequencesDesc::packed(DataType::Uint8, &[2, 3], DataType::Int64, 1);
+        let plan = Plan::new(&desc).unwrap();
+        let lengths = SequenceLengths::new(&plan, &[3_i64, 2], LengthsPolicy::Reject).unwrap();
+        let pass = gpu.pass(&plan).unwrap();
+        let mut data = [0, 1, 2, 3, 4, 5];
+        run(&pass, &lengths, None, &mut data).unwrap();
+        assert_eq!(data, [2, 1, 0, 4, 3, 5]);
+
+        gpu.context.device().destroy();
+        for input in [None, Some(&[0; 6][..])] {
+            let error = run(&pass, &lengths, input, &mut data).unwrap_err();
+            assert!(error.to_string().contains("the device is lost"), "{error}");
+        }
+    }
+}

@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use super::Error;
 use super::adapter::{self, AdapterInfo};
@@ -213,8 +214,25 @@ impl Context {
         self.check_lost()?;
         match first {
             None => Ok(result),
-            Some(error) => Err(reported(action, &error)),
+            Some(error) => Err(self.lost_or(reported(action, &error))),
         }
+    }
+
+    /// The error of a lost device, if that is behind another error.
+    ///
+    /// All that belongs to a device becomes invalid first. That it is lost is said when what was
+    /// submitted has ended, and perhaps by another thread.
+    #[cold]
+    pub(super) fn lost_or(&self, error: Error) -> Error {
+        for _ in 0..10 {
+            // That nothing can be waited for is no news.
+            let _ = self.device().poll(wgpu::PollType::wait_indefinitely());
+            if let Err(lost) = self.check_lost() {
+                return lost;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        error
     }
 
     /// The pipeline of a variant, compiled by the first caller.

@@ -147,13 +147,12 @@ impl<'a> Transfer<'a> {
         let bytes = words(data);
         let staging = Pool::take(self.context, Role::Upload, bytes)?;
         map(self.context, staging.buffer(), wgpu::MapMode::Write, bytes)?;
-        let view = staging.buffer().get_mapped_range_mut(0..bytes);
-        let filled = view.map(|mut view| {
+        unmap(self.context, staging.buffer(), || {
+            let mut view = staging.buffer().get_mapped_range_mut(0..bytes)?;
             view.slice(..data.len()).copy_from_slice(data);
             view.slice(data.len()..).fill(0);
-        });
-        staging.buffer().unmap();
-        filled.map_err(|error| unmappable(&error))?;
+            Ok(())
+        })?;
         self.uploads.push((staging, tensor.clone(), bytes));
         Ok(())
     }
@@ -187,10 +186,11 @@ impl<'a> Transfer<'a> {
         for ((_, _, data), staging) in downloads.iter_mut().zip(&staged) {
             let bytes = words(data);
             map(context, staging.buffer(), wgpu::MapMode::Read, bytes)?;
-            let view = staging.buffer().get_mapped_range(0..bytes);
-            let copied = view.map(|view| data.copy_from_slice(&view[..data.len()]));
-            staging.buffer().unmap();
-            copied.map_err(|error| unmappable(&error))?;
+            unmap(context, staging.buffer(), || {
+                let view = staging.buffer().get_mapped_range(0..bytes)?;
+                data.copy_from_slice(&view[..data.len()]);
+                Ok(())
+            })?;
         }
         Ok(())
     }
@@ -236,11 +236,25 @@ fn map(
     }
 }
 
-fn unmappable(error: &wgpu::MapRangeError) -> Error {
-    Error::Validation {
-        action: "mapping a buffer",
-        reason: error.to_string(),
-    }
+/// Uses the memory of a mapped buffer, and unmaps it.
+fn unmap(
+    context: &Context,
+    buffer: &wgpu::Buffer,
+    used: impl FnOnce() -> Result<(), wgpu::MapRangeError>,
+) -> Result<(), Error> {
+    let action = "unmapping a buffer";
+    let used = context.catch(action, || {
+        let used = used();
+        // An error if the device has gone since.
+        buffer.unmap();
+        used
+    })?;
+    used.map_err(|error| {
+        context.lost_or(Error::Validation {
+            action,
+            reason: error.to_string(),
+        })
+    })
 }
 
 #[cfg(all(test, feature = "gpu-validation"))]

@@ -1,5 +1,7 @@
 //! What goes wrong on a GPU is an error with its values, and never a panic.
 
+use std::time::Duration;
+
 use revseq_kernels::gpu::{
     self, AdapterChoice, Context, ContextOptions, Error, LengthsSlice, ReverseSubsequencesPass,
     wgpu,
@@ -276,6 +278,31 @@ fn a_lost_device_is_an_error_and_a_new_context_works() {
         assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
 
         assert!(works(&Context::new(&options).unwrap()).unwrap());
+    }
+}
+
+/// Whatever runs on other threads are doing when it goes.
+#[test]
+fn a_device_that_is_lost_during_runs_is_an_error() {
+    for context in contexts() {
+        for microseconds in (0..4000).step_by(200) {
+            let context = another(&context);
+            let runs = || loop {
+                match works(&context) {
+                    Ok(reversed) => assert!(reversed),
+                    Err(error) => break error,
+                }
+            };
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..3).map(|_| scope.spawn(runs)).collect();
+                std::thread::sleep(Duration::from_micros(microseconds));
+                context.device().destroy();
+                for thread in threads {
+                    let error = thread.join().unwrap();
+                    assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+                }
+            });
+        }
     }
 }
 

@@ -212,6 +212,7 @@ fn check_nodes<'a>(
         }
         check_attributes(node, &at(), names, outer, in_function)?;
         check_scan(node).with_context(at)?;
+        check_transpose(node).with_context(at)?;
         for output in node.output.iter().filter(|output| !output.is_empty()) {
             define(names, output).with_context(|| format!("{}: output", at()))?;
         }
@@ -242,6 +243,26 @@ fn check_scan(node: &NodeProto) -> Result<()> {
         scanned.i,
         body.input.len(),
         body.output.len()
+    );
+    Ok(())
+}
+
+/// Checks that a Transpose has each axis once: tract never stops looking for
+/// moves that make anything else.
+fn check_transpose(node: &NodeProto) -> Result<()> {
+    let is_transpose = node.op_type == "Transpose" && ["", "ai.onnx"].contains(&&*node.domain);
+    let mut attributes = node.attribute.iter();
+    let Some(perm) = attributes.find(|it| it.name == "perm" && is_transpose) else {
+        return Ok(());
+    };
+    let perm = &perm.ints;
+    check_rank(perm.len()).context("perm")?;
+    let mut axes = perm.clone();
+    axes.sort_unstable();
+    ensure!(
+        axes.into_iter().eq(0..perm.len() as i64),
+        "perm is {perm:?}, expected each of 0 to {} once",
+        perm.len() - 1
     );
     Ok(())
 }

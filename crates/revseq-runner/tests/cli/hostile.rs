@@ -9,8 +9,9 @@ use crate::common::{
     reverse_graph, revseq, succeeds, tensor, value,
 };
 use prost::Message;
+use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataLocation;
-use tract_onnx::pb::{GraphProto, ModelProto, StringStringEntryProto, TensorProto};
+use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, StringStringEntryProto, TensorProto};
 
 /// What is far longer than any refusal takes, even where the tests are not alone.
 const LONG: Duration = Duration::from_secs(120);
@@ -511,6 +512,28 @@ fn nodes_of_ours_that_are_wrong() {
         changed(|graph| graph.node[0].input.truncate(1)),
         "1 inputs, expected 2",
     );
+}
+
+#[test]
+fn transposes_that_are_none() {
+    for perm in [&[0, 0, 2][..], &[1, 2, 3], &[-1, 0, 1], &[0, 1 << 62]] {
+        let mut transpose = node("Transpose", &["x"], &["t"]);
+        transpose.attribute = vec![AttributeProto {
+            name: "perm".to_owned(),
+            r#type: AttributeType::Ints as i32,
+            ints: perm.to_vec(),
+            ..AttributeProto::default()
+        }];
+        let graph = changed(|graph| {
+            graph.node[0].input[0] = "t".to_owned();
+            graph.node.insert(0, transpose);
+        });
+        let rank = perm.len();
+        check(
+            graph,
+            &format!("perm is {perm:?}, expected each of 0 to {} once", rank - 1),
+        );
+    }
 }
 
 #[test]

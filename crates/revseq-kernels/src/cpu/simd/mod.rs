@@ -319,7 +319,7 @@ pub(crate) unsafe fn transpose<V: Vector, const W: usize, const R: usize>(
 /// Orders non-temporal stores before what follows: other threads read the output.
 #[inline(always)]
 pub(crate) fn fence() {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(revseq_sanitize)))]
     // SAFETY: SSE is part of x86-64.
     unsafe {
         std::arch::x86_64::_mm_sfence();

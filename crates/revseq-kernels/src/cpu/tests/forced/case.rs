@@ -33,6 +33,7 @@ impl Layout {
 
 /// Where a buffer lies.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(miri, expect(dead_code, reason = "Miri has no pages"))]
 pub(super) enum Place {
     /// So many bytes after the start of a page, before which nothing can be touched.
     Start(usize),
