@@ -157,6 +157,11 @@ fn test_steps() -> Vec<Step> {
             || cargo(&["test", "--package", "revseq-bench", "--features", "rten"]).run(),
         ),
         Step::extra(
+            "deny",
+            "the licences and sources of all dependencies (cargo-deny)",
+            packages::deny,
+        ),
+        Step::extra(
             "candle",
             "the example of candle, which is built for it",
             || {
