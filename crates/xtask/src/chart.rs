@@ -23,8 +23,9 @@ const RIGHT: f64 = 930.0;
 const TOP: f64 = 64.0;
 const STEP: f64 = 26.0;
 
-/// The exponents of two that the scale spans, and the values that are marked.
-const SPAN: (f64, f64) = (-2.0, 8.4);
+/// How far the scale goes on beyond the figures, as a power of two.
+const MARGIN: f64 = 0.4;
+/// The values that are marked, where the scale has them.
 const TICKS: [f64; 6] = [0.25, 1.0, 4.0, 16.0, 64.0, 256.0];
 
 /// A regime's name, and its figure for each of the series.
@@ -70,7 +71,14 @@ fn radius(series: usize) -> f64 {
 
 /// The chart: a line for each regime, a dot for each figure, on a logarithmic scale.
 fn draw(rows: &[Row<'_>]) -> String {
-    let x = |value: f64| LEFT + (RIGHT - LEFT) * (value.log2() - SPAN.0) / (SPAN.1 - SPAN.0);
+    let figures = rows
+        .iter()
+        .flat_map(|(_, figures)| figures.iter().flatten());
+    let (low, high) = figures.fold((0.0_f64, 0.0_f64), |(low, high), figure| {
+        (low.min(figure.log2()), high.max(figure.log2()))
+    });
+    let (low, high) = (low - MARGIN, high + MARGIN);
+    let x = |value: f64| LEFT + (RIGHT - LEFT) * (value.log2() - low) / (high - low);
     let bottom = TOP + STEP * rows.len() as f64;
     let height = bottom + 48.0;
     let mut svg = format!(
@@ -93,7 +101,8 @@ fn draw(rows: &[Row<'_>]) -> String {
         ));
         at += 44.0 + 8.0 * name.len() as f64;
     }
-    for tick in TICKS {
+    let is_shown = |tick: &f64| (low..=high).contains(&tick.log2());
+    for tick in TICKS.into_iter().filter(is_shown) {
         let class = if tick == 1.0 { "copy" } else { "grid" };
         let at = x(tick);
         line(format!(
