@@ -21,6 +21,15 @@ const EP_WHEEL: &str = "onnxruntime_ep_revseq";
 /// the library of the newest version under test, and the provider's own.
 pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 2], String> {
     library()?;
+    let ep = crate::root().join("target/debug").join(library_name());
+    Ok([
+        ("REVSEQ_TEST_ORT_LIB", onnxruntime()?),
+        ("REVSEQ_EP_LIBRARY", ep),
+    ])
+}
+
+/// The library of the newest ONNX Runtime under test.
+pub(crate) fn onnxruntime() -> Result<PathBuf, String> {
     let (version, _) = HOSTS[0];
     let python = host(version)?;
     let script = "import pathlib, onnxruntime; \
@@ -32,8 +41,7 @@ pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 2], String> {
             "no library of ONNX Runtime {version}: found {found:?}"
         ));
     }
-    let ep = crate::root().join("target/debug").join(library_name());
-    Ok([("REVSEQ_TEST_ORT_LIB", library), ("REVSEQ_EP_LIBRARY", ep)])
+    Ok(library)
 }
 
 /// Builds the library, with GPUs, and its example. With all of the workspace, as

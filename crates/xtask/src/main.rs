@@ -21,8 +21,8 @@ Usage: cargo xtask <COMMAND>
 
 Commands:
   test [STEP]...  Run everything that CI runs, or only the steps named
-  sanitize [asan|tsan|valgrind]...
-                  Run the kernels' tests under sanitizers, all or those named
+  sanitize [asan|tsan|valgrind|miri]...
+                  Run the kernels' tests under sanitizers, the first three or those named
   models          Make the files under models/ again
   api             Record the public API of the libraries, in their public-api.txt
   wheel           Build the Python wheels, of the command line and of the execution provider,
@@ -165,6 +165,11 @@ fn test_steps() -> Vec<Step> {
             "rten",
             "rten among the contestants of the benchmarks (Rust 1.94)",
             || cargo(&["test", "--package", "revseq-bench", "--features", "rten"]).run(),
+        ),
+        Step::extra(
+            "deny",
+            "the licences and sources of all dependencies (cargo-deny)",
+            packages::deny,
         ),
         Step::extra(
             "candle",
