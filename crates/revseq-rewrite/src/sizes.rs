@@ -12,7 +12,10 @@ const MAXIMUM_DEPTH: usize = 128;
 /// How many values are looked at for one answer, so that none takes forever.
 const MAXIMUM_VALUES: usize = 4096;
 
-/// What is left of both.
+/// The most axes that are looked at: a model can name any number, and no runtime takes so many.
+const MAXIMUM_RANK: usize = 64;
+
+/// What is left of depth and values.
 #[derive(Clone, Copy)]
 struct Steps<'s> {
     depth: usize,
@@ -187,7 +190,9 @@ fn rank_within(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize>
         }
     };
     // A rank that does not hold would keep a model from loading.
-    proved.or_else(|| Some(declared_sizes(scope.declaration(name)?)?.len()))
+    proved
+        .or_else(|| Some(declared_sizes(scope.declaration(name)?)?.len()))
+        .filter(|&rank| rank <= MAXIMUM_RANK)
 }
 
 /// The length of an axis, followed to where it comes from.
@@ -201,7 +206,7 @@ fn axis_within<'a>(
     axis: usize,
     steps: Steps<'_>,
 ) -> Option<Size<'a>> {
-    let steps = steps.next()?;
+    let steps = steps.next().filter(|_| axis < MAXIMUM_RANK)?;
     let (scope, source) = scope.source(name)?;
     let from = |size: Option<i64>| size.map(Size::Known);
     let (found, value): (Option<Size<'a>>, &'a str) = match source {

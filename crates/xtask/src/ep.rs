@@ -22,6 +22,17 @@ const EP_WHEEL: &str = "onnxruntime_ep_revseq";
 /// Python with ONNX's checker.
 pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 3], String> {
     library()?;
+    let (python, runtime) = onnxruntime()?;
+    let ep = crate::root().join("target/debug").join(library_name());
+    Ok([
+        ("REVSEQ_TEST_ORT_LIB", runtime),
+        ("REVSEQ_EP_LIBRARY", ep),
+        ("REVSEQ_TEST_PYTHON", python),
+    ])
+}
+
+/// A Python with the newest ONNX Runtime under test, and that's library.
+pub(crate) fn onnxruntime() -> Result<(PathBuf, PathBuf), String> {
     let (version, _) = HOSTS[0];
     let python = host(version)?;
     let script = "import pathlib, onnxruntime; \
@@ -33,12 +44,7 @@ pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 3], String> {
             "no library of ONNX Runtime {version}: found {found:?}"
         ));
     }
-    let ep = crate::root().join("target/debug").join(library_name());
-    Ok([
-        ("REVSEQ_TEST_ORT_LIB", library),
-        ("REVSEQ_EP_LIBRARY", ep),
-        ("REVSEQ_TEST_PYTHON", python),
-    ])
+    Ok((python, library))
 }
 
 /// Builds the library, with GPUs, and its example. With all of the workspace, as

@@ -1,6 +1,8 @@
-//! The kernels' and the graph's tests under AddressSanitizer, ThreadSanitizer and
-//! Valgrind, on the toolchain that builds everything else.
+//! The kernels' and the graph's tests, and the provider in ONNX Runtime, under
+//! AddressSanitizer, ThreadSanitizer and Valgrind, on the toolchain that builds everything else;
+//! and Miri.
 
+use crate::ep;
 use crate::step::{self, Command, Step, cargo};
 
 /// Sanitizers come with the compiler for few targets; this is the one that is run.
@@ -9,10 +11,25 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Where its builds lie, apart from all others.
 const FOLDER: &str = "target/sanitize";
 
+const ADDRESS: &str = "-Zsanitizer=address --cfg revseq_sanitize";
+
+/// What the provider runs under AddressSanitizer: lengths and data of several kinds, one node
+/// and two, and no elements at all.
+const MODELS: [&str; 7] = [
+    "graphs/twice_other_lengths",
+    "lengths/initializer",
+    "shapes/long_time",
+    "shapes/rank3_batch0_time2",
+    "shapes/wide_inner",
+    "shapes/zero_inner",
+    "subsequences/clamped_int64",
+];
+
 /// Runs the sanitizers of these names, or all if there are none.
 pub(crate) fn run(names: &[&str]) -> Result<(), String> {
     let steps = vec![
-        Step::new("asan", "AddressSanitizer: kernels and graph", || {
+        Step::new("asan", "AddressSanitizer: kernels, graph, provider", || {
+            address_in_onnx_runtime()?;
             // Unoptimised, the reference takes minutes for large tensors, and the unit
             // tests reach the same loops.
             address(&[
@@ -25,6 +42,7 @@ pub(crate) fn run(names: &[&str]) -> Result<(), String> {
         }),
         Step::new("tsan", "ThreadSanitizer: threaded kernels", thread),
         Step::new("valgrind", "Valgrind: portable kernels", valgrind),
+        Step::extra("miri", "Miri: kernels on small layouts (nightly)", miri),
     ];
     step::select(steps, names).and_then(step::run_all)
 }
@@ -36,11 +54,38 @@ pub(crate) fn short() -> Result<(), String> {
 
 /// Runs tests of the kernels, and of what else is named, under AddressSanitizer.
 fn address(tests: &[&str]) -> Result<(), String> {
-    cargo_test("address", "-Zsanitizer=address --cfg revseq_sanitize")
+    sanitized("test", "address", ADDRESS)
         .args(["--package", "revseq-kernels"])
         .args(tests)
         .env("PROPTEST_CASES", "64")
+        // loom keeps some memory to the end.
+        .env("ASAN_OPTIONS", "detect_leaks=0")
         .run()
+}
+
+/// Runs models in the real ONNX Runtime, by a program and a provider with AddressSanitizer.
+fn address_in_onnx_runtime() -> Result<(), String> {
+    // The provider finds the sanitizer in the program.
+    sanitized(
+        "build",
+        "address",
+        &format!("{ADDRESS} -Clink-arg=-rdynamic"),
+    )
+    .args(["--package", "revseq-ep", "--lib", "--example", "rust"])
+    .run()?;
+    let root = crate::root();
+    let built = root.join(FOLDER).join("address").join(TARGET).join("debug");
+    let (_, onnxruntime) = ep::onnxruntime()?;
+    MODELS.iter().try_for_each(|model| {
+        Command::new(built.join("examples/rust"))
+            .arg(&onnxruntime)
+            .arg(built.join("librevseq_ep.so"))
+            .arg(root.join("models").join(model).join("model.onnx"))
+            // ONNX Runtime, which is loaded later, throws: what the sanitizer puts in the
+            // place of that has to find the original when it starts.
+            .env("LD_PRELOAD", "libstdc++.so.6")
+            .run()
+    })
 }
 
 /// Runs the kernels' threaded tests under ThreadSanitizer.
@@ -52,7 +97,7 @@ fn address(tests: &[&str]) -> Result<(), String> {
 /// accesses of more than 16 bytes: the portable kernels have none.
 fn thread() -> Result<(), String> {
     let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
-    cargo_test("thread", &format!("{flags} --cfg revseq_sanitize"))
+    sanitized("test", "thread", &format!("{flags} --cfg revseq_sanitize"))
         .args(["--package", "revseq-kernels", "--lib"])
         .args(["--", "--test-threads=1"])
         .env("REVSEQ_SIMD", "portable")
@@ -64,7 +109,7 @@ fn thread() -> Result<(), String> {
 fn valgrind() -> Result<(), String> {
     let runner = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER";
     let valgrind = "valgrind --quiet --error-exitcode=1 --partial-loads-ok=no";
-    cargo_test("valgrind", "")
+    sanitized("test", "valgrind", "")
         .args(["--package", "revseq-kernels", "--lib"])
         .env(runner, valgrind)
         .env("REVSEQ_SIMD", "portable")
@@ -72,12 +117,29 @@ fn valgrind() -> Result<(), String> {
         .run()
 }
 
-/// `cargo test` with flags of the compiler that are not stable, in a folder of their own.
+/// Runs every kernel on small layouts under Miri.
+fn miri() -> Result<(), String> {
+    // The cargo that runs this is of one toolchain; rustup's chooses.
+    let miri = || Command::new("cargo").args(["+nightly", "miri"]);
+    miri().arg("--version").output().map_err(
+        |_| "this needs Miri: rustup toolchain install nightly --component miri,rust-src",
+    )?;
+    miri()
+        .args(["test", "--package", "revseq-kernels", "--lib"])
+        .args(["--target-dir", &format!("{FOLDER}/miri")])
+        .args(["--", "every_kernel_agrees_on_small_layouts"])
+        .env("RUSTFLAGS", "--cfg revseq_sanitize")
+        // The tests read the environment.
+        .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+        .run()
+}
+
+/// A cargo command with flags of the compiler that are not stable, in a folder of their own.
 ///
 /// `--cfg revseq_sanitize` makes streaming stores ordinary ones, as no sanitizer sees
 /// those. A target that is named keeps the flags from build scripts and macros.
-fn cargo_test(folder: &str, flags: &str) -> Command {
-    cargo(&["test", "--target", TARGET, "--target-dir"])
+fn sanitized(command: &str, folder: &str, flags: &str) -> Command {
+    cargo(&[command, "--target", TARGET, "--target-dir"])
         .arg(format!("{FOLDER}/{folder}"))
         // To optimise what is instrumented takes longer than to run it as it is.
         .args(["--config", "profile.dev.package.revseq-kernels.opt-level=0"])

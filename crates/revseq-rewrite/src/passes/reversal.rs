@@ -77,7 +77,7 @@ impl<'a> Reversal<'a> {
                 let rank = sizes::rank(scope, node.input(0)?)? + added.len();
                 let added = constant::normal_axes(&added, rank)?;
                 self.with_axes(|axis| {
-                    (!added.contains(&axis))
+                    (axis < rank && !added.contains(&axis))
                         .then(|| (0..axis).filter(|axis| !added.contains(axis)).count())
                 })
             }
