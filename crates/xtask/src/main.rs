@@ -162,6 +162,11 @@ fn test_steps() -> Vec<Step> {
             packages::deny,
         ),
         Step::extra(
+            "aarch64",
+            "the kernels on AArch64, emulated (QEMU)",
+            aarch64,
+        ),
+        Step::extra(
             "candle",
             "the example of candle, which is built for it",
             || {
@@ -177,6 +182,33 @@ fn test_steps() -> Vec<Step> {
             },
         ),
     ]
+}
+
+/// Runs the kernels' tests under emulation, but those of large tensors, which take minutes there.
+fn aarch64() -> Result<(), String> {
+    let (linker, emulator) = ("aarch64-linux-gnu-gcc", "qemu-aarch64");
+    for program in [linker, emulator] {
+        Command::new(program)
+            .arg("--version")
+            .output()
+            .map_err(|error| {
+                format!(
+                    "{error}; install the packages qemu-user, gcc-aarch64-linux-gnu and \
+                 libc6-dev-arm64-cross, and the target by \
+                 rustup target add aarch64-unknown-linux-gnu"
+                )
+            })?;
+    }
+    cargo(&["test", "--package", "revseq-kernels", "--target"])
+        .args(["aarch64-unknown-linux-gnu", "--tests"])
+        .args(["--", "--skip=large", "--skip=streamed_tensors"])
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", linker)
+        .env(
+            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
+            format!("{emulator} -L /usr/aarch64-linux-gnu"),
+        )
+        .env("PROPTEST_CASES", "64")
+        .run()
 }
 
 /// Makes the models, or checks them, with the packages that the script pins.
