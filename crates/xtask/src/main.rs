@@ -22,8 +22,8 @@ Usage: cargo xtask <COMMAND>
 
 Commands:
   test [STEP]...  Run everything that CI runs, or only the steps named
-  sanitize [asan|tsan|valgrind|miri]...
-                  Run the kernels' tests under sanitizers, the first three or those named
+  sanitize [asan|valgrind|tsan|miri]...
+                  Run the kernels' tests under sanitizers, the first two or those named
   models          Make the files under models/ again
   api             Record the public API of the libraries, in their public-api.txt
   chart           Draw the chart of docs/benchmarks.md from its table

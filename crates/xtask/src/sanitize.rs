@@ -1,6 +1,6 @@
 //! The kernels' and the graph's tests, and the provider in ONNX Runtime, under
-//! AddressSanitizer, ThreadSanitizer and Valgrind, on the toolchain that builds everything else;
-//! and Miri.
+//! AddressSanitizer and Valgrind, on the toolchain that builds everything else; and under
+//! ThreadSanitizer and Miri, on nightly.
 
 use crate::ep;
 use crate::step::{self, Command, Step, cargo};
@@ -12,6 +12,10 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const FOLDER: &str = "target/sanitize";
 
 const ADDRESS: &str = "-Zsanitizer=address --cfg revseq_sanitize";
+
+/// To optimise what is instrumented takes longer than to run it as it is.
+const WITHOUT_OPTIMISATION: [&str; 2] =
+    ["--config", "profile.dev.package.revseq-kernels.opt-level=0"];
 
 /// What the provider runs under AddressSanitizer: lengths and data of several kinds, one node
 /// and two, and no elements at all.
@@ -40,8 +44,12 @@ pub(crate) fn run(names: &[&str]) -> Result<(), String> {
                 "--skip=streamed_tensors",
             ])
         }),
-        Step::new("tsan", "ThreadSanitizer: threaded kernels", thread),
         Step::new("valgrind", "Valgrind: portable kernels", valgrind),
+        Step::extra(
+            "tsan",
+            "ThreadSanitizer: threaded kernels (nightly)",
+            thread,
+        ),
         Step::extra("miri", "Miri: kernels on small layouts (nightly)", miri),
     ];
     step::select(steps, names).and_then(step::run_all)
@@ -88,18 +96,19 @@ fn address_in_onnx_runtime() -> Result<(), String> {
     })
 }
 
-/// Runs the kernels' threaded tests under ThreadSanitizer.
-///
-/// The standard library is the one that comes with the compiler, without
-/// instrumentation, which has to be allowed. Of its own synchronisation
-/// ThreadSanitizer sees what is inlined and what goes by way of pthreads, so the
-/// tests join their threads, and there is one of the harness. It takes no notice of
-/// accesses of more than 16 bytes: the portable kernels have none.
+/// Runs the kernels' unit tests under ThreadSanitizer, with a standard library that is
+/// instrumented, too. It takes no notice of accesses of more than 16 bytes: the portable
+/// kernels have none.
 fn thread() -> Result<(), String> {
-    let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
-    sanitized("test", "thread", &format!("{flags} --cfg revseq_sanitize"))
+    nightly("thread", &["test", "-Zbuild-std", "--target", TARGET])?
+        .args(WITHOUT_OPTIMISATION)
         .args(["--package", "revseq-kernels", "--lib"])
         .args(["--", "--test-threads=1"])
+        // crossbeam's fences are none that it knows.
+        .env(
+            "RUSTFLAGS",
+            "-Zsanitizer=thread --cfg revseq_sanitize --cfg crossbeam_sanitize_thread",
+        )
         .env("REVSEQ_SIMD", "portable")
         .env("PROPTEST_CASES", "64")
         .run()
@@ -119,19 +128,25 @@ fn valgrind() -> Result<(), String> {
 
 /// Runs every kernel on small layouts under Miri.
 fn miri() -> Result<(), String> {
-    // The cargo that runs this is of one toolchain; rustup's chooses.
-    let miri = || Command::new("cargo").args(["+nightly", "miri"]);
-    miri().arg("--version").output().map_err(
-        |_| "this needs Miri: rustup toolchain install nightly --component miri,rust-src",
-    )?;
-    miri()
-        .args(["test", "--package", "revseq-kernels", "--lib"])
-        .args(["--target-dir", &format!("{FOLDER}/miri")])
+    nightly("miri", &["miri", "test"])?
+        .args(["--package", "revseq-kernels", "--lib"])
         .args(["--", "every_kernel_agrees_on_small_layouts"])
         .env("RUSTFLAGS", "--cfg revseq_sanitize")
         // The tests read the environment.
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")
         .run()
+}
+
+/// A cargo command of a nightly toolchain, in a folder of its own.
+fn nightly(folder: &str, arguments: &[&str]) -> Result<Command, String> {
+    // The cargo that runs this is of one toolchain; rustup's chooses.
+    let cargo = || Command::new("cargo").args(["+nightly"]);
+    cargo().args(["miri", "--version"]).output().map_err(|_| {
+        "this needs: rustup toolchain install nightly --component miri,rust-src".to_owned()
+    })?;
+    Ok(cargo()
+        .args(arguments)
+        .args(["--target-dir", &format!("{FOLDER}/{folder}")]))
 }
 
 /// A cargo command with flags of the compiler that are not stable, in a folder of their own.
@@ -141,8 +156,7 @@ fn miri() -> Result<(), String> {
 fn sanitized(command: &str, folder: &str, flags: &str) -> Command {
     cargo(&[command, "--target", TARGET, "--target-dir"])
         .arg(format!("{FOLDER}/{folder}"))
-        // To optimise what is instrumented takes longer than to run it as it is.
-        .args(["--config", "profile.dev.package.revseq-kernels.opt-level=0"])
+        .args(WITHOUT_OPTIMISATION)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", flags)
 }
