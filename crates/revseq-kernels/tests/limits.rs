@@ -1,4 +1,5 @@
 //! No descriptor takes more time or stack than its dimensions and lengths are worth.
+#![cfg(target_pointer_width = "64")]
 
 use std::sync::mpsc;
 use std::thread;

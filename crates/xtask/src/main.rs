@@ -167,6 +167,11 @@ fn test_steps() -> Vec<Step> {
             aarch64,
         ),
         Step::extra(
+            "i686",
+            "the kernels with addresses of 32 bits (gcc-multilib)",
+            || kernels_for("i686-unknown-linux-gnu").run(),
+        ),
+        Step::extra(
             "candle",
             "the example of candle, which is built for it",
             || {
@@ -184,7 +189,7 @@ fn test_steps() -> Vec<Step> {
     ]
 }
 
-/// Runs the kernels' tests under emulation, but those of large tensors, which take minutes there.
+/// Runs the kernels' tests under emulation.
 fn aarch64() -> Result<(), String> {
     let (linker, emulator) = ("aarch64-linux-gnu-gcc", "qemu-aarch64");
     for program in [linker, emulator] {
@@ -194,21 +199,26 @@ fn aarch64() -> Result<(), String> {
             .map_err(|error| {
                 format!(
                     "{error}; install the packages qemu-user, gcc-aarch64-linux-gnu and \
-                 libc6-dev-arm64-cross, and the target by \
-                 rustup target add aarch64-unknown-linux-gnu"
+                     libc6-dev-arm64-cross"
                 )
             })?;
     }
-    cargo(&["test", "--package", "revseq-kernels", "--target"])
-        .args(["aarch64-unknown-linux-gnu", "--tests"])
-        .args(["--", "--skip=large", "--skip=streamed_tensors"])
+    kernels_for("aarch64-unknown-linux-gnu")
         .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", linker)
         .env(
             "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
             format!("{emulator} -L /usr/aarch64-linux-gnu"),
         )
-        .env("PROPTEST_CASES", "64")
         .run()
+}
+
+/// The kernels' tests on another target, which `rustup target add` installs; but those of large
+/// tensors, which take minutes under emulation, and more than 32 bits address.
+fn kernels_for(target: &str) -> Command {
+    cargo(&["test", "--package", "revseq-kernels", "--tests"])
+        .args(["--target", target])
+        .args(["--", "--skip=large", "--skip=streamed_tensors"])
+        .env("PROPTEST_CASES", "64")
 }
 
 /// Makes the models, or checks them, with the packages that the script pins.
