@@ -50,7 +50,7 @@ pub(crate) fn run(names: &[&str]) -> Result<(), String> {
             "ThreadSanitizer: threaded kernels (nightly)",
             thread,
         ),
-        Step::extra("miri", "Miri: kernels on small layouts (nightly)", miri),
+        Step::extra("miri", "Miri: kernels and provider (nightly)", miri),
     ];
     step::select(steps, names).and_then(step::run_all)
 }
@@ -126,15 +126,21 @@ fn valgrind() -> Result<(), String> {
         .run()
 }
 
-/// Runs every kernel on small layouts under Miri.
+/// Runs every kernel on small layouts under Miri, and what the provider gives ONNX Runtime to hold.
 fn miri() -> Result<(), String> {
-    nightly("miri", &["miri", "test"])?
-        .args(["--package", "revseq-kernels", "--lib"])
-        .args(["--", "every_kernel_agrees_on_small_layouts"])
-        .env("RUSTFLAGS", "--cfg revseq_sanitize")
-        // The tests read the environment.
-        .env("MIRIFLAGS", "-Zmiri-disable-isolation")
-        .run()
+    // The tests read the environment, and their hosts live as long as the process.
+    let flags = "-Zmiri-disable-isolation -Zmiri-ignore-leaks";
+    let tests = [
+        ("revseq-kernels", "every_kernel_agrees_on_small_layouts"),
+        ("revseq-ep", "factory::tests"),
+    ];
+    tests.into_iter().try_for_each(|(package, test)| {
+        nightly("miri", &["miri", "test"])?
+            .args(["--package", package, "--lib", "--", test])
+            .env("RUSTFLAGS", "--cfg revseq_sanitize")
+            .env("MIRIFLAGS", flags)
+            .run()
+    })
 }
 
 /// A cargo command of a nightly toolchain, in a folder of its own.
