@@ -43,6 +43,20 @@ pub(crate) enum Source<'a> {
 }
 
 impl<'a> Scope<'a> {
+    /// Whether the model's version of ONNX's operators has one that a pass writes.
+    ///
+    /// # Errors
+    /// Why the node is left alone.
+    pub(crate) fn needs(&self, operator: &str, since: i64) -> Result<(), String> {
+        if self.opset < since {
+            return Err(format!(
+                "version {} of ONNX's operators has no {operator}",
+                self.opset
+            ));
+        }
+        Ok(())
+    }
+
     /// The main graph, or a graph in an attribute.
     pub(crate) fn graph(graph: &'a GraphProto, parent: Option<&'a Scope<'a>>, opset: i64) -> Self {
         let name = |value: &'a ValueInfoProto| value.name.as_deref().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::step::Command;
+use crate::step::nightly;
 
 /// A function that is fuzzed.
 struct Target {
@@ -56,9 +56,7 @@ pub(crate) fn fuzz(arguments: &[&str]) -> Result<(), String> {
         let known = known.join(", ");
         return Err(format!("unknown target {name:?}, expected one of {known}"));
     }
-    // The cargo that runs this is of one toolchain; rustup's chooses.
-    let cargo = || Command::new("cargo").args(["+nightly", "fuzz"]);
-    cargo().arg("--version").output().map_err(|_| {
+    nightly(&["fuzz", "--version"]).output().map_err(|_| {
         "fuzzing needs a nightly toolchain and cargo-fuzz: \
          rustup toolchain install nightly --profile minimal && cargo install cargo-fuzz --locked"
     })?;
@@ -72,7 +70,7 @@ pub(crate) fn fuzz(arguments: &[&str]) -> Result<(), String> {
         let found = root.join("target/fuzz/corpus").join(target.name);
         fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
         let models = target.models.then(|| root.join("models"));
-        cargo()
+        nightly(&["fuzz"])
             // The kernels take too long to compile under a sanitizer; their buffers lie
             // next to inaccessible pages, and `sanitize` runs their tests.
             .args(["run", "--release", "--sanitizer", "none", "--fuzz-dir"])

@@ -3,7 +3,7 @@
 //! ThreadSanitizer and Miri, on nightly.
 
 use crate::ep;
-use crate::step::{self, Command, Step, cargo};
+use crate::step::{self, Command, Step, cargo, nightly};
 
 /// Sanitizers come with the compiler for few targets; this is the one that is run.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -100,7 +100,7 @@ fn address_in_onnx_runtime() -> Result<(), String> {
 /// instrumented, too. It takes no notice of accesses of more than 16 bytes: the portable
 /// kernels have none.
 fn thread() -> Result<(), String> {
-    nightly("thread", &["test", "-Zbuild-std", "--target", TARGET])?
+    on_nightly("thread", &["test", "-Zbuild-std", "--target", TARGET])?
         .args(WITHOUT_OPTIMISATION)
         .args(["--package", "revseq-kernels", "--lib"])
         .args(["--", "--test-threads=1"])
@@ -135,7 +135,7 @@ fn miri() -> Result<(), String> {
         ("revseq-ep", "factory::tests"),
     ];
     tests.into_iter().try_for_each(|(package, test)| {
-        nightly("miri", &["miri", "test"])?
+        on_nightly("miri", &["miri", "test"])?
             .args(["--package", package, "--lib", "--", test])
             .env("RUSTFLAGS", "--cfg revseq_sanitize")
             .env("MIRIFLAGS", flags)
@@ -144,15 +144,11 @@ fn miri() -> Result<(), String> {
 }
 
 /// A cargo command of a nightly toolchain, in a folder of its own.
-fn nightly(folder: &str, arguments: &[&str]) -> Result<Command, String> {
-    // The cargo that runs this is of one toolchain; rustup's chooses.
-    let cargo = || Command::new("cargo").args(["+nightly"]);
-    cargo().args(["miri", "--version"]).output().map_err(|_| {
+fn on_nightly(folder: &str, arguments: &[&str]) -> Result<Command, String> {
+    nightly(&["miri", "--version"]).output().map_err(|_| {
         "this needs: rustup toolchain install nightly --component miri,rust-src".to_owned()
     })?;
-    Ok(cargo()
-        .args(arguments)
-        .args(["--target-dir", &format!("{FOLDER}/{folder}")]))
+    Ok(nightly(arguments).args(["--target-dir", &format!("{FOLDER}/{folder}")]))
 }
 
 /// A cargo command with flags of the compiler that are not stable, in a folder of their own.

@@ -148,6 +148,12 @@ impl Command {
     }
 }
 
+/// A command of the nightly toolchain's cargo. The cargo that runs this is of one toolchain;
+/// rustup's chooses.
+pub(crate) fn nightly(arguments: &[&str]) -> Command {
+    Command::new("cargo").arg("+nightly").args(arguments)
+}
+
 /// A cargo command, by the cargo that runs this.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(arguments)

@@ -55,11 +55,8 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
             "its lengths are all the same, but not provably the size of axis {axis}"
         ));
     }
-    if scope.opset < SLICE_BY_INPUTS {
-        return Verdict::Left(format!(
-            "version {} of ONNX's operators has no Slice with steps",
-            scope.opset
-        ));
+    if let Err(why) = scope.needs("Slice with steps", SLICE_BY_INPUTS) {
+        return Verdict::Left(why);
     }
     let mut emit = Emit::new(output, scope.opset, names);
     flip_into(&mut emit, output, data, axis as i64);

@@ -62,11 +62,8 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     else {
         return Verdict::Left("an input or the output is missing".to_owned());
     };
-    if scope.opset < MOD {
-        return Verdict::Left(format!(
-            "version {} of ONNX's operators has no Mod",
-            scope.opset
-        ));
+    if let Err(why) = scope.needs("Mod", MOD) {
+        return Verdict::Left(why);
     }
     for (name, _) in axes {
         if let Some(attribute) = reference(node, name)

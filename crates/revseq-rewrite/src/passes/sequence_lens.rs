@@ -101,12 +101,7 @@ fn check(scope: &Scope<'_>, node: &NodeProto) -> Result<(), String> {
     if node.int("layout").or(0) != Some(0) {
         return Err("its batch comes first (layout)".to_owned());
     }
-    if scope.opset < RANGE {
-        return Err(format!(
-            "version {} of ONNX's operators has no Range",
-            scope.opset
-        ));
-    }
+    scope.needs("Range", RANGE)?;
     if node
         .output
         .get(2)

@@ -2,12 +2,11 @@
 //!
 //! `REVSEQ_TEST_PYTHON` names a Python that has the package `onnx`.
 
-use std::path::Path;
 use std::process::Command;
 
 use revseq_rewrite::{Assumptions, Options};
 
-use crate::common::{Folder, models};
+use crate::common::{Folder, all_models, models, models_in};
 
 /// Checks every model below a folder, types and shapes included.
 const SCRIPT: &str = "
@@ -19,20 +18,6 @@ for path in sorted(pathlib.Path(sys.argv[1]).glob('*.onnx')):
         print(f'{path.name}: {error}')
 ";
 
-/// The folders with models below some.
-fn below(folders: &[&Path]) -> Vec<String> {
-    let mut names = Vec::new();
-    for folder in folders {
-        for entry in folder.read_dir().expect("a folder") {
-            let path = entry.expect("an entry").path();
-            if path.join("model.onnx").exists() {
-                names.push(path.to_str().expect("UTF-8").to_owned());
-            }
-        }
-    }
-    names
-}
-
 #[test]
 fn rewritten_models_pass_onnx_s_checker() {
     let python = std::env::var("REVSEQ_TEST_PYTHON").unwrap_or_default();
@@ -41,12 +26,8 @@ fn rewritten_models_pass_onnx_s_checker() {
         revseq_skips::skip(test, "REVSEQ_TEST_PYTHON is not set");
         return;
     }
-    let models = models();
-    let groups = models.read_dir().expect("groups of models");
-    let mut groups: Vec<_> = groups.map(|group| group.expect("a group").path()).collect();
-    groups.retain(|group| group.is_dir());
-    groups.push(models.join("../tests/data/keras"));
-    let groups: Vec<&Path> = groups.iter().map(AsRef::as_ref).collect();
+    let mut all = all_models();
+    all.extend(models_in(&models().join("../tests/data/keras")));
     let assume = Assumptions { right_padded: true };
     let options = [(true, false), (false, true), (true, true)].map(|(portable, fast)| Options {
         portable,
@@ -60,8 +41,8 @@ fn rewritten_models_pass_onnx_s_checker() {
     };
     let folder = Folder::new();
     let mut count = 0;
-    for path in below(&groups) {
-        let bytes = std::fs::read(Path::new(&path).join("model.onnx")).expect("a model");
+    for path in all {
+        let bytes = std::fs::read(path.join("model.onnx")).expect("a model");
         for options in options.iter().chain([&without_lengths]) {
             let mut model = revseq_rewrite::decode(&bytes).expect("a model");
             let report = revseq_rewrite::rewrite(&mut model, options).expect("known passes");
@@ -69,7 +50,7 @@ fn rewritten_models_pass_onnx_s_checker() {
                 continue;
             }
             count += 1;
-            let name = Path::new(&path).file_name().unwrap().to_string_lossy();
+            let name = path.file_name().unwrap().to_string_lossy();
             let rewritten = revseq_rewrite::encode(&model).expect("it fits");
             folder.write(&format!("{count}_{name}.onnx"), &rewritten);
         }

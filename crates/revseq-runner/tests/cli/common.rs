@@ -63,6 +63,27 @@ pub(crate) fn models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
 }
 
+/// The folders in one that have a model, in order.
+pub(crate) fn models_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = folder.read_dir().expect("a folder");
+    let mut paths: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    paths.retain(|path| path.join("model.onnx").exists());
+    paths.sort();
+    paths
+}
+
+/// The folders of all of the repository's models.
+pub(crate) fn all_models() -> Vec<PathBuf> {
+    let groups = models().read_dir().expect("groups of models");
+    let groups = groups.map(|group| group.expect("a group").path());
+    groups
+        .filter(|group| group.is_dir())
+        .flat_map(|group| models_in(&group))
+        .collect()
+}
+
 pub(crate) fn value(name: &str, elem_type: i32, dims: &[&str]) -> ValueInfoProto {
     let dim = dims.iter().map(|dim| Dimension {
         value: Some(match dim.parse() {

@@ -11,8 +11,8 @@ use tract_onnx::pb::{
 };
 
 use crate::common::{
-    FLOAT, Folder, INT64, graph_attribute, int, model, models, node, refuses, reverse_graph,
-    revseq, succeeds, tensor, value,
+    FLOAT, Folder, INT64, all_models, graph_attribute, int, model, models, models_in, node,
+    refuses, reverse_graph, revseq, succeeds, tensor, value,
 };
 
 fn json(path: &std::path::Path, more: &[&str]) -> Json {
@@ -114,8 +114,7 @@ fn sizes_made_of_symbols_are_named() {
 #[test]
 fn exported_models_are_known_once_their_sizes_are() {
     let mut nodes = 0;
-    for model in std::fs::read_dir(models().join("exported")).unwrap() {
-        let model = model.unwrap().path();
+    for model in models_in(&models().join("exported")) {
         let shown = json(&model, &[]);
         let symbols = shown["symbols"].as_array().unwrap().iter();
         let dims: Vec<String> = symbols
@@ -230,33 +229,23 @@ fn every_model_is_shown_in_every_format() {
     let mut seen = 0;
     // Loops alone.
     let mut without = BTreeSet::new();
-    for group in std::fs::read_dir(models()).unwrap() {
-        let group = group.unwrap().path();
-        let Ok(models) = std::fs::read_dir(&group) else {
-            continue;
-        };
-        for model in models {
-            let model = model.unwrap().path();
-            if !model.join("model.onnx").exists() {
-                continue;
-            }
-            seen += 1;
-            let json = json(&model, &[]);
-            let is_ours = !json["nodes"].as_array().unwrap().is_empty();
-            if !is_ours {
-                without.insert(model.file_name().unwrap().to_str().unwrap().to_owned());
-            }
-            for node in json["nodes"].as_array().unwrap() {
-                assert!(node.get("error").is_none(), "{model:?}: {node}");
-            }
-            let text = succeeds(&["inspect", model.to_str().unwrap()]);
-            assert!(!text.contains("  error "), "{text}");
-            let dot = succeeds(&["inspect", model.to_str().unwrap(), "--format", "dot"]);
-            let count = |character: char| dot.chars().filter(|&found| found == character).count();
-            assert!(dot.starts_with("digraph "), "{dot}");
-            assert_eq!(dot.contains("gold"), is_ours, "{dot}");
-            assert_eq!((count('{'), count('[')), (count('}'), count(']')), "{dot}");
+    for model in all_models() {
+        seen += 1;
+        let json = json(&model, &[]);
+        let is_ours = !json["nodes"].as_array().unwrap().is_empty();
+        if !is_ours {
+            without.insert(model.file_name().unwrap().to_str().unwrap().to_owned());
         }
+        for node in json["nodes"].as_array().unwrap() {
+            assert!(node.get("error").is_none(), "{model:?}: {node}");
+        }
+        let text = succeeds(&["inspect", model.to_str().unwrap()]);
+        assert!(!text.contains("  error "), "{text}");
+        let dot = succeeds(&["inspect", model.to_str().unwrap(), "--format", "dot"]);
+        let count = |character: char| dot.chars().filter(|&found| found == character).count();
+        assert!(dot.starts_with("digraph "), "{dot}");
+        assert_eq!(dot.contains("gold"), is_ours, "{dot}");
+        assert_eq!((count('{'), count('[')), (count('}'), count(']')), "{dot}");
     }
     assert_eq!(seen, 126);
     let without: Vec<&str> = without.iter().map(String::as_str).collect();

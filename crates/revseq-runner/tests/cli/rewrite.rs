@@ -1,13 +1,13 @@
 //! `revseq rewrite`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use prost::Message;
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto};
 
 use crate::common::{
-    FLOAT, Folder, INT64, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor,
-    value,
+    FLOAT, Folder, INT64, model, models, models_in, node, refuses, reverse_graph, revseq, succeeds,
+    tensor, value,
 };
 use crate::ort::onnxruntime;
 
@@ -24,19 +24,14 @@ fn read(path: &Path) -> ModelProto {
 }
 
 fn folders(group: &str) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(models().join(group))
-        .expect("a group of models")
-        .map(|entry| {
-            entry
-                .expect("a model")
-                .file_name()
-                .to_string_lossy()
-                .into_owned()
-        })
-        .map(|name| format!("{group}/{name}"))
-        .collect();
-    names.sort();
-    names
+    let name = |path: PathBuf| {
+        let name = path.file_name().expect("a model's name");
+        format!("{group}/{}", name.to_string_lossy())
+    };
+    models_in(&models().join(group))
+        .into_iter()
+        .map(name)
+        .collect()
 }
 
 /// Rewrites a test of the repository into a folder, with its data sets: the report.

@@ -34,11 +34,8 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     let Some(graph) = node.graph("body").filter(|_| node.is("Loop")) else {
         return Verdict::Other;
     };
-    if scope.opset < WHERE {
-        return Verdict::Left(format!(
-            "version {} of ONNX's operators has no Where",
-            scope.opset
-        ));
+    if let Err(why) = scope.needs("Where", WHERE) {
+        return Verdict::Left(why);
     }
     let graph = match body::with_captures(scope, node, graph) {
         Ok(graph) => graph,

@@ -24,7 +24,7 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
     let original = Model::load(&located.model)?;
     let dims = super::bindings(&arguments.dims)?;
     check_dims(&dims, &original.input_symbols())?;
-    let (rewritten, report) = apply(&located.model, &options(arguments))?;
+    let (rewritten, report) = apply(&original, &options(arguments))?;
     let written = output::Partial::write(&located.model, &arguments.output, &rewritten)?;
     let model = written.load()?;
     let checked = match &arguments.check {
@@ -76,14 +76,14 @@ fn options(arguments: &RewriteArguments) -> Options {
     }
 }
 
-/// Reads a model with all that it holds, and rewrites it.
-fn apply(path: &Path, options: &Options) -> Result<(revseq_rewrite::ModelProto, Report)> {
+/// Rewrites a model with all that its file holds.
+fn apply(original: &Model, options: &Options) -> Result<(revseq_rewrite::ModelProto, Report)> {
     let rewrite = || -> Result<_> {
-        let mut model = revseq_rewrite::decode(&read::file(path)?)?;
+        let mut model = revseq_rewrite::decode(&original.bytes)?;
         let report = revseq_rewrite::rewrite(&mut model, options)?;
         Ok((model, report))
     };
-    rewrite().with_context(|| format!("cannot rewrite {}", path.display()))
+    rewrite().with_context(|| format!("cannot rewrite {}", original.path.display()))
 }
 
 fn print_text(report: &Report, checked: &[Checked]) -> Result<()> {
