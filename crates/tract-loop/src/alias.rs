@@ -2,12 +2,18 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-/// Gives what it takes, and stays until the model is decluttered.
-///
-/// tract 0.23 panics in decluttering a Scan whose body reads an element of what is
-/// scanned twice in one node, as in `x + x`: there, the second reads an alias.
+use crate::fusion;
+
+/// Gives what it takes, and is gone from an optimised model.
 #[derive(Clone, Debug)]
-pub(crate) struct Alias;
+pub(crate) enum Alias {
+    /// tract 0.23 panics in decluttering a Scan whose body reads an element of what is
+    /// scanned twice in one node, as in `x + x`: there, the second reads this.
+    SecondRead,
+    /// A state before the step. When code is made of the body, its small operators
+    /// are fused: tract has no other place where a Scan's body can be reached then.
+    State,
+}
 
 /// No two are the same: tract would make them one.
 impl PartialEq for Alias {
@@ -47,7 +53,26 @@ impl TypedOp for Alias {
         AxesMapping::natural(inputs, outputs)
     }
 
-    fn fuse(&self, model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedModelPatch>> {
+    fn change_axes(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+        _io: InOut,
+        change: &AxisOp,
+    ) -> TractResult<Option<AxisChangeConsequence>> {
+        Ok(Some(AxisChangeConsequence::new(model, node, None, change)))
+    }
+
+    fn codegen(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        if matches!(self, Self::State)
+            && let Some(patch) = fusion::fuse(model)?
+        {
+            return Ok(Some(patch));
+        }
         TypedModelPatch::shunt_one_op(model, node)
     }
 

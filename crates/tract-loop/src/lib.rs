@@ -49,11 +49,13 @@
 #![forbid(unsafe_code)]
 
 mod alias;
+mod fusion;
 mod induction;
 mod infer;
 mod limits;
 mod op;
 mod parse;
+mod recurrent;
 mod run;
 mod scan;
 mod states;

@@ -10,7 +10,7 @@ use tract_onnx::tract_core::optim::OptimizerSession;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::limits::Limits;
-use crate::{run, scan};
+use crate::{fusion, run, scan};
 
 /// What an input of the body is fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,7 +287,12 @@ impl TypedOp for Loop {
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
         rule_if!(self.plan.is_none());
-        let body = self.spec.body.clone().into_optimized()?;
+        let mut body = self.spec.body.clone().into_decluttered()?;
+        while let Some(patch) = fusion::fuse(&body)? {
+            patch.apply(&mut body)?;
+            body.compact()?;
+        }
+        let body = body.into_optimized()?;
         let op = Self {
             spec: Arc::clone(&self.spec),
             plan: Some(SimplePlan::new(body)?),

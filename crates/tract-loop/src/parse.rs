@@ -7,18 +7,19 @@ use tract_onnx::pb::{GraphProto, NodeProto, ValueInfoProto};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::infer::{BodyInput, OnnxLoop};
-use crate::limits;
+use crate::{limits, recurrent};
 
 /// The most graphs around one another: a state that changes its size has the
 /// loops within looked at twice, and those within them four times.
 const MAXIMUM_DEPTH: usize = 8;
 
-/// Makes a tract ONNX loader read `Loop`.
+/// Makes a tract ONNX loader read `Loop`, and all of `LSTM`, `GRU` and `RNN`.
 ///
 /// tract looks operators up by name, whatever their domain; a node of the same
 /// name in another domain is an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Loop", parse);
+    recurrent::register(onnx);
 }
 
 fn parse(

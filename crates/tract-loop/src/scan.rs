@@ -226,7 +226,10 @@ impl Body<'_> {
                     }
                     (Feed::State(state), None) => {
                         self.states.push(state);
-                        self.source(&node.name, fact, Origin::State(state))?
+                        let before = self.source(&node.name, fact, Origin::State(state))?;
+                        let name = self.model.unique_name(format!("{}.state", node.name));
+                        let name = name.into_owned();
+                        self.model.wire_node(name, Alias::State, &[before])?[0]
                     }
                     (Feed::Outer(outer), _) => {
                         self.source(&node.name, fact, Origin::Whole(outer))?
@@ -241,7 +244,7 @@ impl Body<'_> {
                     if inputs.contains(&outlet) {
                         let name = format!("{}.alias{}", node.name, inputs.len());
                         let name = self.model.unique_name(name).into_owned();
-                        outlet = self.model.wire_node(name, Alias, &[outlet])?[0];
+                        outlet = self.model.wire_node(name, Alias::SecondRead, &[outlet])?[0];
                     }
                     inputs.push(outlet);
                 }

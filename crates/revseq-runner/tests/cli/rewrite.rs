@@ -177,45 +177,17 @@ fn one_bit_is_a_difference_with_standard_operators() {
 fn exported_models_are_the_same_without_their_loops() {
     // Its axes are what ONNX Runtime does not take.
     let not_on_ort = [("exported/tf_axes_2_3", "Invalid batch_axis")];
-    // tract's layers have no lengths; without, it panics in one model while it optimises.
-    let lengths = "Non constant seq_len is not supported";
-    let backwards = [
-        (
-            "exported/keras_lstm_backwards_states",
-            "skipped: tract has no LSTM in direction reverse",
-        ),
-        (
-            "exported/keras_gru_masked_backwards",
-            "skipped: tract has no GRU in direction reverse",
-        ),
-    ];
-    let with_lengths = [
-        ("exported/keras_bilstm_masked", lengths),
-        ("exported/keras_lstm_stacked_masked", lengths),
-        ("exported/keras_simplernn_bidirectional_masked", lengths),
-        backwards[0],
-        backwards[1],
-    ];
-    let without_lengths = [
-        (
-            "exported/keras_lstm_stacked_masked",
-            "eval() called on a Dummy op",
-        ),
-        backwards[0],
-    ];
+    // tract fails as it optimises it.
+    let not_on_tract = [(
+        "exported/keras_lstm_stacked_masked",
+        "eval() called on a Dummy op",
+    )];
+    let right_padded = ["--fast", "--assume", "right-padded"];
+    let without_lengths = [&right_padded[..], &["--pass", "sequence-lens"]].concat();
     let table: [(&[&str], &[NotRun<'_>]); 3] = [
         (&["--fast"], &[]),
-        (&["--fast", "--assume", "right-padded"], &with_lengths),
-        (
-            &[
-                "--fast",
-                "--assume",
-                "right-padded",
-                "--pass",
-                "sequence-lens",
-            ],
-            &without_lengths,
-        ),
+        (&right_padded, &[]),
+        (&without_lengths, &not_on_tract),
     ];
     for (flags, not_on_tract) in table {
         let folder = Folder::new();
@@ -225,14 +197,6 @@ fn exported_models_are_the_same_without_their_loops() {
         let test = "exported_models_are_the_same_without_their_loops";
         verify_all(&folder, test, not_on_tract, &not_on_ort);
     }
-}
-
-/// Whether a model has a layer of one direction that runs backwards, which tract lacks.
-fn is_backwards(model: &ModelProto) -> bool {
-    let nodes = model.graph.iter().flat_map(|graph| &graph.node);
-    nodes
-        .flat_map(|node| &node.attribute)
-        .any(|attribute| attribute.name == "direction" && attribute.s == b"reverse")
 }
 
 /// Ends all loops by their conditions alone: as Keras' models of older exporters do.
@@ -272,22 +236,12 @@ fn layers_of_keras_give_what_keras_gives() {
         std::fs::remove_file(before).unwrap();
         read(&output)
     };
-    let flags = [
-        "--fast",
-        "--assume",
-        "right-padded",
-        "--pass",
-        "sequence-lens",
-    ];
-    let mut backwards = Vec::new();
+    let flags = ["--fast", "--assume", "right-padded"];
     for name in &names {
         let model = read(&layers.join(name).join("model.onnx"));
         let rewritten = add(name, name, &model, &flags);
         let text = format!("{rewritten:?}");
         assert!(!text.contains("op_type: \"Loop\""), "{name}");
-        if is_backwards(&rewritten) {
-            backwards.push((name.as_str(), " in direction reverse"));
-        }
     }
     // A whole encoder once more, with loops that only their conditions end.
     let encoder = "embedding_bilstm_masked";
@@ -301,16 +255,8 @@ fn layers_of_keras_give_what_keras_gives() {
     );
     let after = add("without_trip_counts_rewritten", encoder, &model, &flags);
     assert_eq!((loops(&before), loops(&after)), (4, 0));
-    assert!(
-        names.len() - backwards.len() > 20,
-        "{backwards:?} of {names:?}"
-    );
-    verify_all(
-        &folder,
-        "layers_of_keras_give_what_keras_gives",
-        &backwards,
-        &[],
-    );
+    assert!(names.len() > 20, "{names:?}");
+    verify_all(&folder, "layers_of_keras_give_what_keras_gives", &[], &[]);
 }
 
 #[test]
@@ -333,8 +279,6 @@ fn a_difference_leaves_no_file() {
         "--fast",
         "--assume",
         "right-padded",
-        "--pass",
-        "sequence-lens",
         "--check",
         data.to_str().unwrap(),
     ];

@@ -1,7 +1,8 @@
 //! Small ONNX models from text.
 //!
 //! A graph is a list of nodes, one a line: `y, z = Split<axis=0>(x)`. An
-//! attribute is an integer, a list of them, or a graph by its name: `@body`.
+//! attribute is an integer, a float with its point, a string in quotes, a list of
+//! one of these, or a graph by its name: `@body`.
 
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataType;
@@ -11,6 +12,7 @@ use tract_onnx::pb::{
     TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
 };
 use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::internal::Approximation;
 
 /// A graph with what its nodes' text cannot say.
 #[derive(Clone, Default)]
@@ -174,10 +176,41 @@ fn attribute(text: &str) -> AttributeProto {
             ..attribute
         }
     } else if let Some(list) = value.strip_prefix('[') {
-        let list = list.strip_suffix(']').unwrap().split(',');
+        let list = list.strip_suffix(']').unwrap().split(',').map(str::trim);
+        let list: Vec<&str> = list.collect();
+        let of = |kind: AttributeType| kind as i32;
+        if value.contains('"') {
+            let strings = list
+                .iter()
+                .map(|it| it.trim_matches('"').as_bytes().to_vec());
+            AttributeProto {
+                r#type: of(AttributeType::Strings),
+                strings: strings.collect(),
+                ..attribute
+            }
+        } else if value.contains('.') {
+            AttributeProto {
+                r#type: of(AttributeType::Floats),
+                floats: list.iter().map(|it| it.parse().unwrap()).collect(),
+                ..attribute
+            }
+        } else {
+            AttributeProto {
+                r#type: of(AttributeType::Ints),
+                ints: list.iter().map(|it| it.parse().unwrap()).collect(),
+                ..attribute
+            }
+        }
+    } else if let Some(string) = value.strip_prefix('"') {
         AttributeProto {
-            r#type: AttributeType::Ints as i32,
-            ints: list.map(|int| int.trim().parse().unwrap()).collect(),
+            r#type: AttributeType::String as i32,
+            s: string.trim_end_matches('"').as_bytes().to_vec(),
+            ..attribute
+        }
+    } else if value.contains('.') {
+        AttributeProto {
+            r#type: AttributeType::Float as i32,
+            f: value.parse().unwrap(),
             ..attribute
         }
     } else {
@@ -244,7 +277,8 @@ pub(crate) fn parse(graph: Graph) -> TractResult<InferenceModel> {
     Ok(parsed.model)
 }
 
-/// Runs a model, optimised and not: its outputs, which are the same.
+/// Runs a model, optimised and not: its outputs, which are the same but for the order in
+/// which products of matrices are summed.
 pub(crate) fn run(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
     let outputs = run_once(graph.clone(), inputs)?;
     // What a run leaves behind must not reach the next.
@@ -252,7 +286,7 @@ pub(crate) fn run(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
     let mut state = optimized.spawn()?;
     for _ in 0..2 {
         let again = state.run(values(inputs))?;
-        assert!(again.iter().map(|it| &**it).eq(&outputs), "{again:?}");
+        assert_close(&again, &outputs);
     }
     Ok(outputs)
 }
@@ -262,8 +296,17 @@ pub(crate) fn run_once(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tenso
     let typed = parse(graph)?.into_typed()?;
     let plain = typed.clone().into_runnable()?.run(values(inputs))?;
     let optimized = typed.into_optimized()?.into_runnable()?;
-    assert_eq!(optimized.run(values(inputs))?, plain);
-    Ok(plain.into_iter().map(IntoTensor::into_tensor).collect())
+    let plain: Vec<Tensor> = plain.into_iter().map(IntoTensor::into_tensor).collect();
+    assert_close(&optimized.run(values(inputs))?, &plain);
+    Ok(plain)
+}
+
+#[track_caller]
+fn assert_close(found: &[TValue], expected: &[Tensor]) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in std::iter::zip(found, expected) {
+        found.close_enough(expected, Approximation::Close).unwrap();
+    }
 }
 
 fn values(inputs: &[Tensor]) -> TVec<TValue> {

@@ -6,3 +6,4 @@ mod features;
 mod memory;
 mod random;
 mod recognised;
+mod recurrent;

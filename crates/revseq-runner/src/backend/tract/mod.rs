@@ -101,12 +101,6 @@ fn lacks(model: &Model) -> Result<Option<String>> {
         } else if !operators::has_operator(&site.node.domain, &site.node.op_type) {
             add(1, site.operator());
         }
-        // It runs them forwards (tract-onnx, src/ops/rec/common.rs).
-        let is_layer = ["LSTM", "GRU", "RNN"].contains(&site.node.op_type.as_str());
-        let mut attributes = site.node.attribute.iter();
-        if is_layer && attributes.any(|it| it.name == "direction" && it.s == b"reverse") {
-            add(1, format!("{} in direction reverse", site.operator()));
-        }
         for (_, attribute) in &site.attributes {
             if attribute.sparse_tensor.is_some() || !attribute.sparse_tensors.is_empty() {
                 add(3, "sparse tensors".to_owned());
@@ -216,9 +210,12 @@ fn prepare(
             }
         }
     }
-    // tract works on one thread unless it is told otherwise.
+    // tract works on one thread unless it is told otherwise; to a pool of one it would only
+    // hand work over.
     #[cfg(feature = "multithread")]
-    multithread::set_default_executor(multithread::Executor::RayonGlobal);
+    if rayon::current_num_threads() > 1 {
+        multithread::set_default_executor(multithread::Executor::RayonGlobal);
+    }
     let plan = typed.into_optimized()?.into_runnable()?;
     Ok(Prepared {
         plan,

@@ -1,0 +1,364 @@
+//! What is computed, and how.
+
+use tract_onnx::tract_core::tract_linalg::element_wise::ElementWise;
+use tract_onnx::tract_hir::internal::*;
+
+use super::view::{Base, View};
+
+/// A function of one value.
+#[derive(Clone, Debug)]
+pub(super) enum Unary {
+    /// One of tract's vectorised functions.
+    Kernel(Box<dyn ElementWise<f32>>),
+    Abs,
+    Neg,
+    Not,
+    Recip,
+    Sqrt,
+    Square,
+    /// Whether it is not 0.
+    Truth,
+}
+
+/// A function of two values.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Binary {
+    Add,
+    Sub,
+    /// The second less the first.
+    SubFrom,
+    Mul,
+    Div,
+    Min,
+    Max,
+    And,
+    Or,
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// How a value is computed from its operands. A truth is 0 or 1.
+#[derive(Clone, Debug)]
+pub(super) enum Function {
+    /// The elements of a view, in its order.
+    Read(View),
+    Unary(Unary),
+    Binary(Binary),
+    /// The second where the first is true, the third elsewhere.
+    Select,
+    /// The product of matrices; the second is [packed](pack).
+    Product {
+        inner: usize,
+        columns: usize,
+    },
+}
+
+/// Elements that follow each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operand {
+    pub(super) base: Base,
+    pub(super) start: usize,
+    pub(super) len: usize,
+}
+
+impl Operand {
+    /// The same elements as those of a tensor of some sizes.
+    pub(super) fn view(self, sizes: &[usize]) -> View {
+        View::whole(self.base, sizes).at(self.start)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Instruction {
+    pub(super) function: Function,
+    pub(super) operands: TVec<Operand>,
+    /// The number of elements of the value.
+    pub(super) len: usize,
+}
+
+impl Instruction {
+    /// The values that are read.
+    fn values(&self) -> impl Iterator<Item = usize> {
+        let view = match &self.function {
+            Function::Read(view) => Some(view.base),
+            _ => None,
+        };
+        let bases = self.operands.iter().map(|operand| operand.base).chain(view);
+        bases.filter_map(|base| match base {
+            Base::Value(value) => Some(value),
+            Base::Input(_) | Base::Constant(_) => None,
+        })
+    }
+}
+
+/// Elements that are given out as a tensor.
+#[derive(Clone, Debug)]
+pub(super) struct Output {
+    pub(super) elements: Operand,
+    pub(super) datum_type: DatumType,
+    pub(super) shape: TVec<usize>,
+}
+
+/// Instructions, each of which computes the value of its own number.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    instructions: Vec<Instruction>,
+    /// Where each value is kept while it is needed.
+    registers: Vec<usize>,
+    constants: Vec<Vec<f32>>,
+    pub(super) outputs: Vec<Output>,
+}
+
+/// The memory that values are kept in.
+pub(super) type Registers = Vec<Vec<f32>>;
+
+/// The elements of an input.
+#[derive(Clone, Copy)]
+enum Elements<'a> {
+    Floats(&'a [f32]),
+    Truths(&'a [bool]),
+}
+
+impl<'a> Elements<'a> {
+    fn of(tensor: &'a Tensor) -> TractResult<Self> {
+        let plain = tensor.try_as_plain_ram()?;
+        if tensor.datum_type() == bool::datum_type() {
+            Ok(Self::Truths(plain.as_slice()?))
+        } else {
+            Ok(Self::Floats(plain.as_slice()?))
+        }
+    }
+}
+
+/// What operands are in.
+struct Memory<'a> {
+    inputs: TVec<Elements<'a>>,
+    program: &'a Program,
+    registers: &'a mut Registers,
+}
+
+impl Memory<'_> {
+    fn floats(&self, base: Base) -> &[f32] {
+        match base {
+            Base::Input(input) => match self.inputs[input] {
+                Elements::Floats(floats) => floats,
+                Elements::Truths(_) => &[],
+            },
+            Base::Constant(constant) => &self.program.constants[constant],
+            Base::Value(value) => &self.registers[self.program.registers[value]],
+        }
+    }
+
+    fn operand(&self, operand: Operand) -> &[f32] {
+        &self.floats(operand.base)[operand.start..operand.start + operand.len]
+    }
+}
+
+impl Program {
+    pub(super) fn new(
+        instructions: Vec<Instruction>,
+        constants: Vec<Vec<f32>>,
+        outputs: Vec<Output>,
+    ) -> Self {
+        Self {
+            registers: allocate(&instructions, &outputs),
+            instructions,
+            constants,
+            outputs,
+        }
+    }
+
+    /// Memory for a run.
+    pub(super) fn registers(&self) -> Registers {
+        let mut registers = vec![];
+        for (instruction, &register) in std::iter::zip(&self.instructions, &self.registers) {
+            if register == registers.len() {
+                registers.push(vec![]);
+            }
+            let memory: &mut Vec<f32> = &mut registers[register];
+            memory.resize(memory.len().max(instruction.len), 0.0);
+        }
+        registers
+    }
+
+    /// Computes the outputs of inputs of the types and sizes it was made for.
+    pub(super) fn run(
+        &self,
+        inputs: &[TValue],
+        registers: &mut Registers,
+    ) -> TractResult<TVec<TValue>> {
+        let inputs = inputs.iter().map(|input| Elements::of(input));
+        let memory = Memory {
+            inputs: inputs.collect::<TractResult<_>>()?,
+            program: self,
+            registers,
+        };
+        for (instruction, &register) in std::iter::zip(&self.instructions, &self.registers) {
+            // Taken out, so that the others can be read meanwhile; no operand is in it.
+            let mut taken = std::mem::take(&mut memory.registers[register]);
+            let to = &mut taken[..instruction.len];
+            let operand = |index: usize| memory.operand(instruction.operands[index]);
+            match &instruction.function {
+                Function::Read(view) => match view.base {
+                    Base::Input(input) if let Elements::Truths(truths) = memory.inputs[input] => {
+                        view.read(truths, to, truth);
+                    }
+                    base => view.read(memory.floats(base), to, |float| float),
+                },
+                Function::Unary(function) => unary(function, to, operand(0))?,
+                Function::Binary(function) => binary(*function, to, operand(0), operand(1)),
+                Function::Select => {
+                    let operands = std::iter::zip(operand(1), operand(2));
+                    let operands = std::iter::zip(operand(0), operands);
+                    for (to, (condition, (a, b))) in std::iter::zip(to, operands) {
+                        *to = if *condition == 0.0 { *b } else { *a };
+                    }
+                }
+                Function::Product { inner, columns } => {
+                    product(to, operand(0), operand(1), *inner, *columns);
+                }
+            }
+            memory.registers[register] = taken;
+        }
+        let outputs = self.outputs.iter().map(|output| {
+            let elements = memory.operand(output.elements);
+            let tensor = if output.datum_type == bool::datum_type() {
+                let truths: Vec<bool> = elements.iter().map(|float| *float != 0.0).collect();
+                Tensor::from_shape(&output.shape, &truths)?
+            } else {
+                Tensor::from_shape(&output.shape, elements)?
+            };
+            Ok(tensor.into_tvalue())
+        });
+        outputs.collect()
+    }
+}
+
+/// A register for each value that is no one else's from when the value is made to
+/// when it is last read.
+fn allocate(instructions: &[Instruction], outputs: &[Output]) -> Vec<usize> {
+    let mut last_read: Vec<usize> = (0..instructions.len()).collect();
+    for (number, instruction) in instructions.iter().enumerate() {
+        for value in instruction.values() {
+            last_read[value] = number;
+        }
+    }
+    for output in outputs {
+        if let Base::Value(value) = output.elements.base {
+            last_read[value] = instructions.len();
+        }
+    }
+    let mut free: Vec<usize> = vec![];
+    let mut count = 0;
+    let mut registers: Vec<usize> = vec![];
+    for (number, instruction) in instructions.iter().enumerate() {
+        registers.push(free.pop().unwrap_or_else(|| {
+            count += 1;
+            count - 1
+        }));
+        let mut ended: TVec<usize> = instruction.values().chain([number]).collect();
+        ended.sort_unstable();
+        ended.dedup();
+        ended.retain(|value| last_read[*value] == number);
+        free.extend(ended.into_iter().map(|value| registers[value]));
+    }
+    registers
+}
+
+fn truth(is_true: bool) -> f32 {
+    f32::from(u8::from(is_true))
+}
+
+fn unary(function: &Unary, to: &mut [f32], from: &[f32]) -> TractResult<()> {
+    let mut each = |function: fn(f32) -> f32| {
+        for (to, from) in std::iter::zip(&mut *to, from) {
+            *to = function(*from);
+        }
+    };
+    match function {
+        Unary::Kernel(kernel) => {
+            to.copy_from_slice(from);
+            kernel.run(to)?;
+        }
+        Unary::Abs => each(f32::abs),
+        Unary::Neg => each(|x| -x),
+        Unary::Not => each(|x| truth(x == 0.0)),
+        Unary::Recip => each(f32::recip),
+        Unary::Sqrt => each(f32::sqrt),
+        Unary::Square => each(|x| x * x),
+        Unary::Truth => each(|x| truth(x != 0.0)),
+    }
+    Ok(())
+}
+
+#[expect(clippy::float_cmp, reason = "ONNX's Equal")]
+fn binary(function: Binary, to: &mut [f32], a: &[f32], b: &[f32]) {
+    // Inlined into each arm, where the function is known: a loop of vectors.
+    #[inline(always)]
+    fn each(to: &mut [f32], a: &[f32], b: &[f32], function: impl Fn(f32, f32) -> f32) {
+        for (to, (a, b)) in std::iter::zip(to, std::iter::zip(a, b)) {
+            *to = function(*a, *b);
+        }
+    }
+    match function {
+        Binary::Add => each(to, a, b, |a, b| a + b),
+        Binary::Sub => each(to, a, b, |a, b| a - b),
+        Binary::SubFrom => each(to, a, b, |a, b| b - a),
+        Binary::Mul => each(to, a, b, |a, b| a * b),
+        Binary::Div => each(to, a, b, |a, b| a / b),
+        Binary::Min => each(to, a, b, f32::min),
+        Binary::Max => each(to, a, b, f32::max),
+        Binary::And => each(to, a, b, |a, b| truth(a != 0.0 && b != 0.0)),
+        Binary::Or => each(to, a, b, |a, b| truth(a != 0.0 || b != 0.0)),
+        Binary::Equal => each(to, a, b, |a, b| truth(a == b)),
+        Binary::NotEqual => each(to, a, b, |a, b| truth(a != b)),
+        Binary::Less => each(to, a, b, |a, b| truth(a < b)),
+        Binary::LessOrEqual => each(to, a, b, |a, b| truth(a <= b)),
+        Binary::Greater => each(to, a, b, |a, b| truth(a > b)),
+        Binary::GreaterOrEqual => each(to, a, b, |a, b| truth(a >= b)),
+    }
+}
+
+/// A product of matrices, the second of which is [packed](pack). Meant for a few thousand
+/// multiplications, which are done before tract has packed its operands.
+fn product(to: &mut [f32], a: &[f32], packed: &[f32], inner: usize, columns: usize) {
+    for (row, a) in a.chunks_exact(inner).enumerate() {
+        for (index, panel) in packed.chunks_exact(inner * PANEL).enumerate() {
+            let mut sums = [0.0; PANEL];
+            for (a, row) in std::iter::zip(a, panel.as_chunks::<PANEL>().0) {
+                for (sum, b) in std::iter::zip(&mut sums, row) {
+                    *sum += a * b;
+                }
+            }
+            let at = row * columns + index * PANEL;
+            // What is too much for a row is where the next will be: whole vectors are written
+            // much faster than parts.
+            if let Some(to) = to.get_mut(at..at + PANEL) {
+                to.copy_from_slice(&sums);
+            } else {
+                let to = &mut to[at..];
+                to.copy_from_slice(&sums[..to.len()]);
+            }
+        }
+    }
+}
+
+/// The columns of a panel: as many as two vectors of SSE2 or NEON have.
+const PANEL: usize = 8;
+
+/// A matrix in panels of columns, the last filled up with zeros.
+pub(super) fn pack(matrix: &[f32], columns: usize) -> Vec<f32> {
+    let mut packed = vec![];
+    for start in (0..columns).step_by(PANEL) {
+        for row in matrix.chunks_exact(columns) {
+            let panel = &row[start..columns.min(start + PANEL)];
+            packed.extend_from_slice(panel);
+            packed.extend(std::iter::repeat_n(0.0, PANEL - panel.len()));
+        }
+    }
+    packed
+}

@@ -1,0 +1,166 @@
+//! Random models, fused and not.
+
+use proptest::prelude::*;
+use tract_onnx::tract_core::ops::array::Slice;
+use tract_onnx::tract_core::ops::binary::TypedBinOp;
+use tract_onnx::tract_core::ops::cast::cast;
+use tract_onnx::tract_core::ops::einsum::EinSum;
+use tract_onnx::tract_core::ops::logic::{self, Iff};
+use tract_onnx::tract_core::ops::{math, nn};
+use tract_onnx::tract_hir::internal::*;
+
+use super::*;
+
+const ROWS: usize = 3;
+const COLUMNS: usize = 8;
+
+/// A node: which operator, and which of the values before it are its inputs.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    operator: usize,
+    operands: [usize; 3],
+    is_output: bool,
+}
+
+/// A model of what is chosen, from inputs that are whole, rows, columns, truths, and
+/// four times as wide.
+fn model(choices: &[Choice]) -> TractResult<TypedModel> {
+    let mut model = TypedModel::default();
+    let mut floats = vec![];
+    for (name, shape) in [
+        ("whole", [ROWS, COLUMNS]),
+        ("row", [1, COLUMNS]),
+        ("column", [ROWS, 1]),
+        ("one", [1, 1]),
+    ] {
+        floats.push(model.add_source(name, f32::fact(shape))?);
+    }
+    let mut truths = vec![
+        model.add_source("truths", bool::fact([ROWS, COLUMNS]))?,
+        model.add_source("truth", bool::fact([ROWS, 1]))?,
+    ];
+    let wide = model.add_source("wide", f32::fact([ROWS, 4 * COLUMNS]))?;
+    let weights = Tensor::from_shape(&[COLUMNS, COLUMNS], &[0.125f32; COLUMNS * COLUMNS])?;
+    let weights = model.add_const("weights", weights)?;
+    let mut outputs = vec![];
+    for (number, choice) in choices.iter().enumerate() {
+        let [a, b, c] = choice.operands;
+        let (x, y) = (floats[a % floats.len()], floats[b % floats.len()]);
+        let (t, u) = (truths[a % truths.len()], truths[c % truths.len()]);
+        let mut wire = |op: Box<dyn TypedOp>, inputs: &[OutletId]| {
+            let made = model.wire_node(format!("node{number}"), op, inputs)?[0];
+            Ok::<_, TractError>(made)
+        };
+        let is_whole = |model: &TypedModel, outlet: OutletId| {
+            model
+                .outlet_fact(outlet)
+                .is_ok_and(|fact| fact.shape.as_concrete() == Some(&[ROWS, COLUMNS]))
+        };
+        let made = match choice.operator {
+            0 => wire(math::add().into(), &[x, y])?,
+            1 => wire(math::sub().into(), &[x, y])?,
+            2 => wire(math::mul().into(), &[x, y])?,
+            3 => wire(math::div().into(), &[x, y])?,
+            4 => wire(math::max().into(), &[x, y])?,
+            5 => wire(nn::sigmoid().into(), &[x])?,
+            6 => wire(math::tanh().into(), &[x])?,
+            7 => wire(math::neg().into(), &[x])?,
+            8 => wire(TypedBinOp(logic::comp_gt(), None).into(), &[x, y])?,
+            9 => wire(logic::and().into(), &[t, u])?,
+            10 => wire(logic::not().into(), &[t])?,
+            11 => wire(Iff.into(), &[u, x, y])?,
+            12 => wire(cast(f32::datum_type()).into(), &[t])?,
+            13 => {
+                let start = a % 4 * COLUMNS;
+                wire(Slice::new(1, start, start + COLUMNS).into(), &[wide])?
+            }
+            14 => {
+                let x = if is_whole(&model, x) { x } else { floats[0] };
+                let product = EinSum::new("mk,kn->mn".parse()?, f32::datum_type());
+                model.wire_node(format!("node{number}"), product, &[x, weights])?[0]
+            }
+            _ => {
+                let axis = wire(AxisOp::Add(1).into(), &[x])?;
+                model.wire_node(format!("node{number}.back"), AxisOp::Rm(1), &[axis])?[0]
+            }
+        };
+        if model.outlet_fact(made)?.datum_type.is::<bool>() {
+            truths.push(made);
+        } else {
+            floats.push(made);
+        }
+        if choice.is_output || number + 1 == choices.len() {
+            outputs.push(made);
+        }
+    }
+    model.select_output_outlets(&outputs)?;
+    Ok(model)
+}
+
+/// Values that are exact in sums and products, and some that are not.
+fn inputs(model: &TypedModel) -> TractResult<TVec<TValue>> {
+    let mut state = 1u64;
+    let mut number = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 40) as f32 / (1 << 22) as f32 - 2.0
+    };
+    let mut made = tvec![];
+    for input in model.input_outlets()? {
+        let fact = model.outlet_fact(*input)?;
+        let shape = fact.shape.as_concrete().context("known sizes")?;
+        let numbers: Vec<f32> = (0..shape.iter().product()).map(|_| number()).collect();
+        let tensor = if fact.datum_type.is::<bool>() {
+            let truths: Vec<bool> = numbers.iter().map(|it| *it > 0.0).collect();
+            Tensor::from_shape(shape, &truths)?
+        } else {
+            Tensor::from_shape(shape, &numbers)?
+        };
+        made.push(tensor.into_tvalue());
+    }
+    Ok(made)
+}
+
+fn bits(outputs: &[TValue]) -> Vec<Vec<u32>> {
+    let each = |output: &TValue| {
+        let output = output.cast_to::<f32>().unwrap();
+        let view = output.to_plain_array_view::<f32>().unwrap();
+        // One NaN is as good as another.
+        view.iter()
+            .map(|it| if it.is_nan() { f32::NAN } else { *it }.to_bits())
+            .collect()
+    };
+    outputs.iter().map(each).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn fused_models_compute_the_same(
+        choices in proptest::collection::vec(
+            (0usize..16, any::<[usize; 3]>(), proptest::bool::weighted(0.2)),
+            1..24,
+        )
+    ) {
+        let choices: Vec<Choice> = choices
+            .into_iter()
+            .map(|(operator, operands, is_output)| Choice { operator, operands, is_output })
+            .collect();
+        let plain = model(&choices).unwrap();
+        let inputs = inputs(&plain).unwrap();
+        for mut model in [plain.clone(), plain.into_optimized().unwrap()] {
+            let expected = model.clone().into_runnable().unwrap().run(inputs.clone()).unwrap();
+            while let Some(patch) = fuse(&model).unwrap() {
+                patch.apply(&mut model).unwrap();
+                model.compact().unwrap();
+            }
+            let state = &mut model.into_runnable().unwrap().spawn().unwrap();
+            for _ in 0..2 {
+                let found = state.run(inputs.clone()).unwrap();
+                prop_assert_eq!(bits(&found), bits(&expected));
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Where elements are.
+
+use std::ops::Range;
+
+use tract_onnx::tract_hir::internal::*;
+
+/// What elements are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    Input(usize),
+    Constant(usize),
+    /// What an instruction computes.
+    Value(usize),
+}
+
+/// Elements of a base in an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct View {
+    pub(super) base: Base,
+    offset: usize,
+    /// Sizes and strides, in elements; the last is the innermost.
+    dims: TVec<(usize, usize)>,
+}
+
+impl View {
+    /// All elements of a base of some sizes.
+    pub(super) fn whole(base: Base, sizes: &[usize]) -> Self {
+        let mut dims: TVec<(usize, usize)> = tvec![];
+        let mut stride = 1;
+        for &size in sizes.iter().rev() {
+            dims.push((size, stride));
+            stride *= size;
+        }
+        dims.reverse();
+        let offset = 0;
+        Self { base, offset, dims }
+    }
+
+    /// The same from another element on.
+    pub(super) fn at(self, offset: usize) -> Self {
+        Self { offset, ..self }
+    }
+
+    pub(super) fn sizes(&self) -> TVec<usize> {
+        self.dims.iter().map(|dim| dim.0).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.dims.iter().map(|dim| dim.0).product()
+    }
+
+    /// Those within a range along an axis.
+    pub(super) fn slice(mut self, axis: usize, range: Range<usize>) -> Self {
+        self.offset += range.start * self.dims[axis].1;
+        self.dims[axis].0 = range.len();
+        self
+    }
+
+    /// The axes in another order; those of a stride of 0 are not needed.
+    pub(super) fn permute(self, axes: &[usize]) -> Self {
+        let dims = axes.iter().map(|&axis| self.dims[axis]).collect();
+        Self { dims, ..self }
+    }
+
+    /// The same for other sizes of the same rank, along some of which it has one element.
+    pub(super) fn broadcast(mut self, to: &[usize]) -> Self {
+        for (dim, &to) in std::iter::zip(&mut self.dims, to) {
+            if dim.0 != to {
+                *dim = (to, 0);
+            }
+        }
+        self
+    }
+
+    /// The same with axes of size 1 added and removed, if that makes it of these sizes.
+    pub(super) fn with_unit_axes(&self, to: &[usize]) -> Option<Self> {
+        let mut wide = self.dims.iter().copied().filter(|dim| dim.0 != 1);
+        let dims: TVec<(usize, usize)> = to
+            .iter()
+            .map(|&size| if size == 1 { Some((1, 0)) } else { wide.next() })
+            .collect::<Option<_>>()?;
+        let fits = wide.next().is_none() && std::iter::zip(&dims, to).all(|(dim, to)| dim.0 == *to);
+        fits.then(|| Self {
+            dims,
+            ..self.clone()
+        })
+    }
+
+    /// As few axes as there can be.
+    fn merged(&self) -> TVec<(usize, usize)> {
+        let mut dims: TVec<(usize, usize)> = tvec![];
+        for &(size, stride) in &self.dims {
+            match dims.last_mut() {
+                _ if size == 1 => {}
+                Some(outer) if outer.1 == size * stride => *outer = (outer.0 * size, stride),
+                _ => dims.push((size, stride)),
+            }
+        }
+        dims
+    }
+
+    /// Where the elements are, if they follow each other.
+    pub(super) fn contiguous(&self) -> Option<Range<usize>> {
+        match *self.merged() {
+            [] => Some(self.offset..self.offset + 1),
+            [(size, 1)] => Some(self.offset..self.offset + size),
+            _ => None,
+        }
+    }
+
+    /// Reads the elements in their order.
+    pub(super) fn read<T: Copy>(
+        &self,
+        from: &[T],
+        to: &mut [f32],
+        convert: impl Fn(T) -> f32 + Copy,
+    ) {
+        read(&from[self.offset..], &self.dims, to, convert);
+    }
+
+    /// The same with as few axes as there can be.
+    pub(super) fn into_merged(mut self) -> Self {
+        self.dims = self.merged();
+        self
+    }
+}
+
+fn read<T: Copy>(
+    from: &[T],
+    dims: &[(usize, usize)],
+    to: &mut [f32],
+    convert: impl Fn(T) -> f32 + Copy,
+) {
+    match *dims {
+        [] | [(_, 0)] => to.fill(convert(from[0])),
+        [(_, stride)] => {
+            for (to, from) in std::iter::zip(to, from.iter().step_by(stride)) {
+                *to = convert(*from);
+            }
+        }
+        [(size, stride), ref inner @ ..] => {
+            for (index, to) in to.chunks_exact_mut(to.len() / size).enumerate() {
+                read(&from[index * stride..], inner, to, convert);
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! ONNX's recurrent layers: `LSTM`, `GRU` and `RNN`.
+//!
+//! tract-onnx 0.23 reads them, but takes no notice of `direction = reverse`, of
+//! activations that are not the default ones and of `clip`, refuses lengths, and multiplies
+//! each step's input with the weights on its own. Here all that ONNX has is read, and
+//! a layer is a product of all inputs with the weights, followed by a `Scan` in each
+//! direction.
+
+mod activation;
+mod cell;
+mod layer;
+
+use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_hir::internal::*;
+use tract_onnx::tract_hir::ops::expandable::expand;
+
+use cell::Cell;
+use layer::{Inputs, Layer, Outputs};
+
+/// Makes a tract ONNX loader read the layers.
+pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
+    for operator in ["LSTM", "GRU", "RNN"] {
+        onnx.op_register.insert(operator, parse);
+    }
+}
+
+fn parse(
+    _ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let layer = read(node).with_context(|| format!("{} {:?}", node.op_type, node.name))?;
+    Ok((expand(layer), vec![]))
+}
+
+fn read(node: &NodeProto) -> TractResult<Layer> {
+    ensure!(
+        matches!(node.domain.as_str(), "" | "ai.onnx"),
+        "it is of domain {:?}, expected ONNX's own",
+        node.domain
+    );
+    let direction: Option<&str> = node.get_attr_opt("direction")?;
+    // Whether each direction goes from the last step to the first.
+    let directions: &[bool] = match direction {
+        None | Some("forward") => &[false],
+        Some("reverse") => &[true],
+        Some("bidirectional") => &[false, true],
+        Some(other) => {
+            bail!("its direction is {other:?}, expected forward, reverse or bidirectional")
+        }
+    };
+    let is_set = |name: &str| -> TractResult<bool> {
+        Ok(node.get_attr_opt::<i64>(name)?.is_some_and(|it| it != 0))
+    };
+    let cell = match node.op_type.as_str() {
+        "LSTM" => Cell::Lstm {
+            couples_input_and_forget: is_set("input_forget")?,
+        },
+        "GRU" => Cell::Gru {
+            resets_after_product: is_set("linear_before_reset")?,
+        },
+        _ => Cell::Rnn,
+    };
+    let activations = activation::read(node, cell.default_activations(), directions.len())?;
+    let mut inputs = optional_inputs(node).skip(3);
+    let mut input = || inputs.next().flatten();
+    let inputs = Inputs {
+        bias: input(),
+        lengths: input(),
+        initial_h: input(),
+        initial_c: input(),
+        peepholes: input(),
+    };
+    let mut outputs = optional_outputs(node);
+    let mut output = || outputs.next().flatten();
+    let outputs = Outputs {
+        y: output(),
+        y_h: output(),
+        y_c: output(),
+    };
+    ensure!(outputs.count() > 0, "it has no outputs");
+    Ok(Layer {
+        cell,
+        directions: directions.into(),
+        activations,
+        clip: node.get_attr_opt("clip")?,
+        is_batch_first: is_set("layout")?,
+        inputs,
+        outputs,
+    })
+}
+
+/// Wires operators into a model, one after the other, under names that start alike.
+struct Wiring<'a> {
+    model: &'a mut TypedModel,
+    prefix: String,
+}
+
+impl Wiring<'_> {
+    fn op(
+        &mut self,
+        name: &str,
+        op: impl Into<Box<dyn TypedOp>>,
+        inputs: &[OutletId],
+    ) -> TractResult<OutletId> {
+        let name = self.name(name);
+        Ok(self.model.wire_node(name, op, inputs)?[0])
+    }
+
+    /// The same for operators that broadcast: ranks are made equal.
+    fn math(
+        &mut self,
+        name: &str,
+        op: impl Into<Box<dyn TypedOp>>,
+        inputs: &[OutletId],
+    ) -> TractResult<OutletId> {
+        let name = self.name(name);
+        let inputs = wire_rank_broadcast(&name, self.model, inputs)?;
+        Ok(self.model.wire_node(name, op, &inputs)?[0])
+    }
+
+    fn constant(&mut self, name: &str, value: Tensor) -> TractResult<OutletId> {
+        let name = self.name(name);
+        self.model.add_const(name, value)
+    }
+
+    fn fact(&self, outlet: OutletId) -> TractResult<&TypedFact> {
+        self.model.outlet_fact(outlet)
+    }
+
+    fn name(&self, name: &str) -> String {
+        let name = format!("{}.{name}", self.prefix);
+        self.model.unique_name(name).into_owned()
+    }
+}
