@@ -69,7 +69,7 @@ impl TypedOp for Alias {
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
         if matches!(self, Self::State)
-            && let Some(patch) = fusion::fuse(model)?
+            && let Some(patch) = fusion::fuse(model, &|_| true)?
         {
             return Ok(Some(patch));
         }

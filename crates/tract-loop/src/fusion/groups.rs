@@ -8,6 +8,7 @@ use tract_onnx::tract_core::ops::cast::Cast;
 use tract_onnx::tract_core::ops::change_axes::{AxisOp, IntoShape};
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::ops::logic::{self, Iff};
 use tract_onnx::tract_core::ops::{math, nn};
 use tract_onnx::tract_core::tract_linalg::routines::Func;
@@ -17,12 +18,13 @@ use super::Fused;
 use super::program::{Binary, Function, Instruction, Operand, Output, Program, Unary, pack};
 use super::view::{Base, View};
 
-/// The most elements of a value: where there are more, an operator's own cost is little.
-const MAXIMUM_ELEMENTS: usize = 1 << 14;
+/// The most elements of a value, apart from sizes that are symbols: where there are
+/// more, an operator's own cost is little.
+const MAXIMUM_ELEMENTS: u64 = 1 << 14;
 
 /// The most multiplications of a product that is computed without tract's packed
-/// kernels.
-const MAXIMUM_MULTIPLICATIONS: usize = 1 << 15;
+/// kernels, apart from sizes that are symbols.
+const MAXIMUM_MULTIPLICATIONS: u64 = 1 << 15;
 
 /// What an operator does.
 enum Meaning {
@@ -42,12 +44,17 @@ impl Meaning {
     }
 }
 
-/// A product of matrices: which inputs they are, and the axes of each.
+/// A product of matrices: which inputs they are, and the axes of each, of which some are
+/// those of both.
 struct Product {
     inputs: [usize; 2],
     axes: [TVec<usize>; 2],
     inner: usize,
-    columns: usize,
+}
+
+/// A size, or 1 for one that is a symbol.
+fn known(size: &TDim) -> u64 {
+    size.to_i64().map_or(1, i64::unsigned_abs)
 }
 
 fn unary(op: &ElementWiseOp) -> Option<Unary> {
@@ -97,11 +104,12 @@ fn product(op: &EinSum, facts: &[&TypedFact]) -> Option<Product> {
     if !is_plain || facts.len() != 2 || facts.iter().any(|fact| fact.datum_type != floats) {
         return None;
     }
-    let sizes = [facts[0].shape.as_concrete()?, facts[1].shape.as_concrete()?];
-    // The axes of the first input alone, of the second alone, and of both.
-    let mut rows = vec![];
-    let mut columns = vec![];
-    let mut inner = vec![];
+    // The axes of the first input alone and of the second alone, with where they are in the
+    // output, and those of both.
+    let mut rows: Vec<(usize, usize)> = vec![];
+    let mut columns: Vec<(usize, usize)> = vec![];
+    let mut inner: Vec<(usize, usize)> = vec![];
+    let mut multiplications = 1u64;
     for axis in op.axes.iter_all_axes() {
         let at = |of: &[usize]| match *of {
             [] => Some(None),
@@ -113,63 +121,68 @@ fn product(op: &EinSum, facts: &[&TypedFact]) -> Option<Product> {
             at(&axis.inputs[1])?,
             at(&axis.outputs[0])?,
         );
-        let size = |input: usize, at: usize| sizes[input][at];
-        match places {
-            (Some(a), Some(b), out) => match (size(0, a), size(1, b)) {
-                (1, 1) => {}
-                (k, l) if k == l && out.is_none() => inner.push((a, b, k)),
-                _ => return None,
-            },
-            (Some(a), None, Some(out)) if size(0, a) != 1 => rows.push((out, a, size(0, a))),
-            (None, Some(b), Some(out)) if size(1, b) != 1 => columns.push((out, b, size(1, b))),
+        let size = |input: usize, at: usize| &facts[input].shape[at];
+        let of = match places {
             // Axes of size 1 may be anywhere.
-            (None, None, _) => {}
-            (Some(a), None, _) if size(0, a) == 1 => {}
-            (None, Some(b), _) if size(1, b) == 1 => {}
+            (None, None, _) => continue,
+            (Some(a), Some(b), _) if size(0, a).is_one() && size(1, b).is_one() => continue,
+            (Some(a), None, _) if size(0, a).is_one() => continue,
+            (None, Some(b), _) if size(1, b).is_one() => continue,
+            (Some(a), Some(b), None) if size(0, a) == size(1, b) => {
+                inner.push((a, b));
+                size(0, a)
+            }
+            (Some(a), None, Some(out)) => {
+                rows.push((out, a));
+                size(0, a)
+            }
+            (None, Some(b), Some(out)) => {
+                columns.push((out, b));
+                size(1, b)
+            }
             _ => return None,
-        }
+        };
+        multiplications = multiplications.checked_mul(known(of))?;
     }
     let mut inputs = [0, 1];
-    let mut reads: [TVec<usize>; 2] = [
+    let mut axes: [TVec<usize>; 2] = [
         inner.iter().map(|axis| axis.0).collect(),
         inner.iter().map(|axis| axis.1).collect(),
     ];
-    if rows.iter().max() > columns.iter().min() && !rows.is_empty() && !columns.is_empty() {
+    let is_after =
+        |a: &[(usize, usize)], b: &[(usize, usize)]| match (a.iter().max(), b.iter().min()) {
+            (Some(last), Some(first)) => last > first,
+            _ => false,
+        };
+    if is_after(&rows, &columns) {
         std::mem::swap(&mut rows, &mut columns);
         inputs.swap(0, 1);
-        reads.swap(0, 1);
-        if rows.iter().max() > columns.iter().min() {
-            return None;
-        }
+        axes.swap(0, 1);
     }
-    facts[inputs[1]].konst.as_ref()?;
-    rows.sort_unstable();
-    columns.sort_unstable();
-    let count = |axes: &[(usize, usize, usize)]| axes.iter().map(|axis| axis.2).product::<usize>();
-    let multiplications = [&rows, &columns, &inner].map(|axes| count(axes));
-    let total = multiplications
-        .iter()
-        .try_fold(1usize, |a, b| a.checked_mul(*b))?;
-    if total > MAXIMUM_MULTIPLICATIONS {
+    let is_constant = facts[inputs[1]].konst.is_some();
+    if is_after(&rows, &columns) || !is_constant || multiplications > MAXIMUM_MULTIPLICATIONS {
         return None;
     }
-    reads[0].insert_many(0, rows.iter().map(|axis| axis.1));
-    reads[1].extend(columns.iter().map(|axis| axis.1));
+    rows.sort_unstable();
+    columns.sort_unstable();
+    axes[0].insert_many(0, rows.iter().map(|axis| axis.1));
+    axes[1].extend(columns.iter().map(|axis| axis.1));
+    let inner = inner.len();
     Some(Product {
         inputs,
-        axes: reads,
-        inner: count(&inner),
-        columns: count(&columns),
+        axes,
+        inner,
     })
 }
 
-/// Whether all is known that is needed of a value: few elements, which are floats or truths.
+/// Whether a value has few elements, which are floats or truths.
 fn is_small(fact: &TypedFact) -> bool {
     let of = fact.datum_type;
-    let elements = fact.shape.volume().as_usize();
+    let elements = fact.shape.iter().map(known);
+    let elements = elements.fold(1, u64::saturating_mul);
     fact.is_plain()
         && (of.is::<f32>() || of.is::<bool>())
-        && elements.is_some_and(|it| (1..=MAXIMUM_ELEMENTS).contains(&it))
+        && (1..=MAXIMUM_ELEMENTS).contains(&elements)
 }
 
 fn meaning(model: &TypedModel, node: &TypedNode) -> TractResult<Option<Meaning>> {
@@ -199,45 +212,127 @@ fn meaning(model: &TypedModel, node: &TypedNode) -> TractResult<Option<Meaning>>
     } else if op.is::<IntoShape>() {
         Some(Meaning::Same)
     } else if let Some(op) = op.downcast_ref::<Slice>() {
-        let range = op.start.to_usize()?..op.end.to_usize()?;
-        Some(Meaning::Slice(op.axis, range))
+        let bounds = op.start.as_usize().zip(op.end.as_usize());
+        bounds.map(|(start, end)| Meaning::Slice(op.axis, start..end))
     } else {
         None
     })
 }
 
-type Group = Vec<(usize, Meaning)>;
-
-/// The operators that are run together: each group is closed, in that what leads
-/// from one of its nodes to another is in it.
-fn groups(model: &TypedModel) -> TractResult<Vec<Group>> {
+/// The operators that are run together, by their nodes: each group is closed, in that
+/// what leads from one of its nodes to another is in it.
+fn groups(model: &TypedModel, is_stable: &dyn Fn(&TDim) -> bool) -> TractResult<Vec<Vec<usize>>> {
     // A path that leaves a group goes a level up, and so does not come back to it. Where
     // no group has been yet, there is no level.
     let mut levels: HashMap<usize, Option<usize>> = HashMap::new();
-    let mut groups: Vec<Group> = vec![];
+    let mut groups: Vec<(usize, Vec<usize>)> = vec![];
     for id in model.eval_order()? {
         let node = model.node(id);
         let before = node.inputs.iter().map(|input| levels[&input.node]);
         let before = before.max().flatten();
-        let Some(meaning) = meaning(model, node)? else {
-            levels.insert(id, before.map(|level| level + 1));
-            continue;
+        let meaning = match meaning(model, node)? {
+            Some(meaning) if sizes(model, node)?.all(is_stable) => meaning,
+            _ => {
+                levels.insert(id, before.map(|level| level + 1));
+                continue;
+            }
         };
         let level = before.unwrap_or(0);
         levels.insert(id, Some(level));
         if groups.len() <= level {
-            groups.resize_with(level + 1, Vec::new);
+            groups.resize(level + 1, (0, vec![]));
         }
-        groups[level].push((id, meaning));
+        let (computed, nodes) = &mut groups[level];
+        *computed += usize::from(meaning.is_computed());
+        nodes.push(id);
     }
-    let is_worth = |group: &Group| group.iter().filter(|it| it.1.is_computed()).count() > 1;
-    Ok(groups.into_iter().filter(is_worth).collect())
+    let worth = groups.into_iter().filter(|(computed, _)| *computed > 1);
+    Ok(worth.map(|(_, nodes)| nodes).collect())
+}
+
+/// The sizes of what a node reads and computes.
+fn sizes<'a>(
+    model: &'a TypedModel,
+    node: &'a TypedNode,
+) -> TractResult<impl Iterator<Item = &'a TDim>> {
+    let (inputs, outputs) = model.node_facts(node.id)?;
+    let facts = inputs.into_iter().chain(outputs);
+    Ok(facts.flat_map(|fact| fact.shape.iter()))
+}
+
+/// A group of operators of a model.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    model: TypedModel,
+    nodes: Vec<usize>,
+    pub(super) inputs: TVec<OutletId>,
+    pub(super) outputs: TVec<OutletId>,
+}
+
+impl Group {
+    fn new(model: &TypedModel, nodes: Vec<usize>) -> Self {
+        let is_within = |id: usize| nodes.contains(&id);
+        let mut inputs: TVec<OutletId> = tvec![];
+        let mut outputs: TVec<OutletId> = tvec![];
+        for &id in &nodes {
+            let node = model.node(id);
+            for &input in &node.inputs {
+                let is_constant = model.node(input.node).op_is::<Const>();
+                if !is_within(input.node) && !is_constant && !inputs.contains(&input) {
+                    inputs.push(input);
+                }
+            }
+            let mut successors = node.outputs[0].successors.iter();
+            if model.outputs.contains(&id.into()) || successors.any(|to| !is_within(to.node)) {
+                outputs.push(id.into());
+            }
+        }
+        Self {
+            model: model.clone(),
+            nodes,
+            inputs,
+            outputs,
+        }
+    }
+
+    pub(super) fn facts(&self) -> TractResult<TVec<TypedFact>> {
+        let outputs = self.outputs.iter().map(|output| {
+            let fact = self.model.outlet_fact(*output)?;
+            Ok(fact.datum_type.fact(fact.shape.clone()))
+        });
+        outputs.collect()
+    }
+
+    /// What is computed where symbols have these values.
+    pub(super) fn program(&self, symbols: &SymbolValues) -> TractResult<Program> {
+        let mut writer = Writer {
+            group: self,
+            symbols,
+            constants: vec![],
+            instructions: vec![],
+            views: HashMap::new(),
+        };
+        for &id in &self.nodes {
+            let meaning = meaning(&self.model, self.model.node(id))?;
+            writer.node(id, meaning.context("it was one before")?)?;
+        }
+        let outputs = self.outputs.iter().map(|&outlet| {
+            let view = writer.view(outlet)?;
+            Ok(Output {
+                shape: view.sizes(),
+                elements: writer.flat(view),
+                datum_type: self.model.outlet_fact(outlet)?.datum_type,
+            })
+        });
+        let outputs = outputs.collect::<TractResult<Vec<_>>>()?;
+        Ok(Program::new(writer.instructions, writer.constants, outputs))
+    }
 }
 
 /// A group's program as it is written.
 struct Writer<'a> {
-    model: &'a TypedModel,
-    inputs: TVec<OutletId>,
+    group: &'a Group,
+    symbols: &'a SymbolValues,
     constants: Vec<Vec<f32>>,
     instructions: Vec<Instruction>,
     /// Where what nodes compute is.
@@ -246,8 +341,8 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn sizes(&self, outlet: OutletId) -> TractResult<TVec<usize>> {
-        let shape = &self.model.outlet_fact(outlet)?.shape;
-        shape.as_concrete().map(Into::into).context("known sizes")
+        let shape = &self.group.model.outlet_fact(outlet)?.shape;
+        Ok(shape.eval_to_usize(self.symbols)?.into_owned())
     }
 
     fn compute(&mut self, function: Function, operands: TVec<Operand>, len: usize) -> Base {
@@ -265,25 +360,27 @@ impl Writer<'_> {
             return Ok(view.clone());
         }
         let sizes = self.sizes(outlet)?;
-        let fact = self.model.outlet_fact(outlet)?;
-        let view = if let Some(value) = &fact.konst {
+        let fact = self.group.model.outlet_fact(outlet)?;
+        let input = self.group.inputs.iter().position(|it| *it == outlet);
+        let view = if let Some(input) = input {
+            let view = View::whole(Base::Input(input), &sizes);
+            if fact.datum_type.is::<bool>() {
+                // As numbers, which all else reads.
+                let len = view.len();
+                let function = Function::Read(view.into_merged());
+                View::whole(self.compute(function, tvec![], len), &sizes)
+            } else {
+                view
+            }
+        } else {
+            let value = fact
+                .konst
+                .as_ref()
+                .context("a constant, or it is an input")?;
             let value = value.cast_to::<f32>()?;
             let value = value.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
             self.constants.push(value);
             View::whole(Base::Constant(self.constants.len() - 1), &sizes)
-        } else {
-            self.inputs.push(outlet);
-            let view = View::whole(Base::Input(self.inputs.len() - 1), &sizes);
-            if fact.datum_type.is::<bool>() {
-                // As numbers, which all else reads.
-                let len = view.len();
-                View::whole(
-                    self.compute(Function::Read(view.into_merged()), tvec![], len),
-                    &sizes,
-                )
-            } else {
-                view
-            }
         };
         self.views.insert(outlet, view.clone());
         Ok(view)
@@ -332,7 +429,7 @@ impl Writer<'_> {
     }
 
     fn node(&mut self, id: usize, meaning: Meaning) -> TractResult<()> {
-        let node = self.model.node(id);
+        let node = self.group.model.node(id);
         let sizes = self.sizes(id.into())?;
         let len = sizes.iter().product();
         let views: TVec<View> = node
@@ -359,7 +456,8 @@ impl Writer<'_> {
                     let view = views[product.inputs[at]].clone();
                     view.permute(&product.axes[at])
                 });
-                let Product { inner, columns, .. } = product;
+                let inner = b.sizes()[..product.inner].iter().product();
+                let columns = b.len() / inner;
                 let operands = tvec![self.flat(a), self.packed(&b, columns)?];
                 whole(self.compute(Function::Product { inner, columns }, operands, len))
             }
@@ -380,41 +478,21 @@ impl Writer<'_> {
     }
 }
 
-/// Makes one operator of the first group of a model that can be.
-pub(crate) fn fuse(model: &TypedModel) -> TractResult<Option<TypedModelPatch>> {
-    rule_if_some!(group = groups(model)?.into_iter().next());
-    let nodes: Vec<usize> = group.iter().map(|(id, _)| *id).collect();
-    let mut writer = Writer {
-        model,
-        inputs: tvec![],
-        constants: vec![],
-        instructions: vec![],
-        views: HashMap::new(),
-    };
-    for (id, meaning) in group {
-        writer.node(id, meaning)?;
-    }
-    let is_read_outside = |id: &usize| {
-        let mut successors = model.node(*id).outputs[0].successors.iter();
-        model.outputs.contains(&(*id).into()) || successors.any(|to| !nodes.contains(&to.node))
-    };
-    let read_outside: Vec<usize> = nodes.iter().copied().filter(is_read_outside).collect();
-    let outputs = read_outside.iter().map(|&id| {
-        let view = writer.view(id.into())?;
-        Ok(Output {
-            shape: view.sizes(),
-            elements: writer.flat(view),
-            datum_type: model.outlet_fact(id.into())?.datum_type,
-        })
-    });
-    let outputs = outputs.collect::<TractResult<Vec<_>>>()?;
-    let op = Fused::new(Program::new(writer.instructions, writer.constants, outputs));
-    let mut patch = TypedModelPatch::default();
-    let inputs = patch.taps(model, &writer.inputs)?;
+/// Makes one operator of the first group of a model that can be. Sizes that may change
+/// from run to run, and thus have it made anew, are not stable.
+pub(crate) fn fuse(
+    model: &TypedModel,
+    is_stable: &dyn Fn(&TDim) -> bool,
+) -> TractResult<Option<TypedModelPatch>> {
+    rule_if_some!(nodes = groups(model, is_stable)?.into_iter().next());
     let name = format!("{}.fused", model.node(nodes[0]).name);
-    let outlets = patch.wire_node(name, op, &inputs)?;
-    for (id, outlet) in std::iter::zip(read_outside, outlets) {
-        patch.shunt_outside(model, id.into(), outlet)?;
+    let group = Group::new(model, nodes);
+    let mut patch = TypedModelPatch::default();
+    let inputs = patch.taps(model, &group.inputs)?;
+    let outputs = group.outputs.clone();
+    let outlets = patch.wire_node(name, Fused::new(group), &inputs)?;
+    for (output, outlet) in std::iter::zip(outputs, outlets) {
+        patch.shunt_outside(model, output, outlet)?;
     }
     Ok(Some(patch))
 }

@@ -11,22 +11,55 @@ mod program;
 mod tests;
 mod view;
 
+use std::sync::{Mutex, PoisonError};
+
 use tract_onnx::tract_hir::internal::*;
 
+use groups::Group;
 pub(crate) use groups::fuse;
 use program::{Program, Registers};
 
 /// Operators of a model as one.
 #[derive(Clone, Debug)]
 pub(crate) struct Fused {
-    program: Arc<Program>,
+    group: Arc<Group>,
+    /// The latest program: sizes that are symbols stay what they are for many steps.
+    latest: Arc<Mutex<Option<Arc<Ready>>>>,
+}
+
+/// A program for inputs of some sizes.
+#[derive(Debug)]
+struct Ready {
+    shapes: TVec<TVec<usize>>,
+    program: Program,
 }
 
 impl Fused {
-    fn new(program: Program) -> Self {
+    fn new(group: Group) -> Self {
         Self {
-            program: Arc::new(program),
+            group: Arc::new(group),
+            latest: Arc::default(),
         }
+    }
+
+    fn ready(&self, symbols: &SymbolValues, inputs: &[TValue]) -> TractResult<Arc<Ready>> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ready) = latest.as_ref().filter(|ready| ready.fits(inputs)) {
+            return Ok(Arc::clone(ready));
+        }
+        let ready = Arc::new(Ready {
+            shapes: inputs.iter().map(|input| input.shape().into()).collect(),
+            program: self.group.program(symbols)?,
+        });
+        *latest = Some(Arc::clone(&ready));
+        Ok(ready)
+    }
+}
+
+impl Ready {
+    fn fits(&self, inputs: &[TValue]) -> bool {
+        let shapes = inputs.iter().map(|input| input.shape());
+        shapes.eq(self.shapes.iter().map(|shape| &**shape))
     }
 }
 
@@ -50,37 +83,44 @@ impl EvalOp for Fused {
     not_out_of_plan!();
 
     fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
-        let program = Arc::clone(&self.program);
-        let registers = program.registers();
-        Ok(Some(Box::new(Running { program, registers })))
+        Ok(Some(Box::<Running>::default()))
     }
 }
 
 impl TypedOp for Fused {
     fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let outputs = self.program.outputs.iter();
-        let facts = outputs.map(|output| output.datum_type.fact(&*output.shape));
-        Ok(facts.collect())
+        self.group.facts()
     }
 
     as_op!();
 }
 
-/// The memory of a [`Fused`], kept from run to run.
-#[derive(Clone, Debug)]
+/// A program that runs, with its memory.
+#[derive(Clone, Debug, Default)]
 struct Running {
-    program: Arc<Program>,
+    ready: Option<Arc<Ready>>,
     registers: Registers,
 }
 
 impl OpState for Running {
     fn eval(
         &mut self,
-        _ctx: &EvalContext<'_>,
-        _op: &dyn Op,
+        ctx: &EvalContext<'_>,
+        op: &dyn Op,
         inputs: TVec<TValue>,
     ) -> TractResult<TVec<TValue>> {
-        self.program.run(&inputs, &mut self.registers)
+        let ready = match self.ready.take().filter(|ready| ready.fits(&inputs)) {
+            Some(ready) => ready,
+            None => {
+                let op = op.downcast_ref::<Fused>().context("its own op")?;
+                let ready = op.ready(ctx.symbols, &inputs)?;
+                self.registers = ready.program.registers();
+                ready
+            }
+        };
+        let outputs = ready.program.run(&inputs, &mut self.registers);
+        self.ready = Some(ready);
+        outputs
     }
 
     fn reset_lanes(&mut self, _lanes: &[LaneId]) -> TractResult<()> {

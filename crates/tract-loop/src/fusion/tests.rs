@@ -24,22 +24,27 @@ struct Choice {
 
 /// A model of what is chosen, from inputs that are whole, rows, columns, truths, and
 /// four times as wide.
-fn model(choices: &[Choice]) -> TractResult<TypedModel> {
+fn model(choices: &[Choice], is_symbolic: bool) -> TractResult<TypedModel> {
     let mut model = TypedModel::default();
+    let rows = if is_symbolic {
+        model.symbols.sym("rows").to_dim()
+    } else {
+        ROWS.to_dim()
+    };
     let mut floats = vec![];
     for (name, shape) in [
-        ("whole", [ROWS, COLUMNS]),
-        ("row", [1, COLUMNS]),
-        ("column", [ROWS, 1]),
-        ("one", [1, 1]),
+        ("whole", [rows.clone(), COLUMNS.to_dim()]),
+        ("row", [1.to_dim(), COLUMNS.to_dim()]),
+        ("column", [rows.clone(), 1.to_dim()]),
+        ("one", [1.to_dim(), 1.to_dim()]),
     ] {
         floats.push(model.add_source(name, f32::fact(shape))?);
     }
     let mut truths = vec![
-        model.add_source("truths", bool::fact([ROWS, COLUMNS]))?,
-        model.add_source("truth", bool::fact([ROWS, 1]))?,
+        model.add_source("truths", bool::fact([rows.clone(), COLUMNS.to_dim()]))?,
+        model.add_source("truth", bool::fact([rows.clone(), 1.to_dim()]))?,
     ];
-    let wide = model.add_source("wide", f32::fact([ROWS, 4 * COLUMNS]))?;
+    let wide = model.add_source("wide", f32::fact([rows.clone(), (4 * COLUMNS).to_dim()]))?;
     let weights = Tensor::from_shape(&[COLUMNS, COLUMNS], &[0.125f32; COLUMNS * COLUMNS])?;
     let weights = model.add_const("weights", weights)?;
     let mut outputs = vec![];
@@ -47,14 +52,11 @@ fn model(choices: &[Choice]) -> TractResult<TypedModel> {
         let [a, b, c] = choice.operands;
         let (x, y) = (floats[a % floats.len()], floats[b % floats.len()]);
         let (t, u) = (truths[a % truths.len()], truths[c % truths.len()]);
+        let whole = model.outlet_fact(floats[0])?.shape.clone();
+        let is_whole = model.outlet_fact(x)?.shape == whole;
         let mut wire = |op: Box<dyn TypedOp>, inputs: &[OutletId]| {
             let made = model.wire_node(format!("node{number}"), op, inputs)?[0];
             Ok::<_, TractError>(made)
-        };
-        let is_whole = |model: &TypedModel, outlet: OutletId| {
-            model
-                .outlet_fact(outlet)
-                .is_ok_and(|fact| fact.shape.as_concrete() == Some(&[ROWS, COLUMNS]))
         };
         let made = match choice.operator {
             0 => wire(math::add().into(), &[x, y])?,
@@ -75,7 +77,7 @@ fn model(choices: &[Choice]) -> TractResult<TypedModel> {
                 wire(Slice::new(1, start, start + COLUMNS).into(), &[wide])?
             }
             14 => {
-                let x = if is_whole(&model, x) { x } else { floats[0] };
+                let x = if is_whole { x } else { floats[0] };
                 let product = EinSum::new("mk,kn->mn".parse()?, f32::datum_type());
                 model.wire_node(format!("node{number}"), product, &[x, weights])?[0]
             }
@@ -109,7 +111,8 @@ fn inputs(model: &TypedModel) -> TractResult<TVec<TValue>> {
     let mut made = tvec![];
     for input in model.input_outlets()? {
         let fact = model.outlet_fact(*input)?;
-        let shape = fact.shape.as_concrete().context("known sizes")?;
+        let rows = SymbolValues::default().with(&model.symbols.sym("rows"), ROWS as i64);
+        let shape = &fact.shape.eval_to_usize(&rows)?;
         let numbers: Vec<f32> = (0..shape.iter().product()).map(|_| number()).collect();
         let tensor = if fact.datum_type.is::<bool>() {
             let truths: Vec<bool> = numbers.iter().map(|it| *it > 0.0).collect();
@@ -142,17 +145,18 @@ proptest! {
         choices in proptest::collection::vec(
             (0usize..16, any::<[usize; 3]>(), proptest::bool::weighted(0.2)),
             1..24,
-        )
+        ),
+        is_symbolic: bool,
     ) {
         let choices: Vec<Choice> = choices
             .into_iter()
             .map(|(operator, operands, is_output)| Choice { operator, operands, is_output })
             .collect();
-        let plain = model(&choices).unwrap();
+        let plain = model(&choices, is_symbolic).unwrap();
         let inputs = inputs(&plain).unwrap();
         for mut model in [plain.clone(), plain.into_optimized().unwrap()] {
             let expected = model.clone().into_runnable().unwrap().run(inputs.clone()).unwrap();
-            while let Some(patch) = fuse(&model).unwrap() {
+            while let Some(patch) = fuse(&model, &|_| true).unwrap() {
                 patch.apply(&mut model).unwrap();
                 model.compact().unwrap();
             }
@@ -163,4 +167,32 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_recurrent_step_is_one_operator() {
+    // h1 = tanh(x + h w) and c1 = sigmoid(h1) * c, of which h1 is also given out.
+    let mut model = TypedModel::default();
+    let [x, h, c] = ["x", "h", "c"].map(|name| model.add_source(name, f32::fact([2, 3])).unwrap());
+    let w = model
+        .add_const("w", Tensor::zero::<f32>(&[3, 3]).unwrap())
+        .unwrap();
+    let mut wire = |name: &str, op: Box<dyn TypedOp>, inputs: &[OutletId]| {
+        model.wire_node(name, op, inputs).unwrap()[0]
+    };
+    let product = EinSum::new("mk,kn->mn".parse().unwrap(), f32::datum_type());
+    let product = wire("product", product.into(), &[h, w]);
+    let sum = wire("sum", math::add().into(), &[x, product]);
+    let h1 = wire("h1", math::tanh().into(), &[sum]);
+    let gate = wire("gate", nn::sigmoid().into(), &[h1]);
+    let c1 = wire("c1", math::mul().into(), &[gate, c]);
+    let out = wire("out", AxisOp::Add(0).into(), &[h1]);
+    model.select_output_outlets(&[h1, c1, out]).unwrap();
+    while let Some(patch) = fuse(&model, &|_| true).unwrap() {
+        patch.apply(&mut model).unwrap();
+        model.compact().unwrap();
+    }
+    let mut names: Vec<_> = model.nodes().iter().map(|node| node.op.name()).collect();
+    names.sort();
+    assert_eq!(names, ["Fused", "Source", "Source", "Source"]);
 }
