@@ -111,6 +111,26 @@ fn sizes_made_of_symbols_are_named() {
     assert_eq!(shown["symbols"], serde_json::json!([]));
 }
 
+/// Whether a shape has only sizes and names.
+fn is_named(shape: &Json) -> bool {
+    let dims = shape.as_array().into_iter().flatten();
+    let known = |dim: &Json| dim.is_u64() || dim.is_string();
+    shape.is_array() && dims.into_iter().all(known)
+}
+
+#[test]
+fn exported_models_have_named_sizes_behind_their_loops() {
+    for model in models_in(&models().join("exported")) {
+        let shown = json(&model, &[]);
+        for node in shown["nodes"].as_array().unwrap() {
+            let values = node["values"].as_object().unwrap();
+            for (name, value) in values {
+                assert!(is_named(&value["shape"]), "{model:?}: {name}: {node}");
+            }
+        }
+    }
+}
+
 #[test]
 fn exported_models_are_known_once_their_sizes_are() {
     let mut nodes = 0;
@@ -133,8 +153,7 @@ fn exported_models_are_known_once_their_sizes_are() {
 
 #[test]
 fn names_go_through_loops_casts_and_concat() {
-    // Sizes that are cast to int32 start the loops, and the numbers of their steps
-    // have names of their own.
+    // Sizes that are cast to int32 start the loops and end them.
     let shown = json(&models().join("exported/keras_bilstm_masked"), &[]);
     assert!(shown["inference_error"].is_null(), "{shown}");
     let inputs: Vec<Json> = (0..4)
@@ -148,8 +167,8 @@ fn names_go_through_loops_casts_and_concat() {
         serde_json::json!([
             ["float", ["unk__1769", "unk__1768", 8]],
             ["bool", ["unk__1769", "unk__1768", 1]],
-            ["float", [null, "unk__1768", 6]],
-            ["float", [null, null, 12]],
+            ["float", ["unk__1769", "unk__1768", 6]],
+            ["float", ["unk__1769", "unk__1768", 12]],
         ])
     );
 }
