@@ -13,6 +13,23 @@ pub(crate) enum Alias {
     /// A state before the step. When code is made of the body, its small operators
     /// are fused: tract has no other place where a Scan's body can be reached then.
     State,
+    /// What a Scan gives out: where the Scan itself is looked at once its body is fused.
+    Scanned,
+}
+
+impl Alias {
+    /// The outputs of a Scan as they are to be read.
+    pub(crate) fn scanned(
+        model: &mut TypedModel,
+        name: &str,
+        outputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let aliases = outputs.iter().map(|output| {
+            let name = model.unique_name(format!("{name}.out")).into_owned();
+            Ok(model.wire_node(name, Self::Scanned, &[*output])?[0])
+        });
+        aliases.collect()
+    }
 }
 
 /// No two are the same: tract would make them one.
@@ -68,9 +85,20 @@ impl TypedOp for Alias {
         model: &TypedModel,
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
-        if matches!(self, Self::State)
-            && let Some(patch) = fusion::fuse(model, &|_| true)?
-        {
+        match self {
+            Self::Scanned => return Ok(None),
+            Self::State => {
+                if let Some(patch) = fusion::fuse(model, &|_| true)? {
+                    return Ok(Some(patch));
+                }
+            }
+            Self::SecondRead => {}
+        }
+        TypedModelPatch::shunt_one_op(model, node)
+    }
+
+    fn fuse(&self, model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedModelPatch>> {
+        if let Some(patch) = fusion::fuse_scan(model)? {
             return Ok(Some(patch));
         }
         TypedModelPatch::shunt_one_op(model, node)

@@ -335,7 +335,8 @@ impl Body<'_> {
             let body = std::mem::take(&mut self.model);
             let mut scan = Scan::new(body, input_mapping, output_mapping, 0)?;
             scan.reset_every_turn = true;
-            target.wire_node(name, scan, &outer)?
+            let made = target.wire_node(name, scan, &outer)?;
+            Alias::scanned(target, name, &made)?
         };
         let mut made = made.into_iter();
         let mut outputs = tvec![];

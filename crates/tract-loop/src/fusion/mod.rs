@@ -7,6 +7,7 @@
 
 mod groups;
 mod program;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -17,7 +18,8 @@ use tract_onnx::tract_hir::internal::*;
 
 use groups::Group;
 pub(crate) use groups::fuse;
-use program::{Program, Registers};
+use program::{Elements, Program, Registers};
+pub(crate) use scan::fuse as fuse_scan;
 
 /// Operators of a model as one.
 #[derive(Clone, Debug)]
@@ -42,13 +44,17 @@ impl Fused {
         }
     }
 
-    fn ready(&self, symbols: &SymbolValues, inputs: &[TValue]) -> TractResult<Arc<Ready>> {
+    fn ready<'a>(
+        &self,
+        symbols: &SymbolValues,
+        shapes: impl Iterator<Item = &'a [usize]> + Clone,
+    ) -> TractResult<Arc<Ready>> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ready) = latest.as_ref().filter(|ready| ready.fits(inputs)) {
+        if let Some(ready) = latest.as_ref().filter(|ready| ready.fits(shapes.clone())) {
             return Ok(Arc::clone(ready));
         }
         let ready = Arc::new(Ready {
-            shapes: inputs.iter().map(|input| input.shape().into()).collect(),
+            shapes: shapes.map(Into::into).collect(),
             program: self.group.program(symbols)?,
         });
         *latest = Some(Arc::clone(&ready));
@@ -57,8 +63,7 @@ impl Fused {
 }
 
 impl Ready {
-    fn fits(&self, inputs: &[TValue]) -> bool {
-        let shapes = inputs.iter().map(|input| input.shape());
+    fn fits<'a>(&self, shapes: impl Iterator<Item = &'a [usize]>) -> bool {
         shapes.eq(self.shapes.iter().map(|shape| &**shape))
     }
 }
@@ -109,16 +114,20 @@ impl OpState for Running {
         op: &dyn Op,
         inputs: TVec<TValue>,
     ) -> TractResult<TVec<TValue>> {
-        let ready = match self.ready.take().filter(|ready| ready.fits(&inputs)) {
+        let shapes = inputs.iter().map(|input| input.shape());
+        let ready = match self.ready.take().filter(|ready| ready.fits(shapes.clone())) {
             Some(ready) => ready,
             None => {
                 let op = op.downcast_ref::<Fused>().context("its own op")?;
-                let ready = op.ready(ctx.symbols, &inputs)?;
+                let ready = op.ready(ctx.symbols, shapes)?;
                 self.registers = ready.program.registers();
                 ready
             }
         };
-        let outputs = ready.program.run(&inputs, &mut self.registers);
+        let inputs = inputs.iter().map(|input| Elements::of(input));
+        let inputs = inputs.collect::<TractResult<TVec<_>>>()?;
+        ready.program.run(&inputs, &mut self.registers)?;
+        let outputs = ready.program.tensors(&inputs, &self.registers);
         self.ready = Some(ready);
         outputs
     }

@@ -117,14 +117,14 @@ pub(super) struct Program {
 pub(super) type Registers = Vec<Vec<f32>>;
 
 /// The elements of an input.
-#[derive(Clone, Copy)]
-enum Elements<'a> {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Elements<'a> {
     Floats(&'a [f32]),
     Truths(&'a [bool]),
 }
 
 impl<'a> Elements<'a> {
-    fn of(tensor: &'a Tensor) -> TractResult<Self> {
+    pub(super) fn of(tensor: &'a Tensor) -> TractResult<Self> {
         let plain = tensor.try_as_plain_ram()?;
         if tensor.datum_type() == bool::datum_type() {
             Ok(Self::Truths(plain.as_slice()?))
@@ -135,14 +135,15 @@ impl<'a> Elements<'a> {
 }
 
 /// What operands are in.
+#[derive(Clone, Copy)]
 struct Memory<'a> {
-    inputs: TVec<Elements<'a>>,
     program: &'a Program,
-    registers: &'a mut Registers,
+    inputs: &'a [Elements<'a>],
+    registers: &'a Registers,
 }
 
-impl Memory<'_> {
-    fn floats(&self, base: Base) -> &[f32] {
+impl<'a> Memory<'a> {
+    fn floats(self, base: Base) -> &'a [f32] {
         match base {
             Base::Input(input) => match self.inputs[input] {
                 Elements::Floats(floats) => floats,
@@ -153,9 +154,24 @@ impl Memory<'_> {
         }
     }
 
-    fn operand(&self, operand: Operand) -> &[f32] {
+    fn operand(self, operand: Operand) -> &'a [f32] {
         &self.floats(operand.base)[operand.start..operand.start + operand.len]
     }
+}
+
+impl Elements<'_> {
+    /// One of as many parts.
+    pub(super) fn part(self, index: usize, parts: usize) -> Self {
+        match self {
+            Self::Floats(all) => Self::Floats(part(all, index, parts)),
+            Self::Truths(all) => Self::Truths(part(all, index, parts)),
+        }
+    }
+}
+
+fn part<T>(all: &[T], index: usize, parts: usize) -> &[T] {
+    let len = all.len() / parts;
+    &all[index * len..][..len]
 }
 
 impl Program {
@@ -185,26 +201,25 @@ impl Program {
         registers
     }
 
-    /// Computes the outputs of inputs of the types and sizes it was made for.
+    /// Computes all values from inputs of the types and sizes it was made for.
     pub(super) fn run(
         &self,
-        inputs: &[TValue],
+        inputs: &[Elements<'_>],
         registers: &mut Registers,
-    ) -> TractResult<TVec<TValue>> {
-        let inputs = inputs.iter().map(|input| Elements::of(input));
-        let memory = Memory {
-            inputs: inputs.collect::<TractResult<_>>()?,
-            program: self,
-            registers,
-        };
+    ) -> TractResult<()> {
         for (instruction, &register) in std::iter::zip(&self.instructions, &self.registers) {
             // Taken out, so that the others can be read meanwhile; no operand is in it.
-            let mut taken = std::mem::take(&mut memory.registers[register]);
+            let mut taken = std::mem::take(&mut registers[register]);
+            let memory = Memory {
+                program: self,
+                inputs,
+                registers,
+            };
             let to = &mut taken[..instruction.len];
             let operand = |index: usize| memory.operand(instruction.operands[index]);
             match &instruction.function {
                 Function::Read(view) => match view.base {
-                    Base::Input(input) if let Elements::Truths(truths) = memory.inputs[input] => {
+                    Base::Input(input) if let Elements::Truths(truths) = inputs[input] => {
                         view.read(truths, to, truth);
                     }
                     base => view.read(memory.floats(base), to, |float| float),
@@ -222,10 +237,34 @@ impl Program {
                     product(to, operand(0), operand(1), *inner, *columns);
                 }
             }
-            memory.registers[register] = taken;
+            registers[register] = taken;
         }
-        let outputs = self.outputs.iter().map(|output| {
-            let elements = memory.operand(output.elements);
+        Ok(())
+    }
+
+    /// The elements of an output after a [`run`](Self::run).
+    pub(super) fn output<'a>(
+        &'a self,
+        output: usize,
+        inputs: &'a [Elements<'a>],
+        registers: &'a Registers,
+    ) -> &'a [f32] {
+        let memory = Memory {
+            program: self,
+            inputs,
+            registers,
+        };
+        memory.operand(self.outputs[output].elements)
+    }
+
+    /// The outputs as tensors after a [`run`](Self::run).
+    pub(super) fn tensors(
+        &self,
+        inputs: &[Elements<'_>],
+        registers: &Registers,
+    ) -> TractResult<TVec<TValue>> {
+        let outputs = self.outputs.iter().enumerate().map(|(index, output)| {
+            let elements = self.output(index, inputs, registers);
             let tensor = if output.datum_type == bool::datum_type() {
                 let truths: Vec<bool> = elements.iter().map(|float| *float != 0.0).collect();
                 Tensor::from_shape(&output.shape, &truths)?

@@ -283,7 +283,8 @@ impl Layer {
         let mut scan = Scan::new(model, mapping, output_mapping, 0)?;
         scan.reset_every_turn = true;
         let name = to.name("scan");
-        let made = to.model.wire_node(name, scan, &outer)?;
+        let made = to.model.wire_node(&name, scan, &outer)?;
+        let made = Alias::scanned(to.model, &name, &made)?;
         Ok(slots.map(|slot| slot.map(|slot| made[slot])))
     }
 

@@ -1,0 +1,269 @@
+//! Scans whose step is one fused operator.
+
+use tract_onnx::tract_core::ops::konst::Const;
+use tract_onnx::tract_core::ops::scan::{InputMapping, OptScan, OutputMapping, ScanInfo};
+use tract_onnx::tract_core::ops::source::TypedSource;
+use tract_onnx::tract_hir::internal::*;
+
+use super::program::{Elements, Registers};
+use super::{Fused, Ready};
+
+/// A Scan that runs its step's program without a plan around it: steps read what is
+/// scanned where it is, and write their outputs where they belong.
+#[derive(Clone, Debug)]
+struct FusedScan {
+    step: Fused,
+    /// For each input of the step: the one of the Scan that it is, or is part of.
+    sources: TVec<usize>,
+    inputs: Vec<InputMapping>,
+    /// Those of the step, by their numbers, in the order of the Scan's body.
+    outputs: Vec<(usize, OutputMapping<TDim>)>,
+    /// The Scan's outputs that are inputs as they came, by their slots.
+    passed: Vec<(usize, usize)>,
+    facts: TVec<TypedFact>,
+}
+
+/// Makes one of the first Scan of a model that can be.
+pub(crate) fn fuse(model: &TypedModel) -> TractResult<Option<TypedModelPatch>> {
+    for node in model.nodes() {
+        if let Some(scan) = node.op_as::<OptScan>()
+            && let Some(op) = FusedScan::of(scan, &model.node_output_facts(node.id)?)?
+        {
+            return TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+impl FusedScan {
+    fn of(scan: &OptScan, facts: &[&TypedFact]) -> TractResult<Option<Self>> {
+        let body = scan.plan.model();
+        let mut steps = body
+            .nodes()
+            .iter()
+            .filter(|node| !node.op_is::<TypedSource>() && !node.op_is::<Const>());
+        let (Some(step), None) = (steps.next(), steps.next()) else {
+            return Ok(None);
+        };
+        rule_if_some!(op = step.op_as::<Fused>());
+        let source = |input: &OutletId| body.inputs.iter().position(|it| it == input);
+        rule_if_some!(sources = step.inputs.iter().map(source).collect::<Option<_>>());
+        let mut outputs = vec![];
+        let mut passed = vec![];
+        let mut scanned: Vec<ScanInfo> = vec![];
+        for (outlet, mapping) in std::iter::zip(&body.outputs, &scan.output_mapping) {
+            rule_if!(mapping.full_dim_hint.is_none());
+            scanned.extend(mapping.scan.map(|(_, info)| info));
+            if outlet.node == step.id {
+                rule_if!(body.outlet_fact(*outlet)?.datum_type.is::<f32>());
+                outputs.push((outlet.slot, mapping.clone()));
+            } else {
+                // What tract takes out of the body can leave an input to be given out.
+                rule_if_some!(input = source(outlet));
+                rule_if_some!((slot, info) = mapping.scan);
+                let is_same = scan.input_mapping[input].as_scan() == Some(&info);
+                rule_if!(is_same && !mapping.state && mapping.last_value_slot.is_none());
+                passed.push((slot, input));
+            }
+        }
+        scanned.extend(scan.input_mapping.iter().filter_map(InputMapping::as_scan));
+        rule_if!(scanned.iter().all(|info| info.chunk.abs() == 1));
+        rule_if!(scan.skip == 0 && scan.reset_every_turn);
+        Ok(Some(Self {
+            step: op.clone(),
+            sources,
+            inputs: scan.input_mapping.clone(),
+            outputs,
+            passed,
+            facts: facts.iter().map(|fact| (*fact).clone()).collect(),
+        }))
+    }
+}
+
+impl PartialEq for FusedScan {
+    fn eq(&self, _other: &Self) -> bool {
+        false
+    }
+}
+
+impl Eq for FusedScan {}
+
+impl Op for FusedScan {
+    fn name(&self) -> StaticName {
+        "FusedScan".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for FusedScan {
+    not_out_of_plan!();
+
+    fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
+        Ok(Some(Box::<Running>::default()))
+    }
+}
+
+impl TypedOp for FusedScan {
+    fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(self.facts.clone())
+    }
+
+    as_op!();
+}
+
+/// The memory of a step, kept from run to run.
+#[derive(Clone, Debug, Default)]
+struct Running {
+    ready: Option<Arc<Ready>>,
+    registers: Registers,
+}
+
+impl OpState for Running {
+    fn eval(
+        &mut self,
+        ctx: &EvalContext<'_>,
+        op: &dyn Op,
+        inputs: TVec<TValue>,
+    ) -> TractResult<TVec<TValue>> {
+        let op = op.downcast_ref::<FusedScan>().context("its own op")?;
+        let mut steps = None;
+        // With the axis that is scanned in front, a step's part lies together.
+        let mut parts: TVec<(TVec<usize>, TValue)> = tvec![];
+        let given = inputs;
+        for (input, mapping) in std::iter::zip(&given, &op.inputs) {
+            let input = input.clone();
+            let mut shape: TVec<usize> = input.shape().into();
+            parts.push(match mapping.as_scan() {
+                None => (shape, input),
+                Some(info) => {
+                    steps = Some(shape[info.axis]);
+                    shape[info.axis] = 1;
+                    (shape, moved(input, info.axis, 0)?)
+                }
+            });
+        }
+        let steps = steps.context("a Scan has something that is scanned")?;
+        let shapes = op.sources.iter().map(|source| &*parts[*source].0);
+        let ready = match self.ready.take().filter(|ready| ready.fits(shapes.clone())) {
+            Some(ready) => ready,
+            None => {
+                let ready = op.step.ready(ctx.symbols, shapes)?;
+                self.registers = ready.program.registers();
+                ready
+            }
+        };
+        let outputs = run(op, &ready, &mut self.registers, &parts, steps);
+        self.ready = Some(ready);
+        let mut outputs = outputs?;
+        outputs.extend(
+            op.passed
+                .iter()
+                .map(|(slot, input)| (*slot, given[*input].clone())),
+        );
+        outputs.sort_by_key(|(slot, _)| *slot);
+        Ok(outputs.into_iter().map(|(_, value)| value).collect())
+    }
+
+    fn reset_lanes(&mut self, _lanes: &[LaneId]) -> TractResult<()> {
+        Ok(())
+    }
+}
+
+/// A tensor with an axis elsewhere.
+fn moved(tensor: TValue, from: usize, to: usize) -> TractResult<TValue> {
+    if from == to {
+        return Ok(tensor);
+    }
+    Ok(tensor.into_tensor().move_axis(from, to)?.into_tvalue())
+}
+
+/// What is computed of an output of the step, over all steps.
+#[derive(Debug, Default)]
+struct Collected {
+    /// What is scanned, step by step.
+    scanned: Vec<f32>,
+    /// What the latest step gave, or a state started with.
+    latest: Vec<f32>,
+}
+
+fn run(
+    op: &FusedScan,
+    ready: &Ready,
+    registers: &mut Registers,
+    parts: &[(TVec<usize>, TValue)],
+    steps: usize,
+) -> TractResult<TVec<(usize, TValue)>> {
+    let program = &ready.program;
+    let whole = parts.iter().map(|(_, part)| Elements::of(part));
+    let whole = whole.collect::<TractResult<TVec<_>>>()?;
+    // The states, in the order of the inputs that they start with, are also that of the outputs.
+    let is_state = |index: &usize| op.inputs[*index].is_state();
+    let mut initial = (0..parts.len()).filter(is_state);
+    let mut states: TVec<usize> = tvec![0; parts.len()];
+    let mut collected: Vec<Collected> = vec![];
+    for (index, (output, mapping)) in op.outputs.iter().enumerate() {
+        let mut latest = vec![0.0; program.outputs[*output].elements.len];
+        if mapping.state {
+            let input = initial.next().context("a state starts with an input")?;
+            states[input] = index;
+            let Elements::Floats(floats) = whole[input] else {
+                bail!("a state of truths");
+            };
+            latest.copy_from_slice(floats);
+        }
+        let scanned = if mapping.scan.is_some() {
+            steps * latest.len()
+        } else {
+            0
+        };
+        collected.push(Collected {
+            scanned: vec![0.0; scanned],
+            latest,
+        });
+    }
+    let mut next: Vec<Vec<f32>> = collected.iter().map(|it| it.latest.clone()).collect();
+    for step in 0..steps {
+        let at = |chunk: isize| if chunk < 0 { steps - 1 - step } else { step };
+        let inputs: TVec<Elements<'_>> = op
+            .sources
+            .iter()
+            .map(|&source| match &op.inputs[source] {
+                InputMapping::Full => whole[source],
+                InputMapping::State => Elements::Floats(&collected[states[source]].latest),
+                InputMapping::Scan(info) => whole[source].part(at(info.chunk), steps),
+            })
+            .collect();
+        program.run(&inputs, registers)?;
+        for ((output, _), next) in std::iter::zip(&op.outputs, &mut next) {
+            next.copy_from_slice(program.output(*output, &inputs, registers));
+        }
+        drop(inputs);
+        for ((_, mapping), (collected, next)) in
+            std::iter::zip(&op.outputs, std::iter::zip(&mut collected, &mut next))
+        {
+            std::mem::swap(&mut collected.latest, next);
+            if let Some((_, info)) = mapping.scan {
+                let len = collected.latest.len();
+                let to = &mut collected.scanned[at(info.chunk) * len..][..len];
+                to.copy_from_slice(&collected.latest);
+            }
+        }
+    }
+    let mut outputs: TVec<(usize, TValue)> = tvec![];
+    for ((output, mapping), collected) in std::iter::zip(&op.outputs, collected) {
+        let shape = &program.outputs[*output].shape;
+        if let Some((slot, info)) = mapping.scan {
+            let mut moved_shape = shape.clone();
+            moved_shape.remove(info.axis);
+            moved_shape.insert(0, steps);
+            let scanned = Tensor::from_shape(&moved_shape, &collected.scanned)?;
+            outputs.push((slot, moved(scanned.into_tvalue(), 0, info.axis)?));
+        }
+        if let Some(slot) = mapping.last_value_slot {
+            let latest = Tensor::from_shape(shape, &collected.latest)?;
+            outputs.push((slot, latest.into_tvalue()));
+        }
+    }
+    Ok(outputs)
+}
