@@ -1,8 +1,8 @@
 //! ONNX's `ReverseSequence` and `revseq::ReverseSubsequences` for tract.
 //!
 //! tract-onnx 0.23 has neither operator: a model with one does not load.
-//! [`register`] adds both, and `Loop`, which models with them often have
-//! ([`tract_loop`]). Everything else stays tract's own.
+//! [`register`] adds both, and `Loop`, which models with them often have, and all of
+//! `LSTM`, `GRU` and `RNN` ([`tract_loop`]). Everything else stays tract's own.
 //!
 //! ```no_run
 //! use tract_onnx::prelude::*;

@@ -13,11 +13,19 @@ pub(crate) enum Alias {
     /// A state before the step. When code is made of the body, its small operators
     /// are fused: tract has no other place where a Scan's body can be reached then.
     State,
+    /// What a step gives out. tract would take the last operators on single elements out of
+    /// the body, to run for all steps at once, which costs more than fused ones do.
+    Kept,
     /// What a Scan gives out: where the Scan itself is looked at once its body is fused.
     Scanned,
 }
 
 impl Alias {
+    /// Whether what is around it may be fused across it.
+    pub(crate) fn is_inner(&self) -> bool {
+        matches!(self, Self::SecondRead | Self::Kept)
+    }
+
     /// The outputs of a Scan as they are to be read.
     pub(crate) fn scanned(
         model: &mut TypedModel,
@@ -67,7 +75,10 @@ impl TypedOp for Alias {
         inputs: &[&TypedFact],
         outputs: &[&TypedFact],
     ) -> TractResult<AxesMapping> {
-        AxesMapping::natural(inputs, outputs)
+        match self {
+            Self::Kept => AxesMapping::disconnected(inputs, outputs),
+            _ => AxesMapping::natural(inputs, outputs),
+        }
     }
 
     fn change_axes(
@@ -92,7 +103,7 @@ impl TypedOp for Alias {
                     return Ok(Some(patch));
                 }
             }
-            Self::SecondRead => {}
+            Self::SecondRead | Self::Kept => {}
         }
         TypedModelPatch::shunt_one_op(model, node)
     }

@@ -1,9 +1,9 @@
-//! ONNX's `Loop` for tract.
+//! ONNX's `Loop` for tract, and all of its `LSTM`, `GRU` and `RNN`.
 //!
 //! tract-onnx 0.23 has `Scan` and `If` but no `Loop`, which is what tf2onnx
 //! writes for every recurrent layer of Keras and every `tf.while_loop`.
-//! [`register`] adds it, for all of its versions (1 to 25), and everything else
-//! stays tract's own:
+//! [`register`] adds it, for all of its versions (1 to 25), reads the recurrent
+//! layers in tract's stead, and leaves everything else to tract:
 //!
 //! ```no_run
 //! use tract_onnx::prelude::*;
@@ -26,6 +26,17 @@
 //! values. The condition that a body outputs is followed even if the node has no
 //! condition input, as in ONNX Runtime and ONNX's reference evaluator.
 //!
+//! # Recurrent layers
+//!
+//! tract reads `LSTM`, `GRU` and `RNN` without `direction = reverse`, activations
+//! and `clip`, all of which it takes no notice of, and refuses lengths
+//! (`sequence_lens`). Here all of it is read, for sizes that are known or not, and
+//! each run starts with the initial states. A length below 0 or above the number of steps
+//! is taken for the nearest that there can be; where it is 0, the last states are
+//! zeros, as in ONNX Runtime.
+//!
+//! A layer is a product of all inputs with the weights, and a `Scan` in each direction.
+//!
 //! # How a loop runs
 //!
 //! A loop whose number of steps is known when the model is prepared, and that
@@ -37,6 +48,11 @@
 //! Any other loop runs its optimised body step by step. States are moved from
 //! step to step, so operators may work in place on them, and scan outputs are
 //! copied once, after the last step.
+//!
+//! In both, the small operators of a step are fused into one, which goes through the
+//! same functions in the same order, on memory that is kept from step to step; only
+//! products of small matrices are summed in another order than tract's. A Scan whose
+//! step is one such operator runs without a plan.
 //!
 //! A loop may be endless. [`with_limits`] bounds the steps and the memory of the
 //! loops of a model; without it there is no bound.

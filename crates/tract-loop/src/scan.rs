@@ -3,8 +3,11 @@
 use std::collections::HashSet;
 
 use tract_onnx::tract_core::ops::array::{Gather, Slice};
+use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
+use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_core::ops::konst::Const;
+use tract_onnx::tract_core::ops::logic::Iff;
 use tract_onnx::tract_core::ops::scan::{InputMapping, OutputMapping, Scan, ScanInfo};
 use tract_onnx::tract_hir::internal::*;
 
@@ -313,7 +316,14 @@ impl Body<'_> {
             });
         }
         for scan in 0..spec.scans {
-            let outlet = self.mapping[&spec.body.outputs[spec.scan_output(scan)]];
+            let output = spec.body.outputs[spec.scan_output(scan)];
+            let mut outlet = self.mapping[&output];
+            let op = &spec.body.node(output.node).op;
+            if op.is::<ElementWiseOp>() || op.is::<TypedBinOp>() || op.is::<Iff>() {
+                let name = self.model.unique_name(format!("{name}.kept{scan}"));
+                let name = name.into_owned();
+                outlet = self.model.wire_node(name, Alias::Kept, &[outlet])?[0];
+            }
             let name = self
                 .model
                 .unique_name(format!("{name}.scan{scan}"))

@@ -113,10 +113,15 @@ impl Activation {
                 to.math(name, math::mul(), &[tanh, alpha])
             }
             Self::Softplus => {
+                // max(x, 0) + ln(1 + exp(-|x|)), which does not overflow.
                 let one = constant(to, 1.0)?;
-                let exp = to.op(name, math::exp(), &[x])?;
+                let abs = to.op(name, math::abs(), &[x])?;
+                let less = to.op(name, math::neg(), &[abs])?;
+                let exp = to.op(name, math::exp(), &[less])?;
                 let sum = to.math(name, math::add(), &[exp, one])?;
-                to.op(name, math::ln(), &[sum])
+                let ln = to.op(name, math::ln(), &[sum])?;
+                let relu = Self::Relu.wire(to, name, x)?;
+                to.op(name, math::add(), &[relu, ln])
             }
             Self::Softsign => {
                 let one = constant(to, 1.0)?;

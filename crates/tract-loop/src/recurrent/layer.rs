@@ -1,6 +1,8 @@
 //! A layer: its products with all inputs, its directions and its lengths.
 
-use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Range, Slice, TypedConcat};
+use std::ops::Range;
+
+use tract_onnx::tract_core::ops::array::{Range as Count, Slice, TypedConcat};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
@@ -83,185 +85,188 @@ impl Layer {
         }
     }
 
+    /// What one direction computes with, and its products with all inputs at once.
+    fn wire_weights(
+        &self,
+        to: &mut Wiring<'_>,
+        direction: usize,
+        x: OutletId,
+        inputs: &[OutletId],
+    ) -> TractResult<Weights> {
+        let of_direction = |to: &mut Wiring<'_>, name: &str, input: usize| {
+            to.op(
+                name,
+                Slice::new(0, direction, direction + 1),
+                &[inputs[input]],
+            )
+        };
+        let w = of_direction(to, "w", 1)?;
+        let w = to.op("w", AxisOp::Rm(0), &[w])?;
+        let r = of_direction(to, "r", 2)?;
+        let r = to.op("r", AxisOp::Rm(0), &[r])?;
+        let hidden = to.fact(r)?.shape[1].clone();
+        let product = EinSum::new("tbi,gi->tbg".parse()?, to.fact(x)?.datum_type);
+        let mut x = to.op("product", product, &[x, w])?;
+        let part = |to: &mut Wiring<'_>, name: &str, all: OutletId, gates: Range<usize>| {
+            let (start, end) = (hidden.clone() * gates.start, hidden.clone() * gates.end);
+            to.op(name, Slice::new(2, start, end), &[all])
+        };
+        let mut own_bias = None;
+        if let Some(bias) = self.inputs.bias {
+            let bias = of_direction(to, "bias", bias)?;
+            let bias = to.op("bias", AxisOp::Add(0), &[bias])?;
+            let gates = self.cell.gates();
+            // Those of the products with the inputs, then those of the recurrent ones.
+            let of_w = part(to, "bias.w", bias, 0..gates)?;
+            let mut of_r = part(to, "bias.r", bias, gates..2 * gates)?;
+            if self.cell.has_recurrent_bias() {
+                own_bias = Some(part(to, "bias.own", bias, 2 * gates - 1..2 * gates)?);
+                let added = part(to, "bias.added", bias, gates..2 * gates - 1)?;
+                let sizes = tvec![1.to_dim(), 1.to_dim(), hidden.clone()];
+                let none = to.zeros("bias.none", added, sizes)?;
+                of_r = to.op("bias.r", TypedConcat::new(2), &[added, none])?;
+            }
+            let bias = to.op("bias", math::add(), &[of_w, of_r])?;
+            x = to.op("biased", math::add(), &[x, bias])?;
+        }
+        let peepholes = match self.inputs.peepholes {
+            Some(peepholes) => {
+                let all = of_direction(to, "peepholes", peepholes)?;
+                let all = to.op("peepholes", AxisOp::Add(0), &[all])?;
+                Some([
+                    part(to, "peephole.i", all, 0..1)?,
+                    part(to, "peephole.o", all, 1..2)?,
+                    part(to, "peephole.f", all, 2..3)?,
+                ])
+            }
+            None => None,
+        };
+        Ok(Weights {
+            x,
+            r,
+            own_bias,
+            peepholes,
+            hidden,
+        })
+    }
+
+    /// What the states of a direction start with, [1, batch, hidden] each.
+    fn wire_initial(
+        &self,
+        to: &mut Wiring<'_>,
+        direction: usize,
+        weights: &Weights,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let mut given = tvec![self.inputs.initial_h];
+        if self.cell.has_cell_state() {
+            given.push(self.inputs.initial_c);
+        }
+        let batch = to.fact(weights.x)?.shape[1].clone();
+        let states = given.into_iter().map(|input| {
+            let Some(input) = input else {
+                let sizes = tvec![1.to_dim(), batch.clone(), weights.hidden.clone()];
+                return to.zeros("initial", weights.x, sizes);
+            };
+            let mut state = inputs[input];
+            if self.is_batch_first {
+                state = to.op("initial", AxisOp::Move(1, 0), &[state])?;
+            }
+            to.op("initial", Slice::new(0, direction, direction + 1), &[state])
+        });
+        states.collect()
+    }
+
     /// Wires one direction; gives Y, [time, batch, hidden], and the last states,
     /// [1, batch, hidden], as far as they are wanted.
     fn wire_direction(
         &self,
         to: &mut Wiring<'_>,
         direction: usize,
-        shared: &Shared,
+        x: OutletId,
+        lengths: Option<&Lengths>,
         inputs: &[OutletId],
     ) -> TractResult<[Option<OutletId>; 3]> {
-        let of_direction = |to: &mut Wiring<'_>, name: &str, input: OutletId| {
-            to.op(name, Slice::new(0, direction, direction + 1), &[input])
-        };
-        let bias = match self.inputs.bias {
-            Some(bias) => {
-                let bias = of_direction(to, "bias", inputs[bias])?;
-                Some(to.op("bias", AxisOp::Add(0), &[bias])?)
-            }
-            None => None,
-        };
-        let w = of_direction(to, "w", inputs[1])?;
-        let w = to.op("w", AxisOp::Rm(0), &[w])?;
-        let r = of_direction(to, "r", inputs[2])?;
-        let r = to.op("r", AxisOp::Rm(0), &[r])?;
-        let hidden = to.fact(r)?.shape[1].clone();
-        let of = to.fact(shared.x)?.datum_type;
-        let gates = |count: usize| hidden.clone() * count;
-
-        let product = EinSum::new("tbi,gi->tbg".parse()?, of);
-        let mut x = to.op("product", product, &[shared.x, w])?;
-        let mut own_bias = None;
-        if let Some(bias) = bias {
-            let count = self.cell.gates();
-            let mut part = |name: &str, from: usize, until: usize| {
-                to.op(name, Slice::new(2, gates(from), gates(until)), &[bias])
-            };
-            let of_w = part("bias.w", 0, count)?;
-            let recurrent = if self.cell.has_recurrent_bias() {
-                own_bias = Some(part("bias.own", 2 * count - 1, 2 * count)?);
-                let of_r = part("bias.r", count, 2 * count - 1)?;
-                let none = tensor0(0f32).cast_to_dt(of)?.into_owned();
-                let none = to.constant("bias.none", none)?;
-                let none = to.op(
-                    "bias.none",
-                    MultiBroadcastTo::new(shape(&[1.to_dim(), 1.to_dim(), hidden.clone()])),
-                    &[none],
-                )?;
-                to.op("bias.r", TypedConcat::new(2), &[of_r, none])?
-            } else {
-                part("bias.r", count, 2 * count)?
-            };
-            let bias = to.op("bias", math::add(), &[of_w, recurrent])?;
-            x = to.op("biased", math::add(), &[x, bias])?;
-        }
-        let peepholes = match self.inputs.peepholes {
-            Some(peepholes) => {
-                let all = of_direction(to, "peepholes", inputs[peepholes])?;
-                let all = to.op("peepholes", AxisOp::Add(0), &[all])?;
-                let mut part = |index: usize| {
-                    to.op(
-                        "peephole",
-                        Slice::new(2, gates(index), gates(index + 1)),
-                        &[all],
-                    )
-                };
-                Some([part(0)?, part(1)?, part(2)?])
-            }
-            None => None,
-        };
-        let size = shape(&[1.to_dim(), shared.batch.clone(), hidden.clone()]);
-        let mut initial = |input: Option<usize>| match input {
-            Some(input) => {
-                let mut state = inputs[input];
-                if self.is_batch_first {
-                    state = to.op("initial", AxisOp::Move(1, 0), &[state])?;
-                }
-                of_direction(to, "initial", state)
-            }
-            None => {
-                let zero = to.constant("initial", tensor0(0f32).cast_to_dt(of)?.into_owned())?;
-                to.op("initial", MultiBroadcastTo::new(size.clone()), &[zero])
-            }
-        };
-        let mut states = tvec![initial(self.inputs.initial_h)?];
-        if self.cell.has_cell_state() {
-            states.push(initial(self.inputs.initial_c)?);
-        }
-
-        // The body: its inputs in the order in which the Scan has them.
-        let mut model = TypedModel {
-            symbols: to.model.symbols.clone(),
-            ..TypedModel::default()
-        };
-        let mut outer = tvec![];
-        let mut mapping = vec![];
+        let weights = self.wire_weights(to, direction, x, inputs)?;
+        let initial = self.wire_initial(to, direction, &weights, inputs)?;
         let chunk = if self.directions[direction] { -1 } else { 1 };
         let along = ScanInfo { axis: 0, chunk };
-        let mut source = |model: &mut TypedModel, name: &str, from: OutletId, how: InputMapping| {
-            let fact = to.fact(from)?;
-            let mut shape = fact.shape.clone();
-            if how.is_scan() {
-                shape.set(0, 1.to_dim());
+        let mut sources = Sources {
+            model: TypedModel {
+                symbols: to.model.symbols.clone(),
+                ..TypedModel::default()
+            },
+            outside: to,
+            outer: tvec![],
+            mapping: vec![],
+        };
+        let x = sources.add("x", weights.x, InputMapping::Scan(along))?;
+        let goes_on = match lengths {
+            Some(lengths) => {
+                let along = InputMapping::Scan(along);
+                Some(sources.add("goes_on", lengths.goes_on, along)?)
             }
-            outer.push(from);
-            mapping.push(how);
-            model.add_source(name, fact.datum_type.fact(shape))
-        };
-        let is_whole = InputMapping::Full;
-        let x = source(&mut model, "x", x, InputMapping::Scan(along))?;
-        let goes_on = match shared.goes_on {
-            Some(it) => Some(source(
-                &mut model,
-                "goes_on",
-                it,
-                InputMapping::Scan(along),
-            )?),
             None => None,
         };
-        let h = source(&mut model, "h", states[0], InputMapping::State)?;
-        let c = match states.get(1) {
-            Some(&c) => Some(source(&mut model, "c", c, InputMapping::State)?),
+        let mut before: TVec<OutletId> = tvec![];
+        for (name, state) in std::iter::zip(["h", "c"], initial) {
+            before.push(sources.add(name, state, InputMapping::State)?);
+        }
+        let r = sources.add("r", weights.r, InputMapping::Full)?;
+        let bias = match weights.own_bias {
+            Some(bias) => Some(sources.add("bias", bias, InputMapping::Full)?),
             None => None,
         };
-        let r = source(&mut model, "r", r, is_whole.clone())?;
-        let bias = match own_bias {
-            Some(bias) => Some(source(&mut model, "bias", bias, is_whole.clone())?),
-            None => None,
-        };
-        let peepholes = match peepholes {
+        let peepholes = match weights.peepholes {
             Some([i, o, f]) => Some([
-                source(&mut model, "peephole.i", i, is_whole.clone())?,
-                source(&mut model, "peephole.o", o, is_whole.clone())?,
-                source(&mut model, "peephole.f", f, is_whole.clone())?,
+                sources.add("peephole.i", i, InputMapping::Full)?,
+                sources.add("peephole.o", o, InputMapping::Full)?,
+                sources.add("peephole.f", f, InputMapping::Full)?,
             ]),
             None => None,
         };
+        let Sources {
+            mut model,
+            outer,
+            mapping,
+            ..
+        } = sources;
+
         let mut body = Wiring {
             model: &mut model,
             prefix: "step".to_owned(),
         };
-        let h = body.op("h", Alias::State, &[h])?;
-        let c = match c {
-            Some(c) => Some(body.op("c", Alias::State, &[c])?),
-            None => None,
-        };
+        for state in &mut before {
+            *state = body.op("state", Alias::State, &[*state])?;
+        }
         let step = Step {
             x,
-            h,
-            c,
+            h: before[0],
+            c: before.get(1).copied(),
             r,
             bias,
             peepholes,
-            hidden,
+            hidden: weights.hidden,
             activations: &self.activations[direction],
             clip: self.clip,
         };
-        let after = self.cell.wire(&mut body, &step)?;
+        let mut after = self.cell.wire(&mut body, &step)?;
         let mut y = after[0];
-        let mut carried = tvec![];
-        for (before, after) in std::iter::zip([Some(h), c].into_iter().flatten(), after) {
-            let mut state = after;
-            if let Some(goes_on) = goes_on {
-                state = body.op("state", Iff, &[goes_on, after, before])?;
-            }
-            carried.push(state);
-        }
         if let Some(goes_on) = goes_on {
-            let zero = body.constant("none", tensor0(0f32).cast_to_dt(of)?.into_owned())?;
-            y = body.math("y", Iff, &[goes_on, y, zero])?;
+            for (before, after) in std::iter::zip(before, &mut after) {
+                *after = body.op("state", Iff, &[goes_on, *after, before])?;
+            }
+            let none = body.zero("none", y)?;
+            y = body.math("y", Iff, &[goes_on, y, none])?;
         }
+        let y = body.op("y", Alias::Kept, &[y])?;
 
-        let mut slots = 0;
-        let mut slot = |is_wanted: bool| {
-            is_wanted.then(|| {
-                slots += 1;
-                slots - 1
-            })
-        };
         let wanted = [self.outputs.y, self.outputs.y_h, self.outputs.y_c];
-        let slots = wanted.map(|output| slot(output.is_some()));
+        let mut count = 0;
+        let slots = wanted.map(|output| {
+            count += usize::from(output.is_some());
+            output.map(|_| count - 1)
+        });
         let mut outputs: TVec<OutletId> = tvec![];
         let mut output_mapping = vec![];
         if let Some(slot) = slots[0] {
@@ -271,7 +276,7 @@ impl Layer {
                 ..OutputMapping::default()
             });
         }
-        for (state, slot) in std::iter::zip(carried, &slots[1..]) {
+        for (state, slot) in std::iter::zip(after, &slots[1..]) {
             outputs.push(state);
             output_mapping.push(OutputMapping {
                 state: true,
@@ -285,26 +290,30 @@ impl Layer {
         let name = to.name("scan");
         let made = to.model.wire_node(&name, scan, &outer)?;
         let made = Alias::scanned(to.model, &name, &made)?;
-        Ok(slots.map(|slot| slot.map(|slot| made[slot])))
+        let mut given = slots.map(|slot| slot.map(|slot| made[slot]));
+        if let Some(lengths) = lengths {
+            for state in given[1..].iter_mut().flatten() {
+                let none = to.zero("none", *state)?;
+                *state = to.math("last", Iff, &[lengths.is_any, *state, none])?;
+            }
+        }
+        Ok(given)
     }
 
-    /// Whether a step is within a sequence's length: [time, batch, 1].
+    /// Whether a step is within a sequence, if lengths are given and not all steps are.
     fn wire_lengths(
         &self,
         to: &mut Wiring<'_>,
         x: OutletId,
         inputs: &[OutletId],
-    ) -> TractResult<Option<OutletId>> {
+    ) -> TractResult<Option<Lengths>> {
         rule_if_some!(lengths = self.inputs.lengths);
         let lengths = inputs[lengths];
         let time = to.fact(x)?.shape[0].clone();
-        let known = to
-            .fact(lengths)?
-            .konst
-            .as_ref()
-            .and_then(|it| it.as_uniform());
+        let known = to.fact(lengths)?.konst.as_ref();
+        let known = known.and_then(|lengths| lengths.as_uniform());
         if let (Some(known), Ok(time)) = (known, time.to_i64()) {
-            rule_if!(known.cast_to_scalar::<i64>()? != time);
+            rule_if!(time == 0 || known.cast_to_scalar::<i64>()? != time);
         }
         let bound = |to: &mut Wiring<'_>, value: TDim| to.constant("steps", tensor0(value));
         let range = [
@@ -312,29 +321,63 @@ impl Layer {
             bound(to, time.clone())?,
             bound(to, 1.to_dim())?,
         ];
-        let steps = to.op("steps", Range::new(time), &range)?;
+        let steps = to.op("steps", Count::new(time), &range)?;
         let steps = to.op("steps", cast(i64::datum_type()), &[steps])?;
         let steps = to.op("steps", AxisOp::Add(1), &[steps])?;
         let steps = to.op("steps", AxisOp::Add(2), &[steps])?;
         let lengths = to.op("lengths", cast(i64::datum_type()), &[lengths])?;
         let lengths = to.op("lengths", AxisOp::Add(0), &[lengths])?;
         let lengths = to.op("lengths", AxisOp::Add(2), &[lengths])?;
-        to.op("goes_on", TypedBinOp(comp_lt(), None), &[steps, lengths])
-            .map(Some)
+        let less = || TypedBinOp(comp_lt(), None);
+        let none = to.constant("none", tensor0(0i64))?;
+        Ok(Some(Lengths {
+            goes_on: to.op("goes_on", less(), &[steps, lengths])?,
+            is_any: to.math("is_any", less(), &[none, lengths])?,
+        }))
     }
 }
 
-/// What both directions read.
-struct Shared {
-    /// [time, batch, features].
-    x: OutletId,
-    /// [time, batch, 1].
-    goes_on: Option<OutletId>,
-    batch: TDim,
+/// What follows from the lengths of sequences.
+struct Lengths {
+    /// Whether a step is within the sequence: [time, batch, 1].
+    goes_on: OutletId,
+    /// Whether there is a step at all, [1, batch, 1]: without one, ONNX Runtime gives zeros for the
+    /// last states.
+    is_any: OutletId,
 }
 
-fn shape(dims: &[TDim]) -> ShapeFact {
-    ShapeFact::from_dims(dims.iter().cloned())
+/// What one direction computes with.
+struct Weights {
+    /// The products of all inputs with the weights, biases included:
+    /// [time, batch, gates * hidden].
+    x: OutletId,
+    /// [gates * hidden, hidden].
+    r: OutletId,
+    /// Each [1, 1, hidden], as those of [`Step`].
+    own_bias: Option<OutletId>,
+    peepholes: Option<[OutletId; 3]>,
+    hidden: TDim,
+}
+
+/// The inputs of a Scan and those of its body, in the order in which they are added.
+struct Sources<'a, 'b> {
+    outside: &'a Wiring<'b>,
+    model: TypedModel,
+    outer: TVec<OutletId>,
+    mapping: Vec<InputMapping>,
+}
+
+impl Sources<'_, '_> {
+    fn add(&mut self, name: &str, from: OutletId, how: InputMapping) -> TractResult<OutletId> {
+        let fact = self.outside.fact(from)?;
+        let mut shape = fact.shape.clone();
+        if let Some(info) = how.as_scan() {
+            shape.set(info.axis, 1.to_dim());
+        }
+        self.outer.push(from);
+        self.mapping.push(how);
+        self.model.add_source(name, fact.datum_type.fact(shape))
+    }
 }
 
 impl Expansion for Layer {
@@ -427,15 +470,11 @@ impl Expansion for Layer {
         if self.is_batch_first {
             x = to.op("x", AxisOp::Move(1, 0), &[x])?;
         }
-        let shared = Shared {
-            x,
-            goes_on: self.wire_lengths(&mut to, x, inputs)?,
-            batch: to.fact(x)?.shape[1].clone(),
-        };
+        let lengths = self.wire_lengths(&mut to, x, inputs)?;
         let mut made = vec![];
         for direction in 0..self.directions.len() {
             to.prefix = format!("{prefix}.{direction}");
-            made.push(self.wire_direction(&mut to, direction, &shared, inputs)?);
+            made.push(self.wire_direction(&mut to, direction, x, lengths.as_ref(), inputs)?);
         }
         to.prefix = prefix.to_owned();
         let mut outputs = tvec![];

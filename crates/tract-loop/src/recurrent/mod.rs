@@ -12,6 +12,7 @@ mod layer;
 
 use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
 use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::array::MultiBroadcastTo;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::expand;
 
@@ -122,6 +123,19 @@ impl Wiring<'_> {
     fn constant(&mut self, name: &str, value: Tensor) -> TractResult<OutletId> {
         let name = self.name(name);
         self.model.add_const(name, value)
+    }
+
+    /// A 0 of another value's type.
+    fn zero(&mut self, name: &str, of: OutletId) -> TractResult<OutletId> {
+        let of = self.fact(of)?.datum_type;
+        self.constant(name, tensor0(0f32).cast_to_dt(of)?.into_owned())
+    }
+
+    /// Zeros of another value's type, of some sizes.
+    fn zeros(&mut self, name: &str, of: OutletId, sizes: TVec<TDim>) -> TractResult<OutletId> {
+        let zero = self.zero(name, of)?;
+        let broadcast = MultiBroadcastTo::new(ShapeFact::from_dims(sizes));
+        self.op(name, broadcast, &[zero])
     }
 
     fn fact(&self, outlet: OutletId) -> TractResult<&TypedFact> {
