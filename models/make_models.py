@@ -348,6 +348,23 @@ def backend_cases() -> Iterator[Case]:
         yield Case(f"backend/{name}", text, model, sets, oracle)
 
 
+def data_sets_of(test: Any) -> list[DataSet]:
+    """The data sets of one of ONNX's tests."""
+
+    def arrays(values: Sequence[Any]) -> Iterator[Array]:
+        # ONNX writes some scalars as numpy's own, which are no arrays.
+        return map(np.asarray, values)
+
+    graph = test.model.graph
+    return [
+        DataSet(
+            dict(zip((i.name for i in graph.input), arrays(inputs), strict=True)),
+            dict(zip((o.name for o in graph.output), arrays(outputs), strict=True)),
+        )
+        for inputs, outputs in test.data_sets
+    ]
+
+
 def loops_cases() -> Iterator[Case]:
     """ONNX's own tests of Loop, and of functions that are expanded to one, on tensors."""
     shows = {
@@ -357,26 +374,29 @@ def loops_cases() -> Iterator[Case]:
         "test_range_int32_type_negative_delta_expanded": "ONNX's Range as a Loop, int32, downwards",
     }
 
-    def arrays(values: Sequence[Any]) -> Iterator[Array]:
-        # ONNX writes some scalars as numpy's own, which are no arrays.
-        return map(np.asarray, values)
-
     found = onnx_tests()
     for name, text in shows.items():
-        model, data_sets = found[name].model, found[name].data_sets
-        assert model is not None and data_sets is not None
+        model = found[name].model
+        assert model is not None
         if name != "test_loop11":
             # ONNX writes these at its newest opset, which few runtimes load.
             model.opset_import[0].version = OPSET
             model.ir_version = 8
-        sets = [
-            DataSet(
-                dict(zip((i.name for i in model.graph.input), arrays(inputs), strict=True)),
-                dict(zip((o.name for o in model.graph.output), arrays(outputs), strict=True)),
-            )
-            for inputs, outputs in data_sets
-        ]
-        yield Case(f"loops/{name}", text, model, sets)
+        yield Case(f"loops/{name}", text, model, data_sets_of(found[name]))
+
+
+def recurrent_cases() -> Iterator[Case]:
+    """ONNX's own tests of LSTM, GRU and RNN, whose weights are inputs."""
+    for name, test in onnx_tests().items():
+        layer = name.removeprefix("test_").removeprefix("simple_").split("_")[0].upper()
+        # ONNX Runtime takes no batch before the time.
+        if layer not in ("LSTM", "GRU", "RNN") or name.endswith("_batchwise"):
+            continue
+        # ONNX writes these at its newest opset, which few runtimes load.
+        test.model.opset_import[0].version = OPSET
+        test.model.ir_version = 8
+        text = f"ONNX's own test of {layer}"
+        yield Case(f"recurrent/{name}", text, test.model, data_sets_of(test), exact=False)
 
 
 def page_cases() -> Iterator[Case]:
@@ -1108,6 +1128,7 @@ GROUPS: Mapping[str, Callable[[], Iterator[Case]]] = {
     "opsets": opsets_cases,
     "graphs": graphs_cases,
     "loops": loops_cases,
+    "recurrent": recurrent_cases,
 }
 
 EXPORTED_SHOWS = {

@@ -25,8 +25,8 @@ if harness.HOST < (1, 32):
         "opsets/opset28": "opset|IR version",
         "types/bfloat16": "opset|IR version",
     }
-#: Loops alone: they have no node of the EP's.
-WITHOUT = {name for name in ALL if name.startswith("loops/")} | {
+#: Loops and layers alone: they have no node of the EP's.
+WITHOUT = {name for name in ALL if name.startswith(("loops/", "recurrent/"))} | {
     "exported/keras_lstm_gru_simplernn",
     "exported/keras_lstm_stacked_masked",
     "exported/tf_beam_search",
@@ -54,7 +54,7 @@ def test_model(name):
     cpu = None
     if CPU_DOES[name] == "runs" and harness.CPU_IS_RIGHT:
         cpu = harness.cpu_session(folder / "model.onnx")
-    computes = name.startswith(("graphs/bilstm_", "exported/")) and name != "exported/tf_axes_2_3"
+    computes = name.startswith(("graphs/bilstm_", "recurrent/", "exported/")) and name != "exported/tf_axes_2_3"
     names = [value.name for value in profiled.session.get_inputs()]
     count = 0
     for inputs, outputs in harness.data_sets(folder):

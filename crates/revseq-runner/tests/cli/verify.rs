@@ -158,7 +158,7 @@ fn the_repository_s_models() {
     let run = revseq(&["verify", folder.to_str().unwrap()]);
     assert_eq!(run.code, Some(0), "{}", run.stdout);
     assert!(
-        run.stdout.ends_with("\n120 passed, 0 failed, 6 skipped\n"),
+        run.stdout.ends_with("\n135 passed, 0 failed, 6 skipped\n"),
         "{}",
         run.stdout
     );

@@ -156,6 +156,7 @@ impl Layer {
         to: &mut Wiring<'_>,
         direction: usize,
         weights: &Weights,
+        lengths: Option<&Lengths>,
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
         let mut given = tvec![self.inputs.initial_h];
@@ -172,7 +173,13 @@ impl Layer {
             if self.is_batch_first {
                 state = to.op("initial", AxisOp::Move(1, 0), &[state])?;
             }
-            to.op("initial", Slice::new(0, direction, direction + 1), &[state])
+            state = to.op("initial", Slice::new(0, direction, direction + 1), &[state])?;
+            // Without a step, ONNX Runtime gives zeros for the last states.
+            if let Some(lengths) = lengths {
+                let none = to.zero("none", state)?;
+                state = to.math("initial", Iff, &[lengths.is_any, state, none])?;
+            }
+            Ok(state)
         });
         states.collect()
     }
@@ -188,7 +195,7 @@ impl Layer {
         inputs: &[OutletId],
     ) -> TractResult<[Option<OutletId>; 3]> {
         let weights = self.wire_weights(to, direction, x, inputs)?;
-        let initial = self.wire_initial(to, direction, &weights, inputs)?;
+        let initial = self.wire_initial(to, direction, &weights, lengths, inputs)?;
         let chunk = if self.directions[direction] { -1 } else { 1 };
         let along = ScanInfo { axis: 0, chunk };
         let mut sources = Sources {
@@ -290,14 +297,7 @@ impl Layer {
         let name = to.name("scan");
         let made = to.model.wire_node(&name, scan, &outer)?;
         let made = Alias::scanned(to.model, &name, &made)?;
-        let mut given = slots.map(|slot| slot.map(|slot| made[slot]));
-        if let Some(lengths) = lengths {
-            for state in given[1..].iter_mut().flatten() {
-                let none = to.zero("none", *state)?;
-                *state = to.math("last", Iff, &[lengths.is_any, *state, none])?;
-            }
-        }
-        Ok(given)
+        Ok(slots.map(|slot| slot.map(|slot| made[slot])))
     }
 
     /// Whether a step is within a sequence, if lengths are given and not all steps are.
@@ -341,8 +341,7 @@ impl Layer {
 struct Lengths {
     /// Whether a step is within the sequence: [time, batch, 1].
     goes_on: OutletId,
-    /// Whether there is a step at all, [1, batch, 1]: without one, ONNX Runtime gives zeros for the
-    /// last states.
+    /// Whether there is a step at all: [1, batch, 1].
     is_any: OutletId,
 }
 
