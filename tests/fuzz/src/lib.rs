@@ -6,6 +6,8 @@
 
 #[cfg(unix)]
 mod arena;
+#[cfg(feature = "runner")]
+mod layers;
 #[cfg(unix)]
 mod operator;
 mod provider;

@@ -8,6 +8,8 @@ use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
 use tract_onnx::pb::type_proto::Value as TypeValue;
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto};
 
+use crate::layers::layers;
+
 /// The most changes to a model.
 const MOST_CHANGES: usize = 12;
 
@@ -47,6 +49,8 @@ const MODELS: &[&[u8]] = models![
     "subsequences/clamped_int32",
     "subsequences/rank3_axis1",
     "types/string",
+    "graphs/bilstm_lengths",
+    "exported/tf_while_reverse_sequence",
 ];
 
 /// What nodes may become: what has shapes and sizes of its own.
@@ -86,9 +90,31 @@ const OPERATORS: &[&str] = &[
     "Where",
 ];
 
+/// What strings may become: recurrent layers' directions and functions.
+const WORDS: &[&str] = &[
+    "Affine",
+    "Elu",
+    "HardSigmoid",
+    "LeakyRelu",
+    "Relu",
+    "ScaledTanh",
+    "Sigmoid",
+    "Softplus",
+    "Softsign",
+    "Tanh",
+    "ThresholdedRelu",
+    "bidirectional",
+    "forward",
+    "reverse",
+];
+
 /// Damages a model as the bytes say, or takes them as one, and runs it.
 pub fn tract(data: &[u8]) {
-    static DECODED: LazyLock<Vec<ModelProto>> = LazyLock::new(|| decoded(MODELS));
+    static DECODED: LazyLock<Vec<ModelProto>> = LazyLock::new(|| {
+        let mut models = decoded(MODELS);
+        models.extend(layers());
+        models
+    });
     if let Ok(model) = damaged(&DECODED, &mut Unstructured::new(data)) {
         revseq_runner::fuzzing::tract(&model);
     }
@@ -249,8 +275,13 @@ fn change_node(node: &mut NodeProto, u: &mut Unstructured<'_>) -> Result<()> {
                 if let Some(byte) = pick(&mut tensor.raw_data, u)? {
                     *byte = u.arbitrary()?;
                 }
+            } else if let Some(string) = pick(&mut attribute.strings, u)? {
+                *string = u.choose(WORDS)?.as_bytes().to_vec();
+            } else if !attribute.s.is_empty() {
+                attribute.s = u.choose(WORDS)?.as_bytes().to_vec();
             } else {
                 attribute.i = number(u)?;
+                attribute.f = attribute.i as f32;
             }
         }
     }
