@@ -370,6 +370,20 @@ mod tests {
         assert_eq!(fake_host::alive(), 0);
     }
 
+    /// Miri also sees whether it is only asked, which other threads may do at the same time.
+    #[test]
+    fn a_factory_that_is_in_use_is_left_as_it_is() {
+        let factory = Factory::create(fake_host::host()).unwrap();
+        let alive = fake_host::alive();
+        // SAFETY: the factory lives, as it is not released while an EP does.
+        let in_use = unsafe { Factory::from_table(factory) };
+        in_use.eps.store(1, Ordering::Release);
+        // SAFETY: the factory was made above.
+        unsafe { Factory::release(factory) };
+        assert!(in_use.is_in_use());
+        assert_eq!(fake_host::alive(), alive);
+    }
+
     #[test]
     fn whatever_fails_while_a_factory_is_made_nothing_is_left() {
         let mut failed = 0;
