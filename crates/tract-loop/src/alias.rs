@@ -99,7 +99,9 @@ impl TypedOp for Alias {
         match self {
             Self::Scanned => return Ok(None),
             Self::State => {
-                if let Some(patch) = fusion::fuse(model, &|_| true)? {
+                let inputs = model.inputs.iter().map(|input| model.outlet_fact(*input));
+                let inputs = inputs.collect::<TractResult<TVec<_>>>()?;
+                if let Some(patch) = fusion::fuse(model, &fusion::symbols(inputs))? {
                     return Ok(Some(patch));
                 }
             }

@@ -1,6 +1,5 @@
 //! The op as tract's typed models have it.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tract_onnx::tract_core::ops::gru_seq::GruSeq;
@@ -290,13 +289,8 @@ impl TypedOp for Loop {
         rule_if!(self.plan.is_none());
         let mut body = self.spec.body.clone().into_decluttered()?;
         // What a step may change is no size of what goes in.
-        let facts = model.node_input_facts(node.id)?;
-        let outside: HashSet<Symbol> = facts
-            .iter()
-            .flat_map(|fact| fact.shape.iter().flat_map(TDim::symbols))
-            .collect();
-        let is_stable = |size: &TDim| size.symbols().iter().all(|it| outside.contains(it));
-        while let Some(patch) = fusion::fuse(&body, &is_stable)? {
+        let known = fusion::symbols(model.node_input_facts(node.id)?);
+        while let Some(patch) = fusion::fuse(&body, &known)? {
             patch.apply(&mut body)?;
             body.compact()?;
         }

@@ -1,5 +1,6 @@
 //! Which operators of a model are run as one.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use tract_onnx::tract_core::ops::array::Slice;
@@ -222,7 +223,8 @@ fn meaning(model: &TypedModel, node: &TypedNode) -> TractResult<Option<Meaning>>
 
 /// The operators that are run together, by their nodes: each group is closed, in that
 /// what leads from one of its nodes to another is in it.
-fn groups(model: &TypedModel, is_stable: &dyn Fn(&TDim) -> bool) -> TractResult<Vec<Vec<usize>>> {
+fn groups(model: &TypedModel, known: &HashSet<Symbol>) -> TractResult<Vec<Vec<usize>>> {
+    let is_stable = |size: &TDim| size.symbols().iter().all(|it| known.contains(it));
     // A path that leaves a group goes a level up, and so does not come back to it. Where
     // no group has been yet, there is no level.
     let mut levels: HashMap<usize, Option<usize>> = HashMap::new();
@@ -232,7 +234,7 @@ fn groups(model: &TypedModel, is_stable: &dyn Fn(&TDim) -> bool) -> TractResult<
         let before = node.inputs.iter().map(|input| levels[&input.node]);
         let before = before.max().flatten();
         let meaning = match meaning(model, node)? {
-            Some(meaning) if sizes(model, node)?.all(is_stable) => meaning,
+            Some(meaning) if sizes(model, node)?.all(&is_stable) => meaning,
             _ => {
                 levels.insert(id, before.map(|level| level + 1));
                 continue;
@@ -294,6 +296,27 @@ impl Group {
             inputs,
             outputs,
         }
+    }
+
+    /// Checks that inputs have the sizes that symbols give them.
+    pub(super) fn check<'a>(
+        &self,
+        symbols: &SymbolValues,
+        shapes: impl Iterator<Item = &'a [usize]>,
+    ) -> TractResult<()> {
+        for (input, shape) in std::iter::zip(&self.inputs, shapes) {
+            let expected = self
+                .model
+                .outlet_fact(*input)?
+                .shape
+                .eval_to_usize(symbols)?;
+            let name = &self.model.node(input.node).name;
+            ensure!(
+                **expected == *shape,
+                "{name:?} has sizes {shape:?}, expected {expected:?}"
+            );
+        }
+        Ok(())
     }
 
     pub(super) fn facts(&self) -> TractResult<TVec<TypedFact>> {
@@ -479,13 +502,13 @@ impl Writer<'_> {
     }
 }
 
-/// Makes one operator of the first group of a model that can be. Sizes that may change
-/// from run to run, and thus have it made anew, are not stable.
+/// Makes one operator of the first group of a model that can be: of operators whose sizes
+/// are numbers and symbols that are known before the first step.
 pub(crate) fn fuse(
     model: &TypedModel,
-    is_stable: &dyn Fn(&TDim) -> bool,
+    known: &HashSet<Symbol>,
 ) -> TractResult<Option<TypedModelPatch>> {
-    rule_if_some!(nodes = groups(model, is_stable)?.into_iter().next());
+    rule_if_some!(nodes = groups(model, known)?.into_iter().next());
     let name = format!("{}.fused", model.node(nodes[0]).name);
     let group = Group::new(model, nodes);
     let mut patch = TypedModelPatch::default();

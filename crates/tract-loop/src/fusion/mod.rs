@@ -12,6 +12,7 @@ mod scan;
 mod tests;
 mod view;
 
+use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use tract_onnx::tract_hir::internal::*;
@@ -20,6 +21,12 @@ use groups::Group;
 pub(crate) use groups::fuse;
 use program::{Elements, Program, Registers};
 pub(crate) use scan::fuse as fuse_scan;
+
+/// The symbols that sizes are made of.
+pub(crate) fn symbols<'a>(facts: impl IntoIterator<Item = &'a TypedFact>) -> HashSet<Symbol> {
+    let sizes = facts.into_iter().flat_map(|fact| fact.shape.iter());
+    sizes.flat_map(TDim::symbols).collect()
+}
 
 /// Operators of a model as one.
 #[derive(Clone, Debug)]
@@ -53,6 +60,7 @@ impl Fused {
         if let Some(ready) = latest.as_ref().filter(|ready| ready.fits(shapes.clone())) {
             return Ok(Arc::clone(ready));
         }
+        self.group.check(symbols, shapes.clone())?;
         let ready = Arc::new(Ready {
             shapes: shapes.map(Into::into).collect(),
             program: self.group.program(symbols)?,

@@ -210,6 +210,12 @@ fn run(
             let Elements::Floats(floats) = whole[input] else {
                 bail!("a state of truths");
             };
+            ensure!(
+                floats.len() == latest.len(),
+                "a state starts with {} elements, expected {}",
+                floats.len(),
+                latest.len()
+            );
             latest.copy_from_slice(floats);
         }
         let scanned = if mapping.scan.is_some() {
