@@ -290,10 +290,7 @@ impl TypedOp for Loop {
         let mut body = self.spec.body.clone().into_decluttered()?;
         // What a step may change is no size of what goes in.
         let known = fusion::symbols(model.node_input_facts(node.id)?);
-        while let Some(patch) = fusion::fuse(&body, &known)? {
-            patch.apply(&mut body)?;
-            body.compact()?;
-        }
+        fusion::fuse_all(&mut body, &known)?;
         let body = body.into_optimized()?;
         let op = Self {
             spec: Arc::clone(&self.spec),

@@ -22,6 +22,16 @@ pub fn register(onnx: &mut tract_onnx::Onnx) {
     recurrent::register(onnx);
 }
 
+/// Refuses a node of another domain.
+pub(crate) fn check_domain(node: &NodeProto) -> TractResult<()> {
+    ensure!(
+        matches!(node.domain.as_str(), "" | "ai.onnx"),
+        "it is of domain {:?}, expected ONNX's own",
+        node.domain
+    );
+    Ok(())
+}
+
 fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
@@ -33,11 +43,7 @@ fn read(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    ensure!(
-        matches!(node.domain.as_str(), "" | "ai.onnx"),
-        "it is of domain {:?}, expected ONNX's own",
-        node.domain
-    );
+    check_domain(node)?;
     ensure!(
         ctx.parent_graphs.len() <= MAXIMUM_DEPTH,
         "it is in {} graphs within one another, more than the {MAXIMUM_DEPTH} that are supported",

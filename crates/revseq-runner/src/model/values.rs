@@ -109,14 +109,14 @@ impl ValueType {
             return;
         }
         self.element_type = self.element_type.or(trials[0].1.element_type);
+        let mut symbols: Vec<&String> = shapes[0].0.keys().collect();
+        symbols.sort();
         let own = self.shape.get_or_insert_with(|| vec![Dim::Unknown; rank]);
         for (axis, dim) in own.iter_mut().enumerate().take(rank) {
             if *dim != Dim::Unknown {
                 continue;
             }
             let first = &shapes[0].1[axis];
-            let mut symbols: Vec<&String> = shapes[0].0.keys().collect();
-            symbols.sort();
             let stands_for = |symbol: &&&String| {
                 let mut all = shapes.iter();
                 all.all(|(sizes, shape)| shape[axis] == Dim::Known(sizes[**symbol]))

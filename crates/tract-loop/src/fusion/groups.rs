@@ -403,8 +403,7 @@ impl Writer<'_> {
                 .context("a constant, or it is an input")?;
             let value = value.cast_to::<f32>()?;
             let value = value.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
-            self.constants.push(value);
-            View::whole(Base::Constant(self.constants.len() - 1), &sizes)
+            self.keep(value).view(&sizes)
         };
         self.views.insert(outlet, view.clone());
         Ok(view)
@@ -420,16 +419,31 @@ impl Writer<'_> {
                 len,
             };
         }
-        let base = if let Base::Constant(constant) = view.base {
-            let mut elements = vec![0.0; len];
-            view.read(&self.constants[constant], &mut elements, |float| float);
-            self.constants.push(elements);
-            Base::Constant(self.constants.len() - 1)
-        } else {
-            self.compute(Function::Read(view.into_merged()), tvec![], len)
-        };
+        if let Some(elements) = self.known(&view) {
+            return self.keep(elements);
+        }
         Operand {
-            base,
+            base: self.compute(Function::Read(view.into_merged()), tvec![], len),
+            start: 0,
+            len,
+        }
+    }
+
+    /// The elements of a constant in the order of a view.
+    fn known(&self, view: &View) -> Option<Vec<f32>> {
+        let Base::Constant(constant) = view.base else {
+            return None;
+        };
+        let mut elements = vec![0.0; view.len()];
+        view.read(&self.constants[constant], &mut elements, |float| float);
+        Some(elements)
+    }
+
+    fn keep(&mut self, elements: Vec<f32>) -> Operand {
+        let len = elements.len();
+        self.constants.push(elements);
+        Operand {
+            base: Base::Constant(self.constants.len() - 1),
             start: 0,
             len,
         }
@@ -437,19 +451,8 @@ impl Writer<'_> {
 
     /// A constant matrix for products.
     fn packed(&mut self, view: &View, columns: usize) -> TractResult<Operand> {
-        let Base::Constant(constant) = view.base else {
-            bail!("the matrix is a constant");
-        };
-        let mut elements = vec![0.0; view.len()];
-        view.read(&self.constants[constant], &mut elements, |float| float);
-        let packed = pack(&elements, columns);
-        let len = packed.len();
-        self.constants.push(packed);
-        Ok(Operand {
-            base: Base::Constant(self.constants.len() - 1),
-            start: 0,
-            len,
-        })
+        let elements = self.known(view).context("the matrix is a constant")?;
+        Ok(self.keep(pack(&elements, columns)))
     }
 
     fn node(&mut self, id: usize, meaning: Meaning) -> TractResult<()> {

@@ -28,6 +28,15 @@ pub(crate) fn symbols<'a>(facts: impl IntoIterator<Item = &'a TypedFact>) -> Has
     sizes.flat_map(TDim::symbols).collect()
 }
 
+/// Makes of each group of small operators of a model one.
+pub(crate) fn fuse_all(model: &mut TypedModel, known: &HashSet<Symbol>) -> TractResult<()> {
+    while let Some(patch) = fuse(model, known)? {
+        patch.apply(model)?;
+        model.compact()?;
+    }
+    Ok(())
+}
+
 /// Operators of a model as one.
 #[derive(Clone, Debug)]
 pub(crate) struct Fused {
@@ -115,6 +124,27 @@ struct Running {
     registers: Registers,
 }
 
+impl Running {
+    /// The program for inputs of some sizes, and its memory.
+    fn prepare<'a>(
+        &mut self,
+        op: &Fused,
+        symbols: &SymbolValues,
+        shapes: impl Iterator<Item = &'a [usize]> + Clone,
+    ) -> TractResult<(&Program, &mut Registers)> {
+        let ready = match self.ready.take().filter(|ready| ready.fits(shapes.clone())) {
+            Some(ready) => ready,
+            None => {
+                let ready = op.ready(symbols, shapes)?;
+                self.registers = ready.program.registers();
+                ready
+            }
+        };
+        let ready = self.ready.insert(ready);
+        Ok((&ready.program, &mut self.registers))
+    }
+}
+
 impl OpState for Running {
     fn eval(
         &mut self,
@@ -122,22 +152,13 @@ impl OpState for Running {
         op: &dyn Op,
         inputs: TVec<TValue>,
     ) -> TractResult<TVec<TValue>> {
+        let op = op.downcast_ref::<Fused>().context("its own op")?;
         let shapes = inputs.iter().map(|input| input.shape());
-        let ready = match self.ready.take().filter(|ready| ready.fits(shapes.clone())) {
-            Some(ready) => ready,
-            None => {
-                let op = op.downcast_ref::<Fused>().context("its own op")?;
-                let ready = op.ready(ctx.symbols, shapes)?;
-                self.registers = ready.program.registers();
-                ready
-            }
-        };
+        let (program, registers) = self.prepare(op, ctx.symbols, shapes)?;
         let inputs = inputs.iter().map(|input| Elements::of(input));
         let inputs = inputs.collect::<TractResult<TVec<_>>>()?;
-        ready.program.run(&inputs, &mut self.registers)?;
-        let outputs = ready.program.tensors(&inputs, &self.registers);
-        self.ready = Some(ready);
-        outputs
+        program.run(&inputs, registers)?;
+        program.tensors(&inputs, registers)
     }
 
     fn reset_lanes(&mut self, _lanes: &[LaneId]) -> TractResult<()> {

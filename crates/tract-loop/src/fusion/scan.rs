@@ -5,8 +5,8 @@ use tract_onnx::tract_core::ops::scan::{InputMapping, OptScan, OutputMapping, Sc
 use tract_onnx::tract_core::ops::source::TypedSource;
 use tract_onnx::tract_hir::internal::*;
 
-use super::program::{Elements, Registers};
-use super::{Fused, Ready};
+use super::program::{Elements, Program, Registers};
+use super::{Fused, Running};
 
 /// A Scan that runs its step's program without a plan around it: steps read what is
 /// scanned where it is, and write their outputs where they belong.
@@ -100,7 +100,7 @@ impl EvalOp for FusedScan {
     not_out_of_plan!();
 
     fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
-        Ok(Some(Box::<Running>::default()))
+        Ok(Some(Box::<Scanning>::default()))
     }
 }
 
@@ -112,14 +112,11 @@ impl TypedOp for FusedScan {
     as_op!();
 }
 
-/// The memory of a step, kept from run to run.
+/// The step as it runs, kept from run to run.
 #[derive(Clone, Debug, Default)]
-struct Running {
-    ready: Option<Arc<Ready>>,
-    registers: Registers,
-}
+struct Scanning(Running);
 
-impl OpState for Running {
+impl OpState for Scanning {
     fn eval(
         &mut self,
         ctx: &EvalContext<'_>,
@@ -130,8 +127,7 @@ impl OpState for Running {
         let mut steps = None;
         // With the axis that is scanned in front, a step's part lies together.
         let mut parts: TVec<(TVec<usize>, TValue)> = tvec![];
-        let given = inputs;
-        for (input, mapping) in std::iter::zip(&given, &op.inputs) {
+        for (input, mapping) in std::iter::zip(&inputs, &op.inputs) {
             let input = input.clone();
             let mut shape: TVec<usize> = input.shape().into();
             parts.push(match mapping.as_scan() {
@@ -145,21 +141,12 @@ impl OpState for Running {
         }
         let steps = steps.context("a Scan has something that is scanned")?;
         let shapes = op.sources.iter().map(|source| &*parts[*source].0);
-        let ready = match self.ready.take().filter(|ready| ready.fits(shapes.clone())) {
-            Some(ready) => ready,
-            None => {
-                let ready = op.step.ready(ctx.symbols, shapes)?;
-                self.registers = ready.program.registers();
-                ready
-            }
-        };
-        let outputs = run(op, &ready, &mut self.registers, &parts, steps);
-        self.ready = Some(ready);
-        let mut outputs = outputs?;
+        let (program, registers) = self.0.prepare(&op.step, ctx.symbols, shapes)?;
+        let mut outputs = run(op, program, registers, &parts, steps)?;
         outputs.extend(
             op.passed
                 .iter()
-                .map(|(slot, input)| (*slot, given[*input].clone())),
+                .map(|(slot, input)| (*slot, inputs[*input].clone())),
         );
         outputs.sort_by_key(|(slot, _)| *slot);
         Ok(outputs.into_iter().map(|(_, value)| value).collect())
@@ -189,12 +176,11 @@ struct Collected {
 
 fn run(
     op: &FusedScan,
-    ready: &Ready,
+    program: &Program,
     registers: &mut Registers,
     parts: &[(TVec<usize>, TValue)],
     steps: usize,
 ) -> TractResult<TVec<(usize, TValue)>> {
-    let program = &ready.program;
     let whole = parts.iter().map(|(_, part)| Elements::of(part));
     let whole = whole.collect::<TractResult<TVec<_>>>()?;
     // The states, in the order of the inputs that they start with, are also that of the outputs.

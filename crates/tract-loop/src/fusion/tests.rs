@@ -171,10 +171,8 @@ proptest! {
             models.push((optimized, expected));
         }
         for (mut model, expected) in models {
-            while let Some(patch) = fuse(&model, &known(&model)).unwrap() {
-                patch.apply(&mut model).unwrap();
-                model.compact().unwrap();
-            }
+            let known = known(&model);
+fuse_all(&mut model, &known).unwrap();
             let state = &mut model.into_runnable().unwrap().spawn().unwrap();
             for _ in 0..2 {
                 let found = state.run(inputs.clone()).unwrap();
@@ -203,10 +201,8 @@ fn a_recurrent_step_is_one_operator() {
     let c1 = wire("c1", math::mul().into(), &[gate, c]);
     let out = wire("out", AxisOp::Add(0).into(), &[h1]);
     model.select_output_outlets(&[h1, c1, out]).unwrap();
-    while let Some(patch) = fuse(&model, &known(&model)).unwrap() {
-        patch.apply(&mut model).unwrap();
-        model.compact().unwrap();
-    }
+    let known = known(&model);
+    fuse_all(&mut model, &known).unwrap();
     let mut names: Vec<_> = model.nodes().iter().map(|node| node.op.name()).collect();
     names.sort();
     assert_eq!(names, ["Fused", "Source", "Source", "Source"]);

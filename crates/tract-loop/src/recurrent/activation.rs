@@ -86,10 +86,7 @@ impl Activation {
         name: &str,
         x: OutletId,
     ) -> TractResult<OutletId> {
-        let of = to.fact(x)?.datum_type;
-        let constant = |to: &mut Wiring<'_>, value: f32| {
-            to.constant(name, tensor0(value).cast_to_dt(of)?.into_owned())
-        };
+        let constant = |to: &mut Wiring<'_>, value: f32| to.number(name, x, value);
         match self {
             Self::Sigmoid => to.op(name, nn::sigmoid(), &[x]),
             Self::Tanh => to.op(name, math::tanh(), &[x]),
@@ -157,8 +154,7 @@ fn at_least(
     bound: f32,
     other: OutletId,
 ) -> TractResult<OutletId> {
-    let of = to.fact(x)?.datum_type;
-    let bound = to.constant(name, tensor0(bound).cast_to_dt(of)?.into_owned())?;
+    let bound = to.number(name, x, bound)?;
     let is_so = to.math(name, TypedBinOp(comp_gte(), None), &[x, bound])?;
     to.math(name, Iff, &[is_so, x, other])
 }
@@ -171,9 +167,7 @@ pub(super) fn clamp(
     least: f32,
     most: f32,
 ) -> TractResult<OutletId> {
-    let of = to.fact(x)?.datum_type;
-    let least = to.constant(name, tensor0(least).cast_to_dt(of)?.into_owned())?;
-    let most = to.constant(name, tensor0(most).cast_to_dt(of)?.into_owned())?;
+    let (least, most) = (to.number(name, x, least)?, to.number(name, x, most)?);
     let x = to.math(name, math::max(), &[x, least])?;
     to.math(name, math::min(), &[x, most])
 }

@@ -155,8 +155,7 @@ impl Step<'_> {
         let i = gate(to, 0, Some((0, before)))?;
         let i = self.activate(to, "i", 0, i)?;
         let f = if couples_input_and_forget {
-            let of = to.fact(i)?.datum_type;
-            let one = to.constant("one", tensor0(1f32).cast_to_dt(of)?.into_owned())?;
+            let one = to.number("one", i, 1.0)?;
             to.math("f", math::sub(), &[one, i])?
         } else {
             let f = gate(to, 2, Some((2, before)))?;

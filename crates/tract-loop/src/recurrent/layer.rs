@@ -176,7 +176,7 @@ impl Layer {
             state = to.op("initial", Slice::new(0, direction, direction + 1), &[state])?;
             // Without a step, ONNX Runtime gives zeros for the last states.
             if let Some(lengths) = lengths {
-                let none = to.zero("none", state)?;
+                let none = to.number("none", state, 0.0)?;
                 state = to.math("initial", Iff, &[lengths.is_any, state, none])?;
             }
             Ok(state)
@@ -263,7 +263,7 @@ impl Layer {
             for (before, after) in std::iter::zip(before, &mut after) {
                 *after = body.op("state", Iff, &[goes_on, *after, before])?;
             }
-            let none = body.zero("none", y)?;
+            let none = body.number("none", y, 0.0)?;
             y = body.math("y", Iff, &[goes_on, y, none])?;
         }
         let y = body.op("y", Alias::Kept, &[y])?;

@@ -16,6 +16,7 @@ use tract_onnx::tract_core::ops::array::MultiBroadcastTo;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::expand;
 
+use crate::parse::check_domain;
 use cell::Cell;
 use layer::{Inputs, Layer, Outputs};
 
@@ -35,11 +36,7 @@ fn parse(
 }
 
 fn read(node: &NodeProto) -> TractResult<Layer> {
-    ensure!(
-        matches!(node.domain.as_str(), "" | "ai.onnx"),
-        "it is of domain {:?}, expected ONNX's own",
-        node.domain
-    );
+    check_domain(node)?;
     let direction: Option<&str> = node.get_attr_opt("direction")?;
     // Whether each direction goes from the last step to the first.
     let directions: &[bool] = match direction {
@@ -115,9 +112,8 @@ impl Wiring<'_> {
         op: impl Into<Box<dyn TypedOp>>,
         inputs: &[OutletId],
     ) -> TractResult<OutletId> {
-        let name = self.name(name);
-        let inputs = wire_rank_broadcast(&name, self.model, inputs)?;
-        Ok(self.model.wire_node(name, op, &inputs)?[0])
+        let inputs = wire_rank_broadcast(self.name(name), self.model, inputs)?;
+        self.op(name, op, &inputs)
     }
 
     fn constant(&mut self, name: &str, value: Tensor) -> TractResult<OutletId> {
@@ -125,15 +121,15 @@ impl Wiring<'_> {
         self.model.add_const(name, value)
     }
 
-    /// A 0 of another value's type.
-    fn zero(&mut self, name: &str, of: OutletId) -> TractResult<OutletId> {
+    /// A number of another value's type.
+    fn number(&mut self, name: &str, of: OutletId, number: f32) -> TractResult<OutletId> {
         let of = self.fact(of)?.datum_type;
-        self.constant(name, tensor0(0f32).cast_to_dt(of)?.into_owned())
+        self.constant(name, tensor0(number).cast_to_dt(of)?.into_owned())
     }
 
     /// Zeros of another value's type, of some sizes.
     fn zeros(&mut self, name: &str, of: OutletId, sizes: TVec<TDim>) -> TractResult<OutletId> {
-        let zero = self.zero(name, of)?;
+        let zero = self.number(name, of, 0.0)?;
         let broadcast = MultiBroadcastTo::new(ShapeFact::from_dims(sizes));
         self.op(name, broadcast, &[zero])
     }
