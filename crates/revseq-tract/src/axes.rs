@@ -1,4 +1,4 @@
-//! How the op's axes relate, and how it follows when tract moves them.
+//! How an op's axes relate, and how it follows when tract moves them.
 
 use revseq_graph::Operator;
 use tract_onnx::tract_hir::internal::*;
@@ -6,21 +6,21 @@ use tract_onnx::tract_hir::internal::*;
 use crate::ReverseSubsequences;
 
 /// The lengths' axis that belongs to an axis of the data.
-fn lengths_axis(operator: Operator, axis: usize) -> Option<usize> {
+pub(crate) fn of_lengths(operator: Operator, axis: usize) -> Option<usize> {
     match operator.axes() {
         (_, Some(batch)) => (axis == batch).then_some(0),
         (_, None) => Some(axis),
     }
 }
 
-/// Every axis but the one to reverse along maps to itself: what happens at one
-/// position does not depend on another.
+/// Every axis but the one to reverse along maps to itself, and to that of the lengths
+/// if there is one: what happens at one position does not depend on another.
 pub(crate) fn mapping(
-    operator: Operator,
+    time: usize,
+    lengths_axis: impl Fn(usize) -> Option<usize>,
     inputs: &[&TypedFact],
     outputs: &[&TypedFact],
 ) -> TractResult<AxesMapping> {
-    let (time, _) = operator.axes();
     let mut mapping = AxesMapping::disconnected(inputs, outputs)?;
     for (axis, name) in (0..inputs[0].rank()).zip('a'..) {
         if axis == time {
@@ -29,7 +29,7 @@ pub(crate) fn mapping(
         mapping = mapping
             .renaming((InOut::In(0), axis), name)?
             .linking(name, (InOut::Out(0), axis))?;
-        if let Some(lengths_axis) = lengths_axis(operator, axis) {
+        if let Some(lengths_axis) = lengths_axis(axis) {
             mapping = mapping.linking(name, (InOut::In(1), lengths_axis))?;
         }
     }

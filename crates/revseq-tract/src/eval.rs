@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use revseq_graph::{ElementType, TensorType};
+use revseq_graph::{ElementType, LruCache, TensorType};
 use revseq_kernels::cpu::{self, Threads};
 #[cfg(feature = "wgpu")]
 use revseq_kernels::gpu;
-use revseq_kernels::{DataType, LengthsData, Plan, SequenceLengths};
+use revseq_kernels::{DataType, LengthsData, Plan, ReverseSubsequencesDesc, SequenceLengths};
 #[cfg(feature = "multithread")]
 use tract_linalg::multithread::{Executor, current_tract_executor};
 use tract_onnx::tract_hir::internal::*;
@@ -16,65 +16,59 @@ use crate::ReverseSubsequences;
 /// The plan for inputs of these types and sizes.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    inputs: [(DatumType, TVec<usize>); 2],
-    plan: Plan,
+    inputs: TVec<(DatumType, TVec<usize>)>,
+    pub(crate) plan: Plan,
     /// The plan on the GPU, if the op runs on one.
     #[cfg(feature = "wgpu")]
     pass: Option<gpu::ReverseSubsequencesPass>,
 }
 
 impl Planned {
-    fn new(op: &ReverseSubsequences, inputs: [&Tensor; 2]) -> TractResult<Self> {
-        let [data, lengths] = inputs;
-        let sizes = inputs.map(|input| {
-            let sizes = input.shape().iter().map(|&size| size as u64);
-            sizes.collect::<TVec<_>>()
-        });
-        let desc = op.operator.lower(
-            "",
-            TensorType {
-                element_type: element_type(data.datum_type())?,
-                sizes: &sizes[0],
-            },
-            TensorType {
-                element_type: lengths_type(lengths.datum_type())?,
-                sizes: &sizes[1],
-            },
-        )?;
-        let plan = Plan::new(&desc)?;
+    pub(crate) fn new(inputs: &[&Tensor], desc: &ReverseSubsequencesDesc) -> TractResult<Self> {
         Ok(Self {
-            inputs: inputs.map(|input| (input.datum_type(), input.shape().into())),
+            inputs: inputs
+                .iter()
+                .map(|input| (input.datum_type(), input.shape().into()))
+                .collect(),
+            plan: Plan::new(desc)?,
             #[cfg(feature = "wgpu")]
-            pass: op
-                .gpu()
-                .map(|context| gpu::ReverseSubsequencesPass::new(context, &plan))
-                .transpose()?,
-            plan,
+            pass: None,
         })
     }
 
-    fn is_for(&self, inputs: [&Tensor; 2]) -> bool {
+    /// The plan among an op's last ones, made if none is for these inputs.
+    pub(crate) fn of(
+        plans: &LruCache<Self>,
+        inputs: &[&Tensor],
+        make: impl FnOnce() -> TractResult<Self>,
+    ) -> TractResult<Arc<Self>> {
+        plans.get_or_try_insert(|planned| planned.is_for(inputs), make)
+    }
+
+    fn is_for(&self, inputs: &[&Tensor]) -> bool {
         let mut pairs = self.inputs.iter().zip(inputs);
         pairs.all(|((datum_type, sizes), input)| {
             *datum_type == input.datum_type() && sizes.as_slice() == input.shape()
         })
     }
 
-    /// The op's plan, made if none of its last ones is for these inputs.
-    fn of(op: &ReverseSubsequences, inputs: [&Tensor; 2]) -> TractResult<Arc<Self>> {
-        op.plans
-            .get_or_try_insert(|planned| planned.is_for(inputs), || Self::new(op, inputs))
+    /// Reverses the data: in place if it has no other holder.
+    pub(crate) fn run(&self, lengths: &SequenceLengths<'_>, data: TValue) -> TractResult<Tensor> {
+        #[cfg(feature = "wgpu")]
+        if let Some(pass) = &self.pass {
+            return on_gpu(pass, lengths, data);
+        }
+        on_cpu(&self.plan, lengths, data)
     }
 }
 
-/// Runs the op: in place if `data` has no other holder.
+/// Runs the op.
 pub(crate) fn eval(
     op: &ReverseSubsequences,
     data: TValue,
     lengths: &Tensor,
 ) -> TractResult<Tensor> {
-    let planned = Planned::of(op, [&data, lengths])?;
-    let plan = &planned.plan;
+    let planned = planned(op, &data, lengths)?;
     let plain = lengths.try_as_plain_ram()?;
     let lengths: LengthsData<'_> = match lengths.datum_type() {
         DatumType::I32 => plain.as_slice::<i32>()?.into(),
@@ -82,12 +76,40 @@ pub(crate) fn eval(
         DatumType::U64 => plain.as_slice::<u64>()?.into(),
         _ => plain.as_slice::<i64>()?.into(),
     };
-    let lengths = SequenceLengths::new(plan, lengths, op.policy)?;
-    #[cfg(feature = "wgpu")]
-    if let Some(pass) = &planned.pass {
-        return on_gpu(pass, &lengths, data);
-    }
-    on_cpu(plan, &lengths, data)
+    let lengths = SequenceLengths::new(&planned.plan, lengths, op.policy)?;
+    planned.run(&lengths, data)
+}
+
+fn planned(op: &ReverseSubsequences, data: &Tensor, lengths: &Tensor) -> TractResult<Arc<Planned>> {
+    let inputs = [data, lengths];
+    Planned::of(&op.plans, &inputs, || {
+        let desc = op.operator.lower(
+            "",
+            TensorType {
+                element_type: element_type(data.datum_type())?,
+                sizes: &sizes(data),
+            },
+            TensorType {
+                element_type: lengths_type(lengths.datum_type())?,
+                sizes: &sizes(lengths),
+            },
+        )?;
+        let planned = Planned::new(&inputs, &desc)?;
+        #[cfg(feature = "wgpu")]
+        let planned = Planned {
+            pass: op
+                .gpu()
+                .map(|context| gpu::ReverseSubsequencesPass::new(context, &planned.plan))
+                .transpose()?,
+            ..planned
+        };
+        Ok(planned)
+    })
+}
+
+/// A tensor's sizes as the kernels count them.
+pub(crate) fn sizes(tensor: &Tensor) -> TVec<u64> {
+    tensor.shape().iter().map(|&size| size as u64).collect()
 }
 
 fn on_cpu(plan: &Plan, lengths: &SequenceLengths<'_>, data: TValue) -> TractResult<Tensor> {
@@ -168,7 +190,7 @@ fn out_of_place(
 }
 
 /// What a tract type is to the kernels: a size, or something that only moves.
-fn element_type(datum_type: DatumType) -> TractResult<ElementType> {
+pub(crate) fn element_type(datum_type: DatumType) -> TractResult<ElementType> {
     if !datum_type.is_copy() {
         return Ok(ElementType::String);
     }
@@ -214,8 +236,8 @@ mod tests {
     fn planned(op: &ReverseSubsequences, shape: [usize; 2], datum_type: DatumType) -> Arc<Planned> {
         let data = Tensor::zero_dt(datum_type, &shape).unwrap();
         let lengths = Tensor::zero::<i64>(&shape[1..]).unwrap();
-        let planned = Planned::of(op, [&data, &lengths]).unwrap();
-        assert!(planned.is_for([&data, &lengths]));
+        let planned = super::planned(op, &data, &lengths).unwrap();
+        assert!(planned.is_for(&[&data, &lengths]));
         assert_eq!(planned.plan.input_bytes(), data.as_bytes().len());
         planned
     }

@@ -2,7 +2,8 @@
 //!
 //! tract-onnx 0.23 has neither operator: a model with one does not load.
 //! [`register`] adds both, and `Loop`, which models with them often have, and all of
-//! `LSTM`, `GRU` and `RNN` ([`tract_loop`]). Everything else stays tract's own.
+//! `LSTM`, `GRU` and `RNN` ([`tract_loop`]), and reads a `Slice` that reverses whole
+//! axes as [`Flip`]. Everything else stays tract's own.
 //!
 //! ```no_run
 //! use tract_onnx::prelude::*;
@@ -45,10 +46,13 @@
 
 mod axes;
 mod eval;
+mod flip;
 mod load;
 mod onnx;
 mod op;
+mod slice;
 
+pub use flip::Flip;
 pub use load::LoadOptions;
 pub use onnx::register;
 pub use op::ReverseSubsequences;

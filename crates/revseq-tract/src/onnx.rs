@@ -6,16 +6,18 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::{LoadOptions, ReverseSubsequences};
+use crate::{LoadOptions, ReverseSubsequences, slice};
 
 /// Makes a tract ONNX loader read both operators, and with them the `Loop` that
-/// models around them have (see [`tract_loop`]).
+/// models around them have (see [`tract_loop`]), and a `Slice` that reverses whole
+/// axes by constants as [`Flip`](crate::Flip).
 ///
 /// tract looks operators up by name, whatever their domain; a node of the same
 /// name in another domain is an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("ReverseSequence", parse);
     onnx.op_register.insert("ReverseSubsequences", parse);
+    onnx.op_register.insert("Slice", slice::parse);
     tract_loop::register(onnx);
 }
 

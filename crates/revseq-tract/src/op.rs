@@ -177,7 +177,13 @@ impl TypedOp for ReverseSubsequences {
         inputs: &[&TypedFact],
         outputs: &[&TypedFact],
     ) -> TractResult<AxesMapping> {
-        axes::mapping(self.operator, inputs, outputs)
+        let (time, _) = self.operator.axes();
+        axes::mapping(
+            time,
+            |axis| axes::of_lengths(self.operator, axis),
+            inputs,
+            outputs,
+        )
     }
 
     fn change_axes(

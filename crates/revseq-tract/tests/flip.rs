@@ -1,0 +1,275 @@
+//! ONNX's Slices: those that are flips, and those that only look like it.
+
+use revseq_tract::Flip;
+use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension};
+use tract_onnx::pb::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+    TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
+};
+use tract_onnx::prelude::*;
+use tract_onnx::tract_core::ops::change_axes::AxisOp;
+use tract_onnx::tract_hir::internal::*;
+
+/// A size that is not written down, or one that is.
+type Size = Result<i64, &'static str>;
+
+/// The parameters of a Slice: starts, ends, axes if given, steps if given.
+type Parameters<'a> = (&'a [i64], &'a [i64], Option<&'a [i64]>, Option<&'a [i64]>);
+
+fn value_info(name: &str, data_type: DataType, sizes: &[Size]) -> ValueInfoProto {
+    let dim = sizes.iter().map(|size| Dimension {
+        value: Some(match size {
+            Ok(size) => dimension::Value::DimValue(*size),
+            Err(symbol) => dimension::Value::DimParam((*symbol).to_owned()),
+        }),
+        ..Dimension::default()
+    });
+    ValueInfoProto {
+        name: name.to_owned(),
+        r#type: Some(TypeProto {
+            value: Some(type_proto::Value::TensorType(type_proto::Tensor {
+                elem_type: data_type as i32,
+                shape: Some(TensorShapeProto { dim: dim.collect() }),
+            })),
+            ..TypeProto::default()
+        }),
+        ..ValueInfoProto::default()
+    }
+}
+
+fn ints(name: &str, values: &[i64]) -> TensorProto {
+    TensorProto {
+        name: name.to_owned(),
+        dims: vec![values.len() as i64],
+        data_type: DataType::Int64 as i32,
+        int64_data: values.to_vec(),
+        ..TensorProto::default()
+    }
+}
+
+fn node(op_type: &str, inputs: &[&str], output: &str, attribute: Vec<AttributeProto>) -> NodeProto {
+    NodeProto {
+        op_type: op_type.to_owned(),
+        input: inputs.iter().map(|&name| name.to_owned()).collect(),
+        output: vec![output.to_owned()],
+        attribute,
+        ..NodeProto::default()
+    }
+}
+
+/// A model of one Slice of `x`, its parameters initializers.
+fn sliced(sizes: &[Size], (starts, ends, axes, steps): Parameters<'_>) -> ModelProto {
+    let given = |name: &'static str, values: Option<&[i64]>| match values {
+        Some(values) => (name, Some(ints(name, values))),
+        None => ("", None),
+    };
+    let mut names = vec!["x"];
+    let mut initializer = Vec::new();
+    for (name, values) in [
+        given("starts", Some(starts)),
+        given("ends", Some(ends)),
+        given("axes", axes),
+        given("steps", steps),
+    ] {
+        names.push(name);
+        initializer.extend(values);
+    }
+    while names.last() == Some(&"") {
+        names.pop();
+    }
+    ModelProto {
+        ir_version: 8,
+        opset_import: vec![OperatorSetIdProto {
+            domain: String::new(),
+            version: 17,
+        }],
+        graph: Some(GraphProto {
+            node: vec![node("Slice", &names, "y", vec![])],
+            input: vec![value_info("x", DataType::Float, sizes)],
+            output: vec![ValueInfoProto {
+                name: "y".to_owned(),
+                ..ValueInfoProto::default()
+            }],
+            initializer,
+            ..GraphProto::default()
+        }),
+        ..ModelProto::default()
+    }
+}
+
+/// As a pipeline loads it.
+fn load(model: &ModelProto) -> TractResult<TypedModel> {
+    let mut onnx = tract_onnx::onnx();
+    revseq_tract::register(&mut onnx);
+    onnx.parse(model, None)?.model.into_optimized()
+}
+
+fn flips(model: &TypedModel) -> usize {
+    let nodes = model.nodes().iter();
+    nodes.filter(|node| node.op_is::<Flip>()).count()
+}
+
+fn run(model: TypedModel, input: Tensor) -> TractResult<Tensor> {
+    let mut outputs = model.into_runnable()?.run(tvec!(input.into()))?;
+    Ok(outputs.remove(0).into_tensor())
+}
+
+fn iota(shape: &[usize]) -> Tensor {
+    let count: usize = shape.iter().product();
+    let values: Vec<f32> = (0..count).map(|value| value as f32).collect();
+    Tensor::from_shape(shape, &values).unwrap()
+}
+
+/// The flip by definition, an axis at a time.
+fn flipped(tensor: &Tensor, axes: &[usize]) -> Tensor {
+    let mut array = tensor.to_plain_array_view::<f32>().unwrap();
+    for &axis in axes {
+        array.invert_axis(tract_ndarray::Axis(axis));
+    }
+    array.to_owned().into_tensor()
+}
+
+const LAST: [i64; 3] = [-1, i64::MAX, i32::MAX as i64];
+const BEFORE_THE_FIRST: [i64; 3] = [i64::MIN, -i64::MAX, i32::MIN as i64];
+
+#[test]
+fn whole_axes_are_flipped_whatever_their_sizes() {
+    let table: [(Option<&[i64]>, &[usize]); 6] = [
+        (Some(&[0]), &[0]),
+        (Some(&[-2]), &[1]),
+        (Some(&[2]), &[2]),
+        (None, &[0]),
+        (Some(&[-1, 0]), &[2, 0]),
+        (None, &[0, 1, 2]),
+    ];
+    let symbols = [Err("N"), Err("T"), Ok(3)];
+    for (axes, expected) in table {
+        for (start, end) in LAST.into_iter().zip(BEFORE_THE_FIRST) {
+            let [starts, ends, steps] = [start, end, -1].map(|value| vec![value; expected.len()]);
+            let parameters: Parameters<'_> = (&starts, &ends, axes, Some(&steps));
+            let model = load(&sliced(&symbols, parameters)).unwrap();
+            assert_eq!(flips(&model), expected.len(), "{parameters:?}");
+            let fact = model.output_fact(0).unwrap().clone();
+            assert_eq!(fact, *model.input_fact(0).unwrap(), "{parameters:?}");
+            let runnable = model.into_runnable().unwrap();
+            for shape in [[2, 5, 3], [1, 1, 3], [4, 0, 3], [2, 6, 3]] {
+                let input = iota(&shape);
+                let outputs = runnable.run(tvec!(input.clone().into())).unwrap();
+                assert_eq!(*outputs[0], flipped(&input, expected), "{parameters:?}");
+            }
+        }
+    }
+}
+
+/// What is no flip stays tract's, and gives what tract alone gives.
+#[test]
+fn other_slices_stay_tract_s() {
+    let minus = Some([-1].as_slice());
+    let table: [Parameters<'_>; 9] = [
+        (&[0], &[4], Some(&[1]), None),
+        (&[1], &[i64::MAX], Some(&[1]), Some(&[1])),
+        (&[-1], &[0], Some(&[1]), minus),
+        (&[-2], &[i64::MIN], Some(&[1]), minus),
+        (&[4], &[i64::MIN], Some(&[1]), minus),
+        (&[-1], &[-6], Some(&[1]), minus),
+        (&[-1], &[i64::MIN], Some(&[1]), Some(&[-2])),
+        (&[-1, 0], &[i64::MIN, 2], Some(&[1, 2]), Some(&[-1, 1])),
+        (&[0, 1], &[1, 3], None, None),
+    ];
+    for parameters in table {
+        let model = sliced(&[Ok(2), Ok(5), Ok(3)], parameters);
+        let ours = load(&model).unwrap();
+        assert_eq!(flips(&ours), 0, "{parameters:?}");
+        let tracts = tract_onnx::onnx().parse(&model, None).unwrap().model;
+        let input = iota(&[2, 5, 3]);
+        let expected = run(tracts.into_optimized().unwrap(), input.clone()).unwrap();
+        assert_eq!(run(ours, input).unwrap(), expected, "{parameters:?}");
+    }
+}
+
+/// Parameters out of Constant nodes, and those that are known only when it runs.
+#[test]
+fn constants_are_read_wherever_they_are() {
+    let whole: Parameters<'_> = (&[-1], &[i64::MIN], Some(&[1]), Some(&[-1]));
+    let mut model = sliced(&[Ok(2), Err("T")], whole);
+    let graph = model.graph.as_mut().unwrap();
+    let constants = graph.initializer.split_off(0).into_iter().map(|tensor| {
+        let value = AttributeProto {
+            name: "value".to_owned(),
+            r#type: AttributeType::Tensor as i32,
+            t: Some(tensor.clone()),
+            ..AttributeProto::default()
+        };
+        node("Constant", &[], &tensor.name, vec![value])
+    });
+    graph.node.splice(..0, constants);
+    let constant = load(&model).unwrap();
+    assert_eq!(flips(&constant), 1);
+    let input = iota(&[2, 7]);
+    let expected = flipped(&input, &[1]);
+    assert_eq!(run(constant, input.clone()).unwrap(), expected);
+
+    // An input of the name of no constant: not ours to take for one.
+    let mut model = sliced(&[Ok(2), Ok(7)], whole);
+    let graph = model.graph.as_mut().unwrap();
+    graph.initializer.retain(|tensor| tensor.name != "starts");
+    let start = ints("s", &[-1]);
+    graph.initializer.push(start);
+    graph
+        .node
+        .insert(0, node("Identity", &["s"], "starts", vec![]));
+    let computed = load(&model).unwrap();
+    assert_eq!(flips(&computed), 0);
+    assert_eq!(run(computed, input).unwrap(), expected);
+}
+
+#[test]
+fn axes_that_are_none_are_errors() {
+    let start = &[-1, -1];
+    let end = &[i64::MIN, i64::MIN];
+    for (axes, why) in [
+        ([0, 3], "from -3 to 2"),
+        ([1, -2], "each axis at most once"),
+    ] {
+        let model = sliced(
+            &[Ok(2), Ok(5), Ok(3)],
+            (start, end, Some(&axes), Some(&[-1, -1])),
+        );
+        let error = format!("{:#}", load(&model).unwrap_err());
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn transposes_around_a_flip_cancel() {
+    let mut model = TypedModel::default();
+    let input = model.add_source("x", f32::fact([4, 2, 3])).unwrap();
+    let there = model
+        .wire_node("there", AxisOp::Move(0, 2), &[input])
+        .unwrap();
+    let flip = model.wire_node("flip", Flip::new(2), &there).unwrap();
+    let back = model.wire_node("back", AxisOp::Move(2, 0), &flip).unwrap();
+    model.select_output_outlets(&back).unwrap();
+    let model = model.into_optimized().unwrap();
+    assert!(!model.nodes().iter().any(|node| node.op_is::<AxisOp>()));
+    let input = iota(&[4, 2, 3]);
+    assert_eq!(run(model, input.clone()).unwrap(), flipped(&input, &[0]));
+}
+
+#[test]
+fn data_that_nobody_else_holds_is_flipped_where_it_lies() {
+    let flip = Flip::new(0);
+    let context = EvalContext::out_of_plan();
+    let input = iota(&[64, 5]);
+    let expected = flipped(&input, &[0]);
+    let shared = input.into_tvalue();
+    let output = flip.eval(&context, tvec!(shared.clone())).unwrap();
+    assert_eq!(*output[0], expected);
+    assert_ne!(output[0].as_bytes().as_ptr(), shared.as_bytes().as_ptr());
+    let address = shared.as_bytes().as_ptr();
+    let output = flip.eval(&context, tvec!(shared)).unwrap();
+    assert_eq!(*output[0], expected);
+    assert_eq!(output[0].as_bytes().as_ptr(), address);
+}
