@@ -40,7 +40,7 @@ pub(crate) unsafe fn out_of_place(
     }
     if is_small(plan) {
         // SAFETY: the buffers are the plan's.
-        return unsafe { run_small(plan, plan.time.size, lengths, (input, output), false) };
+        return unsafe { run_small(plan, lengths, (input, output), false) };
     }
     let (plan, choice) = choose(plan, Some(lengths), output, Place::Copied);
     // SAFETY: the buffers are those of the plan that a simpler one follows from.
@@ -73,47 +73,12 @@ pub(crate) unsafe fn in_place(
     }
     if is_small(plan) {
         // SAFETY: the buffer is the plan's.
-        return unsafe { run_small(plan, longest / 2, lengths, (data, data), true) };
+        return unsafe { run_small(plan, lengths, (data, data), true) };
     }
     let place = Place::InPlace { longest };
     let (plan, choice) = choose(plan, Some(lengths), data, place);
     // SAFETY: the buffer is that of the plan that a simpler one follows from.
     unsafe { run(&plan, longest / 2, lengths, (data, data), choice, threads) };
-}
-
-/// Moves the rows, or exchanges the pairs, of the first `time_steps` of a small plan: what
-/// [`choose`] says of one, in less time than to make a choice takes.
-///
-/// # Safety
-/// As [`out_of_place`] with all time steps, or [`in_place`] with those of all pairs.
-#[inline(always)]
-unsafe fn run_small(
-    plan: &Plan,
-    time_steps: usize,
-    lengths: &SequenceLengths<'_>,
-    (input, output): (*const u8, *mut u8),
-    in_place: bool,
-) {
-    let nest = LoopNest::new(plan, time_steps);
-    let job = &Job {
-        plan,
-        nest: &nest,
-        lengths,
-        input,
-        output,
-    };
-    let run = Items {
-        job,
-        items: 0..nest.items(),
-        choice: KernelChoice::scalar(SimdLevel::Portable, in_place),
-    };
-    // SAFETY: the nest has the time steps of the place; every CPU has the instructions.
-    unsafe {
-        match in_place {
-            true => Swap(run, Scalar).run::<Portable>(),
-            false => Copy(run, Scalar).run::<Portable>(),
-        }
-    }
 }
 
 /// Moves the rows, or exchanges the pairs, of the first `time_steps` as chosen.
@@ -322,6 +287,27 @@ macro_rules! with_class {
         const { assert!(short_rows::SIZE_CLASSES.len() == 6, "each has its constant") };
         with_const!(short_rows::size_class($bytes), $CLASS in [0, 1, 2, 3, 4] else 5 => $body)
     }};
+}
+
+/// Moves the rows of a small plan, or exchanges its pairs: what [`choose`] says of one, in less
+/// time than to make a choice takes. [M51]
+///
+/// # Safety
+/// As [`out_of_place`], or [`in_place`].
+#[inline(always)]
+unsafe fn run_small(
+    plan: &Plan,
+    lengths: &SequenceLengths<'_>,
+    (input, output): (*const u8, *mut u8),
+    in_place: bool,
+) {
+    // SAFETY: the buffers are the plan's, and the width is that of its rows.
+    unsafe {
+        with_width!(plan.row_bytes, width => match in_place {
+            true => scalar::swap_columns(plan, width, lengths, output),
+            false => scalar::copy_columns(plan, width, lengths, input, output),
+        });
+    }
 }
 
 /// Implements [`MoveItems`] for a kernel by what copies and what exchanges items.

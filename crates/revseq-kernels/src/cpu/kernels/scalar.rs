@@ -3,9 +3,11 @@
 
 use std::ops::Range;
 
-use crate::cpu::loop_nest::Rounds;
 use crate::cpu::loop_nest::job::{Job, source};
+use crate::cpu::loop_nest::{Position, Rounds, outer_loop};
 use crate::cpu::memory::width::Width;
+use crate::plan::Loop;
+use crate::{Plan, SequenceLengths};
 
 /// Moves the rows of some items from their place in the input to their place in the output.
 ///
@@ -67,5 +69,75 @@ pub(crate) unsafe fn swap_items(job: &Job<'_>, width: impl Width, items: Range<u
                 }
             }
         }
+    }
+}
+
+/// Moves all rows of a small plan, column by column, in whatever order its loops are.
+///
+/// # Safety
+/// `input` is readable for the plan's `input_bytes`, `output` writable for its `output_bytes`,
+/// and they do not overlap; `width` moves rows of the plan's `row_bytes`.
+#[inline(always)]
+pub(crate) unsafe fn copy_columns(
+    plan: &Plan,
+    width: impl Width,
+    lengths: &SequenceLengths<'_>,
+    input: *const u8,
+    output: *mut u8,
+) {
+    for_each_column(&plan.loops, Position::default(), &mut |at| {
+        let length = lengths.get(at.lengths);
+        // In registers: the compiler takes what is written for any memory.
+        let time = plan.time;
+        // SAFETY: see `Job`; a length is at most the number of time steps.
+        unsafe {
+            let (from, mut to) = (input.add(at.input), output.add(at.output));
+            for t in (0..length).rev().chain(length..time.size) {
+                width.copy(from.add(t * time.input), to);
+                to = to.wrapping_add(time.output);
+            }
+        }
+    });
+}
+
+/// Exchanges all pairs of a small plan, column by column.
+///
+/// # Safety
+/// `data` is readable and writable for the plan's `output_bytes`; `width` moves rows of the
+/// plan's `row_bytes`.
+#[inline(always)]
+pub(crate) unsafe fn swap_columns(
+    plan: &Plan,
+    width: impl Width,
+    lengths: &SequenceLengths<'_>,
+    data: *mut u8,
+) {
+    let time = plan.time.output;
+    for_each_column(&plan.loops, Position::default(), &mut |at| {
+        let length = lengths.get(at.lengths);
+        // SAFETY: see `Job`. The two time steps of a pair differ, so the rows do not overlap.
+        unsafe {
+            let column = data.add(at.output);
+            for t in 0..length / 2 {
+                width.swap(column.add(t * time), column.add((length - 1 - t) * time));
+            }
+        }
+    });
+}
+
+/// Calls `column` with where each starts.
+///
+/// What is small has few loops, as each of a plan's goes round at least twice.
+fn for_each_column(loops: &[Loop], mut at: Position, column: &mut impl FnMut(Position)) {
+    let [outermost, inner @ ..] = loops else {
+        return column(at);
+    };
+    let step = outer_loop(outermost).step;
+    for _ in 0..outermost.size {
+        match inner {
+            [] => column(at),
+            _ => for_each_column(inner, at, column),
+        }
+        at.advance(&step, 1);
     }
 }

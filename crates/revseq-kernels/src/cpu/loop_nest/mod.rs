@@ -27,9 +27,9 @@ pub(crate) struct Position {
 }
 
 #[derive(Clone, Copy)]
-struct OuterLoop {
+pub(crate) struct OuterLoop {
     size: usize,
-    step: Position,
+    pub(crate) step: Position,
 }
 
 impl OuterLoop {
@@ -262,7 +262,7 @@ impl Iterator for Lines<'_> {
     }
 }
 
-fn outer_loop(round: &Loop) -> OuterLoop {
+pub(crate) fn outer_loop(round: &Loop) -> OuterLoop {
     OuterLoop {
         size: round.size,
         step: Position {
