@@ -1,9 +1,10 @@
-//! From ONNX's Slices that reverse whole axes to the op.
+//! ONNX's Slices along axes of any size.
 
 use std::sync::LazyLock;
 
 use tract_onnx::model::{OnnxOpRegister, ParsingContext};
 use tract_onnx::pb::{GraphProto, NodeProto};
+use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::Flip;
@@ -11,45 +12,72 @@ use crate::Flip;
 /// tract's own operators, which read all other Slices.
 static TRACTS: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
 
-/// Reads a Slice: as [`Flip`], or as tract does.
+/// From here on an end is that of any axis: 1,000,000,000 is how tf2onnx writes it.
+const END: i64 = 1_000_000_000;
+
+/// What a Slice takes of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// All of it, from the last to the first.
+    Flipped,
+    /// What is not before an index.
+    From(i64),
+}
+
+impl Part {
+    fn new(start: i64, end: i64, step: i64) -> Option<Self> {
+        // ONNX: for the last of an axis of unknown size, -1 or the largest number; for what is
+        // before its first, the smallest.
+        match step {
+            -1 if (start == -1 || start >= i64::from(i32::MAX)) && end <= -i64::from(i32::MAX) => {
+                Some(Self::Flipped)
+            }
+            1 if start >= 0 && end >= END => Some(Self::From(start)),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a Slice: one that flips an axis, or takes one to an end that tract does not see, as
+/// operators for any size, and others as tract does.
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    if let Some(axes) = flipped_axes(ctx, node)? {
+    if let Some(parts) = parts(ctx, node)? {
         let inputs = node.input.iter().filter(|name| !name.is_empty()).count();
-        return Ok((expand(OnnxFlip { axes, inputs }), vec![]));
+        return Ok((expand(OnnxSlice { parts, inputs }), vec![]));
     }
     let other = TRACTS.0.get("Slice").context("tract has no Slice")?;
     other(ctx, node)
 }
 
-/// The axes that a Slice reverses, if they are constants of the model and it does
-/// nothing else. They may count from the end.
-fn flipped_axes(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<i64>>> {
-    let ints = |input: usize| match node.input.get(input) {
+/// What a Slice takes of which axes, if they are constants of the model, and tract's would not
+/// do. They may count from the end.
+fn parts(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<(i64, Part)>>> {
+    let ints = |input: usize, default: Option<Vec<i64>>| match node.input.get(input) {
         Some(name) if !name.is_empty() => constant_ints(ctx, name),
-        _ => Ok(None),
+        _ => Ok(default),
     };
-    // Before version 10 these were attributes, without steps.
-    let (Some(starts), Some(ends), Some(steps)) = (ints(1)?, ints(2)?, ints(4)?) else {
+    // Before version 10 they were attributes.
+    let (Some(starts), Some(ends)) = (ints(1, None)?, ints(2, None)?) else {
         return Ok(None);
     };
-    let axes = match node.input.get(3) {
-        Some(name) if !name.is_empty() => ints(3)?,
-        _ => Some((0..starts.len() as i64).collect()),
+    let count = starts.len();
+    let axes = ints(3, Some((0..count as i64).collect()))?;
+    let steps = ints(4, Some(vec![1; count]))?;
+    let (Some(axes), Some(steps)) = (axes, steps) else {
+        return Ok(None);
     };
-    // ONNX: for the last of an axis of unknown size, -1 or the largest number; for what
-    // is before its first, the smallest.
-    let last = |start: &i64| *start == -1 || *start >= i64::from(i32::MAX);
-    let before_the_first = |end: &i64| *end <= -i64::from(i32::MAX);
-    let whole = starts.iter().all(last)
-        && ends.iter().all(before_the_first)
-        && steps.iter().all(|step| *step == -1);
-    Ok(axes.filter(|axes| {
-        let counts = [starts.len(), ends.len(), steps.len()];
-        whole && counts.iter().all(|count| *count == axes.len())
-    }))
+    if [ends.len(), axes.len(), steps.len()] != [count; 3] {
+        return Ok(None);
+    }
+    let parts: Option<Vec<(i64, Part)>> = (0..count)
+        .map(|it| Some((axes[it], Part::new(starts[it], ends[it], steps[it])?)))
+        .collect();
+    let is_ours =
+        std::iter::zip(&ends, &steps).any(|(end, step)| *step == -1 || *end < i64::from(i32::MAX));
+    Ok(parts.filter(|_| is_ours))
 }
 
 /// The integers that a name stands for where a node is read, if they are a constant.
@@ -85,15 +113,38 @@ fn ints(tensor: &Tensor) -> TractResult<Vec<i64>> {
     Ok(tensor.try_as_plain_ram()?.as_slice::<i64>()?.to_vec())
 }
 
-/// A Slice that is a flip, before its input's rank is known.
+/// A Slice, before its input's rank is known.
 #[derive(Clone, Debug)]
-struct OnnxFlip {
-    axes: Vec<i64>,
+struct OnnxSlice {
+    parts: Vec<(i64, Part)>,
     /// How many inputs the node has; all but the first have been read.
     inputs: usize,
 }
 
-impl Expansion for OnnxFlip {
+impl OnnxSlice {
+    /// The parts with axes that are counted from the first one.
+    fn counted(&self, rank: usize) -> TractResult<Vec<(usize, Part)>> {
+        let mut counted: Vec<(usize, Part)> = Vec::new();
+        for &(axis, part) in &self.parts {
+            let from_first = if axis < 0 { axis + rank as i64 } else { axis };
+            let found = usize::try_from(from_first).ok();
+            let new = found.filter(|it| *it < rank && counted.iter().all(|(seen, _)| seen != it));
+            let axes: Vec<i64> = self.parts.iter().map(|(axis, _)| *axis).collect();
+            let new = new.with_context(|| {
+                format!(
+                    "axes {axes:?} of data of rank {rank}, expected each axis at most once, \
+                     from {} to {}",
+                    -(rank as i64),
+                    rank as i64 - 1
+                )
+            })?;
+            counted.push((new, part));
+        }
+        Ok(counted)
+    }
+}
+
+impl Expansion for OnnxSlice {
     fn name(&self) -> StaticName {
         "Slice".into()
     }
@@ -107,7 +158,18 @@ impl Expansion for OnnxFlip {
         check_input_arity(inputs, self.inputs)?;
         check_output_arity(outputs, 1)?;
         s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
-        s.equals(&inputs[0].shape, &outputs[0].shape)
+        s.equals(&inputs[0].rank, &outputs[0].rank)?;
+        s.given(&inputs[0].shape, move |s, mut shape| {
+            for (axis, part) in self.counted(shape.len())? {
+                if let Part::From(start) = part {
+                    shape[axis] = match shape[axis].to_i64() {
+                        Ok(size) => (size - start).max(0).to_dim(),
+                        Err(_) => shape[axis].clone() - start,
+                    };
+                }
+            }
+            s.equals(&outputs[0].shape, shape)
+        })
     }
 
     fn wire(
@@ -116,25 +178,22 @@ impl Expansion for OnnxFlip {
         model: &mut TypedModel,
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
-        let rank = model.outlet_fact(inputs[0])?.rank() as i64;
+        let rank = model.outlet_fact(inputs[0])?.rank();
         let mut wire = inputs[0];
-        let mut flipped = Vec::new();
-        for &axis in &self.axes {
-            let counted = if axis < 0 { axis + rank } else { axis };
-            ensure!(
-                (0..rank).contains(&counted) && !flipped.contains(&counted),
-                "Slice {prefix:?}: axes {:?} of data of rank {rank}, expected each axis at most once, \
-                 from {} to {}",
-                self.axes,
-                -rank,
-                rank - 1
-            );
-            flipped.push(counted);
-            let name = match flipped.len() == self.axes.len() {
+        let parts = self.counted(rank)?;
+        for (index, &(axis, part)) in parts.iter().enumerate() {
+            let name = match index + 1 == parts.len() {
                 true => prefix.to_owned(),
-                false => format!("{prefix}.axis-{counted}"),
+                false => format!("{prefix}.axis-{axis}"),
             };
-            wire = model.wire_node(name, Flip::new(counted as usize), &[wire])?[0];
+            let size = model.outlet_fact(wire)?.shape[axis].clone();
+            wire = match part {
+                Part::Flipped => model.wire_node(name, Flip::new(axis), &[wire])?[0],
+                Part::From(start) => {
+                    let start = size.to_i64().map_or(start, |size| start.min(size));
+                    model.wire_node(name, Slice::new(axis, start, size), &[wire])?[0]
+                }
+            };
         }
         Ok(tvec!(wire))
     }

@@ -79,7 +79,7 @@ fn regular(spec: &Spec, inputs: &[&TypedFact]) -> TractResult<(HashSet<usize>, H
 }
 
 /// A value that is known before the model runs, sizes as integers.
-fn known(fact: &TypedFact) -> Option<TValue> {
+pub(crate) fn known(fact: &TypedFact) -> Option<TValue> {
     let value = fact.konst.as_ref()?;
     if value.datum_type() == TDim::datum_type() {
         let value = value.cast_to::<i64>().ok()?.into_owned();

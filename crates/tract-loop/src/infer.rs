@@ -13,6 +13,7 @@ use crate::op::{Feed, Loop, Output, Spec, Value};
 use crate::run::one;
 use crate::scan;
 use crate::states::StateShapes;
+use crate::trips::holds_until;
 
 /// What an input of a body is.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct OnnxLoop {
     pub(crate) has_trip_count: bool,
     pub(crate) has_condition: bool,
     pub(crate) states: usize,
+    /// The types that the body says its states are of.
+    pub(crate) state_types: Vec<Option<DatumType>>,
     /// Its outputs are the condition, the states and the scan outputs.
     pub(crate) body: InferenceModel,
     /// What the body's inputs are.
@@ -71,6 +74,11 @@ impl OnnxLoop {
     /// The node's input that a captured value is.
     fn captured(&self, index: usize) -> usize {
         self.first_state() + self.states + index
+    }
+
+    /// The type that a state, or what is scanned behind the states, has from step to step.
+    fn state_type(&self, state: usize, fact: &TypedFact) -> DatumType {
+        integer_type(fact, self.state_types.get(state).copied().flatten())
     }
 
     /// Which input of the body an output is, if it is one.
@@ -119,7 +127,7 @@ impl OnnxLoop {
                     None => outer(self.first_state() + state),
                     Some(index) => {
                         let initial = &inputs[self.first_state() + state];
-                        let fact = state_type(initial).fact(shapes.of(index));
+                        let fact = self.state_type(state, initial).fact(shapes.of(index));
                         (fact, Feed::State(index))
                     }
                 },
@@ -186,7 +194,8 @@ impl OnnxLoop {
             let mut after = vec![];
             for (index, &state) in carried.iter().enumerate() {
                 let fact = typed.0.output_fact(1 + state)?;
-                let (before, made) = (state_type(initial(state)), state_type(fact));
+                let before = self.state_type(state, initial(state));
+                let made = self.state_type(state, fact);
                 ensure!(
                     before == made,
                     "state {state} is {before:?} before a step and {made:?} after it"
@@ -216,7 +225,8 @@ impl OnnxLoop {
         for output in kept {
             let outlet = body.outputs[1 + output];
             let name = format!("{}.out{output}", self.node);
-            outlets.push(wire_integers(&mut body, name, outlet)?);
+            let to = self.state_type(output, body.outlet_fact(outlet)?);
+            outlets.push(wire_cast(&mut body, name, outlet, to)?);
         }
         body.select_output_outlets(&outlets)?;
         body.compact()?;
@@ -234,6 +244,7 @@ impl OnnxLoop {
                 .map(|state| self.first_state() + state)
                 .collect(),
             gives_condition: condition.is_some(),
+            runs_every_trip: false,
             scans: scans.len(),
             outputs: vec![],
             limits: self.limits,
@@ -241,7 +252,13 @@ impl OnnxLoop {
         };
         let steps = match known_steps(&spec, inputs)? {
             Some(steps) => steps,
-            None => scope.new_with_prefix("loop_steps").to_dim(),
+            None => match trip_count(&spec, inputs) {
+                Some(count) if count.as_i64().is_none() && holds_until(&spec, inputs, &count) => {
+                    spec.runs_every_trip = true;
+                    count
+                }
+                _ => scope.new_with_prefix("loop_steps").to_dim(),
+            },
         };
         // Symbols of the body mean nothing around it.
         let outer: Vec<Symbol> = inputs.iter().flat_map(symbols_of).collect();
@@ -315,28 +332,35 @@ impl OnnxLoop {
 /// The number of steps, if it follows from the inputs.
 fn known_steps(spec: &Spec, inputs: &[TypedFact]) -> TractResult<Option<TDim>> {
     let starts = spec.condition.is_none_or(|input| holds(&inputs[input]));
-    let trip_count = spec.trip_count.map(|input| &inputs[input]);
-    if let Some(fact) = trip_count
-        && let Some(count) = &fact.konst
-        && starts
+    if starts
         && !spec.gives_condition
+        && let Some(count) = trip_count(spec, inputs)
     {
-        if count.datum_type() != TDim::datum_type() {
-            // tract's cast to its type of sizes keeps 32 bits.
-            let count: i64 = one(count, "trip count")?;
-            return Ok(Some(count.max(0).to_dim()));
-        }
-        let count = count.to_plain_array_view::<TDim>()?;
-        if let Some(count) = count.iter().next() {
-            return Ok(match count.to_i64() {
-                Ok(count) => Some(count.max(0).to_dim()),
-                Err(_) => count.prove_positive_or_zero().then(|| count.clone()),
-            });
-        }
+        return Ok(Some(count));
     }
     let inputs: TVec<&TypedFact> = inputs.iter().collect();
     let induction = follow(spec, &inputs, &[])?;
     Ok(induction.map(|it| it.steps.to_dim()))
+}
+
+/// The trip count, if it is known, or a symbol that is not negative, as sizes are.
+fn trip_count(spec: &Spec, inputs: &[TypedFact]) -> Option<TDim> {
+    let count = inputs[spec.trip_count?].konst.as_ref()?;
+    if count.datum_type() != TDim::datum_type() {
+        // tract's cast to its type of sizes keeps 32 bits.
+        let count: i64 = one(count, "trip count").ok()?;
+        return Some(count.max(0).to_dim());
+    }
+    let count = count.to_plain_array_view::<TDim>().ok()?;
+    let count = count.iter().next()?;
+    match count.to_i64() {
+        Ok(count) => Some(count.max(0).to_dim()),
+        Err(_) => {
+            let mut sizes = inputs.iter().flat_map(|input| input.shape.iter());
+            let is_size = sizes.any(|size| size == count);
+            (is_size || count.prove_positive_or_zero()).then(|| count.clone())
+        }
+    }
 }
 
 /// Whether a condition is known to hold.
@@ -348,23 +372,28 @@ pub(crate) fn holds(fact: &TypedFact) -> bool {
     })
 }
 
-/// The type that a value has from step to step: tract's own of sizes does not
-/// hold what changes at run time any better than an integer.
-fn state_type(fact: &TypedFact) -> DatumType {
-    if fact.datum_type == TDim::datum_type() {
-        i64::datum_type()
-    } else {
-        fact.datum_type
+/// The type of a value at run time: that of sizes, which tract has for itself, does not hold
+/// what changes any better than the integers that were `declared`.
+fn integer_type(fact: &TypedFact, declared: Option<DatumType>) -> DatumType {
+    if fact.datum_type != TDim::datum_type() {
+        return fact.datum_type;
     }
+    let declared = declared.filter(|it| it.is_integer());
+    declared.unwrap_or(i64::datum_type())
 }
 
-/// The value as integers, if it is one of sizes.
-fn wire_integers(model: &mut TypedModel, name: String, outlet: OutletId) -> TractResult<OutletId> {
-    if model.outlet_fact(outlet)?.datum_type != TDim::datum_type() {
+/// The value in a type.
+fn wire_cast(
+    model: &mut TypedModel,
+    name: String,
+    outlet: OutletId,
+    to: DatumType,
+) -> TractResult<OutletId> {
+    if model.outlet_fact(outlet)?.datum_type == to {
         return Ok(outlet);
     }
     let name = model.unique_name(name).into_owned();
-    Ok(model.wire_node(name, cast(i64::datum_type()), &[outlet])?[0])
+    Ok(model.wire_node(name, cast(to), &[outlet])?[0])
 }
 
 /// The symbols in a value's sizes, and in its elements if it is known.
@@ -440,7 +469,12 @@ impl InferenceOp for OnnxLoop {
         let given = inputs.clone();
         for index in 0..self.first_state() + self.states {
             let name = format!("{}.in{index}", node.name);
-            inputs[index] = wire_integers(target, name, inputs[index])?;
+            let fact = target.outlet_fact(inputs[index])?;
+            let to = match index.checked_sub(self.first_state()) {
+                Some(state) => self.state_type(state, fact),
+                None => integer_type(fact, None),
+            };
+            inputs[index] = wire_cast(target, name, inputs[index], to)?;
         }
         let made = if solved.spec.outputs.is_empty() {
             tvec![]

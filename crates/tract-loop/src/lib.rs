@@ -54,6 +54,16 @@
 //! products of small matrices are summed in another order than tract's. A Scan whose
 //! step is one such operator runs without a plan.
 //!
+//! # Sizes that are symbols
+//!
+//! Models load before their sizes are known. A loop that lasts for a whole axis, as those of
+//! recurrent layers do, then has the axis' size in its outputs: its trip count is that size,
+//! and its condition is true until then, but maybe for the first step. If it ends earlier all
+//! the same, running it is an error. A cast of sizes to int32, which TensorFlow writes around
+//! each, keeps the symbols.
+//!
+//! # Limits
+//!
 //! A loop may be endless. [`with_limits`] bounds the steps and the memory of the
 //! loops of a model; without it there is no bound.
 //!
@@ -74,7 +84,9 @@ mod parse;
 mod recurrent;
 mod run;
 mod scan;
+mod sizes;
 mod states;
+mod trips;
 
 pub use limits::{Limits, with_limits};
 pub use op::Loop;

@@ -54,6 +54,9 @@ pub(crate) struct Spec {
     pub(crate) states: Vec<usize>,
     /// Whether the body's first output tells whether there is a next step.
     pub(crate) gives_condition: bool,
+    /// Whether sizes around the loop were taken from its trip count, though it has a
+    /// condition, too.
+    pub(crate) runs_every_trip: bool,
     pub(crate) scans: usize,
     pub(crate) outputs: Vec<Output>,
     pub(crate) limits: Limits,

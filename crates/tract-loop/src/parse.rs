@@ -3,22 +3,24 @@
 use std::collections::HashSet;
 
 use tract_onnx::model::{ParseResult, ParsingContext};
-use tract_onnx::pb::{GraphProto, NodeProto, ValueInfoProto};
+use tract_onnx::pb::{GraphProto, NodeProto, ValueInfoProto, type_proto};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::infer::{BodyInput, OnnxLoop};
-use crate::{limits, recurrent};
+use crate::{limits, recurrent, sizes};
 
 /// The most graphs around one another: a state that changes its size has the
 /// loops within looked at twice, and those within them four times.
 const MAXIMUM_DEPTH: usize = 8;
 
-/// Makes a tract ONNX loader read `Loop`, and all of `LSTM`, `GRU` and `RNN`.
+/// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, and a `Cast` of
+/// sizes to int32 without forgetting those that are symbols.
 ///
 /// tract looks operators up by name, whatever their domain; a node of the same
 /// name in another domain is an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Loop", parse);
+    onnx.op_register.insert("Cast", sizes::parse);
     recurrent::register(onnx);
 }
 
@@ -75,6 +77,10 @@ fn read(
         );
     }
 
+    let state_types = inputs[2..]
+        .iter()
+        .map(|input| element_type(input))
+        .collect();
     let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
     let body = self_contained(body, &names);
     let ParseResult {
@@ -101,6 +107,7 @@ fn read(
         has_trip_count: given(0),
         has_condition: given(1),
         states,
+        state_types,
         body: model,
         body_inputs: feeds,
         outputs: outputs
@@ -131,6 +138,12 @@ fn body_inputs(body: &GraphProto, expected: usize) -> TractResult<Vec<&ValueInfo
 }
 
 /// Whether a value may be a tensor: tract knows no other types, and reads them as none.
+/// The type of a tensor's elements, if it is said.
+fn element_type(value: &ValueInfoProto) -> Option<DatumType> {
+    let type_proto::Value::TensorType(tensor) = value.r#type.as_ref()?.value.as_ref()?;
+    tensor.elem_type().try_into().ok()
+}
+
 fn is_tensor(value: &ValueInfoProto) -> bool {
     value
         .r#type

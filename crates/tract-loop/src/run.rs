@@ -116,6 +116,12 @@ impl Running {
             }
             step += 1;
         }
+        ensure!(
+            !spec.runs_every_trip || step == trip_count.max(0),
+            "its condition ended it after {step} of {trip_count} steps, which the sizes of its \
+             outputs were taken from before they were known: with an input fact of known sizes \
+             it runs"
+        );
         let outputs = spec.outputs.iter().map(|output| match output.value {
             Value::State(state) => states[state].clone().context("states are put back"),
             Value::Scan(scan) if step == 0 => {

@@ -7,3 +7,4 @@ mod memory;
 mod random;
 mod recognised;
 mod recurrent;
+mod symbols;

@@ -1,4 +1,4 @@
-//! ONNX's Slices: those that are flips, and those that only look like it.
+//! ONNX's Slices: flips, those to the end of an axis, and those that only look like one.
 
 use revseq_tract::Flip;
 use tract_onnx::pb::attribute_proto::AttributeType;
@@ -163,7 +163,30 @@ fn whole_axes_are_flipped_whatever_their_sizes() {
     }
 }
 
-/// What is no flip stays tract's, and gives what tract alone gives.
+/// As tf2onnx writes `x[1:]`, which is to take what there is behind the first.
+#[test]
+fn the_end_of_an_axis_may_be_a_large_number() {
+    for end in [1_000_000_000, i64::from(i32::MAX) - 1] {
+        let parameters: Parameters<'_> = (&[0, 1], &[end, end], Some(&[1, 0]), Some(&[1, 1]));
+        let model = sliced(&[Err("N"), Err("T"), Ok(3)], parameters);
+        let symbolic = load(&model).unwrap();
+        let shape = format!("{:?}", symbolic.output_fact(0).unwrap().shape);
+        assert_eq!(shape, "N+-1,T,3");
+        let symbolic = symbolic.into_runnable().unwrap();
+        for shape in [[2, 5, 3], [4, 0, 3], [1, 2, 3]] {
+            let input = iota(&shape);
+            let view = input.to_plain_array_view::<f32>().unwrap();
+            let rest = view.slice_axis(tract_ndarray::Axis(0), (1..).into());
+            let outputs = symbolic.run(tvec!(input.clone().into())).unwrap();
+            assert_eq!(*outputs[0], rest.to_owned().into_tensor());
+        }
+    }
+    // Known sizes are cut to what there is.
+    let model = sliced(&[Ok(2)], (&[3], &[1_000_000_000], None, None));
+    assert_eq!(run(load(&model).unwrap(), iota(&[2])).unwrap().len(), 0);
+}
+
+/// What is neither stays tract's, and gives what tract alone gives.
 #[test]
 fn other_slices_stay_tract_s() {
     let minus = Some([-1].as_slice());

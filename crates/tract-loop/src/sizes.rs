@@ -1,0 +1,143 @@
+//! Casts of sizes to int32, which keep sizes that are not known yet.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use tract_onnx::model::{OnnxOpRegister, ParsingContext};
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::pb::{GraphProto, NodeProto};
+use tract_onnx::tract_core::ops::cast::cast;
+use tract_onnx::tract_hir::internal::*;
+
+/// tract's own operators, which read all other Casts.
+static TRACTS: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
+
+/// Reads a Cast.
+///
+/// tract has sizes that are symbols in a type of its own, which its Cast to int64 keeps. That
+/// to int32, as TensorFlow writes it around each size, forgets them, so that the sizes of what is
+/// made with them are no longer known. It keeps them here where they come to nothing but sizes
+/// and comparisons: not every operator of tract takes a symbol.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let to: i64 = node.get_attr("to")?;
+    // In a body, a state may have to be the int32 that it was before the step.
+    if let [graph] = *ctx.parent_graphs
+        && to == i64::from(DataType::Int32 as i32)
+        && node.output.iter().all(|output| counts_only(graph, output))
+    {
+        return Ok((expand(CastToInt32), vec![]));
+    }
+    let other = TRACTS.0.get("Cast").context("tract has no Cast")?;
+    other(ctx, node)
+}
+
+/// How many values are looked at: those of a layer of Keras are a dozen.
+const MAXIMUM_VALUES: usize = 64;
+
+/// Whether all that is computed from a value are shapes, comparisons, floats and trip counts,
+/// by operators of which tract's take symbols.
+fn counts_only(main: &GraphProto, value: &str) -> bool {
+    let mut open = vec![(main, value)];
+    let mut seen = HashSet::new();
+    while let Some((graph, value)) = open.pop() {
+        if !seen.insert((std::ptr::from_ref(graph), value)) {
+            continue;
+        }
+        if seen.len() > MAXIMUM_VALUES {
+            return false;
+        }
+        // The states of a body are integers again.
+        let is_output = graph.output.iter().any(|output| output.name == value);
+        if is_output && std::ptr::eq(graph, main) {
+            return false;
+        }
+        for node in &graph.node {
+            let inner = node.attribute.iter().filter_map(|it| it.g.as_ref());
+            let captures = inner.clone().filter(|graph| {
+                let mut inputs = graph.input.iter();
+                inputs.all(|input| input.name != value)
+            });
+            open.extend(captures.map(|graph| (graph, value)));
+            for (index, _) in node.input.iter().enumerate().filter(|(_, it)| *it == value) {
+                match (node.op_type.as_str(), index) {
+                    ("Identity" | "Squeeze" | "Unsqueeze" | "Concat" | "Slice", _)
+                    | ("Gather" | "Add" | "Sub" | "Mul", _) => {
+                        open.extend(node.output.iter().map(|output| (graph, output.as_str())));
+                    }
+                    ("Cast", _) => match node.get_attr("to") {
+                        Ok(DatumType::I32 | DatumType::I64) => {
+                            open.extend(node.output.iter().map(|output| (graph, output.as_str())));
+                        }
+                        Ok(_) => {}
+                        Err(_) => return false,
+                    },
+                    ("Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual", _)
+                    | ("Expand" | "Reshape", 1)
+                    | ("ConstantOfShape" | "Loop", 0) => {}
+                    ("Loop", 2..) => {
+                        let inputs = inner.clone().map(|body| (body, body.input.get(index)));
+                        open.extend(inputs.filter_map(|(body, input)| Some((body, &*input?.name))));
+                    }
+                    _ => return false,
+                }
+            }
+        }
+    }
+    true
+}
+
+/// A Cast to int32, or to nothing else if a size among its elements is a symbol.
+#[derive(Clone, Debug)]
+struct CastToInt32;
+
+impl CastToInt32 {
+    fn output_type(value: &Tensor) -> DatumType {
+        let has_symbols = value.datum_type() == TDim::datum_type()
+            && value
+                .to_plain_array_view::<TDim>()
+                .is_ok_and(|sizes| sizes.iter().any(|size| size.to_i64().is_err()));
+        match has_symbols {
+            true => TDim::datum_type(),
+            false => i32::datum_type(),
+        }
+    }
+}
+
+impl Expansion for CastToInt32 {
+    fn name(&self) -> StaticName {
+        "Cast".into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 1)?;
+        check_output_arity(outputs, 1)?;
+        s.equals(&inputs[0].shape, &outputs[0].shape)?;
+        s.given(&inputs[0].datum_type, move |s, from| {
+            if from != TDim::datum_type() {
+                return s.equals(&outputs[0].datum_type, i32::datum_type());
+            }
+            s.given(&inputs[0].value, move |s, value| {
+                s.equals(&outputs[0].datum_type, Self::output_type(&value))
+            })
+        })
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let value = model.outlet_fact(inputs[0])?.konst.as_deref();
+        let to = value.map_or(i32::datum_type(), Self::output_type);
+        model.wire_node(prefix, cast(to), inputs)
+    }
+}

@@ -1,0 +1,161 @@
+//! Sizes that are not known yet when a model is prepared.
+
+use tract_onnx::prelude::*;
+
+use crate::build::{Graph, graph, parse, run};
+
+/// Sums the rows of `x:f32[T,2]`, for as long as a condition holds.
+fn sum(ends: &str) -> Graph {
+    let body = graph(
+        "i c t h",
+        "c1 t1 h1 h1",
+        &format!(
+            "row = Gather<axis=0>(x, t)
+             h1 = Add(h, row)
+             t1 = Add(t, one)
+             {ends}"
+        ),
+    );
+    graph(
+        "x:f32[T,2] h:f32[2] starts:bool[] limit:i32[]",
+        "hs",
+        "shape = Shape(x)
+         all = Cast<to=6>(shape)
+         steps = Gather<axis=0>(all, first)
+         n = Cast<to=7>(steps)
+         _, _, hs = Loop<body=@body>(n, starts, zero, h)",
+    )
+    .constant("first", tensor0(0_i64))
+    .constant("zero", tensor0(0_i32))
+    .constant("one", tensor0(1_i32))
+    .with("body", body)
+}
+
+fn inputs(starts: bool, limit: i32) -> [Tensor; 4] {
+    let x: Vec<f32> = (0..10).map(|it| it as f32).collect();
+    let x = Tensor::from_shape(&[5, 2], &x).unwrap();
+    [x, tensor1(&[0.5_f32, 0.]), tensor0(starts), tensor0(limit)]
+}
+
+/// The size of the output's first axis, before it is known, and what it is for five rows.
+fn steps(ends: &str) -> (String, usize) {
+    let model = parse(sum(ends)).unwrap().into_optimized().unwrap();
+    let size = model.output_fact(0).unwrap().shape[0].to_string();
+    let outputs = run(sum(ends), &inputs(true, 3)).unwrap();
+    (size, outputs[0].shape()[0])
+}
+
+#[test]
+fn a_trip_count_that_the_condition_lasts_for_is_the_size() {
+    for ends in [
+        "c1 = Less(t1, steps)",
+        "c1 = Greater(steps, t1)",
+        "c1 = LessOrEqual(t, steps)",
+        "c1 = GreaterOrEqual(steps, t1)",
+        "left = Cast<to=1>(t1)\n right = Cast<to=1>(steps)\n c1 = Less(left, right)",
+        "i32 = Cast<to=6>(i)\n left = Less(i32, steps)\n right = Less(t1, steps)\n c1 = And(left, right)",
+    ] {
+        let (size, found) = steps(ends);
+        assert_eq!((size.as_str(), found), ("T", 5), "{ends}");
+    }
+}
+
+#[test]
+fn one_that_may_end_earlier_has_a_size_of_its_own() {
+    for (ends, expected) in [
+        ("c1 = Less(t1, limit)", 3),
+        ("t2 = Add(t1, one)\n c1 = Less(t2, steps)", 4),
+        (
+            "left = Less(t1, steps)\n right = Less(t1, limit)\n c1 = And(left, right)",
+            3,
+        ),
+        ("more = Mul(t1, t1)\n c1 = Less(more, steps)", 3),
+        (
+            "all = ReduceSum<keepdims=0>(h1)\n ten = Cast<to=1>(steps)\n c1 = Less(all, ten)",
+            2,
+        ),
+    ] {
+        let (size, found) = steps(ends);
+        assert!(size.starts_with("loop_steps"), "{ends}: {size}");
+        assert_eq!(found, expected, "{ends}");
+    }
+}
+
+/// What no graph says is checked when it runs.
+#[test]
+fn one_that_ends_early_all_the_same_is_an_error() {
+    let model = sum("c1 = Less(t1, steps)");
+    let error = run(model, &inputs(false, 0)).unwrap_err();
+    let error = format!("{error:#}");
+    assert!(error.contains("ended it after 0 of 5 steps"), "{error}");
+}
+
+/// A model of some nodes between `x:f32[N,3]` and `y`.
+fn of_sizes(nodes: &str) -> Graph {
+    let graph = graph("x:f32[N,3]", "y:i32[1]", nodes);
+    graph
+        .constant("zero", tensor1(&[0_i64]))
+        .constant("one", tensor1(&[1_i32]))
+        .constant("value", tensor0(2_f32))
+}
+
+#[test]
+fn sizes_stay_known_through_int32() {
+    let graph = of_sizes(
+        "shape = Shape(x)
+         sizes = Cast<to=6>(shape)
+         size = Gather<axis=0>(sizes, zero)
+         more = Add(size, one)
+         both = Concat<axis=0>(more, one)
+         as_int64 = Cast<to=7>(both)
+         y = Expand(value, as_int64)",
+    );
+    let model = parse(graph.clone()).unwrap().into_optimized().unwrap();
+    let shape = &model.output_fact(0).unwrap().shape;
+    assert_eq!(format!("{shape:?}"), "N+1,1");
+    let x = Tensor::zero::<f32>(&[4, 3]).unwrap();
+    assert_eq!(run(graph, &[x]).unwrap()[0].shape(), [5, 1]);
+}
+
+/// Where a symbol could do harm, a cast to int32 is one.
+#[test]
+fn what_is_given_out_or_goes_elsewhere_is_int32() {
+    for (nodes, expected) in [
+        (
+            "shape = Shape(x)\n sizes = Cast<to=6>(shape)\n y = Gather<axis=0>(sizes, zero)",
+            4,
+        ),
+        (
+            "shape = Shape(x)
+             sizes = Cast<to=6>(shape)
+             size = Gather<axis=0>(sizes, zero)
+             y = Mod(size, three)",
+            1,
+        ),
+    ] {
+        let graph = of_sizes(nodes).constant("three", tensor1(&[3_i32]));
+        let x = Tensor::zero::<f32>(&[4, 3]).unwrap();
+        let outputs = run(graph, &[x]).unwrap();
+        assert_eq!(outputs[0], tensor1(&[expected]), "{nodes}");
+    }
+}
+
+/// A state keeps the type that the body says.
+#[test]
+fn a_state_that_starts_as_a_size_is_the_body_s_integer() {
+    let body = graph("i:i64[] c:bool[] s:i32[1]", "c s1", "s1 = Sub(s, one)");
+    let model = graph(
+        "x:f32[N,3]",
+        "y:i32[1]",
+        "shape = Shape(x)
+         sizes = Cast<to=6>(shape)
+         size = Gather<axis=0>(sizes, zero)
+         y = Loop<body=@body>(two, _, size)",
+    )
+    .constant("zero", tensor1(&[0_i64]))
+    .constant("one", tensor1(&[1_i32]))
+    .constant("two", tensor0(2_i64))
+    .with("body", body);
+    let x = Tensor::zero::<f32>(&[7, 3]).unwrap();
+    assert_eq!(run(model, &[x]).unwrap(), [tensor1(&[5_i32])]);
+}
