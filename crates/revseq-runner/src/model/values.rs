@@ -92,43 +92,6 @@ impl fmt::Display for Dim {
 }
 
 impl ValueType {
-    pub(crate) fn has_unknown(&self) -> bool {
-        let shape = self.shape.as_ref();
-        shape.is_none_or(|shape| shape.contains(&Dim::Unknown))
-    }
-
-    /// Finds out what is unknown from what it is where symbols have some sizes.
-    pub(crate) fn identify(&mut self, trials: &[(&Bindings, &Self)]) {
-        let mut shapes = vec![];
-        for (sizes, known) in trials {
-            let Some(shape) = &known.shape else { return };
-            shapes.push((sizes, shape));
-        }
-        let rank = shapes[0].1.len();
-        if shapes.iter().any(|(_, shape)| shape.len() != rank) {
-            return;
-        }
-        self.element_type = self.element_type.or(trials[0].1.element_type);
-        let mut symbols: Vec<&String> = shapes[0].0.keys().collect();
-        symbols.sort();
-        let own = self.shape.get_or_insert_with(|| vec![Dim::Unknown; rank]);
-        for (axis, dim) in own.iter_mut().enumerate().take(rank) {
-            if *dim != Dim::Unknown {
-                continue;
-            }
-            let first = &shapes[0].1[axis];
-            let stands_for = |symbol: &&&String| {
-                let mut all = shapes.iter();
-                all.all(|(sizes, shape)| shape[axis] == Dim::Known(sizes[**symbol]))
-            };
-            if let Some(symbol) = symbols.iter().find(stands_for) {
-                *dim = Dim::Symbol((*symbol).clone());
-            } else if shapes.iter().all(|(_, shape)| shape[axis] == *first) {
-                *dim = first.clone();
-            }
-        }
-    }
-
     /// What a graph declares.
     pub(crate) fn declared(value: &ValueInfoProto) -> Self {
         let declared = value

@@ -173,6 +173,29 @@ fn names_go_through_loops_casts_and_concat() {
     );
 }
 
+/// Exporters give each input symbols of its own.
+#[test]
+fn two_names_may_be_one_size() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.input[0] = value("a", FLOAT, &["N", "T", "3"]);
+    graph.input.push(value("b", FLOAT, &["M", "U", "3"]));
+    let mut concat = node("Concat", &["a", "b"], &["x"]);
+    concat.attribute = vec![int("axis", 2)];
+    graph.node[0].input[0] = "x".to_owned();
+    graph.node.insert(0, concat);
+    graph.output[0] = value("y", FLOAT, &["N", "T", "6"]);
+    let shown = json(&folder.model(graph), &[]);
+    assert!(shown["inference_error"].is_null(), "{shown}");
+    let input = &shown["nodes"][0]["values"]["input"];
+    // Which of the two names is not known.
+    assert_eq!(
+        input["shape"],
+        serde_json::json!([null, null, 6]),
+        "{shown}"
+    );
+}
+
 #[test]
 fn what_stops_the_inference_is_told_and_the_rest_is_known() {
     let folder = Folder::new();

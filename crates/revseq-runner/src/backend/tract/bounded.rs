@@ -10,7 +10,6 @@ use tract_onnx::tract_hir::infer::{
     DimFact, InferenceFact, InferenceModel, InferenceNode, InferenceOp, ShapeFactoid,
 };
 use tract_onnx::tract_hir::internal::*;
-use tract_onnx::tract_hir::ops::identity::Identity;
 
 use super::shapes;
 use crate::tensor::MAXIMUM_BYTES;
@@ -22,14 +21,9 @@ pub(super) struct Bounded {
     node: String,
     /// By which what is known of its inputs is found again, if it is one of ours.
     key: Option<shapes::Key>,
-    /// Whether it casts to int32.
-    narrows: bool,
     /// Which inputs tract reads as sizes.
     size_inputs: &'static [usize],
 }
-
-/// The code of ONNX's int32.
-const INT32: i64 = 6;
 
 /// The inputs that tract casts to its type of sizes, which goes through 32
 /// bits and drops the others (tract-data, `Tensor::cast_to_dt`).
@@ -49,11 +43,6 @@ impl Bounded {
             operator,
             node: node.name.clone(),
             key: shapes::key(node),
-            narrows: node.op_type == "Cast"
-                && node
-                    .attribute
-                    .iter()
-                    .any(|to| to.name == "to" && to.i == INT32),
             size_inputs: size_inputs(&node.op_type),
         }
     }
@@ -122,16 +111,11 @@ pub(super) fn check(node: &str, datum_type: DatumType, shape: &[usize]) -> Tract
     )
 }
 
-/// Whether a value is known in tract's own type of sizes.
-fn is_symbolic(fact: &InferenceFact) -> bool {
-    let value = fact.value.concretize();
-    value.is_some_and(|value| value.datum_type() == TDim::datum_type())
-}
-
 /// A fact without the sizes that are known by name only.
 fn without_names(fact: &InferenceFact) -> InferenceFact {
     let mut fact = fact.clone();
-    if is_symbolic(&fact) {
+    let value = fact.value.concretize();
+    if value.is_some_and(|value| value.datum_type() == TDim::datum_type()) {
         fact = fact.without_value();
     }
     let dims = fact.shape.dims().map(|dim| match dim.concretize() {
@@ -158,10 +142,6 @@ impl InferenceOp for Bounded {
     ) -> TractResult<(Facts, Facts, Facts)> {
         if let Some(key) = &self.key {
             shapes::record(key, &inputs);
-        }
-        if self.narrows && shapes::is_watched() && inputs.iter().all(|input| is_symbolic(input)) {
-            // tract would forget sizes that are known by name only.
-            self.operator = Box::new(Identity);
         }
         let inferred = self.infer_bounded(inputs.clone(), outputs.clone(), observed.clone());
         if inferred.is_ok() || !shapes::is_watched() {

@@ -88,34 +88,6 @@ impl Shapes {
         }
     }
 
-    fn has_unknown(&self) -> bool {
-        let mut values = self.nodes.values().flatten().chain(&self.outputs);
-        values.any(ValueType::has_unknown)
-    }
-
-    /// Finds out unknown sizes from what they are if symbols have some sizes.
-    fn identify(&mut self, trials: &[(Bindings, Self)]) {
-        let nodes = self.nodes.iter_mut();
-        let inputs = nodes.flat_map(|(key, inputs)| {
-            let inputs = inputs.iter_mut().enumerate();
-            inputs.map(move |(index, input)| (Some(key), index, input))
-        });
-        let outputs = self.outputs.iter_mut().enumerate();
-        let outputs = outputs.map(|(index, output)| (None, index, output));
-        for (key, index, value) in inputs.chain(outputs) {
-            let known = trials.iter().map(|(sizes, shapes)| {
-                let values = match key {
-                    Some(key) => shapes.nodes.get(key)?,
-                    None => &shapes.outputs,
-                };
-                Some((sizes, values.get(index)?))
-            });
-            if let Some(known) = known.collect::<Option<Vec<_>>>() {
-                value.identify(&known);
-            }
-        }
-    }
-
     /// The type of an output of the main graph, from that and what is declared.
     pub(crate) fn output(&self, index: usize, declared: ValueType) -> ValueType {
         let known = self.outputs.get(index).cloned().unwrap_or_default();
@@ -125,45 +97,6 @@ impl Shapes {
 
 /// Infers types and shapes with the sizes that are given; others keep their names.
 pub(crate) fn shapes(model: &Model, bindings: &Bindings) -> Shapes {
-    let mut shapes = shapes_by_name(model, bindings);
-    // By symbol; and by axis, for models that take two symbols to be the same.
-    let mut symbols: Vec<(String, u64)> = vec![];
-    for input in model.inputs() {
-        for (axis, dim) in (0..).zip(input.value_type.shape.into_iter().flatten()) {
-            if let Dim::Symbol(name) = dim
-                && !bindings.contains_key(&name)
-                && symbols.iter().all(|(known, _)| *known != name)
-            {
-                symbols.push((name, axis));
-            }
-        }
-    }
-    for is_by_axis in [false, true] {
-        if symbols.is_empty() || !shapes.has_unknown() {
-            break;
-        }
-        let trials = TRIALS.map(|start| {
-            let symbols = (start..).zip(&symbols);
-            let sizes = symbols.map(|(size, (name, axis))| {
-                (name.clone(), if is_by_axis { start + axis } else { size })
-            });
-            let sizes: Bindings = sizes.collect();
-            let all = bindings.clone().into_iter().chain(sizes.clone());
-            let known = shapes_by_name(model, &all.collect());
-            (sizes, known)
-        });
-        shapes.identify(&trials);
-    }
-    shapes
-}
-
-/// The least size of a symbol in each trial. A size that is that of the same symbol in all of
-/// them is taken for it.
-const TRIALS: [u64; 3] = [5, 29, 53];
-
-/// Infers types and shapes. tract does not follow a loop whose end is a symbol: the sizes of
-/// what it gives are unknown.
-fn shapes_by_name(model: &Model, bindings: &Bindings) -> Shapes {
     let template = InferenceModel::default();
     // Symbols have their names for as long as their scope lives.
     let _scope = template.symbols.clone();
