@@ -16,7 +16,8 @@ const MAXIMUM_ELEMENTS: usize = 16;
 /// A loop whose end, and maybe more, is known before it runs.
 #[derive(Debug)]
 pub(crate) struct Induction {
-    pub(crate) steps: usize,
+    /// The number of steps, or a symbol for it.
+    pub(crate) steps: TDim,
     /// Values in the body, at each step.
     pub(crate) values: HashMap<OutletId, Vec<TValue>>,
     /// States after the last step.
@@ -175,7 +176,7 @@ pub(crate) fn follow(
         step += 1;
     }
     Ok(Some(Induction {
-        steps: step as usize,
+        steps: step.to_dim(),
         values,
         last: current,
     }))

@@ -244,21 +244,16 @@ impl OnnxLoop {
                 .map(|state| self.first_state() + state)
                 .collect(),
             gives_condition: condition.is_some(),
-            runs_every_trip: false,
+            steps: None,
             scans: scans.len(),
             outputs: vec![],
             limits: self.limits,
             is_decluttered: false,
         };
-        let steps = match known_steps(&spec, inputs)? {
-            Some(steps) => steps,
-            None => match trip_count(&spec, inputs) {
-                Some(count) if count.as_i64().is_none() && holds_until(&spec, inputs, &count) => {
-                    spec.runs_every_trip = true;
-                    count
-                }
-                _ => scope.new_with_prefix("loop_steps").to_dim(),
-            },
+        spec.steps = steps(&spec, inputs)?;
+        let steps = match &spec.steps {
+            Some(steps) => steps.clone(),
+            None => scope.new_with_prefix("loop_steps").to_dim(),
         };
         // Symbols of the body mean nothing around it.
         let outer: Vec<Symbol> = inputs.iter().flat_map(symbols_of).collect();
@@ -329,18 +324,19 @@ impl OnnxLoop {
     }
 }
 
-/// The number of steps, if it follows from the inputs.
-fn known_steps(spec: &Spec, inputs: &[TypedFact]) -> TractResult<Option<TDim>> {
+/// The number of steps, if it follows from the inputs; it may be a symbol. That the condition
+/// before the first step holds for it is for the loop to check when it runs.
+fn steps(spec: &Spec, inputs: &[TypedFact]) -> TractResult<Option<TDim>> {
+    let count = trip_count(spec, inputs);
     let starts = spec.condition.is_none_or(|input| holds(&inputs[input]));
-    if starts
-        && !spec.gives_condition
-        && let Some(count) = trip_count(spec, inputs)
-    {
-        return Ok(Some(count));
+    if count.is_some() && starts && !spec.gives_condition {
+        return Ok(count);
     }
-    let inputs: TVec<&TypedFact> = inputs.iter().collect();
-    let induction = follow(spec, &inputs, &[])?;
-    Ok(induction.map(|it| it.steps.to_dim()))
+    let facts: TVec<&TypedFact> = inputs.iter().collect();
+    if let Some(induction) = follow(spec, &facts, &[])? {
+        return Ok(Some(induction.steps));
+    }
+    Ok(count.filter(|count| count.as_i64().is_none() && holds_until(spec, inputs, count)))
 }
 
 /// The trip count, if it is known, or a symbol that is not negative, as sizes are.
@@ -383,7 +379,7 @@ fn integer_type(fact: &TypedFact, declared: Option<DatumType>) -> DatumType {
 }
 
 /// The value in a type.
-fn wire_cast(
+pub(crate) fn wire_cast(
     model: &mut TypedModel,
     name: String,
     outlet: OutletId,
@@ -453,7 +449,7 @@ impl InferenceOp for OnnxLoop {
 
     fn to_typed(
         &self,
-        _source: &InferenceModel,
+        source: &InferenceModel,
         node: &InferenceNode,
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
@@ -476,17 +472,41 @@ impl InferenceOp for OnnxLoop {
             };
             inputs[index] = wire_cast(target, name, inputs[index], to)?;
         }
-        let made = if solved.spec.outputs.is_empty() {
+        let is_read = |slot: usize| {
+            let outlet = OutletId::new(node.id, slot);
+            !node.outputs[slot].successors.is_empty() || source.outputs.contains(&outlet)
+        };
+        // The outputs of the op but for states that nobody reads.
+        let kept: Vec<usize> = (0..solved.spec.outputs.len())
+            .filter(|&output| {
+                let mut slots = (0..solved.sources.len()).filter(|slot| is_read(*slot));
+                matches!(solved.spec.outputs[output].value, Value::Scan(_))
+                    || slots
+                        .any(|slot| matches!(solved.sources[slot], Source::Op(it) if it == output))
+            })
+            .collect();
+        let outputs = kept
+            .iter()
+            .map(|&output| solved.spec.outputs[output].clone());
+        let spec = Spec {
+            outputs: outputs.collect(),
+            ..solved.spec.clone()
+        };
+        let made = if spec.outputs.is_empty() {
             tvec![]
         } else {
-            match scan::wire(&solved.spec, target, &node.name, &inputs)? {
+            match scan::wire(&spec, target, &node.name, &inputs)? {
                 Some(made) => made,
-                None => target.wire_node(&*node.name, Loop::new(solved.spec.clone())?, &inputs)?,
+                None => target.wire_node(&*node.name, Loop::new(spec.clone())?, &inputs)?,
             }
         };
         let outlets = solved.sources.iter().map(|source| match *source {
             Source::Input(input) => given[input],
-            Source::Op(output) => made[output],
+            Source::Op(output) => match kept.iter().position(|it| *it == output) {
+                Some(made_as) => made[made_as],
+                // Nobody reads it.
+                None => inputs[0],
+            },
         });
         Ok(outlets.collect())
     }

@@ -57,10 +57,10 @@
 //! # Sizes that are symbols
 //!
 //! Models load before their sizes are known. A loop that lasts for a whole axis, as those of
-//! recurrent layers do, then has the axis' size in its outputs: its trip count is that size,
-//! and its condition is true until then, but maybe for the first step. If it ends earlier all
-//! the same, running it is an error. A cast of sizes to int32, which TensorFlow writes around
-//! each, keeps the symbols.
+//! recurrent layers do, has the axis' size in its outputs, and is a `Scan`, too, unless a state
+//! is read after its last step. Its trip count is that size, and its condition is true until
+//! then; if that cannot be seen of the first step, and is not so, running it is an error. A
+//! cast of sizes to int32, which TensorFlow writes around each, keeps the symbols.
 //!
 //! # Limits
 //!

@@ -54,9 +54,8 @@ pub(crate) struct Spec {
     pub(crate) states: Vec<usize>,
     /// Whether the body's first output tells whether there is a next step.
     pub(crate) gives_condition: bool,
-    /// Whether sizes around the loop were taken from its trip count, though it has a
-    /// condition, too.
-    pub(crate) runs_every_trip: bool,
+    /// The number of steps, if sizes around the loop are taken from it; it may be a symbol.
+    pub(crate) steps: Option<TDim>,
     pub(crate) scans: usize,
     pub(crate) outputs: Vec<Output>,
     pub(crate) limits: Limits,
@@ -273,6 +272,8 @@ impl TypedOp for Loop {
     ) -> TractResult<TVec<OutletId>> {
         let mut spec = (*self.spec).clone();
         spec.body = spec.body.set_symbols(subs)?;
+        let steps = spec.steps.map(|steps| steps.substitute_all(subs));
+        spec.steps = steps.transpose()?;
         for output in &mut spec.outputs {
             let shape = output.fact.shape.iter();
             let shape: TVec<TDim> = shape

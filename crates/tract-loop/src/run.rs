@@ -116,12 +116,15 @@ impl Running {
             }
             step += 1;
         }
-        ensure!(
-            !spec.runs_every_trip || step == trip_count.max(0),
-            "its condition ended it after {step} of {trip_count} steps, which the sizes of its \
-             outputs were taken from before they were known: with an input fact of known sizes \
-             it runs"
-        );
+        if let Some(expected) = &spec.steps {
+            let expected = expected.eval(ctx.symbols);
+            ensure!(
+                expected == step.to_dim(),
+                "its condition ended it after {step} of {expected} steps, which the sizes of its \
+                 outputs were taken from before they were known: with an input fact of known \
+                 sizes it runs"
+            );
+        }
         let outputs = spec.outputs.iter().map(|output| match output.value {
             Value::State(state) => states[state].clone().context("states are put back"),
             Value::Scan(scan) if step == 0 => {

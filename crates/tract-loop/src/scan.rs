@@ -13,7 +13,9 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::alias::Alias;
 use crate::induction::{Induction, follow};
+use crate::infer::wire_cast;
 use crate::op::{Feed, Spec, Value};
+use crate::trips;
 
 /// Wires a loop as a Scan, if it is one: the number of its steps is known and
 /// something is read by the step. Otherwise nothing is wired.
@@ -27,20 +29,22 @@ pub(crate) fn wire(
         .iter()
         .map(|input| target.outlet_fact(*input).cloned())
         .collect::<TractResult<_>>()?;
-    let facts: TVec<&TypedFact> = facts.iter().collect();
     let gathers = gathers(spec);
     let mut asked: Vec<OutletId> = gathers.values().map(|gather| gather.index).collect();
     asked.extend(&spec.body.inputs);
-    let Some(induction) = follow(spec, &facts, &asked)? else {
-        return Ok(None);
-    };
+    let followed = follow(spec, &facts.iter().collect::<TVec<_>>(), &asked)?;
+    let induction = followed.or_else(|| by_symbol(spec, target, inputs, &facts));
+    rule_if_some!(induction = induction);
     if !fits(spec, &induction) {
         return Ok(None);
     }
     let gathers = gathers
         .into_iter()
         .filter_map(|(node, gather)| {
-            let positions = positions(induction.values.get(&gather.index)?, &gather, &facts)?;
+            let positions = match induction.values.get(&gather.index) {
+                Some(values) => positions(values, &gather, &facts)?,
+                None => all_positions(spec, &gather, &facts, &induction.steps)?,
+            };
             Some((node, (gather, positions)))
         })
         .collect();
@@ -56,12 +60,41 @@ pub(crate) fn wire(
         sources: vec![],
         states: vec![],
     };
+    rule_if!(body.has_values()?);
     body.translate()?;
     body.wire(target, name, inputs)
 }
 
-/// Whether a Scan may be made of it: it has a step, states keep their sizes, and
-/// no limit is exceeded.
+/// What follows from the number of the step where the number of steps is a symbol: states that
+/// count the steps. `None` if there is a doubt that the loop takes all steps, or if another
+/// state is given out, of which tract's Scan has none where there is no step.
+fn by_symbol(
+    spec: &Spec,
+    target: &TypedModel,
+    inputs: &[OutletId],
+    facts: &[TypedFact],
+) -> Option<Induction> {
+    let steps = spec.steps.clone().filter(|it| it.as_i64().is_none())?;
+    let last = (0..spec.states.len()).filter_map(|state| {
+        let first = trips::counter(spec, facts, state)?;
+        let shape = facts[spec.states[state]].shape.as_concrete()?.to_vec();
+        let last = tensor0(steps.clone() + first).into_shape(&shape).ok()?;
+        Some((state, last.into_tvalue()))
+    });
+    let induction = Induction {
+        last: last.collect(),
+        steps,
+        values: HashMap::new(),
+    };
+    let mut outputs = spec.outputs.iter().map(|output| output.value);
+    let mut starts = spec.condition.iter().map(|input| inputs[*input]);
+    let is_one = outputs.all(|it| matches!(it, Value::Scan(_)) || induction.knows(it))
+        && starts.all(|input| trips::holds_at_first(target, input, &induction.steps));
+    is_one.then_some(induction)
+}
+
+/// Whether a Scan may be made of it: it has a step, or a number of them that is not known,
+/// states keep their sizes, and no limit is exceeded.
 fn fits(spec: &Spec, induction: &Induction) -> bool {
     let body = &spec.body;
     let states = std::iter::zip(&body.inputs, &spec.feeds).all(|(input, feed)| match *feed {
@@ -71,19 +104,21 @@ fn fits(spec: &Spec, induction: &Induction) -> bool {
         }
         _ => true,
     });
+    let steps = induction.steps.to_i64().map(i64::unsigned_abs);
+    let limits = spec.limits;
+    let Ok(steps) = steps else {
+        return states && limits.steps.is_none() && limits.bytes.is_none();
+    };
     let within = |limit: Option<u64>, found: u64| limit.is_none_or(|limit| found <= limit);
     let bytes = (0..spec.scans).all(|scan| {
         let fact = body.output_fact(spec.scan_output(scan));
         fact.is_ok_and(|fact| {
             let elements = fact.shape.volume().to_usize().unwrap_or(0);
             let bytes = elements as u64 * fact.datum_type.size_of() as u64;
-            within(
-                spec.limits.bytes,
-                bytes.saturating_mul(induction.steps as u64),
-            )
+            within(limits.bytes, bytes.saturating_mul(steps))
         })
     });
-    induction.steps > 0 && states && bytes && within(spec.limits.steps, induction.steps as u64)
+    steps > 0 && states && bytes && within(limits.steps, steps)
 }
 
 /// A Gather in the body from a value of around it.
@@ -118,15 +153,36 @@ fn gathers(spec: &Spec) -> HashMap<usize, FromOuter> {
     found.collect()
 }
 
+/// Where a Gather reads at each step.
+#[derive(Clone, Debug)]
+enum Positions {
+    At(Vec<i64>),
+    /// All along the axis, from the first to the last.
+    All,
+}
+
+/// Where a Gather reads whose index counts the steps, if they are the axis.
+fn all_positions(
+    spec: &Spec,
+    gather: &FromOuter,
+    inputs: &[TypedFact],
+    steps: &TDim,
+) -> Option<Positions> {
+    let size = &inputs[gather.input].shape[gather.axis];
+    let is_all = trips::offset(spec, inputs, gather.index) == Some(0) && size == steps;
+    is_all.then_some(Positions::All)
+}
+
 /// Where a Gather reads at each step, if all are within the axis.
-fn positions(values: &[TValue], gather: &FromOuter, inputs: &[&TypedFact]) -> Option<Vec<i64>> {
+fn positions(values: &[TValue], gather: &FromOuter, inputs: &[TypedFact]) -> Option<Positions> {
     let size = inputs[gather.input].shape[gather.axis].to_i64().ok()?;
     let position = |value: &TValue| {
         let index = value.cast_to_scalar::<i64>().ok()?;
         let index = if index < 0 { index + size } else { index };
         (0..size).contains(&index).then_some(index)
     };
-    values.iter().map(position).collect()
+    let positions: Option<Vec<i64>> = values.iter().map(position).collect();
+    positions.map(Positions::At)
 }
 
 /// What is scanned over, or read whole, for an input of the Scan.
@@ -135,7 +191,7 @@ enum Origin {
     State(usize),
     Whole(usize),
     /// One element along an axis of an input at each step.
-    Positions(FromOuter, Vec<i64>),
+    Positions(FromOuter, Positions),
     /// What follows from the step.
     Values(Tensor),
 }
@@ -144,7 +200,7 @@ enum Origin {
 struct Body<'a> {
     spec: &'a Spec,
     induction: &'a Induction,
-    gathers: HashMap<usize, (FromOuter, Vec<i64>)>,
+    gathers: HashMap<usize, (FromOuter, Positions)>,
     model: TypedModel,
     mapping: HashMap<OutletId, OutletId>,
     /// Of the inputs, in order.
@@ -178,6 +234,20 @@ impl Body<'_> {
         let mut order = body.eval_order()?;
         order.retain(|id| needed.contains(id));
         Ok(order)
+    }
+
+    /// Whether what is needed of what follows from the step is known at each step.
+    fn has_values(&self) -> TractResult<bool> {
+        let body = &self.spec.body;
+        Ok(self.needed()?.into_iter().all(|id| {
+            let input = body.inputs.iter().position(|input| input.node == id);
+            let follows = input.is_some_and(|input| match self.spec.feeds[input] {
+                Feed::Step => true,
+                Feed::State(state) => self.induction.last.contains_key(&state),
+                Feed::Outer(_) => false,
+            });
+            !follows || self.induction.values.contains_key(&OutletId::new(id, 0))
+        }))
     }
 
     fn source(&mut self, name: &str, fact: TypedFact, from: Origin) -> TractResult<OutletId> {
@@ -284,7 +354,13 @@ impl Body<'_> {
                     (target.add_const(name, values)?, forward(0))
                 }
                 Origin::Positions(gather, positions) => {
-                    wire_positions(target, name, inputs[gather.input], gather.axis, &positions)?
+                    let (data, axis) = (inputs[gather.input], gather.axis);
+                    match positions {
+                        Positions::All => (data, forward(axis)),
+                        Positions::At(positions) => {
+                            wire_positions(target, name, data, axis, &positions)?
+                        }
+                    }
                 }
             };
             outer.push(outlet);
@@ -354,10 +430,11 @@ impl Body<'_> {
             outputs.push(match output.value {
                 Value::State(state) if induction.knows(output.value) => {
                     let value = induction.last[&state].clone().into_arc_tensor();
-                    let name = target
-                        .unique_name(format!("{name}.state{state}"))
-                        .into_owned();
-                    target.wire_node(name, Const::new(value)?, &[])?[0]
+                    let name = format!("{name}.state{state}");
+                    let state = target.unique_name(&name).into_owned();
+                    let state = target.wire_node(state, Const::new(value)?, &[])?[0];
+                    // One that is a symbol is known when it runs.
+                    wire_cast(target, name, state, output.fact.datum_type)?
                 }
                 _ => made
                     .next()

@@ -2,7 +2,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, graph, parse, run};
+use crate::build::{Graph, graph, ops, parse, run};
 
 /// Sums the rows of `x:f32[T,2]`, for as long as a condition holds.
 fn sum(ends: &str) -> Graph {
@@ -88,6 +88,86 @@ fn one_that_ends_early_all_the_same_is_an_error() {
     let error = run(model, &inputs(false, 0)).unwrap_err();
     let error = format!("{error:#}");
     assert!(error.contains("ended it after 0 of 5 steps"), "{error}");
+}
+
+/// A state with the rows of `x:f32[T,2]`, which gives out some of its values.
+fn layer(starts: &str, index: &str, outputs: &str) -> Graph {
+    let body = graph(
+        "i c t h",
+        "c1 t1 h1 out",
+        &format!(
+            "{index}
+             row = Gather<axis=0>(x, index)
+             sum = Add(h, row)
+             h1 = Tanh(sum)
+             out = Identity(h1)
+             t1 = Add(t, one)
+             c1 = Less(t1, steps)"
+        ),
+    );
+    graph(
+        "x:f32[T,2] h:f32[2]",
+        outputs,
+        &format!(
+            "shape = Shape(x)
+             all = Cast<to=6>(shape)
+             steps = Gather<axis=0>(all, first)
+             n = Cast<to=7>(steps)
+             {starts}
+             count, last, hs = Loop<body=@body>(n, starts, zero, h)"
+        ),
+    )
+    .constant("first", tensor0(0_i64))
+    .constant("zero", tensor0(0_i32))
+    .constant("one", tensor0(1_i32))
+    .with("body", body)
+}
+
+const STARTS: &str = "starts = Less(zero, steps)";
+
+#[test]
+fn one_that_surely_lasts_for_an_axis_is_a_scan() {
+    for index in ["index = Identity(t)", "index = Identity(i)"] {
+        let graph = layer(STARTS, index, "hs count");
+        let model = parse(graph.clone()).unwrap().into_typed().unwrap();
+        let ops = ops(&model.into_decluttered().unwrap());
+        assert!(ops.contains(&"Scan".to_owned()), "{ops:?}");
+        for steps in [5, 1, 0] {
+            let x: Vec<f32> = (0..2 * steps).map(|it| it as f32 / 8.).collect();
+            let x = Tensor::from_shape(&[steps, 2], &x).unwrap();
+            let h = tensor1(&[0.5_f32, 0.]);
+            let found = run(graph.clone(), &[x.clone(), h.clone()]).unwrap();
+            // The state makes it a loop that is run step by step.
+            let expected = layer(STARTS, index, "hs count last");
+            let expected = run(expected, &[x, h]).unwrap();
+            assert_eq!(found[1], tensor0(steps as i32));
+            found[0].close_enough(&expected[0], true).unwrap();
+        }
+    }
+}
+
+#[test]
+fn one_that_may_be_none_stays_a_loop() {
+    let forward = "index = Identity(t)";
+    for (starts, index, outputs) in [
+        // Without a step, tract's Scan has no last state.
+        (STARTS, forward, "hs last"),
+        ("starts = Less(one, steps)", forward, "hs"),
+        (
+            STARTS,
+            "left = Sub(steps, t)\n index = Sub(left, one)",
+            "hs",
+        ),
+        (STARTS, "next = Add(t, one)\n index = Mod(next, two)", "hs"),
+    ] {
+        let graph = layer(starts, index, outputs).constant("two", tensor0(2_i32));
+        let model = parse(graph).unwrap().into_typed().unwrap();
+        let ops = ops(&model.into_decluttered().unwrap());
+        assert!(
+            ops.contains(&"Loop".to_owned()),
+            "{starts} {index} {outputs}: {ops:?}"
+        );
+    }
 }
 
 /// A model of some nodes between `x:f32[N,3]` and `y`.
