@@ -170,6 +170,49 @@ fn one_that_may_be_none_stays_a_loop() {
     }
 }
 
+/// The number of steps comes out of the data, and has a symbol of tract's own.
+#[test]
+fn a_trip_count_may_come_out_of_the_data() {
+    let body = graph(
+        "i c s",
+        "c1 s1 s1",
+        "value = Gather<axis=1>(found, i)
+         s1 = Add(s, value)
+         next = Add(i, one)
+         c1 = Less(next, n)",
+    );
+    let model = |starts: &str| {
+        let graph = graph(
+            "x:f32[N] given:bool[]",
+            "sums",
+            &format!(
+                "found = NonZero(x)
+                 shape = Shape(found)
+                 n = Gather<axis=0>(shape, one)
+                 {starts}
+                 _, sums = Loop<body=@body>(n, starts, zeros)"
+            ),
+        );
+        graph
+            .constant("one", tensor0(1_i64))
+            .constant("zero", tensor0(0_i64))
+            .constant("zeros", tensor1(&[0_i64]))
+            .with("body", body.clone())
+    };
+    let x = tensor1(&[0_f32, 1., 0., 3., 4.]);
+    for starts in ["starts = Less(zero, n)", "starts = Identity(given)"] {
+        let inputs = [x.clone(), tensor0(true)];
+        let expected = tensor2(&[[1_i64], [4], [8]]);
+        assert_eq!(run(model(starts), &inputs).unwrap(), [expected]);
+        let none = Tensor::zero::<f32>(&[3]).unwrap();
+        let outputs = run(model(starts), &[none, tensor0(true)]).unwrap();
+        assert_eq!(outputs[0].shape(), [0, 1]);
+    }
+    let error = run(model("starts = Identity(given)"), &[x, tensor0(false)]).unwrap_err();
+    let error = format!("{error:#}");
+    assert!(error.contains("ended it after 0 of 3 steps"), "{error}");
+}
+
 /// A model of some nodes between `x:f32[N,3]` and `y`.
 fn of_sizes(nodes: &str) -> Graph {
     let graph = graph("x:f32[N,3]", "y:i32[1]", nodes);
