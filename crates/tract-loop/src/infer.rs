@@ -476,37 +476,37 @@ impl InferenceOp for OnnxLoop {
             let outlet = OutletId::new(node.id, slot);
             !node.outputs[slot].successors.is_empty() || source.outputs.contains(&outlet)
         };
-        // The outputs of the op but for states that nobody reads.
-        let kept: Vec<usize> = (0..solved.spec.outputs.len())
-            .filter(|&output| {
-                let mut slots = (0..solved.sources.len()).filter(|slot| is_read(*slot));
-                matches!(solved.spec.outputs[output].value, Value::Scan(_))
-                    || slots
-                        .any(|slot| matches!(solved.sources[slot], Source::Op(it) if it == output))
-            })
-            .collect();
-        let outputs = kept
-            .iter()
-            .map(|&output| solved.spec.outputs[output].clone());
-        let spec = Spec {
-            outputs: outputs.collect(),
+        let mut spec = Spec {
+            outputs: vec![],
             ..solved.spec.clone()
         };
+        let mut sources = vec![];
+        for (slot, source) in solved.sources.iter().enumerate() {
+            sources.push(match *source {
+                Source::Op(output) => {
+                    let output = &solved.spec.outputs[output];
+                    if matches!(output.value, Value::Scan(_)) || is_read(slot) {
+                        spec.outputs.push(output.clone());
+                        Source::Op(spec.outputs.len() - 1)
+                    } else {
+                        // Of a state that nobody reads, any outlet will do.
+                        Source::Input(0)
+                    }
+                }
+                input => input,
+            });
+        }
         let made = if spec.outputs.is_empty() {
             tvec![]
         } else {
             match scan::wire(&spec, target, &node.name, &inputs)? {
                 Some(made) => made,
-                None => target.wire_node(&*node.name, Loop::new(spec.clone())?, &inputs)?,
+                None => target.wire_node(&*node.name, Loop::new(spec)?, &inputs)?,
             }
         };
-        let outlets = solved.sources.iter().map(|source| match *source {
+        let outlets = sources.into_iter().map(|source| match source {
             Source::Input(input) => given[input],
-            Source::Op(output) => match kept.iter().position(|it| *it == output) {
-                Some(made_as) => made[made_as],
-                // Nobody reads it.
-                None => inputs[0],
-            },
+            Source::Op(output) => made[output],
         });
         Ok(outlets.collect())
     }
