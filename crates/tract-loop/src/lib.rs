@@ -78,6 +78,7 @@ mod alias;
 mod fusion;
 mod induction;
 mod infer;
+mod last;
 mod limits;
 mod op;
 mod parse;

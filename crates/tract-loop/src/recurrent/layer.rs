@@ -17,6 +17,7 @@ use super::Wiring;
 use super::activation::Activation;
 use super::cell::{Cell, Step};
 use crate::alias::Alias;
+use crate::last::LastOrInitial;
 
 /// The node's inputs that may be absent.
 #[derive(Clone, Debug)]
@@ -216,8 +217,8 @@ impl Layer {
             None => None,
         };
         let mut before: TVec<OutletId> = tvec![];
-        for (name, state) in std::iter::zip(["h", "c"], initial) {
-            before.push(sources.add(name, state, InputMapping::State)?);
+        for (name, state) in std::iter::zip(["h", "c"], &initial) {
+            before.push(sources.add(name, *state, InputMapping::State)?);
         }
         let r = sources.add("r", weights.r, InputMapping::Full)?;
         let bias = match weights.own_bias {
@@ -296,7 +297,16 @@ impl Layer {
         scan.reset_every_turn = true;
         let name = to.name("scan");
         let made = to.model.wire_node(&name, scan, &outer)?;
-        let made = Alias::scanned(to.model, &name, &made)?;
+        let mut made = Alias::scanned(to.model, &name, &made)?;
+        // A number of steps that is not known may be 0.
+        if !matches!(to.fact(weights.x)?.shape[0].to_i64(), Ok(1..)) {
+            for (initial, slot) in std::iter::zip(initial, &slots[1..]) {
+                if let Some(slot) = *slot {
+                    let either = [made[slot], initial, weights.x];
+                    made[slot] = to.op("last", LastOrInitial, &either)?;
+                }
+            }
+        }
         Ok(slots.map(|slot| slot.map(|slot| made[slot])))
     }
 

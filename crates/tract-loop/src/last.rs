@@ -1,0 +1,54 @@
+//! States after the last step of a Scan that may have none.
+
+use tract_onnx::tract_hir::internal::*;
+
+/// What the last step gave, or what the state started with where there was no step, of which
+/// tract's Scan then gives nothing.
+///
+/// Inputs are both, and what is scanned, along its first axis.
+#[derive(Clone, Debug, Hash, PartialEq, Eq)]
+pub(crate) struct LastOrInitial;
+
+impl Op for LastOrInitial {
+    fn name(&self) -> StaticName {
+        "LastOrInitial".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for LastOrInitial {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let (last, initial, scanned) = args_3!(inputs);
+        Ok(tvec!(match scanned.shape()[0] {
+            0 => initial,
+            _ => last,
+        }))
+    }
+}
+
+impl TypedOp for LastOrInitial {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec!(inputs[1].without_value()))
+    }
+
+    as_op!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_step_a_state_is_what_it_started_with() {
+        let steps = |count: usize| Tensor::zero::<f32>(&[count, 2]).unwrap().into_tvalue();
+        let [last, initial] = [1_f32, 2.].map(|value| tensor0(value).into_tvalue());
+        for (count, expected) in [(0, &initial), (1, &last), (5, &last)] {
+            let inputs = tvec!(last.clone(), initial.clone(), steps(count));
+            let outputs = LastOrInitial.eval(&EvalContext::out_of_plan(), inputs);
+            assert_eq!(outputs.unwrap(), tvec!(expected.clone()));
+        }
+    }
+}
