@@ -3,7 +3,8 @@
 //! tract-onnx 0.23 has neither operator: a model with one does not load.
 //! [`register`] adds both, and `Loop`, which models with them often have, and all of
 //! `LSTM`, `GRU` and `RNN` ([`tract_loop`]), and reads a `Slice` that reverses whole
-//! axes as [`Flip`]. Everything else stays tract's own.
+//! axes as [`Flip`], and one to an end of 1,000,000,000, as tf2onnx writes it, as one to the
+//! end. Everything else stays tract's own.
 //!
 //! ```no_run
 //! use tract_onnx::prelude::*;

@@ -9,8 +9,8 @@ use tract_onnx::tract_hir::internal::*;
 use crate::{LoadOptions, ReverseSubsequences, slice};
 
 /// Makes a tract ONNX loader read both operators, and with them the `Loop` that
-/// models around them have (see [`tract_loop`]), and a `Slice` that reverses whole
-/// axes by constants as [`Flip`](crate::Flip).
+/// models around them have (see [`tract_loop`]), and a `Slice` along axes of any size:
+/// one that reverses them is a [`Flip`](crate::Flip).
 ///
 /// tract looks operators up by name, whatever their domain; a node of the same
 /// name in another domain is an error when the model is read.

@@ -44,6 +44,11 @@ pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    ensure!(
+        matches!(node.domain.as_str(), "" | "ai.onnx"),
+        "it is of domain {:?}, expected ONNX's own",
+        node.domain
+    );
     if let Some(parts) = parts(ctx, node)? {
         let inputs = node.input.iter().filter(|name| !name.is_empty()).count();
         return Ok((expand(OnnxSlice { parts, inputs }), vec![]));

@@ -266,6 +266,14 @@ fn axes_that_are_none_are_errors() {
 }
 
 #[test]
+fn another_domain() {
+    let mut model = sliced(&[Ok(2)], (&[0], &[1], None, None));
+    model.graph.as_mut().unwrap().node[0].domain = "com.example".to_owned();
+    let error = format!("{:#}", load(&model).unwrap_err());
+    assert!(error.contains("it is of domain \"com.example\""), "{error}");
+}
+
+#[test]
 fn transposes_around_a_flip_cancel() {
     let mut model = TypedModel::default();
     let input = model.add_source("x", f32::fact([4, 2, 3])).unwrap();

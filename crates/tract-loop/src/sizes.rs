@@ -9,6 +9,8 @@ use tract_onnx::pb::{GraphProto, NodeProto};
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::parse::check_domain;
+
 /// tract's own operators, which read all other Casts.
 static TRACTS: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
 
@@ -22,6 +24,7 @@ pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
     let to: i64 = node.get_attr("to")?;
     // In a body, a state may have to be the int32 that it was before the step.
     if let [graph] = *ctx.parent_graphs

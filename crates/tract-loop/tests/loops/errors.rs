@@ -92,13 +92,16 @@ fn loops_that_are_nested_too_deeply() {
 
 #[test]
 fn another_domain() {
-    let mut proto = model(graph("i c s", "c s", "")).into_model();
-    proto.graph.as_mut().unwrap().node[0].domain = "com.example".to_owned();
-    let message = message(&onnx().parse(&proto, None).expect_err("it is refused"));
-    assert!(
-        message.contains("it is of domain \"com.example\""),
-        "{message}"
-    );
+    let cast = graph("x:f32[2]", "y", "y = Cast<to=6>(x)");
+    for graph in [model(graph("i c s", "c s", "")), cast] {
+        let mut proto = graph.into_model();
+        proto.graph.as_mut().unwrap().node[0].domain = "com.example".to_owned();
+        let message = message(&onnx().parse(&proto, None).expect_err("it is refused"));
+        assert!(
+            message.contains("it is of domain \"com.example\""),
+            "{message}"
+        );
+    }
 }
 
 #[test]
