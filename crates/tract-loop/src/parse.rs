@@ -137,13 +137,13 @@ fn body_inputs(body: &GraphProto, expected: usize) -> TractResult<Vec<&ValueInfo
     Ok(inputs)
 }
 
-/// Whether a value may be a tensor: tract knows no other types, and reads them as none.
 /// The type of a tensor's elements, if it is said.
 fn element_type(value: &ValueInfoProto) -> Option<DatumType> {
     let type_proto::Value::TensorType(tensor) = value.r#type.as_ref()?.value.as_ref()?;
     tensor.elem_type().try_into().ok()
 }
 
+/// Whether a value may be a tensor: tract knows no other types, and reads them as none.
 fn is_tensor(value: &ValueInfoProto) -> bool {
     value
         .r#type

@@ -66,17 +66,11 @@ fn counts_only(main: &GraphProto, value: &str) -> bool {
             open.extend(captures.map(|graph| (graph, value)));
             for (index, _) in node.input.iter().enumerate().filter(|(_, it)| *it == value) {
                 match (node.op_type.as_str(), index) {
-                    ("Identity" | "Squeeze" | "Unsqueeze" | "Concat" | "Slice", _)
+                    ("Cast", _) if !is_to_integers(node) => {}
+                    ("Identity" | "Squeeze" | "Unsqueeze" | "Concat" | "Slice" | "Cast", _)
                     | ("Gather" | "Add" | "Sub" | "Mul", _) => {
                         open.extend(node.output.iter().map(|output| (graph, output.as_str())));
                     }
-                    ("Cast", _) => match node.get_attr("to") {
-                        Ok(DatumType::I32 | DatumType::I64) => {
-                            open.extend(node.output.iter().map(|output| (graph, output.as_str())));
-                        }
-                        Ok(_) => {}
-                        Err(_) => return false,
-                    },
                     ("Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual", _)
                     | ("Expand" | "Reshape", 1)
                     | ("ConstantOfShape" | "Loop", 0) => {}
@@ -90,6 +84,12 @@ fn counts_only(main: &GraphProto, value: &str) -> bool {
         }
     }
     true
+}
+
+/// Whether a Cast is to a type that may have symbols; one that says none is an error elsewhere.
+fn is_to_integers(cast: &NodeProto) -> bool {
+    let to = cast.get_attr("to");
+    matches!(to, Ok(DatumType::I32 | DatumType::I64))
 }
 
 /// A Cast to int32, or to nothing else if a size among its elements is a symbol.

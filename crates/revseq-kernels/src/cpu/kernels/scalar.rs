@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::cpu::loop_nest::job::{Job, source};
-use crate::cpu::loop_nest::{Position, Rounds, outer_loop};
+use crate::cpu::loop_nest::{Position, Rounds};
 use crate::cpu::memory::width::Width;
 use crate::plan::Loop;
 use crate::{Plan, SequenceLengths};
@@ -132,7 +132,7 @@ fn for_each_column(loops: &[Loop], mut at: Position, column: &mut impl FnMut(Pos
     let [outermost, inner @ ..] = loops else {
         return column(at);
     };
-    let step = outer_loop(outermost).step;
+    let step = Position::step_of(outermost);
     for _ in 0..outermost.size {
         match inner {
             [] => column(at),

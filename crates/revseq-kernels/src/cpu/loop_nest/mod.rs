@@ -27,9 +27,9 @@ pub(crate) struct Position {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct OuterLoop {
+struct OuterLoop {
     size: usize,
-    pub(crate) step: Position,
+    step: Position,
 }
 
 impl OuterLoop {
@@ -262,19 +262,24 @@ impl Iterator for Lines<'_> {
     }
 }
 
-pub(crate) fn outer_loop(round: &Loop) -> OuterLoop {
+fn outer_loop(round: &Loop) -> OuterLoop {
     OuterLoop {
         size: round.size,
-        step: Position {
-            input: round.input,
-            output: round.output,
-            lengths: round.lengths,
-            time: 0,
-        },
+        step: Position::step_of(round),
     }
 }
 
 impl Position {
+    /// How far a round of a loop is from the one before.
+    pub(crate) fn step_of(round: &Loop) -> Self {
+        Self {
+            input: round.input,
+            output: round.output,
+            lengths: round.lengths,
+            time: 0,
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn advance(&mut self, step: &Self, rounds: usize) {
         self.input += step.input * rounds;
