@@ -298,6 +298,12 @@ fn print_text(arguments: &RunArguments, names: &[String], results: &Results) -> 
              p99 {p99:.3?}",
             times.len()
         )?;
+        if cfg!(debug_assertions) {
+            writeln!(
+                anstream::stderr(),
+                "a development build, many times slower: time one built with --release"
+            )?;
+        }
     }
     if let Some((nodes, runs)) = profile {
         print_profile(&mut anstream::stderr().lock(), nodes, *runs)?;

@@ -110,6 +110,11 @@ fn repeating_prints_times_apart_from_the_outputs() {
         repeated.stderr.contains(", min ") && repeated.stderr.contains(", max "),
         "{repeated:?}"
     );
+    assert_eq!(
+        repeated.stderr.contains("--release"),
+        cfg!(debug_assertions),
+        "{repeated:?}"
+    );
 }
 
 #[test]

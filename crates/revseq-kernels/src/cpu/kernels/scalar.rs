@@ -92,8 +92,8 @@ pub(crate) unsafe fn copy_columns(
         // SAFETY: see `Job`; a length is at most the number of time steps.
         unsafe {
             let (from, mut to) = (input.add(at.input), output.add(at.output));
-            for t in (0..length).rev().chain(length..time.size) {
-                width.copy(from.add(t * time.input), to);
+            for t in 0..time.size {
+                width.copy(from.add(source(length, t) * time.input), to);
                 to = to.wrapping_add(time.output);
             }
         }
