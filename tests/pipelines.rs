@@ -89,35 +89,45 @@ fn any_sizes_give_what_known_sizes_give() {
         let name = folder.file_name().expect("a name").to_string_lossy();
         name.starts_with("keras_")
     });
-    let mut compared = 0;
-    for folder in keras {
-        let template = load(&folder);
-        let model = prepared(&folder);
-        for (batch, time) in [(1, 1), (3, 5), (2, 0), (1, 17)] {
-            let name = format!("{} [{batch}, {time}]", folder.display());
-            let fact = template.input_fact(0).expect("an input").shape.clone();
-            let features = fact.dim(2).expect("three dimensions");
-            let features = features.concretize().and_then(|size| size.as_i64());
-            let shape = [batch, time, features.expect("a size") as usize];
-            let count: usize = shape.iter().product();
-            let elements = (0..count).map(|it| ((it * 37 % 19) as f32 - 9.) / 10.);
-            let elements: Vec<f32> = elements.collect();
-            let input = [Tensor::from_shape(&shape, &elements).expect("a tensor")];
-
-            let known = template.clone().with_input_fact(0, f32::fact(shape).into());
-            let known = known.and_then(|it| it.into_optimized());
-            let known = known.and_then(|it| it.into_runnable());
-            let Ok(expected) = known.and_then(|it| it.run(values(&input))) else {
-                // tract refuses some of these models without a step.
-                assert_eq!(time, 0, "{name}");
-                continue;
-            };
-            let found = model.run(values(&input));
-            let found = found.unwrap_or_else(|error| panic!("{name}: {error:#}"));
-            let expected: Vec<Tensor> = expected.into_iter().map(|it| it.into_tensor()).collect();
-            assert_close(&name, &found, &expected);
-            compared += 1;
-        }
-    }
+    // Preparing a model is what takes its time.
+    let compared: usize = std::thread::scope(|scope| {
+        let spawn = |folder| scope.spawn(move || any_sizes_of(folder));
+        let threads: Vec<_> = keras.map(spawn).collect();
+        let compared = threads.into_iter().map(|thread| thread.join());
+        compared.map(|it| it.expect("no difference")).sum()
+    });
     assert!(compared > 20, "{compared}");
+}
+
+/// How many sizes of a model were compared.
+fn any_sizes_of(folder: PathBuf) -> usize {
+    let template = load(&folder);
+    let model = prepared(&folder);
+    let mut compared = 0;
+    for (batch, time) in [(1, 1), (3, 5), (2, 0), (1, 17)] {
+        let name = format!("{} [{batch}, {time}]", folder.display());
+        let fact = template.input_fact(0).expect("an input").shape.clone();
+        let features = fact.dim(2).expect("three dimensions");
+        let features = features.concretize().and_then(|size| size.as_i64());
+        let shape = [batch, time, features.expect("a size") as usize];
+        let count: usize = shape.iter().product();
+        let elements = (0..count).map(|it| ((it * 37 % 19) as f32 - 9.) / 10.);
+        let elements: Vec<f32> = elements.collect();
+        let input = [Tensor::from_shape(&shape, &elements).expect("a tensor")];
+
+        let known = template.clone().with_input_fact(0, f32::fact(shape).into());
+        let known = known.and_then(|it| it.into_optimized());
+        let known = known.and_then(|it| it.into_runnable());
+        let Ok(expected) = known.and_then(|it| it.run(values(&input))) else {
+            // tract refuses some of these models without a step.
+            assert_eq!(time, 0, "{name}");
+            continue;
+        };
+        let found = model.run(values(&input));
+        let found = found.unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        let expected: Vec<Tensor> = expected.into_iter().map(|it| it.into_tensor()).collect();
+        assert_close(&name, &found, &expected);
+        compared += 1;
+    }
+    compared
 }

@@ -79,6 +79,30 @@ def test_subsequences(dtype, lengths):
         check(session, values(rng, shape, dtype), lens, axis)
 
 
+def test_bfloat16():
+    """By `ReverseSubsequences`, between two casts: Python's arrays have no bfloat16."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["narrow"], to=TensorProto.BFLOAT16),
+        helper.make_node(
+            "ReverseSubsequences", ["narrow", "lens"], ["turned"], domain="revseq", axis=1
+        ),
+        helper.make_node("Cast", ["turned"], ["y"], to=TensorProto.FLOAT),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
+            helper.make_tensor_value_info("lens", TensorProto.INT32, [2, 1]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])],
+    )
+    session = harness.session(harness.model(graph))
+    harness.assert_on_ep(session, 1)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    check(session, x, np.array([[3], [2]], np.int32), 1)
+
+
 def test_sizes_known_only_at_run_time():
     """Shapes that come and go, each with its own plan, in one session."""
     model = harness.reverse_sequence(

@@ -169,21 +169,27 @@ fn run_of_every_model_on_onnxruntime() {
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    for model in all() {
+    let compare = |model: &String| {
         let path = format!("models/{model}");
         let (tract, _) = run(&["run", &path, "--backend", "tract"]);
         let (ort, error) = run(&["run", &path, "--backend", "ort", "--ort-lib", &library]);
         if NOT_BOTH.contains(&model.as_str()) {
             assert!(tract.is_none() || ort.is_none(), "{model} runs on both");
-            continue;
+            return;
         }
         let compared = |text: Option<String>| match text {
-            Some(text) if is_computed(&model) => Some(without_values(&text)),
+            Some(text) if is_computed(model) => Some(without_values(&text)),
             text => text,
         };
         assert!(ort.is_some(), "{model}: {error}");
         assert_eq!(compared(ort), compared(tract), "{model}");
-    }
+    };
+    let models = all();
+    let (some, others) = models.split_at(models.len() / 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| some.iter().for_each(compare));
+        others.iter().for_each(compare);
+    });
 }
 
 #[test]

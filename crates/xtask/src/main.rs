@@ -217,7 +217,7 @@ fn aarch64() -> Result<(), String> {
 fn kernels_for(target: &str) -> Command {
     cargo(&["test", "--package", "revseq-kernels", "--tests"])
         .args(["--target", target])
-        .args(["--", "--skip=large", "--skip=streamed_tensors"])
+        .args(["--", "--skip=large", "--skip=streamed"])
         .env("PROPTEST_CASES", "64")
 }
 

@@ -57,7 +57,13 @@ pub(crate) fn package() -> Result<(), String> {
         .iter()
         // All at once, so that each finds the others that it depends on.
         .fold(
-            cargo(&["package", "--no-verify", "--allow-dirty", "--quiet"]),
+            cargo(&[
+                "package",
+                "--no-verify",
+                "--allow-dirty",
+                "--quiet",
+                "--offline",
+            ]),
             |command, package| command.args(["--package", &package.name]),
         )
         .arg("--target-dir")

@@ -41,7 +41,7 @@ pub(crate) fn run(names: &[&str]) -> Result<(), String> {
                 "--tests",
                 "--",
                 "--skip=large",
-                "--skip=streamed_tensors",
+                "--skip=streamed",
             ])
         }),
         Step::new("valgrind", "Valgrind: portable kernels", valgrind),

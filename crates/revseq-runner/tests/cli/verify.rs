@@ -4,8 +4,7 @@ use prost::Message;
 use tract_onnx::pb::{GraphProto, TensorProto};
 
 use crate::common::{
-    FLOAT, Folder, int64s, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor,
-    value,
+    FLOAT, Folder, int64s, model, node, refuses, reverse_graph, revseq, succeeds, tensor, value,
 };
 
 fn floats(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
@@ -150,33 +149,4 @@ fn no_test_is_an_error() {
         "there is no test in or below it",
     );
     refuses(&["verify", "/nonexistent"], "cannot search /nonexistent");
-}
-
-#[test]
-fn the_repository_s_models() {
-    let folder = models();
-    let run = revseq(&["verify", folder.to_str().unwrap()]);
-    assert_eq!(run.code, Some(0), "{}", run.stdout);
-    assert!(
-        run.stdout.ends_with("\n135 passed, 0 failed, 6 skipped\n"),
-        "{}",
-        run.stdout
-    );
-    let skipped: Vec<&str> = run
-        .stdout
-        .lines()
-        .filter(|line| line.contains("skipped: "))
-        .map(|line| line.split("models/").last().unwrap())
-        .collect();
-    assert_eq!(
-        skipped,
-        [
-            "backend/test_reversesequence_bfloat16: skipped: tract has no bfloat16",
-            "graphs/local_function: skipped: tract has no model-local functions",
-            "graphs/local_function_attributes: skipped: tract has no model-local functions",
-            "types/bfloat16: skipped: tract has no bfloat16",
-            "types/complex128: skipped: tract has no complex128",
-            "types/complex64: skipped: tract has no complex64",
-        ]
-    );
 }
