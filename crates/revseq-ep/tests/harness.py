@@ -63,6 +63,8 @@ def options(ep=True, provider_options=None, threads=None, **config) -> ort.Sessi
     """Session options, with the EP or without; `config` has underscores for dots."""
     session_options = ort.SessionOptions()
     session_options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    # Another test can use the core.
+    session_options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if threads is not None:
         session_options.intra_op_num_threads = threads
     for key, value in config.items():

@@ -47,11 +47,11 @@ pub(crate) fn onnxruntime() -> Result<(PathBuf, PathBuf), String> {
     Ok((python, library))
 }
 
-/// Builds the library, with GPUs, and its example. With all of the workspace, as
-/// the tests are: what both need is then built once.
+/// Builds the library, with GPUs, and its example. With all of the workspace and its
+/// profile, as the tests are: what both need is then built once.
 fn library() -> Result<(), String> {
     crate::workspace("build")
-        .args(["--lib", "--example", "rust"])
+        .args(["--profile", "test", "--lib", "--example", "rust"])
         .run()
 }
 
