@@ -47,8 +47,8 @@ pub(crate) fn onnxruntime() -> Result<(PathBuf, PathBuf), String> {
     Ok((python, library))
 }
 
-/// Builds the library, with GPUs, and its example. With all of the workspace and its
-/// profile, as the tests are: what both need is then built once.
+/// Builds the library, with GPUs, and its example. With all of the workspace, and in the
+/// tests' profile: what both need is then built once.
 fn library() -> Result<(), String> {
     crate::workspace("build")
         .args(["--profile", "test", "--lib", "--example", "rust"])
@@ -101,9 +101,6 @@ pub(crate) fn test() -> Result<(), String> {
         "revseq-ep",
         "--features",
         "fault-injection",
-        // What is tested here is not the kernels.
-        "--config",
-        "profile.dev.package.revseq-kernels.opt-level=0",
     ])
     .arg("--target-dir")
     .arg(&faulty)

@@ -13,9 +13,9 @@ const FOLDER: &str = "target/sanitize";
 
 const ADDRESS: &str = "-Zsanitizer=address --cfg revseq_sanitize";
 
-/// To optimise what is instrumented takes longer than to run it as it is.
-const WITHOUT_OPTIMISATION: [&str; 2] =
-    ["--config", "profile.dev.package.revseq-kernels.opt-level=0"];
+/// With debug assertions, and not optimised: for what is instrumented that takes longer than to
+/// run it as it is.
+const UNOPTIMISED: [&str; 2] = ["--profile", "dev"];
 
 /// What the provider runs under AddressSanitizer: lengths and data of several kinds, one node
 /// and two, and no elements at all.
@@ -101,7 +101,6 @@ fn address_in_onnx_runtime() -> Result<(), String> {
 /// kernels have none.
 fn thread() -> Result<(), String> {
     on_nightly("thread", &["test", "-Zbuild-std", "--target", TARGET])?
-        .args(WITHOUT_OPTIMISATION)
         .args(["--package", "revseq-kernels", "--lib"])
         .args(["--", "--test-threads=1"])
         // crossbeam's fences are none that it knows.
@@ -148,7 +147,9 @@ fn on_nightly(folder: &str, arguments: &[&str]) -> Result<Command, String> {
     nightly(&["miri", "--version"]).output().map_err(|_| {
         "this needs: rustup toolchain install nightly --component miri,rust-src".to_owned()
     })?;
-    Ok(nightly(arguments).args(["--target-dir", &format!("{FOLDER}/{folder}")]))
+    Ok(nightly(arguments)
+        .args(["--target-dir", &format!("{FOLDER}/{folder}")])
+        .args(UNOPTIMISED))
 }
 
 /// A cargo command with flags of the compiler that are not stable, in a folder of their own.
@@ -158,7 +159,7 @@ fn on_nightly(folder: &str, arguments: &[&str]) -> Result<Command, String> {
 fn sanitized(command: &str, folder: &str, flags: &str) -> Command {
     cargo(&[command, "--target", TARGET, "--target-dir"])
         .arg(format!("{FOLDER}/{folder}"))
-        .args(WITHOUT_OPTIMISATION)
+        .args(UNOPTIMISED)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", flags)
 }
