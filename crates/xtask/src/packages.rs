@@ -166,6 +166,7 @@ fn apis() -> Result<Vec<(PathBuf, String)>, String> {
             "-D warnings -Z unstable-options --output-format json",
         )
         .run()?;
+    write_pages(&root.join("target/doc"))?;
     let packages = published()?.into_iter();
     packages
         .filter(|package| !WITHOUT_API.contains(&package.name.as_str()))
@@ -185,6 +186,24 @@ fn apis() -> Result<Vec<(PathBuf, String)>, String> {
             Ok((package.folder().join("public-api.txt"), text(&api)))
         })
         .collect()
+}
+
+/// Writes an empty page for each crate whose JSON is in a folder. To cargo, a crate without
+/// a page is not documented yet.
+fn write_pages(folder: &Path) -> Result<(), String> {
+    let error = |error| format!("{}: {error}", folder.display());
+    for entry in fs::read_dir(folder).map_err(error)? {
+        let path = entry.map_err(error)?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            let page = path.with_extension("");
+            fs::create_dir_all(&page).map_err(error)?;
+            fs::write(page.join("index.html"), "").map_err(error)?;
+        }
+    }
+    Ok(())
 }
 
 fn text(api: &PublicApi) -> String {
