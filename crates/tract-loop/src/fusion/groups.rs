@@ -412,6 +412,14 @@ impl Writer<'_> {
     /// The elements of a view as they follow each other.
     fn flat(&mut self, view: View) -> Operand {
         let len = view.len();
+        if len == 0 {
+            // A batch that is a symbol may be empty: there is no first element to begin at.
+            return Operand {
+                base: view.base,
+                start: 0,
+                len,
+            };
+        }
         if let Some(range) = view.contiguous() {
             return Operand {
                 base: view.base,

@@ -100,7 +100,7 @@ fn model(choices: &[Choice], is_symbolic: bool) -> TractResult<TypedModel> {
 }
 
 /// Values that are exact in sums and products, and some that are not.
-fn inputs(model: &TypedModel) -> TractResult<TVec<TValue>> {
+fn inputs(model: &TypedModel, rows: usize) -> TractResult<TVec<TValue>> {
     let mut state = 1u64;
     let mut number = || {
         state = state
@@ -111,7 +111,7 @@ fn inputs(model: &TypedModel) -> TractResult<TVec<TValue>> {
     let mut made = tvec![];
     for input in model.input_outlets()? {
         let fact = model.outlet_fact(*input)?;
-        let rows = SymbolValues::default().with(&model.symbols.sym("rows"), ROWS as i64);
+        let rows = SymbolValues::default().with(&model.symbols.sym("rows"), rows as i64);
         let shape = &fact.shape.eval_to_usize(&rows)?;
         let numbers: Vec<f32> = (0..shape.iter().product()).map(|_| number()).collect();
         let tensor = if fact.datum_type.is::<bool>() {
@@ -155,14 +155,15 @@ proptest! {
             (0usize..16, any::<[usize; 3]>(), proptest::bool::weighted(0.2)),
             1..24,
         ),
-        is_symbolic: bool,
+        rows in proptest::option::of(0usize..4),
     ) {
         let choices: Vec<Choice> = choices
             .into_iter()
             .map(|(operator, operands, is_output)| Choice { operator, operands, is_output })
             .collect();
-        let plain = model(&choices, is_symbolic).unwrap();
-        let inputs = inputs(&plain).unwrap();
+        // Without a number of rows, that of the model is known.
+        let plain = model(&choices, rows.is_some()).unwrap();
+        let inputs = inputs(&plain, rows.unwrap_or(ROWS)).unwrap();
         let run = |model: TypedModel| model.into_runnable()?.run(inputs.clone());
         let optimized = plain.clone().into_optimized().unwrap();
         let mut models = vec![(plain.clone(), run(plain).unwrap())];
@@ -172,7 +173,7 @@ proptest! {
         }
         for (mut model, expected) in models {
             let known = known(&model);
-fuse_all(&mut model, &known).unwrap();
+            fuse_all(&mut model, &known).unwrap();
             let state = &mut model.into_runnable().unwrap().spawn().unwrap();
             for _ in 0..2 {
                 let found = state.run(inputs.clone()).unwrap();

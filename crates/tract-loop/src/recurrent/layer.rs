@@ -197,6 +197,19 @@ impl Layer {
     ) -> TractResult<[Option<OutletId>; 3]> {
         let weights = self.wire_weights(to, direction, x, inputs)?;
         let initial = self.wire_initial(to, direction, &weights, lengths, inputs)?;
+        let mut sizes = to.fact(weights.x)?.shape.to_tvec();
+        if sizes[..2].contains(&0.to_dim()) {
+            // Nothing is computed; tract's Scan would want a step, and elements in its states.
+            sizes[2] = weights.hidden;
+            let y = to.zeros("y", x, sizes)?;
+            let states = [self.outputs.y_h, self.outputs.y_c];
+            let mut last = std::iter::zip(states, initial).map(|(output, it)| output.and(Some(it)));
+            return Ok([
+                self.outputs.y.and(Some(y)),
+                last.next().flatten(),
+                last.next().flatten(),
+            ]);
+        }
         let chunk = if self.directions[direction] { -1 } else { 1 };
         let along = ScanInfo { axis: 0, chunk };
         let mut sources = Sources {

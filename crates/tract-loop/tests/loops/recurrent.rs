@@ -411,7 +411,7 @@ impl Case {
                     };
                     y[at..at + hidden].copy_from_slice(&h);
                 }
-                if length == 0 {
+                if length == 0 && self.lengths.is_some() {
                     h.fill(0.0);
                     c.fill(0.0);
                 }
@@ -467,7 +467,7 @@ impl Case {
 fn cases() -> impl Strategy<Value = Case> {
     let kinds = prop_oneof![Just(Kind::Lstm), Just(Kind::Gru), Just(Kind::Rnn)];
     let directions = prop_oneof![Just("forward"), Just("reverse"), Just("bidirectional")];
-    let sizes = (1usize..6, 1usize..4, 1usize..5, 1usize..7);
+    let sizes = (0usize..6, 0usize..4, 1usize..5, 1usize..7);
     let flags = any::<[bool; 6]>();
     let extra = (
         proptest::option::of(proptest::collection::vec(0.0f64..1.0, 4)),
@@ -498,8 +498,9 @@ fn cases() -> impl Strategy<Value = Case> {
             activations: activations.map(|it| it[..count].to_vec()),
             is_set: flags[3],
             is_batch_first: flags[4],
-            // An initial state is a constant of one batch's size.
-            is_symbolic: flags[5] && !flags[1],
+            // An initial state is a constant of one batch's size, and tract's Scan gives no last
+            // state without a step, which an assertion of its own refuses here.
+            is_symbolic: flags[5] && !flags[1] && time > 0,
             seed,
         }
     })
