@@ -14,6 +14,10 @@ const HOSTS: [(&str, &str); 4] = [
     ("1.23", "test_old_host.py"),
 ];
 
+/// The one of them by which the models are made: all that `models/requirements.txt` pins is in
+/// its environment.
+const MODELS_HOST: &str = "1.31";
+
 /// How the file of the provider's wheel begins.
 const EP_WHEEL: &str = "onnxruntime_ep_revseq";
 
@@ -29,6 +33,18 @@ pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 3], String> {
         ("REVSEQ_EP_LIBRARY", ep),
         ("REVSEQ_TEST_PYTHON", python),
     ])
+}
+
+/// Makes the environments of all ONNX Runtimes under test, one after the other: what several
+/// have is downloaded once.
+pub(crate) fn make_environments() -> Result<(), String> {
+    let mut versions = HOSTS.iter().map(|(version, _)| version);
+    versions.try_for_each(|version| host(version).map(|_| ()))
+}
+
+/// A Python with the packages that make the models.
+pub(crate) fn python_of_models() -> Result<PathBuf, String> {
+    host(MODELS_HOST)
 }
 
 /// A Python with the newest ONNX Runtime under test, and that's library.
@@ -57,9 +73,13 @@ fn library() -> Result<(), String> {
 
 /// The interpreter of an environment with a version of ONNX Runtime.
 fn host(version: &str) -> Result<PathBuf, String> {
+    python::environment(&format!("ort-{version}"), &requirements(version))
+}
+
+/// What an environment with a version of ONNX Runtime has.
+fn requirements(version: &str) -> PathBuf {
     let tests = crate::root().join("crates/revseq-ep/tests");
-    let requirements = tests.join(format!("requirements-{version}.txt"));
-    python::environment(&format!("ort-{version}"), &requirements)
+    tests.join(format!("requirements-{version}.txt"))
 }
 
 /// Builds both wheels into `target/wheels`.
@@ -173,5 +193,18 @@ fn only_wheel(folder: &Path, name: &str) -> Result<PathBuf, String> {
             "{}: expected exactly one wheel of {name}",
             folder.display()
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_models_are_made_with_what_their_script_pins() {
+        let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap();
+        let found = read(&super::requirements(super::MODELS_HOST));
+        let pinned = read(&crate::root().join("models/requirements.txt"));
+        for pin in pinned.lines() {
+            assert!(found.lines().any(|line| line == pin), "{pin}");
+        }
     }
 }

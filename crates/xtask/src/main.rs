@@ -98,6 +98,7 @@ fn test_steps() -> Vec<Step> {
                 .into_iter()
                 .try_for_each(|clippy| clippy.args(["--all-targets", "--", "-D", "warnings"]).run())
         }),
+        Step::new("python", "the Python environments", ep::make_environments).beside(),
         Step::new(
             "doc",
             "the documentation, warnings denied, and the public API on record",
@@ -125,11 +126,6 @@ fn test_steps() -> Vec<Step> {
                 .args(["--test", "cli", "left_out"])
                 .run()
         }),
-        Step::new(
-            "asan",
-            "the kernels' unit tests under AddressSanitizer",
-            sanitize::short,
-        ),
         Step::new("models", "the models are what their script makes", || {
             models(&["--check"])
         }),
@@ -138,6 +134,12 @@ fn test_steps() -> Vec<Step> {
             "the execution provider in ONNX Runtime, and its wheel",
             ep::test,
         ),
+        Step::new(
+            "asan",
+            "the kernels' unit tests under AddressSanitizer",
+            sanitize::short,
+        )
+        .beside(),
         Step::extra(
             "wheels",
             "both wheels, installed where there is no Rust (minutes to build)",
@@ -223,10 +225,8 @@ fn kernels_for(target: &str) -> Command {
 
 /// Makes the models, or checks them, with the packages that the script pins.
 fn models(arguments: &[&str]) -> Result<(), String> {
-    let folder = root().join("models");
-    let python = python::environment("models", &folder.join("requirements.txt"))?;
-    Command::new(python)
-        .arg(folder.join("make_models.py"))
+    Command::new(ep::python_of_models()?)
+        .arg(root().join("models/make_models.py"))
         .args(arguments)
         .run()
 }

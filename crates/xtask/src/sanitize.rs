@@ -43,6 +43,7 @@ pub(crate) fn run(names: &[&str]) -> Result<(), String> {
                 "--skip=large",
                 "--skip=streamed",
             ])
+            .run()
         }),
         Step::new("valgrind", "Valgrind: portable kernels", valgrind),
         Step::extra(
@@ -57,18 +58,17 @@ pub(crate) fn run(names: &[&str]) -> Result<(), String> {
 
 /// A short run for every day: the kernels' unit tests under AddressSanitizer.
 pub(crate) fn short() -> Result<(), String> {
-    address(&["--lib"])
+    address(&["--lib"]).run_together("AddressSanitizer")
 }
 
-/// Runs tests of the kernels, and of what else is named, under AddressSanitizer.
-fn address(tests: &[&str]) -> Result<(), String> {
+/// Tests of the kernels, and of what else is named, under AddressSanitizer.
+fn address(tests: &[&str]) -> Command {
     sanitized("test", "address", ADDRESS)
         .args(["--package", "revseq-kernels"])
         .args(tests)
         .env("PROPTEST_CASES", "64")
         // loom keeps some memory to the end.
         .env("ASAN_OPTIONS", "detect_leaks=0")
-        .run()
 }
 
 /// Runs models in the real ONNX Runtime, by a program and a provider with AddressSanitizer.

@@ -1,7 +1,7 @@
 //! Steps, and the commands that they run.
 
 use std::ffi::OsStr;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::units::Units;
 
@@ -11,6 +11,8 @@ pub(crate) struct Step {
     pub(crate) summary: &'static str,
     /// Whether it runs only if it is named.
     pub(crate) is_extra: bool,
+    /// Whether it runs beside the one before it.
+    is_beside: bool,
     run: fn() -> Result<(), String>,
 }
 
@@ -21,13 +23,20 @@ impl Step {
         summary: &'static str,
         run: fn() -> Result<(), String>,
     ) -> Self {
-        let is_extra = false;
         Self {
             name,
             summary,
-            is_extra,
+            is_extra: false,
+            is_beside: false,
             run,
         }
+    }
+
+    /// The same beside the step before it: neither needs what the other makes, and each leaves
+    /// a core alone for some of its time.
+    pub(crate) fn beside(self) -> Self {
+        let is_beside = true;
+        Self { is_beside, ..self }
     }
 
     /// A step that needs more than every machine has.
@@ -62,24 +71,48 @@ pub(crate) fn select(steps: Vec<Step>, names: &[&str]) -> Result<Vec<Step>, Stri
         .collect())
 }
 
-/// Runs steps in order and stops at the first that fails.
+/// Runs steps in order, those beside each other at a time, and stops where one fails.
 pub(crate) fn run_all(steps: Vec<Step>) -> Result<(), String> {
     crate::skips::clear()?;
+    let start = Instant::now();
     let mut times = Vec::new();
     let mut units = Units::default();
-    for step in steps {
-        eprintln!("\n== {}: {}", step.name, step.summary);
-        let (start, since) = (Instant::now(), SystemTime::now());
-        (step.run)().map_err(|error| format!("step {} failed: {error}", step.name))?;
-        times.push((step.name, start.elapsed()));
+    for together in steps.chunk_by(|_, next| next.is_beside) {
+        for step in together {
+            eprintln!("\n== {}: {}", step.name, step.summary);
+        }
+        let since = SystemTime::now();
+        let ended: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = together
+                .iter()
+                .map(|step| scope.spawn(|| timed(step)))
+                .collect();
+            let ended = threads.into_iter().map(|thread| thread.join());
+            ended.map(|it| it.expect("a step does not panic")).collect()
+        });
+        for (index, (step, (result, time))) in together.iter().zip(ended).enumerate() {
+            result.map_err(|error| format!("step {} failed: {error}", step.name))?;
+            let beside = if index > 0 { ", beside it" } else { "" };
+            times.push(format!(
+                "{:>8.1} s  {}{beside}",
+                time.as_secs_f64(),
+                step.name
+            ));
+        }
         units.add_since(since);
     }
     units.print();
     eprintln!("\nsteps");
-    for (name, time) in times {
-        eprintln!("{:>8.1} s  {name}", time.as_secs_f64());
+    for time in times {
+        eprintln!("{time}");
     }
+    eprintln!("{:>8.1} s  in all", start.elapsed().as_secs_f64());
     crate::skips::print()
+}
+
+fn timed(step: &Step) -> (Result<(), String>, Duration) {
+    let start = Instant::now();
+    ((step.run)(), start.elapsed())
 }
 
 /// A command in the workspace's folder whose failure is an error that shows it.
@@ -93,6 +126,8 @@ impl Command {
         // Tests provoke errors by the thousand; with RUST_BACKTRACE set, a backtrace of each would
         // take a tenth of their time. A panic has its own.
         command.env("RUST_LIB_BACKTRACE", "0");
+        // The threads of numpy's products, of which there are none, wait by keeping cores busy.
+        command.env("OPENBLAS_NUM_THREADS", "1");
         Self(command)
     }
 
