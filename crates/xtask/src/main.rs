@@ -111,16 +111,22 @@ fn test_steps() -> Vec<Step> {
         ),
         Step::new(
             "test",
-            "unit, integration, conformance, snapshot and doc tests",
+            "unit, integration, conformance and snapshot tests",
             || {
                 ep::environment()?
                     .iter()
                     .fold(workspace("test"), |test, (name, path)| test.env(name, path))
-                    .arg("--no-fail-fast")
+                    .args(["--tests", "--no-fail-fast"])
                     .env("INSTA_UPDATE", "no")
                     .run()
             },
         ),
+        Step::new("doctest", "the examples in the documentation", || {
+            workspace("test")
+                .arg("--doc")
+                .run_together("the examples in the documentation")
+        })
+        .beside(),
         Step::new("small", "the runner that `cargo run` builds", || {
             workspace_small("test")
                 .args(["--test", "cli", "left_out"])
