@@ -202,12 +202,11 @@ impl Layer {
             // Nothing is computed; tract's Scan would want a step, and elements in its states.
             sizes[2] = weights.hidden;
             let y = to.zeros("y", x, sizes)?;
-            let states = [self.outputs.y_h, self.outputs.y_c];
-            let mut last = std::iter::zip(states, initial).map(|(output, it)| output.and(Some(it)));
+            let state = |index: usize| initial.get(index).copied();
             return Ok([
                 self.outputs.y.and(Some(y)),
-                last.next().flatten(),
-                last.next().flatten(),
+                self.outputs.y_h.and(state(0)),
+                self.outputs.y_c.and(state(1)),
             ]);
         }
         let chunk = if self.directions[direction] { -1 } else { 1 };
@@ -312,7 +311,7 @@ impl Layer {
         let made = to.model.wire_node(&name, scan, &outer)?;
         let mut made = Alias::scanned(to.model, &name, &made)?;
         // A number of steps that is not known may be 0.
-        if !matches!(to.fact(weights.x)?.shape[0].to_i64(), Ok(1..)) {
+        if to.fact(weights.x)?.shape[0].to_i64().is_err() {
             for (initial, slot) in std::iter::zip(initial, &slots[1..]) {
                 if let Some(slot) = *slot {
                     let either = [made[slot], initial, weights.x];
