@@ -131,7 +131,7 @@ impl Operator {
 
     /// What the operator does with lengths out of range, unless its host says
     /// otherwise: ReverseSequence rejects them as ONNX Runtime does,
-    /// ReverseSubsequences clamps them as DirectML does.
+    /// ReverseSubsequences clamps them, as DirectML's page says.
     #[must_use]
     pub fn lengths_policy(self) -> LengthsPolicy {
         match self {

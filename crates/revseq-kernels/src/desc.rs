@@ -19,7 +19,7 @@ pub struct TensorDesc {
     /// for [`minimum_total_size_in_bytes`](Self::minimum_total_size_in_bytes).
     pub total_size_in_bytes: Option<u64>,
     /// What the buffer's address is a multiple of, in bytes: 0 (unknown) or a
-    /// power of two no smaller than an element. Only
+    /// power of two of at least 16. Only
     /// [`validate`](ReverseSubsequencesDesc::validate) reads it: the kernels
     /// take data at any address.
     pub guaranteed_base_offset_alignment: u32,

@@ -171,18 +171,32 @@ pub enum Error {
         /// The least that is needed, in bytes.
         required: u64,
     },
-    /// `GuaranteedBaseOffsetAlignment` is neither 0 nor a power of two that holds an element.
+    /// The total size is above what DirectML takes: (2^32 − 1) elements, padding included.
     #[error(
-        "{tensor}: an alignment of {actual}, expected 0 or a power of two of at least \
-         {element_size}"
+        "{tensor}: a total size of {actual} bytes, but DirectML takes at most {maximum} with \
+         elements of {element_size} bytes"
+    )]
+    TotalSizeTooLarge {
+        /// The tensor.
+        tensor: Tensor,
+        /// The total size in bytes: the one given, or the least for the sizes and strides.
+        actual: u64,
+        /// The most that DirectML takes, in bytes.
+        maximum: u64,
+        /// The size of an element in bytes.
+        element_size: usize,
+    },
+    /// `GuaranteedBaseOffsetAlignment` is neither 0 nor a power of two of at least 16.
+    #[error(
+        "{tensor}: an alignment of {actual}, expected 0 or a power of two of at least {minimum}"
     )]
     InvalidAlignment {
         /// The tensor.
         tensor: Tensor,
         /// The alignment found, in bytes.
         actual: u32,
-        /// The size of an element in bytes.
-        element_size: usize,
+        /// The least that DirectML takes, in bytes.
+        minimum: u32,
     },
     /// A buffer is shorter than what the plan reaches.
     #[error("{tensor}: a buffer of {actual} bytes, but its sizes and strides need {required}")]

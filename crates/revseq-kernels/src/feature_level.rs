@@ -2,7 +2,8 @@
 //!
 //! The tables are those of the reference page of
 //! `DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC`; the rules on sizes, strides, total
-//! size and alignment are those of `DML_BUFFER_TENSOR_DESC` (directml.h).
+//! size and alignment are those of `DML_BUFFER_TENSOR_DESC` (directml.h) and of its
+//! page; DirectML 1.15.4 itself was asked where both are silent.
 
 use std::fmt;
 
@@ -48,8 +49,11 @@ const TYPES_FROM_5_0: &[DataType] = &[
     DataType::Uint8,
 ];
 
-/// The most elements that a DirectML tensor has.
+/// The most elements that a DirectML tensor has, padding between strides included.
 const MAXIMUM_ELEMENTS: u64 = u32::MAX as u64;
+
+/// The least alignment that DirectML takes as a guarantee, in bytes.
+const MINIMUM_ALIGNMENT: u32 = 16;
 
 impl FeatureLevel {
     /// The levels from the lowest to the highest.
@@ -158,7 +162,7 @@ impl ReverseSubsequencesDesc {
     }
 }
 
-/// The rules of `DML_BUFFER_TENSOR_DESC` for one tensor without a size of 0.
+/// Checks one tensor without a size of 0 by the rules of `DML_BUFFER_TENSOR_DESC`.
 fn check_buffer(tensor: Tensor, desc: &TensorDesc) -> Result<(), Error> {
     let overflow = || desc.overflow(tensor);
     let elements = desc.element_count().ok_or_else(overflow)?;
@@ -170,22 +174,30 @@ fn check_buffer(tensor: Tensor, desc: &TensorDesc) -> Result<(), Error> {
         });
     }
     let required = desc.minimum_total_size_in_bytes().ok_or_else(overflow)?;
-    if let Some(actual) = desc.total_size_in_bytes
-        && actual < required
-    {
+    let actual = desc.total_size_in_bytes.unwrap_or(required);
+    if actual < required {
         return Err(Error::TotalSizeTooSmall {
             tensor,
             actual,
             required,
         });
     }
-    let actual = desc.guaranteed_base_offset_alignment;
     let element_size = desc.data_type.size();
-    if actual != 0 && !(actual.is_power_of_two() && actual as usize >= element_size) {
+    let maximum = MAXIMUM_ELEMENTS * element_size as u64;
+    if actual > maximum {
+        return Err(Error::TotalSizeTooLarge {
+            tensor,
+            actual,
+            maximum,
+            element_size,
+        });
+    }
+    let actual = desc.guaranteed_base_offset_alignment;
+    if actual != 0 && !(actual.is_power_of_two() && actual >= MINIMUM_ALIGNMENT) {
         return Err(Error::InvalidAlignment {
             tensor,
             actual,
-            element_size,
+            minimum: MINIMUM_ALIGNMENT,
         });
     }
     Ok(())

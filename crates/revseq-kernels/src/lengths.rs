@@ -113,7 +113,10 @@ pub enum LengthsPolicy {
     /// It is an error: what ONNX Runtime's CPU kernel does for ReverseSequence.
     #[default]
     Reject,
-    /// It counts as the axis, or as 0 if negative: what DirectML does.
+    /// It counts as the axis, or as 0 if negative: what the page of
+    /// `DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC` says. DirectML 1.15.4 itself does something else
+    /// with a length above the axis: step `i` of `n` becomes step `min(length - 1 - i, n - 1)`,
+    /// where `length` is the low 32 bits.
     Clamp,
 }
 

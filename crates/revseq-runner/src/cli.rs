@@ -246,7 +246,7 @@ pub(crate) struct EngineArguments {
     /// What to do with lengths that are out of range
     ///
     /// By default ReverseSequence rejects them, as ONNX Runtime does, and ReverseSubsequences
-    /// clamps them, as DirectML does.
+    /// clamps them, as DirectML's page says.
     #[arg(long, value_enum)]
     pub(crate) lengths: Option<Lengths>,
     /// How many threads a run may use; by default as many as there are cores

@@ -28,7 +28,7 @@ const EP_WHEEL: &str = "onnxruntime_ep_revseq";
 pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 3], String> {
     library()?;
     let (python, runtime) = onnxruntime()?;
-    let ep = crate::root().join("target/debug").join(library_name());
+    let ep = crate::target().join("debug").join(library_name());
     Ok([
         ("REVSEQ_TEST_ORT_LIB", runtime),
         ("REVSEQ_EP_LIBRARY", ep),
@@ -83,12 +83,12 @@ fn requirements(version: &str) -> PathBuf {
     tests.join(format!("requirements-{version}.txt"))
 }
 
-/// Builds both wheels into `target/wheels`.
+/// Builds both wheels into `wheels` in the target folder.
 pub(crate) fn wheels() -> Result<(), String> {
     ["ep", "cli"].into_iter().try_for_each(wheel)
 }
 
-/// Builds a wheel into `target/wheels`.
+/// Builds a wheel into `wheels` in the target folder.
 fn wheel(name: &str) -> Result<(), String> {
     let script = crate::root().join("crates/xtask/wheels/build.py");
     Command::new(python::INTERPRETER)
@@ -100,7 +100,7 @@ fn wheel(name: &str) -> Result<(), String> {
 /// Builds both wheels, and runs the tests of that of the command line.
 pub(crate) fn test_wheels() -> Result<(), String> {
     wheels()?;
-    let folder = crate::root().join("target/wheels");
+    let folder = crate::target().join("wheels");
     let (version, ..) = HOSTS[0];
     Command::new(host(version)?)
         .args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"])
@@ -113,7 +113,7 @@ pub(crate) fn test_wheels() -> Result<(), String> {
 /// Runs the tests of the library and of the wheel.
 pub(crate) fn test() -> Result<(), String> {
     let root = crate::root();
-    let target = root.join("target");
+    let target = crate::target();
     let faulty = target.join("faulty");
     library()?;
     cargo(&[
@@ -168,7 +168,7 @@ pub(crate) fn cluster(name: &str) -> Result<(), String> {
         .arg(tests.join(format!("test_{name}.py")))
         .env(
             "REVSEQ_EP_LIBRARY",
-            root.join("target/debug").join(library_name()),
+            crate::target().join("debug").join(library_name()),
         )
         .run()
 }

@@ -67,7 +67,7 @@ pub(crate) fn fuzz(arguments: &[&str]) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", folder.display()))?;
     let wanted = |target: &&Target| name.is_none_or(|name| name == target.name);
     for target in TARGETS.iter().filter(wanted) {
-        let found = root.join("target/fuzz/corpus").join(target.name);
+        let found = crate::target().join("fuzz/corpus").join(target.name);
         fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
         let models = target.models.then(|| root.join("models"));
         nightly(&["fuzz"])
@@ -76,7 +76,7 @@ pub(crate) fn fuzz(arguments: &[&str]) -> Result<(), String> {
             .args(["run", "--release", "--sanitizer", "none", "--fuzz-dir"])
             .arg(&folder)
             .arg("--target-dir")
-            .arg(root.join("target/fuzz"))
+            .arg(crate::target().join("fuzz"))
             .args(target.runner.then_some("--features=runner"))
             .arg(target.name)
             .arg(found)

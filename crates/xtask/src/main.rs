@@ -14,6 +14,7 @@ mod units;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use step::{Command, Step, cargo};
 
@@ -112,14 +113,7 @@ fn test_steps() -> Vec<Step> {
         Step::new(
             "test",
             "unit, integration, conformance and snapshot tests",
-            || {
-                ep::environment()?
-                    .iter()
-                    .fold(workspace("test"), |test, (name, path)| test.env(name, path))
-                    .args(["--tests", "--no-fail-fast"])
-                    .env("INSTA_UPDATE", "no")
-                    .run()
-            },
+            || tests()?.run(),
         ),
         Step::new("doctest", "the examples in the documentation", || {
             workspace("test")
@@ -146,6 +140,11 @@ fn test_steps() -> Vec<Step> {
             sanitize::short,
         )
         .beside(),
+        Step::extra(
+            "random",
+            "the step `test` with another seed, which it prints",
+            random,
+        ),
         Step::extra(
             "wheels",
             "both wheels, installed where there is no Rust (minutes to build)",
@@ -184,17 +183,34 @@ fn test_steps() -> Vec<Step> {
             "the example of candle, which is built for it",
             || {
                 let manifest = "crates/revseq-graph/examples/candle/Cargo.toml";
-                cargo(&[
-                    "run",
-                    "--manifest-path",
-                    manifest,
-                    "--target-dir",
-                    "target/candle",
-                ])
-                .run()
+                cargo(&["run", "--manifest-path", manifest, "--target-dir"])
+                    .arg(target().join("candle"))
+                    .run()
             },
         ),
     ]
+}
+
+/// All tests but the documentation's.
+fn tests() -> Result<Command, String> {
+    let environment = ep::environment()?;
+    Ok(environment
+        .iter()
+        .fold(workspace("test"), |test, (name, path)| test.env(name, path))
+        .args(["--tests", "--no-fail-fast"])
+        .env("INSTA_UPDATE", "no"))
+}
+
+/// Runs the tests with a seed that is new each time; otherwise `.cargo/config.toml` sets it.
+fn random() -> Result<(), String> {
+    let now = std::time::UNIX_EPOCH.elapsed();
+    let seed = now.map_or(0, |it| it.as_nanos() as u64).to_string();
+    let repeat = format!("PROPTEST_RNG_SEED={seed} cargo xtask test test");
+    eprintln!("the seed is {seed}; to run these tests again: {repeat}");
+    let tests = tests()?.env("PROPTEST_RNG_SEED", seed);
+    tests
+        .run()
+        .map_err(|error| format!("{error}; to run it again: {repeat}"))
 }
 
 /// Runs the kernels' tests under emulation.
@@ -243,4 +259,23 @@ fn root() -> PathBuf {
     let root = manifest.ancestors().nth(2);
     root.expect("this crate lies two folders below the root")
         .to_owned()
+}
+
+/// The folder that cargo builds into: `target`, `CARGO_TARGET_DIR`, or what cargo's configuration says.
+fn target() -> &'static Path {
+    static TARGET: LazyLock<PathBuf> = LazyLock::new(|| {
+        #[derive(serde::Deserialize)]
+        struct Metadata {
+            target_directory: PathBuf,
+        }
+        // Not a `Command` of a step, which names a file in this folder.
+        let mut cargo = std::process::Command::new(step::cargo_program());
+        cargo.args(["metadata", "--format-version=1", "--no-deps"]);
+        let output = cargo.current_dir(root()).output();
+        let output = output.expect("the cargo that runs this can be started");
+        let metadata: Metadata =
+            serde_json::from_slice(&output.stdout).expect("cargo metadata has a target_directory");
+        metadata.target_directory
+    });
+    &TARGET
 }

@@ -52,7 +52,7 @@ fn published() -> Result<Vec<Package>, String> {
 /// Packages each crate, without compiling it again, and looks at what is inside.
 pub(crate) fn package() -> Result<(), String> {
     let packages = published()?;
-    let target = crate::root().join("target/packages");
+    let target = crate::target().join("packages");
     packages
         .iter()
         // All at once, so that each finds the others that it depends on.
@@ -166,13 +166,14 @@ fn apis() -> Result<Vec<(PathBuf, String)>, String> {
             "-D warnings -Z unstable-options --output-format json",
         )
         .run()?;
-    write_pages(&root.join("target/doc"))?;
+    let pages = crate::target().join("doc");
+    write_pages(&pages)?;
     let packages = published()?.into_iter();
     packages
         .filter(|package| !WITHOUT_API.contains(&package.name.as_str()))
         .map(|package| {
-            let json = format!("target/doc/{}.json", package.name.replace('-', "_"));
-            let api = public_api::Builder::from_rustdoc_json(root.join(json))
+            let json = format!("{}.json", package.name.replace('-', "_"));
+            let api = public_api::Builder::from_rustdoc_json(pages.join(json))
                 .omit_blanket_impls(true)
                 .omit_auto_trait_impls(true)
                 .build()

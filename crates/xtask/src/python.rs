@@ -1,4 +1,4 @@
-//! Python environments under `target/python`, with exactly the packages that a file pins.
+//! Python environments under `python` in cargo's target folder, with exactly the packages that a file pins.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub(crate) const INTERPRETER: &str = if cfg!(windows) { "python" } else { "pytho
 /// The interpreter of an environment with the packages of `requirements`; makes
 /// it, or makes it again if the file has changed.
 pub(crate) fn environment(name: &str, requirements: &Path) -> Result<PathBuf, String> {
-    let folder = crate::root().join("target/python").join(name);
+    let folder = crate::target().join("python").join(name);
     let programs = if cfg!(windows) { "Scripts" } else { "bin" };
     let interpreter = folder.join(programs).join(INTERPRETER);
     let wanted = fs::read_to_string(requirements)

@@ -2,14 +2,18 @@
 //! AddressSanitizer and Valgrind, on the toolchain that builds everything else; and under
 //! ThreadSanitizer and Miri, on nightly.
 
+use std::path::PathBuf;
+
 use crate::ep;
 use crate::step::{self, Command, Step, cargo, nightly};
 
 /// Sanitizers come with the compiler for few targets; this is the one that is run.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Where its builds lie, apart from all others.
-const FOLDER: &str = "target/sanitize";
+/// The folder of a sanitizer's builds, apart from all others.
+fn folder(name: &str) -> PathBuf {
+    crate::target().join("sanitize").join(name)
+}
 
 const ADDRESS: &str = "-Zsanitizer=address --cfg revseq_sanitize";
 
@@ -82,7 +86,7 @@ fn address_in_onnx_runtime() -> Result<(), String> {
     .args(["--package", "revseq-ep", "--lib", "--example", "rust"])
     .run()?;
     let root = crate::root();
-    let built = root.join(FOLDER).join("address").join(TARGET).join("debug");
+    let built = folder("address").join(TARGET).join("debug");
     let (_, onnxruntime) = ep::onnxruntime()?;
     MODELS.iter().try_for_each(|model| {
         Command::new(built.join("examples/rust"))
@@ -148,7 +152,8 @@ fn on_nightly(folder: &str, arguments: &[&str]) -> Result<Command, String> {
         "this needs: rustup toolchain install nightly --component miri,rust-src".to_owned()
     })?;
     Ok(nightly(arguments)
-        .args(["--target-dir", &format!("{FOLDER}/{folder}")])
+        .arg("--target-dir")
+        .arg(self::folder(folder))
         .args(UNOPTIMISED))
 }
 
@@ -158,7 +163,7 @@ fn on_nightly(folder: &str, arguments: &[&str]) -> Result<Command, String> {
 /// those. A target that is named keeps the flags from build scripts and macros.
 fn sanitized(command: &str, folder: &str, flags: &str) -> Command {
     cargo(&[command, "--target", TARGET, "--target-dir"])
-        .arg(format!("{FOLDER}/{folder}"))
+        .arg(self::folder(folder))
         .args(UNOPTIMISED)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", flags)

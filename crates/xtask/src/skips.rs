@@ -16,7 +16,7 @@ const ALLOWED: [&str; 3] = [
 
 /// The file to which tests append what they skip, `test: reason` a line.
 pub(crate) fn file() -> PathBuf {
-    crate::root().join("target/skips.txt")
+    crate::target().join("skips.txt")
 }
 
 /// Forgets what was skipped before.

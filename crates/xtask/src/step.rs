@@ -1,6 +1,6 @@
 //! Steps, and the commands that they run.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::units::Units;
@@ -194,5 +194,10 @@ pub(crate) fn nightly(arguments: &[&str]) -> Command {
 
 /// A cargo command, by the cargo that runs this.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(arguments)
+    Command::new(cargo_program()).args(arguments)
+}
+
+/// The cargo that runs this.
+pub(crate) fn cargo_program() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }

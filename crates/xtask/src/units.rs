@@ -31,7 +31,7 @@ pub(crate) struct Units(BTreeMap<String, f64>);
 impl Units {
     /// Adds those of the pages that cargo wrote since `start`.
     pub(crate) fn add_since(&mut self, start: SystemTime) {
-        let folder = fs::read_dir(crate::root().join("target/cargo-timings"));
+        let folder = fs::read_dir(crate::target().join("cargo-timings"));
         let pages = folder.into_iter().flatten().flatten().filter(|entry| {
             // Each has a time in its name; the last is there a second time, without.
             let is_copy = entry.file_name() == "cargo-timing.html";

@@ -19,7 +19,10 @@ import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-TARGET = ROOT / "target"
+#: The folder that cargo builds into.
+TARGET = pathlib.Path(json.loads(subprocess.run(
+    ["cargo", "metadata", "--format-version=1", "--no-deps"], cwd=ROOT, check=True, stdout=subprocess.PIPE,
+).stdout)["target_directory"])  # fmt: skip
 TOOLS = TARGET / "wheel-tools"
 TRIPLE = "x86_64-unknown-linux-gnu"
 #: The oldest glibc that Rust's standard library runs on.
@@ -71,7 +74,7 @@ def compiled(package: str, features: str) -> pathlib.Path:
     """The folder of what cargo built."""
     run("cargo", "zigbuild", "--release", "--locked", "--package", package, "--features", features,
         "--target", f"{TRIPLE}.{GLIBC}", cwd=ROOT)  # fmt: skip
-    return ROOT / os.environ.get("CARGO_TARGET_DIR", TARGET) / TRIPLE / "release"
+    return TARGET / TRIPLE / "release"
 
 
 def contents(wheel: str, release: pathlib.Path, folder: pathlib.Path) -> dict:

@@ -20,7 +20,7 @@ const PREPARED: usize = 64;
 /// Nothing here uploads, reads back or waits. Buffers need
 /// [`BufferUsages::STORAGE`](wgpu::BufferUsages::STORAGE), tensors start at
 /// multiples of 4 bytes, and the buffer goes on to the end of the last whole
-/// word. Lengths are clamped, as DirectML does; [`encode_check`](Self::encode_check)
+/// word. Lengths are clamped, as DirectML's page says; [`encode_check`](Self::encode_check)
 /// finds those that had to be.
 #[derive(Debug)]
 pub struct ReverseSubsequencesPass {
