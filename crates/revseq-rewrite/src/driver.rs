@@ -1,13 +1,12 @@
 //! Takes passes over a model.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::live::Unread;
-use crate::model::{self, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
-use crate::passes::{self, Edit, Pass, Verdict};
+use crate::model::{self, ModelProto, NodeProto, OperatorSetIdProto};
+use crate::pass::{Context, Edit, Options, Pass, Verdict};
 use crate::report::{Outcome, Report, Step};
 use crate::scope::{Names, Path, Scope};
-use crate::{Error, Options};
 
 /// How often a pass is taken over a model. What one round makes possible, the
 /// next one does.
@@ -16,81 +15,12 @@ const MAXIMUM_ROUNDS: usize = 100;
 /// The version of ONNX's operators that a function or model gets which has none.
 const DEFAULT_OPSET: i64 = 13;
 
-/// What a pass may look at beside the graph.
-pub(crate) struct Context<'a> {
-    pub(crate) options: &'a Options,
-    model: &'a ModelProto,
-}
-
-impl Context<'_> {
-    /// Whether every call of the function that a graph is in gives an attribute
-    /// a value, or the function itself does.
-    pub(crate) fn always_given(&self, scope: &Scope<'_>, attribute: &str) -> bool {
-        let mut root = scope;
-        while let Some(parent) = root.parent {
-            root = parent;
-        }
-        let functions = &self.model.functions;
-        let function = functions
-            .iter()
-            .position(|function| std::ptr::eq(function.node.as_slice(), root.nodes));
-        // Functions do not call themselves, so no chain of calls is longer than this.
-        function.is_some_and(|function| self.is_given(function, attribute, functions.len()))
-    }
-
-    fn is_given(&self, function: usize, attribute: &str, depth: usize) -> bool {
-        let functions = &self.model.functions;
-        let callee = &functions[function];
-        let has_default = callee
-            .attribute_proto
-            .iter()
-            .any(|default| default.name.as_deref() == Some(attribute));
-        if has_default {
-            return true;
-        }
-        let Some(depth) = depth.checked_sub(1) else {
-            return false;
-        };
-        let gives = |caller: Option<usize>, call: &NodeProto| match call.attribute(attribute) {
-            None => false,
-            Some(given) => match given.ref_attr_name.as_deref().unwrap_or_default() {
-                "" => true,
-                outer => caller.is_some_and(|caller| self.is_given(caller, outer, depth)),
-            },
-        };
-        let main = self
-            .model
-            .graph
-            .as_option()
-            .map_or(&[][..], |graph| &graph.node);
-        all_calls(main, callee, &mut |call| gives(None, call))
-            && functions.iter().enumerate().all(|(caller, function)| {
-                all_calls(&function.node, callee, &mut |call| {
-                    gives(Some(caller), call)
-                })
-            })
-    }
-}
-
-/// Whether something holds of all calls of a function.
-fn all_calls(
-    nodes: &[NodeProto],
-    callee: &FunctionProto,
-    holds: &mut impl FnMut(&NodeProto) -> bool,
-) -> bool {
-    nodes.iter().all(|node| {
-        let is_call = callee.name.as_deref() == Some(node.op())
-            && callee.domain.as_deref().unwrap_or_default() == node.domain();
-        (!is_call || holds(node))
-            && node
-                .graphs()
-                .all(|graph| all_calls(&graph.node, callee, holds))
-    })
-}
-
 /// Rewrites a model.
-pub(crate) fn rewrite(model: &mut ModelProto, options: &Options) -> Result<Report, Error> {
-    let passes = passes::select(options)?;
+pub(crate) fn rewrite(
+    model: &mut ModelProto,
+    passes: &[&'static Pass],
+    options: &Options,
+) -> Report {
     let unread = Unread::of(model);
     let mut names = Names::new(model);
     let mut report = Report::default();
@@ -115,7 +45,7 @@ pub(crate) fn rewrite(model: &mut ModelProto, options: &Options) -> Result<Repor
         import(model);
     }
     forget_what_was_done_later(&mut report);
-    Ok(report)
+    report
 }
 
 /// What one pass left alone and a later one rewrote, was not left alone.
@@ -155,10 +85,11 @@ fn look(model: &ModelProto, pass: &'static Pass, options: &Options, names: &mut 
         pass,
         names,
         round: Round::default(),
-        context: Context { options, model },
+        context: Context::new(options, model),
     };
     if let Some(graph) = model.graph.as_option() {
-        let scope = Scope::graph(graph, None, opset(&model.opset_import));
+        let trained = model::trained_names(model);
+        let scope = Scope::main(graph, &trained, opset(&model.opset_import));
         look.scope(
             &scope,
             &Path {
@@ -168,9 +99,11 @@ fn look(model: &ModelProto, pass: &'static Pass, options: &Options, names: &mut 
             &[],
         );
     }
+    let main = opset(&model.opset_import);
     for (index, function) in model.functions.iter().enumerate() {
-        let own = opset(&function.opset_import);
-        let scope = Scope::function(function, own);
+        let own = default_import(&function.opset_import)
+            .map_or(main, |import| import.version.unwrap_or(1));
+        let scope = Scope::function_body(function, index, own);
         let path = Path {
             function: Some(index),
             steps: Vec::new(),
@@ -191,9 +124,9 @@ struct Look<'a> {
 impl Look<'_> {
     fn scope(&mut self, scope: &Scope<'_>, path: &Path, labels: &[String]) {
         for (index, node) in scope.nodes.iter().enumerate() {
-            let mut inner_labels = labels.to_vec();
-            inner_labels.push(node.label(index));
             for (number, graph) in node.graphs().enumerate() {
+                let mut inner_labels = labels.to_vec();
+                inner_labels.push(node.label(index));
                 let inner = Scope::graph(graph, Some(scope), scope.opset);
                 let mut inner_path = path.clone();
                 inner_path.steps.push((index, number));
@@ -225,66 +158,114 @@ impl Look<'_> {
     }
 }
 
-/// Puts replacements in place. Each stands for one node and gives the same
+/// Puts replacements in place. Each stands for some nodes and gives the same
 /// values under the same names, so those that were found together hold together.
-fn apply(model: &mut ModelProto, mut edits: Vec<Found>) {
-    // Inner graphs first, and from each graph's end: no place shifts.
-    edits.sort_by_key(|found| {
-        let path = &found.path;
-        std::cmp::Reverse((
-            path.function,
-            path.steps.len(),
-            path.steps.clone(),
-            found.index,
-        ))
-    });
+fn apply(model: &mut ModelProto, edits: Vec<Found>) {
+    let mut graphs: BTreeMap<Path, BTreeMap<usize, Edit>> = BTreeMap::new();
     for found in edits {
-        let (nodes, outputs) = nodes_at(model, &found.path);
-        for output in &found.edit.also {
-            nodes.retain(|node| node.output.first() != Some(output));
-        }
-        let mut replacement = found.edit.nodes;
-        let mut renamed = HashMap::new();
-        for (old, new) in found.edit.same {
-            if outputs.contains(&old) {
-                replacement.push(model::node("Identity", &[&new], &[&old], Vec::new()));
-            } else {
-                renamed.insert(old, new);
-            }
-        }
-        nodes.splice(found.index..=found.index, replacement);
-        if !renamed.is_empty() {
-            rename(&mut nodes[found.index..], &renamed);
-        }
+        let of_graph = graphs.entry(found.path).or_default();
+        of_graph.insert(found.index, found.edit);
+    }
+    // Inner graphs first: no place on the way to them shifts.
+    for (path, edits) in graphs.into_iter().rev() {
+        let (nodes, kept) = nodes_at(model, &path);
+        replace(nodes, &kept, edits);
     }
 }
 
-/// The nodes of a graph, and the names of its outputs.
-fn nodes_at<'a>(model: &'a mut ModelProto, path: &Path) -> (&'a mut Vec<NodeProto>, Vec<String>) {
-    let (mut nodes, mut outputs) = match path.function {
+/// Replaces nodes of a graph. Values that are others now are renamed where they are
+/// read, unless their names are seen from elsewhere or mean another value somewhere within.
+fn replace(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, edits: BTreeMap<usize, Edit>) {
+    let mut same: HashMap<String, String> = HashMap::new();
+    for (old, new) in edits.values().flat_map(|edit| &edit.same) {
+        let new = last(&same, new);
+        same.insert(old.clone(), new);
+    }
+    let mut inner = HashSet::new();
+    if !same.is_empty() {
+        names_within(nodes, &mut inner);
+    }
+    let mut renamed: HashMap<String, String> = HashMap::new();
+    let mut handed_on = HashSet::new();
+    for old in same.keys() {
+        let new = last(&same, old);
+        if kept.contains(old) || inner.contains(old) || inner.contains(&new) {
+            handed_on.insert(old.clone());
+        } else {
+            renamed.insert(old.clone(), new);
+        }
+    }
+    let gone: HashSet<usize> = edits
+        .values()
+        .flat_map(|edit| &edit.also)
+        .copied()
+        .collect();
+    let mut edits = edits;
+    for (index, node) in std::mem::take(nodes).into_iter().enumerate() {
+        if let Some(edit) = edits.remove(&index) {
+            nodes.extend(edit.nodes);
+            let handed_on = edit.same.iter().filter(|(old, _)| handed_on.contains(old));
+            nodes.extend(
+                handed_on.map(|(old, _)| {
+                    model::node("Identity", &[&last(&same, old)], &[old], Vec::new())
+                }),
+            );
+        } else if !gone.contains(&index) {
+            nodes.push(node);
+        }
+    }
+    if !renamed.is_empty() {
+        rename(nodes, &renamed);
+    }
+}
+
+/// The value that a value is in the end: what it is may itself be another by now.
+fn last(same: &HashMap<String, String>, name: &str) -> String {
+    let mut name = name;
+    for _ in 0..same.len() {
+        let Some(next) = same.get(name) else { break };
+        name = next;
+    }
+    name.to_owned()
+}
+
+/// The names that graphs within nodes define.
+fn names_within(nodes: &[NodeProto], names: &mut HashSet<String>) {
+    for graph in nodes.iter().flat_map(NodeProto::graphs) {
+        names.extend(graph.defined().map(str::to_owned));
+        names_within(&graph.node, names);
+    }
+}
+
+/// The nodes of a graph, and the names in it that are seen from elsewhere.
+fn nodes_at<'a>(
+    model: &'a mut ModelProto,
+    path: &Path,
+) -> (&'a mut Vec<NodeProto>, HashSet<String>) {
+    let (mut nodes, mut kept) = match path.function {
         Some(index) => {
             let function = &mut model.functions[index];
-            (&mut function.node, function.output.clone())
+            let outputs = function.output.iter().cloned().collect();
+            (&mut function.node, outputs)
         }
-        None => graph_parts(model.graph.get_or_insert_default()),
+        None => {
+            let trained = model::trained_names(model);
+            let mut kept: HashSet<String> = trained.into_iter().map(str::to_owned).collect();
+            let graph = model.graph.get_or_insert_default();
+            kept.extend(graph.seen_elsewhere().map(str::to_owned));
+            (&mut graph.node, kept)
+        }
     };
     for &(index, number) in &path.steps {
         let graph = nodes[index].graphs_mut().nth(number);
-        (nodes, outputs) = graph_parts(graph.expect("the path was made from this model"));
+        let graph = graph.expect("the path was made from this model");
+        kept = graph.seen_elsewhere().map(str::to_owned).collect();
+        nodes = &mut graph.node;
     }
-    (nodes, outputs)
+    (nodes, kept)
 }
 
-fn graph_parts(graph: &mut GraphProto) -> (&mut Vec<NodeProto>, Vec<String>) {
-    let outputs = graph
-        .output
-        .iter()
-        .filter_map(|value| value.name.clone())
-        .collect();
-    (&mut graph.node, outputs)
-}
-
-/// Reads other values instead.
+/// Reads other values instead; no graph within defines a name of either.
 fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
     for node in nodes {
         for input in &mut node.input {
@@ -323,24 +304,25 @@ fn default_import(imports: &[OperatorSetIdProto]) -> Option<&OperatorSetIdProto>
 /// that are not.
 fn import(model: &mut ModelProto) {
     let uses = |nodes: &[NodeProto]| ["", "revseq"].map(|domain| uses_domain(nodes, domain));
+    let main = opset(&model.opset_import);
     let mut all = [false; 2];
     for function in &mut model.functions {
         let used = uses(&function.node);
-        fix_imports(&mut function.opset_import, used);
+        fix_imports(&mut function.opset_import, used, main);
         all = [all[0] || used[0], all[1] || used[1]];
     }
     if let Some(graph) = model.graph.as_option() {
         let used = uses(&graph.node);
         all = [all[0] || used[0], all[1] || used[1]];
     }
-    fix_imports(&mut model.opset_import, all);
+    fix_imports(&mut model.opset_import, all, main);
 }
 
-fn fix_imports(imports: &mut Vec<OperatorSetIdProto>, [onnx, ours]: [bool; 2]) {
+fn fix_imports(imports: &mut Vec<OperatorSetIdProto>, [onnx, ours]: [bool; 2], version: i64) {
     if onnx && default_import(imports).is_none() {
         imports.push(OperatorSetIdProto {
             domain: Some(String::new()),
-            version: Some(DEFAULT_OPSET),
+            version: Some(version),
             ..OperatorSetIdProto::default()
         });
     }

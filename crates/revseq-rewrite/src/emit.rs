@@ -3,15 +3,65 @@
 use std::collections::HashMap;
 
 use crate::model::{self, AttributeProto, NodeProto, TensorProto};
+use crate::pass::{Edit, Verdict};
 use crate::scope::Names;
 
 /// The first version in which Slice takes its ranges, and steps, as inputs.
-pub(crate) const SLICE_BY_INPUTS: i64 = 10;
+const SLICE_BY_INPUTS: i64 = 10;
+/// The first version in which Squeeze, Unsqueeze and ReduceSum take their axes as an input.
+const AXES_BY_INPUT: i64 = 13;
+/// The first version in which Constant takes other attributes than a tensor.
+const CONSTANT_ATTRIBUTES: i64 = 12;
 
-/// Nodes as they are written, each with names of its own.
+/// The operators that passes write, and the first version that has each in the form and for
+/// the element types that are written.
+const SINCE: &[(&str, i64)] = &[
+    ("Add", 7),
+    ("Cast", 6),
+    ("CastLike", 15),
+    ("Concat", 4),
+    ("Constant", 1),
+    ("ConstantOfShape", 9),
+    ("Div", 7),
+    ("Equal", 7),
+    ("Expand", 8),
+    ("Flatten", 9),
+    ("GRU", 7),
+    ("Gather", 1),
+    ("Greater", 9),
+    ("Identity", 1),
+    ("LSTM", 7),
+    ("Less", 9),
+    ("Mod", 10),
+    ("Mul", 7),
+    ("NonZero", 9),
+    ("RNN", 7),
+    ("Range", 11),
+    ("ReduceProd", 1),
+    ("ReduceSum", 1),
+    ("Reshape", 5),
+    ("ReverseSequence", 10),
+    ("Shape", 1),
+    ("Slice", 1),
+    ("Squeeze", 1),
+    ("Sub", 7),
+    ("TopK", 11),
+    ("Transpose", 1),
+    ("Unsqueeze", 1),
+    ("Where", 9),
+];
+
+/// Before the first element of any axis; how PyTorch writes it, so runtimes know it.
+const BEFORE_THE_FIRST: i64 = -i64::MAX;
+
+/// What replaces a node as it is written, each node with names of its own.
+///
+/// The only way to an [`Edit`]: an operator that the model's version of ONNX's
+/// operators lacks makes it a reason to leave the node alone.
 pub(crate) struct Emit<'n> {
-    /// What has been written, in order.
-    pub(crate) nodes: Vec<NodeProto>,
+    edit: Edit,
+    /// Why it cannot be written.
+    refusal: Option<String>,
     names: &'n mut Names,
     /// What the names begin with: the value that is replaced.
     prefix: String,
@@ -23,7 +73,8 @@ impl<'n> Emit<'n> {
     /// Writes what replaces a value, in a version of ONNX's operators.
     pub(crate) fn new(prefix: &str, opset: i64, names: &'n mut Names) -> Self {
         Self {
-            nodes: Vec::new(),
+            edit: Edit::default(),
+            refusal: None,
             names,
             prefix: prefix.to_owned(),
             opset,
@@ -36,6 +87,11 @@ impl<'n> Emit<'n> {
         self.opset
     }
 
+    /// How many nodes have been written.
+    pub(crate) fn len(&self) -> usize {
+        self.edit.nodes.len()
+    }
+
     /// Writes a node with outputs of given names.
     pub(crate) fn write(
         &mut self,
@@ -46,7 +102,57 @@ impl<'n> Emit<'n> {
     ) {
         let mut node = model::node(op, inputs, outputs, attributes);
         node.name = Some(self.names.fresh(&format!("{}/{op}", self.prefix)));
-        self.nodes.push(node);
+        self.check(&node);
+        self.edit.nodes.push(node);
+    }
+
+    /// Checks that the model's version of ONNX's operators has what is written.
+    fn check(&mut self, node: &NodeProto) {
+        let op = node.op();
+        let since = SINCE.iter().find(|(known, _)| *known == op);
+        let (what, since) = match op {
+            "Slice" if node.input.len() > 1 => ("Slice with steps", SLICE_BY_INPUTS),
+            "Constant" if node.attribute("value").is_none() => {
+                ("Constant of an attribute", CONSTANT_ATTRIBUTES)
+            }
+            "Reshape" if node.attribute("allowzero").is_some() => ("Reshape with allowzero", 14),
+            _ => (op, since.map_or(i64::MAX, |(_, since)| *since)),
+        };
+        debug_assert!(since < i64::MAX, "{op} is not among what passes write");
+        if self.opset < since {
+            self.refuse(format!(
+                "version {} of ONNX's operators has no {what}",
+                self.opset
+            ));
+        }
+    }
+
+    /// Leaves the node alone, because of the first reason that is given.
+    pub(crate) fn refuse(&mut self, why: String) {
+        self.refusal.get_or_insert(why);
+    }
+
+    /// Adds a node that is the model's own but for its names.
+    pub(crate) fn copy(&mut self, node: NodeProto) {
+        self.edit.nodes.push(node);
+    }
+
+    /// Makes an output of the replaced nodes another value under its name.
+    pub(crate) fn same(&mut self, output: &str, value: &str) {
+        self.edit.same.push((output.to_owned(), value.to_owned()));
+    }
+
+    /// Replaces a later node of the graph as well.
+    pub(crate) fn also(&mut self, index: usize) {
+        self.edit.also.push(index);
+    }
+
+    /// What replaces the node, or why it is left alone.
+    pub(crate) fn finish(self, what: String) -> Verdict {
+        match self.refusal {
+            Some(why) => Verdict::Left(why),
+            None => Verdict::Edit(Edit { what, ..self.edit }),
+        }
     }
 
     /// A name for a value.
@@ -107,6 +213,15 @@ impl<'n> Emit<'n> {
         self.op("Slice", &[value], attributes.to_vec())
     }
 
+    /// Flips an axis from end to end, into a value of a given name.
+    pub(crate) fn flip_into(&mut self, output: &str, value: &str, axis: i64) {
+        let starts = self.ints(&[-1]);
+        let ends = self.ints(&[BEFORE_THE_FIRST]);
+        let axes = self.ints(&[axis]);
+        let inputs = [value, &starts, &ends, &axes, &starts];
+        self.write(&[output], "Slice", &inputs, Vec::new());
+    }
+
     /// Inserts axes of size 1.
     pub(crate) fn unsqueeze(&mut self, value: &str, axes: &[i64]) -> String {
         self.with_axes("Unsqueeze", value, axes, Vec::new())
@@ -165,7 +280,7 @@ impl<'n> Emit<'n> {
         axes: &[i64],
         mut attributes: Vec<AttributeProto>,
     ) {
-        if self.opset >= 13 {
+        if self.opset >= AXES_BY_INPUT {
             let axes = self.ints(axes);
             self.write(&[output], op, &[value, &axes], attributes);
         } else {

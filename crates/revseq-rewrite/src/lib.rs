@@ -31,6 +31,7 @@ mod model;
 )]
 #[rustfmt::skip]
 mod onnx;
+mod pass;
 mod passes;
 mod report;
 mod scope;
@@ -40,21 +41,9 @@ mod tests;
 
 pub use error::Error;
 pub use model::{ModelProto, decode, encode, external_files};
-pub use passes::{Assumptions, PASSES, PassInfo};
+pub use pass::{Assumptions, Options, PassInfo};
+pub use passes::PASSES;
 pub use report::{Exactness, Outcome, Report, Step};
-
-/// What to do with a model.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Leave no ReverseSequence and no ReverseSubsequences.
-    pub portable: bool,
-    /// Make it cheaper to run.
-    pub fast: bool,
-    /// Passes by name, besides.
-    pub passes: Vec<String>,
-    /// What the caller vouches for.
-    pub assume: Assumptions,
-}
 
 /// Rewrites a model in place, and says what was done.
 ///
@@ -62,5 +51,5 @@ pub struct Options {
 ///
 /// If a pass is asked for that there is not.
 pub fn rewrite(model: &mut ModelProto, options: &Options) -> Result<Report, Error> {
-    driver::rewrite(model, options)
+    Ok(driver::rewrite(model, &passes::select(options)?, options))
 }

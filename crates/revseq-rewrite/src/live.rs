@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::model::{GraphProto, ModelProto, NodeProto};
+use crate::model::{self, GraphProto, ModelProto, NodeProto};
 
 /// The values that are read by none: as they were before any rewriting.
 pub(crate) struct Unread {
@@ -19,7 +19,7 @@ impl Unread {
             known: HashSet::new(),
         };
         if let Some(graph) = model.graph.as_option() {
-            unread.look(graph);
+            unread.look(graph, owned(model::trained_names(model)).collect());
         }
         for function in &model.functions {
             let mut read = function.output.iter().cloned().collect();
@@ -28,8 +28,8 @@ impl Unread {
         unread
     }
 
-    fn look(&mut self, graph: &GraphProto) -> HashSet<String> {
-        let mut read = outputs(graph);
+    fn look(&mut self, graph: &GraphProto, mut read: HashSet<String>) -> HashSet<String> {
+        read.extend(owned(graph.seen_elsewhere()));
         self.look_nodes(&graph.node, &mut read);
         for tensor in &graph.initializer {
             let name = tensor.name.clone().unwrap_or_default();
@@ -37,12 +37,8 @@ impl Unread {
                 self.values.insert(name);
             }
         }
-        for value in graph.input.iter() {
-            self.known.extend(value.name.clone());
-        }
-        for tensor in &graph.initializer {
-            self.known.extend(tensor.name.clone());
-        }
+        self.known
+            .extend(owned(graph.inputs().chain(graph.tensors())));
         read
     }
 
@@ -54,7 +50,7 @@ impl Unread {
             }
             read.extend(node.inputs().map(str::to_owned));
             for graph in node.graphs() {
-                read.extend(self.look(graph));
+                read.extend(self.look(graph, HashSet::new()));
             }
         }
     }
@@ -62,8 +58,9 @@ impl Unread {
     /// Removes from a model what was read before and is no more: nodes,
     /// initializers, and what is declared of them.
     pub(crate) fn sweep(&self, model: &mut ModelProto) {
+        let trained = owned(model::trained_names(model)).collect();
         if let Some(graph) = model.graph.as_option_mut() {
-            self.sweep_graph(graph);
+            self.sweep_graph(graph, trained);
         }
         for function in &mut model.functions {
             let mut read = function.output.iter().cloned().collect();
@@ -78,29 +75,20 @@ impl Unread {
         }
     }
 
-    fn sweep_graph(&self, graph: &mut GraphProto) -> HashSet<String> {
-        let mut read = outputs(graph);
+    fn sweep_graph(&self, graph: &mut GraphProto, mut read: HashSet<String>) -> HashSet<String> {
+        read.extend(owned(graph.seen_elsewhere()));
         self.sweep_nodes(&mut graph.node, &mut read);
         // Before version 4 of the format every initializer is an input as well.
-        let mut kept: HashSet<String> = graph
+        let inputs: HashSet<&str> = graph
             .input
             .iter()
-            .filter_map(|value| value.name.clone())
+            .filter_map(|it| it.name.as_deref())
             .collect();
-        kept.extend(self.values.iter().cloned());
         graph.initializer.retain(|tensor| {
             let name = tensor.name.as_deref().unwrap_or_default();
-            read.contains(name) || kept.contains(name)
+            read.contains(name) || inputs.contains(name) || self.values.contains(name)
         });
-        let mut here: HashSet<&str> = HashSet::new();
-        here.extend(graph.input.iter().filter_map(|value| value.name.as_deref()));
-        here.extend(
-            graph
-                .initializer
-                .iter()
-                .filter_map(|tensor| tensor.name.as_deref()),
-        );
-        here.extend(graph.node.iter().flat_map(NodeProto::outputs));
+        let here: HashSet<String> = owned(graph.defined()).collect();
         graph.value_info.retain(|value| {
             let name = value.name.as_deref().unwrap_or_default();
             here.contains(name) || !self.known.contains(name)
@@ -118,7 +106,7 @@ impl Unread {
             }
             read.extend(node.inputs().map(str::to_owned));
             for graph in node.graphs_mut() {
-                read.extend(self.sweep_graph(graph));
+                read.extend(self.sweep_graph(graph, HashSet::new()));
             }
         }
         let mut kept = kept.into_iter();
@@ -126,12 +114,8 @@ impl Unread {
     }
 }
 
-fn outputs(graph: &GraphProto) -> HashSet<String> {
-    graph
-        .output
-        .iter()
-        .filter_map(|value| value.name.clone())
-        .collect()
+fn owned<'a>(names: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = String> {
+    names.into_iter().map(str::to_owned)
 }
 
 fn is_read(node: &NodeProto, read: &HashSet<String>) -> bool {

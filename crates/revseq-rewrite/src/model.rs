@@ -1,6 +1,6 @@
 //! Reading, writing and taking apart of ONNX's messages.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use buffa::{DecodeOptions, Message, MessageField};
 
@@ -113,6 +113,101 @@ fn tensor_file(tensor: &TensorProto, files: &mut BTreeSet<String>) {
     }
 }
 
+/// A domain of operators; ONNX's own is empty.
+pub(crate) fn domain(name: Option<&str>) -> &str {
+    match name.unwrap_or_default() {
+        "ai.onnx" => "",
+        domain => domain,
+    }
+}
+
+/// The names that a model's training graphs mention. They read values of the main
+/// graph, and update its initializers, by name.
+pub(crate) fn trained_names(model: &ModelProto) -> HashSet<&str> {
+    let mut names = HashSet::new();
+    for training in &model.training_info {
+        let graphs = [&training.initialization, &training.algorithm];
+        for graph in graphs.into_iter().filter_map(MessageField::as_option) {
+            graph.mentioned(&mut names);
+        }
+        let bindings = training.initialization_binding.iter();
+        for binding in bindings.chain(&training.update_binding) {
+            names.extend(binding.key.as_deref());
+            names.extend(binding.value.as_deref());
+        }
+    }
+    names
+}
+
+impl GraphProto {
+    /// The names of its outputs.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = &str> {
+        self.output.iter().filter_map(|value| value.name.as_deref())
+    }
+
+    /// The names of its inputs.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = &str> {
+        self.input.iter().filter_map(|value| value.name.as_deref())
+    }
+
+    /// The names of its initializers of all elements.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &str> {
+        let tensors = self.initializer.iter();
+        tensors.filter_map(|tensor| tensor.name.as_deref())
+    }
+
+    /// The names of its sparse initializers.
+    pub(crate) fn sparse_tensors(&self) -> impl Iterator<Item = &str> {
+        let tensors = self.sparse_initializer.iter();
+        tensors.filter_map(|tensor| tensor.values.as_option()?.name.as_deref())
+    }
+
+    /// The names of all values that it defines.
+    pub(crate) fn defined(&self) -> impl Iterator<Item = &str> {
+        let given = self.inputs().chain(self.tensors());
+        let given = given.chain(self.sparse_tensors());
+        given.chain(self.node.iter().flat_map(NodeProto::outputs))
+    }
+
+    /// The names of values that others than its nodes read: who reads its outputs, and
+    /// quantization, which names a value and the tensors of its scale and zero point.
+    pub(crate) fn seen_elsewhere(&self) -> impl Iterator<Item = &str> {
+        let annotated = self.quantization_annotation.iter().flat_map(|annotation| {
+            let parameters = annotation.quant_parameter_tensor_names.iter();
+            let parameters = parameters.filter_map(|entry| entry.value.as_deref());
+            annotation
+                .tensor_name
+                .as_deref()
+                .into_iter()
+                .chain(parameters)
+        });
+        self.outputs().chain(annotated)
+    }
+
+    /// Adds all names of values and nodes that it mentions, or a graph within.
+    pub(crate) fn mentioned<'a>(&'a self, names: &mut HashSet<&'a str>) {
+        names.extend(self.defined());
+        names.extend(self.seen_elsewhere());
+        names.extend(
+            self.value_info
+                .iter()
+                .filter_map(|value| value.name.as_deref()),
+        );
+        mentioned(&self.node, names);
+    }
+}
+
+/// Adds all names of values and nodes that nodes mention.
+pub(crate) fn mentioned<'a>(nodes: &'a [NodeProto], names: &mut HashSet<&'a str>) {
+    for node in nodes {
+        names.extend(node.name.as_deref());
+        names.extend(node.inputs().chain(node.outputs()));
+        for graph in node.graphs() {
+            graph.mentioned(names);
+        }
+    }
+}
+
 /// What an attribute says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Attribute<T> {
@@ -151,10 +246,7 @@ impl NodeProto {
 
     /// The operator's domain; ONNX's own is empty.
     pub(crate) fn domain(&self) -> &str {
-        match self.domain.as_deref().unwrap_or_default() {
-            "ai.onnx" => "",
-            domain => domain,
-        }
+        domain(self.domain.as_deref())
     }
 
     /// Whether it is one of ONNX's own operators.

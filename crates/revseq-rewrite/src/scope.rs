@@ -1,11 +1,16 @@
 //! A graph with its values found by name, and the graphs around it.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
-use crate::model::{FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use buffa::Message;
+
+use crate::model::{
+    self, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
+};
 
 /// Where a graph is in a model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Path {
     /// The function that it is in, if it is not in the main graph.
     pub(crate) function: Option<usize>,
@@ -22,13 +27,29 @@ pub(crate) struct Scope<'a> {
     pub(crate) parent: Option<&'a Scope<'a>>,
     /// The version of ONNX's operators.
     pub(crate) opset: i64,
+    /// The function of the model that the graph is in.
+    function: Option<usize>,
     producers: HashMap<&'a str, (usize, usize)>,
+    /// Values that are given from outside, and those of which no element is known.
+    opaque: HashSet<&'a str>,
     initializers: HashMap<&'a str, &'a TensorProto>,
     declared_inputs: HashMap<&'a str, &'a ValueInfoProto>,
     declared: HashMap<&'a str, &'a ValueInfoProto>,
     /// How often each value is read, here and in the graphs within; a graph's
     /// output is read once by whoever reads that.
     uses: HashMap<&'a str, usize>,
+    same: OnceCell<Same>,
+    /// Nodes that belong together, the first one's index before the second's, as the
+    /// pass that looks at the graph pairs them.
+    pub(crate) pairs: OnceCell<HashMap<usize, usize>>,
+}
+
+/// Values of a graph that are equal in every run.
+struct Same {
+    /// For a value the first one that is made in the same way; not for those that are first.
+    first: HashMap<String, String>,
+    /// The nodes that make values first, by what they compute.
+    nodes: HashMap<Vec<u8>, usize>,
 }
 
 /// Where a value comes from.
@@ -38,34 +59,35 @@ pub(crate) enum Source<'a> {
     Node { node: &'a NodeProto, output: usize },
     /// A tensor in the model that nothing can replace.
     Initializer(&'a TensorProto),
-    /// An input of the graph; an initializer may stand in for it.
+    /// An input of the graph, for which an initializer may stand in, or a tensor of which
+    /// nothing is known.
     Input(Option<&'a ValueInfoProto>),
 }
 
 impl<'a> Scope<'a> {
-    /// Whether the model's version of ONNX's operators has one that a pass writes.
-    ///
-    /// # Errors
-    /// Why the node is left alone.
-    pub(crate) fn needs(&self, operator: &str, since: i64) -> Result<(), String> {
-        if self.opset < since {
-            return Err(format!(
-                "version {} of ONNX's operators has no {operator}",
-                self.opset
-            ));
+    /// The main graph, of which the names in `trained` are read and set by training as well.
+    pub(crate) fn main(graph: &'a GraphProto, trained: &HashSet<&'a str>, opset: i64) -> Self {
+        let mut scope = Self::graph(graph, None, opset);
+        for &name in trained {
+            *scope.uses.entry(name).or_insert(0) += 1;
+            // Another value in every step of training.
+            if scope.initializers.remove(name).is_some() {
+                scope.opaque.insert(name);
+            }
         }
-        Ok(())
+        scope
     }
 
-    /// The main graph, or a graph in an attribute.
+    /// A graph in an attribute of a node of another one.
     pub(crate) fn graph(graph: &'a GraphProto, parent: Option<&'a Scope<'a>>, opset: i64) -> Self {
         let name = |value: &'a ValueInfoProto| value.name.as_deref().unwrap_or_default();
         let by_name = |values: &'a [ValueInfoProto]| {
             values.iter().map(|value| (name(value), value)).collect()
         };
         let declared = graph.value_info.iter().chain(&graph.output);
-        Self {
+        let mut scope = Self {
             parent,
+            function: parent.and_then(|parent| parent.function),
             initializers: graph
                 .initializer
                 .iter()
@@ -79,17 +101,29 @@ impl<'a> Scope<'a> {
                 graph.output.iter().map(name).collect(),
                 opset,
             )
+        };
+        scope.opaque.extend(graph.sparse_tensors());
+        for name in graph.seen_elsewhere() {
+            *scope.uses.entry(name).or_insert(0) += 1;
         }
+        scope
     }
 
-    /// The body of a function.
-    pub(crate) fn function(function: &'a FunctionProto, opset: i64) -> Self {
-        Self::new(
-            &function.node,
-            function.input.iter().map(String::as_str).collect(),
-            function.output.iter().map(String::as_str).collect(),
-            opset,
-        )
+    /// The body of a function of the model.
+    pub(crate) fn function_body(function: &'a FunctionProto, index: usize, opset: i64) -> Self {
+        let mut scope = Self {
+            function: Some(index),
+            ..Self::new(
+                &function.node,
+                function.input.iter().map(String::as_str).collect(),
+                function.output.iter().map(String::as_str).collect(),
+                opset,
+            )
+        };
+        for output in &function.output {
+            *scope.uses.entry(output).or_insert(0) += 1;
+        }
+        scope
     }
 
     fn new(
@@ -106,21 +140,27 @@ impl<'a> Scope<'a> {
         }
         let mut uses = HashMap::new();
         count_uses(nodes, &mut uses);
-        for output in &outputs {
-            *uses.entry(*output).or_insert(0) += 1;
-        }
         Self {
             nodes,
+            opaque: inputs.iter().copied().collect(),
             inputs,
             outputs,
             parent: None,
+            function: None,
             opset,
             producers,
             initializers: HashMap::new(),
             declared_inputs: HashMap::new(),
             declared: HashMap::new(),
             uses,
+            same: OnceCell::new(),
+            pairs: OnceCell::new(),
         }
+    }
+
+    /// The function of the model that the graph is in.
+    pub(crate) fn function(&self) -> Option<usize> {
+        self.function
     }
 
     /// Where a value comes from, and the graph that it is in.
@@ -129,7 +169,7 @@ impl<'a> Scope<'a> {
             let node = &self.nodes[index];
             return Some((self, Source::Node { node, output }));
         }
-        if self.inputs.contains(&name) {
+        if self.opaque.contains(name) {
             return Some((self, Source::Input(self.declared_inputs.get(name).copied())));
         }
         if let Some(tensor) = self.initializers.get(name) {
@@ -154,10 +194,44 @@ impl<'a> Scope<'a> {
         (output == 0 && node.is(op)).then_some(node)
     }
 
+    /// Whether a name of this graph or one around it means the same value here.
+    pub(crate) fn sees(&self, from: &Scope<'_>, name: &str) -> bool {
+        self.is(from)
+            || !self.defines(name) && self.parent.is_some_and(|parent| parent.sees(from, name))
+    }
+
+    /// Whether it is the same graph, not an equal one.
+    pub(crate) fn is(&self, other: &Scope<'_>) -> bool {
+        self.address() == other.address()
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Whether two values are the same: one value, or made by the same operators
+    /// from the same values. Each is named as its graph names it.
+    pub(crate) fn is_same(&self, one: &str, scope: &Scope<'_>, other: &str) -> bool {
+        self.first(one) == scope.first(other)
+    }
+
+    /// The first value that is made as this one is, and the graph that it is in.
+    pub(crate) fn first<'n>(&'n self, name: &'n str) -> (usize, &'n str) {
+        if self.defines(name) {
+            let first = &self.same.get_or_init(|| Same::of(self)).first;
+            return (self.address(), first.get(name).map_or(name, String::as_str));
+        }
+        self.outer_first(name)
+    }
+
+    fn outer_first<'n>(&'n self, name: &'n str) -> (usize, &'n str) {
+        self.parent.map_or((0, name), |parent| parent.first(name))
+    }
+
     /// Whether this graph itself defines a value.
     pub(crate) fn defines(&self, name: &str) -> bool {
         self.producers.contains_key(name)
-            || self.inputs.contains(&name)
+            || self.opaque.contains(name)
             || self.initializers.contains_key(name)
     }
 
@@ -177,6 +251,72 @@ impl<'a> Scope<'a> {
             None if self.defines(name) => None,
             None => self.parent?.declaration(name),
         }
+    }
+}
+
+/// The largest constant that is compared with others, in bytes.
+const MAXIMUM_COMPARED: usize = 1 << 16;
+
+impl Same {
+    /// Numbers a graph's values by what they are made of, in the nodes' order.
+    fn of(scope: &Scope<'_>) -> Self {
+        let mut same = Self {
+            first: HashMap::new(),
+            nodes: HashMap::new(),
+        };
+        for (index, node) in scope.nodes.iter().enumerate() {
+            let Some(key) = same.key(scope, node) else {
+                continue;
+            };
+            if let Some(&earlier) = same.nodes.get(&key) {
+                let earlier = &scope.nodes[earlier].output;
+                for (own, first) in std::iter::zip(&node.output, earlier) {
+                    if !own.is_empty() && !first.is_empty() {
+                        same.first.insert(own.clone(), first.clone());
+                    }
+                }
+            } else {
+                same.nodes.insert(key, index);
+            }
+        }
+        same
+    }
+
+    /// What a node computes, from what; `None` if that is another value each time.
+    fn key(&self, scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<u8>> {
+        let is_random = node.op().starts_with("Random")
+            || matches!(node.op(), "Bernoulli" | "Multinomial" | "Dropout");
+        if !node.domain().is_empty() || node.graphs().next().is_some() || is_random {
+            return None;
+        }
+        let mut key = Vec::new();
+        let mut add = |bytes: &[u8]| {
+            key.extend(bytes.len().to_le_bytes());
+            key.extend(bytes);
+        };
+        add(node.op().as_bytes());
+        // Without lengths, Split goes by their number.
+        add(&node.output.len().to_le_bytes());
+        for name in &node.input {
+            let (graph, first) = match self.first.get(name) {
+                Some(first) => (scope.address(), first.as_str()),
+                None if scope.defines(name) => (scope.address(), name.as_str()),
+                None => scope.outer_first(name),
+            };
+            add(&graph.to_le_bytes());
+            add(first.as_bytes());
+        }
+        let mut attributes: Vec<_> = node.attribute.iter().collect();
+        attributes.sort_by_key(|attribute| attribute.name.as_deref());
+        for attribute in attributes {
+            let tensor = attribute.t.as_option();
+            let raw = tensor.and_then(|tensor| tensor.raw_data.as_ref());
+            if raw.is_some_and(|raw| raw.len() > MAXIMUM_COMPARED) {
+                return None;
+            }
+            add(&attribute.encode_to_vec());
+        }
+        Some(key)
     }
 }
 
@@ -200,57 +340,42 @@ fn count_uses<'a>(nodes: &'a [NodeProto], uses: &mut HashMap<&'a str, usize>) {
 /// Names that no value and no node of a model has.
 pub(crate) struct Names {
     taken: HashSet<String>,
+    /// The last number that was tried behind a name.
+    numbers: HashMap<String, usize>,
 }
 
 impl Names {
-    /// All names that a model uses are taken.
+    /// All names that a model mentions are taken.
     pub(crate) fn new(model: &ModelProto) -> Self {
-        let mut names = Self {
-            taken: HashSet::new(),
-        };
+        let mut taken = model::trained_names(model);
         if let Some(graph) = model.graph.as_option() {
-            names.take_graph(graph);
+            graph.mentioned(&mut taken);
         }
         for function in &model.functions {
-            names.taken.extend(function.input.iter().cloned());
-            names.take_nodes(&function.node);
+            let given = function.input.iter().chain(&function.output);
+            taken.extend(given.map(String::as_str));
+            let declared = function.value_info.iter();
+            taken.extend(declared.filter_map(|value| value.name.as_deref()));
+            model::mentioned(&function.node, &mut taken);
         }
-        names
-    }
-
-    fn take_graph(&mut self, graph: &GraphProto) {
-        let values = graph
-            .input
-            .iter()
-            .chain(&graph.output)
-            .chain(&graph.value_info);
-        self.taken
-            .extend(values.filter_map(|value| value.name.clone()));
-        let tensors = graph.initializer.iter();
-        self.taken
-            .extend(tensors.filter_map(|tensor| tensor.name.clone()));
-        self.take_nodes(&graph.node);
-    }
-
-    fn take_nodes(&mut self, nodes: &[NodeProto]) {
-        for node in nodes {
-            self.taken.extend(node.name.clone());
-            self.taken
-                .extend(node.input.iter().chain(&node.output).cloned());
-            for graph in node.graphs() {
-                self.take_graph(graph);
-            }
+        Self {
+            taken: taken.into_iter().map(str::to_owned).collect(),
+            numbers: HashMap::new(),
         }
     }
 
     /// A name that is free, like the one that is wished for; it is taken then.
     pub(crate) fn fresh(&mut self, wish: &str) -> String {
-        let mut name = wish.to_owned();
-        let mut number = 1;
-        while !self.taken.insert(name.clone()) {
-            number += 1;
-            name = format!("{wish}_{number}");
+        if self.taken.insert(wish.to_owned()) {
+            return wish.to_owned();
         }
-        name
+        let number = self.numbers.entry(wish.to_owned()).or_insert(1);
+        loop {
+            *number += 1;
+            let name = format!("{wish}_{number}");
+            if self.taken.insert(name.clone()) {
+                return name;
+            }
+        }
     }
 }

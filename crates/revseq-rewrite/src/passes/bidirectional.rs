@@ -1,12 +1,14 @@
 //! A layer that runs forwards and one that runs backwards over the same input,
 //! to one that does both.
 
-use super::reversal::same_value;
-use super::{Edit, Pass, PassInfo, Verdict};
+use std::collections::{HashMap, VecDeque};
+
+use buffa::Message;
+
 use crate::constant;
-use crate::driver::Context;
 use crate::emit::Emit;
 use crate::model::{self, NodeProto};
+use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
@@ -29,30 +31,26 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
     if direction(node).is_none() {
         return Verdict::Other;
     }
-    let Some(partner) = partner(scope, index) else {
+    let pairs = scope.pairs.get_or_init(|| pairs(scope));
+    let Some(&partner) = pairs.get(&index) else {
         return Verdict::Other;
     };
-    // A partner of an earlier layer is that one's; what is left over, the next round looks at.
-    let taken = (0..index)
-        .filter_map(|earlier| self::partner(scope, earlier))
-        .any(|theirs| theirs == index || theirs == partner);
-    if taken {
-        return Verdict::Other;
-    }
     let other = &scope.nodes[partner];
     let Some(output) = node.outputs().next() else {
         return Verdict::Other;
     };
     let mut emit = Emit::new(output, scope.opset, names);
-    let Some(same) = join(scope, &mut emit, node, other) else {
-        return Verdict::Left("the weights of the two directions are not constant".to_owned());
-    };
-    Verdict::Edit(Edit {
-        nodes: emit.nodes,
-        also: other.output.first().cloned().into_iter().collect(),
-        same,
-        what: format!("bidirectional {}, with {}", node.op(), other.label(partner)),
-    })
+    if join(scope, &mut emit, node, other).is_none() {
+        return Verdict::Left(
+            "the weights of the two directions are not constant float32".to_owned(),
+        );
+    }
+    emit.also(partner);
+    emit.finish(format!(
+        "bidirectional {}, with {}",
+        node.op(),
+        other.label(partner)
+    ))
 }
 
 /// Whether a layer runs backwards; none if it is no layer or runs both ways.
@@ -67,61 +65,61 @@ fn direction(node: &NodeProto) -> Option<bool> {
     }
 }
 
-/// The first later layer that is the other direction of one.
-fn partner(scope: &Scope<'_>, index: usize) -> Option<usize> {
-    let node = &scope.nodes[index];
-    let backwards = direction(node)?;
-    let later = scope.nodes.iter().enumerate().skip(index + 1);
-    later
-        .filter(|(_, other)| {
-            direction(other) == Some(!backwards) && is_other_half(scope, node, other)
-        })
-        .map(|(index, _)| index)
-        .next()
+/// Layers and the first later ones that are their other directions, each in one pair.
+fn pairs(scope: &Scope<'_>) -> HashMap<usize, usize> {
+    let mut waiting: HashMap<Half<'_>, [VecDeque<usize>; 2]> = HashMap::new();
+    let mut pairs = HashMap::new();
+    for (index, node) in scope.nodes.iter().enumerate() {
+        let (Some(backwards), Some(half)) = (direction(node), Half::of(scope, node)) else {
+            continue;
+        };
+        let halves = waiting.entry(half).or_default();
+        match halves[usize::from(!backwards)].pop_front() {
+            Some(earlier) => {
+                pairs.insert(earlier, index);
+            }
+            None => halves[usize::from(backwards)].push_back(index),
+        }
+    }
+    pairs
 }
 
-fn is_other_half(scope: &Scope<'_>, node: &NodeProto, other: &NodeProto) -> bool {
-    // With three lists of activations or none, what is joined is plain.
-    let attributes = |node: &NodeProto| {
-        let mut rest: Vec<_> = node
-            .attribute
-            .iter()
+/// What both halves of a layer have in common.
+#[derive(PartialEq, Eq, Hash)]
+struct Half<'a> {
+    op: &'a str,
+    /// The input, its lengths and the first states, as their graphs name them.
+    inputs: [Option<(usize, &'a str)>; 4],
+    has_bias: bool,
+    attributes: Vec<Vec<u8>>,
+}
+
+impl<'a> Half<'a> {
+    /// A layer as a half; `None` if two such cannot be joined.
+    fn of(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Self> {
+        // With three lists of activations or none, what is joined is plain.
+        let is_plain = node.int("layout").or(0) == Some(0)
+            && node.attribute("activation_alpha").is_none()
+            && node.attribute("activation_beta").is_none()
+            && node.input(7).is_none();
+        node.input(0).filter(|_| is_plain)?;
+        let attributes = node.attribute.iter();
+        let mut attributes: Vec<Vec<u8>> = attributes
             .filter(|attribute| attribute.name.as_deref() != Some("direction"))
-            .cloned()
+            .map(Message::encode_to_vec)
             .collect();
-        rest.sort_by(|one, other| one.name.cmp(&other.name));
-        rest
-    };
-    let same = |input: usize| match (node.input(input), other.input(input)) {
-        (None, None) => true,
-        (Some(one), Some(other)) => same_value(scope, one, other),
-        _ => false,
-    };
-    let has_outputs = other
-        .output
-        .first()
-        .is_some_and(|output| !output.is_empty());
-    node.op() == other.op()
-        && node.int("layout").or(0) == Some(0)
-        && has_outputs
-        && node.input(0) == other.input(0)
-        && node.input(3).is_some() == other.input(3).is_some()
-        && attributes(node) == attributes(other)
-        && node.attribute("activation_alpha").is_none()
-        && node.attribute("activation_beta").is_none()
-        && [4, 5, 6].into_iter().all(same)
-        && node.input(7).is_none()
-        && other.input(7).is_none()
-        && scope.uses(node.input(0).unwrap_or_default()) > 0
+        attributes.sort();
+        Some(Self {
+            op: node.op(),
+            inputs: [0, 4, 5, 6].map(|input| Some(scope.first(node.input(input)?))),
+            has_bias: node.input(3).is_some(),
+            attributes,
+        })
+    }
 }
 
-/// Writes both as one; tells the second one's outputs.
-fn join(
-    scope: &Scope<'_>,
-    emit: &mut Emit<'_>,
-    node: &NodeProto,
-    other: &NodeProto,
-) -> Option<Vec<(String, String)>> {
+/// Writes both as one; `None` if their weights cannot be joined.
+fn join(scope: &Scope<'_>, emit: &mut Emit<'_>, node: &NodeProto, other: &NodeProto) -> Option<()> {
     let (forward, backward) = if direction(node)? {
         (other, node)
     } else {
@@ -168,20 +166,20 @@ fn join(
         .collect();
     joined.name = Some(emit.name("bidirectional"));
     let outputs = joined.output.clone();
-    emit.nodes.push(joined);
-    let mut same = Vec::new();
+    emit.copy(joined);
     for (place, both) in outputs.iter().enumerate() {
         // Y has the directions on axis 1, the states on axis 0.
         let axis = i64::from(place == 0);
-        let mut part = |layer: &NodeProto, start: i64| {
-            let output = layer
+        for (start, layer) in [(0, forward), (1, backward)] {
+            if let Some(output) = layer
                 .output
                 .get(place)
-                .filter(|output| scope.uses(output) > 0)?;
-            Some((output.clone(), emit.range(both, axis, start, start + 1)))
-        };
-        let parts = [part(forward, 0), part(backward, 1)];
-        same.extend(parts.into_iter().flatten());
+                .filter(|output| scope.uses(output) > 0)
+            {
+                let part = emit.range(both, axis, start, start + 1);
+                emit.same(output, &part);
+            }
+        }
     }
-    Some(same)
+    Some(())
 }

@@ -1,10 +1,9 @@
 //! A reversal that undoes another, with nothing between them that cares.
 
-use super::reversal::{Reversal, same_value};
-use super::{Edit, Pass, PassInfo, Verdict};
-use crate::driver::Context;
+use super::reversal::Reversal;
 use crate::emit::Emit;
 use crate::model::NodeProto;
+use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
@@ -29,19 +28,11 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
     };
     match pattern(scope, last, reversal) {
         Ok((data, between)) => {
-            let what = format!(
-                "nothing, with the reversal before {} operators",
-                between.len()
-            );
-            if between.is_empty() {
-                return Verdict::Edit(Edit {
-                    nodes: Vec::new(),
-                    also: Vec::new(),
-                    same: vec![(output.clone(), data.to_owned())],
-                    what: "nothing: it undoes the reversal before it".to_owned(),
-                });
-            }
             let mut emit = Emit::new(output, scope.opset, names);
+            if between.is_empty() {
+                emit.same(output, data);
+                return emit.finish("nothing: it undoes the reversal before it".to_owned());
+            }
             let mut value = data.to_owned();
             for (number, node) in between.iter().rev().enumerate() {
                 let mut copy = (*node).clone();
@@ -54,15 +45,13 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
                 copy.input[0] = value;
                 copy.output[0].clone_from(&result);
                 copy.name = Some(emit.name(&format!("{}/node", node.op())));
-                emit.nodes.push(copy);
+                emit.copy(copy);
                 value = result;
             }
-            Verdict::Edit(Edit {
-                nodes: emit.nodes,
-                also: Vec::new(),
-                same: Vec::new(),
-                what,
-            })
+            emit.finish(format!(
+                "nothing, with the reversal before {} operators",
+                between.len()
+            ))
         }
         Err(Some(why)) => Verdict::Left(why),
         Err(None) => Verdict::Other,
@@ -99,7 +88,7 @@ fn pattern<'a>(
                 ) => {
                     time == last_time
                         && batch == last_batch
-                        && same_value(scope, lengths, last_lengths)
+                        && scope.is_same(lengths, scope, last_lengths)
                 }
                 (first, last) => first == last,
             };

@@ -3,11 +3,10 @@
 //! Its output comes reversed again; where a reversal followed, `cancel` takes
 //! both away.
 
-use super::reversal::{Reversal, same_value};
-use super::{Edit, Pass, PassInfo, Verdict};
-use crate::driver::Context;
+use super::reversal::Reversal;
 use crate::emit::Emit;
 use crate::model::{self, NodeProto};
+use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
@@ -37,6 +36,9 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
     let (Some(data), Some(y)) = (source.input(0), node.output.first()) else {
         return Verdict::Other;
     };
+    if !source.inputs().all(|input| scope.sees(inner, input)) {
+        return Verdict::Left("another value is named like what is reversed".to_owned());
+    }
     if node.text("direction").or("forward") != Some("forward")
         || node.int("layout").or(0) != Some(0)
     {
@@ -55,7 +57,7 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
     if scope.uses(y) > 0 {
         turned.output[0] = emit.name("backwards");
         let backwards = turned.output[0].clone();
-        emit.nodes.push(turned);
+        emit.copy(turned);
         match &reversal {
             Reversal::Flip { .. } => reversal.write(&mut emit, y, &backwards),
             // With the axes that ONNX allows.
@@ -67,14 +69,9 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
             }
         }
     } else {
-        emit.nodes.push(turned);
+        emit.copy(turned);
     }
-    Verdict::Edit(Edit {
-        nodes: emit.nodes,
-        also: Vec::new(),
-        same: Vec::new(),
-        what: format!("{} with direction = reverse", node.op()),
-    })
+    emit.finish(format!("{} with direction = reverse", node.op()))
 }
 
 /// Checks that the reversal is of all that the layer reads.
@@ -92,9 +89,9 @@ fn is_whole(scope: &Scope<'_>, node: &NodeProto, reversal: &Reversal<'_>) -> Res
                 lengths,
             },
             Some(own),
-        ) if same_value(
-            scope,
+        ) if scope.is_same(
             without_casts(scope, lengths),
+            scope,
             without_casts(scope, own),
         ) =>
         {

@@ -1,9 +1,8 @@
 //! ReverseSequence whose lengths are all of the axis, to Slice with a step of -1.
 
-use super::{Edit, Pass, PassInfo, Verdict};
 use crate::constant;
-use crate::driver::Context;
-use crate::emit::{Emit, SLICE_BY_INPUTS};
+use crate::emit::Emit;
+use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 use crate::sizes;
@@ -18,9 +17,6 @@ pub(super) const PASS: Pass = Pass {
     },
     find,
 };
-
-/// Before the first element of any axis; how PyTorch writes it, so runtimes know it.
-const BEFORE_THE_FIRST: i64 = -i64::MAX;
 
 fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];
@@ -55,28 +51,7 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
             "its lengths are all the same, but not provably the size of axis {axis}"
         ));
     }
-    if let Err(why) = scope.needs("Slice with steps", SLICE_BY_INPUTS) {
-        return Verdict::Left(why);
-    }
     let mut emit = Emit::new(output, scope.opset, names);
-    flip_into(&mut emit, output, data, axis as i64);
-    Verdict::Edit(Edit {
-        nodes: emit.nodes,
-        also: Vec::new(),
-        same: Vec::new(),
-        what: format!("Slice of axis {axis} with a step of -1"),
-    })
-}
-
-/// Writes a flip of an axis from end to end.
-pub(super) fn flip_into(emit: &mut Emit<'_>, output: &str, data: &str, axis: i64) {
-    let starts = emit.ints(&[-1]);
-    let ends = emit.ints(&[BEFORE_THE_FIRST]);
-    let axes = emit.ints(&[axis]);
-    emit.write(
-        &[output],
-        "Slice",
-        &[data, &starts, &ends, &axes, &starts],
-        Vec::new(),
-    );
+    emit.flip_into(output, data, axis as i64);
+    emit.finish(format!("Slice of axis {axis} with a step of -1"))
 }

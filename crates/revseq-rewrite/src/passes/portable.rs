@@ -13,11 +13,10 @@
 //! Lengths are clamped to the axis first, so that no row of another sequence is
 //! ever read: above the axis's size they count as all of it, below zero as 0.
 
-use super::{Edit, Pass, PassInfo, Verdict};
 use crate::constant;
-use crate::driver::Context;
 use crate::emit::Emit;
 use crate::model::{self, Attribute, AttributeProto, AttributeType, FLOAT, INT64, NodeProto};
+use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 use crate::sizes;
@@ -33,8 +32,6 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
-/// The first version with Mod, and that of ReverseSequence itself.
-const MOD: i64 = 10;
 /// The first version with Range.
 const RANGE: i64 = 11;
 /// The first version in which Reshape takes a size of 0 as such.
@@ -62,9 +59,6 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     else {
         return Verdict::Left("an input or the output is missing".to_owned());
     };
-    if let Err(why) = scope.needs("Mod", MOD) {
-        return Verdict::Left(why);
-    }
     for (name, _) in axes {
         if let Some(attribute) = reference(node, name)
             && !context.always_given(scope, attribute)
@@ -91,13 +85,8 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
         }
         (None, _) => return Verdict::Other,
     }
-    let what = format!("{} standard operators around Gather", emit.nodes.len());
-    Verdict::Edit(Edit {
-        nodes: emit.nodes,
-        also: Vec::new(),
-        same: Vec::new(),
-        what,
-    })
+    let what = format!("{} standard operators around Gather", emit.len());
+    emit.finish(what)
 }
 
 /// The function's attribute that a node's attribute refers to.

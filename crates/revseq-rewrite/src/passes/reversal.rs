@@ -88,7 +88,7 @@ impl<'a> Reversal<'a> {
     /// Writes it.
     pub(super) fn write(&self, emit: &mut crate::emit::Emit<'_>, output: &str, data: &str) {
         match self {
-            Self::Flip { axis } => super::full_flip::flip_into(emit, output, data, *axis as i64),
+            Self::Flip { axis } => emit.flip_into(output, data, *axis as i64),
             Self::Sequence {
                 time,
                 batch,
@@ -104,38 +104,4 @@ impl<'a> Reversal<'a> {
             ),
         }
     }
-}
-
-/// Whether two values are the same: one value, or made by the same operators
-/// from the same values.
-pub(super) fn same_value(scope: &Scope<'_>, one: &str, other: &str) -> bool {
-    // Enough for lengths and initial states; what is deeper is not the same.
-    same_within(scope, one, other, 16)
-}
-
-fn same_within(scope: &Scope<'_>, one: &str, other: &str, steps: usize) -> bool {
-    if one == other {
-        return true;
-    }
-    let Some(steps) = steps.checked_sub(1) else {
-        return false;
-    };
-    let (Some((_, one, first)), Some((_, other, second))) =
-        (scope.producer(one), scope.producer(other))
-    else {
-        return false;
-    };
-    // What is drawn at random is another value each time.
-    let random = one.op().starts_with("Random")
-        || matches!(one.op(), "Bernoulli" | "Multinomial" | "Dropout");
-    first == second
-        && one.op() == other.op()
-        && one.domain().is_empty()
-        && other.domain().is_empty()
-        && one.graphs().next().is_none()
-        && !random
-        && one.attribute == other.attribute
-        && one.input.len() == other.input.len()
-        && std::iter::zip(&one.input, &other.input)
-            .all(|(one, other)| same_within(scope, one, other, steps / 2))
 }

@@ -6,12 +6,11 @@
 //! ReverseSequence gives.
 
 use super::reversal::Reversal;
-use super::{Edit, Pass, PassInfo, Verdict};
 use crate::constant;
 use crate::constant::Floats;
-use crate::driver::Context;
 use crate::emit::Emit;
 use crate::model::{self, INT64, NodeProto};
+use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
@@ -25,9 +24,6 @@ pub(super) const PASS: Pass = Pass {
     },
     find,
 };
-
-/// The first version with Range.
-const RANGE: i64 = 11;
 
 fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];
@@ -66,7 +62,7 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
     let all = emit.name("all_steps");
     layer.output = vec![all.clone()];
     let input = layer.input[0].clone();
-    emit.nodes.push(layer);
+    emit.copy(layer);
     let places = Places::new(&mut emit, &input, &lengths);
     let valid = emit.plain("Less", &[&places.steps, &places.lengths]);
     if let Some(y) = node.output.first().filter(|y| scope.uses(y) > 0) {
@@ -88,20 +84,13 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
         let last = emit.plain("Where", &[&goes_on, &places.zero, &counting]);
         emit.sum_into(state, &last, &[0]);
     }
-    let what = format!("{}, forward, without sequence_lens", node.op());
-    Verdict::Edit(Edit {
-        nodes: emit.nodes,
-        also: Vec::new(),
-        same: Vec::new(),
-        what,
-    })
+    emit.finish(format!("{}, forward, without sequence_lens", node.op()))
 }
 
 fn check(scope: &Scope<'_>, node: &NodeProto) -> Result<(), String> {
     if node.int("layout").or(0) != Some(0) {
         return Err("its batch comes first (layout)".to_owned());
     }
-    scope.needs("Range", RANGE)?;
     if node
         .output
         .get(2)

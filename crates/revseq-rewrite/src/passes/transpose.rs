@@ -1,10 +1,9 @@
 //! A reversal between a Transpose and its inverse, to a reversal of other axes.
 
 use super::reversal::Reversal;
-use super::{Edit, Pass, PassInfo, Verdict};
-use crate::driver::Context;
 use crate::emit::Emit;
 use crate::model::NodeProto;
+use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
@@ -51,12 +50,7 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     };
     let mut emit = Emit::new(output, scope.opset, names);
     moved.write(&mut emit, output, data);
-    Verdict::Edit(Edit {
-        nodes: emit.nodes,
-        also: Vec::new(),
-        same: Vec::new(),
-        what: format!("{moved}, without the transposes"),
-    })
+    emit.finish(format!("{moved}, without the transposes"))
 }
 
 /// The first Transpose and the reversal before a Transpose, if there are and no

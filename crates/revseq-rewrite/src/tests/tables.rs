@@ -981,8 +981,8 @@ fn recurrent_loop() {
     let starts = "does not provably begin with a row of units for each sequence";
     check("recurrent-loop", &[
         take(layer),
-        take(layer).opset(9),
-        miss("version 8 of ONNX's operators has no Where").opset(8),
+        take(layer).opset(8),
+        miss("version 7 of ONNX's operators has no Expand").opset(7),
         // The forms of its end: the count alone, and the condition alone.
         take(layer).with("c2 = Less(t2, time)", "c2 = Identity(always)"),
         take(layer).with("(time, always, zero", "(_, always, zero"),

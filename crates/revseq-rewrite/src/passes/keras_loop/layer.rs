@@ -1,7 +1,7 @@
 //! A loop as a layer: a cell, what it reads, and what is read of it.
 
 use crate::constant;
-use crate::passes::Assumptions;
+use crate::pass::Assumptions;
 use crate::passes::reversal::Reversal;
 use crate::sizes::{self, Size};
 

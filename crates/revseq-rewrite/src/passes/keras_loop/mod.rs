@@ -10,8 +10,7 @@ mod cell;
 mod layer;
 mod write;
 
-use super::{Edit, Pass, PassInfo, Verdict};
-use crate::driver::Context;
+use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
@@ -26,17 +25,11 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
-/// The first version with Where, which stands for a mask.
-const WHERE: i64 = 9;
-
 fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];
     let Some(graph) = node.graph("body").filter(|_| node.is("Loop")) else {
         return Verdict::Other;
     };
-    if let Err(why) = scope.needs("Where", WHERE) {
-        return Verdict::Left(why);
-    }
     let graph = match body::with_captures(scope, node, graph) {
         Ok(graph) => graph,
         Err(why) => return Verdict::Left(why),
@@ -45,15 +38,7 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     let layer = body::Body::of(scope, node, &inner)
         .and_then(|body| layer::Layer::of(&body, context.options.assume));
     match layer {
-        Ok(layer) => {
-            let (nodes, same, what) = write::layer(scope, node, &layer, names);
-            Verdict::Edit(Edit {
-                nodes,
-                also: Vec::new(),
-                same,
-                what,
-            })
-        }
+        Ok(layer) => write::layer(scope, node, &layer, names),
         Err(why) => Verdict::Left(why),
     }
 }

@@ -3,22 +3,20 @@
 use crate::constant::Floats;
 use crate::emit::Emit;
 use crate::model::{self, INT32, NodeProto, TensorProto};
+use crate::pass::Verdict;
 use crate::passes::reversal::Reversal;
 use crate::scope::{Names, Scope};
 
 use super::cell::{Cell, Kind};
 use super::layer::{Layer, Masked, Output};
 
-type Written = (Vec<NodeProto>, Vec<(String, String)>, String);
-
-/// Writes what gives the outputs of a loop that are read: nodes, outputs that
-/// are other values, and what it is.
+/// Writes what gives the outputs of a loop that are read.
 pub(super) fn layer(
     scope: &Scope<'_>,
     node: &NodeProto,
     layer: &Layer<'_>,
     names: &mut Names,
-) -> Written {
+) -> Verdict {
     let prefix = node.name.as_deref().filter(|name| !name.is_empty());
     let prefix = prefix.or(node.outputs().next()).unwrap_or("Loop");
     let mut emit = Emit::new(prefix, scope.opset, names);
@@ -28,10 +26,9 @@ pub(super) fn layer(
         Kind::Rnn => "RNN",
     };
     let (steps, hidden, memory) = operator(&mut emit, op, layer);
-    let mut same = Vec::new();
     for &(output, what) in &layer.outputs {
         match what {
-            Output::Same(outer) => same.push((output.to_owned(), outer.to_owned())),
+            Output::Same(outer) => emit.same(output, outer),
             Output::Hidden => emit.squeeze_into(output, &hidden, &[0]),
             Output::Memory => emit.squeeze_into(output, &memory, &[0]),
             // Read from the end, the steps that do not count come first.
@@ -58,7 +55,7 @@ pub(super) fn layer(
     } else {
         ""
     };
-    (emit.nodes, same, format!("{op}, {direction}{masked}"))
+    emit.finish(format!("{op}, {direction}{masked}"))
 }
 
 /// Writes the operator; tells the names of its outputs.
