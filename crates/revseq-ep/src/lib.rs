@@ -6,15 +6,15 @@
 //! `revseq::ReverseSubsequences`. As a custom-op library it brings that
 //! operator alone, to run on the CPU EP.
 //!
-//! Nothing but the three functions below is exported; everything in here
-//! serves them. The kernels are those of revseq-kernels, what a node means
-//! comes from revseq-graph, and this crate is the only one to know ONNX
-//! Runtime.
+//! It exports the three functions below and [`RevSeqRewrite`](rewrite::RevSeqRewrite), by which
+//! a model is rewritten before a session loads it. The kernels are those of revseq-kernels, what a
+//! node means comes from revseq-graph, and this crate is the only one to know ONNX Runtime.
 
 #[doc(hidden)]
 pub mod fuzzing;
 mod plugin;
 mod provider;
+mod rewrite;
 
 use std::ffi::c_char;
 use std::sync::{Mutex, PoisonError};

@@ -1,6 +1,7 @@
 """The examples in Rust and C++, against the ONNX Runtime of this environment.
 
-The Rust example, built by `cargo build -p revseq-ep --example rust`, is in REVSEQ_EP_RUST_EXAMPLE.
+The Rust examples, built by `cargo build -p revseq-ep --examples`, are in the folder
+REVSEQ_EP_RUST_EXAMPLES.
 The folder of onnxruntime_c_api.h, which the wheels of ONNX Runtime lack, is in
 REVSEQ_ORT_INCLUDE; without it the C++ example is not tried.
 """
@@ -36,12 +37,31 @@ def run(*command):
     return done.stdout
 
 
+def rust_example(name):
+    folder = os.environ.get("REVSEQ_EP_RUST_EXAMPLES")
+    assert folder, "set REVSEQ_EP_RUST_EXAMPLES"
+    return pathlib.Path(folder) / name
+
+
 def test_rust():
-    example = os.environ.get("REVSEQ_EP_RUST_EXAMPLE")
-    assert example, "set REVSEQ_EP_RUST_EXAMPLE"
     model = harness.MODELS / MODEL / "model.onnx"
-    told = run(example, onnxruntime_library(), harness.library(), model)
+    told = run(rust_example("rust"), onnxruntime_library(), harness.library(), model)
     assert told.splitlines()[-1] == f"[3, 2, 5]: {right()}"
+
+
+def test_rust_rewrites():
+    model = harness.MODELS / "exported/keras_gru_bidirectional/model.onnx"
+    *steps, result = run(rust_example("rewrite"), onnxruntime_library(), model).splitlines()
+    assert sum("Loop" in step and "Rewritten" in step for step in steps) == 2
+    session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+    sizes = [[size if isinstance(size, int) else 4 for size in it.shape] for it in session.get_inputs()]
+    names = [given.name for given in session.get_inputs()]
+    x = {name: np.ones(size, np.float32) for name, size in zip(names, sizes)}
+    expected = session.run(None, x)[0]
+    shape, values = result.split("]: [")
+    assert [int(size) for size in shape[1:].split(",")] == list(expected.shape)
+    found = [float(value) for value in values.rstrip("]").split(",")]
+    np.testing.assert_allclose(found, expected.ravel(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.skipif(

@@ -44,7 +44,7 @@ def output(*command, **env):
 def test_what_it_holds(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     package = sorted(name for name in names if name.startswith("onnxruntime_ep_revseq/"))
-    files = ["__init__.py", "librevseq_ep.so", "py.typed", "worker.py"]
+    files = ["__init__.py", "_rewrite.py", "librevseq_ep.so", "py.typed", "worker.py"]
     assert package == [f"onnxruntime_ep_revseq/{name}" for name in files]
     assert any(name.endswith("licenses/LICENSE-MIT") for name in names)
     assert any(name.endswith("licenses/LICENSE-APACHE") for name in names)

@@ -45,6 +45,31 @@ pub use pass::{Assumptions, Options, PassInfo};
 pub use passes::PASSES;
 pub use report::{Exactness, Outcome, Report, Step};
 
+/// Rewrites a model that is read from bytes: [`decode`], [`rewrite`] and [`encode`].
+///
+/// Data in other files stays there, under the same relative paths: keep the model in its folder.
+///
+/// ```no_run
+/// use revseq_rewrite::Options;
+///
+/// let options = Options { fast: true, ..Options::default() };
+/// let (model, report) = revseq_rewrite::rewrite_bytes(&std::fs::read("model.onnx")?, &options)?;
+/// for step in report.left_alone() {
+///     eprintln!("{} {}: {:?}", step.operator, step.node, step.outcome);
+/// }
+/// std::fs::write("fast.onnx", model)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// If the bytes are no model, if there is no such pass, or if the result is larger than protobuf's 2 GiB.
+pub fn rewrite_bytes(model: &[u8], options: &Options) -> Result<(Vec<u8>, Report), Error> {
+    let mut model = decode(model)?;
+    let report = rewrite(&mut model, options)?;
+    Ok((encode(&model)?, report))
+}
+
 /// Rewrites a model in place, and says what was done.
 ///
 /// # Errors

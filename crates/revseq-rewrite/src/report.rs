@@ -2,6 +2,8 @@
 
 /// How equal the outputs are to those of the model before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Exactness {
     /// Bit for bit.
     Exact,
@@ -35,6 +37,33 @@ pub struct Step {
     pub outcome: Outcome,
 }
 
+/// A flat object: `result` is `rewritten`, and `to` says to what, or `left alone`, and `reason`
+/// says why.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Step {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+
+        let mut step = serializer.serialize_struct("Step", 7)?;
+        step.serialize_field("pass", self.pass)?;
+        step.serialize_field("exactness", &self.exactness)?;
+        step.serialize_field("graph", &self.graph)?;
+        step.serialize_field("node", &self.node)?;
+        step.serialize_field("operator", &self.operator)?;
+        match &self.outcome {
+            Outcome::Rewritten(to) => {
+                step.serialize_field("result", "rewritten")?;
+                step.serialize_field("to", to)?;
+            }
+            Outcome::LeftAlone(reason) => {
+                step.serialize_field("result", "left alone")?;
+                step.serialize_field("reason", reason)?;
+            }
+        }
+        step.end()
+    }
+}
+
 /// What was done to a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -48,6 +77,13 @@ impl Report {
         self.steps
             .iter()
             .filter(|step| matches!(step.outcome, Outcome::Rewritten(_)))
+    }
+
+    /// The nodes that a pass is about and left as they are.
+    pub fn left_alone(&self) -> impl Iterator<Item = &Step> {
+        self.steps
+            .iter()
+            .filter(|step| matches!(step.outcome, Outcome::LeftAlone(_)))
     }
 
     /// How equal the rewritten model's outputs are.

@@ -64,11 +64,12 @@ pub(crate) fn onnxruntime() -> Result<(PathBuf, PathBuf), String> {
     Ok((python, library))
 }
 
-/// Builds the library, with GPUs, and its example. With all of the workspace, and in the
+/// Builds the library, with GPUs, and its examples. With all of the workspace, and in the
 /// tests' profile: what both need is then built once.
 fn library() -> Result<(), String> {
     crate::workspace("build")
-        .args(["--profile", "test", "--lib", "--example", "rust"])
+        .args(["--profile", "test", "--lib"])
+        .args(["--example", "rust", "--example", "rewrite"])
         .run()
 }
 
@@ -141,7 +142,7 @@ pub(crate) fn test() -> Result<(), String> {
                 "REVSEQ_EP_FAULTY_LIBRARY",
                 faulty.join("debug").join(&library),
             )
-            .env("REVSEQ_EP_RUST_EXAMPLE", target.join("debug/examples/rust"))
+            .env("REVSEQ_EP_RUST_EXAMPLES", target.join("debug/examples"))
             .env("REVSEQ_EP_WHEEL", &wheel)
             .run_together(&format!("ONNX Runtime {version}"))
     };

@@ -1,4 +1,4 @@
-"""Locates the shared library of ``RevSeqExecutionProvider``.
+"""Locates the shared library of ``RevSeqExecutionProvider``, and rewrites models.
 
 This is a plugin execution provider for ONNX Runtime 1.24 or later on Linux
 x86-64. Register it with::
@@ -15,7 +15,17 @@ The package neither contains nor imports ONNX Runtime.
 
 from pathlib import Path
 
-__all__ = ["get_ep_name", "get_ep_names", "get_library_path"]
+from ._rewrite import Report, RewriteError, Step, rewrite
+
+__all__ = [
+    "Report",
+    "RewriteError",
+    "Step",
+    "get_ep_name",
+    "get_ep_names",
+    "get_library_path",
+    "rewrite",
+]
 
 _EP_NAME = "RevSeqExecutionProvider"
 _LIBRARY = "librevseq_ep.so"

@@ -18,6 +18,7 @@ import gc
 import os
 import socket
 import threading
+import warnings
 import weakref
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,22 @@ if TYPE_CHECKING:
 
     import onnxruntime
 
-__all__ = ["AssignmentError", "RegistrationError", "check_assignment", "create_session", "register"]
+__all__ = [
+    "AssignmentError",
+    "RegistrationError",
+    "RewriteWarning",
+    "check_assignment",
+    "create_session",
+    "register",
+]
 
 #: The operators of the provider, with their domains.
 _OPERATORS = {("", "ReverseSequence"), ("revseq", "ReverseSubsequences")}
 _NAME = "revseq"
+#: The operators that a recurrent layer is exported as if it is not one of its own.
+_LOOPS = {"Loop", "Scan"}
+#: Where ONNX Runtime looks for the external data of a model that it gets as bytes.
+_EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 _lock = threading.Lock()
 _sessions: weakref.WeakSet[onnxruntime.InferenceSession] = weakref.WeakSet()
 
@@ -41,6 +53,10 @@ class RegistrationError(RuntimeError):
 
 class AssignmentError(RuntimeError):
     """Nodes of a model that the provider should run are with another one."""
+
+
+class RewriteWarning(UserWarning):
+    """A loop was left as it is; names it, and says why."""
 
 
 def register() -> onnxruntime.OrtEpDevice:
@@ -75,20 +91,30 @@ def create_session(
     model: str | os.PathLike[str] | bytes,
     *,
     threads: int = 0,
+    rewrite: str | None = None,
     provider_options: Mapping[str, str] | None = None,
     configure: Callable[[onnxruntime.SessionOptions], None] | None = None,
 ) -> onnxruntime.InferenceSession:
     """A session on a model (its path or its bytes) whose nodes are known to be with the provider.
 
     ``threads`` is ``intra_op_num_threads``: give the CPUs that the worker has, since 0 takes all
-    of the machine's. ``configure`` may set further session options.
+    of the machine's. With ``rewrite="fast"``, loops that are recurrent layers run as LSTM, GRU and
+    RNN; a ``RewriteWarning`` names each loop that is left. ``configure`` may set further session
+    options.
 
-    Raises ``RegistrationError`` or ``AssignmentError``.
+    Raises ``RegistrationError``, ``AssignmentError`` or ``RewriteError``.
     """
+    if rewrite not in (None, "fast"):
+        raise ValueError(f"rewrite is {rewrite!r}, expected None or 'fast'")
     device = register()
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    if rewrite:
+        if not isinstance(model, bytes):
+            folder = os.path.dirname(os.path.abspath(os.fspath(model)))
+            options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, folder)
+        model = _rewrite(model)
     options.intra_op_num_threads = threads
     if configure is not None:
         configure(options)
@@ -102,6 +128,17 @@ def create_session(
     check_assignment(session)
     _sessions.add(session)
     return session
+
+
+def _rewrite(model: str | os.PathLike[str] | bytes) -> bytes:
+    """The model with its recurrent loops as layers; warns of those that are left."""
+    from . import rewrite
+
+    rewritten, report = rewrite(model, fast=True)
+    for step in report.left_alone:
+        if step.operator in _LOOPS:
+            warnings.warn(str(step), RewriteWarning, stacklevel=3)
+    return rewritten
 
 
 def check_assignment(session: onnxruntime.InferenceSession) -> int:

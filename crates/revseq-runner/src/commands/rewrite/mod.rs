@@ -147,30 +147,6 @@ fn as_json(
     report: &Report,
     checked: &[Checked],
 ) -> Json {
-    let exactness = |exactness| match exactness {
-        Exactness::Exact => "exact",
-        Exactness::Rounding => "rounding",
-    };
-    let steps = report.steps.iter().map(|step| {
-        let mut json = json!({
-            "pass": step.pass,
-            "exactness": exactness(step.exactness),
-            "graph": step.graph,
-            "node": step.node,
-            "operator": step.operator,
-        });
-        match &step.outcome {
-            revseq_rewrite::Outcome::Rewritten(what) => {
-                json["result"] = "rewritten".into();
-                json["to"] = what.as_str().into();
-            }
-            revseq_rewrite::Outcome::LeftAlone(why) => {
-                json["result"] = "left alone".into();
-                json["reason"] = why.as_str().into();
-            }
-        }
-        json
-    });
     let checked = checked.iter().map(|checked| match checked {
         Checked::Same { backend, set } => {
             json!({ "backend": backend, "data": set, "result": "ok" })
@@ -185,8 +161,8 @@ fn as_json(
     json!({
         "model": model.display().to_string(),
         "output": arguments.output.display().to_string(),
-        "exactness": exactness(report.exactness()),
-        "steps": steps.collect::<Vec<_>>(),
+        "exactness": report.exactness(),
+        "steps": report.steps,
         "checks": checked.collect::<Vec<_>>(),
     })
 }
