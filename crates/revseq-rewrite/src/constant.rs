@@ -39,12 +39,25 @@ pub(crate) fn tensor<'a>(scope: &'a Scope<'a>, name: &str) -> Option<&'a TensorP
     }
 }
 
-/// The integers that a value is, in order.
-pub(crate) fn ints(scope: &Scope<'_>, name: &str) -> Option<Vec<i64>> {
-    ints_within(scope, name, MAXIMUM_STEPS)
+/// A tensor of int32 or int64.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Integers {
+    pub(crate) sizes: Vec<usize>,
+    /// In the order of their places, the last axis first.
+    pub(crate) elements: Vec<i64>,
 }
 
-fn ints_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Vec<i64>> {
+/// The tensor of integers that a value is.
+pub(crate) fn integers(scope: &Scope<'_>, name: &str) -> Option<Integers> {
+    integers_within(scope, name, MAXIMUM_STEPS)
+}
+
+/// The integers that a value is, whatever its axes.
+pub(crate) fn ints(scope: &Scope<'_>, name: &str) -> Option<Vec<i64>> {
+    Some(integers(scope, name)?.elements)
+}
+
+fn integers_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Integers> {
     let steps = steps.checked_sub(1)?;
     if let Some(tensor) = tensor(scope, name) {
         return tensor_ints(tensor);
@@ -53,29 +66,37 @@ fn ints_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Vec<i64>> 
     match node.op() {
         _ if !node.domain().is_empty() => None,
         "Constant" => match (node.int("value_int"), node.ints("value_ints")) {
-            (Attribute::Value(value), _) => Some(vec![value]),
-            (_, Attribute::Value(values)) => Some(values.to_vec()),
+            (Attribute::Value(value), _) => Some(Integers {
+                sizes: Vec::new(),
+                elements: vec![value],
+            }),
+            (_, Attribute::Value(values)) => Some(Integers {
+                sizes: vec![values.len()],
+                elements: values.to_vec(),
+            }),
             _ => None,
         },
-        "Identity" => ints_within(scope, node.input(0)?, steps),
+        "Identity" => integers_within(scope, node.input(0)?, steps),
         "Cast" if matches!(node.int("to"), Attribute::Value(to) if to == i64::from(INT32) || to == i64::from(INT64)) =>
         {
-            let values = ints_within(scope, node.input(0)?, steps)?;
-            let fits = values.iter().all(|&value| i32::try_from(value).is_ok());
-            fits.then_some(values)
+            let value = integers_within(scope, node.input(0)?, steps)?;
+            let mut elements = value.elements.iter();
+            let fits = elements.all(|&element| i32::try_from(element).is_ok());
+            fits.then_some(value)
         }
         _ => None,
     }
 }
 
 /// The integers in a tensor.
-fn tensor_ints(tensor: &TensorProto) -> Option<Vec<i64>> {
-    let count = element_count(&sizes(tensor)?)?;
+pub(crate) fn tensor_ints(tensor: &TensorProto) -> Option<Integers> {
+    let sizes = sizes(tensor)?;
+    let count = element_count(&sizes)?;
     if is_external(tensor) {
         return None;
     }
     let raw = tensor.raw_data.as_deref().unwrap_or_default();
-    let values: Vec<i64> = match tensor.data_type? {
+    let elements: Vec<i64> = match tensor.data_type? {
         INT64 if raw.is_empty() => tensor.int64_data.clone(),
         INT64 => raw
             .as_chunks()
@@ -96,7 +117,20 @@ fn tensor_ints(tensor: &TensorProto) -> Option<Vec<i64>> {
             .collect(),
         _ => return None,
     };
-    (values.len() == count).then_some(values)
+    (elements.len() == count).then_some(Integers { sizes, elements })
+}
+
+/// The sizes of what a Constant gives.
+pub(crate) fn constant_sizes(node: &NodeProto) -> Option<Vec<i64>> {
+    let attribute = node.attribute.first()?;
+    match attribute.name.as_deref()? {
+        "value" => Some(attribute.t.as_option()?.dims.clone()),
+        "value_int" | "value_float" | "value_string" => Some(Vec::new()),
+        "value_ints" => Some(vec![attribute.ints.len() as i64]),
+        "value_floats" => Some(vec![attribute.floats.len() as i64]),
+        "value_strings" => Some(vec![attribute.strings.len() as i64]),
+        _ => None,
+    }
 }
 
 /// A tensor's sizes.
@@ -148,9 +182,11 @@ fn floats_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Floats> 
         "Identity" => input(),
         "Squeeze" => {
             let mut value = input()?;
-            let axes = axes(scope, node)?;
             let rank = value.sizes.len();
-            let removed = normal_axes(&axes?, rank)?;
+            let mut removed = normal_axes(&axes(scope, node)?, rank)?;
+            if removed.is_empty() {
+                removed = (0..rank).filter(|&axis| value.sizes[axis] == 1).collect();
+            }
             if removed.iter().any(|&axis| value.sizes[axis] != 1) {
                 return None;
             }
@@ -178,13 +214,12 @@ fn floats_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Floats> 
     }
 }
 
-/// The axes of a node such as Squeeze: none inside if none are given.
-pub(crate) fn axes(scope: &Scope<'_>, node: &NodeProto) -> Option<Option<Vec<i64>>> {
+/// The axes that a node such as Squeeze lists: empty if it lists none, which for
+/// most operators means all that there can be; `None` if they are not constant.
+pub(crate) fn axes(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<i64>> {
     match (node.input(1), node.ints("axes")) {
-        (Some(name), _) => Some(Some(ints(scope, name)?)),
-        (None, Attribute::Value(axes)) => Some(Some(axes.to_vec())),
-        (None, Attribute::Absent) => Some(None),
-        (None, Attribute::Reference) => None,
+        (Some(name), _) => ints(scope, name),
+        (None, axes) => axes.or(&[]).map(<[i64]>::to_vec),
     }
 }
 
@@ -233,41 +268,91 @@ pub(crate) fn split_part(
     (total == size).then_some((lengths[..output].iter().sum(), *lengths.get(output)?))
 }
 
+/// What a Slice takes of an axis, as it is written: none of it counted from the front.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Range {
+    pub(crate) axis: i64,
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) step: i64,
+}
+
+/// What a Slice takes of the axes that it is about.
+pub(crate) fn ranges(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<Range>> {
+    // All of them were attributes once.
+    let part = |index: usize, attribute: &str| match node.input(index) {
+        Some(name) => Some(Some(ints(scope, name)?)),
+        None => match node.ints(attribute) {
+            Attribute::Value(values) => Some(Some(values.to_vec())),
+            Attribute::Absent => Some(None),
+            Attribute::Reference => None,
+        },
+    };
+    let (starts, ends) = (part(1, "starts")??, part(2, "ends")??);
+    let axes = part(3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let steps = part(4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
+    let lengths = [ends.len(), axes.len(), steps.len()];
+    if lengths != [starts.len(); 3] || steps.contains(&0) {
+        return None;
+    }
+    let ranges = (0..starts.len()).map(|index| Range {
+        axis: axes[index],
+        start: starts[index],
+        end: ends[index],
+        step: steps[index],
+    });
+    Some(ranges.collect())
+}
+
+impl Range {
+    /// The first element's place on an axis of a size, and how many there are.
+    pub(crate) fn on(&self, size: i64) -> (i64, i64) {
+        let from_front = |place: i64| {
+            if place < 0 {
+                place.saturating_add(size)
+            } else {
+                place
+            }
+        };
+        let (start, end) = (from_front(self.start), from_front(self.end));
+        if self.step > 0 {
+            let (start, end) = (start.clamp(0, size), end.clamp(0, size));
+            let count = (end - start).max(0) as u64;
+            (start, count.div_ceil(self.step.unsigned_abs()) as i64)
+        } else {
+            let (start, end) = (start.clamp(-1, size - 1), end.clamp(-1, size - 1));
+            let count = (start - end).max(0) as u64;
+            (start, count.div_ceil(self.step.unsigned_abs()) as i64)
+        }
+    }
+
+    /// Whether it is the whole of any axis, in order.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.step == 1 && self.start == 0 && self.end >= i64::from(i32::MAX)
+    }
+
+    /// Whether it is the whole of any axis, from its end to its start.
+    pub(crate) fn is_flip(&self) -> bool {
+        // Any start at or after the last element, any end before the first: sizes
+        // are below the smallest of these.
+        (self.start == -1 || self.start >= i64::from(i32::MAX))
+            && self.end <= -i64::from(i32::MAX)
+            && self.step == -1
+    }
+}
+
 /// What a Slice with steps of 1 keeps: axis, start, end.
 pub(crate) fn slice_ranges(
     scope: &Scope<'_>,
     node: &NodeProto,
     sizes: &[usize],
 ) -> Option<Vec<(usize, usize, usize)>> {
-    let starts = ints(scope, node.input(1)?)?;
-    let ends = ints(scope, node.input(2)?)?;
-    let axes = match node.input(3) {
-        Some(name) => normal_axes(&ints(scope, name)?, sizes.len())?,
-        None => (0..starts.len()).collect(),
-    };
-    if let Some(name) = node.input(4)
-        && ints(scope, name)?.iter().any(|&step| step != 1)
-    {
-        return None;
-    }
-    if starts.len() != ends.len() || starts.len() != axes.len() {
-        return None;
-    }
-    let clamp = |position: i64, size: usize| -> usize {
-        let size = size as i64;
-        let position = if position < 0 {
-            position.saturating_add(size)
-        } else {
-            position
-        };
-        position.clamp(0, size) as usize
-    };
-    std::iter::zip(axes, std::iter::zip(starts, ends))
-        .map(|(axis, (start, end))| {
-            let size = *sizes.get(axis)?;
-            Some((axis, clamp(start, size), clamp(end, size)))
-        })
-        .collect()
+    let ranges = ranges(scope, node)?.into_iter().map(|range| {
+        let axis = normal_axis(range.axis, sizes.len())?;
+        let (start, count) = range.on(sizes[axis] as i64);
+        (range.step == 1).then_some((axis, start as usize, (start + count) as usize))
+    });
+    ranges.collect()
 }
 
 /// A range of an axis.

@@ -31,6 +31,7 @@ mod model;
 )]
 #[rustfmt::skip]
 mod onnx;
+mod operators;
 mod pass;
 mod passes;
 mod report;

@@ -194,6 +194,11 @@ impl<'a> Scope<'a> {
         (output == 0 && node.is(op)).then_some(node)
     }
 
+    /// A value that is given from outside, as this graph names it.
+    pub(crate) fn input(&self, name: &str) -> Option<&'a str> {
+        self.opaque.get(name).copied()
+    }
+
     /// Whether a name of this graph or one around it means the same value here.
     pub(crate) fn sees(&self, from: &Scope<'_>, name: &str) -> bool {
         self.is(from)

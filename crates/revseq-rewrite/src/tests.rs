@@ -1,5 +1,6 @@
 //! What the passes take, and what they must leave alone.
 
+mod sizes;
 mod tables;
 mod text;
 

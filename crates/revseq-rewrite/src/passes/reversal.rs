@@ -2,6 +2,7 @@
 
 use crate::constant;
 use crate::model::{self, NodeProto};
+use crate::operators::ELEMENTWISE;
 use crate::scope::Scope;
 use crate::sizes;
 
@@ -62,20 +63,18 @@ impl<'a> Reversal<'a> {
             return None;
         }
         match node.op() {
-            op if sizes::ELEMENTWISE.contains(&op) => Some(self.clone()),
+            op if ELEMENTWISE.contains(&op) => Some(self.clone()),
             "Transpose" => {
                 let perm = node.ints("perm").value()?;
                 self.with_axes(|axis| usize::try_from(*perm.get(axis)?).ok())
             }
             "Squeeze" => {
                 let rank = sizes::rank(scope, node.input(0)?)?;
-                let removed = constant::normal_axes(&constant::axes(scope, node)??, rank)?;
+                let removed = sizes::squeezed(scope, node)?;
                 self.with_axes(|axis| (0..rank).filter(|axis| !removed.contains(axis)).nth(axis))
             }
             "Unsqueeze" => {
-                let added = constant::axes(scope, node)??;
-                let rank = sizes::rank(scope, node.input(0)?)? + added.len();
-                let added = constant::normal_axes(&added, rank)?;
+                let (added, rank) = sizes::unsqueezed(scope, node)?;
                 self.with_axes(|axis| {
                     (axis < rank && !added.contains(&axis))
                         .then(|| (0..axis).filter(|axis| !added.contains(axis)).count())

@@ -203,7 +203,10 @@ fn left_over(model: &ModelProto) -> String {
 
 /// What all graphs have.
 fn initializers() -> Vec<TensorProto> {
-    let ints: [(&str, &[i64]); 9] = [
+    let ints: [(&str, &[i64]); 12] = [
+        ("nothing", &[]),
+        ("leading", &[0, 1]),
+        ("rows", &[-1, 3]),
         ("zero", &[0]),
         ("one", &[1]),
         ("two", &[2]),
@@ -229,6 +232,10 @@ fn initializers() -> Vec<TensorProto> {
     ];
     let floats = floats.map(|(name, sizes)| (name, filled(sizes, 0.5)));
     let begins = [
+        ("origin", int64_tensor(&[], &[0])),
+        ("table", int64_tensor(&[2, 2], &[3, 1, 2, 2])),
+        ("left", int64_tensor(&[2, 1], &[1, 4])),
+        ("right", int64_tensor(&[2, 1], &[3, 2])),
         ("nought", filled(&[], 0.0)),
         ("half", filled(&[], 0.5)),
         ("always", truth()),
@@ -374,6 +381,88 @@ fn full_flip() {
             .sizes(declared)
             .opset(9),
             leaves("", &["y = Neg(x)"]),
+        ],
+    );
+}
+
+/// Lengths out of tables and sizes: what is a row, a column, or an element of them.
+#[test]
+fn full_flip_by_lengths_in_tables() {
+    let other = "not provably the size of axis";
+    let varied = "not provably all the same";
+    let slice = "Slice of axis 0 with a step of -1";
+    let flip = "y = ReverseSequence<batch_axis=1;time_axis=0>(x, by)";
+    let three = [Some(3), Some(2), None];
+    let column = "both = Concat<axis=1>(left, right)
+        flat = Reshape(both, minus)
+        by = Gather(flat, one)";
+    let dense = "flat = Reshape(x, rows)
+        product = MatMul(flat, kernel)
+        sizes_of_x = Shape(x)
+        before = Gather(sizes_of_x, leading)
+        wanted = Concat<axis=0>(before, two)
+        dense = Reshape(product, wanted)
+        shape = Shape(dense)
+        time = Gather(sizes_of_x, zero)
+        batch = Gather(shape, one)
+        by = Expand(time, batch)
+        y = ReverseSequence<batch_axis=1;time_axis=0>(dense, by)";
+    let reduced = "less = ReduceSum(x, nothing)
+        shape = Shape(less)
+        time = Gather(shape, zero)
+        sizes_of_x = Shape(x)
+        batch = Gather(sizes_of_x, one)
+        by = Expand(time, batch)";
+    check(
+        "full-flip",
+        &[
+            leaves(varied, &["by = Gather(table, origin)", flip]).sizes(three),
+            leaves(varied, &["by = Gather<axis=1>(table, origin)", flip]).sizes(three),
+            leaves(
+                varied,
+                &[
+                    "row = Slice(table, zero, one, zero)
+            by = Squeeze(row, zero)",
+                    flip,
+                ],
+            )
+            .sizes(three),
+            takes(
+                slice,
+                "Slice",
+                &["by = Gather<axis=0>(table, one)
+            y = revseq.ReverseSubsequences<axis=0>(x, by)"],
+            )
+            .sizes([Some(2), Some(2), Some(2)]),
+            leaves(
+                varied,
+                &[
+                    "shape = Shape(x)
+            wide = Unsqueeze(shape, zero)
+            by = Gather(wide, origin)",
+                    flip,
+                ],
+            ),
+            takes(slice, "Slice", &[column, flip]).sizes([Some(3), Some(1), None]),
+            leaves(other, &[column, flip]).sizes([Some(4), Some(1), None]),
+            // All axes are reduced, unless that is what the attribute says.
+            leaves(other, &[reduced, flip]),
+            takes(slice, "Slice", &[reduced, flip]).with(
+                "less = ReduceSum(",
+                "less = ReduceSum<noop_with_empty_axes=1>(",
+            ),
+            takes(slice, "Slice", &[reduced, flip]).with("(x, nothing)", "(x, minus)"),
+            // A layer over the last axis, whose Reshape has the sizes of its input.
+            takes(
+                slice,
+                "Reshape MatMul Shape Gather Concat Reshape Slice",
+                &[dense],
+            )
+            .sizes([None, None, Some(3)]),
+            leaves(other, &[dense]),
+            leaves(other, &[dense])
+                .sizes([None, None, Some(3)])
+                .with("Gather(sizes_of_x, zero)", "Gather(sizes_of_x, one)"),
         ],
     );
 }
@@ -575,6 +664,14 @@ fn cancel() {
                 &[first, "between = Transpose<perm=[1,0,2]>(middle)", behind],
             ),
             leaves("", &[first, "between = Unsqueeze(middle, one)", behind]),
+            // No axes are all axes of size 1, which may be any.
+            leaves("", &[first, "between = Squeeze(middle, nothing)", behind]),
+            takes(
+                one,
+                "Squeeze",
+                &[first, "between = Squeeze(middle, nothing)", behind],
+            )
+            .sizes([Some(3), Some(4), Some(1)]),
             // Lengths that are another draw each time.
             leaves(
                 another,

@@ -1,0 +1,259 @@
+//! What is provable about the elements of tensors of integers.
+
+use super::{
+    Size, Steps, axis_within, follow, rank_within, reshape_axis, shape_range, squeezed_within,
+    unsqueezed_within,
+};
+use crate::constant;
+use crate::model::Attribute;
+use crate::scope::Scope;
+
+/// The most elements of a tensor that are looked at one by one.
+const MAXIMUM_ELEMENTS: usize = 64;
+
+/// An element of a tensor of integers, at a place on each of its axes.
+pub(super) fn element<'a>(
+    scope: &'a Scope<'a>,
+    name: &str,
+    place: &[usize],
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    let steps = steps.next()?;
+    if let Some(value) = constant::integers(scope, name) {
+        let index = index_of(&value.sizes, place)?;
+        return value.elements.get(index).copied().map(Size::Known);
+    }
+    let (scope, node, output) = scope.producer(name)?;
+    if !node.domain().is_empty() || output != 0 {
+        return None;
+    }
+    let input = node.input(0)?;
+    let of_input = |place: &[usize]| element(scope, input, place, steps);
+    let known_size = |name: &str, axis: usize| match axis_within(scope, name, axis, steps)? {
+        Size::Known(size) => usize::try_from(size).ok(),
+        Size::Axis { .. } => None,
+    };
+    match node.op() {
+        "Shape" => {
+            let &[place] = place else { return None };
+            let start = match usize::try_from(node.int("start").or(0)?) {
+                Ok(start) => start,
+                Err(_) => usize::try_from(shape_range(scope, node, steps)?.0).ok()?,
+            };
+            axis_within(scope, input, start.checked_add(place)?, steps)
+        }
+        "Identity" => of_input(place),
+        // Sizes fit into both.
+        "Cast" if matches!(node.int("to"), Attribute::Value(6 | 7)) => of_input(place),
+        "Squeeze" => {
+            let removed = squeezed_within(scope, node, steps)?;
+            let mut kept = place.iter().copied();
+            let rank = place.len() + removed.len();
+            let place = (0..rank).map(|axis| match removed.contains(&axis) {
+                true => Some(0),
+                false => kept.next(),
+            });
+            of_input(&place.collect::<Option<Vec<_>>>()?)
+        }
+        "Unsqueeze" => {
+            let (added, rank) = unsqueezed_within(scope, node, steps)?;
+            let kept = (0..place.len()).filter(|axis| !added.contains(axis));
+            let before: Vec<usize> = kept.map(|axis| place[axis]).collect();
+            (place.len() == rank).then(|| of_input(&before)).flatten()
+        }
+        "Transpose" => {
+            let perm = node.ints("perm").value()?;
+            let mut before = vec![0; place.len()];
+            for (&axis, &place) in std::iter::zip(perm, place) {
+                *before.get_mut(usize::try_from(axis).ok()?)? = place;
+            }
+            (perm.len() == place.len())
+                .then(|| of_input(&before))
+                .flatten()
+        }
+        "Reshape" => {
+            let sizes =
+                (1..place.len()).map(|axis| match reshape_axis(scope, node, axis, steps)? {
+                    Size::Known(size) => usize::try_from(size).ok(),
+                    Size::Axis { .. } => None,
+                });
+            let sizes: Vec<usize> = sizes.collect::<Option<_>>()?;
+            let index = index_behind(&sizes, place)?;
+            let rank = rank_within(scope, input, steps)?;
+            let sizes = (1..rank).map(|axis| known_size(input, axis));
+            let sizes: Vec<usize> = sizes.collect::<Option<_>>()?;
+            of_input(&place_of(&sizes, index, rank)?)
+        }
+        "Expand" => {
+            let rank = rank_within(scope, input, steps)?;
+            let skipped = place.len().checked_sub(rank)?;
+            let place = (0..rank).map(|axis| match known_size(input, axis)? {
+                1 => Some(0),
+                _ => Some(place[skipped + axis]),
+            });
+            of_input(&place.collect::<Option<Vec<_>>>()?)
+        }
+        "Gather" => {
+            let axis =
+                constant::normal_axis(node.int("axis").or(0)?, rank_within(scope, input, steps)?)?;
+            let indices = node.input(1)?;
+            let end = axis + rank_within(scope, indices, steps)?;
+            let Size::Known(index) = element(scope, indices, place.get(axis..end)?, steps)? else {
+                return None;
+            };
+            let index = match usize::try_from(index) {
+                Ok(index) => index,
+                Err(_) => {
+                    let size = known_size(input, axis)? as i64;
+                    usize::try_from(index.checked_add(size)?).ok()?
+                }
+            };
+            of_input(&[&place[..axis], &[index], &place[end..]].concat())
+        }
+        "Slice" => {
+            let mut place = place.to_vec();
+            for range in constant::ranges(scope, node)? {
+                let axis = constant::normal_axis(range.axis, place.len())?;
+                // A start beyond the axis leaves nothing, so that no place is asked for.
+                let start = if range.start >= 0 && range.step > 0 {
+                    range.start
+                } else {
+                    range.on(known_size(input, axis)? as i64).0
+                };
+                let moved = range.step.checked_mul(place[axis] as i64)?;
+                place[axis] = usize::try_from(start.checked_add(moved)?).ok()?;
+            }
+            of_input(&place)
+        }
+        "Concat" => {
+            let axis = constant::normal_axis(node.int("axis").value()?, place.len())?;
+            let mut place = place.to_vec();
+            for part in node.inputs() {
+                let size = known_size(part, axis)?;
+                if place[axis] < size {
+                    return element(scope, part, &place, steps);
+                }
+                place[axis] -= size;
+            }
+            None
+        }
+        _ => None,
+    }
+}
+
+/// The index of a place among the elements of a tensor.
+fn index_of(sizes: &[usize], place: &[usize]) -> Option<usize> {
+    let is_within = std::iter::zip(sizes, place).all(|(size, place)| place < size);
+    if sizes.len() != place.len() || !is_within {
+        return None;
+    }
+    index_behind(sizes.get(1..).unwrap_or_default(), place)
+}
+
+/// The same of a tensor whose first axis is of any size: by those behind it.
+fn index_behind(sizes: &[usize], place: &[usize]) -> Option<usize> {
+    let Some((&first, rest)) = place.split_first() else {
+        return Some(0);
+    };
+    std::iter::zip(sizes, rest).try_fold(first, |index, (&size, &place)| {
+        index.checked_mul(size)?.checked_add(place)
+    })
+}
+
+/// The place of an element in a tensor whose first axis is of any size.
+fn place_of(sizes: &[usize], index: usize, rank: usize) -> Option<Vec<usize>> {
+    let mut index = index;
+    let mut place = vec![0; rank];
+    for axis in (1..rank).rev() {
+        let size = sizes[axis - 1];
+        place[axis] = index.checked_rem(size)?;
+        index /= size;
+    }
+    match place.first_mut() {
+        Some(first) => *first = index,
+        None if index > 0 => return None,
+        None => {}
+    }
+    Some(place)
+}
+
+/// An element of a tensor of integers.
+#[cfg(test)]
+pub(crate) fn element_at<'a>(
+    scope: &'a Scope<'a>,
+    name: &str,
+    place: &[usize],
+) -> Option<Size<'a>> {
+    follow(|steps| element(scope, name, place, steps))
+}
+
+/// The one integer that a value is.
+pub(crate) fn scalar<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
+    follow(|steps| scalar_within(scope, name, steps))
+}
+
+fn scalar_within<'a>(scope: &'a Scope<'a>, name: &str, steps: Steps<'_>) -> Option<Size<'a>> {
+    let rank = rank_within(scope, name, steps)?;
+    let is_one =
+        (0..rank).all(|axis| axis_within(scope, name, axis, steps) == Some(Size::Known(1)));
+    is_one
+        .then(|| element(scope, name, &vec![0; rank], steps))
+        .flatten()
+}
+
+/// What every element of a tensor of integers is.
+pub(crate) fn every_element<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
+    follow(|steps| every_element_within(scope, name, steps))
+}
+
+fn every_element_within<'a>(
+    scope: &'a Scope<'a>,
+    name: &str,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    let steps = steps.next()?;
+    if let Some(values) = constant::ints(scope, name) {
+        let first = *values.first()?;
+        let mut all = values.iter();
+        return all
+            .all(|&value| value == first)
+            .then_some(Size::Known(first));
+    }
+    if let Some(size) = agreed_element(scope, name, steps) {
+        return Some(size);
+    }
+    let (scope, node, output) = scope.producer(name)?;
+    if !node.domain().is_empty() || output != 0 {
+        return None;
+    }
+    let of_input = || every_element_within(scope, node.input(0)?, steps);
+    match node.op() {
+        "Expand" | "Gather" | "Identity" | "Reshape" | "Slice" | "Squeeze" | "Tile"
+        | "Transpose" | "Unsqueeze" => of_input(),
+        "Cast" if matches!(node.int("to"), Attribute::Value(6 | 7)) => of_input(),
+        _ => None,
+    }
+}
+
+/// What every element is, as far as each is known by itself.
+fn agreed_element<'a>(scope: &'a Scope<'a>, name: &str, steps: Steps<'_>) -> Option<Size<'a>> {
+    let rank = rank_within(scope, name, steps)?;
+    let mut sizes = Vec::new();
+    for axis in 0..rank {
+        match axis_within(scope, name, axis, steps)? {
+            Size::Known(size) => sizes.push(usize::try_from(size).ok()?),
+            Size::Axis { .. } => return None,
+        }
+    }
+    let count = sizes
+        .iter()
+        .try_fold(1, |count: usize, &size| count.checked_mul(size))?;
+    let at = |index| {
+        let place = place_of(sizes.get(1..).unwrap_or_default(), index, rank)?;
+        element(scope, name, &place, steps)
+    };
+    let first = at(0).filter(|_| (1..=MAXIMUM_ELEMENTS).contains(&count))?;
+    (1..count)
+        .all(|index| at(index) == Some(first))
+        .then_some(first)
+}

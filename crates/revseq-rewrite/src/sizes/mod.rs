@@ -1,0 +1,553 @@
+//! What is provable about sizes: "this is the length of that axis".
+//!
+//! Sizes are numbers in tensors: a tensor of sizes is followed as what it is, with its
+//! axes and the order of its elements, through whatever operators move them. Only what
+//! has one axis is a vector.
+
+mod element;
+
+use std::cell::Cell;
+
+use crate::constant;
+use crate::model::{Attribute, NodeProto, declared_sizes};
+use crate::operators::{BROADCAST, REDUCE, has_sizes_of_input};
+use crate::scope::{Scope, Source};
+use element::element;
+#[cfg(test)]
+pub(crate) use element::element_at;
+pub(crate) use element::{every_element, scalar};
+
+/// How deep values are followed, so that no model takes all of the stack.
+const MAXIMUM_DEPTH: usize = 128;
+
+/// How many values are looked at for one answer, so that none takes forever.
+const MAXIMUM_VALUES: usize = 4096;
+
+/// The most axes that are looked at: a model can name any number, and no runtime takes so many.
+const MAXIMUM_RANK: usize = 64;
+
+/// What is left of depth and values.
+#[derive(Clone, Copy)]
+struct Steps<'s> {
+    depth: usize,
+    values: &'s Cell<usize>,
+}
+
+impl Steps<'_> {
+    /// After one more value; none if it is too far.
+    fn next(self) -> Option<Self> {
+        self.values.set(self.values.get().checked_sub(1)?);
+        let depth = self.depth.checked_sub(1)?;
+        Some(Self { depth, ..self })
+    }
+}
+
+/// Follows values from where an answer is asked for.
+fn follow<T>(answer: impl FnOnce(Steps<'_>) -> T) -> T {
+    answer(Steps {
+        depth: MAXIMUM_DEPTH,
+        values: &Cell::new(MAXIMUM_VALUES),
+    })
+}
+
+/// A number that is known, or is known to be an axis's length. Two that are
+/// equal are the same in every run.
+#[derive(Clone, Copy)]
+pub(crate) enum Size<'a> {
+    /// This one.
+    Known(i64),
+    /// The length of an axis of a value.
+    Axis {
+        scope: &'a Scope<'a>,
+        value: &'a str,
+        axis: usize,
+    },
+}
+
+impl PartialEq for Size<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Known(one), Self::Known(other)) => one == other,
+            (
+                Self::Axis { scope, value, axis },
+                Self::Axis {
+                    scope: other_scope,
+                    value: other_value,
+                    axis: other_axis,
+                },
+            ) => std::ptr::eq(*scope, *other_scope) && value == other_value && axis == other_axis,
+            _ => false,
+        }
+    }
+}
+
+/// The number of axes of a value.
+pub(crate) fn rank(scope: &Scope<'_>, name: &str) -> Option<usize> {
+    follow(|steps| rank_within(scope, name, steps))
+}
+
+fn rank_within(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize> {
+    let steps = steps.next()?;
+    let (inner, source) = scope.source(name)?;
+    let proved = match source {
+        Source::Initializer(tensor) => Some(tensor.dims.len()),
+        Source::Input(_) => None,
+        Source::Node { node, output } => node_rank(inner, node, output, steps),
+    };
+    // A rank that does not hold would keep a model from loading.
+    proved
+        .or_else(|| Some(declared_sizes(scope.declaration(name)?)?.len()))
+        .filter(|&rank| rank <= MAXIMUM_RANK)
+}
+
+fn node_rank(
+    scope: &Scope<'_>,
+    node: &NodeProto,
+    output: usize,
+    steps: Steps<'_>,
+) -> Option<usize> {
+    let of_input = |index: usize| rank_within(scope, node.input(index)?, steps);
+    match (node.domain(), node.op(), output) {
+        ("", "LSTM" | "GRU" | "RNN", output) => Some(if output == 0 { 4 } else { 3 }),
+        ("", "Split", _) => of_input(0),
+        ("", op, 0) => match op {
+            "Constant" => Some(constant::constant_sizes(node)?.len()),
+            "Transpose" => match node.ints("perm") {
+                Attribute::Value(perm) => Some(perm.len()),
+                _ => of_input(0),
+            },
+            "Shape" => Some(1),
+            "ConstantOfShape" => length(scope, node.input(0)?, steps),
+            "Reshape" => length(scope, node.input(1)?, steps),
+            "Expand" => Some(of_input(0)?.max(length(scope, node.input(1)?, steps)?)),
+            "Unsqueeze" => Some(of_input(0)? + constant::axes(scope, node)?.len()),
+            "Squeeze" => of_input(0)?.checked_sub(squeezed_within(scope, node, steps)?.len()),
+            "Slice" | "Concat" => of_input(0),
+            "Gather" => (of_input(0)? + of_input(1)?).checked_sub(1),
+            "MatMul" if of_input(1)? == 2 => of_input(0),
+            op if REDUCE.contains(&op) => match node.int("keepdims").or(1)? {
+                0 => of_input(0)?.checked_sub(reduced(scope, node, steps)?.len()),
+                _ => of_input(0),
+            },
+            op if has_sizes_of_input(op) => of_input(0),
+            op if BROADCAST.contains(&op) => node.inputs().try_fold(0, |most, input| {
+                Some(rank_within(scope, input, steps)?.max(most))
+            }),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// How many elements a vector has.
+fn length(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize> {
+    if rank_within(scope, name, steps)? != 1 {
+        return None;
+    }
+    match axis_within(scope, name, 0, steps)? {
+        Size::Known(length) => usize::try_from(length).ok(),
+        Size::Axis { .. } => None,
+    }
+}
+
+/// The axes that a Squeeze removes, counted from the front.
+pub(crate) fn squeezed(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<usize>> {
+    follow(|steps| squeezed_within(scope, node, steps))
+}
+
+fn squeezed_within(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Option<Vec<usize>> {
+    let input = node.input(0)?;
+    let rank = rank_within(scope, input, steps)?;
+    let listed = constant::axes(scope, node)?;
+    if !listed.is_empty() {
+        return constant::normal_axes(&listed, rank);
+    }
+    // All that are 1, as far as each is known.
+    let mut removed = Vec::new();
+    for axis in 0..rank {
+        match axis_within(scope, input, axis, steps)? {
+            Size::Known(1) => removed.push(axis),
+            Size::Known(_) => {}
+            Size::Axis { .. } => return None,
+        }
+    }
+    Some(removed)
+}
+
+/// The axes that an Unsqueeze adds, counted from the front, and the rank with them.
+pub(crate) fn unsqueezed(scope: &Scope<'_>, node: &NodeProto) -> Option<(Vec<usize>, usize)> {
+    follow(|steps| unsqueezed_within(scope, node, steps))
+}
+
+fn unsqueezed_within(
+    scope: &Scope<'_>,
+    node: &NodeProto,
+    steps: Steps<'_>,
+) -> Option<(Vec<usize>, usize)> {
+    let added = constant::axes(scope, node)?;
+    let rank = rank_within(scope, node.input(0)?, steps)? + added.len();
+    Some((constant::normal_axes(&added, rank)?, rank))
+}
+
+/// The axes that a reduction is over, counted from the front.
+fn reduced(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Option<Vec<usize>> {
+    let rank = rank_within(scope, node.input(0)?, steps)?;
+    let listed = constant::axes(scope, node)?;
+    if listed.is_empty() && node.int("noop_with_empty_axes").or(0)? == 0 {
+        return Some((0..rank).collect());
+    }
+    constant::normal_axes(&listed, rank)
+}
+
+/// The axis of an input that is an axis of the output, if some of the input are removed.
+fn kept_axis(rank: usize, removed: &[usize], axis: usize) -> Option<usize> {
+    (0..rank).filter(|axis| !removed.contains(axis)).nth(axis)
+}
+
+/// The axis of an input that is an axis of the output, which is none of those that are added.
+fn axis_before(added: &[usize], axis: usize) -> usize {
+    (0..axis).filter(|axis| !added.contains(axis)).count()
+}
+
+/// The length of an axis, followed to where it comes from. A proof about what a Reshape
+/// gives holds where that is not empty.
+pub(crate) fn axis<'a>(scope: &'a Scope<'a>, name: &'a str, axis: usize) -> Option<Size<'a>> {
+    follow(|steps| axis_within(scope, name, axis, steps))
+}
+
+fn axis_within<'a>(
+    scope: &'a Scope<'a>,
+    name: &str,
+    axis: usize,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    let steps = steps.next().filter(|_| axis < MAXIMUM_RANK)?;
+    let (scope, source) = scope.source(name)?;
+    let from = |size: Option<i64>| size.map(Size::Known);
+    let (found, value): (Option<Size<'a>>, &'a str) = match source {
+        Source::Initializer(tensor) => {
+            return from(tensor.dims.get(axis).copied());
+        }
+        Source::Input(declared) => {
+            let main = if scope.parent.is_none() {
+                declared
+            } else {
+                None
+            };
+            let size = main.and_then(|value| *declared_sizes(value)?.get(axis)?);
+            (from(size), scope.input(name)?)
+        }
+        Source::Node { node, output } => (
+            node_axis(scope, node, output, axis, steps),
+            node.output.get(output)?,
+        ),
+    };
+    Some(found.unwrap_or(Size::Axis { scope, value, axis }))
+}
+
+fn node_axis<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    output: usize,
+    axis: usize,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    let of_input = |axis: usize| axis_within(scope, node.input(0)?, axis, steps);
+    let rank = |index: usize| rank_within(scope, node.input(index)?, steps);
+    match (node.domain(), node.op(), output) {
+        ("revseq", "ReverseSubsequences", 0) => of_input(axis),
+        // Y is [time, directions, batch, units], the states are [directions, batch, units].
+        ("", "LSTM" | "GRU" | "RNN", _) if node.int("layout").or(0) == Some(0) => {
+            match axis + usize::from(output != 0) {
+                0 => of_input(0),
+                1 if node.text("direction").or("forward")? == "bidirectional" => {
+                    Some(Size::Known(2))
+                }
+                1 => Some(Size::Known(1)),
+                2 => of_input(1),
+                _ => node.int("hidden_size").value().map(Size::Known),
+            }
+        }
+        ("", "Split", _) => {
+            let split = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;
+            match of_input(axis)? {
+                size if axis != split => Some(size),
+                Size::Known(size) => {
+                    let size = usize::try_from(size).ok()?;
+                    let (_, length) = constant::split_part(scope, node, output, size)?;
+                    Some(Size::Known(length as i64))
+                }
+                Size::Axis { .. } => None,
+            }
+        }
+        ("", op, 0) => match op {
+            "Constant" => Some(Size::Known(*constant::constant_sizes(node)?.get(axis)?)),
+            "Transpose" => {
+                let from = *node.ints("perm").value()?.get(axis)?;
+                of_input(usize::try_from(from).ok()?)
+            }
+            "Unsqueeze" => {
+                let (added, _) = unsqueezed_within(scope, node, steps)?;
+                if added.contains(&axis) {
+                    return Some(Size::Known(1));
+                }
+                of_input(axis_before(&added, axis))
+            }
+            "Squeeze" => {
+                let removed = squeezed_within(scope, node, steps)?;
+                of_input(kept_axis(rank(0)?, &removed, axis)?)
+            }
+            "Slice" => slice_axis(scope, node, axis, steps),
+            "Shape" => {
+                let (start, end) = shape_range(scope, node, steps)?;
+                (axis == 0).then_some(Size::Known((end - start).max(0)))
+            }
+            "ConstantOfShape" => element(scope, node.input(0)?, &[axis], steps),
+            "Reshape" => reshape_axis(scope, node, axis, steps),
+            "Expand" => expand_axis(scope, node, axis, steps),
+            "MatMul" if rank(1)? == 2 => match rank(0)?.checked_sub(1)? {
+                last if axis == last => axis_within(scope, node.input(1)?, 1, steps),
+                last if axis < last => of_input(axis),
+                _ => None,
+            },
+            "Concat" => {
+                let joined = constant::normal_axis(node.int("axis").value()?, rank(0)?)?;
+                if axis != joined {
+                    return of_input(axis);
+                }
+                let mut parts = node.inputs();
+                let total = parts.try_fold(0_i64, |total, part| {
+                    match axis_within(scope, part, axis, steps)? {
+                        Size::Known(size) => total.checked_add(size),
+                        Size::Axis { .. } => None,
+                    }
+                });
+                total.map(Size::Known)
+            }
+            "Gather" => {
+                let gathered = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;
+                let indices = rank(1)?;
+                match axis.checked_sub(gathered) {
+                    None => of_input(axis),
+                    Some(place) if place < indices => {
+                        axis_within(scope, node.input(1)?, place, steps)
+                    }
+                    Some(place) => of_input(gathered + place - indices + 1),
+                }
+            }
+            op if has_sizes_of_input(op) => of_input(axis),
+            op if BROADCAST.contains(&op) => broadcast_axis(scope, node, axis, steps),
+            op if REDUCE.contains(&op) => {
+                let reduced = reduced(scope, node, steps)?;
+                if node.int("keepdims").or(1)? == 0 {
+                    of_input(kept_axis(rank(0)?, &reduced, axis)?)
+                } else if reduced.contains(&axis) {
+                    Some(Size::Known(1))
+                } else {
+                    of_input(axis)
+                }
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn slice_axis<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    axis: usize,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    let mut size = axis_within(scope, node.input(0)?, axis, steps)?;
+    for range in constant::ranges(scope, node)? {
+        let sliced = match usize::try_from(range.axis) {
+            Ok(sliced) => sliced,
+            Err(_) => {
+                let rank = rank_within(scope, node.input(0)?, steps)?;
+                constant::normal_axis(range.axis, rank)?
+            }
+        };
+        if sliced == axis && !range.is_whole() && !range.is_flip() {
+            let Size::Known(all) = size else { return None };
+            size = Size::Known(range.on(all).1);
+        }
+    }
+    Some(size)
+}
+
+/// Which sizes a Shape gives: from where to where.
+fn shape_range(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Option<(i64, i64)> {
+    let rank = rank_within(scope, node.input(0)?, steps)? as i64;
+    let place = |place: i64| (if place < 0 { place + rank } else { place }).clamp(0, rank);
+    let (start, end) = (node.int("start").or(0)?, node.int("end").or(rank)?);
+    Some((place(start), place(end)))
+}
+
+/// The size that an Expand gives: its input's and the shape's, broadcast.
+fn expand_axis<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    axis: usize,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    let (input, shape) = (node.input(0)?, node.input(1)?);
+    let rank = rank_within(scope, input, steps)?;
+    let length = length(scope, shape, steps)?;
+    let most = rank.max(length);
+    let own = match (axis + rank).checked_sub(most) {
+        Some(axis) => axis_within(scope, input, axis, steps)?,
+        None => Size::Known(1),
+    };
+    let other = match (axis + length).checked_sub(most) {
+        Some(place) => element(scope, shape, &[place], steps)?,
+        None => Size::Known(1),
+    };
+    broadcast([own, other])
+}
+
+/// The size that all inputs agree on, but those that have 1 there or nothing.
+fn broadcast_axis<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    axis: usize,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    let mut ranks = Vec::new();
+    for input in node.inputs() {
+        ranks.push((input, rank_within(scope, input, steps)?));
+    }
+    let most = ranks.iter().map(|&(_, rank)| rank).max()?;
+    let mut sizes = Vec::new();
+    for (input, rank) in ranks {
+        if let Some(axis) = (axis + rank).checked_sub(most) {
+            sizes.push(axis_within(scope, input, axis, steps)?);
+        }
+    }
+    broadcast(sizes)
+}
+
+fn broadcast<'a>(sizes: impl IntoIterator<Item = Size<'a>>) -> Option<Size<'a>> {
+    let mut agreed = Size::Known(1);
+    for size in sizes {
+        if size == Size::Known(1) || size == agreed {
+            continue;
+        }
+        if agreed != Size::Known(1) {
+            return None;
+        }
+        agreed = size;
+    }
+    Some(agreed)
+}
+
+/// The size that a Reshape gives.
+///
+/// Where a size that is computed is 0, ONNX takes the input's instead: such a size
+/// counts only if it is the input's there, or the input is empty then.
+fn reshape_axis<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    axis: usize,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    let (input, shape) = (node.input(0)?, node.input(1)?);
+    let allows_zero = node.int("allowzero").or(0)? != 0;
+    let wanted = |axis: usize| match element(scope, shape, &[axis], steps)? {
+        Size::Known(0) if !allows_zero => axis_within(scope, input, axis, steps),
+        size => Some(size),
+    };
+    match wanted(axis)? {
+        Size::Known(-1) => {
+            let mut rest = volume(scope, input, steps)?;
+            for other in 0..length(scope, shape, steps)? {
+                if other != axis {
+                    rest.divide(wanted(other)?)?;
+                }
+            }
+            match (rest.known, rest.unknown.as_slice()) {
+                (known, []) => Some(Size::Known(known)),
+                (1, &[size]) => Some(size),
+                _ => None,
+            }
+        }
+        size @ Size::Known(known) => (known >= 0).then_some(size),
+        size => {
+            let is_kept = || axis_within(scope, input, axis, steps) == Some(size);
+            let is_factor = || volume(scope, input, steps)?.divide(size);
+            (allows_zero || is_kept() || is_factor().is_some()).then_some(size)
+        }
+    }
+}
+
+/// How many elements a value has: a product.
+struct Volume<'a> {
+    /// Not 0.
+    known: i64,
+    unknown: Vec<Size<'a>>,
+}
+
+impl<'a> Volume<'a> {
+    fn multiply(&mut self, size: Size<'a>) -> Option<()> {
+        match size {
+            Size::Known(size) => {
+                self.known = self.known.checked_mul(size).filter(|&known| known > 0)?;
+            }
+            Size::Axis { .. } => self.unknown.push(size),
+        }
+        Some(())
+    }
+
+    fn divide(&mut self, size: Size<'a>) -> Option<()> {
+        match size {
+            Size::Known(size) if size > 0 && self.known % size == 0 => self.known /= size,
+            Size::Known(_) => return None,
+            Size::Axis { .. } => {
+                let place = self.unknown.iter().position(|&factor| factor == size)?;
+                self.unknown.swap_remove(place);
+            }
+        }
+        Some(())
+    }
+}
+
+fn volume<'a>(scope: &'a Scope<'a>, name: &str, steps: Steps<'_>) -> Option<Volume<'a>> {
+    let steps = steps.next()?;
+    if let Some((scope, node, 0)) = scope.producer(name)
+        && node.domain().is_empty()
+    {
+        let of_input = || volume(scope, node.input(0)?, steps);
+        match node.op() {
+            "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze" => return of_input(),
+            op if has_sizes_of_input(op) => return of_input(),
+            // Each row of what is multiplied becomes another.
+            "MatMul" if rank_within(scope, node.input(1)?, steps)? == 2 => {
+                let size = |axis| axis_within(scope, node.input(1)?, axis, steps);
+                let mut volume = of_input()?;
+                volume.divide(size(0)?)?;
+                volume.multiply(size(1)?)?;
+                return Some(volume);
+            }
+            _ => {}
+        }
+    }
+    let mut volume = Volume {
+        known: 1,
+        unknown: Vec::new(),
+    };
+    for axis in 0..rank_within(scope, name, steps)? {
+        volume.multiply(axis_within(scope, name, axis, steps)?)?;
+    }
+    Some(volume)
+}
+
+/// The axis that a node flips from end to end: Slice with a step of -1.
+pub(crate) fn flipped_axis(scope: &Scope<'_>, node: &NodeProto) -> Option<i64> {
+    if !node.is("Slice") {
+        return None;
+    }
+    match constant::ranges(scope, node)?.as_slice() {
+        [range] if range.is_flip() => Some(range.axis),
+        _ => None,
+    }
+}
