@@ -1,10 +1,13 @@
 //! The same value under another name.
 
+use tract_onnx::tract_core::ops::scan::{OptScan, Scan};
+use tract_onnx::tract_core::ops::source::TypedSource;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::fusion;
+use crate::wire::reads;
 
-/// Gives what it takes, and is gone from an optimised model.
+/// Outputs its first input, and is gone from an optimised model.
 #[derive(Clone, Debug)]
 pub(crate) enum Alias {
     /// tract 0.23 panics in decluttering a Scan whose body reads an element of what is
@@ -13,19 +16,19 @@ pub(crate) enum Alias {
     /// A state before the step. When code is made of the body, its small operators
     /// are fused: tract has no other place where a Scan's body can be reached then.
     State,
-    /// What a step gives out. tract would take the last operators on single elements out of
-    /// the body, to run for all steps at once, which costs more than fused ones do.
+    /// What a step of a Scan outputs. Its further inputs are an element of what is scanned, and
+    /// the state before the step if it is one.
+    ///
+    /// tract's Scan does not survive a state or a scan output that folds into a constant, a
+    /// state that nothing reads any more, or the last thing that it scans being unread. Nothing
+    /// folds into this, and it reads them. It also keeps the last operators on single elements
+    /// in the body, where they are fused: tract would run them for all steps at once.
     Kept,
-    /// What a Scan gives out: where the Scan itself is looked at once its body is fused.
+    /// What a Scan outputs: where the Scan itself is looked at once its body is fused.
     Scanned,
 }
 
 impl Alias {
-    /// Whether what is around it may be fused across it.
-    pub(crate) fn is_inner(&self) -> bool {
-        matches!(self, Self::SecondRead | Self::Kept)
-    }
-
     /// The outputs of a Scan as they are to be read.
     pub(crate) fn scanned(
         model: &mut TypedModel,
@@ -38,16 +41,43 @@ impl Alias {
         });
         aliases.collect()
     }
-}
 
-/// No two are the same: tract would make them one.
-impl PartialEq for Alias {
-    fn eq(&self, _other: &Self) -> bool {
-        false
+    /// A value that a Scan goes through. tract 0.23 takes an element for all of it where that is
+    /// a constant.
+    pub(crate) fn unfolded(
+        model: &mut TypedModel,
+        name: &str,
+        outlet: OutletId,
+    ) -> TractResult<OutletId> {
+        let is_known = model.outlet_fact(outlet)?.konst.is_some();
+        let is_source = |it: OutletId| model.node(it.node).op_is::<TypedSource>();
+        if !is_known && reads(model, outlet, is_source) {
+            return Ok(outlet);
+        }
+        let name = model.unique_name(format!("{name}.constant")).into_owned();
+        Ok(model.wire_node(name, Self::Kept, &[outlet])?[0])
+    }
+
+    /// Removes the first of a model's aliases that would only be in the way of fusing.
+    pub(crate) fn release(model: &TypedModel) -> TractResult<Option<TypedModelPatch>> {
+        let is_barrier = |alias: &Self| matches!(alias, Self::Kept | Self::SecondRead);
+        let mut nodes = model.nodes().iter();
+        rule_if_some!(node = nodes.find(|node| node.op_as().is_some_and(is_barrier)));
+        remove(model, node).map(Some)
     }
 }
 
-impl Eq for Alias {}
+/// Has what an alias is of read in its stead.
+fn remove(model: &TypedModel, node: &TypedNode) -> TractResult<TypedModelPatch> {
+    TypedModelPatch::rewire(
+        model,
+        &node.inputs[..1],
+        &[node.id.into()],
+        &|_patch, inputs| Ok(inputs.into()),
+    )
+}
+
+never_equal!(Alias);
 
 impl Op for Alias {
     fn name(&self) -> StaticName {
@@ -58,16 +88,25 @@ impl Op for Alias {
 }
 
 impl EvalOp for Alias {
-    op_out_of_plan!();
-
-    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+    fn eval(&self, _ctx: &EvalContext<'_>, mut inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        inputs.truncate(1);
         Ok(inputs)
+    }
+
+    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+        Ok(match self {
+            Self::Kept => None,
+            Self::SecondRead | Self::State | Self::Scanned => Some(inputs),
+        })
     }
 }
 
 impl TypedOp for Alias {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec!(inputs[0].clone()))
+        Ok(tvec!(match self {
+            Self::Kept => inputs[0].without_value(),
+            Self::SecondRead | Self::State | Self::Scanned => inputs[0].clone(),
+        }))
     }
 
     fn axes_mapping(
@@ -77,18 +116,28 @@ impl TypedOp for Alias {
     ) -> TractResult<AxesMapping> {
         match self {
             Self::Kept => AxesMapping::disconnected(inputs, outputs),
-            _ => AxesMapping::natural(inputs, outputs),
+            Self::SecondRead | Self::State | Self::Scanned => AxesMapping::natural(inputs, outputs),
         }
     }
 
     fn change_axes(
         &self,
-        model: &TypedModel,
-        node: &TypedNode,
-        _io: InOut,
+        _model: &TypedModel,
+        _node: &TypedNode,
+        io: InOut,
         change: &AxisOp,
     ) -> TractResult<Option<AxisChangeConsequence>> {
-        Ok(Some(AxisChangeConsequence::new(model, node, None, change)))
+        let changed = match io {
+            // The element stays as it is scanned.
+            InOut::In(1) => return Ok(None),
+            InOut::In(2..) => tvec![io],
+            _ => tvec![InOut::In(0), InOut::Out(0)],
+        };
+        let wire_changes = changed.into_iter().map(|io| (io, change.clone()));
+        Ok(Some(AxisChangeConsequence {
+            substitute_op: None,
+            wire_changes: wire_changes.collect(),
+        }))
     }
 
     fn codegen(
@@ -99,6 +148,9 @@ impl TypedOp for Alias {
         match self {
             Self::Scanned => return Ok(None),
             Self::State => {
+                if let Some(patch) = Self::release(model)? {
+                    return Ok(Some(patch));
+                }
                 let inputs = model.inputs.iter().map(|input| model.outlet_fact(*input));
                 let inputs = inputs.collect::<TractResult<TVec<_>>>()?;
                 if let Some(patch) = fusion::fuse(model, &fusion::symbols(inputs))? {
@@ -107,15 +159,56 @@ impl TypedOp for Alias {
             }
             Self::SecondRead | Self::Kept => {}
         }
-        TypedModelPatch::shunt_one_op(model, node)
+        remove(model, node).map(Some)
     }
 
     fn fuse(&self, model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedModelPatch>> {
         if let Some(patch) = fusion::fuse_scan(model)? {
             return Ok(Some(patch));
         }
-        TypedModelPatch::shunt_one_op(model, node)
+        if let Some(patch) = without_unread_inputs(model)? {
+            return Ok(Some(patch));
+        }
+        remove(model, node).map(Some)
     }
 
     as_op!();
+}
+
+/// The first Scan that copies elements for nothing, without its inputs that nothing reads.
+fn without_unread_inputs(model: &TypedModel) -> TractResult<Option<TypedModelPatch>> {
+    for node in model.nodes() {
+        let Some(scan) = node.op_as::<OptScan>() else {
+            continue;
+        };
+        let body = scan.plan.model();
+        let is_scanned = |input: &usize| scan.input_mapping[*input].is_scan();
+        let is_read = |input: &usize| {
+            let outlet = body.inputs[*input];
+            let successors = &body.node(outlet.node).outputs[outlet.slot].successors;
+            scan.input_mapping[*input].is_state()
+                || !successors.is_empty()
+                || body.outputs.contains(&outlet)
+        };
+        let all = 0..body.inputs.len();
+        let mut kept: Vec<usize> = all.clone().filter(is_read).collect();
+        if !kept.iter().any(is_scanned) {
+            // It has as many steps as there are elements.
+            kept.extend(all.clone().rev().find(is_scanned));
+        }
+        if kept.len() == all.len() {
+            continue;
+        }
+        let mut body = body.clone();
+        body.inputs = kept.iter().map(|input| body.inputs[*input]).collect();
+        body.compact()?;
+        let mapping = kept.iter().map(|input| scan.input_mapping[*input].clone());
+        let mapping = mapping.collect();
+        let mut op = Scan::new(body, mapping, scan.output_mapping.clone(), scan.skip)?;
+        op.reset_every_turn = scan.reset_every_turn;
+        let op = op.to_codegen_op(false)?;
+        let inputs: TVec<OutletId> = kept.iter().map(|input| node.inputs[*input]).collect();
+        return TypedModelPatch::replace_single_op(model, node, &inputs, op).map(Some);
+    }
+    Ok(None)
 }

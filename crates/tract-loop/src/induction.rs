@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::op::{Feed, Spec, Value};
 use crate::run::one;
+use crate::spec::{Feed, Spec, Value};
 
 /// The most steps that are followed while a model is made ready.
 const MAXIMUM_STEPS: i64 = 1 << 16;
@@ -120,7 +120,7 @@ pub(crate) fn follow(
     }
 
     let states: BTreeSet<usize> = states.into_iter().collect();
-    let asked: Vec<OutletId> = asked
+    let asked: BTreeSet<OutletId> = asked
         .iter()
         .copied()
         .filter(|outlet| nodes.contains(&outlet.node))
@@ -160,7 +160,11 @@ pub(crate) fn follow(
             Feed::State(state) => current[state].clone(),
             Feed::Step | Feed::Outer(_) => tensor0(step).into_tvalue(),
         });
-        let mut outputs = running.run(fed.collect())?.into_iter();
+        // A step that fails, or a size that is a symbol, is for the loop to meet when it runs.
+        let Ok(outputs) = running.run(fed.collect()) else {
+            return Ok(None);
+        };
+        let mut outputs = outputs.into_iter();
         if spec.gives_condition {
             let condition = outputs
                 .next()

@@ -3,17 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::konst::Const;
 
 use crate::induction::follow;
 use crate::limits::Limits;
-use crate::op::{Feed, Loop, Output, Spec, Value};
+use crate::op::Loop;
 use crate::run::one;
 use crate::scan;
+use crate::spec::{Feed, Output, Spec, Value};
 use crate::states::StateShapes;
 use crate::trips::holds_until;
+use crate::wire::{free_names, wire_cast};
 
 /// What an input of a body is.
 #[derive(Clone, Copy, Debug)]
@@ -378,20 +379,6 @@ fn integer_type(fact: &TypedFact, declared: Option<DatumType>) -> DatumType {
     declared.unwrap_or(i64::datum_type())
 }
 
-/// The value in a type.
-pub(crate) fn wire_cast(
-    model: &mut TypedModel,
-    name: String,
-    outlet: OutletId,
-    to: DatumType,
-) -> TractResult<OutletId> {
-    if model.outlet_fact(outlet)?.datum_type == to {
-        return Ok(outlet);
-    }
-    let name = model.unique_name(name).into_owned();
-    Ok(model.wire_node(name, cast(to), &[outlet])?[0])
-}
-
 /// The symbols in a value's sizes, and in its elements if it is known.
 fn symbols_of(fact: &TypedFact) -> Vec<Symbol> {
     let mut symbols: Vec<Symbol> = fact.shape.iter().flat_map(TDim::symbols).collect();
@@ -416,13 +403,7 @@ impl EvalOp for OnnxLoop {
     not_out_of_plan!();
 }
 
-impl PartialEq for OnnxLoop {
-    fn eq(&self, _other: &Self) -> bool {
-        false
-    }
-}
-
-impl Eq for OnnxLoop {}
+never_equal!(OnnxLoop);
 
 impl InferenceOp for OnnxLoop {
     fn infer_facts(
@@ -463,6 +444,7 @@ impl InferenceOp for OnnxLoop {
             .solve(&facts)?
             .context("tract knows the types and shapes of all values by now")?;
         let given = inputs.clone();
+        let first = target.nodes().len();
         for index in 0..self.first_state() + self.states {
             let name = format!("{}.in{index}", node.name);
             let fact = target.outlet_fact(inputs[index])?;
@@ -499,11 +481,15 @@ impl InferenceOp for OnnxLoop {
         let made = if spec.outputs.is_empty() {
             tvec![]
         } else {
-            match scan::wire(&spec, target, &node.name, &inputs)? {
+            match scan::wire(&spec, target, &node.name, &inputs) {
                 Some(made) => made,
-                None => target.wire_node(&*node.name, Loop::new(spec)?, &inputs)?,
+                None => {
+                    let name = target.unique_name(&*node.name).into_owned();
+                    target.wire_node(name, Loop::new(spec)?, &inputs)?
+                }
             }
         };
+        free_names(source, node, target, first);
         let outlets = sources.into_iter().map(|source| match source {
             Source::Input(input) => given[input],
             Source::Op(output) => made[output],

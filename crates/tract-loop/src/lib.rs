@@ -74,20 +74,28 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod equality;
+
 mod alias;
+mod branches;
 mod fusion;
+mod graph;
 mod induction;
 mod infer;
 mod last;
 mod limits;
+mod node;
 mod op;
 mod parse;
 mod recurrent;
 mod run;
 mod scan;
 mod sizes;
+mod spec;
 mod states;
 mod trips;
+mod wire;
 
 pub use limits::{Limits, with_limits};
 pub use op::Loop;

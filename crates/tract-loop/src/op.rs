@@ -4,75 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tract_onnx::tract_core::ops::gru_seq::GruSeq;
 use tract_onnx::tract_core::ops::konst::Const;
-use tract_onnx::tract_core::ops::logic::IfThenElse;
 use tract_onnx::tract_core::ops::scan::Scan;
 use tract_onnx::tract_core::optim::OptimizerSession;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::limits::Limits;
+use crate::branches::Branches;
+use crate::spec::{Feed, Spec};
 use crate::{fusion, run, scan};
-
-/// What an input of the body is fed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Feed {
-    /// The number of the step, from 0.
-    Step,
-    /// A state.
-    State(usize),
-    /// An input of the op, at every step.
-    Outer(usize),
-}
-
-/// What an output of the op is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
-    /// A state after the last step.
-    State(usize),
-    /// What all steps gave, along a new first axis.
-    Scan(usize),
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Output {
-    pub(crate) value: Value,
-    pub(crate) fact: TypedFact,
-}
-
-/// A loop but for the plan of its body.
-#[derive(Clone, Debug)]
-pub(crate) struct Spec {
-    /// The node's name, for messages.
-    pub(crate) node: String,
-    /// Its outputs are the condition if there is one, the states, and what is scanned.
-    pub(crate) body: TypedModel,
-    pub(crate) feeds: Vec<Feed>,
-    /// The input that is the trip count.
-    pub(crate) trip_count: Option<usize>,
-    /// The input that tells whether there is a first step.
-    pub(crate) condition: Option<usize>,
-    /// The inputs that states start with.
-    pub(crate) states: Vec<usize>,
-    /// Whether the body's first output tells whether there is a next step.
-    pub(crate) gives_condition: bool,
-    /// The number of steps, if sizes around the loop are taken from it; it may be a symbol.
-    pub(crate) steps: Option<TDim>,
-    pub(crate) scans: usize,
-    pub(crate) outputs: Vec<Output>,
-    pub(crate) limits: Limits,
-    pub(crate) is_decluttered: bool,
-}
-
-impl Spec {
-    /// The body's output that is a state after the step.
-    pub(crate) fn state_output(&self, state: usize) -> usize {
-        usize::from(self.gives_condition) + state
-    }
-
-    /// The body's output that is scanned.
-    pub(crate) fn scan_output(&self, scan: usize) -> usize {
-        usize::from(self.gives_condition) + self.states.len() + scan
-    }
-}
 
 /// ONNX's `Loop`: runs a body until its condition or its trip count ends it.
 ///
@@ -156,20 +94,14 @@ fn forget_between_runs(body: &mut TypedModel) {
             forget_between_runs(&mut scan.body);
         } else if let Some(gru) = node.op_as_mut::<GruSeq>() {
             gru.reset_every_turn = true;
-        } else if let Some(branches) = node.op_as_mut::<IfThenElse>() {
+        } else if let Some(Branches(branches)) = node.op_as_mut() {
             forget_between_runs(&mut branches.then_body);
             forget_between_runs(&mut branches.else_body);
         }
     }
 }
 
-impl PartialEq for Loop {
-    fn eq(&self, _other: &Self) -> bool {
-        false
-    }
-}
-
-impl Eq for Loop {}
+never_equal!(Loop);
 
 impl Op for Loop {
     fn name(&self) -> StaticName {
@@ -255,7 +187,7 @@ impl TypedOp for Loop {
         rule_if!(!self.is_no_scan.swap(true, Ordering::Relaxed));
         let mut patch = TypedModelPatch::default();
         let inputs = patch.taps(model, &node.inputs)?;
-        rule_if_some!(outlets = scan::wire(&self.spec, &mut patch.model, &node.name, &inputs)?);
+        rule_if_some!(outlets = scan::wire(&self.spec, &mut patch.model, &node.name, &inputs));
         for (slot, outlet) in outlets.into_iter().enumerate() {
             patch.shunt_outside(model, OutletId::new(node.id, slot), outlet)?;
         }

@@ -6,32 +6,26 @@ use tract_onnx::model::{ParseResult, ParsingContext};
 use tract_onnx::pb::{GraphProto, NodeProto, ValueInfoProto, type_proto};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::graph::self_contained;
 use crate::infer::{BodyInput, OnnxLoop};
-use crate::{limits, recurrent, sizes};
+use crate::node::check_domain;
+use crate::{branches, limits, recurrent, sizes};
 
 /// The most graphs around one another: a state that changes its size has the
 /// loops within looked at twice, and those within them four times.
 const MAXIMUM_DEPTH: usize = 8;
 
-/// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, and a `Cast` of
-/// sizes to int32 without forgetting those that are symbols.
+/// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, an `If` whatever
+/// names and constants its branches have, and a `Cast` of sizes to int32 without forgetting
+/// those that are symbols.
 ///
 /// tract looks operators up by name, whatever their domain; a node of the same
 /// name in another domain is an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Loop", parse);
+    onnx.op_register.insert("If", branches::parse);
     onnx.op_register.insert("Cast", sizes::parse);
     recurrent::register(onnx);
-}
-
-/// Refuses a node of another domain.
-pub(crate) fn check_domain(node: &NodeProto) -> TractResult<()> {
-    ensure!(
-        matches!(node.domain.as_str(), "" | "ai.onnx"),
-        "it is of domain {:?}, expected ONNX's own",
-        node.domain
-    );
-    Ok(())
 }
 
 fn parse(
@@ -149,41 +143,4 @@ fn is_tensor(value: &ValueInfoProto) -> bool {
         .r#type
         .as_ref()
         .is_none_or(|value_type| value_type.value.is_some())
-}
-
-/// The body without what it declares of its values.
-///
-/// What a body's inputs are is known from what they are fed; exporters often
-/// declare the shapes of the first step. Without the declarations, tract takes
-/// the inputs for captured values. Each output is made by a node of its own, as
-/// tract does not read a graph that gives out what it got.
-fn self_contained(body: &GraphProto, inputs: &[&str]) -> GraphProto {
-    let mut body = body.clone();
-    body.input.clear();
-    body.value_info.clear();
-    body.initializer
-        .retain(|tensor| !inputs.contains(&tensor.name.as_str()));
-    let names = body
-        .node
-        .iter()
-        .flat_map(|n| n.output.iter().chain([&n.name]));
-    let stored = body.initializer.iter().map(|tensor| &tensor.name);
-    let mut taken: HashSet<String> = names.chain(stored).cloned().collect();
-    taken.extend(inputs.iter().map(|&input| input.to_owned()));
-    for output in &mut body.output {
-        let mut name = format!("{}.out", output.name);
-        while !taken.insert(name.clone()) {
-            name.push('~');
-        }
-        body.node.push(NodeProto {
-            op_type: "Identity".to_owned(),
-            name: name.clone(),
-            input: vec![output.name.clone()],
-            output: vec![name.clone()],
-            ..NodeProto::default()
-        });
-        output.name = name;
-        output.r#type = None;
-    }
-    body
 }

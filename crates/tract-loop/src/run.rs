@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::op::{Feed, Spec, Value};
+use crate::spec::{Feed, Spec, Value};
 
 /// A loop that runs. Its body's state is made once and used for every step.
 #[derive(Clone, Debug)]

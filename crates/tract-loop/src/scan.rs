@@ -2,24 +2,37 @@
 
 use std::collections::HashSet;
 
-use tract_onnx::tract_core::ops::array::{Gather, Slice};
+use tract_onnx::tract_core::ops::array::{Gather, MultiBroadcastTo, Slice};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
+use tract_onnx::tract_core::ops::cast::Cast;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+use tract_onnx::tract_core::ops::identity::Identity;
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::ops::logic::Iff;
 use tract_onnx::tract_core::ops::scan::{InputMapping, OutputMapping, Scan, ScanInfo};
+use tract_onnx::tract_core::ops::source::TypedSource;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::alias::Alias;
 use crate::induction::{Induction, follow};
-use crate::infer::wire_cast;
-use crate::op::{Feed, Spec, Value};
+use crate::spec::{Feed, Spec, Value};
 use crate::trips;
+use crate::wire::{reads, wire_cast};
 
 /// Wires a loop as a Scan, if it is one: the number of its steps is known and
-/// something is read by the step. Otherwise nothing is wired.
+/// something is read by the step. Whatever speaks against it, it stays a loop.
 pub(crate) fn wire(
+    spec: &Spec,
+    target: &mut TypedModel,
+    name: &str,
+    inputs: &[OutletId],
+) -> Option<TVec<OutletId>> {
+    // What has been wired before an error is read by nothing.
+    wire_scan(spec, target, name, inputs).ok().flatten()
+}
+
+fn wire_scan(
     spec: &Spec,
     target: &mut TypedModel,
     name: &str,
@@ -59,9 +72,12 @@ pub(crate) fn wire(
         mapping: HashMap::new(),
         sources: vec![],
         states: vec![],
+        element: None,
     };
     rule_if!(body.has_values()?);
     body.translate()?;
+    rule_if!(body.sources.iter().any(Origin::is_scanned));
+    body.scan_an_element(&facts)?;
     body.wire(target, name, inputs)
 }
 
@@ -94,16 +110,22 @@ fn by_symbol(
 }
 
 /// Whether a Scan may be made of it: it has a step, or a number of them that is not known,
-/// states keep their sizes, and no limit is exceeded.
+/// states keep their sizes, no value is known to be empty, which makes it a constant, and no
+/// limit is exceeded.
 fn fits(spec: &Spec, induction: &Induction) -> bool {
     let body = &spec.body;
     let states = std::iter::zip(&body.inputs, &spec.feeds).all(|(input, feed)| match *feed {
         Feed::State(state) if !induction.last.contains_key(&state) => {
             let before = body.outlet_fact(*input).ok();
-            before.is_some() && before == body.output_fact(spec.state_output(state)).ok()
+            let after = body.output_fact(spec.state_output(state)).ok();
+            before.zip(after).is_some_and(|(before, after)| {
+                before.datum_type == after.datum_type && before.shape == after.shape
+            })
         }
         _ => true,
     });
+    let mut outputs = (0..body.outputs.len()).filter_map(|it| body.output_fact(it).ok());
+    let states = states && outputs.all(|fact| fact.shape.volume() != 0.to_dim());
     let steps = induction.steps.to_i64().map(i64::unsigned_abs);
     let limits = spec.limits;
     let Ok(steps) = steps else {
@@ -196,6 +218,12 @@ enum Origin {
     Values(Tensor),
 }
 
+impl Origin {
+    fn is_scanned(&self) -> bool {
+        matches!(self, Self::Positions(..) | Self::Values(_))
+    }
+}
+
 /// The body of a Scan as it is made from that of a loop.
 struct Body<'a> {
     spec: &'a Spec,
@@ -205,8 +233,10 @@ struct Body<'a> {
     mapping: HashMap<OutletId, OutletId>,
     /// Of the inputs, in order.
     sources: Vec<Origin>,
-    /// The states that are carried and read, in the order of their inputs.
-    states: Vec<usize>,
+    /// The states that are carried and read, in the order of their inputs, with those.
+    states: Vec<(usize, OutletId)>,
+    /// An element of what is scanned that all outputs keep in the body.
+    element: Option<OutletId>,
 }
 
 impl Body<'_> {
@@ -298,8 +328,8 @@ impl Body<'_> {
                         self.slices(&node.name, fact, 0, Origin::Values(values))?
                     }
                     (Feed::State(state), None) => {
-                        self.states.push(state);
                         let before = self.source(&node.name, fact, Origin::State(state))?;
+                        self.states.push((state, before));
                         let name = self.model.unique_name(format!("{}.state", node.name));
                         let name = name.into_owned();
                         self.model.wire_node(name, Alias::State, &[before])?[0]
@@ -314,7 +344,7 @@ impl Body<'_> {
                 let mut inputs: TVec<OutletId> = tvec![];
                 for input in &node.inputs {
                     let mut outlet = self.mapping[input];
-                    if inputs.contains(&outlet) {
+                    if inputs.iter().any(|it| self.may_be_one(*it, outlet)) {
                         let name = format!("{}.alias{}", node.name, inputs.len());
                         let name = self.model.unique_name(name).into_owned();
                         outlet = self.model.wire_node(name, Alias::SecondRead, &[outlet])?[0];
@@ -331,17 +361,139 @@ impl Body<'_> {
         Ok(())
     }
 
+    /// Whether two values may come to be one element of what is scanned: one is it but for
+    /// what may fold away, and the other is computed from it.
+    fn may_be_one(&self, a: OutletId, b: OutletId) -> bool {
+        let model = &self.model;
+        let element = |outlet: OutletId| {
+            let mut outlet = outlet;
+            loop {
+                let node = model.node(outlet.node);
+                let is_known = |it: &&OutletId| model.node(it.node).op_is::<Const>();
+                let mut inputs = node.inputs.iter().filter(|it| !is_known(it));
+                match (inputs.next(), inputs.next()) {
+                    (Some(input), None) if !node.op_is::<Alias>() => outlet = *input,
+                    _ => break,
+                }
+            }
+            let input = model.inputs.iter().position(|it| *it == outlet)?;
+            self.sources[input].is_scanned().then_some(outlet)
+        };
+        let is_of = |element: Option<OutletId>, other: OutletId| {
+            element.is_some_and(|element| reads(model, other, |it| it == element))
+        };
+        a == b || is_of(element(a), b) || is_of(element(b), a)
+    }
+
+    /// Scans one more element, which stays where all that is read is taken out of the body: the
+    /// smallest that there is.
+    fn scan_an_element(&mut self, facts: &[TypedFact]) -> TractResult<()> {
+        let (fact, from) = match self.induction.steps.to_usize() {
+            Ok(steps) => {
+                let steps = Tensor::zero_dt(bool::datum_type(), &[steps])?;
+                (bool::fact([1]), Origin::Values(steps))
+            }
+            Err(_) => {
+                let mut all = self.sources.iter().filter_map(|from| match from {
+                    Origin::Positions(gather, Positions::All) => Some(*gather),
+                    _ => None,
+                });
+                let gather = all.next().context("something is scanned")?;
+                let mut fact = facts[gather.input].without_value();
+                fact.shape.set(gather.axis, 1.to_dim());
+                (fact, Origin::Positions(gather, Positions::All))
+            }
+        };
+        self.element = Some(self.source("element", fact, from)?);
+        Ok(())
+    }
+
+    /// The states that are carried for what they are in the end alone.
+    fn unread(&self) -> Vec<usize> {
+        let known = &self.induction.last;
+        let is_read = |state: usize| self.states.iter().any(|(it, _)| *it == state);
+        let states = 0..self.spec.states.len();
+        states
+            .filter(|state| !is_read(*state) && !known.contains_key(state))
+            .collect()
+    }
+
+    /// The outputs of the body: the states, those that are read first, and what is scanned.
+    fn wire_outputs(&mut self, name: &str) -> TractResult<Vec<OutletId>> {
+        let spec = self.spec;
+        let mut outlets = vec![];
+        let read = self.states.clone().into_iter();
+        let read = read.map(|(state, before)| (state, Some(before)));
+        let unread = self.unread().into_iter().map(|state| (state, None));
+        for (state, before) in read.chain(unread) {
+            let after = self.mapping[&spec.body.outputs[spec.state_output(state)]];
+            outlets.push(self.kept(&format!("{name}.state{state}"), after, before)?);
+        }
+        for scan in 0..spec.scans {
+            let mut outlet = self.mapping[&spec.body.outputs[spec.scan_output(scan)]];
+            if !self.is_worth_all_at_once(outlet)? {
+                outlet = self.kept(&format!("{name}.kept{scan}"), outlet, None)?;
+            }
+            let name = self.model.unique_name(format!("{name}.scan{scan}"));
+            let name = name.into_owned();
+            outlets.push(self.model.wire_node(name, AxisOp::Add(0), &[outlet])?[0]);
+        }
+        Ok(outlets)
+    }
+
+    /// What is output, with what it keeps in the body.
+    fn kept(
+        &mut self,
+        name: &str,
+        outlet: OutletId,
+        before: Option<OutletId>,
+    ) -> TractResult<OutletId> {
+        let element = self.element.context("an element is scanned")?;
+        let inputs: TVec<OutletId> = [outlet, element].into_iter().chain(before).collect();
+        let name = self.model.unique_name(name).into_owned();
+        Ok(self.model.wire_node(name, Alias::Kept, &inputs)?[0])
+    }
+
+    /// Whether what computes a value is better run for all steps at once: an operator that
+    /// takes more than its call does, of values that are others at each step.
+    fn is_worth_all_at_once(&self, outlet: OutletId) -> TractResult<bool> {
+        let mut node = self.model.node(outlet.node);
+        while node.op_is::<Identity>() {
+            node = self.model.node(node.inputs[0].node);
+        }
+        let op = &node.op;
+        let is_small = op.is::<ElementWiseOp>()
+            || op.is::<TypedBinOp>()
+            || op.is::<Iff>()
+            || op.is::<Cast>()
+            || op.is::<AxisOp>()
+            || op.is::<MultiBroadcastTo>()
+            || op.is::<Slice>()
+            || op.is::<Alias>()
+            || op.is::<Const>()
+            || op.is::<TypedSource>();
+        if is_small {
+            return Ok(false);
+        }
+        // What folds away with what it is computed from is the same at each step.
+        let mut alone = self.model.clone();
+        alone.select_output_outlets(&[outlet])?;
+        alone.declutter()?;
+        let is_another = |outlet: OutletId| {
+            let input = alone.inputs.iter().position(|it| *it == outlet);
+            input.is_some_and(|input| !matches!(self.sources[input], Origin::Whole(_)))
+        };
+        Ok(reads(&alone, alone.outputs[0], is_another))
+    }
+
     fn wire(
         mut self,
         target: &mut TypedModel,
         name: &str,
         inputs: &[OutletId],
     ) -> TractResult<Option<TVec<OutletId>>> {
-        let is_scanned = |from: &Origin| matches!(from, Origin::Positions(..) | Origin::Values(_));
-        if !self.sources.iter().any(is_scanned) {
-            return Ok(None);
-        }
         let spec = self.spec;
+        let outlets = self.wire_outputs(name)?;
         let mut outer = tvec![];
         let mut input_mapping = vec![];
         for from in std::mem::take(&mut self.sources) {
@@ -363,6 +515,10 @@ impl Body<'_> {
                     }
                 }
             };
+            let outlet = match mapping {
+                InputMapping::Scan(_) => Alias::unfolded(target, name, outlet)?,
+                InputMapping::Full | InputMapping::State => outlet,
+            };
             outer.push(outlet);
             input_mapping.push(mapping);
         }
@@ -375,15 +531,10 @@ impl Body<'_> {
             .filter(|value| !induction.knows(*value))
             .collect();
         let slot_of = |value: Value| computed.iter().position(|it| *it == value);
-        let unread = (0..spec.states.len())
-            .filter(|state| !self.states.contains(state) && !induction.last.contains_key(state));
-        let unread: Vec<usize> = unread.collect();
-        let mut outlets = vec![];
+        let unread = self.unread();
         let mut output_mapping = vec![];
-        let read = self.states.iter().map(|state| (*state, true));
+        let read = self.states.iter().map(|(state, _)| (*state, true));
         for (state, is_read) in read.chain(unread.into_iter().map(|state| (state, false))) {
-            let outlet = self.mapping[&spec.body.outputs[spec.state_output(state)]];
-            outlets.push(outlet);
             output_mapping.push(OutputMapping {
                 state: is_read,
                 last_value_slot: slot_of(Value::State(state)),
@@ -392,20 +543,7 @@ impl Body<'_> {
             });
         }
         for scan in 0..spec.scans {
-            let output = spec.body.outputs[spec.scan_output(scan)];
-            let mut outlet = self.mapping[&output];
-            let op = &spec.body.node(output.node).op;
-            if op.is::<ElementWiseOp>() || op.is::<TypedBinOp>() || op.is::<Iff>() {
-                let name = self.model.unique_name(format!("{name}.kept{scan}"));
-                let name = name.into_owned();
-                outlet = self.model.wire_node(name, Alias::Kept, &[outlet])?[0];
-            }
-            let name = self
-                .model
-                .unique_name(format!("{name}.scan{scan}"))
-                .into_owned();
-            outlets.push(self.model.wire_node(name, AxisOp::Add(0), &[outlet])?[0]);
-            let slot = slot_of(Value::Scan(scan)).context("what is scanned is given out")?;
+            let slot = slot_of(Value::Scan(scan)).context("what is scanned is output")?;
             output_mapping.push(OutputMapping {
                 state: false,
                 last_value_slot: None,
@@ -421,7 +559,8 @@ impl Body<'_> {
             let body = std::mem::take(&mut self.model);
             let mut scan = Scan::new(body, input_mapping, output_mapping, 0)?;
             scan.reset_every_turn = true;
-            let made = target.wire_node(name, scan, &outer)?;
+            let scan_name = target.unique_name(name).into_owned();
+            let made = target.wire_node(scan_name, scan, &outer)?;
             Alias::scanned(target, name, &made)?
         };
         let mut made = made.into_iter();

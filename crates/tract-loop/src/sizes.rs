@@ -1,18 +1,14 @@
 //! Casts of sizes to int32, which keep sizes that are not known yet.
 
 use std::collections::HashSet;
-use std::sync::LazyLock;
 
-use tract_onnx::model::{OnnxOpRegister, ParsingContext};
+use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::{GraphProto, NodeProto};
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::parse::check_domain;
-
-/// tract's own operators, which read all other Casts.
-static TRACTS: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
+use crate::node::{check_domain, tracts};
 
 /// Reads a Cast.
 ///
@@ -33,8 +29,7 @@ pub(crate) fn parse(
     {
         return Ok((expand(CastToInt32), vec![]));
     }
-    let other = TRACTS.0.get("Cast").context("tract has no Cast")?;
-    other(ctx, node)
+    tracts("Cast", ctx, node)
 }
 
 /// How many values are looked at: those of a layer of Keras are a dozen.

@@ -10,8 +10,8 @@ use tract_onnx::tract_core::ops::math::Add;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::induction::known;
-use crate::op::{Feed, Spec};
 use crate::run::one;
+use crate::spec::{Feed, Spec};
 
 /// Whether the body gives a condition, and it holds after every step but the last of so many.
 ///

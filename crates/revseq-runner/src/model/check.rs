@@ -139,13 +139,13 @@ fn check_graph(
     outer: &[&HashSet<&str>],
     in_function: bool,
 ) -> Result<()> {
+    let is_main = outer.is_empty() && !in_function;
     let mut names = HashSet::new();
     for input in &graph.input {
         define(&mut names, &input.name).with_context(|| format!("{path}: input"))?;
         check_value_info(input).with_context(|| format!("{path}: input {:?}", input.name))?;
-        let main = outer.is_empty() && !in_function;
         ensure!(
-            !main || input.r#type.is_some(),
+            !is_main || input.r#type.is_some(),
             "{path}: input {:?} has no type",
             input.name
         );
@@ -163,6 +163,10 @@ fn check_graph(
     check_nodes(&graph.node, path, &mut names, outer, in_function)?;
     let mut outputs = HashSet::new();
     for output in &graph.output {
+        if !is_main {
+            // Those of a body are told apart by their places: it may output a value twice.
+            outputs.clear();
+        }
         define(&mut outputs, &output.name).with_context(|| format!("{path}: output"))?;
         check_value_info(output).with_context(|| format!("{path}: output {:?}", output.name))?;
         ensure!(

@@ -18,7 +18,6 @@ use tract_onnx::tract_hir::internal::*;
 use super::Fused;
 use super::program::{Binary, Function, Instruction, Operand, Output, Program, Unary, pack};
 use super::view::{Base, View};
-use crate::alias::Alias;
 
 /// The most elements of a value, apart from sizes that are symbols: where there are
 /// more, an operator's own cost is little.
@@ -211,7 +210,7 @@ fn meaning(model: &TypedModel, node: &TypedNode) -> TractResult<Option<Meaning>>
             AxisOp::Move(from, to) => Meaning::Move(from, to),
             _ => Meaning::Same,
         })
-    } else if op.is::<IntoShape>() || op.downcast_ref().is_some_and(Alias::is_inner) {
+    } else if op.is::<IntoShape>() {
         Some(Meaning::Same)
     } else if let Some(op) = op.downcast_ref::<Slice>() {
         let bounds = op.start.as_usize().zip(op.end.as_usize());

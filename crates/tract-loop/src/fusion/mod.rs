@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tract_onnx::tract_hir::internal::*;
 
+use crate::alias::Alias;
 use groups::Group;
 pub(crate) use groups::fuse;
 use program::{Elements, Program, Registers};
@@ -30,6 +31,10 @@ pub(crate) fn symbols<'a>(facts: impl IntoIterator<Item = &'a TypedFact>) -> Has
 
 /// Makes of each group of small operators of a model one.
 pub(crate) fn fuse_all(model: &mut TypedModel, known: &HashSet<Symbol>) -> TractResult<()> {
+    while let Some(patch) = Alias::release(model)? {
+        patch.apply(model)?;
+    }
+    model.compact()?;
     while let Some(patch) = fuse(model, known)? {
         patch.apply(model)?;
         model.compact()?;
@@ -85,13 +90,7 @@ impl Ready {
     }
 }
 
-impl PartialEq for Fused {
-    fn eq(&self, _other: &Self) -> bool {
-        false
-    }
-}
-
-impl Eq for Fused {}
+never_equal!(Fused);
 
 impl Op for Fused {
     fn name(&self) -> StaticName {

@@ -80,13 +80,7 @@ impl FusedScan {
     }
 }
 
-impl PartialEq for FusedScan {
-    fn eq(&self, _other: &Self) -> bool {
-        false
-    }
-}
-
-impl Eq for FusedScan {}
+never_equal!(FusedScan);
 
 impl Op for FusedScan {
     fn name(&self) -> StaticName {
@@ -127,17 +121,17 @@ impl OpState for Scanning {
         let mut steps = None;
         // With the axis that is scanned in front, a step's part lies together.
         let mut parts: TVec<(TVec<usize>, TValue)> = tvec![];
-        for (input, mapping) in std::iter::zip(&inputs, &op.inputs) {
-            let input = input.clone();
+        for (index, (input, mapping)) in std::iter::zip(&inputs, &op.inputs).enumerate() {
+            let mut input = input.clone();
             let mut shape: TVec<usize> = input.shape().into();
-            parts.push(match mapping.as_scan() {
-                None => (shape, input),
-                Some(info) => {
-                    steps = Some(shape[info.axis]);
-                    shape[info.axis] = 1;
-                    (shape, moved(input, info.axis, 0)?)
+            if let Some(info) = mapping.as_scan() {
+                steps = Some(shape[info.axis]);
+                shape[info.axis] = 1;
+                if op.sources.contains(&index) {
+                    input = moved(input, info.axis, 0)?;
                 }
-            });
+            }
+            parts.push((shape, input));
         }
         let steps = steps.context("a Scan has something that is scanned")?;
         let shapes = op.sources.iter().map(|source| &*parts[*source].0);
@@ -181,7 +175,14 @@ fn run(
     parts: &[(TVec<usize>, TValue)],
     steps: usize,
 ) -> TractResult<TVec<(usize, TValue)>> {
-    let whole = parts.iter().map(|(_, part)| Elements::of(part));
+    // What the step does not read may be of any type.
+    let whole = parts.iter().enumerate().map(|(index, (_, part))| {
+        let is_read = op.sources.contains(&index) || op.inputs[index].is_state();
+        match is_read {
+            true => Elements::of(part),
+            false => Ok(Elements::Floats(&[])),
+        }
+    });
     let whole = whole.collect::<TractResult<TVec<_>>>()?;
     // The states, in the order of the inputs that they start with, are also that of the outputs.
     let is_state = |index: &usize| op.inputs[*index].is_state();

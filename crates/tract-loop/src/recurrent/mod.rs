@@ -16,7 +16,7 @@ use tract_onnx::tract_core::ops::array::MultiBroadcastTo;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::expand;
 
-use crate::parse::check_domain;
+use crate::node::check_domain;
 use cell::Cell;
 use layer::{Inputs, Layer, Outputs};
 

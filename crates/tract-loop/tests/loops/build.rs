@@ -24,6 +24,15 @@ pub(crate) struct Graph {
     graphs: Vec<(String, GraphProto)>,
 }
 
+/// What the nodes of a graph are called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Names {
+    OfTheirOwn,
+    /// Each like its first output.
+    OfOutputs,
+    None,
+}
+
 /// A graph: `graph("a b", "c", "c = Add(a, b)")`. An input of a main graph has a
 /// type: `a:f32[N,2]`.
 pub(crate) fn graph(inputs: &str, outputs: &str, nodes: &str) -> Graph {
@@ -47,6 +56,18 @@ impl Graph {
     pub(crate) fn constant(mut self, name: &str, tensor: impl IntoTensor) -> Self {
         self.constants
             .push(tensor_proto(name, &tensor.into_tensor()));
+        self
+    }
+
+    /// With other names of its nodes.
+    pub(crate) fn named(mut self, names: Names) -> Self {
+        for node in &mut self.nodes {
+            match names {
+                Names::OfTheirOwn => {}
+                Names::OfOutputs => node.name.clone_from(&node.output[0]),
+                Names::None => node.name.clear(),
+            }
+        }
         self
     }
 

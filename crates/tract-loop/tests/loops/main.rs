@@ -1,5 +1,6 @@
 //! ONNX loops on tract.
 
+mod branches;
 mod build;
 mod errors;
 mod features;

@@ -282,3 +282,31 @@ fn a_state_that_starts_as_a_size_is_the_body_s_integer() {
     let x = Tensor::zero::<f32>(&[7, 3]).unwrap();
     assert_eq!(run(model, &[x]).unwrap(), [tensor1(&[5_i32])]);
 }
+
+/// Only the condition ends it, and it compares with a size.
+#[test]
+fn a_condition_on_a_symbol_ends_it() {
+    for (ends, expected) in [("c1 = Less(next, n)", 5), ("c1 = Less(next, half)", 2)] {
+        let body = graph(
+            "i c h",
+            "c1 h1 h1",
+            &format!("row = Gather<axis=0>(x, i)\n h1 = Add(h, row)\n next = Add(i, one)\n {ends}"),
+        );
+        let model = graph(
+            "x:f32[T,2] h:f32[2]",
+            "last hs",
+            "shape = Shape(x)
+             n = Gather<axis=0>(shape, zero)
+             half = Div(n, two)
+             last, hs = Loop<body=@body>(_, yes, h)",
+        )
+        .constant("zero", tensor0(0_i64))
+        .constant("one", tensor0(1_i64))
+        .constant("two", tensor0(2_i64))
+        .constant("yes", tensor0(true))
+        .with("body", body);
+        let [x, h, ..] = inputs(true, 0);
+        let outputs = run(model, &[x, h]).unwrap();
+        assert_eq!(outputs[1].shape(), [expected, 2], "{ends}");
+    }
+}

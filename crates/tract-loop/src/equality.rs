@@ -1,0 +1,15 @@
+//! Equality of operators, by which tract merges nodes.
+
+/// Operators of a type are never equal: tract would merge nodes that hold models, states or
+/// a place.
+macro_rules! never_equal {
+    ($op:ty) => {
+        impl PartialEq for $op {
+            fn eq(&self, _other: &Self) -> bool {
+                false
+            }
+        }
+
+        impl Eq for $op {}
+    };
+}

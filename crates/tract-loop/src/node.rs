@@ -1,0 +1,30 @@
+//! Nodes as ONNX writes them.
+
+use std::sync::LazyLock;
+
+use tract_onnx::model::{OnnxOpRegister, ParsingContext};
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_hir::internal::*;
+
+/// tract's own operators.
+static TRACTS: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
+
+/// Reads a node as tract does.
+pub(crate) fn tracts(
+    operator: &str,
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let parse = TRACTS.0.get(operator);
+    parse.with_context(|| format!("tract has no {operator}"))?(ctx, node)
+}
+
+/// Refuses a node of another domain.
+pub(crate) fn check_domain(node: &NodeProto) -> TractResult<()> {
+    ensure!(
+        matches!(node.domain.as_str(), "" | "ai.onnx"),
+        "it is of domain {:?}, expected ONNX's own",
+        node.domain
+    );
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! Nodes that are made beside those of the model.
+
+use std::collections::HashSet;
+
+use tract_onnx::tract_core::ops::cast::cast;
+use tract_onnx::tract_hir::internal::*;
+
+/// The value in a type.
+pub(crate) fn wire_cast(
+    model: &mut TypedModel,
+    name: String,
+    outlet: OutletId,
+    to: DatumType,
+) -> TractResult<OutletId> {
+    if model.outlet_fact(outlet)?.datum_type == to {
+        return Ok(outlet);
+    }
+    let name = model.unique_name(name).into_owned();
+    Ok(model.wire_node(name, cast(to), &[outlet])?[0])
+}
+
+/// Whether a value is one of those that are sought, or computed from one.
+pub(crate) fn reads(
+    model: &TypedModel,
+    outlet: OutletId,
+    is_sought: impl Fn(OutletId) -> bool,
+) -> bool {
+    let mut open = vec![outlet];
+    let mut seen = HashSet::new();
+    while let Some(outlet) = open.pop() {
+        if is_sought(outlet) {
+            return true;
+        }
+        if seen.insert(outlet.node) {
+            open.extend(&model.node(outlet.node).inputs);
+        }
+    }
+    false
+}
+
+/// Renames what was wired for a node of `source`, from the node number `first` on, where a
+/// node of `source` that is still to be translated has the name: tract takes each name once.
+pub(crate) fn free_names(
+    source: &InferenceModel,
+    node: &InferenceNode,
+    target: &mut TypedModel,
+    first: usize,
+) {
+    let is_named = |name: &str| source.nodes().iter().any(|it| it.name == name);
+    for id in first..target.nodes().len() {
+        let name = &target.node(id).name;
+        if *name == node.name || !is_named(name) {
+            continue;
+        }
+        let is_free = |it: &String| !is_named(it) && target.nodes().iter().all(|n| n.name != *it);
+        let free = (1..).map(|number| format!("{name}.{number}")).find(is_free);
+        if let Some(free) = free {
+            target.node_mut(id).name = free;
+        }
+    }
+}
