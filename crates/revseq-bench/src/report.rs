@@ -1,5 +1,7 @@
 //! Figures, as they are kept.
 
+use std::ops::ControlFlow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
@@ -16,10 +18,13 @@ pub struct Report {
     pub quick: bool,
     /// Whether the build was optimised; if not, the figures say nothing.
     pub optimised: bool,
+    /// Whether measuring was stopped before all regimes had their turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
     /// Who was there, in the order of the table's columns; not everyone takes
     /// every regime.
     pub contestants: Vec<Contestant>,
-    /// A row for each regime.
+    /// A row for each regime that was measured.
     pub regimes: Vec<Row>,
 }
 
@@ -148,7 +153,8 @@ pub fn select(filter: Option<&str>, quick: bool) -> Result<Vec<Regime>, Error> {
     Ok(matching)
 }
 
-/// Measures regimes, and tells `progress` each one before its turn.
+/// Measures regimes. Calls `progress` with each one before its turn, and stops there if that
+/// says so.
 ///
 /// # Errors
 /// A wrong result, and what contestants refuse.
@@ -156,12 +162,14 @@ pub fn report(
     arena: &Arena,
     regimes: &[Regime],
     quick: bool,
-    mut progress: impl FnMut(&Regime),
+    mut progress: impl FnMut(&Regime) -> ControlFlow<()>,
 ) -> Result<Report, Error> {
     let effort = if quick { Effort::QUICK } else { Effort::FULL };
     let mut rows = Vec::with_capacity(regimes.len());
     for regime in regimes {
-        progress(regime);
+        if progress(regime).is_break() {
+            break;
+        }
         let mut row = Row::new(regime);
         match arena.lacking_memory(regime) {
             Some(reason) => row.skipped = Some(reason),
@@ -185,6 +193,7 @@ pub fn report(
         machine,
         quick,
         optimised: !cfg!(debug_assertions),
+        interrupted: rows.len() < regimes.len(),
         contestants,
         regimes: rows,
     })

@@ -81,7 +81,8 @@ const VERIFY_EXAMPLES: &str = "\
 A test is a folder with a model.onnx and test_data_set_<n>/{input,output}_<i>.pb, as ONNX's backend
 tests are, or a model NAME.onnx with such data sets in NAME.snapshots. Outputs must match bit for
 bit. Only floats that a model computes may differ, by 1e-4 of the expected value plus 1e-5, or by what
-its snapshot says. What the backend does not support is skipped.
+its snapshot says. What the backend does not support is skipped, which fails if its data set was
+recorded on this backend, or if nothing else was tested.
 
 Examples:
   revseq verify models
@@ -101,7 +102,7 @@ Examples:
 
 const COMPARE_EXAMPLES: &str = "\
 Inputs are those of the folder's first data set, or random numbers. The exit status is 1 if an output
-differs by more than `revseq verify` allows.
+differs by more than `revseq verify` allows, or if a backend refuses what another one runs.
 
 Examples:
   revseq compare model.onnx
@@ -338,15 +339,29 @@ pub(crate) struct InputArguments {
     /// Feed inputs from the arrays of an .npz file, by their names
     #[arg(long = "inputs", value_name = "FILE.npz")]
     pub(crate) archive: Option<PathBuf>,
-    /// Make up the inputs that are not given
+    /// Make up the inputs that are not given, or the one named
     ///
     /// iota counts 0, 1, 2, …; random draws floats from -1 to 1 and integers from 0 to 99, the same
-    /// for the same seed. Lengths stay within their axis.
-    #[arg(short, long, value_name = "iota|random[:SEED]|zeros")]
-    pub(crate) fill: Option<Fill>,
+    /// for the same seed; ints:0..20 draws integers from 0 to 19. Lengths stay within their axis, and
+    /// indices, such as token ids, within what they index.
+    #[arg(
+        short,
+        long,
+        value_name = "[NAME=]iota|random[:SEED]|ints:LOW..HIGH|zeros",
+        value_parser = name_and_fill
+    )]
+    pub(crate) fill: Vec<(Option<String>, Fill)>,
     /// Set a symbolic size
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
     pub(crate) dims: Vec<(String, u64)>,
+}
+
+impl InputArguments {
+    /// What inputs are filled with that are not named.
+    pub(crate) fn fill(&self) -> Option<Fill> {
+        let unnamed = self.fill.iter().rfind(|(name, _)| name.is_none());
+        unnamed.map(|(_, fill)| *fill)
+    }
 }
 
 /// How far outputs may be off.
@@ -463,8 +478,17 @@ pub(crate) struct VerifyArguments {
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Where outputs differ, accept them as the expected ones
+    ///
+    /// Where inputs, outputs or their sizes have changed, the data set is recorded anew, with the
+    /// inputs that still fit.
     #[arg(long)]
     pub(crate) update: bool,
+    /// Fail models without a snapshot
+    #[arg(long)]
+    pub(crate) require_snapshots: bool,
+    /// Accept that nothing was tested, or not what was recorded on this backend
+    #[arg(long)]
+    pub(crate) allow_skips: bool,
     /// How to print the results
     #[arg(long, value_enum, default_value_t = VerifyFormat::Text)]
     pub(crate) format: VerifyFormat,
@@ -496,7 +520,7 @@ pub(crate) struct CompareArguments {
     pub(crate) model: PathBuf,
     /// Another model, with the same inputs and outputs
     pub(crate) other: Option<PathBuf>,
-    /// What to run on; the others are compared with the first
+    /// What to run on; the others are compared with the first that runs the model
     #[arg(long, value_enum, value_delimiter = ',', value_name = "BACKEND,…")]
     pub(crate) on: Vec<Engine>,
     /// How to print the results
@@ -654,6 +678,13 @@ fn output_and_tolerance(text: &str) -> Result<(Option<String>, f64), String> {
         .filter(|tolerance| *tolerance >= 0.0 && tolerance.is_finite())
         .ok_or_else(|| format!("{tolerance:?} is not a tolerance, such as 1e-4"))?;
     Ok((name, tolerance))
+}
+
+fn name_and_fill(text: &str) -> Result<(Option<String>, Fill), String> {
+    match text.rsplit_once('=') {
+        Some((name, fill)) if !name.is_empty() => Ok((Some(name.to_owned()), fill.parse()?)),
+        _ => Ok((None, text.parse()?)),
+    }
 }
 
 fn name_and_size(text: &str) -> Result<(String, u64), String> {

@@ -40,7 +40,11 @@ pub(crate) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     let outer = FENCED.replace(true);
     let result = catch_unwind(AssertUnwindSafe(run));
     FENCED.set(outer);
-    result.map_err(|_| {
+    result.map_err(|payload| {
+        // It may panic when it is dropped, and once more what that carries.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(payload);
+        }
         MESSAGE
             .take()
             .unwrap_or_else(|| "a panic without a message".to_owned())

@@ -7,9 +7,12 @@
 mod backend;
 mod cli;
 mod commands;
+mod escape;
 mod fence;
+mod file;
 #[doc(hidden)]
 pub mod fuzzing;
+mod interrupt;
 mod model;
 mod progress;
 pub mod snapshot;
@@ -27,6 +30,9 @@ const FAILED: u8 = 1;
 /// The usage or the input was wrong.
 const UNUSABLE: u8 = 2;
 
+/// Ctrl-C ended it before it was done, as shells have it.
+const INTERRUPTED: u8 = 130;
+
 /// The stack of the working thread, in bytes. Models nest; a page of it costs
 /// nothing until it is reached.
 const STACK: usize = 256 << 20;
@@ -35,6 +41,10 @@ const STACK: usize = 256 << 20;
 pub fn main() -> ExitCode {
     let arguments = cli::Arguments::parse();
     fence::install();
+    if let Err(error) = interrupt::listen() {
+        report(&error);
+        return ExitCode::from(UNUSABLE);
+    }
     let worker = std::thread::Builder::new()
         .stack_size(STACK)
         .spawn(move || commands::run(arguments));
@@ -47,6 +57,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(commands::Outcome::Done) => ExitCode::SUCCESS,
         Ok(commands::Outcome::Failed) => ExitCode::from(FAILED),
+        Ok(commands::Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
         // Whoever read the output has read enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -64,7 +75,7 @@ fn report(error: &anyhow::Error) {
     let _ = writeln!(anstream::stderr(), "{style}error{style:#}: {text}");
 }
 
-/// An error and its causes, without line breaks and without repeating a cause
+/// An error and its causes, as it may be printed: without line breaks and without repeating a cause
 /// that its effect already tells.
 pub(crate) fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
@@ -82,7 +93,7 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
         }
         text += &cause;
     }
-    text
+    escape::printable(&text).into_owned()
 }
 
 /// What a build says of a part that was left out of it.

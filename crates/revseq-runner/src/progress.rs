@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::escape::printable;
+
 /// How long work may take without a bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -42,7 +44,8 @@ impl Progress {
 
     /// Says what is being worked on.
     pub(crate) fn message(&self, message: impl Into<String>) {
-        self.bar.set_message(message.into());
+        let message = message.into();
+        self.bar.set_message(printable(&message).into_owned());
     }
 
     /// One step is done.

@@ -19,12 +19,13 @@ use revseq_kernels::DataType;
 use crate::backend::Engine;
 use crate::cli::{self, EngineArguments};
 use crate::commands::inputs::{self, Sources};
-use crate::commands::tolerance::is_exact;
+use crate::commands::tolerance::{is_exact, is_float};
+use crate::escape::printable;
 use crate::model::{Bindings, Model, check_dims, read};
-use crate::tensor::fill::Fill;
+use crate::tensor::fill::{Fill, SplitMix64};
 use crate::tensor::{Data, Tensor};
 
-/// How many values of an output are shown.
+/// How many values of an output are shown, unless told.
 const VALUES: usize = 12;
 
 /// Why a model could not be run.
@@ -39,6 +40,7 @@ pub struct Run {
     dims: Vec<(String, u64)>,
     seed: u64,
     digits: usize,
+    values: usize,
     on_onnxruntime: bool,
 }
 
@@ -51,6 +53,7 @@ impl Run {
             dims: Vec::new(),
             seed: 0,
             digits: 3,
+            values: VALUES,
             on_onnxruntime: false,
         }
     }
@@ -82,6 +85,14 @@ impl Run {
     #[must_use]
     pub fn digits(mut self, digits: usize) -> Self {
         self.digits = digits.clamp(1, 17);
+        self
+    }
+
+    /// How many values of each output are shown: the first 12 unless given. All others count
+    /// in the digest, or in the statistics.
+    #[must_use]
+    pub fn values(mut self, values: usize) -> Self {
+        self.values = values;
         self
     }
 
@@ -124,15 +135,15 @@ impl Run {
         let moves = is_exact(&model)?;
         Ok(Snapshot {
             outputs: std::iter::zip(model.output_names(), &outputs)
-                .map(|(name, output)| Output::new(name, output, moves, self.digits))
+                .map(|(name, output)| Output::new(name, output, moves, self))
                 .collect(),
         })
     }
 }
 
-/// The outputs of a model: types, shapes, the first values, and a digest of what is only
-/// moved. It is the same on every processor and backend, but for floats that lie between
-/// two rounded ones.
+/// The outputs of a model: types, shapes, the first values, a digest of what has to be the
+/// same bit for bit, and statistics of computed floats that are not all shown. It is the same
+/// on every processor and backend, but for floats that lie between two rounded ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     outputs: Vec<Output>,
@@ -142,39 +153,115 @@ pub struct Snapshot {
 struct Output {
     name: String,
     type_and_shape: String,
-    /// Of all elements, if the model moves them without computing.
+    /// Of all elements, if they have to be the same bit for bit.
     digest: Option<u32>,
     values: Vec<String>,
     /// How many more there are.
     more: usize,
+    /// Of all elements, if some are not shown and there is no digest.
+    statistics: Option<String>,
 }
 
 impl Output {
-    fn new(name: String, tensor: &Tensor, moves: bool, digits: usize) -> Self {
-        let shown = tensor.len().min(VALUES);
+    fn new(name: String, tensor: &Tensor, moves: bool, run: &Run) -> Self {
+        let is_exact = moves || !is_float(tensor.element_type());
+        let shown = tensor.len().min(run.values);
         let values = (0..shown).map(|index| {
             let value = tensor.value(index);
-            match (value.components(), tensor.element_type()) {
-                (Some([real, imaginary]), ElementType::Fixed(data_type)) if !moves => {
-                    let real = rounded(real, digits);
-                    match data_type {
-                        DataType::Complex64 | DataType::Complex128 => {
-                            format!("{real} + {}i", rounded(imaginary, digits))
-                        }
-                        _ => real,
+            match value.components() {
+                Some([real, imaginary]) if !is_exact => {
+                    let real = rounded(real, run.digits);
+                    match is_complex(tensor.element_type()) {
+                        true => format!("{real} + {}i", rounded(imaginary, run.digits)),
+                        false => real,
                     }
                 }
                 _ => value.to_string(),
             }
         });
+        let more = tensor.len() - shown;
         Self {
             name,
             type_and_shape: tensor.type_and_shape(),
-            digest: moves.then(|| digest(tensor)),
+            digest: is_exact.then(|| digest(tensor)),
             values: values.collect(),
-            more: tensor.len() - shown,
+            more,
+            statistics: (!is_exact && more > 0).then(|| statistics(tensor, run.digits)),
         }
     }
+}
+
+fn is_complex(element_type: ElementType) -> bool {
+    matches!(
+        element_type,
+        ElementType::Fixed(DataType::Complex64 | DataType::Complex128)
+    )
+}
+
+/// Of all finite elements: the least, the greatest, the mean, the Euclidean norm, and the
+/// projection on a fixed direction, which elements that change places change, too. All are
+/// rounded as far as the size of the elements makes them reproducible. A complex number counts
+/// as two elements.
+fn statistics(tensor: &Tensor, digits: usize) -> String {
+    let components = if is_complex(tensor.element_type()) {
+        2
+    } else {
+        1
+    };
+    let (mut minimum, mut maximum) = (f64::INFINITY, f64::NEG_INFINITY);
+    let (mut count, mut sum, mut squares, mut projection) = (0.0, 0.0, 0.0, 0.0);
+    let mut not_finite = 0;
+    let mut direction = SplitMix64::new(0);
+    let elements = (0..tensor.len()).filter_map(|index| tensor.value(index).components());
+    for value in elements.flat_map(|values| values.into_iter().take(components)) {
+        let along = direction.unit();
+        if !value.is_finite() {
+            not_finite += 1;
+            continue;
+        }
+        minimum = minimum.min(value);
+        maximum = maximum.max(value);
+        count += 1.0;
+        sum += value;
+        squares += value * value;
+        projection += value * along;
+    }
+    let mut text = String::new();
+    if count > 0.0 {
+        let largest = minimum.abs().max(maximum.abs());
+        let typical = f64::sqrt(squares / count);
+        text = format!(
+            "min {}, max {}, mean {}, norm {}, projection {}",
+            rounded_beside(minimum, largest, digits),
+            rounded_beside(maximum, largest, digits),
+            rounded_beside(sum / count, typical, digits),
+            rounded(squares.sqrt(), digits),
+            rounded_beside(projection / count.sqrt(), typical, digits),
+        );
+    }
+    if not_finite > 0 {
+        let separator = if text.is_empty() { "" } else { ", " };
+        text += &format!("{separator}{not_finite} not finite");
+    }
+    text
+}
+
+/// A number to the decimal place to which `scale` has so many significant digits: a sum of
+/// values that nearly cancel is no more precise than they are.
+fn rounded_beside(value: f64, scale: f64, digits: usize) -> String {
+    if !value.is_finite() || !scale.is_finite() || scale <= 0.0 {
+        return rounded(value, digits);
+    }
+    let exponent = scale.log10().floor() as i32;
+    let step = 10_f64.powi(exponent + 1 - digits as i32);
+    let places = usize::try_from(digits as i32 - 1 - exponent).unwrap_or(0);
+    let value = if places == 0 {
+        (value / step).round() * step
+    } else {
+        value
+    };
+    let value: f64 = format!("{value:.places$}").parse().unwrap_or(value);
+    format!("{}", value + 0.0)
 }
 
 /// A number to some significant digits; never -0, which a rounding error makes of 0.
@@ -205,7 +292,7 @@ fn digest(tensor: &Tensor) -> u32 {
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for output in &self.outputs {
-            write!(f, "{}: {}", output.name, output.type_and_shape)?;
+            write!(f, "{}: {}", printable(&output.name), output.type_and_shape)?;
             if let Some(digest) = output.digest {
                 write!(f, " crc32 {digest:08x}")?;
             }
@@ -214,6 +301,9 @@ impl fmt::Display for Snapshot {
                 0 => writeln!(f)?,
                 more => writeln!(f, ", and {more} more")?,
             }
+            if let Some(statistics) = &output.statistics {
+                writeln!(f, "  {statistics}")?;
+            }
         }
         Ok(())
     }
@@ -221,7 +311,7 @@ impl fmt::Display for Snapshot {
 
 #[cfg(test)]
 mod tests {
-    use super::rounded;
+    use super::*;
 
     #[test]
     fn floats_are_rounded_to_significant_digits() {
@@ -230,5 +320,72 @@ mod tests {
         assert_eq!(rounded(-0.0, 3), "0");
         assert_eq!(rounded(f64::NAN, 3), "NaN");
         assert_eq!(rounded(f64::NEG_INFINITY, 3), "-inf");
+        for (value, scale, text) in [
+            (0.123_456, 1.0, "0.12"),
+            (0.123_456, 9.9, "0.12"),
+            (0.123_456, 10.0, "0.1"),
+            (-1e-9, 1.0, "0"),
+            (123_456.0, 2e5, "123000"),
+            (0.000_123_46, 0.000_2, "0.000123"),
+            (0.0, 0.0, "0"),
+        ] {
+            assert_eq!(rounded_beside(value, scale, 3), text, "{value} {scale}");
+        }
+    }
+
+    fn floats(values: &[f32]) -> Tensor {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes());
+        let data = Data::Bytes(bytes.collect());
+        let float = ElementType::Fixed(DataType::Float32);
+        Tensor::new(float, vec![values.len()], data).unwrap()
+    }
+
+    /// What a snapshot says of a computed output.
+    fn shown(values: &[f32]) -> Output {
+        Output::new("y".to_owned(), &floats(values), false, &Run::new("model"))
+    }
+
+    #[test]
+    fn a_change_in_any_element_shows_and_rounding_does_not() {
+        let values: Vec<f32> = (0..200).map(|at| (at as f32 * 0.7).sin()).collect();
+        let expected = shown(&values);
+        for index in 0..values.len() {
+            let mut changed = values.clone();
+            changed[index] += 0.5;
+            assert_ne!(shown(&changed), expected, "{index}");
+        }
+        // Elements that only change places.
+        let mut reversed = values.clone();
+        reversed[VALUES..].reverse();
+        assert_ne!(shown(&reversed), expected);
+        let mut swapped = values.clone();
+        swapped.swap(100, 102);
+        assert_ne!(shown(&swapped), expected);
+        let noisy: Vec<f32> = values.iter().map(|value| value * (1.0 + 3e-7)).collect();
+        assert_eq!(shown(&noisy), expected);
+        let mut not_finite = values.clone();
+        not_finite[150] = f32::NAN;
+        let statistics = shown(&not_finite).statistics.unwrap();
+        assert!(statistics.ends_with(", 1 not finite"), "{statistics}");
+    }
+
+    #[test]
+    fn what_is_exact_has_a_digest_and_what_is_shown_no_statistics() {
+        let few = shown(&[1.0, 2.0]);
+        assert_eq!((few.digest, few.statistics), (None, None));
+        let integers: Vec<u8> = (0..100).collect();
+        let integers = Tensor::new(
+            ElementType::Fixed(DataType::Uint8),
+            vec![100],
+            Data::Bytes(integers),
+        );
+        let output = Output::new(
+            "y".to_owned(),
+            &integers.unwrap(),
+            false,
+            &Run::new("model"),
+        );
+        assert!(output.digest.is_some() && output.statistics.is_none());
+        assert_eq!(output.values[11], "11");
     }
 }

@@ -127,7 +127,13 @@ pub(super) const LEGEND: [&str; 3] = [
 pub(super) fn cautions(report: &Report) -> Vec<&'static str> {
     let quick = "Taken with --quick: few samples, so figures are noisy.";
     let unoptimised = "Taken with a build that is not optimised: figures are meaningless.";
-    [(report.quick, quick), (!report.optimised, unoptimised)]
+    let interrupted = "Interrupted: not all regimes were measured.";
+    let cautions = [
+        (report.quick, quick),
+        (!report.optimised, unoptimised),
+        (report.interrupted, interrupted),
+    ];
+    cautions
         .into_iter()
         .filter_map(|(is_so, caution)| is_so.then_some(caution))
         .collect()

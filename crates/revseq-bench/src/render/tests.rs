@@ -38,6 +38,7 @@ fn fixed() -> Report {
         },
         quick: true,
         optimised: true,
+        interrupted: false,
         contestants: vec![
             Memcpy,
             StreamingCopy,
@@ -112,6 +113,11 @@ fn what_is_not_to_be_trusted_says_so() {
         for is_so in [false, true] {
             assert_eq!(says(&report(is_so, true), "Taken with --quick"), is_so);
             assert_eq!(says(&report(true, !is_so), "not optimised"), is_so);
+            let report = Report {
+                interrupted: is_so,
+                ..fixed()
+            };
+            assert_eq!(says(&report, "Interrupted"), is_so);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::cli::{self, BackendArguments, EngineArguments};
 use crate::model::{Bindings, Model};
 use crate::tensor::{Tensor, Tensors};
 use ort::{Ort, Placement, Preparation, Runtime};
-use profile::NodeTime;
+use profile::Profile;
 use tract::Tract;
 
 /// A runtime, opened, with how models are to run on it.
@@ -77,6 +77,14 @@ impl Engine {
         match self {
             Self::Tract(_) => "tract",
             Self::Ort(_) => "ort",
+        }
+    }
+
+    /// Whether a backend that described itself so is this one, of whatever version.
+    pub(crate) fn is_described_by(&self, description: &str) -> bool {
+        match self {
+            Self::Tract(_) => description.starts_with("tract"),
+            Self::Ort(ort) => ort.is_described_by(description),
         }
     }
 
@@ -255,13 +263,13 @@ impl Prepared<'_> {
         }
     }
 
-    /// How long each node takes in some runs, all of them together.
+    /// How long each node takes in some runs.
     pub(crate) fn profile(
         &mut self,
         inputs: &Tensors,
         runs: u32,
         step: impl FnMut(),
-    ) -> Result<Vec<NodeTime>> {
+    ) -> Result<Profile> {
         match self {
             Self::Tract(prepared) => prepared.profile(inputs, runs, step),
             Self::Ort {

@@ -3,7 +3,16 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// How long a node took, in all runs together.
+/// What was learned from some runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Profile {
+    /// How long each run took.
+    pub(crate) runs: Vec<Duration>,
+    /// The slowest first.
+    pub(crate) nodes: Vec<NodeTime>,
+}
+
+/// How long a node took, without what other nodes took inside it.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeTime {
     /// As the backend names it once the model is optimised.
@@ -11,12 +20,45 @@ pub(crate) struct NodeTime {
     pub(crate) node: String,
     /// Which provider of ONNX Runtime ran it.
     pub(crate) provider: Option<String>,
-    /// How often it ran.
+    /// How often it ran, in all runs together.
     pub(crate) calls: u64,
-    pub(crate) time: Duration,
+    /// In each run, all its calls together.
+    pub(crate) times: Vec<Duration>,
+    /// The same with what other nodes took inside it.
+    pub(crate) times_with_inner: Vec<Duration>,
 }
 
-/// Adds up the times of nodes.
+/// A call of a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) operator: &'a str,
+    pub(crate) node: &'a str,
+    pub(crate) provider: Option<&'a str>,
+    /// Without what other nodes took inside it.
+    pub(crate) time: Duration,
+    pub(crate) time_with_inner: Duration,
+}
+
+impl NodeTime {
+    /// How long it takes in a run.
+    pub(crate) fn median(&self) -> Duration {
+        median(&self.times)
+    }
+}
+
+/// The middle of some times, or the mean of the two in the middle; 0 of none.
+pub(crate) fn median(times: &[Duration]) -> Duration {
+    let mut sorted = times.to_vec();
+    sorted.sort();
+    let middle = sorted.len() / 2;
+    match (sorted.len() % 2, sorted.get(middle)) {
+        (_, None) => Duration::ZERO,
+        (0, Some(&upper)) => (sorted[middle - 1] + upper) / 2,
+        (_, Some(&middle)) => middle,
+    }
+}
+
+/// Gathers the times of nodes.
 #[derive(Debug, Default)]
 pub(crate) struct NodeTimes {
     nodes: Vec<NodeTime>,
@@ -25,33 +67,77 @@ pub(crate) struct NodeTimes {
 }
 
 impl NodeTimes {
-    pub(crate) fn add(
-        &mut self,
-        operator: &str,
-        node: &str,
-        provider: Option<&str>,
-        time: Duration,
-    ) {
-        let key = (operator.to_owned(), node.to_owned());
+    /// Adds a call of a node in a run.
+    pub(crate) fn add(&mut self, run: usize, call: Call<'_>) {
+        let key = (call.operator.to_owned(), call.node.to_owned());
         let place = *self.places.entry(key).or_insert_with(|| {
             self.nodes.push(NodeTime {
-                operator: operator.to_owned(),
-                node: node.to_owned(),
-                provider: provider.map(str::to_owned),
+                operator: call.operator.to_owned(),
+                node: call.node.to_owned(),
+                provider: call.provider.map(str::to_owned),
                 calls: 0,
-                time: Duration::ZERO,
+                times: Vec::new(),
+                times_with_inner: Vec::new(),
             });
             self.nodes.len() - 1
         });
         let node = &mut self.nodes[place];
         node.calls += 1;
-        node.time += time;
+        for (times, time) in [
+            (&mut node.times, call.time),
+            (&mut node.times_with_inner, call.time_with_inner),
+        ] {
+            if times.len() <= run {
+                times.resize(run + 1, Duration::ZERO);
+            }
+            times[run] += time;
+        }
     }
 
-    /// The nodes, the slowest first.
-    pub(crate) fn sorted(self) -> Vec<NodeTime> {
+    /// The profile of runs that took so long.
+    pub(crate) fn of(self, runs: Vec<Duration>) -> Profile {
         let mut nodes = self.nodes;
-        nodes.sort_by_key(|node| std::cmp::Reverse(node.time));
-        nodes
+        for node in &mut nodes {
+            node.times.resize(runs.len(), Duration::ZERO);
+            node.times_with_inner.resize(runs.len(), Duration::ZERO);
+        }
+        nodes.sort_by_cached_key(|node| std::cmp::Reverse(node.median()));
+        Profile { runs, nodes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_slow_run_does_not_count() {
+        let milliseconds = Duration::from_millis;
+        let mut times = NodeTimes::default();
+        let call = |operator, node, time| Call {
+            operator,
+            node,
+            provider: None,
+            time,
+            time_with_inner: time,
+        };
+        for (run, time) in [(0, 1), (0, 1), (1, 500), (2, 3), (2, 1)] {
+            times.add(run, call("Cast", "a", milliseconds(time)));
+        }
+        times.add(2, call("Neg", "seldom", milliseconds(1000)));
+        let profile = times.of([2, 501, 1004].map(milliseconds).to_vec());
+        let nodes = profile.nodes.iter();
+        let found: Vec<_> = nodes
+            .map(|node| (node.node.as_str(), node.calls, node.median()))
+            .collect();
+        assert_eq!(
+            found,
+            [("a", 5, milliseconds(4)), ("seldom", 1, Duration::ZERO)]
+        );
+        assert_eq!(median(&profile.runs), milliseconds(501));
+        assert_eq!(
+            median(&[milliseconds(1), milliseconds(2)]),
+            milliseconds(3) / 2
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! `revseq bench`.
 
-use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::ops::ControlFlow;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use revseq_bench::peers::{Onnxruntime, Peers};
@@ -12,29 +12,46 @@ use super::Outcome;
 use crate::backend::ort::Runtime;
 use crate::chain;
 use crate::cli::{BenchArguments, BenchFormat};
+use crate::file::NewFile;
+use crate::interrupt::Watch;
 use crate::progress::Progress;
 
-/// Measures the kernels and prints the report.
+/// Measures the kernels and prints the report, of what was measured if that is interrupted.
 pub(crate) fn bench(arguments: &BenchArguments) -> Result<Outcome> {
     let regimes =
         revseq_bench::select(arguments.filter.as_deref(), arguments.quick).context("--filter")?;
+    let watch = Watch::new();
+    // Before anything is measured: nothing is lost if it cannot be written.
     let destination = match &arguments.output {
-        Some(path) => Some(Destination::open(path)?),
+        Some(path) => Some(NewFile::create(path).with_context(|| cannot_write(path))?),
         None => None,
     };
-    match (destination, measured(arguments, &regimes)) {
-        (Some(destination), Ok(text)) => destination.write(&text)?,
-        (Some(destination), Err(error)) => {
-            destination.abandon();
-            return Err(error);
+    let report = measured(arguments, &regimes, &watch)?;
+    if report.regimes.is_empty() {
+        return Ok(Outcome::Interrupted);
+    }
+    let text = rendered(&report, arguments.format)?;
+    match (destination, &arguments.output) {
+        (Some(mut file), Some(path)) => {
+            let written = file.write_all(text.as_bytes()).map_err(anyhow::Error::from);
+            written
+                .and_then(|()| file.complete())
+                .with_context(|| cannot_write(path))?;
         }
-        (None, text) => {
+        _ => {
             let mut out = std::io::stdout().lock();
-            out.write_all(text?.as_bytes())?;
+            out.write_all(text.as_bytes())?;
             out.flush()?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(match report.interrupted {
+        true => Outcome::Interrupted,
+        false => Outcome::Done,
+    })
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("--output {}: cannot write it", path.display())
 }
 
 /// The runtimes to compare with. An ONNX Runtime that is asked for has to be
@@ -62,8 +79,8 @@ fn note(text: &str) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
-/// Measures regimes: the report, as it is to be printed.
-fn measured(arguments: &BenchArguments, regimes: &[Regime]) -> Result<String> {
+/// Measures regimes until all are measured or Ctrl-C is pressed.
+fn measured(arguments: &BenchArguments, regimes: &[Regime], watch: &Watch) -> Result<Report> {
     let threads = match arguments.threads {
         Some(threads) => threads.into(),
         None => std::thread::available_parallelism().map_or(1, usize::from),
@@ -72,13 +89,16 @@ fn measured(arguments: &BenchArguments, regimes: &[Regime]) -> Result<String> {
     let progress = Progress::new(regimes.len() as u64);
     let mut is_first = true;
     let report = revseq_bench::report(&arena, regimes, arguments.quick, |regime| {
+        if watch.is_interrupted() {
+            return ControlFlow::Break(());
+        }
         if !std::mem::take(&mut is_first) {
             progress.step();
         }
         progress.message(regime.to_string());
+        ControlFlow::Continue(())
     })?;
-    drop(progress);
-    rendered(&report, arguments.format)
+    Ok(report)
 }
 
 fn rendered(report: &Report, format: BenchFormat) -> Result<String> {
@@ -88,48 +108,4 @@ fn rendered(report: &Report, format: BenchFormat) -> Result<String> {
         BenchFormat::Html => render::html(report),
         BenchFormat::Markdown => render::markdown(report),
     })
-}
-
-/// The file for the report, opened before anything is measured; what it holds
-/// stays until the report is there.
-struct Destination {
-    file: File,
-    path: PathBuf,
-    is_new: bool,
-}
-
-impl Destination {
-    fn open(path: &Path) -> Result<Self> {
-        let is_new = !path.exists();
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .with_context(|| format!("--output {}: cannot write it", path.display()))?;
-        Ok(Self {
-            file,
-            path: path.to_owned(),
-            is_new,
-        })
-    }
-
-    fn write(mut self, text: &str) -> Result<()> {
-        let write = |file: &mut File| {
-            // A pipe or a device has no length to set.
-            if file.metadata()?.is_file() {
-                file.set_len(0)?;
-            }
-            file.write_all(text.as_bytes())
-        };
-        write(&mut self.file).with_context(|| format!("--output {}", self.path.display()))
-    }
-
-    /// Takes an empty file away that only [`open`](Self::open) made.
-    fn abandon(self) {
-        if self.is_new {
-            // The error that ended the measuring is the one to tell.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
 }

@@ -4,23 +4,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value as Json, json};
 
 use super::inputs::{self, in_model, list};
 use super::tolerance::Tolerances;
 use super::{Outcome, print_json};
 use crate::backend;
+use crate::chain;
 use crate::cli::{CompareArguments, Engine, Format};
+use crate::escape::printable;
 use crate::model::{Model, check_dims, read};
 use crate::tensor::Tensor;
 use crate::tensor::compare::{Difference, Tolerance, compare};
 use crate::tensor::fill::Fill;
 
-/// A model on a backend, and what it gave.
+/// A model on a backend.
 struct Side {
     name: String,
-    outputs: Vec<Tensor>,
+    /// The outputs, or why there are none.
+    outputs: Result<Vec<Tensor>, String>,
+}
+
+/// How a side compares with the expected one.
+enum Row {
+    /// By output.
+    Ran(Vec<Compared>),
+    Refused(String),
 }
 
 /// How an output compares with the expected one.
@@ -69,47 +79,77 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     let mut sides = Vec::new();
     for engine in &backend::Engine::open_all(&arguments.engine, engines)? {
         for model in std::iter::once(&model).chain(&other) {
-            let name = format!("{} on {engine}", model.path.display());
             let outputs = engine
                 .load(model)
                 .and_then(backend::Loaded::ready)
                 .and_then(|mut session| session.run(&given, &bindings))
-                .with_context(|| name.clone())?;
-            sides.push(Side { name, outputs });
+                .map_err(|error| chain(&error));
+            sides.push(Side {
+                name: format!("{} on {engine}", model.path.display()),
+                outputs,
+            });
         }
     }
-    let (expected, others) = sides.split_first().context("there is a side")?;
     let names = model.output_names();
-    let results: Vec<(&Side, Vec<Compared>)> = others
-        .iter()
-        .map(|side| {
-            let outputs = std::iter::zip(&expected.outputs, &side.outputs);
-            let compared = std::iter::zip(&names, outputs).map(|(name, (expected, got))| {
-                let tolerance = tolerances.of(name, &BTreeMap::new());
-                match compare(expected, got, Tolerance::Exact) {
-                    Ok(()) => Compared::Same,
-                    Err(exact) => match compare(expected, got, tolerance) {
-                        Ok(()) => Compared::Close(exact),
-                        Err(difference) => Compared::Different(difference),
-                    },
-                }
-            });
-            (side, compared.collect())
-        })
-        .collect();
+    let (expected, rows) = compared(&names, sides, &tolerances)?;
     match arguments.format {
-        Format::Text => print_text(&names, expected, &results)?,
-        Format::Json => print_json(&as_json(&names, expected, &results))?,
+        Format::Text => print_text(&names, &expected, &rows)?,
+        Format::Json => print_json(&as_json(&names, &expected, &rows))?,
     }
-    let differs = results
-        .iter()
-        .flat_map(|(_, results)| results)
-        .any(|result| matches!(result, Compared::Different(_)));
+    let differs = rows.iter().any(|(_, row)| match row {
+        Row::Refused(_) => true,
+        Row::Ran(results) => results
+            .iter()
+            .any(|result| matches!(result, Compared::Different(_))),
+    });
     Ok(if differs {
         Outcome::Failed
     } else {
         Outcome::Done
     })
+}
+
+/// The name of the first side that ran, with whose outputs the others are compared; and each
+/// other side.
+///
+/// # Errors
+/// No side ran.
+fn compared(
+    names: &[String],
+    mut sides: Vec<Side>,
+    tolerances: &Tolerances<'_>,
+) -> Result<(String, Vec<(String, Row)>)> {
+    let Some(first) = sides.iter().position(|side| side.outputs.is_ok()) else {
+        let refused = sides.into_iter().map(|side| match side.outputs {
+            Err(why) => format!("{}: {why}", side.name),
+            Ok(_) => side.name,
+        });
+        bail!(refused.collect::<Vec<_>>().join("; "));
+    };
+    let expected = sides.remove(first);
+    let expected_outputs = expected.outputs.unwrap_or_default();
+    let rows = sides.into_iter().map(|side| {
+        let row = match side.outputs {
+            Err(why) => Row::Refused(why),
+            Ok(outputs) => {
+                let outputs = std::iter::zip(&expected_outputs, &outputs);
+                let outputs = std::iter::zip(names, outputs).map(|(name, (expected, got))| {
+                    let tolerance = tolerances.of(name, &BTreeMap::new());
+                    match compare(expected, got, Tolerance::Exact) {
+                        Ok(()) => Compared::Same,
+                        Err(exact) => match compare(expected, got, tolerance) {
+                            Ok(()) => Compared::Close(exact),
+                            Err(difference) => Compared::Different(difference),
+                        },
+                    }
+                });
+                Row::Ran(outputs.collect())
+            }
+        };
+        (side.name, row)
+    });
+    let rows = rows.collect();
+    Ok((expected.name, rows))
 }
 
 /// Checks that two models take and give values of the same names.
@@ -135,15 +175,24 @@ fn check_same_values(model: &Model, other: &Model) -> Result<()> {
     Ok(())
 }
 
-fn print_text(names: &[String], expected: &Side, results: &[(&Side, Vec<Compared>)]) -> Result<()> {
+fn print_text(names: &[String], expected: &str, rows: &[(String, Row)]) -> Result<()> {
     let bold = Style::new().bold();
     let green = Style::new().fg_color(Some(AnsiColor::Green.into()));
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
     let mut out = anstream::stdout().lock();
-    writeln!(out, "expected: {bold}{}{bold:#}", expected.name)?;
-    for (side, results) in results {
-        writeln!(out, "{bold}{}{bold:#}", side.name)?;
+    writeln!(out, "expected: {bold}{}{bold:#}", printable(expected))?;
+    for (side, row) in rows {
+        let side = printable(side);
+        let results = match row {
+            Row::Ran(results) => results,
+            Row::Refused(why) => {
+                writeln!(out, "{bold}{side}{bold:#}: {red}REFUSED{red:#}: {why}")?;
+                continue;
+            }
+        };
+        writeln!(out, "{bold}{side}{bold:#}")?;
         for (name, result) in std::iter::zip(names, results) {
+            let name = printable(name);
             match result {
                 Compared::Same => writeln!(out, "  {name}: {green}equal bit for bit{green:#}")?,
                 Compared::Close(difference) => writeln!(
@@ -159,8 +208,12 @@ fn print_text(names: &[String], expected: &Side, results: &[(&Side, Vec<Compared
     Ok(out.flush()?)
 }
 
-fn as_json(names: &[String], expected: &Side, results: &[(&Side, Vec<Compared>)]) -> Json {
-    let results = results.iter().map(|(side, results)| {
+fn as_json(names: &[String], expected: &str, rows: &[(String, Row)]) -> Json {
+    let rows = rows.iter().map(|(side, row)| {
+        let results = match row {
+            Row::Ran(results) => results,
+            Row::Refused(why) => return json!({ "model": side, "refused": why }),
+        };
         let outputs = std::iter::zip(names, results).map(|(name, result)| {
             let (told, difference) = match result {
                 Compared::Same => ("equal", None),
@@ -173,7 +226,7 @@ fn as_json(names: &[String], expected: &Side, results: &[(&Side, Vec<Compared>)]
             }
             json
         });
-        json!({ "model": side.name, "outputs": outputs.collect::<Json>() })
+        json!({ "model": side, "outputs": outputs.collect::<Json>() })
     });
-    json!({ "expected": expected.name, "compared": results.collect::<Json>() })
+    json!({ "expected": expected, "compared": rows.collect::<Json>() })
 }

@@ -9,9 +9,11 @@ use serde_json::{Value as Json, json};
 
 use super::inputs::{self, read_data_set};
 use crate::backend::Engine;
+use crate::file::{self, NewFolder};
 use crate::model::read::{self, DataSet};
 use crate::model::{Bindings, Model};
 use crate::tensor::compare::Tolerance;
+use crate::tensor::fill::Fill;
 use crate::tensor::{Tensor, Tensors, pb};
 
 /// The file of a data set that says what recorded it and how far outputs may be off.
@@ -42,37 +44,103 @@ pub(super) fn outputs(model: &Model, set: &DataSet) -> Result<Tensors> {
     Ok(expected)
 }
 
-/// How far the outputs of a data set may be off, as far as it says so.
-pub(super) fn tolerances(set: &DataSet) -> Result<BTreeMap<String, Tolerance>> {
-    let path = set.path.join(RECORD);
-    if !path.exists() {
-        return Ok(BTreeMap::new());
+/// The inputs of a data set for a model that has changed since: those that still fit, by name
+/// or else by place, and others made up.
+pub(super) fn adapted_inputs(model: &Model, set: &DataSet) -> Result<(Tensors, Bindings)> {
+    let declared = model.inputs();
+    let names = inputs::names(&declared);
+    let mut recorded: Vec<Option<(String, Tensor)>> = set
+        .inputs
+        .iter()
+        .map(|file| inputs::read_named(file).map(Some))
+        .collect::<Result<_>>()?;
+    let mut kept = Tensors::new();
+    let mut bindings = Bindings::new();
+    for by_name in [true, false] {
+        for (index, slot) in recorded.iter_mut().enumerate() {
+            let name = match (slot.as_ref(), by_name) {
+                (Some((own, _)), true) if names.contains(own) => own,
+                (Some(_), false) => match names.get(index) {
+                    Some(name) if !kept.contains_key(name) => name,
+                    _ => continue,
+                },
+                _ => continue,
+            };
+            let name = name.clone();
+            let Some((_, tensor)) = slot.take() else {
+                continue;
+            };
+            let one = Tensors::from([(name.clone(), tensor)]);
+            let mut bound = bindings.clone();
+            if inputs::bind(&declared, &one, &mut bound).is_ok() {
+                bindings = bound;
+                kept.extend(one);
+            }
+        }
     }
-    let read = || -> Result<BTreeMap<String, Tolerance>> {
-        let json: Json = serde_json::from_slice(&read::file(&path)?)?;
-        let Some(all) = json.get("tolerances") else {
-            return Ok(BTreeMap::new());
-        };
-        let all = all
-            .as_object()
-            .context("its tolerances are not an object")?;
-        all.iter()
-            .map(|(output, told)| {
-                let number = |key: &str| {
-                    told.get(key)
-                        .and_then(Json::as_f64)
-                        .filter(|tolerance| *tolerance >= 0.0)
-                        .with_context(|| format!("output {output:?} has no {key} of 0 or more"))
-                };
-                let tolerance = Tolerance::Within {
-                    relative: number("rtol")?,
-                    absolute: number("atol")?,
-                };
-                Ok((output.clone(), tolerance))
-            })
-            .collect()
+    let sources = inputs::Sources {
+        tensors: kept,
+        fill: Some(Fill::Random(0)),
+        ..inputs::Sources::default()
     };
-    read().with_context(|| format!("cannot read {}", path.display()))
+    let given = inputs::gather(model, &sources, &mut bindings).with_context(|| {
+        format!(
+            "the model has other inputs now; remove {} and record it with `revseq snapshot`",
+            set.path.display()
+        )
+    })?;
+    Ok((given, bindings))
+}
+
+/// What a data set says of itself.
+#[derive(Default)]
+pub(super) struct Record {
+    /// The backend that gave the outputs, as it describes itself.
+    pub(super) recorded_on: Option<String>,
+    /// How far outputs may be off.
+    pub(super) tolerances: BTreeMap<String, Tolerance>,
+}
+
+impl Record {
+    /// Reads what a data set says of itself; nothing, if it was not recorded here.
+    pub(super) fn read(set: &DataSet) -> Result<Self> {
+        let path = set.path.join(RECORD);
+        if !path.exists() {
+            return Ok(Self::default());
+        }
+        let read = || -> Result<Self> {
+            let json: Json = serde_json::from_slice(&read::file(&path)?)?;
+            Ok(Self {
+                recorded_on: json["recorded_on"].as_str().map(str::to_owned),
+                tolerances: tolerances(&json)?,
+            })
+        };
+        read().with_context(|| format!("cannot read {}", path.display()))
+    }
+}
+
+fn tolerances(record: &Json) -> Result<BTreeMap<String, Tolerance>> {
+    let Some(all) = record.get("tolerances") else {
+        return Ok(BTreeMap::new());
+    };
+    let all = all
+        .as_object()
+        .context("its tolerances are not an object")?;
+    all.iter()
+        .map(|(output, told)| {
+            let number = |key: &str| {
+                told.get(key)
+                    .and_then(Json::as_f64)
+                    .filter(|tolerance| *tolerance >= 0.0)
+                    .with_context(|| format!("output {output:?} has no {key} of 0 or more"))
+            };
+            let tolerance = Tolerance::Within {
+                relative: number("rtol")?,
+                absolute: number("atol")?,
+            };
+            Ok((output.clone(), tolerance))
+        })
+        .collect()
 }
 
 /// What is to be recorded.
@@ -80,33 +148,38 @@ pub(super) struct Recording<'a> {
     pub(super) model: &'a Model,
     pub(super) inputs: &'a Tensors,
     pub(super) outputs: &'a [Tensor],
+    pub(super) engine: &'a Engine,
+    pub(super) tolerances: &'a BTreeMap<String, Tolerance>,
 }
 
 impl Recording<'_> {
     /// Writes the next data set below a folder, all of it or nothing: its path.
-    pub(super) fn write(
-        &self,
-        folder: &Path,
-        engine: &Engine,
-        tolerances: &BTreeMap<String, Tolerance>,
-    ) -> Result<PathBuf> {
+    pub(super) fn add_to(&self, folder: &Path) -> Result<PathBuf> {
         let set = read::next_data_set(folder)?;
-        let partial = set.with_extension("partial");
+        self.write(&set)?;
+        Ok(set)
+    }
+
+    /// Writes a data set in the place of what is there, all of it or nothing.
+    pub(super) fn write(&self, set: &Path) -> Result<()> {
         let write = || -> Result<()> {
-            fs::create_dir_all(&partial)?;
+            let folder = NewFolder::create(set)?;
             let names = inputs::names(&self.model.inputs());
             let given = names
                 .iter()
                 .filter_map(|name| Some((name, self.inputs.get(name)?)));
             for (index, (name, tensor)) in given.enumerate() {
-                fs::write(
-                    partial.join(format!("input_{index}.pb")),
-                    pb::encode(tensor, name),
-                )?;
+                let path = folder.path().join(format!("input_{index}.pb"));
+                fs::write(path, pb::encode(tensor, name))?;
             }
-            write_outputs(&partial, self.model, self.outputs)?;
-            let told: serde_json::Map<String, Json> = tolerances
+            for (file, bytes) in encoded_outputs(self.model, self.outputs) {
+                fs::write(folder.path().join(file), bytes)?;
+            }
+            let outputs = self.model.output_names();
+            let told: serde_json::Map<String, Json> = self
+                .tolerances
                 .iter()
+                .filter(|(output, _)| outputs.contains(output))
                 .filter_map(|(output, tolerance)| match tolerance {
                     Tolerance::Exact => None,
                     Tolerance::Within { relative, absolute } => Some((
@@ -117,30 +190,27 @@ impl Recording<'_> {
                 .collect();
             let record = json!({
                 "revseq": env!("CARGO_PKG_VERSION"),
-                "recorded_on": engine.to_string(),
+                "recorded_on": self.engine.to_string(),
                 "tolerances": told,
             });
             let text = serde_json::to_string_pretty(&record)? + "\n";
-            fs::write(partial.join(RECORD), text)?;
-            Ok(fs::rename(&partial, &set)?)
+            fs::write(folder.path().join(RECORD), text)?;
+            folder.complete()
         };
-        write().with_context(|| format!("cannot write {}", set.display()))?;
-        Ok(set)
+        write().with_context(|| format!("cannot write {}", set.display()))
     }
 }
 
-fn write_outputs(folder: &Path, model: &Model, outputs: &[Tensor]) -> Result<()> {
-    for (index, (name, tensor)) in std::iter::zip(model.output_names(), outputs).enumerate() {
-        let path = folder.join(format!("output_{index}.pb"));
-        let partial = path.with_extension("partial");
-        fs::write(&partial, pb::encode(tensor, &name))?;
-        fs::rename(&partial, &path)?;
-    }
-    Ok(())
+/// The files of a data set's outputs by their names.
+fn encoded_outputs(model: &Model, outputs: &[Tensor]) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let outputs = std::iter::zip(model.output_names(), outputs).enumerate();
+    outputs.map(|(index, (name, tensor))| (format!("output_{index}.pb"), pb::encode(tensor, &name)))
 }
 
 /// Makes other outputs the expected ones of a data set.
 pub(super) fn update(set: &DataSet, model: &Model, outputs: &[Tensor]) -> Result<()> {
-    write_outputs(&set.path, model, outputs)
-        .with_context(|| format!("cannot write to {}", set.path.display()))
+    for (file, bytes) in encoded_outputs(model, outputs) {
+        file::write(&set.path.join(file), &bytes)?;
+    }
+    Ok(())
 }

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use tract_onnx::pb::{GraphProto, NodeProto};
 
 use super::report::{Outcome, Report};
+use crate::escape::printable;
 use crate::model::check::canonical_domain;
 use crate::model::{Model, node_label};
 
@@ -72,7 +73,7 @@ impl Drawing<'_> {
         let number = self.number();
         self.line(format_args!(
             "subgraph cluster_{number} {{ label={};",
-            quoted(label)
+            quoted(&[label])
         ));
     }
 
@@ -84,14 +85,17 @@ impl Drawing<'_> {
         let number = self.number();
         self.line(format_args!(
             "n{number} [shape=ellipse, label={}];",
-            quoted(name)
+            quoted(&[name])
         ));
         define(values, name, number);
     }
 
     fn edge(&mut self, value: &str, to: usize, values: &Values<'_>) {
         if let Some(from) = values.iter().rev().find_map(|graph| graph.get(value)) {
-            self.line(format_args!("n{from} -> n{to} [label={}];", quoted(value)));
+            self.line(format_args!(
+                "n{from} -> n{to} [label={}];",
+                quoted(&[value])
+            ));
         }
     }
 
@@ -115,7 +119,7 @@ impl Drawing<'_> {
             let number = self.number();
             self.line(format_args!(
                 "n{number} [shape=ellipse, peripheries=2, label={}];",
-                quoted(&output.name)
+                quoted(&[&output.name])
             ));
             self.edge(&output.name, number, values);
         }
@@ -127,11 +131,8 @@ impl Drawing<'_> {
             let label = node_label(index, node);
             let path = format!("{path}/{label}");
             let number = self.number();
-            let text = if node.name.is_empty() {
-                node.op_type.clone()
-            } else {
-                format!("{}\n{}", node.op_type, node.name)
-            };
+            let mut lines = vec![node.op_type.as_str(), node.name.as_str()];
+            lines.retain(|line| !line.is_empty());
             let fill = if self.invalid.contains(path.as_str()) {
                 ", style=filled, fillcolor=\"tomato\""
             } else if revseq_graph::Operator::is_known(&node.domain, &node.op_type) {
@@ -139,7 +140,7 @@ impl Drawing<'_> {
             } else {
                 ""
             };
-            self.line(format_args!("n{number} [label={}{fill}];", quoted(&text)));
+            self.line(format_args!("n{number} [label={}{fill}];", quoted(&lines)));
             for input in &node.input {
                 self.edge(input, number, values);
             }
@@ -158,12 +159,11 @@ impl Drawing<'_> {
     }
 }
 
-/// A string as Graphviz's language has it.
-fn quoted(text: &str) -> String {
-    let escaped = text
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-        .replace(['\r', '\0'], "");
-    format!("\"{escaped}\"")
+/// Lines as a string of Graphviz's language.
+fn quoted(lines: &[&str]) -> String {
+    let lines = lines.iter().map(|line| {
+        let line = printable(line).replace('\\', "\\\\");
+        line.replace('"', "\\\"")
+    });
+    format!("\"{}\"", lines.collect::<Vec<_>>().join("\\n"))
 }

@@ -1,33 +1,43 @@
 //! The inputs of a run: from files, from a data set, or made up.
 
-use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use tract_onnx::pb::NodeProto;
 
-use super::report;
+use super::ranges;
 use crate::cli::InputArguments;
 use crate::model::values::{Dim, ValueType};
-use crate::model::{Bindings, Input, Model, read, walk};
+use crate::model::{Bindings, Input, Model, read};
 use crate::tensor::fill::{Fill, fill};
 use crate::tensor::{Tensor, Tensors, npz, pb};
 
-/// Reads the tensors of a data set. Each is for the value of its own name, or
-/// if there is none, for the one at its place.
+/// Reads a tensor of a data set, and its name, which may be empty.
+pub(super) fn read_named(file: &Path) -> Result<(String, Tensor)> {
+    let decoded = read::file(file).and_then(|bytes| pb::decode(&bytes));
+    decoded.with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// Reads the tensors of a data set. Each is for the value of its own name; one without a name,
+/// for the value at its place.
 pub(super) fn read_data_set(files: &[PathBuf], names: &[String]) -> Result<Tensors> {
     let mut tensors = Tensors::new();
     for (index, file) in files.iter().enumerate() {
-        let decoded = read::file(file).and_then(|bytes| pb::decode(&bytes));
-        let (own_name, tensor) =
-            decoded.with_context(|| format!("cannot read {}", file.display()))?;
-        let name = if names.contains(&own_name) {
-            own_name
-        } else {
-            names.get(index).cloned().with_context(|| {
-                format!("{}: it matches none of {}", file.display(), list(names))
-            })?
+        let (own_name, tensor) = read_named(file)?;
+        let name = match own_name.is_empty() {
+            true => names.get(index).cloned(),
+            false => names.contains(&own_name).then_some(own_name.clone()),
         };
+        let name = name.with_context(|| {
+            let what = match own_name.is_empty() {
+                true => String::new(),
+                false => format!(" named {own_name:?}"),
+            };
+            let names = list(names);
+            format!(
+                "{}: the model has none{what}; it has {names}",
+                file.display()
+            )
+        })?;
         ensure!(
             tensors.insert(name.clone(), tensor).is_none(),
             "{}: {name:?} has been given already",
@@ -89,6 +99,10 @@ pub(crate) struct Sources<'a> {
     /// A file of several, by name.
     pub(crate) archive: Option<&'a Path>,
     pub(crate) fill: Option<Fill>,
+    /// The same of inputs by their names; what has none is of no account.
+    pub(crate) fill_by_name: &'a [(Option<String>, Fill)],
+    /// What is at hand already, by name.
+    pub(crate) tensors: Tensors,
     /// The files of a data set, for what is not given otherwise.
     pub(crate) data_set: Option<&'a [PathBuf]>,
 }
@@ -99,8 +113,9 @@ impl<'a> Sources<'a> {
         Self {
             files: &arguments.inputs,
             archive: arguments.archive.as_deref(),
-            fill: arguments.fill,
-            data_set: None,
+            fill: arguments.fill(),
+            fill_by_name: &arguments.fill,
+            ..Self::default()
         }
     }
 }
@@ -112,7 +127,7 @@ pub(crate) fn gather(
     bindings: &mut Bindings,
 ) -> Result<Tensors> {
     let declared = model.inputs();
-    let mut tensors = Tensors::new();
+    let mut tensors = sources.tensors.clone();
     let check_name = |flag: &str, name: &str| {
         ensure!(
             declared.iter().any(|input| input.name == name),
@@ -132,6 +147,19 @@ pub(crate) fn gather(
             given.push(("--inputs", name, tensor));
         }
     }
+    let named_fill = |input: &str| {
+        let named = |(name, _): &&(Option<String>, Fill)| name.as_deref() == Some(input);
+        sources
+            .fill_by_name
+            .iter()
+            .rfind(named)
+            .map(|(_, fill)| *fill)
+    };
+    for (name, _) in sources.fill_by_name {
+        if let Some(name) = name {
+            check_name("--fill", name)?;
+        }
+    }
     for (flag, name, tensor) in given {
         ensure!(
             tensors.insert(name.clone(), tensor).is_none(),
@@ -141,7 +169,9 @@ pub(crate) fn gather(
     bind(&declared, &tensors, bindings)?;
     if let (Some(files), None) = (sources.data_set, sources.fill) {
         for (name, tensor) in read_data_set(files, &names(&declared))? {
-            tensors.entry(name).or_insert(tensor);
+            if named_fill(&name).is_none() {
+                tensors.entry(name).or_insert(tensor);
+            }
         }
         bind(&declared, &tensors, bindings)?;
     }
@@ -152,9 +182,11 @@ pub(crate) fn gather(
     if missing.is_empty() {
         return Ok(tensors);
     }
-    let Some(how) = sources.fill else {
+    let how = |input: &Input| named_fill(&input.name).or(sources.fill);
+    if missing.iter().any(|input| how(input).is_none()) {
         let names: Vec<String> = missing
             .iter()
+            .filter(|input| how(input).is_none())
             .map(|input| format!("{:?}", input.name))
             .collect();
         let missing = match names.as_slice() {
@@ -166,9 +198,12 @@ pub(crate) fn gather(
              FILE.npz, or make them up with --fill iota, random or zeros",
             describe(&declared)
         );
-    };
-    let highest = highest_lengths(model, bindings)?;
-    for input in missing {
+    }
+    let highest = ranges::highest(model, bindings)?;
+    for (input, how) in missing
+        .into_iter()
+        .filter_map(|input| Some((input, how(input)?)))
+    {
         let number = declared
             .iter()
             .position(|other| other.name == input.name)
@@ -215,35 +250,6 @@ fn made_up(
         }
     }
     fill(how, element_type, &sizes, number, highest)
-}
-
-/// The inputs that are lengths, and the size of the axis that they are lengths on.
-fn highest_lengths(model: &Model, bindings: &Bindings) -> Result<BTreeMap<String, u64>> {
-    let main: HashSet<*const NodeProto> =
-        model.graph().node.iter().map(std::ptr::from_ref).collect();
-    let mut highest: BTreeMap<String, u64> = BTreeMap::new();
-    walk::walk(model, bindings, |site| {
-        let (true, Some(lengths)) = (
-            main.contains(&std::ptr::from_ref(site.node)),
-            site.node.input.get(1),
-        ) else {
-            return;
-        };
-        let Some(Ok(operator)) = report::operator(&site) else {
-            return;
-        };
-        let (axis, _) = operator.axes();
-        let size = site
-            .inputs
-            .first()
-            .and_then(|data| data.shape.as_ref())
-            .and_then(|shape| shape.get(axis)?.known());
-        if let Some(size) = size {
-            let entry = highest.entry(lengths.clone()).or_insert(size);
-            *entry = size.min(*entry);
-        }
-    })?;
-    Ok(highest)
 }
 
 /// All inputs with their types, for messages.

@@ -13,6 +13,7 @@ use crate::backend::Engine;
 use crate::backend::ort::{Ort, Placement, Preparation};
 use crate::backend::tract::{self, Shapes};
 use crate::cli::{InspectArguments, InspectFormat};
+use crate::escape::printable;
 use crate::model::check::canonical_domain;
 use crate::model::values::{Dim, ValueType};
 use crate::model::{Bindings, Input, Model, check_dims, read, walk};
@@ -172,7 +173,7 @@ fn print_placements(placements: &Result<Vec<Placement>, String>) -> Result<()> {
                 writeln!(out, "  {placement}")?;
             }
         }
-        Err(refused) => writeln!(out, "  none: {refused}")?,
+        Err(refused) => writeln!(out, "  none: {}", printable(refused))?,
     }
     Ok(out.flush()?)
 }
@@ -232,13 +233,15 @@ fn print_text(
 ) -> Result<()> {
     let bold = Style::new().bold();
     let red = Style::new().fg_color(Some(AnsiColor::Red.into()));
-    writeln!(out, "{bold}{}{bold:#}", model.path.display())?;
+    let path = model.path.display().to_string();
+    writeln!(out, "{bold}{}{bold:#}", printable(&path))?;
     for line in about(model, signature) {
-        writeln!(out, "{line}")?;
+        writeln!(out, "{}", printable(&line))?;
     }
     for report in reports {
         writeln!(out)?;
-        writeln!(out, "{bold}{}{bold:#}: {}", report.path, report.operator)?;
+        let (path, operator) = (printable(&report.path), printable(&report.operator));
+        writeln!(out, "{bold}{path}{bold:#}: {operator}")?;
         let lines = report.lines();
         let width = lines.iter().map(|(what, _)| what.len()).max().unwrap_or(0);
         for (what, text) in lines {
@@ -246,13 +249,16 @@ fn print_text(
                 Found::Invalid(_) if what == "error" => red,
                 _ => Style::new(),
             };
+            let text = printable(&text);
             writeln!(out, "  {style}{what:width$}  {text}{style:#}")?;
         }
     }
     if !others.is_empty() {
         writeln!(out)?;
         writeln!(out, "{bold}other operators{bold:#}")?;
-        let width = others.keys().map(String::len).max();
+        let others = others.iter().map(|(name, count)| (printable(name), count));
+        let others: Vec<_> = others.collect();
+        let width = others.iter().map(|(name, _)| name.len()).max();
         let width = width.map_or(0, |width| width.min(WIDEST_OPERATOR));
         for (operator, count) in others {
             writeln!(out, "  {operator:width$}  {count}")?;

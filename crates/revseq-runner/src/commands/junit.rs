@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use super::markup::escaped;
-use super::verify::{Tested, Verdict};
+use super::verify::{Results, Verdict};
 
-/// One suite with a case for each test.
-pub(super) fn render(results: &[Tested]) -> String {
+/// One suite with a case for each test; a model without one counts as skipped.
+pub(super) fn render(results: &Results) -> String {
     let mut cases = String::new();
     let (mut failures, mut skipped, mut seconds) = (0, 0, 0.0);
-    for tested in results {
+    for tested in &results.tested {
         let time = tested.time.as_secs_f64();
         seconds += time;
         let inner = match &tested.verdict {
@@ -30,9 +30,18 @@ pub(super) fn render(results: &[Tested]) -> String {
             "    <testcase classname=\"revseq\" name=\"{path}\" time=\"{time:.6}\">{inner}</testcase>"
         );
     }
+    for path in &results.without_snapshot {
+        skipped += 1;
+        let path = escaped(&path.display().to_string());
+        let _ = writeln!(
+            cases,
+            "    <testcase classname=\"revseq\" name=\"{path}\" time=\"0\">\
+             <skipped message=\"it has no snapshot\"/></testcase>"
+        );
+    }
     let counts = format!(
         "tests=\"{}\" failures=\"{failures}\" skipped=\"{skipped}\" errors=\"0\" time=\"{seconds:.6}\"",
-        results.len()
+        results.tested.len() + results.without_snapshot.len()
     );
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n  \

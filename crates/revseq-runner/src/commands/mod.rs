@@ -13,6 +13,7 @@ pub(crate) mod inspect;
 mod junit;
 mod man;
 mod markup;
+mod ranges;
 mod report;
 #[cfg(feature = "rewrite")]
 mod rewrite;
@@ -28,6 +29,7 @@ use serde_json::{Value as Json, json};
 
 use crate::backend::ort::Placement;
 use crate::cli::{Arguments, Command};
+use crate::escape;
 use crate::model::Bindings;
 
 /// How a command ended, if not with an error.
@@ -37,6 +39,8 @@ pub(crate) enum Outcome {
     Done,
     /// A comparison failed.
     Failed,
+    /// It was told to stop before it was done.
+    Interrupted,
 }
 
 /// Runs a command.
@@ -100,6 +104,10 @@ fn placement_json(placement: &Placement) -> Json {
 /// Prints JSON, indented, to standard output.
 fn print_json(json: &Json) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string_pretty(json)?)?;
+    writeln!(
+        out,
+        "{}",
+        escape::json(&serde_json::to_string_pretty(json)?)
+    )?;
     Ok(out.flush()?)
 }

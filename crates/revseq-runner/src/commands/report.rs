@@ -25,6 +25,9 @@ pub(super) struct Report {
     pub(super) outcome: Outcome,
 }
 
+/// What moves strings (`cpu::reverse_in_place`).
+const SWAPS: &str = "swaps of elements";
+
 /// What a node comes to.
 pub(super) enum Outcome {
     /// No runtime may take it.
@@ -43,6 +46,8 @@ pub(super) enum Outcome {
 /// A node with a descriptor.
 pub(super) struct Lowered {
     desc: ReverseSubsequencesDesc,
+    /// Strings are no bytes: the descriptor stands for where they are, not for what they are.
+    is_of_strings: bool,
     /// The lowest level that takes it, or why the highest does not.
     level: Result<FeatureLevel, String>,
     /// The next lower level, and why it does not.
@@ -232,8 +237,8 @@ fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
         Ok(desc) => desc,
         Err(error) => return Outcome::Invalid(error.to_string()),
     };
-    let level = if data_type == ElementType::String {
-        // The descriptor counts a string as a byte, but DirectML has none.
+    let is_of_strings = data_type == ElementType::String;
+    let level = if is_of_strings {
         Err("DirectML has no strings".to_owned())
     } else {
         desc.lowest_feature_level()
@@ -246,6 +251,7 @@ fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
     let plan = Plan::new(&desc).map_err(|error| error.to_string());
     let lowered = Box::new(Lowered {
         desc,
+        is_of_strings,
         level,
         refused,
         plan,
@@ -299,6 +305,7 @@ impl Report {
                 };
                 lines.push(("DirectML", level));
                 let plan = match &lowered.plan {
+                    Ok(_) if lowered.is_of_strings => SWAPS.to_owned(),
                     Ok(plan) => format!(
                         "{}, row bytes {}, moved bytes {}",
                         KernelChoice::of_plan(plan),
@@ -374,18 +381,29 @@ pub(super) fn value_json(name: &str, value_type: &ValueType) -> Json {
 }
 
 impl Lowered {
+    /// The name of the data's type, as the descriptor's language has it.
+    fn data_type(&self) -> &'static str {
+        match self.is_of_strings {
+            true => "STRING",
+            false => self.desc.input.data_type.name(),
+        }
+    }
+
     fn add_json(&self, json: &mut Json) {
-        let tensor = |tensor: &TensorDesc| {
+        let tensor = |tensor: &TensorDesc, data_type: &str| {
             json!({
-                "data_type": tensor.data_type.name(),
+                "data_type": data_type,
                 "sizes": tensor.sizes[..],
                 "strides": tensor.strides.as_deref(),
             })
         };
         json["descriptor"] = json!({
-            "input": tensor(&self.desc.input),
-            "sequence_lengths": tensor(&self.desc.sequence_lengths),
-            "output": tensor(&self.desc.output),
+            "input": tensor(&self.desc.input, self.data_type()),
+            "sequence_lengths": tensor(
+                &self.desc.sequence_lengths,
+                self.desc.sequence_lengths.data_type.name(),
+            ),
+            "output": tensor(&self.desc.output, self.data_type()),
             "axis": self.desc.axis,
         });
         json["directml"] = match (&self.level, &self.refused) {
@@ -397,6 +415,7 @@ impl Lowered {
             (Err(why), _) => json!({ "level": null, "reason": why }),
         };
         json["plan"] = match &self.plan {
+            Ok(_) if self.is_of_strings => json!({ "kernel": SWAPS }),
             Ok(plan) => json!({
                 "kernel": KernelChoice::of_plan(plan).to_string(),
                 "row_bytes": plan.row_bytes(),
@@ -413,7 +432,11 @@ impl fmt::Display for Lowered {
         write!(
             f,
             "{} {:?}, axis {}; lengths {} {:?}",
-            input.data_type, input.sizes, self.desc.axis, lengths.data_type, lengths.sizes
+            self.data_type(),
+            input.sizes,
+            self.desc.axis,
+            lengths.data_type,
+            lengths.sizes
         )?;
         match &lengths.strides {
             Some(strides) => write!(f, ", strides {strides:?}"),

@@ -13,9 +13,10 @@ use super::data_set::Recording;
 use super::inputs::{self, Sources, in_model, list};
 use super::{Outcome, print_json};
 use crate::backend::ort::Placement;
-use crate::backend::profile::NodeTime;
+use crate::backend::profile::{NodeTime, Profile, median};
 use crate::backend::{Engine, Runs, Session};
 use crate::cli::{Format, RunArguments};
+use crate::escape::printable;
 use crate::model::{Bindings, Model, check_dims, read};
 use crate::progress::Progress;
 use crate::tensor::{self, Tensor, Tensors, npz, print};
@@ -57,8 +58,10 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
             model: &model,
             inputs: &tensors,
             outputs: &results.outputs,
+            engine: &engine,
+            tolerances: &BTreeMap::new(),
         };
-        results.data_set = Some(recording.write(folder, &engine, &BTreeMap::new())?);
+        results.data_set = Some(recording.add_to(folder)?);
     }
     match arguments.format {
         Format::Text => print_text(arguments, &names, &results),
@@ -95,8 +98,8 @@ struct Results {
     outputs: Vec<Tensor>,
     /// How long each run took, if that was asked for.
     times: Vec<Duration>,
-    /// How long each node took, if that was asked for, and in how many runs.
-    profile: Option<(Vec<NodeTime>, u32)>,
+    /// How long each node took, if that was asked for.
+    profile: Option<Profile>,
     /// Which provider of ONNX Runtime ran each node of ours.
     placements: Option<Vec<Placement>>,
     /// The GPU on which the nodes of ours ran.
@@ -130,8 +133,7 @@ fn execute(
     let mut profile = None;
     if arguments.profile {
         progress.message("profiling");
-        let nodes = prepared.profile(tensors, runs.timed, || progress.step())?;
-        profile = Some((nodes, runs.timed));
+        profile = Some(prepared.profile(tensors, runs.timed, || progress.step())?);
     }
     Ok(Results {
         outputs,
@@ -156,16 +158,11 @@ struct Summary {
 fn summary(times: &[Duration]) -> Option<Summary> {
     let mut sorted = times.to_vec();
     sorted.sort();
-    let middle = sorted.len() / 2;
-    let median = match sorted.len() % 2 {
-        0 => (*sorted.get(middle.checked_sub(1)?)? + *sorted.get(middle)?) / 2,
-        _ => sorted[middle],
-    };
     let percentile = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100) - 1];
     Some(Summary {
-        median,
         minimum: *sorted.first()?,
         maximum: *sorted.last()?,
+        median: median(times),
         p90: percentile(90),
         p99: percentile(99),
     })
@@ -175,7 +172,8 @@ fn summary(times: &[Duration]) -> Option<Summary> {
 struct OperatorTime<'a> {
     operator: &'a str,
     nodes: usize,
-    time: Duration,
+    /// In each run.
+    times: Vec<Duration>,
 }
 
 /// The operators of a profile, the slowest first.
@@ -185,51 +183,68 @@ fn by_operator(nodes: &[NodeTime]) -> Vec<OperatorTime<'_>> {
         let sum = operators.entry(&node.operator).or_insert(OperatorTime {
             operator: &node.operator,
             nodes: 0,
-            time: Duration::ZERO,
+            times: vec![Duration::ZERO; node.times.len()],
         });
         sum.nodes += 1;
-        sum.time += node.time;
+        for (sum, time) in std::iter::zip(&mut sum.times, &node.times) {
+            *sum += *time;
+        }
     }
     let mut operators: Vec<_> = operators.into_values().collect();
-    operators.sort_by_key(|operator| std::cmp::Reverse(operator.time));
+    operators.sort_by_cached_key(|operator| std::cmp::Reverse(median(&operator.times)));
     operators
 }
 
-fn print_profile(out: &mut impl Write, nodes: &[NodeTime], runs: u32) -> Result<()> {
+fn print_profile(out: &mut impl Write, profile: &Profile) -> Result<()> {
     let bold = Style::new().bold();
-    let total: Duration = nodes.iter().map(|node| node.time).sum();
+    let operators = by_operator(&profile.nodes);
+    let total: Duration = operators.iter().map(|it| median(&it.times)).sum();
     let share = |time: Duration| 100.0 * time.as_secs_f64() / total.as_secs_f64().max(1e-12);
-    let operators = by_operator(nodes);
-    let width = operators.iter().map(|it| it.operator.len()).max();
+    let width = operators
+        .iter()
+        .map(|it| printable(it.operator).len())
+        .max();
     let width = width.unwrap_or(0).max("operator".len());
+    writeln!(
+        out,
+        "profiled runs: median {:.3?}, of which operators take {total:.3?}",
+        median(&profile.runs)
+    )?;
     writeln!(
         out,
         "{bold}{:width$}  nodes  time of a run  share{bold:#}",
         "operator"
     )?;
-    for OperatorTime {
-        operator,
-        nodes,
-        time,
-    } in &operators
-    {
-        let each = format!("{:.3?}", *time / runs);
-        let share = share(*time);
+    for operator in &operators {
+        let OperatorTime {
+            operator,
+            nodes,
+            times,
+        } = operator;
+        let time = median(times);
+        let (each, share) = (format!("{time:.3?}"), share(time));
+        let operator = printable(operator);
         writeln!(
             out,
             "{operator:width$}  {nodes:>5}  {each:>13}  {share:>4.1}%"
         )?;
     }
     writeln!(out, "{bold}slowest nodes{bold:#}")?;
-    for node in nodes.iter().take(NODES_TOLD) {
-        let each = format!("{:.3?}", node.time / runs);
-        let share = share(node.time);
+    for node in profile.nodes.iter().take(NODES_TOLD) {
+        let time = node.median();
+        let (each, share) = (format!("{time:.3?}"), share(time));
         let provider = node.provider.as_deref().map(|name| format!(" on {name}"));
         let provider = provider.unwrap_or_default();
+        let whole = median(&node.times_with_inner);
+        let inner = match whole > time {
+            true => format!(", {whole:.3?} with the nodes in it"),
+            false => String::new(),
+        };
         writeln!(
             out,
-            "  {each} {share:.1}%  {} {:?}{provider}",
-            node.operator, node.node
+            "  {each} {share:.1}%  {} {:?}{provider}{inner}",
+            printable(&node.operator),
+            node.node
         )?;
     }
     Ok(())
@@ -260,12 +275,14 @@ fn print_text(arguments: &RunArguments, names: &[String], results: &Results) -> 
             Some((_, file)) => {
                 writeln!(
                     out,
-                    "{bold}{name}{bold:#}: {} -> {}",
+                    "{bold}{}{bold:#}: {} -> {}",
+                    printable(name),
                     output.type_and_shape(),
                     file.display()
                 )?;
             }
             None if prints_outputs(arguments) => {
+                let name = printable(name);
                 writeln!(out, "{bold}{name}{bold:#}: {}", output.type_and_shape())?;
                 writeln!(out, "{}", print::values(output, "  "))?;
             }
@@ -305,8 +322,8 @@ fn print_text(arguments: &RunArguments, names: &[String], results: &Results) -> 
             )?;
         }
     }
-    if let Some((nodes, runs)) = profile {
-        print_profile(&mut anstream::stderr().lock(), nodes, *runs)?;
+    if let Some(profile) = profile {
+        print_profile(&mut anstream::stderr().lock(), profile)?;
     }
     Ok(())
 }
@@ -366,17 +383,23 @@ fn as_json(
     if let Some(set) = data_set {
         json["data_set"] = set.display().to_string().into();
     }
-    if let Some((nodes, runs)) = profile {
-        let nodes = nodes.iter().map(|node| {
+    if let Some(profile) = profile {
+        let nodes = profile.nodes.iter().map(|node| {
             json!({
                 "operator": node.operator,
                 "node": node.node,
                 "provider": node.provider,
                 "calls": node.calls,
-                "seconds": node.time.as_secs_f64(),
+                "median_seconds": node.median().as_secs_f64(),
+                "median_seconds_with_inner": median(&node.times_with_inner).as_secs_f64(),
+                "seconds": node.times.iter().sum::<Duration>().as_secs_f64(),
             })
         });
-        json["profile"] = json!({ "runs": runs, "nodes": nodes.collect::<Json>() });
+        json["profile"] = json!({
+            "runs": profile.runs.len(),
+            "median_seconds": median(&profile.runs).as_secs_f64(),
+            "nodes": nodes.collect::<Json>(),
+        });
     }
     if let Some(Summary {
         median,

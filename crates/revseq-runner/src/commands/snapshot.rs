@@ -47,7 +47,7 @@ fn record(arguments: &SnapshotArguments, path: &Path, engine: &Engine) -> Result
     let mut run = || -> Result<_> {
         let mut session = engine.load(&model)?.ready()?;
         let sources = inputs::Sources {
-            fill: arguments.inputs.fill.or(Some(Fill::Random(0))),
+            fill: arguments.inputs.fill().or(Some(Fill::Random(0))),
             ..inputs::Sources::new(&arguments.inputs)
         };
         let inputs = inputs::gather(&model, &sources, &mut bindings)?;
@@ -59,8 +59,10 @@ fn record(arguments: &SnapshotArguments, path: &Path, engine: &Engine) -> Result
         model: &model,
         inputs: &inputs,
         outputs: &outputs,
+        engine,
+        tolerances: &tolerances,
     };
-    let set = recording.write(&folder, engine, &tolerances)?;
+    let set = recording.add_to(&folder)?;
     let mut out = anstream::stdout().lock();
     writeln!(out, "{}: recorded on {engine}", set.display())?;
     Ok(out.flush()?)

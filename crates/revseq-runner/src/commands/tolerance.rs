@@ -117,7 +117,8 @@ pub(crate) fn is_exact(model: &Model) -> Result<bool> {
     Ok(exact)
 }
 
-fn is_float(element_type: revseq_graph::ElementType) -> bool {
+/// Whether elements are floats, or complex numbers of floats.
+pub(crate) fn is_float(element_type: revseq_graph::ElementType) -> bool {
     use revseq_kernels::DataType;
     match element_type {
         revseq_graph::ElementType::String => false,

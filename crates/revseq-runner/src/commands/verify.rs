@@ -16,10 +16,13 @@ use crate::backend::ort::Placement;
 use crate::backend::{Engine, Loaded, Session};
 use crate::chain;
 use crate::cli::{VerifyArguments, VerifyFormat};
+use crate::escape::printable;
+use crate::interrupt::Watch;
 use crate::model::Model;
 use crate::model::read::{self, DataSet};
 use crate::progress::Progress;
 use crate::tensor::compare::compare;
+use crate::tensor::{Tensor, Tensors};
 
 /// A model and its data sets.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,31 +71,83 @@ pub(super) struct Tested {
     placements: Vec<Placement>,
 }
 
-/// Runs every test below the paths.
+impl Tested {
+    /// What fails without being run.
+    fn failure(path: String, why: String) -> Self {
+        Self {
+            path,
+            verdict: Verdict::Failed(why),
+            time: Duration::ZERO,
+            placements: Vec::new(),
+        }
+    }
+}
+
+/// What became of all tests.
+pub(super) struct Results {
+    pub(super) tested: Vec<Tested>,
+    /// The models without a snapshot beside those with one.
+    pub(super) without_snapshot: Vec<PathBuf>,
+    /// Whether Ctrl-C came before all tests were run.
+    interrupted: bool,
+}
+
+/// Runs every test below the paths, until Ctrl-C is pressed.
 pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
-    let tests = find(&arguments.paths)?;
+    let Found {
+        tests,
+        failures,
+        without_snapshot,
+    } = find(&arguments.paths, arguments.require_snapshots)?;
     let engine = Engine::open(&arguments.on)?;
+    let watch = Watch::new();
     let progress = Progress::new(tests.len() as u64);
-    let mut results = Vec::new();
+    let mut tested: Vec<Tested> = Vec::new();
+    let show = |one: &Tested| match arguments.format {
+        VerifyFormat::Text => progress.suspend(|| print_verdict(one)),
+        VerifyFormat::Json | VerifyFormat::Junit => Ok(()),
+    };
+    let mut interrupted = false;
     for test in &tests {
+        if watch.is_interrupted() {
+            interrupted = true;
+            break;
+        }
         let path = test.path.display().to_string();
         progress.message(path.clone());
         let start = Instant::now();
         let mut placements = Vec::new();
         let verdict = run_test(test, &engine, arguments, &mut placements)
             .unwrap_or_else(|error| Verdict::Failed(chain(&error)));
-        if arguments.format == VerifyFormat::Text {
-            progress.suspend(|| print_verdict(&path, &verdict))?;
-        }
-        results.push(Tested {
+        tested.push(Tested {
             path,
             verdict,
             time: start.elapsed(),
             placements,
         });
+        show(&tested[tested.len() - 1])?;
         progress.step();
     }
+    let failures = failures.into_iter();
+    let mut failures: Vec<Tested> = failures
+        .map(|(path, why)| Tested::failure(path.display().to_string(), why))
+        .collect();
+    let nothing = tested
+        .iter()
+        .chain(&failures)
+        .all(|tested| matches!(tested.verdict, Verdict::Skipped(_)));
+    if nothing && !interrupted && !arguments.allow_skips {
+        let why = "every test was skipped; --allow-skips accepts that";
+        failures.push(Tested::failure("all tests".to_owned(), why.to_owned()));
+    }
+    failures.iter().try_for_each(show)?;
+    tested.extend(failures);
     drop(progress);
+    let results = Results {
+        tested,
+        without_snapshot,
+        interrupted,
+    };
     match arguments.format {
         VerifyFormat::Text => print_counts(&engine, &results)?,
         VerifyFormat::Json => print_json(&as_json(&engine, &results))?,
@@ -102,7 +157,9 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
             out.flush()?;
         }
     }
-    Ok(if count(&results, "failed") > 0 {
+    Ok(if interrupted {
+        Outcome::Interrupted
+    } else if count(&results.tested, "failed") > 0 {
         Outcome::Failed
     } else {
         Outcome::Done
@@ -117,34 +174,71 @@ fn count(results: &[Tested], name: &str) -> usize {
         .count()
 }
 
-/// The tests below some paths, each once, in order.
-fn find(paths: &[PathBuf]) -> Result<Vec<Test>> {
-    let mut tests: Vec<Test> = Vec::new();
+/// What there is to test below some paths.
+#[derive(Default)]
+struct Found {
+    /// Each once, in order.
+    tests: Vec<Test>,
+    /// What fails without being run, and why.
+    failures: Vec<(PathBuf, String)>,
+    /// Models without a snapshot that need none.
+    without_snapshot: Vec<PathBuf>,
+}
+
+impl Found {
+    fn add(&mut self, test: Test) {
+        if !self.tests.contains(&test) {
+            self.tests.push(test);
+        }
+    }
+
+    fn fail(&mut self, path: PathBuf, why: String) {
+        if !self.failures.iter().any(|(failed, _)| *failed == path) {
+            self.failures.push((path, why));
+        }
+    }
+}
+
+/// Searches paths for tests.
+fn find(paths: &[PathBuf], require_snapshots: bool) -> Result<Found> {
+    let mut found = Found::default();
     for path in paths {
-        let mut found = false;
-        let mut add = |test: Test| {
-            found = true;
-            if !tests.contains(&test) {
-                tests.push(test);
-            }
-        };
+        let mut is_empty = true;
         for entry in WalkDir::new(path).sort_by_file_name() {
             let entry = entry.with_context(|| format!("cannot search {}", path.display()))?;
             // What is named itself, not found in a folder.
             let is_named = entry.depth() == 0;
             let path = entry.into_path();
+            let ends_in = |ending| path.extension().is_some_and(|found| found == ending);
             if path.is_dir() && read::is_backend_test(&path) {
-                add(Test {
+                is_empty = false;
+                found.add(Test {
                     model: path.join("model.onnx"),
                     data: path.clone(),
                     path,
                 });
-            } else if path.extension().is_some_and(|ending| ending == "onnx") {
+            } else if path.is_dir() && ends_in("snapshots") && read::has_data_sets(&path) {
+                let model = path.with_extension("onnx");
+                if !model.exists() {
+                    is_empty = false;
+                    let why = format!("it is a snapshot of {}, which is missing", model.display());
+                    found.fail(path, why);
+                }
+            } else if !path.is_dir() && ends_in("onnx") {
                 let data = read::data_folder(&path);
                 // A model.onnx that is found is its folder's test.
                 let is_folder_s = path.file_name().is_some_and(|name| name == "model.onnx");
-                if (is_named || !is_folder_s) && read::has_data_sets(&data) {
-                    add(Test {
+                if !read::has_data_sets(&data) {
+                    if require_snapshots {
+                        is_empty = false;
+                        let why = "it has no snapshot; `revseq snapshot` records one";
+                        found.fail(path, why.to_owned());
+                    } else if !found.without_snapshot.contains(&path) {
+                        found.without_snapshot.push(path);
+                    }
+                } else if is_named || !is_folder_s {
+                    is_empty = false;
+                    found.add(Test {
                         model: path.clone(),
                         data,
                         path,
@@ -153,14 +247,14 @@ fn find(paths: &[PathBuf]) -> Result<Vec<Test>> {
             }
         }
         ensure!(
-            found,
+            !is_empty,
             "{}: there is no test in or below it: neither a folder with a model.onnx and \
              test_data_set_<n>, nor a NAME.onnx with a NAME.snapshots that has some; \
              `revseq snapshot` records one",
             path.display()
         );
     }
-    Ok(tests)
+    Ok(found)
 }
 
 /// Runs a test; tells the placements of its nodes in ONNX Runtime.
@@ -171,17 +265,26 @@ fn run_test(
     placements: &mut Vec<Placement>,
 ) -> Result<Verdict> {
     let model = Model::load(&test.model)?;
+    let sets = read::data_sets(&test.data)?;
     let mut session = match engine.load(&model)? {
         Loaded::Ready(session) => session,
-        Loaded::Refused(reason) => return Ok(Verdict::Skipped(reason)),
+        Loaded::Refused(reason) => return refused(reason, engine, &sets, arguments.allow_skips),
     };
     placements.extend_from_slice(session.placements().unwrap_or_default());
     let tolerances = Tolerances::new(&arguments.tolerance, &model)?;
     let mut differences = Vec::new();
-    for set in read::data_sets(&test.data)? {
-        let differ = run_set(&mut session, &model, &set, &tolerances, arguments.update)
-            .with_context(|| set.name.clone())?;
-        let differ = differ.into_iter();
+    for set in sets {
+        let run = RunSet {
+            engine,
+            model: &model,
+            set: &set,
+            tolerances: &tolerances,
+        };
+        let differ = match arguments.update {
+            false => run.compare(&mut session),
+            true => run.update(&mut session),
+        };
+        let differ = differ.with_context(|| set.name.clone())?.into_iter();
         differences.extend(differ.map(|difference| format!("{}: {difference}", set.name)));
     }
     Ok(match (differences.join("; "), arguments.update) {
@@ -191,32 +294,96 @@ fn run_test(
     })
 }
 
-/// Runs a model on a data set: how each output differs that does.
-fn run_set(
-    session: &mut Session<'_>,
-    model: &Model,
-    set: &DataSet,
-    tolerances: &Tolerances<'_>,
-    update: bool,
-) -> Result<Vec<String>> {
-    let (inputs, bindings) = data_set::inputs(model, set)?;
-    let expected = data_set::outputs(model, set)?;
-    let recorded = data_set::tolerances(set)?;
-    let got = session.run(&inputs, &bindings)?;
-    let mut differences = Vec::new();
-    for (name, got) in std::iter::zip(model.output_names(), &got) {
-        let tolerance = tolerances.of(&name, &recorded);
-        if let Err(difference) = compare(&expected[&name], got, tolerance) {
-            differences.push(format!("output {name}{difference}"));
+/// What it means that a backend refuses a model: it is skipped, unless that backend once ran it.
+fn refused(
+    reason: String,
+    engine: &Engine,
+    sets: &[DataSet],
+    allow_skips: bool,
+) -> Result<Verdict> {
+    for set in sets.iter().filter(|_| !allow_skips) {
+        let record = data_set::Record::read(set)?;
+        if let Some(on) = record.recorded_on
+            && engine.is_described_by(&on)
+        {
+            let set = &set.name;
+            return Ok(Verdict::Failed(format!(
+                "{reason}; {set} was recorded on {on}"
+            )));
         }
     }
-    if update && !differences.is_empty() {
-        data_set::update(set, model, &got)?;
-    }
-    Ok(differences)
+    Ok(Verdict::Skipped(reason))
 }
 
-fn print_verdict(path: &str, verdict: &Verdict) -> Result<()> {
+/// A model to run on a data set.
+struct RunSet<'a> {
+    engine: &'a Engine,
+    model: &'a Model,
+    set: &'a DataSet,
+    tolerances: &'a Tolerances<'a>,
+}
+
+impl RunSet<'_> {
+    /// How each output differs that does.
+    ///
+    /// # Errors
+    /// The data set is not for such a model, or it cannot be run.
+    fn compare(&self, session: &mut Session<'_>) -> Result<Vec<String>> {
+        let (inputs, bindings) = data_set::inputs(self.model, self.set)?;
+        let expected = data_set::outputs(self.model, self.set)?;
+        let got = session.run(&inputs, &bindings)?;
+        self.differences(&expected, &got)
+    }
+
+    /// The same, and accepts the outputs. A data set that is not for such a model is recorded anew.
+    fn update(&self, session: &mut Session<'_>) -> Result<Vec<String>> {
+        let Self { model, set, .. } = self;
+        let read = || {
+            Ok((
+                data_set::inputs(model, set)?,
+                data_set::outputs(model, set)?,
+            ))
+        };
+        let read: Result<_> = read();
+        match read {
+            Ok(((inputs, bindings), expected)) => {
+                let got = session.run(&inputs, &bindings)?;
+                let differences = self.differences(&expected, &got)?;
+                if !differences.is_empty() {
+                    data_set::update(set, model, &got)?;
+                }
+                Ok(differences)
+            }
+            Err(why) => {
+                let (inputs, bindings) = data_set::adapted_inputs(model, set)?;
+                let outputs = session.run(&inputs, &bindings)?;
+                let recording = data_set::Recording {
+                    model,
+                    inputs: &inputs,
+                    outputs: &outputs,
+                    engine: self.engine,
+                    tolerances: &data_set::Record::read(set)?.tolerances,
+                };
+                recording.write(&set.path)?;
+                Ok(vec![format!("recorded anew: {}", chain(&why))])
+            }
+        }
+    }
+
+    fn differences(&self, expected: &Tensors, got: &[Tensor]) -> Result<Vec<String>> {
+        let recorded = data_set::Record::read(self.set)?.tolerances;
+        let outputs = std::iter::zip(self.model.output_names(), got);
+        let differ = outputs.filter_map(|(name, got)| {
+            let tolerance = self.tolerances.of(&name, &recorded);
+            let difference = compare(&expected[&name], got, tolerance).err()?;
+            Some(format!("output {name}{difference}"))
+        });
+        Ok(differ.collect())
+    }
+}
+
+fn print_verdict(tested: &Tested) -> Result<()> {
+    let Tested { path, verdict, .. } = tested;
     let style = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
     let (style, name) = match verdict {
         Verdict::Ok => (style(AnsiColor::Green), "ok"),
@@ -225,17 +392,17 @@ fn print_verdict(path: &str, verdict: &Verdict) -> Result<()> {
         Verdict::Skipped(_) => (style(AnsiColor::Yellow), "skipped"),
     };
     let mut out = anstream::stdout().lock();
-    write!(out, "{path}: {style}{name}{style:#}")?;
+    write!(out, "{}: {style}{name}{style:#}", printable(path))?;
     match verdict.reason() {
-        Some(why) => writeln!(out, ": {why}")?,
+        Some(why) => writeln!(out, ": {}", printable(why))?,
         None => writeln!(out)?,
     }
     Ok(out.flush()?)
 }
 
-fn print_counts(engine: &Engine, results: &[Tested]) -> Result<()> {
+fn print_counts(engine: &Engine, results: &Results) -> Result<()> {
     let mut out = anstream::stdout().lock();
-    let count = |name| count(results, name);
+    let count = |name| count(&results.tested, name);
     let updated = match count("updated") {
         0 => String::new(),
         updated => format!("{updated} updated, "),
@@ -247,10 +414,28 @@ fn print_counts(engine: &Engine, results: &[Tested]) -> Result<()> {
         count("failed"),
         count("skipped")
     )?;
+    let without = results.without_snapshot.iter();
+    let without: Vec<String> = without.map(|path| path.display().to_string()).collect();
+    if !without.is_empty() {
+        let models = if without.len() == 1 {
+            "model"
+        } else {
+            "models"
+        };
+        writeln!(
+            out,
+            "{} {models} without a snapshot: {}",
+            without.len(),
+            printable(&without.join(", "))
+        )?;
+    }
+    if results.interrupted {
+        writeln!(out, "interrupted: not all tests were run")?;
+    }
     out.flush()?;
     super::say_gpu(engine.gpu_name().as_deref())?;
     let mut providers: BTreeMap<&str, usize> = BTreeMap::new();
-    for placement in results.iter().flat_map(|tested| &tested.placements) {
+    for placement in results.tested.iter().flat_map(|tested| &tested.placements) {
         *providers.entry(&placement.provider).or_default() += 1;
     }
     for (provider, count) in providers {
@@ -263,8 +448,9 @@ fn print_counts(engine: &Engine, results: &[Tested]) -> Result<()> {
     Ok(())
 }
 
-fn as_json(engine: &Engine, results: &[Tested]) -> Json {
-    let tests = results.iter().map(|tested| {
+fn as_json(engine: &Engine, results: &Results) -> Json {
+    let count = |name| count(&results.tested, name);
+    let tests = results.tested.iter().map(|tested| {
         let mut json = json!({ "path": tested.path, "result": tested.verdict.name() });
         if let Some(why) = tested.verdict.reason() {
             json["reason"] = why.into();
@@ -279,10 +465,16 @@ fn as_json(engine: &Engine, results: &[Tested]) -> Json {
     let mut json = json!({
         "backend": engine.name(),
         "tests": tests.collect::<Json>(),
-        "passed": count(results, "ok"),
-        "updated": count(results, "updated"),
-        "failed": count(results, "failed"),
-        "skipped": count(results, "skipped"),
+        "passed": count("ok"),
+        "updated": count("updated"),
+        "failed": count("failed"),
+        "skipped": count("skipped"),
+        "without_snapshot": results
+            .without_snapshot
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect::<Json>(),
+        "interrupted": results.interrupted,
     });
     if let Some(name) = engine.gpu_name() {
         json["device"] = name.into();

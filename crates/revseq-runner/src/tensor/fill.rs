@@ -16,6 +16,8 @@ pub(crate) enum Fill {
     Iota,
     /// Random values that depend on the seed alone.
     Random(u64),
+    /// The same of integers from `low` up to, but not, `high`.
+    Ints { low: i64, high: i64, seed: u64 },
     /// Zeros, false or empty strings.
     Zeros,
 }
@@ -28,22 +30,38 @@ impl FromStr for Fill {
             None if text == "iota" => Ok(Self::Iota),
             None if text == "zeros" => Ok(Self::Zeros),
             None if text == "random" => Ok(Self::Random(0)),
-            Some(("random", seed)) => seed
-                .parse()
-                .map(Self::Random)
-                .map_err(|_| format!("{seed:?} is not a seed")),
-            _ => Err("expected iota, random, random:SEED or zeros".to_owned()),
+            Some(("random", seed)) => Ok(Self::Random(parse_seed(seed)?)),
+            Some(("ints", range)) => {
+                let (range, seed) = match range.split_once(':') {
+                    Some((range, seed)) => (range, parse_seed(seed)?),
+                    None => (range, 0),
+                };
+                let bounds = range.split_once("..").and_then(|(low, high)| {
+                    let (low, high) = (low.parse().ok()?, high.parse().ok()?);
+                    (low < high).then_some((low, high))
+                });
+                let (low, high) = bounds.ok_or_else(|| {
+                    format!("{range:?} is not a range, such as 0..20 for 0 to 19")
+                })?;
+                Ok(Self::Ints { low, high, seed })
+            }
+            _ => Err("expected iota, random, random:SEED, ints:LOW..HIGH or zeros".to_owned()),
         }
     }
+}
+
+fn parse_seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a seed"))
 }
 
 /// A filled tensor.
 ///
 /// `number` tells one input's random values from another's. Integers stay
-/// within 0 and `highest` if there is one: lengths are not to be out of range.
+/// within 0 and `highest` if there is one, but for those whose range is given: lengths and
+/// indices are not to be out of range.
 ///
 /// # Errors
-/// More than [`MAXIMUM_BYTES`].
+/// More than [`MAXIMUM_BYTES`]; a range that the type does not hold.
 pub(crate) fn fill(
     fill: Fill,
     element_type: ElementType,
@@ -67,14 +85,24 @@ pub(crate) fn fill(
             MAXIMUM_BYTES >> 30
         )
     })?;
+    if let Fill::Ints { low, high, .. } = fill {
+        let (least, greatest) = integers(element_type);
+        ensure!(
+            least <= low.into() && i128::from(high) - 1 <= greatest,
+            "{element_type} does not hold all integers from {low} to {}",
+            high - 1
+        );
+    }
     let mut random = SplitMix64(match fill {
-        Fill::Random(seed) => seed ^ number.wrapping_mul(0xd134_2543_de82_ef95),
+        Fill::Random(seed) | Fill::Ints { seed, .. } => {
+            seed ^ number.wrapping_mul(0xd134_2543_de82_ef95)
+        }
         Fill::Iota | Fill::Zeros => 0,
     });
     let ElementType::Fixed(data_type) = element_type else {
         let strings = (0..count).map(|index| match fill {
             Fill::Iota => index.to_string(),
-            Fill::Random(_) => random.word(),
+            Fill::Random(_) | Fill::Ints { .. } => random.word(),
             Fill::Zeros => String::new(),
         });
         return Tensor::new(
@@ -94,21 +122,19 @@ pub(crate) fn fill(
     match fill {
         Fill::Zeros => data.resize(bytes, 0),
         Fill::Iota => {
-            // The bool and the small floats count only so far.
-            let exact = match data_type {
-                DataType::Bool => 2,
-                DataType::Bfloat16 => 1 << 8,
-                DataType::Float16 => 1 << 11,
-                DataType::Float32 | DataType::Complex64 => 1 << 24,
-                DataType::Int8 => 1 << 7,
-                DataType::Uint8 => 1 << 8,
-                DataType::Int16 => 1 << 15,
-                DataType::Uint16 => 1 << 16,
-                _ => 1 << 31,
-            };
+            // The bool and the small types count only so far.
+            let exact = integers(element_type).1.min((1 << 31) - 1) as u64 + 1;
             let period = highest.map_or(exact, |highest| exact.min(highest.saturating_add(1)));
             for index in 0..count as u64 {
                 push(&mut data, data_type, (index % period) as f64, 0.0);
+            }
+        }
+        Fill::Ints { low, high, .. } => {
+            let period = high.abs_diff(low);
+            for _ in 0..count {
+                // What is added stays below `high`.
+                let value = low.wrapping_add_unsigned(random.next() % period);
+                push(&mut data, data_type, value as f64, 0.0);
             }
         }
         Fill::Random(_) => {
@@ -138,6 +164,31 @@ pub(crate) fn fill(
     }
     ensure!(data.len() == bytes, "{data_type} cannot be filled");
     Tensor::new(element_type, shape.to_vec(), Data::Bytes(data))
+}
+
+/// The least and the greatest integer of those that a type holds without a gap, and that a
+/// double holds.
+fn integers(element_type: ElementType) -> (i128, i128) {
+    let ElementType::Fixed(data_type) = element_type else {
+        // No integer at all.
+        return (0, -1);
+    };
+    let bits = match data_type {
+        DataType::Bool => return (0, 1),
+        DataType::Int8 => 7,
+        DataType::Int16 => 15,
+        DataType::Int32 => 31,
+        DataType::Uint8 => return (0, (1 << 8) - 1),
+        DataType::Uint16 => return (0, (1 << 16) - 1),
+        DataType::Uint32 => return (0, (1 << 32) - 1),
+        DataType::Uint64 => return (0, 1 << 53),
+        // Up to the number of bits of their significands.
+        DataType::Bfloat16 => 8,
+        DataType::Float16 => 11,
+        DataType::Float32 | DataType::Complex64 => 24,
+        _ => 53,
+    };
+    (-(1 << bits), (1 << bits) - 1)
 }
 
 fn is_complex(data_type: DataType) -> bool {
@@ -173,9 +224,13 @@ fn push(data: &mut Vec<u8>, data_type: DataType, real: f64, imaginary: f64) {
 
 /// Sebastiano Vigna's SplitMix64: a seed gives the same values in every
 /// version, which crates of generators do not promise.
-struct SplitMix64(u64);
+pub(crate) struct SplitMix64(u64);
 
 impl SplitMix64 {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -186,7 +241,7 @@ impl SplitMix64 {
 
     /// From -1 up to, but not, 1: a multiple of 2^-10, which every float holds
     /// but bfloat16, which rounds it.
-    fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         ((self.next() >> 53) as f64 - 1024.0) / 1024.0
     }
 
@@ -236,6 +291,47 @@ mod tests {
             seen.sort();
             seen.dedup();
             assert_eq!(seen, ["0", "1", "2", "3", "4", "5"], "{how:?}");
+        }
+    }
+
+    #[test]
+    fn integers_are_within_their_range() {
+        let fill = |text: &str, data_type| {
+            let how = text.parse().unwrap();
+            fill(how, ElementType::Fixed(data_type), &[1000], 0, Some(2))
+        };
+        let seen = |tensor: Tensor| -> Vec<String> {
+            let values = (0..1000).map(|at| tensor.value(at).to_string());
+            let values: std::collections::BTreeSet<String> = values.collect();
+            values.into_iter().collect()
+        };
+        let int64 = fill("ints:-1..3", DataType::Int64).unwrap();
+        assert_eq!(seen(int64), ["-1", "0", "1", "2"]);
+        let float = fill("ints:7..9:5", DataType::Float16).unwrap();
+        assert_eq!(seen(float), ["7.0", "8.0"]);
+        assert_eq!(seen(fill("ints:0..2", DataType::Bool).unwrap()).len(), 2);
+        for (range, data_type, holds) in [
+            ("ints:0..256", DataType::Uint8, true),
+            ("ints:0..257", DataType::Uint8, false),
+            ("ints:-1..5", DataType::Uint64, false),
+            ("ints:-128..128", DataType::Int8, true),
+            (
+                "ints:-9223372036854775808..9223372036854775807",
+                DataType::Int64,
+                false,
+            ),
+        ] {
+            assert_eq!(fill(range, data_type).is_ok(), holds, "{range} {data_type}");
+        }
+        for wrong in [
+            "ints",
+            "ints:3",
+            "ints:3..3",
+            "ints:a..b",
+            "ints:0..2:x",
+            "random:x",
+        ] {
+            assert!(wrong.parse::<Fill>().is_err(), "{wrong}");
         }
     }
 

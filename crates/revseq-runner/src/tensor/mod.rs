@@ -15,6 +15,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use revseq_graph::ElementType;
 
+use crate::file;
 use crate::model::read;
 
 /// The largest tensor that is made rather than read, in bytes. Fuzzers have less memory and time.
@@ -119,14 +120,12 @@ impl Tensor {
 
     /// Writes a tensor to a `.pb` or `.npy` file, by the ending.
     pub(crate) fn write(&self, path: &Path, name: &str) -> Result<()> {
-        let write = || -> Result<()> {
-            let bytes = match format(path)? {
-                Format::Pb => pb::encode(self, name),
-                Format::Npy => npy::encode(self)?,
-            };
-            Ok(std::fs::write(path, bytes)?)
+        let encode = || match format(path)? {
+            Format::Pb => Ok(pb::encode(self, name)),
+            Format::Npy => npy::encode(self),
         };
-        write().with_context(|| format!("cannot write {}", path.display()))
+        let bytes = encode().with_context(|| format!("cannot write {}", path.display()))?;
+        file::write(path, &bytes)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Archives of arrays, as `numpy.savez` and `numpy.savez_compressed` write them.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use zip::write::SimpleFileOptions;
 use zip::{ZipArchive, ZipWriter};
 
 use super::{MAXIMUM_BYTES, Tensor, Tensors, npy};
+use crate::file;
 use crate::model::read;
 
 /// The ending of an array's file in an archive.
@@ -66,24 +66,19 @@ pub(crate) fn write<'a>(
     path: &Path,
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
 ) -> Result<()> {
-    let write = || -> Result<()> {
-        let encoded = tensors
-            .into_iter()
-            .map(|(name, tensor)| {
-                let bytes = npy::encode(tensor).with_context(|| format!("array {name:?}"))?;
-                Ok((format!("{name}{ENDING}"), bytes))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let mut archive = ZipWriter::new(File::create(path)?);
-        for (name, bytes) in encoded {
+    let encode = || -> Result<Vec<u8>> {
+        // In memory: an archive that cannot be written to its end complains on standard error.
+        let mut archive = ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        for (name, tensor) in tensors {
+            let bytes = npy::encode(tensor).with_context(|| format!("array {name:?}"))?;
             let stored = SimpleFileOptions::default()
                 .compression_method(zip::CompressionMethod::Stored)
                 .large_file(bytes.len() > u32::MAX as usize);
-            archive.start_file(name, stored)?;
+            archive.start_file(format!("{name}{ENDING}"), stored)?;
             archive.write_all(&bytes)?;
         }
-        archive.finish()?;
-        Ok(())
+        Ok(archive.finish()?.into_inner())
     };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    let bytes = encode().with_context(|| format!("cannot write {}", path.display()))?;
+    file::write(path, &bytes)
 }

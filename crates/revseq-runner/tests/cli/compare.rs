@@ -97,3 +97,77 @@ fn backends_agree_on_an_exported_model() {
         "{output}"
     );
 }
+
+/// A runtime of its own kernels, whatever provider is registered in the process: what it refuses
+/// or misreads is refused and different, and the others are compared all the same.
+#[test]
+fn plain_onnxruntime_is_plain_beside_the_provider() {
+    let Some(library) = onnxruntime("plain_onnxruntime_is_plain_beside_the_provider") else {
+        return;
+    };
+    for (model, outputs, plain) in [
+        ("exported/tf_axes_2_3", 2, ": REFUSED: ONNX Runtime "),
+        ("shapes/rank3_batch0_time2", 1, ": REFUSED: ONNX Runtime "),
+        ("shapes/rank3_batch2_time1", 1, ": REFUSED: ONNX Runtime "),
+        ("subsequences/rank3_axis1", 1, ": REFUSED: ONNX Runtime "),
+        ("shapes/rank3_batch0_time1", 1, "\n  y: equal bit for bit"),
+    ] {
+        let path = models().join(model).display().to_string();
+        for on in [
+            "tract,ort,ort-plain",
+            "ort,ort-plain",
+            "ort-plain,tract,ort",
+        ] {
+            let run = revseq(&["compare", &path, "--on", on, "--ort-lib", &library]);
+            let refuses = plain.contains("REFUSED");
+            assert_eq!(run.code, Some(i32::from(refuses)), "{model} {on}: {run:?}");
+            assert_eq!(
+                run.stdout.matches("REFUSED").count(),
+                usize::from(refuses),
+                "{run:?}"
+            );
+            let equal = outputs * (on.split(',').count() - 1 - usize::from(refuses));
+            assert_eq!(
+                run.stdout.matches("equal bit for bit").count(),
+                equal,
+                "{run:?}"
+            );
+            assert!(run.stdout.contains(plain), "{model} {on}: {run:?}");
+            assert_eq!(run.stderr, "", "{model} {on}");
+        }
+        let json = revseq(&[
+            "compare",
+            &path,
+            "--on",
+            "ort,ort-plain",
+            "--ort-lib",
+            &library,
+            "--format",
+            "json",
+        ]);
+        let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+        let refused = json["compared"][0]["refused"].is_string();
+        assert_eq!(refused, plain.contains("REFUSED"), "{json}");
+    }
+}
+
+#[test]
+fn a_backend_that_refuses_is_a_row() {
+    let folder = Folder::new();
+    folder.write("neg.onnx", &of("Neg"));
+    folder.write("lacks.onnx", &of("Nonsense"));
+    let path = |name| folder.path(name).display().to_string();
+    let (neg, lacks) = (path("neg.onnx"), path("lacks.onnx"));
+    for (one, other) in [(&neg, &lacks), (&lacks, &neg)] {
+        let run = revseq(&["compare", one, other]);
+        assert_eq!(run.code, Some(1), "{run:?}");
+        let expected =
+            format!("expected: {neg} on tract\n{lacks} on tract: REFUSED: tract has no Nonsense\n");
+        assert_eq!(run.stdout, expected);
+    }
+    // With nothing to compare with.
+    refuses(
+        &["compare", &lacks, &lacks],
+        &format!("{lacks} on tract: tract has no Nonsense; {lacks} on tract: "),
+    );
+}

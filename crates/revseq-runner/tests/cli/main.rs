@@ -6,11 +6,15 @@ mod bench;
 mod checker;
 mod common;
 mod compare;
+#[cfg(all(unix, feature = "bench", feature = "rewrite"))]
+mod files;
 mod gpu;
 mod hostile;
 mod inspect;
 #[cfg(not(all(feature = "bench", feature = "gpu")))]
 mod left_out;
+#[cfg(feature = "rewrite")]
+mod names;
 mod ort;
 #[cfg(feature = "rewrite")]
 mod random_rewrites;

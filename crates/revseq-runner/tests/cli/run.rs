@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use prost::Message;
+use tract_onnx::pb::GraphProto;
 
 use crate::common::{
-    FLOAT, Folder, INT64, int64s, models, node, refuses, reverse_graph, revseq, succeeds, value,
+    FLOAT, Folder, INT64, int, int64s, models, node, refuses, reverse_graph, revseq, succeeds,
+    tensor, value,
 };
 
 #[test]
@@ -254,7 +256,9 @@ fn a_profile_says_where_the_time_goes() {
     let run = revseq(&arguments);
     assert_eq!(run.code, Some(0), "{run:?}");
     assert!(
-        run.stderr.starts_with("operator ") && run.stderr.contains("\nReverseSequence "),
+        run.stderr.starts_with("profiled runs: median ")
+            && run.stderr.contains("\noperator ")
+            && run.stderr.contains("\nReverseSequence "),
         "{run:?}"
     );
     let json = succeeds(&[&arguments[..], &["--repeat", "3", "--format", "json"]].concat());
@@ -264,7 +268,10 @@ fn a_profile_says_where_the_time_goes() {
     let ours = nodes
         .iter()
         .find(|node| node["operator"] == "ReverseSequence");
-    assert_eq!(ours.unwrap()["calls"], 3);
+    let ours = ours.unwrap();
+    assert_eq!(ours["calls"], 3);
+    let median = ours["median_seconds"].as_f64().unwrap();
+    assert!(median > 0.0 && median <= json["profile"]["median_seconds"].as_f64().unwrap());
     assert!(json["timing"]["p99_seconds"].as_f64().unwrap() > 0.0);
 }
 
@@ -321,4 +328,84 @@ fn loops_on_sequences_optionals_and_bfloat16_are_refused_by_name() {
         count += 1;
     }
     assert_eq!(count, 9);
+}
+
+/// A model of one Gather of 20 rows, by a chain of operators on its input.
+fn gather(chain: &[&str], input: i32) -> GraphProto {
+    let mut graph = GraphProto {
+        name: "graph".to_owned(),
+        input: vec![value("ids", input, &["50"])],
+        output: vec![value("rows", FLOAT, &["50", "2"])],
+        initializer: vec![tensor("table", FLOAT, &[20, 2], &[0; 160])],
+        ..GraphProto::default()
+    };
+    let mut last = "ids".to_owned();
+    for (index, operator) in chain.iter().enumerate() {
+        let name = format!("v{index}");
+        let mut next = node(operator, &[&last], &[&name]);
+        if *operator == "Cast" {
+            next.attribute = vec![int("to", INT64.into())];
+        }
+        graph.node.push(next);
+        last = name;
+    }
+    graph
+        .node
+        .push(node("Gather", &["table", &last], &["rows"]));
+    graph
+}
+
+#[test]
+fn made_up_ids_are_within_what_they_index() {
+    const INT32: i32 = 6;
+    let folder = Folder::new();
+    for (chain, input) in [
+        (&[][..], INT64),
+        (&["Cast"], INT32),
+        (&["Cast", "Identity"], INT32),
+        (&["Identity", "Transpose"], INT64),
+    ] {
+        let path = folder.model(gather(chain, input));
+        for fill in [
+            "random",
+            "random:3",
+            "iota",
+            "ids=ints:0..20",
+            "ids=ints:-20..0:5",
+        ] {
+            succeeds(&["run", path.to_str().unwrap(), "--fill", fill]);
+        }
+    }
+    // Lengths, behind a Cast.
+    let mut graph = reverse_graph();
+    graph.input[1] = value("lens32", INT32, &["4"]);
+    let mut cast = node("Cast", &["lens32"], &["lens"]);
+    cast.attribute = vec![int("to", INT64.into())];
+    graph.node.insert(0, cast);
+    let path = folder.model(graph);
+    for seed in 0..5 {
+        let fill = format!("random:{seed}");
+        succeeds(&["run", path.to_str().unwrap(), "--fill", &fill]);
+    }
+    let path = path.to_str().unwrap();
+    refuses(
+        &["run", path, "--fill", "nope=zeros"],
+        "--fill: there is no input \"nope\"",
+    );
+    refuses(
+        &["run", path, "--fill", "lens32=ints:0..3"],
+        "input \"x\" is missing",
+    );
+    succeeds(&["run", path, "--fill", "lens32=ints:5..6", "--fill", "iota"]);
+    refuses(
+        &[
+            "run",
+            path,
+            "--fill",
+            "random",
+            "--fill",
+            "lens32=ints:6..7",
+        ],
+        "sequence length 6 at index 0 is out of range",
+    );
 }

@@ -1,8 +1,9 @@
 //! `revseq snapshot`, and what `verify` makes of it.
 
 use prost::Message;
+use tract_onnx::pb::{GraphProto, TensorProto};
 
-use crate::common::{Folder, model, node, refuses, reverse_graph, revseq, succeeds};
+use crate::common::{FLOAT, Folder, model, node, refuses, reverse_graph, revseq, succeeds, value};
 
 /// A model NAME.onnx in a folder, and its path.
 fn encoder(folder: &Folder) -> String {
@@ -153,4 +154,175 @@ fn runs_are_saved_as_data_sets_and_archives() {
         ],
         "it is not an .npz file",
     );
+}
+
+/// A model whose outputs are each what an operator makes of the first input, all of one size.
+fn of(inputs: &[&str], outputs: &[(&str, &str)], size: &str) -> Vec<u8> {
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: outputs
+            .iter()
+            .map(|(operator, output)| node(operator, &inputs[..1], &[*output]))
+            .collect(),
+        input: inputs
+            .iter()
+            .map(|input| value(input, FLOAT, &[size]))
+            .collect(),
+        output: outputs
+            .iter()
+            .map(|(_, output)| value(output, FLOAT, &[size]))
+            .collect(),
+        ..GraphProto::default()
+    };
+    model(graph).encode_to_vec()
+}
+
+/// What callers would notice fails, whatever its values are, and `--update` accepts it.
+#[test]
+fn another_interface_is_a_difference() {
+    for (change, changed, why) in [
+        (
+            "an input has another name",
+            of(&["x2"], &[("Neg", "y")], "3"),
+            "input_0.pb: the model has none named \"x\"; it has x2",
+        ),
+        (
+            "an output has another name",
+            of(&["x"], &[("Neg", "z")], "3"),
+            "output_0.pb: the model has none named \"y\"; it has z",
+        ),
+        (
+            "there is another output",
+            of(&["x"], &[("Neg", "y"), ("Abs", "z")], "3"),
+            "it has no data for output \"z\"",
+        ),
+        (
+            "there is another input",
+            of(&["x", "extra"], &[("Neg", "y")], "3"),
+            "it has no data for input \"extra\"",
+        ),
+        (
+            "sizes differ",
+            of(&["x"], &[("Neg", "y")], "4"),
+            "input \"x\" is float[3]: expected float[4]",
+        ),
+    ] {
+        let folder = Folder::new();
+        let path = folder.write("m.onnx", &of(&["x"], &[("Neg", "y")], "3"));
+        let path = path.to_str().unwrap();
+        succeeds(&["snapshot", path, "--atol", "y=0.5"]);
+        folder.write("m.onnx", &changed);
+        let run = revseq(&["verify", path]);
+        assert_eq!(run.code, Some(1), "{change}: {run:?}");
+        assert!(run.stdout.contains(why), "{change}: {run:?}");
+        let updated = succeeds(&["verify", path, "--update"]);
+        assert!(
+            updated.contains(": updated: test_data_set_0: recorded anew: "),
+            "{change}: {updated}"
+        );
+        assert!(succeeds(&["verify", path]).contains(": ok\n"), "{change}");
+        let record = folder.path("m.snapshots/test_data_set_0/snapshot.json");
+        let record = std::fs::read_to_string(record).unwrap();
+        let keeps_y = change != "an output has another name";
+        assert_eq!(
+            record.contains("\"atol\": 0.5"),
+            keeps_y,
+            "{change}: {record}"
+        );
+    }
+    // An output that is gone.
+    let folder = Folder::new();
+    let path = folder.write("m.onnx", &of(&["x"], &[("Neg", "y"), ("Abs", "z")], "3"));
+    let path = path.to_str().unwrap();
+    succeeds(&["snapshot", path]);
+    folder.write("m.onnx", &of(&["x"], &[("Neg", "y")], "3"));
+    let run = revseq(&["verify", path]);
+    assert!(
+        run.stdout
+            .contains("the model has none named \"z\"; it has y"),
+        "{run:?}"
+    );
+    succeeds(&["verify", path, "--update"]);
+    assert!(
+        !folder
+            .path("m.snapshots/test_data_set_0/output_1.pb")
+            .exists()
+    );
+    succeeds(&["verify", path]);
+    // Inputs that fit stay what they were.
+    succeeds(&["snapshot", path, "--add", "--fill", "iota"]);
+    folder.write("m.onnx", &of(&["renamed"], &[("Neg", "y")], "3"));
+    succeeds(&["verify", path, "--update"]);
+    let input = folder.path("m.snapshots/test_data_set_1/input_0.pb");
+    let input = TensorProto::decode(std::fs::read(input).unwrap().as_slice()).unwrap();
+    let iota: Vec<u8> = [0.0_f32, 1.0, 2.0]
+        .into_iter()
+        .flat_map(f32::to_le_bytes)
+        .collect();
+    assert_eq!((input.name.as_str(), input.raw_data), ("renamed", iota));
+}
+
+#[test]
+fn nothing_tested_is_a_failure() {
+    let fails = |arguments: &[&str], why: &str| {
+        let run = revseq(arguments);
+        assert_eq!(run.code, Some(1), "{arguments:?}: {run:?}");
+        assert!(run.stdout.contains(why), "{arguments:?}: {run:?}");
+    };
+    // What it was recorded on refuses the model now.
+    let folder = Folder::new();
+    let path = folder.write("m.onnx", &of(&["x"], &[("Neg", "y")], "3"));
+    folder.write("other.onnx", &of(&["x"], &[("Neg", "y")], "3"));
+    let path = path.to_str().unwrap();
+    let other = folder.path("other.onnx");
+    let other = other.to_str().unwrap();
+    succeeds(&["snapshot", path, other]);
+    folder.write("m.onnx", &of(&["x"], &[("Nonsense", "y")], "3"));
+    fails(
+        &["verify", path, other],
+        "m.onnx: FAILED: tract has no Nonsense; test_data_set_0 was recorded on tract\n",
+    );
+    let skipped = succeeds(&["verify", path, other, "--allow-skips"]);
+    assert!(
+        skipped.ends_with("1 passed, 0 failed, 1 skipped\n"),
+        "{skipped}"
+    );
+    // Recorded elsewhere, it may be skipped, unless nothing else is tested.
+    let record = "m.snapshots/test_data_set_0/snapshot.json";
+    folder.write(record, br#"{"recorded_on": "ONNX Runtime 1.31.1"}"#);
+    succeeds(&["verify", path, other]);
+    fails(
+        &["verify", path],
+        "all tests: FAILED: every test was skipped; --allow-skips accepts that\n",
+    );
+    let junit = revseq(&["verify", path, "--format", "junit"]);
+    assert!(
+        junit
+            .stdout
+            .contains("tests=\"2\" failures=\"1\" skipped=\"1\""),
+        "{junit:?}"
+    );
+    succeeds(&["verify", path, "--allow-skips"]);
+    // Models without a snapshot, and snapshots without a model.
+    std::fs::remove_file(folder.path(record)).unwrap();
+    std::fs::rename(path, folder.path("renamed.onnx")).unwrap();
+    folder.write("broken.onnx", b"no model");
+    let all = folder.path("");
+    let all = all.to_str().unwrap().trim_end_matches('/');
+    let orphan = format!(
+        "{all}/m.snapshots: FAILED: it is a snapshot of {path}, which is missing\n\
+         1 passed, 1 failed, 0 skipped\n\
+         2 models without a snapshot: {all}/broken.onnx, {all}/renamed.onnx\n"
+    );
+    fails(&["verify", all], &orphan);
+    std::fs::remove_dir_all(folder.path("m.snapshots")).unwrap();
+    succeeds(&["verify", all]);
+    fails(
+        &["verify", all, "--require-snapshots"],
+        "renamed.onnx: FAILED: it has no snapshot; `revseq snapshot` records one\n",
+    );
+    let json = succeeds(&["verify", all, "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["without_snapshot"][0], format!("{all}/broken.onnx"));
+    assert_eq!(json["interrupted"], false);
 }

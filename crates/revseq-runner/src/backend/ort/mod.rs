@@ -22,7 +22,7 @@ use revseq_kernels::Device as KernelDevice;
 
 use crate::backend::Runs;
 use crate::backend::outputs::{self, Declared};
-use crate::backend::profile::NodeTime;
+use crate::backend::profile::Profile;
 use crate::cli::{EngineArguments, Optimization, OrtArguments};
 use crate::fence;
 use crate::model::check::canonical_domain;
@@ -37,6 +37,9 @@ pub(crate) use placement::Placement;
 
 /// The provider's name.
 pub(crate) const EP: &str = "RevSeqExecutionProvider";
+
+/// The name of ONNX Runtime's own provider.
+const CPU_EP: &str = "CPUExecutionProvider";
 
 /// The name under which its library is registered.
 const REGISTRATION: &str = "revseq";
@@ -216,6 +219,11 @@ impl Ort {
         (self.with_ep && self.device != KernelDevice::Cpu).then_some(&self.device)
     }
 
+    /// Whether an ONNX Runtime of whatever version described itself so, with this one's provider.
+    pub(crate) fn is_described_by(&self, description: &str) -> bool {
+        description.starts_with("ONNX Runtime") && description.ends_with(EP) == self.with_ep
+    }
+
     /// What ONNX Runtime itself lacks for a model; `None` if nothing is known.
     ///
     /// Found by looking at the model alone: an error on the way is never a lack.
@@ -276,17 +284,20 @@ pub(crate) enum Preparation {
 }
 
 impl Ort {
+    /// The provider that the nodes of ours are for.
+    fn provider(&self) -> &'static str {
+        if self.with_ep { EP } else { CPU_EP }
+    }
+
     /// Makes a model ready.
     ///
     /// # Errors
-    /// What ONNX Runtime or the provider refuses, and a node of ours that the
-    /// provider does not run, unless it is one of strings or there is no provider.
+    /// What ONNX Runtime or the provider refuses, and a node of ours that another
+    /// provider runs than the one asked for, unless it is one of strings.
     pub(crate) fn prepare(&self, model: &Model) -> Result<Preparation> {
         let prepared = self.place(model)?;
-        if let Preparation::Ready(prepared) = &prepared
-            && self.with_ep
-        {
-            placement::check(&prepared.placements)?;
+        if let Preparation::Ready(prepared) = &prepared {
+            placement::check(&prepared.placements, self.provider())?;
         }
         Ok(prepared)
     }
@@ -317,7 +328,7 @@ impl Ort {
             let assigned = fenced(|| Ok(assignment::assigned(&session)?))?;
             let placements = placement::of(assigned, &log.take());
             let is_complete = !self.with_ep
-                || (placements.len() == nodes && placement::check(&placements).is_ok());
+                || (placements.len() == nodes && placement::check(&placements, EP).is_ok());
             prepared = Some(Prepared {
                 session,
                 outputs: outputs::declared(model),
@@ -350,7 +361,7 @@ impl Ort {
         inputs: &Tensors,
         runs: u32,
         mut step: impl FnMut(),
-    ) -> Result<Vec<NodeTime>> {
+    ) -> Result<Profile> {
         let values = values(inputs)?;
         // ONNX Runtime adds the time to the name.
         let name = format!("revseq-profile-{}", std::process::id());
@@ -385,12 +396,12 @@ impl Ort {
                 }
                 Observer::Profile(path) => builder = builder.with_profiling(path)?,
             }
-            if self.with_ep {
-                let devices = environment
-                    .devices()
-                    .filter(|device| device.ep().is_ok_and(|ep| ep == EP));
-                builder = builder.with_devices(devices, Some(&self.provider_options))?;
-            }
+            // Always by name: a session that names no device takes those of any provider that
+            // is registered, by the policy that `ort` sets for all sessions.
+            let devices = environment
+                .devices()
+                .filter(|device| device.ep().is_ok_and(|ep| ep == self.provider()));
+            builder = builder.with_devices(devices, Some(&self.provider_options))?;
             if let Some(threads) = self.threads {
                 builder = builder.with_intra_threads(threads)?;
             }

@@ -9,6 +9,7 @@ use revseq_graph::Operator;
 
 use super::EP;
 use super::assignment::Assigned;
+use crate::escape::printable;
 
 /// The source of the provider's lines.
 const EP_SOURCE: &str = "revseq-ep";
@@ -58,7 +59,7 @@ impl std::fmt::Display for Placement {
             self.op_type, self.name, self.provider
         )?;
         match &self.reason {
-            Some(reason) => write!(f, " ({reason})"),
+            Some(reason) => write!(f, " ({})", printable(reason)),
             None => Ok(()),
         }
     }
@@ -89,32 +90,27 @@ pub(super) fn of(assigned: Vec<Assigned>, lines: &[String]) -> Vec<Placement> {
         .collect()
 }
 
-/// Checks that the provider has every node of ours but those of strings,
-/// which it leaves to ONNX Runtime.
+/// Checks that one provider has every node of ours. Those of strings this project's provider
+/// leaves to ONNX Runtime.
 ///
 /// # Errors
-/// Names the first node that it has not.
-pub(super) fn check(placements: &[Placement]) -> Result<()> {
+/// Names the first node that another provider has.
+pub(super) fn check(placements: &[Placement], provider: &str) -> Result<()> {
     for placement in placements {
-        if placement.provider == EP {
+        if placement.provider == provider {
             continue;
         }
-        let of_strings = |reason: &String| reason.contains("elements of type string");
-        match &placement.reason {
-            Some(reason) if of_strings(reason) => {}
-            Some(reason) => bail!(
-                "{} node {:?} is not run by {EP} but by {}: {reason}",
-                placement.op_type,
-                placement.name,
-                placement.provider
-            ),
-            None => bail!(
-                "{} node {:?} is not run by {EP} but by {}",
-                placement.op_type,
-                placement.name,
-                placement.provider
-            ),
-        }
+        let reason = match &placement.reason {
+            Some(reason) if reason.contains("elements of type string") => continue,
+            Some(reason) => format!(": {reason}"),
+            None => String::new(),
+        };
+        bail!(
+            "{} node {:?} is not run by {provider} but by {}{reason}",
+            placement.op_type,
+            placement.name,
+            placement.provider
+        );
     }
     Ok(())
 }
@@ -150,11 +146,17 @@ mod tests {
                 "ReverseSequence node \"c\": CPUExecutionProvider",
             ]
         );
-        let error = check(&placements).unwrap_err().to_string();
+        let error = check(&placements, EP).unwrap_err().to_string();
         assert_eq!(
             error,
             "ReverseSequence node \"c\" is not run by RevSeqExecutionProvider but by \
              CPUExecutionProvider"
+        );
+        let error = check(&placements, "CPUExecutionProvider").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "ReverseSequence node \"a (b)\" is not run by CPUExecutionProvider but by \
+             RevSeqExecutionProvider"
         );
     }
 
@@ -177,7 +179,7 @@ mod tests {
             let placements = of(nodes, &[line]);
             assert_eq!(placements.len(), 1);
             assert_eq!(placements[0].reason.as_deref(), Some(reason));
-            assert_eq!(check(&placements).is_ok(), may, "{reason}");
+            assert_eq!(check(&placements, EP).is_ok(), may, "{reason}");
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value as Json;
 
-use crate::backend::profile::{NodeTime, NodeTimes};
+use crate::backend::profile::{Call, NodeTimes, Profile};
 
 /// What ONNX Runtime puts behind a node's name for the time of its kernel.
 const KERNEL: &str = "_kernel_time";
@@ -22,19 +22,25 @@ struct Event<'a> {
     provider: Option<&'a str>,
 }
 
-/// The time of each node, without that of the nodes in its own graphs, after the first run:
-/// that allocates.
-pub(super) fn read(text: &[u8]) -> Result<Vec<NodeTime>> {
+/// The time of each run, and in it of each node without that of the nodes in its own graphs.
+/// The first run counts for nothing: it allocates.
+pub(super) fn read(text: &[u8]) -> Result<Profile> {
     let json: Json = serde_json::from_slice(text)?;
     let events = json.as_array().context("it is no list of events")?;
     let runs = events.iter().filter(|event| event["name"] == "model_run");
-    let first = runs.filter_map(|run| Some(run["ts"].as_u64()? + run["dur"].as_u64()?));
-    let first = first.min().context("it has no run")?;
-    let nodes = events.iter().filter(|event| event["cat"] == "Node");
-    let mut events: Vec<Event<'_>> = nodes
-        .filter_map(event)
-        .filter(|event| event.start >= first)
+    let mut runs: Vec<(u64, u64)> = runs
+        .filter_map(|run| Some((run["ts"].as_u64()?, run["dur"].as_u64()?)))
         .collect();
+    runs.sort_unstable();
+    ensure!(!runs.is_empty(), "it has no run");
+    runs.remove(0);
+    // In which run something began.
+    let run_of = |start: u64| {
+        let after = runs.partition_point(|&(begin, _)| begin <= start);
+        after.checked_sub(1)
+    };
+    let nodes = events.iter().filter(|event| event["cat"] == "Node");
+    let mut events: Vec<Event<'_>> = nodes.filter_map(event).collect();
     // Around what begins at the same microsecond stands what takes longer.
     events.sort_by_key(|event| (event.thread, event.start, u64::MAX - event.time));
     let mut times = vec![0_u64; events.len()];
@@ -55,10 +61,19 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<NodeTime>> {
     }
     let mut sum = NodeTimes::default();
     for (event, time) in std::iter::zip(&events, times) {
-        let time = Duration::from_micros(time);
-        sum.add(event.operator, event.node, event.provider, time);
+        if let Some(run) = run_of(event.start) {
+            let call = Call {
+                operator: event.operator,
+                node: event.node,
+                provider: event.provider,
+                time: Duration::from_micros(time),
+                time_with_inner: Duration::from_micros(event.time),
+            };
+            sum.add(run, call);
+        }
     }
-    Ok(sum.sorted())
+    let runs = runs.into_iter();
+    Ok(sum.of(runs.map(|(_, time)| Duration::from_micros(time)).collect()))
 }
 
 fn event(json: &Json) -> Option<Event<'_>> {
@@ -74,6 +89,8 @@ fn event(json: &Json) -> Option<Event<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use crate::backend::profile::median;
+
     #[test]
     fn a_loop_s_time_is_without_what_is_in_it() {
         let event = |name: &str, operator: &str, start: u64, time: u64| {
@@ -98,13 +115,22 @@ mod tests {
         let text = serde_json::to_vec(&events).unwrap();
         let told: Vec<_> = super::read(&text)
             .unwrap()
+            .nodes
             .into_iter()
-            .map(|node| (node.node, node.calls, node.time.as_micros()))
+            .map(|node| {
+                let with_inner = median(&node.times_with_inner).as_micros();
+                (
+                    node.node.clone(),
+                    node.calls,
+                    node.median().as_micros(),
+                    with_inner,
+                )
+            })
             .collect();
-        let expected = [("m", 2, 70), ("l", 1, 30), ("n", 1, 5)];
+        let expected = [("m", 2, 70, 70), ("l", 1, 30, 100), ("n", 1, 5, 5)];
         assert_eq!(
             told,
-            expected.map(|(node, calls, time)| (node.to_owned(), calls, time))
+            expected.map(|(node, calls, time, inner)| (node.to_owned(), calls, time, inner))
         );
     }
 }

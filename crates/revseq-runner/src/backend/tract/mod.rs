@@ -23,7 +23,7 @@ use tract_onnx::tract_hir::infer::{InferenceFact, InferenceModel};
 use crate::backend::Runs;
 use crate::backend::gpu::{self, Gpu};
 use crate::backend::outputs::{self, Declared};
-use crate::backend::profile::{NodeTime, NodeTimes};
+use crate::backend::profile::{Call, NodeTimes, Profile};
 use crate::cli::{EngineArguments, Lengths};
 use crate::fence;
 use crate::model::values::element_types;
@@ -282,25 +282,36 @@ impl Prepared {
         inputs: &BTreeMap<String, Tensor>,
         runs: u32,
         mut step: impl FnMut(),
-    ) -> Result<Vec<NodeTime>> {
+    ) -> Result<Profile> {
         let values = self.values(inputs)?;
         let mut times = NodeTimes::default();
+        let mut all = Vec::new();
         fenced(|| {
             let mut state = self.plan.spawn()?;
             // The first run allocates.
             state.run(values.clone())?;
-            for _ in 0..runs {
+            for run in 0..runs as usize {
+                let begin = Instant::now();
                 state.run_plan_with_eval(values.clone(), |context, state, node, inputs| {
                     let start = Instant::now();
                     let outputs = tract_onnx::tract_core::plan::eval(context, state, node, inputs);
-                    times.add(&node.op.name(), &node.name, None, start.elapsed());
+                    let time = start.elapsed();
+                    let call = Call {
+                        operator: &node.op.name(),
+                        node: &node.name,
+                        provider: None,
+                        time,
+                        time_with_inner: time,
+                    };
+                    times.add(run, call);
                     outputs
                 })?;
+                all.push(begin.elapsed());
                 step();
             }
             Ok(())
         })?;
-        Ok(times.sorted())
+        Ok(times.of(all))
     }
 
     /// Runs the model on inputs that [`values`](Self::values) made.

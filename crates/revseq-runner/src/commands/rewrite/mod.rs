@@ -13,6 +13,7 @@ use serde_json::{Value as Json, json};
 
 use super::{Outcome, print_json};
 use crate::cli::{Assumption, Format, RewriteArguments};
+use crate::escape::printable;
 use crate::model::{Model, check_dims, read};
 use crate::tensor::compare::Tolerance;
 use check::Checked;
@@ -93,6 +94,7 @@ fn print_text(report: &Report, checked: &[Checked]) -> Result<()> {
     let mut out = anstream::stdout().lock();
     for step in &report.steps {
         let place = place(step);
+        let place = printable(&place);
         let pass = step.pass;
         match &step.outcome {
             revseq_rewrite::Outcome::Rewritten(what) => {
@@ -100,9 +102,11 @@ fn print_text(report: &Report, checked: &[Checked]) -> Result<()> {
                     Exactness::Exact => "",
                     Exactness::Rounding => ", equal up to rounding",
                 };
+                let what = printable(what);
                 writeln!(out, "{place}: {green}{pass}{green:#}: {what}{rounding}")?;
             }
             revseq_rewrite::Outcome::LeftAlone(why) => {
+                let why = printable(why);
                 writeln!(out, "{place}: {yellow}{pass}: left alone{yellow:#}: {why}")?;
             }
         }
@@ -124,9 +128,11 @@ fn print_text(report: &Report, checked: &[Checked]) -> Result<()> {
                 writeln!(out, "check on {backend}, {set}: {green}ok{green:#}")?;
             }
             Checked::Different { backend, set, how } => {
+                let how = printable(how);
                 writeln!(out, "check on {backend}, {set}: {red}FAILED{red:#}: {how}")?;
             }
             Checked::Skipped { backend, why } => {
+                let why = printable(why);
                 writeln!(out, "check on {backend}: {yellow}skipped{yellow:#}: {why}")?;
             }
         }

@@ -7,13 +7,23 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::file_name;
+use crate::file::{CopiedFile, NewFile};
 use crate::model::Model;
 use crate::model::external::check_location;
 
 /// Refuses to write over a file, above all the model itself, unless told.
 pub(super) fn refuse(model: &Path, output: &Path, overwrite: bool) -> Result<()> {
     file_name(output)?;
-    if overwrite || !output.exists() {
+    let Ok(present) = fs::metadata(output) else {
+        return Ok(());
+    };
+    // It is read again before it is in its place.
+    ensure!(
+        present.is_file(),
+        "{}: it is not a regular file",
+        output.display()
+    );
+    if overwrite {
         return Ok(());
     }
     let is_model = match (model.canonicalize(), output.canonicalize()) {
@@ -33,10 +43,9 @@ pub(super) fn refuse(model: &Path, output: &Path, overwrite: bool) -> Result<()>
 
 /// A model that is written, but not yet in its place.
 pub(super) struct Partial {
-    path: PathBuf,
-    /// Files of data that were copied beside it.
-    copied: Vec<PathBuf>,
-    kept: bool,
+    file: NewFile,
+    /// Its data in other files, as far as it is not there already.
+    data: Vec<CopiedFile>,
 }
 
 impl Partial {
@@ -47,26 +56,17 @@ impl Partial {
         output: &Path,
         rewritten: &revseq_rewrite::ModelProto,
     ) -> Result<Self> {
-        let mut name = file_name(output)?.to_owned();
-        name.push(".partial");
-        let mut partial = Self {
-            path: output.with_file_name(name),
-            copied: Vec::new(),
-            kept: false,
-        };
         let bytes = revseq_rewrite::encode(rewritten)?;
-        let created = File::create_new(&partial.path);
-        let mut file = match created {
-            Ok(file) => file,
-            Err(error) => {
-                // It is not this run's to take away.
-                partial.kept = true;
-                return Err(error)
-                    .with_context(|| format!("cannot write {}", partial.path.display()));
-            }
+        let write = || -> Result<NewFile> {
+            let mut file = NewFile::create(output)?;
+            file.write_all(&bytes)?;
+            Ok(file)
         };
-        file.write_all(&bytes)
-            .with_context(|| format!("cannot write {}", partial.path.display()))?;
+        let mut partial = Self {
+            file: write().with_context(|| format!("cannot write {}", output.display()))?,
+            data: Vec::new(),
+        };
+        drop(bytes);
         let (from, to) = (folder(model), folder(output));
         if from.canonicalize()? != to.canonicalize()? {
             for location in revseq_rewrite::external_files(rewritten) {
@@ -91,34 +91,23 @@ impl Partial {
         if let Some(parent) = to.parent() {
             fs::create_dir_all(parent)?;
         }
-        self.copied.push(to.clone());
-        fs::copy(from, to)?;
+        self.data.push(CopiedFile::copy(from, to)?);
         Ok(())
     }
 
     /// Reads it again, as any model is read.
     pub(super) fn load(&self) -> Result<Model> {
-        Model::load(&self.path).context("the rewritten model is invalid, which is a bug in revseq")
+        Model::load(self.file.path())
+            .context("the rewritten model is invalid, which is a bug in revseq")
     }
 
     /// Puts it in its place.
-    pub(super) fn keep(mut self, output: &Path) -> Result<()> {
-        fs::rename(&self.path, output)
+    pub(super) fn keep(self, output: &Path) -> Result<()> {
+        self.file
+            .complete()
             .with_context(|| format!("cannot write {}", output.display()))?;
-        self.kept = true;
+        self.data.into_iter().for_each(CopiedFile::keep);
         Ok(())
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if self.kept {
-            return;
-        }
-        // With no one to tell, what cannot be removed stays.
-        for path in self.copied.iter().chain([&self.path]) {
-            let _ = fs::remove_file(path);
-        }
     }
 }
 

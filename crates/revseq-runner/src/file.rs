@@ -1,0 +1,364 @@
+//! Writing files and folders: whole, or not at all.
+//!
+//! What is written lies beside its place until it is complete, and is then renamed. A full disk,
+//! an error or Ctrl-C leaves what was there before, and nothing else.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::{Builder, NamedTempFile, TempDir};
+
+/// What is not complete yet.
+static INCOMPLETE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn incomplete() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    INCOMPLETE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes what is not complete, and lets nothing be completed while the value lives.
+pub(crate) fn abandon_all() -> impl Drop {
+    let all = incomplete();
+    for path in all.iter() {
+        // With no one to tell, what cannot be removed stays.
+        let _ = match path.is_dir() {
+            true => fs::remove_dir_all(path),
+            false => fs::remove_file(path),
+        };
+    }
+    all
+}
+
+/// Writes a file.
+///
+/// # Errors
+/// It cannot be written: what was there before is there still.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let write = || -> Result<()> {
+        let mut file = NewFile::create(path)?;
+        file.write_all(bytes)?;
+        file.complete()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A file that is being written.
+pub(crate) struct NewFile {
+    to: PathBuf,
+    written: Written,
+}
+
+enum Written {
+    /// Beside its place. It goes when it is dropped.
+    Beside(NamedTempFile),
+    /// A pipe or a device, which has no other place.
+    Direct(File),
+}
+
+impl NewFile {
+    /// Begins a file. One that is there stays until [`complete`](Self::complete); a link to one
+    /// stays a link.
+    ///
+    /// # Errors
+    /// No file can be made there, or the one that is there may not be written.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let present = match fs::metadata(path) {
+            Ok(metadata) => Some(metadata),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error.into()),
+        };
+        let Some(metadata) = present else {
+            return Self::beside(path.to_owned(), None);
+        };
+        ensure!(!metadata.is_dir(), "it is a folder, expected a file name");
+        if !metadata.is_file() {
+            return Ok(Self {
+                to: path.to_owned(),
+                written: Written::Direct(OpenOptions::new().write(true).open(path)?),
+            });
+        }
+        // Renaming asks only for the folder's permission.
+        OpenOptions::new().append(true).open(path)?;
+        Self::beside(path.canonicalize()?, Some(metadata.permissions()))
+    }
+
+    fn beside(to: PathBuf, permissions: Option<fs::Permissions>) -> Result<Self> {
+        let mut all = incomplete();
+        let file = shared(0o666).tempfile_in(folder(&to))?;
+        all.insert(file.path().to_owned());
+        drop(all);
+        let new = Self {
+            to,
+            written: Written::Beside(file),
+        };
+        if let (Some(permissions), Written::Beside(file)) = (permissions, &new.written) {
+            file.as_file().set_permissions(permissions)?;
+        }
+        Ok(new)
+    }
+
+    /// Where it is until it is complete.
+    pub(crate) fn path(&self) -> &Path {
+        match &self.written {
+            Written::Beside(file) => file.path(),
+            Written::Direct(_) => &self.to,
+        }
+    }
+
+    /// Puts it in its place.
+    ///
+    /// # Errors
+    /// Not all of it is on the disk, or it cannot be renamed.
+    pub(crate) fn complete(mut self) -> Result<()> {
+        self.flush()?;
+        let Written::Beside(file) = &self.written else {
+            return Ok(());
+        };
+        // Some file systems tell only now that the disk is full.
+        file.as_file().sync_all()?;
+        let _whole = incomplete();
+        fs::rename(file.path(), &self.to)?;
+        Ok(())
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.written {
+            Written::Beside(file) => file.as_file_mut().write(bytes),
+            Written::Direct(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.written {
+            Written::Beside(file) => file.as_file_mut().flush(),
+            Written::Direct(file) => file.flush(),
+        }
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Written::Beside(file) = &self.written {
+            // The file itself goes with its value; if it was renamed, it is not there.
+            incomplete().remove(file.path());
+        }
+    }
+}
+
+/// A file at its place, that goes again unless it is kept.
+pub(crate) struct CopiedFile {
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl CopiedFile {
+    /// Copies a file to where there is none.
+    ///
+    /// # Errors
+    /// One of them cannot be read or written: nothing is left.
+    pub(crate) fn copy(from: &Path, to: PathBuf) -> Result<Self> {
+        incomplete().insert(to.clone());
+        let copied = Self {
+            path: to,
+            is_kept: false,
+        };
+        fs::copy(from, &copied.path)?;
+        Ok(copied)
+    }
+
+    /// Lets it stay.
+    pub(crate) fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for CopiedFile {
+    fn drop(&mut self) {
+        let mut all = incomplete();
+        all.remove(&self.path);
+        if !self.is_kept {
+            // With no one to tell, what cannot be removed stays.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A folder that is being written.
+pub(crate) struct NewFolder {
+    to: PathBuf,
+    /// `None` while it is dropped.
+    folder: Option<TempDir>,
+    /// The folders around it that were made for it, the innermost first.
+    made: Vec<PathBuf>,
+}
+
+impl NewFolder {
+    /// Begins a folder, and makes those that it lies in. One that is there stays until
+    /// [`complete`](Self::complete).
+    ///
+    /// # Errors
+    /// No folder can be made there.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let missing = folder(path).ancestors().take_while(|it| !it.exists());
+        let mut new = Self {
+            to: path.to_owned(),
+            folder: None,
+            made: missing.map(Path::to_owned).collect(),
+        };
+        fs::create_dir_all(folder(path))?;
+        let mut all = incomplete();
+        let folder = shared(0o777).tempdir_in(folder(path))?;
+        all.insert(folder.path().to_owned());
+        new.folder = Some(folder);
+        drop(all);
+        Ok(new)
+    }
+
+    /// Where it is until it is complete.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.as_ref().map_or(&self.to, TempDir::path)
+    }
+
+    /// Puts it in its place, instead of what is there.
+    ///
+    /// # Errors
+    /// It cannot be renamed: what was there is there still.
+    pub(crate) fn complete(self) -> Result<()> {
+        let _whole = incomplete();
+        let new = self.path();
+        if !self.to.exists() {
+            return Ok(fs::rename(new, &self.to)?);
+        }
+        let old = builder().tempdir_in(folder(&self.to))?;
+        let aside = old.path().join("before");
+        fs::rename(&self.to, &aside)?;
+        if let Err(error) = fs::rename(new, &self.to) {
+            if fs::rename(&aside, &self.to).is_err() {
+                let _ = old.keep();
+                bail!("what was there is in {}: {error}", aside.display());
+            }
+            return Err(error.into());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for NewFolder {
+    fn drop(&mut self) {
+        if let Some(folder) = self.folder.take() {
+            incomplete().remove(folder.path());
+        }
+        for made in &self.made {
+            // What holds anything stays.
+            let _ = fs::remove_dir(made);
+        }
+    }
+}
+
+/// Names of what is not complete: those of hidden files.
+fn builder() -> Builder<'static, 'static> {
+    let mut builder = Builder::new();
+    builder.prefix(".revseq-").suffix(".partial");
+    builder
+}
+
+/// The same, of what others may read as far as the process lets them.
+fn shared(mode: u32) -> Builder<'static, 'static> {
+    let mut builder = builder();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
+    #[cfg(not(unix))]
+    let _ = mode;
+    builder
+}
+
+/// The folder of a path.
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names in a folder.
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_replaced_once_it_is_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        write(&path, b"before").unwrap();
+        let mut file = NewFile::create(&path).unwrap();
+        file.write_all(b"after").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"before");
+        assert_eq!(fs::read(file.path()).unwrap(), b"after");
+        drop(file);
+        assert_eq!(names(folder.path()), ["file"]);
+        assert_eq!(fs::read(&path).unwrap(), b"before");
+        write(&path, b"after").unwrap();
+        assert_eq!(names(folder.path()), ["file"]);
+        assert_eq!(fs::read(&path).unwrap(), b"after");
+    }
+
+    #[test]
+    fn a_folder_is_replaced_once_it_is_complete() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("new/folder");
+        for content in ["one", "two"] {
+            let before = path.exists().then(|| names(&path));
+            let folder = NewFolder::create(&path).unwrap();
+            fs::write(folder.path().join(content), "").unwrap();
+            drop(folder);
+            assert_eq!(path.exists().then(|| names(&path)), before);
+            let folder = NewFolder::create(&path).unwrap();
+            fs::write(folder.path().join(content), "").unwrap();
+            folder.complete().unwrap();
+            assert_eq!(names(&path), [content]);
+            assert_eq!(names(path.parent().unwrap()), ["folder"]);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_permissions_and_devices_stay_what_they_are() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("file"), folder.path().join("link"));
+        write(&path, b"before").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        // What a file has that is made by other means.
+        fs::write(folder.path().join("plain"), "").unwrap();
+        assert_eq!(mode(&path), mode(&folder.path().join("plain")));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink(&path, &link).unwrap();
+        write(&link, b"after").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&path).unwrap(), b"after");
+        assert_eq!(mode(&path), 0o640);
+        write(Path::new("/dev/null"), b"gone").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+        #[cfg(target_os = "linux")]
+        assert_eq!(
+            write(Path::new("/dev/full"), b"full")
+                .unwrap_err()
+                .to_string(),
+            "cannot write /dev/full"
+        );
+    }
+}
