@@ -6,6 +6,28 @@
 //! `revseq::ReverseSubsequences`. As a custom-op library it brings that
 //! operator alone, to run on the CPU EP.
 //!
+//! A plain session beside it needs a word with the crate `ort` (2.0.0-rc.15): its `SessionBuilder`
+//! sets an automatic selection policy for every session, by which ONNX Runtime gives nodes to any
+//! provider that is registered in the process, this one included. A session that is to run without
+//! it names the devices that it is to run on, such as those of `CPUExecutionProvider`:
+//!
+//! ```no_run
+//! # fn main() -> ort::Result<()> {
+//! # let environment = ort::init().build()?;
+//! use ort::session::Session;
+//!
+//! let cpu = environment
+//!     .devices()
+//!     .filter(|device| device.ep().is_ok_and(|ep| ep == "CPUExecutionProvider"));
+//! let session = Session::builder(&environment)?
+//!     .with_devices(cpu, None)?
+//!     .commit_from_file("model.onnx")?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! In Python a session has a provider only if it names it.
+//!
 //! It exports the three functions below and [`RevSeqRewrite`](rewrite::RevSeqRewrite), by which
 //! a model is rewritten before a session loads it. The kernels are those of revseq-kernels, what a
 //! node means comes from revseq-graph, and this crate is the only one to know ONNX Runtime.
@@ -65,8 +87,8 @@ unsafe extern "system" fn CreateEpFactories(
     })
 }
 
-/// Releases the library's factory, unless a session still uses it: then it stays,
-/// as does the library.
+/// Releases the library's factory. If a session still uses it, it stays until that ends, and the
+/// library until the process does.
 ///
 /// # Safety
 /// `factory` is null or what [`CreateEpFactories`] made, released only once.

@@ -160,6 +160,22 @@ ort.unregister_execution_provider_library("revseq")
 """)
 
 
+def test_150_registrations_that_end_under_a_session_leave_nothing_behind():
+    assert_nothing_is_left("""
+for index in range(200):
+    ort.register_execution_provider_library("revseq", harness.library())
+    session = harness.session(MODEL)
+    ort.unregister_execution_provider_library("revseq")
+    (y,) = session.run(None, {"x": X, "lens": np.array([3, 2])})
+    assert y.tolist() == [[4, 3], [2, 1], [0, 5]]
+    del session
+    gc.collect()
+    if index == 50:
+        before = harness.held()
+growth(before)
+""")
+
+
 def test_a_registration_twice_under_one_name_is_refused():
     run("""
 ort.register_execution_provider_library("revseq", harness.library())

@@ -27,7 +27,18 @@ pub(crate) fn catch<T, E: From<Error>>(body: impl FnOnce() -> Result<T, E>) -> R
 
 /// Runs a callback that returns no status, and gives `otherwise` for a panic.
 pub(crate) fn value<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
+        discard(payload);
+        otherwise
+    })
+}
+
+/// Drops what a panic carries, which may panic itself; what that carries is not dropped.
+#[cold]
+fn discard(payload: Box<dyn Any + Send>) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(payload);
+    }
 }
 
 /// The error that a caught panic is.
@@ -40,6 +51,7 @@ fn panicked(payload: Box<dyn Any + Send>) -> Error {
             None => String::from("no message"),
         },
     };
+    discard(payload);
     Error::Panic { message }
 }
 
@@ -53,4 +65,39 @@ pub(crate) fn fault(place: &str) {
     }
     #[cfg(not(feature = "fault-injection"))]
     let _ = place;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{panic_any, set_hook, take_hook};
+
+    use super::*;
+
+    /// Panics when it is dropped, so many times.
+    struct Bomb(usize);
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if let Some(left) = self.0.checked_sub(1) {
+                panic_any(Bomb(left));
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_panic_carries_does_not_leave_the_fence() {
+        let hook = take_hook();
+        set_hook(Box::new(|_| {}));
+        let mut seen = Vec::new();
+        for times in 0..3 {
+            let value = value(7, || panic_any(Bomb(times)));
+            let caught = catch(|| -> Result<(), Error> { panic_any(Bomb(times)) });
+            seen.push((value, caught.unwrap_err().to_string()));
+        }
+        set_hook(hook);
+        for (value, caught) in seen {
+            assert_eq!(value, 7);
+            assert!(caught.contains("no message"), "{caught}");
+        }
+    }
 }

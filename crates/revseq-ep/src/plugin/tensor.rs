@@ -2,7 +2,6 @@
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{ptr, slice};
@@ -226,11 +225,12 @@ impl<'a> ParallelLoop<'a> {
 unsafe extern "C" fn call(body: *mut c_void, piece: usize) {
     // SAFETY: the caller's; other threads, too, have shared references only.
     let body = unsafe { &*body.cast_const().cast::<Body<'_>>() };
-    let work = || {
+    let done = fence::value(false, || {
         fence::fault("parallel");
         (body.work)(piece);
-    };
-    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        true
+    });
+    if !done {
         body.panicked.store(true, Ordering::Relaxed);
     }
 }

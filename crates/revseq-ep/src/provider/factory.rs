@@ -33,8 +33,8 @@ pub(crate) struct Factory {
     host: Host,
     domain: Domain,
     registry: Registry,
-    /// How many EPs there are.
-    eps: AtomicUsize,
+    /// How many use it: the registration, until it is released, and each EP.
+    users: AtomicUsize,
 }
 
 impl Factory {
@@ -65,29 +65,42 @@ impl Factory {
             host,
             domain: Domain::new(host)?,
             registry: Registry::new::<Kernel>(host, EP_NAME, &registrations())?,
-            eps: AtomicUsize::new(0),
+            users: AtomicUsize::new(1),
         }))
         .cast())
     }
 
-    /// Frees a factory, unless a session still uses it: then it stays, as does the library.
+    /// Ends a registration. If a session still uses the factory, the last EP frees it, and the
+    /// library stays.
     ///
     /// # Safety
     /// `factory` is one that [`create`](Self::create) made, released only once.
     pub(crate) unsafe fn release(factory: *mut OrtEpFactory) {
-        // SAFETY: the caller's; a box, which must be the only way to the
-        // factory, is made of one that nobody uses any more.
-        unsafe {
-            match Self::from_table(factory).is_in_use() {
-                true => pin::library(),
-                false => drop(Box::from_raw(factory.cast::<Self>())),
-            }
+        // SAFETY: the caller's; the registration is a user.
+        if !unsafe { Self::leave(factory) } {
+            pin::library();
         }
     }
 
-    /// Whether there is an EP, so a session that calls this library.
-    fn is_in_use(&self) -> bool {
-        self.eps.load(Ordering::Acquire) > 0
+    /// Ends a use of a factory, and frees it if that was the last one: whether it was.
+    ///
+    /// # Safety
+    /// `factory` is one that [`create`](Self::create) made; the caller is one of its users, and
+    /// is none any more.
+    unsafe fn leave(factory: *mut OrtEpFactory) -> bool {
+        // SAFETY: the caller's; a box, which must be the only way to the
+        // factory, is made of one that nobody uses any more.
+        unsafe {
+            if Self::from_table(factory)
+                .users
+                .fetch_sub(1, Ordering::AcqRel)
+                > 1
+            {
+                return false;
+            }
+            drop(Box::from_raw(factory.cast::<Self>()));
+            true
+        }
     }
 
     /// # Safety
@@ -231,7 +244,7 @@ unsafe extern "system" fn create_ep(
         let ep = Box::new(Ep::new(host, setup, log, factory.registry.as_ptr()));
         // SAFETY: the caller's; the host gives the EP back to `release_ep`.
         unsafe { *out = Box::into_raw(ep).cast() };
-        factory.eps.fetch_add(1, Ordering::Release);
+        factory.users.fetch_add(1, Ordering::Relaxed);
         Ok::<(), Error>(())
     })
 }
@@ -243,12 +256,10 @@ unsafe extern "system" fn release_ep(factory: *mut OrtEpFactory, ep: *mut OrtEp)
         return;
     }
     fence::value((), || {
-        // SAFETY: the caller's; a factory outlives its EPs.
+        // SAFETY: the caller's; each EP is a user of its factory, which outlives it.
         unsafe {
             drop(Box::from_raw(ep.cast::<Ep>()));
-            Factory::from_table(factory)
-                .eps
-                .fetch_sub(1, Ordering::Release);
+            Factory::leave(factory);
         }
     });
 }
@@ -363,7 +374,8 @@ mod tests {
             let status = unsafe { create(state, ptr::dangling(), &raw mut kernel) };
             assert!(!status.0.is_null() && kernel.is_null());
             // SAFETY: the factory lives.
-            assert!(!unsafe { Factory::from_table(factory) }.is_in_use());
+            let factory = unsafe { Factory::from_table(factory) };
+            assert_eq!(factory.users.load(Ordering::Acquire), 1);
         }
         // SAFETY: the factory was made above.
         unsafe { Factory::release(factory) };
@@ -372,16 +384,19 @@ mod tests {
 
     /// Miri also sees whether it is only asked, which other threads may do at the same time.
     #[test]
-    fn a_factory_that_is_in_use_is_left_as_it_is() {
+    fn a_factory_that_is_in_use_goes_with_its_last_ep() {
         let factory = Factory::create(fake_host::host()).unwrap();
         let alive = fake_host::alive();
-        // SAFETY: the factory lives, as it is not released while an EP does.
+        // SAFETY: the factory lives, as it is not freed while an EP is not released.
         let in_use = unsafe { Factory::from_table(factory) };
-        in_use.eps.store(1, Ordering::Release);
+        in_use.users.fetch_add(2, Ordering::Relaxed);
         // SAFETY: the factory was made above.
         unsafe { Factory::release(factory) };
-        assert!(in_use.is_in_use());
+        assert_eq!(in_use.users.load(Ordering::Acquire), 2);
         assert_eq!(fake_host::alive(), alive);
+        // SAFETY: two EPs are said to use it.
+        let last = [(); 2].map(|()| unsafe { Factory::leave(factory) });
+        assert_eq!((last, fake_host::alive()), ([false, true], 0));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::slice;
+use std::sync::LazyLock;
 use std::thread::available_parallelism;
 
 use revseq_graph::ElementType;
@@ -53,6 +54,10 @@ impl kernel::Kernel for Kernel {
     }
 }
 
+/// How many threads this machine runs at once. Asking the system takes longer than all else that
+/// makes a kernel.
+static CORES: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
+
 impl Kernel {
     /// The kernel of a node of the custom op, which runs on the CPU EP.
     pub(super) fn of_custom_op(info: KernelInfo) -> Result<Self, Error> {
@@ -71,7 +76,7 @@ impl Kernel {
             // ONNX Runtime does not tell how many threads a session has. This
             // many bound the number of pieces; the session's pool, which may
             // be smaller, decides how many of them run at once.
-            threads: available_parallelism().map_or(1, usize::from),
+            threads: *CORES,
             verbose,
         }
     }
