@@ -97,6 +97,14 @@ impl Engine {
         }
     }
 
+    /// What this backend needs of a model, which takes less memory.
+    pub(crate) fn needed_of(&self, model: Model) -> Model {
+        match self {
+            Self::Tract(_) => model.without_bytes(),
+            Self::Ort(_) => model.without_constants(),
+        }
+    }
+
     /// A model made ready as far as that goes without its inputs.
     ///
     /// # Errors

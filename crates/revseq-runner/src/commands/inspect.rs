@@ -24,7 +24,9 @@ const WIDEST_OPERATOR: usize = 60;
 /// Shows every node of ours in a model, and counts the others.
 pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     let located = read::locate(&arguments.model)?;
+    // Neither is looked at any more; ONNX Runtime reads the file itself.
     let model = Model::read(&located.model)?;
+    let model = model.without_bytes().without_constants();
     let in_model = || model.path.display().to_string();
     let bindings = super::bindings(&arguments.dims)?;
     let mut symbols = model.input_symbols();

@@ -33,6 +33,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     let mut bindings = super::bindings(&arguments.inputs.dims)?;
     check_dims(&bindings, &model.input_symbols())?;
     let engine = Engine::open(&arguments.on)?;
+    let model = engine.needed_of(model);
     let sources = Sources {
         data_set: located.data_sets.first().map(|set| set.inputs.as_slice()),
         ..Sources::new(&arguments.inputs)

@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod external;
 pub(crate) mod read;
 mod scan;
+mod start;
 pub(crate) mod values;
 pub(crate) mod walk;
 
@@ -12,19 +13,25 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use prost::Message;
+use prost::bytes::Bytes;
 use tract_onnx::pb::{
     AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 };
 
+use tract_onnx::pb::tensor_proto::DataLocation;
+
 use crate::tensor::pb;
 use values::{Dim, ValueType};
+
+/// Constants of more bytes than this are large: none of them is a shape or a list of axes.
+const LARGE: usize = 1 << 16;
 
 /// A model that has passed [`check`].
 #[derive(Debug)]
 pub(crate) struct Model {
     /// The file.
     pub(crate) path: PathBuf,
-    /// The bytes of the file, which were checked.
+    /// The bytes of the file, which were checked; none once they are [dropped](Self::without_bytes).
     pub(crate) bytes: Vec<u8>,
     /// What it holds. Once loaded with its data, all tensors have it as `raw_data`.
     pub(crate) proto: ModelProto,
@@ -57,7 +64,7 @@ pub(crate) struct Input {
 impl Model {
     /// Reads and checks a model, but none of its data in other files.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        read::file(path)
+        read::model_file(path)
             .and_then(|bytes| Self::parse(path.to_owned(), bytes))
             .with_context(|| format!("cannot read {}", path.display()))
     }
@@ -65,16 +72,18 @@ impl Model {
     /// The model in the bytes of the file at `path`, checked.
     pub(crate) fn parse(path: PathBuf, bytes: Vec<u8>) -> Result<Self> {
         scan::check(&bytes)?;
-        let proto = ModelProto::decode(&*bytes).context("it is not an ONNX model")?;
+        // Shared, as the decoder copies what it takes from a slice twice.
+        let bytes = Bytes::from(bytes);
+        let proto = ModelProto::decode(bytes.clone()).context("it is not an ONNX model")?;
         check::check(&proto)?;
-        let functions = Functions::decode(&*bytes)?.functions;
+        let functions = Functions::decode(bytes.clone())?.functions;
         let function_defaults = functions
             .into_iter()
             .map(|function| function.attribute_proto)
             .collect();
         Ok(Self {
             path,
-            bytes,
+            bytes: bytes.into(),
             proto,
             function_defaults,
         })
@@ -94,6 +103,38 @@ impl Model {
         })
         .with_context(|| format!("cannot read {}", self.path.display()))?;
         Ok(self)
+    }
+
+    /// The model without the bytes of its file, for what needs only what they say.
+    pub(crate) fn without_bytes(mut self) -> Self {
+        self.bytes = Vec::new();
+        self
+    }
+
+    /// The model without the values of its large constants, which are most of it, for what needs
+    /// only its graph and perhaps the bytes of its file. They count as data in another file.
+    pub(crate) fn without_constants(mut self) -> Self {
+        let graph = self.proto.graph.iter_mut();
+        for tensor in graph.flat_map(|graph| &mut graph.initializer) {
+            let sizes = [
+                tensor.raw_data.len(),
+                4 * tensor.float_data.len(),
+                4 * tensor.int32_data.len(),
+                8 * tensor.int64_data.len(),
+                8 * tensor.double_data.len(),
+                8 * tensor.uint64_data.len(),
+            ];
+            if sizes.into_iter().any(|size| size > LARGE) {
+                *tensor = TensorProto {
+                    dims: std::mem::take(&mut tensor.dims),
+                    data_type: tensor.data_type,
+                    name: std::mem::take(&mut tensor.name),
+                    data_location: Some(DataLocation::External.into()),
+                    ..TensorProto::default()
+                };
+            }
+        }
+        self
     }
 
     /// The main graph.

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::start;
+
 /// The largest file that is read, in bytes. Protobuf itself ends at 2 GiB.
 const MAXIMUM_FILE: u64 = 4 << 30;
 
@@ -14,11 +16,21 @@ const DATA_SET: &str = "test_data_set_";
 
 /// Reads a regular file, no longer than it is said to be.
 pub(crate) fn file(path: &Path) -> Result<Vec<u8>> {
+    read(path, |_| Ok(()))
+}
+
+/// Reads a model's file, unless its first bytes say that it is none.
+pub(super) fn model_file(path: &Path) -> Result<Vec<u8>> {
+    read(path, start::check)
+}
+
+/// Reads a file whose first bytes pass a check.
+fn read(path: &Path, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<Vec<u8>> {
     // A pipe or a device would block or never end: look before opening.
     let kind = std::fs::metadata(path)?;
     ensure!(!kind.is_dir(), "it is a folder");
     ensure!(kind.is_file(), "it is not a regular file");
-    let file = File::open(path)?;
+    let mut file = File::open(path)?;
     let metadata = file.metadata()?;
     ensure!(metadata.is_file(), "it is not a regular file");
     let length = metadata.len();
@@ -27,10 +39,14 @@ pub(crate) fn file(path: &Path) -> Result<Vec<u8>> {
         "it is {length} bytes long, more than the limit of {MAXIMUM_FILE}"
     );
     let mut bytes = Vec::new();
+    let beginning = length.min(start::LENGTH);
+    file.by_ref().take(beginning).read_to_end(&mut bytes)?;
+    check(&bytes)?;
+    let rest = length - bytes.len() as u64;
     bytes
-        .try_reserve_exact(length as usize)
+        .try_reserve_exact(rest as usize)
         .with_context(|| format!("not enough memory for its {length} bytes"))?;
-    file.take(length).read_to_end(&mut bytes)?;
+    file.take(rest).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -172,6 +172,12 @@ pub(crate) fn from_proto(proto: &TensorProto) -> Result<Tensor> {
     } else {
         proto.raw_data.clone()
     };
+    check_bools(data_type, &bytes)?;
+    Tensor::new(element_type, shape, Data::Bytes(bytes))
+}
+
+/// Checks that elements are 0 or 1, if they are bools.
+fn check_bools(data_type: DataType, bytes: &[u8]) -> Result<()> {
     if data_type == DataType::Bool
         && let Some(index) = bytes.iter().position(|&byte| byte > 1)
     {
@@ -180,7 +186,7 @@ pub(crate) fn from_proto(proto: &TensorProto) -> Result<Tensor> {
             bytes[index]
         );
     }
-    Tensor::new(element_type, shape, Data::Bytes(bytes))
+    Ok(())
 }
 
 fn typed_bytes(proto: &TensorProto, data_type: DataType) -> Result<Vec<u8>> {
@@ -258,8 +264,15 @@ fn typed_bytes(proto: &TensorProto, data_type: DataType) -> Result<Vec<u8>> {
 ///
 /// Strings are only checked. Data in another file and types that [`ElementType`] lacks stay as they are.
 pub(crate) fn normalize(proto: &mut TensorProto) -> Result<()> {
-    if check(proto)?.is_none() || is_external(proto) {
+    let Some((element_type, _)) = check(proto)? else {
         return Ok(());
+    };
+    if is_external(proto) {
+        return Ok(());
+    }
+    // In place, as it may be most of the model.
+    if let (ElementType::Fixed(data_type), false) = (element_type, proto.raw_data.is_empty()) {
+        return check_bools(data_type, &proto.raw_data);
     }
     if let Data::Bytes(bytes) = from_proto(proto)?.data {
         proto.raw_data = bytes;

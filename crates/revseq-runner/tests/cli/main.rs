@@ -13,6 +13,8 @@ mod hostile;
 mod inspect;
 #[cfg(not(all(feature = "bench", feature = "gpu")))]
 mod left_out;
+#[cfg(all(target_os = "linux", feature = "rewrite"))]
+mod memory;
 #[cfg(feature = "rewrite")]
 mod names;
 mod ort;

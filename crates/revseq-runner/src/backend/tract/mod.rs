@@ -191,6 +191,7 @@ fn prepare(
     }
     let mut inference: InferenceModel = parsed.model;
     let names: Vec<String> = graph_inputs(&proto);
+    drop(proto);
     ensure!(
         names.len() == inference.input_outlets()?.len(),
         "tract lost an input"

@@ -22,11 +22,14 @@ use check::Checked;
 pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
     let located = read::locate(&arguments.model)?;
     output::refuse(&located.model, &arguments.output, arguments.overwrite)?;
-    let original = Model::load(&located.model)?;
+    let mut original = Model::load(&located.model)?;
+    if arguments.check.is_none() {
+        original = original.without_constants();
+    }
     let dims = super::bindings(&arguments.dims)?;
     check_dims(&dims, &original.input_symbols())?;
-    let (rewritten, report) = apply(&original, &options(arguments))?;
-    let written = output::Partial::write(&located.model, &arguments.output, &rewritten)?;
+    let (rewritten, report) = apply(&mut original, arguments)?;
+    let written = output::Partial::write(&located.model, &arguments.output, rewritten)?;
     let model = written.load()?;
     let checked = match &arguments.check {
         None => Vec::new(),
@@ -78,13 +81,19 @@ fn options(arguments: &RewriteArguments) -> Options {
 }
 
 /// Rewrites a model with all that its file holds.
-fn apply(original: &Model, options: &Options) -> Result<(revseq_rewrite::ModelProto, Report)> {
-    let rewrite = || -> Result<_> {
-        let mut model = revseq_rewrite::decode(&original.bytes)?;
-        let report = revseq_rewrite::rewrite(&mut model, options)?;
+fn apply(
+    original: &mut Model,
+    arguments: &RewriteArguments,
+) -> Result<(revseq_rewrite::ModelProto, Report)> {
+    let decoded = revseq_rewrite::decode(&original.bytes).map_err(anyhow::Error::from);
+    if arguments.check.is_none() {
+        original.bytes = Vec::new();
+    }
+    let rewritten = decoded.and_then(|mut model| {
+        let report = revseq_rewrite::rewrite(&mut model, &options(arguments))?;
         Ok((model, report))
-    };
-    rewrite().with_context(|| format!("cannot rewrite {}", original.path.display()))
+    });
+    rewritten.with_context(|| format!("cannot rewrite {}", original.path.display()))
 }
 
 fn print_text(report: &Report, checked: &[Checked]) -> Result<()> {

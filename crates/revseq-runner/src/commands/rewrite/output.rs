@@ -54,9 +54,11 @@ impl Partial {
     pub(super) fn write(
         model: &Path,
         output: &Path,
-        rewritten: &revseq_rewrite::ModelProto,
+        rewritten: revseq_rewrite::ModelProto,
     ) -> Result<Self> {
-        let bytes = revseq_rewrite::encode(rewritten)?;
+        let bytes = revseq_rewrite::encode(&rewritten)?;
+        let files = revseq_rewrite::external_files(&rewritten);
+        drop(rewritten);
         let write = || -> Result<NewFile> {
             let mut file = NewFile::create(output)?;
             file.write_all(&bytes)?;
@@ -69,7 +71,7 @@ impl Partial {
         drop(bytes);
         let (from, to) = (folder(model), folder(output));
         if from.canonicalize()? != to.canonicalize()? {
-            for location in revseq_rewrite::external_files(rewritten) {
+            for location in files {
                 check_location(&location)?;
                 partial
                     .copy(&from.join(&location), to.join(&location))
