@@ -79,6 +79,7 @@ mod equality;
 
 mod alias;
 mod branches;
+mod budget;
 mod fusion;
 mod graph;
 mod induction;

@@ -2,13 +2,15 @@
 
 use std::cell::Cell;
 
-/// What one run of a loop may take. Without a limit, an endless loop is endless.
+/// What one run of a loop may take, together with the loops within it. Without a limit, an
+/// endless loop is endless.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The most steps.
+    /// The most steps, those of the loops within it included.
     pub steps: Option<u64>,
-    /// The most bytes of one state, and of one scan output.
+    /// The most bytes of the states and scan outputs that there are at a time, and of any other
+    /// value of a step as far as its sizes are known before.
     pub bytes: Option<u64>,
 }
 
@@ -31,7 +33,7 @@ impl Limits {
         }
     }
 
-    /// The same with a limit to the bytes of one state, and of one scan output.
+    /// The same with a limit to the bytes of values that there are at a time.
     #[must_use]
     pub const fn with_bytes(self, bytes: u64) -> Self {
         Self {

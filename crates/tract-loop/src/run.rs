@@ -2,6 +2,7 @@
 
 use tract_onnx::tract_hir::internal::*;
 
+use crate::budget::{Budget, steps_within};
 use crate::spec::{Feed, Spec, Value};
 
 /// A loop that runs. Its body's state is made once and used for every step.
@@ -11,6 +12,10 @@ pub(crate) struct Running {
     body: TypedSimpleState,
     /// Whether sizes in the body have symbols, which may stand for others at each step.
     has_symbols: bool,
+    /// What a step takes of the budget: itself, and the steps of what were loops within it.
+    steps: u64,
+    /// What the next step allocates at least, for states of some sizes.
+    coming: Option<(TVec<TVec<usize>>, u64)>,
 }
 
 impl Running {
@@ -18,11 +23,41 @@ impl Running {
         let outputs = plan.model().nodes().iter().flat_map(|node| &node.outputs);
         let mut sizes = outputs.flat_map(|output| output.fact.shape.iter());
         let has_symbols = sizes.any(|size| size.to_i64().is_err());
+        let within = steps_within(&spec.body)?.unwrap_or(0);
         Ok(Self {
             spec,
             body: plan.spawn()?,
             has_symbols,
+            steps: within.saturating_add(1),
+            coming: None,
         })
+    }
+
+    /// What the next step allocates at least, as far as it is known before: what it outputs, or
+    /// the largest value on the way there.
+    fn coming(&mut self, symbols: &SymbolValues, states: &[Option<TValue>]) -> TractResult<u64> {
+        let shapes = states.iter().flatten();
+        let shapes: TVec<TVec<usize>> = shapes.map(|state| state.shape().into()).collect();
+        if let Some((known, bytes)) = &self.coming
+            && *known == shapes
+        {
+            return Ok(*bytes);
+        }
+        let symbols = with_states(&self.spec, symbols, states)?;
+        let model = self.body.model();
+        let outputs = &model.outputs[self.spec.state_output(0)..];
+        let outputs = outputs
+            .iter()
+            .map(|outlet| Ok(bytes_of(model.outlet_fact(*outlet)?, &symbols)));
+        let outputs = outputs.collect::<TractResult<Vec<_>>>()?;
+        let outputs = outputs.into_iter().flatten().fold(0, u64::saturating_add);
+        let all = model.nodes().iter().flat_map(|node| &node.outputs);
+        let largest = all
+            .filter_map(|output| bytes_of(&output.fact, &symbols))
+            .max();
+        let bytes = outputs.max(largest.unwrap_or(0));
+        self.coming = Some((shapes, bytes));
+        Ok(bytes)
     }
 
     /// Runs the body once and takes what it gives; nothing of it stays behind.
@@ -37,6 +72,7 @@ impl Running {
             spec,
             body,
             has_symbols,
+            ..
         } = self;
         if step == 0 || *has_symbols {
             // Symbols from around the loop keep their sizes; others get new ones.
@@ -83,10 +119,14 @@ impl Running {
             }
         }
         let mut scanned: TVec<Vec<TValue>> = tvec![vec![]; spec.scans];
-        let mut scanned_bytes: TVec<u64> = tvec![0; spec.scans];
+        let mut budget = Budget::of(spec.limits);
+        let mut scanned_bytes = 0;
         let mut step = 0;
         while goes_on && step < trip_count {
-            check_steps(&spec, step)?;
+            budget.take_steps(self.steps)?;
+            if spec.limits.bytes.is_some() {
+                budget.hold(scanned_bytes + self.coming(ctx.symbols, &states)?)?;
+            }
             let outputs = self
                 .step(ctx, step, &mut states, &inputs)
                 .with_context(|| format!("step {step}"))?;
@@ -95,15 +135,13 @@ impl Running {
                 let condition = outputs.next().context("the body produces a condition")?;
                 goes_on = one(&condition, "condition")?;
             }
+            let mut held = 0;
             for (state, after) in std::iter::zip(&mut states, &mut outputs) {
-                check_bytes(&spec, bytes(&after))?;
+                held += bytes(&after);
                 *state = Some(after);
             }
-            for ((scanned, total), value) in
-                std::iter::zip(std::iter::zip(&mut scanned, &mut scanned_bytes), outputs)
-            {
-                *total += bytes(&value);
-                check_bytes(&spec, *total)?;
+            for (scanned, value) in std::iter::zip(&mut scanned, outputs) {
+                scanned_bytes += bytes(&value);
                 if let Some(first) = scanned.first() {
                     ensure!(
                         first.shape() == value.shape(),
@@ -114,6 +152,7 @@ impl Running {
                 }
                 scanned.push(value);
             }
+            budget.hold(scanned_bytes + held)?;
             step += 1;
         }
         if let Some(expected) = &spec.steps {
@@ -151,28 +190,40 @@ pub(crate) fn one<T: Datum + Copy>(value: &Tensor, what: &str) -> TractResult<T>
     value.iter().next().copied().context("it has one element")
 }
 
-fn check_steps(spec: &Spec, step: i64) -> TractResult<()> {
-    if let Some(limit) = spec.limits.steps {
-        ensure!(
-            step.unsigned_abs() < limit,
-            "it does not end within {limit} steps, which are all that are allowed"
-        );
-    }
-    Ok(())
-}
-
 fn bytes(value: &Tensor) -> u64 {
     value.len() as u64 * value.datum_type().size_of() as u64
 }
 
-fn check_bytes(spec: &Spec, bytes: u64) -> TractResult<()> {
-    if let Some(limit) = spec.limits.bytes {
-        ensure!(
-            bytes <= limit,
-            "one of its values takes {bytes} bytes, more than the {limit} that are allowed"
-        );
+/// The bytes of a value of which the sizes are known with some symbols.
+fn bytes_of(fact: &TypedFact, symbols: &SymbolValues) -> Option<u64> {
+    let mut bytes = fact.datum_type.size_of() as u64;
+    for size in fact.shape.iter() {
+        let size = size.eval(symbols).to_i64().ok()?;
+        bytes = bytes.saturating_mul(size.unsigned_abs());
     }
-    Ok(())
+    Some(bytes)
+}
+
+/// The symbols, with those of the states' sizes.
+fn with_states(
+    spec: &Spec,
+    symbols: &SymbolValues,
+    states: &[Option<TValue>],
+) -> TractResult<SymbolValues> {
+    let mut symbols = symbols.clone();
+    for (input, feed) in spec.feeds.iter().enumerate() {
+        if let Feed::State(state) = *feed
+            && let Some(value) = &states[state]
+        {
+            let sizes = spec.body.input_fact(input)?.shape.iter();
+            for (dim, &size) in std::iter::zip(sizes, value.shape()) {
+                if let TDim::Sym(symbol) = dim {
+                    symbols.set(symbol, size as i64);
+                }
+            }
+        }
+    }
+    Ok(symbols)
 }
 
 /// What was scanned, along a new first axis.
@@ -194,20 +245,7 @@ fn nothing_scanned(
     symbols: &SymbolValues,
     states: &[Option<TValue>],
 ) -> TractResult<Tensor> {
-    let mut symbols = symbols.clone();
-    for (input, feed) in spec.feeds.iter().enumerate() {
-        if let Feed::State(state) = *feed
-            && let Some(value) = &states[state]
-        {
-            for (dim, &size) in
-                std::iter::zip(spec.body.input_fact(input)?.shape.iter(), value.shape())
-            {
-                if let TDim::Sym(symbol) = dim {
-                    symbols.set(symbol, size as i64);
-                }
-            }
-        }
-    }
+    let symbols = with_states(spec, symbols, states)?;
     let fact = spec.body.output_fact(spec.scan_output(scan))?;
     let sizes = fact
         .shape

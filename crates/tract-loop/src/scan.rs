@@ -15,6 +15,7 @@ use tract_onnx::tract_core::ops::source::TypedSource;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::alias::Alias;
+use crate::budget::steps_within;
 use crate::induction::{Induction, follow};
 use crate::spec::{Feed, Spec, Value};
 use crate::trips;
@@ -48,7 +49,7 @@ fn wire_scan(
     let followed = follow(spec, &facts.iter().collect::<TVec<_>>(), &asked)?;
     let induction = followed.or_else(|| by_symbol(spec, target, inputs, &facts));
     rule_if_some!(induction = induction);
-    if !fits(spec, &induction) {
+    if !fits(spec, &induction)? {
         return Ok(None);
     }
     let gathers = gathers
@@ -112,7 +113,7 @@ fn by_symbol(
 /// Whether a Scan may be made of it: it has a step, or a number of them that is not known,
 /// states keep their sizes, no value is known to be empty, which makes it a constant, and no
 /// limit is exceeded.
-fn fits(spec: &Spec, induction: &Induction) -> bool {
+fn fits(spec: &Spec, induction: &Induction) -> TractResult<bool> {
     let body = &spec.body;
     let states = std::iter::zip(&body.inputs, &spec.feeds).all(|(input, feed)| match *feed {
         Feed::State(state) if !induction.last.contains_key(&state) => {
@@ -126,21 +127,37 @@ fn fits(spec: &Spec, induction: &Induction) -> bool {
     });
     let mut outputs = (0..body.outputs.len()).filter_map(|it| body.output_fact(it).ok());
     let states = states && outputs.all(|fact| fact.shape.volume() != 0.to_dim());
-    let steps = induction.steps.to_i64().map(i64::unsigned_abs);
+    Ok(states && is_within_limits(spec, induction)?)
+}
+
+/// Whether a Scan exceeds no limit, which nothing would find when it runs.
+fn is_within_limits(spec: &Spec, induction: &Induction) -> TractResult<bool> {
     let limits = spec.limits;
+    let steps = induction.steps.to_i64().map(i64::unsigned_abs);
     let Ok(steps) = steps else {
-        return states && limits.steps.is_none() && limits.bytes.is_none();
+        return Ok(limits.steps.is_none() && limits.bytes.is_none());
     };
+    if steps == 0 {
+        return Ok(false);
+    }
     let within = |limit: Option<u64>, found: u64| limit.is_none_or(|limit| found <= limit);
-    let bytes = (0..spec.scans).all(|scan| {
-        let fact = body.output_fact(spec.scan_output(scan));
-        fact.is_ok_and(|fact| {
-            let elements = fact.shape.volume().to_usize().unwrap_or(0);
-            let bytes = elements as u64 * fact.datum_type.size_of() as u64;
-            within(limits.bytes, bytes.saturating_mul(steps))
-        })
-    });
-    steps > 0 && states && bytes && within(limits.steps, steps)
+    if limits.steps.is_some() || limits.bytes.is_some() {
+        // A loop within it has to find what is left of the limits.
+        let Some(inner) = steps_within(&spec.body)? else {
+            return Ok(false);
+        };
+        if !within(limits.steps, steps.saturating_mul(inner.saturating_add(1))) {
+            return Ok(false);
+        }
+    }
+    let mut bytes = 0_u64;
+    for scan in 0..spec.scans {
+        let fact = spec.body.output_fact(spec.scan_output(scan))?;
+        let elements = fact.shape.volume().to_usize().unwrap_or(0) as u64;
+        let each = elements.saturating_mul(fact.datum_type.size_of() as u64);
+        bytes = bytes.saturating_add(each.saturating_mul(steps));
+    }
+    Ok(within(limits.bytes, bytes))
 }
 
 /// A Gather in the body from a value of around it.

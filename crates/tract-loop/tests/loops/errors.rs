@@ -142,7 +142,7 @@ fn limits_bound_steps_and_bytes() {
     let limits = Limits::none().with_bytes(1000);
     let message = self::message(&run(limits, grow()).expect_err("it is too large"));
     assert!(
-        message.contains("takes 1024 bytes, more than the 1000 that are allowed"),
+        message.contains("take 1024 bytes, more than the 1000 that are allowed"),
         "{message}"
     );
     let counted = graph("i c s", "c1 s1", "s1 = Add(s, s)\n c1 = Less(i, last)")
@@ -155,4 +155,53 @@ fn limits_bound_steps_and_bytes() {
         message.contains("it does not end within 99 steps"),
         "{message}"
     );
+}
+
+/// Loops of `outer` and `inner` steps, one within the other, whose trip counts are known or not.
+fn product_of_steps(trips: &str, scan: &str) -> Graph {
+    let inner = graph("j c q", &format!("c q1{scan}"), "q1 = Add(q, x)");
+    let (more, out) = if scan.is_empty() {
+        ("", "")
+    } else {
+        (", qs", " qs")
+    };
+    let node = format!("s1{more} = Loop<body=@inner>({trips}, _, s)");
+    let outer = graph("i c s", &format!("c s1{out}"), &node).with("inner", inner);
+    let (more, out) = if scan.is_empty() {
+        ("", "")
+    } else {
+        (", ys", " ys")
+    };
+    let nodes = format!("y{more} = Loop<body=@outer>({trips}, _, x)");
+    graph("x:f32[2] n:i64[]", &format!("y{out}"), &nodes)
+        .constant("ten", tensor0(10_i64))
+        .with("outer", outer)
+}
+
+#[test]
+fn loops_in_loops_share_their_limits() {
+    let run = |limits: Limits, graph: Graph| {
+        let model = with_limits(limits, || parse(graph))?;
+        let model = model.into_optimized()?.into_runnable()?;
+        model.run(tvec![tensor1(&[1_f32, 2.]).into(), tensor0(10_i64).into()])
+    };
+    for trips in ["ten", "n"] {
+        // Each step of the outer one, and ten of the inner one.
+        let steps = Limits::none().with_steps(110);
+        let model = product_of_steps(trips, "");
+        assert!(run(steps, model.clone()).is_ok(), "{trips}");
+        let error = message(&run(steps.with_steps(109), model).expect_err("one too many"));
+        assert!(
+            error.contains("does not end within 109 steps"),
+            "{trips}: {error}"
+        );
+
+        // What is scanned of all outer steps, and the outer state.
+        let scanned = 10 * 10 * 2 * 4;
+        let model = product_of_steps(trips, " q1");
+        let run = |bytes: u64| run(Limits::none().with_bytes(bytes), model.clone());
+        assert!(run(scanned + 200).is_ok(), "{trips}");
+        let error = message(&run(scanned - 1).expect_err("too much"));
+        assert!(error.contains("that are allowed"), "{trips}: {error}");
+    }
 }

@@ -3,6 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use tract_loop::{Limits, with_limits};
 use tract_onnx::prelude::*;
 
 use crate::build::{graph, parse};
@@ -66,4 +67,24 @@ fn a_step_copies_no_state() {
     assert_eq!(small.0, large.0, "the size of a state changes how often");
     assert_eq!(small.1, large.1, "a state is copied");
     assert!(large.0 <= 8, "a step allocates {} times", large.0);
+}
+
+/// A step whose values would be too large is not run.
+#[test]
+fn bytes_are_counted_before_they_are_allocated() {
+    let body = graph("i c s", "c s1", "s1 = Concat<axis=0>(s, s)");
+    let model = graph("s:f32[2]", "y", "y = Loop<body=@body>(_, _, s)").with("body", body);
+    let limits = Limits::none().with_bytes(1 << 20);
+    let model = with_limits(limits, || parse(model)).unwrap();
+    let model = model.into_optimized().unwrap().into_runnable().unwrap();
+    let before = BYTES.get();
+    let error = model.run(tvec![tensor1(&[1_f32, 2.]).into()]);
+    let taken = BYTES.get() - before;
+    let error = format!("{:#}", error.expect_err("it is endless"));
+    assert!(
+        error.contains("take 2097152 bytes, more than the 1048576"),
+        "{error}"
+    );
+    // All states up to the largest that is allowed, each twice as large as the one before.
+    assert!(taken < 3 << 20, "{taken} bytes");
 }
