@@ -37,9 +37,9 @@ pub(crate) unsafe extern "C" fn RevSeqRewrite(
     options_size: usize,
     receive: Receive,
 ) {
-    // SAFETY: the caller's; no slice is made of a null pointer.
     let bytes = |bytes: *const u8, size: usize| match bytes.is_null() {
         true => &[][..],
+        // SAFETY: the caller's.
         false => unsafe { slice::from_raw_parts(bytes, size) },
     };
     let (model, options) = (bytes(model, model_size), bytes(options, options_size));

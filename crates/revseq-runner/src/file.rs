@@ -101,6 +101,7 @@ impl NewFile {
     }
 
     /// Where it is until it is complete.
+    #[cfg(feature = "rewrite")]
     pub(crate) fn path(&self) -> &Path {
         match &self.written {
             Written::Beside(file) => file.path(),
@@ -151,11 +152,13 @@ impl Drop for NewFile {
 }
 
 /// A file at its place, that goes again unless it is kept.
+#[cfg(feature = "rewrite")]
 pub(crate) struct CopiedFile {
     path: PathBuf,
     is_kept: bool,
 }
 
+#[cfg(feature = "rewrite")]
 impl CopiedFile {
     /// Copies a file to where there is none.
     ///
@@ -177,6 +180,7 @@ impl CopiedFile {
     }
 }
 
+#[cfg(feature = "rewrite")]
 impl Drop for CopiedFile {
     fn drop(&mut self) {
         let mut all = incomplete();

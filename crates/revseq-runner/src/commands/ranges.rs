@@ -112,7 +112,7 @@ fn limit(site: &Site<'_>) -> Option<(usize, u64)> {
             let first = attribute("batch_dims", 0);
             let indices = site.inputs.get(1)?.shape.as_ref()?;
             let count = i64::try_from(indices.last()?.known()?).ok()?;
-            let sizes = (first..first.checked_add(count)?).map(|axis| size(axis));
+            let sizes = (first..first.checked_add(count)?).map(&size);
             let least = sizes.collect::<Option<Vec<u64>>>()?.into_iter().min()?;
             Some((1, least.checked_sub(1)?))
         }
