@@ -101,7 +101,7 @@ impl NewFile {
     }
 
     /// Where it is until it is complete.
-    #[cfg(feature = "rewrite")]
+    #[cfg(any(test, feature = "rewrite"))]
     pub(crate) fn path(&self) -> &Path {
         match &self.written {
             Written::Beside(file) => file.path(),
