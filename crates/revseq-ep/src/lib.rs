@@ -6,10 +6,16 @@
 //! `revseq::ReverseSubsequences`. As a custom-op library it brings that
 //! operator alone, to run on the CPU EP.
 //!
-//! A plain session beside it needs a word with the crate `ort` (2.0.0-rc.15): its `SessionBuilder`
-//! sets an automatic selection policy for every session, by which ONNX Runtime gives nodes to any
-//! provider that is registered in the process, this one included. A session that is to run without
-//! it names the devices that it is to run on, such as those of `CPUExecutionProvider`:
+//! It exports the three functions below and [`RevSeqRewrite`](rewrite::RevSeqRewrite), by which
+//! a model is rewritten before a session loads it. The kernels are those of revseq-kernels, what a
+//! node means comes from revseq-graph, and this crate is the only one to know ONNX Runtime.
+//!
+//! # Sessions without it
+//!
+//! The `SessionBuilder` of the crate `ort` (2.0.0-rc.15) sets an automatic selection policy for
+//! every session, by which ONNX Runtime gives nodes to any provider that is registered in the
+//! process, this one included. A session that is to run without it names the devices that it is to
+//! run on, such as those of `CPUExecutionProvider`:
 //!
 //! ```no_run
 //! # fn main() -> ort::Result<()> {
@@ -27,10 +33,6 @@
 //! ```
 //!
 //! In Python a session has a provider only if it names it.
-//!
-//! It exports the three functions below and [`RevSeqRewrite`](rewrite::RevSeqRewrite), by which
-//! a model is rewritten before a session loads it. The kernels are those of revseq-kernels, what a
-//! node means comes from revseq-graph, and this crate is the only one to know ONNX Runtime.
 
 #[doc(hidden)]
 pub mod fuzzing;
