@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use crate::model::{self, AttributeProto, NodeProto, TensorProto};
 use crate::pass::{Edit, Verdict};
-use crate::scope::Names;
+use crate::scope::{Names, Scope};
+use crate::types;
 
 /// The first version in which Slice takes its ranges, and steps, as inputs.
 const SLICE_BY_INPUTS: i64 = 10;
@@ -13,12 +14,15 @@ const AXES_BY_INPUT: i64 = 13;
 /// The first version in which Constant takes other attributes than a tensor.
 const CONSTANT_ATTRIBUTES: i64 = 12;
 
+/// The first version with CastLike.
+const CAST_LIKE: i64 = 15;
+
 /// The operators that passes write, and the first version that has each in the form and for
 /// the element types that are written.
 const SINCE: &[(&str, i64)] = &[
     ("Add", 7),
     ("Cast", 6),
-    ("CastLike", 15),
+    ("CastLike", CAST_LIKE),
     ("Concat", 4),
     ("Constant", 1),
     ("ConstantOfShape", 9),
@@ -180,6 +184,19 @@ impl<'n> Emit<'n> {
     /// A constant tensor.
     pub(crate) fn tensor(&mut self, value: TensorProto) -> String {
         self.op("Constant", &[], vec![model::tensor("value", value)])
+    }
+
+    /// 0 of the element type of a value that is given, without sizes.
+    pub(crate) fn zero_like(&mut self, scope: &Scope<'_>, value: &str) -> String {
+        let code = types::of(scope, value);
+        if let Some(zero) = code.and_then(model::zero) {
+            return self.tensor(zero);
+        }
+        if self.opset < CAST_LIKE {
+            self.refuse(format!("the element type of {value:?} is not known"));
+        }
+        let zero = self.scalar(0);
+        self.plain("CastLike", &[&zero, value])
     }
 
     fn constant(&mut self, sizes: &[i64], values: &[i64]) -> String {

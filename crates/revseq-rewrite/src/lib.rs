@@ -39,6 +39,7 @@ mod scope;
 mod sizes;
 #[cfg(test)]
 mod tests;
+mod types;
 
 pub use error::Error;
 pub use model::{ModelProto, decode, encode, external_files};

@@ -20,10 +20,18 @@ const MEMORY_PER_BYTE: usize = 8;
 
 /// ONNX's code of float32.
 pub(crate) const FLOAT: i32 = 1;
+/// ONNX's code of float16.
+const FLOAT16: i32 = 10;
+/// ONNX's code of double.
+const DOUBLE: i32 = 11;
+/// ONNX's code of bfloat16.
+const BFLOAT16: i32 = 16;
 /// ONNX's code of int32.
 pub(crate) const INT32: i32 = 6;
 /// ONNX's code of int64.
 pub(crate) const INT64: i32 = 7;
+/// ONNX's code of string.
+pub(crate) const STRING: i32 = 8;
 /// ONNX's code of bool.
 pub(crate) const BOOL: i32 = 9;
 
@@ -424,6 +432,21 @@ pub(crate) fn tensor(name: &str, value: TensorProto) -> AttributeProto {
     }
 }
 
+/// 0 of a type of floating-point numbers, without sizes; `None` for other types.
+pub(crate) fn zero(code: i32) -> Option<TensorProto> {
+    let size = match code {
+        FLOAT => 4,
+        FLOAT16 | BFLOAT16 => 2,
+        DOUBLE => 8,
+        _ => return None,
+    };
+    Some(TensorProto {
+        data_type: Some(code),
+        raw_data: Some(vec![0; size]),
+        ..TensorProto::default()
+    })
+}
+
 /// A tensor of int64; a scalar if it has no sizes.
 pub(crate) fn int64_tensor(sizes: &[i64], values: &[i64]) -> TensorProto {
     TensorProto {
@@ -455,7 +478,8 @@ pub(crate) fn declared_sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>>
     Some(sizes.collect())
 }
 
-fn tensor_type(value: &ValueInfoProto) -> Option<&type_proto::Tensor> {
+/// A value's type, if it is declared as a tensor.
+pub(crate) fn tensor_type(value: &ValueInfoProto) -> Option<&type_proto::Tensor> {
     match value.r#type.as_option()?.value.as_ref()? {
         type_proto::Value::TensorType(tensor) => Some(tensor),
         _ => None,

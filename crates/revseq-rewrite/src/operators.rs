@@ -70,3 +70,87 @@ pub(crate) const REDUCE: &[&str] = &[
     "ReduceProd",
     "ReduceSum",
 ];
+
+/// Operators of one output that is bool.
+pub(crate) const GIVES_BOOL: &[&str] = &[
+    "And",
+    "Equal",
+    "Greater",
+    "GreaterOrEqual",
+    "IsInf",
+    "IsNaN",
+    "Less",
+    "LessOrEqual",
+    "Not",
+    "Or",
+    "Xor",
+];
+
+/// Operators whose outputs are int64, of whatever input.
+pub(crate) const GIVES_SIZES: &[&str] = &["ArgMax", "ArgMin", "NonZero", "Shape", "Size"];
+
+/// Operators, besides elementwise ones of one input, whose outputs have the first input's type.
+pub(crate) const FIRST_INPUTS_TYPE: &[&str] = &[
+    "Add",
+    "Compress",
+    "Concat",
+    "DepthToSpace",
+    "Div",
+    "Expand",
+    "Flatten",
+    "GRU",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Gemm",
+    "LSTM",
+    "MatMul",
+    "Max",
+    "Min",
+    "Mul",
+    "Pad",
+    "Pow",
+    "RNN",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+    "Reshape",
+    "ReverseSequence",
+    "ScatterElements",
+    "ScatterND",
+    "Slice",
+    "Softmax",
+    "SpaceToDepth",
+    "Split",
+    "Squeeze",
+    "Sub",
+    "Sum",
+    "Tile",
+    "Transpose",
+    "Unsqueeze",
+];
+
+/// Other operators of which some output may be strings.
+pub(crate) const MAY_GIVE_STRINGS: &[&str] = &[
+    "ConcatFromSequence",
+    "If",
+    "Loop",
+    "OneHot",
+    "Optional",
+    "OptionalGetElement",
+    "Resize",
+    "Scan",
+    "Scatter",
+    "SequenceAt",
+    "SequenceConstruct",
+    "SplitToSequence",
+    "StringConcat",
+    "StringNormalizer",
+    "StringSplit",
+    "TfIdfVectorizer",
+    "Trilu",
+    "Unique",
+    "Upsample",
+];

@@ -1,5 +1,7 @@
 //! What the passes take, and what they must leave alone.
 
+mod kinds;
+mod many;
 mod sizes;
 mod tables;
 mod text;

@@ -20,6 +20,7 @@ use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 use crate::sizes;
+use crate::types;
 
 pub(super) const PASS: Pass = Pass {
     info: PassInfo {
@@ -77,7 +78,10 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     match (axes.next(), axes.next()) {
         (Some(time), Some(batch)) => {
             drop(axes);
-            reverse_sequence(&mut emit, [data, lengths, output], &shape, [&time, &batch]);
+            // ONNX Runtime's Gather copies the first string of a row alone.
+            let by_rows = !types::may_be_strings(scope, data);
+            let values = [data, lengths, output];
+            reverse_sequence(&mut emit, values, &shape, [&time, &batch], by_rows);
         }
         (Some(axis), None) => {
             drop(axes);
@@ -234,7 +238,7 @@ fn reshape_into(emit: &mut Emit<'_>, output: &str, value: &str, shape: &str) {
 }
 
 /// The data as a matrix of its rows.
-fn by_rows(emit: &mut Emit<'_>, data: &str, shape: &str, end: i64) -> String {
+fn rows(emit: &mut Emit<'_>, data: &str, shape: &str, end: i64) -> String {
     if emit.opset() < ALLOW_ZERO {
         return emit.op("Flatten", &[data], vec![model::int("axis", end)]);
     }
@@ -277,11 +281,12 @@ fn reverse_sequence(
     [data, lengths, output]: [&str; 3],
     shape: &str,
     [time, batch]: [&Axis; 2],
+    by_rows: bool,
 ) {
     let (flat, end) = match (time, batch) {
-        (Axis::Known(time), Axis::Known(batch)) => {
+        (Axis::Known(time), Axis::Known(batch)) if by_rows => {
             let end = time.max(batch) + 1;
-            (by_rows(emit, data, shape, end), end)
+            (rows(emit, data, shape, end), end)
         }
         _ => (flatten(emit, data), END),
     };

@@ -7,7 +7,6 @@
 
 use super::reversal::Reversal;
 use crate::constant;
-use crate::constant::Floats;
 use crate::emit::Emit;
 use crate::model::{self, INT64, NodeProto};
 use crate::pass::{Context, Pass, PassInfo, Verdict};
@@ -63,7 +62,10 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
     layer.output = vec![all.clone()];
     let input = layer.input[0].clone();
     emit.copy(layer);
-    let places = Places::new(&mut emit, &input, &lengths);
+    // All of a layer's floating-point inputs have one type; weights are mostly constant.
+    let typed = node.input(1).unwrap_or(&input);
+    let zero = emit.zero_like(scope, typed);
+    let places = Places::new(&mut emit, &input, &lengths, zero);
     let valid = emit.plain("Less", &[&places.steps, &places.lengths]);
     if let Some(y) = node.output.first().filter(|y| scope.uses(y) > 0) {
         let mut steps = all.clone();
@@ -113,25 +115,21 @@ struct Places {
     steps: String,
     /// Each sequence's length.
     lengths: String,
-    /// 0 as float32.
+    /// 0 of the layer's type.
     zero: String,
 }
 
 impl Places {
-    fn new(emit: &mut Emit<'_>, input: &str, lengths: &str) -> Self {
+    fn new(emit: &mut Emit<'_>, input: &str, lengths: &str, zero: String) -> Self {
         let shape = emit.plain("Shape", &[input]);
         let first = emit.scalar(0);
         let time = emit.plain("Gather", &[&shape, &first]);
         let step = emit.scalar(1);
         let range = emit.plain("Range", &[&first, &time, &step]);
-        let zero = Floats {
-            sizes: Vec::new(),
-            elements: vec![0.0],
-        };
         Self {
             steps: emit.unsqueeze(&range, &[1, 2, 3]),
             lengths: emit.unsqueeze(lengths, &[0, 1, 3]),
-            zero: emit.tensor(zero.to_tensor()),
+            zero,
         }
     }
 }

@@ -1,0 +1,196 @@
+//! Models of many nodes, each about what once took time for each pair of them or more.
+
+use std::time::{Duration, Instant};
+
+use buffa::MessageField;
+
+use super::text::nodes;
+use super::{fast, graph, pass, portable, rewritten};
+use crate::constant::Floats;
+use crate::model::{
+    self, AttributeProto, AttributeType, FunctionProto, ModelProto, TensorProto, int,
+};
+use crate::{Options, rewrite};
+
+/// How many nodes: so many that what takes time for all triples of them, or doubles with
+/// each, takes longer than is allowed.
+const COUNT: usize = 1_000;
+
+/// Far more than any of them takes.
+const ALLOWED: Duration = Duration::from_secs(60);
+
+fn takes_little(what: &str, model: &ModelProto, options: &Options, rewrites: usize) {
+    let mut model = model.clone();
+    let start = Instant::now();
+    let report = rewrite(&mut model, options).expect("known passes");
+    let time = start.elapsed();
+    assert!(time < ALLOWED, "{what}: {time:?}");
+    assert!(report.rewritten().count() >= rewrites, "{what}");
+}
+
+/// A model of nodes, with the weights of an RNN of 3 inputs and 2 units.
+fn of(text: &str) -> ModelProto {
+    let mut model = graph(nodes(text, &[]), [None, None, Some(3)]);
+    let graph = model.graph.get_or_insert_default();
+    for (name, sizes) in [("w", [1, 2, 3]), ("r", [1, 2, 2])] {
+        let floats = Floats {
+            sizes: sizes.to_vec(),
+            elements: vec![0.5; sizes.iter().product()],
+        };
+        graph.initializer.push(TensorProto {
+            name: Some(name.to_owned()),
+            ..floats.to_tensor()
+        });
+    }
+    for (name, value) in [("minus", -1), ("first", -i64::MAX)] {
+        graph.initializer.push(TensorProto {
+            name: Some(name.to_owned()),
+            ..model::int64_tensor(&[1], &[value])
+        });
+    }
+    model
+}
+
+fn lines(line: impl Fn(usize) -> String) -> String {
+    (0..COUNT).map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The last of many values is the output.
+fn ending(text: &str, last: &str) -> String {
+    format!("{text}\ny = Identity({last})")
+}
+
+#[test]
+fn reversals_one_after_another() {
+    let last = format!("v{}", COUNT - 1);
+    let chain = lines(|at| {
+        let before = at
+            .checked_sub(1)
+            .map_or("x".to_owned(), |at| format!("v{at}"));
+        format!("v{at} = ReverseSequence<batch_axis=1;time_axis=0>({before}, lens)")
+    });
+    let model = of(&ending(&chain, &last));
+    takes_little("cancel", &model, &fast(), COUNT / 2);
+    takes_little("portable", &model, &portable(), COUNT);
+    // Of each pair one goes, and its value is that before the other.
+    let (after, _) = rewritten(&of(&ending(&chain, &last)), &pass("cancel"));
+    assert!(after.graph.as_option().unwrap().node.len() <= 2);
+    let flips = lines(|at| {
+        let before = at
+            .checked_sub(1)
+            .map_or("x".to_owned(), |at| format!("f{at}"));
+        format!(
+            "n{at} = Neg({before})\nf{at} = ReverseSequence<batch_axis=1;time_axis=0>(n{at}, full)"
+        )
+    });
+    let full = "shape = Shape(x)
+        time = Gather(shape, zero)
+        batch = Gather(shape, one)
+        full = Expand(time, batch)";
+    let last = format!("f{}", COUNT - 1);
+    let model = of(&ending(&format!("{full}\n{flips}"), &last));
+    takes_little("full-flip", &model, &fast(), 20);
+}
+
+#[test]
+fn lengths_that_are_made_alike() {
+    let chains = ["a", "b"].map(|name| {
+        lines(|at| {
+            let before = at
+                .checked_sub(1)
+                .map_or("lens".to_owned(), |at| format!("{name}{at}"));
+            format!("{name}{at} = Add({before}, {before})")
+        })
+    });
+    let reversals = lines(|at| {
+        format!(
+            "m{at} = ReverseSequence<batch_axis=1;time_axis=0>(x, a{at})
+            e{at} = ReverseSequence<batch_axis=1;time_axis=0>(m{at}, b{at})"
+        )
+    });
+    let text = ending(
+        &format!("{}\n{reversals}", chains.join("\n")),
+        &format!("e{}", COUNT - 1),
+    );
+    let sum = (0..COUNT)
+        .map(|at| format!("e{at}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let model = of(&format!("{text}\nall = Sum({sum})"));
+    takes_little("lengths", &model, &fast(), COUNT);
+}
+
+#[test]
+fn layers_of_one_input() {
+    let layers = lines(|at| {
+        let direction = if at < COUNT / 2 { "forward" } else { "reverse" };
+        format!("l{at} = RNN<hidden_size=2;direction={direction}>(x, w, r)")
+    });
+    let sum = (0..COUNT)
+        .map(|at| format!("l{at}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let model = of(&format!("{layers}\ny = Sum({sum})"));
+    takes_little("bidirectional", &model, &fast(), COUNT / 2);
+    // Without a name for all steps, each wishes for the same names.
+    let layers = lines(|at| {
+        format!(
+            "r{at} = Slice(x, minus, first, zero, minus)\n_, l{at} = RNN<hidden_size=2>(r{at}, w, r)"
+        )
+    });
+    let model = of(&format!("{layers}\ny = Sum({sum})"));
+    takes_little("names", &model, &pass("direction"), COUNT);
+}
+
+/// Each function calls the next one twice, and gives it its own axis.
+#[test]
+fn functions_that_pass_an_axis_on() {
+    let reference = |name: &str, outer: &str| AttributeProto {
+        name: Some(name.to_owned()),
+        ref_attr_name: Some(outer.to_owned()),
+        r#type: Some(AttributeType::INT),
+        ..AttributeProto::default()
+    };
+    let call = |callee: usize, input: &str, output: &str, axis: AttributeProto| {
+        let mut node = model::node(&format!("f{callee}"), &[input, "l"], &[output], vec![axis]);
+        node.domain = Some("local".to_owned());
+        node
+    };
+    let make = |gives: bool| {
+        let mut model = of("");
+        for at in 0..COUNT {
+            let body = if at + 1 < COUNT {
+                vec![
+                    call(at + 1, "a", "b", reference("axis", "axis")),
+                    call(at + 1, "b", "c", reference("axis", "axis")),
+                ]
+            } else {
+                let axes = vec![int("batch_axis", 1), reference("time_axis", "axis")];
+                vec![model::node("ReverseSequence", &["a", "l"], &["c"], axes)]
+            };
+            model.functions.push(FunctionProto {
+                name: Some(format!("f{at}")),
+                domain: Some("local".to_owned()),
+                input: vec!["a".to_owned(), "l".to_owned()],
+                output: vec!["c".to_owned()],
+                attribute: vec!["axis".to_owned()],
+                node: body,
+                opset_import: model.opset_import.clone(),
+                ..FunctionProto::default()
+            });
+        }
+        let mut first = call(0, "x", "y", int("axis", 0));
+        first.input[1] = "lens".to_owned();
+        if !gives {
+            first.attribute.clear();
+        }
+        let graph = model.graph.get_or_insert_default();
+        graph.node = vec![first];
+        model.graph = MessageField::some(graph.clone());
+        model
+    };
+    takes_little("functions", &make(true), &portable(), 1);
+    let mut model = make(false);
+    let report = rewrite(&mut model, &portable()).expect("known passes");
+    assert_eq!(report.rewritten().count(), 0);
+}
