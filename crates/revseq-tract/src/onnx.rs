@@ -15,10 +15,10 @@ use crate::{LoadOptions, ReverseSubsequences, slice};
 /// tract looks operators up by name, whatever their domain; a node of the same
 /// name in another domain is an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
+    tract_loop::register(onnx);
     onnx.op_register.insert("ReverseSequence", parse);
     onnx.op_register.insert("ReverseSubsequences", parse);
     onnx.op_register.insert("Slice", slice::parse);
-    tract_loop::register(onnx);
 }
 
 fn parse(

@@ -9,8 +9,12 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::Flip;
 
-/// tract's own operators, which read all other Slices.
-static TRACTS: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
+/// The operators that read all other Slices.
+static OTHERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
+    let mut onnx = tract_onnx::onnx();
+    tract_loop::register(&mut onnx);
+    onnx.op_register
+});
 
 /// From here on an end is that of any axis: 1,000,000,000 is how tf2onnx writes it.
 const END: i64 = 1_000_000_000;
@@ -53,7 +57,7 @@ pub(crate) fn parse(
         let inputs = node.input.iter().filter(|name| !name.is_empty()).count();
         return Ok((expand(OnnxSlice { parts, inputs }), vec![]));
     }
-    let other = TRACTS.0.get("Slice").context("tract has no Slice")?;
+    let other = OTHERS.0.get("Slice").context("tract has no Slice")?;
     other(ctx, node)
 }
 

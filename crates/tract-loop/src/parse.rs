@@ -9,15 +9,16 @@ use tract_onnx::tract_hir::internal::*;
 use crate::graph::self_contained;
 use crate::infer::{BodyInput, OnnxLoop};
 use crate::node::check_domain;
-use crate::{branches, limits, recurrent, sizes};
+use crate::{branches, element, limits, range, recurrent, sizes};
 
 /// The most graphs around one another: a state that changes its size has the
 /// loops within looked at twice, and those within them four times.
 const MAXIMUM_DEPTH: usize = 8;
 
 /// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, an `If` whatever
-/// names and constants its branches have, and a `Cast` of sizes to int32 without forgetting
-/// those that are symbols.
+/// names and constants its branches have, a `Cast` of sizes to int32 without forgetting
+/// those that are symbols, a `Slice` of one element along an axis whichever it is,
+/// and a `Range` downward.
 ///
 /// tract looks operators up by name, whatever their domain; a node of the same
 /// name in another domain is an error when the model is read.
@@ -25,6 +26,8 @@ pub fn register(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Loop", parse);
     onnx.op_register.insert("If", branches::parse);
     onnx.op_register.insert("Cast", sizes::parse);
+    onnx.op_register.insert("Range", range::parse);
+    onnx.op_register.insert("Slice", element::parse);
     recurrent::register(onnx);
 }
 

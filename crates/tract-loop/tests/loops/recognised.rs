@@ -210,3 +210,67 @@ fn a_scan_may_read_an_element_twice_in_one_node() {
         ]
     );
 }
+
+/// As TensorFlow's `x[t]` and PyTorch's are exported.
+#[test]
+fn a_slice_of_one_element_that_is_squeezed_is_read_by_the_step() {
+    let model = |nodes: &str, x: &str| {
+        let body = graph(
+            "i c s",
+            "c1 s1",
+            &format!(
+                "{nodes}
+                 element = Slice(x, start, end, axes)
+                 row = Squeeze(element, axes)
+                 s1 = Add(s, row)
+                 next = Add(i, one)
+                 c1 = Less(next, n)"
+            ),
+        );
+        let nodes = "shape = Shape(x)\n n = Gather<axis=0>(shape, one)
+            y = Loop<body=@body>(_, yes, s)";
+        graph(&format!("x:f32[{x}] s:f32[2]"), "y", nodes)
+            .constant("one", tensor0(1_i64))
+            .constant("ones", tensor1(&[1_i64]))
+            .constant("axes", tensor1(&[1_i64]))
+            .constant("first", tensor1(&[0_i64]))
+            .constant("yes", tensor0(true))
+            .with("body", body)
+    };
+    let x = Tensor::from_shape(&[2, 3], &[1_f32, 2., 3., 4., 5., 6.]).unwrap();
+    for nodes in [
+        "start = Unsqueeze(i, first)\n end = Add(start, ones)",
+        "t = Identity(i)\n u = Add(one, t)\n start = Unsqueeze(t, first)\n end = Unsqueeze(u, first)",
+        "i32 = Cast<to=6>(i)\n start = Unsqueeze(i32, first)\n u = Add(i, one)\n end64 = Unsqueeze(u, first)\n end = Cast<to=6>(end64)",
+    ] {
+        for sizes in ["2,3", "2,T"] {
+            let model = model(nodes, sizes);
+            if sizes == "2,3" {
+                let found = ops(&decluttered(model.clone()));
+                assert!(found.iter().any(|op| op == "Scan"), "{nodes}: {found:?}");
+            }
+            let outputs = run(model, &[x.clone(), tensor1(&[0.5_f32, 0.])]);
+            assert_eq!(outputs.unwrap(), [tensor1(&[6.5_f32, 15.])], "{nodes}");
+        }
+    }
+}
+
+#[test]
+fn ranges_go_down_as_well() {
+    let check = |[start, limit, step]: [i64; 3], expected: &[i64]| {
+        let model = graph(
+            "x:i64[]",
+            "y",
+            "all = Range(start, limit, step)\n y = Add(all, x)",
+        )
+        .constant("start", tensor0(start))
+        .constant("limit", tensor0(limit))
+        .constant("step", tensor0(step));
+        assert_eq!(run(model, &[tensor0(0_i64)]).unwrap(), [tensor1(expected)]);
+    };
+    check([4, -1, -1], &[4, 3, 2, 1, 0]);
+    check([7, 0, -3], &[7, 4, 1]);
+    check([0, 5, 2], &[0, 2, 4]);
+    check([3, 3, -1], &[]);
+    check([0, 3, -1], &[]);
+}
