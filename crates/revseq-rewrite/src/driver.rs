@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::live::Unread;
-use crate::model::{self, ModelProto, NodeProto, OperatorSetIdProto};
+use crate::model::{self, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
 use crate::pass::{Context, Edit, Options, Pass, Verdict};
 use crate::report::{Outcome, Report, Step};
 use crate::scope::{Names, Path, Scope};
@@ -174,26 +174,21 @@ fn apply(model: &mut ModelProto, edits: Vec<Found>) {
 }
 
 /// Replaces nodes of a graph. Values that are others now are renamed where they are
-/// read, unless their names are seen from elsewhere or mean another value somewhere within.
+/// read, unless they are seen from elsewhere or the name means another value there.
 fn replace(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, edits: BTreeMap<usize, Edit>) {
     let mut same: HashMap<String, String> = HashMap::new();
     for (old, new) in edits.values().flat_map(|edit| &edit.same) {
         let new = last(&same, new);
         same.insert(old.clone(), new);
     }
-    let mut inner = HashSet::new();
-    if !same.is_empty() {
-        names_within(nodes, &mut inner);
-    }
     let mut renamed: HashMap<String, String> = HashMap::new();
-    let mut handed_on = HashSet::new();
     for old in same.keys() {
-        let new = last(&same, old);
-        if kept.contains(old) || inner.contains(old) || inner.contains(&new) {
-            handed_on.insert(old.clone());
-        } else {
-            renamed.insert(old.clone(), new);
-        }
+        renamed.insert(old.clone(), last(&same, old));
+    }
+    let mut handed_on = HashSet::new();
+    if !renamed.is_empty() {
+        captured(nodes, &renamed, &HashSet::new(), &mut handed_on);
+        handed_on.extend(same.into_keys().filter(|old| kept.contains(old)));
     }
     let gone: HashSet<usize> = edits
         .values()
@@ -206,14 +201,14 @@ fn replace(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, edits: BTreeMap<u
             nodes.extend(edit.nodes);
             let handed_on = edit.same.iter().filter(|(old, _)| handed_on.contains(old));
             nodes.extend(
-                handed_on.map(|(old, _)| {
-                    model::node("Identity", &[&last(&same, old)], &[old], Vec::new())
-                }),
+                handed_on
+                    .map(|(old, _)| model::node("Identity", &[&renamed[old]], &[old], Vec::new())),
             );
         } else if !gone.contains(&index) {
             nodes.push(node);
         }
     }
+    renamed.retain(|old, _| !handed_on.contains(old));
     if !renamed.is_empty() {
         rename(nodes, &renamed);
     }
@@ -229,11 +224,32 @@ fn last(same: &HashMap<String, String>, name: &str) -> String {
     name.to_owned()
 }
 
-/// The names that graphs within nodes define.
-fn names_within(nodes: &[NodeProto], names: &mut HashSet<String>) {
+/// Finds the values that are read where a graph within defines the name that they would
+/// get. `inner` are the names that graphs define on the way there.
+fn captured(
+    nodes: &[NodeProto],
+    names: &HashMap<String, String>,
+    inner: &HashSet<&str>,
+    found: &mut HashSet<String>,
+) {
+    let mut read = |name: &str| {
+        if !inner.contains(name)
+            && let Some(new) = names.get(name)
+            && inner.contains(new.as_str())
+        {
+            found.insert(name.to_owned());
+        }
+    };
+    for node in nodes {
+        node.inputs().for_each(&mut read);
+        node.graphs()
+            .flat_map(GraphProto::outputs)
+            .for_each(&mut read);
+    }
     for graph in nodes.iter().flat_map(NodeProto::graphs) {
-        names.extend(graph.defined().map(str::to_owned));
-        names_within(&graph.node, names);
+        let mut inner = inner.clone();
+        inner.extend(graph.defined());
+        captured(&graph.node, names, &inner, found);
     }
 }
 
@@ -265,7 +281,7 @@ fn nodes_at<'a>(
     (nodes, kept)
 }
 
-/// Reads other values instead; no graph within defines a name of either.
+/// Reads other values instead, but where a graph within defines a name itself.
 fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
     for node in nodes {
         for input in &mut node.input {
@@ -274,6 +290,15 @@ fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
             }
         }
         for graph in node.graphs_mut() {
+            let mut own = HashMap::new();
+            let is_hidden = graph.defined().any(|name| names.contains_key(name));
+            if is_hidden {
+                own.clone_from(names);
+                for name in graph.defined() {
+                    own.remove(name);
+                }
+            }
+            let names = if is_hidden { &own } else { names };
             rename(&mut graph.node, names);
             for output in &graph.output.clone() {
                 let Some(new) = output.name.as_ref().and_then(|name| names.get(name)) else {

@@ -48,20 +48,21 @@ fn names_within_are_not_taken_for_those_around() {
     };
     let text =
         format!("{TWICE}\ni = If<then_branch=@branch;else_branch=@branch>(flag)\ny = Add(i, y1)");
-    // The name of what goes, and of what takes its place.
-    for inner in [
-        "y1 = Tanh(x)\nt = Neg(y1)",
-        "x = Tanh(lens)\nt = Add(x, y1)",
+    // The name of what goes, which is left alone within, and of what takes its place.
+    for (inner, reads) in [
+        ("y1 = Tanh(x)\nt = Neg(y1)", "x"),
+        ("x = Tanh(lens)\nt = Add(x, y1)", "y1"),
     ] {
-        let (after, _) = {
-            let mut model = of(&text, &branch(inner));
-            let input = value("flag", model::BOOL, &[]);
-            model.graph.get_or_insert_default().input.push(input);
-            unchecked(&model, &fast())
-        };
+        let mut model = of(&text, &branch(inner));
+        let input = value("flag", model::BOOL, &[]);
+        model.graph.get_or_insert_default().input.push(input);
+        let (after, _) = unchecked(&model, &fast());
         let after = main_graph(&after);
-        let node = producer(&after.node, "y1").expect("still by that name");
-        assert!(node.is("Identity") && node.input == ["x"], "{after:?}");
+        let sum = producer(&after.node, "y").expect("the output");
+        assert_eq!(sum.input(1), Some(reads), "{after:?}");
+        let handed_on = producer(&after.node, "y1").map(|node| (node.op(), node.input(0)));
+        let expected = (reads == "y1").then_some(("Identity", Some("x")));
+        assert_eq!(handed_on, expected, "{after:?}");
         let branch = producer(&after.node, "i")
             .unwrap()
             .graph("then_branch")
