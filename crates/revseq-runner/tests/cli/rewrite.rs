@@ -344,11 +344,17 @@ fn what_a_backend_misreads_is_not_the_truth() {
     arguments.extend(library.iter().flat_map(|library| ["--ort-lib", library]));
     let on_ort = "check on ONNX Runtime, made-up inputs 1: ok";
     let report = succeeds(&[&arguments[..], &["--portable"]].concat());
-    assert!(report.contains("check on tract, made-up inputs 1: ok"), "{report}");
+    assert!(
+        report.contains("check on tract, made-up inputs 1: ok"),
+        "{report}"
+    );
     assert!(library.is_none() || report.contains(on_ort), "{report}");
     // What is left as it was cannot be compared there.
     let report = succeeds(&[&arguments[..], &["--fast"]].concat());
-    assert!(report.contains("check on tract, made-up inputs 1: ok"), "{report}");
+    assert!(
+        report.contains("check on tract, made-up inputs 1: ok"),
+        "{report}"
+    );
     assert!(library.is_none() || report.contains("misreads"), "{report}");
 }
 
