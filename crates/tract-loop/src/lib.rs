@@ -65,7 +65,17 @@
 //! # Limits
 //!
 //! A loop may be endless. [`with_limits`] bounds the steps and the memory of the
-//! loops of a model; without it there is no bound.
+//! loops of a model, of those within one another together; without it there is no bound.
+//!
+//! # What is around loops
+//!
+//! Operators that models have in and around their loops, and that tract reads in part:
+//!
+//! - `If`: without a name, with names that are elsewhere, too, and with branches that output
+//!   different constants or what they capture.
+//! - `Slice` from `t` to `t + 1` along an axis that is then squeezed, which is how `x[t]` is
+//!   exported: a `Gather`.
+//! - `Range` downward, and `Cast` of sizes to int32.
 //!
 //! # What it does not do
 //!

@@ -105,6 +105,16 @@ fn a_recurrent_layer_is_a_scan() {
 }
 
 #[test]
+fn the_step_of_a_recurrent_layer_is_one_operator() {
+    for index in [FORWARD, BACKWARD] {
+        let model = parse(recurrent("5", index, ENDS)).unwrap();
+        let ops = ops(&model.into_optimized().unwrap());
+        assert!(ops.contains(&"FusedScan".to_owned()), "{ops:?}");
+        assert!(ops.iter().all(|op| op != "Alias"), "{ops:?}");
+    }
+}
+
+#[test]
 fn one_that_goes_backwards_is_a_scan() {
     check(BACKWARD, ENDS);
 }
