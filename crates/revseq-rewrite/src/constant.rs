@@ -17,6 +17,15 @@ pub(crate) struct Floats {
 }
 
 impl Floats {
+    /// A matrix with its axes the other way round.
+    pub(crate) fn transposed(&self, rows: usize, columns: usize) -> Self {
+        let column = |column| (0..rows).map(move |row| self.elements[row * columns + column]);
+        Self {
+            sizes: vec![columns, rows],
+            elements: (0..columns).flat_map(column).collect(),
+        }
+    }
+
     /// As it is written.
     pub(crate) fn to_tensor(&self) -> TensorProto {
         let elements = self.elements.iter();
@@ -77,6 +86,19 @@ fn integers_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Intege
             _ => None,
         },
         "Identity" => integers_within(scope, node.input(0)?, steps),
+        // Of vectors, to one.
+        "Concat" => {
+            let mut elements = Vec::new();
+            for part in node.inputs() {
+                let part = integers_within(scope, part, steps / 2)?;
+                if part.sizes.len() != 1 {
+                    return None;
+                }
+                elements.extend(part.elements);
+            }
+            let sizes = vec![elements.len()];
+            Some(Integers { sizes, elements })
+        }
         "Cast" if matches!(node.int("to"), Attribute::Value(to) if to == i64::from(INT32) || to == i64::from(INT64)) =>
         {
             let value = integers_within(scope, node.input(0)?, steps)?;
@@ -162,6 +184,16 @@ pub(crate) fn int(scope: &Scope<'_>, name: &str) -> Option<i64> {
     }
 }
 
+/// The whole number that a constant of one element is, of an integer type or float32.
+pub(crate) fn whole_number(scope: &Scope<'_>, name: &str) -> Option<i64> {
+    // Floats hold every integer below this one exactly.
+    const EXACT: f32 = 16_777_216.0;
+    int(scope, name).or_else(|| match floats(scope, name)?.elements[..] {
+        [number] if number.fract() == 0.0 && number.abs() < EXACT => Some(number as i64),
+        _ => None,
+    })
+}
+
 /// The float32 tensor that a value is: a constant, or a part or another view of
 /// one.
 pub(crate) fn floats(scope: &Scope<'_>, name: &str) -> Option<Floats> {
@@ -196,6 +228,29 @@ fn floats_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Floats> 
                 .collect();
             Some(value)
         }
+        "Unsqueeze" => {
+            let value = input()?;
+            let axes = axes(scope, node)?;
+            let rank = value.sizes.len() + axes.len();
+            let added = normal_axes(&axes, rank)?;
+            let mut old = value.sizes.iter().copied();
+            let sizes = (0..rank).map(|axis| match added.contains(&axis) {
+                true => Some(1),
+                false => old.next(),
+            });
+            let sizes = sizes.collect::<Option<_>>()?;
+            Some(Floats { sizes, ..value })
+        }
+        "Reshape" => reshaped(input()?, &ints(scope, node.input(1)?)?),
+        "Expand" => expanded(input()?, &ints(scope, node.input(1)?)?),
+        "Transpose" => {
+            let value = input()?;
+            let &[rows, columns] = value.sizes.as_slice() else {
+                return None;
+            };
+            let is_turn = node.ints("perm").or(&[1, 0])? == [1, 0];
+            is_turn.then(|| value.transposed(rows, columns))
+        }
         "Split" => {
             let value = input()?;
             let axis = normal_axis(node.int("axis").or(0)?, value.sizes.len())?;
@@ -212,6 +267,40 @@ fn floats_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Floats> 
         }
         _ => None,
     }
+}
+
+/// The same elements with other sizes.
+fn reshaped(value: Floats, shape: &[i64]) -> Option<Floats> {
+    let count = value.elements.len();
+    let known = shape.iter().filter(|&&size| size != -1);
+    let known = known.map(|&size| usize::try_from(size).ok().filter(|&size| size > 0));
+    let known = element_count(&known.collect::<Option<Vec<_>>>()?)?;
+    let sizes: Vec<usize> = shape
+        .iter()
+        .map(|&size| usize::try_from(size).unwrap_or(count / known))
+        .collect();
+    (element_count(&sizes)? == count).then_some(Floats { sizes, ..value })
+}
+
+/// A value that is given more axes of size 1 alone.
+fn expanded(value: Floats, shape: &[i64]) -> Option<Floats> {
+    let rank = value.sizes.len().max(shape.len());
+    let from_end = |from_end: usize, sizes: &[usize]| {
+        sizes
+            .len()
+            .checked_sub(from_end)
+            .map_or(1, |axis| sizes[axis])
+    };
+    let shape: Vec<usize> = shape
+        .iter()
+        .map(|&size| usize::try_from(size).ok())
+        .collect::<Option<_>>()?;
+    let sizes = (1..=rank).rev().map(|axis| {
+        let (old, new) = (from_end(axis, &value.sizes), from_end(axis, &shape));
+        (new == 1 || new == old).then_some(old)
+    });
+    let sizes = sizes.collect::<Option<_>>()?;
+    Some(Floats { sizes, ..value })
 }
 
 /// The axes that a node such as Squeeze lists: empty if it lists none, which for

@@ -1,6 +1,9 @@
 //! Takes passes over a model.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
+
+use buffa::Message;
 
 use crate::live::Unread;
 use crate::model::{self, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
@@ -24,6 +27,8 @@ pub(crate) fn rewrite(
     let unread = Unread::of(model);
     let mut names = Names::new(model);
     let mut report = Report::default();
+    // The names of the nodes that passes wrote.
+    let mut written = HashSet::new();
     for pass in passes {
         let mut rounds = 0;
         loop {
@@ -32,7 +37,7 @@ pub(crate) fn rewrite(
             report
                 .steps
                 .extend(round.edits.iter().map(|found| found.step.clone()));
-            apply(model, round.edits);
+            apply(model, round.edits, &mut written);
             unread.sweep(model);
             rounds += 1;
             if done || rounds == MAXIMUM_ROUNDS {
@@ -160,7 +165,9 @@ impl Look<'_> {
 
 /// Puts replacements in place. Each stands for some nodes and gives the same
 /// values under the same names, so those that were found together hold together.
-fn apply(model: &mut ModelProto, edits: Vec<Found>) {
+fn apply(model: &mut ModelProto, edits: Vec<Found>, written: &mut HashSet<String>) {
+    let nodes = edits.iter().flat_map(|found| &found.edit.nodes);
+    written.extend(nodes.filter_map(|node| node.name.clone()));
     let mut graphs: BTreeMap<Path, BTreeMap<usize, Edit>> = BTreeMap::new();
     for found in edits {
         let of_graph = graphs.entry(found.path).or_default();
@@ -170,6 +177,53 @@ fn apply(model: &mut ModelProto, edits: Vec<Found>) {
     for (path, edits) in graphs.into_iter().rev() {
         let (nodes, kept) = nodes_at(model, &path);
         replace(nodes, &kept, edits);
+        share(nodes, &kept, written);
+    }
+}
+
+/// The largest node that is compared with others, in bytes.
+const MAXIMUM_COMPARED: usize = 1 << 16;
+
+/// Leaves one of those nodes that passes wrote and that compute the same from the same.
+fn share(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, written: &HashSet<String>) {
+    let mut first: HashMap<Vec<u8>, Vec<String>> = HashMap::new();
+    let mut renamed: HashMap<String, String> = HashMap::new();
+    nodes.retain_mut(|node| {
+        let is_written = node
+            .name
+            .as_ref()
+            .is_some_and(|name| written.contains(name));
+        if !is_written || node.output.iter().any(|output| kept.contains(output)) {
+            return true;
+        }
+        for input in &mut node.input {
+            if let Some(new) = renamed.get(input) {
+                input.clone_from(new);
+            }
+        }
+        let raw = node.tensor("value").value();
+        let raw = raw.and_then(|tensor| tensor.raw_data.as_ref());
+        if raw.is_some_and(|raw| raw.len() > MAXIMUM_COMPARED) {
+            return true;
+        }
+        let what = NodeProto {
+            name: None,
+            output: vec![String::new(); node.output.len()],
+            ..node.clone()
+        };
+        match first.entry(what.encode_to_vec()) {
+            Entry::Occupied(earlier) => {
+                renamed.extend(std::iter::zip(node.output.clone(), earlier.get().clone()));
+                false
+            }
+            Entry::Vacant(place) => {
+                place.insert(node.output.clone());
+                true
+            }
+        }
+    });
+    if !renamed.is_empty() {
+        rename(nodes, &renamed);
     }
 }
 

@@ -318,6 +318,11 @@ impl NodeProto {
         self.attribute_value(name, |attribute| Some(attribute.ints.as_slice()))
     }
 
+    /// A number attribute.
+    pub(crate) fn float(&self, name: &str) -> Attribute<f32> {
+        self.attribute_value(name, |attribute| Some(attribute.f.unwrap_or(0.0)))
+    }
+
     /// A text attribute.
     pub(crate) fn text(&self, name: &str) -> Attribute<&str> {
         self.attribute_value(name, |attribute| {
@@ -399,6 +404,16 @@ pub(crate) fn ints(name: &str, values: &[i64]) -> AttributeProto {
     }
 }
 
+/// An attribute of numbers.
+pub(crate) fn floats(name: &str, values: &[f32]) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.to_owned()),
+        r#type: Some(AttributeType::FLOATS),
+        floats: values.to_vec(),
+        ..AttributeProto::default()
+    }
+}
+
 /// A text attribute.
 pub(crate) fn text(name: &str, value: &str) -> AttributeProto {
     AttributeProto {
@@ -476,6 +491,11 @@ pub(crate) fn declared_sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>>
             _ => None,
         });
     Some(sizes.collect())
+}
+
+/// The element type that a type declares, by ONNX's code.
+pub(crate) fn element_type(value: &ValueInfoProto) -> Option<i32> {
+    tensor_type(value)?.elem_type
 }
 
 /// A value's type, if it is declared as a tensor.

@@ -15,6 +15,7 @@ pub(crate) const ELEMENTWISE: &[&str] = &[
     "Log",
     "Neg",
     "Not",
+    "Reciprocal",
     "Relu",
     "Round",
     "Selu",
@@ -28,11 +29,15 @@ pub(crate) const ELEMENTWISE: &[&str] = &[
 
 /// Others whose first output has the sizes of the first input.
 const SAME_SIZES: &[&str] = &[
+    "BatchNormalization",
     "Clip",
+    "CumSum",
     "Dropout",
+    "InstanceNormalization",
     "LayerNormalization",
     "LogSoftmax",
     "ReverseSequence",
+    "ScatterElements",
     "Softmax",
 ];
 

@@ -1,6 +1,6 @@
 //! A graph with its values found by name, and the graphs around it.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 
 use buffa::Message;
@@ -42,6 +42,27 @@ pub(crate) struct Scope<'a> {
     /// Nodes that belong together, the first one's index before the second's, as the
     /// pass that looks at the graph pairs them.
     pub(crate) pairs: OnceCell<HashMap<usize, usize>>,
+    /// What was proved of the sizes of the graph's own values.
+    pub(crate) proved: RefCell<Proved>,
+}
+
+/// What was proved of sizes, or could not be.
+#[derive(Default)]
+pub(crate) struct Proved {
+    pub(crate) ranks: HashMap<String, Option<usize>>,
+    pub(crate) axes: HashMap<(String, usize), ProvedSize>,
+}
+
+/// A size as a graph remembers it.
+#[derive(Clone)]
+pub(crate) enum ProvedSize {
+    Known(i64),
+    /// The length of an axis of a value, in the graph so many levels around it.
+    Axis {
+        levels: usize,
+        value: String,
+        axis: usize,
+    },
 }
 
 /// Values of a graph that are equal in every run.
@@ -155,6 +176,7 @@ impl<'a> Scope<'a> {
             uses,
             same: OnceCell::new(),
             pairs: OnceCell::new(),
+            proved: RefCell::default(),
         }
     }
 
@@ -197,6 +219,30 @@ impl<'a> Scope<'a> {
     /// A value that is given from outside, as this graph names it.
     pub(crate) fn input(&self, name: &str) -> Option<&'a str> {
         self.opaque.get(name).copied()
+    }
+
+    /// The graph so many levels around this one.
+    pub(crate) fn around(&'a self, levels: usize) -> Option<&'a Scope<'a>> {
+        match levels.checked_sub(1) {
+            None => Some(self),
+            Some(levels) => self.parent?.around(levels),
+        }
+    }
+
+    /// How many levels around this graph another one is.
+    pub(crate) fn levels_to(&self, outer: &Scope<'_>) -> Option<usize> {
+        if self.is(outer) {
+            return Some(0);
+        }
+        Some(self.parent?.levels_to(outer)? + 1)
+    }
+
+    /// A value of this graph, as it names it.
+    pub(crate) fn own_name(&self, name: &str) -> Option<&'a str> {
+        match self.producers.get(name) {
+            Some(&(index, output)) => self.nodes[index].output.get(output).map(String::as_str),
+            None => self.input(name),
+        }
     }
 
     /// Whether a name of this graph or one around it means the same value here.

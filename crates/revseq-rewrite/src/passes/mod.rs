@@ -5,8 +5,8 @@ mod bidirectional;
 mod cancel;
 mod direction;
 mod full_flip;
-mod keras_loop;
 mod portable;
+mod recurrent_loop;
 mod reversal;
 mod sequence_lens;
 mod transpose;
@@ -18,7 +18,7 @@ use crate::pass::{Options, Pass, PassInfo};
 const ALL: [&Pass; 8] = [
     &full_flip::PASS,
     &transpose::PASS,
-    &keras_loop::PASS,
+    &recurrent_loop::PASS,
     &direction::PASS,
     &cancel::PASS,
     &sequence_lens::PASS,
@@ -37,6 +37,12 @@ pub const PASSES: &[&PassInfo] = &{
     infos
 };
 
+/// Passes that another brings along, since it does not see otherwise what these make plain.
+const BROUGHT_ALONG: &[(&str, &str)] = &[
+    // Whether a layer runs backwards.
+    ("recurrent-loop", "full-flip"),
+];
+
 /// The passes that are asked for, in their order.
 pub(crate) fn select(options: &Options) -> Result<Vec<&'static Pass>, Error> {
     if let Some(unknown) = options
@@ -50,11 +56,14 @@ pub(crate) fn select(options: &Options) -> Result<Vec<&'static Pass>, Error> {
             known: known.join(", "),
         });
     }
+    let is_named = |wanted: &str| options.passes.iter().any(|name| name == wanted);
     let wanted = |pass: &&&'static Pass| {
         let info = &pass.info;
+        let mut others = BROUGHT_ALONG.iter();
         info.portable && options.portable
             || info.fast && options.fast
-            || options.passes.iter().any(|name| name == info.name)
+            || is_named(info.name)
+            || others.any(|&(other, brought)| brought == info.name && is_named(other))
     };
     Ok(ALL.iter().filter(wanted).copied().collect())
 }

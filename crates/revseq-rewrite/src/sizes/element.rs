@@ -192,7 +192,11 @@ pub(crate) fn scalar<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
     follow(|steps| scalar_within(scope, name, steps))
 }
 
-fn scalar_within<'a>(scope: &'a Scope<'a>, name: &str, steps: Steps<'_>) -> Option<Size<'a>> {
+pub(super) fn scalar_within<'a>(
+    scope: &'a Scope<'a>,
+    name: &str,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
     let rank = rank_within(scope, name, steps)?;
     let is_one =
         (0..rank).all(|axis| axis_within(scope, name, axis, steps) == Some(Size::Known(1)));

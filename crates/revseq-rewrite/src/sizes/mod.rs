@@ -5,17 +5,19 @@
 //! has one axis is a vector.
 
 mod element;
+mod window;
 
 use std::cell::Cell;
 
 use crate::constant;
 use crate::model::{Attribute, NodeProto, declared_sizes};
 use crate::operators::{BROADCAST, REDUCE, has_sizes_of_input};
-use crate::scope::{Scope, Source};
-use element::element;
+use crate::scope::{ProvedSize, Scope, Source};
 #[cfg(test)]
 pub(crate) use element::element_at;
+use element::{element, scalar_within};
 pub(crate) use element::{every_element, scalar};
+use window::{WINDOWED, window_axis};
 
 /// How deep values are followed, so that no model takes all of the stack.
 const MAXIMUM_DEPTH: usize = 128;
@@ -31,13 +33,23 @@ const MAXIMUM_RANK: usize = 64;
 struct Steps<'s> {
     depth: usize,
     values: &'s Cell<usize>,
+    /// Whether anything was too far.
+    is_cut: &'s Cell<bool>,
 }
 
 impl Steps<'_> {
     /// After one more value; none if it is too far.
     fn next(self) -> Option<Self> {
-        self.values.set(self.values.get().checked_sub(1)?);
-        let depth = self.depth.checked_sub(1)?;
+        let left = self
+            .values
+            .get()
+            .checked_sub(1)
+            .zip(self.depth.checked_sub(1));
+        let Some((values, depth)) = left else {
+            self.is_cut.set(true);
+            return None;
+        };
+        self.values.set(values);
         Some(Self { depth, ..self })
     }
 }
@@ -47,6 +59,7 @@ fn follow<T>(answer: impl FnOnce(Steps<'_>) -> T) -> T {
     answer(Steps {
         depth: MAXIMUM_DEPTH,
         values: &Cell::new(MAXIMUM_VALUES),
+        is_cut: &Cell::new(false),
     })
 }
 
@@ -81,6 +94,36 @@ impl PartialEq for Size<'_> {
     }
 }
 
+impl<'a> Size<'a> {
+    /// As a graph remembers it.
+    fn proved(&self, graph: &Scope<'_>) -> Option<ProvedSize> {
+        Some(match *self {
+            Self::Known(size) => ProvedSize::Known(size),
+            Self::Axis { scope, value, axis } => ProvedSize::Axis {
+                levels: graph.levels_to(scope)?,
+                value: value.to_owned(),
+                axis,
+            },
+        })
+    }
+
+    /// What a graph remembers.
+    fn of_proved(graph: &'a Scope<'a>, proved: &ProvedSize) -> Option<Self> {
+        Some(match *proved {
+            ProvedSize::Known(size) => Self::Known(size),
+            ProvedSize::Axis {
+                levels,
+                ref value,
+                axis,
+            } => {
+                let scope = graph.around(levels)?;
+                let value = scope.own_name(value)?;
+                Self::Axis { scope, value, axis }
+            }
+        })
+    }
+}
+
 /// The number of axes of a value.
 pub(crate) fn rank(scope: &Scope<'_>, name: &str) -> Option<usize> {
     follow(|steps| rank_within(scope, name, steps))
@@ -89,15 +132,23 @@ pub(crate) fn rank(scope: &Scope<'_>, name: &str) -> Option<usize> {
 fn rank_within(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize> {
     let steps = steps.next()?;
     let (inner, source) = scope.source(name)?;
+    if let Some(&known) = inner.proved.borrow().ranks.get(name) {
+        return known;
+    }
     let proved = match source {
         Source::Initializer(tensor) => Some(tensor.dims.len()),
         Source::Input(_) => None,
         Source::Node { node, output } => node_rank(inner, node, output, steps),
     };
     // A rank that does not hold would keep a model from loading.
-    proved
+    let rank = proved
         .or_else(|| Some(declared_sizes(scope.declaration(name)?)?.len()))
-        .filter(|&rank| rank <= MAXIMUM_RANK)
+        .filter(|&rank| rank <= MAXIMUM_RANK);
+    if !steps.is_cut.get() {
+        let mut proved = inner.proved.borrow_mut();
+        proved.ranks.insert(name.to_owned(), rank);
+    }
+    rank
 }
 
 fn node_rank(
@@ -116,7 +167,7 @@ fn node_rank(
                 Attribute::Value(perm) => Some(perm.len()),
                 _ => of_input(0),
             },
-            "Shape" => Some(1),
+            "Range" | "Shape" => Some(1),
             "ConstantOfShape" => length(scope, node.input(0)?, steps),
             "Reshape" => length(scope, node.input(1)?, steps),
             "Expand" => Some(of_input(0)?.max(length(scope, node.input(1)?, steps)?)),
@@ -129,7 +180,7 @@ fn node_rank(
                 0 => of_input(0)?.checked_sub(reduced(scope, node, steps)?.len()),
                 _ => of_input(0),
             },
-            op if has_sizes_of_input(op) => of_input(0),
+            op if has_sizes_of_input(op) || WINDOWED.contains(&op) => of_input(0),
             op if BROADCAST.contains(&op) => node.inputs().try_fold(0, |most, input| {
                 Some(rank_within(scope, input, steps)?.max(most))
             }),
@@ -223,6 +274,9 @@ fn axis_within<'a>(
 ) -> Option<Size<'a>> {
     let steps = steps.next().filter(|_| axis < MAXIMUM_RANK)?;
     let (scope, source) = scope.source(name)?;
+    if let Some(known) = scope.proved.borrow().axes.get(&(name.to_owned(), axis)) {
+        return Size::of_proved(scope, known);
+    }
     let from = |size: Option<i64>| size.map(Size::Known);
     let (found, value): (Option<Size<'a>>, &'a str) = match source {
         Source::Initializer(tensor) => {
@@ -242,7 +296,14 @@ fn axis_within<'a>(
             node.output.get(output)?,
         ),
     };
-    Some(found.unwrap_or(Size::Axis { scope, value, axis }))
+    let size = found.unwrap_or(Size::Axis { scope, value, axis });
+    if !steps.is_cut.get()
+        && let Some(proved) = size.proved(scope)
+    {
+        let key = (name.to_owned(), axis);
+        scope.proved.borrow_mut().axes.insert(key, proved);
+    }
+    Some(size)
 }
 
 fn node_axis<'a>(
@@ -303,6 +364,15 @@ fn node_axis<'a>(
                 (axis == 0).then_some(Size::Known((end - start).max(0)))
             }
             "ConstantOfShape" => element(scope, node.input(0)?, &[axis], steps),
+            "Range" if axis == 0 => {
+                let is = |input, number| Some(constant::int(scope, node.input(input)?)? == number);
+                // From 0 by 1, and of no element up to a negative number.
+                match scalar_within(scope, node.input(1)?, steps)? {
+                    _ if !is(0, 0)? || !is(2, 1)? => None,
+                    Size::Known(end) => Some(Size::Known(end.max(0))),
+                    end => Some(end),
+                }
+            }
             "Reshape" => reshape_axis(scope, node, axis, steps),
             "Expand" => expand_axis(scope, node, axis, steps),
             "MatMul" if rank(1)? == 2 => match rank(0)?.checked_sub(1)? {
@@ -336,6 +406,7 @@ fn node_axis<'a>(
                 }
             }
             op if has_sizes_of_input(op) => of_input(axis),
+            op if WINDOWED.contains(&op) => window_axis(scope, node, axis, steps),
             op if BROADCAST.contains(&op) => broadcast_axis(scope, node, axis, steps),
             op if REDUCE.contains(&op) => {
                 let reduced = reduced(scope, node, steps)?;

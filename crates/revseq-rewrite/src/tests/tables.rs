@@ -1,9 +1,11 @@
 //! For each pass the graphs that it takes, and near misses that it must leave alone.
 
+mod recurrent_loop;
+
 use std::path::Path;
 
 use super::text::{Inner, nodes};
-use super::{fast, pass, read, rewritten, right_padded, value};
+use super::{fast, pass, read, rewritten, value};
 use crate::constant::Floats;
 use crate::model::{
     BOOL, FLOAT, GraphProto, INT32, INT64, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
@@ -23,12 +25,14 @@ struct Row {
     sizes: Option<[Option<i64>; 3]>,
     opset: i64,
     options: Option<Options>,
+    /// Graphs in attributes of nodes.
+    inner: &'static [Inner<'static>],
     /// What is replaced in the text.
     changes: Vec<(&'static str, &'static str)>,
     expected: Expected,
 }
 
-/// Too many operators to list, but no reversal.
+/// Too many operators to list, but no reversal and no loop.
 const ANY: &str = "any";
 
 enum Expected {
@@ -46,6 +50,7 @@ fn row(nodes: &[&'static str], expected: Expected) -> Row {
         sizes: Some([None; 3]),
         opset: 17,
         options: None,
+        inner: &[],
         changes: Vec::new(),
         expected,
     }
@@ -104,16 +109,29 @@ impl Row {
         text
     }
 
+    fn used_inner(&self) -> impl Iterator<Item = &Inner<'static>> {
+        let is_used = |inner: &&Inner<'_>| {
+            let ends = [">", ";"].map(|end| format!("@{}{end}", inner.name));
+            let mut nodes = self.nodes.iter();
+            nodes.any(|nodes| ends.iter().any(|reference| nodes.contains(reference)))
+        };
+        self.inner.iter().filter(is_used)
+    }
+
     fn model(&self) -> ModelProto {
         let mut found = vec![false; self.changes.len()];
-        let body = self.changed(BODY, &mut found);
-        let masked = self.changed(MASKED_BODY, &mut found);
-        let loops = [("body", &body), ("masked", &masked)].map(|(name, nodes)| Inner {
-            name,
-            inputs: "i c t h",
-            outputs: "c2 t2 h2 step",
-            nodes,
-        });
+        let changed: Vec<[String; 3]> = self
+            .used_inner()
+            .map(|it| [it.inputs, it.outputs, it.nodes].map(|it| self.changed(it, &mut found)))
+            .collect();
+        let inner: Vec<Inner<'_>> = std::iter::zip(self.used_inner(), &changed)
+            .map(|(it, [inputs, outputs, nodes])| Inner {
+                name: it.name,
+                inputs,
+                outputs,
+                nodes,
+            })
+            .collect();
         let text = self.changed(&self.nodes.join("\n"), &mut found);
         assert!(found.iter().all(|found| *found), "{:?}", self.changes);
         let mut x = value("x", FLOAT, &self.sizes.unwrap_or_default());
@@ -131,7 +149,7 @@ impl Row {
         let output = self.outputs.split_whitespace();
         let graph = GraphProto {
             name: Some("graph".to_owned()),
-            node: nodes(&text, &loops),
+            node: nodes(&text, &inner),
             input,
             output: output.map(|name| value(name, FLOAT, &[None; 3])).collect(),
             initializer: initializers(),
@@ -170,7 +188,8 @@ impl Row {
                 assert!(found, "{shown}{report:#?}");
                 let operators_left = left_over(&after);
                 if *operators == ANY {
-                    assert!(!operators_left.contains("Reverse"), "{shown}");
+                    let left = ["Reverse", "Loop", "Scan"].map(|it| operators_left.contains(it));
+                    assert_eq!(left, [false; 3], "{shown}{operators_left}");
                 } else {
                     assert_eq!(operators_left, *operators, "{shown}");
                 }
@@ -218,8 +237,16 @@ fn initializers() -> Vec<TensorProto> {
         ("sizes", &[2, 1, 3]),
     ];
     let ints = ints.map(|(name, values)| (name, int64_tensor(&[values.len() as i64], values)));
+    let upright = ("upright", int64_tensor(&[2], &[-1, 1]));
+    let scalars: [(&str, i64); 4] = [
+        ("start", 0),
+        ("next", 1),
+        ("five", 5),
+        ("endless", i64::MAX),
+    ];
+    let scalars = scalars.map(|(name, value)| (name, int64_tensor(&[], &[value])));
     // Of a layer and of a loop of 3 inputs and 2 units.
-    let floats: [(&str, &[usize]); 9] = [
+    let floats: [(&str, &[usize]); 11] = [
         ("w", &[1, 2, 3]),
         ("r", &[1, 2, 2]),
         ("w3", &[1, 6, 3]),
@@ -229,6 +256,9 @@ fn initializers() -> Vec<TensorProto> {
         ("kernel", &[3, 2]),
         ("recurrent", &[2, 2]),
         ("bias", &[2]),
+        // The same matrices transposed, and on top of each other.
+        ("w2d", &[2, 3]),
+        ("stack", &[5, 2]),
     ];
     let floats = floats.map(|(name, sizes)| (name, filled(sizes, 0.5)));
     let begins = [
@@ -238,9 +268,18 @@ fn initializers() -> Vec<TensorProto> {
         ("right", int64_tensor(&[2, 1], &[3, 2])),
         ("nought", filled(&[], 0.0)),
         ("half", filled(&[], 0.5)),
+        ("whole", filled(&[], 1.0)),
+        ("two_times", filled(&[], 2.0)),
+        ("fives", filled(&[], 5.0)),
+        ("zeros3", filled(&[2, 1, 2], 0.0)),
         ("always", truth()),
     ];
-    let all = ints.into_iter().chain(floats).chain(begins);
+    let all = ints
+        .into_iter()
+        .chain([upright])
+        .chain(scalars)
+        .chain(floats)
+        .chain(begins);
     all.map(|(name, tensor)| TensorProto {
         name: Some(name.to_owned()),
         ..tensor
@@ -1023,148 +1062,4 @@ fn portable_leaves_functions_whose_axis_may_be_missing() {
         panic!("{report:#?}");
     };
     assert!(why.contains("which not every caller gives"), "{why}");
-}
-
-/// SimpleRNN as tf2onnx writes it: `y` of all steps.
-const LOOP: &str = "shape = Shape(x)
-    time = Gather(shape, zero)
-    batch = Gather(shape, one)
-    states = Concat<axis=0>(batch, two)
-    begin = Expand(nought, states)
-    counted, last, y = Loop<body=@body>(time, always, zero, begin)";
-
-const BODY: &str = "t2 = Add(t, one)
-    c2 = Less(t2, time)
-    now = Gather<axis=0>(x, t)
-    fed = MatMul(now, kernel)
-    kept = MatMul(h, recurrent)
-    both = Add(fed, kept)
-    sum = Add(both, bias)
-    h2 = Tanh(sum)
-    step = Identity(h2)";
-
-/// The same with a mask.
-const MASKED_LOOP: &str = "shape = Shape(x)
-    time = Gather(shape, zero)
-    batch = Gather(shape, one)
-    states = Concat<axis=0>(batch, two)
-    begin = Expand(nought, states)
-    any = ReduceMax<axes=[2];keepdims=1>(x)
-    mask = Cast<to=9>(any)
-    counted, last, y = Loop<body=@masked>(time, always, zero, begin)";
-
-const MASKED_BODY: &str = "t2 = Add(t, one)
-    c2 = Less(t2, time)
-    now = Gather<axis=0>(x, t)
-    counts = Gather<axis=0>(mask, t)
-    fed = MatMul(now, kernel)
-    kept = MatMul(h, recurrent)
-    both = Add(fed, kept)
-    sum = Add(both, bias)
-    new = Tanh(sum)
-    h2 = Where(counts, new, h)
-    step = Where(counts, new, nought)";
-
-#[test]
-fn recurrent_loop() {
-    let layer = "Shape Slice Concat Expand RNN Squeeze";
-    let take = |operators| takes("RNN, forward", operators, &[LOOP]);
-    let miss = |why| leaves(why, &[LOOP]);
-    let cell = "not the cell of an LSTM, GRU or SimpleRNN with constant weights";
-    let size = "its condition is not one that compares the step with a size";
-    let early = "its condition may end it before the last step";
-    let once = "it does not provably run once for each step of its input";
-    let output = "its output is not that of its cell";
-    let starts = "does not provably begin with a row of units for each sequence";
-    check("recurrent-loop", &[
-        take(layer),
-        take(layer).opset(8),
-        miss("version 7 of ONNX's operators has no Expand").opset(7),
-        // The forms of its end: the count alone, and the condition alone.
-        take(layer).with("c2 = Less(t2, time)", "c2 = Identity(always)"),
-        take(layer).with("(time, always, zero", "(_, always, zero"),
-        take(layer).with("(time, always", "(_, _").with("Less(t2, time)", "Greater(time, t2)"),
-        take(layer).with("c2 = Less(t2, time)", "under = Less(i, time)\nahead = Less(t2, time)\nc2 = And(ahead, under)"),
-        take(layer).with("Add(fed, kept)", "Add(kept, fed)").with("Tanh", "Relu"),
-        takes("RNN, reverse", "Shape Slice Concat Expand RNN Squeeze Slice", &[
-            "flipped = Slice(x, minus, first, zero, minus)", LOOP,
-        ]).with("Gather<axis=0>(x, t)", "Gather<axis=0>(flipped, t)"),
-        take("Shape Slice Concat Expand RNN Squeeze Squeeze").outputs("y last"),
-        take("Shape Gather Concat Expand Shape Slice Concat Expand Unsqueeze RNN Squeeze")
-            .with("Expand(nought", "Expand(half"),
-        // A counter that does not begin with 0, or does not count by 1.
-        miss(early).with("always, zero,", "always, one,"),
-        miss(size).with("Add(t, one)", "Add(t, two)"),
-        miss(size).with("Add(t, one)", "Sub(t, minus)"),
-        // An early exit, and one that what is computed brings about.
-        miss(early).with("Less(t2, time)", "Less(t2, four)"),
-        miss(early).with("Loop<body=@body>(time", "Loop<body=@body>(four"),
-        miss(size).with("c2 = Less(t2, time)", "goes = Less(t2, time)\nmost = ReduceMax<keepdims=0>(h)\nsmall = Less(most, half)\nc2 = And(goes, small)"),
-        miss(size).with("Less(t2, time)", "Greater(t2, time)"),
-        miss("may keep it from starting").with("(time, always", "(time, flag"),
-        miss(once).with("Gather(shape, zero)", "Gather(shape, one)"),
-        miss(once).with("Gather(shape, zero)", "Identity(lens)"),
-        miss(once)
-            .with("(time, always", "(_, always")
-            .with("c2 = Less(t2, time)", "c2 = Identity(always)"),
-        // It reads another axis, the next step, or the same one always.
-        miss(cell).with("Gather<axis=0>", "Gather<axis=1>"),
-        miss(cell).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, t2)"),
-        miss(cell).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, zero)"),
-        // Activations and sums that no cell has, and weights that are not constant.
-        miss(cell).with("Tanh", "Sinh"),
-        miss(cell).with("Tanh", "Softsign"),
-        miss(cell).with("Add(fed, kept)", "Sub(fed, kept)"),
-        miss(cell).with("MatMul(h,", "MatMul(now,"),
-        miss(cell).with("MatMul(h, recurrent)", "MatMul(h, kernel)"),
-        miss(cell).replaceable("kernel"),
-        miss(cell).replaceable("bias"),
-        miss(cell).with("recurrent)", "squared)").with("shape = Shape(x)", "shape = Shape(x)\nsquared = Mul(recurrent, recurrent)"),
-        // More than the layer's outputs are read.
-        miss("what it counts is read").outputs("y counted"),
-        miss(output).with("step = Identity(h2)", "step = Neg(h2)"),
-        miss(output).with("step = Identity(h2)", "step = Identity(sum)"),
-        // What is known of the input and the state is too little.
-        miss("not provably of 3 axes").without_sizes(),
-        miss(starts).with("Expand(nought, states)", "Identity(x)"),
-        miss(starts).with("Expand(nought, states)", "Expand(nought, fours)"),
-        // No loop, and no body of a layer at all.
-        leaves("", &["y = Neg(x)"]),
-    ]);
-}
-
-#[test]
-fn recurrent_loop_with_a_mask() {
-    let what = "RNN, forward, with the mask as lengths";
-    let operators = "ReduceMax Cast Cast ReduceSum Shape Slice Concat Expand RNN Squeeze";
-    let take = |operators| takes(what, operators, &[MASKED_LOOP]).options(right_padded());
-    let miss = |why| leaves(why, &[MASKED_LOOP]).options(right_padded());
-    let one_value = "its mask does not provably have one value for each step of each sequence";
-    let of_cell = "its body is not the cell";
-    let own = "it does not carry the cell's own states";
-    check(
-        "recurrent-loop",
-        &[
-            take(operators),
-            take(operators).opset(11),
-            // Whether the steps that count come first, no graph tells.
-            leaves("--assume right-padded", &[MASKED_LOOP]).options(fast()),
-            leaves("--assume right-padded", &[MASKED_LOOP]),
-            miss(one_value).with("keepdims=1", "keepdims=0"),
-            miss(one_value).with("axes=[2]", "axes=[1]"),
-            miss(one_value).with("mask = Cast<to=9>(any)", "mask = Cast<to=9>(x)"),
-            miss("only one is flipped").with(
-                "mask = Cast<to=9>(any)",
-                "ahead = Cast<to=9>(any)\nmask = Slice(ahead, minus, first, zero, minus)",
-            ),
-            miss("states that do not begin with 0").with("Expand(nought", "Expand(half"),
-            // What stays where no step counts is not what was there.
-            miss(own).with("Where(counts, new, h)", "Where(counts, new, begin)"),
-            miss("something else").with("new, nought)", "new, half)"),
-            miss(own).with("Where(counts, new, h)", "Where(counts, h, new)"),
-            // The mask is another step's.
-            miss(of_cell).with("Gather<axis=0>(mask, t)", "Gather<axis=0>(mask, t2)"),
-            miss("what it counts is read").outputs("y counted"),
-        ],
-    );
 }

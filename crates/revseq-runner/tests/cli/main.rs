@@ -19,6 +19,8 @@ mod memory;
 mod names;
 mod ort;
 #[cfg(feature = "rewrite")]
+mod random_loops;
+#[cfg(feature = "rewrite")]
 mod random_rewrites;
 mod rewrite;
 mod run;

@@ -1,0 +1,464 @@
+//! What a Loop or a Scan carries, counts and reads.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::constant::{self, Floats};
+use crate::model::{Attribute, FLOAT, GraphProto, NodeProto, declared_sizes, element_type};
+use crate::scope::Scope;
+use crate::sizes::{self, Size};
+
+use super::trips;
+
+/// How far values are followed.
+pub(super) const MAXIMUM_STEPS: usize = 64;
+
+/// Operators of float arithmetic alone.
+const FLOAT_OPERATORS: &[&str] = &[
+    "Elu",
+    "Gemm",
+    "HardSigmoid",
+    "LeakyRelu",
+    "MatMul",
+    "Sigmoid",
+    "Softplus",
+    "Softsign",
+    "Tanh",
+    "ThresholdedRelu",
+];
+
+/// Where the inputs and outputs of a loop's node and body lie: Loop's body has the number of
+/// the step and a condition before the states, Scan's the steps of its inputs behind them.
+#[derive(Clone, Copy)]
+struct Layout {
+    leading_inputs: usize,
+    leading_outputs: usize,
+    states: usize,
+    slices: usize,
+}
+
+impl Layout {
+    fn of(node: &NodeProto, body: &GraphProto) -> Option<Self> {
+        let layout = if node.is("Loop") {
+            Self {
+                leading_inputs: 2,
+                leading_outputs: 1,
+                states: node.input.len().checked_sub(2)?,
+                slices: 0,
+            }
+        } else {
+            let slices = usize::try_from(node.int("num_scan_inputs").value()?).ok()?;
+            Self {
+                leading_inputs: 0,
+                leading_outputs: 0,
+                states: node.input.len().checked_sub(slices)?,
+                slices,
+            }
+        };
+        let fits = body.input.len() == layout.leading_inputs + layout.states + layout.slices
+            && body.output.len() >= layout.leading_outputs + layout.states;
+        fits.then_some(layout)
+    }
+}
+
+/// A body's own graph in which states that no step changes are read from where they come from.
+pub(super) fn with_captures(
+    scope: &Scope<'_>,
+    node: &NodeProto,
+    body: &GraphProto,
+) -> Result<GraphProto, String> {
+    let layout = Layout::of(node, body)
+        .ok_or("its body has other inputs and outputs than the operator says")?;
+    let inner = Scope::graph(body, Some(scope), scope.opset);
+    let mut unchanged = HashMap::new();
+    for state in 0..layout.states {
+        let input = inner.inputs[state + layout.leading_inputs];
+        let initial = &node.input[state + layout.leading_inputs];
+        let updated = inner.outputs[state + layout.leading_outputs];
+        if through_identity(&inner, updated) == input && !inner.defines(initial) {
+            unchanged.insert(input.to_owned(), initial.clone());
+        }
+    }
+    let mut body = body.clone();
+    for node in &mut body.node {
+        for input in &mut node.input {
+            if let Some(outer) = unchanged.get(input) {
+                input.clone_from(outer);
+            }
+        }
+    }
+    Ok(body)
+}
+
+/// A value without the operators that hand it on.
+pub(super) fn through_identity<'a>(scope: &'a Scope<'a>, name: &'a str) -> &'a str {
+    let mut name = name;
+    while let Some(node) = scope.first_output_of(name, "Identity")
+        && let Some(input) = node.input(0)
+    {
+        name = input;
+    }
+    name
+}
+
+/// What a step finds and leaves.
+#[derive(Clone, Copy)]
+pub(super) struct State<'a> {
+    /// As a step finds it.
+    pub(super) carried: &'a str,
+    /// As a step leaves it.
+    pub(super) updated: &'a str,
+    /// Before the first step, outside.
+    pub(super) initial: &'a str,
+    /// After the last step, outside; an empty name if the loop does not give it.
+    pub(super) last: &'a str,
+}
+
+/// A value from outside of which each step reads one step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sequence<'a> {
+    pub(super) value: &'a str,
+    /// The axis that is time.
+    pub(super) axis: usize,
+    /// Whether the last step comes first.
+    pub(super) backwards: bool,
+}
+
+/// What each step adds to an output of the loop.
+#[derive(Clone, Copy)]
+pub(super) struct Scanned<'a> {
+    pub(super) value: &'a str,
+    pub(super) result: &'a str,
+    /// The axis of the result that is time.
+    pub(super) axis: i64,
+    /// Whether each step comes before what there is.
+    pub(super) backwards: bool,
+}
+
+/// The number of the step and what is counted along with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Count {
+    /// How much it is more than the number of the step.
+    pub(super) ahead: i64,
+    pub(super) rank: usize,
+}
+
+/// A loop that runs once for each step of a time axis.
+pub(super) struct Body<'a> {
+    pub(super) outer: &'a Scope<'a>,
+    pub(super) inner: &'a Scope<'a>,
+    /// How often it runs.
+    pub(super) steps: Size<'a>,
+    /// States that are neither counters nor the same in each step.
+    pub(super) states: Vec<State<'a>>,
+    /// States that are what they were.
+    pub(super) unchanged: Vec<State<'a>>,
+    pub(super) scanned: Vec<Scanned<'a>>,
+    counters: Vec<State<'a>>,
+    slices: Vec<(&'a str, Sequence<'a>)>,
+    /// Loop's number of the step.
+    iteration: Option<&'a str>,
+    /// Constants that were read.
+    floats: RefCell<HashMap<String, Option<Rc<Floats>>>>,
+    /// How many columns values have, as far as it was asked.
+    widths: RefCell<HashMap<String, Option<usize>>>,
+}
+
+impl<'a> Body<'a> {
+    /// Proves that a Loop or a Scan is one.
+    pub(super) fn of(
+        outer: &'a Scope<'a>,
+        node: &'a NodeProto,
+        body: &'a GraphProto,
+        inner: &'a Scope<'a>,
+    ) -> Result<Self, String> {
+        let layout = Layout::of(node, body)
+            .ok_or("its body has other inputs and outputs than the operator says")?;
+        let states = (0..layout.states).map(|state| State {
+            carried: inner.inputs[state + layout.leading_inputs],
+            updated: inner.outputs[state + layout.leading_outputs],
+            initial: &node.input[state + layout.leading_inputs],
+            last: node.output.get(state).map_or("", String::as_str),
+        });
+        let mut this = Self {
+            outer,
+            inner,
+            steps: Size::Known(0),
+            states: states.collect(),
+            unchanged: Vec::new(),
+            scanned: Vec::new(),
+            counters: Vec::new(),
+            slices: Vec::new(),
+            iteration: (layout.leading_inputs > 0).then(|| inner.inputs[0]),
+            floats: RefCell::default(),
+            widths: RefCell::default(),
+        };
+        this.sort_states()?;
+        let values = &inner.outputs[layout.leading_outputs + layout.states..];
+        let results = node.output.iter().skip(layout.states);
+        for (number, (&value, result)) in std::iter::zip(values, results).enumerate() {
+            this.scanned.push(Scanned {
+                value,
+                result,
+                axis: listed(node, "scan_output_axes", number)?,
+                backwards: is_backwards(node, "scan_output_directions", number)?,
+            });
+        }
+        for slice in 0..layout.slices {
+            let axis = listed(node, "scan_input_axes", slice)?;
+            let axis = usize::try_from(axis)
+                .map_err(|_| "an axis that it scans counts from the end".to_owned())?;
+            let sequence = Sequence {
+                value: &node.input[layout.states + slice],
+                axis,
+                backwards: is_backwards(node, "scan_input_directions", slice)?,
+            };
+            this.slices
+                .push((inner.inputs[layout.states + slice], sequence));
+        }
+        this.steps = match this.slices.first() {
+            // All of Scan's sequences are of one length.
+            Some((_, sequence)) => sizes::axis(outer, sequence.value, sequence.axis)
+                .ok_or("how often it runs is not provable")?,
+            None => trips::count(&this, node)?,
+        };
+        Ok(this)
+    }
+
+    /// Tells counters and states that no step changes from the others.
+    fn sort_states(&mut self) -> Result<(), String> {
+        let all = std::mem::take(&mut self.states);
+        let mut counters = Vec::new();
+        for &state in &all {
+            if through_identity(self.inner, state.updated) == state.carried {
+                self.unchanged.push(state);
+            } else if self.is_counter(state) {
+                counters.push(state);
+            } else {
+                self.states.push(state);
+            }
+        }
+        if let Some(read) = counters.iter().find(|it| self.outer.uses(it.last) > 0) {
+            return Err(format!(
+                "what it counts is read after it: its output {}",
+                read.last
+            ));
+        }
+        self.counters = counters;
+        Ok(())
+    }
+
+    /// Whether a state begins at a known number and grows by 1 with each step.
+    fn is_counter(&self, state: State<'a>) -> bool {
+        let updated = through_identity(self.inner, state.updated);
+        let Some((first, second)) = operands(self.inner, updated, "Add") else {
+            return false;
+        };
+        let is_carried = |name| through_identity(self.inner, name) == state.carried;
+        let one = match (is_carried(first), is_carried(second)) {
+            (true, false) => second,
+            (false, true) => first,
+            _ => return false,
+        };
+        // A 1 of more axes than the counter would give it these.
+        let ranks = sizes::rank(self.outer, state.initial).zip(sizes::rank(self.inner, one));
+        constant::int(self.inner, one) == Some(1)
+            && constant::int(self.outer, state.initial).is_some()
+            && ranks.is_some_and(|(counter, one)| one <= counter)
+    }
+
+    /// How much a value is more than the number of the step, if it counts steps.
+    pub(super) fn counter(&self, name: &str) -> Option<Count> {
+        self.counter_within(name, MAXIMUM_STEPS)
+    }
+
+    fn counter_within(&self, name: &str, steps: usize) -> Option<Count> {
+        let steps = steps.checked_sub(1)?;
+        if Some(name) == self.iteration {
+            // Runtimes give it the axes that the body declares.
+            let declared = self.inner.declaration(name).and_then(declared_sizes);
+            return Some(Count {
+                ahead: 0,
+                rank: declared.map_or(0, |sizes| sizes.len()),
+            });
+        }
+        if let Some(state) = self.counters.iter().find(|it| it.carried == name) {
+            return Some(Count {
+                ahead: constant::int(self.outer, state.initial)?,
+                rank: sizes::rank(self.outer, state.initial)?,
+            });
+        }
+        let (scope, node, _) = self.inner.producer(name)?;
+        if !std::ptr::eq(scope, self.inner) || !node.domain().is_empty() {
+            return None;
+        }
+        match node.op() {
+            "Identity" => self.counter_within(node.input(0)?, steps),
+            "Cast" if is_number(node) => self.counter_within(node.input(0)?, steps),
+            "Unsqueeze" => {
+                let count = self.counter_within(node.input(0)?, steps)?;
+                let added = constant::axes(self.inner, node)?;
+                let rank = count.rank + added.len();
+                Some(Count { rank, ..count })
+            }
+            "Add" => {
+                let (first, second) = (node.input(0)?, node.input(1)?);
+                let (counter, more) = match constant::int(self.inner, second) {
+                    Some(_) => (first, second),
+                    None => (second, first),
+                };
+                let count = self.counter_within(counter, steps)?;
+                Some(Count {
+                    ahead: count.ahead.checked_add(constant::int(self.inner, more)?)?,
+                    rank: count.rank.max(sizes::rank(self.inner, more)?),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// A value without the operators that hand it on, or cast float32 to what it is.
+    pub(super) fn plain(&self, name: &'a str) -> &'a str {
+        let mut name = name;
+        loop {
+            name = through_identity(self.inner, name);
+            match self.inner.first_output_of(name, "Cast") {
+                Some(cast) if cast.int("to") == Attribute::Value(FLOAT.into()) => {
+                    match cast.input(0) {
+                        Some(input) if self.is_float(input, MAXIMUM_STEPS) => name = input,
+                        _ => return name,
+                    }
+                }
+                _ => return name,
+            }
+        }
+    }
+
+    /// Whether a value is provably of floats already.
+    fn is_float(&self, name: &str, steps: usize) -> bool {
+        let Some(steps) = steps.checked_sub(1) else {
+            return false;
+        };
+        if self.inner.declaration(name).and_then(element_type) == Some(FLOAT) {
+            return true;
+        }
+        let Some((_, node, _)) = self.inner.producer(name) else {
+            return false;
+        };
+        let of_input = |index| {
+            node.input(index)
+                .is_some_and(|input| self.is_float(input, steps))
+        };
+        match node.op() {
+            _ if !node.domain().is_empty() => false,
+            "Cast" => node.int("to") == Attribute::Value(FLOAT.into()),
+            "Where" => of_input(1),
+            "Add" | "Sub" | "Mul" | "Identity" | "Relu" | "Gather" | "Split" => of_input(0),
+            op => FLOAT_OPERATORS.contains(&op),
+        }
+    }
+
+    /// Whether it is a Scan, whose sequences are all of one length.
+    pub(super) fn is_scan(&self) -> bool {
+        self.iteration.is_none()
+    }
+
+    /// A state as the step finds it.
+    pub(super) fn state(&self, name: &'a str) -> Option<State<'a>> {
+        let name = self.plain(name);
+        self.states.iter().find(|it| it.carried == name).copied()
+    }
+
+    /// The sequence whose step a value is.
+    pub(super) fn sequence(&self, name: &'a str) -> Option<Sequence<'a>> {
+        let name = self.plain(name);
+        if let Some((_, sequence)) = self.slices.iter().find(|(slice, _)| *slice == name) {
+            return Some(*sequence);
+        }
+        // At the step's number, or at a vector of it whose axis is taken away again.
+        let (read, rank) = match self.inner.first_output_of(name, "Squeeze") {
+            Some(squeeze) => {
+                let axes = constant::axes(self.inner, squeeze)?;
+                let read = self.inner.first_output_of(squeeze.input(0)?, "Gather")?;
+                (axes == [read.int("axis").or(0)?]).then_some((read, 1))?
+            }
+            None => (self.inner.first_output_of(name, "Gather")?, 0),
+        };
+        let value = read.input(0)?;
+        let count = self.counter(read.input(1)?)?;
+        if self.inner.defines(value) || count != (Count { ahead: 0, rank }) {
+            return None;
+        }
+        Some(Sequence {
+            value,
+            axis: usize::try_from(read.int("axis").or(0)?).ok()?,
+            backwards: false,
+        })
+    }
+
+    /// A float32 constant.
+    pub(super) fn floats(&self, name: &str) -> Option<Rc<Floats>> {
+        if let Some(known) = self.floats.borrow().get(name) {
+            return known.clone();
+        }
+        let read = constant::floats(self.inner, name).map(Rc::new);
+        let name = name.to_owned();
+        self.floats.borrow_mut().insert(name, read.clone());
+        read
+    }
+
+    /// How many columns a value has, which is found once.
+    pub(super) fn width(&self, name: &str, find: impl FnOnce() -> Option<usize>) -> Option<usize> {
+        if let Some(known) = self.widths.borrow().get(name) {
+            return *known;
+        }
+        let found = find();
+        self.widths.borrow_mut().insert(name.to_owned(), found);
+        found
+    }
+
+    /// The one number that a constant is, which gives what it meets no more axes.
+    pub(super) fn number(&self, name: &str) -> Option<f32> {
+        let constant = self.floats(name)?;
+        match constant.elements[..] {
+            [number] if constant.sizes.len() <= 2 => Some(number),
+            _ => None,
+        }
+    }
+}
+
+/// An integer of a list that may be left out, which is of zeros then.
+fn listed(node: &NodeProto, attribute: &str, index: usize) -> Result<i64, String> {
+    match node.ints(attribute) {
+        Attribute::Absent => Ok(0),
+        Attribute::Value(list) => list
+            .get(index)
+            .copied()
+            .ok_or_else(|| format!("its {attribute} are too few")),
+        Attribute::Reference => Err(format!("its {attribute} are what the caller says")),
+    }
+}
+
+fn is_backwards(node: &NodeProto, attribute: &str, index: usize) -> Result<bool, String> {
+    match listed(node, attribute, index)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(format!("its {attribute} are {other}, neither 0 nor 1")),
+    }
+}
+
+/// The two inputs of an operator.
+pub(super) fn operands<'a>(
+    scope: &'a Scope<'a>,
+    name: &str,
+    op: &str,
+) -> Option<(&'a str, &'a str)> {
+    let node = scope.first_output_of(name, op)?;
+    Some((node.input(0)?, node.input(1)?))
+}
+
+/// Whether a Cast keeps a number of steps as it is.
+pub(super) fn is_number(node: &NodeProto) -> bool {
+    matches!(node.int("to"), Attribute::Value(1 | 6 | 7 | 11))
+}

@@ -1,0 +1,428 @@
+//! A loop as layers: cells, what they read, and what is read of them.
+
+use crate::constant;
+use crate::pass::Assumptions;
+use crate::sizes::{self, Size};
+
+use super::body::{Body, Sequence, State};
+use super::cell::Cell;
+use super::mask::{self, Choice, Counts};
+use super::reason;
+use super::shape::{
+    fits, is_matrix, is_reversed, is_zero_row, shape, unflipped, with_axis_and_without,
+};
+
+/// Recurrent layers that one loop runs: one, or some of which each reads another's output.
+pub(super) struct Layers<'a> {
+    /// Each behind those that it reads.
+    pub(super) layers: Vec<Layer<'a>>,
+    /// Whether they run from the end of their sequence to its beginning.
+    pub(super) backwards: bool,
+    /// Which steps count; none if all do.
+    pub(super) steps: Option<Steps<'a>>,
+    /// The loop's outputs that are read.
+    pub(super) outputs: Vec<(&'a str, Output<'a>)>,
+}
+
+pub(super) struct Layer<'a> {
+    pub(super) cell: Cell<'a>,
+    pub(super) input: Input<'a>,
+    /// The states before the first step; none where they are zero.
+    pub(super) hidden: Option<&'a str>,
+    pub(super) memory: Option<&'a str>,
+}
+
+/// What a layer reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Input<'a> {
+    /// A value in its own order of steps.
+    Sequence { value: &'a str, time: usize },
+    /// Another layer's output.
+    Layer(usize),
+}
+
+/// Which steps count, in the sequence's own order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Steps<'a> {
+    /// Where a mask is true.
+    Mask {
+        value: &'a str,
+        time: usize,
+        /// Whether these come first in each sequence of the batch.
+        is_prefix: bool,
+        /// Whether there is provably one for each sequence of the batch, and for each step.
+        is_of_batch: bool,
+        is_of_steps: bool,
+    },
+    /// Those before the length of each sequence of the batch.
+    Below(&'a str),
+}
+
+/// What an output of the loop is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Output<'a> {
+    /// A layer's output of every step.
+    Steps {
+        layer: usize,
+        masked: Masked,
+        /// The axis that is time.
+        time: i64,
+        /// Whether the sequence's last step comes first.
+        backwards: bool,
+    },
+    /// The last step's output, `[batch, units]`.
+    Hidden(usize),
+    /// The same, but 0 where no step counts.
+    Repeated(usize),
+    /// The last step's cell state.
+    Memory(usize),
+    /// A value from outside that the loop hands back.
+    Same(&'a str),
+}
+
+/// What a step's output is where it does not count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Masked {
+    /// The last one that does, or 0.
+    Repeated,
+    /// The state, which is the last one that does, or the one before the first step.
+    State,
+    /// 0.
+    Zero,
+}
+
+/// A state with what it becomes.
+struct Update<'a> {
+    state: State<'a>,
+    counts: Option<Counts<'a>>,
+    new: &'a str,
+    is_zero: bool,
+    is_read: bool,
+}
+
+/// A state that is the last output again where a step does not count.
+struct Repeat<'a> {
+    carried: &'a str,
+    layer: usize,
+}
+
+impl<'a> Layers<'a> {
+    /// Proves that a loop is layers.
+    pub(super) fn of(body: &Body<'a>, assume: Assumptions) -> Result<Self, String> {
+        let updates: Vec<Update<'a>> = body
+            .states
+            .iter()
+            .map(|&state| Update::of(body, state))
+            .collect();
+        let mut this = Self {
+            layers: Vec::new(),
+            backwards: false,
+            steps: None,
+            outputs: Vec::new(),
+        };
+        this.find(body, &updates)?;
+        let batch = this.inputs(body)?;
+        let (counts, repeats) = this.states(&updates)?;
+        for update in &updates {
+            this.begins(body, update, batch)?;
+        }
+        this.scanned(body, counts, &repeats, batch)?;
+        this.steps = match counts {
+            Some(counts) => this.counting(body, counts, batch, assume)?,
+            None => None,
+        };
+        for state in &body.unchanged {
+            if body.outer.uses(state.last) > 0 {
+                this.outputs.push((state.last, Output::Same(state.initial)));
+            }
+        }
+        Ok(this)
+    }
+
+    /// Finds the cells, each behind those that it reads.
+    fn find(&mut self, body: &Body<'a>, updates: &[Update<'a>]) -> Result<(), String> {
+        if updates.is_empty() {
+            return Err("it carries no state".to_owned());
+        }
+        let cells = updates.iter().filter_map(|update| {
+            Cell::of(body, update.new).filter(|cell| cell.hidden == update.state.carried)
+        });
+        let mut waiting: Vec<Cell<'a>> = cells.collect();
+        if waiting.is_empty() {
+            let detail = updates
+                .iter()
+                .find_map(|update| reason::not_of_cell(body, update.new));
+            return Err(format!(
+                "its body is not the cell of an LSTM, GRU or SimpleRNN with constant weights{}",
+                detail.map_or_else(String::new, |detail| format!(": {detail}"))
+            ));
+        }
+        while !waiting.is_empty() {
+            let ready = waiting.iter().enumerate().find_map(|(place, cell)| {
+                let outputs = self.layers.iter().map(|layer| layer.cell.output);
+                let input = match outputs.into_iter().position(|it| it == cell.input) {
+                    Some(layer) => Input::Layer(layer),
+                    None => {
+                        let Sequence { value, axis, .. } = body.sequence(cell.input)?;
+                        Input::Sequence { value, time: axis }
+                    }
+                };
+                Some((place, input))
+            });
+            let Some((place, input)) = ready else {
+                return Err(format!(
+                    "the input {} of its cell is not read step by step",
+                    waiting[0].input
+                ));
+            };
+            self.layers.push(Layer {
+                cell: waiting.remove(place),
+                input,
+                hidden: None,
+                memory: None,
+            });
+        }
+        Ok(())
+    }
+
+    fn output_of(&self, value: &str) -> Option<usize> {
+        self.layers
+            .iter()
+            .position(|layer| layer.cell.output == value)
+    }
+
+    /// Accounts for every state; tells which steps count.
+    fn states(
+        &mut self,
+        updates: &[Update<'a>],
+    ) -> Result<(Option<Counts<'a>>, Vec<Repeat<'a>>), String> {
+        let mut counts = Vec::new();
+        let mut repeats = Vec::new();
+        for update in updates {
+            let carried = update.state.carried;
+            let given = (!update.is_zero).then_some(update.state.initial);
+            let layers = &mut self.layers;
+            let hidden = layers.iter().position(|it| it.cell.hidden == carried);
+            let memory = layers
+                .iter()
+                .position(|it| it.cell.memory == Some((carried, update.new)));
+            let known = if let Some(layer) = hidden {
+                layers[layer].hidden = given;
+                Output::Hidden(layer)
+            } else if let Some(layer) = memory {
+                layers[layer].memory = given;
+                Output::Memory(layer)
+            } else if let Some(layer) = self.output_of(update.new) {
+                if update.counts.is_none() {
+                    Output::Hidden(layer)
+                } else if update.is_zero {
+                    repeats.push(Repeat { carried, layer });
+                    Output::Repeated(layer)
+                } else if update.is_read {
+                    return Err(format!(
+                        "its state {} does not provably begin with 0",
+                        update.state.initial
+                    ));
+                } else {
+                    continue;
+                }
+            } else if !update.is_read {
+                // No cell depends on it.
+                continue;
+            } else {
+                return Err(format!(
+                    "its state {} is none that a cell of LSTM, GRU or RNN has",
+                    update.state.last
+                ));
+            };
+            counts.push(update.counts);
+            if update.is_read {
+                self.outputs.push((update.state.last, known));
+            }
+        }
+        let has_memory = |layer: &Layer<'_>| {
+            layer.cell.memory.is_none_or(|(carried, new)| {
+                updates
+                    .iter()
+                    .any(|it| it.state.carried == carried && it.new == new)
+            })
+        };
+        if !self.layers.iter().all(has_memory) {
+            return Err("it does not carry the cell's own states".to_owned());
+        }
+        let first = counts.first().copied().flatten();
+        if counts.iter().any(|&it| it != first) {
+            return Err("its states do not all have the same mask".to_owned());
+        }
+        Ok((first, repeats))
+    }
+
+    /// Accounts for what each step adds to the loop's outputs.
+    fn scanned(
+        &mut self,
+        body: &Body<'a>,
+        counts: Option<Counts<'a>>,
+        repeats: &[Repeat<'a>],
+        batch: Size<'a>,
+    ) -> Result<(), String> {
+        for scanned in &body.scanned {
+            if body.outer.uses(scanned.result) == 0 {
+                continue;
+            }
+            let value = with_axis_and_without(body, scanned.value);
+            let choice = Choice::of(body, value);
+            let new = choice.map_or(value, |choice| choice.new);
+            let Some(layer) = self.output_of(new) else {
+                return Err(format!(
+                    "its output {} is not that of its cell",
+                    scanned.result
+                ));
+            };
+            let cell = &self.layers[layer].cell;
+            let masked = match (choice, counts) {
+                (None, None) => Masked::Zero,
+                (Some(choice), Some(counts)) if choice.counts == counts => {
+                    let repeated = |it: &Repeat<'_>| it.carried == choice.old && it.layer == layer;
+                    if repeats.iter().any(repeated) {
+                        Masked::Repeated
+                    } else if choice.old == cell.hidden {
+                        Masked::State
+                    } else if is_zero_row(body, choice.old, batch, cell.units()) {
+                        Masked::Zero
+                    } else {
+                        return Err(format!(
+                            "where its mask is false, its output {} is something else",
+                            scanned.result
+                        ));
+                    }
+                }
+                _ => {
+                    return Err(format!(
+                        "its output {} does not have the mask of its states",
+                        scanned.result
+                    ));
+                }
+            };
+            let output = Output::Steps {
+                layer,
+                masked,
+                time: scanned.axis,
+                backwards: scanned.backwards != self.backwards,
+            };
+            self.outputs.push((scanned.result, output));
+        }
+        Ok(())
+    }
+
+    /// Finds the sequences that are read, and proves that they fit together; tells the size of
+    /// their batch.
+    fn inputs(&mut self, body: &Body<'a>) -> Result<Size<'a>, String> {
+        let mut first = None;
+        for layer in &mut self.layers {
+            if matches!(layer.input, Input::Layer(_)) {
+                continue;
+            }
+            let sequence = body
+                .sequence(layer.cell.input)
+                .ok_or("its input is not read step by step")?;
+            let batch = fits(body, sequence, "input")?;
+            let Sequence {
+                value,
+                axis: time,
+                backwards,
+            } = unflipped(body, sequence);
+            layer.input = Input::Sequence { value, time };
+            if *first.get_or_insert((batch, backwards)) != (batch, backwards) {
+                return Err("its inputs are not of one batch and one direction".to_owned());
+            }
+        }
+        let (batch, backwards) = first.ok_or("it reads no sequence")?;
+        self.backwards = backwards;
+        Ok(batch)
+    }
+
+    /// Proves that a state that a layer has or repeats begins as `[batch, units]`, or is
+    /// broadcast to that.
+    fn begins(&self, body: &Body<'a>, update: &Update<'a>, batch: Size<'a>) -> Result<(), String> {
+        let Update { state, .. } = update;
+        let is_own = |layer: &&Layer<'_>| {
+            layer.cell.hidden == state.carried
+                || layer.cell.memory.is_some_and(|(it, _)| it == state.carried)
+                || layer.cell.output == update.new && update.counts.is_some()
+        };
+        let Some(layer) = self.layers.iter().find(is_own) else {
+            return Ok(());
+        };
+        if is_matrix(body.outer, state.initial, batch, layer.cell.units()) {
+            return Ok(());
+        }
+        Err(format!(
+            "its state {} does not provably begin with a row of units for each sequence",
+            state.initial
+        ))
+    }
+
+    /// Which steps count, if not all do.
+    fn counting(
+        &self,
+        body: &Body<'a>,
+        counts: Counts<'a>,
+        batch: Size<'a>,
+        assume: Assumptions,
+    ) -> Result<Option<Steps<'a>>, String> {
+        let mask = match counts {
+            Counts::Below(_) if self.backwards => {
+                return Err("its lengths count from the end of its input".to_owned());
+            }
+            Counts::Below(lengths) => return Ok(Some(Steps::Below(lengths))),
+            Counts::Mask(mask) => mask,
+        };
+        let name = mask.value;
+        let (is_of_steps, of_mask) = shape(body, mask, "mask")?;
+        // The loop runs with a mask for each sequence, or with one for all.
+        let may_fit = of_mask == batch
+            || of_mask == Size::Known(1)
+            || !matches!((of_mask, batch), (Size::Known(_), Size::Known(_)));
+        if !may_fit || sizes::axis(body.outer, name, 2) != Some(Size::Known(1)) {
+            return Err(format!(
+                "its mask {name} does not provably have one value for each step of each sequence"
+            ));
+        }
+        if mask::is_all_true(body.outer, name) {
+            return Ok(None);
+        }
+        let mask = unflipped(body, mask);
+        // The loop reads the first steps of a longer mask.
+        if mask.backwards && !is_of_steps {
+            return Err(format!(
+                "its mask {name} does not provably have as many steps as its input"
+            ));
+        }
+        if mask.backwards != self.backwards {
+            return Err("of its input and its mask only one is flipped".to_owned());
+        }
+        let is_prefix = mask::is_prefix(body.outer, mask.value, mask.axis);
+        Ok(Some(Steps::Mask {
+            value: mask.value,
+            time: mask.axis,
+            is_prefix: is_prefix || assume.right_padded && !is_reversed(body, mask.value),
+            is_of_batch: of_mask == batch,
+            is_of_steps,
+        }))
+    }
+}
+
+impl<'a> Update<'a> {
+    fn of(body: &Body<'a>, state: State<'a>) -> Self {
+        let updated = body.plain(state.updated);
+        // What a state is where a step does not count, is what it was.
+        let choice = Choice::of(body, updated).filter(|choice| choice.old == state.carried);
+        Self {
+            state,
+            counts: choice.map(|choice| choice.counts),
+            new: choice.map_or(updated, |choice| choice.new),
+            is_zero: constant::is_zero(body.outer, state.initial),
+            is_read: body.outer.uses(state.last) > 0,
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Which steps count, and what a value is where they do not.
+
+use crate::constant;
+use crate::model::{BOOL, INT32, INT64, NodeProto, TensorProto, element_type};
+use crate::scope::Scope;
+use crate::sizes::{self, Size};
+
+use super::body::{Body, MAXIMUM_STEPS, Sequence, is_number, operands, through_identity};
+
+/// Which steps of which sequence of the batch count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Counts<'a> {
+    /// Those where a mask is true, which has a value for each.
+    Mask(Sequence<'a>),
+    /// Those before the length of each sequence of the batch, as the loop runs.
+    Below(&'a str),
+}
+
+/// A value that is another where a step does not count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice<'a> {
+    pub(super) counts: Counts<'a>,
+    pub(super) new: &'a str,
+    pub(super) old: &'a str,
+}
+
+/// A condition of a step: of which steps, and whether it is true of these or of the others.
+#[derive(Clone, Copy, PartialEq)]
+struct Flag<'a> {
+    counts: Counts<'a>,
+    is_true: bool,
+    /// How many axes it has: 1 for a value for each sequence, 2 for a column of them.
+    rank: usize,
+}
+
+impl<'a> Choice<'a> {
+    /// `mask · new + (1 - mask) · old`, or Where.
+    pub(super) fn of(body: &Body<'a>, name: &'a str) -> Option<Self> {
+        let scope = body.inner;
+        let name = body.plain(name);
+        if let Some(node) = scope.first_output_of(name, "Where") {
+            let flag = flag(body, node.input(0)?, MAXIMUM_STEPS)?;
+            return Self::by(body, flag, node.input(1)?, node.input(2)?);
+        }
+        let (first, second) = operands(scope, name, "Add")?;
+        let (one, when) = selected(body, first)?;
+        let (other, otherwise) = selected(body, second)?;
+        let opposite = Flag {
+            is_true: !otherwise.is_true,
+            ..otherwise
+        };
+        (when == opposite)
+            .then(|| Self::by(body, when, one, other))
+            .flatten()
+    }
+
+    fn by(body: &Body<'a>, flag: Flag<'a>, when: &'a str, otherwise: &'a str) -> Option<Self> {
+        let (when, otherwise) = (body.plain(when), body.plain(otherwise));
+        let (new, old) = if flag.is_true {
+            (when, otherwise)
+        } else {
+            (otherwise, when)
+        };
+        (flag.rank == 2).then_some(Self {
+            counts: flag.counts,
+            new,
+            old,
+        })
+    }
+}
+
+/// A value times a condition as a number.
+fn selected<'a>(body: &Body<'a>, name: &'a str) -> Option<(&'a str, Flag<'a>)> {
+    let (first, second) = operands(body.inner, body.plain(name), "Mul")?;
+    match (number(body, first), number(body, second)) {
+        (Some(flag), None) => Some((second, flag)),
+        (None, Some(flag)) => Some((first, flag)),
+        _ => None,
+    }
+}
+
+/// A condition that is a number, 0 or 1.
+fn number<'a>(body: &Body<'a>, name: &'a str) -> Option<Flag<'a>> {
+    let name = through_identity(body.inner, name);
+    if let Some((one, less)) = operands(body.inner, name, "Sub") {
+        let flag = number(body, less).filter(|_| body.number(one) == Some(1.0))?;
+        let is_true = !flag.is_true;
+        return Some(Flag { is_true, ..flag });
+    }
+    let cast = body.inner.first_output_of(name, "Cast")?;
+    flag(body, cast.input(0)?, MAXIMUM_STEPS)
+}
+
+fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
+    let steps = steps.checked_sub(1)?;
+    let scope = body.inner;
+    let name = through_identity(scope, name);
+    let not = |flag: Flag<'a>| Flag {
+        is_true: !flag.is_true,
+        ..flag
+    };
+    if let Some(sequence) = body.sequence(name) {
+        return Some(Flag {
+            counts: Counts::Mask(sequence),
+            is_true: true,
+            rank: sizes::rank(body.outer, sequence.value)?.checked_sub(1)?,
+        });
+    }
+    let (_, node, output) = scope.producer(name)?;
+    if output != 0 || !node.domain().is_empty() || !scope.defines(name) {
+        return None;
+    }
+    let of = |index: usize| flag(body, node.input(index)?, steps);
+    let below = |step: usize, lengths: usize| {
+        let count = body.counter(node.input(step)?)?;
+        let lengths = outer_integers(body, node.input(lengths)?)?;
+        let rank = sizes::rank(body.outer, lengths).filter(|&rank| rank == 1 && count.rank <= 1)?;
+        (count.ahead == 0).then_some(Flag {
+            counts: Counts::Below(lengths),
+            is_true: true,
+            rank,
+        })
+    };
+    match node.op() {
+        "Not" => of(0).map(not),
+        "Cast" if node.int("to").value() == Some(BOOL.into()) => of(0),
+        "Less" => below(0, 1),
+        "Greater" => below(1, 0),
+        "GreaterOrEqual" => below(0, 1).map(not),
+        "LessOrEqual" => below(1, 0).map(not),
+        "Unsqueeze" => {
+            let flag = of(0)?;
+            let axes = constant::axes(scope, node)?;
+            let is_column = flag.rank == 1 && matches!(axes[..], [1 | -1]);
+            is_column.then_some(Flag { rank: 2, ..flag })
+        }
+        "Reshape" => {
+            let flag = of(0)?;
+            let column = constant::ints(scope, node.input(1)?)? == [-1, 1];
+            column.then_some(Flag { rank: 2, ..flag })
+        }
+        _ => None,
+    }
+}
+
+/// A value of integers from outside, before a step cast it to another type of numbers.
+fn outer_integers<'a>(body: &Body<'a>, name: &'a str) -> Option<&'a str> {
+    let mut scope = body.inner;
+    let mut name = name;
+    while let Some((inner, node, 0)) = scope.producer(name)
+        && std::ptr::eq(inner, body.inner)
+        && (node.is("Cast") && is_number(node) || node.is("Identity"))
+    {
+        name = node.input(0)?;
+        scope = inner;
+    }
+    (!body.inner.defines(name) && is_integer(body.outer, name, MAXIMUM_STEPS)).then_some(name)
+}
+
+/// Whether a value is provably of int32 or int64.
+fn is_integer(scope: &Scope<'_>, name: &str, steps: usize) -> bool {
+    let Some(steps) = steps.checked_sub(1) else {
+        return false;
+    };
+    let integers = [INT32, INT64];
+    if let Some(declared) = scope.declaration(name).and_then(element_type) {
+        return integers.contains(&declared);
+    }
+    let Some((scope, node, _)) = scope.producer(name) else {
+        return constant::ints(scope, name).is_some();
+    };
+    match node.op() {
+        _ if !node.domain().is_empty() => false,
+        "Shape" => true,
+        "Cast" => integers
+            .map(i64::from)
+            .contains(&node.int("to").or(0).unwrap_or(0)),
+        "Identity" | "ReduceSum" | "Squeeze" | "Unsqueeze" | "Reshape" | "Gather" | "Slice"
+        | "Add" | "Sub" | "Mul" | "Expand" | "Tile" => node
+            .input(0)
+            .is_some_and(|input| is_integer(scope, input, steps)),
+        _ => constant::ints(scope, name).is_some(),
+    }
+}
+
+/// Whether a mask is provably true everywhere.
+pub(super) fn is_all_true(scope: &Scope<'_>, name: &str) -> bool {
+    all_true_within(scope, name, MAXIMUM_STEPS)
+}
+
+fn all_true_within(scope: &Scope<'_>, name: &str, steps: usize) -> bool {
+    let Some(steps) = steps.checked_sub(1) else {
+        return false;
+    };
+    let is_true = |tensor: &TensorProto| {
+        let raw = tensor.raw_data.as_deref().unwrap_or_default();
+        let numbers = &tensor.int32_data;
+        tensor.data_type == Some(BOOL)
+            && (!raw.is_empty() || !numbers.is_empty())
+            && raw.iter().all(|&byte| byte == 1)
+            && numbers.iter().all(|&number| number == 1)
+    };
+    if let Some(tensor) = constant::tensor(scope, name) {
+        return is_true(tensor);
+    }
+    let Some((scope, node, 0)) = scope.producer(name) else {
+        return false;
+    };
+    match node.op() {
+        _ if !node.domain().is_empty() => false,
+        "ConstantOfShape" => node.tensor("value").value().is_some_and(is_true),
+        "Identity" | "Expand" | "Tile" | "Reshape" | "Squeeze" | "Unsqueeze" | "Transpose"
+        | "Slice" => node
+            .input(0)
+            .is_some_and(|input| all_true_within(scope, input, steps)),
+        _ => false,
+    }
+}
+
+/// How a value goes along an axis.
+#[derive(Clone, Copy, PartialEq)]
+enum Course {
+    /// It is the same everywhere.
+    Level,
+    /// It never falls.
+    Rising,
+    /// If it is false somewhere, it is false from there on.
+    Prefix,
+}
+
+/// Whether the steps where a mask is true provably come first.
+pub(super) fn is_prefix(scope: &Scope<'_>, name: &str, axis: usize) -> bool {
+    let course = course(scope, name, axis, MAXIMUM_STEPS);
+    matches!(course, Some(Course::Prefix | Course::Level))
+}
+
+fn course(scope: &Scope<'_>, name: &str, axis: usize, steps: usize) -> Option<Course> {
+    let steps = steps.checked_sub(1)?;
+    if sizes::axis(scope, name, axis) == Some(Size::Known(1)) {
+        return Some(Course::Level);
+    }
+    if let Some(values) = constant::ints(scope, name) {
+        let is_vector = sizes::rank(scope, name) == Some(1);
+        return (is_vector && values.is_sorted()).then_some(Course::Rising);
+    }
+    let (scope, node, output) = scope.producer(name)?;
+    if output != 0 || !node.domain().is_empty() {
+        return None;
+    }
+    let of = |axis: usize| course(scope, node.input(0)?, axis, steps);
+    match node.op() {
+        "Identity" => of(axis),
+        // Neither makes a larger number smaller than another, as far as axes are long.
+        "Cast" if is_number(node) => of(axis),
+        "Cast" if node.int("to").value() == Some(BOOL.into()) => {
+            of(axis).filter(|&course| course == Course::Prefix)
+        }
+        "Range" => {
+            let step = constant::int(scope, node.input(2)?)?;
+            (step > 0).then_some(Course::Rising)
+        }
+        "Transpose" => {
+            let from = *node.ints("perm").value()?.get(axis)?;
+            of(usize::try_from(from).ok()?)
+        }
+        "Unsqueeze" => {
+            let (added, _) = sizes::unsqueezed(scope, node)?;
+            of((0..axis).filter(|axis| !added.contains(axis)).count())
+        }
+        "Squeeze" => {
+            let rank = sizes::rank(scope, node.input(0)?)?;
+            let removed = sizes::squeezed(scope, node)?;
+            of((0..rank).filter(|axis| !removed.contains(axis)).nth(axis)?)
+        }
+        "Add" => match both(scope, node, axis, steps)? {
+            (Course::Rising, Course::Level | Course::Rising) | (Course::Level, Course::Rising) => {
+                Some(Course::Rising)
+            }
+            _ => None,
+        },
+        "And" => match both(scope, node, axis, steps)? {
+            (Course::Prefix | Course::Level, Course::Prefix | Course::Level) => {
+                Some(Course::Prefix)
+            }
+            _ => None,
+        },
+        "Less" | "LessOrEqual" => {
+            let sides = both(scope, node, axis, steps)?;
+            (sides == (Course::Rising, Course::Level)).then_some(Course::Prefix)
+        }
+        "Greater" | "GreaterOrEqual" => {
+            let sides = both(scope, node, axis, steps)?;
+            (sides == (Course::Level, Course::Rising)).then_some(Course::Prefix)
+        }
+        _ => None,
+    }
+}
+
+/// How the two operands of a node that is broadcast go along an axis of its output.
+fn both(
+    scope: &Scope<'_>,
+    node: &NodeProto,
+    axis: usize,
+    steps: usize,
+) -> Option<(Course, Course)> {
+    let names = [node.input(0)?, node.input(1)?];
+    let [one, other] = names.map(|name| sizes::rank(scope, name));
+    let (one, other) = (one?, other?);
+    let most = one.max(other);
+    let along = |name: &str, rank: usize| match (axis + rank).checked_sub(most) {
+        None => Some(Course::Level),
+        Some(axis) => course(scope, name, axis, steps / 2),
+    };
+    Some((along(names[0], one)?, along(names[1], other)?))
+}

@@ -1,0 +1,54 @@
+//! Loops and Scans that frameworks make of recurrent layers, to LSTM, GRU and RNN.
+//!
+//! Such a loop counts through the time axis of its input and perhaps of a mask, and carries the
+//! states of one or more cells. `body` and `trips` prove what it counts and reads. What it
+//! computes is a `pattern` of `activation`s and `sum`s, which `cell` puts together; `mask` says
+//! which steps count, `shape` what values fit. `layer` makes layers of all that, and `write` operators of these, with
+//! the steps in the order of `ordering` where not all count.
+
+mod activation;
+mod body;
+mod cell;
+mod layer;
+mod mask;
+mod ordering;
+mod pattern;
+mod reason;
+mod shape;
+mod sum;
+mod trips;
+mod write;
+
+use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+
+pub(super) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "recurrent-loop",
+        exactness: Exactness::Rounding,
+        about: "Loops and Scans that are recurrent layers, to LSTM, GRU and RNN",
+        portable: false,
+        fast: true,
+    },
+    find,
+};
+
+fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
+    let node = &scope.nodes[index];
+    let is_loop = node.is("Loop") || node.is("Scan");
+    let Some(graph) = node.graph("body").filter(|_| is_loop) else {
+        return Verdict::Other;
+    };
+    let graph = match body::with_captures(scope, node, graph) {
+        Ok(graph) => graph,
+        Err(why) => return Verdict::Left(why),
+    };
+    let inner = Scope::graph(&graph, Some(scope), scope.opset);
+    let layers = body::Body::of(scope, node, &graph, &inner)
+        .and_then(|body| layer::Layers::of(&body, context.options.assume));
+    match layers {
+        Ok(layers) => write::layers(scope, node, &layers, names),
+        Err(why) => Verdict::Left(why),
+    }
+}

@@ -1,0 +1,136 @@
+//! The steps that count, put together at the front.
+//!
+//! A layer that computes nothing at a step that does not count is that layer over the others
+//! alone. Which of them a step's output is, the number of those up to it says.
+
+use crate::emit::Emit;
+use crate::model::{self, INT32, TensorProto};
+
+/// A constant int32 without sizes.
+pub(super) fn int32(emit: &mut Emit<'_>, value: i32) -> String {
+    emit.tensor(TensorProto {
+        data_type: Some(INT32),
+        raw_data: Some(value.to_le_bytes().to_vec()),
+        ..TensorProto::default()
+    })
+}
+
+/// Where the steps that count are, by a mask; all numbers are int32.
+pub(super) struct Ordering {
+    /// The mask, `[time, batch]`.
+    mask: String,
+    /// How many steps count before each, and up to it.
+    before: String,
+    up_to: String,
+    /// How many count, `[batch]`.
+    pub(super) count: String,
+    /// The step that comes to each place.
+    order: String,
+    /// How many sequences the batch has, `[time, 1]`, and the number of each, `[time, batch]`.
+    batch: String,
+    rows: String,
+}
+
+impl Ordering {
+    /// Writes the order for a mask `[time, batch, 1]`.
+    pub(super) fn write(emit: &mut Emit<'_>, mask: &str) -> Self {
+        let mask = emit.squeeze(mask, &[2]);
+        let numbers = emit.op("Cast", &[&mask], vec![model::int("to", INT32.into())]);
+        let (zero, one) = (int32(emit, 0), int32(emit, 1));
+        let up_to = emit.plain("CumSum", &[&numbers, &zero]);
+        let before = emit.plain("Sub", &[&up_to, &numbers]);
+        let count = emit.sum(&numbers, &[0]);
+        // The numbers of steps and sequences are counted, not taken from the mask's sizes: tract
+        // has another type for these.
+        let nothing = emit.plain("Mul", &[&numbers, &zero]);
+        let ones = emit.plain("Add", &[&nothing, &one]);
+        let [times, rows] = [&zero, &one].map(|axis| {
+            let number = emit.plain("CumSum", &[&ones, axis]);
+            emit.plain("Sub", &[&number, &ones])
+        });
+        let batch = emit.sum(&ones, &[1]);
+        let batch = emit.unsqueeze(&batch, &[1]);
+        // The others come behind these, in their order.
+        let others = emit.plain("Sub", &[&times, &before]);
+        let behind = emit.plain("Add", &[&count, &others]);
+        let place = emit.plain("Where", &[&mask, &before, &behind]);
+        let order = emit.op(
+            "ScatterElements",
+            &[&numbers, &place, &times],
+            vec![model::int("axis", 0)],
+        );
+        Self {
+            mask,
+            before,
+            up_to,
+            count,
+            order,
+            batch,
+            rows,
+        }
+    }
+
+    /// Writes a sequence `[time, batch, features]` with the steps that count in front.
+    pub(super) fn ordered(&self, emit: &mut Emit<'_>, value: &str, features: usize) -> String {
+        self.at(emit, value, &self.order, features)
+    }
+
+    /// Writes for each step the row of a sequence that a step's number says.
+    fn at(&self, emit: &mut Emit<'_>, value: &str, step: &str, features: usize) -> String {
+        let start = emit.plain("Mul", &[step, &self.batch]);
+        let row = emit.plain("Add", &[&start, &self.rows]);
+        let matrix = emit.ints(&[-1, features as i64]);
+        let matrix = emit.plain("Reshape", &[value, &matrix]);
+        emit.op("Gather", &[&matrix, &row], vec![model::int("axis", 0)])
+    }
+
+    /// Writes the output of each step of a layer over what was ordered: where none is, that of
+    /// the last step that counts before it as the layer runs, or what there is before any.
+    pub(super) fn repeated(
+        &self,
+        emit: &mut Emit<'_>,
+        value: &str,
+        units: usize,
+        backwards: bool,
+        first: &str,
+    ) -> String {
+        let (zero, one) = (int32(emit, 0), int32(emit, 1));
+        // Backwards, the last that counts is the first behind.
+        let (any, last) = if backwards {
+            let any = emit.plain("Less", &[&self.before, &self.count]);
+            (any, self.before.clone())
+        } else {
+            let any = emit.plain("Greater", &[&self.up_to, &zero]);
+            (any, emit.plain("Sub", &[&self.up_to, &one]))
+        };
+        let at = emit.plain("Where", &[&any, &last, &zero]);
+        self.chosen(emit, value, units, &any, &at, first)
+    }
+
+    /// The same, but 0 where a step does not count.
+    pub(super) fn zeroed(
+        &self,
+        emit: &mut Emit<'_>,
+        value: &str,
+        units: usize,
+        zero: &str,
+    ) -> String {
+        let first = int32(emit, 0);
+        let at = emit.plain("Where", &[&self.mask, &self.before, &first]);
+        self.chosen(emit, value, units, &self.mask, &at, zero)
+    }
+
+    fn chosen(
+        &self,
+        emit: &mut Emit<'_>,
+        value: &str,
+        units: usize,
+        any: &str,
+        at: &str,
+        otherwise: &str,
+    ) -> String {
+        let read = self.at(emit, value, at, units);
+        let any = emit.unsqueeze(any, &[2]);
+        emit.plain("Where", &[&any, &read, otherwise])
+    }
+}

@@ -1,0 +1,84 @@
+//! Why what a step computes is no cell, as far as one operator or value tells.
+
+use std::collections::HashSet;
+
+use super::body::Body;
+
+/// The operators that cells are made of, besides their functions' own.
+const PARTS: &[&str] = &[
+    "Add",
+    "Cast",
+    "Clip",
+    "Concat",
+    "Constant",
+    "Div",
+    "Elu",
+    "Expand",
+    "Gather",
+    "Gemm",
+    "HardSigmoid",
+    "Identity",
+    "LeakyRelu",
+    "MatMul",
+    "Max",
+    "Min",
+    "Mul",
+    "Not",
+    "Relu",
+    "Reshape",
+    "Sigmoid",
+    "Slice",
+    "Softplus",
+    "Softsign",
+    "Split",
+    "Squeeze",
+    "Sub",
+    "Tanh",
+    "ThresholdedRelu",
+    "Transpose",
+    "Unsqueeze",
+    "Where",
+];
+
+/// How many values are looked at.
+const MAXIMUM_VALUES: usize = 1024;
+
+/// The first operator that no cell has, or the first weights that are not constant.
+pub(super) fn not_of_cell<'a>(body: &Body<'a>, value: &'a str) -> Option<String> {
+    let mut seen = HashSet::new();
+    let mut todo = vec![value];
+    while let Some(name) = todo.pop()
+        && seen.len() < MAXIMUM_VALUES
+    {
+        let is_known = body.state(name).is_some() || body.sequence(name).is_some();
+        if !seen.insert(name) || is_known {
+            continue;
+        }
+        let Some((scope, node, _)) = body.inner.producer(name) else {
+            continue;
+        };
+        if !std::ptr::eq(scope, body.inner) {
+            continue;
+        }
+        let label = || {
+            node.name
+                .as_deref()
+                .filter(|it| !it.is_empty())
+                .unwrap_or(name)
+        };
+        if !node.domain().is_empty() || !PARTS.contains(&node.op()) {
+            return Some(format!("{} has no place in one ({})", node.op(), label()));
+        }
+        if let Some(weights) = node
+            .input(1)
+            .filter(|_| node.is("MatMul") || node.is("Gemm"))
+            && body.floats(weights).is_none()
+        {
+            return Some(format!(
+                "the weights {weights} are not a float32 constant in the model's own file"
+            ));
+        }
+        todo.extend(node.inputs());
+    }
+    None
+}

@@ -1,0 +1,166 @@
+//! How often a Loop runs.
+
+use crate::constant;
+use crate::model::{BOOL, NodeProto};
+use crate::scope::Scope;
+use crate::sizes::{self, Size};
+
+use super::body::{Body, MAXIMUM_STEPS, is_number, operands, through_identity};
+
+/// More steps than any axis has.
+const NO_LIMIT: i64 = i32::MAX as i64;
+
+/// A step is followed by another while its number, and as much ahead, is below a size.
+struct Bound<'a> {
+    size: Size<'a>,
+    ahead: i64,
+}
+
+/// How often a loop runs: what its count or its condition says.
+pub(super) fn count<'a>(body: &Body<'a>, node: &'a NodeProto) -> Result<Size<'a>, String> {
+    let mut bounds = Vec::new();
+    if let Some(name) = node.input(0) {
+        let size = size(body, body.outer, name).ok_or_else(|| {
+            format!(
+                "it does not provably run once for each step of its input: its trip count {name} \
+                 is not provably a size"
+            )
+        })?;
+        bounds.push(Bound { size, ahead: 1 });
+    }
+    let condition = body.inner.outputs[0];
+    continues(body, condition, &mut bounds, MAXIMUM_STEPS).ok_or_else(|| {
+        format!("its condition {condition} is not one that compares the step with a size")
+    })?;
+    bounds.retain(|bound| !matches!(bound.size, Size::Known(size) if size >= NO_LIMIT));
+    let known = |bound: &Bound<'_>| match bound.size {
+        Size::Known(size) => size.checked_sub(bound.ahead)?.checked_add(1),
+        Size::Axis { .. } => None,
+    };
+    let symbol = bounds
+        .iter()
+        .find(|bound| known(bound).is_none() && bound.ahead == 1);
+    let steps = match symbol {
+        Some(bound) => bound.size,
+        None => Size::Known(
+            bounds
+                .iter()
+                .filter_map(known)
+                .min()
+                .filter(|&steps| steps > 0)
+                .ok_or(
+                    "it does not provably run once for each step of its input: nothing says how \
+                     often it runs",
+                )?,
+        ),
+    };
+    let early = bounds.iter().any(|bound| match (bound.size, steps) {
+        (Size::Known(_), Size::Known(_)) => false,
+        (size, steps) => size != steps || bound.ahead > 1,
+    });
+    if early {
+        return Err(format!(
+            "its condition {condition} may end it before the last step"
+        ));
+    }
+    let starts = node
+        .input(1)
+        .is_none_or(|name| starts(body, name, steps, MAXIMUM_STEPS));
+    if !starts {
+        let condition = node.input(1).unwrap_or_default();
+        return Err(format!(
+            "its first condition {condition} may keep it from starting"
+        ));
+    }
+    Ok(steps)
+}
+
+/// A size that comes from outside, or a constant.
+fn size<'a>(body: &Body<'a>, scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
+    let mut scope = scope;
+    let mut name = name;
+    // Floats hold every size below 16777216 exactly.
+    while let Some((inner, node, 0)) = scope.producer(name)
+        && (node.is("Cast") && is_number(node) || node.is("Identity"))
+    {
+        scope = inner;
+        name = node.input(0)?;
+    }
+    if let Some(number) = constant::whole_number(scope, name) {
+        return Some(Size::Known(number));
+    }
+    if !std::ptr::eq(scope, body.outer) && scope.defines(name) {
+        return None;
+    }
+    sizes::scalar(body.outer, name)
+}
+
+/// What a condition compares the number of the step with: it is true while all are below.
+fn continues<'a>(
+    body: &Body<'a>,
+    name: &str,
+    bounds: &mut Vec<Bound<'a>>,
+    steps: usize,
+) -> Option<()> {
+    let steps = steps.checked_sub(1)?;
+    let name = own(body.inner, name).unwrap_or(name);
+    // A constant, or the condition that was true when the step began.
+    if is_true(body.inner, name) || name == body.inner.inputs[1] {
+        return Some(());
+    }
+    if let Some((first, second)) = operands(body.inner, name, "And") {
+        continues(body, first, bounds, steps / 2)?;
+        return continues(body, second, bounds, steps / 2);
+    }
+    let (step, limit) = less(body.inner, name)?;
+    bounds.push(Bound {
+        size: size(body, body.inner, limit)?,
+        ahead: body.counter(step)?.ahead,
+    });
+    Some(())
+}
+
+/// Whether a condition is true where there is a step at all.
+fn starts(body: &Body<'_>, name: &str, all: Size<'_>, steps: usize) -> bool {
+    let Some(steps) = steps.checked_sub(1) else {
+        return false;
+    };
+    let scope = body.outer;
+    let name = own(scope, name).unwrap_or(name);
+    if is_true(scope, name) {
+        return true;
+    }
+    if let Some((first, second)) = operands(scope, name, "And") {
+        return starts(body, first, all, steps / 2) && starts(body, second, all, steps / 2);
+    }
+    less(scope, name).is_some_and(|(first, second)| {
+        let second = size(body, scope, second);
+        match (constant::whole_number(scope, first), second) {
+            (Some(first), Some(Size::Known(second))) => first < second,
+            (Some(0), second) => second == Some(all),
+            _ => false,
+        }
+    })
+}
+
+/// The smaller and the larger value of a comparison.
+pub(super) fn less<'a>(scope: &'a Scope<'a>, name: &str) -> Option<(&'a str, &'a str)> {
+    operands(scope, name, "Less").or_else(|| {
+        let (larger, smaller) = operands(scope, name, "Greater")?;
+        Some((smaller, larger))
+    })
+}
+
+/// A value of the graph itself without the operators that hand it on, for a name of any lifetime.
+fn own<'a>(scope: &'a Scope<'a>, name: &str) -> Option<&'a str> {
+    let (inner, node, output) = scope.producer(name)?;
+    let own = node.output.get(output)?;
+    std::ptr::eq(inner, scope).then(|| through_identity(scope, own))
+}
+
+fn is_true(scope: &Scope<'_>, name: &str) -> bool {
+    constant::tensor(scope, name).is_some_and(|tensor| {
+        tensor.data_type == Some(BOOL)
+            && (tensor.raw_data.as_deref() == Some(&[1]) || tensor.int32_data == [1])
+    })
+}

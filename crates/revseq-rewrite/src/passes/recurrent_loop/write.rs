@@ -1,0 +1,454 @@
+//! Writes layers as operators.
+
+use crate::constant::Floats;
+use crate::emit::Emit;
+use crate::model::{self, INT32, INT64, NodeProto, TensorProto};
+use crate::pass::Verdict;
+use crate::scope::{Names, Scope};
+
+use super::cell::{Cell, Gate, Kind};
+use super::layer::{Input, Layer, Layers, Masked, Output, Steps};
+use super::ordering::{Ordering, int32};
+
+/// Writes what gives the outputs of a loop that are read.
+pub(super) fn layers(
+    scope: &Scope<'_>,
+    node: &NodeProto,
+    layers: &Layers<'_>,
+    names: &mut Names,
+) -> Verdict {
+    let prefix = node.name.as_deref().filter(|name| !name.is_empty());
+    let prefix = prefix.or(node.outputs().next()).unwrap_or("Loop");
+    let mut emit = Emit::new(prefix, scope.opset, names);
+    let counting = layers
+        .steps
+        .map(|steps| Counting::write(&mut emit, steps, layers));
+    let mut writer = Writer {
+        emit,
+        layers,
+        counting,
+        given: Vec::new(),
+    };
+    for layer in &layers.layers {
+        let given = writer.layer(layer);
+        writer.given.push(given);
+    }
+    for &(output, what) in &layers.outputs {
+        writer.output(output, what);
+    }
+    writer.emit.finish(describe(layers))
+}
+
+fn describe(layers: &Layers<'_>) -> String {
+    let operators = layers.layers.iter();
+    let operators: Vec<&str> = operators.map(|it| it.cell.kind.operator()).collect();
+    let direction = if layers.backwards {
+        "reverse"
+    } else {
+        "forward"
+    };
+    let steps = match layers.steps {
+        None => "",
+        Some(Steps::Below(_)) => ", with its lengths",
+        Some(Steps::Mask {
+            is_prefix: true, ..
+        }) => ", with the mask as lengths",
+        Some(Steps::Mask { .. }) => ", with the steps that its mask counts put first",
+    };
+    format!("{}, {direction}{steps}", operators.join(" and "))
+}
+
+/// How many steps count, and how their outputs are found.
+enum Counting {
+    /// They are the first: their number, int32 `[batch]`, and the mask `[time, batch, 1]`.
+    First { lengths: String, mask: String },
+    /// They are put there.
+    Ordered(Ordering),
+}
+
+impl Counting {
+    fn write(emit: &mut Emit<'_>, steps: Steps<'_>, layers: &Layers<'_>) -> Self {
+        let (value, time, is_prefix, is_of_batch, is_of_steps) = match steps {
+            Steps::Below(lengths) => return Self::below(emit, lengths, layers),
+            Steps::Mask {
+                value,
+                time,
+                is_prefix,
+                is_of_batch,
+                is_of_steps,
+            } => (value, time, is_prefix, is_of_batch, is_of_steps),
+        };
+        let mut mask = time_major(emit, value, time);
+        if !is_of_batch || !is_of_steps {
+            let (steps, batch) = shape_of_input(emit, layers);
+            let [zero, one] = [0, 1].map(|number| emit.ints(&[number]));
+            let steps = emit.unsqueeze(&steps, &[0]);
+            let first = emit.plain("Slice", &[&mask, &zero, &steps, &zero]);
+            let sizes = vec![&*one, &batch, &one];
+            let sizes = emit.op("Concat", &sizes, vec![model::int("axis", 0)]);
+            mask = emit.plain("Expand", &[&first, &sizes]);
+        }
+        if is_prefix {
+            let numbers = emit.op("Cast", &[&mask], vec![model::int("to", INT32.into())]);
+            let lengths = emit.sum(&numbers, &[0, 2]);
+            return Self::First { lengths, mask };
+        }
+        Self::Ordered(Ordering::write(emit, &mask))
+    }
+
+    /// Lengths within the axis, one for each sequence.
+    fn below(emit: &mut Emit<'_>, lengths: &str, layers: &Layers<'_>) -> Self {
+        let (all, batch) = shape_of_input(emit, layers);
+        let [zero, one] = [0, 1].map(|number| emit.scalar(number));
+        let lengths = emit.op("Cast", &[lengths], vec![model::int("to", INT64.into())]);
+        let lengths = emit.plain("Expand", &[&lengths, &batch]);
+        let is_less = emit.plain("Less", &[&lengths, &all]);
+        let lengths = emit.plain("Where", &[&is_less, &lengths, &all]);
+        let is_more = emit.plain("Greater", &[&lengths, &zero]);
+        let lengths = emit.plain("Where", &[&is_more, &lengths, &zero]);
+        let times = emit.plain("Range", &[&zero, &all, &one]);
+        let times = emit.unsqueeze(&times, &[1]);
+        let mask = emit.plain("Less", &[&times, &lengths]);
+        Self::First {
+            lengths: emit.op("Cast", &[&lengths], vec![model::int("to", INT32.into())]),
+            mask: emit.unsqueeze(&mask, &[2]),
+        }
+    }
+
+    fn lengths(&self) -> &str {
+        match self {
+            Self::First { lengths, .. } => lengths,
+            Self::Ordered(ordering) => &ordering.count,
+        }
+    }
+}
+
+/// How many steps there are, and how many sequences, as a vector of one element.
+fn shape_of_input(emit: &mut Emit<'_>, layers: &Layers<'_>) -> (String, String) {
+    let input = layers.layers.iter().find_map(|layer| match layer.input {
+        Input::Sequence { value, time } => Some((value, time as i64)),
+        Input::Layer(_) => None,
+    });
+    let (input, time) = input.unwrap_or_default();
+    let shape = emit.plain("Shape", &[input]);
+    let batch = emit.range(&shape, 0, 1 - time, 2 - time);
+    let time = emit.scalar(time);
+    let steps = emit.op("Gather", &[&shape, &time], vec![model::int("axis", 0)]);
+    (steps, batch)
+}
+
+/// A sequence with the time first.
+fn time_major(emit: &mut Emit<'_>, value: &str, time: usize) -> String {
+    if time == 0 {
+        return value.to_owned();
+    }
+    emit.op("Transpose", &[value], vec![model::ints("perm", &[1, 0, 2])])
+}
+
+/// What a layer's operator gives.
+struct Given {
+    steps: String,
+    hidden: String,
+    memory: String,
+    /// The states before the first step where they are not 0, `[1, batch, units]`.
+    begins: [Option<String>; 2],
+}
+
+struct Writer<'w> {
+    emit: Emit<'w>,
+    layers: &'w Layers<'w>,
+    counting: Option<Counting>,
+    given: Vec<Given>,
+}
+
+impl Writer<'_> {
+    /// Writes a layer's operator.
+    fn layer(&mut self, layer: &Layer<'_>) -> Given {
+        let emit = &mut self.emit;
+        let cell = &layer.cell;
+        let features = cell.features();
+        let input = match (layer.input, &self.counting) {
+            (Input::Layer(before), _) => emit.squeeze(&self.given[before].steps, &[1]),
+            (Input::Sequence { value, time }, counting) => {
+                let input = time_major(emit, value, time);
+                match counting {
+                    Some(Counting::Ordered(ordering)) => ordering.ordered(emit, &input, features),
+                    _ => input,
+                }
+            }
+        };
+        let units = cell.units() as i64;
+        let w = emit.tensor(weights(cell, |gate| &gate.input));
+        let r = emit.tensor(weights(cell, |gate| &gate.state));
+        let bias = bias(cell).map_or_else(String::new, |bias| {
+            emit.tensor(floats(&[1, bias.len()], bias))
+        });
+        let peepholes = peepholes(cell).map_or_else(String::new, |peepholes| {
+            emit.tensor(floats(&[1, peepholes.len()], peepholes))
+        });
+        let lengths = self.counting.as_ref().map_or("", Counting::lengths);
+        let batch = {
+            let shape = emit.plain("Shape", &[&input]);
+            emit.range(&shape, 0, 1, 2)
+        };
+        let hidden = initial(emit, layer.hidden, &batch, units);
+        let memory = match (cell.memory, layer.hidden, layer.memory) {
+            (None, ..) => String::new(),
+            (Some(_), None, None) => hidden.clone(),
+            (Some(_), _, given) => initial(emit, given, &batch, units),
+        };
+        let mut inputs = vec![
+            &*input, &w, &r, &bias, lengths, &hidden, &memory, &peepholes,
+        ];
+        while inputs.last().is_some_and(|last| last.is_empty()) {
+            inputs.pop();
+        }
+        let mut attributes = vec![model::int("hidden_size", units)];
+        if self.layers.backwards {
+            attributes.push(model::text("direction", "reverse"));
+        }
+        attributes.extend(functions(cell));
+        if cell.kind
+            == (Kind::Gru {
+                linear_before_reset: true,
+            })
+        {
+            attributes.push(model::int("linear_before_reset", 1));
+        }
+        let [steps, last_hidden, last_memory] = ["Y", "Y_h", "Y_c"].map(|name| emit.name(name));
+        let given = [&*steps, &last_hidden, &last_memory];
+        let count = if cell.memory.is_some() { 3 } else { 2 };
+        emit.write(&given[..count], cell.kind.operator(), &inputs, attributes);
+        Given {
+            steps,
+            hidden: last_hidden,
+            memory: last_memory,
+            begins: [
+                layer.hidden.map(|_| hidden.clone()),
+                layer.memory.map(|_| memory),
+            ],
+        }
+    }
+
+    /// Writes an output of the loop.
+    fn output(&mut self, output: &str, what: Output<'_>) {
+        match what {
+            Output::Same(outer) => self.emit.same(output, outer),
+            Output::Hidden(layer) => {
+                let given = &self.given[layer];
+                let begin = given.begins[0].clone();
+                let last = given.hidden.clone();
+                self.last(output, &last, begin.as_deref());
+            }
+            Output::Memory(layer) => {
+                let given = &self.given[layer];
+                let begin = given.begins[1].clone();
+                let last = given.memory.clone();
+                self.last(output, &last, begin.as_deref());
+            }
+            Output::Repeated(layer) => {
+                let given = &self.given[layer];
+                let (last, is_zero) = (given.hidden.clone(), given.begins[0].is_none());
+                let zero = (!is_zero).then(|| self.zero());
+                self.last(output, &last, zero.as_deref());
+            }
+            Output::Steps {
+                layer,
+                masked,
+                time,
+                backwards,
+            } => self.steps(output, layer, masked, time, backwards),
+        }
+    }
+
+    fn zero(&mut self) -> String {
+        self.emit.tensor(floats(&[], vec![0.0]))
+    }
+
+    /// Writes a state after the last step that counts, or another value where none does.
+    fn last(&mut self, output: &str, last: &str, otherwise: Option<&str>) {
+        let (Some(counting), Some(otherwise)) = (&self.counting, otherwise) else {
+            return self.emit.squeeze_into(output, last, &[0]);
+        };
+        let lengths = counting.lengths().to_owned();
+        let chosen = self.if_any(&lengths, last, otherwise);
+        self.emit.squeeze_into(output, &chosen, &[0]);
+    }
+
+    /// Writes a state where a sequence has a step that counts, and another value where not.
+    fn if_any(&mut self, lengths: &str, last: &str, otherwise: &str) -> String {
+        let zero = int32(&mut self.emit, 0);
+        let any = self.emit.plain("Greater", &[lengths, &zero]);
+        let any = self.emit.unsqueeze(&any, &[1]);
+        self.emit.plain("Where", &[&any, last, otherwise])
+    }
+
+    /// Writes a layer's output of every step, in the order and with the axes of the loop's.
+    fn steps(&mut self, output: &str, layer: usize, masked: Masked, time: i64, backwards: bool) {
+        let units = self.layers.layers[layer].cell.units();
+        let given = self.given[layer].steps.clone();
+        let begin = self.given[layer].begins[0].clone();
+        let first = match (masked, begin) {
+            // [1, batch, units] as each step's.
+            (Masked::State, Some(begin)) => Some(begin),
+            _ => None,
+        };
+        let steps = match self.counting.take() {
+            None => self.emit.squeeze(&given, &[1]),
+            Some(Counting::Ordered(ordering)) => {
+                let zero = self.zero();
+                let steps = if masked == Masked::Zero {
+                    ordering.zeroed(&mut self.emit, &given, units, &zero)
+                } else {
+                    let first = first.as_deref().unwrap_or(&zero);
+                    let backwards = self.layers.backwards;
+                    ordering.repeated(&mut self.emit, &given, units, backwards, first)
+                };
+                self.counting = Some(Counting::Ordered(ordering));
+                steps
+            }
+            Some(Counting::First { lengths, mask }) => {
+                let squeezed = self.emit.squeeze(&given, &[1]);
+                let steps = self.padded(layer, masked, &squeezed, &lengths, &mask, first);
+                self.counting = Some(Counting::First { lengths, mask });
+                steps
+            }
+        };
+        let steps = if backwards {
+            let flipped = self.emit.name("flipped");
+            self.emit.flip_into(&flipped, &steps, 0);
+            flipped
+        } else {
+            steps
+        };
+        if time == 1 {
+            let perm = vec![model::ints("perm", &[1, 0, 2])];
+            self.emit.write(&[output], "Transpose", &[&steps], perm);
+        } else {
+            self.emit.same(output, &steps);
+        }
+    }
+
+    /// The steps where those that count come first: those behind are 0 as they are.
+    fn padded(
+        &mut self,
+        layer: usize,
+        masked: Masked,
+        steps: &str,
+        lengths: &str,
+        mask: &str,
+        first: Option<String>,
+    ) -> String {
+        if masked == Masked::Zero {
+            return steps.to_owned();
+        }
+        // Read from the end, the steps that do not count come before any that does.
+        let behind = if self.layers.backwards {
+            first
+        } else {
+            let last = self.given[layer].hidden.clone();
+            match (first, self.given[layer].begins[0].is_some()) {
+                (None, false) => Some(last),
+                (first, _) => {
+                    let first = first.unwrap_or_else(|| self.zero());
+                    Some(self.if_any(lengths, &last, &first))
+                }
+            }
+        };
+        match behind {
+            None => steps.to_owned(),
+            Some(behind) => self.emit.plain("Where", &[mask, steps, &behind]),
+        }
+    }
+}
+
+/// The weights of all gates, `[1, gates * units, rows]`.
+fn weights(cell: &Cell<'_>, of: impl Fn(&Gate) -> &Floats) -> TensorProto {
+    let mut elements = Vec::new();
+    let mut rows = 0;
+    for gate in &cell.gates {
+        let weights = of(gate);
+        rows = weights.sizes[0];
+        elements.extend(weights.transposed(rows, weights.sizes[1]).elements);
+    }
+    floats(&[1, cell.gates.len() * cell.units(), rows], elements)
+}
+
+/// All biases in ONNX's order, those of the input before those of the state; none if there are
+/// none.
+fn bias(cell: &Cell<'_>) -> Option<Vec<f32>> {
+    let all: Vec<Option<&Vec<f32>>> = {
+        let inputs = cell.gates.iter().map(|gate| gate.bias.as_ref());
+        let states = cell.gates.iter().map(|gate| gate.state_bias.as_ref());
+        inputs.chain(states).collect()
+    };
+    if all.iter().all(Option::is_none) {
+        return None;
+    }
+    let zeros = vec![0.0; cell.units()];
+    let parts = all.into_iter().map(|bias| bias.unwrap_or(&zeros));
+    Some(parts.flatten().copied().collect())
+}
+
+/// LSTM's peepholes in ONNX's order, which is that of its first three gates.
+fn peepholes(cell: &Cell<'_>) -> Option<Vec<f32>> {
+    let all: Vec<Option<&Vec<f32>>> = cell
+        .gates
+        .iter()
+        .map(|gate| gate.peephole.as_ref())
+        .collect();
+    if all.iter().all(Option::is_none) {
+        return None;
+    }
+    let zeros = vec![0.0; cell.units()];
+    let parts = all.into_iter().take(3).map(|part| part.unwrap_or(&zeros));
+    Some(parts.flatten().copied().collect())
+}
+
+/// The functions and their constants, where they are not the operator's own.
+fn functions(cell: &Cell<'_>) -> Vec<model::AttributeProto> {
+    let names: Vec<&str> = cell.activations.iter().map(|it| it.name).collect();
+    let defaults: &[&str] = match cell.kind {
+        Kind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
+        Kind::Gru { .. } => &["Sigmoid", "Tanh"],
+        Kind::Rnn => &["Tanh"],
+    };
+    if names == defaults {
+        return Vec::new();
+    }
+    let mut attributes = vec![model::texts("activations", &names)];
+    // Functions that have a constant take the next.
+    let alphas: Vec<f32> = cell.activations.iter().filter_map(|it| it.alpha).collect();
+    let betas: Vec<f32> = cell.activations.iter().filter_map(|it| it.beta).collect();
+    for (name, values) in [("activation_alpha", alphas), ("activation_beta", betas)] {
+        if !values.is_empty() {
+            attributes.push(model::floats(name, &values));
+        }
+    }
+    attributes
+}
+
+/// A state before the first step, `[1, batch, units]`. It is written even where it is 0: not
+/// every runtime makes it up for a batch of any size.
+fn initial(emit: &mut Emit<'_>, given: Option<&str>, batch: &str, units: i64) -> String {
+    let units = emit.ints(&[units]);
+    let concat = vec![model::int("axis", 0)];
+    match given {
+        Some(given) => {
+            let sizes = emit.op("Concat", &[batch, &units], concat);
+            let matrix = emit.plain("Expand", &[given, &sizes]);
+            emit.unsqueeze(&matrix, &[0])
+        }
+        None => {
+            let one = emit.ints(&[1]);
+            let sizes = emit.op("Concat", &[&one, batch, &units], concat);
+            let zero = emit.tensor(floats(&[], vec![0.0]));
+            emit.plain("Expand", &[&zero, &sizes])
+        }
+    }
+}
+
+fn floats(sizes: &[usize], elements: Vec<f32>) -> TensorProto {
+    let sizes = sizes.to_vec();
+    Floats { sizes, elements }.to_tensor()
+}

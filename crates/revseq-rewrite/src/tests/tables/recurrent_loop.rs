@@ -1,0 +1,401 @@
+//! Loops and Scans that are recurrent layers, and those that nearly are.
+
+use super::super::text::Inner;
+use super::super::{fast, pass, right_padded};
+use super::{ANY, Row, check, leaves, takes};
+
+/// What every loop here begins with.
+const START: &str = "shape = Shape(x)
+    time = Gather(shape, zero)
+    batch = Gather(shape, one)
+    states = Concat<axis=0>(batch, two)
+    begin = Expand(nought, states)";
+
+/// The same without the number of steps.
+const STATES: &str = "shape = Shape(x)
+    batch = Gather(shape, one)
+    states = Concat<axis=0>(batch, two)
+    begin = Expand(nought, states)";
+
+/// SimpleRNN as tf2onnx writes it: `y` of all steps.
+const LOOP: &str = "counted, last, y = Loop<body=@body>(time, always, start, begin)";
+
+const LOOPS: &[Inner<'static>] = &[
+    Inner {
+        name: "body",
+        inputs: "i c t h",
+        outputs: "c2 t2 h2 step",
+        nodes: "t2 = Add(t, next)
+            c2 = Less(t2, time)
+            now = Gather<axis=0>(x, t)
+            fed = MatMul(now, kernel)
+            kept = MatMul(h, recurrent)
+            both = Add(fed, kept)
+            sum = Add(both, bias)
+            h2 = Tanh(sum)
+            step = Identity(h2)",
+    },
+    Inner {
+        name: "scanned",
+        inputs: "h now",
+        outputs: "h2 step",
+        nodes: "fed = MatMul(now, kernel)
+            kept = MatMul(h, recurrent)
+            both = Add(fed, kept)
+            sum = Add(both, bias)
+            h2 = Tanh(sum)
+            step = Identity(h2)",
+    },
+    Inner {
+        name: "masked",
+        inputs: "i c t h repeated",
+        outputs: "c2 t2 h2 output step",
+        nodes: "t2 = Add(t, next)
+            c2 = Less(t2, time)
+            now = Gather<axis=0>(x, t)
+            counts = Gather<axis=0>(mask, t)
+            fed = MatMul(now, kernel)
+            kept = MatMul(h, recurrent)
+            both = Add(fed, kept)
+            sum = Add(both, bias)
+            new = Tanh(sum)
+            h2 = Where(counts, new, h)
+            output = Where(counts, new, repeated)
+            step = Identity(output)",
+    },
+    Inner {
+        name: "limited",
+        inputs: "t h now",
+        outputs: "t2 h2 step",
+        nodes: "t2 = Add(t, next)
+            over = GreaterOrEqual(t, lens)
+            column = Reshape(over, upright)
+            fed = MatMul(now, kernel)
+            kept = MatMul(h, recurrent)
+            both = Add(fed, kept)
+            new = Tanh(both)
+            h2 = Where(column, h, new)
+            step = Where(column, begin, new)",
+    },
+];
+
+/// A row with the loops' bodies.
+fn with_bodies(row: Row) -> Row {
+    Row {
+        inner: LOOPS,
+        ..row
+    }
+}
+
+#[test]
+fn recurrent_loop() {
+    let layer = "Shape Slice Concat Expand RNN Squeeze";
+    // What was not read before stays.
+    let unread_time = "Shape Gather Shape Slice Concat Expand RNN Squeeze";
+    let take = |operators| with_bodies(takes("RNN, forward", operators, &[START, LOOP]));
+    let miss = |why| with_bodies(leaves(why, &[START, LOOP]));
+    let cell = "not the cell of an LSTM, GRU or SimpleRNN with constant weights";
+    let size = "its condition c2 is not one that compares the step with a size";
+    let early = "its condition c2 may end it before the last step";
+    let once = "it does not provably run once for each step of its input";
+    let read = "the input now of its cell is not read step by step";
+    let output = "its output y is not that of its cell";
+    let starts = "does not provably begin with a row of units for each sequence";
+    let fixed = [None, Some(5), Some(3)];
+    check("recurrent-loop", &[
+        take(layer),
+        take(layer).opset(9),
+        // The forms of its end: the count alone, and the condition alone.
+        take(layer).with("c2 = Less(t2, time)", "c2 = Identity(always)"),
+        take(layer).with("c2 = Less(t2, time)", "c2 = Identity(c)"),
+        take(layer).with("(time, always, start", "(_, always, start"),
+        take(layer).with("(time, always", "(_, _").with("Less(t2, time)", "Greater(time, t2)"),
+        take(layer).with("c2 = Less(t2, time)", "under = Less(i, time)\nahead = Less(t2, time)\nc2 = And(ahead, under)"),
+        // A known number of steps: of integers, or of floats within the body.
+        take("Transpose Shape Gather Shape Slice Concat Expand RNN Squeeze").sizes(fixed)
+            .with("shape = Shape(x)", "turned = Transpose<perm=[1,0,2]>(x)\nshape = Shape(turned)")
+            .with("Gather<axis=0>(x, t)", "Gather<axis=0>(turned, t)")
+            .with("(time, always", "(five, always")
+            .with("c2 = Less(t2, time)", "float = Cast<to=1>(t2)\nend = Identity(fives)\nc2 = Less(float, end)"),
+        take(unread_time).sizes([Some(5), None, Some(3)]).with("(time, always", "(_, always").with("Less(t2, time)", "Less(t2, five)"),
+        take(unread_time).sizes([Some(5), None, Some(3)]).with("(time, always", "(endless, always").with("Less(t2, time)", "Less(t2, five)"),
+        miss(once).sizes([Some(4), None, Some(3)]).with("(time, always", "(five, always").with("Less(t2, time)", "Less(t2, five)"),
+        miss(once).sizes([Some(5), None, Some(3)]).with("(time, always", "(five, always").with("Less(t2, time)", "Less(i, five)").with("five, always", "endless, always"),
+        take(layer).with("Add(fed, kept)", "Add(kept, fed)").with("Tanh", "Relu"),
+        with_bodies(takes("RNN, reverse", "Shape Slice Concat Expand RNN Squeeze Slice", &[
+            START, "flipped = Slice(x, minus, first, zero, minus)", LOOP,
+        ])).with("Gather<axis=0>(x, t)", "Gather<axis=0>(flipped, t)"),
+        take("Shape Slice Concat Expand RNN Squeeze Squeeze").outputs("y last"),
+        take("Shape Gather Concat Expand Shape Slice Concat Expand Unsqueeze RNN Squeeze")
+            .with("Expand(nought", "Expand(half"),
+        // Read at a vector whose axis is taken away again.
+        take(layer).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, at)\nnow = Squeeze(one_step, zero)").with("now = Gather", "at = Unsqueeze(t, zero)\none_step = Gather"),
+        // A batch that comes first, and is read so.
+        with_bodies(takes("RNN, forward", "Transpose Shape Slice Concat Expand RNN Squeeze", &[START, LOOP]))
+            .with("Gather(shape, zero)", "Gather(shape, one)")
+            .with("batch = Gather(shape, one)", "batch = Gather(shape, zero)")
+            .with("Gather<axis=0>(x, t)", "Gather<axis=1>(x, t)"),
+        // Weights that a transpose, a product with a bias and a concatenation hide.
+        take(layer).with("kept = MatMul(h, recurrent)", "turned = Transpose<perm=[1,0]>(recurrent)\nkept = MatMul(h, turned)"),
+        take(layer).with("fed = MatMul(now, kernel)", "fed = Gemm(now, kernel, bias)"),
+        take(layer).with("both = Add(fed, kept)", "both = Gemm<transB=1>(now, w2d, kept)"),
+        take(layer).with("both = Add(fed, kept)", "joined = Concat<axis=1>(now, h)\nboth = MatMul(joined, stack)"),
+        take(layer).with("both = Add(fed, kept)", "joined = Concat<axis=-1>(h, now)\nboth = MatMul(joined, stack)"),
+        miss(cell).with("both = Add(fed, kept)", "joined = Concat<axis=0>(now, h)\nboth = MatMul(joined, stack)"),
+        miss(cell).with("both = Add(fed, kept)", "joined = Concat<axis=1>(now, now)\nboth = MatMul(joined, stack)"),
+        miss(cell).with("fed = MatMul(now, kernel)", "fed = Gemm<transA=1>(now, kernel)"),
+        // A counter that does not begin with 0, or does not count by 1.
+        miss(early).with("always, start,", "always, next,"),
+        miss(size).with("Add(t, next)", "Add(t, five)"),
+        miss(size).with("Add(t, next)", "Sub(t, minus)"),
+        // One that becomes a vector, and what is read has an axis more.
+        miss(size).with("Add(t, next)", "Add(t, one)"),
+        miss(read).with("always, start,", "always, zero,"),
+        miss(read).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, at)").with("now = Gather", "at = Add(i, zero)\nnow = Gather"),
+        // An early exit, and one that what is computed brings about.
+        miss(early).with("Less(t2, time)", "Less(t2, four)"),
+        miss(early).with("Loop<body=@body>(time", "Loop<body=@body>(four"),
+        miss(size).with("c2 = Less(t2, time)", "goes = Less(t2, time)\nmost = ReduceMax<keepdims=0>(h)\nsmall = Less(most, half)\nc2 = And(goes, small)"),
+        miss(size).with("Less(t2, time)", "Greater(t2, time)"),
+        miss("may keep it from starting").with("(time, always", "(time, flag"),
+        miss(once).with("Gather(shape, zero)", "Gather(shape, one)"),
+        miss(once).with("Gather(shape, zero)", "Identity(lens)"),
+        miss(once)
+            .with("(time, always", "(_, always")
+            .with("c2 = Less(t2, time)", "c2 = Identity(always)"),
+        // It reads another axis, the next step, or the same one always.
+        miss(once).with("Gather<axis=0>", "Gather<axis=1>"),
+        miss(read).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, t2)"),
+        miss(read).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, start)"),
+        // Activations and sums that no cell has, and weights that are not constant.
+        miss(cell).with("Tanh", "Sinh"),
+        miss(cell).with("Add(fed, kept)", "Sub(fed, kept)"),
+        miss(cell).with("MatMul(h,", "MatMul(now,"),
+        miss(cell).with("MatMul(h, recurrent)", "MatMul(h, kernel)"),
+        miss(cell).replaceable("kernel"),
+        miss(cell).replaceable("bias"),
+        miss(cell).with("recurrent)", "squared)").with("shape = Shape(x)", "shape = Shape(x)\nsquared = Mul(recurrent, recurrent)"),
+        // A bias of more axes than the step, or of another size.
+        miss(cell).with("Add(both, bias)", "Add(both, r)"),
+        miss(cell).with("Add(both, bias)", "Add(both, kernel)"),
+        // More than the layer's outputs are read.
+        miss("what it counts is read").outputs("y counted"),
+        miss(output).with("step = Identity(h2)", "step = Neg(h2)"),
+        miss(output).with("step = Identity(h2)", "step = Identity(sum)"),
+        // What is known of the input and the state is too little.
+        miss("not provably of 3 axes").without_sizes(),
+        miss(starts).with("Expand(nought, states)", "Identity(x)"),
+        miss(starts).with("Expand(nought, states)", "Expand(nought, fours)"),
+        // No loop, and no body of a layer at all.
+        leaves("", &["y = Neg(x)"]),
+    ]);
+}
+
+/// Functions that are one operator, or several that make one.
+#[test]
+fn recurrent_loop_with_other_activations() {
+    let layer = "Shape Slice Concat Expand RNN Squeeze";
+    let row =
+        |to| with_bodies(takes("RNN, forward", layer, &[START, LOOP])).with("h2 = Tanh(sum)", to);
+    let miss = |to| with_bodies(leaves("not the cell", &[START, LOOP])).with("h2 = Tanh(sum)", to);
+    check(
+        "recurrent-loop",
+        &[
+            row("h2 = Relu(sum)"),
+            row("h2 = Sigmoid(sum)"),
+            row("h2 = Softsign(sum)"),
+            row("h2 = Softplus(sum)"),
+            row("h2 = Elu(sum)"),
+            row("h2 = LeakyRelu(sum)"),
+            row("h2 = HardSigmoid(sum)"),
+            row("h2 = Identity(sum)"),
+            // Between 0 and 1, in both orders of product and bounds.
+            row(
+                "scaled = Mul(sum, half)\nmore = Add(scaled, half)\nh2 = Clip(more, nought, whole)",
+            ),
+            row(
+                "scaled = Mul(half, sum)\nmore = Add(half, scaled)\nleast = Max(more, nought)\nh2 = Min(whole, least)",
+            ),
+            row(
+                "more = Add(sum, whole)\nleast = Relu(more)\nmost = Min(least, two_times)\nh2 = Div(most, two_times)",
+            ),
+            // Other bounds, another direction, other functions.
+            miss("scaled = Mul(sum, half)\nh2 = Clip(scaled, nought, half)"),
+            miss("scaled = Mul(sum, half)\nh2 = Clip(scaled, half, whole)"),
+            miss("h2 = Clip(sum, nought)"),
+            miss("less = Sub(whole, sum)\nh2 = Clip(less, nought, whole)"),
+            miss("h2 = Selu(sum)"),
+            miss("h2 = Exp(sum)"),
+        ],
+    );
+}
+
+#[test]
+fn recurrent_loop_with_a_mask() {
+    // What was not read before stays.
+    let operators = "Shape ReduceMax Cast Gather Cast ReduceSum Shape Slice Concat Expand RNN \
+                     Squeeze";
+    let any = "any = ReduceMax<axes=[2];keepdims=1>(x)\nmask = Cast<to=9>(any)";
+    let prefix = "times = Range(start, steps, next)
+        column = Unsqueeze(times, one)
+        ahead = Less(column, lens)
+        mask = Unsqueeze(ahead, two)";
+    let begin = "steps = Gather(shape, start)\ndone = Expand(nought, states)";
+    let masked = "counted, last, ended, y = Loop<body=@masked>(time, always, start, begin, done)";
+    let nodes = [START, any, begin, masked];
+    let ordered = "RNN, forward, with the steps that its mask counts put first";
+    let lengths = "RNN, forward, with the mask as lengths";
+    let order = || with_bodies(takes(ordered, ANY, &nodes));
+    let take = |operators| {
+        with_bodies(takes(lengths, operators, &nodes))
+            .options(right_padded())
+            .with("Where(counts, new, repeated)", "Where(counts, new, nought)")
+    };
+    let miss = |why| with_bodies(leaves(why, &nodes));
+    let one_value = "does not provably have one value for each step of each sequence";
+    let of_cell = "its body is not the cell";
+    check(
+        "recurrent-loop",
+        &[
+            // Whether the steps that count come first, no graph tells.
+            order(),
+            order().opset(11),
+            order().options(fast()),
+            order().outputs("y last ended"),
+            order().with("Where(counts, new, repeated)", "Where(counts, new, h)"),
+            order().with("Where(counts, new, repeated)", "Where(counts, new, nought)"),
+            order()
+                .with("begin = Expand(nought", "begin = Expand(half")
+                .outputs("y last ended"),
+            order().with(
+                "h2 = Where(counts, new, h)",
+                "not = Not(counts)\nyes = Cast<to=1>(counts)\nno = Cast<to=1>(not)
+                taken = Mul(new, yes)\nheld = Mul(no, h)\nh2 = Add(taken, held)",
+            ),
+            order().with(
+                "h2 = Where(counts, new, h)",
+                "yes = Cast<to=1>(counts)\nno = Sub(whole, yes)
+                taken = Mul(new, yes)\nheld = Mul(no, h)\nh2 = Add(held, taken)",
+            ),
+            order().with(
+                "h2 = Where(counts, new, h)",
+                "not = Not(counts)\nh2 = Where(not, h, new)",
+            ),
+            // By the user's word, or by the graph.
+            take(operators),
+            take(operators).opset(9),
+            with_bodies(takes(lengths, ANY, &[START, begin, prefix, masked])),
+            with_bodies(takes(lengths, ANY, &[START, begin, prefix, masked]))
+                .with("Less(column, lens)", "Greater(lens, column)"),
+            with_bodies(takes(ordered, ANY, &[START, begin, prefix, masked]))
+                .with("Less(column, lens)", "Less(lens, column)"),
+            // A mask that is true everywhere is none.
+            with_bodies(takes(
+                "RNN, forward",
+                "Shape Gather Shape Slice Concat Expand RNN Squeeze",
+                &nodes,
+            ))
+            .with(
+                "mask = Cast<to=9>(any)",
+                "wide = Shape(any)\nmask = Expand(always, wide)",
+            ),
+            miss("version 10 of ONNX's operators has no CumSum").opset(10),
+            miss(one_value).with("axes=[2]", "axes=[1]"),
+            miss(one_value).with("mask = Cast<to=9>(any)", "mask = Cast<to=9>(x)"),
+            miss("only one is flipped").with(
+                "mask = Cast<to=9>(any)",
+                "ahead = Cast<to=9>(any)\nmask = Slice(ahead, minus, first, zero, minus)",
+            ),
+            // What stays where no step counts is not what was there.
+            miss("its output y does not have the mask of its states")
+                .with("Where(counts, new, repeated)", "Where(counts, new, h)")
+                .with("h2 = Where(counts, new, h)", "h2 = Identity(new)"),
+            miss(of_cell).with("Where(counts, new, h)", "Where(counts, new, begin)"),
+            miss("something else").with("new, repeated)", "new, half)"),
+            miss(of_cell).with("Where(counts, new, h)", "Where(counts, h, new)"),
+            miss("does not provably begin with 0")
+                .with("done = Expand(nought", "done = Expand(half")
+                .outputs("y ended"),
+            // Zeros of more axes, or of other rows, than the step's output.
+            miss("something else").with("new, repeated)", "new, zeros3)"),
+            miss("does not provably begin with a row")
+                .with("done = Expand(nought, states)", "done = Identity(zeros3)"),
+            // The mask is another step's.
+            miss(of_cell).with("Gather<axis=0>(mask, t)", "Gather<axis=0>(mask, t2)"),
+            miss("what it counts is read").outputs("y counted"),
+        ],
+    );
+}
+
+#[test]
+fn recurrent_scan() {
+    let layer = "Shape Slice Concat Expand RNN Squeeze";
+    let scan = "last, y = Scan<body=@scanned;num_scan_inputs=1>(begin, x)";
+    let limited = "counted, last, y = Scan<body=@limited;num_scan_inputs=1>(start, begin, x)";
+    let take = |what, operators| with_bodies(takes(what, operators, &[STATES, scan]));
+    let lengths = || {
+        with_bodies(takes(
+            "RNN, forward, with its lengths",
+            ANY,
+            &[STATES, limited],
+        ))
+    };
+    let short = |why| with_bodies(leaves(why, &[STATES, limited]));
+    let with = |attribute: &'static str| take("RNN", ANY).with("num_scan_inputs=1", attribute);
+    check(
+        "recurrent-loop",
+        &[
+            take("RNN, forward", layer),
+            take(
+                "RNN, forward",
+                "Shape Slice Concat Expand RNN Squeeze Squeeze",
+            )
+            .outputs("y last"),
+            with("num_scan_inputs=1;scan_input_directions=[1]"),
+            with("num_scan_inputs=1;scan_output_directions=[1]"),
+            with("num_scan_inputs=1;scan_output_axes=[1]"),
+            take("RNN, reverse", layer).with(
+                "num_scan_inputs=1",
+                "num_scan_inputs=1;scan_input_directions=[1];scan_output_directions=[1]",
+            ),
+            take(
+                "RNN, forward",
+                "Transpose Shape Slice Concat Expand RNN Squeeze Transpose",
+            )
+            .with("batch = Gather(shape, one)", "batch = Gather(shape, zero)")
+            .with(
+                "num_scan_inputs=1",
+                "num_scan_inputs=1;scan_input_axes=[1];scan_output_axes=[1]",
+            ),
+            // Lengths, as TensorFlow's dynamic_rnn has them.
+            lengths(),
+            lengths().outputs("y last"),
+            lengths().with(
+                "over = GreaterOrEqual(t, lens)",
+                "under = Less(t, lens)\nover = Not(under)",
+            ),
+            lengths().with("GreaterOrEqual(t, lens)", "LessOrEqual(lens, t)"),
+            lengths().with("Reshape(over, upright)", "Unsqueeze(over, one)"),
+            short("its body is not the cell")
+                .with("Reshape(over, upright)", "Unsqueeze(over, zero)"),
+            short("its body is not the cell")
+                .with("GreaterOrEqual(t, lens)", "GreaterOrEqual(t2, lens)"),
+            short("its body is not the cell").with("GreaterOrEqual(t, lens)", "Greater(t, lens)"),
+            short("its lengths count from the end of its input").with(
+                "num_scan_inputs=1",
+                "num_scan_inputs=1;scan_input_directions=[1]",
+            ),
+            with_bodies(leaves("what it counts is read", &[STATES, limited])).outputs("y counted"),
+        ],
+    );
+}
+
+/// By its own, the pass brings along what tells it a flip.
+#[test]
+fn recurrent_loop_knows_flips() {
+    let flips = "full = Expand(time, batch)
+        flipped = ReverseSequence<batch_axis=1;time_axis=0>(x, full)";
+    let row = with_bodies(takes("RNN, reverse", ANY, &[START, flips, LOOP]))
+        .with("Gather<axis=0>(x, t)", "Gather<axis=0>(flipped, t)");
+    row.options(pass("recurrent-loop")).check("recurrent-loop");
+}

@@ -1,0 +1,664 @@
+//! Random loops as frameworks make them of recurrent layers, and such that nearly are: what
+//! `revseq rewrite --fast` makes of them gives the same.
+
+use std::cell::Cell;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+use prost::Message;
+use serde_json::Value as Json;
+use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::pb::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, type_proto,
+};
+
+use crate::common::{
+    FLOAT, Folder, INT64, graph_attribute, int, model, node, revseq, tensor, value,
+};
+use crate::ort::onnxruntime;
+
+const BOOL: i32 = 9;
+
+/// The features of the input.
+const WIDTH: usize = 3;
+
+/// Functions of a cell, all but the last two smooth and bounded.
+const FUNCTIONS: [&str; 5] = ["Tanh", "Sigmoid", "Softsign", "HardSigmoid", "Relu"];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum CellKind {
+    Rnn,
+    Gru { reset_after: bool },
+    Lstm,
+}
+
+/// Which steps count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mask {
+    None,
+    /// Where a value of the caller's says so.
+    Any,
+    /// Those before a length, by a mask that the graph makes of it.
+    Prefix,
+    /// Those before a length, by a comparison in each step.
+    Lengths,
+}
+
+/// What a masked step's output is.
+#[derive(Clone, Copy, Debug)]
+enum Masked {
+    Repeated,
+    State,
+    Zero,
+}
+
+/// What makes a loop no layer, or another one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Near {
+    /// It reads the step before.
+    Behind,
+    /// A difference stands for a sum.
+    Difference,
+    /// Its output is negated.
+    Negated,
+    /// Its weights are computed.
+    Computed,
+    /// It ends before the last step.
+    Early,
+    /// The mask of the step before counts.
+    MaskBehind,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Layer {
+    kind: CellKind,
+    units: usize,
+    functions: [usize; 2],
+    bias: bool,
+    /// One product of what is read and the state, joined.
+    joined: bool,
+    /// A Scan in place of a Loop.
+    scan: bool,
+    /// The batch comes first in what is read.
+    batch_first: bool,
+    backwards: bool,
+    mask: Mask,
+    by_products: bool,
+    masked: Masked,
+    /// It begins with other states than 0.
+    begins: bool,
+    /// The states after the last step are read.
+    last: bool,
+    /// How its condition says when it ends, if it does.
+    end: usize,
+    near: Option<Near>,
+}
+
+fn layers() -> impl Strategy<Value = Layer> {
+    let kind = prop_oneof![
+        Just(CellKind::Rnn),
+        any::<bool>().prop_map(|reset_after| CellKind::Gru { reset_after }),
+        Just(CellKind::Lstm),
+    ];
+    let mask = prop_oneof![
+        Just(Mask::None),
+        Just(Mask::Any),
+        Just(Mask::Prefix),
+        Just(Mask::Lengths),
+    ];
+    let masked = prop_oneof![
+        Just(Masked::Repeated),
+        Just(Masked::State),
+        Just(Masked::Zero)
+    ];
+    let near = prop_oneof![
+        Just(Near::Behind),
+        Just(Near::Difference),
+        Just(Near::Negated),
+        Just(Near::Computed),
+        Just(Near::Early),
+        Just(Near::MaskBehind),
+    ];
+    let functions = [0..FUNCTIONS.len(), 0..FUNCTIONS.len()];
+    (
+        (kind, 1..4_usize, functions, any::<[bool; 5]>()),
+        (any::<[bool; 4]>(), mask, masked, 0..4_usize),
+        proptest::option::weighted(0.25, near),
+    )
+        .prop_map(|(cell, read, near)| {
+            // What is joined has one product alone.
+            let possible =
+                |near: &Near| !cell.3[1] || !matches!(near, Near::Difference | Near::Computed);
+            let near = near.filter(possible);
+            let (kind, units, functions, [bias, joined, scan, batch_first, backwards]) = cell;
+            let ([by_products, begins, last, lengths], mask, masked, end) = read;
+            Layer {
+                kind,
+                units,
+                functions,
+                bias,
+                joined,
+                scan,
+                batch_first,
+                // Lengths of what is reversed are no layer's.
+                backwards: backwards && (mask != Mask::Lengths || !lengths),
+                mask,
+                by_products,
+                masked,
+                begins,
+                last,
+                end,
+                near,
+            }
+        })
+}
+
+impl Layer {
+    /// Whether it has to be rewritten.
+    fn is_plain(&self) -> bool {
+        let is_near = match self.near {
+            None => false,
+            // It is about what there is not.
+            Some(Near::MaskBehind) => matches!(self.mask, Mask::Any | Mask::Prefix) && !self.scan,
+            Some(Near::Early | Near::Behind) => !self.scan,
+            Some(_) => true,
+        };
+        // What a flipped mask's own length is, is not followed in every form.
+        let is_flipped =
+            self.backwards && matches!(self.mask, Mask::Lengths | Mask::Prefix | Mask::Any);
+        !is_near && !is_flipped
+    }
+}
+
+/// A graph as it is made; the bodies' names are their own.
+struct Graph<'c> {
+    nodes: Vec<NodeProto>,
+    initializers: Vec<TensorProto>,
+    count: &'c Cell<usize>,
+}
+
+impl<'c> Graph<'c> {
+    fn new(count: &'c Cell<usize>) -> Self {
+        Self {
+            nodes: Vec::new(),
+            initializers: Vec::new(),
+            count,
+        }
+    }
+
+    fn fresh(&self, name: &str) -> String {
+        self.count.set(self.count.get() + 1);
+        format!("{name}{}", self.count.get())
+    }
+
+    fn with(&mut self, op: &str, inputs: &[&str], attributes: Vec<AttributeProto>) -> String {
+        let output = self.fresh(op);
+        let mut made = node(op, inputs, &[&output]);
+        made.attribute = attributes;
+        self.nodes.push(made);
+        output
+    }
+
+    fn op(&mut self, op: &str, inputs: &[&str]) -> String {
+        self.with(op, inputs, Vec::new())
+    }
+
+    fn initializer(&mut self, data_type: i32, sizes: &[usize], bytes: &[u8]) -> String {
+        let name = self.fresh("constant");
+        let sizes: Vec<i64> = sizes.iter().map(|&size| size as i64).collect();
+        self.initializers
+            .push(tensor(&name, data_type, &sizes, bytes));
+        name
+    }
+
+    fn ints(&mut self, sizes: &[usize], values: &[i64]) -> String {
+        let bytes: Vec<u8> = values.iter().flat_map(|it| it.to_le_bytes()).collect();
+        self.initializer(INT64, sizes, &bytes)
+    }
+
+    fn float(&mut self, value: f32) -> String {
+        self.initializer(FLOAT, &[], &value.to_le_bytes())
+    }
+
+    /// Weights that are all alike as little as random ones.
+    fn weights(&mut self, sizes: &[usize]) -> String {
+        let seed = self.count.get();
+        let bytes: Vec<u8> = (0..sizes.iter().product())
+            .flat_map(|index: usize| {
+                let mixed = (index * 37 + seed * 11) % 64;
+                (mixed as f32 / 64.0 - 0.5).to_le_bytes()
+            })
+            .collect();
+        self.initializer(FLOAT, sizes, &bytes)
+    }
+}
+
+fn ints(name: &str, ints: &[i64]) -> AttributeProto {
+    AttributeProto {
+        name: name.to_owned(),
+        r#type: AttributeType::Ints as i32,
+        ints: ints.to_vec(),
+        ..AttributeProto::default()
+    }
+}
+
+/// What a body computes in a step.
+struct Step<'g, 'c> {
+    body: &'g mut Graph<'c>,
+    layer: Layer,
+    now: String,
+}
+
+impl Step<'_, '_> {
+    fn op(&mut self, op: &str, inputs: &[&str]) -> String {
+        self.body.op(op, inputs)
+    }
+
+    /// The sum of a gate, or of several beside each other.
+    fn sum(&mut self, state: &str, gates: usize) -> String {
+        let Layer {
+            units, near, bias, ..
+        } = self.layer;
+        let columns = units * gates;
+        let now = self.now.clone();
+        let sum = if self.layer.joined {
+            let joined = self
+                .body
+                .with("Concat", &[&now, state], vec![int("axis", 1)]);
+            let weights = self.body.weights(&[WIDTH + units, columns]);
+            self.op("MatMul", &[&joined, &weights])
+        } else {
+            let [w, r] = [WIDTH, units].map(|rows| self.body.weights(&[rows, columns]));
+            let r = match near {
+                Some(Near::Computed) => self.op("Abs", &[&r]),
+                _ => r,
+            };
+            let fed = self.op("MatMul", &[&now, &w]);
+            let kept = self.op("MatMul", &[state, &r]);
+            let op = if near == Some(Near::Difference) {
+                "Sub"
+            } else {
+                "Add"
+            };
+            self.op(op, &[&fed, &kept])
+        };
+        if !bias {
+            return sum;
+        }
+        let bias = self.body.weights(&[columns]);
+        self.op("Add", &[&bias, &sum])
+    }
+
+    fn split(&mut self, sum: &str, parts: usize) -> Vec<String> {
+        let outputs: Vec<String> = (0..parts).map(|_| self.body.fresh("part")).collect();
+        let names: Vec<&str> = outputs.iter().map(String::as_str).collect();
+        let mut split = node("Split", &[sum], &names);
+        split.attribute.push(int("axis", 1));
+        self.body.nodes.push(split);
+        outputs
+    }
+
+    fn function(&mut self, which: usize, of: &str) -> String {
+        self.op(FUNCTIONS[self.layer.functions[which]], &[of])
+    }
+
+    /// The new output, and the new cell state if there is one.
+    fn cell(&mut self, hidden: &str, memory: &str) -> (String, Option<String>) {
+        match self.layer.kind {
+            CellKind::Rnn => {
+                let sum = self.sum(hidden, 1);
+                (self.function(1, &sum), None)
+            }
+            CellKind::Lstm => {
+                let sum = self.sum(hidden, 4);
+                let gates = self.split(&sum, 4);
+                let [i, f, o] = [0, 1, 3].map(|gate| self.function(0, &gates[gate]));
+                let g = self.function(1, &gates[2]);
+                let kept = self.op("Mul", &[&f, memory]);
+                let added = self.op("Mul", &[&i, &g]);
+                let memory = self.op("Add", &[&kept, &added]);
+                let squashed = self.function(1, &memory);
+                (self.op("Mul", &[&o, &squashed]), Some(memory))
+            }
+            CellKind::Gru { reset_after } => {
+                let sum = self.sum(hidden, 2);
+                let gates = self.split(&sum, 2);
+                let [z, r] = [0, 1].map(|gate| self.function(0, &gates[gate]));
+                let units = self.layer.units;
+                let [w, u] = [WIDTH, units].map(|rows| self.body.weights(&[rows, units]));
+                let now = self.now.clone();
+                let fed = self.op("MatMul", &[&now, &w]);
+                let kept = if reset_after {
+                    let product = self.op("MatMul", &[hidden, &u]);
+                    let bias = self.body.weights(&[units]);
+                    let product = self.op("Add", &[&product, &bias]);
+                    self.op("Mul", &[&r, &product])
+                } else {
+                    let reset = self.op("Mul", &[hidden, &r]);
+                    self.op("MatMul", &[&reset, &u])
+                };
+                let sum = self.op("Add", &[&kept, &fed]);
+                let n = self.function(1, &sum);
+                let one = self.body.float(1.0);
+                let rest = self.op("Sub", &[&one, &z]);
+                let old = self.op("Mul", &[&z, hidden]);
+                let new = self.op("Mul", &[&rest, &n]);
+                (self.op("Add", &[&old, &new]), None)
+            }
+        }
+    }
+
+    /// One value where a condition holds, another elsewhere.
+    fn choose(&mut self, counts: &str, new: &str, old: &str) -> String {
+        if !self.layer.by_products {
+            return self.op("Where", &[counts, new, old]);
+        }
+        let not = self.op("Not", &[counts]);
+        let cast =
+            |step: &mut Self, name: &str| step.body.with("Cast", &[name], vec![int("to", 1)]);
+        let (yes, no) = (cast(self, counts), cast(self, &not));
+        let new = self.op("Mul", &[&yes, new]);
+        let old = self.op("Mul", &[old, &no]);
+        self.op("Add", &[&new, &old])
+    }
+}
+
+/// A value of a body, of which only the type is said.
+fn untyped(name: &str, data_type: i32) -> ValueInfoProto {
+    let mut info = value(name, data_type, &[]);
+    let value = info.r#type.as_mut().and_then(|it| it.value.as_mut());
+    if let Some(type_proto::Value::TensorType(tensor)) = value {
+        tensor.shape = None;
+    }
+    info
+}
+
+/// A sequence as the loop reads it.
+fn ordered(main: &mut Graph<'_>, layer: Layer, value: &str) -> String {
+    let mut value = value.to_owned();
+    if layer.backwards && !layer.scan {
+        let [minus, first, axis] = [-1, -i64::MAX, 0].map(|value| main.ints(&[1], &[value]));
+        value = main.op("Slice", &[&value, &minus, &first, &axis, &minus]);
+    }
+    if layer.batch_first {
+        value = main.with("Transpose", &[&value], vec![ints("perm", &[1, 0, 2])]);
+    }
+    value
+}
+
+/// The mask, as a value for each step of each sequence.
+fn mask(main: &mut Graph<'_>, layer: Layer, steps: &str) -> Option<String> {
+    let mask = match layer.mask {
+        Mask::None | Mask::Lengths => return None,
+        Mask::Any => "mask".to_owned(),
+        Mask::Prefix => {
+            let [zero, one] = [0, 1].map(|value| main.ints(&[], &[value]));
+            let scalar = main.op("Squeeze", &[steps]);
+            let times = main.op("Range", &[&zero, &scalar, &one]);
+            let axes = [1, 2].map(|axis| main.ints(&[1], &[axis]));
+            let times = main.op("Unsqueeze", &[&times, &axes[0]]);
+            let before = main.op("Less", &[&times, "lens"]);
+            main.op("Unsqueeze", &[&before, &axes[1]])
+        }
+    };
+    Some(ordered(main, layer, &mask))
+}
+
+/// Writes a layer as a loop over `x`; the outputs that are read.
+fn write(main: &mut Graph<'_>, layer: Layer) -> Vec<String> {
+    let axis = i64::from(layer.batch_first);
+    let [zero, one] = [0, 1].map(|value| main.ints(&[1], &[value]));
+    let shape = main.op("Shape", &["x"]);
+    let steps = main.op("Gather", &[&shape, &zero]);
+    let batch = main.op("Gather", &[&shape, &one]);
+    let x = ordered(main, layer, "x");
+    let mask = mask(main, layer, &steps);
+
+    // The states before the first step.
+    let units = main.ints(&[1], &[layer.units as i64]);
+    let sizes = main.with("Concat", &[&batch, &units], vec![int("axis", 0)]);
+    let begins = [if layer.begins { 0.25 } else { 0.0 }, 0.0];
+    let [begin, zeros] = begins.map(|value| {
+        let value = main.float(value);
+        main.op("Expand", &[&value, &sizes])
+    });
+    let start = main.ints(&[], &[0]);
+
+    let mut body = Graph::new(main.count);
+    let [i, c, t, h, m, r] = ["i", "c", "t", "h", "m", "r"].map(|name| body.fresh(name));
+    let [slice, mask_slice] = ["slice", "mask_slice"].map(|name| body.fresh(name));
+    let next = body.ints(&[], &[1]);
+    let after = body.op("Add", &[&t, &next]);
+    let before = body.op("Sub", &[&t, &next]);
+    let read = |body: &mut Graph<'_>, value: &str, at: &str| {
+        body.with("Gather", &[value, at], vec![int("axis", axis)])
+    };
+    let now = match layer.near {
+        _ if layer.scan => slice.clone(),
+        Some(Near::Behind) => read(&mut body, &x, &before),
+        _ => read(&mut body, &x, &t),
+    };
+    let counts = match &mask {
+        Some(_) if layer.scan => Some(mask_slice.clone()),
+        Some(mask) if layer.near == Some(Near::MaskBehind) => Some(read(&mut body, mask, &before)),
+        Some(mask) => Some(read(&mut body, mask, &t)),
+        None if layer.mask == Mask::Lengths => {
+            let over = body.op("GreaterOrEqual", &[&t, "lens"]);
+            let column = body.ints(&[2], &[-1, 1]);
+            let over = body.op("Reshape", &[&over, &column]);
+            Some(body.op("Not", &[&over]))
+        }
+        None => None,
+    };
+    let mut step = Step {
+        body: &mut body,
+        layer,
+        now,
+    };
+    let (new, memory) = step.cell(&h, &m);
+    let (mut hidden, mut memory) = (new.clone(), memory.unwrap_or_else(|| m.clone()));
+    let (mut output, mut repeated) = (new.clone(), r.clone());
+    if let Some(counts) = &counts {
+        hidden = step.choose(counts, &new, &h);
+        if layer.kind == CellKind::Lstm {
+            memory = step.choose(counts, &memory, &m);
+        }
+        repeated = step.choose(counts, &new, &r);
+        output = match layer.masked {
+            Masked::Repeated => repeated.clone(),
+            Masked::State => hidden.clone(),
+            Masked::Zero => step.choose(counts, &new, &zeros),
+        };
+    }
+    if layer.near == Some(Near::Negated) {
+        output = body.op("Neg", &[&output]);
+    }
+    // A body's outputs are its own values, each once.
+    let outputs = [&after, &hidden, &memory, &repeated, &output];
+    let outputs = outputs.map(|value| body.op("Identity", &[value]));
+    let given = ["t", "h", "m", "r", "y"].map(|name| main.fresh(name));
+    let given_names = given.each_ref().map(String::as_str);
+
+    let states = [(&t, INT64), (&h, FLOAT), (&m, FLOAT), (&r, FLOAT)];
+    let mut inputs: Vec<ValueInfoProto> = states.map(|(name, of)| untyped(name, of)).into();
+    let types = [INT64, FLOAT, FLOAT, FLOAT, FLOAT];
+    let results = std::iter::zip(&outputs, types).map(|(name, of)| untyped(name, of));
+    let mut results: Vec<ValueInfoProto> = results.collect();
+    let begin_states = [&*start, &begin, &begin, &zeros];
+    let mut made = if layer.scan {
+        inputs.push(untyped(&slice, FLOAT));
+        inputs.extend(mask.iter().map(|_| untyped(&mask_slice, BOOL)));
+        let sequences: Vec<&str> = std::iter::once(&*x).chain(mask.as_deref()).collect();
+        let mut scan = node(
+            "Scan",
+            &[&begin_states[..], &sequences].concat(),
+            &given_names,
+        );
+        let count = sequences.len();
+        scan.attribute = vec![
+            int("num_scan_inputs", count as i64),
+            ints("scan_input_axes", &vec![axis; count]),
+            ints(
+                "scan_input_directions",
+                &vec![i64::from(layer.backwards); count],
+            ),
+        ];
+        scan
+    } else {
+        let end = match (layer.near, layer.end) {
+            (Some(Near::Early), _) => {
+                let two = body.ints(&[], &[2]);
+                body.op("Less", &[&after, &two])
+            }
+            (_, 0) => body.op("Identity", &[&c]),
+            (_, 1) => body.op("Less", &[&after, &steps]),
+            (_, 2) => body.op("Greater", &[&steps, &after]),
+            _ => {
+                let [step, steps] = [&after, &steps]
+                    .map(|it| body.with("Cast", &[it], vec![int("to", FLOAT.into())]));
+                body.op("Less", &[&step, &steps])
+            }
+        };
+        inputs.splice(0..0, [value(&i, INT64, &[]), value(&c, BOOL, &[])]);
+        results.insert(0, untyped(&end, BOOL));
+        let always = main.initializer(BOOL, &[], &[1]);
+        let count = if layer.end == 3 { "" } else { &*steps };
+        node(
+            "Loop",
+            &[&[count, &always][..], &begin_states].concat(),
+            &given_names,
+        )
+    };
+    made.attribute.push(graph_attribute(
+        "body",
+        GraphProto {
+            name: body.fresh("body"),
+            node: body.nodes,
+            initializer: body.initializers,
+            input: inputs,
+            output: results,
+            ..GraphProto::default()
+        },
+    ));
+    main.nodes.push(made);
+    let [_, h, m, r, y] = given;
+    let mut read = vec![y];
+    if layer.last {
+        read.push(h);
+        read.extend((layer.kind == CellKind::Lstm).then_some(m));
+        read.extend((layer.mask != Mask::None).then_some(r));
+    }
+    read
+}
+
+/// A model of some layers side by side.
+fn model_of(layers: &[Layer]) -> ModelProto {
+    let count = Cell::new(0);
+    let mut main = Graph::new(&count);
+    let outputs: Vec<String> = layers
+        .iter()
+        .flat_map(|&layer| write(&mut main, layer))
+        .collect();
+    model(GraphProto {
+        name: "graph".to_owned(),
+        input: vec![
+            value("x", FLOAT, &["T", "B", &WIDTH.to_string()]),
+            value("mask", BOOL, &["T", "B", "1"]),
+            value("lens", INT64, &["B"]),
+        ],
+        output: outputs.iter().map(|name| untyped(name, FLOAT)).collect(),
+        node: main.nodes,
+        initializer: main.initializers,
+        ..GraphProto::default()
+    })
+}
+
+/// The inputs of a run: a mask of any form, and lengths beyond both ends of time.
+fn inputs((time, batch, seed): (usize, usize, u64)) -> [TensorProto; 3] {
+    let mixed = |index: usize| (index as u64).wrapping_mul(seed | 1) >> 7;
+    let x = (0..time * batch * WIDTH).map(|index| (mixed(index) % 128) as f32 / 64.0 - 1.0);
+    let x: Vec<u8> = x.flat_map(f32::to_le_bytes).collect();
+    let mask: Vec<u8> = (0..time * batch)
+        .map(|index| u8::from(mixed(index + 31) % 3 > 0))
+        .collect();
+    let lens = (0..batch).map(|index| (mixed(index + 7) % (time as u64 + 3)) as i64 - 1);
+    let lens: Vec<u8> = lens.flat_map(i64::to_le_bytes).collect();
+    let [time, batch] = [time, batch].map(|size| size as i64);
+    [
+        tensor("x", FLOAT, &[time, batch, WIDTH as i64], &x),
+        tensor("mask", BOOL, &[time, batch, 1], &mask),
+        tensor("lens", INT64, &[batch], &lens),
+    ]
+}
+
+fn check(
+    layers: &[Layer],
+    sizes: [(usize, usize, u64); 2],
+    library: Option<&str>,
+) -> Result<(), TestCaseError> {
+    let folder = Folder::new();
+    let path = folder.write("model.onnx", &model_of(layers).encode_to_vec());
+    for (set, sizes) in sizes.into_iter().enumerate() {
+        for (index, tensor) in inputs(sizes).iter().enumerate() {
+            let name = format!("test_data_set_{set}/input_{index}.pb");
+            folder.write(&name, &tensor.encode_to_vec());
+        }
+    }
+    let (output, data) = (folder.path("out.onnx"), folder.path(""));
+    let mut arguments = vec![
+        "rewrite",
+        path.to_str().unwrap(),
+        "--format",
+        "json",
+        "--fast",
+    ];
+    arguments.extend(["-o", output.to_str().unwrap()]);
+    arguments.extend(["--check", data.to_str().unwrap()]);
+    arguments.extend(library.iter().flat_map(|library| ["--ort-lib", library]));
+    let run = revseq(&arguments);
+    let json: Json = serde_json::from_str(&run.stdout)
+        .map_err(|_| TestCaseError::fail(format!("{}\n{layers:?}", run.stderr)))?;
+    for check in json["checks"].as_array().expect("checks") {
+        // tract does not prepare every graph; what a backend ran before, it runs afterwards.
+        let reason = check["reason"].as_str().unwrap_or_default();
+        let is_there = library.is_some() || check["backend"] == "tract";
+        let could_run = is_there && !reason.starts_with("the original model: ");
+        let expected = if could_run { "ok" } else { "skipped" };
+        prop_assert_eq!(
+            check["result"].as_str(),
+            Some(expected),
+            "{}\n{:?} {:?}",
+            check,
+            layers,
+            sizes
+        );
+    }
+    let steps = json["steps"].as_array().expect("steps").iter();
+    let of_loops = steps.filter(|step| step["pass"] == "recurrent-loop");
+    let rewritten = of_loops
+        .clone()
+        .filter(|step| step["result"] == "rewritten");
+    let plain = layers.iter().filter(|layer| layer.is_plain()).count();
+    prop_assert_eq!(of_loops.clone().count(), layers.len());
+    let left: Vec<&Json> = of_loops
+        .filter(|step| step["result"] != "rewritten")
+        .collect();
+    prop_assert!(rewritten.count() >= plain, "{:#?}\n{:?}", left, layers);
+    Ok(())
+}
+
+#[test]
+fn random_loops_give_the_same_once_rewritten() {
+    let library = onnxruntime("random_loops_give_the_same_once_rewritten");
+    let config = ProptestConfig {
+        cases: 6,
+        max_shrink_iters: 40,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let sizes = || (1..6_usize, 1..5_usize, any::<u64>());
+    let layers = proptest::collection::vec(layers(), 8);
+    proptest!(config, |(layers in layers, sizes in [sizes(), sizes()])| {
+        check(&layers, sizes, library.as_deref())?;
+    });
+}

@@ -1,0 +1,1 @@
+BIdentity_2:0JVeq>¬÷Æ=

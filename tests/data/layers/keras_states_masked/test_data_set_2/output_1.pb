@@ -1,0 +1,1 @@
+BIdentity_1:0JfPZ¼Úf½µ®¡=Cn‡>Ï|6>Td–>
