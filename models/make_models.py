@@ -1037,6 +1037,273 @@ def graphs_cases() -> Iterator[Case]:
     yield from bilstm_cases()
 
 
+def forms_cases() -> Iterator[Case]:
+    """Forms of ONNX that a runtime may not read as they are."""
+    x, lengths = ramp((4, 5, 3)), i64(5, 2, 0, 4)
+    by_batch = reverse_sequence(x, lengths, batch_axis=0, time_axis=1)
+    inputs = {"x": x, "lens": lengths}
+
+    yield Case(
+        "forms/if_by_rank",
+        "in a branch that is taken for inputs of three axes, beside one that fits no other",
+        parse(
+            """
+            graph (float[N,T,3] x, int64[N] lens) => (float[N,T,3] y)
+            <int64 three = {3}, int64[1] first = {0}>
+            {
+                [shape] s = Shape(x)
+                [rank] r = Size(s)
+                [is_three] c = Equal(r, three)
+                [either] y = If(c) <
+                    then_branch = three_axes () => (float[N,T,3] a) {
+                        [reverse] a = ReverseSequence<batch_axis = 0, time_axis = 1>(x, lens)
+                    },
+                    else_branch = two_axes () => (float[M,N,T,3] b) {
+                        [add_axis] b = Unsqueeze(x, first)
+                    }
+                >
+            }
+            """
+        ),
+        [DataSet(inputs, {"y": by_batch})],
+    )
+    yield Case(
+        "forms/if_by_size",
+        "behind an axis that is dropped because its declared size is 1, as PyTorch's squeeze is",
+        parse(
+            """
+            graph (float[1,4,5,3] x, int64[4] lens) => (float[4,5,3] y)
+            <int64 zero = {0}, int64 one = {1}, int64[1] axes = {0}>
+            {
+                [shape] s = Shape(x)
+                [size] n = Gather(s, zero)
+                [is_one] c = Equal(n, one)
+                [squeeze] z = If(c) <
+                    then_branch = drop () => (float[4,5,3] a) { [squeezed] a = Squeeze(x, axes) },
+                    else_branch = keep () => (float[M,4,5,3] b) { [kept] b = Identity(x) }
+                >
+                [reverse] y = ReverseSequence<batch_axis = 0, time_axis = 1>(z, lens)
+            }
+            """
+        ),
+        [DataSet({"x": x[None], "lens": lengths}, {"y": by_batch})],
+    )
+
+    start = ramp((4, 3))
+    counted = start[:, None] + np.cumsum(x, axis=1)
+    yield Case(
+        "forms/scan_version_8",
+        "no reversal: a Scan of version 8, over the sequences of a batch",
+        parse(
+            """
+            graph (float[4,3] start, float[4,5,3] x) => (float[4,3] last, float[4,5,3] y)
+            {
+                [scan] last, y = Scan(, start, x) <
+                    num_scan_inputs = 1,
+                    body = step (float[3] sum, float[3] frame) => (float[3] sum_out, float[3] out)
+                    {
+                        [add] sum_out = Add(sum, frame)
+                        [stack] out = Identity(sum_out)
+                    }
+                >
+            }
+            """,
+            opset=8,
+        ),
+        [DataSet({"start": start, "x": x}, {"last": counted[:, -1], "y": counted})],
+    )
+
+    scan = parse(
+        """
+        graph (float[4,3] start, float[4,5,3] x, int64[4] lens) => (float[4,3] last, float[5,4,3] y)
+        {
+            [reverse] r = ReverseSequence<batch_axis = 0, time_axis = 1>(x, lens)
+            [scan] last, y = Scan(start, r) <
+                num_scan_inputs = 1,
+                scan_input_axes = [1],
+                scan_input_directions = [1],
+                body = step (float[4,3] sum, float[4,3] frame)
+                    => (float[4,3] sum_out, float[4,3] out)
+                {
+                    [add] sum_out = Add(sum, frame)
+                    [stack] out = Identity(sum_out)
+                }
+            >
+        }
+        """
+    )
+    body = scan.graph.node[1].attribute[-1].g
+    for value in (*body.input, *body.output):
+        value.ClearField("type")
+    backwards = start[:, None] + np.cumsum(by_batch[:, ::-1], axis=1)
+    yield Case(
+        "forms/scan_without_types",
+        "before a Scan backwards whose body declares no types",
+        scan,
+        [
+            DataSet(
+                {"start": start, **inputs},
+                {"last": backwards[:, -1], "y": backwards.transpose(1, 0, 2)},
+            )
+        ],
+    )
+
+    yield Case(
+        "forms/list_in_loop",
+        "on what a Loop appends to a list that is joined behind it",
+        parse(
+            """
+            graph (float[4,3] x, int64[4] lens, int64 steps) => (float[4,T,3] y)
+            <bool true = {1}, float half = {0.5}>
+            {
+                [empty] none = SequenceEmpty()
+                [loop] last, all = Loop(steps, true, x, none) <
+                    body = step (int64 i, bool c, float[4,3] a, seq(float[4,3]) list)
+                        => (bool c_out, float[4,3] a_out, seq(float[4,3]) list_out)
+                    {
+                        [go_on] c_out = Identity(c)
+                        [halve] a_out = Mul(a, half)
+                        [append] list_out = SequenceInsert(list, a_out)
+                    }
+                >
+                [join] joined = ConcatFromSequence<axis = 1, new_axis = 1>(all)
+                [reverse] y = ReverseSequence<batch_axis = 0, time_axis = 1>(joined, lens)
+            }
+            """
+        ),
+        [
+            DataSet(
+                {"x": x[:, 0], "lens": lengths, "steps": np.array(5)},
+                {
+                    "y": reverse_sequence(
+                        x[:, :1] / np.float32(2) ** np.arange(1, 6, dtype=np.float32)[None, :, None],
+                        lengths,
+                        batch_axis=0,
+                        time_axis=1,
+                    )
+                },
+            )
+        ],
+    )
+    yield Case(
+        "forms/split_list",
+        "on one of the parts that a list has",
+        parse(
+            """
+            graph (float[4,5,3] x, int64[4] lens) => (float[4,2,3] y, float[5,4,3] z)
+            <int64 two = {2}, int64 middle = {1}>
+            {
+                [split] parts = SplitToSequence<axis = 1>(x, two)
+                [part] a = SequenceAt(parts, middle)
+                [shorter] l = Mod(lens, two)
+                [reverse] y = ReverseSequence<batch_axis = 0, time_axis = 1>(a, l)
+                [unbind] rows = SplitToSequence<axis = 1, keepdims = 0>(x)
+                [stack] z = ConcatFromSequence<axis = 0, new_axis = 1>(rows)
+            }
+            """
+        ),
+        [
+            DataSet(
+                inputs,
+                {
+                    "y": reverse_sequence(x[:, 2:4], lengths % 2, batch_axis=0, time_axis=1),
+                    "z": x.transpose(1, 0, 2),
+                },
+            )
+        ],
+    )
+    yield Case(
+        "forms/range_down",
+        "by a Range downwards, as what it is held against",
+        parse(
+            """
+            graph (float[5,4] x, int64[4] lens) => (float[5,4] y, bool same)
+            <int64 last = {4}, int64 end = {-1}, int64 step = {-1}, int64[4] whole = {5, 5, 5, 5}>
+            {
+                [down] places = Range(last, end, step)
+                [gather] g = Gather<axis = 0>(x, places)
+                [flip] f = ReverseSequence<batch_axis = 1, time_axis = 0>(x, whole)
+                [compare] e = Equal(f, g)
+                [count] i = Cast<to = 7>(e)
+                [all] m = ReduceMin<keepdims = 0>(i)
+                [is_same] same = Cast<to = 9>(m)
+                [reverse] y = ReverseSequence<batch_axis = 1, time_axis = 0>(g, lens)
+            }
+            """
+        ),
+        [
+            DataSet(
+                {"x": ramp((5, 4)), "lens": lengths},
+                {"y": reverse_sequence(ramp((5, 4))[::-1], lengths), "same": np.array(True)},
+            )
+        ],
+    )
+
+    # The front end of classifiers of birdsong: frames, the magnitudes of their spectra, mel bands.
+    rng = np.random.default_rng(2)
+    frames = (rng.integers(-8, 9, (1, 6, 16)) / 8).astype(np.float32)
+    bands = (rng.integers(0, 9, (9, 5)) / 8).astype(np.float32)
+    mel = np.abs(np.fft.rfft(frames.astype(np.float64), axis=2)) @ bands
+    yield Case(
+        "forms/dft_over_width",
+        "over the bands of spectra from a DFT along the third axis",
+        parse(
+            """
+            graph (float[1,6,16] x, float[9,5] bands, int64[1] lens) => (float[1,6,5] y)
+            <int64[1] last = {-1}>
+            {
+                [complex] a = Unsqueeze(x, last)
+                [spectrum] b = DFT<axis = 2, onesided = 1>(a)
+                [square] c = Mul(b, b)
+                [power] d = ReduceSum<keepdims = 0>(c, last)
+                [magnitude] e = Sqrt(d)
+                [mel] f = MatMul(e, bands)
+                [by_width] g = Transpose<perm = [2, 0, 1]>(f)
+                [reverse] h = ReverseSequence<batch_axis = 1, time_axis = 0>(g, lens)
+                [back] y = Transpose<perm = [1, 2, 0]>(h)
+            }
+            """
+        ),
+        [
+            DataSet(
+                {"x": frames, "bands": bands, "lens": i64(5)},
+                {"y": mel[:, :, ::-1].astype(np.float32)},
+            )
+        ],
+        exact=False,
+    )
+
+    a, w, z = ramp((4, 5, 3)) / np.float32(60), ramp((2, 3)) / np.float32(6), ramp((4, 5, 2))
+    gelu = np.vectorize(lambda v: v * 0.5 * (1 + math.erf(v / math.sqrt(2))))
+    yield Case(
+        "forms/fused",
+        "before operators of ONNX Runtime's optimiser",
+        parse(
+            """
+            graph (float[4,5,3] x, int64[4] lens, float[2,3] w, float[4,5,2] z) => (float[4,5,2] y)
+            {
+                [reverse] a = ReverseSequence<batch_axis = 0, time_axis = 1>(x, lens)
+                [product] b = com.microsoft.FusedMatMul<transB = 1, alpha = 0.5>(a, w)
+                [add] c = Add(b, z)
+                [gelu] y = com.microsoft.Gelu(c)
+            }
+            """,
+            domain="com.microsoft",
+        ),
+        [
+            DataSet(
+                {"x": a, "lens": lengths, "w": w, "z": z},
+                {
+                    "y": gelu(
+                        reverse_sequence(a, lengths, batch_axis=0, time_axis=1) @ w.T / 2 + z
+                    ).astype(np.float32)
+                },
+            )
+        ],
+        exact=False,
+    )
+
+
 def bilstm_cases() -> Iterator[Case]:
     """Bidirectional LSTMs, built as exporters build them from two forward ones."""
     features, hidden = 3, 2
@@ -1127,6 +1394,7 @@ GROUPS: Mapping[str, Callable[[], Iterator[Case]]] = {
     "types": types_cases,
     "opsets": opsets_cases,
     "graphs": graphs_cases,
+    "forms": forms_cases,
     "loops": loops_cases,
     "recurrent": recurrent_cases,
 }

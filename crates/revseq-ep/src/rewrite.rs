@@ -89,6 +89,7 @@ impl Arguments {
             fast: self.fast,
             passes: self.passes,
             assume,
+            ..Options::default()
         })
     }
 }

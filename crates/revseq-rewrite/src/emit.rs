@@ -23,34 +23,51 @@ const SINCE: &[(&str, i64)] = &[
     ("Add", 7),
     ("Cast", 6),
     ("CastLike", CAST_LIKE),
+    ("Clip", 6),
     ("Concat", 4),
     ("Constant", 1),
     ("ConstantOfShape", 9),
+    ("Conv", 1),
     ("CumSum", 11),
+    ("DFT", 17),
+    ("DequantizeLinear", 10),
     ("Div", 7),
+    ("DynamicQuantizeLinear", 11),
     ("Equal", 7),
+    ("Erf", 9),
     ("Expand", 8),
     ("Flatten", 9),
     ("GRU", 7),
     ("Gather", 1),
+    ("Gemm", 7),
     ("Greater", 9),
+    ("HardSigmoid", 6),
     ("Identity", 1),
     ("LSTM", 7),
+    ("LeakyRelu", 6),
     ("Less", 9),
+    ("Loop", 1),
+    ("MatMul", 1),
+    ("MatMulInteger", 10),
     ("Mod", 10),
     ("Mul", 7),
+    ("NonMaxSuppression", 10),
     ("NonZero", 9),
+    ("QuantizeLinear", 10),
     ("RNN", 7),
     ("Range", 11),
     ("ReduceProd", 1),
     ("ReduceSum", 1),
+    ("Relu", 6),
     ("Reshape", 5),
     ("ReverseSequence", 10),
     ("ScatterElements", 11),
     ("Shape", 1),
+    ("Sigmoid", 6),
     ("Slice", 1),
     ("Squeeze", 1),
     ("Sub", 7),
+    ("Tanh", 6),
     ("TopK", 11),
     ("Transpose", 1),
     ("Unsqueeze", 1),
@@ -131,6 +148,15 @@ impl<'n> Emit<'n> {
                 self.opset
             ));
         }
+    }
+
+    /// The nodes of a graph within, which read what is written before them as well.
+    pub(crate) fn within(&mut self, write: impl FnOnce(&mut Self)) -> Vec<NodeProto> {
+        let outer = std::mem::take(&mut self.edit.nodes);
+        let constants = self.constants.clone();
+        write(self);
+        self.constants = constants;
+        std::mem::replace(&mut self.edit.nodes, outer)
     }
 
     /// Leaves the node alone, because of the first reason that is given.

@@ -21,6 +21,17 @@ pub enum Error {
         /// What there is.
         known: String,
     },
+    /// Functions that call themselves, or multiply.
+    #[error(
+        "its functions cannot be inlined: they come to more than {nodes} nodes, or call each \
+         other more than {depth} deep"
+    )]
+    Functions {
+        /// The most nodes that they may come to.
+        nodes: usize,
+        /// How deep they may call each other.
+        depth: usize,
+    },
     /// More rewriting than any model needs: the passes undo each other.
     #[error("the passes do not come to an end: {steps} steps were taken")]
     Endless {

@@ -34,17 +34,20 @@ mod onnx;
 mod operators;
 mod pass;
 mod passes;
+mod prepare;
 mod report;
 mod scope;
 mod sizes;
 #[cfg(test)]
 mod tests;
+mod truth;
 mod types;
 
 pub use error::Error;
 pub use model::{ModelProto, decode, encode, external_files};
 pub use pass::{Assumptions, Options, PassInfo};
 pub use passes::PASSES;
+pub use prepare::{concerns_tract, for_tract};
 pub use report::{Exactness, Outcome, Report, Step};
 
 /// Rewrites a model that is read from bytes: [`decode`], [`rewrite`] and [`encode`].
@@ -78,5 +81,13 @@ pub fn rewrite_bytes(model: &[u8], options: &Options) -> Result<(Vec<u8>, Report
 ///
 /// If a pass is asked for that there is not.
 pub fn rewrite(model: &mut ModelProto, options: &Options) -> Result<Report, Error> {
-    Ok(driver::rewrite(model, &passes::select(options)?, options))
+    let passes = passes::select(options)?;
+    let mut report = Report::default();
+    if options.tract {
+        report = prepare::prepare(model, options)?;
+    }
+    report
+        .steps
+        .extend(driver::rewrite(model, &passes, options).steps);
+    Ok(report)
 }

@@ -318,9 +318,14 @@ impl NodeProto {
         self.attribute_value(name, |attribute| Some(attribute.ints.as_slice()))
     }
 
-    /// A number attribute.
+    /// A float attribute.
     pub(crate) fn float(&self, name: &str) -> Attribute<f32> {
         self.attribute_value(name, |attribute| Some(attribute.f.unwrap_or(0.0)))
+    }
+
+    /// An attribute of floats.
+    pub(crate) fn floats(&self, name: &str) -> Attribute<&[f32]> {
+        self.attribute_value(name, |attribute| Some(attribute.floats.as_slice()))
     }
 
     /// A text attribute.
@@ -390,6 +395,16 @@ pub(crate) fn int(name: &str, value: i64) -> AttributeProto {
         name: Some(name.to_owned()),
         r#type: Some(AttributeType::INT),
         i: Some(value),
+        ..AttributeProto::default()
+    }
+}
+
+/// A float attribute.
+pub(crate) fn float(name: &str, value: f32) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.to_owned()),
+        r#type: Some(AttributeType::FLOAT),
+        f: Some(value),
         ..AttributeProto::default()
     }
 }
@@ -477,6 +492,15 @@ pub(crate) fn int64_tensor(sizes: &[i64], values: &[i64]) -> TensorProto {
     }
 }
 
+/// A float32 without sizes.
+pub(crate) fn float_scalar(value: f32) -> TensorProto {
+    TensorProto {
+        data_type: Some(FLOAT),
+        raw_data: Some(value.to_le_bytes().to_vec()),
+        ..TensorProto::default()
+    }
+}
+
 /// The sizes that a type declares: none for a rank that is not known, within it
 /// none for a size that is not.
 pub(crate) fn declared_sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>> {
@@ -493,9 +517,17 @@ pub(crate) fn declared_sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>>
     Some(sizes.collect())
 }
 
-/// The element type that a type declares, by ONNX's code.
+/// A value of which nothing is declared but its name.
+pub(crate) fn untyped(name: &str) -> ValueInfoProto {
+    ValueInfoProto {
+        name: Some(name.to_owned()),
+        ..ValueInfoProto::default()
+    }
+}
+
+/// The type of a tensor's elements, as ONNX's code, if it is declared.
 pub(crate) fn element_type(value: &ValueInfoProto) -> Option<i32> {
-    tensor_type(value)?.elem_type
+    tensor_type(value)?.elem_type.filter(|&code| code != 0)
 }
 
 /// A value's type, if it is declared as a tensor.

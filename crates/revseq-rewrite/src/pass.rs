@@ -14,6 +14,8 @@ pub struct Options {
     pub portable: bool,
     /// Make it cheaper to run.
     pub fast: bool,
+    /// Bring it into the form that tract reads.
+    pub tract: bool,
     /// Passes by name, besides.
     pub passes: Vec<String>,
     /// What the caller vouches for.
@@ -75,7 +77,7 @@ pub(crate) struct Edit {
 /// What a pass may look at beside the graph.
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
-    model: &'a ModelProto,
+    pub(crate) model: &'a ModelProto,
     /// Attributes of functions that some call leaves out, by function.
     missing: OnceCell<HashSet<(usize, &'a str)>>,
 }

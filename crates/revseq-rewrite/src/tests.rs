@@ -5,6 +5,7 @@ mod many;
 mod sizes;
 mod tables;
 mod text;
+mod tract;
 
 use std::path::{Path, PathBuf};
 

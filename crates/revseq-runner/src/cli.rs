@@ -555,6 +555,13 @@ pub(crate) enum Assumption {
     RightPadded,
 }
 
+/// What a model is brought into the form of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Runtime {
+    /// tract, with this project's operators
+    Tract,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RewriteArguments {
     /// An ONNX model, or a folder with a model.onnx and perhaps data sets
@@ -568,6 +575,9 @@ pub(crate) struct RewriteArguments {
     /// Make the model cheaper to run
     #[arg(long)]
     pub(crate) fast: bool,
+    /// Bring the model into the form that a runtime reads, as `--backend tract` does by itself
+    #[arg(long = "for", value_enum, value_name = "RUNTIME")]
+    pub(crate) form: Option<Runtime>,
     /// Run this pass, too
     #[arg(long = "pass", value_name = "NAME")]
     pub(crate) passes: Vec<String>,

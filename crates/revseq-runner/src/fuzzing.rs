@@ -29,9 +29,9 @@ pub fn tract(bytes: &[u8]) {
     answer_on_deep_stack(|| {
         let model = read(bytes)?.with_data()?;
         let engine = Tract::default();
-        if engine.lacks(&model)?.is_some() {
+        let Ok(form) = engine.read(&model)? else {
             return Ok(());
-        }
+        };
         let symbols = model.input_symbols().into_iter();
         let mut bindings: Bindings = symbols.map(|symbol| (symbol, 2)).collect();
         let sources = inputs::Sources {
@@ -39,7 +39,7 @@ pub fn tract(bytes: &[u8]) {
             ..inputs::Sources::default()
         };
         let inputs = inputs::gather(&model, &sources, &mut bindings)?;
-        let prepared = engine.prepare(&model, &inputs, &bindings)?;
+        let prepared = engine.prepare(&form, &inputs, &bindings)?;
         for output in prepared.run(&inputs)? {
             print::values(&output, "  ");
         }

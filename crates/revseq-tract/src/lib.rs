@@ -45,18 +45,22 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
+mod adapt;
 mod axes;
 mod eval;
 mod flip;
 mod load;
 mod onnx;
 mod op;
+mod read;
 mod slice;
 
+pub use adapt::adapt;
 pub use flip::Flip;
 pub use load::LoadOptions;
 pub use onnx::register;
 pub use op::ReverseSubsequences;
+pub use read::{may_need_preparation, model_for_bytes, model_for_path, prepare};
 pub use revseq_graph::Operator;
 pub use revseq_kernels::LengthsPolicy;
 /// The operator on a GPU, and what chooses one.

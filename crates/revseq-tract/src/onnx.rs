@@ -1,7 +1,9 @@
 //! From ONNX nodes to the op.
 
+use std::sync::LazyLock;
+
 use revseq_graph::{Attribute, AttributeValue, Input, Node, Operator};
-use tract_onnx::model::ParsingContext;
+use tract_onnx::model::{OnnxOpRegister, ParsingContext};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::tract_hir::internal::*;
@@ -9,8 +11,8 @@ use tract_onnx::tract_hir::internal::*;
 use crate::{LoadOptions, ReverseSubsequences, slice};
 
 /// Makes a tract ONNX loader read both operators, and with them the `Loop` that
-/// models around them have (see [`tract_loop`]), and a `Slice` along axes of any size:
-/// one that reverses them is a [`Flip`](crate::Flip).
+/// models around them have (see [`tract_loop`]), a `Slice` along axes of any size:
+/// one that reverses them is a [`Flip`](crate::Flip), and `Squeeze` and `Unsqueeze` of any version.
 ///
 /// tract looks operators up by name, whatever their domain; a node of the same
 /// name in another domain is an error when the model is read.
@@ -19,7 +21,33 @@ pub fn register(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("ReverseSequence", parse);
     onnx.op_register.insert("ReverseSubsequences", parse);
     onnx.op_register.insert("Slice", slice::parse);
+    for operator in ["Squeeze", "Unsqueeze"] {
+        onnx.op_register.insert(operator, with_axes);
+    }
 }
+
+/// The first version in which Squeeze and Unsqueeze take their axes as an input.
+const AXES_BY_INPUT: i64 = 13;
+
+/// Reads Squeeze or Unsqueeze as tract does, but by where the axes are: it goes by the
+/// version, and has no Squeeze of all axes of size 1 before the 13th.
+fn with_axes(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let by_attribute = node.attribute.iter().any(|it| it.name == "axes");
+    let mut ctx = ctx.clone();
+    ctx.onnx_operator_set_version = AXES_BY_INPUT - i64::from(by_attribute);
+    let build = OTHERS.0.get(&node.op_type).context("tract has it")?;
+    build(&ctx, node)
+}
+
+/// The operators that read what is none of ours.
+pub(crate) static OTHERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
+    let mut onnx = tract_onnx::onnx();
+    tract_loop::register(&mut onnx);
+    onnx.op_register
+});
 
 fn parse(
     ctx: &ParsingContext<'_>,

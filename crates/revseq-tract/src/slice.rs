@@ -1,20 +1,12 @@
 //! ONNX's Slices along axes of any size.
 
-use std::sync::LazyLock;
-
-use tract_onnx::model::{OnnxOpRegister, ParsingContext};
+use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::{GraphProto, NodeProto};
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::Flip;
-
-/// The operators that read all other Slices.
-static OTHERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
-    let mut onnx = tract_onnx::onnx();
-    tract_loop::register(&mut onnx);
-    onnx.op_register
-});
+use crate::onnx::OTHERS;
 
 /// From here on an end is that of any axis: 1,000,000,000 is how tf2onnx writes it.
 const END: i64 = 1_000_000_000;

@@ -159,6 +159,11 @@ fn test_steps() -> Vec<Step> {
             ep::cluster("spark")
         }),
         Step::extra(
+            "onnx",
+            "ONNX's own tests of nodes on tract, with and without this project's operators",
+            onnx,
+        ),
+        Step::extra(
             "rten",
             "rten among the contestants of the benchmarks (Rust 1.94)",
             || cargo(&["test", "--package", "revseq-bench", "--features", "rten"]).run(),
@@ -211,6 +216,19 @@ fn random() -> Result<(), String> {
     tests
         .run()
         .map_err(|error| format!("{error}; to run it again: {repeat}"))
+}
+
+/// Runs ONNX's own tests of nodes: none that tract runs by itself may run worse with revseq.
+fn onnx() -> Result<(), String> {
+    let folder = target().join("node-tests");
+    Command::new(ep::python_of_models()?)
+        .arg(root().join("crates/xtask/node_tests.py"))
+        .arg(&folder)
+        .run()?;
+    workspace("run")
+        .args(["--profile", "test", "--bin", "node-tests", "--"])
+        .arg(folder)
+        .run()
 }
 
 /// Runs the kernels' tests under emulation.

@@ -65,6 +65,7 @@ fn options(u: &mut Unstructured<'_>) -> Result<Options> {
     Ok(Options {
         fast: true,
         portable: flags & 1 != 0,
+        tract: flags & 8 != 0,
         passes: match flags & 2 {
             0 => Vec::new(),
             _ => vec!["sequence-lens".to_owned()],

@@ -9,6 +9,7 @@ mod portable;
 mod recurrent_loop;
 mod reversal;
 mod sequence_lens;
+pub(crate) mod tract;
 mod transpose;
 
 use crate::error::Error;

@@ -3,7 +3,8 @@
 //! A node is a line: `y, z = Split<axis=0>(x)`, with `_` for a name that is left
 //! out. An attribute is an integer, a list of them, a text, or a graph of the
 //! same kind by its name: `body=@body`. An operator of this project's own domain
-//! is `revseq.ReverseSubsequences`.
+//! is `revseq.ReverseSubsequences`; those of `com.microsoft` begin with `microsoft`, calls of
+//! functions with `my`.
 
 use buffa::MessageField;
 
@@ -35,16 +36,21 @@ fn node(line: &str, inner: &[Inner<'_>]) -> NodeProto {
         Some(operator) => operator.split_once('<').expect("attributes in brackets"),
         None => (operator, ""),
     };
-    let domain = operator.strip_prefix("revseq.");
+    let (domain, operator) = match operator.split_once('.') {
+        Some(("revseq", operator)) => (Some("revseq"), operator),
+        Some(("microsoft", operator)) => (Some("com.microsoft"), operator),
+        Some(("my", operator)) => (Some("my"), operator),
+        _ => (None, operator),
+    };
     let (inputs, outputs) = (names(inputs), names(outputs));
     let attributes = attributes.split(';').filter(|text| !text.is_empty());
     let mut node = model::node(
-        domain.unwrap_or(operator),
+        operator,
         &inputs,
         &outputs,
         attributes.map(|text| attribute(text, inner)).collect(),
     );
-    node.domain = domain.map(|_| "revseq".to_owned());
+    node.domain = domain.map(str::to_owned);
     node
 }
 

@@ -100,7 +100,7 @@ impl Engine {
     /// What this backend needs of a model, which takes less memory.
     pub(crate) fn needed_of(&self, model: Model) -> Model {
         match self {
-            Self::Tract(_) => model.without_bytes(),
+            Self::Tract(_) => tract::needed_of(model),
             Self::Ort(_) => model.without_constants(),
         }
     }
@@ -111,9 +111,9 @@ impl Engine {
     /// The model itself is wrong, or a node of ours would run elsewhere unseen.
     pub(crate) fn load<'a>(&'a self, model: &'a Model) -> Result<Loaded<'a>> {
         match self {
-            Self::Tract(tract) => Ok(match tract.lacks(model)? {
-                None => Loaded::Ready(Session::Tract { tract, model }),
-                Some(reason) => Loaded::Refused(reason),
+            Self::Tract(tract) => Ok(match tract.read(model)? {
+                Ok(form) => Loaded::Ready(Session::Tract { tract, form }),
+                Err(reason) => Loaded::Refused(reason),
             }),
             Self::Ort(ort) => {
                 if let Some(reason) = ort.lacks(model)? {
@@ -179,7 +179,7 @@ impl<'a> Loaded<'a> {
 pub(crate) enum Session<'a> {
     Tract {
         tract: &'a Tract,
-        model: &'a Model,
+        form: tract::Form<'a>,
     },
     Ort {
         prepared: Box<ort::Prepared>,
@@ -207,9 +207,7 @@ impl Session<'_> {
         bindings: &Bindings,
     ) -> Result<Prepared<'_>> {
         Ok(match self {
-            Self::Tract { tract, model } => {
-                Prepared::Tract(tract.prepare(model, inputs, bindings)?)
-            }
+            Self::Tract { tract, form } => Prepared::Tract(tract.prepare(form, inputs, bindings)?),
             Self::Ort {
                 prepared,
                 ort,

@@ -24,9 +24,8 @@ const WIDEST_OPERATOR: usize = 60;
 /// Shows every node of ours in a model, and counts the others.
 pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     let located = read::locate(&arguments.model)?;
-    // Neither is looked at any more; ONNX Runtime reads the file itself.
-    let model = Model::read(&located.model)?;
-    let model = model.without_bytes().without_constants();
+    // No constant is looked at; ONNX Runtime reads the file itself.
+    let model = tract::needed_of(Model::read(&located.model)?).without_constants();
     let in_model = || model.path.display().to_string();
     let bindings = super::bindings(&arguments.dims)?;
     let mut symbols = model.input_symbols();
@@ -48,6 +47,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
                 print_placements(placements)?;
             }
             writeln!(out, "\n{}", share_in_words(&reports, &others))?;
+            writeln!(out, "{}", printable(&on_tract(&signature)))?;
             out.flush()?;
         }
         InspectFormat::Json => {
@@ -69,6 +69,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
         InspectFormat::Html => {
             let mut lines = about(&model, &signature);
             lines.push(share_in_words(&reports, &others));
+            lines.push(on_tract(&signature));
             let page = html::page(&model, &lines, &reports);
             let mut out = std::io::stdout().lock();
             out.write_all(page.as_bytes())?;
@@ -293,6 +294,18 @@ fn share_in_words(reports: &[Report], others: &BTreeMap<String, usize>) -> Strin
     format!("{ours} of {all} {nodes} {are} {operators}")
 }
 
+/// Whether tract runs the model, as far as that is known without its inputs.
+fn on_tract(signature: &Signature) -> String {
+    match &signature.stopped {
+        None => "runs on tract".to_owned(),
+        Some(why) if signature.symbols.is_empty() => format!("does not run on tract: {why}"),
+        Some(why) => {
+            let symbols = signature.symbols.join(", ");
+            format!("does not run on tract without --dim for {symbols}, if at all: {why}")
+        }
+    }
+}
+
 fn as_json(
     model: &Model,
     signature: &Signature,
@@ -321,6 +334,7 @@ fn as_json(
             .collect::<Json>(),
         "symbols": signature.symbols,
         "inference_error": signature.stopped,
+        "runs_on_tract": signature.stopped.is_none(),
         "nodes": reports.iter().map(Report::json).collect::<Json>(),
         "other_operators": others,
         "node_count": share(reports, others).1,

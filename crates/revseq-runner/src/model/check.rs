@@ -2,7 +2,7 @@
 //!
 //! The rules are those of onnx/docs/IR.md and of ONNX's checker that runtimes
 //! rely on without checking: names that name something, one definition of each
-//! value, nodes in an order in which they can run (which leaves no cycle),
+//! value, nodes that have an order in which they can run (which leaves no cycle),
 //! tensors that hold what they promise, and data that stays in the model's folder.
 
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,7 @@ use tract_onnx::pb::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 };
 
-use super::{external, initializer_names, node_label};
+use super::{external, initializer_names, node_label, order};
 use crate::tensor::{check_rank, pb};
 
 /// Checks a model.
@@ -195,31 +195,33 @@ fn check_nodes<'a>(
     outer: &[&HashSet<&str>],
     in_function: bool,
 ) -> Result<()> {
+    let at = |index: usize| format!("{path}/{}", node_label(index, &nodes[index]));
     for (index, node) in nodes.iter().enumerate() {
-        let label = node_label(index, node);
-        let at = || format!("{path}/{label}");
-        ensure!(!node.op_type.is_empty(), "{}: it has no operator", at());
-        for input in node.input.iter().filter(|input| !input.is_empty()) {
-            let known = names.contains(input.as_str())
-                || outer.iter().any(|scope| scope.contains(input.as_str()));
-            if !known {
-                let later = nodes[index..]
-                    .iter()
-                    .any(|node| node.output.contains(input));
-                let why = if later {
-                    "is made by itself or a later node"
-                } else {
-                    "does not exist"
-                };
-                bail!("{}: its input {input:?} {why}", at());
-            }
-        }
-        check_attributes(node, &at(), names, outer, in_function)?;
-        check_scan(node).with_context(at)?;
-        check_transpose(node).with_context(at)?;
         for output in node.output.iter().filter(|output| !output.is_empty()) {
-            define(names, output).with_context(|| format!("{}: output", at()))?;
+            define(names, output).with_context(|| format!("{}: output", at(index)))?;
         }
+    }
+    for (index, node) in nodes.iter().enumerate() {
+        ensure!(
+            !node.op_type.is_empty(),
+            "{}: it has no operator",
+            at(index)
+        );
+        for input in node.input.iter().filter(|input| !input.is_empty()) {
+            let is_known = names.contains(input.as_str())
+                || outer.iter().any(|scope| scope.contains(input.as_str()));
+            ensure!(
+                is_known,
+                "{}: its input {input:?} does not exist",
+                at(index)
+            );
+        }
+        check_attributes(node, &at(index), names, outer, in_function)?;
+        check_scan(node).with_context(|| at(index))?;
+        check_transpose(node).with_context(|| at(index))?;
+    }
+    if let Some(index) = order::find_circle(nodes) {
+        bail!("{}: it reads what is made of its own output", at(index));
     }
     Ok(())
 }

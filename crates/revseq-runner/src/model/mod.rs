@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod external;
+mod order;
 pub(crate) mod read;
 mod scan;
 mod start;

@@ -161,13 +161,16 @@ fn a_backend_that_refuses_is_a_row() {
     for (one, other) in [(&neg, &lacks), (&lacks, &neg)] {
         let run = revseq(&["compare", one, other]);
         assert_eq!(run.code, Some(1), "{run:?}");
-        let expected =
-            format!("expected: {neg} on tract\n{lacks} on tract: REFUSED: tract has no Nonsense\n");
+        let expected = format!(
+            "expected: {neg} on tract\n{lacks} on tract: REFUSED: tract has no Nonsense (node \"y_node\"); --backend ort may run it\n"
+        );
         assert_eq!(run.stdout, expected);
     }
     // With nothing to compare with.
     refuses(
         &["compare", &lacks, &lacks],
-        &format!("{lacks} on tract: tract has no Nonsense; {lacks} on tract: "),
+        &format!(
+            "{lacks} on tract: tract has no Nonsense (node \"y_node\"); --backend ort may run it; {lacks} on tract: "
+        ),
     );
 }

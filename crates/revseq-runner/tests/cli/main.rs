@@ -8,6 +8,7 @@ mod common;
 mod compare;
 #[cfg(all(unix, feature = "bench", feature = "rewrite"))]
 mod files;
+mod forms;
 mod gpu;
 mod hostile;
 mod inspect;

@@ -118,8 +118,7 @@ fn every_model_is_the_same_with_standard_operators() {
     verify_all(
         &folder,
         "every_model_is_the_same_with_standard_operators",
-        &["graphs/local_function", "graphs/local_function_attributes"]
-            .map(|name| (name, "skipped: tract has no model-local functions")),
+        &[],
         &[],
     );
 }

@@ -315,16 +315,30 @@ fn loops_on_sequences_optionals_and_bfloat16_are_refused_by_name() {
         let path = file.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
         let lacks = match name {
-            "test_loop13_seq" => "SequenceInsert, input \"seq_empty\", which is not a tensor",
-            "test_loop16_seq_none" => "OptionalGetElement, OptionalHasElement, SequenceConstruct",
-            "test_range_bfloat16_type_positive_delta_expanded" => "bfloat16",
-            name if name.starts_with("test_sequence_map_") => {
-                "SequenceAt, SequenceEmpty, SequenceInsert, SequenceLength, input \""
-            }
+            "test_loop13_seq" => &[
+                "SequenceInsert (node",
+                "input \"seq_empty\", which is not a tensor",
+            ][..],
+            "test_loop16_seq_none" => &[
+                "OptionalGetElement (node",
+                "OptionalHasElement",
+                "SequenceConstruct",
+            ],
+            "test_range_bfloat16_type_positive_delta_expanded" => &["bfloat16"],
+            name if name.starts_with("test_sequence_map_") => &[
+                "SequenceAt (node",
+                "SequenceEmpty",
+                "SequenceInsert",
+                "SequenceLength",
+                "input \"",
+            ],
             name => panic!("{name} is not expected"),
         };
         let path = path.to_str().unwrap();
-        refuses(&["run", path], &format!("tract has no {lacks}"));
+        for lacks in lacks {
+            refuses(&["run", path], lacks);
+        }
+        refuses(&["run", path], &format!("tract has no {}", lacks[0]));
         count += 1;
     }
     assert_eq!(count, 9);

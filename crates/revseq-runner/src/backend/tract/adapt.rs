@@ -1,6 +1,6 @@
 //! Rewrites graphs so that tract reads them as they are meant.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use revseq_graph::ElementType;
 use revseq_kernels::DataType;
@@ -12,7 +12,7 @@ use tract_onnx::pb::{
     attribute_proto::AttributeType,
 };
 
-use crate::model::{Bindings, for_each_declaration, node_label};
+use crate::model::{Bindings, for_each_declaration};
 use crate::tensor::Tensor;
 
 /// Rewrites a main graph so that tract reads it as it is meant.
@@ -29,7 +29,8 @@ pub(super) fn adapt(
         let fed = is_main.then(|| inputs.get(&value.name)).flatten();
         adapt_declaration(value, fed, is_main, bindings);
     });
-    adapt_nodes(graph);
+    move_misread(graph);
+    revseq_tract::adapt(graph);
 }
 
 /// Puts sizes in the place of symbols; those that stay unknown are left to tract.
@@ -62,9 +63,9 @@ fn adapt_declaration(
     }
 }
 
-/// Gives every node a name of its own, and moves initializers that tract would
-/// misread into Constant nodes, in a graph and those inside it.
-fn adapt_nodes(graph: &mut GraphProto) {
+/// Moves initializers that tract would misread into Constant nodes, in a graph and those
+/// inside it.
+fn move_misread(graph: &mut GraphProto) {
     let (misread, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut graph.initializer)
         .into_iter()
         .partition(is_misread);
@@ -80,42 +81,10 @@ fn adapt_nodes(graph: &mut GraphProto) {
         ..NodeProto::default()
     });
     graph.node.splice(0..0, constants);
-
-    let inputs = graph.input.iter().map(|input| input.name.clone());
-    let mut taken: HashSet<String> = inputs
-        .chain(graph.initializer.iter().map(|tensor| tensor.name.clone()))
-        .collect();
-    let mut next: HashMap<String, usize> = HashMap::new();
-    for (index, node) in graph.node.iter_mut().enumerate() {
-        let label = node_label(index, node);
-        let mut name = label.clone();
-        while !taken.insert(name.clone()) {
-            let number = next.entry(label.clone()).or_insert(1);
-            *number += 1;
-            name = format!("{label}~{number}");
-        }
-        node.name = name;
-        if node.op_type == "ConstantOfShape" && node.attribute.is_empty() {
-            // ONNX's default is a float, tract's a double.
-            node.attribute.push(tensor_attribute(TensorProto {
-                dims: vec![1],
-                data_type: ElementType::Fixed(DataType::Float32).onnx_code(),
-                raw_data: 0_f32.to_le_bytes().to_vec(),
-                ..TensorProto::default()
-            }));
-        }
-        let is_scan = node.op_type == "Scan";
-        for inner in node
-            .attribute
-            .iter_mut()
-            .flat_map(|attribute| &mut attribute.g)
-        {
-            if is_scan {
-                separate_outputs(inner);
-            }
-            adapt_nodes(inner);
-        }
-    }
+    let attributes = graph.node.iter_mut().flat_map(|node| &mut node.attribute);
+    attributes
+        .flat_map(|attribute| &mut attribute.g)
+        .for_each(move_misread);
 }
 
 fn tensor_attribute(tensor: TensorProto) -> AttributeProto {
@@ -124,28 +93,6 @@ fn tensor_attribute(tensor: TensorProto) -> AttributeProto {
         r#type: AttributeType::Tensor as i32,
         t: Some(tensor),
         ..AttributeProto::default()
-    }
-}
-
-/// Puts an Identity before every output of a Scan's body. tract gives an output
-/// its new axis where it is made, and so to the body's other nodes as well.
-fn separate_outputs(body: &mut GraphProto) {
-    let outputs = body.node.iter().flat_map(|node| &node.output);
-    let inputs = body.input.iter().map(|input| &input.name);
-    let stored = body.initializer.iter().map(|tensor| &tensor.name);
-    let mut taken: HashSet<String> = outputs.chain(inputs).chain(stored).cloned().collect();
-    for output in &mut body.output {
-        let mut name = format!("{}~output", output.name);
-        while !taken.insert(name.clone()) {
-            name.push('~');
-        }
-        body.node.push(NodeProto {
-            op_type: "Identity".to_owned(),
-            input: vec![output.name.clone()],
-            output: vec![name.clone()],
-            ..NodeProto::default()
-        });
-        output.name = name;
     }
 }
 

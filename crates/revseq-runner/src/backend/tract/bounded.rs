@@ -11,6 +11,7 @@ use tract_onnx::tract_hir::infer::{
 };
 use tract_onnx::tract_hir::internal::*;
 
+use super::refusal::{AtNode, Told};
 use super::shapes;
 use crate::tensor::MAXIMUM_BYTES;
 
@@ -19,6 +20,7 @@ use crate::tensor::MAXIMUM_BYTES;
 pub(super) struct Bounded {
     operator: Box<dyn InferenceOp>,
     node: String,
+    op_type: String,
     /// By which what is known of its inputs is found again, if it is one of ours.
     key: Option<shapes::Key>,
     /// Which inputs tract reads as sizes.
@@ -42,6 +44,7 @@ impl Bounded {
         Self {
             operator,
             node: node.name.clone(),
+            op_type: node.op_type.clone(),
             key: shapes::key(node),
             size_inputs: size_inputs(&node.op_type),
         }
@@ -58,10 +61,10 @@ impl Bounded {
             let wide = value.cast_to::<i64>()?;
             let found = wide.to_plain_array_view::<i64>()?;
             if let Some(size) = found.iter().find(|&&size| i32::try_from(size).is_err()) {
-                bail!(
+                bail!(Told(format!(
                     "node {:?} has {size} in input {index}, of which tract would keep only 32 bits",
                     self.node
-                );
+                )));
             }
         }
         Ok(())
@@ -105,10 +108,10 @@ pub(super) fn check(node: &str, datum_type: DatumType, shape: &[usize]) -> Tract
     if shape.contains(&0) || bytes.is_some_and(|bytes| bytes <= MAXIMUM_BYTES) {
         return Ok(());
     }
-    bail!(
+    bail!(Told(format!(
         "node {node:?} makes a tensor of sizes {shape:?}, more than the {} GiB that are allowed",
         MAXIMUM_BYTES >> 30
-    )
+    )))
 }
 
 /// A fact without the sizes that are known by name only.
@@ -143,7 +146,9 @@ impl InferenceOp for Bounded {
         if let Some(key) = &self.key {
             shapes::record(key, &inputs);
         }
-        let inferred = self.infer_bounded(inputs.clone(), outputs.clone(), observed.clone());
+        let inferred = self
+            .infer_bounded(inputs.clone(), outputs.clone(), observed.clone())
+            .map_err(|error| AtNode::add(error, &self.node, &self.op_type, inputs.iter().copied()));
         if inferred.is_ok() || !shapes::is_watched() {
             return inferred;
         }
@@ -201,7 +206,12 @@ impl InferenceOp for Bounded {
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
     ) -> TractResult<TVec<OutletId>> {
-        self.operator.to_typed(source, node, target, mapping)
+        let typed = self.operator.to_typed(source, node, target, mapping);
+        typed.map_err(|error| {
+            let inputs = node.inputs.iter();
+            let facts = inputs.filter_map(|&input| source.outlet_fact(input).ok());
+            AtNode::add(error, &self.node, &self.op_type, facts)
+        })
     }
 
     as_op!();

@@ -3,7 +3,10 @@
 mod adapt;
 mod bounded;
 mod convert;
+mod fixed;
+mod form;
 mod operators;
+mod refusal;
 mod shapes;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -16,7 +19,7 @@ use revseq_kernels::{Device, LengthsPolicy};
 use revseq_tract::LoadOptions;
 use tract_loop::Limits;
 use tract_onnx::data_resolver::ModelDataResolver;
-use tract_onnx::pb::ModelProto;
+use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{InferenceFact, InferenceModel};
 
@@ -27,9 +30,10 @@ use crate::backend::profile::{Call, NodeTimes, Profile};
 use crate::cli::{EngineArguments, Lengths};
 use crate::fence;
 use crate::model::values::element_types;
-use crate::model::{Bindings, Model, walk};
+use crate::model::{Bindings, Model, node_label, walk};
 use crate::tensor::{MAXIMUM_BYTES, Tensor, pb};
 use convert::{datum_type, from_tract, to_tract};
+pub(crate) use form::{Form, needed_of};
 pub(crate) use shapes::{Shapes, shapes};
 
 /// Whether tract loads tensors of a type (tract-onnx, src/tensor.rs).
@@ -44,9 +48,6 @@ const MAXIMUM_STEPS: u64 = if cfg!(fuzzing) { 1 << 10 } else { 1 << 20 };
 const LOOP_LIMITS: Limits = Limits::none()
     .with_steps(MAXIMUM_STEPS)
     .with_bytes(MAXIMUM_BYTES);
-
-/// How many things that tract lacks are told by name.
-const MAXIMUM_TOLD: usize = 10;
 
 /// tract, and how the nodes of ours run there.
 #[derive(Debug, Default)]
@@ -75,69 +76,78 @@ impl Tract {
         self.gpu.as_ref()
     }
 
-    /// What tract itself, or the GPU, lacks for a model; `None` if nothing.
+    /// A model in the form that tract reads, or what tract itself, or the GPU, lacks for it.
     ///
     /// Found by looking at the model alone: an error on the way is never a lack.
-    pub(crate) fn lacks(&self, model: &Model) -> Result<Option<String>> {
-        match lacks(model)? {
-            None if self.gpu.is_some() => gpu::lacks(model),
-            lacking => Ok(lacking),
-        }
+    pub(crate) fn read<'a>(&self, model: &'a Model) -> Result<Result<Form<'a>, String>> {
+        let form = Form::of(model)?;
+        let lacking = match lacks(&form)? {
+            None if self.gpu.is_some() => gpu::lacks(&form)?,
+            lacking => lacking,
+        };
+        Ok(match lacking {
+            None => Ok(form.with_data()?),
+            Some(lacking) => Err(lacking),
+        })
     }
 }
 
 fn lacks(model: &Model) -> Result<Option<String>> {
-    // By kind, in the order in which they are told.
-    let mut lacking: BTreeSet<(u8, String)> = BTreeSet::new();
-    let mut add = |kind: u8, what: String| {
-        lacking.insert((kind, what));
-    };
+    let mut lacking = refusal::Lacking::default();
+    let sparse = || (1, "sparse tensors".to_owned());
     walk::walk(model, &Bindings::new(), |site| {
         if site.is_dead {
             return;
         }
-        if site.is_call {
-            add(0, "model-local functions".to_owned());
-        } else if !operators::has_operator(&site.node.domain, &site.node.op_type) {
-            add(1, site.operator());
+        if !operators::has_operator(&site.node.domain, &site.node.op_type) {
+            let label = site.path.rsplit_once('/').map_or("", |(_, label)| label);
+            let label = if site.node.name.is_empty() {
+                label
+            } else {
+                &site.node.name
+            };
+            lacking.operator(site.operator(), label.to_owned());
         }
-        for (_, attribute) in &site.attributes {
-            if attribute.sparse_tensor.is_some() || !attribute.sparse_tensors.is_empty() {
-                add(3, "sparse tensors".to_owned());
-            }
-        }
-        let graphs = site
-            .node
-            .attribute
-            .iter()
-            .flat_map(|attribute| &attribute.g);
-        if graphs
-            .into_iter()
-            .any(|graph| !graph.sparse_initializer.is_empty())
-        {
-            add(3, "sparse tensors".to_owned());
+        let is_sparse = |(_, attribute): &(&str, &AttributeProto)| {
+            let graphs = attribute.g.iter();
+            attribute.sparse_tensor.is_some()
+                || !attribute.sparse_tensors.is_empty()
+                || graphs
+                    .into_iter()
+                    .any(|graph| !graph.sparse_initializer.is_empty())
+        };
+        if site.attributes.iter().any(is_sparse) {
+            lacking.other(sparse());
         }
     })?;
     if !model.graph().sparse_initializer.is_empty() {
-        add(3, "sparse tensors".to_owned());
+        lacking.other(sparse());
     }
     for code in element_types(model)? {
         if !has_type(code) {
-            add(2, pb::type_name(code));
+            lacking.other((0, pb::type_name(code)));
         }
     }
     for input in model.inputs() {
         if input.value_type.element_type.is_none() {
-            add(4, format!("input {:?}, which is not a tensor", input.name));
+            lacking.other((2, format!("input {:?}, which is not a tensor", input.name)));
         }
     }
-    let mut what: Vec<String> = lacking.into_iter().map(|(_, what)| what).collect();
-    if what.len() > MAXIMUM_TOLD {
-        let more = what.len() - MAXIMUM_TOLD;
-        what.truncate(MAXIMUM_TOLD);
-        what.push(format!("{more} more"));
+    Ok(lacking.told())
+}
+
+/// The operators of a graph's nodes, and of those within, by the names that they have for tract.
+fn node_names(graph: &GraphProto) -> BTreeMap<String, String> {
+    let mut names = BTreeMap::new();
+    let mut open = vec![graph];
+    while let Some(graph) = open.pop() {
+        for (index, node) in graph.node.iter().enumerate() {
+            names.insert(node_label(index, node), node.op_type.clone());
+            let attributes = node.attribute.iter();
+            open.extend(attributes.flat_map(|it| it.g.iter().chain(&it.graphs)));
+        }
     }
-    Ok((!what.is_empty()).then(|| format!("tract has no {}", what.join(", "))))
+    names
 }
 
 /// A model made ready for inputs of certain types and shapes.
@@ -145,6 +155,8 @@ pub(crate) struct Prepared {
     plan: Arc<TypedRunnableModel>,
     /// The names of the inputs, in the plan's order.
     inputs: Vec<String>,
+    /// The inputs that are part of the plan.
+    fixed: BTreeMap<String, Tensor>,
     outputs: Vec<Declared>,
 }
 
@@ -166,21 +178,36 @@ impl Tract {
         if let Some(gpu) = &self.gpu {
             options = gpu.options(options);
         }
-        fenced(|| prepare(model, inputs, bindings, &options))
+        let prepare =
+            |fixed: &BTreeSet<String>| fenced(|| prepare(model, inputs, bindings, &options, fixed));
+        let prepared = prepare(&BTreeSet::new()).or_else(|error| {
+            // What tract wants to know before it runs may be among the inputs.
+            let wanted = fixed::inputs(model.graph(), inputs);
+            let fixed = if wanted.is_empty() {
+                None
+            } else {
+                prepare(&wanted).ok()
+            };
+            fixed.ok_or(error)
+        });
+        prepared.map_err(|error| refusal::told(error, &node_names(model.graph())))
     }
 }
 
+/// The plan of a model for inputs such as these, of which some are part of it.
 fn prepare(
     model: &Model,
     inputs: &BTreeMap<String, Tensor>,
     bindings: &Bindings,
     options: &LoadOptions,
+    fixed: &BTreeSet<String>,
 ) -> Result<Prepared> {
     let mut proto = model.proto.clone();
     // Functions that nothing calls mean nothing; those called are refused before.
     proto.functions.clear();
     let graph = proto.graph.as_mut().context("the model has no graph")?;
     adapt::adapt(graph, inputs, bindings);
+    fixed::fix(graph, fixed, inputs)?;
     let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
     onnx.provider = Arc::new(NoFiles);
     onnx.op_register = operators::bounded_operators();
@@ -218,9 +245,13 @@ fn prepare(
         multithread::set_default_executor(multithread::Executor::RayonGlobal);
     }
     let plan = typed.into_optimized()?.into_runnable()?;
+    let fixed = inputs.iter().filter(|(name, _)| fixed.contains(*name));
     Ok(Prepared {
         plan,
         inputs: names,
+        fixed: fixed
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
         outputs: outputs::declared(model),
     })
 }
@@ -243,6 +274,12 @@ impl Prepared {
 
     /// The inputs as tract takes them.
     fn values(&self, inputs: &BTreeMap<String, Tensor>) -> Result<TVec<TValue>> {
+        for (name, fixed) in &self.fixed {
+            ensure!(
+                inputs.get(name) == Some(fixed),
+                "input {name:?} has other values than those that the model was made ready for"
+            );
+        }
         self.inputs
             .iter()
             .map(|name| {

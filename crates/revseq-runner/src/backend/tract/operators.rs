@@ -12,6 +12,7 @@ use tract_onnx::tract_hir::ops::konst::Const;
 use super::adapt::is_misread;
 use super::bounded::Bounded;
 use super::convert::to_tract;
+use super::refusal::AtNode;
 use crate::tensor::pb;
 
 /// A builder of tract's: from a node to its operator and the names it captures.
@@ -69,7 +70,8 @@ pub(super) fn bounded_operators() -> OnnxOpRegister {
             .0
             .get(&node.op_type)
             .context("the operator was registered")?;
-        let (operator, captured) = build(context, node)?;
+        let (operator, captured) = build(context, node)
+            .map_err(|error| AtNode::add(error, &node.name, &node.op_type, [].iter()))?;
         Ok((Box::new(Bounded::new(operator, node)), captured))
     }
     // These hold graphs, whose own nodes are behind the check.

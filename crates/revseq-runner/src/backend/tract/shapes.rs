@@ -21,7 +21,10 @@ use tract_onnx::tract_hir::infer::{
 use tract_onnx::tract_hir::internal::*;
 
 use super::convert::{datum_type, element_type};
-use super::{LOOP_LIMITS, NoFiles, adapt, fenced, graph_inputs, lacks, operators};
+use super::{
+    Form, LOOP_LIMITS, NoFiles, adapt, fenced, graph_inputs, lacks, node_names, operators, refusal,
+};
+use crate::chain;
 use crate::model::values::{Dim, ValueType};
 use crate::model::walk::Site;
 use crate::model::{Bindings, Model, for_each_tensor, node_label};
@@ -62,8 +65,8 @@ pub(super) fn record(key: &Key, inputs: &[&InferenceFact]) {
 /// What tract knows of a model without its inputs.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
-    /// The inputs of the nodes of ours.
-    nodes: HashMap<Key, Vec<ValueType>>,
+    /// The inputs of the nodes of ours, by path, beside their first outputs.
+    nodes: HashMap<String, Vec<(String, Vec<ValueType>)>>,
     /// The main graph's outputs, in order; none if tract does not read the model.
     outputs: Vec<ValueType>,
     /// Why not all is known, where tract told.
@@ -73,10 +76,15 @@ pub(crate) struct Shapes {
 impl Shapes {
     /// Adds what is known to what a node's surroundings tell of its values.
     pub(crate) fn refine(&self, site: &mut Site<'_>) {
-        let Some(output) = site.node.output.first() else {
-            return;
+        let found = match self.nodes.get(&site.path).map(Vec::as_slice) {
+            // What is in a function gives other values once that is inlined.
+            Some([found]) => Some(found),
+            Some(several) => several
+                .iter()
+                .find(|(output, _)| Some(output) == site.node.output.first()),
+            None => None,
         };
-        let Some(inputs) = self.nodes.get(&(site.path.clone(), output.clone())) else {
+        let Some((_, inputs)) = found else {
             return;
         };
         for (value, known) in std::iter::zip(&mut site.inputs, inputs) {
@@ -101,25 +109,30 @@ pub(crate) fn shapes(model: &Model, bindings: &Bindings) -> Shapes {
     // Symbols have their names for as long as their scope lives.
     let _scope = template.symbols.clone();
     SEEN.set(Some(HashMap::new()));
-    let inferred = fenced(|| infer(model, bindings, template));
+    let form = Form::of(model);
+    let inferred = match &form {
+        Ok(form) => fenced(|| infer(form, bindings, template)),
+        Err(_) => Ok((Vec::new(), None)),
+    };
     let seen = SEEN.take().unwrap_or_default();
 
     let names = model.input_symbols();
     let all = |facts: Vec<InferenceFact>| -> Vec<ValueType> {
         facts.iter().map(|fact| value_type(fact, &names)).collect()
     };
-    let nodes = seen
-        .into_iter()
-        .map(|(key, inputs)| (key, all(inputs)))
-        .collect();
+    let mut nodes: HashMap<String, Vec<_>> = HashMap::new();
+    for ((path, output), inputs) in seen {
+        nodes.entry(path).or_default().push((output, all(inputs)));
+    }
     let (outputs, error) = match inferred {
         Ok((outputs, error)) => (all(outputs), error),
         Err(error) => (vec![], Some(error)),
     };
     // What tract lacks tells more than where it first missed it.
-    let stopped = match lacks(model) {
+    let stopped = match form.and_then(|form| lacks(&form)) {
         Ok(Some(lacking)) => Some(lacking),
-        _ => error.map(|error| format!("{error:#}")),
+        Ok(None) => error.map(|error| chain(&refusal::told(error, &node_names(model.graph())))),
+        Err(error) => Some(format!("{error:#}")),
     };
     Shapes {
         nodes,
@@ -238,7 +251,7 @@ fn fact(declared: &ValueType, symbols: &SymbolScope) -> Result<InferenceFact> {
 
 /// What tract knows of a value, with the names that the model has for sizes. The
 /// names that tract makes up itself say nothing.
-fn value_type(fact: &InferenceFact, names: &BTreeSet<String>) -> ValueType {
+pub(super) fn value_type(fact: &InferenceFact, names: &BTreeSet<String>) -> ValueType {
     let known = fact.datum_type.concretize();
     let shape = (!fact.shape.is_open()).then(|| {
         let dims = fact.shape.dims();

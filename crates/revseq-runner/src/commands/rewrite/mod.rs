@@ -12,7 +12,7 @@ use revseq_rewrite::{Assumptions, Exactness, Options, PASSES, Report, Step};
 use serde_json::{Value as Json, json};
 
 use super::{Outcome, print_json};
-use crate::cli::{Assumption, Format, RewriteArguments};
+use crate::cli::{Assumption, Format, RewriteArguments, Runtime};
 use crate::escape::printable;
 use crate::model::{Model, check_dims, read};
 use crate::tensor::compare::Tolerance;
@@ -64,7 +64,8 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
 /// What is asked for.
 fn options(arguments: &RewriteArguments) -> Options {
     let mut passes = arguments.passes.clone();
-    if !arguments.portable && !arguments.fast && passes.is_empty() {
+    let is_asked = arguments.portable || arguments.fast || arguments.form.is_some();
+    if !is_asked && passes.is_empty() {
         let exact = PASSES
             .iter()
             .filter(|pass| pass.fast && pass.exactness == Exactness::Exact);
@@ -73,6 +74,7 @@ fn options(arguments: &RewriteArguments) -> Options {
     Options {
         portable: arguments.portable,
         fast: arguments.fast,
+        tract: arguments.form == Some(Runtime::Tract),
         passes,
         assume: Assumptions {
             right_padded: arguments.assume.contains(&Assumption::RightPadded),

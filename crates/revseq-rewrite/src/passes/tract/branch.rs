@@ -1,0 +1,49 @@
+//! An If whose condition is known, to the branch that is taken.
+
+use super::edit;
+use super::inline::Inline;
+use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+use crate::truth;
+
+pub(super) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "branch",
+        exactness: Exactness::Exact,
+        about: "An If whose condition is known, to the branch that is taken",
+        portable: false,
+        fast: false,
+    },
+    find,
+};
+
+fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
+    let node = &scope.nodes[index];
+    if !node.is("If") {
+        return Verdict::Other;
+    }
+    let Some(taken) = node.input(0).and_then(|name| truth::of(scope, name)) else {
+        return Verdict::Other;
+    };
+    let attribute = if taken { "then_branch" } else { "else_branch" };
+    let Some(branch) = node.graph(attribute) else {
+        return Verdict::Left(format!("it has no {attribute}"));
+    };
+    if !branch.sparse_initializer.is_empty() {
+        return Verdict::Left(format!("its {attribute} has sparse tensors"));
+    }
+    let names_of = branch
+        .output
+        .iter()
+        .map(|it| it.name.clone().unwrap_or_default());
+    let outputs = names_of.zip(node.output.iter().cloned());
+    let prefix = format!("{}/{attribute}", node.label(index));
+    let nodes = Inline::branch(prefix, names)
+        .tensors(&branch.initializer)
+        .nodes(&branch.node, outputs);
+    edit(
+        nodes,
+        format!("its {attribute}: the condition is always {taken}"),
+    )
+}

@@ -1,0 +1,101 @@
+//! A DFT along an axis that tract does not take: before version 20 it takes every
+//! axis counted from the front for the second.
+
+use crate::constant;
+use crate::emit::Emit;
+use crate::model::{self, Attribute, AttributeProto, NodeProto};
+use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+use crate::sizes;
+
+pub(super) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "dft-axis",
+        exactness: Exactness::Exact,
+        about: "A DFT along an axis counted from the front, to one counted from the end",
+        portable: false,
+        fast: false,
+    },
+    find,
+};
+
+/// The axis that tract takes as it is.
+const SECOND: i64 = 1;
+
+/// From this version on the axis is an input, by default the last but one.
+const AXIS_AS_INPUT: i64 = 20;
+
+fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
+    let node = &scope.nodes[index];
+    let (Some(data), Some(output)) = (node.input(0), node.output.first()) else {
+        return Verdict::Other;
+    };
+    if !node.is("DFT") {
+        return Verdict::Other;
+    }
+    let mut emit = Emit::new(output, scope.opset, names);
+    if scope.opset >= AXIS_AS_INPUT {
+        if node.input(2).is_some() {
+            return Verdict::Other;
+        }
+        let axis = emit.scalar(-2);
+        let length = node.input(1).unwrap_or_default();
+        emit.write(&[output], "DFT", &[data, length, &axis], others(node, &[]));
+        return emit.finish("the same with its axis, the last but one".to_owned());
+    }
+    let axis = match node.int("axis") {
+        Attribute::Absent => SECOND,
+        Attribute::Value(axis) => axis,
+        Attribute::Reference => return Verdict::Other,
+    };
+    if axis < 0 || axis == SECOND {
+        return Verdict::Other;
+    }
+    let Some(rank) = sizes::rank(scope, data) else {
+        return by_shape(emit, node, [data, output], axis);
+    };
+    if constant::normal_axis(axis, rank).is_none() {
+        return Verdict::Left(format!("its axis {axis} is not one of its input's {rank}"));
+    }
+    let from_end = axis - rank as i64;
+    let mut attributes = others(node, &["axis"]);
+    attributes.push(model::int("axis", from_end));
+    let inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
+    emit.write(&[output], "DFT", &inputs, attributes);
+    emit.finish(format!("the same along axis {from_end}"))
+}
+
+/// Where the number of axes is not known: all axes before the one become one, or if there
+/// are none, one of size 1.
+fn by_shape(mut emit: Emit<'_>, node: &NodeProto, [data, output]: [&str; 2], axis: i64) -> Verdict {
+    let shape = emit.plain("Shape", &[data]);
+    let before = emit.range(&shape, 0, 0, axis);
+    let one = emit.ints(&[1]);
+    let factors = emit.op("Concat", &[&one, &before], vec![model::int("axis", 0)]);
+    let count = emit.product(&factors, true);
+    let behind = emit.range(&shape, 0, axis, i64::MAX);
+    let flat = emit.op("Concat", &[&count, &behind], vec![model::int("axis", 0)]);
+    let reshaped = emit.plain("Reshape", &[data, &flat]);
+    let mut inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
+    inputs[0] = &reshaped;
+    let mut attributes = others(node, &["axis"]);
+    attributes.push(model::int("axis", SECOND));
+    let transformed = emit.op("DFT", &inputs, attributes);
+    let new_shape = emit.plain("Shape", &[&transformed]);
+    let new_behind = emit.range(&new_shape, 0, 1, i64::MAX);
+    let unflat = emit.op(
+        "Concat",
+        &[&before, &new_behind],
+        vec![model::int("axis", 0)],
+    );
+    emit.write(&[output], "Reshape", &[&transformed, &unflat], Vec::new());
+    emit.finish("one along the second axis, with those before in one".to_owned())
+}
+
+/// A node's attributes but for some.
+fn others(node: &NodeProto, without: &[&str]) -> Vec<AttributeProto> {
+    let attributes = node.attribute.iter();
+    let kept = attributes.filter(|it| !without.contains(&it.name.as_deref().unwrap_or_default()));
+    kept.cloned().collect()
+}

@@ -1,0 +1,150 @@
+//! Calls of the model's own functions, to what is in these.
+
+use std::collections::HashMap;
+
+use super::edit;
+use super::inline::Inline;
+use crate::Error;
+use crate::model::{FunctionProto, ModelProto, NodeProto};
+use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+
+pub(crate) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "function",
+        exactness: Exactness::Exact,
+        about: "A call of one of the model's functions, to the nodes of that",
+        portable: false,
+        fast: false,
+    },
+    find,
+};
+
+/// The most nodes that the functions of a model may come to.
+const MAXIMUM_NODES: usize = 1_000_000;
+
+/// How deep functions may call functions.
+const MAXIMUM_CALLS: usize = 64;
+
+fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
+    let node = &scope.nodes[index];
+    let mut functions = context.model.functions.iter();
+    let Some(function) = functions.find(|function| key(function) == called(node)) else {
+        return Verdict::Other;
+    };
+    // What a function calls is inlined where that function was.
+    if scope.function().is_some() {
+        return Verdict::Other;
+    }
+    let given = node.attribute.iter();
+    let attributes = function
+        .attribute_proto
+        .iter()
+        .chain(given)
+        .map(|attribute| (attribute.name.as_deref().unwrap_or_default(), attribute))
+        .collect();
+    let inputs = function.input.iter().enumerate().map(|(input, name)| {
+        let given = node.input(input).unwrap_or_default();
+        (name.clone(), given.to_owned())
+    });
+    let outputs = function.output.iter().enumerate().map(|(output, name)| {
+        let wanted = node.output.get(output).cloned().unwrap_or_default();
+        (name.clone(), wanted)
+    });
+    let prefix = format!("{}/{}", node.label(index), node.op());
+    let nodes = Inline::function(prefix, names, inputs, attributes).nodes(&function.node, outputs);
+    let what = match nodes.len() {
+        1 => "its node".to_owned(),
+        count => format!("its {count} nodes"),
+    };
+    edit(nodes, what)
+}
+
+/// By which a function is called.
+type Key<'a> = (&'a str, &'a str, &'a str);
+
+fn key(function: &FunctionProto) -> Key<'_> {
+    let name = function.name.as_deref().unwrap_or_default();
+    let overload = function.overload.as_deref().unwrap_or_default();
+    (domain(&function.domain), name, overload)
+}
+
+/// A domain's name, of which ONNX's own has two.
+fn domain(name: &Option<String>) -> &str {
+    match name.as_deref().unwrap_or_default() {
+        "ai.onnx" => "",
+        domain => domain,
+    }
+}
+
+fn called(node: &NodeProto) -> Key<'_> {
+    let overload = node.overload.as_deref().unwrap_or_default();
+    (node.domain(), node.op(), overload)
+}
+
+/// Checks that the functions can be inlined: they do not call themselves, and do
+/// not multiply beyond reason.
+pub(crate) fn check_expansion(model: &ModelProto) -> Result<(), Error> {
+    let own: HashMap<Key<'_>, &[NodeProto]> = model
+        .functions
+        .iter()
+        .map(|function| (key(function), function.node.as_slice()))
+        .collect();
+    let main = model.graph.as_option().map_or(&[][..], |graph| &graph.node);
+    let mut sizes: HashMap<Key<'_>, usize> = HashMap::new();
+    for _ in 0..=MAXIMUM_CALLS {
+        let next: HashMap<Key<'_>, usize> = own
+            .iter()
+            .map(|(&key, nodes)| (key, expanded(nodes, &sizes)))
+            .collect();
+        if next == sizes {
+            if expanded(main, &sizes) > MAXIMUM_NODES {
+                break;
+            }
+            return Ok(());
+        }
+        sizes = next;
+    }
+    Err(Error::Functions {
+        nodes: MAXIMUM_NODES,
+        depth: MAXIMUM_CALLS,
+    })
+}
+
+/// How many nodes these come to, with functions of such sizes.
+fn expanded(nodes: &[NodeProto], sizes: &HashMap<Key<'_>, usize>) -> usize {
+    nodes.iter().fold(0_usize, |sum, node| {
+        let called = sizes.get(&called(node)).copied().unwrap_or(0);
+        let within = node.graphs().map(|graph| expanded(&graph.node, sizes));
+        // A call counts beside what it comes to, so that the deeper is always the larger.
+        within.chain([1, called]).fold(sum, usize::saturating_add)
+    })
+}
+
+/// Removes the functions that nothing calls any more, and imports what they did.
+pub(crate) fn remove_uncalled(model: &mut ModelProto) {
+    if model.functions.is_empty() {
+        return;
+    }
+    let main = model.graph.as_option().map_or(&[][..], |graph| &graph.node);
+    let is_called = |function: &FunctionProto| calls(main, key(function));
+    if model.functions.iter().any(is_called) {
+        return;
+    }
+    for function in std::mem::take(&mut model.functions) {
+        for import in function.opset_import {
+            let mut known = model.opset_import.iter();
+            if !known.any(|known| domain(&known.domain) == domain(&import.domain)) {
+                model.opset_import.push(import);
+            }
+        }
+    }
+}
+
+/// Whether nodes call a function.
+fn calls(nodes: &[NodeProto], function: Key<'_>) -> bool {
+    nodes.iter().any(|node| {
+        called(node) == function || node.graphs().any(|graph| calls(&graph.node, function))
+    })
+}

@@ -1,0 +1,171 @@
+//! A list that a loop only appends to and that is joined behind it, to what the loop stacks.
+
+use crate::emit::Emit;
+use crate::model::{self, GraphProto, NodeProto};
+use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+use crate::sizes;
+
+use super::list;
+
+pub(super) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "appended-list",
+        exactness: Exactness::Exact,
+        about: "A list that a Loop only appends to, to a scan output",
+        portable: false,
+        fast: false,
+    },
+    find,
+};
+
+/// The inputs of a Loop, and of its body, before the states.
+const BEFORE_STATES: usize = 2;
+
+/// A list among the states of a Loop.
+struct List {
+    state: usize,
+    /// What is appended to it in each step.
+    appended: String,
+    /// The node of the body that appends.
+    insert: usize,
+}
+
+fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
+    let node = &scope.nodes[index];
+    let Some(body) = node.graph("body").filter(|_| node.is("Loop")) else {
+        return Verdict::Other;
+    };
+    let Some(list) = grown(scope, node, body) else {
+        return Verdict::Other;
+    };
+    let given = node.output.get(list.state).map_or("", String::as_str);
+    let readers: Vec<usize> = (0..scope.nodes.len())
+        .filter(|&reader| scope.nodes[reader].inputs().any(|input| input == given))
+        .collect();
+    let joins = |&reader: &usize| scope.nodes[reader].is("ConcatFromSequence");
+    if given.is_empty() || readers.len() != scope.uses(given) || !readers.iter().all(joins) {
+        return Verdict::Left(
+            "a list that it appends to is more than joined behind it: tract has no lists"
+                .to_owned(),
+        );
+    }
+    let mut emit = Emit::new(given, scope.opset, names);
+    let stacked = emit.name("stacked");
+    write_loop(&mut emit, node, body, &list, &stacked);
+    let inner = Scope::graph(body, Some(scope), scope.opset);
+    let rank = sizes::rank(&inner, &list.appended);
+    for reader in readers {
+        if let Err(why) = join(&mut emit, &scope.nodes[reader], &stacked, rank) {
+            return Verdict::Left(why);
+        }
+        emit.also(reader);
+    }
+    emit.finish("the same with a list that it appends to as a scan output".to_owned())
+}
+
+/// A list that a Loop starts empty and appends to in each step, and that its body does
+/// nothing else with.
+fn grown(scope: &Scope<'_>, node: &NodeProto, body: &GraphProto) -> Option<List> {
+    let states = node.input.len().checked_sub(BEFORE_STATES)?;
+    let name = |value: Option<&model::ValueInfoProto>| value?.name.clone();
+    (0..states).find_map(|state| {
+        let initial = node.input(BEFORE_STATES + state)?;
+        if !list::is_empty(scope, initial) {
+            return None;
+        }
+        let old = name(body.input.get(BEFORE_STATES + state))?;
+        let new = name(body.output.get(1 + state))?;
+        let insert = body
+            .node
+            .iter()
+            .position(|it| it.output.first() == Some(&new))?;
+        let inner = Scope::graph(body, Some(scope), scope.opset);
+        let inserting = &body.node[insert];
+        let appends = inserting.is("SequenceInsert")
+            && inserting.input(0) == Some(&old)
+            && inserting.input(2).is_none()
+            && inner.uses(&old) == 1
+            && inner.uses(&new) == 1;
+        let appended = inserting.input(1).filter(|_| appends)?.to_owned();
+        Some(List {
+            state,
+            appended,
+            insert,
+        })
+    })
+}
+
+/// The Loop without the list, and with what was appended stacked.
+fn write_loop(
+    emit: &mut Emit<'_>,
+    node: &NodeProto,
+    body: &GraphProto,
+    list: &List,
+    stacked: &str,
+) {
+    let mut node = node.clone();
+    let mut body = body.clone();
+    node.input.remove(BEFORE_STATES + list.state);
+    body.input.remove(BEFORE_STATES + list.state);
+    body.output.remove(1 + list.state);
+    body.node.remove(list.insert);
+    // A body gives each value once.
+    let scan = emit.name("appended");
+    body.node.push(model::node(
+        "Identity",
+        &[&list.appended],
+        &[&scan],
+        Vec::new(),
+    ));
+    let scans = body.output.len();
+    node.output.remove(list.state);
+    node.output.resize(scans - 1, String::new());
+    node.output.push(stacked.to_owned());
+    body.output.push(model::untyped(&scan));
+    for graph in node.graphs_mut() {
+        *graph = body.clone();
+    }
+    emit.copy(node);
+}
+
+/// What a ConcatFromSequence makes of the stack of all elements.
+fn join(
+    emit: &mut Emit<'_>,
+    node: &NodeProto,
+    stacked: &str,
+    rank: Option<usize>,
+) -> Result<(), String> {
+    let output = node.output.first().map_or("", String::as_str);
+    let is_new = node.int("new_axis").or(0) == Some(1);
+    let axis = node.int("axis").value().ok_or("its axis is not known")?;
+    // How many axes the result has.
+    let all = rank.map(|rank| rank as i64 + i64::from(is_new));
+    let axis = match (axis, all) {
+        (0.., _) => axis,
+        (_, Some(all)) => axis + all,
+        _ => return Err("the number of axes of what is joined is not known".to_owned()),
+    };
+    let mut value = stacked.to_owned();
+    if axis != 0 {
+        let all = rank.ok_or("the number of axes of what is joined is not known")? as i64 + 1;
+        // The first axis, in front of the one that it is joined along.
+        let perm: Vec<i64> = (1..=axis).chain([0]).chain(axis + 1..all).collect();
+        value = emit.op("Transpose", &[&value], vec![model::ints("perm", &perm)]);
+    }
+    if is_new {
+        emit.write(&[output], "Identity", &[&value], Vec::new());
+        return Ok(());
+    }
+    let shape = emit.plain("Shape", &[&value]);
+    let [joined, size] = [axis, axis + 1].map(|at| emit.range(&shape, 0, at, at + 1));
+    let joined = emit.plain("Mul", &[&joined, &size]);
+    let behind = emit.range(&shape, 0, axis + 2, i64::MAX);
+    let mut sizes = vec![joined.as_str(), &behind];
+    let before = (axis > 0).then(|| emit.range(&shape, 0, 0, axis));
+    sizes.splice(0..0, before.as_deref());
+    let shape = emit.op("Concat", &sizes, vec![model::int("axis", 0)]);
+    emit.write(&[output], "Reshape", &[&value, &shape], Vec::new());
+    Ok(())
+}

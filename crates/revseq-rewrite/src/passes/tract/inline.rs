@@ -1,0 +1,192 @@
+//! The nodes of a function or a branch, in the place of the node that they stand in for.
+
+use std::collections::HashMap;
+
+use crate::model::{self, AttributeProto, GraphProto, NodeProto, TensorProto};
+use crate::scope::Names;
+
+/// What the nodes of a body are called where they are put.
+pub(super) struct Inline<'a> {
+    names: &'a mut Names,
+    /// What new names begin with: the node that goes, and where in it the body is.
+    prefix: String,
+    /// The new names of values. Others are those of the graphs around.
+    values: HashMap<String, String>,
+    /// The attributes of a call. A branch has none: what it refers to, the function
+    /// around it is given.
+    attributes: Option<HashMap<&'a str, &'a AttributeProto>>,
+    nodes: Vec<NodeProto>,
+}
+
+impl<'a> Inline<'a> {
+    /// A branch.
+    pub(super) fn branch(prefix: String, names: &'a mut Names) -> Self {
+        Self {
+            names,
+            prefix,
+            values: HashMap::new(),
+            attributes: None,
+            nodes: Vec::new(),
+        }
+    }
+
+    /// A function that is called with some inputs and attributes.
+    pub(super) fn function(
+        prefix: String,
+        names: &'a mut Names,
+        inputs: impl Iterator<Item = (String, String)>,
+        attributes: HashMap<&'a str, &'a AttributeProto>,
+    ) -> Self {
+        Self {
+            values: inputs.collect(),
+            attributes: Some(attributes),
+            ..Self::branch(prefix, names)
+        }
+    }
+
+    /// Tensors of the body, as nodes.
+    pub(super) fn tensors(mut self, tensors: &[TensorProto]) -> Self {
+        for tensor in tensors {
+            let mut value = tensor.clone();
+            let name = value.name.take().unwrap_or_default();
+            let constant = model::node(
+                "Constant",
+                &[],
+                &[&name],
+                vec![model::tensor("value", value)],
+            );
+            self.nodes.push(constant);
+        }
+        self
+    }
+
+    /// The nodes that give a body's outputs under the names that a node gives them.
+    pub(super) fn nodes(
+        mut self,
+        body: &[NodeProto],
+        outputs: impl Iterator<Item = (String, String)>,
+    ) -> Vec<NodeProto> {
+        let mut nodes = std::mem::take(&mut self.nodes);
+        let stored = nodes.len();
+        nodes.extend_from_slice(body);
+        for (index, node) in nodes.iter_mut().enumerate() {
+            // As it was counted in the body.
+            let label = match index.checked_sub(stored) {
+                Some(index) => node.label(index),
+                None => node.output[0].clone(),
+            };
+            node.name = Some(self.names.fresh(&format!("{}/{label}", self.prefix)));
+        }
+        let mut handed_on = Vec::new();
+        for (inner, outer) in outputs.filter(|(_, outer)| !outer.is_empty()) {
+            let is_made = nodes
+                .iter()
+                .flat_map(NodeProto::outputs)
+                .any(|it| it == inner);
+            if is_made && !self.values.contains_key(&inner) {
+                self.values.insert(inner, outer);
+            } else {
+                handed_on.push((inner, outer));
+            }
+        }
+        self.define(nodes.iter().flat_map(NodeProto::outputs));
+        for node in &mut nodes {
+            self.rename(node, &HashMap::new());
+        }
+        for (inner, outer) in handed_on {
+            nodes.push(model::node(
+                "Identity",
+                &[&self.value(&inner)],
+                &[&outer],
+                vec![],
+            ));
+        }
+        nodes
+    }
+
+    /// Gives values that have none yet names of their own.
+    fn define<'v>(&mut self, values: impl Iterator<Item = &'v str>) {
+        for value in values {
+            if !self.values.contains_key(value) {
+                let fresh = self.names.fresh(&format!("{}/{value}", self.prefix));
+                self.values.insert(value.to_owned(), fresh);
+            }
+        }
+    }
+
+    fn value(&self, name: &str) -> String {
+        self.values
+            .get(name)
+            .map_or(name, String::as_str)
+            .to_owned()
+    }
+
+    /// Renames what a node reads and gives; `inner` are the values of graphs
+    /// between it and the body.
+    fn rename(&mut self, node: &mut NodeProto, inner: &HashMap<String, String>) {
+        for name in node.input.iter_mut().chain(&mut node.output) {
+            if let Some(new) = inner.get(name).or_else(|| self.values.get(name)) {
+                name.clone_from(new);
+            }
+        }
+        if let Some(attributes) = &self.attributes {
+            node.attribute = std::mem::take(&mut node.attribute)
+                .into_iter()
+                .filter_map(|attribute| resolve(attribute, attributes))
+                .collect();
+        }
+        for graph in node.graphs_mut() {
+            self.rename_graph(graph, inner.clone());
+        }
+    }
+
+    /// Renames a graph within: its own values, too, since those around it may by now
+    /// have the same names.
+    fn rename_graph(&mut self, graph: &mut GraphProto, mut inner: HashMap<String, String>) {
+        let inputs = graph.input.iter().filter_map(|value| value.name.clone());
+        let tensors = graph.initializer.iter().filter_map(|it| it.name.clone());
+        let made = graph.node.iter().flat_map(NodeProto::outputs);
+        let own: Vec<String> = inputs
+            .chain(tensors)
+            .chain(made.map(str::to_owned))
+            .collect();
+        for name in own {
+            let fresh = self.names.fresh(&format!("{}/{name}", self.prefix));
+            inner.insert(name, fresh);
+        }
+        let rename = |name: &mut Option<String>| {
+            let old = name.as_deref().unwrap_or_default();
+            let new = inner.get(old).or_else(|| self.values.get(old));
+            if let Some(new) = new {
+                *name = Some(new.clone());
+            }
+        };
+        graph
+            .initializer
+            .iter_mut()
+            .for_each(|it| rename(&mut it.name));
+        graph.quantization_annotation.clear();
+        let values = graph.input.iter_mut().chain(&mut graph.output);
+        values
+            .chain(&mut graph.value_info)
+            .for_each(|value| rename(&mut value.name));
+        for node in &mut graph.node {
+            self.rename(node, &inner);
+        }
+    }
+}
+
+/// An attribute with what the call gives in the place of a reference; `None` if it
+/// gives nothing, and the operator's default holds.
+fn resolve(
+    attribute: AttributeProto,
+    given: &HashMap<&str, &AttributeProto>,
+) -> Option<AttributeProto> {
+    match attribute.ref_attr_name.as_deref().unwrap_or_default() {
+        "" => Some(attribute),
+        outer => given.get(outer).map(|&value| AttributeProto {
+            name: attribute.name,
+            ..value.clone()
+        }),
+    }
+}

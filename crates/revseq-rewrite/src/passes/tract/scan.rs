@@ -1,0 +1,355 @@
+//! A Scan of version 8, which goes through each sequence of a batch, or one whose body
+//! declares no types, to Loops: tract reads neither.
+
+use buffa::{Enumeration as _, MessageField};
+
+use crate::emit::Emit;
+use crate::model::{
+    self, Attribute, AttributeProto, AttributeType, BOOL, GraphProto, INT64, NodeProto,
+    TensorProto, ValueInfoProto, tensor_proto::DataType, type_proto,
+};
+use crate::onnx::{TensorShapeProto, TypeProto};
+use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+
+pub(super) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "scan",
+        exactness: Exactness::Exact,
+        about: "A Scan of version 8, or one without types, to Loops",
+        portable: false,
+        fast: false,
+    },
+    find,
+};
+
+/// The only version in which a Scan has an axis for sequences of a batch before all others.
+const BATCHED: i64 = 8;
+
+/// The first version in which a Loop may have no states.
+const LOOP_WITHOUT_STATES: i64 = 11;
+
+/// What a Scan reads, gives and does.
+struct Parts<'a> {
+    body: &'a GraphProto,
+    /// The lengths of the sequences, in version 8.
+    lengths: Option<&'a str>,
+    /// The initial values of states.
+    states: Vec<&'a str>,
+    scanned: Vec<Scanned<'a>>,
+    /// The states after the last step, and what is stacked.
+    outputs: Vec<&'a str>,
+}
+
+/// What is read step by step.
+#[derive(Clone, Copy)]
+struct Scanned<'a> {
+    value: &'a str,
+    axis: i64,
+    is_reverse: bool,
+}
+
+fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
+    let node = &scope.nodes[index];
+    if !node.is("Scan") {
+        return Verdict::Other;
+    }
+    let is_batched = scope.opset == BATCHED;
+    let untyped = |body: &GraphProto| body.input.iter().any(|input| input.r#type.is_unset());
+    if !is_batched && !node.graph("body").is_some_and(untyped) {
+        return Verdict::Other;
+    }
+    let Some(parts) = Parts::of(node, is_batched) else {
+        return Verdict::Left("its inputs, outputs and body do not fit together".to_owned());
+    };
+    let Some(label) = parts.outputs.iter().find(|name| !name.is_empty()) else {
+        return Verdict::Other;
+    };
+    let mut emit = Emit::new(label, scope.opset, names);
+    let has_reverse = parts.scanned.iter().any(|it| it.is_reverse);
+    if parts.lengths.is_some() && has_reverse {
+        return Verdict::Left("it goes through sequences of several lengths backwards".to_owned());
+    }
+    let (written, what) = if is_batched {
+        let what = "a Loop over the batch around one over the steps";
+        (parts.write_batched(&mut emit), what)
+    } else {
+        (parts.write_alone(&mut emit, node), "a Loop")
+    };
+    match written {
+        Ok(()) => emit.finish(what.to_owned()),
+        Err(why) => Verdict::Left(why),
+    }
+}
+
+impl<'a> Parts<'a> {
+    fn of(node: &'a NodeProto, is_batched: bool) -> Option<Self> {
+        let body = node.graph("body")?;
+        let count = usize::try_from(node.int("num_scan_inputs").value()?).ok()?;
+        let mut inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
+        let lengths = is_batched
+            .then(|| (!inputs.is_empty()).then(|| inputs.remove(0)))
+            .flatten();
+        let scanned = inputs.split_off(inputs.len().checked_sub(count)?);
+        let list = |name: &str| match node.ints(name) {
+            Attribute::Absent => Some(&[][..]),
+            Attribute::Value(values) => Some(values),
+            Attribute::Reference => None,
+        };
+        let axes = list("scan_input_axes")?;
+        let directions = list(if is_batched {
+            "directions"
+        } else {
+            "scan_input_directions"
+        })?;
+        let scanned = scanned
+            .into_iter()
+            .enumerate()
+            .map(|(index, value)| Scanned {
+                value,
+                axis: axes.get(index).copied().unwrap_or(0),
+                is_reverse: directions.get(index) == Some(&1),
+            });
+        let outputs = (0..body.output.len())
+            .map(|index| node.output.get(index).map_or("", String::as_str))
+            .collect();
+        let parts = Self {
+            body,
+            lengths: lengths.filter(|name| !name.is_empty()),
+            states: inputs,
+            scanned: scanned.collect(),
+            outputs,
+        };
+        let expected = parts.states.len() + parts.scanned.len();
+        let given = parts.states.iter().all(|state| !state.is_empty());
+        (count > 0
+            && given
+            && parts.inputs().len() == expected
+            && body.output.len() >= parts.states.len())
+        .then_some(parts)
+    }
+
+    /// The body's inputs that the Scan feeds. Before version 4 of the format, what is stored
+    /// had to be an input as well.
+    fn inputs(&self) -> Vec<&'a ValueInfoProto> {
+        let is_stored = |input: &ValueInfoProto| {
+            let mut stored = self.body.initializer.iter();
+            stored.any(|tensor| tensor.name == input.name)
+        };
+        let inputs = self.body.input.iter();
+        inputs.filter(|input| !is_stored(input)).collect()
+    }
+
+    /// A Loop over the batch around one over the steps.
+    fn write_batched(&self, emit: &mut Emit<'_>) -> Result<(), String> {
+        let shape = emit.plain("Shape", &[self.scanned[0].value]);
+        let [batch, steps] = [0, 1].map(|axis| {
+            let axis = emit.scalar(axis);
+            emit.plain("Gather", &[&shape, &axis])
+        });
+        let (entry, condition) = (emit.name("entry"), emit.name("condition"));
+        let names: Vec<String> = (self.body.output.iter())
+            .map(|output| emit.name(output.name.as_deref().unwrap_or_default()))
+            .collect();
+        let mut written = Ok(());
+        let nodes = emit.within(|emit| {
+            let mut of_entry = |value: &str| emit.plain("Gather", &[value, &entry]);
+            let states: Vec<String> = self.states.iter().map(|&it| of_entry(it)).collect();
+            let sequences: Vec<String> = self.scanned.iter().map(|it| of_entry(it.value)).collect();
+            let length = self.lengths.map(of_entry);
+            let scanned: Vec<Scanned<'_>> = std::iter::zip(&self.scanned, &sequences)
+                .map(|(scanned, value)| Scanned { value, ..*scanned })
+                .collect();
+            let states: Vec<&str> = states.iter().map(String::as_str).collect();
+            let Some(length) = length else {
+                self.write_steps(emit, &steps, &states, &scanned, &names);
+                return;
+            };
+            let mut unpadded = names.clone();
+            for (output, name) in self
+                .body
+                .output
+                .iter()
+                .zip(&mut unpadded)
+                .skip(states.len())
+            {
+                *name = emit.name(output.name.as_deref().unwrap_or_default());
+            }
+            self.write_steps(emit, &length, &states, &scanned, &unpadded);
+            let missing = emit.plain("Sub", &[&steps, &length]);
+            let missing = emit.unsqueeze(&missing, &[0]);
+            let all = std::iter::zip(&unpadded, &names).zip(&self.body.output);
+            for ((value, name), output) in all.skip(states.len()) {
+                match zero(output) {
+                    Some(zero) => pad(emit, [value, &missing, name], zero),
+                    None => written = Err("the types that its body stacks are unknown".to_owned()),
+                }
+            }
+        });
+        written?;
+        let inputs = vec![scalar(&entry, INT64), scalar(&condition, BOOL)];
+        let outputs = names.iter().map(|name| model::untyped(name)).collect();
+        let body = GraphProto {
+            name: Some(emit.name("batch")),
+            node: nodes,
+            input: inputs,
+            output: outputs,
+            ..GraphProto::default()
+        };
+        write_loop(emit, [&batch, &condition], &[], body, &self.outputs);
+        Ok(())
+    }
+
+    /// A Loop in the place of a Scan without types.
+    fn write_alone(&self, emit: &mut Emit<'_>, node: &NodeProto) -> Result<(), String> {
+        let list = |name: &str| node.ints(name).or(&[]).unwrap_or(&[]);
+        if list("scan_output_axes").iter().any(|&axis| axis != 0) {
+            return Err(
+                "its body declares no types, and it stacks along another axis than the first"
+                    .to_owned(),
+            );
+        }
+        let first = self.scanned[0];
+        let shape = emit.plain("Shape", &[first.value]);
+        let axis = emit.scalar(first.axis);
+        let steps = emit.plain("Gather", &[&shape, &axis]);
+        let mut names: Vec<String> = self.outputs.iter().map(|&name| name.to_owned()).collect();
+        let mut reversed = Vec::new();
+        for (index, &direction) in list("scan_output_directions").iter().enumerate() {
+            let output = self.states.len() + index;
+            if direction == 1 && names.get(output).is_some_and(|name| !name.is_empty()) {
+                names[output] = emit.name("forward");
+                reversed.push(output);
+            }
+        }
+        self.write_steps(emit, &steps, &self.states, &self.scanned, &names);
+        for output in reversed {
+            emit.flip_into(self.outputs[output], &names[output], 0);
+        }
+        Ok(())
+    }
+
+    /// A Loop over some steps.
+    fn write_steps(
+        &self,
+        emit: &mut Emit<'_>,
+        steps: &str,
+        states: &[&str],
+        scanned: &[Scanned<'_>],
+        outputs: &[String],
+    ) {
+        let (step, condition) = (emit.name("step"), emit.name("condition"));
+        let inputs = self.inputs();
+        let (fed, read) = inputs.split_at(states.len());
+        let mut nodes = emit.within(|emit| {
+            let is_reverse = scanned.iter().any(|it| it.is_reverse);
+            let back = is_reverse.then(|| {
+                let one = emit.scalar(1);
+                let last = emit.plain("Sub", &[steps, &one]);
+                emit.plain("Sub", &[&last, &step])
+            });
+            for (scanned, input) in scanned.iter().zip(read) {
+                let at = match &back {
+                    Some(back) if scanned.is_reverse => back,
+                    _ => &step,
+                };
+                let output = input.name.as_deref().unwrap_or_default();
+                let axis = vec![model::int("axis", scanned.axis)];
+                emit.write(&[output], "Gather", &[scanned.value, at], axis);
+            }
+        });
+        nodes.extend(self.body.node.iter().cloned());
+        let mut body = self.body.clone();
+        let stored = self.body.input.iter().filter(|it| !inputs.contains(it));
+        let own = [scalar(&step, INT64), scalar(&condition, BOOL)].into_iter();
+        body.input = own
+            .chain(fed.iter().map(|&it| it.clone()))
+            .chain(stored.cloned())
+            .collect();
+        body.node = nodes;
+        let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
+        write_loop(emit, [steps, &condition], states, body, &outputs);
+    }
+}
+
+/// Writes a Loop that never ends early; `condition` is an input of its body.
+fn write_loop(
+    emit: &mut Emit<'_>,
+    [steps, condition]: [&str; 2],
+    states: &[&str],
+    mut body: GraphProto,
+    outputs: &[&str],
+) {
+    let (mut states, mut outputs) = (states.to_vec(), outputs.to_vec());
+    let dummy = [
+        emit.name("state"),
+        emit.name("state_out"),
+        emit.name("state_last"),
+    ];
+    let zero;
+    if states.is_empty() && emit.opset() < LOOP_WITHOUT_STATES {
+        zero = emit.scalar(0);
+        states.push(&zero);
+        outputs.insert(0, &dummy[2]);
+        let keep = model::node("Identity", &[&dummy[0]], &[&dummy[1]], Vec::new());
+        body.node.push(keep);
+        body.input.push(scalar(&dummy[0], INT64));
+        body.output.insert(0, scalar(&dummy[1], INT64));
+    }
+    let on = emit.name("condition_out");
+    let go_on = model::node("Identity", &[condition], &[&on], Vec::new());
+    body.node.push(go_on);
+    body.output.insert(0, scalar(&on, BOOL));
+    let inputs: Vec<&str> = [steps, ""].into_iter().chain(states).collect();
+    let body = AttributeProto {
+        name: Some("body".to_owned()),
+        r#type: Some(AttributeType::GRAPH),
+        g: MessageField::some(body),
+        ..AttributeProto::default()
+    };
+    emit.write(&outputs, "Loop", &inputs, vec![body]);
+}
+
+/// Stacks zeros behind a value.
+fn pad(emit: &mut Emit<'_>, [value, missing, output]: [&str; 3], zero: TensorProto) {
+    let zero = emit.tensor(zero);
+    let shape = emit.plain("Shape", &[value]);
+    let sizes = emit.range(&shape, 0, 1, i64::MAX);
+    let first = vec![model::int("axis", 0)];
+    let shape = emit.op("Concat", &[missing, &sizes], first.clone());
+    let zeros = emit.plain("Expand", &[&zero, &shape]);
+    emit.write(&[output], "Concat", &[value, &zeros], first);
+}
+
+/// A zero of the type that is declared.
+fn zero(value: &ValueInfoProto) -> Option<TensorProto> {
+    let code = model::element_type(value)?;
+    let bytes = match DataType::from_i32(code)? {
+        DataType::BOOL | DataType::INT8 | DataType::UINT8 => 1,
+        DataType::FLOAT16 | DataType::BFLOAT16 | DataType::INT16 | DataType::UINT16 => 2,
+        DataType::FLOAT | DataType::INT32 | DataType::UINT32 => 4,
+        DataType::DOUBLE | DataType::INT64 | DataType::UINT64 => 8,
+        _ => return None,
+    };
+    Some(TensorProto {
+        data_type: Some(code),
+        raw_data: Some(vec![0; bytes]),
+        ..TensorProto::default()
+    })
+}
+
+fn scalar(name: &str, code: i32) -> ValueInfoProto {
+    let tensor = type_proto::Tensor {
+        elem_type: Some(code),
+        shape: MessageField::some(TensorShapeProto::default()),
+        ..type_proto::Tensor::default()
+    };
+    ValueInfoProto {
+        r#type: MessageField::some(TypeProto {
+            value: Some(type_proto::Value::TensorType(Box::new(tensor))),
+            ..TypeProto::default()
+        }),
+        ..model::untyped(name)
+    }
+}

@@ -1,0 +1,531 @@
+//! The form that tract reads: what each pass makes of a graph, and what it leaves.
+
+use buffa::MessageField;
+
+use super::text::{Inner, nodes};
+use super::{models, read, value};
+use crate::model::{
+    self, AttributeProto, BOOL, FLOAT, FunctionProto, GraphProto, INT64, ModelProto, NodeProto,
+    OperatorSetIdProto, TensorProto,
+};
+use crate::{Error, Options, Report, concerns_tract, encode, for_tract, rewrite};
+
+/// A graph over float `x` of sizes 1, 3 and unknown, a Boolean `c`, an int64 `n`, and constants,
+/// that makes `y`.
+fn model(text: &str, opset: i64) -> ModelProto {
+    let inner = [
+        ("then", "", "o", "s = Neg(x)\no = Abs(s)"),
+        ("else", "", "o", "o = Exp(x)"),
+        ("steps", "a v", "b s", "b = Add(a, v)\ns = Neg(b)"),
+        (
+            "appends",
+            "i c p l",
+            "c2 b l2",
+            "c2 = Identity(c)\nb = Neg(p)\nl2 = SequenceInsert(l, b)",
+        ),
+        (
+            "measures",
+            "i c p l",
+            "c2 b l2",
+            "c2 = Identity(c)\nk = SequenceLength(l)\nb = Add(p, k)\nl2 = SequenceInsert(l, b)",
+        ),
+    ]
+    .map(|(name, inputs, outputs, nodes)| Inner {
+        name,
+        inputs,
+        outputs,
+        nodes,
+    });
+    let scalar = |name: &str, code: i32, raw: &[u8]| TensorProto {
+        name: Some(name.to_owned()),
+        data_type: Some(code),
+        raw_data: Some(raw.to_vec()),
+        ..TensorProto::default()
+    };
+    let integer = |name: &str, value: i64| scalar(name, INT64, &value.to_le_bytes());
+    let float = |name: &str, value: f32| scalar(name, FLOAT, &value.to_le_bytes());
+    let vector = |name: &str, values: &[i64]| TensorProto {
+        name: Some(name.to_owned()),
+        ..model::int64_tensor(&[values.len() as i64], values)
+    };
+    let graph = GraphProto {
+        node: nodes(text, &inner),
+        input: vec![
+            value("x", FLOAT, &[Some(1), Some(3), None]),
+            value("c", BOOL, &[]),
+            value("n", INT64, &[]),
+        ],
+        output: vec![model::untyped("y")],
+        initializer: vec![
+            scalar("true", BOOL, &[1]),
+            scalar("false", BOOL, &[0]),
+            integer("0", 0),
+            integer("1", 1),
+            integer("2", 2),
+            integer("-1", -1),
+            integer("3", 3),
+            float("half", 0.5),
+            vector("[0]", &[0]),
+            vector("lengths", &[1, 2]),
+        ],
+        ..GraphProto::default()
+    };
+    ModelProto {
+        graph: MessageField::some(graph),
+        opset_import: vec![import("", opset), import("com.microsoft", 1)],
+        ..ModelProto::default()
+    }
+}
+
+fn import(domain: &str, version: i64) -> OperatorSetIdProto {
+    OperatorSetIdProto {
+        domain: Some(domain.to_owned()),
+        version: Some(version),
+        ..OperatorSetIdProto::default()
+    }
+}
+
+/// Brings a model into the form; it has to have it then.
+fn brought(model: &ModelProto) -> (ModelProto, Report) {
+    let options = Options {
+        tract: true,
+        ..Options::default()
+    };
+    let mut once = model.clone();
+    let report = rewrite(&mut once, &options).expect("it can be brought into the form");
+    let mut again = once.clone();
+    rewrite(&mut again, &options).expect("it can be brought into the form");
+    assert_eq!(once, again, "{report:?}");
+    let (before, after) = (&model.graph, &once.graph);
+    assert_eq!(
+        before.as_option().map(|it| (&it.input, &it.output)),
+        after.as_option().map(|it| (&it.input, &it.output))
+    );
+    (once, report)
+}
+
+fn graph(model: &ModelProto) -> &GraphProto {
+    model.graph.as_option().expect("a graph")
+}
+
+fn operators(model: &ModelProto) -> String {
+    let operators = graph(model).node.iter().map(NodeProto::op);
+    operators
+        .filter(|&op| op != "Constant")
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[test]
+fn each_form_becomes_one_that_tract_reads() {
+    let rows: &[(i64, &str, &str)] = &[
+        // Conditions: constants, ranks, sizes that are declared, and what is computed of them.
+        (
+            17,
+            "y = If<then_branch=@then;else_branch=@else>(true)",
+            "Neg Abs",
+        ),
+        (
+            17,
+            "y = If<then_branch=@then;else_branch=@else>(false)",
+            "Exp",
+        ),
+        (
+            17,
+            "k = Not(true)\ny = If<then_branch=@then;else_branch=@else>(k)",
+            "Exp",
+        ),
+        (
+            17,
+            "s = Shape(x)\nr = Size(s)\nk = Equal(r, 3)\ny = If<then_branch=@then;else_branch=@else>(k)",
+            "Neg Abs",
+        ),
+        (
+            17,
+            "s = Shape(x)\nd = Gather(s, 1)\nk = Less(d, 2)\ny = If<then_branch=@then;else_branch=@else>(k)",
+            "Exp",
+        ),
+        (
+            17,
+            "s = Shape(x)\np = Slice(s, [0], [0])\nk = Equal(p, 1)\na = ReduceMin(k)\ny = If<then_branch=@then;else_branch=@else>(a)",
+            "Shape Slice Equal ReduceMin If",
+        ),
+        // Those that depend on what the model is fed.
+        (
+            17,
+            "s = Shape(x)\nd = Gather(s, 2)\nk = Equal(d, 1)\ny = If<then_branch=@then;else_branch=@else>(k)",
+            "Shape Gather Equal If",
+        ),
+        (17, "y = If<then_branch=@then;else_branch=@else>(c)", "If"),
+        // Lists.
+        (
+            17,
+            "q = SequenceConstruct(x, x)\ny = ConcatFromSequence<axis=1>(q)",
+            "Concat",
+        ),
+        (
+            17,
+            "q = SequenceConstruct(x)\np = SequenceInsert(q, x)\ny = ConcatFromSequence<axis=0;new_axis=1>(p)",
+            "Unsqueeze Unsqueeze Concat",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=1;keepdims=0>(x)\ny = SequenceAt(q, -1)",
+            "Slice Squeeze Identity",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=1>(x, lengths)\ny = SequenceAt(q, 0)",
+            "Slice Identity",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=2>(x)\ny = SequenceAt(q, 0)",
+            "SplitToSequence SequenceAt",
+        ),
+        (
+            17,
+            "q = SequenceConstruct(x)\ny = SequenceAt(q, n)",
+            "SequenceConstruct SequenceAt",
+        ),
+        // One that a loop appends to.
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@appends>(n, _, x, e)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
+            "Loop Identity",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@appends>(n, _, x, e)\ny = ConcatFromSequence<axis=0>(q)",
+            "Loop Shape Slice Slice Mul Slice Concat Reshape",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@appends>(n, _, x, e)\ny = SequenceAt(q, n)",
+            "SequenceEmpty Loop SequenceAt",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@measures>(n, _, x, e)\ny = ConcatFromSequence<axis=0>(q)",
+            "SequenceEmpty Loop ConcatFromSequence",
+        ),
+        // Scans of version 8, and without types.
+        (
+            8,
+            "y, z = Scan<body=@steps;num_scan_inputs=1>(_, x, x)",
+            "Shape Gather Gather Loop",
+        ),
+        (
+            17,
+            "y, z = Scan<body=@steps;num_scan_inputs=1>(x, x)",
+            "Shape Gather Loop",
+        ),
+        // A DFT.
+        (17, "y = DFT<axis=2>(x)", "DFT"),
+        (17, "y = DFT<axis=1>(x)", "DFT"),
+        (
+            17,
+            "r = Reshape(x, u)\ny = DFT<axis=2>(r)",
+            "Reshape Shape Slice Concat ReduceProd Slice Concat Reshape DFT Shape Slice Concat Reshape",
+        ),
+        // Limits without axes.
+        (
+            17,
+            "y = NonMaxSuppression(x, x, n, half)",
+            "Reshape Reshape NonMaxSuppression",
+        ),
+        (17, "y = NonMaxSuppression(x, x, [0])", "NonMaxSuppression"),
+        // What ONNX Runtime fuses and quantises.
+        (
+            17,
+            "y = microsoft.FusedGemm<activation=Relu>(x, x, x)",
+            "Gemm Relu",
+        ),
+        (
+            17,
+            "y = microsoft.FusedGemm<activation=Gelu>(x, x, x)",
+            "FusedGemm",
+        ),
+        (
+            17,
+            "y = microsoft.FusedConv<activation=Tanh>(x, x, _, x)",
+            "Conv Add Tanh",
+        ),
+        (
+            17,
+            "y = microsoft.FusedMatMul<transB=1>(x, x)",
+            "Transpose MatMul",
+        ),
+        (
+            17,
+            "y = microsoft.FusedMatMul<transBatchA=1>(x, x)",
+            "FusedMatMul",
+        ),
+        (
+            17,
+            "y = microsoft.Gelu(x)",
+            "CastLike CastLike CastLike Div Erf Add Mul Mul",
+        ),
+        (11, "y = microsoft.Gelu(x)", "Div Erf Add Mul Mul"),
+        (
+            17,
+            "y = microsoft.DynamicQuantizeMatMul(x, x, half)",
+            "DynamicQuantizeLinear MatMulInteger Cast Mul Mul",
+        ),
+        (
+            17,
+            "y = microsoft.QLinearAdd(x, half, _, x, half, _, half)",
+            "DequantizeLinear DequantizeLinear Add QuantizeLinear",
+        ),
+        (
+            17,
+            "y = microsoft.DynamicQuantizeLSTM(x, x, x)",
+            "DynamicQuantizeLSTM",
+        ),
+        // The same names of others.
+        (17, "y = my.Gelu(x)", "Gelu"),
+    ];
+    for &(opset, text, expected) in rows {
+        let model = model(text, opset);
+        let (after, report) = brought(&model);
+        assert_eq!(operators(&after), expected, "{text}\n{report:?}");
+        let changed = report.rewritten().next().is_some();
+        assert_eq!(
+            changed,
+            operators(&model) != expected || text.contains("DFT<axis=2>"),
+            "{text}"
+        );
+        let concerned = graph(&model)
+            .node
+            .iter()
+            .any(|node| concerns_tract(node.op()));
+        assert!(concerned || !changed, "{text}");
+        let bytes = encode(&model).expect("it fits");
+        assert_eq!(
+            for_tract(&bytes).expect("a model").is_some(),
+            changed,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_dft_counts_its_axis_from_the_end() {
+    let (after, _) = brought(&model("y = DFT<axis=2>(x)", 17));
+    assert_eq!(graph(&after).node[0].int("axis").value(), Some(-1));
+    // From version 20 on the axis is an input, which tract takes for the second if it is absent.
+    let (after, _) = brought(&model("y = DFT(x)", 20));
+    assert_eq!(graph(&after).node[1].input.len(), 3);
+}
+
+/// A function `my.F` of `u`, with some nodes that make `v`.
+fn function(name: &str, text: &str, defaults: &[AttributeProto]) -> FunctionProto {
+    FunctionProto {
+        name: Some(name.to_owned()),
+        domain: Some("my".to_owned()),
+        input: vec!["u".to_owned(), "w".to_owned()],
+        output: vec!["v".to_owned(), "t".to_owned()],
+        node: nodes(
+            text,
+            &[Inner {
+                name: "inner",
+                inputs: "",
+                outputs: "o",
+                nodes: "s = Neg(u)\no = Add(s, t)",
+            }],
+        ),
+        attribute_proto: defaults.to_vec(),
+        opset_import: vec![import("", 17), import("other", 3)],
+        ..FunctionProto::default()
+    }
+}
+
+fn refer(node: &mut NodeProto, attribute: &str, to: &str) {
+    node.attribute.push(AttributeProto {
+        name: Some(attribute.to_owned()),
+        ref_attr_name: Some(to.to_owned()),
+        ..AttributeProto::default()
+    });
+}
+
+#[test]
+fn functions_are_inlined_with_names_of_their_own() {
+    let mut model = model("t, s = my.F<a=2>(x)\ny, _ = my.F(t, s)", 17);
+    let mut outer = function(
+        "F",
+        "t, o = my.G(u)\nv = If<then_branch=@inner;else_branch=@inner>(w)",
+        &[model::int("a", 1)],
+    );
+    refer(&mut outer.node[0], "b", "a");
+    let mut inner = function("G", "v = Softmax(u)\nt = other.Op(u)", &[]);
+    inner.node[0].attribute.clear();
+    refer(&mut inner.node[0], "axis", "b");
+    model.functions = vec![
+        outer,
+        inner,
+        function("Unused", "v = Neg(u)\nt = Neg(w)", &[]),
+    ];
+    let (after, _) = brought(&model);
+
+    assert!(after.functions.is_empty());
+    assert_eq!(operators(&after), "Softmax If Softmax If");
+    let nodes = &graph(&after).node;
+    // The attribute of the call, and the function's own where the call has none.
+    let axes: Vec<_> = [0, 2].map(|at: usize| nodes[at].int("axis").value()).into();
+    assert_eq!(axes, [Some(2), Some(1)]);
+    // An input that the call leaves out is left out.
+    assert_eq!(nodes[1].input, [""]);
+    assert_eq!(nodes[3].input, ["s"]);
+    // What was in the function is named after the call.
+    assert_eq!(nodes[0].name.as_deref(), Some("F#0/F/G#0/G/Softmax#0"));
+    let mut values: Vec<&str> = Vec::new();
+    for node in nodes {
+        values.extend(node.outputs());
+        for inner in node.graphs().flat_map(|graph| &graph.node) {
+            values.extend(inner.outputs());
+        }
+    }
+    let count = values.len();
+    values.sort_unstable();
+    values.dedup();
+    assert_eq!(values.len(), count, "{values:?}");
+    // The domains of what was inlined are imported.
+    let imported = after.opset_import.iter();
+    assert!(
+        imported
+            .clone()
+            .any(|it| it.domain.as_deref() == Some("other"))
+    );
+}
+
+#[test]
+fn functions_that_never_end_are_an_error() {
+    let chain = |count: usize| -> Vec<FunctionProto> {
+        let call = |to: usize| format!("v, t = my.F{to}(u)\np, q = my.F{to}(v)");
+        (0..count)
+            .map(|at| function(&format!("F{at}"), &call((at + 1) % (count + 1)), &[]))
+            .chain([function(
+                &format!("F{count}"),
+                "v = Neg(u)\nt = Neg(u)",
+                &[],
+            )])
+            .collect()
+    };
+    let cases = [
+        // Each calls the next one twice.
+        ("doubles", chain(40), false),
+        ("few", chain(3), true),
+        (
+            "deep",
+            (0..80)
+                .map(|at| function(&format!("F{at}"), &format!("v, t = my.F{}(u)", at + 1), &[]))
+                .collect(),
+            false,
+        ),
+        (
+            "itself",
+            vec![function("F0", "v, t = my.F0(u)", &[])],
+            false,
+        ),
+    ];
+    for (what, functions, fits) in cases {
+        let mut model = model("y, _ = my.F0(x)", 17);
+        model.functions = functions;
+        let bytes = encode(&model).expect("it fits");
+        match for_tract(&bytes) {
+            Ok(_) => assert!(fits, "{what}"),
+            Err(error) => assert!(
+                matches!(error, Error::Functions { .. }) && !fits,
+                "{what}: {error}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn branches_keep_what_is_around_them_apart() {
+    // Twice the same names within, one that the graph has outside, a tensor, and a value from
+    // outside that is handed on.
+    let mut model = model(
+        "s = Exp(x)\na = If<then_branch=@then;else_branch=@else>(true)\nb = If<then_branch=@then;else_branch=@else>(true)\ny = Sum(a, b, s)",
+        17,
+    );
+    let nodes = &mut model.graph.get_or_insert_default().node;
+    let branch = nodes[2].graphs_mut().next().expect("a branch");
+    branch.initializer.push(TensorProto {
+        name: Some("k".to_owned()),
+        ..model::int64_tensor(&[], &[7])
+    });
+    branch.node[0] = model::node("Mul", &["s", "k"], &["m"], vec![]);
+    branch.node[1] = model::node("Neg", &["m"], &["o"], vec![]);
+    let (after, _) = brought(&model);
+    assert_eq!(operators(&after), "Exp Neg Abs Mul Neg Sum");
+    let nodes = &graph(&after).node;
+    assert_eq!(nodes[0].output, ["s"]);
+    assert!(
+        nodes
+            .iter()
+            .any(|node| node.is("Mul") && node.input[0] == "s")
+    );
+    let constant = nodes
+        .iter()
+        .find(|node| node.is("Constant"))
+        .expect("the tensor");
+    assert_eq!(constant.name.as_deref(), Some("If#2/then_branch/k"));
+
+    let mut model = super::tract::model("y = If<then_branch=@then;else_branch=@else>(true)", 17);
+    let nodes = &mut model.graph.get_or_insert_default().node;
+    let branch = nodes[0].graphs_mut().next().expect("a branch");
+    branch.node.clear();
+    branch.output = vec![model::untyped("x")];
+    assert_eq!(operators(&brought(&model).0), "Identity");
+}
+
+#[test]
+fn nodes_are_sorted_by_what_they_read() {
+    let text = "y = Add(a, b)\nb = If<then_branch=@then;else_branch=@else>(k)\na = Neg(x)\nk = Cast<to=9>(a)";
+    let (after, report) = brought(&model(text, 17));
+    assert_eq!(operators(&after), "Neg Cast If Add");
+    assert_eq!(report.steps.len(), 1, "{report:?}");
+    // What a branch reads of the graph around it comes first as well.
+    let mut later = model(
+        "y = If<then_branch=@then;else_branch=@else>(c)\nx2 = Neg(x)",
+        17,
+    );
+    let nodes = &mut later.graph.get_or_insert_default().node;
+    let branch = nodes[0].graphs_mut().next().expect("a branch");
+    branch.node[0].input[0] = "x2".to_owned();
+    assert_eq!(operators(&brought(&later).0), "Neg If");
+    // But not a value of its own that has the name of a later one.
+    let sorted = model(
+        "y = If<then_branch=@then;else_branch=@else>(c)\ns = Neg(y)",
+        17,
+    );
+    assert_eq!(operators(&brought(&sorted).0), "If Neg");
+    // Circles stay for whoever reads the model.
+    let circle = model("y = Add(a, x)\na = Neg(y)", 17);
+    assert_eq!(operators(&brought(&circle).0), "Add Neg");
+}
+
+#[test]
+fn models_that_have_the_form_stay() {
+    let changes = |path: &std::path::Path| {
+        let (bytes, model) = read(path);
+        let prepared = for_tract(&bytes).expect("a model");
+        let is_concerned = !model.functions.is_empty() || uses(&graph(&model).node);
+        assert!(prepared.is_none() || is_concerned, "{path:?}");
+        if let Some(prepared) = &prepared {
+            assert_eq!(for_tract(prepared).expect("a model"), None, "{path:?}");
+        }
+        prepared.is_some()
+    };
+    let changed = models().iter().filter(|path| changes(path)).count();
+    assert!((2..20).contains(&changed), "{changed}");
+}
+
+/// Whether there is a node that the passes are about.
+fn uses(nodes: &[NodeProto]) -> bool {
+    nodes
+        .iter()
+        .any(|node| concerns_tract(node.op()) || node.graphs().any(|graph| uses(&graph.node)))
+}

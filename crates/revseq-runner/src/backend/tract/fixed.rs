@@ -1,0 +1,135 @@
+//! Inputs that tract wants to know before it runs: where a model takes its axes, sizes and the
+//! like from outside, what it is fed is part of the model that is made ready.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use anyhow::Result;
+use prost::Message;
+use tract_onnx::pb::{GraphProto, NodeProto, TensorProto};
+
+use crate::tensor::{Tensor, pb};
+
+/// The inputs of operators that tract wants as constants, by place, and ONNX's names for them.
+pub(super) fn wanted(operator: &str) -> &'static [(usize, &'static str)] {
+    match operator {
+        "BatchNormalization" => &[(1, "scale"), (2, "B"), (3, "mean"), (4, "var")],
+        "BlackmanWindow" | "HammingWindow" | "HannWindow" => &[(0, "size")],
+        "CenterCropPad" | "Expand" | "Reshape" => &[(1, "shape")],
+        "Compress" => &[(1, "condition")],
+        "ConstantOfShape" => &[(0, "input")],
+        "CumSum" => &[(1, "axis")],
+        "DFT" => &[(1, "dft_length"), (2, "axis")],
+        "DequantizeLinear" => &[(1, "x_scale"), (2, "x_zero_point")],
+        "MelWeightMatrix" => &[
+            (0, "num_mel_bins"),
+            (1, "dft_length"),
+            (2, "sample_rate"),
+            (3, "lower_edge_hertz"),
+            (4, "upper_edge_hertz"),
+        ],
+        "OneHot" => &[(1, "depth"), (2, "values")],
+        "Pad" => &[(1, "pads"), (2, "constant_value"), (3, "axes")],
+        "QuantizeLinear" => &[(1, "y_scale"), (2, "y_zero_point")],
+        "Range" => &[(0, "start"), (1, "limit"), (2, "delta")],
+        "Resize" => &[(1, "roi"), (2, "scales"), (3, "sizes")],
+        "STFT" => &[(1, "frame_step"), (2, "window"), (3, "frame_length")],
+        "Slice" => &[(1, "starts"), (2, "ends"), (3, "axes"), (4, "steps")],
+        "Split" => &[(1, "split")],
+        "Squeeze" | "Unsqueeze" => &[(1, "axes")],
+        "Tile" => &[(1, "repeats")],
+        "TopK" => &[(1, "K")],
+        "Trilu" => &[(1, "k")],
+        "Upsample" => &[(1, "scales")],
+        reduce if reduce.starts_with("Reduce") => &[(1, "axes")],
+        _ => &[],
+    }
+}
+
+/// The most elements of an input that is taken for axes, sizes or a condition.
+const MAXIMUM_ELEMENTS: usize = 64;
+
+/// The small inputs of a model of which its nodes want values as constants, or that an If goes by.
+pub(super) fn inputs(graph: &GraphProto, inputs: &BTreeMap<String, Tensor>) -> BTreeSet<String> {
+    let mut search = Search {
+        inputs,
+        makers: HashMap::new(),
+        seen: BTreeSet::new(),
+        found: BTreeSet::new(),
+    };
+    search.graph(graph);
+    search.found
+}
+
+struct Search<'a> {
+    inputs: &'a BTreeMap<String, Tensor>,
+    /// The nodes that make values, of all graphs.
+    makers: HashMap<&'a str, &'a NodeProto>,
+    seen: BTreeSet<&'a str>,
+    found: BTreeSet<String>,
+}
+
+impl<'a> Search<'a> {
+    fn graph(&mut self, graph: &'a GraphProto) {
+        for node in &graph.node {
+            self.makers
+                .extend(node.output.iter().map(|output| (output.as_str(), node)));
+        }
+        for node in &graph.node {
+            let wanted = wanted(&node.op_type).iter().map(|(index, _)| *index);
+            let condition = (node.op_type == "If").then_some(0);
+            for index in wanted.chain(condition) {
+                if let Some(name) = node.input.get(index) {
+                    self.follow(name);
+                }
+            }
+            let attributes = node.attribute.iter();
+            for inner in attributes.flat_map(|it| it.g.iter().chain(&it.graphs)) {
+                self.graph(inner);
+            }
+        }
+    }
+
+    /// Adds the inputs that a value is computed from. Shapes are known without them.
+    fn follow(&mut self, name: &'a str) {
+        let mut open = vec![name];
+        while let Some(name) = open.pop() {
+            if !self.seen.insert(name) {
+                continue;
+            }
+            if let Some(input) = self.inputs.get(name) {
+                let count = input.shape().iter().product::<usize>();
+                if count <= MAXIMUM_ELEMENTS {
+                    self.found.insert(name.to_owned());
+                }
+                continue;
+            }
+            let maker = self.makers.get(name);
+            let maker = maker.filter(|node| !["Shape", "Size"].contains(&node.op_type.as_str()));
+            open.extend(
+                maker
+                    .iter()
+                    .flat_map(|node| &node.input)
+                    .map(String::as_str),
+            );
+        }
+    }
+}
+
+/// Makes initializers of inputs.
+///
+/// # Errors
+/// None: a tensor that is written can be read.
+pub(super) fn fix(
+    graph: &mut GraphProto,
+    names: &BTreeSet<String>,
+    inputs: &BTreeMap<String, Tensor>,
+) -> Result<()> {
+    graph.input.retain(|input| !names.contains(&input.name));
+    for name in names {
+        if let Some(tensor) = inputs.get(name) {
+            let tensor = TensorProto::decode(&*pb::encode(tensor, name))?;
+            graph.initializer.push(tensor);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! Whether nodes have an order in which they can run. ONNX wants them in it; writers
+//! forget that, and runtimes sort them.
+
+use std::collections::{HashMap, HashSet};
+
+use tract_onnx::pb::{GraphProto, NodeProto};
+
+/// The first node that reads, itself or in a graph within, what is made of its own outputs.
+pub(super) fn find_circle(nodes: &[NodeProto]) -> Option<usize> {
+    let mut makers: HashMap<&str, usize> = HashMap::new();
+    for (index, node) in nodes.iter().enumerate() {
+        makers.extend(named(&node.output).map(|output| (output, index)));
+    }
+    let needed: Vec<Vec<usize>> = nodes
+        .iter()
+        .map(|node| makers_read(node, &makers))
+        .collect();
+    let is_sorted = |(index, needed): (usize, &Vec<usize>)| needed.iter().all(|&it| it < index);
+    if needed.iter().enumerate().all(is_sorted) {
+        return None;
+    }
+    // Take out nodes that need none but those taken out: what is left reads in circles.
+    let mut waiting: Vec<usize> = needed.iter().map(Vec::len).collect();
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    for (reader, needed) in needed.iter().enumerate() {
+        needed.iter().for_each(|&it| readers[it].push(reader));
+    }
+    let mut ready: Vec<usize> = (0..nodes.len()).filter(|&it| waiting[it] == 0).collect();
+    while let Some(node) = ready.pop() {
+        for &reader in &readers[node] {
+            waiting[reader] -= 1;
+            if waiting[reader] == 0 {
+                ready.push(reader);
+            }
+        }
+    }
+    waiting.iter().position(|&left| left > 0)
+}
+
+fn named(names: &[String]) -> impl Iterator<Item = &str> {
+    names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !name.is_empty())
+}
+
+fn graphs(node: &NodeProto) -> impl Iterator<Item = &GraphProto> {
+    let attributes = node.attribute.iter();
+    attributes.flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs))
+}
+
+/// The nodes that make what a node and the graphs within it read.
+fn makers_read(node: &NodeProto, makers: &HashMap<&str, usize>) -> Vec<usize> {
+    let mut found: HashSet<usize> = HashSet::new();
+    found.extend(named(&node.input).filter_map(|input| makers.get(input)));
+    for graph in graphs(node) {
+        add_captured(graph, &HashSet::new(), makers, &mut found);
+    }
+    found.into_iter().collect()
+}
+
+/// Adds the makers of what a graph reads and does not make itself.
+fn add_captured<'a>(
+    graph: &'a GraphProto,
+    around: &HashSet<&'a str>,
+    makers: &HashMap<&str, usize>,
+    found: &mut HashSet<usize>,
+) {
+    let mut own = around.clone();
+    own.extend(graph.input.iter().map(|input| input.name.as_str()));
+    own.extend(super::initializer_names(graph));
+    own.extend(graph.node.iter().flat_map(|node| named(&node.output)));
+    let outputs = graph.output.iter().map(|output| output.name.as_str());
+    let read = graph.node.iter().flat_map(|node| named(&node.input));
+    let captured = read.chain(outputs).filter(|name| !own.contains(name));
+    found.extend(captured.filter_map(|name| makers.get(name)));
+    for inner in graph.node.iter().flat_map(graphs) {
+        add_captured(inner, &own, makers, found);
+    }
+}

@@ -1,0 +1,129 @@
+//! Models in forms that tract does not read by itself, and what is said of those that it does not run.
+
+use prost::Message;
+use tract_onnx::pb::{GraphProto, ValueInfoProto};
+
+use crate::common::{
+    FLOAT, Folder, INT64, graph_attribute, model, node, refuses, reverse_graph, revseq, succeeds,
+    value,
+};
+
+/// ONNX's code of bool.
+const BOOL: i32 = 9;
+
+/// Writes a model of some nodes on `x`, a vector of 4, and an int64 vector `n` of 1.
+fn write(folder: &Folder, nodes: &[(&str, &[&str], &[&str])], output: &str) -> String {
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: nodes
+            .iter()
+            .map(|(op, inputs, outputs)| node(op, inputs, outputs))
+            .collect(),
+        input: vec![value("x", FLOAT, &["4"]), value("n", INT64, &["1"])],
+        output: vec![value(output, FLOAT, &["N"])],
+        ..GraphProto::default()
+    };
+    let path = folder.write("model.onnx", &model(graph).encode_to_vec());
+    path.to_str().expect("a path is text").to_owned()
+}
+
+#[test]
+fn nodes_run_in_any_order() {
+    let folder = Folder::new();
+    let nodes: [(&str, &[&str], &[&str]); 3] = [
+        ("Add", &["b", "x"], &["y"]),
+        ("Abs", &["a"], &["b"]),
+        ("Neg", &["x"], &["a"]),
+    ];
+    let path = write(&folder, &nodes, "y");
+    let printed = succeeds(&["run", &path, "--fill", "iota"]);
+    assert!(printed.contains("[0.0, 2.0, 4.0, 6.0]"), "{printed}");
+    let shown = succeeds(&["inspect", &path]);
+    assert!(shown.ends_with("\nruns on tract\n"), "{shown}");
+}
+
+#[test]
+fn what_tract_wants_to_know_may_be_an_input() {
+    let folder = Folder::new();
+    for (operator, expected) in [
+        ("ReduceSum", "[6.0]"),
+        ("Unsqueeze", "[[0.0, 1.0, 2.0, 3.0]]"),
+    ] {
+        let nodes: [(&str, &[&str], &[&str]); 1] = [(operator, &["x", "n"], &["y"])];
+        let path = write(&folder, &nodes, "y");
+        let arguments = ["run", &path, "--fill", "iota", "--repeat", "2"];
+        succeeds(&arguments);
+        let printed = succeeds(&arguments[..4]);
+        assert!(printed.contains(expected), "{operator}: {printed}");
+    }
+}
+
+#[test]
+fn all_that_is_lacking_is_named_at_once() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    let long = "a_long_name_of_an_exporter/".repeat(10);
+    for index in 0..30 {
+        let mut foreign = node(&format!("Op{index}"), &["y"], &[&format!("z{index}")]);
+        foreign.name = format!("{long}{index}");
+        graph.node.push(foreign);
+    }
+    graph
+        .node
+        .push(node("SequenceConstruct", &["y"], &["list"]));
+    let path = folder.write("model.onnx", &model(graph).encode_to_vec());
+    let path = path.to_str().expect("a path is text");
+    let why = "tract has no Op0 (node \"…";
+    refuses(&["run", path, "--fill", "zeros"], why);
+    let run = revseq(&["run", path, "--fill", "zeros"]);
+    assert!(
+        run.stderr.contains(" more; --backend ort may run it"),
+        "{run:?}"
+    );
+    let message = run
+        .stderr
+        .split_once(": ")
+        .map_or("", |(_, message)| message);
+    assert!(message.replace(path, "").len() < 400, "{run:?}");
+    let shown = succeeds(&["inspect", path]);
+    let last = shown.lines().last().unwrap_or_default();
+    assert!(
+        last.starts_with("does not run on tract: tract has no Op0"),
+        "{shown}"
+    );
+}
+
+/// Which branch is taken is known before the model runs, as the condition is fed.
+#[test]
+fn branches_of_other_ranks_run_for_the_condition_that_is_fed() {
+    let folder = Folder::new();
+    let branch = |op: &str, inputs: &[&str], name: &str| GraphProto {
+        name: name.to_owned(),
+        node: vec![node(op, inputs, &[name])],
+        output: vec![ValueInfoProto {
+            name: name.to_owned(),
+            ..ValueInfoProto::default()
+        }],
+        ..GraphProto::default()
+    };
+    let mut either = node("If", &["c"], &["y"]);
+    either.attribute = vec![
+        graph_attribute("then_branch", branch("Neg", &["x"], "a")),
+        graph_attribute("else_branch", branch("Unsqueeze", &["x", "n"], "b")),
+    ];
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![either],
+        input: vec![
+            value("c", BOOL, &[]),
+            value("x", FLOAT, &["4"]),
+            value("n", INT64, &["1"]),
+        ],
+        output: vec![value("y", FLOAT, &["A", "B"])],
+        ..GraphProto::default()
+    };
+    let path = folder.write("model.onnx", &model(graph).encode_to_vec());
+    let path = path.to_str().expect("a path is text");
+    let printed = succeeds(&["run", path, "--fill", "zeros"]);
+    assert!(printed.contains("y: float[1,4]"), "{printed}");
+}

@@ -1,0 +1,83 @@
+//! What ONNX leaves open and tract does not.
+
+use std::collections::{HashMap, HashSet};
+
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::pb::{
+    AttributeProto, GraphProto, NodeProto, TensorProto, attribute_proto::AttributeType,
+};
+
+/// Says in a graph, and in those within, what ONNX leaves open: every node gets a name of its
+/// own, every output of a Scan's body a node of its own, and a ConstantOfShape its type.
+///
+/// [`model_for_path`](crate::model_for_path) does this by itself; here it is for those who
+/// parse models with a register of their own.
+pub fn adapt(graph: &mut GraphProto) {
+    let inputs = graph.input.iter().map(|input| input.name.clone());
+    let mut taken: HashSet<String> = inputs
+        .chain(graph.initializer.iter().map(|tensor| tensor.name.clone()))
+        .collect();
+    let mut next: HashMap<String, usize> = HashMap::new();
+    for (index, node) in graph.node.iter_mut().enumerate() {
+        let label = if node.name.is_empty() {
+            format!("{}#{index}", node.op_type)
+        } else {
+            node.name.clone()
+        };
+        let mut name = label.clone();
+        while !taken.insert(name.clone()) {
+            let number = next.entry(label.clone()).or_insert(1);
+            *number += 1;
+            name = format!("{label}~{number}");
+        }
+        node.name = name;
+        if node.op_type == "ConstantOfShape" && node.attribute.is_empty() {
+            node.attribute.push(zero());
+        }
+        let is_scan = node.op_type == "Scan";
+        let attributes = node.attribute.iter_mut();
+        for inner in attributes.flat_map(|attribute| &mut attribute.g) {
+            if is_scan {
+                separate_outputs(inner);
+            }
+            adapt(inner);
+        }
+    }
+}
+
+/// What a ConstantOfShape is made of if it does not say: ONNX's default is a float, tract's a double.
+fn zero() -> AttributeProto {
+    AttributeProto {
+        name: "value".to_owned(),
+        r#type: AttributeType::Tensor as i32,
+        t: Some(TensorProto {
+            dims: vec![1],
+            data_type: DataType::Float as i32,
+            raw_data: 0_f32.to_le_bytes().to_vec(),
+            ..TensorProto::default()
+        }),
+        ..AttributeProto::default()
+    }
+}
+
+/// Puts an Identity before every output of a Scan's body. tract gives an output
+/// its new axis where it is made, and so to the body's other nodes as well.
+fn separate_outputs(body: &mut GraphProto) {
+    let outputs = body.node.iter().flat_map(|node| &node.output);
+    let inputs = body.input.iter().map(|input| &input.name);
+    let stored = body.initializer.iter().map(|tensor| &tensor.name);
+    let mut taken: HashSet<String> = outputs.chain(inputs).chain(stored).cloned().collect();
+    for output in &mut body.output {
+        let mut name = format!("{}~output", output.name);
+        while !taken.insert(name.clone()) {
+            name.push('~');
+        }
+        body.node.push(NodeProto {
+            op_type: "Identity".to_owned(),
+            input: vec![output.name.clone()],
+            output: vec![name.clone()],
+            ..NodeProto::default()
+        });
+        output.name = name;
+    }
+}

@@ -1,0 +1,106 @@
+//! From files to models.
+
+use std::path::Path;
+
+use tract_onnx::Onnx;
+use tract_onnx::pb::{GraphProto, ModelProto};
+use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::internal::*;
+
+/// The ONNX model in a file, with all operators that [`register`](crate::register) adds, in
+/// the form that tract reads.
+///
+/// tract itself reads no models with functions of their own, no `If` whose
+/// branches differ, no `Scan` of version 8, and a few other forms that
+/// ONNX has; [`prepare`] says which. A model that has none of them is read as tract
+/// reads it.
+///
+/// ```no_run
+/// use tract_onnx::prelude::*;
+///
+/// # fn main() -> TractResult<()> {
+/// let model = revseq_tract::model_for_path("bidirectional.onnx")?;
+/// let outputs = model.into_optimized()?.into_runnable()?.run(tvec!(Tensor::zero::<f32>(&[1, 7, 3])?.into()))?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// The file is no model, or one that tract does not take.
+pub fn model_for_path(path: impl AsRef<Path>) -> TractResult<InferenceModel> {
+    let path = path.as_ref();
+    let onnx = onnx();
+    let mut proto = onnx.proto_model_for_path(path)?;
+    if may_need_preparation(&proto) {
+        let bytes = std::fs::read(path).with_context(|| format!("reading {path:?}"))?;
+        proto = prepared(proto, &bytes)?;
+    }
+    let folder = path.parent().and_then(Path::to_str);
+    parse(&onnx, proto, folder)
+}
+
+/// The ONNX model in the bytes of a file; the same as [`model_for_path`], but that no
+/// data can be in other files.
+///
+/// # Errors
+/// The bytes are no model, or one that tract does not take.
+pub fn model_for_bytes(bytes: &[u8]) -> TractResult<InferenceModel> {
+    let onnx = onnx();
+    let proto = prepared(onnx.proto_model_for_read(&mut &*bytes)?, bytes)?;
+    parse(&onnx, proto, None)
+}
+
+/// The bytes of a model in the form that tract reads; `None` if `proto`, which is the same
+/// model as tract has decoded it, has that form already.
+///
+/// - The model's functions are inlined.
+/// - An `If` whose condition is known gives way to the branch that is taken.
+///
+/// Inputs and outputs are the same, and their values, too, bit for bit.
+/// [`model_for_path`] does this by itself; here it is for those who
+/// parse models with a register of their own.
+///
+/// # Errors
+/// The model's functions cannot be inlined.
+pub fn prepare(proto: &ModelProto, bytes: &[u8]) -> TractResult<Option<Vec<u8>>> {
+    if !may_need_preparation(proto) {
+        return Ok(None);
+    }
+    Ok(revseq_rewrite::for_tract(bytes)?)
+}
+
+fn onnx() -> Onnx {
+    let mut onnx = tract_onnx::onnx();
+    crate::register(&mut onnx);
+    onnx
+}
+
+fn prepared(proto: ModelProto, bytes: &[u8]) -> TractResult<ModelProto> {
+    match prepare(&proto, bytes)? {
+        None => Ok(proto),
+        Some(bytes) => onnx().proto_model_for_read(&mut &*bytes),
+    }
+}
+
+fn parse(onnx: &Onnx, mut proto: ModelProto, folder: Option<&str>) -> TractResult<InferenceModel> {
+    proto.graph.iter_mut().for_each(crate::adapt);
+    let parsed = onnx.parse(&proto, folder)?;
+    if let Some(name) = parsed.unresolved_inputs.first() {
+        bail!("no node produces {name:?}");
+    }
+    Ok(parsed.model)
+}
+
+/// Whether [`prepare`] may change a model: it has functions, or operators that the preparation
+/// is about.
+#[must_use]
+pub fn may_need_preparation(proto: &ModelProto) -> bool {
+    fn graph_is(graph: &GraphProto) -> bool {
+        graph.node.iter().any(|node| {
+            let attributes = node.attribute.iter();
+            let mut inner = attributes.flat_map(|it| it.g.iter().chain(&it.graphs));
+            revseq_rewrite::concerns_tract(&node.op_type) || inner.any(graph_is)
+        })
+    }
+    !proto.functions.is_empty() || proto.graph.as_ref().is_some_and(graph_is)
+}

@@ -1,0 +1,1 @@
+ByJ _æx??@eÙE@°k‡@â8¢@lÅ@lá@¶A¥OA¶ A¶2A¶FA¥ORA¶eArsAÛƒAlÁ‰A[”AŸô™AÛ¤AÒ'ªA[µA[ºAÛÅA9ŽÊA[ÖAlÁÚAÛæAŸôêA[÷AlÁûAƒ­BÇBƒmBƒ­Bƒ-Bé“BƒíBPúBƒí$B
