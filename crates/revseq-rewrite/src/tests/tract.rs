@@ -399,6 +399,24 @@ fn functions_are_inlined_with_names_of_their_own() {
 }
 
 #[test]
+fn functions_of_another_version_keep_their_meaning() {
+    // Softmax is another before version 13; Abs is the same.
+    for (operator, version, expected) in [
+        ("Softmax", 11, "F"),
+        ("Softmax", 13, "Softmax"),
+        ("Abs", 11, "Abs"),
+    ] {
+        let mut model = model("y, _ = my.F(x)", 17);
+        let mut callee = function("F", &format!("v = {operator}(u)\nt = Neg(u)"), &[]);
+        callee.opset_import = vec![import("", version)];
+        model.functions = vec![callee];
+        let (after, report) = brought(&model);
+        assert_eq!(operators(&after), expected, "{report:?}");
+        assert_eq!(after.functions.is_empty(), expected != "F");
+    }
+}
+
+#[test]
 fn functions_that_never_end_are_an_error() {
     let chain = |count: usize| -> Vec<FunctionProto> {
         let call = |to: usize| format!("v, t = my.F{to}(u)\np, q = my.F{to}(v)");

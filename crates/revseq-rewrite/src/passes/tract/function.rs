@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::edit;
 use super::inline::Inline;
 use crate::Error;
+use crate::driver::opset;
 use crate::model::{FunctionProto, ModelProto, NodeProto};
 use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
@@ -37,6 +38,14 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     if scope.function().is_some() {
         return Verdict::Other;
     }
+    if let Some(operator) = changed_meaning(function, scope.opset) {
+        return Verdict::Left(format!(
+            "it is of version {} of ONNX's operators, in which {operator} is another than in the \
+             model's {}",
+            opset(&function.opset_import),
+            scope.opset
+        ));
+    }
     let given = node.attribute.iter();
     let attributes = function
         .attribute_proto
@@ -59,6 +68,24 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
         count => format!("its {count} nodes"),
     };
     edit(nodes, what)
+}
+
+/// The operators that do something else from a version on, in the same words.
+const CHANGED: [(&str, i64); 3] = [("Hardmax", 13), ("LogSoftmax", 13), ("Softmax", 13)];
+
+/// An operator of a function that means something else in a version of ONNX's operators.
+fn changed_meaning(function: &FunctionProto, version: i64) -> Option<&'static str> {
+    fn uses(nodes: &[NodeProto], operator: &str) -> bool {
+        nodes
+            .iter()
+            .any(|node| node.is(operator) || node.graphs().any(|graph| uses(&graph.node, operator)))
+    }
+    let own = opset(&function.opset_import);
+    let mut changed = CHANGED.iter();
+    let is_other = |&&(operator, since): &&(&str, i64)| {
+        (own < since) != (version < since) && uses(&function.node, operator)
+    };
+    changed.find(is_other).map(|(operator, _)| *operator)
 }
 
 /// By which a function is called.
