@@ -21,6 +21,8 @@ pub(super) struct Bounded {
     operator: Box<dyn InferenceOp>,
     node: String,
     op_type: String,
+    /// Which of its inputs are there.
+    places: Vec<usize>,
     /// By which what is known of its inputs is found again, if it is one of ours.
     key: Option<shapes::Key>,
     /// Which inputs tract reads as sizes.
@@ -45,6 +47,9 @@ impl Bounded {
             operator,
             node: node.name.clone(),
             op_type: node.op_type.clone(),
+            places: (0..node.input.len())
+                .filter(|&place| !node.input[place].is_empty())
+                .collect(),
             key: shapes::key(node),
             size_inputs: size_inputs(&node.op_type),
         }
@@ -148,7 +153,15 @@ impl InferenceOp for Bounded {
         }
         let inferred = self
             .infer_bounded(inputs.clone(), outputs.clone(), observed.clone())
-            .map_err(|error| AtNode::add(error, &self.node, &self.op_type, inputs.iter().copied()));
+            .map_err(|error| {
+                AtNode::add(
+                    error,
+                    &self.node,
+                    &self.op_type,
+                    &self.places,
+                    inputs.iter().copied(),
+                )
+            });
         if inferred.is_ok() || !shapes::is_watched() {
             return inferred;
         }
@@ -210,7 +223,7 @@ impl InferenceOp for Bounded {
         typed.map_err(|error| {
             let inputs = node.inputs.iter();
             let facts = inputs.filter_map(|&input| source.outlet_fact(input).ok());
-            AtNode::add(error, &self.node, &self.op_type, facts)
+            AtNode::add(error, &self.node, &self.op_type, &self.places, facts)
         })
     }
 

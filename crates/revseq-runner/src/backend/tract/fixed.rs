@@ -15,7 +15,6 @@ pub(super) fn wanted(operator: &str) -> &'static [(usize, &'static str)] {
         "BatchNormalization" => &[(1, "scale"), (2, "B"), (3, "mean"), (4, "var")],
         "BlackmanWindow" | "HammingWindow" | "HannWindow" => &[(0, "size")],
         "CenterCropPad" | "Expand" | "Reshape" => &[(1, "shape")],
-        "Compress" => &[(1, "condition")],
         "ConstantOfShape" => &[(0, "input")],
         "CumSum" => &[(1, "axis")],
         "DFT" => &[(1, "dft_length"), (2, "axis")],

@@ -71,7 +71,7 @@ pub(super) fn bounded_operators() -> OnnxOpRegister {
             .get(&node.op_type)
             .context("the operator was registered")?;
         let (operator, captured) = build(context, node)
-            .map_err(|error| AtNode::add(error, &node.name, &node.op_type, [].iter()))?;
+            .map_err(|error| AtNode::add(error, &node.name, &node.op_type, &[], [].iter()))?;
         Ok((Box::new(Bounded::new(operator, node)), captured))
     }
     // These hold graphs, whose own nodes are behind the check.

@@ -58,11 +58,13 @@ pub(super) struct AtNode {
 
 impl AtNode {
     /// Adds to an error of tract's where it was, unless that is known already: the
-    /// innermost node says most.
+    /// innermost node says most. Inputs that are left out have no fact; `places` are those of
+    /// the others.
     pub(super) fn add<'a>(
         error: Error,
         name: &str,
         operator: &str,
+        places: &[usize],
         inputs: impl Iterator<Item = &'a InferenceFact>,
     ) -> Error {
         let is_told = error.is::<Self>() || error.is::<Told>();
@@ -72,7 +74,8 @@ impl AtNode {
         let inputs: Vec<&InferenceFact> = inputs.collect();
         let wanted = fixed::wanted(operator).iter();
         let unknown = wanted.filter(|(index, _)| {
-            let input = inputs.get(*index);
+            let place = places.iter().position(|place| place == index);
+            let input = place.and_then(|place| inputs.get(place));
             input.is_some_and(|input| input.value.concretize().is_none())
         });
         let unknown = unknown.map(|(_, name)| *name).collect();
@@ -250,7 +253,7 @@ mod tests {
                 "node \"a/b\" (Loop): it is nested too deeply",
             ),
             (
-                AtNode::add(inner(), "x", "Tile", [].iter()).context("outside"),
+                AtNode::add(inner(), "x", "Tile", &[], [].iter()).context("outside"),
                 "tract does not take node \"x\" (Tile); --backend ort may run it",
             ),
             (
@@ -258,6 +261,7 @@ mod tests {
                     inner(),
                     "x",
                     "Tile",
+                    &[0, 1],
                     [
                         InferenceFact::dt_shape(f32::datum_type(), [2, 3]),
                         InferenceFact::dt_shape(i64::datum_type(), [2]),
