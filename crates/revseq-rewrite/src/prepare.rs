@@ -8,9 +8,9 @@ use crate::{Error, Options, driver};
 /// The model in the bytes of a file in the form that tract reads, as bytes; `None` if
 /// it has that form already.
 ///
-/// Its inputs and outputs are the same, and their values, too, bit for bit. Values and nodes
-/// that stay keep their names; what was in a function or a branch is named after the
-/// node that had it.
+/// Its inputs and outputs are the same, and their values, too: bit for bit, and up to rounding
+/// where operators of `com.microsoft` become standard ones. Values and nodes that stay keep
+/// their names; what was in a function or a branch is named after the node that had it.
 ///
 /// # Errors
 /// If the bytes are no model, or its functions cannot be inlined.

@@ -55,8 +55,14 @@ pub fn model_for_bytes(bytes: &[u8]) -> TractResult<InferenceModel> {
 ///
 /// - The model's functions are inlined.
 /// - An `If` whose condition is known gives way to the branch that is taken.
+/// - What is read of sequences whose elements are known, and of those that a `Loop` only
+///   appends to, is computed of tensors.
+/// - `Scan` of version 8, or without types, becomes `Loop`.
+/// - `DFT` counts its axis from the end, and limits of `NonMaxSuppression` are vectors.
+/// - Operators of `com.microsoft` that ONNX Runtime fuses or quantises become standard ones.
 ///
-/// Inputs and outputs are the same, and their values, too, bit for bit.
+/// Inputs and outputs are the same, and their values, too: bit for bit, and up to rounding
+/// where such operators are.
 /// [`model_for_path`] does this by itself; here it is for those who
 /// parse models with a register of their own.
 ///
