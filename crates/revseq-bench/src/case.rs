@@ -135,8 +135,7 @@ impl<'a> Case<'a> {
     pub fn kernel(&self) -> Result<KernelChoice, Error> {
         let lengths = SequenceLengths::new(&self.plan, &self.lengths[0], LengthsPolicy::Reject)
             .map_err(|source| kernels(self.regime, source))?;
-        let output = self.output.bytes().as_ptr();
-        Ok(KernelChoice::new(&self.plan, Some(&lengths), output, false))
+        Ok(KernelChoice::new(&self.plan, Some(&lengths), false))
     }
 
     /// Has a contestant do the work a number of times; nothing if it [cannot](Self::contestants).

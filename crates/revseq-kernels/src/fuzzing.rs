@@ -3,9 +3,6 @@
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
-use crate::Plan;
-use crate::cpu::choice::Memory;
-
 static MEMORY: AtomicU8 = AtomicU8::new(0);
 static PIECE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -30,15 +27,8 @@ pub struct Choice {
     pub piece_bytes: usize,
 }
 
-/// What was chosen, of which non-temporal stores are only for what writes all of its output.
-pub(crate) fn memory(plan: &Plan, in_place: bool) -> Option<Memory> {
-    let whole = !in_place && plan.moved_bytes() == plan.output_bytes();
-    Some(match MEMORY.load(Relaxed) {
-        1 => Memory::Cached,
-        3 if whole => Memory::NonTemporal,
-        2 | 3 => Memory::Prefetched,
-        _ => return None,
-    })
+pub(crate) fn tier() -> u8 {
+    MEMORY.load(Relaxed)
 }
 
 pub(crate) fn piece_bytes() -> Option<usize> {

@@ -48,6 +48,7 @@ mod lengths;
 mod overlap;
 mod plan;
 pub mod reference;
+mod simd_level;
 
 pub use data_type::DataType;
 pub use desc::{ReverseSubsequencesDesc, TensorDesc};

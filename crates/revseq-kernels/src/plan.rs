@@ -2,7 +2,6 @@
 
 use smallvec::SmallVec;
 
-use crate::cpu::SimdLevel;
 use crate::index_set::{self, IndexSet};
 use crate::lengths::LENGTHS_DATA_TYPES;
 use crate::{Error, ReverseSubsequencesDesc, Tensor, TensorDesc, overlap};
@@ -22,7 +21,7 @@ pub(crate) struct Loop {
 
 impl Loop {
     /// A loop that goes round once.
-    const ONCE: Self = Self {
+    pub(crate) const ONCE: Self = Self {
         size: 1,
         input: 0,
         output: 0,
@@ -61,8 +60,6 @@ pub struct Plan {
     /// Why the plan cannot run in place: a dimension and its strides in input
     /// and output, in elements.
     layouts_differ: Option<(usize, u64, u64)>,
-    /// The instructions that the CPU's kernels use, if they were chosen.
-    pub(crate) simd: Option<SimdLevel>,
 }
 
 impl Plan {
@@ -113,7 +110,6 @@ impl Plan {
             lengths_count,
             lengths_loops: SmallVec::new(),
             layouts_differ: None,
-            simd: None,
         };
         let mut strides = desc
             .tensors()
@@ -157,19 +153,6 @@ impl Plan {
         plan.loops.reverse();
         plan.settle();
         Ok(plan)
-    }
-
-    /// Has the CPU's kernels use the instructions of a level, or of the highest one
-    /// below it that the CPU has, in place of [`SimdLevel::current`]'s.
-    #[must_use]
-    pub fn with_simd_level(mut self, level: SimdLevel) -> Self {
-        self.simd = Some(level.or_lower());
-        self
-    }
-
-    /// The instructions that the CPU's kernels use.
-    pub(crate) fn simd(&self) -> SimdLevel {
-        self.simd.unwrap_or_else(SimdLevel::current)
     }
 
     /// The least size of the input's buffer, in bytes.
@@ -289,33 +272,29 @@ impl Plan {
             self.row_bytes *= last.size;
             self.loops.pop();
         }
-        self.cut_long_rows();
+        self.find_time();
+    }
+
+    /// Counts the loops outside time.
+    fn find_time(&mut self) {
         let time = self.time;
         self.outside_time = self
             .loops
             .partition_point(|round| round.output > time.output);
     }
 
-    /// Cuts rows that are longer than what a thread gets into equal parts.
-    fn cut_long_rows(&mut self) {
-        /// The least bytes of a part.
-        const PART: usize = 32 << 10;
-        let whole = self.row_bytes;
-        let most = whole / PART;
-        // Sizes have small factors; a row that has none stays whole.
-        let parts = (2..=most)
-            .rev()
-            .take(PART)
-            .find(|&parts| whole.is_multiple_of(parts));
-        if let Some(parts) = parts {
-            self.row_bytes /= parts;
-            self.loops.push(Loop {
-                size: parts,
-                input: self.row_bytes,
-                output: self.row_bytes,
-                lengths: 0,
-            });
-        }
+    /// The plan with each row as so many equal parts.
+    pub(crate) fn with_cut_rows(&self, parts: usize) -> Self {
+        let mut plan = self.clone();
+        plan.row_bytes /= parts;
+        plan.loops.push(Loop {
+            size: parts,
+            input: plan.row_bytes,
+            output: plan.row_bytes,
+            lengths: 0,
+        });
+        plan.find_time();
+        plan
     }
 
     /// Whether `test` holds for the index of every length that a subsequence

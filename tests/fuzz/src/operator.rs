@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 use arbitrary::{Result, Unstructured};
-use revseq_kernels::cpu::{self, SimdLevel, Threads};
+use revseq_kernels::cpu::{self, Options, SimdLevel, Threads};
 use revseq_kernels::{
     DataType, Dims, Error, FeatureLevel, LengthsData, LengthsPolicy, Plan, ReverseSubsequencesDesc,
     SequenceLengths, TensorDesc, reference,
@@ -383,7 +383,8 @@ impl Case<'_> {
             .into_iter()
             .filter(|level| level.is_supported())
         {
-            let plan = &self.plan.clone().with_simd_level(level);
+            let plan = self.plan;
+            let options = Options::from(threads).with_simd_level(level);
             choose(u)?;
             let places: u8 = u.arbitrary()?;
             let apart = match places & 4 != 0 {
@@ -394,13 +395,13 @@ impl Case<'_> {
                 let from = input.place(content, places & 1 != 0, apart);
                 let to = output.place(before, places & 2 != 0, apart);
                 if places & 8 != 0 {
-                    cpu::run(plan, &self.lengths, from, to, threads).unwrap();
+                    cpu::run(plan, &self.lengths, from, to, options).unwrap();
                 } else {
                     let to: *mut [u8] = to;
                     // SAFETY: `MaybeUninit<u8>` has the layout of `u8`, and only initialised
                     // bytes, those of the input, are written through the slice.
                     let to = unsafe { &mut *(to as *mut [MaybeUninit<u8>]) };
-                    cpu::run_uninit(plan, &self.lengths, from, to, threads).unwrap();
+                    cpu::run_uninit(plan, &self.lengths, from, to, options).unwrap();
                 }
                 assert!(
                     output.result() == expected,
@@ -409,7 +410,7 @@ impl Case<'_> {
                 assert!(input.result() == content, "{level}, {threads:?}, {self:?}");
 
                 let data = output.place(content, places & 2 != 0, apart);
-                let ran = cpu::run_in_place(plan, &self.lengths, data, threads);
+                let ran = cpu::run_in_place(plan, &self.lengths, data, options);
                 match &in_place {
                     Some(expected) => {
                         ran.unwrap();

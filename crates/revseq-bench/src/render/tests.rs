@@ -21,7 +21,7 @@ fn fixed() -> Report {
         bytes,
         reversed_share: 0.5,
         is_call: false,
-        kernel: "short rows, non-temporal".to_owned(),
+        kernel: "rows, streamed".to_owned(),
         skipped: None,
         measurements,
     };

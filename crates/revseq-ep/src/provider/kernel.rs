@@ -153,7 +153,7 @@ impl Kernel {
             moved?;
         }
         if self.verbose {
-            let kernel = KernelChoice::new(plan, Some(&lengths), output, in_place);
+            let kernel = KernelChoice::new(plan, Some(&lengths), in_place);
             self.say(context, plan, kernel, in_place);
         }
         Ok(())

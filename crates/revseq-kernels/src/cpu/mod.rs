@@ -1,24 +1,36 @@
 //! The operator on the CPU: out of place and in place, serial and on any thread pool.
+//!
+//! A run is [chosen](choose), [walked](walk) and [written](mod@write), in this order.
 
-pub(crate) mod choice;
-mod kernels;
-mod loop_nest;
-mod memory;
+mod choose;
+mod columns;
+mod lines;
+mod options;
+mod rows;
 mod simd;
+mod small;
+mod swap;
 #[cfg(test)]
 mod tests;
 mod threads;
 mod typed;
+mod walk;
 mod with_const;
+mod write;
 
 use std::mem::MaybeUninit;
 
-pub use choice::KernelChoice;
-pub use simd::level::SimdLevel;
+pub use choose::KernelChoice;
+pub use options::Options;
 pub use threads::{ParallelFor, Threads};
 pub use typed::{reverse_in_place, run_elements, run_elements_in_place};
 
+pub use crate::simd_level::SimdLevel;
+
 use crate::{Error, Plan, SequenceLengths, Tensor};
+use choose::{Kernel, choose, is_small};
+use columns::Tiling;
+use walk::{Job, Walk};
 
 /// Reverses subsequences of `input` into `output`, both in bytes.
 ///
@@ -34,17 +46,17 @@ use crate::{Error, Plan, SequenceLengths, Tensor};
 ///
 /// # Panics
 /// If the loop of [`Threads::Host`] does. A part of the output is then written.
-pub fn run(
+pub fn run<'a>(
     plan: &Plan,
     lengths: &SequenceLengths<'_>,
     input: &[u8],
     output: &mut [u8],
-    threads: Threads<'_>,
+    options: impl Into<Options<'a>>,
 ) -> Result<(), Error> {
     // SAFETY: `MaybeUninit<u8>` has the layout of `u8`, and only initialised
     // bytes, those of the input, are ever written through the slice.
     let output = unsafe { &mut *(std::ptr::from_mut(output) as *mut [MaybeUninit<u8>]) };
-    run_uninit(plan, lengths, input, output, threads)
+    run_uninit(plan, lengths, input, output, options)
 }
 
 /// [`run`] into memory that need not be initialised.
@@ -57,27 +69,29 @@ pub fn run(
 ///
 /// # Panics
 /// As [`run`].
-pub fn run_uninit(
+pub fn run_uninit<'a>(
     plan: &Plan,
     lengths: &SequenceLengths<'_>,
     input: &[u8],
     output: &mut [MaybeUninit<u8>],
-    threads: Threads<'_>,
+    options: impl Into<Options<'a>>,
 ) -> Result<(), Error> {
     lengths.check_plan(plan)?;
     check_buffer(Tensor::Input, input.len(), plan.input_bytes())?;
     check_buffer(Tensor::Output, output.len(), plan.output_bytes())?;
+    let buffers = (input.as_ptr(), output.as_mut_ptr().cast());
     // SAFETY: both buffers hold what the plan's loops reach, checked here; they
     // do not overlap, since one is borrowed mutably.
     unsafe {
-        choice::dispatch::out_of_place(
+        move_rows(
             plan,
+            plan.time.size,
             lengths,
-            input.as_ptr(),
-            output.as_mut_ptr().cast(),
-            threads,
-        );
-    }
+            buffers,
+            false,
+            options.into(),
+        )
+    };
     Ok(())
 }
 
@@ -91,18 +105,110 @@ pub fn run_uninit(
 ///
 /// # Panics
 /// As [`run`]; some subsequences are then reversed in part.
-pub fn run_in_place(
+pub fn run_in_place<'a>(
     plan: &Plan,
     lengths: &SequenceLengths<'_>,
     data: &mut [u8],
-    threads: Threads<'_>,
+    options: impl Into<Options<'a>>,
 ) -> Result<(), Error> {
     lengths.check_plan(plan)?;
     plan.check_in_place()?;
     check_buffer(Tensor::Output, data.len(), plan.output_bytes())?;
+    let pairs = lengths.longest(plan) / 2;
+    let data = data.as_mut_ptr();
     // SAFETY: the buffer holds what the plan's loops reach, checked here.
-    unsafe { choice::dispatch::in_place(plan, lengths, data.as_mut_ptr(), threads) };
+    unsafe { move_rows(plan, pairs, lengths, (data, data), true, options.into()) };
     Ok(())
+}
+
+/// Copies every row to its place, or exchanges those of every pair in place.
+///
+/// # Safety
+/// The input is readable for the plan's `input_bytes`, the output writable for its `output_bytes`,
+/// and they do not overlap, with all time steps; `in_place` they are the same, readable and
+/// writable, of one layout, with `steps` those of all pairs.
+unsafe fn move_rows(
+    plan: &Plan,
+    steps: usize,
+    lengths: &SequenceLengths<'_>,
+    buffers: (*const u8, *mut u8),
+    in_place: bool,
+    options: Options<'_>,
+) {
+    if plan.empty || steps == 0 {
+        return;
+    }
+    if is_small(plan) {
+        // SAFETY: the buffers are the plan's.
+        return unsafe { small::run_plan(plan, lengths, buffers, in_place) };
+    }
+    let (plan, choice) = choose(plan, Some(lengths), in_place, options.simd());
+    // Lengths that all turn out to be equal leave as many time steps, or one.
+    let steps = match in_place {
+        true => steps,
+        false => plan.time.size,
+    };
+    // SAFETY: the buffers are those of the plan that a simpler one follows from, and the CPU has
+    // the instructions of the options.
+    unsafe {
+        move_as_chosen(
+            &plan,
+            steps,
+            lengths,
+            buffers,
+            choice,
+            |items, bytes, work| {
+                let min = choice.parallel_min();
+                options.threads.for_each_piece(items, bytes, min, work);
+            },
+        );
+    }
+}
+
+/// Copies every row to its place, or exchanges those of every pair in place, as chosen:
+/// `for_each_piece` gets the number of items, the bytes of each, and what does some of them.
+///
+/// # Safety
+/// As [`move_rows`], for a kernel that takes the plan, and instructions that the CPU has.
+unsafe fn move_as_chosen(
+    plan: &Plan,
+    steps: usize,
+    lengths: &SequenceLengths<'_>,
+    (input, output): (*const u8, *mut u8),
+    choice: KernelChoice,
+    for_each_piece: impl FnOnce(usize, usize, &(dyn Fn(std::ops::Range<usize>) + Sync)),
+) {
+    let tiling = match choice.kernel {
+        Kernel::Columns => Tiling::new(plan, output),
+        _ => None,
+    };
+    let (walk, bytes) = match tiling {
+        Some(tiling) => (
+            Walk::tiles(plan, tiling.tiles(plan)),
+            steps.saturating_mul(tiling.bytes),
+        ),
+        None => (Walk::rows(plan, steps), plan.row_bytes),
+    };
+    let job = &Job {
+        plan,
+        walk: &walk,
+        lengths,
+        input,
+        output,
+        choice,
+    };
+    let moves = if choice.in_place { 2 } else { 1 };
+    for_each_piece(walk.items(), bytes.saturating_mul(moves), &|items| {
+        // SAFETY: the walk is the kernel's, with the time steps of the place.
+        unsafe {
+            match (choice.kernel, tiling) {
+                (Kernel::Columns, Some(tiling)) => columns::run(job, tiling, items),
+                (Kernel::Rows, _) => rows::run(job, items),
+                (Kernel::Lines, _) => lines::run(job, items),
+                _ => small::run(job, items),
+            }
+        }
+    });
 }
 
 fn check_buffer(tensor: Tensor, actual: usize, required: usize) -> Result<(), Error> {

@@ -2,9 +2,8 @@
 
 use std::mem::MaybeUninit;
 
-use super::loop_nest::job::Job;
-use super::loop_nest::{LoopNest, Rounds};
-use super::{Threads, run_in_place, run_uninit};
+use super::walk::{Job, MAX_COLUMNS, Walk};
+use super::{KernelChoice, Options, run_in_place, run_uninit};
 use crate::{Element, Error, Plan, SequenceLengths};
 
 /// [`run`](super::run) with slices of elements.
@@ -15,12 +14,12 @@ use crate::{Element, Error, Plan, SequenceLengths};
 ///
 /// # Panics
 /// As [`run`](super::run).
-pub fn run_elements<T: Element>(
+pub fn run_elements<'a, T: Element>(
     plan: &Plan,
     lengths: &SequenceLengths<'_>,
     input: &[T],
     output: &mut [T],
-    threads: Threads<'_>,
+    options: impl Into<Options<'a>>,
 ) -> Result<(), Error> {
     check_element_size::<T>(plan)?;
     let input_bytes = size_of_val(input);
@@ -36,7 +35,7 @@ pub fn run_elements<T: Element>(
             ),
         )
     };
-    run_uninit(plan, lengths, input, output, threads)
+    run_uninit(plan, lengths, input, output, options)
 }
 
 /// [`run_in_place`](super::run_in_place) with a slice of elements.
@@ -47,18 +46,18 @@ pub fn run_elements<T: Element>(
 ///
 /// # Panics
 /// As [`run_in_place`](super::run_in_place).
-pub fn run_elements_in_place<T: Element>(
+pub fn run_elements_in_place<'a, T: Element>(
     plan: &Plan,
     lengths: &SequenceLengths<'_>,
     data: &mut [T],
-    threads: Threads<'_>,
+    options: impl Into<Options<'a>>,
 ) -> Result<(), Error> {
     check_element_size::<T>(plan)?;
     let bytes = size_of_val(data);
     // SAFETY: an `Element` has no padding, so each byte is initialised; whole elements
     // change places. The slice keeps its bounds.
     let data = unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast::<u8>(), bytes) };
-    run_in_place(plan, lengths, data, threads)
+    run_in_place(plan, lengths, data, options)
 }
 
 fn check_element_size<T>(plan: &Plan) -> Result<(), Error> {
@@ -95,30 +94,26 @@ pub fn reverse_in_place<T>(
             required,
         });
     }
-    // The kernels see offsets only: the pointers of this job are never read.
+    let (time, element) = (plan.time.output, plan.element_bytes);
     let job = Job {
         plan,
-        nest: &LoopNest::new(plan, lengths.longest(plan) / 2),
+        walk: &Walk::rows(plan, lengths.longest(plan) / 2),
         lengths,
+        // Only the distances from them count.
         input: std::ptr::null(),
         output: std::ptr::null_mut(),
+        choice: KernelChoice::new(plan, None, true),
     };
-    let mut rounds = Rounds::default();
-    for (at, steps) in job.nest.lines(0..job.nest.items(), &mut rounds) {
-        for step in steps {
-            let row = job.row(at, step);
-            if row.time >= row.length / 2 {
-                continue;
-            }
-            let one = row.output + row.time * plan.time.output;
-            let other = row.output + row.source() * plan.time.output;
-            for byte in (0..plan.row_bytes).step_by(plan.element_bytes) {
-                data.swap(
-                    (one + byte) / plan.element_bytes,
-                    (other + byte) / plan.element_bytes,
-                );
+    job.for_each_band(0..job.walk.items(), MAX_COLUMNS, |band| {
+        for (column, &length) in band.lengths.iter().enumerate() {
+            let column = band.output.addr() + column * band.output_step;
+            for t in band.times.start..band.times.end.min(length / 2) {
+                let (one, other) = (column + t * time, column + (length - 1 - t) * time);
+                for byte in (0..plan.row_bytes).step_by(element) {
+                    data.swap((one + byte) / element, (other + byte) / element);
+                }
             }
         }
-    }
+    });
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Error;
-use super::context::ready;
+use super::sync::ready;
 use crate::AdapterChoice;
 
 /// An adapter: a GPU through a graphics API.

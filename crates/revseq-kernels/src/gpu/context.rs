@@ -3,17 +3,15 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
-use std::future::Future;
 use std::hash::{Hash, Hasher};
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Poll, Waker};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::Error;
 use super::adapter::{self, AdapterInfo};
 use super::shader::Variant;
 use super::staging::Pool;
+use super::sync::{lock, ready};
 use crate::AdapterChoice;
 
 /// How a [`Context`] is made.
@@ -315,23 +313,6 @@ fn bindings(variant: Variant) -> Vec<(u32, wgpu::BufferBindingType)> {
     }
     bindings.push((3, storage(false)));
     bindings
-}
-
-/// The result of a future of wgpu's, which on native platforms is ready at once.
-pub(super) fn ready<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    let mut task = std::task::Context::from_waker(Waker::noop());
-    loop {
-        match future.as_mut().poll(&mut task) {
-            Poll::Ready(result) => return result,
-            Poll::Pending => std::thread::yield_now(),
-        }
-    }
-}
-
-/// Locks a cache, which a thread that panicked leaves whole.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -141,7 +141,10 @@ fn run_whole(
         offsets: Offsets::default(),
     };
     let bound = pass.bind_motion(nest.motion, layout, false, &buffers)?;
-    transfer.run(&bound, &mut [(output_buffer.buffer(), 0, output)])
+    transfer.run(
+        |encoder| bound.encode(encoder),
+        &mut [(output_buffer.buffer(), 0, output)],
+    )
 }
 
 /// Runs slab by slab, each as large as a buffer can be.
@@ -227,7 +230,7 @@ fn run_slabs(
         if let Some(mirrored) = &mut mirrored {
             downloads.push((input_buffer, 0, mirrored));
         }
-        transfer.run(&bound, &mut downloads)?;
+        transfer.run(|encoder| bound.encode(encoder), &mut downloads)?;
     }
     Ok(())
 }

@@ -36,6 +36,7 @@ mod shader;
 mod slabs;
 mod staging;
 mod status;
+mod sync;
 
 pub use adapter::{AdapterInfo, adapters};
 pub use buffers::LengthsSlice;

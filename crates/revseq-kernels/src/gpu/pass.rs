@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use super::buffers::{LengthsSlice, is_shared, layout, range};
-use super::context::lock;
 use super::params::{Builder, Dispatch, LengthsLayout, Limits, Offsets, Window};
 use super::shader::{Kernel, Variant};
 use super::slabs::{Motion, Nest, Slab};
+use super::sync::lock;
 use super::{Context, Error};
 use crate::{Plan, Tensor};
 

@@ -5,8 +5,7 @@ use std::sync::Mutex;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::context::lock;
-use super::pass::Bound;
+use super::sync::lock;
 use super::{Context, Error};
 
 /// The most free buffers that are kept.
@@ -157,10 +156,10 @@ impl<'a> Transfer<'a> {
         Ok(())
     }
 
-    /// Runs what is bound, then fills each slice from its buffer, the bytes from an offset on.
+    /// Runs what `encode` encodes, then fills each slice from its buffer, the bytes from an offset on.
     pub(super) fn run(
         self,
-        bound: &Bound,
+        encode: impl FnOnce(&mut wgpu::CommandEncoder),
         downloads: &mut [(&wgpu::Buffer, u64, &mut [u8])],
     ) -> Result<(), Error> {
         let context = self.context;
@@ -176,7 +175,7 @@ impl<'a> Transfer<'a> {
             for (staging, tensor, bytes) in &self.uploads {
                 encoder.copy_buffer_to_buffer(staging.buffer(), 0, tensor, 0, Some(*bytes));
             }
-            bound.encode(&mut encoder);
+            encode(&mut encoder);
             for ((tensor, offset, data), staging) in downloads.iter().zip(&staged) {
                 let bytes = Some(words(data));
                 encoder.copy_buffer_to_buffer(tensor, *offset, staging.buffer(), 0, bytes);

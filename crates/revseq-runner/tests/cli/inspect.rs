@@ -37,7 +37,7 @@ graph/y_node: ReverseSequence
     assert!(text.contains(expected), "{text}");
     assert!(
         text.ends_with(
-            "  plan           scalar, row bytes 12, moved bytes 240\n\
+            "  plan           small, row bytes 12, moved bytes 240\n\
              \n\
              1 of 1 node is ReverseSequence\n\
              runs on tract\n"
@@ -49,7 +49,7 @@ graph/y_node: ReverseSequence
         node["descriptor"]["sequence_lengths"]["strides"],
         serde_json::json!([0, 1, 0, 0])
     );
-    assert_eq!(node["plan"]["kernel"], "scalar");
+    assert_eq!(node["plan"]["kernel"], "small");
     assert_eq!(node["directml"]["level"], "DML_FEATURE_LEVEL_5_0");
 }
 
@@ -354,7 +354,7 @@ fn functions_are_shown_where_they_are_called() {
     let path = folder.write("model.onnx", &whole.encode_to_vec());
     let shown = json(&path, &[]);
     assert_eq!(shown["nodes"][0]["path"], "graph/y_node/Turn/c_node");
-    assert_eq!(shown["nodes"][0]["plan"]["kernel"], "scalar");
+    assert_eq!(shown["nodes"][0]["plan"]["kernel"], "small");
     assert_eq!(shown["nodes"][1]["path"], "function own::Unused/c_node");
     assert_eq!(shown["other_operators"]["own::Turn (function)"], 1);
 

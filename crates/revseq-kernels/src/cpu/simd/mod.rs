@@ -2,27 +2,29 @@
 //! here implements for each.
 
 pub(crate) mod bytes;
-pub(crate) mod level;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 // Tested everywhere, used where there is nothing better.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod portable;
-pub(crate) mod sub_vector;
+pub(crate) mod sub_lane;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use bytes::copy_bytes;
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(test, target_arch = "aarch64"))]
 pub(crate) use neon::V128;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use portable::V128 as Portable;
-#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+#[cfg(all(test, not(any(target_arch = "aarch64", target_arch = "x86_64"))))]
 pub(crate) use portable::V128;
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(crate) use x86::V128;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{V128 as Portable, V128, V256, V512};
+pub(crate) use x86::V128 as Portable;
+
+use crate::simd_level::SimdLevel;
 
 /// The bytes of a lane, inside which [`Vector::zip`] works.
 pub(crate) const LANE: usize = 16;
@@ -32,21 +34,14 @@ pub(crate) const WIDEST: usize = 64;
 
 /// A vector register of bytes, which are elements of `W` bytes: 1, 2, 4, 8 or 16.
 ///
-/// Every method but [`run_outlined`](Self::run_outlined) is inlined and has to end up in a function
-/// with the vector's instructions; that is the safety condition of all of them, beside what each
-/// says.
+/// Every method is inlined and has to end up in a function with the vector's instructions, as
+/// [`run_at`] calls; that is the safety condition of all of them, beside what each says.
 pub(crate) trait Vector: Copy {
     /// The bytes of a vector: one or more lanes.
     const BYTES: usize;
 
-    /// A vector of half the bytes, or the same if it is one lane.
+    /// A vector of half the bytes, or the same if it is one lane. The half of a half is one.
     type Half: Vector;
-
-    /// Does a task in a function of its own, compiled with the vector's instructions.
-    ///
-    /// # Safety
-    /// The CPU has them, and the task's condition holds.
-    unsafe fn run_outlined<T: SimdTask>(task: T);
 
     /// Loads from anywhere.
     ///
@@ -66,30 +61,6 @@ pub(crate) trait Vector: Copy {
     /// `to` is writable for a vector and a multiple of its bytes.
     unsafe fn stream(self, to: *mut u8);
 
-    /// As [`stream`](Self::stream), lane by lane if that is not a multiple of the
-    /// vector's bytes.
-    ///
-    /// # Safety
-    /// `to` is writable for a vector and a multiple of a lane.
-    #[inline(always)]
-    unsafe fn stream_lanes(self, to: *mut u8) {
-        const { assert!(Self::BYTES == LANE, "a vector of one lane") };
-        // SAFETY: `to` is writable for a vector, and a multiple of its one lane.
-        unsafe { self.stream(to) };
-    }
-
-    /// As [`stream_lanes`](Self::stream_lanes), of the last `bytes` bytes alone, or of
-    /// all if those are more than a vector's.
-    ///
-    /// # Safety
-    /// As there; `bytes` are whole lanes, one at least.
-    #[inline(always)]
-    unsafe fn stream_last_lanes(self, to: *mut u8, _bytes: usize) {
-        // SAFETY: `to` is writable for a vector and a multiple of a lane; the last lane of one is
-        // all of it.
-        unsafe { self.stream_lanes(to) };
-    }
-
     /// The elements in reverse order.
     ///
     /// # Safety
@@ -102,37 +73,24 @@ pub(crate) trait Vector: Copy {
     /// See the trait.
     unsafe fn blend(self, other: Self, mask: Self) -> Self;
 
-    /// Loads a [`prefix_mask`].
-    ///
-    /// # Safety
-    /// As [`load`](Self::load).
-    #[inline(always)]
-    unsafe fn load_mask(from: *const u8) -> Self {
-        // SAFETY: `from` is readable for a vector.
-        unsafe { Self::load(from) }
-    }
-
     /// Whether [`store_prefix`](Self::store_prefix) leaves the other bytes alone.
     const MASKS: bool = false;
 
     /// Stores, of a vector that is `at` bytes after the start of a line, what lies in the line's
-    /// prefix of `prefix` bytes: one element of `W` bytes at least, `MOST` bytes at most.
+    /// prefix of `prefix` bytes: one element of `W` bytes at least, `MOST` bytes at most. Without
+    /// [`MASKS`](Self::MASKS) all of it, which then has to be what belongs there.
     ///
     /// # Safety
-    /// `to` is readable and writable for a vector, which ends in the first `MOST` bytes of the
-    /// line.
+    /// `to` is writable for a vector, which ends in the first `MOST` bytes of the line.
     #[inline(always)]
     unsafe fn store_prefix<const W: usize, const MOST: usize>(
         self,
         to: *mut u8,
-        at: usize,
-        prefix: usize,
+        _at: usize,
+        _prefix: usize,
     ) {
-        // SAFETY: `to` is valid for a vector, and so is the mask.
-        unsafe {
-            let mask = Self::load_mask(prefix_mask(prefix.saturating_sub(at)));
-            self.blend(Self::load(to), mask).store(to);
-        }
+        // SAFETY: `to` is writable for a vector.
+        unsafe { self.store(to) };
     }
 
     /// Interleaves elements in each lane: first those of the lanes' lower
@@ -142,22 +100,17 @@ pub(crate) trait Vector: Copy {
     /// See the trait.
     unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self);
 
-    /// Whether [`shuffle`](Self::shuffle) is worth it.
-    const SHUFFLES: bool;
+    /// Whether there is [`shuffle`](Self::shuffle).
+    const SHUFFLES: bool = false;
 
-    /// The bytes in another order: of each the index is in `order`, less than a vector.
+    /// The bytes in another order: of each the index is in `order`, less than a vector. Without
+    /// [`SHUFFLES`](Self::SHUFFLES) as they are.
     ///
     /// # Safety
     /// See the trait.
-    unsafe fn shuffle(self, order: Self) -> Self {
-        let (mut bytes, mut indices) = ([0_u8; WIDEST], [0_u8; WIDEST]);
-        // SAFETY: both arrays have room for a vector, as none is wider than the widest.
-        unsafe {
-            self.store(bytes.as_mut_ptr());
-            order.store(indices.as_mut_ptr());
-            let shuffle = indices.map(|index| bytes[usize::from(index) % WIDEST]);
-            Self::load(shuffle.as_ptr())
-        }
+    #[inline(always)]
+    unsafe fn shuffle(self, _order: Self) -> Self {
+        self
     }
 
     /// Loads each lane from a place of its own, `pitch` bytes after the one before.
@@ -181,53 +134,10 @@ pub(crate) trait Vector: Copy {
         // SAFETY: `to` is writable for the one lane.
         unsafe { self.store(to) };
     }
-
-    /// Reverses less than a vector of elements where they lie.
-    ///
-    /// # Safety
-    /// `at` is readable and writable for `bytes`, a number of whole elements
-    /// and less than a vector.
-    #[inline(always)]
-    unsafe fn reverse_part<const W: usize>(at: *mut u8, bytes: usize) {
-        let mut part = [0_u8; WIDEST];
-        let part = part.as_mut_ptr();
-        // SAFETY: `at` is valid for `bytes`, and the array has room for a vector.
-        unsafe {
-            copy_bytes(at, part, bytes);
-            Self::load(part).reversed::<W>().store(part);
-            copy_bytes(part.add(Self::BYTES - bytes), at, bytes);
-        }
-    }
-
-    /// Loads the first `bytes` bytes, less than a lane, into a vector of one.
-    ///
-    /// # Safety
-    /// `from` is readable for them, and the vector is one lane.
-    #[inline(always)]
-    unsafe fn load_partial(from: *const u8, bytes: usize) -> Self {
-        debug_assert_eq!(Self::BYTES, LANE);
-        // SAFETY: `from` is readable for `bytes`; the array is a lane, as the vector is.
-        unsafe {
-            let value = sub_vector::load(from, bytes);
-            Self::load(value.to_le_bytes().as_ptr())
-        }
-    }
-
-    /// Stores the first `bytes` bytes only, less than a lane, of a vector of one.
-    ///
-    /// # Safety
-    /// `to` is writable for them, and the vector is one lane.
-    #[inline(always)]
-    unsafe fn store_partial(self, to: *mut u8, bytes: usize) {
-        debug_assert_eq!(Self::BYTES, LANE);
-        let mut value = [0_u8; LANE];
-        // SAFETY: `to` is writable for `bytes`; the array is a lane, as the vector is.
-        unsafe {
-            self.store(value.as_mut_ptr());
-            sub_vector::store(u128::from_le_bytes(value), to, bytes);
-        }
-    }
 }
+
+/// One lane of a vector.
+pub(crate) type Lane<V> = <<V as Vector>::Half as Vector>::Half;
 
 /// A mask of the first `bytes` bytes of a vector, all if they are more than it has.
 #[inline(always)]
@@ -252,44 +162,45 @@ pub(crate) fn prefix_mask(bytes: usize) -> *const u8 {
         .wrapping_add(WIDEST * bytes.min(WIDEST))
 }
 
-/// What a function of its own does: its loops then have all registers.
+/// What is compiled as a separate function for every instruction set, with all registers for its
+/// loops.
 pub(crate) trait SimdTask {
-    /// Does it. Always inlined, so that it gets the vector's instructions; a
-    /// closure in it would not.
+    /// Does it. Always inlined, so that it gets the vector's instructions; a closure in it that is
+    /// no `#[inline(always)]` function might not.
     ///
     /// # Safety
     /// See [`Vector`], and what the task says.
     unsafe fn run<V: Vector>(self);
 }
 
-/// Calls a function that is not to become part of its caller.
-///
-/// The compiler heeds `#[inline(never)]` only in functions without target features.
+/// Does a task by the instructions of a level.
 ///
 /// # Safety
-/// As the function's.
+/// The CPU has them, and the task's condition holds.
 #[inline(always)]
-unsafe fn call_outlined<V: Vector, T: SimdTask>(run: unsafe fn(T), task: T) {
+pub(crate) unsafe fn run_at<T: SimdTask>(level: SimdLevel, task: T) {
+    /// # Safety
+    /// The task's condition holds.
+    #[inline(never)]
+    unsafe fn portable<T: SimdTask>(task: T) {
+        // SAFETY: the task's condition holds.
+        unsafe { task.run::<Portable>() }
+    }
     #[cfg(test)]
-    crate::cpu::tests::forced::reached::<V, T>();
-    // SAFETY: the task's condition holds, and the CPU has the instructions of `run`.
-    unsafe { std::hint::black_box(run)(task) };
-}
-
-/// Does a task by the widest vectors that `bytes` bytes fill, or by single lanes.
-///
-/// # Safety
-/// As [`Vector::run_outlined`].
-#[inline(always)]
-pub(crate) unsafe fn run_outlined_by_width<V: Vector, T: SimdTask>(task: T, bytes: usize) {
-    // SAFETY: the CPU has the instructions of V, and so those of narrower vectors.
+    if crate::cpu::tests::work::is_counting() {
+        // SAFETY: the task's condition holds; what counts needs no instructions of its own.
+        return unsafe { task.run::<crate::cpu::tests::work::Counted>() };
+    }
+    // SAFETY: the CPU has the instructions of the level, which are the vector's.
     unsafe {
-        if bytes >= V::BYTES {
-            V::run_outlined(task);
-        } else if bytes >= V::Half::BYTES {
-            V::Half::run_outlined(task);
-        } else {
-            V128::run_outlined(task);
+        match level {
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => x86::run_avx2(task),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => x86::run_avx512(task),
+            #[cfg(target_arch = "aarch64")]
+            SimdLevel::Neon => neon::run(task),
+            _ => portable(task),
         }
     }
 }

@@ -2,26 +2,26 @@
 
 use std::arch::aarch64::*;
 
-use super::{LANE, SimdTask, Vector, call_outlined};
+use super::{LANE, SimdTask, Vector};
 
 /// 16 bytes, by NEON.
 #[derive(Clone, Copy)]
 pub(crate) struct V128(uint8x16_t);
 
+/// Does a task by these vectors.
+///
+/// # Safety
+/// The task's condition holds.
+#[inline(never)]
+pub(crate) unsafe fn run<T: SimdTask>(task: T) {
+    // SAFETY: the task's condition holds.
+    unsafe { task.run::<V128>() }
+}
+
 impl Vector for V128 {
     const BYTES: usize = LANE;
     type Half = Self;
     const SHUFFLES: bool = true;
-
-    #[inline(always)]
-    unsafe fn run_outlined<T: SimdTask>(task: T) {
-        unsafe fn run<T: SimdTask>(task: T) {
-            // SAFETY: the task's condition holds.
-            unsafe { task.run::<V128>() }
-        }
-        // SAFETY: the task's condition holds.
-        unsafe { call_outlined::<Self, T>(run, task) }
-    }
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {

@@ -1,6 +1,6 @@
 //! 16 bytes, in shuffles that a compiler turns into the target's own.
 
-use super::{LANE, SimdTask, Vector, call_outlined};
+use super::{LANE, Vector};
 
 /// One lane.
 #[derive(Clone, Copy)]
@@ -9,17 +9,6 @@ pub(crate) struct V128([u8; LANE]);
 impl Vector for V128 {
     const BYTES: usize = LANE;
     type Half = Self;
-    const SHUFFLES: bool = false;
-
-    #[inline(always)]
-    unsafe fn run_outlined<T: SimdTask>(task: T) {
-        unsafe fn run<T: SimdTask>(task: T) {
-            // SAFETY: the task's condition holds.
-            unsafe { task.run::<V128>() }
-        }
-        // SAFETY: the task's condition holds.
-        unsafe { call_outlined::<Self, T>(run, task) }
-    }
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {

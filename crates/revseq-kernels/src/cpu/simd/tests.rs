@@ -1,8 +1,10 @@
 //! What the vectors of every instruction set do to bytes.
 
 use super::*;
-use crate::cpu::kernels::blended_lines::MAX_BYTES_IN_PLACE;
-use crate::cpu::simd::level::SimdLevel;
+use crate::cpu::lines::MAX_BYTES_IN_PLACE;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::simd::x86::{V256, V512};
+use crate::simd_level::SimdLevel;
 
 /// What the methods of a vector do to bytes, on the instructions that it needs.
 unsafe fn check<V: Vector, const W: usize, const R: usize>() {
@@ -22,7 +24,7 @@ unsafe fn check<V: Vector, const W: usize, const R: usize>() {
 
         let other: Vec<u8> = bytes[..V::BYTES].iter().map(|byte| !byte).collect();
         for first in 0..=V::BYTES {
-            let mask = V::load_mask(prefix_mask(first));
+            let mask = V::load(prefix_mask(first));
             let expected = [&bytes[..first], &other[first..]].concat();
             vector
                 .blend(V::load(other.as_ptr()), mask)
@@ -31,7 +33,10 @@ unsafe fn check<V: Vector, const W: usize, const R: usize>() {
         }
 
         // A vector anywhere in lines of which a byte can number all elements, and of longer ones.
-        for at in (0..=MAX_BYTES_IN_PLACE - V::BYTES).step_by(W) {
+        for at in (0..=MAX_BYTES_IN_PLACE - V::BYTES)
+            .step_by(W)
+            .filter(|_| V::MASKS)
+        {
             for prefix in (W..=MAX_BYTES_IN_PLACE).step_by(7 * W) {
                 let kept = prefix.saturating_sub(at).min(V::BYTES);
                 let expected = [&bytes[..kept], &other[kept..]].concat();
@@ -50,24 +55,8 @@ unsafe fn check<V: Vector, const W: usize, const R: usize>() {
         vector
             .shuffle(V::load(order.as_ptr()))
             .store(out.as_mut_ptr());
-        for (&found, &index) in out.iter().zip(&order) {
+        for (&found, &index) in out.iter().zip(&order).filter(|_| V::SHUFFLES) {
             assert_eq!(found, bytes[usize::from(index)]);
-        }
-
-        for few in (0..LANE).filter(|_| V::BYTES == LANE) {
-            out.fill(0xee);
-            V::load_partial(bytes.as_ptr(), few).store_partial(out.as_mut_ptr(), few);
-            assert_eq!(out[..few], bytes[..few]);
-            assert!(out[few..].iter().all(|&byte| byte == 0xee));
-        }
-
-        for part in (0..V::BYTES).step_by(W) {
-            let expected = elements[..part / W].iter().rev().copied();
-            let expected = expected.collect::<Vec<_>>().concat();
-            out.copy_from_slice(&bytes[..V::BYTES]);
-            V::reverse_part::<W>(out.as_mut_ptr(), part);
-            assert_eq!(out[..part], expected);
-            assert_eq!(out[part..], bytes[part..V::BYTES]);
         }
 
         let pitch = LANE + 3;
@@ -125,4 +114,43 @@ fn vectors_do_what_they_say() {
         }
     }
     assert!(SimdLevel::Portable.is_supported());
+}
+
+#[test]
+fn what_is_loaded_is_stored_and_nothing_around_it() {
+    let bytes: Vec<u8> = (1..=LANE as u8).map(|index| index * 15).collect();
+    for count in 0..LANE {
+        let mut found = [0xee; LANE + 1];
+        let from = bytes[..count].to_vec();
+        // SAFETY: both have as many bytes.
+        unsafe {
+            let value = sub_lane::load(from.as_ptr(), count);
+            assert_eq!(value.to_le_bytes()[..count], bytes[..count]);
+            sub_lane::store(value, found.as_mut_ptr(), count);
+        }
+        assert_eq!(found[..count], bytes[..count]);
+        assert!(found[count..].iter().all(|&byte| byte == 0xee), "{count}");
+    }
+}
+
+fn check_prefix_reversed<const W: usize>() {
+    let value: [u8; LANE] = std::array::from_fn(|index| index as u8 + 1);
+    for length in 0..LANE / W {
+        let mut expected = value;
+        let (prefix, _) = expected.split_at_mut(length * W);
+        prefix.reverse();
+        for element in prefix.chunks_mut(W) {
+            element.reverse();
+        }
+        let found = sub_lane::prefix_reversed::<W>(u128::from_le_bytes(value), length);
+        assert_eq!(found.to_le_bytes(), expected, "{length} of {W} bytes");
+    }
+}
+
+#[test]
+fn a_prefix_is_reversed_and_the_rest_stays() {
+    check_prefix_reversed::<1>();
+    check_prefix_reversed::<2>();
+    check_prefix_reversed::<4>();
+    check_prefix_reversed::<8>();
 }

@@ -1,4 +1,4 @@
-//! Tests of the kernels by themselves: that each is right, and how much work it does.
+//! Tests of the kernels themselves.
 
-pub(crate) mod forced;
-mod work;
+mod forced;
+pub(crate) mod work;

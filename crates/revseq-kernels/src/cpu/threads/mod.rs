@@ -21,6 +21,7 @@ const PIECES_PER_THREAD: usize = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParallelMin {
     /// If it has to be woken, as rayon's have, which takes some ten microseconds.
+    #[cfg_attr(not(feature = "rayon"), expect(dead_code, reason = "there is no pool"))]
     pub(crate) rayon: usize,
     /// If it waits for the next run awake, as a host's does.
     pub(crate) host: usize,

@@ -2,28 +2,27 @@
 
 use std::arch::x86_64::*;
 
-use super::{Order, V128, plain_methods, stream_lanes_by_halves};
-use crate::cpu::simd::{SimdTask, Vector, call_outlined};
+use super::{Order, V128, plain_methods};
+use crate::cpu::simd::{SimdTask, Vector};
 
 /// Two lanes.
 #[derive(Clone, Copy)]
 pub(crate) struct V256(pub(super) __m256i);
 
+/// Does a task by these vectors.
+///
+/// # Safety
+/// The CPU has the instructions, and the task's condition holds.
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+pub(crate) unsafe fn run_avx2<T: SimdTask>(task: T) {
+    // SAFETY: the task's condition holds.
+    unsafe { task.run::<V256>() }
+}
+
 impl Vector for V256 {
     const BYTES: usize = 32;
     type Half = V128;
     const SHUFFLES: bool = true;
-
-    #[inline(always)]
-    unsafe fn run_outlined<T: SimdTask>(task: T) {
-        #[target_feature(enable = "avx2,bmi1,bmi2")]
-        unsafe fn run<T: SimdTask>(task: T) {
-            // SAFETY: the task's condition holds.
-            unsafe { task.run::<V256>() }
-        }
-        // SAFETY: the task's condition holds.
-        unsafe { call_outlined::<Self, T>(run, task) }
-    }
 
     plain_methods! {
         _mm256_loadu_si256, _mm256_storeu_si256, _mm256_stream_si256;
@@ -31,10 +30,6 @@ impl Vector for V256 {
         2 => _mm256_unpacklo_epi16, _mm256_unpackhi_epi16;
         4 => _mm256_unpacklo_epi32, _mm256_unpackhi_epi32;
         _ => _mm256_unpacklo_epi64, _mm256_unpackhi_epi64;
-    }
-
-    stream_lanes_by_halves! {
-        V128, _mm256_castsi256_si128, _mm256_extracti128_si256::<1>
     }
 
     #[inline(always)]

@@ -2,28 +2,27 @@
 
 use std::arch::x86_64::*;
 
-use super::{Order, V256, plain_methods, stream_lanes_by_halves};
-use crate::cpu::simd::{SimdTask, Vector, call_outlined, prefix_mask};
+use super::{Order, V256, plain_methods};
+use crate::cpu::simd::{SimdTask, Vector, prefix_mask};
 
 /// Four lanes.
 #[derive(Clone, Copy)]
 pub(crate) struct V512(__m512i);
 
+/// Does a task by these vectors.
+///
+/// # Safety
+/// The CPU has the instructions, and the task's condition holds.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi1,bmi2")]
+pub(crate) unsafe fn run_avx512<T: SimdTask>(task: T) {
+    // SAFETY: the task's condition holds.
+    unsafe { task.run::<V512>() }
+}
+
 impl Vector for V512 {
     const BYTES: usize = 64;
     type Half = V256;
     const SHUFFLES: bool = true;
-
-    #[inline(always)]
-    unsafe fn run_outlined<T: SimdTask>(task: T) {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi1,bmi2")]
-        unsafe fn run<T: SimdTask>(task: T) {
-            // SAFETY: the task's condition holds.
-            unsafe { task.run::<V512>() }
-        }
-        // SAFETY: the task's condition holds.
-        unsafe { call_outlined::<Self, T>(run, task) }
-    }
 
     plain_methods! {
         _mm512_loadu_si512, _mm512_storeu_si512, _mm512_stream_si512;
@@ -31,10 +30,6 @@ impl Vector for V512 {
         2 => _mm512_unpacklo_epi16, _mm512_unpackhi_epi16;
         4 => _mm512_unpacklo_epi32, _mm512_unpackhi_epi32;
         _ => _mm512_unpacklo_epi64, _mm512_unpackhi_epi64;
-    }
-
-    stream_lanes_by_halves! {
-        V256, _mm512_castsi512_si256, _mm512_extracti64x4_epi64::<1>
     }
 
     #[inline(always)]
@@ -119,18 +114,6 @@ impl Vector for V512 {
             );
         }
     }
-
-    #[inline(always)]
-    unsafe fn reverse_part<const W: usize>(at: *mut u8, bytes: usize) {
-        // SAFETY: `at` is valid for `bytes`. The elements are loaded as a vector's last, so that
-        // reversed they are its first; bytes that are masked out are not touched.
-        unsafe {
-            let last = !first(64 - bytes);
-            let from = at.wrapping_sub(64 - bytes);
-            let reversed = Self(_mm512_maskz_loadu_epi8(last, from.cast())).reversed::<W>();
-            _mm512_mask_storeu_epi8(at.cast(), first(bytes), reversed.0);
-        }
-    }
 }
 
 /// An order, for AVX-512's shuffles.
@@ -141,14 +124,4 @@ impl Vector for V512 {
 unsafe fn load_order(order: &Order<64>) -> __m512i {
     // SAFETY: an order is a vector, aligned as one.
     unsafe { _mm512_load_si512(order.0.as_ptr().cast()) }
-}
-
-/// The mask of the first `bits` bits, at most 64.
-///
-/// # Safety
-/// The CPU has BMI2.
-#[inline(always)]
-unsafe fn first(bits: usize) -> u64 {
-    // SAFETY: the CPU has BMI2.
-    unsafe { _bzhi_u64(u64::MAX, bits as u32) }
 }

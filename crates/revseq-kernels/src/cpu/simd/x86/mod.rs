@@ -4,8 +4,10 @@ mod avx2;
 mod avx512;
 mod sse2;
 
-pub(crate) use avx2::V256;
+pub(crate) use avx2::{V256, run_avx2};
+#[cfg(test)]
 pub(crate) use avx512::V512;
+pub(crate) use avx512::run_avx512;
 pub(crate) use sse2::V128;
 
 /// The methods that are one instruction, or two, of any set.
@@ -51,40 +53,6 @@ macro_rules! plain_methods {
     };
 }
 use plain_methods;
-
-/// The methods of a vector of several lanes, by what takes its lower and its upper half.
-macro_rules! stream_lanes_by_halves {
-    ($Half:ident, $low:expr, $high:expr) => {
-        #[inline(always)]
-        unsafe fn stream_lanes(self, to: *mut u8) {
-            // SAFETY: `to` is writable for a vector and a multiple of a lane.
-            unsafe {
-                if to.addr().is_multiple_of(Self::BYTES) {
-                    self.stream(to);
-                } else {
-                    $Half($low(self.0)).stream_lanes(to);
-                    $Half($high(self.0)).stream_lanes(to.add($Half::BYTES));
-                }
-            }
-        }
-
-        #[inline(always)]
-        unsafe fn stream_last_lanes(self, to: *mut u8, bytes: usize) {
-            // SAFETY: `to` is writable for a vector and a multiple of a lane, and `bytes` are whole
-            // lanes.
-            unsafe {
-                if bytes >= Self::BYTES {
-                    return self.stream_lanes(to);
-                }
-                if bytes > $Half::BYTES {
-                    $Half($low(self.0)).stream_last_lanes(to, bytes - $Half::BYTES);
-                }
-                $Half($high(self.0)).stream_last_lanes(to.add($Half::BYTES), bytes);
-            }
-        }
-    };
-}
-use stream_lanes_by_halves;
 
 /// An order of the elements of a vector of `N` bytes, for shuffles by an index
 /// as wide as the piece that it moves.

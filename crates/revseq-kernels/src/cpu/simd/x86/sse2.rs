@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::plain_methods;
-use crate::cpu::simd::{SimdTask, Vector, call_outlined};
+use crate::cpu::simd::Vector;
 
 /// One lane.
 #[derive(Clone, Copy)]
@@ -12,18 +12,6 @@ pub(crate) struct V128(pub(super) __m128i);
 impl Vector for V128 {
     const BYTES: usize = 16;
     type Half = Self;
-    // SSE2 has no instruction for it.
-    const SHUFFLES: bool = false;
-
-    #[inline(always)]
-    unsafe fn run_outlined<T: SimdTask>(task: T) {
-        unsafe fn run<T: SimdTask>(task: T) {
-            // SAFETY: the task's condition holds.
-            unsafe { task.run::<V128>() }
-        }
-        // SAFETY: the task's condition holds.
-        unsafe { call_outlined::<Self, T>(run, task) }
-    }
 
     plain_methods! {
         _mm_loadu_si128, _mm_storeu_si128, _mm_stream_si128;

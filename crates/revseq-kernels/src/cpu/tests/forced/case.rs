@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::cpu::memory::LINE;
+use crate::cpu::write::LINE;
 use crate::{DataType, ReverseSubsequencesDesc, TensorDesc};
 
 /// How the elements of a tensor lie.
@@ -226,6 +226,7 @@ pub(super) fn directed() -> Vec<Case> {
             (vec![5, 2, elements(9 << 10)], 0, 1),
             // Rows that are packed along time.
             (vec![3, 90, 3], 1, 0),
+            (vec![3, 21, 3], 1, 0),
             // Columns: less than a lane of them, a vector, tiles.
             (vec![20, 3], 0, 1),
             (vec![20, elements(64)], 0, 1),

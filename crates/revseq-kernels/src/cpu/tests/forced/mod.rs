@@ -1,24 +1,20 @@
-//! Every kernel in every memory, on every instruction set, on layouts that it can take: what a
-//! run would choose by its size, small tensors reach here, in pieces that begin and end anywhere.
+//! Every kernel in every tier, on every instruction set, on layouts that it can take: what a run
+//! would choose by its size, small tensors reach here, in pieces that begin and end anywhere.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::cpu::choice::dispatch::move_items;
-use crate::cpu::choice::{Kernel, KernelChoice, Memory, fold_equal_lengths, writes_lanes};
-use crate::cpu::kernels::blended_lines::MAX_VECTORS_IN_PLACE;
-use crate::cpu::kernels::columns::Tiling;
-use crate::cpu::loop_nest::job::Job;
-use crate::cpu::memory::LINE;
-use crate::cpu::memory::non_temporal::MAX_RESERVE;
-use crate::cpu::simd::level::SimdLevel;
-use crate::cpu::simd::{LANE, SimdTask, Vector};
+use crate::cpu::choose::{Kernel, KernelChoice, Tier, fold_equal_lengths};
+use crate::cpu::columns::Tiling;
+use crate::cpu::move_as_chosen;
 use crate::cpu::threads::{ParallelMin, Threads};
+use crate::cpu::write::LINE;
+use crate::simd_level::SimdLevel;
 use crate::{DataType, LengthsPolicy, Plan, SequenceLengths, TensorDesc, reference};
 
 mod case;
@@ -28,36 +24,6 @@ use case::{Case, Place, Workers, case, directed};
 #[cfg(all(unix, not(miri)))]
 #[path = "../../../../tests/guarded/mod.rs"]
 mod guarded;
-
-thread_local! {
-    /// The tasks, by their types' names, that were done on this thread, with the
-    /// bytes of their vectors.
-    static REACHED: RefCell<BTreeSet<(&'static str, usize)>> = RefCell::default();
-}
-
-/// Notes that a task is done by a vector.
-pub(crate) fn reached<V: Vector, T: SimdTask>() {
-    let done = (std::any::type_name::<T>(), V::BYTES);
-    REACHED.with_borrow_mut(|reached| reached.insert(done));
-}
-
-/// The loops that vectors of every width have.
-const LOOPS: [&str; 14] = [
-    "tile::CopyTail",
-    "transpose::TransposeReverse",
-    "transpose::TransposeIn",
-    "transpose::TransposeOut",
-    "shuffle_rows::Reverse",
-    "copy_queue::DrainCopies",
-    "swap_queue::DrainSwaps",
-    "blended_lines::ManyVectors",
-    "blended_lines::FewVectors",
-    "blended_lines::ReverseLines",
-    "short_rows::Along",
-    "short_rows::Across",
-    "short_rows::SwapAlong",
-    "short_rows::SwapAcross",
-];
 
 /// A buffer at a place.
 enum Buffer {
@@ -93,103 +59,41 @@ fn levels() -> impl Iterator<Item = SimdLevel> {
     SimdLevel::current().lower().chain([SimdLevel::current()])
 }
 
-/// How far away bytes can be taken to be, for what copies and for what works in place.
-fn memories(in_place: bool) -> &'static [Memory] {
-    match in_place {
-        true => &[Memory::Cached, Memory::Prefetched],
-        false => &[Memory::Cached, Memory::Prefetched, Memory::NonTemporal],
-    }
-}
-
-/// Whether a kernel can take a plan and lengths of at most `longest`, by the rest of a choice.
-fn can_take(choice: &KernelChoice, plan: &Plan, longest: usize) -> bool {
-    let (row, line) = (plan.row_bytes, plan.time.size * plan.row_bytes);
+/// Whether a kernel can take a plan, by the rest of a choice.
+fn can_take(choice: &KernelChoice, plan: &Plan) -> bool {
+    let pixels = plan.row_bytes < LINE.min(choice.simd.vector_bytes() + 1);
     match choice.kernel {
-        Kernel::Scalar | Kernel::ShortRows | Kernel::LongRows | Kernel::Columns(_) => true,
-        Kernel::ShuffleRows => plan.is_packed_along_time() && row < LINE,
-        Kernel::LongLines => plan.has_lines(),
-        Kernel::SubVectorLines => plan.has_lines() && line < LANE,
-        Kernel::BlendedLines => {
-            let fits = match choice.in_place {
-                true => {
-                    let packed = plan.loops.last().is_some_and(|lines| lines.output == line);
-                    packed && longest * row <= MAX_VECTORS_IN_PLACE * choice.simd.vector_bytes()
-                }
-                false => {
-                    choice.memory != Memory::NonTemporal || choice.aligned || line <= MAX_RESERVE
-                }
-            };
-            plan.has_lines() && line >= LANE && fits
-        }
+        Kernel::Small | Kernel::Rows => true,
+        Kernel::Lines => plan.has_lines() || plan.is_packed_along_time() && pixels,
+        Kernel::Columns => Tiling::takes(plan),
     }
 }
 
-/// All choices of a kernel, for a plan or, without one, to be counted.
-fn choices(kernel: Kernel, in_place: bool, aligned: bool) -> Vec<KernelChoice> {
+/// All choices of a place.
+fn choices(in_place: bool) -> Vec<KernelChoice> {
     let mut choices = Vec::new();
-    for &memory in memories(in_place) {
-        for simd in levels() {
-            choices.push(KernelChoice {
-                kernel,
-                memory,
-                aligned,
-                simd,
-                in_place,
-            });
+    for kernel in [Kernel::Small, Kernel::Rows, Kernel::Lines, Kernel::Columns] {
+        for tier in [Tier::Near, Tier::Far, Tier::Streamed] {
+            // In place nothing is streamed; what has no vectors prefetches nothing.
+            if in_place && tier == Tier::Streamed || kernel == Kernel::Small && tier != Tier::Near {
+                continue;
+            }
+            for simd in levels() {
+                choices.push(KernelChoice {
+                    kernel,
+                    tier,
+                    simd,
+                    in_place,
+                });
+            }
         }
     }
-    // It has no vectors, and prefetches nothing.
-    if kernel == Kernel::Scalar {
-        choices.truncate(1);
-    }
     choices
 }
-
-/// All choices that a plan leaves.
-fn choices_for(
-    plan: &Plan,
-    longest: usize,
-    output: *const u8,
-    in_place: bool,
-) -> Vec<KernelChoice> {
-    let line = plan.time.size * plan.row_bytes;
-    let row = plan.row_bytes | plan.time.output;
-    let kernels = KERNELS
-        .into_iter()
-        .chain(Tiling::new(plan, output).map(Kernel::Columns));
-    let choices = kernels.flat_map(|kernel| {
-        let at_once = if kernel == Kernel::BlendedLines {
-            line
-        } else {
-            row
-        };
-        choices(kernel, in_place, writes_lanes(plan, at_once, output))
-    });
-    choices
-        .filter(|choice| can_take(choice, plan, longest))
-        .collect()
-}
-
-/// All kernels but that of columns, which has a tiling.
-const KERNELS: [Kernel; 7] = [
-    Kernel::Scalar,
-    Kernel::ShortRows,
-    Kernel::LongRows,
-    Kernel::ShuffleRows,
-    Kernel::SubVectorLines,
-    Kernel::BlendedLines,
-    Kernel::LongLines,
-];
 
 /// What a choice is counted as.
 fn name(choice: &KernelChoice) -> String {
-    let place = if choice.in_place {
-        "in place"
-    } else {
-        "copied"
-    };
-    let kernel = choice.kernel.name();
-    format!("{kernel}, {place}, {:?}, {}", choice.memory, choice.simd)
+    format!("{choice} by {}", choice.simd)
 }
 
 /// The pieces that a run of so many items is cut into, in the order of the cuts' keys.
@@ -239,40 +143,6 @@ fn for_each_piece(case: &Case, items: usize, work: impl Fn(Range<usize>) + Sync)
     }
 }
 
-/// Moves the rows of a plan as chosen, in pieces.
-///
-/// # Safety
-/// As [`out_of_place`](crate::cpu::choice::dispatch::out_of_place), or
-/// [`in_place`](crate::cpu::choice::dispatch::in_place) where both pointers are one.
-unsafe fn run(
-    plan: &Plan,
-    lengths: &SequenceLengths<'_>,
-    (input, output): (*const u8, *mut u8),
-    case: &Case,
-    choice: KernelChoice,
-) {
-    let steps = match choice.in_place {
-        true => lengths.longest(plan) / 2,
-        false => plan.time.size,
-    };
-    if plan.empty || steps == 0 {
-        return;
-    }
-    let (nest, _) = choice.kernel.nest(plan, steps);
-    let job = &Job {
-        plan,
-        nest: &nest,
-        lengths,
-        input,
-        output,
-    };
-    for_each_piece(case, nest.items(), |items| {
-        // SAFETY: the buffers are those of the plan, which the kernel can take; the nest is the
-        // kernel's, and the CPU has the level, as it has all that a run could use.
-        unsafe { move_items(job, items, choice) };
-    });
-}
-
 /// How often each choice was made.
 type Made = RefCell<BTreeMap<String, usize>>;
 
@@ -296,8 +166,12 @@ fn check(case: &Case, made: &Made) {
         let start = if in_place { &content } else { &before };
         let mut expected = start.clone();
         reference::reverse_subsequences(&case.desc, &content, &case.lengths[..], &mut expected);
-        let longest = lengths.longest(plan);
-        for choice in choices_for(plan, longest, output.slice().as_ptr(), in_place) {
+        let steps = match in_place {
+            true => lengths.longest(plan) / 2,
+            false => plan.time.size,
+        };
+        let choices = choices(in_place);
+        for choice in choices.iter().filter(|choice| can_take(choice, plan)) {
             output.slice().copy_from_slice(start);
             let to = output.slice().as_mut_ptr();
             let from = match in_place {
@@ -305,47 +179,33 @@ fn check(case: &Case, made: &Made) {
                 false => input.slice().as_ptr(),
             };
             // SAFETY: the buffers are as long as the plan says, and two unless in place.
-            unsafe { run(plan, &lengths, (from, to), case, choice) };
+            // A kernel that can take the plan, and the CPU has the level, as a run could use it.
+            unsafe {
+                if !plan.empty && steps > 0 {
+                    move_as_chosen(
+                        plan,
+                        steps,
+                        &lengths,
+                        (from, to),
+                        *choice,
+                        |items, _, work| {
+                            for_each_piece(case, items, work);
+                        },
+                    );
+                }
+            }
             assert!(*output.slice() == expected[..], "{choice:?}, {plan:?}");
-            *made.borrow_mut().entry(name(&choice)).or_default() += 1;
+            *made.borrow_mut().entry(name(choice)).or_default() += 1;
         }
     }
     assert!(*input.slice() == content[..], "the input, {plan:?}");
 }
 
-/// `module::Name` of a type.
-fn short_name(name: &str) -> &str {
-    let path = name.split('<').next().unwrap_or(name);
-    path.rsplitn(3, "::")
-        .nth(2)
-        .map_or(path, |modules| &path[modules.len() + 2..])
-}
-
 /// Asserts that every kernel was run in every way that this machine has.
 fn check_made(made: &BTreeMap<String, usize>) {
-    let plan = Plan::new(&Case::packed(1, &[30, 1000], 0, 1).desc).unwrap();
-    let tiling = Tiling::new(&plan, std::ptr::null()).unwrap();
-    for kernel in KERNELS.into_iter().chain([Kernel::Columns(tiling)]) {
-        for choice in [false, true]
-            .map(|in_place| choices(kernel, in_place, true))
-            .concat()
-        {
-            let name = name(&choice);
-            assert!(made.contains_key(&name), "{name} was not run: {made:#?}");
-        }
-    }
-    let reached: BTreeSet<(&str, usize)> = REACHED.with_borrow(|reached| {
-        let short = reached
-            .iter()
-            .map(|&(name, bytes)| (short_name(name), bytes));
-        short.collect()
-    });
-    for level in levels() {
-        let bytes = level.vector_bytes();
-        for task in LOOPS {
-            let done = reached.contains(&(task, bytes));
-            assert!(done, "{task} was not reached by {level}: {reached:#?}");
-        }
+    for choice in [false, true].map(choices).concat() {
+        let name = name(&choice);
+        assert!(made.contains_key(&name), "{name} was not run: {made:#?}");
     }
 }
 

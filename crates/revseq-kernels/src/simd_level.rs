@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 ///
 /// The best that the CPU has is used; the environment variable `REVSEQ_SIMD`
 /// (`portable`, `neon`, `avx2` or `avx512`), read once, can lower it, and
-/// [`Plan::with_simd_level`](crate::Plan::with_simd_level) chooses for one plan.
+/// [`Options::with_simd_level`](crate::cpu::Options::with_simd_level) chooses for one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum SimdLevel {
@@ -72,6 +72,16 @@ impl SimdLevel {
         }
     }
 
+    /// The highest level at or below this one whose vectors are filled by `bytes` bytes, or the one
+    /// of the narrowest.
+    pub(crate) fn narrowed(self, bytes: usize) -> Self {
+        match self {
+            Self::Avx512 if bytes < self.vector_bytes() => Self::Avx2.narrowed(bytes),
+            Self::Avx2 if bytes < self.vector_bytes() => Self::Portable,
+            _ => self,
+        }
+    }
+
     /// The supported levels below this one, from the lowest to the highest: what
     /// `REVSEQ_SIMD` can lower it to.
     pub fn lower(self) -> impl Iterator<Item = Self> {
@@ -87,7 +97,7 @@ impl SimdLevel {
         }
     }
 
-    /// The level of plans for which none is chosen: the highest supported one, or a
+    /// The level of runs for which none is chosen: the highest supported one, or a
     /// lower one that `REVSEQ_SIMD` names.
     #[must_use]
     pub fn current() -> Self {

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::scratch::CAPACITY;
 use crate::Plan;
-use crate::cpu::memory::LINE;
 use crate::cpu::simd::LANE;
+use crate::cpu::write::LINE;
 
 /// The widest tile, in bytes.
 ///
@@ -22,33 +22,32 @@ pub(crate) struct Tiling {
     first: usize,
     /// The elements that a row is made of, in bytes: 1, 2, 4, 8 or 16.
     pub(crate) element: usize,
-    /// The bytes from a column to the next in the scratch memory, or 0 if there
-    /// are so many time steps that it does not hold a lane of them.
+    /// The bytes from a column to the next in the scratch memory.
     pub(super) pitch: usize,
 }
 
 impl Tiling {
-    /// The tiles of a plan with packed columns, whose output is at `output`;
-    /// `None` if it has none.
-    pub(crate) fn new(plan: &Plan, output: *const u8) -> Option<Self> {
-        let (columns, outer) = plan.loops.split_last()?;
+    /// Whether a plan has columns that are packed and have lengths of their own, and the scratch
+    /// memory holds a lane of them.
+    pub(crate) fn takes(plan: &Plan) -> bool {
         let row = plan.row_bytes;
-        let packed = (columns.input, columns.output) == (row, row) && columns.lengths != 0;
-        if !packed || row >= LINE || plan.time.size <= 1 {
-            return None;
-        }
-        let element = 1 << row.trailing_zeros().min(LANE.ilog2());
-        // Whole blocks of time steps, and an odd number of lines, so that
-        // neighbouring columns do not meet in one set of the cache.
-        let steps = plan.time.size.next_multiple_of(LANE / element);
-        let pitch = ((steps * element).div_ceil(LINE) | 1) * LINE;
-        let most = (columns.size * row).next_multiple_of(LINE).min(WIDEST_TILE);
-        let held = CAPACITY / pitch * element;
-        let (bytes, pitch) = match held {
-            LINE.. => (most.min(held / LINE * LINE), pitch),
-            LANE.. => (most.min(held / LANE * LANE), pitch),
-            _ => (LINE, 0),
+        let packed = plan.loops.last().is_some_and(|columns| {
+            (columns.input, columns.output) == (row, row) && columns.lengths != 0
+        });
+        packed && row < LINE && plan.time.size > 1 && held(plan) >= LANE
+    }
+
+    /// The tiles of a plan whose output is at `output`; `None` if it does not [take](Self::takes)
+    /// it.
+    pub(crate) fn new(plan: &Plan, output: *const u8) -> Option<Self> {
+        let (columns, outer) = plan.loops.split_last().filter(|_| Self::takes(plan))?;
+        let (element, pitch) = element_and_pitch(plan);
+        let most = (columns.size * plan.row_bytes).next_multiple_of(LINE);
+        let held = match held(plan) {
+            held @ LINE.. => held / LINE * LINE,
+            held => held / LANE * LANE,
         };
+        let bytes = most.min(WIDEST_TILE).min(held);
         // The first tile ends where a cache line of the output does, if that is one place in all
         // rows: non-temporal stores write whole lines. [M36]
         let before = LINE - output.addr() % LINE;
@@ -83,4 +82,20 @@ impl Tiling {
         };
         start..bytes.min(self.first + index * self.bytes)
     }
+}
+
+/// The bytes of the elements that a row is made of, and those from a column of them to the next in
+/// the scratch memory.
+fn element_and_pitch(plan: &Plan) -> (usize, usize) {
+    let element = 1 << plan.row_bytes.trailing_zeros().min(LANE.ilog2());
+    // Whole blocks of time steps, and an odd number of lines, so that neighbouring columns do not
+    // meet in one set of the cache.
+    let steps = plan.time.size.next_multiple_of(LANE / element);
+    (element, ((steps * element).div_ceil(LINE) | 1) * LINE)
+}
+
+/// The bytes of a row of columns that the scratch memory holds.
+fn held(plan: &Plan) -> usize {
+    let (element, pitch) = element_and_pitch(plan);
+    CAPACITY / pitch * element
 }

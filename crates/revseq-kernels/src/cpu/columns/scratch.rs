@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use crate::cpu::kernels::blended_lines::MAX_BYTES_IN_PLACE;
-use crate::cpu::memory::{LINE, Line};
+use crate::cpu::lines::MAX_BYTES_IN_PLACE;
+use crate::cpu::write::{LINE, Line};
 
 /// The scratch memory of a thread, in bytes.
 const BYTES: usize = 1 << 20;

@@ -1,0 +1,380 @@
+//! Lines: rows that lie one after the other along time, whose first ones are reversed. Rows of 1,
+//! 2, 4, 8 or 16 bytes are elements that vectors reverse; others are [`pixels`].
+
+mod pixels;
+
+use std::ops::Range;
+
+use super::choose::Tier;
+use super::simd::{LANE, SimdTask, Vector, WIDEST, fence, run_at, sub_lane};
+use super::swap::{exchange, reverse_in_place};
+use super::walk::{Band, Job, MAX_COLUMNS, longest};
+use super::with_const::with_const;
+use super::write::{
+    Both, L1_DISTANCE, L2_DISTANCE, LINE, Run, Source, prefetch_l1, prefetch_l2, prefetch_range,
+    write,
+};
+
+/// The longest line of whole lanes that is blended past the caches, by vectors of more than a lane
+/// and by others. [M6]
+const MAX_BLENDED_PAST_CACHES: (usize, usize) = (16 << 10, 1 << 10);
+
+/// The most vectors that a line is reversed in place by: all are read before any is written, as
+/// what is read backward lies where they are.
+const MAX_VECTORS_IN_PLACE: usize = 8;
+
+/// The most bytes before a line that are read in place.
+pub(crate) const MAX_BYTES_IN_PLACE: usize = MAX_VECTORS_IN_PLACE * WIDEST;
+
+/// The most bytes of a prefix whose elements of any width a byte can number.
+const MAX_NUMBERED: usize = 256;
+
+/// How much of a line is reversed in place from both ends before more is prefetched, in bytes.
+const PIECE: usize = 2 << 10;
+
+/// Lines of less are prefetched whole in place: a branch on how far a length reaches is often
+/// mispredicted.
+const SHORT_LINE: usize = 1 << 10;
+
+/// Copies the rows of some items to their place, or exchanges those of pairs in place.
+///
+/// # Safety
+/// As [`rows::run`](super::rows::run); rows are packed along time on both sides, and elements or no
+/// wider than a vector.
+pub(crate) unsafe fn run(job: &Job<'_>, items: Range<usize>) {
+    let row = job.plan.row_bytes;
+    // SAFETY: this function's conditions, and what each branch says of rows and lines.
+    unsafe {
+        if !matches!(row, 1 | 2 | 4 | 8 | 16) {
+            pixels::run(job, items);
+        } else if row * job.plan.time.size < LANE {
+            with_const!(row, W in [1, 2, 4] else 8 => run_sub_lane::<W>(job, items));
+        } else {
+            with_const!(row, W in [1, 2, 4, 8] else 16 => run_elements::<W>(job, items));
+        }
+    }
+    if job.choice.tier == Tier::Streamed {
+        fence();
+    }
+}
+
+/// As [`run`], for elements of `W` bytes and lines of a lane at least.
+///
+/// # Safety
+/// As there.
+unsafe fn run_elements<const W: usize>(job: &Job<'_>, items: Range<usize>) {
+    let bytes = job.plan.time.size * W;
+    let (choice, simd) = (job.choice, job.choice.simd.narrowed(bytes));
+    // SAFETY: see `Job`.
+    job.for_each_band(items, MAX_COLUMNS, |band| unsafe {
+        let whole = job.walk.is_whole(&band.times);
+        if choice.in_place {
+            let ahead = choice.tier != Tier::Near;
+            return match (whole, ahead) {
+                (false, _) => run_at(simd, ReversePart::<W> { band }),
+                (true, true) => run_at(simd, Reverse::<W, true>::new(&band, bytes)),
+                (true, false) => run_at(simd, Reverse::<W, false>::new(&band, bytes)),
+            };
+        }
+        match choice.tier {
+            Tier::Near => run_at(simd, Copy::<W, false, false> { band, bytes, whole }),
+            Tier::Far => run_at(simd, Copy::<W, false, true> { band, bytes, whole }),
+            Tier::Streamed => run_at(simd, Copy::<W, true, true> { band, bytes, whole }),
+        }
+    });
+}
+
+/// Copies lines.
+struct Copy<'a, const W: usize, const STREAM: bool, const AHEAD: bool> {
+    band: Band<'a>,
+    /// The bytes of a line.
+    bytes: usize,
+    /// Whether all of its time steps are copied.
+    whole: bool,
+}
+
+impl<const W: usize, const STREAM: bool, const AHEAD: bool> SimdTask
+    for Copy<'_, W, STREAM, AHEAD>
+{
+    /// # Safety
+    /// The band's rows are elements, packed on both sides.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { band, bytes, whole } = self;
+        let lanes = (band.output.addr() | band.output_step | bytes).is_multiple_of(LANE);
+        let most = match STREAM && lanes {
+            false => V::BYTES * V::BYTES,
+            true if V::BYTES > LANE => MAX_BLENDED_PAST_CACHES.0,
+            true => MAX_BLENDED_PAST_CACHES.1,
+        };
+        let Range { start, end } = band.times;
+        let (mut line, mut to, mut before) = (band.input, band.output, band.before);
+        for &length in band.lengths {
+            // SAFETY: both runs lie in the line, which has as many packed elements in both buffers
+            // as time has steps (see `Job`); so many bytes lie before it.
+            unsafe {
+                if whole && bytes <= most && before >= bytes {
+                    write::<V, _, STREAM, AHEAD>(Both::<W>::new(line, length), to, bytes);
+                } else {
+                    // A prefix that ends before the steps has no elements in them.
+                    let middle = length.clamp(start, end);
+                    let kept = line.add(middle * W);
+                    let edge = line.add((length - start.min(length)) * W);
+                    let (reversed, rest) = ((middle - start) * W, (end - middle) * W);
+                    let next = line.wrapping_add(band.input_step);
+                    let (first, second) = (
+                        Run::<W, true>::new(edge, reversed, kept),
+                        Run::<W, false>::new(kept, rest, next),
+                    );
+                    write::<V, _, STREAM, AHEAD>(first, to.add(start * W), reversed);
+                    write::<V, _, STREAM, AHEAD>(second, to.add(middle * W), rest);
+                }
+            }
+            line = line.wrapping_add(band.input_step);
+            to = to.wrapping_add(band.output_step);
+            before += band.input_step;
+        }
+    }
+}
+
+/// Exchanges some of the pairs of lines.
+struct ReversePart<'a, const W: usize> {
+    band: Band<'a>,
+}
+
+impl<const W: usize> SimdTask for ReversePart<'_, W> {
+    /// # Safety
+    /// As for [`Copy`]; the job is in place.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let band = self.band;
+        let mut line = band.output;
+        for &length in band.lengths {
+            let Range { start, end } = band.times.start..band.times.end.min(length / 2);
+            if start < end {
+                // SAFETY: the first steps of pairs and their mirror images are two runs of the
+                // line, which do not overlap.
+                unsafe {
+                    let (one, other) = (line.add(start * W), line.add((length - end) * W));
+                    exchange::<V, W, true>(one, other, (end - start) * W);
+                }
+            }
+            line = line.wrapping_add(band.output_step);
+        }
+    }
+}
+
+/// Reverses the prefixes of whole lines where they lie.
+pub(crate) struct Reverse<'a, const W: usize, const AHEAD: bool> {
+    /// Where the first line starts.
+    pub(crate) first: *mut u8,
+    /// The bytes from a line to the next.
+    pub(crate) step: usize,
+    /// The bytes of a line.
+    pub(crate) bytes: usize,
+    /// How many bytes before the first line are readable.
+    pub(crate) before: usize,
+    pub(crate) lengths: &'a [usize],
+}
+
+impl<'a, const W: usize, const AHEAD: bool> Reverse<'a, W, AHEAD> {
+    fn new(band: &Band<'a>, bytes: usize) -> Self {
+        Self {
+            first: band.output,
+            step: band.output_step,
+            bytes,
+            before: band.before,
+            lengths: band.lengths,
+        }
+    }
+
+    /// Reverses short ones, by `N` vectors each, from the last line on: what is read backward
+    /// reaches into the line before, and a load from bytes that were just stored waits for them.
+    ///
+    /// # Safety
+    /// As [`run`](SimdTask::run); lines are packed, no prefix is more than `N` vectors, and as much
+    /// is readable before the first line, or a line if that is less.
+    #[inline(always)]
+    unsafe fn by_vectors<V: Vector, const N: usize>(self) {
+        let last = self.bytes - V::BYTES;
+        let ahead = L2_DISTANCE.max(self.bytes * self.lengths.len());
+        for (index, &length) in self.lengths.iter().enumerate().rev() {
+            let line = self.first.wrapping_add(index * self.bytes);
+            for byte in (0..N * V::BYTES).step_by(LINE).filter(|_| AHEAD) {
+                prefetch_l2(line.wrapping_add(ahead + byte));
+            }
+            // Where a line is one vector, to skip it costs more than to write it as it was.
+            if N > 1 && length <= 1 {
+                continue;
+            }
+            let both = Both::<W>::new(line, length);
+            let place = |index: usize| (index * V::BYTES).min(last);
+            // SAFETY: each vector ends in the line, and the backward one starts no more than a
+            // line, or `N` vectors, before it.
+            unsafe {
+                if V::MASKS {
+                    let mut vectors = [both.backward::<V>(0); N];
+                    for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
+                        *vector = both.backward::<V>(place(index));
+                    }
+                    for (at, vector) in vectors.into_iter().enumerate() {
+                        let (at, prefix) = (place(at), both.prefix);
+                        let to = line.add(at);
+                        match N * V::BYTES <= MAX_NUMBERED {
+                            true => vector.store_prefix::<W, MAX_NUMBERED>(to, at, prefix),
+                            false => vector.store_prefix::<W, MAX_BYTES_IN_PLACE>(to, at, prefix),
+                        }
+                    }
+                } else {
+                    let mut vectors = [both.vector::<V>(0); N];
+                    for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
+                        *vector = both.vector::<V>(place(index));
+                    }
+                    for (index, vector) in vectors.into_iter().enumerate() {
+                        vector.store(line.add(place(index)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reverses long ones, each from both ends.
+    ///
+    /// # Safety
+    /// As [`run`](SimdTask::run).
+    #[inline(always)]
+    unsafe fn between_ends<V: Vector>(self) {
+        if AHEAD && self.bytes >= SHORT_LINE {
+            let parts = Parts::<W>::new(&self);
+            let mut soon = parts.clone();
+            let mut ahead = 0;
+            for (one, other, bytes) in parts {
+                while ahead < L2_DISTANCE
+                    && let Some((one, other, bytes)) = soon.next()
+                {
+                    for run in [Some(one), other].into_iter().flatten() {
+                        prefetch_range(run, bytes, prefetch_l2);
+                        ahead += bytes;
+                    }
+                }
+                ahead = ahead.saturating_sub(if other.is_some() { 2 * bytes } else { bytes });
+                // SAFETY: the part lies in the prefix of a line, and its two runs do not overlap.
+                unsafe {
+                    match other {
+                        Some(other) => exchange::<V, W, true>(one, other, bytes),
+                        None => reverse_in_place::<V, W>(one, bytes),
+                    }
+                }
+            }
+            return;
+        }
+        let mut line = self.first;
+        for &length in self.lengths {
+            if AHEAD {
+                prefetch_range(line.wrapping_add(L1_DISTANCE), self.bytes, prefetch_l1);
+            }
+            // SAFETY: the prefix lies in the line.
+            unsafe { reverse_in_place::<V, W>(line, length * W) };
+            line = line.wrapping_add(self.step);
+        }
+    }
+}
+
+impl<const W: usize, const AHEAD: bool> SimdTask for Reverse<'_, W, AHEAD> {
+    /// # Safety
+    /// The lines are readable and writable, packed elements of `W` bytes, and `before` bytes before
+    /// the first are readable.
+    #[inline(always)]
+    unsafe fn run<V: Vector>(mut self) {
+        let longest = longest(self.lengths) * W;
+        let most = MAX_VECTORS_IN_PLACE * V::BYTES;
+        // SAFETY: this function's conditions; what short lines read backward lies in the line
+        // before, or in so many bytes.
+        unsafe {
+            if self.step != self.bytes || self.bytes < V::BYTES || longest > most {
+                return self.between_ends::<V>();
+            }
+            if self.before < self.bytes.min(most) {
+                reverse_in_place::<V, W>(self.first, self.lengths[0] * W);
+                self.first = self.first.wrapping_add(self.step);
+                self.lengths = &self.lengths[1..];
+            }
+            let vectors = longest.div_ceil(V::BYTES).max(1);
+            with_const!(vectors, N in [1, 2, 3, 4, 5, 6, 7] else 8 => self.by_vectors::<V, N>());
+        }
+    }
+}
+
+/// What is exchanged or reversed one after the other in the prefixes of lines.
+#[derive(Clone)]
+struct Parts<'a, const W: usize> {
+    line: *mut u8,
+    step: usize,
+    lengths: &'a [usize],
+    /// What is left of the prefix of the line.
+    left: Range<usize>,
+}
+
+impl<'a, const W: usize> Parts<'a, W> {
+    fn new<const AHEAD: bool>(lines: &Reverse<'a, W, AHEAD>) -> Self {
+        Self {
+            line: lines.first.wrapping_sub(lines.step),
+            step: lines.step,
+            lengths: lines.lengths,
+            left: 0..0,
+        }
+    }
+}
+
+impl<const W: usize> Iterator for Parts<'_, W> {
+    /// Two runs of so many bytes that change places, or one that is reversed where it is.
+    type Item = (*mut u8, Option<*mut u8>, usize);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.left.is_empty() {
+            let (&length, rest) = self.lengths.split_first()?;
+            self.lengths = rest;
+            self.line = self.line.wrapping_add(self.step);
+            self.left = 0..length * W;
+        }
+        let one = self.line.wrapping_add(self.left.start);
+        let bytes = self.left.len();
+        if bytes <= 2 * PIECE {
+            self.left = 0..0;
+            return Some((one, None, bytes));
+        }
+        self.left = self.left.start + PIECE..self.left.end - PIECE;
+        let other = self.line.wrapping_add(self.left.end);
+        Some((one, Some(other), PIECE))
+    }
+}
+
+/// As [`run`], for lines of less than a lane: each is loaded into an integer, reversed there by
+/// shifts and byte swaps, and stored.
+///
+/// # Safety
+/// As there.
+unsafe fn run_sub_lane<const W: usize>(job: &Job<'_>, items: Range<usize>) {
+    let bytes = job.plan.time.size * W;
+    job.for_each_band(items, MAX_COLUMNS, |band| {
+        let Range { start, end } = match job.choice.in_place {
+            false => band.times.clone(),
+            true if job.walk.is_whole(&band.times) => 0..job.plan.time.size,
+            // SAFETY: see `Job`.
+            true => return unsafe { run_at(job.choice.simd, ReversePart::<W> { band }) },
+        };
+        let (mut line, mut to) = (band.input, band.output);
+        for &length in band.lengths {
+            // SAFETY: a line is `bytes` bytes in both buffers (see `Job`), and `start..end` are
+            // steps of it.
+            unsafe {
+                let value = sub_lane::load(line, bytes);
+                let steps = sub_lane::prefix_reversed::<W>(value, length) >> (8 * start * W);
+                sub_lane::store(steps, to.add(start * W), (end - start) * W);
+            }
+            line = line.wrapping_add(band.input_step);
+            to = to.wrapping_add(band.output_step);
+        }
+    });
+}

@@ -1,0 +1,236 @@
+//! A plan as items, and a range of items as bands of rows: what every kernel walks along.
+//!
+//! An item is a row, in place a pair of rows, or a tile of columns. Items are numbered so that any
+//! range of them is a piece of work of known size, which starts and ends anywhere. A band is all
+//! time steps of some columns, or as many as a piece has.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::choose::KernelChoice;
+use crate::plan::Loop;
+use crate::{Plan, SequenceLengths};
+
+/// The items of a plan.
+pub(crate) struct Walk {
+    /// The loops around columns and time, from the outermost on.
+    outer: SmallVec<[Loop; 4]>,
+    /// The columns, each with a length.
+    columns: Loop,
+    /// The time steps: the axis size, or half of a longest length for pairs.
+    steps: usize,
+    /// Whether the next item is the next time step, rather than the next column.
+    along_time: bool,
+}
+
+/// Columns beside each other, and some time steps of each.
+struct Block {
+    /// Where the first of all columns starts in the input, in bytes.
+    input: usize,
+    /// Where it starts in the output, in bytes.
+    output: usize,
+    /// The index of its length.
+    lengths: usize,
+    columns: Range<usize>,
+    times: Range<usize>,
+}
+
+impl Walk {
+    /// The rows of a plan whose time loop has `steps` steps, column by column if a row's neighbour
+    /// in the output is its next time step.
+    pub(crate) fn rows(plan: &Plan, steps: usize) -> Self {
+        Self {
+            outer: outer_loops(plan).into(),
+            columns: plan.loops.last().copied().unwrap_or(Loop::ONCE),
+            steps,
+            along_time: plan.outside_time == plan.loops.len(),
+        }
+    }
+
+    /// The tiles of a plan: all time steps of its innermost loop, cut into `tiles`.
+    pub(crate) fn tiles(plan: &Plan, tiles: usize) -> Self {
+        Self {
+            outer: outer_loops(plan).into(),
+            columns: Loop {
+                size: tiles,
+                ..Loop::ONCE
+            },
+            steps: 1,
+            along_time: false,
+        }
+    }
+
+    /// The number of columns beside each other.
+    pub(crate) fn columns(&self) -> usize {
+        self.columns.size
+    }
+
+    /// Whether the next item is the next time step, rather than the next column.
+    pub(crate) fn along_time(&self) -> bool {
+        self.along_time
+    }
+
+    /// Whether these are all time steps.
+    pub(crate) fn is_whole(&self, times: &Range<usize>) -> bool {
+        times.len() == self.steps
+    }
+
+    /// The number of items.
+    pub(crate) fn items(&self) -> usize {
+        let outer = self.outer.iter().map(|round| round.size);
+        outer.product::<usize>() * self.columns.size * self.steps
+    }
+
+    /// The blocks that some items are, in order.
+    fn blocks(&self, items: Range<usize>) -> impl Iterator<Item = Block> {
+        let Range { start: mut at, end } = items;
+        let (columns, steps) = (self.columns.size, self.steps);
+        let (middle, inner) = match self.along_time {
+            true => (columns, steps),
+            false => (steps, columns),
+        };
+        std::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let left = end - at;
+            let (line, first) = (at / inner, at % inner);
+            let (outer, line) = (line / middle, line % middle);
+            let (lines, places) = match first {
+                0 if left >= inner => ((left / inner).min(middle - line), 0..inner),
+                _ => (1, first..inner.min(first + left)),
+            };
+            at += lines * places.len();
+            let lines = line..line + lines;
+            let (columns, times) = match self.along_time {
+                true => (lines, places),
+                false => (places, lines),
+            };
+            Some(self.block(outer, columns, times))
+        })
+    }
+
+    /// The block of some columns in a round of the outer loops.
+    fn block(&self, mut round: usize, columns: Range<usize>, times: Range<usize>) -> Block {
+        let mut block = Block {
+            input: 0,
+            output: 0,
+            lengths: 0,
+            columns,
+            times,
+        };
+        for outer in self.outer.iter().rev() {
+            if round == 0 {
+                break;
+            }
+            let index = round % outer.size;
+            round /= outer.size;
+            block.input += outer.input * index;
+            block.output += outer.output * index;
+            block.lengths += outer.lengths * index;
+        }
+        block
+    }
+}
+
+/// All loops of a plan but time and the innermost one.
+fn outer_loops(plan: &Plan) -> &[Loop] {
+    plan.loops.split_last().map_or(&[], |(_, outer)| outer)
+}
+
+/// A run as its kernel sees it, with any other thread.
+///
+/// Every offset is a sum of coordinates times strides, so inside the extents that the plan has
+/// computed from the same sizes and strides; a time step is less than the axis size, as a length
+/// is at most that.
+pub(crate) struct Job<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) walk: &'a Walk,
+    pub(crate) lengths: &'a SequenceLengths<'a>,
+    /// Readable for the plan's `input_bytes`. In place, the output.
+    pub(crate) input: *const u8,
+    /// Writable for the plan's `output_bytes`.
+    pub(crate) output: *mut u8,
+    pub(crate) choice: KernelChoice,
+}
+
+// SAFETY: threads get disjoint items, and distinct items write distinct bytes and read none that
+// another writes: out of place an item is its own row, and the plan's output has no two rows that
+// share a byte; in place an item is the only pair of its column with that first step, or whole
+// columns.
+unsafe impl Sync for Job<'_> {}
+
+/// Columns of rows, evenly spaced, each with its length, and some time steps of them.
+#[derive(Clone)]
+pub(crate) struct Band<'a> {
+    /// Where the first column starts: its row of time step 0.
+    pub(crate) input: *const u8,
+    /// Where it starts in the output. In place, the same.
+    pub(crate) output: *mut u8,
+    /// The bytes of the input before the first column.
+    pub(crate) before: usize,
+    /// The number of the first column, and the index of the length of the one numbered 0.
+    pub(crate) first: usize,
+    pub(crate) first_length: usize,
+    /// The bytes from a column to the next in the input.
+    pub(crate) input_step: usize,
+    /// The bytes from a column to the next in the output.
+    pub(crate) output_step: usize,
+    /// A length for each column.
+    pub(crate) lengths: &'a [usize],
+    pub(crate) times: Range<usize>,
+    /// Whether a row's next neighbour is its next time step.
+    pub(crate) along_time: bool,
+}
+
+/// The most columns of a band, whose lengths are read together.
+pub(crate) const MAX_COLUMNS: usize = 128;
+
+impl Job<'_> {
+    /// Calls `work` with the bands that some items are, of `most` columns each.
+    #[inline(always)]
+    pub(crate) fn for_each_band(
+        &self,
+        items: Range<usize>,
+        most: usize,
+        mut work: impl FnMut(Band<'_>),
+    ) {
+        let mut lengths = [0; MAX_COLUMNS];
+        let columns = self.walk.columns;
+        for block in self.walk.blocks(items) {
+            for first in block.columns.clone().step_by(most.min(MAX_COLUMNS)) {
+                let count = most.min(MAX_COLUMNS).min(block.columns.end - first);
+                let lengths = &mut lengths[..count];
+                let place = block.lengths + first * columns.lengths;
+                self.lengths.read(place, columns.lengths, lengths);
+                let before = block.input + first * columns.input;
+                let after = block.output + first * columns.output;
+                work(Band {
+                    input: self.input.wrapping_add(before),
+                    output: self.output.wrapping_add(after),
+                    before,
+                    first,
+                    first_length: block.lengths,
+                    input_step: columns.input,
+                    output_step: columns.output,
+                    lengths,
+                    times: block.times.clone(),
+                    along_time: self.walk.along_time,
+                });
+            }
+        }
+    }
+}
+
+/// The longest of some lengths, 0 of none.
+#[inline(always)]
+pub(crate) fn longest(lengths: &[usize]) -> usize {
+    lengths.iter().copied().fold(0, usize::max)
+}
+
+/// The time step that step `t` of a column of this length is read from.
+#[inline(always)]
+pub(crate) fn source(length: usize, t: usize) -> usize {
+    if t < length { length - 1 - t } else { t }
+}

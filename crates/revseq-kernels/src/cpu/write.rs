@@ -1,0 +1,422 @@
+//! The loop that writes: every byte that a kernel does not exchange in place goes through
+//! [`write`], from a [`Source`] that knows what belongs where.
+//!
+//! An ordinary store to memory that is in no cache reads the line first, so that a copy moves three
+//! bytes for each two that it has to. Non-temporal stores save that if what is written in order
+//! fills whole lines. They are not in order with other stores before the [`fence`] at the end of a
+//! piece, so nothing is written twice before it.
+//!
+//! [`fence`]: super::simd::fence
+
+use super::simd::bytes::copy_partial;
+use super::simd::{LANE, Lane, Vector, prefix_mask};
+
+/// A cache line, the unit that non-temporal stores write.
+pub(crate) const LINE: usize = 64;
+
+/// The bytes of a cache line, where one starts.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Line(pub(crate) [u8; LINE]);
+
+/// How far ahead of what is moved the next is prefetched into the first level, in bytes.
+///
+/// What a run reads lies anywhere, so that no hardware foresees it. Too near and it is not there
+/// in time; too far and it has left the first level. [M8]
+pub(crate) const L1_DISTANCE: usize = 4 << 10;
+
+/// The same into the second level, where memory is far away. [M8]
+pub(crate) const L2_DISTANCE: usize = 32 << 10;
+
+/// How far ahead of what is written through the caches the next is prefetched, in bytes: a store
+/// to a line that is not in the first level waits for it, and the stores after it wait with it.
+const STORE_DISTANCE: usize = 2 << 10;
+
+/// How many vectors are read before any is written in the caches.
+const UNROLL: usize = 4;
+
+/// What belongs at each place of an output.
+pub(crate) trait Source: Copy {
+    /// The bytes of an element, which stay together; 1 where any do.
+    const ELEMENT: usize;
+
+    /// The vector that belongs `at` bytes after the start.
+    ///
+    /// # Safety
+    /// See [`Vector`]; it ends within the bytes of the source, and `at` is whole elements.
+    unsafe fn vector<V: Vector>(self, at: usize) -> V;
+
+    /// Writes the `bytes` bytes that belong from `at` on, less than a lane.
+    ///
+    /// # Safety
+    /// They are whole elements within the bytes of the source, and `to` is writable for them.
+    unsafe fn few(self, at: usize, to: *mut u8, bytes: usize);
+
+    /// An address of what is read `distance` bytes after what belongs at `at`, which is
+    /// [`L1_DISTANCE`] or [`L2_DISTANCE`].
+    fn ahead(self, at: usize, distance: usize) -> *const u8;
+}
+
+/// A run of elements of `W` bytes, from `edge` on or, if `REVERSED`, from the one before `edge`
+/// backward.
+#[derive(Clone, Copy)]
+pub(crate) struct Run<const W: usize, const REVERSED: bool> {
+    edge: *const u8,
+    bytes: usize,
+    /// What is read after it, within the nearer distance and within the farther one.
+    next: [*const u8; 2],
+}
+
+impl<const W: usize, const REVERSED: bool> Run<W, REVERSED> {
+    /// A run of `bytes` bytes, after which what starts at `next` is read.
+    #[inline(always)]
+    pub(crate) fn new(edge: *const u8, bytes: usize, next: *const u8) -> Self {
+        let next = [next; 2];
+        Self { edge, bytes, next }
+    }
+
+    /// A row of `bytes` bytes, a distance before the rows that start at `near` and `far`, or before
+    /// their parts if it is longer than that.
+    #[inline(always)]
+    pub(crate) fn row(from: *const u8, bytes: usize, near: *const u8, far: *const u8) -> Self {
+        Self {
+            edge: from,
+            bytes,
+            next: [
+                near.wrapping_sub(L1_DISTANCE.saturating_sub(bytes)),
+                far.wrapping_sub(L2_DISTANCE.saturating_sub(bytes)),
+            ],
+        }
+    }
+}
+
+impl<const W: usize, const REVERSED: bool> Source for Run<W, REVERSED> {
+    const ELEMENT: usize = if REVERSED { W } else { 1 };
+
+    #[inline(always)]
+    unsafe fn vector<V: Vector>(self, at: usize) -> V {
+        // SAFETY: the vector lies in the run, on that side of its edge.
+        unsafe {
+            match REVERSED {
+                true => V::load(self.edge.sub(at + V::BYTES)).reversed::<W>(),
+                false => V::load(self.edge.add(at)),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn few(self, at: usize, to: *mut u8, bytes: usize) {
+        // SAFETY: the elements lie in the run, and `to` is writable for them.
+        unsafe {
+            if !REVERSED {
+                return copy_partial(self.edge.add(at), to, bytes);
+            }
+            for place in (0..bytes).step_by(W) {
+                copy_element::<W>(self.edge.sub(at + place + W), to.add(place));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn ahead(self, at: usize, distance: usize) -> *const u8 {
+        let [near, far] = self.next;
+        let next = if distance == L1_DISTANCE { near } else { far };
+        let ahead = at + distance;
+        if self.bytes <= distance || self.bytes <= ahead {
+            next.wrapping_add(ahead.wrapping_sub(self.bytes))
+        } else if REVERSED {
+            self.edge.wrapping_sub(ahead)
+        } else {
+            self.edge.wrapping_add(ahead)
+        }
+    }
+}
+
+/// A line of elements of `W` bytes whose first `prefix` bytes are reversed: each vector is read
+/// backward and forward, and the two are blended, so that no branch depends on the length.
+///
+/// As many bytes as the line has are readable before it; the prefix is one element at least.
+#[derive(Clone, Copy)]
+pub(crate) struct Both<const W: usize> {
+    pub(crate) line: *const u8,
+    pub(crate) prefix: usize,
+}
+
+impl<const W: usize> Both<W> {
+    /// A line with its first `length` elements reversed.
+    #[inline(always)]
+    pub(crate) fn new(line: *const u8, length: usize) -> Self {
+        // To reverse one element is to reverse none, and then reads no further before the line.
+        let prefix = length.max(1) * W;
+        Self { line, prefix }
+    }
+
+    /// The vector at `at` if all of it lies in the prefix.
+    ///
+    /// # Safety
+    /// As [`Source::vector`].
+    #[inline(always)]
+    pub(crate) unsafe fn backward<V: Vector>(self, at: usize) -> V {
+        // SAFETY: it starts less than a line before the line, and ends in the prefix or before.
+        unsafe {
+            let end = self.line.wrapping_add(self.prefix).wrapping_sub(at);
+            V::load(end.wrapping_sub(V::BYTES)).reversed::<W>()
+        }
+    }
+}
+
+impl<const W: usize> Source for Both<W> {
+    const ELEMENT: usize = W;
+
+    #[inline(always)]
+    unsafe fn vector<V: Vector>(self, at: usize) -> V {
+        // SAFETY: the backward vector is readable, the forward one lies in the line, and the mask
+        // is one.
+        unsafe {
+            let mask = V::load(prefix_mask(self.prefix.saturating_sub(at)));
+            let forward = V::load(self.line.add(at));
+            self.backward::<V>(at).blend(forward, mask)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn few(self, at: usize, to: *mut u8, bytes: usize) {
+        for place in (0..bytes).step_by(W) {
+            let element = at + place;
+            let from = match element < self.prefix {
+                true => self.prefix - W - element,
+                false => element,
+            };
+            // SAFETY: the element lies in the line, and `to` is writable for it.
+            unsafe { copy_element::<W>(self.line.add(from), to.add(place)) };
+        }
+    }
+
+    #[inline(always)]
+    fn ahead(self, at: usize, distance: usize) -> *const u8 {
+        self.line.wrapping_add(at + distance)
+    }
+}
+
+/// Copies an element.
+///
+/// # Safety
+/// `from` is readable and `to` writable for it.
+#[inline(always)]
+pub(crate) unsafe fn copy_element<const W: usize>(from: *const u8, to: *mut u8) {
+    // SAFETY: both are valid for an element; arrays of bytes need no alignment.
+    unsafe { *to.cast::<[u8; W]>() = *from.cast::<[u8; W]>() };
+}
+
+/// Writes the first `bytes` bytes of a source to `to`: past the caches if `STREAM`, and with
+/// prefetches of what comes next if `AHEAD`.
+///
+/// Whole lanes are streamed wherever they lie, as what fills their line comes before or after;
+/// what else there is as far as it fills lines.
+///
+/// # Safety
+/// See [`Vector`]; the source has as many bytes, whole elements, and `to` is writable for them and
+/// no part of what is read.
+#[inline(always)]
+pub(crate) unsafe fn write<V: Vector, S: Source, const STREAM: bool, const AHEAD: bool>(
+    source: S,
+    to: *mut u8,
+    bytes: usize,
+) {
+    // SAFETY: every vector ends within `bytes`; what is streamed starts at a multiple of its bytes.
+    unsafe {
+        let head = to.addr().wrapping_neg() % LINE;
+        let lanes = (to.addr() | bytes).is_multiple_of(LANE);
+        let lines = head + LINE <= bytes && head.is_multiple_of(S::ELEMENT);
+        if !STREAM || !(lanes || lines) {
+            return write_through::<V, S, STREAM, AHEAD>(source, to, bytes);
+        }
+        let mut at = head.min(bytes);
+        if at > 0 {
+            prefetch::<S, STREAM, AHEAD>(source, 0, to);
+            match lanes {
+                true => stream_lanes::<V, S>(source, 0, to, at),
+                false => write_part::<V, S>(source, 0, to, at),
+            }
+        }
+        while at + LINE <= bytes {
+            prefetch::<S, STREAM, AHEAD>(source, at, to);
+            for part in (at..at + LINE).step_by(V::BYTES) {
+                source.vector::<V>(part).stream(to.add(part));
+            }
+            at += LINE;
+        }
+        if at < bytes {
+            prefetch::<S, STREAM, AHEAD>(source, at, to);
+            match lanes {
+                true => stream_lanes::<V, S>(source, at, to, bytes),
+                false => write_part::<V, S>(source, at, to, bytes),
+            }
+        }
+    }
+}
+
+/// As [`write`], by ordinary stores.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn write_through<V: Vector, S: Source, const STREAM: bool, const AHEAD: bool>(
+    source: S,
+    to: *mut u8,
+    bytes: usize,
+) {
+    // SAFETY: every vector ends within `bytes`.
+    unsafe {
+        let mut at = 0;
+        while AHEAD && at + LINE <= bytes {
+            prefetch::<S, STREAM, AHEAD>(source, at, to);
+            for part in (at..at + LINE).step_by(V::BYTES) {
+                source.vector::<V>(part).store(to.add(part));
+            }
+            at += LINE;
+        }
+        if AHEAD && at < bytes {
+            prefetch::<S, STREAM, AHEAD>(source, at, to);
+        }
+        match bytes < V::BYTES {
+            true => write_part::<V, S>(source, 0, to, bytes),
+            false => write_vectors::<V, S, AHEAD>(source, at, to, bytes),
+        }
+    }
+}
+
+/// Writes what belongs from `at` to `end` by vectors, of which the last one lies over the end of
+/// the one before.
+///
+/// # Safety
+/// As [`write`]; both ends lie in its bytes, a vector's worth at least.
+#[inline(always)]
+unsafe fn write_vectors<V: Vector, S: Source, const AHEAD: bool>(
+    source: S,
+    mut at: usize,
+    to: *mut u8,
+    end: usize,
+) {
+    // SAFETY: every vector ends within the bytes.
+    unsafe {
+        while !AHEAD && at + UNROLL * V::BYTES <= end {
+            let mut vectors = [source.vector::<V>(at); UNROLL];
+            for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
+                *vector = source.vector::<V>(at + index * V::BYTES);
+            }
+            for vector in vectors {
+                vector.store(to.add(at));
+                at += V::BYTES;
+            }
+        }
+        let last = end - V::BYTES;
+        while at < last {
+            source.vector::<V>(at).store(to.add(at));
+            at += V::BYTES;
+        }
+        if at < end {
+            source.vector::<V>(last).store(to.add(last));
+        }
+    }
+}
+
+/// Writes what belongs from `at` to `end`, and nothing around it, by ordinary stores.
+///
+/// # Safety
+/// As [`write`]; both ends lie in its bytes.
+#[inline(always)]
+unsafe fn write_part<V: Vector, S: Source>(source: S, at: usize, to: *mut u8, end: usize) {
+    let bytes = end - at;
+    // SAFETY: there is as much as each branch needs.
+    unsafe {
+        if bytes >= V::BYTES {
+            write_vectors::<V, S, true>(source, at, to, end);
+        } else if bytes >= V::Half::BYTES {
+            write_vectors::<V::Half, S, true>(source, at, to, end);
+        } else if bytes >= LANE {
+            write_vectors::<Lane<V>, S, true>(source, at, to, end);
+        } else {
+            source.few(at, to.add(at), bytes);
+        }
+    }
+}
+
+/// Streams the lanes that belong from `at` to `end`.
+///
+/// # Safety
+/// As [`write_part`]; both ends of the output are multiples of a lane.
+#[inline(always)]
+unsafe fn stream_lanes<V: Vector, S: Source>(source: S, at: usize, to: *mut u8, end: usize) {
+    for lane in (at..end).step_by(LANE) {
+        // SAFETY: the lane lies between both ends.
+        unsafe { source.vector::<Lane<V>>(lane).stream(to.add(lane)) };
+    }
+}
+
+/// Prefetches what is read soon after what belongs at `at`, and where it is written if through the
+/// caches.
+#[inline(always)]
+fn prefetch<S: Source, const STREAM: bool, const AHEAD: bool>(source: S, at: usize, to: *mut u8) {
+    if AHEAD {
+        prefetch_l1(source.ahead(at, L1_DISTANCE));
+        match STREAM {
+            true => prefetch_l2(source.ahead(at, L2_DISTANCE)),
+            false => prefetch_l1(to.wrapping_add(at + STORE_DISTANCE)),
+        }
+    }
+}
+
+/// Prefetches every cache line that has some of these bytes.
+#[inline(always)]
+pub(crate) fn prefetch_range(from: *const u8, bytes: usize, prefetch: impl Fn(*const u8)) {
+    let before = from.addr() % LINE;
+    let first = from.wrapping_sub(before);
+    for at in (0..before + bytes).step_by(LINE) {
+        prefetch(first.wrapping_add(at));
+    }
+}
+
+/// Prefetches the cache line of an address into a level of the cache, the first or the second.
+#[inline(always)]
+fn prefetch_into<const LEVEL: usize>(from: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of x86-64, and a prefetch of any address has no effect but speed.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        match LEVEL {
+            1 => _mm_prefetch::<_MM_HINT_T0>(from.cast()),
+            _ => _mm_prefetch::<_MM_HINT_T1>(from.cast()),
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as there; Rust's own name for this instruction is not stable.
+    unsafe {
+        use std::arch::asm;
+        match LEVEL {
+            1 => {
+                asm!("prfm pldl1keep, [{}]", in(reg) from, options(nostack, preserves_flags, readonly))
+            }
+            _ => {
+                asm!("prfm pldl2keep, [{}]", in(reg) from, options(nostack, preserves_flags, readonly))
+            }
+        }
+    }
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+    let _ = from;
+}
+
+/// Prefetches the cache line of an address that is read soon.
+#[inline(always)]
+pub(crate) fn prefetch_l1(from: *const u8) {
+    prefetch_into::<1>(from);
+}
+
+/// Prefetches the cache line of an address that is read later, into the second level.
+///
+/// Twice: a processor that is busy drops some prefetches. [M10]
+#[inline(always)]
+pub(crate) fn prefetch_l2(from: *const u8) {
+    prefetch_into::<2>(from);
+    prefetch_into::<2>(from);
+}
