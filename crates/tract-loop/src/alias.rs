@@ -127,15 +127,16 @@ impl TypedOp for Alias {
         io: InOut,
         change: &AxisOp,
     ) -> TractResult<Option<AxisChangeConsequence>> {
-        let changed = match io {
+        let (substitute_op, changed): (Option<Box<dyn TypedOp>>, TVec<InOut>) = match io {
             // The element stays as it is scanned.
             InOut::In(1) => return Ok(None),
-            InOut::In(2..) => tvec![io],
-            _ => tvec![InOut::In(0), InOut::Out(0)],
+            // tract rewires only the nodes that it replaces.
+            InOut::In(2..) => (Some(Box::new(self.clone())), tvec![io]),
+            _ => (None, tvec![InOut::In(0), InOut::Out(0)]),
         };
         let wire_changes = changed.into_iter().map(|io| (io, change.clone()));
         Ok(Some(AxisChangeConsequence {
-            substitute_op: None,
+            substitute_op,
             wire_changes: wire_changes.collect(),
         }))
     }

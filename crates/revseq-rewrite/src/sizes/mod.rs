@@ -26,7 +26,7 @@ const MAXIMUM_DEPTH: usize = 128;
 const MAXIMUM_VALUES: usize = 4096;
 
 /// The most axes that are looked at: a model can name any number, and no runtime takes so many.
-const MAXIMUM_RANK: usize = 64;
+pub(crate) const MAXIMUM_RANK: usize = 64;
 
 /// What is left of depth and values.
 #[derive(Clone, Copy)]

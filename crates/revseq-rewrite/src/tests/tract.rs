@@ -166,7 +166,7 @@ fn each_form_becomes_one_that_tract_reads() {
         (
             17,
             "q = SequenceConstruct(x)\np = SequenceInsert(q, x)\ny = ConcatFromSequence<axis=0;new_axis=1>(p)",
-            "Unsqueeze Unsqueeze Concat",
+            "Unsqueeze Concat",
         ),
         (
             17,

@@ -235,7 +235,10 @@ pub(super) fn is_prefix(scope: &Scope<'_>, name: &str, axis: usize) -> bool {
 }
 
 fn course(scope: &Scope<'_>, name: &str, axis: usize, steps: usize) -> Option<Course> {
-    let steps = steps.checked_sub(1)?;
+    // An axis comes out of an attribute, and axes are counted up to it.
+    let steps = steps
+        .checked_sub(1)
+        .filter(|_| axis < sizes::MAXIMUM_RANK)?;
     if sizes::axis(scope, name, axis) == Some(Size::Known(1)) {
         return Some(Course::Level);
     }
