@@ -1,33 +1,159 @@
-//! ONNX's `If`, whatever the names in its branches are.
+//! ONNX's `If`: where the condition is known only the branch that is taken has to fit.
 
-use tract_onnx::model::ParsingContext;
-use tract_onnx::pb::NodeProto;
+use std::collections::HashMap;
+
+use tract_onnx::model::{ParseResult, ParsingContext};
+use tract_onnx::pb::{GraphProto, NodeProto};
 use tract_onnx::tract_core::ops::logic::IfThenElse;
+use tract_onnx::tract_hir::infer::{DimFact, ShapeFactoid};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::graph::self_contained;
-use crate::node::{check_domain, tracts};
+use crate::node::check_domain;
 use crate::wire::free_names;
 
-/// Reads an If: tract's, of branches that tract can read, with a name of its own.
+/// Reads an If, whatever the names in its branches are.
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    let mut node = node.clone();
-    for attribute in &mut node.attribute {
-        attribute.g = attribute.g.take().map(|graph| self_contained(&graph, &[]));
-    }
-    let (op, captured) = tracts("If", ctx, &node)?;
-    Ok((Box::new(OnnxIf(op)), captured))
+    let mut captured: Vec<String> = Vec::new();
+    let mut branch = |name: &str| -> TractResult<Branch> {
+        let graph: &GraphProto = node.get_attr(name)?;
+        let ParseResult {
+            model,
+            unresolved_inputs,
+            ..
+        } = ctx.parse_graph(&self_contained(graph, &[]))?;
+        let feeds = unresolved_inputs.into_iter().map(|name| {
+            let known = captured.iter().position(|it| *it == name);
+            // The first input is the condition.
+            1 + known.unwrap_or_else(|| {
+                captured.push(name);
+                captured.len() - 1
+            })
+        });
+        Ok(Branch {
+            feeds: feeds.collect(),
+            body: model,
+        })
+    };
+    let branches = [branch("then_branch")?, branch("else_branch")?];
+    let [then, other] = branches.each_ref().map(|it| it.body.outputs.len());
+    ensure!(
+        then == other && node.output.len() <= then,
+        "If {:?} has {} outputs, its branches {then} and {other}",
+        node.name,
+        node.output.len()
+    );
+    let op = OnnxIf {
+        branches,
+        sizes: HashMap::new(),
+    };
+    Ok((Box::new(op), captured))
 }
 
-/// tract's own, before types and shapes are known.
+/// A branch before types and shapes are known.
 #[derive(Clone, Debug)]
-struct OnnxIf(Box<dyn InferenceOp>);
+struct Branch {
+    body: InferenceModel,
+    /// Which input of the node each of the body's is.
+    feeds: Vec<usize>,
+}
+
+impl Branch {
+    /// Infers what the outputs are, from that and the inputs; keeps what it finds unless
+    /// that does not fit.
+    fn infer(
+        &mut self,
+        inputs: &[InferenceFact],
+        outputs: Option<&[InferenceFact]>,
+    ) -> TractResult<TVec<InferenceFact>> {
+        let mut body = self.body.clone();
+        for (index, &input) in self.feeds.iter().enumerate() {
+            body.input_fact_mut(index)?
+                .unify_with_mut(&mut inputs[input].clone())?;
+        }
+        for (index, output) in outputs.into_iter().flatten().enumerate() {
+            body.output_fact_mut(index)?
+                .unify_with_mut(&mut output.clone())?;
+        }
+        body.analyse(false)?;
+        self.body = body;
+        let outputs = self.body.output_outlets()?.iter();
+        let facts = outputs.map(|&outlet| self.body.outlet_fact(outlet).cloned());
+        facts.collect()
+    }
+}
+
+/// The sizes in which branches differ, by output and axis.
+type Sizes = HashMap<(usize, usize), TDim>;
+
+/// An If before types and shapes are known.
+#[derive(Clone, Debug)]
+struct OnnxIf {
+    /// What is done if the condition holds, and if it does not.
+    branches: [Branch; 2],
+    sizes: Sizes,
+}
 
 never_equal!(OnnxIf);
+
+impl OnnxIf {
+    /// Which branch is taken, if that is known.
+    fn taken(condition: &InferenceFact) -> TractResult<Option<usize>> {
+        let value = condition.value.concretize();
+        let holds = value.map(|value| value.cast_to_scalar::<bool>());
+        Ok(holds.transpose()?.map(|holds| usize::from(!holds)))
+    }
+
+    /// What is known of an output that comes from either branch.
+    fn join(&mut self, output: usize, [one, other]: [&InferenceFact; 2]) -> InferenceFact {
+        let mut fact = InferenceFact::default();
+        let types = [one, other].map(|fact| fact.datum_type.concretize());
+        if let [Some(one), Some(other)] = types
+            && one == other
+        {
+            fact = fact.with_datum_type(one);
+        }
+        let shapes = [&one.shape, &other.shape];
+        let ranks = shapes.map(|shape| shape.rank().concretize());
+        if ranks[0].is_none() || ranks[0] != ranks[1] {
+            return fact;
+        }
+        let axes = std::iter::zip(shapes[0].dims(), shapes[1].dims()).enumerate();
+        let dims = axes.map(
+            |(axis, (one, other))| match (one.concretize(), other.concretize()) {
+                (Some(one), Some(other)) => {
+                    let scope = &self.branches[0].body.symbols;
+                    DimFact::from(join_size(
+                        &mut self.sizes,
+                        (output, axis),
+                        [&one, &other],
+                        scope,
+                    ))
+                }
+                _ => DimFact::default(),
+            },
+        );
+        fact.with_shape(ShapeFactoid::closed(dims.collect()))
+    }
+}
+
+/// A size that two branches agree in, or a symbol, always the same for one place.
+fn join_size(
+    sizes: &mut Sizes,
+    place: (usize, usize),
+    [one, other]: [&TDim; 2],
+    scope: &SymbolScope,
+) -> TDim {
+    if one == other {
+        return one.clone();
+    }
+    let symbol = || scope.new_with_prefix("if_size").to_dim();
+    sizes.entry(place).or_insert_with(symbol).clone()
+}
 
 impl Op for OnnxIf {
     fn name(&self) -> StaticName {
@@ -52,11 +178,34 @@ impl InferenceOp for OnnxIf {
         TVec<InferenceFact>,
         TVec<InferenceFact>,
     )> {
-        self.0.infer_facts(inputs, outputs, observed)
+        let mut inputs: TVec<InferenceFact> = inputs.into_iter().cloned().collect();
+        let mut outputs: TVec<InferenceFact> = outputs.into_iter().cloned().collect();
+        let observed = observed.into_iter().cloned().collect();
+        inputs[0]
+            .datum_type
+            .unify_with(&bool::datum_type().into())?;
+        let found = match Self::taken(&inputs[0])? {
+            Some(taken) => self.branches[taken].infer(&inputs, Some(&outputs))?,
+            None => {
+                let found = self.branches.each_mut().map(|it| it.infer(&inputs, None));
+                // What does not fit may be the branch that is not taken.
+                let [Ok(then), Ok(other)] = found else {
+                    return Ok((inputs, outputs, observed));
+                };
+                let pairs = std::iter::zip(&then, &other).enumerate();
+                pairs
+                    .map(|(output, (then, other))| self.join(output, [then, other]))
+                    .collect()
+            }
+        };
+        for (output, mut found) in std::iter::zip(&mut outputs, found) {
+            output.unify_with_mut(&mut found)?;
+        }
+        Ok((inputs, outputs, observed))
     }
 
     fn nboutputs(&self) -> TractResult<usize> {
-        self.0.nboutputs()
+        Ok(self.branches[0].body.outputs.len())
     }
 
     fn to_typed(
@@ -66,23 +215,40 @@ impl InferenceOp for OnnxIf {
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
     ) -> TractResult<TVec<OutletId>> {
-        // tract gives each of them the same name, so it is wired on its own first.
-        let mut alone = TypedModel {
-            symbols: target.symbols.clone(),
-            ..TypedModel::default()
-        };
-        let mut taps = HashMap::new();
-        for (index, input) in node.inputs.iter().enumerate() {
-            let fact = target.outlet_fact(mapping[input])?.without_value();
-            taps.insert(*input, alone.add_source(format!("input{index}"), fact)?);
-        }
-        let outlets = self.0.to_typed(source, node, &mut alone, &taps)?;
-        let made = outlets.first().context("an If has outputs")?.node;
-        let op = alone.node(made).op_as::<IfThenElse>();
-        let op = Branches(op.context("tract makes it that")?.clone());
-
         let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
         let first = target.nodes().len();
+        let typed = |branch: &Branch| branch.body.clone().into_typed();
+        let known = target.outlet_fact(inputs[0])?.konst.clone();
+        let known = match known {
+            Some(value) => Some(usize::from(!value.cast_to_scalar::<bool>()?)),
+            None => Self::taken(source.outlet_fact(node.inputs[0])?)?,
+        };
+        if let Some(taken) = known {
+            let branch = &self.branches[taken];
+            let outlets = wire_taken(target, &node.name, &typed(branch)?, &branch.feeds, &inputs)?;
+            free_names(source, node, target, first);
+            return Ok(outlets);
+        }
+        let facts = node
+            .inputs
+            .iter()
+            .map(|it| source.outlet_fact(*it).cloned());
+        let facts: TVec<InferenceFact> = facts.collect::<TractResult<_>>()?;
+        // Which is taken is not known: what does not fit is an error.
+        let mut branches = self.branches.clone();
+        for branch in &mut branches {
+            branch.infer(&facts, None)?;
+        }
+        let [then, other] = &branches;
+        let bodies = IfThenElse {
+            then_body: typed(then)?,
+            then_input_mapping: then.feeds.clone(),
+            else_body: typed(other)?,
+            else_input_mapping: other.feeds.clone(),
+        };
+        let mut sizes = self.sizes.clone();
+        output_facts(&bodies, &mut sizes).with_context(|| format!("If {:?}", node.name))?;
+        let op = Branches { bodies, sizes };
         let name = target.unique_name(&*node.name).into_owned();
         let outlets = target.wire_node(name, op, &inputs)?;
         free_names(source, node, target, first);
@@ -92,10 +258,50 @@ impl InferenceOp for OnnxIf {
     as_op!();
 }
 
-/// tract's own, whose outputs are known only once the condition is: tract takes a constant of
-/// the first branch for that of both.
+/// Puts a branch in the place of its node.
+fn wire_taken(
+    target: &mut TypedModel,
+    name: &str,
+    body: &TypedModel,
+    feeds: &[usize],
+    inputs: &[OutletId],
+) -> TractResult<TVec<OutletId>> {
+    let mut mapping: HashMap<OutletId, OutletId> = HashMap::new();
+    for (outlet, &feed) in std::iter::zip(body.input_outlets()?, feeds) {
+        mapping.insert(*outlet, inputs[feed]);
+    }
+    for id in body.eval_order()? {
+        let inner = body.node(id);
+        if mapping.contains_key(&OutletId::new(id, 0)) {
+            continue;
+        }
+        let inputs: TVec<OutletId> = inner.inputs.iter().map(|it| mapping[it]).collect();
+        let name = target
+            .unique_name(format!("{name}/{}", inner.name))
+            .into_owned();
+        let outlets = target.wire_node(name, &inner.op, &inputs)?;
+        for (slot, outlet) in outlets.into_iter().enumerate() {
+            mapping.insert(OutletId::new(id, slot), outlet);
+        }
+    }
+    body.output_outlets()?
+        .iter()
+        .map(|outlet| {
+            mapping
+                .get(outlet)
+                .copied()
+                .context("a branch has its outputs")
+        })
+        .collect()
+}
+
+/// tract's own, whose outputs are known only once the condition is. tract takes a constant of
+/// the first branch for that of both, and branches of different sizes for a mistake.
 #[derive(Clone, Debug)]
-pub(crate) struct Branches(pub(crate) IfThenElse);
+pub(crate) struct Branches {
+    pub(crate) bodies: IfThenElse,
+    sizes: Sizes,
+}
 
 never_equal!(Branches);
 
@@ -111,14 +317,13 @@ impl EvalOp for Branches {
     op_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        self.0.eval(ctx, inputs)
+        self.bodies.eval(ctx, inputs)
     }
 }
 
 impl TypedOp for Branches {
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let facts = self.0.output_facts(inputs)?.into_iter();
-        Ok(facts.map(|fact| fact.without_value()).collect())
+    fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        output_facts(&self.bodies, &mut self.sizes.clone())
     }
 
     fn declutter(
@@ -126,8 +331,36 @@ impl TypedOp for Branches {
         model: &TypedModel,
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
-        self.0.declutter(model, node)
+        self.bodies.declutter(model, node)
     }
 
     as_op!();
+}
+
+/// What the outputs are that come from either branch.
+fn output_facts(bodies: &IfThenElse, sizes: &mut Sizes) -> TractResult<TVec<TypedFact>> {
+    let mut facts = tvec!();
+    for output in 0..bodies.then_body.outputs.len() {
+        let then = bodies.then_body.output_fact(output)?;
+        let other = bodies.else_body.output_fact(output)?;
+        ensure!(
+            then.datum_type == other.datum_type && then.rank() == other.rank(),
+            "its branches output {} and {}; which one is taken has to be known before it runs",
+            told(then),
+            told(other)
+        );
+        let scope = &bodies.then_body.symbols;
+        let axes = std::iter::zip(then.shape.iter(), other.shape.iter()).enumerate();
+        let shape: TVec<TDim> = axes
+            .map(|(axis, (one, other))| join_size(sizes, (output, axis), [one, other], scope))
+            .collect();
+        facts.push(then.datum_type.fact(shape));
+    }
+    Ok(facts)
+}
+
+/// A type and a number of axes in words.
+fn told(fact: &TypedFact) -> String {
+    let axes = if fact.rank() == 1 { "axis" } else { "axes" };
+    format!("{:?} of {} {axes}", fact.datum_type, fact.rank())
 }

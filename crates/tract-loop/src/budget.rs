@@ -101,7 +101,10 @@ pub(crate) fn steps_within(body: &TypedModel) -> TractResult<Option<u64>> {
                 let own = own.unsigned_abs();
                 own.saturating_add(count.unwrap_or(1).unsigned_abs().saturating_mul(within))
             })
-        } else if let Some(Branches(branches)) = node.op_as() {
+        } else if let Some(Branches {
+            bodies: branches, ..
+        }) = node.op_as()
+        {
             let then = steps_within(&branches.then_body)?;
             let otherwise = steps_within(&branches.else_body)?;
             then.zip(otherwise)

@@ -26,6 +26,12 @@
 //! values. The condition that a body outputs is followed even if the node has no
 //! condition input, as in ONNX Runtime and ONNX's reference evaluator.
 //!
+//! # Branches
+//!
+//! `If` is read in tract's stead as well: where its condition is known, only the branch that is taken
+//! has to fit, and takes the node's place; where it is not, sizes in which the branches differ
+//! become symbols, and types or numbers of axes in which they differ are an error.
+//!
 //! # Recurrent layers
 //!
 //! tract reads `LSTM`, `GRU` and `RNN` without `direction = reverse`, activations

@@ -94,7 +94,10 @@ fn forget_between_runs(body: &mut TypedModel) {
             forget_between_runs(&mut scan.body);
         } else if let Some(gru) = node.op_as_mut::<GruSeq>() {
             gru.reset_every_turn = true;
-        } else if let Some(Branches(branches)) = node.op_as_mut() {
+        } else if let Some(Branches {
+            bodies: branches, ..
+        }) = node.op_as_mut()
+        {
             forget_between_runs(&mut branches.then_body);
             forget_between_runs(&mut branches.else_body);
         }

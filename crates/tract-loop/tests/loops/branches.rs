@@ -45,3 +45,75 @@ fn branches_may_output_what_they_capture() {
     let [yes, no] = branches;
     check(&model(&nodes, yes, no), [0., 0.], [-2., 4.]);
 }
+
+/// Runs a model with what `c` is, and with `x` of 3 and 2 elements.
+fn outputs(model: &Graph, condition: bool) -> TractResult<Vec<Tensor>> {
+    let x = tensor2(&[[1_f32, -2.], [3., 4.], [5., 6.]]);
+    run(model.clone(), &[tensor0(condition), x])
+}
+
+/// A model as above on `x` of a known or unknown number of rows.
+fn rows(rows: &str, nodes: &str, yes: &str, no: &str) -> Graph {
+    let model = graph(&format!("c:bool[] x:f32[{rows},2]"), "y", nodes);
+    let model = model
+        .with("yes", graph("", "v", yes))
+        .with("no", graph("", "v", no));
+    model
+        .constant("zero", tensor1(&[0_i64]))
+        .constant("one", tensor1(&[1_i64]))
+        .constant("three", tensor0(3_i64))
+}
+
+#[test]
+fn sizes_may_differ() {
+    for known in ["3", "N"] {
+        let first = "v = Slice(x, zero, one, zero)";
+        let model = rows(
+            known,
+            &format!("a = {IF}\n y = Neg(a)"),
+            first,
+            "v = Abs(x)",
+        );
+        let yes = outputs(&model, true).unwrap();
+        assert_eq!(yes, [tensor2(&[[-1_f32, 2.]])], "{known}");
+        let no = outputs(&model, false).unwrap();
+        let abs = tensor2(&[[-1_f32, -2.], [-3., -4.], [-5., -6.]]);
+        assert_eq!(no, [abs], "{known}");
+    }
+}
+
+#[test]
+fn ranks_and_types_may_not() {
+    let rows_of = |yes: &str| rows("3", &format!("y = {IF}"), yes, "v = Abs(x)");
+    for (yes, told) in [
+        ("v = Flatten<axis=1>(x)\n", None),
+        (
+            "v = Unsqueeze(x, zero)",
+            Some("F32 of 3 axes and F32 of 2 axes"),
+        ),
+        ("v = Shape(x)", Some("of 1 axis and F32 of 2 axes")),
+    ] {
+        let error = outputs(&rows_of(yes), true).err();
+        match told {
+            None => assert!(error.is_none(), "{error:?}"),
+            Some(told) => {
+                let error = format!("{:#}", error.expect("it is refused"));
+                assert!(error.contains(told), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_taken_need_not_fit() {
+    // Whether there are 3 rows is known from the first run's shapes on, if not before.
+    let condition = "s = Shape(x)\n n = Gather(s, k)\n d = Equal(n, three)\n";
+    let nodes = format!("{condition} a = If<then_branch=@yes;else_branch=@no>(d)\n y = Neg(a)");
+    for (yes, no) in [
+        ("v = Flatten<axis=1>(x)", "v = Squeeze(x, zero)"),
+        ("v = Abs(x)", "v = Unsqueeze(x, zero)"),
+    ] {
+        let model = rows("3", &nodes, yes, no).constant("k", tensor0(0_i64));
+        assert!(outputs(&model, true).is_ok(), "{yes}");
+    }
+}
