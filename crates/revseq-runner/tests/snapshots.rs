@@ -33,7 +33,7 @@ const COMPUTED: [&str; 2] = [
 ];
 
 /// Of those to read: models that only one of tract and ONNX Runtime runs, or neither.
-const NOT_BOTH: [&str; 2] = ["graphs/local_function", "types/complex64"];
+const NOT_BOTH: [&str; 1] = ["types/complex64"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
