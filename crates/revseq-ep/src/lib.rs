@@ -6,7 +6,7 @@
 //! `revseq::ReverseSubsequences`. As a custom-op library it brings that
 //! operator alone, to run on the CPU EP.
 //!
-//! It exports the three functions below and [`RevSeqRewrite`](rewrite::RevSeqRewrite), by which
+//! It exports the three functions below and `RevSeqRewrite`, by which
 //! a model is rewritten before a session loads it. The kernels are those of revseq-kernels, what a
 //! node means comes from revseq-graph, and this crate is the only one to know ONNX Runtime.
 //!

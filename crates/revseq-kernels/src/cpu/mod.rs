@@ -1,6 +1,6 @@
 //! The operator on the CPU: out of place and in place, serial and on any thread pool.
 //!
-//! A run is [chosen](choose), [walked](walk) and [written](mod@write), in this order.
+//! A run is chosen (`choose`), walked (`walk`) and written (`write`), in this order.
 
 mod choose;
 mod columns;
