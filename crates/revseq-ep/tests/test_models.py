@@ -54,7 +54,8 @@ def test_model(name):
     cpu = None
     if CPU_DOES[name] == "runs" and harness.CPU_IS_RIGHT:
         cpu = harness.cpu_session(folder / "model.onnx")
-    computes = name.startswith(("graphs/bilstm_", "recurrent/", "exported/")) and name != "exported/tf_axes_2_3"
+    computed = ("graphs/bilstm_", "recurrent/", "exported/", "forms/")
+    computes = name.startswith(computed) and name != "exported/tf_axes_2_3"
     names = [value.name for value in profiled.session.get_inputs()]
     count = 0
     for inputs, outputs in harness.data_sets(folder):
