@@ -30,6 +30,7 @@ WITHOUT = {name for name in ALL if name.startswith(("loops/", "recurrent/"))} | 
     "exported/keras_lstm_gru_simplernn",
     "exported/keras_lstm_stacked_masked",
     "exported/tf_beam_search",
+    "forms/scan_version_8",
 }
 #: The EP has no kernel for them.
 STRINGS = "types/string"
