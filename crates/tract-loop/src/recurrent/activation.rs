@@ -4,6 +4,8 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::logic::{Iff, comp_gte};
 use tract_onnx::tract_core::ops::{math, nn};
+use tract_onnx::tract_core::tract_linalg::element_wise::ElementWise;
+use tract_onnx::tract_core::tract_linalg::routines::Func;
 use tract_onnx::tract_hir::internal::*;
 
 use super::Wiring;
@@ -79,7 +81,57 @@ pub(super) fn read(
     Ok(functions.chunks(default.len()).map(<[_]>::to_vec).collect())
 }
 
+/// tract's vectorised functions.
+#[derive(Clone, Debug)]
+pub(super) struct Functions {
+    sigmoid: Box<dyn ElementWise<f32>>,
+    tanh: Box<dyn ElementWise<f32>>,
+}
+
+impl Functions {
+    pub(super) fn new() -> TractResult<Self> {
+        Ok(Self {
+            sigmoid: Func::Sigmoid.ew_f32()?,
+            tanh: Func::Tanh.ew_f32()?,
+        })
+    }
+}
+
 impl Activation {
+    /// Computes the function in place.
+    pub(super) fn apply(self, functions: &Functions, all: &mut [f32]) -> TractResult<()> {
+        // Inlined into each arm, where the function is known: a loop of vectors.
+        #[inline(always)]
+        fn each(all: &mut [f32], function: impl Fn(f32) -> f32) {
+            for x in all {
+                *x = function(*x);
+            }
+        }
+        match self {
+            Self::Sigmoid => functions.sigmoid.run(all)?,
+            Self::Tanh => functions.tanh.run(all)?,
+            Self::Relu => each(all, |x| x.max(0.0)),
+            Self::Affine { alpha, beta } => each(all, |x| x * alpha + beta),
+            Self::HardSigmoid { alpha, beta } => {
+                each(all, |x| (x * alpha + beta).clamp(0.0, 1.0));
+            }
+            Self::ScaledTanh { alpha, beta } => {
+                each(all, |x| x * beta);
+                functions.tanh.run(all)?;
+                each(all, |x| x * alpha);
+            }
+            // max(x, 0) + ln(1 + exp(-|x|)), which does not overflow.
+            Self::Softplus => each(all, |x| x.max(0.0) + (-x.abs()).exp().ln_1p()),
+            Self::Softsign => each(all, |x| x / (x.abs() + 1.0)),
+            Self::LeakyRelu { alpha } => each(all, |x| if x >= 0.0 { x } else { x * alpha }),
+            Self::Elu { alpha } => {
+                each(all, |x| if x >= 0.0 { x } else { alpha * x.exp_m1() });
+            }
+            Self::ThresholdedRelu { alpha } => each(all, |x| if x >= alpha { x } else { 0.0 }),
+        }
+        Ok(())
+    }
+
     pub(super) fn wire(
         self,
         to: &mut Wiring<'_>,

@@ -63,6 +63,13 @@ impl Cell {
         }
     }
 
+    /// Whether a step has a second product, of what the first gave.
+    pub(super) fn resets_before_product(self) -> bool {
+        self == Self::Gru {
+            resets_after_product: false,
+        }
+    }
+
     pub(super) fn default_activations(self) -> &'static [Activation] {
         match self {
             Self::Lstm { .. } => &[Activation::Sigmoid, Activation::Tanh, Activation::Tanh],

@@ -357,6 +357,40 @@ impl Layer {
             is_any: to.math("is_any", less(), &[none, lengths])?,
         }))
     }
+    /// Wires a Scan for each direction: the outputs that are wanted, as ONNX has them where time
+    /// comes before the batch.
+    fn wire_scans(
+        &self,
+        to: &mut Wiring<'_>,
+        x: OutletId,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let lengths = self.wire_lengths(to, x, inputs)?;
+        let prefix = to.prefix.clone();
+        let mut made = vec![];
+        for direction in 0..self.directions.len() {
+            to.prefix = format!("{prefix}.{direction}");
+            made.push(self.wire_direction(to, direction, x, lengths.as_ref(), inputs)?);
+        }
+        to.prefix = prefix;
+        let mut outputs = tvec![];
+        for (index, name) in ["y", "y_h", "y_c"].into_iter().enumerate() {
+            let sides = made.iter().filter_map(|it| it[index]);
+            let mut sides: TVec<OutletId> = sides.collect();
+            if index == 0 {
+                for side in &mut sides {
+                    *side = to.op(name, AxisOp::Add(1), &[*side])?;
+                }
+            }
+            let axis = usize::from(index == 0);
+            outputs.extend(match *sides {
+                [] => None,
+                [side] => Some(side),
+                _ => Some(to.op(name, TypedConcat::new(axis), &sides)?),
+            });
+        }
+        Ok(outputs)
+    }
 }
 
 /// What follows from the lengths of sequences.
@@ -491,36 +525,16 @@ impl Expansion for Layer {
         if self.is_batch_first {
             x = to.op("x", AxisOp::Move(1, 0), &[x])?;
         }
-        let lengths = self.wire_lengths(&mut to, x, inputs)?;
-        let mut made = vec![];
-        for direction in 0..self.directions.len() {
-            to.prefix = format!("{prefix}.{direction}");
-            made.push(self.wire_direction(&mut to, direction, x, lengths.as_ref(), inputs)?);
-        }
-        to.prefix = prefix.to_owned();
-        let mut outputs = tvec![];
-        for (index, name) in ["y", "y_h", "y_c"].into_iter().enumerate() {
-            let sides = made.iter().filter_map(|it| it[index]);
-            let mut sides: TVec<OutletId> = sides.collect();
-            if sides.is_empty() {
-                continue;
-            }
-            let axis = usize::from(index == 0);
-            if index == 0 {
-                for side in &mut sides {
-                    *side = to.op(name, AxisOp::Add(1), &[*side])?;
-                }
-            }
-            let mut output = sides[0];
-            if sides.len() > 1 {
-                output = to.op(name, TypedConcat::new(axis), &sides)?;
-            }
-            if self.is_batch_first {
+        let mut outputs = match self.packed(&to, inputs)? {
+            Some(layer) => self.wire_packed(&mut to, layer, x, inputs)?,
+            None => self.wire_scans(&mut to, x, inputs)?,
+        };
+        if self.is_batch_first {
+            for (index, output) in outputs.iter_mut().enumerate() {
                 // [time, directions, batch, hidden] and [directions, batch, hidden].
-                let from = if index == 0 { 2 } else { 1 };
-                output = to.op(name, AxisOp::Move(from, 0), &[output])?;
+                let is_y = self.outputs.y == Some(index);
+                *output = to.op("first", AxisOp::Move(1 + usize::from(is_y), 0), &[*output])?;
             }
-            outputs.push(output);
         }
         Ok(outputs)
     }

@@ -8,7 +8,12 @@
 
 mod activation;
 mod cell;
+mod large;
 mod layer;
+mod op;
+mod packed;
+mod product;
+mod team;
 
 use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
 use tract_onnx::pb::NodeProto;

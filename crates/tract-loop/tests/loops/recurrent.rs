@@ -1,6 +1,7 @@
 //! LSTM, GRU and RNN beside ONNX's equations, written down plainly.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use proptest::prelude::*;
 use tract_onnx::prelude::*;
@@ -91,7 +92,22 @@ struct Case {
     is_batch_first: bool,
     /// Whether the model is made ready before the sizes of time and batch are known.
     is_symbolic: bool,
+    /// How many threads a second run has.
+    threads: usize,
     seed: u64,
+}
+
+/// Calls a function with some threads for tract to use.
+fn on_threads<T>(threads: usize, run: impl FnOnce() -> T) -> T {
+    use tract_onnx::tract_core::tract_linalg::multithread;
+    #[cfg(feature = "multithread")]
+    let executor = match threads {
+        1 => multithread::Executor::SingleThread,
+        _ => multithread::Executor::multithread(threads),
+    };
+    #[cfg(not(feature = "multithread"))]
+    let (executor, _) = (multithread::Executor::SingleThread, threads);
+    multithread::multithread_tract_scope(executor, run)
 }
 
 /// A tensor's elements with their sizes.
@@ -278,7 +294,11 @@ impl Case {
         let optimized = typed.into_optimized()?.into_runnable()?;
         let mut state = optimized.spawn()?;
         let first = state.run(inputs.clone())?;
-        assert_eq!(state.run(inputs)?, first, "a run leaves something behind");
+        let again = on_threads(self.threads, || state.run(inputs))?;
+        assert_eq!(
+            again, first,
+            "a run leaves something behind, or its threads matter"
+        );
         Ok([plain, first].map(|outputs| outputs.iter().map(|it| Array::of(it)).collect()))
     }
 
@@ -364,6 +384,12 @@ impl Case {
                         input(row) + state(row, &h) + bias(1, row)
                     };
                     let f = |index: usize, x: f64| self.function(direction, index, x);
+                    let resets: Vec<f64> = match self.kind {
+                        Kind::Gru => (0..hidden).map(|unit| f(0, gate(1, unit))).collect(),
+                        _ => vec![],
+                    };
+                    let reset = std::iter::zip(&resets, &h);
+                    let reset: Vec<f64> = reset.map(|(reset, h)| reset * h).collect();
                     let mut next = (vec![], vec![]);
                     for unit in 0..hidden {
                         let peephole = |index: usize, c: f64| {
@@ -378,13 +404,10 @@ impl Case {
                             Kind::Gru => {
                                 let z = f(0, gate(0, unit));
                                 let row = 2 * hidden + unit;
-                                let reset = |i: usize| f(0, gate(1, i));
                                 let seen = if self.is_set {
-                                    reset(unit) * (state(row, &h) + bias(1, row))
+                                    resets[unit] * (state(row, &h) + bias(1, row))
                                 } else {
-                                    let h: Vec<f64> =
-                                        (0..hidden).map(|i| reset(i) * h[i]).collect();
-                                    state(row, &h) + bias(1, row)
+                                    state(row, &reset) + bias(1, row)
                                 };
                                 let new = f(1, input(row) + seen);
                                 next.0.push((1.0 - z) * new + z * h[unit]);
@@ -464,23 +487,51 @@ impl Case {
     }
 }
 
+/// How many multiplications a case may take by definition.
+const MULTIPLICATIONS: usize = 1 << 20;
+
+/// Small layers, and those of up to 600 units and 40 sequences.
 fn cases() -> impl Strategy<Value = Case> {
+    let small = (0usize..6, 0usize..4, 1usize..5, 1usize..7);
+    let large = (1usize..8, 0usize..=40, 1usize..40, 1usize..=600);
+    prop_oneof![cases_of(small), cases_of(large)].prop_map(|mut case| {
+        let rows = case.directions() * case.kind.gates() * case.hidden;
+        let steps = MULTIPLICATIONS / (rows * (case.hidden + case.features));
+        case.batch = case.batch.min(steps.max(1));
+        case.time = case.time.min((steps / case.batch.max(1)).max(1));
+        for length in case.lengths.iter_mut().flatten() {
+            *length = (*length).min(case.time as i32);
+        }
+        case.lengths
+            .iter_mut()
+            .for_each(|it| it.truncate(case.batch));
+        case
+    })
+}
+
+fn cases_of(
+    sizes: (
+        Range<usize>,
+        impl Strategy<Value = usize>,
+        Range<usize>,
+        impl Strategy<Value = usize>,
+    ),
+) -> impl Strategy<Value = Case> {
     let kinds = prop_oneof![Just(Kind::Lstm), Just(Kind::Gru), Just(Kind::Rnn)];
     let directions = prop_oneof![Just("forward"), Just("reverse"), Just("bidirectional")];
-    let sizes = (0usize..6, 0usize..4, 1usize..5, 1usize..7);
     let flags = any::<[bool; 6]>();
     let extra = (
-        proptest::option::of(proptest::collection::vec(0.0f64..1.0, 4)),
+        proptest::option::of(proptest::collection::vec(0.0f64..1.0, 41)),
         proptest::option::of(0.2f32..1.0),
         proptest::option::of(proptest::collection::vec(
             (0..FUNCTIONS.len(), 0.1f32..1.0, 0.1f32..1.0),
             6,
         )),
-        any::<u64>(),
+        (1usize..4, any::<u64>()),
     );
     (kinds, directions, sizes, flags, extra).prop_map(|(kind, direction, sizes, flags, extra)| {
         let (time, batch, features, hidden) = sizes;
-        let (lengths, clip, activations, seed) = extra;
+        let (lengths, clip, activations, (threads, seed)) = extra;
         let count = kind.activations() * (1 + usize::from(direction == "bidirectional"));
         let length = |share: f64| (share * (time + 1) as f64) as i32;
         Case {
@@ -501,6 +552,7 @@ fn cases() -> impl Strategy<Value = Case> {
             // An initial state is a constant of one batch's size, and tract's Scan gives no last
             // state without a step, which an assertion of its own refuses here.
             is_symbolic: flags[5] && !flags[1] && time > 0,
+            threads,
             seed,
         }
     })

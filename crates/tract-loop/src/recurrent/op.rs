@@ -1,0 +1,216 @@
+//! A whole layer as an operator.
+
+use std::sync::Mutex;
+
+use tract_onnx::tract_hir::internal::*;
+
+use super::packed::{PackedLayer, Sequence};
+use super::team::{self, Memory, States, Threads};
+
+/// The inputs and outputs that may be absent, in the order in which they come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slots {
+    pub(super) lengths: bool,
+    pub(super) initial_h: bool,
+    pub(super) initial_c: bool,
+    pub(super) y: bool,
+    pub(super) y_h: bool,
+    pub(super) y_c: bool,
+}
+
+/// LSTM, GRU or RNN with weights that are known.
+///
+/// Inputs are X, [steps, batch, features], then, as far as they are there, lengths of any
+/// integer type, [batch], and the initial states, [directions, batch, units]. Outputs are Y,
+/// [steps, directions, batch, units], and the last states, as far as they are wanted.
+#[derive(Clone, Debug)]
+pub(super) struct PackedRecurrent {
+    pub(super) layer: Arc<PackedLayer>,
+    pub(super) slots: Slots,
+}
+
+impl PartialEq for PackedRecurrent {
+    fn eq(&self, _other: &Self) -> bool {
+        false
+    }
+}
+
+impl Eq for PackedRecurrent {}
+
+impl Op for PackedRecurrent {
+    fn name(&self) -> StaticName {
+        format!("Packed{}", self.layer.cell.name()).into()
+    }
+
+    fn validation(&self) -> Validation {
+        Validation::Rounding
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for PackedRecurrent {
+    not_out_of_plan!();
+
+    fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
+        Ok(Some(Box::<Kept>::default()))
+    }
+}
+
+impl TypedOp for PackedRecurrent {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let shape = &inputs[0].shape;
+        let (steps, batch) = (shape[0].clone(), shape[1].clone());
+        let directions = self.layer.directions.len().to_dim();
+        let units = self.layer.units.to_dim();
+        let state = [directions.clone(), batch.clone(), units.clone()];
+        let y = [steps, directions, batch, units];
+        let mut facts = tvec![];
+        if self.slots.y {
+            facts.push(f32::fact(y));
+        }
+        for _ in [self.slots.y_h, self.slots.y_c].iter().filter(|it| **it) {
+            facts.push(f32::fact(state.clone()));
+        }
+        Ok(facts)
+    }
+
+    as_op!();
+}
+
+/// The memory that is kept from run to run.
+#[derive(Debug, Default)]
+struct Kept(Mutex<Memory>);
+
+impl Clone for Kept {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl OpState for Kept {
+    fn eval(
+        &mut self,
+        _ctx: &EvalContext<'_>,
+        op: &dyn Op,
+        inputs: TVec<TValue>,
+    ) -> TractResult<TVec<TValue>> {
+        let op = op.downcast_ref::<PackedRecurrent>().context("its own op")?;
+        let memory = self
+            .0
+            .get_mut()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        op.run(&inputs, memory)
+    }
+
+    fn reset_lanes(&mut self, _lanes: &[LaneId]) -> TractResult<()> {
+        Ok(())
+    }
+}
+
+impl PackedRecurrent {
+    fn run(&self, inputs: &[TValue], memory: &mut Memory) -> TractResult<TVec<TValue>> {
+        let (layer, slots) = (&*self.layer, self.slots);
+        let mut inputs = inputs.iter();
+        let mut input = |is_there: bool| if is_there { inputs.next() } else { None };
+        let x = input(true).context("a layer has an input")?;
+        let lengths = input(slots.lengths);
+        let initial = [input(slots.initial_h), input(slots.initial_c)];
+        let (steps, batch) = (x.shape()[0], x.shape()[1]);
+        let (directions, units) = (layer.directions.len(), layer.units);
+        ensure!(
+            x.shape()[2] == layer.features,
+            "its input has {} features, expected {}",
+            x.shape()[2],
+            layer.features
+        );
+        let lengths = match lengths {
+            Some(lengths) => {
+                ensure!(
+                    lengths.shape() == [batch],
+                    "its lengths have sizes {:?}, expected [{batch}]",
+                    lengths.shape()
+                );
+                let lengths = lengths.cast_to::<i64>()?;
+                let lengths = lengths.try_as_plain_ram()?;
+                let lengths = lengths.as_slice::<i64>()?.iter();
+                let steps_of = |length: &i64| usize::try_from(*length).unwrap_or(0).min(steps);
+                Some(lengths.map(steps_of).collect::<Vec<_>>())
+            }
+            None => None,
+        };
+        let sizes = [directions, batch, units];
+        let mut plain = [None, None];
+        for (plain, initial) in std::iter::zip(&mut plain, initial) {
+            if let Some(initial) = initial {
+                ensure!(
+                    initial.shape() == sizes,
+                    "an initial state has sizes {:?}, expected {sizes:?}",
+                    initial.shape()
+                );
+                *plain = Some(initial.try_as_plain_ram()?);
+            }
+        }
+        let of_direction = batch * units;
+        let mut y =
+            Tensor::zero::<f32>(&[if slots.y { steps } else { 0 }, directions, batch, units])?;
+        let mut last = [slots.y_h, slots.y_c].map(|is_wanted| {
+            let len = if is_wanted { of_direction } else { 0 };
+            vec![0.0_f32; directions * len]
+        });
+        {
+            let mut y = y.try_as_plain_ram_mut()?;
+            let y = y
+                .as_slice_mut::<f32>()?
+                .chunks_exact_mut(of_direction.max(1));
+            let [h, c] = &mut last;
+            let mut h = h.chunks_exact_mut(of_direction.max(1));
+            let mut c = c.chunks_exact_mut(of_direction.max(1));
+            let mut states = vec![];
+            for direction in 0..directions {
+                let mut initial = [None, None];
+                for (initial, plain) in std::iter::zip(&mut initial, &plain) {
+                    if let Some(plain) = plain {
+                        let all = plain.as_slice::<f32>()?;
+                        *initial = Some(&all[direction * of_direction..][..of_direction]);
+                    }
+                }
+                states.push(States {
+                    initial,
+                    last: [h.next(), c.next()],
+                    y: vec![],
+                });
+            }
+            for (index, y) in y.enumerate() {
+                states[index % directions].y.push(y);
+            }
+            let plain = x.try_as_plain_ram()?;
+            let sequence = Sequence {
+                x: plain.as_slice::<f32>()?,
+                steps,
+                batch,
+                lengths: lengths.as_deref(),
+            };
+            team::run(layer, sequence, states, memory, &Threads::current())?;
+        }
+        // Without a step, ONNX Runtime gives zeros for the last states.
+        for (item, _) in lengths.iter().flatten().enumerate().filter(|it| *it.1 == 0) {
+            for state in last
+                .iter_mut()
+                .flat_map(|it| it.chunks_exact_mut(units * batch))
+            {
+                state[item * units..][..units].fill(0.0);
+            }
+        }
+        let mut outputs = tvec![];
+        if slots.y {
+            outputs.push(y.into_tvalue());
+        }
+        for (last, is_wanted) in std::iter::zip(last, [slots.y_h, slots.y_c]) {
+            if is_wanted {
+                outputs.push(Tensor::from_shape(&sizes, &last)?.into_tvalue());
+            }
+        }
+        Ok(outputs)
+    }
+}

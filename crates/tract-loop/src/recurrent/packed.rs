@@ -1,0 +1,421 @@
+//! A layer's weights as its steps read them, and what a step does with them.
+
+use std::ops::Range;
+
+use tract_onnx::tract_hir::internal::*;
+
+use super::activation::{Activation, Functions};
+use super::cell::Cell;
+use super::product::{Panels, panel_columns};
+
+/// A layer whose weights are known.
+#[derive(Clone, Debug)]
+pub(super) struct PackedLayer {
+    pub(super) cell: Cell,
+    pub(super) clip: Option<f32>,
+    pub(super) units: usize,
+    pub(super) features: usize,
+    pub(super) directions: Vec<Direction>,
+    pub(super) functions: Functions,
+}
+
+/// What one direction computes with.
+#[derive(Clone, Debug)]
+pub(super) struct Direction {
+    pub(super) is_backward: bool,
+    activations: Vec<Activation>,
+    /// For all gates.
+    input: Panels,
+    /// For all gates, or for those before the reset.
+    recurrent: Panels,
+    /// For the last gate of a GRU that resets before the product.
+    late: Option<Panels>,
+    /// What is added to the products with the inputs: [gates, units].
+    bias: Vec<f32>,
+    /// What is added to the last gate's recurrent product alone: [units], of a GRU that resets
+    /// after the product.
+    own_bias: Vec<f32>,
+    /// [3, units], of the gates i, o and f.
+    peepholes: Option<Vec<f32>>,
+}
+
+/// The node's constants, of one direction: [gates * units, features],
+/// [gates * units, units], [2 * gates * units] and [3 * units].
+pub(super) struct Constants<'a> {
+    pub(super) w: &'a [f32],
+    pub(super) r: &'a [f32],
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) peepholes: Option<&'a [f32]>,
+}
+
+impl Direction {
+    pub(super) fn pack(
+        cell: Cell,
+        is_backward: bool,
+        activations: Vec<Activation>,
+        units: usize,
+        features: usize,
+        of: &Constants<'_>,
+    ) -> Self {
+        let gates = cell.gates();
+        let early = gates - usize::from(cell.resets_before_product());
+        let mut bias = vec![0.0; gates * units];
+        let mut own_bias = vec![0.0; units];
+        if let Some(all) = of.bias {
+            let (of_w, of_r) = all.split_at(gates * units);
+            bias.copy_from_slice(of_w);
+            let own = if cell.has_recurrent_bias() {
+                (gates - 1) * units
+            } else {
+                gates * units
+            };
+            for (to, from) in std::iter::zip(&mut bias, &of_r[..own]) {
+                *to += from;
+            }
+            for (to, from) in std::iter::zip(&mut own_bias, &of_r[own..]) {
+                *to = *from;
+            }
+        }
+        Self {
+            is_backward,
+            activations,
+            input: Panels::pack(of.w, 0..gates, units, features),
+            recurrent: Panels::pack(of.r, 0..early, units, units),
+            late: (early < gates).then(|| Panels::pack(of.r, early..gates, units, units)),
+            bias,
+            own_bias,
+            peepholes: of.peepholes.map(<[_]>::to_vec),
+        }
+    }
+}
+
+/// What all steps read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sequence<'a> {
+    /// [steps, batch, features].
+    pub(super) x: &'a [f32],
+    pub(super) steps: usize,
+    pub(super) batch: usize,
+    /// How many steps of each sequence count.
+    pub(super) lengths: Option<&'a [usize]>,
+}
+
+impl Sequence<'_> {
+    pub(super) fn counts(&self, step: usize, item: usize) -> bool {
+        self.lengths.is_none_or(|lengths| step < lengths[item])
+    }
+}
+
+/// How many rows the products of the inputs with the weights have at least, if there are as
+/// many: enough for the weights to be read rarely, and few enough for the products to stay in
+/// a cache until their steps.
+const ROWS_AT_ONCE: usize = 128;
+
+/// Some units of a direction as they go from step to step. Rows are sequences, and as wide as
+/// blocks of units are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Units {
+    blocks: Range<usize>,
+    /// The units of the blocks.
+    range: Range<usize>,
+    width: usize,
+    batch: usize,
+    /// How many steps' products with the inputs are computed at once.
+    steps_at_once: usize,
+    /// The first step whose products are there.
+    first: usize,
+    /// The products with the weights: [gates, steps at once, batch, width], then what a GRU
+    /// that resets after the product multiplies: [batch, width].
+    products: Vec<f32>,
+    pub(super) h: Vec<f32>,
+    c: Vec<f32>,
+}
+
+impl PackedLayer {
+    pub(super) fn blocks(&self) -> usize {
+        self.units.div_ceil(panel_columns())
+    }
+
+    /// How many products there are one after the other in a step.
+    pub(super) fn phases(&self) -> usize {
+        1 + usize::from(self.cell.resets_before_product())
+    }
+
+    /// Makes some blocks of units ready for a run, with states of zeros.
+    pub(super) fn prepare(&self, units: &mut Units, blocks: Range<usize>, of: &Sequence<'_>) {
+        let columns = panel_columns();
+        units.range = blocks.start * columns..self.units.min(blocks.end * columns);
+        units.width = blocks.len() * columns;
+        units.blocks = blocks;
+        units.batch = of.batch;
+        units.steps_at_once = ROWS_AT_ONCE.div_ceil(of.batch.max(1)).min(of.steps);
+        let row = of.batch * units.width;
+        let products = self.cell.gates() * units.steps_at_once + 1;
+        units.products.clear();
+        units.products.resize(products * row, 0.0);
+        for state in [&mut units.h, &mut units.c] {
+            state.clear();
+            state.resize(row, 0.0);
+        }
+    }
+
+    /// Computes a phase of a step.
+    ///
+    /// `shared` is what all units gave after the phase before: [batch, units]. What these
+    /// units give to the next one is in `published`.
+    pub(super) fn compute(
+        &self,
+        direction: &Direction,
+        units: &mut Units,
+        of: &Sequence<'_>,
+        phase: usize,
+        shared: &[f32],
+        published: &mut [f32],
+    ) -> TractResult<()> {
+        let count = phase / self.phases();
+        let is_late = phase % self.phases() > 0;
+        let step = if direction.is_backward {
+            of.steps - 1 - count
+        } else {
+            count
+        };
+        if !is_late && count % units.steps_at_once == 0 {
+            self.add_inputs(direction, units, of, count);
+        }
+        let row = units.batch * units.width;
+        let plane = units.steps_at_once * row;
+        let at = (step - units.first) * row;
+        let starts: TVec<usize> = (0..self.cell.gates()).map(|it| it * plane + at).collect();
+        let ranges = |start: usize| start..start + row;
+        match self.cell {
+            Cell::Lstm {
+                couples_input_and_forget,
+            } => {
+                let products = &mut units.products;
+                let blocks = units.blocks.clone();
+                (direction.recurrent).add_products(blocks, shared, products, &starts);
+                self.lstm(
+                    direction,
+                    units,
+                    of,
+                    step,
+                    &starts,
+                    couples_input_and_forget,
+                )?;
+            }
+            Cell::Gru {
+                resets_after_product,
+            } => {
+                let last = starts[2];
+                let extra = 3 * plane;
+                let blocks = units.blocks.clone();
+                let products = &mut units.products;
+                if resets_after_product {
+                    for to in products[ranges(extra)].chunks_exact_mut(units.width) {
+                        let own = &direction.own_bias[units.range.clone()];
+                        to[..own.len()].copy_from_slice(own);
+                    }
+                    let starts = [starts[0], starts[1], extra];
+                    (direction.recurrent).add_products(blocks, shared, products, &starts);
+                    self.gates(direction, 0, &mut products[ranges(starts[0])])?;
+                    self.gates(direction, 0, &mut products[ranges(starts[1])])?;
+                    let [r, new, seen] = products.get_disjoint_mut([
+                        ranges(starts[1]),
+                        ranges(last),
+                        ranges(extra),
+                    ])?;
+                    for (new, (r, seen)) in std::iter::zip(new, std::iter::zip(r, seen)) {
+                        *new += *r * *seen;
+                    }
+                    self.gru(direction, units, of, step, &[starts[0], last])?;
+                } else if is_late {
+                    let late = direction.late.as_ref().context("its last gate is late")?;
+                    late.add_products(blocks, shared, products, &[last]);
+                    self.gru(direction, units, of, step, &[starts[0], last])?;
+                } else {
+                    let starts = &starts[..2];
+                    (direction.recurrent).add_products(blocks, shared, products, starts);
+                    self.gates(direction, 0, &mut products[ranges(starts[0])])?;
+                    let r = &mut products[ranges(starts[1])];
+                    self.gates(direction, 0, r)?;
+                    for (to, (r, h)) in std::iter::zip(published, std::iter::zip(r, &units.h)) {
+                        *to = *r * h;
+                    }
+                    return Ok(());
+                }
+            }
+            Cell::Rnn => {
+                let products = &mut units.products;
+                let blocks = units.blocks.clone();
+                (direction.recurrent).add_products(blocks, shared, products, &starts);
+                let new = &mut products[ranges(starts[0])];
+                self.gates(direction, 0, new)?;
+                for item in (0..of.batch).filter(|item| of.counts(step, *item)) {
+                    let row = item * units.width..(item + 1) * units.width;
+                    units.h[row.clone()].copy_from_slice(&new[row]);
+                }
+            }
+        }
+        published.copy_from_slice(&units.h);
+        Ok(())
+    }
+
+    /// The products of the inputs of some steps with the weights, biases included.
+    fn add_inputs(
+        &self,
+        direction: &Direction,
+        units: &mut Units,
+        of: &Sequence<'_>,
+        count: usize,
+    ) {
+        let steps = units.steps_at_once.min(of.steps - count);
+        units.first = if direction.is_backward {
+            of.steps - count - steps
+        } else {
+            count
+        };
+        let row = units.batch * units.width;
+        let plane = units.steps_at_once * row;
+        for gate in 0..self.cell.gates() {
+            let bias = &direction.bias[gate * self.units..][units.range.clone()];
+            let to = &mut units.products[gate * plane..][..steps * row];
+            for to in to.chunks_exact_mut(units.width) {
+                to[..bias.len()].copy_from_slice(bias);
+                to[bias.len()..].fill(0.0);
+            }
+        }
+        let of_step = of.batch * self.features;
+        let x = &of.x[units.first * of_step..][..steps * of_step];
+        let starts: TVec<usize> = (0..self.cell.gates()).map(|gate| gate * plane).collect();
+        let (blocks, products) = (units.blocks.clone(), &mut units.products);
+        direction.input.add_products(blocks, x, products, &starts);
+    }
+
+    /// A function of gates.
+    fn gates(&self, direction: &Direction, function: usize, x: &mut [f32]) -> TractResult<()> {
+        if let Some(clip) = self.clip {
+            for x in &mut *x {
+                *x = x.max(-clip).min(clip);
+            }
+        }
+        direction.activations[function].apply(&self.functions, x)
+    }
+
+    /// States after a step of an LSTM, from its gates in the order i, o, f, c.
+    fn lstm(
+        &self,
+        direction: &Direction,
+        units: &mut Units,
+        of: &Sequence<'_>,
+        step: usize,
+        starts: &[usize],
+        couples_input_and_forget: bool,
+    ) -> TractResult<()> {
+        let Units {
+            range,
+            width,
+            products,
+            h,
+            c,
+            ..
+        } = units;
+        let row = of.batch * *width;
+        let gates = [0, 1, 2, 3].map(|gate| starts[gate]..starts[gate] + row);
+        let [i, o, f, new] = products.get_disjoint_mut(gates)?;
+        let see = |gate: &mut [f32], c: &[f32], index: usize| {
+            if let Some(peepholes) = &direction.peepholes {
+                let weights = &peepholes[index * self.units..][range.clone()];
+                let rows = std::iter::zip(gate.chunks_exact_mut(*width), c.chunks_exact(*width));
+                for (gate, c) in rows {
+                    for (gate, (weight, c)) in std::iter::zip(gate, std::iter::zip(weights, c)) {
+                        *gate += weight * c;
+                    }
+                }
+            }
+        };
+        see(i, c, 0);
+        self.gates(direction, 0, i)?;
+        if couples_input_and_forget {
+            for (f, i) in std::iter::zip(&mut *f, &*i) {
+                *f = 1.0 - i;
+            }
+        } else {
+            see(f, c, 2);
+            self.gates(direction, 0, f)?;
+        }
+        self.gates(direction, 1, new)?;
+        // The new cell state, in place of the gate f.
+        for (f, c) in std::iter::zip(&mut *f, &*c) {
+            *f *= c;
+        }
+        for (f, (i, new)) in std::iter::zip(&mut *f, std::iter::zip(&*i, &*new)) {
+            *f += i * new;
+        }
+        see(o, f, 1);
+        self.gates(direction, 0, o)?;
+        let shown = new;
+        shown.copy_from_slice(f);
+        direction.activations[2].apply(&self.functions, shown)?;
+        for item in (0..of.batch).filter(|item| of.counts(step, *item)) {
+            let row = item * *width..(item + 1) * *width;
+            c[row.clone()].copy_from_slice(&f[row.clone()]);
+            let shown = std::iter::zip(&o[row.clone()], &shown[row.clone()]);
+            for (h, (o, shown)) in std::iter::zip(&mut h[row], shown) {
+                *h = o * shown;
+            }
+        }
+        Ok(())
+    }
+
+    /// The state after a step of a GRU, from its gate z and the sum of its last gate.
+    fn gru(
+        &self,
+        direction: &Direction,
+        units: &mut Units,
+        of: &Sequence<'_>,
+        step: usize,
+        starts: &[usize; 2],
+    ) -> TractResult<()> {
+        let Units {
+            width, products, h, ..
+        } = units;
+        let row = of.batch * *width;
+        let [z, new] = products.get_disjoint_mut(starts.map(|start| start..start + row))?;
+        self.gates(direction, 1, new)?;
+        for item in (0..of.batch).filter(|item| of.counts(step, *item)) {
+            let row = item * *width..(item + 1) * *width;
+            let gates = std::iter::zip(&z[row.clone()], &new[row.clone()]);
+            // (1 - z) new + z h, with one product less.
+            for (h, (z, new)) in std::iter::zip(&mut h[row], gates) {
+                *h = new + z * (*h - new);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Units {
+    /// Which of all units they are, and how wide a row is.
+    pub(super) fn place(&self) -> (Range<usize>, usize) {
+        (self.range.clone(), self.width)
+    }
+
+    /// Sets the states that are given, each [batch, units] of all units.
+    pub(super) fn start(&mut self, initial: [Option<&[f32]>; 2], units: usize) {
+        for (state, initial) in std::iter::zip([&mut self.h, &mut self.c], initial) {
+            let rows = state.chunks_exact_mut(self.width);
+            for (to, from) in std::iter::zip(rows, initial.unwrap_or_default().chunks_exact(units))
+            {
+                to[..self.range.len()].copy_from_slice(&from[self.range.clone()]);
+            }
+        }
+    }
+
+    /// Writes the cell state to where that of all units is, [batch, units].
+    pub(super) fn store_cell(&self, units: usize, to: &mut [f32]) {
+        let rows = std::iter::zip(to.chunks_exact_mut(units), self.c.chunks_exact(self.width));
+        for (to, from) in rows {
+            to[self.range.clone()].copy_from_slice(&from[..self.range.len()]);
+        }
+    }
+}
