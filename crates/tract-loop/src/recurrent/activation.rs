@@ -140,6 +140,14 @@ impl Activation {
     ) -> TractResult<OutletId> {
         let constant = |to: &mut Wiring<'_>, value: f32| to.number(name, x, value);
         match self {
+            // tract has no sigmoid of doubles.
+            Self::Sigmoid if to.fact(x)?.datum_type == f64::datum_type() => {
+                let one = constant(to, 1.0)?;
+                let less = to.op(name, math::neg(), &[x])?;
+                let exp = to.op(name, math::exp(), &[less])?;
+                let sum = to.math(name, math::add(), &[exp, one])?;
+                to.math(name, math::div(), &[one, sum])
+            }
             Self::Sigmoid => to.op(name, nn::sigmoid(), &[x]),
             Self::Tanh => to.op(name, math::tanh(), &[x]),
             Self::Relu => {

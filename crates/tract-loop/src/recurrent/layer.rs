@@ -521,19 +521,31 @@ impl Expansion for Layer {
             model,
             prefix: prefix.to_owned(),
         };
+        let datum_type = to.fact(inputs[0])?.datum_type;
+        let is_half = datum_type == f16::datum_type();
+        let inputs = if is_half {
+            to.floats(inputs)?
+        } else {
+            inputs.into()
+        };
         let mut x = inputs[0];
         if self.is_batch_first {
             x = to.op("x", AxisOp::Move(1, 0), &[x])?;
         }
-        let mut outputs = match self.packed(&to, inputs)? {
-            Some(layer) => self.wire_packed(&mut to, layer, x, inputs)?,
-            None => self.wire_scans(&mut to, x, inputs)?,
+        let mut outputs = match self.packed(&to, &inputs)? {
+            Some(layer) => self.wire_packed(&mut to, layer, x, &inputs)?,
+            None => self.wire_scans(&mut to, x, &inputs)?,
         };
         if self.is_batch_first {
             for (index, output) in outputs.iter_mut().enumerate() {
                 // [time, directions, batch, hidden] and [directions, batch, hidden].
                 let is_y = self.outputs.y == Some(index);
                 *output = to.op("first", AxisOp::Move(1 + usize::from(is_y), 0), &[*output])?;
+            }
+        }
+        if is_half {
+            for output in &mut outputs {
+                *output = to.op("half", cast(datum_type), &[*output])?;
             }
         }
         Ok(outputs)

@@ -18,6 +18,7 @@ mod team;
 use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::array::MultiBroadcastTo;
+use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::expand;
 
@@ -124,6 +125,25 @@ impl Wiring<'_> {
     fn constant(&mut self, name: &str, value: Tensor) -> TractResult<OutletId> {
         let name = self.name(name);
         self.model.add_const(name, value)
+    }
+
+    /// Half floats as floats, which sums of many products are to be made of; other values as
+    /// they are.
+    fn floats(&mut self, values: &[OutletId]) -> TractResult<TVec<OutletId>> {
+        let values = values.iter().map(|value| {
+            let fact = self.fact(*value)?;
+            if fact.datum_type != f16::datum_type() {
+                return Ok(*value);
+            }
+            match &fact.konst {
+                Some(known) => {
+                    let known = known.cast_to::<f32>()?.into_owned();
+                    self.constant("float", known)
+                }
+                None => self.op("float", cast(f32::datum_type()), &[*value]),
+            }
+        });
+        values.collect()
     }
 
     /// A number of another value's type.

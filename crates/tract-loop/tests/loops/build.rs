@@ -268,6 +268,8 @@ fn tensor_proto(name: &str, tensor: &Tensor) -> TensorProto {
         DatumType::I64 => bytes::<i64>(tensor, |it| it.to_le_bytes().to_vec()),
         DatumType::I32 => bytes::<i32>(tensor, |it| it.to_le_bytes().to_vec()),
         DatumType::F32 => bytes::<f32>(tensor, |it| it.to_le_bytes().to_vec()),
+        DatumType::F64 => bytes::<f64>(tensor, |it| it.to_le_bytes().to_vec()),
+        DatumType::F16 => bytes::<f16>(tensor, |it| it.to_le_bytes().to_vec()),
         other => panic!("{other:?} is not needed as a constant"),
     };
     TensorProto {

@@ -75,6 +75,7 @@ const FUNCTIONS: [(&str, [bool; 2], Function); 11] = [
 
 #[derive(Clone, Debug)]
 struct Case {
+    datum_type: DatumType,
     kind: Kind,
     direction: &'static str,
     time: usize,
@@ -114,7 +115,7 @@ fn on_threads<T>(threads: usize, run: impl FnOnce() -> T) -> T {
 #[derive(Clone, Debug, PartialEq)]
 struct Array {
     sizes: Vec<usize>,
-    elements: Vec<f32>,
+    elements: Vec<f64>,
 }
 
 impl Array {
@@ -123,23 +124,25 @@ impl Array {
             assert!(index < size);
             offset * size + index
         });
-        f64::from(self.elements[offset])
+        self.elements[offset]
     }
 
     fn of(tensor: &Tensor) -> Self {
-        let elements = tensor.to_plain_array_view::<f32>().unwrap();
+        let tensor = tensor.cast_to::<f64>().unwrap();
+        let elements = tensor.to_plain_array_view::<f64>().unwrap();
         Self {
             sizes: tensor.shape().to_vec(),
             elements: elements.iter().copied().collect(),
         }
     }
 
-    fn tensor(&self) -> Tensor {
-        Tensor::from_shape(&self.sizes, &self.elements).unwrap()
+    fn tensor(&self, of: DatumType) -> Tensor {
+        let tensor = Tensor::from_shape(&self.sizes, &self.elements).unwrap();
+        tensor.cast_to_dt(of).unwrap().into_owned()
     }
 }
 
-/// Numbers between -1 and 1.
+/// Numbers between -1 and 1 that all types of floats have.
 struct Numbers(u64);
 
 impl Numbers {
@@ -149,7 +152,7 @@ impl Numbers {
                 .0
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            (self.0 >> 40) as f32 / (1 << 23) as f32 - 1.0
+            (self.0 >> 56) as f64 / 128.0 - 1.0
         });
         Array {
             elements: elements.collect(),
@@ -268,8 +271,9 @@ impl Case {
             sizes[usize::from(!self.is_batch_first)] = batch.clone();
             "T".clone_into(&mut sizes[usize::from(self.is_batch_first)]);
         }
-        let mut declared = format!("x:f32[{}]", sizes.join(","));
-        let mut inputs: TVec<TValue> = tvec![x.tensor().into_tvalue()];
+        let of = format!("{:?}", self.datum_type).to_lowercase();
+        let mut declared = format!("x:{of}[{}]", sizes.join(","));
+        let mut inputs: TVec<TValue> = tvec![x.tensor(self.datum_type).into_tvalue()];
         if let Some(lengths) = &self.lengths {
             write!(declared, " lengths:i32[{batch}]")?;
             inputs.push(tensor1(lengths).into_tvalue());
@@ -286,7 +290,7 @@ impl Case {
             ("p", self.has_peepholes && is_lstm, p),
         ] {
             if is_given {
-                model = model.constant(name, array.tensor());
+                model = model.constant(name, array.tensor(self.datum_type));
             }
         }
         let typed = parse(model)?.into_typed()?;
@@ -472,12 +476,17 @@ impl Case {
 
     fn compare(&self, found: &[Array], expected: &[Vec<f64>]) {
         assert_eq!(found.len(), expected.len());
+        let tolerance = match self.datum_type {
+            DatumType::F64 => 1e-9,
+            DatumType::F16 => 1e-3,
+            _ => 1e-4,
+        };
         for (index, (found, expected)) in std::iter::zip(found, expected).enumerate() {
             assert_eq!(found.elements.len(), expected.len(), "output {index}");
             for (at, (found, expected)) in std::iter::zip(&found.elements, expected).enumerate() {
-                let difference = (f64::from(*found) - expected).abs();
+                let difference = (found - expected).abs();
                 assert!(
-                    difference <= 1e-4 * expected.abs().max(1.0),
+                    difference <= tolerance * expected.abs().max(1.0),
                     "output {index} at {at}: {found}, expected {expected}"
                 );
             }
@@ -488,7 +497,7 @@ impl Case {
 }
 
 /// How many multiplications a case may take by definition.
-const MULTIPLICATIONS: usize = 1 << 20;
+const MULTIPLICATIONS: usize = 1 << 19;
 
 /// Small layers, and those of up to 600 units and 40 sequences.
 fn cases() -> impl Strategy<Value = Case> {
@@ -529,12 +538,20 @@ fn cases_of(
         )),
         (1usize..4, any::<u64>()),
     );
+    let types = prop_oneof![
+        3 => Just(f32::datum_type()),
+        1 => Just(f64::datum_type()),
+        1 => Just(f16::datum_type()),
+    ];
+    let kinds = (types, kinds);
     (kinds, directions, sizes, flags, extra).prop_map(|(kind, direction, sizes, flags, extra)| {
+        let (datum_type, kind) = kind;
         let (time, batch, features, hidden) = sizes;
         let (lengths, clip, activations, (threads, seed)) = extra;
         let count = kind.activations() * (1 + usize::from(direction == "bidirectional"));
         let length = |share: f64| (share * (time + 1) as f64) as i32;
         Case {
+            datum_type,
             kind,
             direction,
             time,
