@@ -18,8 +18,8 @@ use crate::alias::Alias;
 use crate::budget::steps_within;
 use crate::induction::{Induction, follow};
 use crate::spec::{Feed, Spec, Value};
-use crate::trips;
 use crate::wire::{reads, wire_cast};
+use crate::{recurrent, trips};
 
 /// Wires a loop as a Scan, if it is one: the number of its steps is known and
 /// something is read by the step. Whatever speaks against it, it stays a loop.
@@ -574,11 +574,21 @@ impl Body<'_> {
             tvec![]
         } else {
             let body = std::mem::take(&mut self.model);
-            let mut scan = Scan::new(body, input_mapping, output_mapping, 0)?;
-            scan.reset_every_turn = true;
-            let scan_name = target.unique_name(name).into_owned();
-            let made = target.wire_node(scan_name, scan, &outer)?;
-            Alias::scanned(target, name, &made)?
+            let scanned = recurrent::Scanned {
+                body: &body,
+                outer: &outer,
+                inputs: &input_mapping,
+                outputs: &output_mapping,
+            };
+            if let Some(made) = recurrent::wire_scanned(&scanned, target, name)? {
+                made
+            } else {
+                let mut scan = Scan::new(body, input_mapping, output_mapping, 0)?;
+                scan.reset_every_turn = true;
+                let scan_name = target.unique_name(name).into_owned();
+                let made = target.wire_node(scan_name, scan, &outer)?;
+                Alias::scanned(target, name, &made)?
+            }
         };
         let mut made = made.into_iter();
         let mut outputs = tvec![];

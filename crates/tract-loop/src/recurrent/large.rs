@@ -6,12 +6,12 @@ use tract_onnx::tract_hir::internal::*;
 use super::Wiring;
 use super::activation::Functions;
 use super::layer::Layer;
-use super::op::{PackedRecurrent, Slots};
+use super::op::{Counted, PackedRecurrent, Slots};
 use super::packed::{Constants, Direction, PackedLayer};
 
 /// The fewest recurrent weights of a direction: with fewer, a step is quicker as a program of
 /// small operators.
-const MINIMUM_WEIGHTS: usize = 1 << 12;
+pub(super) const MINIMUM_WEIGHTS: usize = 1 << 12;
 
 impl Layer {
     /// The layer with its weights packed, if they are known and large.
@@ -93,8 +93,11 @@ impl Layer {
         }
         let op = PackedRecurrent {
             layer: Arc::new(layer),
+            counted: match self.inputs.lengths {
+                Some(_) => Counted::Lengths,
+                None => Counted::All,
+            },
             slots: Slots {
-                lengths: self.inputs.lengths.is_some(),
                 initial_h: self.inputs.initial_h.is_some(),
                 initial_c: self.inputs.initial_c.is_some(),
                 y: self.outputs.y.is_some(),

@@ -13,6 +13,7 @@ mod layer;
 mod op;
 mod packed;
 mod product;
+mod recognise;
 mod team;
 
 use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
@@ -25,6 +26,7 @@ use tract_onnx::tract_hir::ops::expandable::expand;
 use crate::node::check_domain;
 use cell::Cell;
 use layer::{Inputs, Layer, Outputs};
+pub(crate) use recognise::{Scanned, wire as wire_scanned};
 
 /// Makes a tract ONNX loader read the layers.
 pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {

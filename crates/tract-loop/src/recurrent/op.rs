@@ -4,13 +4,12 @@ use std::sync::Mutex;
 
 use tract_onnx::tract_hir::internal::*;
 
-use super::packed::{PackedLayer, Sequence};
+use super::packed::{Counts, PackedLayer, Sequence};
 use super::team::{self, Memory, States, Threads};
 
 /// The inputs and outputs that may be absent, in the order in which they come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slots {
-    pub(super) lengths: bool,
     pub(super) initial_h: bool,
     pub(super) initial_c: bool,
     pub(super) y: bool,
@@ -18,14 +17,31 @@ pub(super) struct Slots {
     pub(super) y_c: bool,
 }
 
+/// Which steps count: at others, states stay what they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    All,
+    /// Those below an input's lengths, of any integer type, [batch]. Outputs of others are zeros,
+    /// and without a step last states are.
+    Lengths,
+    /// Those that are true in an input, [steps, batch].
+    Masked {
+        /// Whether states are sums of products with the mask, so that what is not finite spreads.
+        blends: bool,
+        /// Whether outputs of others are the state, and not zeros.
+        repeats: bool,
+    },
+}
+
 /// LSTM, GRU or RNN with weights that are known.
 ///
-/// Inputs are X, [steps, batch, features], then, as far as they are there, lengths of any
-/// integer type, [batch], and the initial states, [directions, batch, units]. Outputs are Y,
+/// Inputs are X, [steps, batch, features], then, as far as they are there, which steps count,
+/// and the initial states, [directions, batch, units]. Outputs are Y,
 /// [steps, directions, batch, units], and the last states, as far as they are wanted.
 #[derive(Clone, Debug)]
 pub(super) struct PackedRecurrent {
     pub(super) layer: Arc<PackedLayer>,
+    pub(super) counted: Counted,
     pub(super) slots: Slots,
 }
 
@@ -114,7 +130,7 @@ impl PackedRecurrent {
         let mut inputs = inputs.iter();
         let mut input = |is_there: bool| if is_there { inputs.next() } else { None };
         let x = input(true).context("a layer has an input")?;
-        let lengths = input(slots.lengths);
+        let counted = input(self.counted != Counted::All);
         let initial = [input(slots.initial_h), input(slots.initial_c)];
         let (steps, batch) = (x.shape()[0], x.shape()[1]);
         let (directions, units) = (layer.directions.len(), layer.units);
@@ -124,20 +140,35 @@ impl PackedRecurrent {
             x.shape()[2],
             layer.features
         );
-        let lengths = match lengths {
-            Some(lengths) => {
+        let mut lengths: Vec<usize> = vec![];
+        let mut mask = None;
+        let counts = match (self.counted, counted) {
+            (Counted::Lengths, Some(of)) => {
                 ensure!(
-                    lengths.shape() == [batch],
+                    of.shape() == [batch],
                     "its lengths have sizes {:?}, expected [{batch}]",
-                    lengths.shape()
+                    of.shape()
                 );
-                let lengths = lengths.cast_to::<i64>()?;
-                let lengths = lengths.try_as_plain_ram()?;
-                let lengths = lengths.as_slice::<i64>()?.iter();
+                let of = of.cast_to::<i64>()?;
+                let of = of.try_as_plain_ram()?;
                 let steps_of = |length: &i64| usize::try_from(*length).unwrap_or(0).min(steps);
-                Some(lengths.map(steps_of).collect::<Vec<_>>())
+                lengths.extend(of.as_slice::<i64>()?.iter().map(steps_of));
+                Counts::Lengths(&lengths)
             }
-            None => None,
+            (Counted::Masked { blends, repeats }, Some(of)) => {
+                ensure!(
+                    of.shape() == [steps, batch],
+                    "its mask has sizes {:?}, expected [{steps}, {batch}]",
+                    of.shape()
+                );
+                let mask = mask.insert(of.try_as_plain_ram()?);
+                Counts::Masked {
+                    mask: mask.as_slice::<bool>()?,
+                    blends,
+                    repeats,
+                }
+            }
+            _ => Counts::All,
         };
         let sizes = [directions, batch, units];
         let mut plain = [None, None];
@@ -189,12 +220,12 @@ impl PackedRecurrent {
                 x: plain.as_slice::<f32>()?,
                 steps,
                 batch,
-                lengths: lengths.as_deref(),
+                counts,
             };
             team::run(layer, sequence, states, memory, &Threads::current())?;
         }
         // Without a step, ONNX Runtime gives zeros for the last states.
-        for (item, _) in lengths.iter().flatten().enumerate().filter(|it| *it.1 == 0) {
+        for (item, _) in lengths.iter().enumerate().filter(|it| *it.1 == 0) {
             for state in last
                 .iter_mut()
                 .flat_map(|it| it.chunks_exact_mut(units * batch))

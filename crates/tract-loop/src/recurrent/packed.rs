@@ -96,13 +96,73 @@ pub(super) struct Sequence<'a> {
     pub(super) x: &'a [f32],
     pub(super) steps: usize,
     pub(super) batch: usize,
-    /// How many steps of each sequence count.
-    pub(super) lengths: Option<&'a [usize]>,
+    pub(super) counts: Counts<'a>,
+}
+
+/// Which steps count: at others, states stay what they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Counts<'a> {
+    All,
+    /// The first of each sequence.
+    Lengths(&'a [usize]),
+    /// Those that are true in [steps, batch], as [`Counted`](super::op::Counted) says.
+    Masked {
+        mask: &'a [bool],
+        blends: bool,
+        repeats: bool,
+    },
 }
 
 impl Sequence<'_> {
-    pub(super) fn counts(&self, step: usize, item: usize) -> bool {
-        self.lengths.is_none_or(|lengths| step < lengths[item])
+    fn counts(&self, step: usize, item: usize) -> bool {
+        match self.counts {
+            Counts::All => true,
+            Counts::Lengths(lengths) => step < lengths[item],
+            Counts::Masked { mask, .. } => mask[step * self.batch + item],
+        }
+    }
+
+    /// Makes of a state, whose rows are as long as those of what is new, what it is after a
+    /// step.
+    fn update(&self, step: usize, state: &mut [f32], new: &[f32]) {
+        if self.batch == 0 {
+            return;
+        }
+        let width = state.len() / self.batch;
+        let rows = std::iter::zip(state.chunks_exact_mut(width), new.chunks_exact(width));
+        for (item, (state, new)) in rows.enumerate() {
+            let counts = self.counts(step, item);
+            if let Counts::Masked { blends: true, .. } = self.counts {
+                let (of_new, of_old) = if counts { (1.0, 0.0) } else { (0.0, 1.0) };
+                for (state, new) in std::iter::zip(state, new) {
+                    *state = of_new * new + of_old * *state;
+                }
+            } else if counts {
+                state.copy_from_slice(new);
+            }
+        }
+    }
+
+    /// Writes the outputs of a step, which are zeros before, from the state after it; both are
+    /// [batch, units].
+    pub(super) fn write(&self, step: usize, state: &[f32], to: &mut [f32]) {
+        if self.batch == 0 {
+            return;
+        }
+        let width = state.len() / self.batch;
+        let rows = std::iter::zip(to.chunks_exact_mut(width), state.chunks_exact(width));
+        for (item, (to, state)) in rows.enumerate() {
+            match self.counts {
+                Counts::Masked { repeats: true, .. } => to.copy_from_slice(state),
+                _ if self.counts(step, item) => to.copy_from_slice(state),
+                Counts::Masked { blends: true, .. } => {
+                    for (to, state) in std::iter::zip(to, state) {
+                        *to = 0.0 * state;
+                    }
+                }
+                _ => {}
+            }
+        }
     }
 }
 
@@ -250,10 +310,7 @@ impl PackedLayer {
                 (direction.recurrent).add_products(blocks, shared, products, &starts);
                 let new = &mut products[ranges(starts[0])];
                 self.gates(direction, 0, new)?;
-                for item in (0..of.batch).filter(|item| of.counts(step, *item)) {
-                    let row = item * units.width..(item + 1) * units.width;
-                    units.h[row.clone()].copy_from_slice(&new[row]);
-                }
+                of.update(step, &mut units.h, new);
             }
         }
         published.copy_from_slice(&units.h);
@@ -356,14 +413,11 @@ impl PackedLayer {
         let shown = new;
         shown.copy_from_slice(f);
         direction.activations[2].apply(&self.functions, shown)?;
-        for item in (0..of.batch).filter(|item| of.counts(step, *item)) {
-            let row = item * *width..(item + 1) * *width;
-            c[row.clone()].copy_from_slice(&f[row.clone()]);
-            let shown = std::iter::zip(&o[row.clone()], &shown[row.clone()]);
-            for (h, (o, shown)) in std::iter::zip(&mut h[row], shown) {
-                *h = o * shown;
-            }
+        for (o, shown) in std::iter::zip(&mut *o, &*shown) {
+            *o *= shown;
         }
+        of.update(step, c, f);
+        of.update(step, h, o);
         Ok(())
     }
 
@@ -382,14 +436,11 @@ impl PackedLayer {
         let row = of.batch * *width;
         let [z, new] = products.get_disjoint_mut(starts.map(|start| start..start + row))?;
         self.gates(direction, 1, new)?;
-        for item in (0..of.batch).filter(|item| of.counts(step, *item)) {
-            let row = item * *width..(item + 1) * *width;
-            let gates = std::iter::zip(&z[row.clone()], &new[row.clone()]);
-            // (1 - z) new + z h, with one product less.
-            for (h, (z, new)) in std::iter::zip(&mut h[row], gates) {
-                *h = new + z * (*h - new);
-            }
+        // (1 - z) new + z h, with one product less.
+        for (new, (z, h)) in std::iter::zip(&mut *new, std::iter::zip(&*z, &*h)) {
+            *new += z * (h - *new);
         }
+        of.update(step, h, new);
         Ok(())
     }
 }

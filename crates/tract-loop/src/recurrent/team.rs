@@ -197,13 +197,7 @@ impl Running<'_> {
             count
         };
         if let Some(y) = lock(&self.y).get_mut(step) {
-            let units = self.layer.units;
-            let rows = std::iter::zip(y.chunks_exact_mut(units), state.chunks_exact(units));
-            for (item, (to, from)) in rows.enumerate() {
-                if self.of.counts(step, item) {
-                    to.copy_from_slice(from);
-                }
-            }
+            self.of.write(step, state, y);
         }
     }
 }

@@ -4,6 +4,7 @@ mod branches;
 mod build;
 mod errors;
 mod features;
+mod layers;
 mod memory;
 mod random;
 mod recognised;
