@@ -41,7 +41,12 @@
 //! is taken for the nearest that there can be; where it is 0, the last states are
 //! zeros, as in ONNX Runtime.
 //!
-//! A layer is a product of all inputs with the weights, and a `Scan` in each direction.
+//! A layer is a product of all inputs with the weights, and a `Scan` in each direction. With
+//! large weights that are known when it is loaded, as a node or as a loop whose steps compute
+//! an LSTM, GRU or RNN, masked or not, it is one operator, whose weights are packed once. With
+//! the feature `multithread` it runs on the threads of tract's executor; the results are the
+//! same bits for any number of them. Layers of doubles are computed in doubles, those of half
+//! floats in floats.
 //!
 //! # How a loop runs
 //!

@@ -82,14 +82,13 @@ impl Layer {
     ) -> TractResult<TVec<OutletId>> {
         let mut operands = tvec![x];
         operands.extend(self.inputs.lengths.map(|input| inputs[input]));
-        for input in [self.inputs.initial_h, self.inputs.initial_c] {
-            if let Some(input) = input {
-                let mut state = inputs[input];
-                if self.is_batch_first {
-                    state = to.op("initial", AxisOp::Move(1, 0), &[state])?;
-                }
-                operands.push(state);
+        let initial = [self.inputs.initial_h, self.inputs.initial_c];
+        for input in initial.into_iter().flatten() {
+            let mut state = inputs[input];
+            if self.is_batch_first {
+                state = to.op("initial", AxisOp::Move(1, 0), &[state])?;
             }
+            operands.push(state);
         }
         let op = PackedRecurrent {
             layer: Arc::new(layer),

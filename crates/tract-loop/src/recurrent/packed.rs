@@ -233,13 +233,13 @@ impl PackedLayer {
         published: &mut [f32],
     ) -> TractResult<()> {
         let count = phase / self.phases();
-        let is_late = phase % self.phases() > 0;
+        let is_late = !phase.is_multiple_of(self.phases());
         let step = if direction.is_backward {
             of.steps - 1 - count
         } else {
             count
         };
-        if !is_late && count % units.steps_at_once == 0 {
+        if !is_late && count.is_multiple_of(units.steps_at_once) {
             self.add_inputs(direction, units, of, count);
         }
         let row = units.batch * units.width;

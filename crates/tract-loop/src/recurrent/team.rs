@@ -168,7 +168,7 @@ impl Running<'_> {
             return;
         }
         // Nobody is further than this share, so what was gathered is what it was.
-        if index == 0 && phase > 0 && phase % self.layer.phases() == 0 {
+        if index == 0 && phase > 0 && phase.is_multiple_of(self.layer.phases()) {
             self.write(phase / self.layer.phases() - 1, shared);
         }
         let published = share.published[(phase + 1) % 2].write();
