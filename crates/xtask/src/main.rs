@@ -165,7 +165,7 @@ fn test_steps() -> Vec<Step> {
         ),
         Step::extra(
             "rten",
-            "rten among the contestants of the benchmarks (Rust 1.94)",
+            "rten among the contestants of the benchmarks",
             || cargo(&["test", "--package", "revseq-bench", "--features", "rten"]).run(),
         ),
         Step::extra(
