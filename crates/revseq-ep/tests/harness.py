@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import pathlib
+import shutil
 import tempfile
 
 # ONNX Runtime reads it when it is loaded. Tests have nothing to report, and what waits for being
@@ -38,6 +39,15 @@ def library() -> str:
     if not path:
         raise RuntimeError("set REVSEQ_EP_LIBRARY to the path of librevseq_ep.so")
     return str(pathlib.Path(path).resolve(strict=True))
+
+
+def install(folder: pathlib.Path, with_library: bool = True) -> None:
+    """Lays the Python package into a folder as the wheel installs it."""
+    source = ROOT / "crates/revseq-ep/python/onnxruntime_ep_revseq"
+    package = folder / source.name
+    shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    if with_library:
+        (package / "librevseq_ep.so").symlink_to(library())
 
 
 def devices():

@@ -1,6 +1,5 @@
 """Rewriting models from Python: onnxruntime_ep_revseq.rewrite, and sessions on what it makes."""
 
-import shutil
 import warnings
 
 import numpy as np
@@ -18,10 +17,7 @@ MODEL = harness.ROOT / "models/exported/keras_bilstm_masked"
 def package(tmp_path_factory, monkeypatch_module):
     """The package as the wheel installs it."""
     folder = tmp_path_factory.mktemp("package")
-    source = harness.ROOT / "crates/revseq-ep/python/onnxruntime_ep_revseq"
-    installed = folder / source.name
-    shutil.copytree(source, installed, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    (installed / "librevseq_ep.so").symlink_to(harness.library())
+    harness.install(folder)
     monkeypatch_module.syspath_prepend(folder)
     import onnxruntime_ep_revseq
     import onnxruntime_ep_revseq.worker

@@ -2,15 +2,12 @@
 
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
 import pytest
 
 import harness
-
-PACKAGE = harness.ROOT / "crates/revseq-ep/python/onnxruntime_ep_revseq"
 
 START = """
 import gc, os, sys, threading
@@ -35,10 +32,7 @@ def use(session):
 
 def run(folder, body, library=True):
     """Runs a body with the package as the wheel installs it."""
-    package = folder / "onnxruntime_ep_revseq"
-    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    if library:
-        (package / "librevseq_ep.so").symlink_to(harness.library())
+    harness.install(folder, library)
     done = subprocess.run(
         [sys.executable, "-c", START + body, str(pathlib.Path(__file__).parent)],
         capture_output=True,

@@ -1,6 +1,6 @@
 //! Values that are the same in every run, as far as the model tells.
 
-use crate::model::{Attribute, FLOAT, INT32, INT64, NodeProto, TensorProto, tensor_proto};
+use crate::model::{Attribute, BOOL, FLOAT, INT32, INT64, NodeProto, TensorProto, tensor_proto};
 use crate::scope::{Scope, Source};
 
 /// How far values are followed, so that no model makes it long or deep.
@@ -140,6 +140,25 @@ pub(crate) fn tensor_ints(tensor: &TensorProto) -> Option<Integers> {
         _ => return None,
     };
     (elements.len() == count).then_some(Integers { sizes, elements })
+}
+
+/// The truth values in a tensor, in the order of their places; `None` if one is neither 0 nor 1.
+pub(crate) fn truths(tensor: &TensorProto) -> Option<Vec<bool>> {
+    let count = element_count(&sizes(tensor)?)?;
+    if tensor.data_type != Some(BOOL) || is_external(tensor) {
+        return None;
+    }
+    let truth = |number: i32| match number {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    };
+    let truths: Option<Vec<bool>> = match tensor.raw_data.as_deref().unwrap_or_default() {
+        [] => tensor.int32_data.iter().map(|&it| truth(it)).collect(),
+        raw => raw.iter().map(|&it| truth(it.into())).collect(),
+    };
+    let truths = truths?;
+    (truths.len() == count).then_some(truths)
 }
 
 /// The sizes of what a Constant gives.

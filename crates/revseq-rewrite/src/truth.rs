@@ -100,16 +100,8 @@ fn of_tensor(tensor: &TensorProto) -> Option<Vec<i64>> {
     if tensor.data_type != Some(BOOL) {
         return Some(constant::tensor_ints(tensor)?.elements);
     }
-    let count = constant::sizes(tensor)?.into_iter().product();
-    let values: Vec<i64> = match tensor.raw_data.as_deref().unwrap_or_default() {
-        [] => tensor
-            .int32_data
-            .iter()
-            .map(|&it| i64::from(it != 0))
-            .collect(),
-        raw => raw.iter().map(|&it| i64::from(it != 0)).collect(),
-    };
-    (!constant::is_external(tensor) && values.len() == count).then_some(values)
+    let truths = constant::truths(tensor)?;
+    Some(truths.into_iter().map(i64::from).collect())
 }
 
 /// What an elementwise operator of two inputs does with integers; nothing where they
@@ -166,21 +158,8 @@ fn cast(node: &NodeProto, values: Vec<i64>) -> Option<Vec<i64>> {
 }
 
 fn shape(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<i64>> {
-    let value = node.input(0)?;
-    let rank = sizes::rank(scope, value)?;
-    let bound = |name: &str, default: usize| -> Option<usize> {
-        let bound = match node.int(name) {
-            Attribute::Absent => return Some(default),
-            Attribute::Value(bound) if bound < 0 => bound.saturating_add(rank as i64),
-            Attribute::Value(bound) => bound,
-            Attribute::Reference => return None,
-        };
-        Some(bound.clamp(0, rank as i64) as usize)
-    };
-    let (start, end) = (bound("start", 0)?, bound("end", rank)?);
-    (start..end.max(start))
-        .map(|axis| size(scope, value, axis))
-        .collect()
+    let axes = sizes::shape_axes(scope, node)?;
+    axes.map(|axis| size(scope, node.input(0)?, axis)).collect()
 }
 
 /// All sizes of a value. Of a shape only the number of axes has to be known.

@@ -52,6 +52,7 @@ mod flip;
 mod load;
 mod onnx;
 mod op;
+mod others;
 mod read;
 mod slice;
 

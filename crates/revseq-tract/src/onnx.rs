@@ -1,14 +1,12 @@
 //! From ONNX nodes to the op.
 
-use std::sync::LazyLock;
-
 use revseq_graph::{Attribute, AttributeValue, Input, Node, Operator};
-use tract_onnx::model::{OnnxOpRegister, ParsingContext};
+use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::{LoadOptions, ReverseSubsequences, slice};
+use crate::{LoadOptions, ReverseSubsequences, others, slice};
 
 /// Makes a tract ONNX loader read both operators, and with them the `Loop` that
 /// models around them have (see [`tract_loop`]), a `Slice` along axes of any size:
@@ -38,16 +36,8 @@ fn with_axes(
     let by_attribute = node.attribute.iter().any(|it| it.name == "axes");
     let mut ctx = ctx.clone();
     ctx.onnx_operator_set_version = AXES_BY_INPUT - i64::from(by_attribute);
-    let build = OTHERS.0.get(&node.op_type).context("tract has it")?;
-    build(&ctx, node)
+    others::parse(&ctx, node)
 }
-
-/// The operators that read what is none of ours.
-pub(crate) static OTHERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
-    let mut onnx = tract_onnx::onnx();
-    tract_loop::register(&mut onnx);
-    onnx.op_register
-});
 
 fn parse(
     ctx: &ParsingContext<'_>,

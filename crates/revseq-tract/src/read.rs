@@ -33,7 +33,7 @@ pub fn model_for_path(path: impl AsRef<Path>) -> TractResult<InferenceModel> {
     let mut proto = onnx.proto_model_for_path(path)?;
     if may_need_preparation(&proto) {
         let bytes = std::fs::read(path).with_context(|| format!("reading {path:?}"))?;
-        proto = prepared(proto, &bytes)?;
+        proto = prepared(&onnx, proto, &bytes)?;
     }
     let folder = path.parent().and_then(Path::to_str);
     parse(&onnx, proto, folder)
@@ -46,7 +46,7 @@ pub fn model_for_path(path: impl AsRef<Path>) -> TractResult<InferenceModel> {
 /// The bytes are no model, or one that tract does not take.
 pub fn model_for_bytes(bytes: &[u8]) -> TractResult<InferenceModel> {
     let onnx = onnx();
-    let proto = prepared(onnx.proto_model_for_read(&mut &*bytes)?, bytes)?;
+    let proto = prepared(&onnx, onnx.proto_model_for_read(&mut &*bytes)?, bytes)?;
     parse(&onnx, proto, None)
 }
 
@@ -81,10 +81,10 @@ fn onnx() -> Onnx {
     onnx
 }
 
-fn prepared(proto: ModelProto, bytes: &[u8]) -> TractResult<ModelProto> {
+fn prepared(onnx: &Onnx, proto: ModelProto, bytes: &[u8]) -> TractResult<ModelProto> {
     match prepare(&proto, bytes)? {
         None => Ok(proto),
-        Some(bytes) => onnx().proto_model_for_read(&mut &*bytes),
+        Some(bytes) => onnx.proto_model_for_read(&mut &*bytes),
     }
 }
 

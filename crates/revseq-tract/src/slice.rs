@@ -5,8 +5,7 @@ use tract_onnx::pb::{GraphProto, NodeProto};
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::Flip;
-use crate::onnx::OTHERS;
+use crate::{Flip, others};
 
 /// From here on an end is that of any axis: 1,000,000,000 is how tf2onnx writes it.
 const END: i64 = 1_000_000_000;
@@ -49,8 +48,7 @@ pub(crate) fn parse(
         let inputs = node.input.iter().filter(|name| !name.is_empty()).count();
         return Ok((expand(OnnxSlice { parts, inputs }), vec![]));
     }
-    let other = OTHERS.0.get("Slice").context("tract has no Slice")?;
-    other(ctx, node)
+    others::parse(ctx, node)
 }
 
 /// What a Slice takes of which axes, if they are constants of the model, and tract's would not

@@ -4,8 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::run::one;
-use crate::spec::{Feed, Spec, Value};
+use crate::spec::{Feed, Spec, Value, one};
 
 /// The most steps that are followed while a model is made ready.
 const MAXIMUM_STEPS: i64 = 1 << 16;

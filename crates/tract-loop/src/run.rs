@@ -3,7 +3,7 @@
 use tract_onnx::tract_hir::internal::*;
 
 use crate::budget::{Budget, steps_within};
-use crate::spec::{Feed, Spec, Value};
+use crate::spec::{Feed, Spec, Value, one};
 
 /// A loop that runs. Its body's state is made once and used for every step.
 #[derive(Clone, Debug)]
@@ -176,18 +176,6 @@ impl Running {
         });
         outputs.collect()
     }
-}
-
-/// The one element of a trip count or a condition, which may be of any rank.
-pub(crate) fn one<T: Datum + Copy>(value: &Tensor, what: &str) -> TractResult<T> {
-    let value = value.cast_to::<T>()?;
-    let value = value.to_plain_array_view::<T>()?;
-    ensure!(
-        value.len() == 1,
-        "its {what} has sizes {:?}, expected one element",
-        value.shape()
-    );
-    value.iter().next().copied().context("it has one element")
 }
 
 fn bytes(value: &Tensor) -> u64 {

@@ -65,3 +65,15 @@ impl Spec {
         usize::from(self.gives_condition) + self.states.len() + scan
     }
 }
+
+/// The one element of a trip count or a condition, which may be of any rank.
+pub(crate) fn one<T: Datum + Copy>(value: &Tensor, what: &str) -> TractResult<T> {
+    let value = value.cast_to::<T>()?;
+    let value = value.to_plain_array_view::<T>()?;
+    ensure!(
+        value.len() == 1,
+        "its {what} has sizes {:?}, expected one element",
+        value.shape()
+    );
+    value.iter().next().copied().context("it has one element")
+}

@@ -10,8 +10,7 @@ use tract_onnx::tract_core::ops::math::Add;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::induction::known;
-use crate::run::one;
-use crate::spec::{Feed, Spec};
+use crate::spec::{Feed, Spec, one};
 
 /// Whether the body gives a condition, and it holds after every step but the last of so many.
 ///

@@ -279,21 +279,27 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
+/// What cargo says of the workspace.
+#[derive(serde::Deserialize)]
+struct Metadata {
+    packages: Vec<packages::Package>,
+    target_directory: PathBuf,
+}
+
 /// The folder that cargo builds into: `target`, `CARGO_TARGET_DIR`, or what cargo's configuration says.
 fn target() -> &'static Path {
-    static TARGET: LazyLock<PathBuf> = LazyLock::new(|| {
-        #[derive(serde::Deserialize)]
-        struct Metadata {
-            target_directory: PathBuf,
-        }
-        // Not a `Command` of a step, which names a file in this folder.
+    &metadata().target_directory
+}
+
+/// What cargo says of the workspace, asked once.
+fn metadata() -> &'static Metadata {
+    static METADATA: LazyLock<Metadata> = LazyLock::new(|| {
+        // Not a `Command` of a step, which names a file in the target folder.
         let mut cargo = std::process::Command::new(step::cargo_program());
         cargo.args(["metadata", "--format-version=1", "--no-deps"]);
         let output = cargo.current_dir(root()).output();
         let output = output.expect("the cargo that runs this can be started");
-        let metadata: Metadata =
-            serde_json::from_slice(&output.stdout).expect("cargo metadata has a target_directory");
-        metadata.target_directory
+        serde_json::from_slice(&output.stdout).expect("cargo metadata describes the workspace")
     });
-    &TARGET
+    &METADATA
 }

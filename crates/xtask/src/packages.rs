@@ -14,13 +14,9 @@ const LICENSES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 /// Published, but a part of the command line that promises nothing itself.
 const WITHOUT_API: [&str; 1] = ["revseq-bench"];
 
+/// A member of the workspace.
 #[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-#[derive(Deserialize)]
-struct Package {
+pub(crate) struct Package {
     name: String,
     version: String,
     manifest_path: PathBuf,
@@ -40,18 +36,16 @@ impl Package {
 }
 
 /// The members of the workspace that are published.
-fn published() -> Result<Vec<Package>, String> {
-    let arguments = ["metadata", "--format-version=1", "--no-deps"];
-    let metadata = cargo(&arguments).output()?;
-    let metadata: Metadata =
-        serde_json::from_str(&metadata).map_err(|error| format!("cargo metadata: {error}"))?;
-    let is_published = |package: &Package| package.publish.is_none();
-    Ok(metadata.packages.into_iter().filter(is_published).collect())
+fn published() -> Vec<&'static Package> {
+    let packages = crate::metadata().packages.iter();
+    packages
+        .filter(|package| package.publish.is_none())
+        .collect()
 }
 
 /// Packages each crate, without compiling it again, and looks at what is inside.
 pub(crate) fn package() -> Result<(), String> {
-    let packages = published()?;
+    let packages = published();
     let target = crate::target().join("packages");
     packages
         .iter()
@@ -168,7 +162,7 @@ fn apis() -> Result<Vec<(PathBuf, String)>, String> {
         .run()?;
     let pages = crate::target().join("doc");
     write_pages(&pages)?;
-    let packages = published()?.into_iter();
+    let packages = published().into_iter();
     packages
         .filter(|package| !WITHOUT_API.contains(&package.name.as_str()))
         .map(|package| {

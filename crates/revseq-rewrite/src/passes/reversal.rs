@@ -71,13 +71,13 @@ impl<'a> Reversal<'a> {
             "Squeeze" => {
                 let rank = sizes::rank(scope, node.input(0)?)?;
                 let removed = sizes::squeezed(scope, node)?;
-                self.with_axes(|axis| (0..rank).filter(|axis| !removed.contains(axis)).nth(axis))
+                self.with_axes(|axis| sizes::kept_axis(rank, &removed, axis))
             }
             "Unsqueeze" => {
                 let (added, rank) = sizes::unsqueezed(scope, node)?;
                 self.with_axes(|axis| {
                     (axis < rank && !added.contains(&axis))
-                        .then(|| (0..axis).filter(|axis| !added.contains(axis)).count())
+                        .then(|| sizes::axis_before(&added, axis))
                 })
             }
             _ => None,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::markup::escaped;
-use super::verify::{Results, Verdict};
+use super::results::{Results, Verdict};
 
 /// One suite with a case for each test; a model without one counts as skipped.
 pub(super) fn render(results: &Results) -> String {

@@ -15,6 +15,7 @@ mod man;
 mod markup;
 mod ranges;
 mod report;
+mod results;
 #[cfg(feature = "rewrite")]
 mod rewrite;
 mod run;

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value as Json, json};
 use walkdir::WalkDir;
 
+use super::results::{Results, Tested, Verdict};
 use super::tolerance::Tolerances;
 use super::{Outcome, data_set, junit, print_json};
 use crate::backend::ort::Placement;
@@ -32,64 +33,6 @@ struct Test {
     model: PathBuf,
     /// The folder of the data sets.
     data: PathBuf,
-}
-
-/// What came of a test.
-pub(super) enum Verdict {
-    Ok,
-    /// With what differed, and is expected from now on.
-    Updated(String),
-    /// With the differences, or the error.
-    Failed(String),
-    /// With what the backend lacks.
-    Skipped(String),
-}
-
-impl Verdict {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Updated(_) => "updated",
-            Self::Failed(_) => "failed",
-            Self::Skipped(_) => "skipped",
-        }
-    }
-
-    fn reason(&self) -> Option<&str> {
-        match self {
-            Self::Ok => None,
-            Self::Updated(why) | Self::Failed(why) | Self::Skipped(why) => Some(why),
-        }
-    }
-}
-
-/// A test that was run.
-pub(super) struct Tested {
-    pub(super) path: String,
-    pub(super) verdict: Verdict,
-    pub(super) time: Duration,
-    placements: Vec<Placement>,
-}
-
-impl Tested {
-    /// What fails without being run.
-    fn failure(path: String, why: String) -> Self {
-        Self {
-            path,
-            verdict: Verdict::Failed(why),
-            time: Duration::ZERO,
-            placements: Vec::new(),
-        }
-    }
-}
-
-/// What became of all tests.
-pub(super) struct Results {
-    pub(super) tested: Vec<Tested>,
-    /// The models without a snapshot beside those with one.
-    pub(super) without_snapshot: Vec<PathBuf>,
-    /// Whether Ctrl-C came before all tests were run.
-    interrupted: bool,
 }
 
 /// Runs every test below the paths, until Ctrl-C is pressed.

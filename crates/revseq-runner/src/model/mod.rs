@@ -1,6 +1,7 @@
 //! Models: read with bounds, checked, and walked.
 
 pub(crate) mod check;
+pub(crate) mod element_types;
 pub(crate) mod external;
 mod order;
 pub(crate) mod read;

@@ -1,15 +1,13 @@
 //! The types and shapes of values, as far as a model tells.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
-use anyhow::Result;
 use revseq_graph::ElementType;
 use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
 use tract_onnx::pb::type_proto::Value as TypeValue;
-use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto};
+use tract_onnx::pb::{AttributeProto, NodeProto, TensorProto, ValueInfoProto};
 
-use super::{Bindings, Model, walk};
+use super::Bindings;
 use crate::tensor::pb;
 
 /// A size.
@@ -43,42 +41,6 @@ impl Dim {
             _ => None,
         }
     }
-}
-
-/// The codes of the element types that a model names where it can run.
-///
-/// # Errors
-/// What [`walk`](walk::walk) refuses.
-pub(crate) fn element_types(model: &Model) -> Result<BTreeSet<i32>> {
-    let mut types: BTreeSet<i32> = types_of(model.graph()).into_iter().collect();
-    walk::walk(model, &Bindings::new(), |site| {
-        if site.is_dead {
-            return;
-        }
-        for (name, attribute) in &site.attributes {
-            let tensors = attribute.t.iter().chain(&attribute.tensors);
-            types.extend(tensors.map(|tensor| tensor.data_type));
-            if site.node.op_type == "Cast" && *name == "to" {
-                types.extend(i32::try_from(attribute.i));
-            }
-        }
-        let graphs = site
-            .node
-            .attribute
-            .iter()
-            .flat_map(|attribute| &attribute.g);
-        types.extend(graphs.flat_map(types_of));
-    })?;
-    Ok(types)
-}
-
-/// The element types that a graph names.
-fn types_of(graph: &GraphProto) -> Vec<i32> {
-    let values = graph.input.iter().chain(&graph.output);
-    let declared = values.filter_map(|value| ValueType::declared(value).element_type);
-    declared
-        .chain(graph.initializer.iter().map(|tensor| tensor.data_type))
-        .collect()
 }
 
 impl fmt::Display for Dim {

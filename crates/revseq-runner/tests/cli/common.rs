@@ -44,6 +44,32 @@ pub(crate) fn succeeds<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &
     run.stdout
 }
 
+/// Rewrites a model, and compares both on data sets of inputs; `library` is that of ONNX Runtime.
+/// The output is JSON.
+#[cfg(feature = "rewrite")]
+pub(crate) fn rewrite_and_check<const INPUTS: usize>(
+    model: &[u8],
+    data_sets: impl Iterator<Item = [TensorProto; INPUTS]>,
+    flags: &[&str],
+    library: Option<&str>,
+) -> Run {
+    let folder = Folder::new();
+    let path = folder.write("model.onnx", model);
+    for (set, inputs) in data_sets.enumerate() {
+        for (index, tensor) in inputs.iter().enumerate() {
+            let name = format!("test_data_set_{set}/input_{index}.pb");
+            folder.write(&name, &tensor.encode_to_vec());
+        }
+    }
+    let (output, data) = (folder.path("out.onnx"), folder.path(""));
+    let mut arguments = vec!["rewrite", path.to_str().unwrap(), "--format", "json"];
+    arguments.extend(["-o", output.to_str().unwrap()]);
+    arguments.extend(["--check", data.to_str().unwrap()]);
+    arguments.extend(flags);
+    arguments.extend(library.iter().flat_map(|library| ["--ort-lib", library]));
+    revseq(&arguments)
+}
+
 /// Runs `revseq`, which has to refuse its input in one line that says why.
 pub(crate) fn refuses<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &[S], why: &str) {
     let run = revseq(arguments);

@@ -13,7 +13,7 @@ use tract_onnx::pb::{
 };
 
 use crate::common::{
-    FLOAT, Folder, INT64, graph_attribute, int, model, node, revseq, tensor, value,
+    FLOAT, INT64, graph_attribute, int, model, node, rewrite_and_check, tensor, value,
 };
 use crate::ort::onnxruntime;
 
@@ -596,26 +596,8 @@ fn check(
     sizes: [(usize, usize, u64); 2],
     library: Option<&str>,
 ) -> Result<(), TestCaseError> {
-    let folder = Folder::new();
-    let path = folder.write("model.onnx", &model_of(layers).encode_to_vec());
-    for (set, sizes) in sizes.into_iter().enumerate() {
-        for (index, tensor) in inputs(sizes).iter().enumerate() {
-            let name = format!("test_data_set_{set}/input_{index}.pb");
-            folder.write(&name, &tensor.encode_to_vec());
-        }
-    }
-    let (output, data) = (folder.path("out.onnx"), folder.path(""));
-    let mut arguments = vec![
-        "rewrite",
-        path.to_str().unwrap(),
-        "--format",
-        "json",
-        "--fast",
-    ];
-    arguments.extend(["-o", output.to_str().unwrap()]);
-    arguments.extend(["--check", data.to_str().unwrap()]);
-    arguments.extend(library.iter().flat_map(|library| ["--ort-lib", library]));
-    let run = revseq(&arguments);
+    let model = model_of(layers).encode_to_vec();
+    let run = rewrite_and_check(&model, sizes.into_iter().map(inputs), &["--fast"], library);
     let json: Json = serde_json::from_str(&run.stdout)
         .map_err(|_| TestCaseError::fail(format!("{}\n{layers:?}", run.stderr)))?;
     for check in json["checks"].as_array().expect("checks") {

@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 
-use crate::common::{FLOAT, Folder, INT64, int, int64s, model, node, revseq, tensor, value};
+use crate::common::{FLOAT, INT64, int, int64s, model, node, rewrite_and_check, tensor, value};
 use crate::ort::onnxruntime;
 
 /// The axes of a value, wherever they lie.
@@ -636,21 +636,9 @@ fn compare(
     case: &Case,
     library: Option<&str>,
 ) -> Result<Vec<(String, String)>, TestCaseError> {
-    let folder = Folder::new();
-    let path = folder.write("model.onnx", bytes);
-    for (set, &sizes) in case.sizes.iter().enumerate() {
-        for (index, tensor) in inputs(sizes).iter().enumerate() {
-            let name = format!("test_data_set_{set}/input_{index}.pb");
-            folder.write(&name, &tensor.encode_to_vec());
-        }
-    }
-    let (output, data) = (folder.path("out.onnx"), folder.path(""));
-    let mut arguments = vec!["rewrite", path.to_str().unwrap(), "--format", "json"];
-    arguments.extend(["-o", output.to_str().unwrap()]);
-    arguments.extend(["--check", data.to_str().unwrap()]);
-    arguments.extend(flags.split(' '));
-    arguments.extend(library.iter().flat_map(|library| ["--ort-lib", library]));
-    let run = revseq(&arguments);
+    let sets = case.sizes.iter().map(|&sizes| inputs(sizes));
+    let split: Vec<&str> = flags.split(' ').collect();
+    let run = rewrite_and_check(bytes, sets, &split, library);
     if run.stderr.contains("no backend runs both models") {
         return Ok(Vec::new());
     }

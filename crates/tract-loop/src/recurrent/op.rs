@@ -45,13 +45,7 @@ pub(super) struct PackedRecurrent {
     pub(super) slots: Slots,
 }
 
-impl PartialEq for PackedRecurrent {
-    fn eq(&self, _other: &Self) -> bool {
-        false
-    }
-}
-
-impl Eq for PackedRecurrent {}
+never_equal!(PackedRecurrent);
 
 impl Op for PackedRecurrent {
     fn name(&self) -> StaticName {

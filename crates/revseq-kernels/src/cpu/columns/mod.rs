@@ -14,7 +14,7 @@ use scratch::Scratch;
 pub(crate) use tiling::Tiling;
 use tiling::WIDEST_TILE;
 
-use super::choose::Tier;
+use super::choice::Tier;
 use super::lines::{MAX_BYTES_IN_PLACE, Reverse};
 use super::simd::{LANE, SimdTask, Vector, fence, run_at, sub_lane, transpose};
 use super::walk::{Band, Job, longest};

@@ -5,7 +5,7 @@ mod pixels;
 
 use std::ops::Range;
 
-use super::choose::Tier;
+use super::choice::Tier;
 use super::simd::{LANE, SimdTask, Vector, WIDEST, fence, run_at, sub_lane};
 use super::swap::{exchange, reverse_in_place};
 use super::walk::{Band, Job, MAX_COLUMNS, longest};

@@ -4,7 +4,7 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use crate::cpu::choose::Tier;
+use crate::cpu::choice::Tier;
 use crate::cpu::simd::bytes::copy_bytes;
 use crate::cpu::simd::{SimdTask, Vector, run_at};
 use crate::cpu::walk::{Band, Job, MAX_COLUMNS};

@@ -4,7 +4,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
-use crate::cpu::choose::{Kernel, KernelChoice, Tier, choose};
+use crate::cpu::choice::{Kernel, KernelChoice, Tier};
+use crate::cpu::choose::choose;
 use crate::cpu::move_as_chosen;
 use crate::cpu::simd::{LANE, V128, Vector};
 use crate::cpu::write::{LINE, Line};

@@ -9,8 +9,6 @@ use crate::model::{Attribute, FLOAT, GraphProto, NodeProto, declared_sizes, elem
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
-use super::trips;
-
 /// How far values are followed.
 pub(super) const MAXIMUM_STEPS: usize = 64;
 
@@ -148,7 +146,7 @@ pub(super) struct Count {
 pub(super) struct Body<'a> {
     pub(super) outer: &'a Scope<'a>,
     pub(super) inner: &'a Scope<'a>,
-    /// How often it runs.
+    /// How often it runs, once [`trips`](super::trips) has proved it.
     pub(super) steps: Size<'a>,
     /// States that are neither counters nor the same in each step.
     pub(super) states: Vec<State<'a>>,
@@ -217,12 +215,6 @@ impl<'a> Body<'a> {
             this.slices
                 .push((inner.inputs[layout.states + slice], sequence));
         }
-        this.steps = match this.slices.first() {
-            // All of Scan's sequences are of one length.
-            Some((_, sequence)) => sizes::axis(outer, sequence.value, sequence.axis)
-                .ok_or("how often it runs is not provable")?,
-            None => trips::count(&this, node)?,
-        };
         Ok(this)
     }
 
@@ -362,6 +354,11 @@ impl<'a> Body<'a> {
     /// Whether it is a Scan, whose sequences are all of one length.
     pub(super) fn is_scan(&self) -> bool {
         self.iteration.is_none()
+    }
+
+    /// The first of a Scan's sequences.
+    pub(super) fn first_sequence(&self) -> Option<Sequence<'a>> {
+        self.slices.first().map(|&(_, sequence)| sequence)
     }
 
     /// A state as the step finds it.

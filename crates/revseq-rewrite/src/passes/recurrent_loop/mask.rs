@@ -193,12 +193,8 @@ fn all_true_within(scope: &Scope<'_>, name: &str, steps: usize) -> bool {
         return false;
     };
     let is_true = |tensor: &TensorProto| {
-        let raw = tensor.raw_data.as_deref().unwrap_or_default();
-        let numbers = &tensor.int32_data;
-        tensor.data_type == Some(BOOL)
-            && (!raw.is_empty() || !numbers.is_empty())
-            && raw.iter().all(|&byte| byte == 1)
-            && numbers.iter().all(|&number| number == 1)
+        let truths = constant::truths(tensor);
+        truths.is_some_and(|truths| !truths.is_empty() && truths.iter().all(|&it| it))
     };
     if let Some(tensor) = constant::tensor(scope, name) {
         return is_true(tensor);
@@ -268,12 +264,12 @@ fn course(scope: &Scope<'_>, name: &str, axis: usize, steps: usize) -> Option<Co
         }
         "Unsqueeze" => {
             let (added, _) = sizes::unsqueezed(scope, node)?;
-            of((0..axis).filter(|axis| !added.contains(axis)).count())
+            of(sizes::axis_before(&added, axis))
         }
         "Squeeze" => {
             let rank = sizes::rank(scope, node.input(0)?)?;
             let removed = sizes::squeezed(scope, node)?;
-            of((0..rank).filter(|axis| !removed.contains(axis)).nth(axis)?)
+            of(sizes::kept_axis(rank, &removed, axis)?)
         }
         "Add" => match both(scope, node, axis, steps)? {
             (Course::Rising, Course::Level | Course::Rising) | (Course::Level, Course::Rising) => {

@@ -45,8 +45,10 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
         Err(why) => return Verdict::Left(why),
     };
     let inner = Scope::graph(&graph, Some(scope), scope.opset);
-    let layers = body::Body::of(scope, node, &graph, &inner)
-        .and_then(|body| layer::Layers::of(&body, context.options.assume));
+    let layers = body::Body::of(scope, node, &graph, &inner).and_then(|mut body| {
+        body.steps = trips::count(&body, node)?;
+        layer::Layers::of(&body, context.options.assume)
+    });
     match layers {
         Ok(layers) => write::layers(scope, node, &layers, names),
         Err(why) => Verdict::Left(why),

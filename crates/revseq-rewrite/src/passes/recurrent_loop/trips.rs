@@ -1,7 +1,7 @@
-//! How often a Loop runs.
+//! How often a loop runs.
 
 use crate::constant;
-use crate::model::{BOOL, NodeProto};
+use crate::model::NodeProto;
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
@@ -16,8 +16,13 @@ struct Bound<'a> {
     ahead: i64,
 }
 
-/// How often a loop runs: what its count or its condition says.
+/// How often a loop runs: what its sequences, its count or its condition say.
 pub(super) fn count<'a>(body: &Body<'a>, node: &'a NodeProto) -> Result<Size<'a>, String> {
+    // All of Scan's sequences are of one length.
+    if let Some(sequence) = body.first_sequence() {
+        let steps = sizes::axis(body.outer, sequence.value, sequence.axis);
+        return steps.ok_or_else(|| "how often it runs is not provable".to_owned());
+    }
     let mut bounds = Vec::new();
     if let Some(name) = node.input(0) {
         let size = size(body, body.outer, name).ok_or_else(|| {
@@ -159,8 +164,6 @@ fn own<'a>(scope: &'a Scope<'a>, name: &str) -> Option<&'a str> {
 }
 
 fn is_true(scope: &Scope<'_>, name: &str) -> bool {
-    constant::tensor(scope, name).is_some_and(|tensor| {
-        tensor.data_type == Some(BOOL)
-            && (tensor.raw_data.as_deref() == Some(&[1]) || tensor.int32_data == [1])
-    })
+    let truths = constant::tensor(scope, name).and_then(constant::truths);
+    truths.is_some_and(|truths| truths == [true])
 }

@@ -26,7 +26,7 @@ use crate::backend::profile::Profile;
 use crate::cli::{EngineArguments, Optimization, OrtArguments};
 use crate::fence;
 use crate::model::check::canonical_domain;
-use crate::model::values::element_types;
+use crate::model::element_types::element_types;
 use crate::model::{Bindings, Model, walk};
 use crate::tensor::{Tensor, Tensors, pb};
 use convert::{from_ort, has_type, to_ort};

@@ -29,7 +29,7 @@ use crate::backend::outputs::{self, Declared};
 use crate::backend::profile::{Call, NodeTimes, Profile};
 use crate::cli::{EngineArguments, Lengths};
 use crate::fence;
-use crate::model::values::element_types;
+use crate::model::element_types::element_types;
 use crate::model::{Bindings, Model, node_label, walk};
 use crate::tensor::{MAXIMUM_BYTES, Tensor, pb};
 use convert::{datum_type, from_tract, to_tract};

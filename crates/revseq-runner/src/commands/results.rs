@@ -1,0 +1,64 @@
+//! What came of the tests of `revseq verify`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::backend::ort::Placement;
+
+/// What came of a test.
+pub(super) enum Verdict {
+    Ok,
+    /// With what differed, and is expected from now on.
+    Updated(String),
+    /// With the differences, or the error.
+    Failed(String),
+    /// With what the backend lacks.
+    Skipped(String),
+}
+
+impl Verdict {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Updated(_) => "updated",
+            Self::Failed(_) => "failed",
+            Self::Skipped(_) => "skipped",
+        }
+    }
+
+    pub(super) fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Ok => None,
+            Self::Updated(why) | Self::Failed(why) | Self::Skipped(why) => Some(why),
+        }
+    }
+}
+
+/// A test that was run.
+pub(super) struct Tested {
+    pub(super) path: String,
+    pub(super) verdict: Verdict,
+    pub(super) time: Duration,
+    pub(super) placements: Vec<Placement>,
+}
+
+impl Tested {
+    /// What fails without being run.
+    pub(super) fn failure(path: String, why: String) -> Self {
+        Self {
+            path,
+            verdict: Verdict::Failed(why),
+            time: Duration::ZERO,
+            placements: Vec::new(),
+        }
+    }
+}
+
+/// What became of all tests.
+pub(super) struct Results {
+    pub(super) tested: Vec<Tested>,
+    /// The models without a snapshot beside those with one.
+    pub(super) without_snapshot: Vec<PathBuf>,
+    /// Whether Ctrl-C came before all tests were run.
+    pub(super) interrupted: bool,
+}
