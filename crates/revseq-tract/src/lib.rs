@@ -67,3 +67,4 @@ pub use revseq_kernels::LengthsPolicy;
 /// The operator on a GPU, and what chooses one.
 #[cfg(feature = "wgpu")]
 pub use revseq_kernels::gpu;
+pub use tract_loop::into_optimized;

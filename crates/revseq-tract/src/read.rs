@@ -20,7 +20,8 @@ use tract_onnx::tract_hir::internal::*;
 ///
 /// # fn main() -> TractResult<()> {
 /// let model = revseq_tract::model_for_path("bidirectional.onnx")?;
-/// let outputs = model.into_optimized()?.into_runnable()?.run(tvec!(Tensor::zero::<f32>(&[1, 7, 3])?.into()))?;
+/// let model = revseq_tract::into_optimized(model.into_typed()?)?.into_runnable()?;
+/// let outputs = model.run(tvec!(Tensor::zero::<f32>(&[1, 7, 3])?.into()))?;
 /// # Ok(())
 /// # }
 /// ```

@@ -110,6 +110,7 @@ mod last;
 mod limits;
 mod node;
 mod op;
+mod optimize;
 mod parse;
 mod range;
 mod recurrent;
@@ -123,4 +124,5 @@ mod wire;
 
 pub use limits::{Limits, with_limits};
 pub use op::Loop;
+pub use optimize::into_optimized;
 pub use parse::register;

@@ -10,7 +10,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::branches::Branches;
 use crate::spec::{Feed, Spec};
-use crate::{fusion, run, scan};
+use crate::{fusion, optimize, run, scan};
 
 /// ONNX's `Loop`: runs a body until its condition or its trip count ends it.
 ///
@@ -226,11 +226,11 @@ impl TypedOp for Loop {
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
         rule_if!(self.plan.is_none());
-        let mut body = self.spec.body.clone().into_decluttered()?;
+        let mut body = optimize::into_decluttered(self.spec.body.clone())?;
         // What a step may change is no size of what goes in.
         let known = fusion::symbols(model.node_input_facts(node.id)?);
         fusion::fuse_all(&mut body, &known)?;
-        let body = body.into_optimized()?;
+        let body = optimize::into_optimized(body)?;
         let op = Self {
             spec: Arc::clone(&self.spec),
             plan: Some(SimplePlan::new(body)?),

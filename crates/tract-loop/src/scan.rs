@@ -17,6 +17,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::alias::Alias;
 use crate::budget::steps_within;
 use crate::induction::{Induction, follow};
+use crate::optimize::into_decluttered;
 use crate::spec::{Feed, Spec, Value};
 use crate::wire::{reads, wire_cast};
 use crate::{recurrent, trips};
@@ -495,7 +496,7 @@ impl Body<'_> {
         // What folds away with what it is computed from is the same at each step.
         let mut alone = self.model.clone();
         alone.select_output_outlets(&[outlet])?;
-        alone.declutter()?;
+        let alone = into_decluttered(alone)?;
         let is_another = |outlet: OutletId| {
             let input = alone.inputs.iter().position(|it| *it == outlet);
             input.is_some_and(|input| !matches!(self.sources[input], Origin::Whole(_)))

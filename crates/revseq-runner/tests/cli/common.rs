@@ -14,6 +14,7 @@ use tract_onnx::pb::{
 
 pub(crate) const FLOAT: i32 = 1;
 pub(crate) const INT64: i32 = 7;
+pub(crate) const BOOL: i32 = 9;
 
 /// What a run of the binary gave.
 #[derive(Debug)]

@@ -4,12 +4,9 @@ use prost::Message;
 use tract_onnx::pb::{GraphProto, ValueInfoProto};
 
 use crate::common::{
-    FLOAT, Folder, INT64, graph_attribute, model, node, refuses, reverse_graph, revseq, succeeds,
-    value,
+    BOOL, FLOAT, Folder, INT64, graph_attribute, model, node, refuses, reverse_graph, revseq,
+    succeeds, value,
 };
-
-/// ONNX's code of bool.
-const BOOL: i32 = 9;
 
 /// Writes a model of some nodes on `x`, a vector of 4, and an int64 vector `n` of 1.
 fn write(folder: &Folder, nodes: &[(&str, &[&str], &[&str])], output: &str) -> String {

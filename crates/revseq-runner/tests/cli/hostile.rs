@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    FLOAT, Folder, INT64, graph_attribute, int, int64s, model, models, node, refuses,
+    BOOL, FLOAT, Folder, INT64, graph_attribute, int, int64s, model, models, node, refuses,
     reverse_graph, revseq, succeeds, tensor, value,
 };
 use prost::Message;
@@ -557,7 +557,6 @@ fn a_scan_of_more_than_there_is() {
 /// `x` negated over and over, for as many steps as `trip` says if it is given.
 /// What each step gives is scanned if that is asked for.
 fn negations(trip: Option<i64>, is_scanned: bool) -> GraphProto {
-    const BOOL: i32 = 9;
     let mut body = GraphProto {
         node: vec![
             node("Neg", &["s"], &["t"]),

@@ -13,11 +13,9 @@ use tract_onnx::pb::{
 };
 
 use crate::common::{
-    FLOAT, INT64, graph_attribute, int, model, node, rewrite_and_check, tensor, value,
+    BOOL, FLOAT, INT64, graph_attribute, int, model, node, rewrite_and_check, tensor, value,
 };
 use crate::ort::onnxruntime;
-
-const BOOL: i32 = 9;
 
 /// The features of the input.
 const WIDTH: usize = 3;

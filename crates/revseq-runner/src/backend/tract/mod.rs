@@ -244,7 +244,7 @@ fn prepare(
     if rayon::current_num_threads() > 1 {
         multithread::set_default_executor(multithread::Executor::RayonGlobal);
     }
-    let plan = typed.into_optimized()?.into_runnable()?;
+    let plan = revseq_tract::into_optimized(typed)?.into_runnable()?;
     let fixed = inputs.iter().filter(|(name, _)| fixed.contains(*name));
     Ok(Prepared {
         plan,

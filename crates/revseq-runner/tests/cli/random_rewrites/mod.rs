@@ -1,0 +1,437 @@
+//! Random graphs of reversals and layers: what `revseq rewrite` makes of them gives the same.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use prost::Message;
+use revseq_rewrite::{Options, PASSES};
+use serde_json::Value as Json;
+use tract_onnx::pb::{ModelProto, TensorProto};
+
+use crate::common::{BOOL, FLOAT, int64s, rewrite_and_check, tensor};
+use crate::ort::onnxruntime;
+use graph::Graph;
+
+mod graph;
+
+/// ONNX's numbers of the element types that are not in the other tests.
+const FLOAT16: i32 = 10;
+const DOUBLE: i32 = 11;
+
+/// Little-endian bytes of a number that each of the types has exactly.
+fn element(data_type: i32, number: f32) -> Vec<u8> {
+    match data_type {
+        FLOAT16 => half::f16::from_f32(number).to_le_bytes().to_vec(),
+        DOUBLE => f64::from(number).to_le_bytes().to_vec(),
+        _ => number.to_le_bytes().to_vec(),
+    }
+}
+
+/// The axes of a value, wherever they lie.
+const TIME: usize = 0;
+const BATCH: usize = 1;
+const FEATURES: usize = 2;
+
+/// Orders of three axes, and the places at which those that undo them are.
+const TURNS: [[usize; 3]; 5] = [[1, 0, 2], [2, 0, 1], [1, 2, 0], [0, 2, 1], [2, 1, 0]];
+const UNDO: [usize; 5] = [0, 2, 1, 3, 4];
+
+/// The features of the input.
+const WIDTH: usize = 3;
+
+/// How something is reversed.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// An axis, by Slice.
+    Flip(usize),
+    /// Time, by a length of each sequence.
+    Lengths,
+    /// Time, by lengths that are all of it.
+    Full,
+    /// The batch, by a length at each time.
+    Across,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Layer {
+    /// RNN, GRU or LSTM.
+    kind: usize,
+    hidden: usize,
+    /// Whether it has lengths of its own.
+    lengths: bool,
+    /// Whether the state after its last step is an output of the graph.
+    state: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Reverse(How),
+    Turn(usize),
+    Elementwise(usize),
+    Sum(Index),
+    Concat(Index),
+    /// Fewer features.
+    Narrow,
+    /// A reversal in between of four axes.
+    Wide(usize, How),
+    Layer(Layer, usize),
+    /// Two reversals with an operator between them.
+    Twice(How, usize, How),
+    /// A reversal between two transposes.
+    Around(usize, How, usize),
+    /// A layer forwards, and one over what is reversed.
+    Both(Layer, How, How),
+    /// A layer forwards, and one backwards.
+    Mirror(Layer),
+    /// Two reversals in the branches of an If.
+    Branch(How, How),
+}
+
+fn hows() -> impl Strategy<Value = How> + Clone {
+    prop_oneof![
+        2 => Just(How::Flip(TIME)),
+        1 => (0..3_usize).prop_map(How::Flip),
+        2 => Just(How::Lengths),
+        2 => Just(How::Full),
+        1 => Just(How::Across),
+    ]
+}
+
+impl How {
+    /// Another that is easily taken for it.
+    fn near(self) -> Self {
+        match self {
+            Self::Flip(axis) => Self::Flip((axis + 1) % 3),
+            Self::Lengths => Self::Full,
+            Self::Full | Self::Across => Self::Lengths,
+        }
+    }
+}
+
+/// Two ways that mostly are one.
+fn pairs() -> impl Strategy<Value = (How, How)> {
+    (hows(), proptest::bool::weighted(0.7))
+        .prop_map(|(how, same)| (how, if same { how } else { how.near() }))
+}
+
+fn layers() -> impl Strategy<Value = Layer> {
+    (0..3_usize, 1..4_usize, any::<bool>(), any::<bool>()).prop_map(
+        |(kind, hidden, lengths, state)| Layer {
+            kind,
+            hidden,
+            lengths,
+            state,
+        },
+    )
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let turns = || 0..TURNS.len();
+    prop_oneof![
+        3 => hows().prop_map(Step::Reverse),
+        1 => turns().prop_map(Step::Turn),
+        1 => (0..5_usize).prop_map(Step::Elementwise),
+        1 => any::<Index>().prop_map(Step::Sum),
+        1 => any::<Index>().prop_map(Step::Concat),
+        1 => Just(Step::Narrow),
+        1 => (0..4_usize, hows()).prop_map(|(axis, how)| Step::Wide(axis, how)),
+        1 => (layers(), 0..3_usize).prop_map(|(layer, direction)| Step::Layer(layer, direction)),
+        6 => (pairs(), 0..5_usize).prop_map(|((first, last), op)| Step::Twice(first, op, last)),
+        3 => (turns(), hows(), turns(), proptest::bool::weighted(0.8)).prop_map(
+            |(turn, how, other, same)| Step::Around(turn, how, if same { UNDO[turn] } else { other })
+        ),
+        3 => (layers(), pairs()).prop_map(|(layer, (first, last))| Step::Both(layer, first, last)),
+        1 => layers().prop_map(Step::Mirror),
+        2 => pairs().prop_map(|(first, last)| Step::Branch(first, last)),
+    ]
+}
+
+/// The sizes of a run: time, batch, and what lengths are made of.
+type Sizes = (usize, usize, u64);
+
+#[derive(Clone, Debug)]
+struct Case {
+    steps: Vec<Step>,
+    /// Whether it keeps to what ONNX Runtime takes; tract with our operators takes all of it.
+    for_ort: bool,
+    element_type: i32,
+    /// Whether its values have the names that a rewriting makes up.
+    collides: bool,
+    /// Which value is an output besides.
+    middle: Index,
+    opset: i64,
+    sizes: [Sizes; 2],
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let sizes = || (1..6_usize, 1..5_usize, any::<u64>());
+    (
+        proptest::collection::vec(steps(), 2..7),
+        (
+            any::<bool>(),
+            prop_oneof![4 => Just(FLOAT), 1 => Just(FLOAT16), 1 => Just(DOUBLE)],
+            any::<bool>(),
+        ),
+        any::<Index>(),
+        prop_oneof![Just(11_i64), Just(17)],
+        [sizes(), sizes()],
+    )
+        .prop_map(
+            |(steps, (for_ort, element_type, collides), middle, opset, sizes)| Case {
+                steps,
+                for_ort,
+                element_type,
+                collides,
+                middle,
+                opset,
+                sizes,
+            },
+        )
+}
+
+impl Case {
+    fn computes(&self) -> bool {
+        let is_layer =
+            |step: &Step| matches!(step, Step::Layer(..) | Step::Both(..) | Step::Mirror(_));
+        self.steps.iter().any(is_layer)
+    }
+
+    /// Whether ONNX Runtime may lack what the graph takes: other axes, and layers of other types.
+    fn may_be_refused(&self) -> bool {
+        !self.for_ort || self.element_type != FLOAT
+    }
+}
+
+/// Whether a difference is so small that it is the runtime's: it may compute a layer another way
+/// where what is around it is another.
+fn is_rounding(result: &str, element_type: i32) -> bool {
+    let largest = if element_type == FLOAT16 { 1e-2 } else { 1e-5 };
+    let error = result.split_once(", max error ");
+    error.is_some_and(|(_, error)| error.parse().is_ok_and(|error: f64| error < largest))
+}
+
+/// The names of values in a graph and in those of its nodes, in order.
+fn names_of(model: &mut ModelProto) -> Vec<String> {
+    let mut names = Vec::new();
+    let graph = model.graph.as_mut().expect("a graph");
+    graph::for_each_name(graph, &mut |name| {
+        if !name.is_empty() && !names.contains(name) {
+            names.push(name.clone());
+        }
+    });
+    names
+}
+
+/// Gives the values of a model the names that `flags` make up when they rewrite it, so that they
+/// have to make up others.
+fn collide(model: &mut ModelProto, flags: &[&str]) {
+    let own = names_of(model);
+    let bytes = model.encode_to_vec();
+    let mut rewritten = revseq_rewrite::decode(&bytes).expect("a model");
+    revseq_rewrite::rewrite(&mut rewritten, &options(flags)).expect("known passes");
+    let bytes = revseq_rewrite::encode(&rewritten).expect("a model within 2 GiB");
+    let mut rewritten = ModelProto::decode(bytes.as_slice()).expect("a model");
+    let made_up = names_of(&mut rewritten)
+        .into_iter()
+        .filter(|name| !own.contains(name));
+    let is_given = |name: &&String| !graph::INPUTS.contains(&name.as_str());
+    let renamed: BTreeMap<_, _> = std::iter::zip(own.iter().filter(is_given), made_up).collect();
+    let graph = model.graph.as_mut().expect("a graph");
+    graph::for_each_name(graph, &mut |name| {
+        if let Some(other) = renamed.get(name) {
+            name.clone_from(other);
+        }
+    });
+}
+
+/// The inputs of a run.
+fn inputs((time, batch, seed): Sizes, element_type: i32) -> [TensorProto; 4] {
+    let lengths = |count: usize, highest: usize| -> Vec<i64> {
+        let length = |index| (seed >> (8 * index as u32)) % (highest as u64 + 1);
+        (0..count).map(|index| length(index) as i64).collect()
+    };
+    let bytes: Vec<u8> = (0..time * batch * WIDTH)
+        .flat_map(|index| {
+            let mixed = (index as u64 * 53 + seed % 97) % 128;
+            element(element_type, mixed as f32 / 64.0 - 1.0)
+        })
+        .collect();
+    [
+        tensor(
+            "x",
+            element_type,
+            &[time as i64, batch as i64, WIDTH as i64],
+            &bytes,
+        ),
+        int64s("lens", &lengths(batch, time)),
+        int64s("times", &lengths(time, batch)),
+        tensor("flag", BOOL, &[], &[(seed % 2) as u8]),
+    ]
+}
+
+/// What a model can be rewritten by: each pass alone, and all of them, as flags.
+fn rewritings() -> Vec<Vec<&'static str>> {
+    let alone = PASSES.iter().map(|pass| vec!["--pass", pass.name]);
+    let together = [
+        vec!["--fast"],
+        vec!["--portable"],
+        vec!["--fast", "--portable"],
+        vec!["--fast", "--pass", "sequence-lens"],
+    ];
+    alone.chain(together).collect()
+}
+
+fn options(flags: &[&str]) -> Options {
+    let named = flags.iter().filter(|flag| !flag.starts_with("--"));
+    Options {
+        portable: flags.contains(&"--portable"),
+        fast: flags.contains(&"--fast"),
+        passes: named.map(|&name| name.to_owned()).collect(),
+        ..Options::default()
+    }
+}
+
+/// What was compared, by flags.
+type Compared = BTreeMap<String, On>;
+
+#[derive(Debug, Default)]
+struct On {
+    chosen: usize,
+    /// The backends that ran the model, and what it was rewritten to.
+    backends: BTreeSet<String>,
+}
+
+/// Rewrites a case's graph in every way; compares one of those that do something.
+fn check(
+    case: &Case,
+    library: Option<&str>,
+    compared: &RefCell<Compared>,
+) -> Result<(), TestCaseError> {
+    let mut graph = Graph::new(case.opset, case.for_ort, case.element_type);
+    for &step in &case.steps {
+        graph.add(step);
+    }
+    let middle = case.middle.index(case.steps.len());
+    let mut model = graph.into_model(middle);
+    if case.collides {
+        collide(&mut model, &["--fast", "--portable"]);
+    }
+    let bytes = model.encode_to_vec();
+    let mut rewritten = Vec::new();
+    for flags in rewritings() {
+        let mut model = revseq_rewrite::decode(&bytes).expect("a model");
+        let report = revseq_rewrite::rewrite(&mut model, &options(&flags)).expect("known passes");
+        if report.rewritten().next().is_some() {
+            rewritten.push(flags.join(" "));
+        } else {
+            let same = revseq_rewrite::decode(&bytes).expect("a model") == model;
+            prop_assert!(same, "{flags:?} changes it without a word");
+        }
+    }
+    // A process each takes its time: what was compared least.
+    let times = |flags: &String| compared.borrow().get(flags).map_or(0, |it| it.chosen);
+    let Some(flags) = rewritten.into_iter().min_by_key(times) else {
+        return Ok(());
+    };
+    for (backend, result) in compare(&bytes, &flags, case, library)? {
+        let is_same = result == "ok" || case.computes() && is_rounding(&result, case.element_type);
+        prop_assert!(
+            is_same || result.starts_with("skipped") && backend != "tract" && case.may_be_refused(),
+            "{flags} on {backend}: {result}\n{case:?}"
+        );
+        if is_same {
+            let mut compared = compared.borrow_mut();
+            compared
+                .entry(flags.clone())
+                .or_default()
+                .backends
+                .insert(backend);
+        }
+    }
+    compared.borrow_mut().entry(flags).or_default().chosen += 1;
+    Ok(())
+}
+
+/// What `--check` says of a rewriting, by backend.
+fn compare(
+    bytes: &[u8],
+    flags: &str,
+    case: &Case,
+    library: Option<&str>,
+) -> Result<Vec<(String, String)>, TestCaseError> {
+    let sets = case
+        .sizes
+        .iter()
+        .map(|&sizes| inputs(sizes, case.element_type));
+    let split: Vec<&str> = flags.split(' ').collect();
+    let run = rewrite_and_check(bytes, sets, &split, library);
+    if run.stderr.contains("no backend runs both models") {
+        return Ok(Vec::new());
+    }
+    let json: Json = serde_json::from_str(&run.stdout)
+        .map_err(|_| TestCaseError::fail(format!("{flags}: {}\n{case:?}", run.stderr)))?;
+    let checks = json["checks"].as_array().expect("checks").iter();
+    let text = |json: &Json| json.as_str().unwrap_or_default().to_owned();
+    Ok(checks
+        .map(|check| {
+            let result = format!("{} {}", text(&check["result"]), text(&check["reason"]));
+            (text(&check["backend"]), result.trim().to_owned())
+        })
+        .collect())
+}
+
+#[test]
+fn random_graphs_give_the_same_once_rewritten() {
+    let library = onnxruntime("random_graphs_give_the_same_once_rewritten");
+    let config = Config {
+        cases: 60,
+        max_shrink_iters: 100,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let compared = RefCell::default();
+    TestRunner::new(config)
+        .run(&cases(), |case| check(&case, library.as_deref(), &compared))
+        .unwrap_or_else(|error| panic!("{error}"));
+    let compared = compared.into_inner();
+    for flags in rewritings() {
+        let flags = flags.join(" ");
+        let is_on = |backend: &str| {
+            let on = compared.get(&flags);
+            on.is_some_and(|on| on.backends.contains(backend))
+        };
+        // There is no loop.
+        let is_made = flags != "--pass recurrent-loop";
+        assert!(!is_made || is_on("tract"), "{flags}: {compared:#?}");
+        let is_tested = is_made && library.is_some();
+        assert!(
+            !is_tested || is_on("ONNX Runtime"),
+            "{flags}: {compared:#?}"
+        );
+    }
+}
+
+/// Their masks become equal when sizes are known, and tract's own optimizer drops both of them.
+#[test]
+fn layers_of_the_same_lengths_run_on_tract_without_them() {
+    let layer = Layer {
+        kind: 0,
+        hidden: 1,
+        lengths: true,
+        state: true,
+    };
+    let both = Step::Both(layer, How::Flip(TIME), How::Flip(BATCH));
+    let mut graph = Graph::new(17, false, FLOAT);
+    graph.add(both);
+    graph.add(Step::Mirror(layer));
+    let bytes = graph.into_model(0).encode_to_vec();
+    let sets = [(1, 1, 5), (3, 3, 77)].map(|sizes| inputs(sizes, FLOAT));
+    let flags = ["--fast", "--pass", "sequence-lens"];
+    let run = rewrite_and_check(&bytes, sets.into_iter(), &flags, None);
+    let json: Json = serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{run:?}"));
+    assert_eq!(json["checks"][0]["backend"], "tract", "{json:#}");
+    assert_eq!(json["checks"][0]["result"], "ok", "{json:#}");
+}
