@@ -11,9 +11,9 @@ use super::host::Host;
 use super::info::KernelInfo;
 use super::tensor::Context;
 
-/// What runs a node, any number of times at once.
+/// A node's kernel. Any number of runs may be in progress at once.
 pub(crate) trait Kernel: Send + Sync + Sized {
-    /// What it can fail with.
+    /// Its error.
     type Failure: Failure;
 
     /// The kernel of a node that an EP of this library has taken.

@@ -76,8 +76,8 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: the domain and its ops are this struct's. That no session uses
-        // them is what the host asks of whoever unregisters the library.
+        // SAFETY: the domain and its ops are this struct's. The host requires that no
+        // session uses them when the library is unregistered.
         unsafe {
             ort!(self.host, ReleaseCustomOpDomain(self.domain));
             drop(Box::from_raw(self.ops));
