@@ -148,7 +148,7 @@ impl Kernel {
                     Some(pass) => gpu::run(pass, &lengths, Some(input), zeroed(output)),
                 }
             };
-            // The error that kept pieces from running is more useful than the fact that they did not run.
+            // Report the cause first: it says more than that pieces were not run.
             parallel.finish()?;
             moved?;
         }
