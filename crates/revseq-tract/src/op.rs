@@ -71,7 +71,7 @@ impl ReverseSubsequences {
         }
     }
 
-    /// Checks ranks, types and sizes as far as the facts tell them.
+    /// Checks ranks, types and sizes as far as the facts contain them.
     fn check_facts(&self, data: &TypedFact, lengths: &TypedFact) -> TractResult<()> {
         self.operator.normalize(data.rank())?;
         let expected = self

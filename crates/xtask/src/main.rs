@@ -73,8 +73,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The features of all that the runner stands on, the same for every step: what
-/// one step has compiled, the next finds.
+/// The features of the runner's dependencies, the same for every step, so that
+/// each step reuses what earlier ones compiled.
 const LIBRARIES: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-kernels/half,\
                          revseq-ep/gpu,revseq-tract/multithread,revseq-tract/wgpu";
 
@@ -279,19 +279,19 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
-/// What cargo says of the workspace.
+/// The output of `cargo metadata`.
 #[derive(serde::Deserialize)]
 struct Metadata {
     packages: Vec<packages::Package>,
     target_directory: PathBuf,
 }
 
-/// The folder that cargo builds into: `target`, `CARGO_TARGET_DIR`, or what cargo's configuration says.
+/// The folder that cargo builds into: `target`, `CARGO_TARGET_DIR`, or that of cargo's configuration.
 fn target() -> &'static Path {
     &metadata().target_directory
 }
 
-/// What cargo says of the workspace, asked once.
+/// The output of `cargo metadata`, cached.
 fn metadata() -> &'static Metadata {
     static METADATA: LazyLock<Metadata> = LazyLock::new(|| {
         // Not a `Command` of a step, which names a file in the target folder.

@@ -32,8 +32,8 @@ impl Step {
         }
     }
 
-    /// The same beside the step before it: neither needs what the other makes, and each leaves
-    /// a core alone for some of its time.
+    /// Runs the step at the same time as the one before it: they do not depend on each other, and
+    /// neither keeps all cores busy.
     pub(crate) fn beside(self) -> Self {
         let is_beside = true;
         Self { is_beside, ..self }
@@ -146,7 +146,7 @@ impl Command {
         self
     }
 
-    /// Runs the command for what it prints.
+    /// Runs the command and returns its output.
     pub(crate) fn output(mut self) -> Result<String, String> {
         let output = self
             .0
