@@ -1,7 +1,7 @@
 //! Writing files and folders: whole, or not at all.
 //!
-//! What is written lies beside its place until it is complete, and is then renamed. A full disk,
-//! an error or Ctrl-C leaves what was there before, and nothing else.
+//! Data is written beside its destination and renamed when it is complete. A full disk, an error
+//! or Ctrl-C leaves the previous file, and nothing else.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -12,18 +12,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::{Builder, NamedTempFile, TempDir};
 
-/// What is not complete yet.
+/// The files and folders that are not complete yet.
 static INCOMPLETE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn incomplete() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     INCOMPLETE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes what is not complete, and lets nothing be completed while the value lives.
+/// Removes incomplete files, and lets none be completed while the returned value lives.
 pub(crate) fn abandon_all() -> impl Drop {
     let all = incomplete();
     for path in all.iter() {
-        // With no one to tell, what cannot be removed stays.
+        // Nobody could handle an error, so ignore it.
         let _ = match path.is_dir() {
             true => fs::remove_dir_all(path),
             false => fs::remove_file(path),
@@ -35,7 +35,7 @@ pub(crate) fn abandon_all() -> impl Drop {
 /// Writes a file.
 ///
 /// # Errors
-/// It cannot be written: what was there before is there still.
+/// If it cannot be written. The previous file is then unchanged.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let write = || -> Result<()> {
         let mut file = NewFile::create(path)?;
@@ -118,7 +118,7 @@ impl NewFile {
         let Written::Beside(file) = &self.written else {
             return Ok(());
         };
-        // Some file systems tell only now that the disk is full.
+        // Some file systems report a full disk only now.
         file.as_file().sync_all()?;
         let _whole = incomplete();
         fs::rename(file.path(), &self.to)?;
@@ -186,7 +186,7 @@ impl Drop for CopiedFile {
         let mut all = incomplete();
         all.remove(&self.path);
         if !self.is_kept {
-            // With no one to tell, what cannot be removed stays.
+            // Nobody could handle an error, so ignore it.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -228,10 +228,10 @@ impl NewFolder {
         self.folder.as_ref().map_or(&self.to, TempDir::path)
     }
 
-    /// Puts it in its place, instead of what is there.
+    /// Moves it to its destination, replacing the previous contents.
     ///
     /// # Errors
-    /// It cannot be renamed: what was there is there still.
+    /// If it cannot be renamed. The previous contents are then unchanged.
     pub(crate) fn complete(self) -> Result<()> {
         let _whole = incomplete();
         let new = self.path();
@@ -258,20 +258,20 @@ impl Drop for NewFolder {
             incomplete().remove(folder.path());
         }
         for made in &self.made {
-            // What holds anything stays.
+            // A folder that is not empty stays.
             let _ = fs::remove_dir(made);
         }
     }
 }
 
-/// Names of what is not complete: those of hidden files.
+/// Incomplete files have names of hidden files.
 fn builder() -> Builder<'static, 'static> {
     let mut builder = Builder::new();
     builder.prefix(".revseq-").suffix(".partial");
     builder
 }
 
-/// The same, of what others may read as far as the process lets them.
+/// The same, with the permissions that the process's mask leaves of `mode`.
 fn shared(mode: u32) -> Builder<'static, 'static> {
     let mut builder = builder();
     #[cfg(unix)]
@@ -346,7 +346,7 @@ mod tests {
         let (path, link) = (folder.path().join("file"), folder.path().join("link"));
         write(&path, b"before").unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        // What a file has that is made by other means.
+        // The permissions of an ordinary file.
         fs::write(folder.path().join("plain"), "").unwrap();
         assert_eq!(mode(&path), mode(&folder.path().join("plain")));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();

@@ -1,4 +1,4 @@
-//! A progress bar for what takes over a second.
+//! A progress bar for work of over a second.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -42,7 +42,7 @@ impl Progress {
         }
     }
 
-    /// Says what is being worked on.
+    /// Shows the current item.
     pub(crate) fn message(&self, message: impl Into<String>) {
         let message = message.into();
         self.bar.set_message(printable(&message).into_owned());

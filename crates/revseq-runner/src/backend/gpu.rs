@@ -1,6 +1,6 @@
-//! The GPU that the nodes of ours run on when the rest of a model is tract's.
+//! The GPU that runs our nodes when tract runs the rest of a model.
 //!
-//! A build without the feature `gpu` has none and says so.
+//! A build without the feature `gpu` returns an error.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ impl Gpu {
         Ok(Self { context })
     }
 
-    /// The options of models whose nodes of ours run here.
+    /// The options of models whose nodes of our operators run here.
     pub(crate) fn options(&self, options: LoadOptions) -> LoadOptions {
         options.on_gpu(&self.context)
     }
@@ -117,7 +117,7 @@ pub(crate) fn adapters() -> Result<Vec<Adapter>> {
     anyhow::bail!(crate::not_built("GPUs"))
 }
 
-/// What a GPU lacks for a model; `None` if nothing is known.
+/// The feature that a GPU lacks for a model; `None` if none is known.
 pub(crate) fn lacks(model: &Model) -> Result<Option<String>> {
     let mut lacking = None;
     walk::walk(model, &Bindings::new(), |site| {

@@ -20,7 +20,7 @@ pub(super) const HOW_TO_GET: &str =
     "get one with `pip install onnxruntime`, or name its shared library with --ort-lib PATH";
 
 /// Prints the folder of an installed Python package, without importing it.
-/// What lies in the current folder is not installed.
+/// Ignores the current folder.
 const FIND_PACKAGE: &str = "\
 import sys
 sys.path = [path for path in sys.path if path]
@@ -107,7 +107,7 @@ pub(crate) fn ep(option: Option<&Path>) -> Result<Found> {
     }
 }
 
-/// What the option or else the environment names.
+/// The path that the option, or else the environment variable, names.
 fn told(
     option: Option<&Path>,
     flag: &'static str,
@@ -165,7 +165,7 @@ fn python_package(name: &str) -> Option<PathBuf> {
 /// The version of the ONNX Runtime in a file, from the file's name or from the
 /// Python package that it is part of.
 ///
-/// The library itself tells it only through a raw pointer.
+/// The library itself returns it only through a raw pointer.
 pub(super) fn version(path: &Path) -> Option<String> {
     let named = |path: &Path| {
         let name = path.file_name()?.to_str()?;

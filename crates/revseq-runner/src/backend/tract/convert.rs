@@ -42,7 +42,7 @@ pub(super) fn to_tract(tensor: &Tensor) -> Result<tract_onnx::prelude::Tensor> {
     }
 }
 
-/// A tensor from tract's. Its own integer type of sizes is what was declared.
+/// A tensor from tract's. tract's integer type of sizes becomes the declared type.
 pub(super) fn from_tract(
     tensor: tract_onnx::prelude::Tensor,
     declared: &ValueType,
