@@ -137,7 +137,7 @@ Examples:
   revseq bench --format html -o bench.html
   revseq bench --filter time-major";
 
-/// What a model runs on.
+/// The runtime of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
     /// tract, in Rust, on the CPU
@@ -155,7 +155,7 @@ pub(crate) enum Ep {
     None,
 }
 
-/// What a model is run on: a backend, in ONNX Runtime with the provider or without.
+/// A backend; in ONNX Runtime, with the provider or without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Engine {
     /// tract
@@ -166,7 +166,7 @@ pub(crate) enum Engine {
     OrtPlain,
 }
 
-/// What becomes of lengths out of range.
+/// The policy for lengths out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Lengths {
     /// They are an error
@@ -219,10 +219,10 @@ pub(crate) struct BackendArguments {
 }
 
 impl BackendArguments {
-    /// What models are run on.
+    /// The backend to run models on.
     ///
     /// # Errors
-    /// A provider is asked for, but not ONNX Runtime.
+    /// If a provider is requested without ONNX Runtime.
     pub(crate) fn choice(&self) -> anyhow::Result<Engine> {
         match (self.backend, self.ep) {
             (Backend::Tract, None) => Ok(Engine::Tract),
@@ -257,7 +257,7 @@ pub(crate) struct EngineArguments {
     pub(crate) ort: OrtArguments,
 }
 
-/// Where ONNX Runtime is, and what it is told.
+/// Where ONNX Runtime is, and its options.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "ONNX Runtime")]
 pub(crate) struct OrtArguments {
@@ -284,12 +284,12 @@ pub(crate) struct OrtArguments {
 }
 
 impl EngineArguments {
-    /// The device for the nodes of ours, if it is not the CPU.
+    /// The device for our nodes, if it is not the CPU.
     pub(crate) fn gpu(&self) -> Option<&Device> {
         (self.device != Device::Cpu).then_some(&self.device)
     }
 
-    /// Checks that what is given is about something that models are run on.
+    /// Checks that the options apply to one of the backends.
     pub(crate) fn check(&self, engines: &[Engine]) -> anyhow::Result<()> {
         let ort = &self.ort;
         let with_ort = engines.iter().any(|&engine| engine != Engine::Tract);
@@ -357,7 +357,7 @@ pub(crate) struct InputArguments {
 }
 
 impl InputArguments {
-    /// What inputs are filled with that are not named.
+    /// The fill of inputs that are not named.
     pub(crate) fn fill(&self) -> Option<Fill> {
         let unnamed = self.fill.iter().rfind(|(name, _)| name.is_none());
         unnamed.map(|(_, fill)| *fill)
@@ -548,14 +548,14 @@ pub(crate) struct InspectArguments {
     pub(crate) format: InspectFormat,
 }
 
-/// What the caller vouches for.
+/// An assumption that the caller guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Assumption {
     /// In every mask, the valid steps come first
     RightPadded,
 }
 
-/// What a model is brought into the form of.
+/// A runtime that a model is prepared for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Runtime {
     /// tract, with this project's operators

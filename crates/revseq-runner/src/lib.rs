@@ -75,8 +75,8 @@ fn report(error: &anyhow::Error) {
     let _ = writeln!(anstream::stderr(), "{style}error{style:#}: {text}");
 }
 
-/// An error and its causes, as it may be printed: without line breaks and without repeating a cause
-/// that its effect already tells.
+/// An error and its causes in a printable form: without line breaks, and without causes that the
+/// error already includes.
 pub(crate) fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
@@ -96,7 +96,7 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
     escape::printable(&text).into_owned()
 }
 
-/// What a build says of a part that was left out of it.
+/// The error of a feature that was not built.
 #[cfg(not(all(
     feature = "bench",
     feature = "gpu",

@@ -286,7 +286,7 @@ struct Metadata {
     target_directory: PathBuf,
 }
 
-/// The folder that cargo builds into: `target`, `CARGO_TARGET_DIR`, or that of cargo's configuration.
+/// The folder that cargo builds into: `target`, or that of `CARGO_TARGET_DIR` or the configuration.
 fn target() -> &'static Path {
     &metadata().target_directory
 }

@@ -129,7 +129,7 @@ fn valgrind() -> Result<(), String> {
         .run()
 }
 
-/// Runs every kernel on small layouts under Miri, and the provider's objects that ONNX Runtime holds.
+/// Runs every kernel on small layouts under Miri, and the provider's factory.
 fn miri() -> Result<(), String> {
     // The tests read the environment, and their hosts live as long as the process.
     let flags = "-Zmiri-disable-isolation -Zmiri-ignore-leaks";
