@@ -21,7 +21,7 @@ pub struct Report {
     /// Whether measuring was stopped before all regimes had their turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
-    /// Who was there, in the order of the table's columns; not everyone takes
+    /// The contestants, in the order of the table's columns; not all of them take
     /// every regime.
     pub contestants: Vec<Contestant>,
     /// A row for each regime that was measured.

@@ -133,7 +133,7 @@ measured in turns with everything else. Close other programs first.
 
 Examples:
   revseq bench --quick
-      within a minute, with noisy figures
+      in about two minutes, with noisy figures
   revseq bench --format html -o bench.html
   revseq bench --filter time-major";
 
@@ -208,7 +208,7 @@ pub(crate) enum Optimization {
 /// A backend, and how it is to run models.
 #[derive(Debug, Args)]
 pub(crate) struct BackendArguments {
-    /// What to run the model on
+    /// The backend to run the model on
     #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
     pub(crate) backend: Backend,
     /// The execution provider; revseq by default
@@ -236,7 +236,7 @@ impl BackendArguments {
 /// How models are run, whatever on.
 #[derive(Debug, Default, Args)]
 pub(crate) struct EngineArguments {
-    /// What ReverseSequence and ReverseSubsequences run on
+    /// The device for ReverseSequence and ReverseSubsequences
     ///
     /// All other operators stay on the CPU. gpu is the best hardware adapter, never a software one
     /// such as lavapipe; gpu:INDEX, gpu:NAME and gpu:software choose among those that `revseq
@@ -244,13 +244,13 @@ pub(crate) struct EngineArguments {
     /// not for speed.
     #[arg(long, value_name = "cpu|gpu[:ADAPTER]", default_value_t)]
     pub(crate) device: Device,
-    /// What to do with lengths that are out of range
+    /// The policy for lengths out of range
     ///
     /// By default ReverseSequence rejects them, as ONNX Runtime does, and ReverseSubsequences
     /// clamps them, as DirectML's page says.
     #[arg(long, value_enum)]
     pub(crate) lengths: Option<Lengths>,
-    /// How many threads a run may use; by default as many as there are cores
+    /// The number of threads of a run; by default one per core
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
@@ -343,7 +343,7 @@ pub(crate) struct InputArguments {
     ///
     /// iota counts 0, 1, 2, …; random draws floats from -1 to 1 and integers from 0 to 99, the same
     /// for the same seed; ints:0..20 draws integers from 0 to 19. Lengths stay within their axis, and
-    /// indices, such as token ids, within what they index.
+    /// indices, such as token ids, within the axis that they index.
     #[arg(
         short,
         long,
@@ -486,7 +486,7 @@ pub(crate) struct VerifyArguments {
     /// Fail models without a snapshot
     #[arg(long)]
     pub(crate) require_snapshots: bool,
-    /// Accept that nothing was tested, or not what was recorded on this backend
+    /// Accept that all tests were skipped, or some that this backend recorded
     #[arg(long)]
     pub(crate) allow_skips: bool,
     /// How to print the results
@@ -520,7 +520,7 @@ pub(crate) struct CompareArguments {
     pub(crate) model: PathBuf,
     /// Another model, with the same inputs and outputs
     pub(crate) other: Option<PathBuf>,
-    /// What to run on; the others are compared with the first that runs the model
+    /// The backends; the others are compared with the first that runs the model
     #[arg(long, value_enum, value_delimiter = ',', value_name = "BACKEND,…")]
     pub(crate) on: Vec<Engine>,
     /// How to print the results
@@ -581,7 +581,7 @@ pub(crate) struct RewriteArguments {
     /// Run this pass, too
     #[arg(long = "pass", value_name = "NAME")]
     pub(crate) passes: Vec<String>,
-    /// Assume what no graph can prove
+    /// Assume properties that no graph can prove
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) assume: Vec<Assumption>,
     /// Run both models and compare, on tract and, if it is found, on ONNX Runtime
@@ -621,7 +621,7 @@ pub(crate) enum BenchFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
-    /// Take few samples, and leave out what needs over 512 MiB
+    /// Take few samples, and leave out regimes of over 512 MiB
     #[arg(long)]
     pub(crate) quick: bool,
     /// How to print the report
@@ -630,10 +630,10 @@ pub(crate) struct BenchArguments {
     /// Write the report to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Measure only what contains this in its name
+    /// Measure only regimes whose name contains this
     #[arg(long, value_name = "SUBSTRING")]
     pub(crate) filter: Option<String>,
-    /// How many threads to use where threads are measured; by default as many as there are cores
+    /// The number of threads where threads are measured; by default one per core
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// The shared library of the ONNX Runtime to compare with

@@ -1,4 +1,4 @@
-//! Fills in what ONNX leaves open and tract requires.
+//! Fills in details that ONNX leaves open and tract requires.
 
 use std::collections::{HashMap, HashSet};
 

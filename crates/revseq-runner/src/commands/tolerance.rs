@@ -61,7 +61,7 @@ const EXACT: [&str; 44] = [
 /// How far each output may be off.
 pub(super) struct Tolerances<'a> {
     given: &'a ToleranceArguments,
-    /// The tolerance of outputs without one of their own.
+    /// The tolerance of outputs that have no specific one.
     default: Tolerance,
 }
 

@@ -151,7 +151,7 @@ pub(super) fn told(error: Error, nodes: &BTreeMap<String, String>) -> Error {
 }
 
 /// The node that a message of tract's is about: `node #3 "name" Op`, where the name may have
-/// something behind it, or `Building node name (Op)`.
+/// more text, or `Building node name (Op)`.
 fn find<'a>(message: &str, nodes: &'a BTreeMap<String, String>) -> Option<(&'a str, &'a str)> {
     let name = match message.strip_prefix("Building node ") {
         Some(behind) => behind.rsplit_once(" (")?.0,

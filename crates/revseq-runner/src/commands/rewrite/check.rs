@@ -142,8 +142,8 @@ impl Check<'_> {
         })
     }
 
-    /// Random inputs of two sizes, as they are and with padding behind lengths
-    /// that differ.
+    /// Random inputs of two sizes, unchanged and zero-padded after different
+    /// lengths.
     fn made_up(&self, dims: &Bindings) -> Result<Vec<Inputs>> {
         let mut all = Vec::new();
         for (seed, sizes) in SIZES.iter().enumerate() {
@@ -256,7 +256,7 @@ fn counts_from_the_end(model: &Model) -> Result<bool> {
     Ok(found)
 }
 
-/// The same with zeros behind lengths that differ, along the second axis: how
+/// The same with zeros after different lengths along the second axis, as
 /// sequences of several lengths are padded.
 fn pad(tensor: &Tensor) -> Result<Tensor> {
     let (&[sequences, steps, ..], Data::Bytes(bytes)) = (tensor.shape(), tensor.data()) else {
