@@ -1,4 +1,4 @@
-//! A regime made ready: its buffers, its plan, and everyone who can do its work.
+//! A prepared regime: its buffers, its plan, and the contestants that support it.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ impl Arena {
         self.pool.current_num_threads()
     }
 
-    /// Everyone who can do a regime's work or copy its bytes, the copies first.
+    /// The contestants that support a regime, the copies of its bytes first.
     #[must_use]
     pub fn contestants(&self, regime: &Regime) -> Vec<Contestant> {
         let can = |contestant: &Contestant| match *contestant {
@@ -77,7 +77,7 @@ impl Arena {
     }
 }
 
-/// A regime made ready to be timed.
+/// A regime that is ready to be timed.
 pub struct Case<'a> {
     regime: Regime,
     desc: ReverseSubsequencesDesc,
@@ -122,7 +122,7 @@ impl<'a> Case<'a> {
         self.regime
     }
 
-    /// Everyone who can do the work or copy the bytes, the copies first.
+    /// The contestants that support the regime, the copies of its bytes first.
     #[must_use]
     pub fn contestants(&self) -> Vec<Contestant> {
         self.arena.contestants(&self.regime)

@@ -11,7 +11,7 @@ const SAMPLE: Duration = Duration::from_millis(1);
 /// contestant left in the caches; longer work replaces their contents anyway.
 const COLD: Duration = Duration::from_millis(50);
 
-/// How many samples there are of everyone.
+/// The number of samples of each contestant.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// As many samples as fit this time, for all contestants together, …
@@ -23,7 +23,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// For figures that are to be kept.
+    /// For figures worth keeping.
     pub const FULL: Self = Self {
         budget: Duration::from_secs(4),
         minimum: 9,

@@ -52,7 +52,7 @@ use crate::provider::custom_op::Domain;
 use crate::provider::error::Error;
 use crate::provider::factory::Factory;
 
-/// Makes the library's factory, of which there is one.
+/// Makes the library's only factory.
 ///
 /// ONNX Runtime calls this in `RegisterExecutionProviderLibrary`.
 ///
@@ -80,7 +80,7 @@ unsafe extern "system" fn CreateEpFactories(
             Err(plugin::error::Error::HostArgument { function, problem })?;
         }
         let factory = Factory::create(host)?;
-        // SAFETY: the caller's; the host gives the factory back to `ReleaseEpFactory`.
+        // SAFETY: the caller's; the host passes the factory to `ReleaseEpFactory`.
         unsafe {
             *factories = factory;
             *count = 1;

@@ -52,7 +52,7 @@ pub(crate) struct NewFile {
 }
 
 enum Written {
-    /// Beside its place. It goes when it is dropped.
+    /// A file beside the destination, removed on drop.
     Beside(NamedTempFile),
     /// A pipe or a device, which has no other place.
     Direct(File),
@@ -100,7 +100,7 @@ impl NewFile {
         Ok(new)
     }
 
-    /// Where it is until it is complete.
+    /// The path until it is complete.
     #[cfg(any(test, feature = "rewrite"))]
     pub(crate) fn path(&self) -> &Path {
         match &self.written {
@@ -145,13 +145,13 @@ impl Write for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Written::Beside(file) = &self.written {
-            // The file itself goes with its value; if it was renamed, it is not there.
+            // Dropping the value removes the file, unless it was renamed.
             incomplete().remove(file.path());
         }
     }
 }
 
-/// A file at its place, that goes again unless it is kept.
+/// A file at its destination, removed on drop unless it is kept.
 #[cfg(feature = "rewrite")]
 pub(crate) struct CopiedFile {
     path: PathBuf,
@@ -160,7 +160,7 @@ pub(crate) struct CopiedFile {
 
 #[cfg(feature = "rewrite")]
 impl CopiedFile {
-    /// Copies a file to where there is none.
+    /// Copies a file to a path that does not exist yet.
     ///
     /// # Errors
     /// One of them cannot be read or written: nothing is left.
@@ -223,7 +223,7 @@ impl NewFolder {
         Ok(new)
     }
 
-    /// Where it is until it is complete.
+    /// The path until it is complete.
     pub(crate) fn path(&self) -> &Path {
         self.folder.as_ref().map_or(&self.to, TempDir::path)
     }

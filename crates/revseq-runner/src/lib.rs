@@ -30,7 +30,7 @@ const FAILED: u8 = 1;
 /// The usage or the input was wrong.
 const UNUSABLE: u8 = 2;
 
-/// Ctrl-C ended it before it was done, as shells have it.
+/// Ctrl-C ended it early: the shells' convention.
 const INTERRUPTED: u8 = 130;
 
 /// The stack of the working thread, in bytes. Models nest; a page of it costs
@@ -71,7 +71,7 @@ pub fn main() -> ExitCode {
 fn report(error: &anyhow::Error) {
     let style = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
     let text = chain(error);
-    // With no one to read it, there is nothing left to do.
+    // The reader closed the pipe; exit quietly.
     let _ = writeln!(anstream::stderr(), "{style}error{style:#}: {text}");
 }
 

@@ -12,7 +12,7 @@ use crate::escape::printable;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A bar on standard error, if that is a terminal, from the second second on.
-/// It goes away with this value.
+/// Dropping this value removes it.
 pub(crate) struct Progress {
     bar: ProgressBar,
     done: Option<(Sender<()>, JoinHandle<()>)>,

@@ -32,7 +32,7 @@ const VALUES: usize = 12;
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A run of a model: on tract, on inputs that are made up from random numbers which are
-/// always the same, as far as none are given.
+/// always the same, for inputs that are not given.
 #[derive(Debug)]
 pub struct Run {
     model: PathBuf,

@@ -1,4 +1,4 @@
-//! A whole axis reversed, as tract's typed models have it.
+//! The reversal of a whole axis, as an op of tract's typed models.
 
 use revseq_graph::{LruCache, Operator, TensorType};
 use revseq_kernels::{DataType, LengthsPolicy, SequenceLengths};

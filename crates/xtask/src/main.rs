@@ -218,7 +218,7 @@ fn random() -> Result<(), String> {
         .map_err(|error| format!("{error}; to run it again: {repeat}"))
 }
 
-/// Runs ONNX's own tests of nodes: none that tract runs by itself may run worse with revseq.
+/// Runs ONNX's own tests of nodes: no test that plain tract passes may run worse with revseq.
 fn onnx() -> Result<(), String> {
     let folder = target().join("node-tests");
     Command::new(ep::python_of_models()?)

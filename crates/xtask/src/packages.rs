@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::step::{Command, cargo};
 
-/// The licences that lie beside each crate's manifest.
+/// The licences beside each crate's manifest.
 const LICENSES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Published, but a part of the command line that promises nothing itself.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 const ALLOWED: [&str; 3] = [
     // The processor's choice: the levels that it has are run.
     "the processor has no ",
-    // A GPU, for the two tests that need there to be none.
+    // There is a GPU, and two tests need a machine without one.
     "there is hardware",
     // The headers of a release of ONNX Runtime, which no registry has.
     "REVSEQ_ORT_INCLUDE is not set",

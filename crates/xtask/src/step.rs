@@ -53,7 +53,7 @@ impl Step {
     }
 }
 
-/// The steps of these names, or all that always run if there are none.
+/// The steps of these names, or, without names, all that always run.
 pub(crate) fn select(steps: Vec<Step>, names: &[&str]) -> Result<Vec<Step>, String> {
     let known: Vec<_> = steps.iter().map(|step| step.name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {

@@ -42,7 +42,7 @@ impl Peers {
         self
     }
 
-    /// Those that there are.
+    /// The runtimes that are available.
     #[must_use]
     pub fn contestants(&self) -> Vec<Contestant> {
         #[cfg_attr(

@@ -42,7 +42,7 @@ impl Table {
     }
 }
 
-/// Those in the report that do the work.
+/// The contestants in the report that do the work.
 pub(super) fn workers(report: &Report) -> impl Iterator<Item = Contestant> {
     let is_worker = |contestant: &Contestant| !Contestant::COPIES.contains(contestant);
     report.contestants.iter().copied().filter(is_worker)

@@ -79,7 +79,7 @@ pub(crate) unsafe fn make<K: Kernel>(
             host,
             kernel,
         });
-        // SAFETY: the caller's; the host gives the kernel back to `release`.
+        // SAFETY: the caller's; the host passes the kernel to `release`.
         unsafe { *out = Box::into_raw(kernel).cast() };
         Ok::<(), K::Failure>(())
     })

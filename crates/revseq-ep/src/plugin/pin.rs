@@ -39,8 +39,8 @@ pub(crate) fn library() {
 
     let here: fn() = library;
     let mut module = std::ptr::null_mut();
-    // SAFETY: by these flags `here` is no name but an address, which lies in
-    // this library; the handle is not counted, so there is none to close.
+    // SAFETY: with these flags `here` is an address, in this library, not a name;
+    // the handle is not counted, so there is none to close.
     unsafe { GetModuleHandleExW(PIN_BY_ADDRESS, here as *const u16, &raw mut module) };
 }
 

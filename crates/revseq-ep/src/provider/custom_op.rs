@@ -255,7 +255,7 @@ unsafe extern "system" fn create_kernel(
     // SAFETY: the host calls an op's functions with that op.
     let host = unsafe { custom_op(op) }.host;
     // SAFETY: the host makes a kernel from the info, passes a place for it, and
-    // gives it back to `kernel_destroy`.
+    // passes it to `kernel_destroy`.
     unsafe { kernel::make(host, info, out.cast(), Kernel::of_custom_op) }
 }
 

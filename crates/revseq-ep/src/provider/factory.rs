@@ -242,7 +242,7 @@ unsafe extern "system" fn create_ep(
         // SAFETY: the logger is the session's, as the EP is.
         let log = unsafe { Log::new(host, logger) };
         let ep = Box::new(Ep::new(host, setup, log, factory.registry.as_ptr()));
-        // SAFETY: the caller's; the host gives the EP back to `release_ep`.
+        // SAFETY: the caller's; the host passes the EP to `release_ep`.
         unsafe { *out = Box::into_raw(ep).cast() };
         factory.users.fetch_add(1, Ordering::Relaxed);
         Ok::<(), Error>(())

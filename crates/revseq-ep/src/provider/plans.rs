@@ -1,4 +1,4 @@
-//! The plans of a node: made once for a shape, kept for the last shapes that came.
+//! The plans of a node: made once for a shape, cached for the most recent shapes.
 
 use std::ffi::c_int;
 

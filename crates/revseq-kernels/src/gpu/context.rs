@@ -124,7 +124,7 @@ impl Context {
         Ok(context)
     }
 
-    /// A context on a device of the caller's, within the limits that it was made with.
+    /// A context on the caller's device, within the limits that it was created with.
     ///
     /// The device's callbacks stay the caller's: of its loss this context
     /// learns only when something fails.

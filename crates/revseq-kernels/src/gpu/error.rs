@@ -20,7 +20,7 @@ pub enum Error {
         /// The adapters that there are, as [`AdapterInfo`](super::AdapterInfo) prints them.
         found: Vec<String>,
     },
-    /// The adapter gave no device.
+    /// The adapter returned no device.
     #[error("{adapter}: no device: {reason}")]
     NoDevice {
         /// The adapter, as [`AdapterInfo`](super::AdapterInfo) prints it.

@@ -63,7 +63,7 @@ pub fn run_in_place(
     )
 }
 
-/// Where the input is on the host.
+/// The input's location on the host.
 #[derive(Clone, Copy)]
 enum Host<'a> {
     Apart(&'a [u8]),

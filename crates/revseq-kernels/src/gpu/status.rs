@@ -30,7 +30,7 @@ impl ReverseSubsequencesPass {
         })
     }
 
-    /// Records a check of lengths that lie on the device.
+    /// Records a check of lengths on the device.
     ///
     /// The operator clamps them in any case. Afterwards the first [`STATUS_BYTES`]
     /// of `status` encode which length, if any, is negative or longer than the

@@ -42,7 +42,7 @@ impl Gpu {
     /// Opens an adapter.
     ///
     /// # Errors
-    /// There is none such, or it gives no device.
+    /// If there is no such adapter, or it returns no device.
     pub(crate) fn open(choice: &AdapterChoice) -> Result<Self> {
         use anyhow::Context as _;
         let mut options = revseq_tract::gpu::ContextOptions::default();
@@ -72,7 +72,7 @@ impl fmt::Display for Gpu {
 /// All adapters.
 ///
 /// # Errors
-/// This build can have none.
+/// Always: this build has no GPU support.
 #[cfg(feature = "gpu")]
 pub(crate) fn adapters() -> Result<Vec<Adapter>> {
     use revseq_tract::gpu;

@@ -75,7 +75,7 @@ fn peers(ort_lib: Option<&Path>) -> Result<Peers> {
 
 /// Tells something on standard error.
 fn note(text: &str) {
-    // With no one to read it, there is nothing left to do.
+    // The reader closed the pipe; exit quietly.
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 

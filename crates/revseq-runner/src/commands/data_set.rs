@@ -95,7 +95,7 @@ pub(super) fn adapted_inputs(model: &Model, set: &DataSet) -> Result<(Tensors, B
 /// The record of a data set.
 #[derive(Default)]
 pub(super) struct Record {
-    /// The backend that gave the outputs, as it describes itself.
+    /// The backend that computed the outputs, as it describes itself.
     pub(super) recorded_on: Option<String>,
     /// How far outputs may be off.
     pub(super) tolerances: BTreeMap<String, Tolerance>,

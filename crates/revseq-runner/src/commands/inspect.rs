@@ -181,7 +181,7 @@ fn print_placements(placements: &Result<Vec<Placement>, String>) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// The symbolic sizes of all values that a node reads or gives.
+/// The symbolic sizes of a node's inputs and outputs.
 fn collect_symbols(model: &Model, symbols: &mut BTreeSet<String>) -> Result<()> {
     walk::walk(model, &Bindings::new(), |site| {
         let values = site.inputs.iter().chain(&site.outputs);

@@ -66,7 +66,7 @@ pub(super) struct Tolerances<'a> {
 }
 
 impl<'a> Tolerances<'a> {
-    /// Those of a model's outputs.
+    /// The tolerances of a model's outputs.
     ///
     /// # Errors
     /// One is given for an output that there is not.

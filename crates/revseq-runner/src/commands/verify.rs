@@ -124,7 +124,7 @@ struct Found {
     tests: Vec<Test>,
     /// The paths that fail without being run, and why.
     failures: Vec<(PathBuf, String)>,
-    /// Models without a snapshot that need none.
+    /// Models without a snapshot that do not need one.
     without_snapshot: Vec<PathBuf>,
 }
 

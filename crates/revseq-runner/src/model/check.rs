@@ -164,7 +164,7 @@ fn check_graph(
     let mut outputs = HashSet::new();
     for output in &graph.output {
         if !is_main {
-            // Those of a body are told apart by their places: it may output a value twice.
+            // Outputs of a body are identified by position: it may output a value twice.
             outputs.clear();
         }
         define(&mut outputs, &output.name).with_context(|| format!("{path}: output"))?;

@@ -25,7 +25,7 @@ use tract_onnx::pb::tensor_proto::DataLocation;
 use crate::tensor::pb;
 use values::{Dim, ValueType};
 
-/// Constants of more bytes than this are large: none of them is a shape or a list of axes.
+/// Constants of more bytes than this are large: no shape or list of axes is.
 const LARGE: usize = 1 << 16;
 
 /// A model that has passed [`check`].
@@ -59,7 +59,7 @@ struct FunctionDefaults {
 pub(crate) struct Input {
     pub(crate) name: String,
     pub(crate) value_type: ValueType,
-    /// Whether an initializer stands in for it.
+    /// Whether an initializer provides its default.
     pub(crate) optional: bool,
 }
 
@@ -183,7 +183,7 @@ impl Model {
     }
 }
 
-/// The names that a graph's initializers give values to.
+/// The names of a graph's initializers.
 pub(crate) fn initializer_names(graph: &GraphProto) -> impl Iterator<Item = &str> {
     let sparse = graph
         .sparse_initializer

@@ -19,7 +19,7 @@ pub(crate) fn file(path: &Path) -> Result<Vec<u8>> {
     read(path, |_| Ok(()))
 }
 
-/// Reads a model's file, unless its first bytes say that it is none.
+/// Reads a model's file, unless its first bytes show that it is no model.
 pub(super) fn model_file(path: &Path) -> Result<Vec<u8>> {
     read(path, start::check)
 }

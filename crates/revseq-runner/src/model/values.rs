@@ -16,7 +16,7 @@ pub(crate) enum Dim {
     Known(u64),
     /// Known by name alone.
     Symbol(String),
-    /// Known once some names are, of which it is made.
+    /// Known once the names that it is computed from are.
     Computed {
         text: String,
         symbols: Vec<String>,

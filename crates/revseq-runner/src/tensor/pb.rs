@@ -9,7 +9,7 @@ use tract_onnx::pb::tensor_proto::{self, DataLocation};
 
 use super::{Data, Tensor, check_rank, size, type_and_shape};
 
-/// Decodes a file that holds one tensor; gives its name, too.
+/// Decodes a file that holds one tensor; returns its name, too.
 pub(crate) fn decode(bytes: &[u8]) -> Result<(String, Tensor)> {
     let proto = TensorProto::decode(bytes).context("it is not a TensorProto")?;
     if is_external(&proto) {

@@ -21,7 +21,7 @@ pub(super) struct Assigned {
     pub(super) provider: String,
 }
 
-/// All nodes of a session that was made with [`RECORD`], but for those that became constants.
+/// All nodes of a session that was made with [`RECORD`], except those that were folded.
 ///
 /// # Errors
 /// The session has no record.

@@ -38,7 +38,7 @@ pub(crate) struct Found {
 /// Finds ONNX Runtime: by the option, the environment, or as a Python package.
 ///
 /// # Errors
-/// There is none, or not where it is said to be.
+/// If there is none, or not at the given path.
 pub(crate) fn onnxruntime(option: Option<&Path>) -> Result<Found> {
     if let Some(found) = told(option, "--ort-lib", "ORT_DYLIB_PATH")? {
         return Ok(found);
@@ -74,7 +74,7 @@ fn is_onnxruntime(name: &OsStr) -> bool {
 /// executable, or as a Python package.
 ///
 /// # Errors
-/// There is none, or not where it is said to be.
+/// If there is none, or not at the given path.
 pub(crate) fn ep(option: Option<&Path>) -> Result<Found> {
     if let Some(found) = told(option, "--ep-lib", "REVSEQ_EP_LIBRARY")? {
         return Ok(found);

@@ -266,7 +266,7 @@ impl std::fmt::Display for Ort {
     }
 }
 
-/// A model made ready.
+/// A prepared model.
 pub(crate) struct Prepared {
     session: Session,
     outputs: Vec<Declared>,

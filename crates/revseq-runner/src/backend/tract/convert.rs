@@ -17,7 +17,7 @@ pub(super) fn datum_type(element_type: ElementType) -> Result<DatumType> {
     match_plain!(data_type, T => Ok(T::datum_type()), _ => bail!("tract has no {element_type}"))
 }
 
-/// ONNX's name of a type of tract's, whose own of sizes stands for an integer.
+/// ONNX's name of a type of tract's, whose type of sizes counts as an integer.
 pub(super) fn element_type(known: DatumType) -> Option<ElementType> {
     if known == TDim::datum_type() {
         return Some(ElementType::Fixed(revseq_kernels::DataType::Int64));

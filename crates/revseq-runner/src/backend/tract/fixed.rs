@@ -47,7 +47,7 @@ pub(super) fn wanted(operator: &str) -> &'static [(usize, &'static str)] {
 /// The most elements of an input that counts as axes, sizes or a condition.
 const MAXIMUM_ELEMENTS: usize = 64;
 
-/// The small inputs of a model of which its nodes want values as constants, or that an If goes by.
+/// The small inputs of a model that its nodes need as constants, or that decide an If.
 pub(super) fn inputs(graph: &GraphProto, inputs: &BTreeMap<String, Tensor>) -> BTreeSet<String> {
     let mut search = Search {
         inputs,

@@ -150,7 +150,7 @@ fn node_names(graph: &GraphProto) -> BTreeMap<String, String> {
     names
 }
 
-/// A model made ready for inputs of certain types and shapes.
+/// A model prepared for inputs of certain types and shapes.
 pub(crate) struct Prepared {
     plan: Arc<TypedRunnableModel>,
     /// The names of the inputs, in the plan's order.
@@ -194,7 +194,7 @@ impl Tract {
     }
 }
 
-/// The plan of a model for inputs such as these, of which some are part of it.
+/// The plan of a model for inputs of these types and shapes; the `fixed` ones are part of it.
 fn prepare(
     model: &Model,
     inputs: &BTreeMap<String, Tensor>,

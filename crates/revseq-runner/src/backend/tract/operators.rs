@@ -42,7 +42,7 @@ const MICROSOFT: [&str; 11] = [
     "SkipSimplifiedLayerNormalization",
 ];
 
-/// Those of `ai.onnx.ml` (tract-onnx, src/ops/ml).
+/// The operators of `ai.onnx.ml` (tract-onnx, src/ops/ml).
 const MACHINE_LEARNING: [&str; 6] = [
     "ArrayFeatureExtractor",
     "CategoryMapper",

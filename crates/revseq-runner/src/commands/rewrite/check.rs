@@ -42,7 +42,7 @@ impl Checked {
     }
 }
 
-/// Two models that are to give the same.
+/// Two models whose outputs should be equal.
 pub(super) struct Check<'a> {
     pub(super) original: &'a Model,
     pub(super) rewritten: &'a Model,
