@@ -41,7 +41,7 @@ fn ends_at_once() -> bool {
     if !WATCHED.load(Ordering::SeqCst) || INTERRUPTED.swap(true, Ordering::SeqCst) {
         return true;
     }
-    // With no one to read it, there is nothing left to do.
+    // Ignore a closed standard error.
     let _ = writeln!(
         std::io::stderr(),
         "interrupted: stops after this step; once more stops at once"

@@ -71,7 +71,7 @@ pub fn main() -> ExitCode {
 fn report(error: &anyhow::Error) {
     let style = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
     let text = chain(error);
-    // The reader closed the pipe; exit quietly.
+    // Ignore a closed standard error.
     let _ = writeln!(anstream::stderr(), "{style}error{style:#}: {text}");
 }
 

@@ -73,9 +73,9 @@ fn peers(ort_lib: Option<&Path>) -> Result<Peers> {
     }
 }
 
-/// Tells something on standard error.
+/// Prints a note to standard error.
 fn note(text: &str) {
-    // The reader closed the pipe; exit quietly.
+    // Ignore a closed standard error.
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
