@@ -3,8 +3,7 @@
 use crate::error::Error;
 use crate::regime::next_random;
 
-/// What the data's address is a multiple of, in bytes: a cache line, and the
-/// widest vector.
+/// The alignment of the data, in bytes: a cache line, and the widest vector.
 const ALIGNMENT: usize = 64;
 
 /// Bytes at an address that is a multiple of 64.

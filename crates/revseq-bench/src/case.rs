@@ -1,4 +1,4 @@
-//! A regime made ready: its buffers, its plan, and everyone who can do its work.
+//! A prepared regime: its buffers, its plan, and the contestants that support it.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::plain::{Nest, is_reversed_bytes, reverse_bytes};
 use crate::regime::Kind;
 use crate::{Contestant, Error, Regime, floor};
 
-/// What all regimes share: the threads, and the runtimes to compare with.
+/// The state that all regimes share: the threads, and the runtimes to compare with.
 pub struct Arena {
     pool: ThreadPool,
     peers: Peers,
@@ -42,7 +42,7 @@ impl Arena {
         self.pool.current_num_threads()
     }
 
-    /// Everyone who can do a regime's work or copy its bytes, the copies first.
+    /// The contestants that support a regime, the copies of its bytes first.
     #[must_use]
     pub fn contestants(&self, regime: &Regime) -> Vec<Contestant> {
         let can = |contestant: &Contestant| match *contestant {
@@ -54,10 +54,10 @@ impl Arena {
         copies.chain(Contestant::WORKERS).filter(can).collect()
     }
 
-    /// Why there is not the memory for a regime, if the system tells how much there is.
+    /// Why a regime does not fit into memory, if the system reports how much is available.
     #[must_use]
     pub fn lacking_memory(&self, regime: &Regime) -> Option<String> {
-        // Input and output, and what the other runtimes hold; and some air.
+        // Input, output and the tensors of the other runtimes, with a margin.
         let needed = (2 + self.peers.tensors()) as u64 * regime.bytes() as u64 / 10 * 11;
         let available = available_memory()?;
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
@@ -77,7 +77,7 @@ impl Arena {
     }
 }
 
-/// A regime made ready to be timed.
+/// A regime that is ready to be timed.
 pub struct Case<'a> {
     regime: Regime,
     desc: ReverseSubsequencesDesc,
@@ -86,18 +86,18 @@ pub struct Case<'a> {
     lengths: Vec<Vec<i64>>,
     nest: Nest,
     input: Buffer,
-    /// Everyone writes here; what works in place works on what is there.
+    /// The output of every contestant. Contestants in place reverse its current contents.
     output: Buffer,
     arena: &'a Arena,
     peers: Prepared,
 }
 
 impl<'a> Case<'a> {
-    /// Makes a regime ready: allocates, fills and touches its buffers.
+    /// Prepares a regime: allocates, fills and touches its buffers.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Kernels`], or [`Error::Peer`] for a
-    /// runtime that refuses what it is known to take.
+    /// runtime that refuses a regime that it should support.
     pub fn new(regime: Regime, arena: &'a Arena) -> Result<Self, Error> {
         let desc = regime.desc();
         let plan = Plan::new(&desc).map_err(|source| kernels(regime, source))?;
@@ -122,7 +122,7 @@ impl<'a> Case<'a> {
         self.regime
     }
 
-    /// Everyone who can do the work or copy the bytes, the copies first.
+    /// The contestants that support the regime, the copies of its bytes first.
     #[must_use]
     pub fn contestants(&self) -> Vec<Contestant> {
         self.arena.contestants(&self.regime)
@@ -138,10 +138,10 @@ impl<'a> Case<'a> {
         Ok(KernelChoice::new(&self.plan, Some(&lengths), false))
     }
 
-    /// Has a contestant do the work a number of times; nothing if it [cannot](Self::contestants).
+    /// Runs a contestant `repeats` times; does nothing if it [cannot](Self::contestants).
     ///
     /// # Errors
-    /// What the contestant refuses.
+    /// The contestant's error.
     pub fn run(&mut self, contestant: Contestant, repeats: u64) -> Result<(), Error> {
         let regime = self.regime;
         match contestant {

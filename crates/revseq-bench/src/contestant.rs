@@ -32,7 +32,7 @@ impl Contestant {
     /// The copies, of which the faster is the floor.
     pub const COPIES: [Self; 2] = [Self::Memcpy, Self::StreamingCopy];
 
-    /// Those that do the work, in the order of the table's columns.
+    /// The contestants that do the work, in the order of the table's columns.
     pub const WORKERS: [Self; 6] = [
         Self::Serial,
         Self::Threads,

@@ -1,4 +1,4 @@
-//! What can go wrong while measuring.
+//! The errors of measuring.
 
 use crate::Contestant;
 
@@ -12,7 +12,7 @@ pub enum Error {
         /// How much was asked for.
         bytes: usize,
     },
-    /// The kernels refuse what is to be measured.
+    /// The kernels refuse the regime.
     #[error("{regime}: {source}")]
     Kernels {
         /// The regime's name.
@@ -35,7 +35,7 @@ pub enum Error {
         regime: String,
         /// Which runtime.
         contestant: Contestant,
-        /// What it says.
+        /// Its message.
         message: String,
     },
     /// ONNX Runtime's shared library does not load.
@@ -44,7 +44,7 @@ pub enum Error {
     Onnxruntime {
         /// The library.
         library: std::path::PathBuf,
-        /// What it says.
+        /// Its message.
         message: String,
     },
     /// A pool of threads does not start.
@@ -58,7 +58,7 @@ pub enum Error {
     /// No regime has a name like that.
     #[error("no regime's name contains {filter:?}; the regimes are: {}", regimes.join(", "))]
     UnknownRegime {
-        /// What was looked for.
+        /// The filter.
         filter: String,
         /// Every name.
         regimes: Vec<String>,

@@ -1,8 +1,8 @@
 //! The floor: the fastest copy of the same bytes that is known here.
 //!
-//! The better one of two counts: the C library's `memcpy`, and a copy whose
-//! stores go past the caches, which for large data spares reading what is
-//! overwritten.
+//! It is the faster of two: the C library's `memcpy`, and a copy with
+//! non-temporal stores, which for large data avoids reading the bytes that it
+//! overwrites.
 #![expect(unsafe_code, reason = "vector stores that go past the caches")]
 
 /// Copies as `memcpy` does.
@@ -49,7 +49,7 @@ pub const fn can_stream() -> bool {
     cfg!(target_arch = "x86_64")
 }
 
-/// Two cache lines: what one turn of the streaming loops copies.
+/// The bytes that one iteration of the streaming loops copies: two cache lines.
 #[cfg(target_arch = "x86_64")]
 const TURN: usize = 128;
 

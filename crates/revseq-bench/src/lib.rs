@@ -1,9 +1,9 @@
 //! Measures the kernels and their competitors beside a copy of the same bytes.
 //!
 //! Reversing sequences moves bytes and computes nothing, so a copy of the same
-//! bytes is as fast as it can get: the [`floor`]. [`regimes`] are the shapes that
-//! are measured, a [`Case`] is one made ready, [`timing`] takes the contestants'
-//! times in turns, and a [`Report`] has the figures.
+//! bytes is as fast as it can get: the [`floor`]. [`regimes`] are the measured
+//! shapes, a [`Case`] is a prepared regime, [`timing`] alternates between the
+//! contestants, and a [`Report`] has the figures.
 //!
 //! Both `revseq bench` and the Criterion benchmarks use it.
 

@@ -1,14 +1,14 @@
-//! What a report says of the machine.
+//! The description of the machine in a report.
 
 use std::fs;
 
 use revseq_kernels::cpu::SimdLevel;
 use serde::{Deserialize, Serialize};
 
-/// The machine that figures hold for, and what ran on it.
+/// The machine and software that figures hold for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's name, or its architecture where the system does not tell.
+    /// The processor's name, or its architecture if the system does not report one.
     pub processor: String,
     /// How many threads the process may run at a time.
     pub cores: usize,
@@ -45,7 +45,7 @@ impl Machine {
     }
 }
 
-/// The processor's name as the system tells it.
+/// The processor's name as the system reports it.
 fn processor() -> Option<String> {
     let name = if cfg!(windows) {
         std::env::var("PROCESSOR_IDENTIFIER").ok()
@@ -71,8 +71,8 @@ fn processor() -> Option<String> {
         .filter(|name| !name.is_empty())
 }
 
-/// How many bytes can be allocated without swapping, where the system tells:
-/// on Linux, what is available and what the control group leaves.
+/// The bytes that can be allocated without swapping, if the system reports them:
+/// on Linux, the lesser of available memory and the control group's remainder.
 pub(crate) fn available_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text

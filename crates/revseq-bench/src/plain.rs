@@ -1,7 +1,7 @@
 //! The loop that one would write without thinking about it twice.
 
-/// The data as a nest of five loops: what lies outside both axes, the outer
-/// axis, what lies between, the inner axis, and what lies inside both.
+/// The data as a nest of five loops: the dimensions outside both axes, the
+/// outer axis, those between, the inner axis, and those inside both.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nest {
     sizes: [usize; 5],

@@ -1,4 +1,4 @@
-//! What is measured: shapes, axes, element types and lengths.
+//! The measured regimes: shapes, axes, element types and lengths.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ const UNLEARNABLE: usize = 1 << 15;
 /// One row of the table: a shape, its axes, its elements and its lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regime {
-    /// What kind of work it is, the first word of its name.
+    /// The kind of work, the first word of its name.
     pub kind: Kind,
     /// The sizes in elements, outermost dimension first.
     pub dims: &'static [u64],
@@ -24,7 +24,7 @@ pub struct Regime {
     pub lengths: Lengths,
 }
 
-/// What a regime is about.
+/// The kind of work of a regime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -36,9 +36,9 @@ pub enum Kind {
     Elements,
     /// Neither axis is an outermost one, or there is a dimension between them.
     Strided,
-    /// As little as there is, from the descriptor on: plan, check of the lengths, run.
+    /// The smallest work, from the descriptor on: plan, check of the lengths, run.
     WholeCall,
-    /// As little as there is, with a ready plan: check of the lengths, run.
+    /// The smallest work, with a ready plan: check of the lengths, run.
     ReadyPlan,
 }
 
@@ -72,7 +72,7 @@ pub enum Lengths {
     Full,
     /// All `t / 2`.
     Equal,
-    /// 0 and 1 in turn: there is nothing to reverse.
+    /// Alternately 0 and 1: there is nothing to reverse.
     ZeroOne,
 }
 
@@ -187,8 +187,8 @@ impl Regime {
         runs
     }
 
-    /// The share of the bytes that lie in reversed prefixes: 0 to 1. What work
-    /// in place has to touch. Prefixes of 1 are none.
+    /// The share of the bytes that lie in reversed prefixes, 0 to 1, which work
+    /// in place must touch. Prefixes of length 1 do not count.
     #[must_use]
     pub fn reversed_share(&self) -> f64 {
         let lengths = self.sequence_lengths();

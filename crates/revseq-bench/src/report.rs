@@ -12,7 +12,7 @@ use crate::{Arena, Case, Contestant, Error, Regime, regimes};
 /// The figures of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// What they hold for.
+    /// The machine that they hold for.
     pub machine: Machine,
     /// Whether they were taken in little time, so with few samples.
     pub quick: bool,
@@ -21,7 +21,7 @@ pub struct Report {
     /// Whether measuring was stopped before all regimes had their turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
-    /// Who was there, in the order of the table's columns; not everyone takes
+    /// The contestants, in the order of the table's columns; not all of them take
     /// every regime.
     pub contestants: Vec<Contestant>,
     /// A row for each regime that was measured.
@@ -35,7 +35,7 @@ pub struct Row {
     pub name: String,
     /// The size of the data in bytes.
     pub bytes: usize,
-    /// The share of the bytes in reversed prefixes: what work in place touches.
+    /// The share of the bytes in reversed prefixes, which work in place touches.
     pub reversed_share: f64,
     /// Whether the time of a call counts, and not its distance from a copy.
     pub is_call: bool,
@@ -153,11 +153,11 @@ pub fn select(filter: Option<&str>, quick: bool) -> Result<Vec<Regime>, Error> {
     Ok(matching)
 }
 
-/// Measures regimes. Calls `progress` with each one before its turn, and stops there if that
-/// says so.
+/// Measures regimes. Calls `progress` with each one before it is measured, and stops there if
+/// `progress` returns so.
 ///
 /// # Errors
-/// A wrong result, and what contestants refuse.
+/// A wrong result, or a contestant's error.
 pub fn report(
     arena: &Arena,
     regimes: &[Regime],

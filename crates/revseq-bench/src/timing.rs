@@ -1,17 +1,17 @@
-//! Interleaved timing: everyone takes turns, so that what disturbs one disturbs all.
+//! Interleaved timing: contestants alternate, so that disturbances hit all of them.
 
 use std::time::{Duration, Instant};
 
 use crate::{Case, Contestant, Error};
 
-/// The least time that one sample takes: what is shorter is repeated within it.
+/// The least time that one sample takes; shorter work is repeated within it.
 const SAMPLE: Duration = Duration::from_millis(1);
 
-/// What takes less than this starts with an untimed run, wherever the one before
-/// left the caches; what takes longer leaves little there that it found.
+/// Work of less than this starts with an untimed run, whatever the previous
+/// contestant left in the caches; longer work replaces their contents anyway.
 const COLD: Duration = Duration::from_millis(50);
 
-/// How many samples there are of everyone.
+/// The number of samples of each contestant.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// As many samples as fit this time, for all contestants together, …
@@ -23,7 +23,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// For figures that are to be kept.
+    /// For figures worth keeping.
     pub const FULL: Self = Self {
         budget: Duration::from_secs(4),
         minimum: 9,
@@ -51,10 +51,10 @@ pub struct Time {
     pub samples: usize,
 }
 
-/// Checks everyone's result, then times everyone in turns.
+/// Checks every contestant's result, then times them alternately.
 ///
 /// # Errors
-/// A wrong result, and what contestants refuse.
+/// A wrong result, or a contestant's error.
 pub fn measure(case: &mut Case<'_>, effort: Effort) -> Result<Vec<Time>, Error> {
     let contestants = case.contestants();
     let mut plans = Vec::with_capacity(contestants.len());
@@ -105,7 +105,7 @@ fn repeats_per_sample(
     contestant: Contestant,
     first: Duration,
 ) -> Result<u64, Error> {
-    // The first run may have had a cold start, so only a long one tells.
+    // The first run may have started cold, so trust it only if it is long.
     if first >= 8 * SAMPLE {
         return Ok(1);
     }

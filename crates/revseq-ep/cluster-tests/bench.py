@@ -1,4 +1,4 @@
-"""Rows a second of the Ray example by actors, by batch and by window: the figures of docs/many-machines.md.
+"""Rows a second of the Ray example by actors, by batch and by window: the figures of benches/records/ray.md.
 
     REVSEQ_EP_LIBRARY=… python bench.py
 """

@@ -1,21 +1,21 @@
 //! A library for ONNX Runtime, loaded at run time by any version from 1.24 on.
 //!
-//! It is two things at once. As a plugin execution provider,
-//! `RevSeqExecutionProvider`, it takes the `ReverseSequence` nodes of a model,
-//! with any two axes and any type of a fixed size, and knows the operator
-//! `revseq::ReverseSubsequences`. As a custom-op library it brings that
-//! operator alone, to run on the CPU EP.
+//! It has two uses. As a plugin execution provider, `RevSeqExecutionProvider`,
+//! it runs the `ReverseSequence` nodes of a model, with any two axes and any
+//! type of a fixed size, and registers the operator
+//! `revseq::ReverseSubsequences`. As a custom-op library it registers only
+//! that operator, to run on the CPU EP.
 //!
-//! It exports the three functions below and `RevSeqRewrite`, by which
-//! a model is rewritten before a session loads it. The kernels are those of revseq-kernels, what a
-//! node means comes from revseq-graph, and this crate is the only one to know ONNX Runtime.
+//! It exports the three functions below and `RevSeqRewrite`, which rewrites a
+//! model before a session loads it. revseq-kernels has the kernels,
+//! revseq-graph reads the nodes, and only this crate knows ONNX Runtime.
 //!
 //! # Sessions without it
 //!
 //! The `SessionBuilder` of the crate `ort` (2.0.0-rc.15) sets an automatic selection policy for
-//! every session, by which ONNX Runtime gives nodes to any provider that is registered in the
-//! process, this one included. A session that is to run without it names the devices that it is to
-//! run on, such as those of `CPUExecutionProvider`:
+//! every session, by which ONNX Runtime assigns nodes to any provider that is registered in the
+//! process, this one included. To exclude it, pass the session's devices explicitly, such as those
+//! of `CPUExecutionProvider`:
 //!
 //! ```no_run
 //! # fn main() -> ort::Result<()> {
@@ -52,7 +52,7 @@ use crate::provider::custom_op::Domain;
 use crate::provider::error::Error;
 use crate::provider::factory::Factory;
 
-/// Makes the library's factory, of which there is one.
+/// Makes the library's only factory.
 ///
 /// ONNX Runtime calls this in `RegisterExecutionProviderLibrary`.
 ///
@@ -80,7 +80,7 @@ unsafe extern "system" fn CreateEpFactories(
             Err(plugin::error::Error::HostArgument { function, problem })?;
         }
         let factory = Factory::create(host)?;
-        // SAFETY: the caller's; the host gives the factory back to `ReleaseEpFactory`.
+        // SAFETY: the caller's; the host passes the factory to `ReleaseEpFactory`.
         unsafe {
             *factories = factory;
             *count = 1;
@@ -89,11 +89,11 @@ unsafe extern "system" fn CreateEpFactories(
     })
 }
 
-/// Releases the library's factory. If a session still uses it, it stays until that ends, and the
-/// library until the process does.
+/// Releases the library's factory. If a session still uses it, the factory stays until the
+/// session ends, and the library until the process does.
 ///
 /// # Safety
-/// `factory` is null or what [`CreateEpFactories`] made, released only once.
+/// `factory` is null or comes from [`CreateEpFactories`], and is released only once.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn ReleaseEpFactory(factory: *mut OrtEpFactory) -> OrtStatusPtr {
     if !factory.is_null() {
@@ -148,7 +148,7 @@ unsafe extern "system" fn RegisterCustomOps(
 mod tests {
     use std::fs;
 
-    /// So that it can become a crate of its own.
+    /// So that it can become a separate crate.
     #[test]
     fn the_plugin_folder_knows_nothing_of_the_rest() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/plugin");

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::plugin::{error, fence};
 
-/// What [`RevSeqRewrite`] hands back.
+/// A part of the result of [`RevSeqRewrite`].
 #[repr(u32)]
 enum Part {
     /// The rewritten model.

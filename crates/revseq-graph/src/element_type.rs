@@ -4,7 +4,7 @@ use std::fmt;
 
 use revseq_kernels::DataType;
 
-/// What an ONNX tensor holds: elements of a fixed size, or strings.
+/// The element type of an ONNX tensor: of a fixed size, or strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ElementType {
     /// Elements that are plain bytes.

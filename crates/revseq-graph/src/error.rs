@@ -11,12 +11,12 @@ pub struct Error {
     pub node: String,
     /// Its operator.
     pub op_type: String,
-    /// What is wrong.
+    /// The kind of error.
     pub kind: Box<ErrorKind>,
 }
 
 impl Error {
-    /// Whether the node is valid but not taken here, so that a host may give it to someone else.
+    /// Whether the node is valid but unsupported here, so that a host may assign it elsewhere.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(
@@ -26,7 +26,7 @@ impl Error {
     }
 }
 
-/// What is wrong with a node.
+/// The reason why a node is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {

@@ -1,4 +1,4 @@
-//! ONNX nodes as descriptors: which nodes are the operator, and what they mean.
+//! Recognises ONNX nodes that are the operator, and lowers them to descriptors.
 //!
 //! Two operators do the same work. ONNX's `ReverseSequence` (schemas 10 and 28,
 //! onnx/defs/tensor/defs.cc) has a length for every batch entry;

@@ -17,7 +17,7 @@ pub struct TensorType<'a> {
 impl Operator {
     /// The descriptor of the operator for inputs of these types and sizes.
     ///
-    /// Whatever the rank, the dimensions before, between and after the axes
+    /// For any rank, the dimensions before, between and after the axes
     /// collapse into one each, and the descriptor has the four dimensions that
     /// every DirectML feature level takes, or five if none of the three is
     /// empty. ReverseSequence's lengths have stride 1 on the batch axis and 0
@@ -119,7 +119,7 @@ impl Operator {
     }
 }
 
-/// An operator whose inputs are what its schema says.
+/// An operator whose inputs match its schema.
 struct Checked {
     operator: Operator,
     data_type: DataType,

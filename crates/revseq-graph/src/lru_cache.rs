@@ -1,4 +1,4 @@
-//! What was made for the shapes of the last runs.
+//! A cache of values, such as plans, for the most recent shapes.
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How many values are kept: hosts that batch by length have some buckets of it.
 const CAPACITY: usize = 8;
 
-/// A few values, such as plans, each for inputs of its own: those used last.
+/// The most recently used values, such as plans for different shapes.
 ///
-/// A value says itself what it is for. The cache is no part of what its holder
-/// means, so any two are equal, and a clone is empty.
+/// A value knows its own key. The cache is not part of its holder's identity,
+/// so any two are equal, and a clone is empty.
 #[derive(Debug)]
 pub struct LruCache<T> {
     /// The one used last comes first. The lock is held to look, never to make a value.
@@ -17,7 +17,7 @@ pub struct LruCache<T> {
 }
 
 impl<T> LruCache<T> {
-    /// The value that is for what is asked, made if none is kept.
+    /// Returns the value that matches, or inserts the result of `make`.
     ///
     /// # Errors
     /// Those of `make`; the cache then stays as it was.
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// Asks for numbers in turn, and counts those that had to be made.
+    /// Requests each number in order, and counts how many had to be made.
     fn made(cache: &LruCache<usize>, wanted: impl IntoIterator<Item = usize>) -> usize {
         let made = Cell::new(0);
         for number in wanted {
@@ -116,7 +116,7 @@ mod tests {
     fn the_value_used_longest_ago_goes_first() {
         let cache = LruCache::default();
         assert_eq!(made(&cache, 0..CAPACITY), CAPACITY);
-        // 0 is used again, so 1 goes when another comes.
+        // 0 was used again, so 1 is evicted.
         assert_eq!(made(&cache, [0, 100]), 1);
         assert_eq!(made(&cache, [0, 100]), 0);
         assert_eq!(made(&cache, 2..CAPACITY), 0);

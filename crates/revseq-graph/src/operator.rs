@@ -33,7 +33,7 @@ pub enum Operator {
     },
 }
 
-/// What the schemas say of an operator.
+/// The parts of an operator's schemas that are checked.
 struct Schema {
     first_version: i64,
     inputs: [&'static str; 2],
@@ -77,13 +77,13 @@ impl Operator {
         }
     }
 
-    /// Reads a node: its attributes, and all that is known of its inputs.
+    /// Reads a node: its attributes, and the known types and shapes of its inputs.
     ///
     /// The axes come back normalised if the rank is known.
     ///
     /// # Errors
-    /// The first thing that the schema does not allow. What is unknown of the
-    /// inputs is checked by [`lower`](Self::lower).
+    /// The first violation of the schema. [`lower`](Self::lower) checks the inputs
+    /// that are unknown here.
     pub fn from_node(node: &Node<'_>) -> Result<Self, Error> {
         let refuse = |kind| Error {
             node: node.name.to_owned(),
@@ -129,9 +129,9 @@ impl Operator {
         self.schema().inputs
     }
 
-    /// What the operator does with lengths out of range, unless its host says
-    /// otherwise: ReverseSequence rejects them as ONNX Runtime does,
-    /// ReverseSubsequences clamps them, as DirectML's page says.
+    /// The default policy for lengths out of range: ReverseSequence rejects them,
+    /// like ONNX Runtime; ReverseSubsequences clamps them, as DirectML's page
+    /// specifies.
     #[must_use]
     pub fn lengths_policy(self) -> LengthsPolicy {
         match self {
@@ -190,7 +190,7 @@ impl Operator {
         }
     }
 
-    /// The size that the lengths have in each dimension, for data of these sizes.
+    /// The shape of the lengths, for data of these sizes.
     ///
     /// Sizes may be numbers or a host's symbols; `one` is the 1 among them. The
     /// operator has to be [normalised](Self::normalize) for the rank.
@@ -315,7 +315,7 @@ impl Operator {
     }
 }
 
-/// Checks a shape against what is expected, as far as both are known.
+/// Checks a shape against the expected one, as far as both are known.
 pub(crate) fn check_shape(
     input: &'static str,
     expected: &[Option<u64>],

@@ -5,7 +5,7 @@ use std::fmt;
 /// The type of a tensor's elements.
 ///
 /// The first eleven are the types of `DML_TENSOR_DATA_TYPE` (DirectML.h) that
-/// REVERSE_SUBSEQUENCES takes; the last four are what ONNX has beyond them.
+/// REVERSE_SUBSEQUENCES takes; the last four exist only in ONNX.
 /// Kernels move elements and never read them, so only [`size`](Self::size)
 /// matters to a [`Plan`](crate::Plan).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

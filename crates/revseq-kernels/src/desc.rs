@@ -18,7 +18,7 @@ pub struct TensorDesc {
     /// The size of the buffer in bytes (`TotalTensorSizeInBytes`), or `None`
     /// for [`minimum_total_size_in_bytes`](Self::minimum_total_size_in_bytes).
     pub total_size_in_bytes: Option<u64>,
-    /// What the buffer's address is a multiple of, in bytes: 0 (unknown) or a
+    /// The guaranteed alignment of the buffer's address, in bytes: 0 (unknown) or a
     /// power of two of at least 16. Only
     /// [`validate`](ReverseSubsequencesDesc::validate) reads it: the kernels
     /// take data at any address.
@@ -93,7 +93,7 @@ impl TensorDesc {
             })
     }
 
-    /// How many elements the buffer has to hold: the index of the last element
+    /// The number of elements that the buffer must hold: the index of the last element
     /// that the strides reach, plus 1, or 0 for a tensor without elements.
     ///
     /// `None` if it does not fit 64 bits, or if there are fewer strides than sizes.
@@ -127,7 +127,7 @@ impl TensorDesc {
     }
 }
 
-/// The product of sizes, by which a 0 anywhere is 0 even where the others overflow.
+/// The product of sizes; 0 if any size is 0, even if the others overflow.
 fn product(sizes: &[u64]) -> Option<u64> {
     if sizes.contains(&0) {
         return Some(0);
@@ -144,16 +144,15 @@ fn product(sizes: &[u64]) -> Option<u64> {
 /// every other dimension. Its first `length` elements are reversed; the others
 /// keep their place.
 ///
-/// [`Plan::new`](crate::Plan::new) takes every descriptor that makes sense,
-/// within no one's limits; [`validate`](Self::validate) tells whether DirectML
-/// would take it, too.
+/// [`Plan::new`](crate::Plan::new) takes every meaningful descriptor;
+/// [`validate`](Self::validate) checks it against DirectML's limits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReverseSubsequencesDesc {
     /// The elements to reverse.
     pub input: TensorDesc,
     /// A length in elements for every subsequence: the input's sizes, but 1 on the axis.
     pub sequence_lengths: TensorDesc,
-    /// Where the result goes: the input's sizes and data type.
+    /// The result, of the input's sizes and data type.
     pub output: TensorDesc,
     /// The dimension to reverse along.
     pub axis: u32,
@@ -230,9 +229,8 @@ impl ReverseSubsequencesDesc {
         ]
     }
 
-    /// Checks what has to hold for the operator to mean anything, whoever runs
-    /// it: the dimension counts, the axis, the sizes, the numbers of strides,
-    /// and the output's data type.
+    /// Checks the rules that hold for every runtime: the dimension counts, the
+    /// axis, the sizes, the numbers of strides, and the output's data type.
     ///
     /// # Errors
     /// The first violation.

@@ -1,4 +1,4 @@
-//! What the operator runs on, as people name it.
+//! The names of devices that the operator runs on.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use crate::Error;
 
-/// What the operator runs on.
+/// A device that the operator runs on.
 ///
-/// Written `cpu`, `gpu`, or `gpu:` and an [`AdapterChoice`]. Known with or
-/// without the feature `wgpu`, so that a build without it can say what is asked
-/// for.
+/// Written `cpu`, `gpu`, or `gpu:` and an [`AdapterChoice`]. It exists without
+/// the feature `wgpu`, too, so that a build without GPU support can name the
+/// requested device in its error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Device {
     /// The processor: module [`cpu`](crate::cpu).
@@ -32,7 +32,7 @@ impl FromStr for Device {
         match text.split_once(':') {
             None if text == "cpu" => Ok(Self::Cpu),
             None if text == "gpu" => Ok(Self::Gpu(AdapterChoice::Auto)),
-            // A blank name would be part of any, a software adapter's too.
+            // A blank name would match any adapter, even a software one.
             Some(("gpu", choice)) if !choice.trim().is_empty() => {
                 let Ok(choice) = choice.trim().parse();
                 Ok(Self::Gpu(choice))

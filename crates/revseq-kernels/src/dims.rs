@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 /// A number for each dimension, outermost first: sizes or strides.
 ///
-/// Eight, as many as DirectML allows, take no allocation. It is read as a slice
-/// and made of one, of an array or of an iterator.
+/// Up to eight, as many as DirectML allows, take no allocation. Dereferences to a
+/// slice; converts from a slice, an array or an iterator.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Dims(SmallVec<[u64; 8]>);
 

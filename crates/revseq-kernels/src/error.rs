@@ -1,4 +1,4 @@
-//! What can be wrong with a descriptor, its buffers or its lengths.
+//! The errors of a descriptor, its buffers and its lengths.
 
 use std::fmt;
 
@@ -84,7 +84,7 @@ pub enum Error {
     AxisOutOfRange {
         /// The axis found.
         axis: u32,
-        /// The input's dimension count, which the axis has to be less than.
+        /// The input's dimension count, an upper bound of the axis.
         dimension_count: usize,
     },
     /// The batch axis is the time axis.
@@ -101,7 +101,7 @@ pub enum Error {
         /// The dimension.
         dimension: usize,
     },
-    /// A size differs from what the input and the axis ask for.
+    /// A size differs from the one that the input and the axis require.
     #[error("{tensor}: dimension {dimension} has size {actual}, expected {expected}")]
     SizeMismatch {
         /// The tensor.
@@ -161,7 +161,7 @@ pub enum Error {
         /// The size of an element in bytes.
         element_size: usize,
     },
-    /// `TotalTensorSizeInBytes` is less than what sizes and strides reach.
+    /// `TotalTensorSizeInBytes` is less than the extent of sizes and strides.
     #[error("{tensor}: a total size of {actual} bytes, but its sizes and strides need {required}")]
     TotalSizeTooSmall {
         /// The tensor.
@@ -171,7 +171,7 @@ pub enum Error {
         /// The least that is needed, in bytes.
         required: u64,
     },
-    /// The total size is above what DirectML takes: (2^32 − 1) elements, padding included.
+    /// The total size exceeds DirectML's limit of (2^32 − 1) elements, padding included.
     #[error(
         "{tensor}: a total size of {actual} bytes, but DirectML takes at most {maximum} with \
          elements of {element_size} bytes"
@@ -198,7 +198,7 @@ pub enum Error {
         /// The least that DirectML takes, in bytes.
         minimum: u32,
     },
-    /// A buffer is shorter than what the plan reaches.
+    /// A buffer is shorter than the plan's extent.
     #[error("{tensor}: a buffer of {actual} bytes, but its sizes and strides need {required}")]
     BufferTooShort {
         /// The tensor.
@@ -216,7 +216,7 @@ pub enum Error {
         /// The size found, in bytes.
         actual: usize,
     },
-    /// A slice of elements is shorter than what the plan reaches.
+    /// A slice of elements is shorter than the plan's extent.
     #[error("a slice of {actual} elements, but the sizes and strides need {required}")]
     SliceTooShort {
         /// The slice's length in elements.
@@ -273,7 +273,7 @@ pub enum Error {
     /// A device is called something that no device is called.
     #[error("device {actual:?}: expected cpu, gpu, gpu:INDEX, gpu:NAME or gpu:software")]
     UnknownDevice {
-        /// What it is called.
+        /// Its name.
         actual: String,
     },
 }

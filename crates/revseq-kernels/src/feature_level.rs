@@ -1,9 +1,9 @@
 //! DirectML's feature levels: which descriptors DirectML itself takes.
 //!
-//! The tables are those of the reference page of
-//! `DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC`; the rules on sizes, strides, total
-//! size and alignment are those of `DML_BUFFER_TENSOR_DESC` (directml.h) and of its
-//! page; DirectML 1.15.4 itself was asked where both are silent.
+//! The tables come from the reference page of
+//! `DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC`, the rules on sizes, strides, total
+//! size and alignment from `DML_BUFFER_TENSOR_DESC` (directml.h) and its page.
+//! Where these are silent, the rules follow DirectML 1.15.4.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub enum FeatureLevel {
     V5_0,
 }
 
-/// Up to 32 bits: what the levels below 5.0 take.
+/// Up to 32 bits: the types of the levels below 5.0.
 const TYPES_TO_4_0: &[DataType] = &[
     DataType::Float32,
     DataType::Float16,

@@ -1,5 +1,5 @@
-//! What a fuzzer chooses in place of the sizes, so that small
-//! buffers reach every kernel. Compiled under `cfg(fuzzing)` alone.
+//! Choices that a fuzzer makes instead of the sizes, so that small
+//! buffers reach every kernel. Compiled only under `cfg(fuzzing)`.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
@@ -16,7 +16,7 @@ pub fn choose(choice: Choice) {
     PIECE_BYTES.store(piece_bytes, Relaxed);
 }
 
-/// How runs are to be made.
+/// The fuzzer's choices for a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
     /// As if the bytes were in the innermost cache (1), in an outer one (2) or

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-/// How often a loop goes round, and how far a round moves.
+/// The iterations of a loop, and its stride.
 type Loops = SmallVec<[(usize, usize); 4]>;
 
 const WORD: usize = u64::BITS as usize;

@@ -2,9 +2,9 @@
 
 use crate::{DataType, Error, Plan};
 
-/// Lengths as they lie in memory, in elements along the axis.
+/// A caller's lengths, in elements along the axis.
 ///
-/// Made [from](From) slices of these types and of `usize`.
+/// Converts [from](From) slices of these types and of `usize`.
 #[derive(Clone, Copy, Debug)]
 pub enum LengthsData<'a> {
     /// Signed 32-bit lengths.
@@ -75,7 +75,7 @@ impl LengthsData<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the slice is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -102,43 +102,43 @@ fn clamped<T: Copy + Default + Ord>(length: T, maximum: usize) -> usize
 where
     usize: TryFrom<T>,
 {
-    // What does not fit `usize` is above any maximum.
+    // A length that does not fit `usize` is above any maximum.
     usize::try_from(length.max(T::default())).map_or(maximum, |length| length.min(maximum))
 }
 
-/// What to do with a length that is negative or longer than the axis.
+/// How to treat a length that is negative or longer than the axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LengthsPolicy {
-    /// It is an error: what ONNX Runtime's CPU kernel does for ReverseSequence.
+    /// Return an error, like ONNX Runtime's CPU kernel for ReverseSequence.
     #[default]
     Reject,
-    /// It counts as the axis, or as 0 if negative: what the page of
-    /// `DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC` says. DirectML 1.15.4 itself does something else
-    /// with a length above the axis: step `i` of `n` becomes step `min(length - 1 - i, n - 1)`,
+    /// Treat it as the axis, or as 0 if negative, as the page of
+    /// `DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC` specifies. DirectML 1.15.4 itself differs for
+    /// a length above the axis: step `i` of `n` becomes step `min(length - 1 - i, n - 1)`,
     /// where `length` is the low 32 bits.
     Clamp,
 }
 
-/// Lengths that fit a [`Plan`]: every one that it reads is 0 to the axis size.
+/// Lengths that were checked against a [`Plan`]: each that it reads is 0 to the axis size.
 ///
-/// Borrows the caller's lengths and copies none.
+/// Borrows the caller's lengths.
 #[derive(Clone, Copy, Debug)]
 pub struct SequenceLengths<'a> {
     data: LengthsData<'a>,
     maximum: usize,
-    /// Whether all in the buffer, read or not, are 0 to `maximum`, so that none is clamped.
+    /// Whether all lengths in the buffer, read or not, are 0 to `maximum`, so that none is clamped.
     exact: bool,
 }
 
 impl<'a> SequenceLengths<'a> {
     /// Checks the lengths of a run against its plan.
     ///
-    /// Their number is what the sizes and strides of the descriptor's
-    /// `sequence_lengths` reach ([`TensorDesc::extent`](crate::TensorDesc::extent)).
-    /// A value between strides, which no subsequence reads, may be anything. Where
-    /// the data has no elements, a batch has lengths that no layout reaches, so
-    /// any number of them will do; their values are checked all the same.
+    /// Their number must be the [`extent`](crate::TensorDesc::extent) of the
+    /// descriptor's `sequence_lengths`. A value between strides, which no
+    /// subsequence reads, may be anything. If the data has no elements, any number
+    /// of lengths is accepted, as no layout reaches them; their values are still
+    /// checked.
     ///
     /// # Errors
     /// [`Error::LengthCountMismatch`], and under [`LengthsPolicy::Reject`]
@@ -188,7 +188,7 @@ impl<'a> SequenceLengths<'a> {
         Ok(())
     }
 
-    /// A length that none is longer than: the longest in the buffer, though perhaps
+    /// An upper bound of the lengths: the longest in the buffer, though perhaps
     /// no subsequence reads it; 0 if there is nothing to reverse.
     pub(crate) fn longest(&self, plan: &Plan) -> usize {
         #[inline(always)]
@@ -230,7 +230,7 @@ impl<'a> SequenceLengths<'a> {
             return 1;
         };
         let mut group = columns.size;
-        // What reverses nothing is all the same.
+        // Lengths 0 and 1 are equivalent.
         let length = |index: usize| self.get(index).max(1);
         let found = plan.all_lines(|first| {
             (1..columns.size).all(|column| {
@@ -244,7 +244,7 @@ impl<'a> SequenceLengths<'a> {
         if found { group } else { 1 }
     }
 
-    /// The lengths as they lie in memory, not clamped.
+    /// The caller's lengths, not clamped.
     #[cfg(feature = "wgpu")]
     pub(crate) fn data(&self) -> LengthsData<'a> {
         self.data
@@ -323,8 +323,8 @@ fn fits(plan: &Plan, count: usize) -> bool {
 /// The index of the first length that a subsequence reads and that is out of range.
 fn first_out_of_range(plan: &Plan, data: LengthsData<'_>, maximum: usize) -> Option<usize> {
     let out_of_range = |index: usize| !(0..=maximum as i128).contains(&data.value(index));
-    // Each that counts, not those between the strides; all where there are no elements,
-    // and no layout says where they lie.
+    // The lengths that subsequences read, not those between the strides; all of them if
+    // there are no elements, since then no layout tells them apart.
     let read = (data.len() == plan.lengths_count()).then(|| plan.lengths_read());
     let is_read = |index: usize| read.as_ref().is_none_or(|read| read.contains(index));
     (0..data.len()).find(|&index| out_of_range(index) && is_read(index))
@@ -332,7 +332,7 @@ fn first_out_of_range(plan: &Plan, data: LengthsData<'_>, maximum: usize) -> Opt
 
 /// Whether all in the buffer are 0 to `maximum`.
 fn are_in_range(data: LengthsData<'_>, maximum: usize) -> bool {
-    // What is not an `i64` is negative as one, which `most` is not.
+    // A `u64` length above `i64::MAX` becomes negative and so out of range; the maximum must not.
     let most = i64::try_from(maximum).unwrap_or(i64::MAX);
     match data {
         LengthsData::I32(lengths) => all_in_range(lengths, most, i64::from),
@@ -345,8 +345,8 @@ fn are_in_range(data: LengthsData<'_>, maximum: usize) -> bool {
 /// Whether all are 0 to `maximum`.
 #[inline(always)]
 fn all_in_range<T: Copy>(lengths: &[T], maximum: i64, signed: impl Fn(T) -> i64) -> bool {
-    // The sign of a length tells whether it is below, that of what is left whether it is above:
-    // without a comparison, which SSE2 does not have for them.
+    // If a length is out of range, it or its difference from the maximum is negative. Collect
+    // the sign bits, as SSE2 has no 64-bit comparison.
     let signs = lengths.iter().fold(0, |signs, &length| {
         let length = signed(length);
         signs | length | maximum.wrapping_sub(length)

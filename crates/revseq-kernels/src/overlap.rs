@@ -1,4 +1,4 @@
-//! Whether a layout gives two coordinates the same element.
+//! Whether a layout maps two coordinates to the same element.
 
 use smallvec::SmallVec;
 
@@ -15,20 +15,20 @@ struct Span {
     inside: i128,
 }
 
-/// How many partial differences the search looks at before it gives up; dense
+/// The number of partial differences after which the search gives up; dense
 /// layouts of a few dimensions need some dozens.
 const SEARCH_LIMIT: u32 = 1 << 16;
 
 /// Refuses an output in which two coordinates share an element.
 ///
 /// Two coordinates share an element exactly if some difference `d` other than 0,
-/// `|d[i]| < sizes[i]`, has `Σ d[i]·strides[i] = 0`. A dimension whose stride is
-/// larger than all that the smaller ones reach together takes no part in such a
+/// `|d[i]| < sizes[i]`, has `Σ d[i]·strides[i] = 0`. A dimension whose stride
+/// exceeds the combined reach of the smaller ones takes no part in such a
 /// difference; in packed, padded and permuted layouts that is every dimension.
-/// If what remains has more coordinates than elements that it reaches, two of them
-/// share one. Otherwise it has no more dimensions than an index has bits, and the
-/// differences are searched. An odd layout that the search cannot finish in bounded
-/// time is refused, too.
+/// If the remaining dimensions have more coordinates than elements in reach, two
+/// coordinates share one. Otherwise there are no more dimensions than an index has
+/// bits, and the differences are searched. An odd layout that the search cannot
+/// finish in bounded time is refused, too.
 ///
 /// The caller has checked that the [`extent`](TensorDesc::extent) fits 64 bits,
 /// so sums of 128 bits do not overflow.
@@ -69,7 +69,7 @@ pub(crate) fn check_output(output: &TensorDesc) -> Result<(), Error> {
     ) else {
         return Ok(());
     };
-    // What nests around the rest is left out.
+    // Leave out the dimensions that nest around the rest.
     let (spans, largest) = (&spans[..=last], spans[last]);
     let elements = largest.inside + largest.reach * largest.stride + 1;
     let coordinates = |all: i128, span: &Span| all.saturating_mul(span.reach + 1);
@@ -89,9 +89,9 @@ pub(crate) fn check_output(output: &TensorDesc) -> Result<(), Error> {
     })
 }
 
-/// Whether `partial` plus some differences along `spans` is 0, the differences
-/// not all being 0 (`moved` says that one outside already is not). Spends
-/// `budget`; with none left the answer is worthless.
+/// Whether `partial` plus some differences along `spans` is 0, where not all
+/// differences are 0 (`moved`: one outside already is not). Spends `budget`;
+/// the answer is meaningless once it is 0.
 fn meets_zero(spans: &[Span], partial: i128, moved: bool, budget: &mut u32) -> bool {
     let Some((largest, rest)) = spans.split_last() else {
         return moved && partial == 0;
@@ -167,7 +167,7 @@ mod tests {
         assert!(check(vec![1 << 20; 40], |index| (1 << 20) + 2 * index + 1).is_err());
         assert!(check(vec![2; 60_000], |_| 1).is_err());
         assert!(check(vec![2; 60_000], |index| (1 << 40) + index).is_err());
-        // Not more: by a difference of more than the search looks at, or none.
+        // Not more: the difference, if any, lies beyond the search limit.
         assert!(check(vec![3; 24], |index| (1 << 50) + ((index * index) << 20) + 1).is_err());
         assert_eq!(check(vec![1; 60_000], |index| index), Ok(()));
     }

@@ -9,7 +9,7 @@ use crate::{Error, ReverseSubsequencesDesc, Tensor, TensorDesc, overlap};
 /// A loop of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Loop {
-    /// How often it goes round.
+    /// The number of iterations.
     pub(crate) size: usize,
     /// How far one round moves in the input, in bytes.
     pub(crate) input: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// A loop that goes round once.
+    /// A loop of one iteration.
     pub(crate) const ONCE: Self = Self {
         size: 1,
         input: 0,
@@ -29,11 +29,11 @@ impl Loop {
     };
 }
 
-/// What to move where, worked out once for a shape.
+/// The moves of one shape, computed once.
 ///
 /// Dimensions that stay contiguous in input, output and lengths are folded
-/// into one; neither an axis nor a data type is left, only bytes. A plan has
-/// none of DirectML's limits: sizes may be 0, dimensions more than 8, elements
+/// into one. A plan knows bytes, but no axis and no data type. DirectML's
+/// limits do not apply: sizes may be 0, dimensions more than 8, elements
 /// more than 2^32.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
@@ -47,7 +47,7 @@ pub struct Plan {
     pub(crate) loops: SmallVec<[Loop; 4]>,
     /// How many of `loops` have a larger output stride than `time`.
     pub(crate) outside_time: usize,
-    /// The axis size, by which lengths are checked. `time.size` is 1 where it is at most 1.
+    /// The axis size, the upper bound of lengths. `time.size` is 1 if this is 0 or 1.
     axis_size: usize,
     /// Whether there is nothing to move.
     pub(crate) empty: bool,
@@ -66,15 +66,14 @@ impl Plan {
     /// Plans a descriptor.
     ///
     /// Takes any strides on input and lengths, 0 included (broadcast), and any
-    /// strides on the output by which no two coordinates share an element.
-    /// `total_size_in_bytes` and the alignment are not looked at: the buffers
-    /// of a run are what counts.
+    /// strides on the output that give no two coordinates the same element.
+    /// Ignores `total_size_in_bytes` and the alignment: each run checks its
+    /// buffers.
     ///
     /// # Errors
-    /// What makes the descriptor meaningless: dimension counts or sizes that do
-    /// not fit each other, an axis that is none, lengths that are not 32- or
-    /// 64-bit integers, an output that overlaps itself, or a tensor whose end
-    /// cannot be addressed.
+    /// If the descriptor is meaningless: dimension counts or sizes that do not
+    /// match, an axis out of range, lengths that are not 32- or 64-bit integers,
+    /// an output that overlaps itself, or a tensor whose end cannot be addressed.
     pub fn new(desc: &ReverseSubsequencesDesc) -> Result<Self, Error> {
         desc.check_shapes()?;
         if !LENGTHS_DATA_TYPES.contains(&desc.sequence_lengths.data_type) {
@@ -88,7 +87,7 @@ impl Plan {
         let element_bytes = desc.input.data_type.size();
         let input_bytes = addressable_bytes(Tensor::Input, &desc.input)?;
         let output_bytes = addressable_bytes(Tensor::Output, &desc.output)?;
-        // The lengths in bytes, too, have to be addressable; their count then is.
+        // The byte size of the lengths must be addressable; then their count is, too.
         let lengths_count = addressable_bytes(Tensor::SequenceLengths, &desc.sequence_lengths)?
             / desc.sequence_lengths.data_type.size();
         overlap::check_output(&desc.output)?;
@@ -239,7 +238,7 @@ impl Plan {
         plan
     }
 
-    /// Whether the rows of a subsequence lie one after the other in input and output.
+    /// Whether the rows of a subsequence are contiguous in input and output.
     pub(crate) fn is_packed_along_time(&self) -> bool {
         (self.time.input, self.time.output) == (self.row_bytes, self.row_bytes)
     }
@@ -283,7 +282,7 @@ impl Plan {
             .partition_point(|round| round.output > time.output);
     }
 
-    /// The plan with each row as so many equal parts.
+    /// The plan with each row cut into `parts` equal parts.
     pub(crate) fn with_cut_rows(&self, parts: usize) -> Self {
         let mut plan = self.clone();
         plan.row_bytes /= parts;

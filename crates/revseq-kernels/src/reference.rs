@@ -53,8 +53,8 @@ pub fn reverse_subsequences<'a>(
     });
 }
 
-/// Counts through all coordinates, the last dimension fastest. A visit gives them
-/// back as they were.
+/// Visits all coordinates, the last dimension fastest. A visit must leave them
+/// unchanged.
 fn for_each_coordinate(sizes: &[u64], mut visit: impl FnMut(&mut [u64])) {
     if sizes.contains(&0) {
         return;

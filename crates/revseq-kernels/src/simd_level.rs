@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum SimdLevel {
-    /// What every CPU of the target has: SSE2 on x86-64, elsewhere what the
-    /// compiler makes of arrays.
+    /// The baseline of the target: SSE2 on x86-64, elsewhere the compiler's own
+    /// vectorisation of arrays.
     Portable,
     /// NEON, on aarch64.
     Neon,
@@ -82,8 +82,8 @@ impl SimdLevel {
         }
     }
 
-    /// The supported levels below this one, from the lowest to the highest: what
-    /// `REVSEQ_SIMD` can lower it to.
+    /// The supported levels below this one, from the lowest to the highest, to
+    /// which `REVSEQ_SIMD` can lower it.
     pub fn lower(self) -> impl Iterator<Item = Self> {
         let supported = move |level: &Self| *level < self && level.is_supported();
         Self::ALL.into_iter().filter(supported)
@@ -97,8 +97,8 @@ impl SimdLevel {
         }
     }
 
-    /// The level of runs for which none is chosen: the highest supported one, or a
-    /// lower one that `REVSEQ_SIMD` names.
+    /// The default level: the highest supported one, or a lower one that
+    /// `REVSEQ_SIMD` names.
     #[must_use]
     pub fn current() -> Self {
         static CURRENT: OnceLock<SimdLevel> = OnceLock::new();

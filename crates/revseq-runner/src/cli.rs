@@ -133,11 +133,11 @@ measured in turns with everything else. Close other programs first.
 
 Examples:
   revseq bench --quick
-      within a minute, with noisy figures
+      in about two minutes, with noisy figures
   revseq bench --format html -o bench.html
   revseq bench --filter time-major";
 
-/// What a model runs on.
+/// The runtime of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
     /// tract, in Rust, on the CPU
@@ -155,7 +155,7 @@ pub(crate) enum Ep {
     None,
 }
 
-/// What a model is run on: a backend, in ONNX Runtime with the provider or without.
+/// A backend; in ONNX Runtime, with the provider or without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Engine {
     /// tract
@@ -166,7 +166,7 @@ pub(crate) enum Engine {
     OrtPlain,
 }
 
-/// What becomes of lengths out of range.
+/// The policy for lengths out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Lengths {
     /// They are an error
@@ -208,7 +208,7 @@ pub(crate) enum Optimization {
 /// A backend, and how it is to run models.
 #[derive(Debug, Args)]
 pub(crate) struct BackendArguments {
-    /// What to run the model on
+    /// The backend to run the model on
     #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
     pub(crate) backend: Backend,
     /// The execution provider; revseq by default
@@ -219,10 +219,10 @@ pub(crate) struct BackendArguments {
 }
 
 impl BackendArguments {
-    /// What models are run on.
+    /// The backend to run models on.
     ///
     /// # Errors
-    /// A provider is asked for, but not ONNX Runtime.
+    /// If a provider is requested without ONNX Runtime.
     pub(crate) fn choice(&self) -> anyhow::Result<Engine> {
         match (self.backend, self.ep) {
             (Backend::Tract, None) => Ok(Engine::Tract),
@@ -236,7 +236,7 @@ impl BackendArguments {
 /// How models are run, whatever on.
 #[derive(Debug, Default, Args)]
 pub(crate) struct EngineArguments {
-    /// What ReverseSequence and ReverseSubsequences run on
+    /// The device for ReverseSequence and ReverseSubsequences
     ///
     /// All other operators stay on the CPU. gpu is the best hardware adapter, never a software one
     /// such as lavapipe; gpu:INDEX, gpu:NAME and gpu:software choose among those that `revseq
@@ -244,20 +244,20 @@ pub(crate) struct EngineArguments {
     /// not for speed.
     #[arg(long, value_name = "cpu|gpu[:ADAPTER]", default_value_t)]
     pub(crate) device: Device,
-    /// What to do with lengths that are out of range
+    /// The policy for lengths out of range
     ///
     /// By default ReverseSequence rejects them, as ONNX Runtime does, and ReverseSubsequences
     /// clamps them, as DirectML's page says.
     #[arg(long, value_enum)]
     pub(crate) lengths: Option<Lengths>,
-    /// How many threads a run may use; by default as many as there are cores
+    /// The number of threads of a run; by default one per core
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
     pub(crate) ort: OrtArguments,
 }
 
-/// Where ONNX Runtime is, and what it is told.
+/// Where ONNX Runtime is, and its options.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "ONNX Runtime")]
 pub(crate) struct OrtArguments {
@@ -284,12 +284,12 @@ pub(crate) struct OrtArguments {
 }
 
 impl EngineArguments {
-    /// The device for the nodes of ours, if it is not the CPU.
+    /// The device for our nodes, if it is not the CPU.
     pub(crate) fn gpu(&self) -> Option<&Device> {
         (self.device != Device::Cpu).then_some(&self.device)
     }
 
-    /// Checks that what is given is about something that models are run on.
+    /// Checks that the options apply to one of the backends.
     pub(crate) fn check(&self, engines: &[Engine]) -> anyhow::Result<()> {
         let ort = &self.ort;
         let with_ort = engines.iter().any(|&engine| engine != Engine::Tract);
@@ -343,7 +343,7 @@ pub(crate) struct InputArguments {
     ///
     /// iota counts 0, 1, 2, …; random draws floats from -1 to 1 and integers from 0 to 99, the same
     /// for the same seed; ints:0..20 draws integers from 0 to 19. Lengths stay within their axis, and
-    /// indices, such as token ids, within what they index.
+    /// indices, such as token ids, within the axis that they index.
     #[arg(
         short,
         long,
@@ -357,7 +357,7 @@ pub(crate) struct InputArguments {
 }
 
 impl InputArguments {
-    /// What inputs are filled with that are not named.
+    /// The fill of inputs that are not named.
     pub(crate) fn fill(&self) -> Option<Fill> {
         let unnamed = self.fill.iter().rfind(|(name, _)| name.is_none());
         unnamed.map(|(_, fill)| *fill)
@@ -486,7 +486,7 @@ pub(crate) struct VerifyArguments {
     /// Fail models without a snapshot
     #[arg(long)]
     pub(crate) require_snapshots: bool,
-    /// Accept that nothing was tested, or not what was recorded on this backend
+    /// Accept that all tests were skipped, or some that this backend recorded
     #[arg(long)]
     pub(crate) allow_skips: bool,
     /// How to print the results
@@ -520,7 +520,7 @@ pub(crate) struct CompareArguments {
     pub(crate) model: PathBuf,
     /// Another model, with the same inputs and outputs
     pub(crate) other: Option<PathBuf>,
-    /// What to run on; the others are compared with the first that runs the model
+    /// The backends; the others are compared with the first that runs the model
     #[arg(long, value_enum, value_delimiter = ',', value_name = "BACKEND,…")]
     pub(crate) on: Vec<Engine>,
     /// How to print the results
@@ -548,14 +548,14 @@ pub(crate) struct InspectArguments {
     pub(crate) format: InspectFormat,
 }
 
-/// What the caller vouches for.
+/// An assumption that the caller guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Assumption {
     /// In every mask, the valid steps come first
     RightPadded,
 }
 
-/// What a model is brought into the form of.
+/// A runtime that a model is prepared for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Runtime {
     /// tract, with this project's operators
@@ -581,7 +581,7 @@ pub(crate) struct RewriteArguments {
     /// Run this pass, too
     #[arg(long = "pass", value_name = "NAME")]
     pub(crate) passes: Vec<String>,
-    /// Assume what no graph can prove
+    /// Assume properties that no graph can prove
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) assume: Vec<Assumption>,
     /// Run both models and compare, on tract and, if it is found, on ONNX Runtime
@@ -621,7 +621,7 @@ pub(crate) enum BenchFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
-    /// Take few samples, and leave out what needs over 512 MiB
+    /// Take few samples, and leave out regimes of over 512 MiB
     #[arg(long)]
     pub(crate) quick: bool,
     /// How to print the report
@@ -630,10 +630,10 @@ pub(crate) struct BenchArguments {
     /// Write the report to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Measure only what contains this in its name
+    /// Measure only regimes whose name contains this
     #[arg(long, value_name = "SUBSTRING")]
     pub(crate) filter: Option<String>,
-    /// How many threads to use where threads are measured; by default as many as there are cores
+    /// The number of threads where threads are measured; by default one per core
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// The shared library of the ONNX Runtime to compare with

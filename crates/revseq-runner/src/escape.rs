@@ -1,10 +1,10 @@
-//! Names out of models and folders, as they may be printed: those who wrote them are not to move
-//! the cursor, change a terminal's title, or make up lines of our own.
+//! Escapes names from models and folders before they are printed: their authors must not move
+//! the cursor, change a terminal's title, or forge lines of output.
 
 use std::borrow::Cow;
 
-/// Whether a character stands for itself: no control character, and none that changes the
-/// direction or the line of what follows.
+/// Whether a character is printed as is: no control character, and none that changes the
+/// direction or the line of the following text.
 fn is_plain(character: char) -> bool {
     !character.is_control()
         && !matches!(
@@ -13,12 +13,12 @@ fn is_plain(character: char) -> bool {
         )
 }
 
-/// Text with escapes as in Rust's strings for what does not stand for itself.
+/// Text with escapes, as in Rust's strings, for characters that are not plain.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |character| character.escape_default().to_string())
 }
 
-/// JSON with escapes for what does not stand for itself in its strings. It means the same.
+/// Equivalent JSON, with escapes for characters in strings that are not plain.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     escaped(text, |character| match character {
         // Between values: in strings it is escaped already.

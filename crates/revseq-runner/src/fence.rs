@@ -33,15 +33,15 @@ fn file_name(path: &str) -> &str {
     &path[start.unwrap_or(0)..]
 }
 
-/// Runs foreign code; a panic comes back as its message.
+/// Runs foreign code, and returns a panic's message as an error.
 ///
-/// What the code was changing when it panicked must not be used again.
+/// Values that the code was changing when it panicked must not be used again.
 pub(crate) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     let outer = FENCED.replace(true);
     let result = catch_unwind(AssertUnwindSafe(run));
     FENCED.set(outer);
     result.map_err(|payload| {
-        // It may panic when it is dropped, and once more what that carries.
+        // Dropping the payload may panic, and so may dropping that panic's payload.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             std::mem::forget(payload);
         }

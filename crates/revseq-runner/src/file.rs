@@ -1,7 +1,7 @@
 //! Writing files and folders: whole, or not at all.
 //!
-//! What is written lies beside its place until it is complete, and is then renamed. A full disk,
-//! an error or Ctrl-C leaves what was there before, and nothing else.
+//! Data is written beside its destination and renamed when it is complete. A full disk, an error
+//! or Ctrl-C leaves the previous file, and nothing else.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -12,18 +12,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::{Builder, NamedTempFile, TempDir};
 
-/// What is not complete yet.
+/// The files and folders that are not complete yet.
 static INCOMPLETE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn incomplete() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     INCOMPLETE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes what is not complete, and lets nothing be completed while the value lives.
+/// Removes incomplete files, and lets none be completed while the returned value lives.
 pub(crate) fn abandon_all() -> impl Drop {
     let all = incomplete();
     for path in all.iter() {
-        // With no one to tell, what cannot be removed stays.
+        // Nobody could handle an error, so ignore it.
         let _ = match path.is_dir() {
             true => fs::remove_dir_all(path),
             false => fs::remove_file(path),
@@ -35,7 +35,7 @@ pub(crate) fn abandon_all() -> impl Drop {
 /// Writes a file.
 ///
 /// # Errors
-/// It cannot be written: what was there before is there still.
+/// If it cannot be written. The previous file is then unchanged.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let write = || -> Result<()> {
         let mut file = NewFile::create(path)?;
@@ -52,7 +52,7 @@ pub(crate) struct NewFile {
 }
 
 enum Written {
-    /// Beside its place. It goes when it is dropped.
+    /// A file beside the destination, removed on drop.
     Beside(NamedTempFile),
     /// A pipe or a device, which has no other place.
     Direct(File),
@@ -100,7 +100,7 @@ impl NewFile {
         Ok(new)
     }
 
-    /// Where it is until it is complete.
+    /// The path until it is complete.
     #[cfg(any(test, feature = "rewrite"))]
     pub(crate) fn path(&self) -> &Path {
         match &self.written {
@@ -118,7 +118,7 @@ impl NewFile {
         let Written::Beside(file) = &self.written else {
             return Ok(());
         };
-        // Some file systems tell only now that the disk is full.
+        // Some file systems report a full disk only now.
         file.as_file().sync_all()?;
         let _whole = incomplete();
         fs::rename(file.path(), &self.to)?;
@@ -145,13 +145,13 @@ impl Write for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Written::Beside(file) = &self.written {
-            // The file itself goes with its value; if it was renamed, it is not there.
+            // Dropping the value removes the file, unless it was renamed.
             incomplete().remove(file.path());
         }
     }
 }
 
-/// A file at its place, that goes again unless it is kept.
+/// A file at its destination, removed on drop unless it is kept.
 #[cfg(feature = "rewrite")]
 pub(crate) struct CopiedFile {
     path: PathBuf,
@@ -160,7 +160,7 @@ pub(crate) struct CopiedFile {
 
 #[cfg(feature = "rewrite")]
 impl CopiedFile {
-    /// Copies a file to where there is none.
+    /// Copies a file to a path that does not exist yet.
     ///
     /// # Errors
     /// One of them cannot be read or written: nothing is left.
@@ -186,7 +186,7 @@ impl Drop for CopiedFile {
         let mut all = incomplete();
         all.remove(&self.path);
         if !self.is_kept {
-            // With no one to tell, what cannot be removed stays.
+            // Nobody could handle an error, so ignore it.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -223,15 +223,15 @@ impl NewFolder {
         Ok(new)
     }
 
-    /// Where it is until it is complete.
+    /// The path until it is complete.
     pub(crate) fn path(&self) -> &Path {
         self.folder.as_ref().map_or(&self.to, TempDir::path)
     }
 
-    /// Puts it in its place, instead of what is there.
+    /// Moves it to its destination, replacing the previous contents.
     ///
     /// # Errors
-    /// It cannot be renamed: what was there is there still.
+    /// If it cannot be renamed. The previous contents are then unchanged.
     pub(crate) fn complete(self) -> Result<()> {
         let _whole = incomplete();
         let new = self.path();
@@ -258,20 +258,20 @@ impl Drop for NewFolder {
             incomplete().remove(folder.path());
         }
         for made in &self.made {
-            // What holds anything stays.
+            // A folder that is not empty stays.
             let _ = fs::remove_dir(made);
         }
     }
 }
 
-/// Names of what is not complete: those of hidden files.
+/// Incomplete files have names of hidden files.
 fn builder() -> Builder<'static, 'static> {
     let mut builder = Builder::new();
     builder.prefix(".revseq-").suffix(".partial");
     builder
 }
 
-/// The same, of what others may read as far as the process lets them.
+/// The same, with the permissions that the process's mask leaves of `mode`.
 fn shared(mode: u32) -> Builder<'static, 'static> {
     let mut builder = builder();
     #[cfg(unix)]
@@ -346,7 +346,7 @@ mod tests {
         let (path, link) = (folder.path().join("file"), folder.path().join("link"));
         write(&path, b"before").unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        // What a file has that is made by other means.
+        // The permissions of an ordinary file.
         fs::write(folder.path().join("plain"), "").unwrap();
         assert_eq!(mode(&path), mode(&folder.path().join("plain")));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();

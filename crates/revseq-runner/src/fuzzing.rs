@@ -1,7 +1,6 @@
-//! What a fuzzer calls: the readers and what is done with what they read, on bytes.
+//! Entry points for fuzzers: they read bytes as files and process the result.
 //!
-//! An error is an answer as good as any; a panic, a crash, or memory and time
-//! beyond all bounds are not.
+//! An error is fine; a panic, a crash, or unbounded memory or time is a bug.
 
 use std::path::PathBuf;
 use std::sync::Once;
@@ -47,10 +46,10 @@ pub fn tract(bytes: &[u8]) {
     });
 }
 
-/// Reads a tensor as either kind of file, writes what was read as either, and reads it again.
+/// Reads a tensor as either kind of file, writes it as either, and reads it again.
 ///
 /// # Panics
-/// If that is not the same.
+/// If the tensors differ.
 pub fn tensor(bytes: &[u8]) {
     answer(|| {
         let (name, tensor) = pb::decode(bytes)?;

@@ -1,5 +1,5 @@
-//! Ctrl-C, and what else ends the program from outside: what is half written goes, and what is
-//! done of long work is kept.
+//! Ctrl-C and termination signals: incomplete files are removed, and partial results of long work
+//! are kept.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ fn ends_at_once() -> bool {
     if !WATCHED.load(Ordering::SeqCst) || INTERRUPTED.swap(true, Ordering::SeqCst) {
         return true;
     }
-    // With no one to read it, there is nothing left to do.
+    // Ignore a closed standard error.
     let _ = writeln!(
         std::io::stderr(),
         "interrupted: stops after this step; once more stops at once"
@@ -52,7 +52,7 @@ fn ends_at_once() -> bool {
 /// Listens for signals from now on.
 ///
 /// # Errors
-/// The system refuses to tell of signals.
+/// If the system refuses to deliver signals.
 #[cfg(unix)]
 pub(crate) fn listen() -> Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -30,7 +30,7 @@ const FAILED: u8 = 1;
 /// The usage or the input was wrong.
 const UNUSABLE: u8 = 2;
 
-/// Ctrl-C ended it before it was done, as shells have it.
+/// Ctrl-C ended it early: the shells' convention.
 const INTERRUPTED: u8 = 130;
 
 /// The stack of the working thread, in bytes. Models nest; a page of it costs
@@ -71,12 +71,12 @@ pub fn main() -> ExitCode {
 fn report(error: &anyhow::Error) {
     let style = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
     let text = chain(error);
-    // With no one to read it, there is nothing left to do.
+    // Ignore a closed standard error.
     let _ = writeln!(anstream::stderr(), "{style}error{style:#}: {text}");
 }
 
-/// An error and its causes, as it may be printed: without line breaks and without repeating a cause
-/// that its effect already tells.
+/// An error and its causes in a printable form: without line breaks, and without causes that the
+/// error already includes.
 pub(crate) fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
@@ -96,7 +96,7 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
     escape::printable(&text).into_owned()
 }
 
-/// What a build says of a part that was left out of it.
+/// The error of a feature that was not built.
 #[cfg(not(all(
     feature = "bench",
     feature = "gpu",

@@ -1,4 +1,4 @@
-//! A progress bar for what takes over a second.
+//! A progress bar for work of over a second.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -12,7 +12,7 @@ use crate::escape::printable;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A bar on standard error, if that is a terminal, from the second second on.
-/// It goes away with this value.
+/// Dropping this value removes it.
 pub(crate) struct Progress {
     bar: ProgressBar,
     done: Option<(Sender<()>, JoinHandle<()>)>,
@@ -42,7 +42,7 @@ impl Progress {
         }
     }
 
-    /// Says what is being worked on.
+    /// Shows the current item.
     pub(crate) fn message(&self, message: impl Into<String>) {
         let message = message.into();
         self.bar.set_message(printable(&message).into_owned());

@@ -32,7 +32,7 @@ const VALUES: usize = 12;
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A run of a model: on tract, on inputs that are made up from random numbers which are
-/// always the same, as far as none are given.
+/// always the same, for inputs that are not given.
 #[derive(Debug)]
 pub struct Run {
     model: PathBuf,
@@ -141,9 +141,9 @@ impl Run {
     }
 }
 
-/// The outputs of a model: types, shapes, the first values, a digest of what has to be the
-/// same bit for bit, and statistics of computed floats that are not all shown. It is the same
-/// on every processor and backend, but for floats that lie between two rounded ones.
+/// The outputs of a model: types, shapes, the first values, a digest of outputs that must match
+/// bit for bit, and statistics of computed floats that are not all shown. It is the same on
+/// every processor and backend, except for floats that lie halfway between two rounded ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     outputs: Vec<Output>,
@@ -246,7 +246,7 @@ fn statistics(tensor: &Tensor, digits: usize) -> String {
     text
 }
 
-/// A number to the decimal place to which `scale` has so many significant digits: a sum of
+/// A number to the decimal place to which `scale` has `digits` significant digits: a sum of
 /// values that nearly cancel is no more precise than they are.
 fn rounded_beside(value: f64, scale: f64, digits: usize) -> String {
     if !value.is_finite() || !scale.is_finite() || scale <= 0.0 {
@@ -264,7 +264,7 @@ fn rounded_beside(value: f64, scale: f64, digits: usize) -> String {
     format!("{}", value + 0.0)
 }
 
-/// A number to some significant digits; never -0, which a rounding error makes of 0.
+/// A number to some significant digits; never -0, into which a rounding error turns 0.
 fn rounded(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return value.to_string();
@@ -340,7 +340,7 @@ mod tests {
         Tensor::new(float, vec![values.len()], data).unwrap()
     }
 
-    /// What a snapshot says of a computed output.
+    /// The snapshot of a computed output.
     fn shown(values: &[f32]) -> Output {
         Output::new("y".to_owned(), &floats(values), false, &Run::new("model"))
     }

@@ -1,4 +1,4 @@
-//! What ONNX leaves open and tract does not.
+//! Fills in details that ONNX leaves open and tract requires.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,11 +7,11 @@ use tract_onnx::pb::{
     AttributeProto, GraphProto, NodeProto, TensorProto, attribute_proto::AttributeType,
 };
 
-/// Says in a graph, and in those within, what ONNX leaves open: every node gets a name of its
-/// own, every output of a Scan's body a node of its own, and a ConstantOfShape its type.
+/// Completes a graph and its nested graphs: every node gets a unique name, every output of a
+/// Scan's body a separate node, and a ConstantOfShape its type.
 ///
-/// [`model_for_path`](crate::model_for_path) does this by itself; here it is for those who
-/// parse models with a register of their own.
+/// [`model_for_path`](crate::model_for_path) calls this; call it yourself to parse models with
+/// your own operator register.
 pub fn adapt(graph: &mut GraphProto) {
     let inputs = graph.input.iter().map(|input| input.name.clone());
     let mut taken: HashSet<String> = inputs
@@ -45,7 +45,7 @@ pub fn adapt(graph: &mut GraphProto) {
     }
 }
 
-/// What a ConstantOfShape is made of if it does not say: ONNX's default is a float, tract's a double.
+/// The default value of ConstantOfShape: ONNX's is a float, tract's a double.
 fn zero() -> AttributeProto {
     AttributeProto {
         name: "value".to_owned(),

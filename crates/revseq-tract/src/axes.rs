@@ -13,8 +13,8 @@ pub(crate) fn of_lengths(operator: Operator, axis: usize) -> Option<usize> {
     }
 }
 
-/// Every axis but the one to reverse along maps to itself, and to that of the lengths
-/// if there is one: what happens at one position does not depend on another.
+/// Every axis except the reversed one maps to itself, and to that of the lengths
+/// if there is one, since its positions are independent.
 pub(crate) fn mapping(
     time: usize,
     lengths_axis: impl Fn(usize) -> Option<usize>,
@@ -36,7 +36,7 @@ pub(crate) fn mapping(
     Ok(mapping)
 }
 
-/// What has to change with the op when an axis of one of its tensors moves.
+/// The changes of the op and its tensors when an axis of one tensor moves.
 ///
 /// For ReverseSequence a change of the data passes to the output and leaves the
 /// lengths alone. The lengths of ReverseSubsequences have the data's axes, so

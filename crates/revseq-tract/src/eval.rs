@@ -36,7 +36,7 @@ impl Planned {
         })
     }
 
-    /// The plan among an op's last ones, made if none is for these inputs.
+    /// The cached plan for these inputs, or a new one.
     pub(crate) fn of(
         plans: &LruCache<Self>,
         inputs: &[&Tensor],
@@ -151,7 +151,7 @@ fn on_gpu(
         data.datum_type()
     );
     if !data.is_exclusive() {
-        // What is larger than a buffer of the device also reads the output.
+        // Data larger than a device's buffer is processed in parts that also read the output.
         let mut output = Tensor::zero_dt(data.datum_type(), data.shape())?;
         gpu::run(
             pass,
@@ -189,7 +189,7 @@ fn out_of_place(
     Ok(output)
 }
 
-/// What a tract type is to the kernels: a size, or something that only moves.
+/// The kernels' element type for a tract type: of a fixed size, or one that is only moved.
 pub(crate) fn element_type(datum_type: DatumType) -> TractResult<ElementType> {
     if !datum_type.is_copy() {
         return Ok(ElementType::String);
@@ -206,7 +206,7 @@ pub(crate) fn element_type(datum_type: DatumType) -> TractResult<ElementType> {
     }))
 }
 
-/// What a tract type is as that of lengths.
+/// The element type of lengths for a tract type.
 pub(crate) fn lengths_type(datum_type: DatumType) -> TractResult<ElementType> {
     Ok(ElementType::Fixed(match datum_type {
         DatumType::I32 => DataType::Int32,

@@ -1,4 +1,4 @@
-//! A whole axis reversed, as tract's typed models have it.
+//! The reversal of a whole axis, as an op of tract's typed models.
 
 use revseq_graph::{LruCache, Operator, TensorType};
 use revseq_kernels::{DataType, LengthsPolicy, SequenceLengths};
@@ -10,9 +10,8 @@ use crate::eval::{self, Planned};
 /// Reverses an axis from end to end, whatever its size.
 ///
 /// The input may be of any type that tract has; the output has its type and shape,
-/// and its memory if nobody else holds it. It is what ONNX writes as a Slice with a
-/// step of -1, which tract 0.23 copies element by element, and only if it knows the
-/// size.
+/// and its memory if nobody else holds it. ONNX writes it as a Slice with a step of
+/// -1, which tract 0.23 copies element by element, and only if it knows the size.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Flip {
     axis: usize,

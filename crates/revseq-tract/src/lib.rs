@@ -64,7 +64,7 @@ pub use op::ReverseSubsequences;
 pub use read::{may_need_preparation, model_for_bytes, model_for_path, prepare};
 pub use revseq_graph::Operator;
 pub use revseq_kernels::LengthsPolicy;
-/// The operator on a GPU, and what chooses one.
+/// The operator on a GPU, and the choice of an adapter.
 #[cfg(feature = "wgpu")]
 pub use revseq_kernels::gpu;
 pub use tract_loop::into_optimized;

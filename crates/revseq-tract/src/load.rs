@@ -1,4 +1,4 @@
-//! What holds for the nodes of a model beyond what the model says.
+//! Options for the nodes of a model that the model itself does not contain.
 
 use std::cell::RefCell;
 
@@ -52,13 +52,13 @@ thread_local! {
 }
 
 impl LoadOptions {
-    /// What a model says, on tract's executor.
+    /// The defaults: each operator's own policy, on tract's executor.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What becomes of lengths out of range. Without it ReverseSequence rejects
+    /// Sets the policy for lengths out of range. By default ReverseSequence rejects
     /// them and ReverseSubsequences clamps them.
     #[must_use]
     pub fn with_lengths(mut self, policy: LengthsPolicy) -> Self {
@@ -66,12 +66,12 @@ impl LoadOptions {
         self
     }
 
-    /// The nodes run on a GPU for as long as there are any.
+    /// Runs the nodes on a GPU.
     ///
-    /// What a node is computed from may be constant: then it runs already while
-    /// the model is made ready, on the GPU too. Tensors stay tract's, in the host's
-    /// memory: each run of an op uploads its data and reads the result back, which a
-    /// memory-bound operator does not win back. Data of strings is an error.
+    /// A node of constants already runs, on the GPU too, while the model is
+    /// optimised. Tensors stay in host memory: each run of an op uploads its data
+    /// and reads the result back, which costs more than it saves. String data is an
+    /// error.
     #[cfg(feature = "wgpu")]
     #[must_use]
     pub fn on_gpu(mut self, context: &Context) -> Self {
@@ -82,7 +82,7 @@ impl LoadOptions {
     /// Calls `load`; the nodes of the ONNX models that it reads, on this thread, have
     /// these options.
     pub fn load<T>(&self, load: impl FnOnce() -> T) -> T {
-        /// Puts back what was there, even after a panic.
+        /// Restores the previous options, even after a panic.
         struct Restore(LoadOptions);
 
         impl Drop for Restore {

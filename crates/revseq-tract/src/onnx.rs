@@ -121,7 +121,7 @@ impl Expansion for OnnxNode {
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
         let mut inputs: TVec<OutletId> = inputs.into();
-        // What ONNX has as int64, tract may have as symbolic dimensions.
+        // ONNX's int64 may be symbolic dimensions in tract.
         if model.outlet_fact(inputs[1])?.datum_type == TDim::datum_type() {
             let cast = tract_core::ops::cast::cast(i64::datum_type());
             inputs[1] = model.wire_node(format!("{prefix}.lengths"), cast, &[inputs[1]])?[0];

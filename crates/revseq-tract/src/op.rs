@@ -1,4 +1,4 @@
-//! The op as tract's typed models have it.
+//! The op of tract's typed models.
 
 use revseq_graph::{ElementType, LruCache, Operator, TensorType};
 use revseq_kernels::{DataType, LengthsPolicy};
@@ -71,7 +71,7 @@ impl ReverseSubsequences {
         }
     }
 
-    /// Checks ranks, types and sizes as far as the facts tell them.
+    /// Checks ranks, types and sizes as far as the facts contain them.
     fn check_facts(&self, data: &TypedFact, lengths: &TypedFact) -> TractResult<()> {
         self.operator.normalize(data.rank())?;
         let expected = self
@@ -221,7 +221,7 @@ impl TypedOp for ReverseSubsequences {
         let (inputs, _) = model.node_facts(node.id)?;
         rule_if_some!(lengths = &inputs[1].konst);
         rule_if!(self.keeps_everything(inputs[0], lengths)?);
-        // A model that gives both out keeps them apart by name.
+        // A model that outputs both distinguishes them by name.
         rule_if!(
             !(model.outputs.contains(&node.id.into()) && model.outputs.contains(&node.inputs[0]))
         );

@@ -1,4 +1,4 @@
-//! The operators whose nodes are read by tract, or by tract-loop, where they are none of ours.
+//! The operators whose nodes tract, or tract-loop, reads if this crate does not.
 
 use std::sync::LazyLock;
 

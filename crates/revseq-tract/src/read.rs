@@ -10,10 +10,9 @@ use tract_onnx::tract_hir::internal::*;
 /// The ONNX model in a file, with all operators that [`register`](crate::register) adds, in
 /// the form that tract reads.
 ///
-/// tract itself reads no models with functions of their own, no `If` whose
-/// branches differ, no `Scan` of version 8, and a few other forms that
-/// ONNX has; [`prepare`] says which. A model that has none of them is read as tract
-/// reads it.
+/// tract itself reads no models with functions, no `If` whose branches differ,
+/// no `Scan` of version 8, and not a few other forms of ONNX; [`prepare`] lists
+/// them. A model without them is read as tract reads it.
 ///
 /// ```no_run
 /// use tract_onnx::prelude::*;
@@ -55,17 +54,16 @@ pub fn model_for_bytes(bytes: &[u8]) -> TractResult<InferenceModel> {
 /// model as tract has decoded it, has that form already.
 ///
 /// - The model's functions are inlined.
-/// - An `If` whose condition is known gives way to the branch that is taken.
-/// - What is read of sequences whose elements are known, and of those that a `Loop` only
-///   appends to, is computed of tensors.
+/// - An `If` whose condition is known is replaced by the branch that is taken.
+/// - Reads of sequences whose elements are known, and of those that a `Loop` only
+///   appends to, become operators on tensors.
 /// - `Scan` of version 8, or without types, becomes `Loop`.
 /// - `DFT` counts its axis from the end, and limits of `NonMaxSuppression` are vectors.
 /// - Operators of `com.microsoft` that ONNX Runtime fuses or quantises become standard ones.
 ///
-/// Inputs and outputs are the same, and their values, too: bit for bit, and up to rounding
-/// where such operators are.
-/// [`model_for_path`] does this by itself; here it is for those who
-/// parse models with a register of their own.
+/// Inputs and outputs stay the same, their values bit for bit, except that the operators of
+/// `com.microsoft` may round differently. [`model_for_path`] calls this; call it yourself to
+/// parse models with your own operator register.
 ///
 /// # Errors
 /// The model's functions cannot be inlined.

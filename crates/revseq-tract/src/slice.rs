@@ -10,19 +10,19 @@ use crate::{Flip, others};
 /// From here on an end is that of any axis: 1,000,000,000 is how tf2onnx writes it.
 const END: i64 = 1_000_000_000;
 
-/// What a Slice takes of an axis.
+/// The part of an axis that a Slice takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// All of it, from the last to the first.
     Flipped,
-    /// What is not before an index.
+    /// From an index on.
     From(i64),
 }
 
 impl Part {
     fn new(start: i64, end: i64, step: i64) -> Option<Self> {
-        // ONNX: for the last of an axis of unknown size, -1 or the largest number; for what is
-        // before its first, the smallest.
+        // ONNX: -1 or the largest number is the last element of an axis of unknown size; the
+        // smallest number is before its first.
         match step {
             -1 if (start == -1 || start >= i64::from(i32::MAX)) && end <= -i64::from(i32::MAX) => {
                 Some(Self::Flipped)
@@ -51,8 +51,8 @@ pub(crate) fn parse(
     others::parse(ctx, node)
 }
 
-/// What a Slice takes of which axes, if they are constants of the model, and tract's would not
-/// do. They may count from the end.
+/// The axes of a Slice and the parts that it takes, if they are constants of the model and tract
+/// does not support them. Axes may count from the end.
 fn parts(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<(i64, Part)>>> {
     let ints = |input: usize, default: Option<Vec<i64>>| match node.input.get(input) {
         Some(name) if !name.is_empty() => constant_ints(ctx, name),
@@ -81,7 +81,7 @@ fn parts(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<(
 
 /// The integers that a name stands for where a node is read, if they are a constant.
 fn constant_ints(ctx: &ParsingContext<'_>, name: &str) -> TractResult<Option<Vec<i64>>> {
-    // The graph that is read comes last; what is around it may be captured.
+    // The graph being read comes last; it may capture values of those around it.
     for graph in ctx.parent_graphs.iter().rev() {
         if let Some(tensor) = graph.initializer.iter().find(|tensor| tensor.name == name) {
             return ints(&ctx.load_tensor(tensor)?).map(Some);

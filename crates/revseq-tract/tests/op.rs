@@ -47,7 +47,7 @@ fn iota(shape: &[usize]) -> Tensor {
     Tensor::from_shape(shape, &values).unwrap()
 }
 
-/// What the data becomes, by the definition.
+/// The expected output, by the definition.
 fn expected(data: &Tensor, batch: usize, time: usize, lengths: &[i64]) -> Tensor {
     let data = data.to_plain_array_view::<f32>().unwrap();
     let mut output = data.to_owned();
@@ -130,7 +130,7 @@ fn symbolic_sizes_are_bound_at_run_time_zero_included() {
     let symbols = SymbolScope::default();
     let (n, t) = (symbols.sym("N"), symbols.sym("T"));
     let fact = f32::fact(&[t.to_dim(), n.to_dim(), 2.to_dim()]);
-    // The lengths' size has a symbol of its own, as exporters write it.
+    // The lengths' size is a separate symbol, as exporters write it.
     let lengths_fact = i64::fact(&[symbols.sym("unk__1").to_dim()]);
     let model = model(TIME_MAJOR, fact, lengths_fact);
     let runnable = model.into_optimized().unwrap().into_runnable().unwrap();

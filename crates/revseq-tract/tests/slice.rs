@@ -163,7 +163,7 @@ fn whole_axes_are_flipped_whatever_their_sizes() {
     }
 }
 
-/// As tf2onnx writes `x[1:]`, which is to take what there is behind the first.
+/// As tf2onnx writes `x[1:]`, which takes all elements after the first.
 #[test]
 fn the_end_of_an_axis_may_be_a_large_number() {
     for end in [1_000_000_000, i64::from(i32::MAX) - 1] {
@@ -181,12 +181,12 @@ fn the_end_of_an_axis_may_be_a_large_number() {
             assert_eq!(*outputs[0], rest.to_owned().into_tensor());
         }
     }
-    // Known sizes are cut to what there is.
+    // Ends beyond known sizes are clamped.
     let model = sliced(&[Ok(2)], (&[3], &[1_000_000_000], None, None));
     assert_eq!(run(load(&model).unwrap(), iota(&[2])).unwrap().len(), 0);
 }
 
-/// What is neither stays tract's, and gives what tract alone gives.
+/// Other slices stay tract's, and output the same as tract alone.
 #[test]
 fn other_slices_stay_tract_s() {
     let minus = Some([-1].as_slice());

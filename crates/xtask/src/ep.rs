@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::python;
 use crate::step::{Command, cargo};
 
-/// The ONNX Runtimes under test, by their requirements file, and the tests for each. What runs on
-/// a GPU sees nothing of their version, and takes a tenth of the time.
+/// The ONNX Runtimes under test, by their requirements file, and the tests for each. GPU tests do
+/// not depend on the version, and take a tenth of the time.
 const HOSTS: [(&str, &str, &[&str]); 4] = [
     ("1.32", "", &[]),
     ("1.31", "", &["--ignore-glob=*/test_device.py"]),
@@ -15,16 +15,15 @@ const HOSTS: [(&str, &str, &[&str]); 4] = [
     ("1.23", "test_old_host.py", &[]),
 ];
 
-/// The one of them by which the models are made: all that `models/requirements.txt` pins is in
-/// its environment.
+/// The one that makes the models: its environment has all that `models/requirements.txt` pins.
 const MODELS_HOST: &str = "1.31";
 
 /// How the file of the provider's wheel begins.
 const EP_WHEEL: &str = "onnxruntime_ep_revseq";
 
-/// What the other tests need to run models on ONNX Runtime with the provider:
-/// the library of the newest version under test, and the provider's own; and a
-/// Python with ONNX's checker.
+/// The environment variables with which the other tests run models on ONNX Runtime
+/// with the provider: the library of the newest version under test, the provider's
+/// library, and a Python with ONNX's checker.
 pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 3], String> {
     library()?;
     let (python, runtime) = onnxruntime()?;
@@ -36,8 +35,8 @@ pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 3], String> {
     ])
 }
 
-/// Makes the environments of all ONNX Runtimes under test, one after the other: what several
-/// have is downloaded once.
+/// Makes the environments of all ONNX Runtimes under test, one after the other, so that shared
+/// packages are downloaded once.
 pub(crate) fn make_environments() -> Result<(), String> {
     let mut versions = HOSTS.iter().map(|(version, ..)| version);
     versions.try_for_each(|version| host(version).map(|_| ()))
@@ -64,8 +63,8 @@ pub(crate) fn onnxruntime() -> Result<(PathBuf, PathBuf), String> {
     Ok((python, library))
 }
 
-/// Builds the library, with GPUs, and its examples. With all of the workspace, and in the
-/// tests' profile: what both need is then built once.
+/// Builds the library, with GPU support, and its examples, with the features and profile of the
+/// workspace's tests, so that shared crates are built once.
 fn library() -> Result<(), String> {
     crate::workspace("build")
         .args(["--profile", "test", "--lib"])
@@ -78,7 +77,7 @@ fn host(version: &str) -> Result<PathBuf, String> {
     python::environment(&format!("ort-{version}"), &requirements(version))
 }
 
-/// What an environment with a version of ONNX Runtime has.
+/// The requirements of an environment with a version of ONNX Runtime.
 fn requirements(version: &str) -> PathBuf {
     let tests = crate::root().join("crates/revseq-ep/tests");
     tests.join(format!("requirements-{version}.txt"))

@@ -35,7 +35,7 @@ impl Target {
 /// How long a target runs unless it is said, in seconds.
 const SECONDS: &str = "60";
 
-/// Fuzzes a target, or each in turn.
+/// Fuzzes a target, or all of them, one after the other.
 pub(crate) fn fuzz(arguments: &[&str]) -> Result<(), String> {
     let (name, seconds) = match *arguments {
         [] => (None, SECONDS),
@@ -62,7 +62,7 @@ pub(crate) fn fuzz(arguments: &[&str]) -> Result<(), String> {
     })?;
     let root = crate::root();
     let folder = root.join("tests/fuzz/libfuzzer");
-    // What is fuzzed is what is tested.
+    // Fuzz the same versions that are tested.
     fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"))
         .map_err(|error| format!("{}: {error}", folder.display()))?;
     let wanted = |target: &&Target| name.is_none_or(|name| name == target.name);

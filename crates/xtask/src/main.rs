@@ -73,8 +73,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The features of all that the runner stands on, the same for every step: what
-/// one step has compiled, the next finds.
+/// The features of the runner's dependencies, the same for every step, so that
+/// each step reuses what earlier ones compiled.
 const LIBRARIES: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-kernels/half,\
                          revseq-ep/gpu,revseq-tract/multithread,revseq-tract/wgpu";
 
@@ -218,7 +218,7 @@ fn random() -> Result<(), String> {
         .map_err(|error| format!("{error}; to run it again: {repeat}"))
 }
 
-/// Runs ONNX's own tests of nodes: none that tract runs by itself may run worse with revseq.
+/// Runs ONNX's own tests of nodes: no test that plain tract passes may run worse with revseq.
 fn onnx() -> Result<(), String> {
     let folder = target().join("node-tests");
     Command::new(ep::python_of_models()?)
@@ -279,19 +279,19 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
-/// What cargo says of the workspace.
+/// The output of `cargo metadata`.
 #[derive(serde::Deserialize)]
 struct Metadata {
     packages: Vec<packages::Package>,
     target_directory: PathBuf,
 }
 
-/// The folder that cargo builds into: `target`, `CARGO_TARGET_DIR`, or what cargo's configuration says.
+/// The folder that cargo builds into: `target`, or that of `CARGO_TARGET_DIR` or the configuration.
 fn target() -> &'static Path {
     &metadata().target_directory
 }
 
-/// What cargo says of the workspace, asked once.
+/// The output of `cargo metadata`, cached.
 fn metadata() -> &'static Metadata {
     static METADATA: LazyLock<Metadata> = LazyLock::new(|| {
         // Not a `Command` of a step, which names a file in the target folder.

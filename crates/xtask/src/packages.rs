@@ -1,4 +1,4 @@
-//! The crates that are published: what each holds, and its public API.
+//! The published crates: their packages and their public APIs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::step::{Command, cargo};
 
-/// The licences that lie beside each crate's manifest.
+/// The licences beside each crate's manifest.
 const LICENSES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Published, but a part of the command line that promises nothing itself.
@@ -43,7 +43,7 @@ fn published() -> Vec<&'static Package> {
         .collect()
 }
 
-/// Packages each crate, without compiling it again, and looks at what is inside.
+/// Packages each crate, without compiling it again, and checks the contents.
 pub(crate) fn package() -> Result<(), String> {
     let packages = published();
     let target = crate::target().join("packages");
@@ -72,7 +72,7 @@ pub(crate) fn package() -> Result<(), String> {
     Ok(())
 }
 
-/// What crates.io wants to know, and what the licences demand.
+/// Checks the metadata that crates.io requires, and the files that the licences require.
 fn check(package: &Package, name: &str, file: &Path) -> Result<(), String> {
     for (field, is_there) in [
         ("description", package.description.is_some()),
@@ -105,7 +105,7 @@ fn check(package: &Package, name: &str, file: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks what all dependencies are licensed under, and where they come from (deny.toml).
+/// Checks the licences and sources of all dependencies (deny.toml).
 pub(crate) fn deny() -> Result<(), String> {
     cargo(&["deny", "--version"]).output().map_err(
         |_| "this needs cargo-deny: cargo install cargo-deny --locked (minutes to build)",
@@ -121,7 +121,7 @@ pub(crate) fn write_api() -> Result<(), String> {
     Ok(())
 }
 
-/// Whether each library crate's public API is what its `public-api.txt` says.
+/// Checks each library crate's public API against its `public-api.txt`.
 pub(crate) fn check_api() -> Result<(), String> {
     let mut is_changed = false;
     for (path, api) in apis()? {

@@ -17,12 +17,12 @@ fn folder(name: &str) -> PathBuf {
 
 const ADDRESS: &str = "-Zsanitizer=address --cfg revseq_sanitize";
 
-/// With debug assertions, and not optimised: for what is instrumented that takes longer than to
-/// run it as it is.
+/// With debug assertions, and not optimised: optimising instrumented code takes longer than it
+/// saves.
 const UNOPTIMISED: [&str; 2] = ["--profile", "dev"];
 
-/// What the provider runs under AddressSanitizer: lengths and data of several kinds, one node
-/// and two, and no elements at all.
+/// The models that the provider runs under AddressSanitizer: lengths and data of several kinds,
+/// one node and two, and empty tensors.
 const MODELS: [&str; 7] = [
     "graphs/twice_other_lengths",
     "lengths/initializer",
@@ -65,7 +65,7 @@ pub(crate) fn short() -> Result<(), String> {
     address(&["--lib"]).run_together("AddressSanitizer")
 }
 
-/// Tests of the kernels, and of what else is named, under AddressSanitizer.
+/// Tests of the kernels, and others that are named, under AddressSanitizer.
 fn address(tests: &[&str]) -> Command {
     sanitized("test", "address", ADDRESS)
         .args(["--package", "revseq-kernels"])
@@ -93,8 +93,8 @@ fn address_in_onnx_runtime() -> Result<(), String> {
             .arg(&onnxruntime)
             .arg(built.join("librevseq_ep.so"))
             .arg(root.join("models").join(model).join("model.onnx"))
-            // ONNX Runtime, which is loaded later, throws: what the sanitizer puts in the
-            // place of that has to find the original when it starts.
+            // ONNX Runtime, which is loaded later, throws exceptions: the sanitizer's
+            // interceptor must find the original function when it starts.
             .env("LD_PRELOAD", "libstdc++.so.6")
             .run()
     })
@@ -129,7 +129,7 @@ fn valgrind() -> Result<(), String> {
         .run()
 }
 
-/// Runs every kernel on small layouts under Miri, and what the provider gives ONNX Runtime to hold.
+/// Runs every kernel on small layouts under Miri, and the provider's factory.
 fn miri() -> Result<(), String> {
     // The tests read the environment, and their hosts live as long as the process.
     let flags = "-Zmiri-disable-isolation -Zmiri-ignore-leaks";
@@ -146,7 +146,7 @@ fn miri() -> Result<(), String> {
     })
 }
 
-/// A cargo command of a nightly toolchain, in a folder of its own.
+/// A cargo command of a nightly toolchain, in a separate folder.
 fn on_nightly(folder: &str, arguments: &[&str]) -> Result<Command, String> {
     nightly(&["miri", "--version"]).output().map_err(|_| {
         "this needs: rustup toolchain install nightly --component miri,rust-src".to_owned()
@@ -157,10 +157,10 @@ fn on_nightly(folder: &str, arguments: &[&str]) -> Result<Command, String> {
         .args(UNOPTIMISED))
 }
 
-/// A cargo command with flags of the compiler that are not stable, in a folder of their own.
+/// A cargo command with unstable compiler flags, in a separate folder.
 ///
 /// `--cfg revseq_sanitize` makes streaming stores ordinary ones, as no sanitizer sees
-/// those. A target that is named keeps the flags from build scripts and macros.
+/// those. An explicit target keeps the flags from build scripts and macros.
 fn sanitized(command: &str, folder: &str, flags: &str) -> Command {
     cargo(&[command, "--target", TARGET, "--target-dir"])
         .arg(self::folder(folder))

@@ -1,25 +1,25 @@
-//! What the tests could not run on this machine.
+//! The tests that could not run on this machine.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-/// Why a test may be skipped in CI, too; each with what it would take.
+/// The reasons for which a test may be skipped in CI, too.
 const ALLOWED: [&str; 3] = [
     // The processor's choice: the levels that it has are run.
     "the processor has no ",
-    // A GPU, for the two tests that need there to be none.
+    // There is a GPU, and two tests need a machine without one.
     "there is hardware",
     // The headers of a release of ONNX Runtime, which no registry has.
     "REVSEQ_ORT_INCLUDE is not set",
 ];
 
-/// The file to which tests append what they skip, `test: reason` a line.
+/// The file to which tests append their skips, one `test: reason` a line.
 pub(crate) fn file() -> PathBuf {
     crate::target().join("skips.txt")
 }
 
-/// Forgets what was skipped before.
+/// Removes the skips of earlier runs.
 pub(crate) fn clear() -> Result<(), String> {
     match fs::remove_file(file()) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -29,8 +29,8 @@ pub(crate) fn clear() -> Result<(), String> {
     }
 }
 
-/// Prints what was skipped. With `CI=true` in the environment, what may not be
-/// skipped there is an error.
+/// Prints the skips. With `CI=true` in the environment, a skip that is not
+/// [allowed](ALLOWED) is an error.
 pub(crate) fn print() -> Result<(), String> {
     let text = fs::read_to_string(file()).unwrap_or_default();
     let skips: BTreeSet<&str> = text.lines().collect();

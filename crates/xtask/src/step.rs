@@ -32,8 +32,8 @@ impl Step {
         }
     }
 
-    /// The same beside the step before it: neither needs what the other makes, and each leaves
-    /// a core alone for some of its time.
+    /// Runs the step at the same time as the one before it: they do not depend on each other, and
+    /// neither keeps all cores busy.
     pub(crate) fn beside(self) -> Self {
         let is_beside = true;
         Self { is_beside, ..self }
@@ -53,7 +53,7 @@ impl Step {
     }
 }
 
-/// The steps of these names, or all that always run if there are none.
+/// The steps of these names, or, without names, all that always run.
 pub(crate) fn select(steps: Vec<Step>, names: &[&str]) -> Result<Vec<Step>, String> {
     let known: Vec<_> = steps.iter().map(|step| step.name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
@@ -146,7 +146,7 @@ impl Command {
         self
     }
 
-    /// Runs the command for what it prints.
+    /// Runs the command and returns its output.
     pub(crate) fn output(mut self) -> Result<String, String> {
         let output = self
             .0

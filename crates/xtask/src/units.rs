@@ -1,4 +1,4 @@
-//! What cargo compiled, and for how long: read from the page of `--timings`.
+//! The units that cargo compiled and their times, read from the page of `--timings`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ const TOLD: usize = 10;
 /// One that takes less is not told.
 const SECONDS: f64 = 5.0;
 
-/// What cargo compiles at a time: a crate, for one purpose.
+/// A unit of compilation: a crate, for one purpose.
 #[derive(Debug, Deserialize)]
 struct Unit {
     name: String,

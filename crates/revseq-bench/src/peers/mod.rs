@@ -1,7 +1,7 @@
 //! Other runtimes that have the operator, to compare with.
 //!
-//! Each is a feature of this crate. What a runtime does not take (an element
-//! type, axes beyond the first two) is left out for it.
+//! Each is a feature of this crate. Regimes that a runtime does not support (an
+//! element type, axes beyond the first two) are left out for it.
 
 #[cfg(any(feature = "ort", feature = "rten"))]
 mod model;
@@ -42,7 +42,7 @@ impl Peers {
         self
     }
 
-    /// Those that there are.
+    /// The runtimes that are available.
     #[must_use]
     pub fn contestants(&self) -> Vec<Contestant> {
         #[cfg_attr(
@@ -92,7 +92,7 @@ impl Peers {
         }
     }
 
-    /// How many tensors of a regime's size they hold: inputs and outputs of their own.
+    /// The number of tensors of a regime's size that they hold as inputs and outputs.
     pub(crate) fn tensors(&self) -> usize {
         let own = self
             .contestants()
@@ -169,7 +169,7 @@ impl Prepared {
         }
     }
 
-    /// The bytes of one's last output; none if it is not there.
+    /// The bytes of a contestant's last output; empty if the runtime is absent.
     pub(crate) fn output(&self, contestant: Contestant, regime: Regime) -> Result<&[u8], Error> {
         #[cfg(not(any(feature = "ort", feature = "rten")))]
         let _ = regime;

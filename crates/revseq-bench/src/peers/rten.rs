@@ -69,7 +69,7 @@ impl Prepared {
             (self.inputs[0], data.into()),
             (self.inputs[1], lengths.into()),
         ];
-        // What it gave before is in no one's way.
+        // Drop the previous output first, so it does not compete for cache.
         self.output = None;
         let mut options = RunOptions::default();
         options.thread_pool = Some(Arc::clone(&self.threads));

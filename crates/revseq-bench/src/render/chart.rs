@@ -7,16 +7,16 @@ use crate::{Contestant, Measurement, Row};
 
 /// The chart's width in its own units.
 const WIDTH: f64 = 480.0;
-/// Where the bars start: what is left of it holds the names.
+/// Where the bars start, to the right of the names.
 const LEFT: f64 = 86.0;
-/// Where the longest bar ends: what is right of it holds its figure.
+/// Where the longest bar ends, to the left of its figure.
 const RIGHT: f64 = 410.0;
-/// Where the first bar's space starts: what is above it holds the floor's name.
+/// Where the first bar's space starts, below the floor's name.
 const TOP: f64 = 22.0;
 /// The space of a bar, and how thick the bar is.
 const STEP: f64 = 24.0;
 const THICKNESS: f64 = 16.0;
-/// What is below the bars: the scale's figures.
+/// The space below the bars for the scale's figures.
 const BOTTOM: f64 = 22.0;
 
 /// The lengths of bars: from 0 to a little more than the longest one.
@@ -55,7 +55,7 @@ pub(super) fn chart(row: &Row, workers: impl Iterator<Item = Contestant>) -> Mar
     }
 }
 
-/// What a bar shows: a multiple of the floor, or the time of a call.
+/// The value of a bar: a multiple of the floor, or the time of a call.
 fn value(row: &Row, measurement: &Measurement) -> f64 {
     if row.is_call {
         measurement.median_ns

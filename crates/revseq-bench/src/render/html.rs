@@ -9,7 +9,7 @@ use crate::{Machine, Report};
 /// The page's only style sheet: system fonts, light and dark as the reader has it.
 const STYLE: &str = include_str!("style.css");
 
-/// A page of its own: what the figures hold for, a chart of bars for each
+/// A self-contained page: the machine and settings, a bar chart for each
 /// regime, and a table with the same figures.
 #[must_use]
 pub fn html(report: &Report) -> String {

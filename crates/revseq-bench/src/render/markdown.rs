@@ -3,7 +3,7 @@
 use super::table::{LEGEND, Table, cautions, machine};
 use crate::Report;
 
-/// A table in Markdown, with what it holds for.
+/// A table in Markdown, with the machine and settings.
 #[must_use]
 pub fn markdown(report: &Report) -> String {
     let table = Table::new(report);

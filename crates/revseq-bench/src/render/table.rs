@@ -2,7 +2,7 @@
 
 use crate::{Contestant, Machine, Measurement, Report, Row};
 
-/// What stands where a contestant does not take a regime.
+/// The cell of a regime that a contestant does not support.
 pub(super) const NOTHING: &str = "–";
 
 /// A report as rows of cells.
@@ -42,7 +42,7 @@ impl Table {
     }
 }
 
-/// Those in the report that do the work.
+/// The contestants in the report that do the work.
 pub(super) fn workers(report: &Report) -> impl Iterator<Item = Contestant> {
     let is_worker = |contestant: &Contestant| !Contestant::COPIES.contains(contestant);
     report.contestants.iter().copied().filter(is_worker)
@@ -92,7 +92,7 @@ fn nanoseconds(time: f64) -> String {
     }
 }
 
-/// What the figures hold for, on one line.
+/// The machine that the figures hold for, on one line.
 pub(super) fn machine(machine: &Machine) -> String {
     let count = |count: usize, what: &str| match count {
         1 => format!("1 {what}"),
@@ -123,7 +123,7 @@ pub(super) const LEGEND: [&str; 3] = [
     "prefixes. Calls on 4x4 are times; \"–\" is what a contestant does not support.",
 ];
 
-/// What is to be said of figures that are not to be trusted.
+/// Warnings about figures that are unreliable.
 pub(super) fn cautions(report: &Report) -> Vec<&'static str> {
     let quick = "Taken with --quick: few samples, so figures are noisy.";
     let unoptimised = "Taken with a build that is not optimised: figures are meaningless.";

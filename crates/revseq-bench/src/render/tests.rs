@@ -1,4 +1,4 @@
-//! What a fixed report looks like in each form.
+//! A fixed report, rendered in each format.
 
 use super::{html, markdown, text};
 use crate::{Contestant, Machine, Measurement, Report, Row};

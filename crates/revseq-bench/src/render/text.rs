@@ -3,7 +3,7 @@
 use super::table::{LEGEND, Table, cautions, machine};
 use crate::Report;
 
-/// A table in plain text, its columns aligned, with what it holds for.
+/// A table in plain text, its columns aligned, with the machine and settings.
 #[must_use]
 pub fn text(report: &Report) -> String {
     let table = Table::new(report);

@@ -28,7 +28,7 @@ pub(crate) type Unused = *const c_void;
 /// The null of [`Unused`] slots.
 pub(crate) const UNUSED: Unused = std::ptr::null();
 
-/// Declares types of which only the host knows what is inside.
+/// Declares types whose contents only the host knows.
 macro_rules! opaque {
     ($($(#[$attribute:meta])* $name:ident;)*) => {$(
         $(#[$attribute])*
@@ -40,13 +40,13 @@ macro_rules! opaque {
 }
 
 opaque! {
-    /// What an EP says of a graph: the nodes that it takes.
+    /// The nodes of a graph that an EP claims.
     OrtEpGraphSupportInfo;
     /// The kernels of an EP.
     OrtKernelRegistry;
     /// A kernel definition in the making.
     OrtKernelDefBuilder;
-    /// What a kernel is for.
+    /// The nodes that a kernel supports.
     OrtKernelDef;
     /// A type that a kernel's type constraint allows.
     OrtDataType;
@@ -67,7 +67,7 @@ type SetString = unsafe extern "system" fn(
     value: *const c_char,
 ) -> OrtStatusPtr;
 
-/// What the host offers to EPs: read through raw pointers, slot by slot.
+/// The host's functions for EPs, read through raw pointers, slot by slot.
 #[repr(C)]
 pub(crate) struct OrtEpApi {
     pub(crate) CreateEpDevice: unsafe extern "system" fn(
@@ -166,7 +166,7 @@ pub(crate) struct OrtEpApi {
     GetEnvConfigEntries: Unused,
 }
 
-/// What makes EPs: filled by this crate, called by the host.
+/// The factory of EPs: filled by this crate, called by the host.
 #[repr(C)]
 pub(crate) struct OrtEpFactory {
     pub(crate) ort_version_supported: u32,

@@ -1,4 +1,4 @@
-//! What can go wrong between a plugin and its host.
+//! The errors between a plugin and its host.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use ort_sys::OrtErrorCode;
 
 use super::abi::API_VERSION;
 
-/// An error of what every plugin does.
+/// An error that any plugin may return.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
@@ -36,10 +36,10 @@ pub(crate) enum Error {
 
 /// An error that a callback may return: a plugin's own, which holds those above as well.
 pub(crate) trait Failure: fmt::Display + From<Error> {
-    /// What the failure amounts to for the host.
+    /// The host's code for the failure.
     ///
-    /// Never `ORT_EP_FAIL`: ONNX Runtime's Python binding takes that as leave
-    /// to run everything again on the CPU EP, silently.
+    /// Never `ORT_EP_FAIL`, upon which ONNX Runtime's Python binding silently runs
+    /// everything again on the CPU EP.
     fn code(&self) -> OrtErrorCode;
 }
 

@@ -1,5 +1,5 @@
-//! A host that is no ONNX Runtime, for what the real one never does: a test
-//! decides which of its calls fails, and counts what is left of what it gave.
+//! A fake host, for behaviour that ONNX Runtime never shows: a test decides
+//! which of its calls fails, and counts the objects that were not released.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
@@ -24,7 +24,7 @@ thread_local! {
     static ALIVE: Cell<isize> = const { Cell::new(0) };
     /// The second table of the host that was made last.
     static EP_API: Cell<*const ort_sys::OrtEpApi> = const { Cell::new(ptr::null()) };
-    /// What makes the EP's kernels, and its state.
+    /// The function that makes the EP's kernels, and its state.
     static KERNEL: Cell<Option<(OrtKernelCreateFunc, *mut c_void)>> = const { Cell::new(None) };
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn alive() -> isize {
     ALIVE.get()
 }
 
-/// What makes the EP's kernels, and its state.
+/// The function that makes the EP's kernels, and its state.
 pub(crate) fn kernel() -> (OrtKernelCreateFunc, *mut c_void) {
     KERNEL.get().expect("a kernel is registered")
 }

@@ -1,4 +1,4 @@
-//! No panic crosses the ABI: every callback runs behind one of these.
+//! Functions that keep panics from crossing the ABI. Every callback uses one.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,15 +17,15 @@ pub(crate) fn status<E: Failure>(host: Host, body: impl FnOnce() -> Result<(), E
     }
 }
 
-/// Runs what may panic, and makes an error of a panic.
+/// Runs a function, and turns a panic into an error.
 #[inline(always)]
 pub(crate) fn catch<T, E: From<Error>>(body: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-    // What a panic leaves half done must never be looked at again: what a
-    // kernel keeps between runs has to be whole at any time.
+    // A kernel's state must be consistent at all times: after a panic, half-done
+    // work must never be used.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| Err(panicked(payload).into()))
 }
 
-/// Runs a callback that returns no status, and gives `otherwise` for a panic.
+/// Runs a callback that returns no status. Returns `otherwise` after a panic.
 pub(crate) fn value<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         discard(payload);
@@ -33,7 +33,7 @@ pub(crate) fn value<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Drops what a panic carries, which may panic itself; what that carries is not dropped.
+/// Drops a panic's payload, which may panic itself; the second payload is not dropped.
 #[cold]
 fn discard(payload: Box<dyn Any + Send>) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// Panics when it is dropped, so many times.
+    /// Panics this many times when it is dropped.
     struct Bomb(usize);
 
     impl Drop for Bomb {

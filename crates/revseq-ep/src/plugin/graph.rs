@@ -36,8 +36,8 @@ macro_rules! string {
     }};
 }
 
-/// What something has a number of, by the function for the number and that for
-/// the list; the caller says that it is alive.
+/// Reads a list of an object with the functions for its length and its items.
+/// The caller guarantees that the object is alive.
 macro_rules! list {
     ($host:ident, $of:ident, $number:ident, $get:ident) => {{
         let mut count = 0;
@@ -56,7 +56,7 @@ pub(crate) struct GraphNode<'a> {
     graph: PhantomData<&'a OrtGraph>,
 }
 
-/// The nodes of a graph, not those of the graphs inside them.
+/// The nodes of a graph, without those of nested graphs.
 ///
 /// # Safety
 /// `graph` is one of this host, alive for `'a`.
@@ -92,7 +92,7 @@ impl GraphNode<'_> {
         ))
     }
 
-    /// The EP that has the node; empty if none has it yet.
+    /// The EP that has the node; empty if no EP has it yet.
     pub(crate) fn ep_name(self) -> Result<String, Error> {
         Ok(string!(self, Node_GetEpName))
     }

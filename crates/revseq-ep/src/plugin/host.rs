@@ -25,8 +25,8 @@ unsafe impl Sync for Host {}
 
 /// Calls the function in a slot of the host's `OrtApi`, or with `ep` of its `OrtEpApi`.
 ///
-/// The caller wraps it in `unsafe` and upholds what ONNX Runtime's header asks
-/// for the function; that the slot is there is [`Host`]'s promise.
+/// The caller wraps it in `unsafe` and upholds the requirements of ONNX
+/// Runtime's header; [`Host`] guarantees that the slot exists.
 macro_rules! ort {
     ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {
         ((*$host.ep_api).$function)($($argument),*)
@@ -68,10 +68,10 @@ impl Host {
     /// The tables of a host that is new enough.
     ///
     /// # Errors
-    /// A status that says which version is needed, if it is not.
+    /// A status that names the required version, if the host is too old.
     ///
     /// # Safety
-    /// `base` is what `OrtGetApiBase` of ONNX Runtime returns.
+    /// `base` comes from ONNX Runtime's `OrtGetApiBase`.
     pub(crate) unsafe fn new(base: *const OrtApiBase) -> Result<Self, OrtStatusPtr> {
         // SAFETY: the base is the caller's; its two functions are there in every version.
         let version = unsafe {
@@ -86,7 +86,7 @@ impl Host {
             false => ptr::null(),
         };
         if api.is_null() {
-            // What makes a status is the same in every version.
+            // The function that makes a status is the same in every version.
             // SAFETY: as above.
             let api = unsafe { ((*base).GetApi)(1) };
             let host = Self {
@@ -112,7 +112,7 @@ impl Host {
         Self { api, ep_api }
     }
 
-    /// The status that says what failed; the caller, in the end the host, owns it.
+    /// The status of a failure. The caller, eventually the host, owns it.
     #[cold]
     pub(crate) fn status_of(self, failure: &impl Failure) -> OrtStatusPtr {
         let text = failure.to_string().replace('\0', "\\0");
@@ -124,8 +124,8 @@ impl Host {
         unsafe { ort!(self, CreateStatus(code, message.as_ptr())) }
     }
 
-    /// A status in place of a call of the host's function, if a test build is to
-    /// have that call fail; nothing in any other build.
+    /// Returns a status instead of a call of the host's function, if a test build
+    /// makes that call fail. Does nothing in any other build.
     ///
     /// The environment variable `PLUGIN_FAILING` is the call's number, counted
     /// from where the variable got its value, and after a colon the file to which
@@ -168,8 +168,8 @@ impl Host {
         }
     }
 
-    /// Whether there is what was asked for; that there is not is a status as
-    /// well. An error if the status is another one; releases it.
+    /// Whether the requested item exists: the host reports a missing one as a
+    /// status. Any other status is an error. Releases the status.
     pub(crate) fn check_found(
         self,
         function: &'static str,
@@ -186,7 +186,7 @@ impl Host {
             get.read()(status.0)
         };
         match self.check(function, status) {
-            // Whatever stopped the host from looking has another code.
+            // Errors of the lookup itself have other codes.
             Err(_) if code == OrtErrorCode::ORT_FAIL as c_int => Ok(false),
             checked => checked.map(|()| true),
         }
@@ -219,8 +219,8 @@ pub(crate) unsafe fn text(string: *const c_char) -> String {
         .into_owned()
 }
 
-/// The minor version of a host of major version 1; `None` for anything else,
-/// of which `GetApi` has to say whether it will do.
+/// The minor version of a host of major version 1. `None` for anything else;
+/// `GetApi` then decides whether the host is supported.
 fn minor_version(version: &str) -> Option<u32> {
     let mut numbers = version.split('.');
     if numbers.next() != Some("1") {

@@ -1,4 +1,4 @@
-//! What ONNX Runtime says of a node when its kernel is made.
+//! The description of a node that ONNX Runtime passes when its kernel is made.
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
@@ -60,8 +60,8 @@ impl KernelInfo {
         Ok(string!(self, KernelInfo_GetNodeName))
     }
 
-    /// The node, with those of these attributes that it has: a kernel's can be
-    /// asked for by name only.
+    /// The node, with those of these attributes that it has: a kernel can look up
+    /// attributes only by name.
     pub(crate) fn node(self, name: String, attributes: &[&str]) -> Result<Node, Error> {
         let Self { host, info } = self;
         let (mut since_version, mut input_count) = (0, 0);
@@ -114,7 +114,7 @@ impl KernelInfo {
         use Attribute::{Int, Other};
 
         let key = CString::new(name).unwrap_or_default();
-        /// Returns what an attribute is if the function finds one of its type.
+        /// Returns an attribute if the function finds one of its type.
         macro_rules! find {
             ($function:ident($out:expr) => $value:expr) => {
                 find!($function($out,) => $value)

@@ -11,9 +11,9 @@ use super::host::Host;
 use super::info::KernelInfo;
 use super::tensor::Context;
 
-/// What runs a node, any number of times at once.
+/// A node's kernel. Any number of runs may be in progress at once.
 pub(crate) trait Kernel: Send + Sync + Sized {
-    /// What it can fail with.
+    /// Its error.
     type Failure: Failure;
 
     /// The kernel of a node that an EP of this library has taken.
@@ -79,7 +79,7 @@ pub(crate) unsafe fn make<K: Kernel>(
             host,
             kernel,
         });
-        // SAFETY: the caller's; the host gives the kernel back to `release`.
+        // SAFETY: the caller's; the host passes the kernel to `release`.
         unsafe { *out = Box::into_raw(kernel).cast() };
         Ok::<(), K::Failure>(())
     })

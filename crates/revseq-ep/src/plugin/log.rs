@@ -6,7 +6,7 @@ use ort_sys::{OrtLogger, OrtLoggingLevel, os_char};
 
 use super::host::{Host, ort_status};
 
-/// What the log shows as the source of a line: the package, in the system's own characters.
+/// The source of a line in the log: the package, in the system's own characters.
 static SOURCE: [os_char; env!("CARGO_PKG_NAME").len() + 1] = {
     let name = env!("CARGO_PKG_NAME").as_bytes();
     let mut source = [0; _];
@@ -18,7 +18,7 @@ static SOURCE: [os_char; env!("CARGO_PKG_NAME").len() + 1] = {
     source
 };
 
-/// A logger of the host's, to be used while whatever it came with lives.
+/// A logger of the host's, valid while the object that it came with lives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Log {
     host: Host,
@@ -60,7 +60,7 @@ impl Log {
         self.write(OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE, function, line);
     }
 
-    /// Writes a line for whoever asks for more than what goes wrong.
+    /// Writes a line at severity INFO.
     pub(crate) fn info(&self, function: &'static CStr, line: &str) {
         self.write(OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO, function, line);
     }

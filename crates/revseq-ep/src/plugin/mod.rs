@@ -1,9 +1,9 @@
-//! What any plugin for ONNX Runtime needs: the C ABI's tables, statuses, panics,
-//! logs, options, nodes, and the registration and runs of kernels.
+//! The parts that any plugin for ONNX Runtime needs: the C ABI's tables, statuses,
+//! panics, logs, options, nodes, and the registration and runs of kernels.
 //!
-//! Nothing in this folder knows what the kernels compute, and it uses nothing
-//! of this crate but itself. A plugin brings two things: its kernels, as a
-//! [`Kernel`](kernel::Kernel), and its errors, as a [`Failure`](error::Failure).
+//! This folder knows nothing of the kernels' work and uses nothing of the rest of
+//! this crate. A plugin supplies its kernels, as a [`Kernel`](kernel::Kernel), and
+//! its errors, as a [`Failure`](error::Failure).
 
 pub(crate) mod abi;
 pub(crate) mod error;

@@ -1,4 +1,4 @@
-//! What ONNX Runtime knows of a node, copied.
+//! A copy of ONNX Runtime's description of a node.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -44,7 +44,7 @@ impl TypeAndSizes {
         if info.is_null() {
             return Ok(None);
         }
-        // SAFETY: the caller's; what comes back lives as long as `info`.
+        // SAFETY: the caller's; the result lives as long as `info`.
         unsafe { ort_try!(host, CastTypeInfoToTensorInfo(info, &raw mut tensor)) };
         if tensor.is_null() {
             return Ok(None);

@@ -1,18 +1,18 @@
 //! Staying in memory while somebody still points here.
 
-/// Keeps the library mapped until the process ends, whoever unloads it.
+/// Keeps the library mapped until the process ends, even if it is unloaded.
 ///
 /// ONNX Runtime lets a library be unregistered while sessions use it, unloads
-/// it, and calls into it when they run or end. Python makes that easy: what a
-/// session returned may keep it alive unseen.
+/// it, and calls into it when they run or end. That happens easily in Python,
+/// where a value that a session returned may keep the session alive.
 #[cfg(all(unix, not(miri)))]
 pub(crate) fn library() {
     use std::mem::MaybeUninit;
 
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
     let here: fn() = library;
-    // SAFETY: `here` is an address in this library, whose path `dladdr` tells
-    // if it returns anything but 0. The handle is never closed.
+    // SAFETY: `here` is an address in this library, whose path `dladdr` writes
+    // unless it returns 0. The handle is never closed.
     unsafe {
         if libc::dladdr(here as *const libc::c_void, info.as_mut_ptr()) != 0 {
             let path = info.assume_init().dli_fname;
@@ -39,8 +39,8 @@ pub(crate) fn library() {
 
     let here: fn() = library;
     let mut module = std::ptr::null_mut();
-    // SAFETY: by these flags `here` is no name but an address, which lies in
-    // this library; the handle is not counted, so there is none to close.
+    // SAFETY: with these flags `here` is an address, in this library, not a name;
+    // the handle is not counted, so there is none to close.
     unsafe { GetModuleHandleExW(PIN_BY_ADDRESS, here as *const u16, &raw mut module) };
 }
 

@@ -55,7 +55,7 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        // SAFETY: the registry is this struct's; the host copies what it needs of it.
+        // SAFETY: the registry is this struct's; the host copies the parts that it needs.
         unsafe { ort!(self.host, ep ReleaseKernelRegistry(self.registry)) };
     }
 }

@@ -116,7 +116,7 @@ impl<'a> Context<'a> {
         }
         let sizes = match rank {
             0 => &[],
-            // SAFETY: the host says where the value's own sizes lie, and how many they are.
+            // SAFETY: pointer and rank come from the host and describe the value's own sizes.
             _ => unsafe { slice::from_raw_parts(sizes, rank) },
         };
         Ok(Tensor {
@@ -151,7 +151,7 @@ impl<'a> Context<'a> {
         if self.host.check("KernelContext_GetLogger", status).is_err() {
             logger = ptr::null();
         }
-        // SAFETY: the logger lives as long as the run, and so does what holds it.
+        // SAFETY: the logger lives as long as the run, and so does its holder.
         unsafe { Log::new(self.host, logger) }
     }
 }
@@ -163,7 +163,7 @@ pub(crate) struct ParallelLoop<'a> {
     failed: OnceLock<Error>,
 }
 
-/// What every call of the loop's body gets.
+/// The argument of every call of the loop's body.
 struct Body<'a> {
     work: &'a (dyn Fn(usize) + Sync),
     panicked: &'a AtomicBool,

@@ -76,8 +76,8 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: the domain and its ops are this struct's. That no session uses
-        // them is what the host asks of whoever unregisters the library.
+        // SAFETY: the domain and its ops are this struct's. The host requires that no
+        // session uses them when the library is unregistered.
         unsafe {
             ort!(self.host, ReleaseCustomOpDomain(self.domain));
             drop(Box::from_raw(self.ops));
@@ -255,7 +255,7 @@ unsafe extern "system" fn create_kernel(
     // SAFETY: the host calls an op's functions with that op.
     let host = unsafe { custom_op(op) }.host;
     // SAFETY: the host makes a kernel from the info, passes a place for it, and
-    // gives it back to `kernel_destroy`.
+    // passes it to `kernel_destroy`.
     unsafe { kernel::make(host, info, out.cast(), Kernel::of_custom_op) }
 }
 

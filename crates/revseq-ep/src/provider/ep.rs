@@ -26,7 +26,7 @@ pub(crate) struct Ep {
     table: OrtEp,
     host: Host,
     options: Options,
-    /// What runs the nodes if the CPU does not.
+    /// The GPU that runs the nodes. `None` for the CPU.
     gpu: Option<Gpu>,
     log: Log,
     /// The factory's, which outlives its EPs.
@@ -95,7 +95,7 @@ impl Ep {
         self.log
     }
 
-    /// What is wrong with this EP, as a status.
+    /// The problem of this EP, as a status.
     fn problem_status(&self) -> OrtStatusPtr {
         match self.problem.get() {
             None => OrtStatusPtr::default(),
@@ -103,10 +103,10 @@ impl Ep {
         }
     }
 
-    /// Takes a node of the operators that no other EP has, or says in the log why not.
+    /// Claims a node of the operators if no other EP has it, or logs why not.
     ///
-    /// A node that its schema does not allow is taken nevertheless: making its
-    /// kernel then says what is wrong, where the CPU EP may misread it.
+    /// A node that violates its schema is claimed nevertheless: creating its
+    /// kernel then reports the error, where the CPU EP may misread the node.
     ///
     /// # Safety
     /// `info` is of the graph that the node is in.

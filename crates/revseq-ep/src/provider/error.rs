@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of the provider.
 
 use ort_sys::OrtErrorCode;
 use revseq_kernels::Device;
@@ -39,7 +39,7 @@ pub(crate) enum Error {
          support; build revseq-ep with the feature \"gpu\""
     )]
     BuiltWithoutGpu { device: Device },
-    /// The node or its shapes are not what its schema allows; names the node.
+    /// The node or its shapes violate its schema. Names the node.
     #[error(transparent)]
     Node(#[from] revseq_graph::Error),
     /// A tensor has a type that no kernel moves.
@@ -81,7 +81,7 @@ impl Failure for Error {
             Self::InNode { source, .. } => source.code(),
             #[cfg(not(feature = "gpu"))]
             Self::BuiltWithoutGpu { .. } => OrtErrorCode::ORT_NOT_IMPLEMENTED,
-            // What the CPU could have said as well.
+            // The CPU reports the same errors.
             #[cfg(feature = "gpu")]
             Self::RunOnGpu(gpu::Error::Operator(_)) => OrtErrorCode::ORT_INVALID_ARGUMENT,
             #[cfg(feature = "gpu")]

@@ -82,14 +82,14 @@ impl Factory {
         }
     }
 
-    /// Ends a use of a factory, and frees it if that was the last one: whether it was.
+    /// Ends a use of a factory, and frees it if that was the last one. Returns whether it was.
     ///
     /// # Safety
     /// `factory` is one that [`create`](Self::create) made; the caller is one of its users, and
     /// is none any more.
     unsafe fn leave(factory: *mut OrtEpFactory) -> bool {
-        // SAFETY: the caller's; a box, which must be the only way to the
-        // factory, is made of one that nobody uses any more.
+        // SAFETY: the caller's; the box must be the only reference to the
+        // factory, and nobody uses the factory any more.
         unsafe {
             if Self::from_table(factory)
                 .users
@@ -173,7 +173,7 @@ unsafe extern "system" fn get_supported_devices(
             }
             made.devices.push(ep_device);
         }
-        // Now that none can fail any more, they are the host's.
+        // Nothing can fail any more, so hand them to the host.
         for (index, ep_device) in made.devices.drain(..).enumerate() {
             // SAFETY: there are no more of them than the places that the caller has.
             unsafe {
@@ -230,7 +230,7 @@ unsafe extern "system" fn create_ep(
     let factory = unsafe { Factory::from_table(factory) };
     let host = factory.host;
     fence::status(host, || {
-        // The EP tells what is wrong with its options where the host listens.
+        // The EP reports wrong options later, where the host does not ignore them.
         let setup = fence::catch(|| {
             fence::fault("ep");
             // SAFETY: the caller's.
@@ -242,7 +242,7 @@ unsafe extern "system" fn create_ep(
         // SAFETY: the logger is the session's, as the EP is.
         let log = unsafe { Log::new(host, logger) };
         let ep = Box::new(Ep::new(host, setup, log, factory.registry.as_ptr()));
-        // SAFETY: the caller's; the host gives the EP back to `release_ep`.
+        // SAFETY: the caller's; the host passes the EP to `release_ep`.
         unsafe { *out = Box::into_raw(ep).cast() };
         factory.users.fetch_add(1, Ordering::Relaxed);
         Ok::<(), Error>(())
@@ -279,7 +279,7 @@ unsafe extern "system" fn create_allocator(
 }
 
 unsafe extern "system" fn release_allocator(_: *mut OrtEpFactory, _: *mut OrtAllocator) {
-    // None is ever made.
+    // No data transfer is ever made.
 }
 
 /// # Safety
@@ -288,7 +288,7 @@ unsafe extern "system" fn create_data_transfer(
     _: *mut OrtEpFactory,
     out: *mut *mut OrtDataTransferImpl,
 ) -> OrtStatusPtr {
-    // Null is none; a table without this function crashes hosts.
+    // Null means none; a table without this function crashes hosts.
     // SAFETY: the caller's.
     unsafe { *out = ptr::null_mut() };
     OrtStatusPtr::default()
@@ -324,7 +324,7 @@ mod tests {
     use super::*;
     use crate::plugin::fake_host;
 
-    /// What `GetSupportedDevices` makes of this many CPUs.
+    /// The result of `GetSupportedDevices` for this many CPUs.
     fn devices(factory: *mut OrtEpFactory, cpus: usize) -> (OrtStatusPtr, usize) {
         let cpus = vec![fake_host::cpu(); cpus];
         let mut out = [ptr::null_mut(); 2];

@@ -1,7 +1,7 @@
 //! Nodes on a GPU, if a session asks for one.
 //!
-//! The tensors stay the host's: each run uploads its data and reads the result
-//! back. A library without the feature `gpu` has none and says so.
+//! The tensors stay in host memory: each run uploads its data and reads the
+//! result back. A library without the feature `gpu` returns an error.
 
 #[cfg(not(feature = "gpu"))]
 use std::convert::Infallible;
@@ -27,15 +27,15 @@ pub(crate) struct Gpu {
 /// A plan on a GPU.
 #[cfg(feature = "gpu")]
 pub(crate) type Pass = gpu::ReverseSubsequencesPass;
-/// Nothing is of this type.
+/// An uninhabited type.
 #[cfg(not(feature = "gpu"))]
 pub(crate) type Pass = Infallible;
 
 impl Gpu {
-    /// Opens the GPU that a device is; the CPU is none.
+    /// Opens the GPU of a device. `None` for the CPU.
     ///
     /// # Errors
-    /// There is no such adapter, it gives no device, or there are no GPUs at all.
+    /// If there is no such adapter, it has no device, or GPU support was not built.
     pub(crate) fn open(device: &Device) -> Result<Option<Self>, Error> {
         match device.clone() {
             Device::Cpu => Ok(None),

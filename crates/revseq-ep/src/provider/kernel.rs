@@ -18,7 +18,7 @@ use crate::plugin::info::KernelInfo;
 use crate::plugin::tensor::{Context, ParallelLoop, Tensor};
 use crate::plugin::{fence, kernel};
 
-/// What a node needs to run, any number of times at once.
+/// A node's kernel. Any number of runs may be in progress at once.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     plans: Plans,
@@ -43,11 +43,11 @@ impl kernel::Kernel for Kernel {
 
     /// Runs the node.
     ///
-    /// On the CPU nothing is allocated for a shape that comes again. The output
-    /// is not touched unless all checks pass.
+    /// On the CPU a repeated shape allocates nothing. The output is not touched
+    /// unless all checks pass.
     ///
     /// # Errors
-    /// What is wrong with the inputs, naming the node.
+    /// If an input is invalid. Names the node.
     fn compute(&self, context: Context<'_>) -> Result<(), Error> {
         self.compute_unnamed(context)
             .map_err(|error| error.of_node(self.plans.label()))
@@ -68,14 +68,14 @@ impl Kernel {
         })
     }
 
-    /// The kernel of a node; `verbose` if each run is to say in the log what it did.
+    /// The kernel of a node; each run logs its choices if `verbose`.
     fn new(plans: Plans, policy: LengthsPolicy, verbose: bool) -> Self {
         Self {
             plans,
             policy,
-            // ONNX Runtime does not tell how many threads a session has. This
-            // many bound the number of pieces; the session's pool, which may
-            // be smaller, decides how many of them run at once.
+            // ONNX Runtime does not expose the number of a session's threads. This
+            // bounds the number of pieces; the session's pool, which may be
+            // smaller, decides how many of them run at once.
             threads: *CORES,
             verbose,
         }
@@ -148,7 +148,7 @@ impl Kernel {
                     Some(pass) => gpu::run(pass, &lengths, Some(input), zeroed(output)),
                 }
             };
-            // What kept pieces from being run says more than that they were not.
+            // Report the cause first: it says more than that pieces were not run.
             parallel.finish()?;
             moved?;
         }
@@ -166,7 +166,7 @@ impl Kernel {
         }
     }
 
-    /// Says in the log what a run did.
+    /// Logs the choices of a run.
     #[cold]
     fn say(&self, context: Context<'_>, plan: &Plan, kernel: KernelChoice, in_place: bool) {
         let mut line = format!(

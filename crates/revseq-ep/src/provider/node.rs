@@ -26,10 +26,10 @@ pub(super) fn unmovable_input(node: &node::Node) -> Option<(usize, String)> {
     })
 }
 
-/// What a node means.
+/// Reads a node's operator.
 ///
 /// # Errors
-/// What its schema does not allow.
+/// A violation of its schema.
 pub(super) fn operator(node: &node::Node) -> Result<Operator, Error> {
     let attributes: Vec<_> = node
         .attributes

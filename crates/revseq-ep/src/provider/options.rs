@@ -13,11 +13,11 @@ const DEVICE: &str = r#""cpu", "gpu", "gpu:INDEX", "gpu:NAME" or "gpu:software""
 /// The options of an EP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// `lengths`: what to do with lengths out of range. If it is not set, each
-    /// operator does what it does by itself: ReverseSequence rejects them,
-    /// ReverseSubsequences clamps them. If it is, both do what it says.
+    /// `lengths`: the policy for lengths out of range. It applies to both
+    /// operators. By default ReverseSequence rejects them, and
+    /// ReverseSubsequences clamps them.
     lengths: Option<LengthsPolicy>,
-    /// `device`: what runs the nodes.
+    /// `device`: the device that runs the nodes.
     device: Device,
 }
 
@@ -51,12 +51,12 @@ impl Options {
         Ok(read)
     }
 
-    /// What runs the nodes.
+    /// The device that runs the nodes.
     pub(crate) fn device(&self) -> &Device {
         &self.device
     }
 
-    /// What an operator does with lengths out of range.
+    /// The policy of an operator for lengths out of range.
     pub(crate) fn lengths_policy(&self, operator: Operator) -> LengthsPolicy {
         self.lengths.unwrap_or_else(|| operator.lengths_policy())
     }

@@ -1,4 +1,4 @@
-//! The plans of a node: made once for a shape, kept for the last shapes that came.
+//! The plans of a node: made once for a shape, cached for the most recent shapes.
 
 use std::ffi::c_int;
 
@@ -52,25 +52,25 @@ impl Planned {
     }
 }
 
-/// What a node's plans are made from, and those that are made.
+/// A node with its cached plans.
 #[derive(Debug)]
 pub(crate) struct Plans {
     node: String,
     operator: Operator,
-    /// What runs the node if the CPU does not.
+    /// The GPU that runs the node. `None` for the CPU.
     gpu: Option<Gpu>,
     /// That of the shape which the model says, if it does.
     known: Option<Planned>,
-    /// Those of the last runs of other shapes.
+    /// The plans of other recent shapes.
     recent: LruCache<Planned>,
 }
 
 impl Plans {
-    /// Reads the node of a kernel, which runs on a GPU if there is one, and
-    /// plans it if the model says what its shape is.
+    /// Reads the node of a kernel, which runs on `gpu` if there is one, and
+    /// plans it if the model declares its shape.
     ///
     /// # Errors
-    /// What its schema does not allow, naming the node.
+    /// A violation of the schema, naming the node.
     pub(super) fn of(info: KernelInfo, name: String, gpu: Option<Gpu>) -> Result<Self, Error> {
         let node = info.node(name, &ATTRIBUTES)?;
         let operator = operator(&node)?;
@@ -93,7 +93,7 @@ impl Plans {
         }
     }
 
-    /// What messages call the node.
+    /// The node's name in messages.
     pub(super) fn label(&self) -> String {
         format!("{} node {:?}", self.operator.op_type(), self.node)
     }
@@ -103,7 +103,7 @@ impl Plans {
         self.operator
     }
 
-    /// What runs the node if the CPU does not.
+    /// The GPU that runs the node. `None` for the CPU.
     pub(crate) fn gpu(&self) -> Option<&Gpu> {
         self.gpu.as_ref()
     }
@@ -117,7 +117,7 @@ impl Plans {
     /// Runs `run` with the plan for inputs of these types and sizes.
     ///
     /// # Errors
-    /// What the schema does not allow, and what `run` returns.
+    /// A violation of the schema, or the error of `run`.
     #[inline]
     pub(crate) fn with<T>(
         &self,
@@ -211,8 +211,8 @@ mod tests {
         }
     }
 
-    /// How many plans are made for shapes that come in turn: one that is in use
-    /// cannot be where another was.
+    /// The number of plans made for shapes in sequence: a plan in use cannot share
+    /// another's address.
     fn distinct(plans: &Plans, sizes: &[i64], at: &mut Vec<*const Plan>) -> usize {
         let Some((&time, rest)) = sizes.split_first() else {
             at.sort();

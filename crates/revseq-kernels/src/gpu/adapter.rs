@@ -38,8 +38,8 @@ impl fmt::Display for AdapterInfo {
 }
 
 impl AdapterInfo {
-    /// What it is, in a word or two: `discrete`, `integrated`, `virtual`,
-    /// `software` or `of unknown kind`.
+    /// The kind of adapter: `discrete`, `integrated`, `virtual`, `software` or
+    /// `of unknown kind`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self.device_type {
@@ -86,7 +86,7 @@ impl AdapterInfo {
 
 /// All adapters of these graphics APIs, in the order of [`AdapterChoice::Index`].
 ///
-/// APIs that this crate was built without have none.
+/// Skips APIs that this crate was built without.
 #[must_use]
 pub fn adapters(backends: wgpu::Backends) -> Vec<AdapterInfo> {
     enumerate(backends)

@@ -7,7 +7,7 @@ use super::params::LengthsLayout;
 use crate::lengths::LENGTHS_DATA_TYPES;
 use crate::{DataType, Tensor};
 
-/// What the start of a tensor in its buffer has to be a multiple of, in bytes.
+/// The alignment of a tensor's start in its buffer, in bytes.
 const OFFSET_ALIGNMENT: u64 = 4;
 
 /// Lengths in a buffer.
@@ -19,7 +19,7 @@ pub struct LengthsSlice<'a> {
     pub data_type: DataType,
 }
 
-/// How lengths of a data type lie in memory.
+/// The memory layout of lengths of a data type.
 pub(super) fn layout(data_type: DataType) -> Result<LengthsLayout, Error> {
     let (words, signed) = match data_type {
         DataType::Int32 => (1, true),
@@ -76,7 +76,7 @@ pub(super) fn range(
     Ok(offset..offset + words)
 }
 
-/// Whether what is read lies in the buffer that is written, where it must not overlap.
+/// Whether the tensor that is read shares the buffer that is written. They must not overlap.
 pub(super) fn is_shared(
     tensor: Tensor,
     slice: wgpu::BufferSlice<'_>,

@@ -1,4 +1,4 @@
-//! A device, and what is compiled and pooled for it.
+//! A device with its compiled pipelines and pooled buffers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -76,10 +76,10 @@ impl fmt::Debug for Context {
 }
 
 impl Context {
-    /// A context on an adapter of its own choice, with the adapter's limits.
+    /// Creates a context on the adapter that the options choose, with the adapter's limits.
     ///
     /// # Errors
-    /// [`Error::NoAdapter`] with those that there are, [`Error::NoDevice`].
+    /// [`Error::NoAdapter`], which lists the adapters, or [`Error::NoDevice`].
     pub fn new(options: &ContextOptions) -> Result<Self, Error> {
         let (info, adapter) = adapter::choose(&options.adapter, options.backends)?;
         let mut limits = adapter.limits();
@@ -124,7 +124,7 @@ impl Context {
         Ok(context)
     }
 
-    /// A context on a device of the caller's, within the limits that it was made with.
+    /// A context on the caller's device, within the limits that it was created with.
     ///
     /// The device's callbacks stay the caller's: of its loss this context
     /// learns only when something fails.
@@ -216,10 +216,10 @@ impl Context {
         }
     }
 
-    /// The error of a lost device, if that is behind another error.
+    /// Replaces an error by that of a lost device, if the device is lost.
     ///
-    /// All that belongs to a device becomes invalid first. That it is lost is said when what was
-    /// submitted has ended, and perhaps by another thread.
+    /// The objects of a lost device become invalid first. wgpu reports the loss only when the
+    /// submitted work has ended, and perhaps on another thread.
     #[cold]
     pub(super) fn lost_or(&self, error: Error) -> Error {
         for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! What can be wrong on a GPU.
+//! The errors of a GPU.
 
 use std::fmt;
 
@@ -15,35 +15,35 @@ pub enum Error {
     /// No adapter is the one asked for.
     #[error("no {wanted} adapter; found {}", List(found))]
     NoAdapter {
-        /// What was asked for.
+        /// The requested adapter.
         wanted: AdapterChoice,
         /// The adapters that there are, as [`AdapterInfo`](super::AdapterInfo) prints them.
         found: Vec<String>,
     },
-    /// The adapter gave no device.
+    /// The adapter returned no device.
     #[error("{adapter}: no device: {reason}")]
     NoDevice {
         /// The adapter, as [`AdapterInfo`](super::AdapterInfo) prints it.
         adapter: String,
-        /// What the driver says.
+        /// The driver's message.
         reason: String,
     },
     /// The device is lost; a new context may get another one.
     #[error("the device is lost: {reason}")]
     DeviceLost {
-        /// What the driver says.
+        /// The driver's message.
         reason: String,
     },
     /// The device has not enough memory.
     #[error("the device has not enough memory for {action}")]
     OutOfMemory {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
     },
     /// The device refused a command.
     #[error("{action}: {reason}")]
     Validation {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
         /// Why, in wgpu's words.
         reason: String,
@@ -55,7 +55,7 @@ pub enum Error {
         tensor: Tensor,
         /// Where it starts, in bytes.
         offset: u64,
-        /// What the start has to be a multiple of.
+        /// The required alignment.
         alignment: u64,
     },
     /// A buffer was made without a usage that is needed.
@@ -65,10 +65,10 @@ pub enum Error {
         tensor: Tensor,
         /// The buffer's usages.
         actual: wgpu::BufferUsages,
-        /// Those that are needed.
+        /// The usages that are required.
         required: wgpu::BufferUsages,
     },
-    /// What is written lies over something that is read.
+    /// The tensor that is written overlaps one that is read.
     #[error(
         "{tensor}: bytes {start} to {end} of its buffer, which overlap those of {written} \
          ({written_start} to {written_end})"
@@ -80,7 +80,7 @@ pub enum Error {
         start: u64,
         /// Its end in the buffer.
         end: u64,
-        /// What is written, in the same buffer.
+        /// The tensor that is written, in the same buffer.
         written: &'static str,
         /// Its first byte in the buffer.
         written_start: u64,
@@ -90,7 +90,7 @@ pub enum Error {
     /// The device's limits leave no way to run this plan.
     #[error("{what}: {actual}, but here at most {maximum}")]
     UnsupportedSize {
-        /// What is too large.
+        /// The thing that is too large.
         what: &'static str,
         /// How large it is.
         actual: u64,

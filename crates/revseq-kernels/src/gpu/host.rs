@@ -41,7 +41,7 @@ pub fn run(
     )
 }
 
-/// Reverses subsequences of `data`, in bytes, on the device, where they lie.
+/// Reverses subsequences of `data`, in bytes, in place on the device.
 ///
 /// # Errors
 /// As [`run`], and [`crate::Error::NotInPlace`] if input and output have different layouts.
@@ -63,7 +63,7 @@ pub fn run_in_place(
     )
 }
 
-/// Where the input is on the host.
+/// The input's location on the host.
 #[derive(Clone, Copy)]
 enum Host<'a> {
     Apart(&'a [u8]),
@@ -115,7 +115,7 @@ fn bytes_of(lengths: LengthsData<'_>) -> (&[u8], LengthsLayout) {
     }
 }
 
-/// Runs with every tensor in a buffer of its own.
+/// Runs with every tensor in a separate buffer.
 fn run_whole(
     pass: &ReverseSubsequencesPass,
     nest: &Nest,

@@ -9,7 +9,7 @@ use super::slabs::{Excess, ExcessKind, Motion, Nest, Slab, slabs};
 /// The loops that the shader has room for.
 ///
 /// Elements of the output are distinct and one binding has less than 2^31
-/// bytes, so at most 30 loops go round more than once; the row makes 31.
+/// bytes, so at most 30 loops have more than one iteration; the row makes 31.
 const MAXIMUM_LOOPS: usize = 32;
 
 /// The words of the shader's `Params` before its loops.
@@ -18,12 +18,12 @@ const HEADER_WORDS: usize = 20;
 /// The bytes of the shader's `Params`.
 pub(super) const PARAMS_BYTES: usize = 4 * (HEADER_WORDS + 4 * MAXIMUM_LOOPS);
 
-/// What a device can do in one dispatch.
+/// The limits of one dispatch on a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// The most bytes of a binding.
     binding_bytes: u64,
-    /// What a binding's offset has to be a multiple of.
+    /// The alignment of a binding's offset.
     alignment: u64,
     /// The most workgroups in each dimension.
     workgroups: u64,
@@ -34,13 +34,13 @@ impl Limits {
         Self {
             // Offsets in bytes stay in 32 bits.
             binding_bytes: limits.max_storage_buffer_binding_size.min((1 << 31) - 4),
-            // At least a unit, so that what is left of an offset keeps its alignment.
+            // At least a unit, so that the remainder of an offset keeps its alignment.
             alignment: u64::from(limits.min_storage_buffer_offset_alignment).max(16),
             workgroups: u64::from(limits.max_compute_workgroups_per_dimension),
         }
     }
 
-    /// What a binding's offset has to be a multiple of, in bytes.
+    /// The alignment of a binding's offset, in bytes.
     pub(super) fn alignment(&self) -> u64 {
         self.alignment
     }
@@ -51,7 +51,7 @@ impl Limits {
     }
 }
 
-/// How lengths lie in their buffer.
+/// The layout of lengths in their buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LengthsLayout {
     /// The words of a length: 1 or 2.
@@ -117,7 +117,7 @@ struct Level {
     is_time: bool,
 }
 
-/// What a kernel does with the levels of a slab.
+/// How a kernel processes the levels of a slab.
 struct Work {
     kernel: Kernel,
     levels: Vec<Level>,
@@ -134,7 +134,7 @@ struct Work {
 pub(super) struct Builder<'a> {
     pub(super) nest: &'a Nest,
     pub(super) limits: Limits,
-    /// The bytes of the tensors that come before what is in the buffers.
+    /// The bytes of each tensor that precede its buffer.
     pub(super) missing: Offsets,
     pub(super) layout: LengthsLayout,
     /// The most that a length can be.
@@ -153,7 +153,7 @@ impl Builder<'_> {
             .collect())
     }
 
-    /// The dispatch of a slab whose tensors start at `offsets`, or what is too much for one.
+    /// The dispatch of a slab whose tensors start at `offsets`, or the part that exceeds one.
     fn dispatch(&self, slab: &Slab, offsets: &Offsets) -> Result<Dispatch, Excess> {
         let lengths = slab.lengths(self.nest);
         let length_bytes = 4 * u64::from(self.layout.words);
@@ -199,7 +199,7 @@ impl Builder<'_> {
                 maximum: self.limits.items(),
             });
         }
-        // Full rows of workgroups, as few as there can be.
+        // Full rows of workgroups, as few as possible.
         let workgroups = work.items.div_ceil(u64::from(WORKGROUP_SIZE));
         let height = workgroups.div_ceil(self.limits.workgroups);
         let width = workgroups.div_ceil(height);
@@ -318,7 +318,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The loops of a slab that go round more than once, from the largest
+    /// The loops of a slab with more than one iteration, from the largest
     /// output stride to the smallest.
     fn levels(&self, slab: &Slab, with_time: bool, with_row: bool) -> Vec<Level> {
         let nest = self.nest;
@@ -364,9 +364,9 @@ fn items(levels: &[Level]) -> u64 {
 
 /// The levels that are resolved by address, and the words that they cover.
 ///
-/// A block is what the innermost levels reach from one place. Blocks start at
-/// whole words and share none, and inside a block every address has one
-/// coordinate at most: each level's step is more than all inside it reach.
+/// A block is the range that the innermost levels reach from one place. Blocks
+/// start at whole words and share none, and inside a block every address has
+/// at most one coordinate: each level's step exceeds the reach of all inside it.
 /// `None` if the output is not laid out like that, or has mostly gaps.
 fn block(levels: &[Level], granule: u64, start: u64) -> Option<(usize, u64)> {
     // The levels out here move by whole words.

@@ -15,13 +15,13 @@ use crate::{Plan, Tensor};
 /// How many sets of dispatches a pass keeps, one for each way in which offsets are aligned.
 const PREPARED: usize = 64;
 
-/// A [`Plan`] on a device: what a pipeline records among its own passes.
+/// A [`Plan`] on a device, which a pipeline records among its own passes.
 ///
 /// Nothing here uploads, reads back or waits. Buffers need
 /// [`BufferUsages::STORAGE`](wgpu::BufferUsages::STORAGE), tensors start at
-/// multiples of 4 bytes, and the buffer goes on to the end of the last whole
-/// word. Lengths are clamped, as DirectML's page says; [`encode_check`](Self::encode_check)
-/// finds those that had to be.
+/// multiples of 4 bytes, and the buffer extends to the end of the last whole
+/// word. Lengths are clamped, as DirectML's page specifies;
+/// [`encode_check`](Self::encode_check) finds lengths that were out of range.
 #[derive(Debug)]
 pub struct ReverseSubsequencesPass {
     context: Context,
@@ -29,11 +29,11 @@ pub struct ReverseSubsequencesPass {
     prepared: Mutex<HashMap<Key, Arc<Vec<Prepared>>>>,
 }
 
-/// What the dispatches of a plan depend on.
+/// The key of a plan's cached dispatches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     motion: Motion,
-    /// What the offsets are past an aligned one.
+    /// The remainders of the offsets by the alignment.
     offsets: Offsets,
     layout: LengthsLayout,
     shared: bool,
@@ -127,7 +127,7 @@ impl ReverseSubsequencesPass {
     /// Records a compute pass that reverses subsequences of `input` into `output`.
     ///
     /// Bytes of the output between its strides keep their values. The tensors
-    /// may lie in one buffer if they do not overlap.
+    /// may share a buffer if they do not overlap.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -142,7 +142,7 @@ impl ReverseSubsequencesPass {
         Ok(())
     }
 
-    /// Records a compute pass that reverses subsequences of `data` where they lie.
+    /// Records a compute pass that reverses subsequences of `data` in place.
     ///
     /// Touches the reversed prefixes only.
     ///
@@ -161,12 +161,11 @@ impl ReverseSubsequencesPass {
     /// Binds buffers for any number of recordings.
     ///
     /// # Errors
-    /// A buffer that is too short ([`crate::Error::BufferTooShort`]), was made
-    /// without a usage, starts at a misaligned offset, overlaps the output or
-    /// belongs to another device (of the same [`wgpu::Instance`]: beyond that
-    /// wgpu cannot tell); a data type that is none of lengths; a device that is
-    /// lost or out of memory. What wgpu finds wrong with the encoder it reports
-    /// when the encoder is finished.
+    /// A buffer that is too short ([`crate::Error::BufferTooShort`]), lacks a
+    /// usage, starts at a misaligned offset, overlaps the output or belongs to
+    /// another device (wgpu detects this only within one [`wgpu::Instance`]);
+    /// lengths of another data type; a device that is lost or out of memory.
+    /// wgpu reports errors of the encoder when the encoder is finished.
     pub fn bind(
         &self,
         input: wgpu::BufferSlice<'_>,
@@ -302,8 +301,8 @@ impl ReverseSubsequencesPass {
         Ok(prepared)
     }
 
-    /// The builder of dispatches for tensors at these offsets, less what is
-    /// missing from the buffers before them.
+    /// The builder of dispatches for tensors at these offsets, minus the bytes
+    /// before them that are missing from the buffers.
     pub(super) fn builder<'a>(
         &self,
         nest: &'a Nest,

@@ -1,6 +1,6 @@
 //! The variants of the shader.
 
-/// The shader as it is written: units of 16 bytes, tensors in buffers of their own.
+/// The shader's source: units of 16 bytes, each tensor in a separate buffer.
 const SOURCE: &str = include_str!("shader.wgsl");
 
 /// The invocations of a workgroup, as the shader has them.
@@ -36,13 +36,13 @@ impl Kernel {
     }
 }
 
-/// What a pipeline is compiled for.
+/// The parameters that a pipeline is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Variant {
     pub(super) kernel: Kernel,
     /// The bytes of a unit: 4, 8 or 16.
     pub(super) unit_bytes: usize,
-    /// Whether a tensor that is read lies in the buffer that is written.
+    /// Whether a tensor that is read shares the buffer that is written.
     pub(super) shared: bool,
     /// Whether the two halves of the pairs that swap are bound apart.
     pub(super) apart: bool,

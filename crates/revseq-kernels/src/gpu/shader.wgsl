@@ -38,7 +38,7 @@ struct Params {
     // 1 or 2 words a length; 1 if signed.
     length_words: u32,
     length_signed: u32,
-    // What lengths are clamped to.
+    // The upper bound of lengths.
     axis_size: u32,
     // The time steps that are written, and those that can be read here.
     to_start: u32,
@@ -61,7 +61,7 @@ struct Params {
     loops: array<Loop, 32>,
 }
 
-/// What the host reads after `check_lengths` and `report_length`.
+/// The status that the host reads after `check_lengths` and `report_length`.
 struct Status {
     // How many lengths are out of range.
     count: atomic<u32>,
@@ -90,8 +90,8 @@ struct Place {
     time: u32,
 }
 
-/// `place` moved by some rounds of a loop. Time moves the output alone: what it
-/// reads depends on the length.
+/// `place` after some iterations of a loop. Time moves only the output: the input
+/// depends on the length.
 fn advanced(place: Place, index: u32, rounds: u32) -> Place {
     let step = params.loops[index];
     return Place(
@@ -265,8 +265,8 @@ fn mirrored(value: u32, count: u32) -> u32 {
     return result;
 }
 
-/// What of a run in the first half lies in one word, and its mirror image, which
-/// may lie in two.
+/// Swaps the part of the first half that lies in one word with its mirror image,
+/// which may lie in two.
 @compute @workgroup_size(64)
 fn swap_words(@builtin(global_invocation_id) id: vec3<u32>) {
     let item = id.y * params.dispatch_width + id.x;
@@ -305,7 +305,7 @@ fn swap_words(@builtin(global_invocation_id) id: vec3<u32>) {
         let last_time = params.to_start + (last - at.output) / params.granule - 1u;
         other = at.input + (length - 1u - last_time - params.from_start) * params.granule;
     }
-    // Only this invocation changes these bytes, so what it reads of them is theirs.
+    // Only this invocation changes these bytes, so they are unchanged when it reads them.
     let shift = shift_of(first);
     let one = (atomicLoad(&output_words[word]) >> shift) & low_bytes(count);
     let other_shift = shift_of(other);

@@ -1,7 +1,7 @@
 //! Cutting a plan into slabs that one dispatch can reach.
 //!
 //! A slab is a part of every loop. Along time there are two parts: the steps
-//! that are written, and those that can be read; what a step reads depends on
+//! that are written, and those that can be read. The step to read depends on
 //! the length, so slabs along time pair every part with every other.
 
 use std::ops::Range;
@@ -18,7 +18,7 @@ const MAXIMUM_SLABS: usize = 1 << 16;
 /// Rows are cut at multiples of the widest unit.
 const ROW_STEP: usize = 16;
 
-/// What is done at every step of the loops.
+/// The action at every step of the loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Motion {
     /// Out of place.
@@ -80,7 +80,7 @@ impl Nest {
     }
 }
 
-/// What does not fit one dispatch.
+/// The part that does not fit one dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Excess {
     pub(super) kind: ExcessKind,
@@ -88,7 +88,7 @@ pub(super) struct Excess {
     pub(super) maximum: u64,
 }
 
-/// What there is too much of: bytes of a binding, or invocations.
+/// The limit that is exceeded: bytes of a binding, or invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExcessKind {
     Input,
@@ -185,7 +185,7 @@ impl Slab {
         }
     }
 
-    /// Cuts this where it makes most of the excess go away; none if nothing is left to cut.
+    /// Cuts this where it reduces the excess most. `None` if nothing is left to cut.
     fn cut(&self, nest: &Nest, excess: ExcessKind) -> Option<SmallVec<[Self; 3]>> {
         let reach = |range: &Range<usize>, step: usize| (range.len() - 1).saturating_mul(step);
         let mut best = None;
@@ -265,10 +265,10 @@ impl Slab {
     }
 }
 
-/// The parts of a slab, each with what `dispatch` makes of it, cut until it finds
-/// no excess.
+/// Cuts a slab until `dispatch` succeeds for each part, and returns the parts with
+/// its results.
 ///
-/// Every element is written in exactly one of them.
+/// Exactly one part writes each element.
 pub(super) fn slabs<T>(
     nest: &Nest,
     slab: Slab,
@@ -298,7 +298,7 @@ pub(super) fn slabs<T>(
     Ok(done)
 }
 
-/// What even the smallest slab has too much of.
+/// The error of an excess that even the smallest slab has.
 fn uncuttable(excess: Excess) -> Error {
     Error::UnsupportedSize {
         what: match excess.kind {

@@ -17,7 +17,7 @@ pub(super) struct Pool {
     free: Mutex<Vec<wgpu::Buffer>>,
 }
 
-/// What a pooled buffer is for.
+/// The use of a pooled buffer.
 #[derive(Clone, Copy)]
 pub(super) enum Role {
     /// Filled by the host, copied to a tensor.
@@ -39,7 +39,7 @@ impl Role {
     }
 }
 
-/// A buffer of the pool, which goes back when dropped.
+/// A buffer of the pool, returned to it on drop.
 pub(super) struct Pooled<'a> {
     context: &'a Context,
     /// There until dropped.
@@ -127,7 +127,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// A tensor of whole words for `bytes` bytes: those of `data`, or anything.
+    /// A tensor of whole words for `bytes` bytes: a copy of `data`, or uninitialised.
     pub(super) fn tensor(
         &mut self,
         bytes: usize,
@@ -156,7 +156,7 @@ impl<'a> Transfer<'a> {
         Ok(())
     }
 
-    /// Runs what `encode` encodes, then fills each slice from its buffer, the bytes from an offset on.
+    /// Submits the commands of `encode`, then fills each slice from an offset of its buffer.
     pub(super) fn run(
         self,
         encode: impl FnOnce(&mut wgpu::CommandEncoder),
@@ -214,7 +214,7 @@ fn map(
             let _ = sender.send(result);
         });
     })?;
-    // A buffer that nothing uses is mapped at once; else wait for what was submitted.
+    // An unused buffer is mapped at once; otherwise wait for the submitted work.
     let mut poll = wgpu::PollType::Poll;
     loop {
         context.check_lost()?;
@@ -223,7 +223,7 @@ fn map(
         // Another thread may have polled first, and may not yet have called back.
         match receiver.recv_timeout(Duration::from_micros(50)) {
             Ok(Ok(())) => return Ok(()),
-            // Validation errors were caught above: what is left is a device that is gone.
+            // Validation errors were caught above, so the device must be lost.
             Ok(Err(error)) => return Err(lost(error.to_string())),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 return Err(lost("a buffer was not mapped".to_owned()));

@@ -30,13 +30,13 @@ impl ReverseSubsequencesPass {
         })
     }
 
-    /// Records a check of lengths that lie on the device.
+    /// Records a check of lengths on the device.
     ///
-    /// The operator clamps them all the same. Afterwards the first
-    /// [`STATUS_BYTES`] of `status` tell which length, if any, is negative or
-    /// longer than the axis: [`status_result`](Self::status_result) reads them.
-    /// `status` also needs [`BufferUsages::COPY_DST`](wgpu::BufferUsages::COPY_DST),
-    /// by which it is cleared first.
+    /// The operator clamps them in any case. Afterwards the first [`STATUS_BYTES`]
+    /// of `status` encode which length, if any, is negative or longer than the
+    /// axis: [`status_result`](Self::status_result) decodes them. `status` also
+    /// needs [`BufferUsages::COPY_DST`](wgpu::BufferUsages::COPY_DST), since it is
+    /// cleared first.
     ///
     /// # Errors
     /// As [`bind`](Self::bind), and [`Error::UnsupportedSize`] for more than
@@ -90,10 +90,10 @@ impl ReverseSubsequencesPass {
         Ok(())
     }
 
-    /// What a status says of lengths of this data type.
+    /// Decodes a status of lengths of this data type.
     ///
     /// # Errors
-    /// [`crate::Error::LengthOutOfRange`] with the first length that is, as
+    /// [`crate::Error::LengthOutOfRange`] with the first such length, like
     /// [`SequenceLengths::new`](crate::SequenceLengths::new) under
     /// [`LengthsPolicy::Reject`](crate::LengthsPolicy::Reject).
     pub fn status_result(
@@ -121,11 +121,11 @@ impl ReverseSubsequencesPass {
         }))
     }
 
-    /// Waits for all that was submitted and reads a status back.
+    /// Waits for all submitted work and reads a status back. `status` needs
+    /// [`BufferUsages::COPY_SRC`](wgpu::BufferUsages::COPY_SRC).
     ///
     /// # Errors
-    /// As [`status_result`](Self::status_result), and what can go wrong on the
-    /// device. `status` needs [`BufferUsages::COPY_SRC`](wgpu::BufferUsages::COPY_SRC).
+    /// As [`status_result`](Self::status_result), and errors of the device.
     pub fn read_status(
         &self,
         status: wgpu::BufferSlice<'_>,

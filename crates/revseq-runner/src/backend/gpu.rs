@@ -1,6 +1,6 @@
-//! The GPU that the nodes of ours run on when the rest of a model is tract's.
+//! The GPU that runs our nodes when tract runs the rest of a model.
 //!
-//! A build without the feature `gpu` has none and says so.
+//! A build without the feature `gpu` returns an error.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ impl Gpu {
     /// Opens an adapter.
     ///
     /// # Errors
-    /// There is none such, or it gives no device.
+    /// If there is no such adapter, or it returns no device.
     pub(crate) fn open(choice: &AdapterChoice) -> Result<Self> {
         use anyhow::Context as _;
         let mut options = revseq_tract::gpu::ContextOptions::default();
@@ -56,7 +56,7 @@ impl Gpu {
         Ok(Self { context })
     }
 
-    /// The options of models whose nodes of ours run here.
+    /// The options of models whose nodes of our operators run here.
     pub(crate) fn options(&self, options: LoadOptions) -> LoadOptions {
         options.on_gpu(&self.context)
     }
@@ -72,7 +72,7 @@ impl fmt::Display for Gpu {
 /// All adapters.
 ///
 /// # Errors
-/// This build can have none.
+/// Always: this build has no GPU support.
 #[cfg(feature = "gpu")]
 pub(crate) fn adapters() -> Result<Vec<Adapter>> {
     use revseq_tract::gpu;
@@ -117,7 +117,7 @@ pub(crate) fn adapters() -> Result<Vec<Adapter>> {
     anyhow::bail!(crate::not_built("GPUs"))
 }
 
-/// What a GPU lacks for a model; `None` if nothing is known.
+/// The feature that a GPU lacks for a model; `None` if none is known.
 pub(crate) fn lacks(model: &Model) -> Result<Option<String>> {
     let mut lacking = None;
     walk::walk(model, &Bindings::new(), |site| {

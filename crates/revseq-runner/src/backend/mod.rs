@@ -33,19 +33,19 @@ pub(crate) struct Runs {
 }
 
 impl Engine {
-    /// What is asked for.
+    /// Opens the backend that the arguments name.
     ///
     /// # Errors
-    /// It is not there, or cannot do what is asked of it.
+    /// If it is not available, or does not support the arguments.
     pub(crate) fn open(arguments: &BackendArguments) -> Result<Self> {
         let mut engines = Self::open_all(&arguments.engine, &[arguments.choice()?])?;
         engines.pop().context("one backend is asked for")
     }
 
-    /// Each of some, with what else is asked for.
+    /// Opens several backends with the same arguments.
     ///
     /// # Errors
-    /// One of them is not there, or cannot do what is asked of it.
+    /// If one of them is not available, or does not support the arguments.
     pub(crate) fn open_all(arguments: &EngineArguments, all: &[cli::Engine]) -> Result<Vec<Self>> {
         arguments.check(all)?;
         if let Some(threads) = arguments.threads {
@@ -88,8 +88,8 @@ impl Engine {
         }
     }
 
-    /// The GPU that the nodes of ours run on, if it is one: an adapter in tract; in
-    /// ONNX Runtime what the provider is asked for, which opens that or fails.
+    /// The GPU that runs our nodes, if any: an adapter in tract; in ONNX Runtime the
+    /// provider's option, with which it opens that GPU or fails.
     pub(crate) fn gpu_name(&self) -> Option<String> {
         match self {
             Self::Tract(tract) => tract.gpu().map(ToString::to_string),
@@ -97,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// What this backend needs of a model, which takes less memory.
+    /// The parts of a model that this backend needs, to save memory.
     pub(crate) fn needed_of(&self, model: Model) -> Model {
         match self {
             Self::Tract(_) => tract::needed_of(model),
@@ -105,10 +105,10 @@ impl Engine {
         }
     }
 
-    /// A model made ready as far as that goes without its inputs.
+    /// Prepares a model as far as possible without its inputs.
     ///
     /// # Errors
-    /// The model itself is wrong, or a node of ours would run elsewhere unseen.
+    /// If the model is invalid, or another provider would silently run one of our nodes.
     pub(crate) fn load<'a>(&'a self, model: &'a Model) -> Result<Loaded<'a>> {
         match self {
             Self::Tract(tract) => Ok(match tract.read(model)? {
@@ -142,7 +142,7 @@ impl std::fmt::Display for Engine {
     }
 }
 
-/// Has tract, the kernels and ONNX Runtime work on so many threads.
+/// Sets the number of threads of tract, the kernels and ONNX Runtime.
 fn set_threads(threads: usize, engines: &[cli::Engine]) -> Result<()> {
     #[cfg(not(feature = "multithread"))]
     anyhow::ensure!(
@@ -158,10 +158,10 @@ fn set_threads(threads: usize, engines: &[cli::Engine]) -> Result<()> {
         .with_context(|| format!("--threads {threads}"))
 }
 
-/// What comes of loading a model.
+/// The result of loading a model.
 pub(crate) enum Loaded<'a> {
     Ready(Session<'a>),
-    /// With what the runtime lacks.
+    /// With the feature that the runtime lacks.
     Refused(String),
 }
 
@@ -189,7 +189,7 @@ pub(crate) enum Session<'a> {
 }
 
 impl Session<'_> {
-    /// Which provider of ONNX Runtime runs each node of ours.
+    /// The provider of ONNX Runtime that runs each of our nodes.
     pub(crate) fn placements(&self) -> Option<&[Placement]> {
         match self {
             Self::Tract { .. } => None,
@@ -197,10 +197,10 @@ impl Session<'_> {
         }
     }
 
-    /// Makes the model ready for inputs such as these.
+    /// Prepares the model for inputs of these types and shapes.
     ///
     /// # Errors
-    /// What the runtime, or an operator of ours, refuses.
+    /// The error of the runtime, or of one of our operators.
     pub(crate) fn prepare(
         &mut self,
         inputs: &Tensors,
@@ -220,10 +220,10 @@ impl Session<'_> {
         })
     }
 
-    /// Runs the model: its outputs, in order.
+    /// Runs the model and returns its outputs, in order.
     ///
     /// # Errors
-    /// What the runtime, or an operator of ours, refuses.
+    /// The error of the runtime, or of one of our operators.
     pub(crate) fn run(&mut self, inputs: &Tensors, bindings: &Bindings) -> Result<Vec<Tensor>> {
         self.prepare(inputs, bindings)?.run(inputs)
     }
@@ -240,10 +240,10 @@ pub(crate) enum Prepared<'a> {
 }
 
 impl Prepared<'_> {
-    /// Runs the model: its outputs, in order.
+    /// Runs the model and returns its outputs, in order.
     ///
     /// # Errors
-    /// What the runtime, or an operator of ours, refuses.
+    /// The error of the runtime, or of one of our operators.
     pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Tensor>> {
         match self {
             Self::Tract(prepared) => prepared.run(inputs),

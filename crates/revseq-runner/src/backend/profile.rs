@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// What was learned from some runs.
+/// The profile of some runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Profile {
     /// How long each run took.
@@ -12,7 +12,7 @@ pub(crate) struct Profile {
     pub(crate) nodes: Vec<NodeTime>,
 }
 
-/// How long a node took, without what other nodes took inside it.
+/// The time of a node, without that of other nodes inside it.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeTime {
     /// As the backend names it once the model is optimised.
@@ -24,7 +24,7 @@ pub(crate) struct NodeTime {
     pub(crate) calls: u64,
     /// In each run, all its calls together.
     pub(crate) times: Vec<Duration>,
-    /// The same with what other nodes took inside it.
+    /// The same, including other nodes inside it.
     pub(crate) times_with_inner: Vec<Duration>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Call<'a> {
     pub(crate) operator: &'a str,
     pub(crate) node: &'a str,
     pub(crate) provider: Option<&'a str>,
-    /// Without what other nodes took inside it.
+    /// The time without that of other nodes inside it.
     pub(crate) time: Duration,
     pub(crate) time_with_inner: Duration,
 }

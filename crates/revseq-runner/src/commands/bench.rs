@@ -16,7 +16,7 @@ use crate::file::NewFile;
 use crate::interrupt::Watch;
 use crate::progress::Progress;
 
-/// Measures the kernels and prints the report, of what was measured if that is interrupted.
+/// Measures the kernels and prints the report, a partial one if interrupted.
 pub(crate) fn bench(arguments: &BenchArguments) -> Result<Outcome> {
     let regimes =
         revseq_bench::select(arguments.filter.as_deref(), arguments.quick).context("--filter")?;
@@ -73,9 +73,9 @@ fn peers(ort_lib: Option<&Path>) -> Result<Peers> {
     }
 }
 
-/// Tells something on standard error.
+/// Prints a note to standard error.
 fn note(text: &str) {
-    // With no one to read it, there is nothing left to do.
+    // Ignore a closed standard error.
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 

@@ -152,7 +152,7 @@ fn compared(
     Ok((expected.name, rows))
 }
 
-/// Checks that two models take and give values of the same names.
+/// Checks that the inputs and outputs of two models have the same names.
 fn check_same_values(model: &Model, other: &Model) -> Result<()> {
     let inputs = |model: &Model| -> Vec<String> {
         let inputs = model.inputs().into_iter().filter(|input| !input.optional);

@@ -1,4 +1,4 @@
-//! Data sets: what a model was given and what it gave, as ONNX's backend tests have them.
+//! Data sets: inputs and outputs of a model, in the layout of ONNX's backend tests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,11 +16,11 @@ use crate::tensor::compare::Tolerance;
 use crate::tensor::fill::Fill;
 use crate::tensor::{Tensor, Tensors, pb};
 
-/// The file of a data set that says what recorded it and how far outputs may be off.
+/// The file of a data set with the backend that recorded it and the tolerances of outputs.
 const RECORD: &str = "snapshot.json";
 
-/// The inputs of a data set, checked against what the model declares; the sizes that they
-/// have are bound.
+/// The inputs of a data set, checked against the model's declarations, and the sizes that they
+/// bind.
 pub(super) fn inputs(model: &Model, set: &DataSet) -> Result<(Tensors, Bindings)> {
     let declared = model.inputs();
     let names = inputs::names(&declared);
@@ -34,7 +34,7 @@ pub(super) fn inputs(model: &Model, set: &DataSet) -> Result<(Tensors, Bindings)
     Ok((given, bindings))
 }
 
-/// What a data set expects of each output.
+/// The expected outputs of a data set.
 pub(super) fn outputs(model: &Model, set: &DataSet) -> Result<Tensors> {
     let names = model.output_names();
     let expected = read_data_set(&set.outputs, &names)?;
@@ -92,17 +92,17 @@ pub(super) fn adapted_inputs(model: &Model, set: &DataSet) -> Result<(Tensors, B
     Ok((given, bindings))
 }
 
-/// What a data set says of itself.
+/// The record of a data set.
 #[derive(Default)]
 pub(super) struct Record {
-    /// The backend that gave the outputs, as it describes itself.
+    /// The backend that computed the outputs, as it describes itself.
     pub(super) recorded_on: Option<String>,
     /// How far outputs may be off.
     pub(super) tolerances: BTreeMap<String, Tolerance>,
 }
 
 impl Record {
-    /// Reads what a data set says of itself; nothing, if it was not recorded here.
+    /// Reads the record of a data set; empty if this program did not record it.
     pub(super) fn read(set: &DataSet) -> Result<Self> {
         let path = set.path.join(RECORD);
         if !path.exists() {
@@ -143,7 +143,7 @@ fn tolerances(record: &Json) -> Result<BTreeMap<String, Tolerance>> {
         .collect()
 }
 
-/// What is to be recorded.
+/// The data to record.
 pub(super) struct Recording<'a> {
     pub(super) model: &'a Model,
     pub(super) inputs: &'a Tensors,
@@ -160,7 +160,7 @@ impl Recording<'_> {
         Ok(set)
     }
 
-    /// Writes a data set in the place of what is there, all of it or nothing.
+    /// Writes a data set, atomically replacing the previous one.
     pub(super) fn write(&self, set: &Path) -> Result<()> {
         let write = || -> Result<()> {
             let folder = NewFolder::create(set)?;

@@ -12,7 +12,7 @@ use crate::backend::ort::{self, Device, Runtime, library};
 use crate::chain;
 use crate::cli::{DevicesArguments, Format};
 
-/// What was found of ONNX Runtime.
+/// The ONNX Runtime that was found.
 struct Onnxruntime {
     /// It, or why there is none.
     runtime: Result<Runtime, String>,
@@ -37,7 +37,7 @@ fn onnxruntime(arguments: &DevicesArguments) -> Onnxruntime {
     Onnxruntime { runtime, devices }
 }
 
-/// Prints what the kernels run on, and the ONNX Runtime that is found.
+/// Prints the devices of the kernels, and the ONNX Runtime that is found.
 pub(crate) fn devices(arguments: &DevicesArguments) -> Result<Outcome> {
     let features = cpu_features();
     let threads = rayon::current_num_threads();

@@ -43,7 +43,7 @@ pub(super) fn graph(model: &Model, reports: &[Report]) -> String {
     drawing.out
 }
 
-/// Which drawn node gives each value, in each graph from the main one inwards.
+/// The drawn node that outputs each value, in each graph from the main one inwards.
 type Values<'a> = Vec<HashMap<&'a str, usize>>;
 
 fn define<'a>(values: &mut Values<'a>, name: &'a str, number: usize) {

@@ -1,4 +1,4 @@
-//! A model's nodes of ours as a page: what is known of each, and a picture of what is around it.
+//! A page of our nodes in a model: the details of each, and a picture of its neighbours.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -31,20 +31,20 @@ text { font: 12px system-ui, sans-serif; text-anchor: middle; fill: #222; }
 h1 { overflow-wrap: anywhere; font-size: 1.4em; }
 ";
 
-/// What gives a value, or takes it.
+/// The producer or a consumer of a value.
 #[derive(Clone, Debug)]
 struct End {
-    /// The operator, or what else it is.
+    /// The operator, or another kind, such as an input.
     what: String,
     name: String,
 }
 
-/// A node and what is around it.
+/// A node and its neighbours.
 struct Neighbourhood {
     node: End,
-    /// What gives each input, with the input's name.
+    /// The producer of each input, with the input's name.
     producers: Vec<(String, End)>,
-    /// What takes the outputs, with the output's name.
+    /// The consumers of the outputs, with the output's name.
     consumers: Vec<(String, End)>,
 }
 
@@ -165,7 +165,7 @@ fn collect_nodes<'a>(
     }
 }
 
-/// Three rows: what gives the inputs, the node, what takes the output.
+/// Three rows: the producers of the inputs, the node, the consumers of the output.
 fn picture(neighbourhood: &Neighbourhood) -> String {
     let Neighbourhood {
         node,

@@ -17,8 +17,8 @@ pub(super) fn read_named(file: &Path) -> Result<(String, Tensor)> {
     decoded.with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// Reads the tensors of a data set. Each is for the value of its own name; one without a name,
-/// for the value at its place.
+/// Reads the tensors of a data set. Each belongs to the value of the same name, or, without a
+/// name, to the value at the same position.
 pub(super) fn read_data_set(files: &[PathBuf], names: &[String]) -> Result<Tensors> {
     let mut tensors = Tensors::new();
     for (index, file) in files.iter().enumerate() {
@@ -54,7 +54,7 @@ pub(super) fn names(declared: &[Input]) -> Vec<String> {
     all.map(|input| input.name.clone()).collect()
 }
 
-/// Checks tensors against what the model declares, and learns the symbolic sizes.
+/// Checks tensors against the model's declarations, and binds the symbolic sizes.
 pub(super) fn bind(declared: &[Input], tensors: &Tensors, bindings: &mut Bindings) -> Result<()> {
     for input in declared {
         let Some(tensor) = tensors.get(&input.name) else {
@@ -99,16 +99,16 @@ pub(crate) struct Sources<'a> {
     /// A file of several, by name.
     pub(crate) archive: Option<&'a Path>,
     pub(crate) fill: Option<Fill>,
-    /// The same of inputs by their names; what has none is of no account.
+    /// The fills of inputs by name; entries without a name are ignored.
     pub(crate) fill_by_name: &'a [(Option<String>, Fill)],
-    /// What is at hand already, by name.
+    /// The tensors that are already known, by name.
     pub(crate) tensors: Tensors,
-    /// The files of a data set, for what is not given otherwise.
+    /// The files of a data set, for inputs that are not given otherwise.
     pub(crate) data_set: Option<&'a [PathBuf]>,
 }
 
 impl<'a> Sources<'a> {
-    /// What is given.
+    /// The sources that the arguments name.
     pub(crate) fn new(arguments: &'a InputArguments) -> Self {
         Self {
             files: &arguments.inputs,
@@ -280,7 +280,7 @@ pub(super) fn list(names: &[String]) -> String {
     }
 }
 
-/// Names the model in the errors of what is done with it.
+/// The context that names the model in errors.
 pub(super) fn in_model(model: &Path) -> impl Fn() -> String + '_ {
     move || model.display().to_string()
 }

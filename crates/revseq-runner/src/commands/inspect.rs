@@ -21,7 +21,7 @@ use crate::model::{Bindings, Input, Model, check_dims, read, walk};
 /// Counts are aligned beside operators of up to this many characters.
 const WIDEST_OPERATOR: usize = 60;
 
-/// Shows every node of ours in a model, and counts the others.
+/// Shows every node of our operators in a model, and counts the others.
 pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     let located = read::locate(&arguments.model)?;
     // No constant is looked at; ONNX Runtime reads the file itself.
@@ -79,7 +79,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What a model takes and gives.
+/// The inputs and outputs of a model.
 struct Signature {
     inputs: Vec<Input>,
     outputs: Vec<(String, ValueType)>,
@@ -91,7 +91,7 @@ struct Signature {
 
 impl Signature {
     fn new(model: &Model, bindings: &Bindings, shapes: &Shapes) -> Self {
-        // Before version 4 of the format, what is stored had to be an input as well.
+        // Before version 4 of the format, initializers had to be inputs as well.
         let with_defaults = model.proto.ir_version >= 4;
         let inputs = model.inputs().into_iter();
         let symbols = model.input_symbols().into_iter();
@@ -118,7 +118,7 @@ impl Signature {
     }
 }
 
-/// What is shown of a model, in every format, for fuzzers.
+/// Renders a model in every format, for fuzzers.
 pub(crate) fn everything(model: &Model) -> Result<()> {
     let bindings = Bindings::new();
     collect_symbols(model, &mut model.input_symbols())?;
@@ -132,7 +132,7 @@ pub(crate) fn everything(model: &Model) -> Result<()> {
     Ok(())
 }
 
-/// The nodes of ours, and how many there are of others.
+/// Our nodes, and the counts of others.
 fn nodes(
     model: &Model,
     bindings: &Bindings,
@@ -153,7 +153,7 @@ fn nodes(
     Ok((reports, others))
 }
 
-/// Where ONNX Runtime places the nodes of ours, or why it takes no such model.
+/// Where ONNX Runtime places our nodes, or why it refuses the model.
 fn placements(ort: &Ort, model: &Model) -> Result<Result<Vec<Placement>, String>> {
     if let Some(reason) = ort.lacks(model)? {
         return Ok(Err(reason));
@@ -181,7 +181,7 @@ fn print_placements(placements: &Result<Vec<Placement>, String>) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// The symbolic sizes of all values that a node reads or gives.
+/// The symbolic sizes of a node's inputs and outputs.
 fn collect_symbols(model: &Model, symbols: &mut BTreeSet<String>) -> Result<()> {
     walk::walk(model, &Bindings::new(), |site| {
         let values = site.inputs.iter().chain(&site.outputs);
@@ -195,7 +195,7 @@ fn collect_symbols(model: &Model, symbols: &mut BTreeSet<String>) -> Result<()> 
     })
 }
 
-/// What is told of the model itself, a line each.
+/// The description of the model itself, a line each.
 fn about(model: &Model, signature: &Signature) -> Vec<String> {
     let imports: Vec<String> = model
         .proto
@@ -270,7 +270,7 @@ fn print_text(
     Ok(out.flush()?)
 }
 
-/// How many nodes there are, and how many of ours.
+/// The number of nodes, and of our nodes.
 fn share(reports: &[Report], others: &BTreeMap<String, usize>) -> (usize, usize) {
     (
         reports.len(),

@@ -2,7 +2,7 @@
 
 use crate::escape::printable;
 
-/// Text for an element or an attribute: printable, and without what XML 1.0 has no way to write.
+/// Text for an element or an attribute: printable, without characters that XML 1.0 cannot express.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for character in printable(text).chars() {

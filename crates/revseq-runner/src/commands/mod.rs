@@ -1,4 +1,4 @@
-//! What the command line does.
+//! The subcommands.
 
 #[cfg(feature = "bench")]
 mod bench;
@@ -78,7 +78,7 @@ fn bindings(dims: &[(String, u64)]) -> Result<Bindings> {
     Ok(bindings)
 }
 
-/// Says which GPU the nodes of ours ran on, if one did.
+/// Prints which GPU ran our nodes, if one did.
 fn say_gpu(name: Option<&str>) -> Result<()> {
     if let Some(name) = name {
         writeln!(

@@ -1,4 +1,4 @@
-//! Which integers a model takes: lengths within their axis, indices within what they index.
+//! The integers that a model accepts: lengths within their axis, indices within the indexed axis.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -10,11 +10,11 @@ use crate::model::check::canonical_domain;
 use crate::model::walk::{self, Site};
 use crate::model::{Bindings, Model};
 
-/// The greatest value that each input may hold that is lengths or indices: the least of what
-/// all nodes that read it allow. The least value is 0.
+/// The greatest value that each input of lengths or indices may hold: the least bound of the
+/// nodes that read it. The least value is 0.
 ///
 /// # Errors
-/// What [`walk`](walk::walk) refuses.
+/// The errors of [`walk`](walk::walk).
 pub(super) fn highest(model: &Model, bindings: &Bindings) -> Result<BTreeMap<String, u64>> {
     // A function's names are its own.
     let mut nodes = HashSet::new();

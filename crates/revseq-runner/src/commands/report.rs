@@ -1,4 +1,4 @@
-//! What becomes of a node of ours: its axes, descriptor, feature level and plan.
+//! The report of one of our nodes: its axes, descriptor, feature level and plan.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use tract_onnx::pb::attribute_proto::AttributeType;
 use crate::model::values::{Dim, ValueType};
 use crate::model::walk::Site;
 
-/// A node of ours.
+/// One of our nodes.
 pub(super) struct Report {
     pub(super) path: String,
     pub(super) operator: String,
@@ -25,14 +25,14 @@ pub(super) struct Report {
     pub(super) outcome: Outcome,
 }
 
-/// What moves strings (`cpu::reverse_in_place`).
+/// The kernel of strings (`cpu::reverse_in_place`).
 const SWAPS: &str = "swaps of elements";
 
-/// What a node comes to.
+/// The outcome of lowering a node.
 pub(super) enum Outcome {
     /// No runtime may take it.
     Invalid(String),
-    /// It depends on sizes or types that the model does not tell.
+    /// It depends on sizes or types that the model does not declare.
     Missing {
         axes: Vec<(&'static str, i64)>,
         what: Vec<String>,
@@ -46,7 +46,7 @@ pub(super) enum Outcome {
 /// A node with a descriptor.
 pub(super) struct Lowered {
     desc: ReverseSubsequencesDesc,
-    /// Strings are no bytes: the descriptor stands for where they are, not for what they are.
+    /// Strings have no fixed size: the descriptor describes their positions, not their bytes.
     is_of_strings: bool,
     /// The lowest level that takes it, or why the highest does not.
     level: Result<FeatureLevel, String>,
@@ -55,7 +55,7 @@ pub(super) struct Lowered {
     plan: Result<Plan, String>,
 }
 
-/// The operator of a node, if it is one of ours, or what is wrong with it.
+/// The operator of a node, if it is one of ours, or the node's error.
 pub(super) fn operator(site: &Site<'_>) -> Option<Result<Operator, Error>> {
     let node = site.node;
     if !Operator::is_known(&node.domain, &node.op_type) {
@@ -220,7 +220,7 @@ fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
             what: missing,
         };
     };
-    // What is known of the lengths has been checked; what is not follows from the data.
+    // The known sizes of the lengths have been checked; the others follow from the data.
     let lengths_sizes = operator.lengths_shape(&sizes, 1);
     let desc = operator.lower(
         &site.node.name,
@@ -263,7 +263,7 @@ fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
 }
 
 impl Report {
-    /// The node's lines, each with what it tells.
+    /// The node's lines, as labels and texts.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let mut lines: Vec<(&'static str, String)> = self
             .values

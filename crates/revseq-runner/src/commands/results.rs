@@ -1,18 +1,18 @@
-//! What came of the tests of `revseq verify`.
+//! The results of `revseq verify`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::backend::ort::Placement;
 
-/// What came of a test.
+/// The result of a test.
 pub(super) enum Verdict {
     Ok,
-    /// With what differed, and is expected from now on.
+    /// With the difference, which is accepted from now on.
     Updated(String),
     /// With the differences, or the error.
     Failed(String),
-    /// With what the backend lacks.
+    /// With the feature that the backend lacks.
     Skipped(String),
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Tested {
 }
 
 impl Tested {
-    /// What fails without being run.
+    /// A failure without a run.
     pub(super) fn failure(path: String, why: String) -> Self {
         Self {
             path,
@@ -54,7 +54,7 @@ impl Tested {
     }
 }
 
-/// What became of all tests.
+/// The results of all tests.
 pub(super) struct Results {
     pub(super) tested: Vec<Tested>,
     /// The models without a snapshot beside those with one.

@@ -94,16 +94,16 @@ fn check_outputs(arguments: &RunArguments, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What running a model gives.
+/// The results of running a model.
 struct Results {
     outputs: Vec<Tensor>,
     /// How long each run took, if that was asked for.
     times: Vec<Duration>,
     /// How long each node took, if that was asked for.
     profile: Option<Profile>,
-    /// Which provider of ONNX Runtime ran each node of ours.
+    /// The provider of ONNX Runtime that ran each of our nodes.
     placements: Option<Vec<Placement>>,
-    /// The GPU on which the nodes of ours ran.
+    /// The GPU on which our nodes ran.
     gpu: Option<String>,
     /// The data set that was written.
     data_set: Option<PathBuf>,
@@ -151,7 +151,7 @@ struct Summary {
     median: Duration,
     minimum: Duration,
     maximum: Duration,
-    /// What nine in ten runs, and 99 in 100, take at most.
+    /// The 90th and 99th percentiles.
     p90: Duration,
     p99: Duration,
 }

@@ -9,8 +9,8 @@ use crate::cli::ToleranceArguments;
 use crate::model::{Bindings, Model, walk};
 use crate::tensor::compare::Tolerance;
 
-/// The operators whose results are exact: they move elements, pick among them,
-/// flip a sign, or round as IEEE 754 tells. Everything else computes.
+/// The operators whose results are exact: they move or select elements, flip a
+/// sign, or round as IEEE 754 specifies. All others compute.
 const EXACT: [&str; 44] = [
     "Abs",
     "And",
@@ -61,12 +61,12 @@ const EXACT: [&str; 44] = [
 /// How far each output may be off.
 pub(super) struct Tolerances<'a> {
     given: &'a ToleranceArguments,
-    /// For what nothing else is said of.
+    /// The tolerance of outputs that have no specific one.
     default: Tolerance,
 }
 
 impl<'a> Tolerances<'a> {
-    /// Those of a model's outputs.
+    /// The tolerances of a model's outputs.
     ///
     /// # Errors
     /// One is given for an output that there is not.
@@ -89,7 +89,7 @@ impl<'a> Tolerances<'a> {
         })
     }
 
-    /// That of an output: what is given, or what was recorded.
+    /// The tolerance of an output: given on the command line, or recorded.
     pub(super) fn of(&self, output: &str, recorded: &BTreeMap<String, Tolerance>) -> Tolerance {
         let recorded = || recorded.get(output).copied();
         self.given

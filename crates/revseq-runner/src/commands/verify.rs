@@ -28,7 +28,7 @@ use crate::tensor::{Tensor, Tensors};
 /// A model and its data sets.
 #[derive(Clone, Debug, PartialEq)]
 struct Test {
-    /// What is shown of it.
+    /// The path that is shown.
     path: PathBuf,
     model: PathBuf,
     /// The folder of the data sets.
@@ -117,14 +117,14 @@ fn count(results: &[Tested], name: &str) -> usize {
         .count()
 }
 
-/// What there is to test below some paths.
+/// The tests found below some paths.
 #[derive(Default)]
 struct Found {
     /// Each once, in order.
     tests: Vec<Test>,
-    /// What fails without being run, and why.
+    /// The paths that fail without being run, and why.
     failures: Vec<(PathBuf, String)>,
-    /// Models without a snapshot that need none.
+    /// Models without a snapshot that do not need one.
     without_snapshot: Vec<PathBuf>,
 }
 
@@ -149,7 +149,7 @@ fn find(paths: &[PathBuf], require_snapshots: bool) -> Result<Found> {
         let mut is_empty = true;
         for entry in WalkDir::new(path).sort_by_file_name() {
             let entry = entry.with_context(|| format!("cannot search {}", path.display()))?;
-            // What is named itself, not found in a folder.
+            // An argument itself, not found in a folder.
             let is_named = entry.depth() == 0;
             let path = entry.into_path();
             let ends_in = |ending| path.extension().is_some_and(|found| found == ending);
@@ -200,7 +200,7 @@ fn find(paths: &[PathBuf], require_snapshots: bool) -> Result<Found> {
     Ok(found)
 }
 
-/// Runs a test; tells the placements of its nodes in ONNX Runtime.
+/// Runs a test and reports the placements of its nodes in ONNX Runtime.
 fn run_test(
     test: &Test,
     engine: &Engine,
@@ -237,7 +237,7 @@ fn run_test(
     })
 }
 
-/// What it means that a backend refuses a model: it is skipped, unless that backend once ran it.
+/// The verdict if a backend refuses a model: skipped, unless that backend once ran it.
 fn refused(
     reason: String,
     engine: &Engine,

@@ -1,9 +1,9 @@
-//! What has to hold before any runtime sees a model.
+//! The checks that a model must pass before any runtime sees it.
 //!
 //! The rules are those of onnx/docs/IR.md and of ONNX's checker that runtimes
-//! rely on without checking: names that name something, one definition of each
-//! value, nodes that have an order in which they can run (which leaves no cycle),
-//! tensors that hold what they promise, and data that stays in the model's folder.
+//! rely on without checking: every name is defined, once; nodes have an order in
+//! which they can run (so there is no cycle); tensors hold the data that their
+//! types and shapes promise; and external data stays in the model's folder.
 
 use std::collections::{HashMap, HashSet};
 
@@ -84,7 +84,7 @@ fn check_calls(
     functions: &[FunctionProto],
     known: &HashMap<(&str, &str), &FunctionProto>,
 ) -> Result<()> {
-    // Take out functions that call none but those taken out: what is left calls in circles.
+    // Remove functions that call only removed ones: the remaining ones are recursive.
     let mut callers: HashMap<(&str, &str), Vec<(&str, &str)>> = HashMap::new();
     let mut waiting_for: HashMap<(&str, &str), usize> = HashMap::new();
     for function in functions {
@@ -164,7 +164,7 @@ fn check_graph(
     let mut outputs = HashSet::new();
     for output in &graph.output {
         if !is_main {
-            // Those of a body are told apart by their places: it may output a value twice.
+            // Outputs of a body are identified by position: it may output a value twice.
             outputs.clear();
         }
         define(&mut outputs, &output.name).with_context(|| format!("{path}: output"))?;
@@ -226,8 +226,8 @@ fn check_nodes<'a>(
     Ok(())
 }
 
-/// Checks that a Scan's numbers of inputs and outputs add up: how many states
-/// it carries, and what it stacks, is what is left of its body's.
+/// Checks that a Scan's numbers of inputs and outputs add up: the states and
+/// the stacked outputs are the rest of its body's inputs and outputs.
 fn check_scan(node: &NodeProto) -> Result<()> {
     let attribute = |name: &str| {
         node.attribute

@@ -12,7 +12,7 @@ use super::{Bindings, Model};
 /// The codes of the element types that a model names where it can run.
 ///
 /// # Errors
-/// What [`walk`] refuses.
+/// The errors of [`walk`].
 pub(crate) fn element_types(model: &Model) -> Result<BTreeSet<i32>> {
     let mut types: BTreeSet<i32> = types_of(model.graph()).into_iter().collect();
     walk(model, &Bindings::new(), |site| {

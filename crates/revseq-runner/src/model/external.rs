@@ -17,8 +17,8 @@ const MAXIMUM_DATA: u64 = 16 << 30;
 /// small file is not to fill the memory.
 const MAXIMUM_READS: u64 = 4;
 
-/// Checks that a location stays below the model's folder, as far as its text
-/// tells. A link on the way is found when the data is read.
+/// Checks that a location's text stays below the model's folder. Links are
+/// resolved and checked when the data is read.
 pub(crate) fn check_location(location: &str) -> Result<()> {
     let inside = Path::new(location)
         .components()
@@ -72,7 +72,7 @@ pub(crate) fn location(proto: &TensorProto) -> Result<Location<'_>> {
 /// Reads the data of a model's tensors.
 pub(crate) struct Loader {
     folder: PathBuf,
-    /// What is left to be read of each file.
+    /// The bytes that may still be read of each file.
     left: HashMap<PathBuf, u64>,
     total: u64,
 }

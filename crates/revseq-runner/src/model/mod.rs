@@ -25,7 +25,7 @@ use tract_onnx::pb::tensor_proto::DataLocation;
 use crate::tensor::pb;
 use values::{Dim, ValueType};
 
-/// Constants of more bytes than this are large: none of them is a shape or a list of axes.
+/// Constants of more bytes than this are large: no shape or list of axes is.
 const LARGE: usize = 1 << 16;
 
 /// A model that has passed [`check`].
@@ -33,15 +33,15 @@ const LARGE: usize = 1 << 16;
 pub(crate) struct Model {
     /// The file.
     pub(crate) path: PathBuf,
-    /// The bytes of the file, which were checked; none once they are [dropped](Self::without_bytes).
+    /// The bytes of the file, which were checked; empty once [dropped](Self::without_bytes).
     pub(crate) bytes: Vec<u8>,
-    /// What it holds. Once loaded with its data, all tensors have it as `raw_data`.
+    /// The decoded model. Once its data is loaded, all tensors store theirs as `raw_data`.
     pub(crate) proto: ModelProto,
     /// The defaults of each function's attributes, in the order of the functions.
     pub(crate) function_defaults: Vec<Vec<AttributeProto>>,
 }
 
-/// What [`ModelProto`] leaves out of functions (onnx/onnx.proto, IR version 9).
+/// The fields of functions that [`ModelProto`] lacks (onnx/onnx.proto, IR version 9).
 #[derive(Clone, PartialEq, prost::Message)]
 struct Functions {
     #[prost(message, repeated, tag = "25")]
@@ -59,12 +59,12 @@ struct FunctionDefaults {
 pub(crate) struct Input {
     pub(crate) name: String,
     pub(crate) value_type: ValueType,
-    /// Whether an initializer stands in for it.
+    /// Whether an initializer provides its default.
     pub(crate) optional: bool,
 }
 
 impl Model {
-    /// Reads and checks a model, but none of its data in other files.
+    /// Reads and checks a model without its data in other files.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         read::model_file(path)
             .and_then(|bytes| Self::parse(path.to_owned(), bytes))
@@ -74,7 +74,7 @@ impl Model {
     /// The model in the bytes of the file at `path`, checked.
     pub(crate) fn parse(path: PathBuf, bytes: Vec<u8>) -> Result<Self> {
         scan::check(&bytes)?;
-        // Shared, as the decoder copies what it takes from a slice twice.
+        // Shared bytes, as the decoder copies fields of a slice twice.
         let bytes = Bytes::from(bytes);
         let proto = ModelProto::decode(bytes.clone()).context("it is not an ONNX model")?;
         check::check(&proto)?;
@@ -107,14 +107,14 @@ impl Model {
         Ok(self)
     }
 
-    /// The model without the bytes of its file, for what needs only what they say.
+    /// The model without the bytes of its file, for callers that need only the decoded model.
     pub(crate) fn without_bytes(mut self) -> Self {
         self.bytes = Vec::new();
         self
     }
 
-    /// The model without the values of its large constants, which are most of it, for what needs
-    /// only its graph and perhaps the bytes of its file. They count as data in another file.
+    /// The model without the values of its large constants, which are most of it, for callers that
+    /// need only its graph and perhaps the bytes of its file. They count as data in another file.
     pub(crate) fn without_constants(mut self) -> Self {
         let graph = self.proto.graph.iter_mut();
         for tensor in graph.flat_map(|graph| &mut graph.initializer) {
@@ -183,7 +183,7 @@ impl Model {
     }
 }
 
-/// The names that a graph's initializers give values to.
+/// The names of a graph's initializers.
 pub(crate) fn initializer_names(graph: &GraphProto) -> impl Iterator<Item = &str> {
     let sparse = graph
         .sparse_initializer
@@ -248,7 +248,7 @@ fn for_each_node_tensor(
     Ok(())
 }
 
-/// Every graph of a model with the names of its inputs, for changing what they declare.
+/// Visits every graph of a model with the names of its inputs, to change their declarations.
 pub(crate) fn for_each_declaration(
     graph: &mut GraphProto,
     is_main: bool,
@@ -265,7 +265,7 @@ pub(crate) fn for_each_declaration(
     }
 }
 
-/// What the symbolic sizes are, by name.
+/// The values of symbolic sizes, by name.
 pub(crate) type Bindings = HashMap<String, u64>;
 
 /// Checks that every `--dim` names a symbolic size that there is.

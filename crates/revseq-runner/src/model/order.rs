@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use tract_onnx::pb::{GraphProto, NodeProto};
 
-/// The first node that reads, itself or in a graph within, what is made of its own outputs.
+/// The first node that depends on its own outputs, directly or through a nested graph.
 pub(super) fn find_circle(nodes: &[NodeProto]) -> Option<usize> {
     let mut makers: HashMap<&str, usize> = HashMap::new();
     for (index, node) in nodes.iter().enumerate() {
@@ -19,7 +19,7 @@ pub(super) fn find_circle(nodes: &[NodeProto]) -> Option<usize> {
     if needed.iter().enumerate().all(is_sorted) {
         return None;
     }
-    // Take out nodes that need none but those taken out: what is left reads in circles.
+    // Remove nodes that depend only on removed ones: the remaining nodes form cycles.
     let mut waiting: Vec<usize> = needed.iter().map(Vec::len).collect();
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     for (reader, needed) in needed.iter().enumerate() {
@@ -49,7 +49,7 @@ fn graphs(node: &NodeProto) -> impl Iterator<Item = &GraphProto> {
     attributes.flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs))
 }
 
-/// The nodes that make what a node and the graphs within it read.
+/// The nodes that produce the inputs of a node and of its nested graphs.
 fn makers_read(node: &NodeProto, makers: &HashMap<&str, usize>) -> Vec<usize> {
     let mut found: HashSet<usize> = HashSet::new();
     found.extend(named(&node.input).filter_map(|input| makers.get(input)));
@@ -59,7 +59,7 @@ fn makers_read(node: &NodeProto, makers: &HashMap<&str, usize>) -> Vec<usize> {
     found.into_iter().collect()
 }
 
-/// Adds the makers of what a graph reads and does not make itself.
+/// Adds the producers of the values that a graph captures.
 fn add_captured<'a>(
     graph: &'a GraphProto,
     around: &HashSet<&'a str>,

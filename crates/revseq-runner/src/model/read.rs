@@ -11,7 +11,7 @@ use super::start;
 /// The largest file that is read, in bytes. Protobuf itself ends at 2 GiB.
 const MAXIMUM_FILE: u64 = 4 << 30;
 
-/// What the names of data sets begin with.
+/// The prefix of data sets' names.
 const DATA_SET: &str = "test_data_set_";
 
 /// Reads a regular file, no longer than it is said to be.
@@ -19,7 +19,7 @@ pub(crate) fn file(path: &Path) -> Result<Vec<u8>> {
     read(path, |_| Ok(()))
 }
 
-/// Reads a model's file, unless its first bytes say that it is none.
+/// Reads a model's file, unless its first bytes show that it is no model.
 pub(super) fn model_file(path: &Path) -> Result<Vec<u8>> {
     read(path, start::check)
 }
@@ -55,7 +55,7 @@ fn read(path: &Path, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<Vec<u8>>
 pub(crate) struct Located {
     /// The model's file.
     pub(crate) model: PathBuf,
-    /// Its data sets, by number; none for a file that was given itself.
+    /// Its data sets, by number; empty if the path is a file.
     pub(crate) data_sets: Vec<DataSet>,
 }
 

@@ -8,10 +8,10 @@ use prost::bytes::Buf;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use tract_onnx::pb;
 
-/// What messages may take whatever the file's size, in bytes.
+/// The memory that messages may take for any file, in bytes.
 const ALLOWANCE: u64 = 1 << 30;
 
-/// What they may take for each byte of the file.
+/// The additional memory that they may take for each byte of the file.
 const PER_BYTE: u64 = 8;
 
 /// How deep the decoder follows messages; deeper ones are its error.
@@ -95,7 +95,7 @@ impl Kind {
 pub(super) fn check(file: &[u8]) -> Result<()> {
     let allowed = ALLOWANCE + PER_BYTE * file.len() as u64;
     let mut total = 0;
-    // What is no protobuf is the decoder's to tell.
+    // The decoder reports invalid protobuf.
     let _ = scan(file, Kind::Model, 0, &mut total, allowed);
     ensure!(
         total <= allowed,
@@ -106,7 +106,7 @@ pub(super) fn check(file: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Adds up what messages take; stops at the first that is too much or wrong.
+/// Adds up the memory of messages; stops at the first that exceeds the limit or is invalid.
 fn scan(mut message: &[u8], kind: Kind, depth: usize, total: &mut u64, allowed: u64) -> Option<()> {
     *total += kind.size();
     if *total > allowed || depth > MAXIMUM_DEPTH {

@@ -1,4 +1,4 @@
-//! What the first bytes of a file say, before the rest is read: it may be gigabytes of no model.
+//! Recognises files that are no models by their first bytes, before gigabytes are read.
 
 use anyhow::{Result, bail, ensure};
 use prost::encoding::{WireType, decode_key};
@@ -6,7 +6,7 @@ use prost::encoding::{WireType, decode_key};
 /// How many bytes are looked at.
 pub(super) const LENGTH: u64 = 64;
 
-/// How other files begin, from an offset on, that are taken for models.
+/// The magic bytes, at an offset, of other files that people pass as models.
 const OTHERS: [(usize, &[u8], &str); 8] = [
     (
         0,
@@ -33,7 +33,7 @@ const OTHERS: [(usize, &[u8], &str); 8] = [
 /// Checks that a file may be a model.
 ///
 /// # Errors
-/// What it is, if that is known.
+/// The kind of file, if it is recognised.
 pub(super) fn check(start: &[u8]) -> Result<()> {
     for (offset, magic, what) in OTHERS {
         if start
@@ -43,7 +43,7 @@ pub(super) fn check(start: &[u8]) -> Result<()> {
             bail!("it is not an ONNX model: {what}");
         }
     }
-    // What is empty lacks a graph.
+    // An empty file is a model without a graph.
     ensure!(
         start.is_empty() || begins_a_model(start),
         "it is not an ONNX model"

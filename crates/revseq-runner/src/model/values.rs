@@ -1,4 +1,4 @@
-//! The types and shapes of values, as far as a model tells.
+//! The types and shapes of values, as far as a model declares or implies them.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub(crate) enum Dim {
     Known(u64),
     /// Known by name alone.
     Symbol(String),
-    /// Known once some names are, of which it is made.
+    /// Known once the names that it is computed from are.
     Computed {
         text: String,
         symbols: Vec<String>,
@@ -24,7 +24,7 @@ pub(crate) enum Dim {
     Unknown,
 }
 
-/// What is known of a value's type.
+/// The known parts of a value's type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ValueType {
     /// The `TensorProto.DataType` code of its elements.
@@ -54,7 +54,7 @@ impl fmt::Display for Dim {
 }
 
 impl ValueType {
-    /// What a graph declares.
+    /// The type that a graph declares.
     pub(crate) fn declared(value: &ValueInfoProto) -> Self {
         let declared = value
             .r#type
@@ -103,7 +103,7 @@ impl ValueType {
         self
     }
 
-    /// What is known from two sides, the first of which counts where they disagree.
+    /// Merges two types; the first wins where they disagree.
     pub(crate) fn or(self, other: Self) -> Self {
         let shape = match (self.shape, other.shape) {
             (Some(one), Some(other)) if one.len() == other.len() => Some(
@@ -237,7 +237,7 @@ pub(crate) fn propagate(
                 shape: rank.map(|rank| vec![Dim::Known(rank as u64)]),
             }
         }
-        // What is moved keeps its type.
+        // Operators that move elements keep the type.
         "Reshape" | "Squeeze" | "Unsqueeze" | "Slice" | "Gather" | "Concat" | "Expand" | "Tile"
         | "Flatten" | "Split" | "Pad" | "GatherElements" | "GatherND" | "Range" | "ReduceProd"
         | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceMean" | "MatMul" | "Gemm" | "Conv"
@@ -250,7 +250,7 @@ pub(crate) fn propagate(
         }
         _ => return vec![ValueType::default(); node.output.len()],
     };
-    // Further outputs, such as Dropout's mask, follow rules of their own.
+    // Further outputs, such as Dropout's mask, follow other rules.
     let mut outputs = vec![ValueType::default(); node.output.len()];
     if let Some(first) = outputs.first_mut() {
         *first = output;

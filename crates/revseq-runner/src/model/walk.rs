@@ -101,7 +101,7 @@ struct Walker<'a, 'w> {
     visit: &'w mut dyn FnMut(Site<'a>),
 }
 
-/// What holds for the nodes of a function, or of the main graph.
+/// The context of the nodes of a function, or of the main graph.
 struct Context<'a, 'c> {
     /// The function's attributes with the values of the call.
     attributes: HashMap<&'a str, &'a AttributeProto>,

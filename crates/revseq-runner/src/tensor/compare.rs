@@ -54,7 +54,7 @@ pub(crate) enum Difference {
     },
 }
 
-/// Compares an output with what is expected.
+/// Compares an output with the expected one.
 ///
 /// Elements are the same if their bits are, or if the tolerance allows it.
 pub(crate) fn compare(

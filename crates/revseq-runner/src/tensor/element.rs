@@ -56,7 +56,7 @@ impl Tensor {
 }
 
 impl Element<'_> {
-    /// The components of a float or complex value; `None` for what is compared exactly.
+    /// The components of a float or complex value; `None` for values that are compared exactly.
     pub(crate) fn components(self) -> Option<[f64; 2]> {
         match self {
             Self::Float(value) => Some([value.into(), 0.0]),
@@ -67,7 +67,7 @@ impl Element<'_> {
         }
     }
 
-    /// As JSON: numbers, and strings for what JSON has no number for.
+    /// As JSON: a number, or a string for values that JSON's numbers lack.
     pub(crate) fn json(self) -> Json {
         let float = |value: f64, text: String| {
             serde_json::Number::from_f64(value).map_or_else(|| Json::from(text), Json::from)

@@ -9,7 +9,7 @@ use revseq_kernels::DataType;
 
 use super::{Data, MAXIMUM_BYTES, Tensor, count, type_and_shape};
 
-/// What inputs without a file are filled with.
+/// The values of made-up inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
     /// 0, 1, 2, … in row-major order, over and over as far as the type counts exactly.
@@ -56,12 +56,12 @@ fn parse_seed(text: &str) -> Result<u64, String> {
 
 /// A filled tensor.
 ///
-/// `number` tells one input's random values from another's. Integers stay
-/// within 0 and `highest` if there is one, but for those whose range is given: lengths and
-/// indices are not to be out of range.
+/// `number` varies the random values between inputs. Integers stay within 0 and `highest` if
+/// there is one, since lengths and indices must not be out of range; an explicit range
+/// overrides it.
 ///
 /// # Errors
-/// More than [`MAXIMUM_BYTES`]; a range that the type does not hold.
+/// If it takes more than [`MAXIMUM_BYTES`], or the type does not hold the range.
 pub(crate) fn fill(
     fill: Fill,
     element_type: ElementType,
@@ -132,7 +132,7 @@ pub(crate) fn fill(
         Fill::Ints { low, high, .. } => {
             let period = high.abs_diff(low);
             for _ in 0..count {
-                // What is added stays below `high`.
+                // The sum stays below `high`.
                 let value = low.wrapping_add_unsigned(random.next() % period);
                 push(&mut data, data_type, value as f64, 0.0);
             }

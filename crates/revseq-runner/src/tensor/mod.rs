@@ -1,4 +1,4 @@
-//! Tensors in memory: what a file holds, an input feeds and an output gives.
+//! Tensors in memory, from files, as inputs and as outputs.
 
 pub(crate) mod compare;
 mod element;
@@ -21,7 +21,7 @@ use crate::model::read;
 /// The largest tensor that is made rather than read, in bytes. Fuzzers have less memory and time.
 pub(crate) const MAXIMUM_BYTES: u64 = if cfg!(fuzzing) { 1 << 22 } else { 4 << 30 };
 
-/// The most dimensions of a tensor, and NumPy's: what prints one goes as deep.
+/// The most dimensions of a tensor, as in NumPy. Printing one recurses as deep.
 pub(crate) const MAXIMUM_RANK: usize = 64;
 
 /// Tensors by name.
@@ -45,7 +45,7 @@ pub(crate) enum Data {
 }
 
 impl Tensor {
-    /// Puts a tensor together, if the data is what type and shape say.
+    /// Makes a tensor, if the data matches type and shape.
     pub(crate) fn new(element_type: ElementType, shape: Vec<usize>, data: Data) -> Result<Self> {
         check_rank(shape.len())?;
         let found = match (&data, element_type) {

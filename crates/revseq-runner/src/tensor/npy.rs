@@ -47,7 +47,7 @@ pub(crate) fn decode(file: &[u8]) -> Result<Tensor> {
         type_and_shape(element_type, &shape),
         rest.len(),
     );
-    // What is left to read is there: no size below is larger than the file.
+    // The remaining bytes are present: no size below is larger than the file.
     let columns_first;
     let rest = if header.order() == Order::Fortran && shape.len() > 1 {
         columns_first = row_major(rest, &shape, item_size);
@@ -191,8 +191,8 @@ fn row_major(bytes: &[u8], shape: &[usize], item_size: usize) -> Vec<u8> {
     out
 }
 
-/// Checks that an array of these sizes could be addressed if none of them were 0, as NumPy
-/// does even of an array without elements.
+/// Checks that an array of these sizes could be addressed if no size were 0. NumPy also checks
+/// this for arrays without elements.
 fn check_addressable(shape: &[usize], item_size: usize) -> Result<()> {
     let bytes = shape
         .iter()

@@ -45,7 +45,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Tensors> {
         let name = file.strip_suffix(ENDING).unwrap_or(&file).to_owned();
         let read = || -> Result<Tensor> {
             let mut bytes = Vec::new();
-            // One more, to see whether it ends there: what it says of its size may be wrong.
+            // One more byte, to see whether it ends there: its header may declare a wrong size.
             entry.take(left.saturating_add(1)).read_to_end(&mut bytes)?;
             left = left
                 .checked_sub(bytes.len() as u64)

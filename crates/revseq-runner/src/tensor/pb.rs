@@ -9,7 +9,7 @@ use tract_onnx::pb::tensor_proto::{self, DataLocation};
 
 use super::{Data, Tensor, check_rank, size, type_and_shape};
 
-/// Decodes a file that holds one tensor; gives its name, too.
+/// Decodes a file that holds one tensor; returns its name, too.
 pub(crate) fn decode(bytes: &[u8]) -> Result<(String, Tensor)> {
     let proto = TensorProto::decode(bytes).context("it is not a TensorProto")?;
     if is_external(&proto) {
@@ -39,7 +39,7 @@ pub(crate) fn encode(tensor: &Tensor, name: &str) -> Vec<u8> {
     proto.encode_to_vec()
 }
 
-/// Whether a tensor's data is in a file of its own.
+/// Whether a tensor's data is in another file.
 pub(crate) fn is_external(proto: &TensorProto) -> bool {
     proto.data_location == Some(DataLocation::External as i32)
 }
@@ -65,10 +65,10 @@ pub(crate) fn shape(proto: &TensorProto) -> Result<Vec<usize>> {
         .with_context(|| format!("its sizes {:?} are not all valid", proto.dims))
 }
 
-/// Checks that a tensor holds what its type and its sizes promise, and only
-/// that. Data in another file is not looked at.
+/// Checks that a tensor holds exactly the data that its type and sizes promise.
+/// Ignores data in another file.
 ///
-/// `None` for a type that [`ElementType`] lacks, whose data is not looked at.
+/// `None` for a type that [`ElementType`] lacks, whose data is ignored.
 pub(crate) fn check(proto: &TensorProto) -> Result<Option<(ElementType, Vec<usize>)>> {
     ensure!(
         proto.segment.is_none(),

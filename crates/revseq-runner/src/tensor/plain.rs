@@ -37,7 +37,7 @@ impl Plain for bool {
     }
 }
 
-/// `match_plain!(data_type, T => what is done with Rust's type T, other patterns => …)`: the other
+/// `match_plain!(data_type, T => expression of Rust's type T, other patterns => …)`: the other
 /// patterns are for the types that not all of Rust, tract and ONNX Runtime have.
 macro_rules! match_plain {
     ($data_type:expr, $plain:ident => $then:expr, $($rest:tt)*) => {

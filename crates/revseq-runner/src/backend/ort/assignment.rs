@@ -21,13 +21,13 @@ pub(super) struct Assigned {
     pub(super) provider: String,
 }
 
-/// All nodes of a session that was made with [`RECORD`], but for those that became constants.
+/// All nodes of a session that was made with [`RECORD`], except those that were folded.
 ///
 /// # Errors
 /// The session has no record.
 pub(super) fn assigned(session: &Session) -> ort::Result<Vec<Assigned>> {
     let mut found = Vec::new();
-    // SAFETY: the session is valid, and what the record's handles refer to belongs to it.
+    // SAFETY: the session is valid and owns the objects of the record's handles.
     unsafe {
         for &subgraph in subgraphs(session)? {
             let provider = provider(subgraph)?;
@@ -51,18 +51,18 @@ pub(super) fn assigned(session: &Session) -> ort::Result<Vec<Assigned>> {
 fn subgraphs(session: &Session) -> ort::Result<&[*const OrtEpAssignedSubgraph]> {
     let (mut first, mut count) = (ptr::null(), 0);
     ortsys![unsafe Session_GetEpGraphAssignmentInfo(session.ptr(), &mut first, &mut count)?];
-    // SAFETY: the session has so many, for as long as it lives.
+    // SAFETY: the session has `count` of them, for as long as it lives.
     Ok(unsafe { array(first, count) })
 }
 
 /// # Safety
-/// The subgraph's session outlives what is returned.
+/// The subgraph's session outlives the result.
 unsafe fn nodes<'a>(
     subgraph: *const OrtEpAssignedSubgraph,
 ) -> ort::Result<&'a [*const OrtEpAssignedNode]> {
     let (mut first, mut count) = (ptr::null(), 0);
     ortsys![unsafe EpAssignedSubgraph_GetNodes(subgraph, &mut first, &mut count)?];
-    // SAFETY: the subgraph has so many, for as long as its session lives.
+    // SAFETY: the subgraph has `count` of them, for as long as its session lives.
     Ok(unsafe { array(first, count) })
 }
 
@@ -76,7 +76,7 @@ unsafe fn provider(subgraph: *const OrtEpAssignedSubgraph) -> ort::Result<String
 }
 
 /// # Safety
-/// There are so many elements, valid for `'a`; the first may be null if there are none.
+/// There are `count` elements, valid for `'a`; `first` may be null if there are none.
 unsafe fn array<'a, T>(first: *const T, count: usize) -> &'a [T] {
     match count {
         0 => &[],

@@ -20,7 +20,7 @@ pub(super) const HOW_TO_GET: &str =
     "get one with `pip install onnxruntime`, or name its shared library with --ort-lib PATH";
 
 /// Prints the folder of an installed Python package, without importing it.
-/// What lies in the current folder is not installed.
+/// Ignores the current folder.
 const FIND_PACKAGE: &str = "\
 import sys
 sys.path = [path for path in sys.path if path]
@@ -38,7 +38,7 @@ pub(crate) struct Found {
 /// Finds ONNX Runtime: by the option, the environment, or as a Python package.
 ///
 /// # Errors
-/// There is none, or not where it is said to be.
+/// If there is none, or not at the given path.
 pub(crate) fn onnxruntime(option: Option<&Path>) -> Result<Found> {
     if let Some(found) = told(option, "--ort-lib", "ORT_DYLIB_PATH")? {
         return Ok(found);
@@ -74,7 +74,7 @@ fn is_onnxruntime(name: &OsStr) -> bool {
 /// executable, or as a Python package.
 ///
 /// # Errors
-/// There is none, or not where it is said to be.
+/// If there is none, or not at the given path.
 pub(crate) fn ep(option: Option<&Path>) -> Result<Found> {
     if let Some(found) = told(option, "--ep-lib", "REVSEQ_EP_LIBRARY")? {
         return Ok(found);
@@ -107,7 +107,7 @@ pub(crate) fn ep(option: Option<&Path>) -> Result<Found> {
     }
 }
 
-/// What the option or else the environment names.
+/// The path that the option, or else the environment variable, names.
 fn told(
     option: Option<&Path>,
     flag: &'static str,
@@ -165,7 +165,7 @@ fn python_package(name: &str) -> Option<PathBuf> {
 /// The version of the ONNX Runtime in a file, from the file's name or from the
 /// Python package that it is part of.
 ///
-/// The library itself tells it only through a raw pointer.
+/// The library itself returns it only through a raw pointer.
 pub(super) fn version(path: &Path) -> Option<String> {
     let named = |path: &Path| {
         let name = path.file_name()?.to_str()?;

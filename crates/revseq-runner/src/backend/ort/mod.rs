@@ -50,7 +50,7 @@ const REGISTRATION: &str = "revseq";
 pub(crate) struct Runtime {
     environment: Environment,
     pub(crate) library: Found,
-    /// As in `1.31.1`; `None` if the library's file does not tell.
+    /// Such as `1.31.1`; `None` if it cannot be found out.
     version: Option<String>,
     pub(crate) ep: Option<Found>,
 }
@@ -178,9 +178,9 @@ pub(crate) struct Device {
 /// ONNX Runtime, and how models are to run on it.
 pub(crate) struct Ort {
     runtime: Rc<Runtime>,
-    /// Whether the nodes of ours are for this project's provider.
+    /// Whether our nodes are meant for this project's provider.
     with_ep: bool,
-    /// What the provider is to run on.
+    /// The device of the provider.
     device: KernelDevice,
     threads: Option<usize>,
     optimization: Option<Optimization>,
@@ -189,7 +189,7 @@ pub(crate) struct Ort {
 }
 
 impl Ort {
-    /// ONNX Runtime with what is asked for, and with the provider or without.
+    /// ONNX Runtime with these arguments, with the provider or without.
     pub(crate) fn new(runtime: Rc<Runtime>, with_ep: bool, arguments: &EngineArguments) -> Self {
         // A provider that is older than an option need not know it.
         let given = [
@@ -224,9 +224,9 @@ impl Ort {
         description.starts_with("ONNX Runtime") && description.ends_with(EP) == self.with_ep
     }
 
-    /// What ONNX Runtime itself lacks for a model; `None` if nothing is known.
+    /// The feature that ONNX Runtime itself lacks for a model; `None` if none is known.
     ///
-    /// Found by looking at the model alone: an error on the way is never a lack.
+    /// Only the model decides this: an error on the way never counts as a missing feature.
     pub(crate) fn lacks(&self, model: &Model) -> Result<Option<String>> {
         let mut lacking: Vec<String> = Vec::new();
         if !self.with_ep {
@@ -266,17 +266,17 @@ impl std::fmt::Display for Ort {
     }
 }
 
-/// A model made ready.
+/// A prepared model.
 pub(crate) struct Prepared {
     session: Session,
     outputs: Vec<Declared>,
-    /// Where the nodes of ours are.
+    /// The placements of our nodes.
     pub(crate) placements: Vec<Placement>,
     /// Whether constants had to be left as they are.
     is_unfolded: bool,
 }
 
-/// What comes of making a model ready.
+/// The result of preparing a model.
 pub(crate) enum Preparation {
     Ready(Box<Prepared>),
     /// This ONNX Runtime takes no model of this opset or IR version.
@@ -284,16 +284,16 @@ pub(crate) enum Preparation {
 }
 
 impl Ort {
-    /// The provider that the nodes of ours are for.
+    /// The provider that our nodes are meant for.
     fn provider(&self) -> &'static str {
         if self.with_ep { EP } else { CPU_EP }
     }
 
-    /// Makes a model ready.
+    /// Prepares a model.
     ///
     /// # Errors
-    /// What ONNX Runtime or the provider refuses, and a node of ours that another
-    /// provider runs than the one asked for, unless it is one of strings.
+    /// The error of ONNX Runtime or the provider, or one of our nodes runs on another
+    /// provider than the requested one, unless it is one of strings.
     pub(crate) fn prepare(&self, model: &Model) -> Result<Preparation> {
         let prepared = self.place(model)?;
         if let Preparation::Ready(prepared) = &prepared {
@@ -302,16 +302,16 @@ impl Ort {
         Ok(prepared)
     }
 
-    /// Makes a model ready, wherever its nodes are run.
+    /// Prepares a model, whichever provider runs its nodes.
     ///
     /// # Errors
-    /// What ONNX Runtime or the provider refuses.
+    /// The error of ONNX Runtime or the provider.
     pub(crate) fn place(&self, model: &Model) -> Result<Preparation> {
         let runtime = &self.runtime;
         let nodes = count_nodes(model)?;
         let mut prepared = None;
-        // ONNX Runtime computes what depends on constants alone with its own
-        // kernels, before it asks any provider. A node of ours is not to be lost so.
+        // ONNX Runtime folds constants with its own kernels before it asks any
+        // provider. Our nodes must not be folded that way.
         for is_unfolded in [false, true] {
             let log = Log::default();
             let session = match self.session(model, is_unfolded, Observer::Log(&log)) {
@@ -440,7 +440,7 @@ fn folder(model: &Path) -> Option<&str> {
     }
 }
 
-/// What is learned of a session while it is made or run.
+/// Observes a session while it is created or run.
 enum Observer<'a> {
     None,
     Log(&'a Log),
@@ -459,8 +459,8 @@ fn count_nodes(model: &Model) -> Result<usize> {
     Ok(count)
 }
 
-/// What of a model's versions ONNX Runtime does not take, if an error is about
-/// that (onnxruntime/core/graph/model.cc) and the model is so indeed.
+/// The version of a model that ONNX Runtime does not support, if an error is about
+/// that (onnxruntime/core/graph/model.cc) and the model confirms it.
 fn refusal(model: &Model, error: &str) -> Option<String> {
     let number = |start: &str| -> Option<i64> {
         let (_, rest) = error.split_once(start)?;
@@ -490,10 +490,10 @@ fn refusal(model: &Model, error: &str) -> Option<String> {
 }
 
 impl Prepared {
-    /// Runs the model: its outputs, in order.
+    /// Runs the model and returns its outputs, in order.
     ///
     /// # Errors
-    /// What ONNX Runtime, or an operator of ours, refuses.
+    /// The error of ONNX Runtime, or of one of our operators.
     pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Tensor>> {
         let values = values(inputs)?;
         let Self {

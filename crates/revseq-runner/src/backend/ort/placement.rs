@@ -14,7 +14,7 @@ use crate::escape::printable;
 /// The source of the provider's lines.
 const EP_SOURCE: &str = "revseq-ep";
 
-/// What separates the node from the reason in them.
+/// The text that separates the node from the reason in them.
 const DECLINED: &str = " is left to other execution providers: ";
 
 /// The provider's lines in a session's log, gathered while it is made.
@@ -22,7 +22,7 @@ const DECLINED: &str = " is left to other execution providers: ";
 pub(super) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    /// What ONNX Runtime is to call with each line.
+    /// The function that ONNX Runtime calls with each line.
     pub(super) fn logger(&self) -> LoggerFunction {
         let lines = Arc::clone(&self.0);
         Arc::new(
@@ -41,7 +41,7 @@ impl Log {
     }
 }
 
-/// A node of ours and the provider that runs it.
+/// One of our nodes and the provider that runs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
     pub(crate) op_type: String,
@@ -90,8 +90,8 @@ pub(super) fn of(assigned: Vec<Assigned>, lines: &[String]) -> Vec<Placement> {
         .collect()
 }
 
-/// Checks that one provider has every node of ours. Those of strings this project's provider
-/// leaves to ONNX Runtime.
+/// Checks that one provider has all of our nodes, except nodes of strings, which this project's
+/// provider leaves to ONNX Runtime.
 ///
 /// # Errors
 /// Names the first node that another provider has.

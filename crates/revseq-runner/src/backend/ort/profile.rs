@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use crate::backend::profile::{Call, NodeTimes, Profile};
 
-/// What ONNX Runtime puts behind a node's name for the time of its kernel.
+/// The suffix that ONNX Runtime appends to a node's name for the time of its kernel.
 const KERNEL: &str = "_kernel_time";
 
 /// A node's event.
@@ -41,7 +41,7 @@ pub(super) fn read(text: &[u8]) -> Result<Profile> {
     };
     let nodes = events.iter().filter(|event| event["cat"] == "Node");
     let mut events: Vec<Event<'_>> = nodes.filter_map(event).collect();
-    // Around what begins at the same microsecond stands what takes longer.
+    // Of events that begin in the same microsecond, the longer one is the outer one.
     events.sort_by_key(|event| (event.thread, event.start, u64::MAX - event.time));
     let mut times = vec![0_u64; events.len()];
     let mut around: Vec<usize> = Vec::new();

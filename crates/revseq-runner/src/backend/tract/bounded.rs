@@ -23,7 +23,7 @@ pub(super) struct Bounded {
     op_type: String,
     /// Which of its inputs are there.
     places: Vec<usize>,
-    /// By which what is known of its inputs is found again, if it is one of ours.
+    /// Key under which the inferred input facts are recorded, for nodes of our operators.
     key: Option<shapes::Key>,
     /// Which inputs tract reads as sizes.
     size_inputs: &'static [usize],

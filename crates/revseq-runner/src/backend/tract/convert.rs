@@ -17,7 +17,7 @@ pub(super) fn datum_type(element_type: ElementType) -> Result<DatumType> {
     match_plain!(data_type, T => Ok(T::datum_type()), _ => bail!("tract has no {element_type}"))
 }
 
-/// ONNX's name of a type of tract's, whose own of sizes stands for an integer.
+/// ONNX's name of a type of tract's, whose type of sizes counts as an integer.
 pub(super) fn element_type(known: DatumType) -> Option<ElementType> {
     if known == TDim::datum_type() {
         return Some(ElementType::Fixed(revseq_kernels::DataType::Int64));
@@ -42,7 +42,7 @@ pub(super) fn to_tract(tensor: &Tensor) -> Result<tract_onnx::prelude::Tensor> {
     }
 }
 
-/// A tensor from tract's. Its own integer type of sizes is what was declared.
+/// A tensor from tract's. tract's integer type of sizes becomes the declared type.
 pub(super) fn from_tract(
     tensor: tract_onnx::prelude::Tensor,
     declared: &ValueType,

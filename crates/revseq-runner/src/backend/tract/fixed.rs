@@ -1,5 +1,5 @@
-//! Inputs that tract wants to know before it runs: where a model takes its axes, sizes and the
-//! like from outside, what it is fed is part of the model that is made ready.
+//! Inputs that tract requires before it runs: if a model reads axes, sizes and the like from its
+//! inputs, their values become part of the prepared model.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -44,10 +44,10 @@ pub(super) fn wanted(operator: &str) -> &'static [(usize, &'static str)] {
     }
 }
 
-/// The most elements of an input that is taken for axes, sizes or a condition.
+/// The most elements of an input that counts as axes, sizes or a condition.
 const MAXIMUM_ELEMENTS: usize = 64;
 
-/// The small inputs of a model of which its nodes want values as constants, or that an If goes by.
+/// The small inputs of a model that its nodes need as constants, or that decide an If.
 pub(super) fn inputs(graph: &GraphProto, inputs: &BTreeMap<String, Tensor>) -> BTreeSet<String> {
     let mut search = Search {
         inputs,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::model::Model;
 
-/// What is needed of a model to bring it into that form: its bytes, if they may change.
+/// The parts of a model that are needed to bring it into that form: its bytes, if they may change.
 pub(crate) fn needed_of(model: Model) -> Model {
     if revseq_tract::may_need_preparation(&model.proto) {
         return model;
@@ -18,7 +18,7 @@ pub(crate) fn needed_of(model: Model) -> Model {
 pub(crate) enum Form<'a> {
     /// As it is in its file.
     Same(&'a Model),
-    /// What the file's model was prepared to.
+    /// The prepared model.
     Prepared(Box<Model>),
 }
 

@@ -44,12 +44,12 @@ fn has_type(code: i32) -> bool {
 /// How many steps a loop may take. Fuzzers have less time.
 const MAXIMUM_STEPS: u64 = if cfg!(fuzzing) { 1 << 10 } else { 1 << 20 };
 
-/// What a loop may take: a model can ask for one that never ends.
+/// The limits of a loop: a model may contain one that never ends.
 const LOOP_LIMITS: Limits = Limits::none()
     .with_steps(MAXIMUM_STEPS)
     .with_bytes(MAXIMUM_BYTES);
 
-/// tract, and how the nodes of ours run there.
+/// tract, and how our nodes run there.
 #[derive(Debug, Default)]
 pub(crate) struct Tract {
     gpu: Option<Gpu>,
@@ -57,10 +57,10 @@ pub(crate) struct Tract {
 }
 
 impl Tract {
-    /// tract on what is asked for.
+    /// Opens tract with these arguments.
     ///
     /// # Errors
-    /// There is no such GPU.
+    /// If there is no such GPU.
     pub(crate) fn open(arguments: &EngineArguments) -> Result<Self> {
         Ok(Self {
             gpu: match &arguments.device {
@@ -71,14 +71,14 @@ impl Tract {
         })
     }
 
-    /// The GPU that the nodes of ours run on, if it is one.
+    /// The GPU that runs our nodes, if any.
     pub(crate) fn gpu(&self) -> Option<&Gpu> {
         self.gpu.as_ref()
     }
 
-    /// A model in the form that tract reads, or what tract itself, or the GPU, lacks for it.
+    /// A model in the form that tract reads, or the feature that tract or the GPU lacks for it.
     ///
-    /// Found by looking at the model alone: an error on the way is never a lack.
+    /// Only the model decides this: an error on the way never counts as a missing feature.
     pub(crate) fn read<'a>(&self, model: &'a Model) -> Result<Result<Form<'a>, String>> {
         let form = Form::of(model)?;
         let lacking = match lacks(&form)? {
@@ -150,7 +150,7 @@ fn node_names(graph: &GraphProto) -> BTreeMap<String, String> {
     names
 }
 
-/// A model made ready for inputs of certain types and shapes.
+/// A model prepared for inputs of certain types and shapes.
 pub(crate) struct Prepared {
     plan: Arc<TypedRunnableModel>,
     /// The names of the inputs, in the plan's order.
@@ -161,10 +161,10 @@ pub(crate) struct Prepared {
 }
 
 impl Tract {
-    /// Makes a model ready for inputs such as these.
+    /// Prepares a model for inputs of these types and shapes.
     ///
     /// # Errors
-    /// What tract, or an operator of ours, refuses.
+    /// The error of tract, or of one of our operators.
     pub(crate) fn prepare(
         &self,
         model: &Model,
@@ -181,7 +181,7 @@ impl Tract {
         let prepare =
             |fixed: &BTreeSet<String>| fenced(|| prepare(model, inputs, bindings, &options, fixed));
         let prepared = prepare(&BTreeSet::new()).or_else(|error| {
-            // What tract wants to know before it runs may be among the inputs.
+            // Values that tract requires before it runs may be among the inputs.
             let wanted = fixed::inputs(model.graph(), inputs);
             let fixed = if wanted.is_empty() {
                 None
@@ -194,7 +194,7 @@ impl Tract {
     }
 }
 
-/// The plan of a model for inputs such as these, of which some are part of it.
+/// The plan of a model for inputs of these types and shapes; the `fixed` ones are part of it.
 fn prepare(
     model: &Model,
     inputs: &BTreeMap<String, Tensor>,
@@ -257,10 +257,10 @@ fn prepare(
 }
 
 impl Prepared {
-    /// Runs the model: its outputs, in order.
+    /// Runs the model and returns its outputs, in order.
     ///
     /// # Errors
-    /// What tract, or an operator of ours, refuses.
+    /// The error of tract, or of one of our operators.
     pub(crate) fn run(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Vec<Tensor>> {
         let values = self.values(inputs)?;
         let outputs = self.run_values(values)?;
@@ -314,7 +314,7 @@ impl Prepared {
         Ok(times)
     }
 
-    /// How long each node takes in some runs. What is in a loop counts as the loop's.
+    /// The time of each node in some runs. A loop includes the nodes in it.
     pub(crate) fn profile(
         &self,
         inputs: &BTreeMap<String, Tensor>,

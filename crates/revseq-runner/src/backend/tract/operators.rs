@@ -42,7 +42,7 @@ const MICROSOFT: [&str; 11] = [
     "SkipSimplifiedLayerNormalization",
 ];
 
-/// Those of `ai.onnx.ml` (tract-onnx, src/ops/ml).
+/// The operators of `ai.onnx.ml` (tract-onnx, src/ops/ml).
 const MACHINE_LEARNING: [&str; 6] = [
     "ArrayFeatureExtractor",
     "CategoryMapper",
@@ -63,7 +63,7 @@ pub(super) fn has_operator(domain: &str, op_type: &str) -> bool {
     in_domain && OPERATORS.0.contains_key(op_type)
 }
 
-/// Every operator behind the check of its outputs' sizes, and Constant as it should be.
+/// Wraps every operator in the check of its outputs' sizes, and fixes Constant.
 pub(super) fn bounded_operators() -> OnnxOpRegister {
     fn bounded(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
         let build = OPERATORS
@@ -74,7 +74,7 @@ pub(super) fn bounded_operators() -> OnnxOpRegister {
             .map_err(|error| AtNode::add(error, &node.name, &node.op_type, &[], [].iter()))?;
         Ok((Box::new(Bounded::new(operator, node)), captured))
     }
-    // These hold graphs, whose own nodes are behind the check.
+    // These hold graphs, whose nodes are wrapped themselves.
     let plain = ["If", "Loop", "Scan"];
     let operators = OPERATORS.0.iter().map(|(name, build)| {
         (

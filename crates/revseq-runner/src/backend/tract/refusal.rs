@@ -1,6 +1,6 @@
-//! What tract does not take, in ONNX's words: the node, its operator and what it reads.
+//! tract's errors in ONNX's terms: the node, its operator and its inputs.
 //!
-//! tract's own words, which name its types and passes, are shown with `REVSEQ_BACKTRACE` set.
+//! tract's own message, which names its types and passes, is shown if `REVSEQ_BACKTRACE` is set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::model::values::ValueType;
 /// The variable of the environment with which tract's own words are shown.
 const BACKTRACE: &str = "REVSEQ_BACKTRACE";
 
-/// What can be done about it.
+/// A way around it.
 const ADVICE: &str = "--backend ort may run it";
 
 /// The most characters of a name, and of all names, that are shown.
@@ -33,7 +33,7 @@ const OURS: [&str; 8] = [
     "Scan",
 ];
 
-/// What is refused in words that are right already.
+/// An error whose message is already in ONNX's terms.
 #[derive(Debug)]
 pub(super) struct Told(pub(super) String);
 
@@ -151,7 +151,7 @@ pub(super) fn told(error: Error, nodes: &BTreeMap<String, String>) -> Error {
 }
 
 /// The node that a message of tract's is about: `node #3 "name" Op`, where the name may have
-/// something behind it, or `Building node name (Op)`.
+/// more text, or `Building node name (Op)`.
 fn find<'a>(message: &str, nodes: &'a BTreeMap<String, String>) -> Option<(&'a str, &'a str)> {
     let name = match message.strip_prefix("Building node ") {
         Some(behind) => behind.rsplit_once(" (")?.0,
@@ -170,7 +170,7 @@ fn find<'a>(message: &str, nodes: &'a BTreeMap<String, String>) -> Option<(&'a s
     Some((name, operator))
 }
 
-/// What tract lacks for a model.
+/// The operators that tract lacks for a model.
 #[derive(Debug, Default)]
 pub(super) struct Lacking {
     /// The nodes of each operator.

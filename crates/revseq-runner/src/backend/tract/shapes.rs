@@ -1,9 +1,8 @@
-//! The types and shapes of what nodes of ours read, as tract infers them.
+//! The types and shapes of our nodes' inputs, as tract infers them.
 //!
-//! Inference looks at nodes in bodies of If, Loop and Scan as well, where
-//! nothing of its result is kept for others to read, and again under other
-//! assumptions. So what it knows is written down as it comes by a node: the
-//! last time counts.
+//! Inference also visits nodes in bodies of If, Loop and Scan, repeatedly and
+//! under different assumptions, and discards the results. So the facts are
+//! recorded when it visits a node; the last visit counts.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -30,16 +29,16 @@ use crate::model::walk::Site;
 use crate::model::{Bindings, Model, for_each_tensor, node_label};
 use crate::tensor::pb;
 
-/// A node by its path in the model and its first output: of two nodes with the
-/// same name, that tells which.
+/// A node by its path in the model and its first output, which distinguishes
+/// nodes of the same name.
 pub(super) type Key = (String, String);
 
 thread_local! {
-    /// What the inference on this thread has come by, while it is to be known.
+    /// The facts that the inference on this thread has recorded; `None` if it does not record.
     static SEEN: RefCell<Option<HashMap<Key, Vec<InferenceFact>>>> = const { RefCell::new(None) };
 }
 
-/// The key of a node of ours that [`mark`] has seen.
+/// The key of one of our nodes that [`mark`] has visited.
 pub(super) fn key(node: &NodeProto) -> Option<Key> {
     if !revseq_graph::Operator::is_known(&node.domain, &node.op_type) {
         return None;
@@ -52,7 +51,7 @@ pub(super) fn is_watched() -> bool {
     SEEN.with_borrow(Option::is_some)
 }
 
-/// Writes down what is known of a node's inputs.
+/// Records the facts of a node's inputs.
 pub(super) fn record(key: &Key, inputs: &[&InferenceFact]) {
     SEEN.with_borrow_mut(|seen| {
         if let Some(seen) = seen {
@@ -62,22 +61,22 @@ pub(super) fn record(key: &Key, inputs: &[&InferenceFact]) {
     });
 }
 
-/// What tract knows of a model without its inputs.
+/// The types and shapes that tract infers of a model without its inputs.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
-    /// The inputs of the nodes of ours, by path, beside their first outputs.
+    /// The inputs of our nodes, by path, with their first outputs.
     nodes: HashMap<String, Vec<(String, Vec<ValueType>)>>,
-    /// The main graph's outputs, in order; none if tract does not read the model.
+    /// The main graph's outputs, in order; empty if tract cannot read the model.
     outputs: Vec<ValueType>,
     /// Why not all is known, where tract told.
     pub(crate) stopped: Option<String>,
 }
 
 impl Shapes {
-    /// Adds what is known to what a node's surroundings tell of its values.
+    /// Adds the inferred types and shapes to those that the model gives for a node.
     pub(crate) fn refine(&self, site: &mut Site<'_>) {
         let found = match self.nodes.get(&site.path).map(Vec::as_slice) {
-            // What is in a function gives other values once that is inlined.
+            // A node in a function outputs other values once the function is inlined.
             Some([found]) => Some(found),
             Some(several) => several
                 .iter()
@@ -90,13 +89,13 @@ impl Shapes {
         for (value, known) in std::iter::zip(&mut site.inputs, inputs) {
             *value = known.clone().or(std::mem::take(value));
         }
-        // What is reversed stays what it is.
+        // Reversing keeps type and shape.
         if let (Some(output), Some(data)) = (site.outputs.first_mut(), inputs.first()) {
             *output = data.clone().or(std::mem::take(output));
         }
     }
 
-    /// The type of an output of the main graph, from that and what is declared.
+    /// The type of an output of the main graph, inferred and declared.
     pub(crate) fn output(&self, index: usize, declared: ValueType) -> ValueType {
         let known = self.outputs.get(index).cloned().unwrap_or_default();
         known.or(declared)
@@ -128,7 +127,7 @@ pub(crate) fn shapes(model: &Model, bindings: &Bindings) -> Shapes {
         Ok((outputs, error)) => (all(outputs), error),
         Err(error) => (vec![], Some(error)),
     };
-    // What tract lacks tells more than where it first missed it.
+    // The operators that tract lacks are more helpful than the place of the first error.
     let stopped = match form.and_then(|form| lacks(&form)) {
         Ok(Some(lacking)) => Some(lacking),
         Ok(None) => error.map(|error| chain(&refusal::told(error, &node_names(model.graph())))),
@@ -183,8 +182,8 @@ fn infer(
     Ok((outputs, error))
 }
 
-/// Gives every node its path, by which it is known again, and the name that the
-/// path has; those that tract lacks get an operator that it does not take for one of its own.
+/// Names every node after its path, to recognise it later. Operators that tract lacks get a
+/// name that it does not mistake for one that it has.
 fn mark(graph: &mut GraphProto, path: &str) {
     for (index, node) in graph.node.iter_mut().enumerate() {
         node.name = node_label(index, node);
@@ -232,7 +231,7 @@ fn leave_out_files(graph: &mut GraphProto) {
     }
 }
 
-/// What is declared of an input, as tract has it.
+/// The declared type of an input, as a fact of tract's.
 fn fact(declared: &ValueType, symbols: &SymbolScope) -> Result<InferenceFact> {
     let mut fact = InferenceFact::default();
     if let Some(element_type) = declared.known_element_type() {
@@ -249,8 +248,8 @@ fn fact(declared: &ValueType, symbols: &SymbolScope) -> Result<InferenceFact> {
     Ok(fact)
 }
 
-/// What tract knows of a value, with the names that the model has for sizes. The
-/// names that tract makes up itself say nothing.
+/// The type that tract infers for a value, with the model's names for sizes. Names that
+/// tract makes up are dropped.
 pub(super) fn value_type(fact: &InferenceFact, names: &BTreeSet<String>) -> ValueType {
     let known = fact.datum_type.concretize();
     let shape = (!fact.shape.is_open()).then(|| {

@@ -1,4 +1,4 @@
-//! Runs a model and what it was rewritten to, and compares.
+//! Runs the original and the rewritten model, and compares.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::tensor::compare::{Tolerance, compare};
 use crate::tensor::fill::Fill;
 use crate::tensor::{Data, Tensor, Tensors};
 
-/// What a comparison came to.
+/// The result of a comparison.
 pub(super) enum Checked {
     Same {
         backend: &'static str,
@@ -42,14 +42,14 @@ impl Checked {
     }
 }
 
-/// Two models that are to give the same.
+/// Two models whose outputs should be equal.
 pub(super) struct Check<'a> {
     pub(super) original: &'a Model,
     pub(super) rewritten: &'a Model,
     pub(super) tolerance: Tolerance,
 }
 
-/// Inputs, with what they are called.
+/// Inputs, with their description.
 struct Inputs {
     name: String,
     tensors: Tensors,
@@ -142,8 +142,8 @@ impl Check<'_> {
         })
     }
 
-    /// Random inputs of two sizes, as they are and with padding behind lengths
-    /// that differ.
+    /// Random inputs of two sizes, unchanged and zero-padded after different
+    /// lengths.
     fn made_up(&self, dims: &Bindings) -> Result<Vec<Inputs>> {
         let mut all = Vec::new();
         for (seed, sizes) in SIZES.iter().enumerate() {
@@ -180,8 +180,8 @@ impl Check<'_> {
         Ok(all)
     }
 
-    /// Runs both models; what the original gave on another backend stands in where this
-    /// one refuses or misreads it.
+    /// Runs both models; if this backend refuses or misreads the original, uses its outputs on
+    /// another backend instead.
     fn on(
         &self,
         backend: &'static str,
@@ -207,7 +207,7 @@ impl Check<'_> {
             }
             Err(_) if expected.len() == all.len() => match is_exact(self.original)? {
                 true => self.tolerance,
-                // Another backend may round what it computes another way.
+                // Another backend may round differently.
                 false => Tolerance::COMPUTED,
             },
             Err(error) => return Err(error.context("the original model")),
@@ -244,7 +244,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether a ReverseSequence has a negative axis, of its own or by a function's call.
+/// Whether a ReverseSequence has a negative axis, itself or through a function's attribute.
 fn counts_from_the_end(model: &Model) -> Result<bool> {
     let mut found = false;
     walk::walk(model, &Bindings::new(), |site| {
@@ -256,7 +256,7 @@ fn counts_from_the_end(model: &Model) -> Result<bool> {
     Ok(found)
 }
 
-/// The same with zeros behind lengths that differ, along the second axis: how
+/// The same with zeros after different lengths along the second axis, as
 /// sequences of several lengths are padded.
 fn pad(tensor: &Tensor) -> Result<Tensor> {
     let (&[sequences, steps, ..], Data::Bytes(bytes)) = (tensor.shape(), tensor.data()) else {

@@ -61,7 +61,7 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What is asked for.
+/// The options that the arguments select.
 fn options(arguments: &RewriteArguments) -> Options {
     let mut passes = arguments.passes.clone();
     let is_asked = arguments.portable || arguments.fast || arguments.form.is_some();
@@ -151,7 +151,7 @@ fn print_text(report: &Report, checked: &[Checked]) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// A node with what is around it.
+/// A node with the graphs around it.
 fn place(step: &Step) -> String {
     let mut place = step.graph.clone();
     place.push(step.node.clone());
