@@ -9,7 +9,7 @@ use super::cell::Cell;
 use super::mask::{self, Choice, Counts};
 use super::reason;
 use super::shape::{
-    fits, is_matrix, is_reversed, is_zero_row, shape, unflipped, with_axis_and_without,
+    fits, is_reversed, is_zero_row, may_be, may_begin, shape, unflipped, with_axis_and_without,
 };
 
 /// Recurrent layers that one loop runs: one, or some of which each reads another's output.
@@ -341,8 +341,8 @@ impl<'a> Layers<'a> {
         Ok(batch)
     }
 
-    /// Proves that a state that a layer has or repeats begins as `[batch, units]`, or is
-    /// broadcast to that.
+    /// Proves that a state that a layer has or repeats begins as a row of units for each
+    /// sequence, or as one for all.
     fn begins(&self, body: &Body<'a>, update: &Update<'a>, batch: Size<'a>) -> Result<(), String> {
         let Update { state, .. } = update;
         let is_own = |layer: &&Layer<'_>| {
@@ -353,7 +353,7 @@ impl<'a> Layers<'a> {
         let Some(layer) = self.layers.iter().find(is_own) else {
             return Ok(());
         };
-        if is_matrix(body.outer, state.initial, batch, layer.cell.units()) {
+        if may_begin(body.outer, state.initial, batch, layer.cell.units()) {
             return Ok(());
         }
         Err(format!(
@@ -380,10 +380,7 @@ impl<'a> Layers<'a> {
         let name = mask.value;
         let (is_of_steps, of_mask) = shape(body, mask, "mask")?;
         // The loop runs with a mask for each sequence, or with one for all.
-        let may_fit = of_mask == batch
-            || of_mask == Size::Known(1)
-            || !matches!((of_mask, batch), (Size::Known(_), Size::Known(_)));
-        if !may_fit || sizes::axis(body.outer, name, 2) != Some(Size::Known(1)) {
+        if !may_be(of_mask, batch) || sizes::axis(body.outer, name, 2) != Some(Size::Known(1)) {
             return Err(format!(
                 "its mask {name} does not provably have one value for each step of each sequence"
             ));
@@ -392,12 +389,6 @@ impl<'a> Layers<'a> {
             return Ok(None);
         }
         let mask = unflipped(body, mask);
-        // The loop reads the first steps of a longer mask.
-        if mask.backwards && !is_of_steps {
-            return Err(format!(
-                "its mask {name} does not provably have as many steps as its input"
-            ));
-        }
         if mask.backwards != self.backwards {
             return Err("of its input and its mask only one is flipped".to_owned());
         }

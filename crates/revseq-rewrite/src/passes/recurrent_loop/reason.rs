@@ -40,6 +40,21 @@ const PARTS: &[&str] = &[
     "Where",
 ];
 
+/// Functions that a framework's layers may have, and ONNX's do not.
+const FUNCTIONS: &[&str] = &[
+    "Celu",
+    "Erf",
+    "Exp",
+    "Gelu",
+    "HardSwish",
+    "Mish",
+    "PRelu",
+    "Selu",
+    "Shrink",
+    "Sin",
+    "Swish",
+];
+
 /// How many values are looked at.
 const MAXIMUM_VALUES: usize = 1024;
 
@@ -66,6 +81,13 @@ pub(super) fn not_of_cell<'a>(body: &Body<'a>, value: &'a str) -> Option<String>
                 .filter(|it| !it.is_empty())
                 .unwrap_or(name)
         };
+        if FUNCTIONS.contains(&node.op()) {
+            return Some(format!(
+                "{} ({}) is no function that these have in ONNX",
+                node.op(),
+                label()
+            ));
+        }
         if !node.domain().is_empty() || !PARTS.contains(&node.op()) {
             return Some(format!("{} has no place in one ({})", node.op(), label()));
         }

@@ -91,6 +91,22 @@ pub(super) fn is_reversed(body: &Body<'_>, name: &str) -> bool {
     false
 }
 
+/// Whether a size is that of a batch, or 1, as far as both are known.
+pub(super) fn may_be(size: Size<'_>, batch: Size<'_>) -> bool {
+    size == batch
+        || size == Size::Known(1)
+        || !matches!((size, batch), (Size::Known(_), Size::Known(_)))
+}
+
+/// Whether a state begins as `[batch, units]` or `[1, units]` wherever the loop runs with as many
+/// sequences as its input has.
+pub(super) fn may_begin(scope: &Scope<'_>, name: &str, batch: Size<'_>, units: usize) -> bool {
+    let rows = sizes::axis(scope, name, 0);
+    sizes::rank(scope, name) == Some(2)
+        && rows.is_none_or(|rows| may_be(rows, batch))
+        && sizes::axis(scope, name, 1) == Some(Size::Known(units as i64))
+}
+
 /// Whether a value is provably `[batch, units]`, or is broadcast to that.
 pub(super) fn is_matrix(scope: &Scope<'_>, name: &str, batch: Size<'_>, units: usize) -> bool {
     let is = |axis, expected| {

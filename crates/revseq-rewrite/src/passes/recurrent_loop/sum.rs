@@ -96,13 +96,16 @@ pub(super) struct Sum<'a> {
     /// Values that are something else.
     pub(super) rest: Vec<&'a str>,
     biases: Vec<Floats>,
+    /// How many of these are rows without their first axis, of a batch of one.
+    squeezed: usize,
 }
 
 impl<'a> Sum<'a> {
     pub(super) fn of(body: &Body<'a>, value: Part<'a>) -> Option<Self> {
         let mut sum = Self::default();
         sum.add(body, value, MAXIMUM_STEPS)?;
-        Some(sum)
+        // A row that has lost its axis is a matrix again only beside one that has it.
+        (sum.squeezed == 0 || sum.squeezed < sum.terms()).then_some(sum)
     }
 
     /// All constants together, one for each column; none if there are none.
@@ -121,6 +124,11 @@ impl<'a> Sum<'a> {
             }
         }
         Some(total)
+    }
+
+    /// How many terms depend on the step.
+    fn terms(&self) -> usize {
+        self.products.len() + self.scaled.len() + self.rest.len()
     }
 
     fn add(&mut self, body: &Body<'a>, value: Part<'a>, steps: usize) -> Option<()> {
@@ -153,6 +161,17 @@ impl<'a> Sum<'a> {
                 Some(_) => None,
                 None => Some(()),
             };
+        }
+        if let Some(node) = body.inner.first_output_of(name, "Squeeze") {
+            let row = node.input(0)?;
+            let axes = constant::axes(body.inner, node)?;
+            if !(axes.is_empty() || axes == [0]) || width(body, row, MAXIMUM_STEPS)? == 1 {
+                return None;
+            }
+            let before = self.terms();
+            self.add(body, value.of(row), steps)?;
+            self.squeezed += self.terms() - before;
+            return Some(());
         }
         if let Some((first, second)) = operands(body.inner, name, "Mul") {
             let constant = |name| body.floats(name).and_then(|it| vector(&it, columns));

@@ -83,10 +83,19 @@ impl Counting {
             let (steps, batch) = shape_of_input(emit, layers);
             let [zero, one] = [0, 1].map(|number| emit.ints(&[number]));
             let steps = emit.unsqueeze(&steps, &[0]);
-            let first = emit.plain("Slice", &[&mask, &zero, &steps, &zero]);
+            // The loop reads the first steps of a longer mask; of one that it reads from the end,
+            // the last.
+            let read = if layers.backwards {
+                let shape = emit.plain("Shape", &[&mask]);
+                let all = emit.range(&shape, 0, 0, 1);
+                let first = emit.plain("Sub", &[&all, &steps]);
+                emit.plain("Slice", &[&mask, &first, &all, &zero])
+            } else {
+                emit.plain("Slice", &[&mask, &zero, &steps, &zero])
+            };
             let sizes = vec![&*one, &batch, &one];
             let sizes = emit.op("Concat", &sizes, vec![model::int("axis", 0)]);
-            mask = emit.plain("Expand", &[&first, &sizes]);
+            mask = emit.plain("Expand", &[&read, &sizes]);
         }
         if is_prefix {
             let numbers = emit.op("Cast", &[&mask], vec![model::int("to", INT32.into())]);
