@@ -1,39 +1,84 @@
 //! tract's optimizers, with one more pass.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tract_onnx::tract_core::optim::{Optimizer, OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
 
-/// tract's [`into_optimized`](TypedModel::into_optimized), for models with equal nodes, too.
+/// tract's [`into_optimized`](TypedModel::into_optimized), for models that its passes (of 0.23)
+/// spoil or do not finish.
 ///
-/// tract merges nodes that compute the same from the same. Where two of them read two values
-/// whose readers it lists in different orders, its own pass (`PushSplitDown`, in 0.23) drops
-/// both, and the model ends in "eval() called on a Dummy op" when it runs. Here they are merged
-/// before that pass sees them.
+/// - Nodes that compute the same from the same are merged. `PushSplitDown` does that, too, but
+///   drops both of two nodes that read two values whose readers it lists in different orders;
+///   the model then ends in "eval() called on a Dummy op" when it runs.
+/// - `ChangeAxes` may move axes of size 1 to and fro without end. Here it ends.
 ///
 /// # Errors
 /// Those of tract.
 pub fn into_optimized(model: TypedModel) -> TractResult<TypedModel> {
     let mut model = into_decluttered(model)?;
-    let optimizer = merging(Optimizer::codegen());
+    let optimizer = mended(Optimizer::codegen(), &model);
     model.optimize_with_session(&mut optimizer.session())?;
     Ok(model)
 }
 
 /// tract's `into_decluttered`, as in [`into_optimized`].
 pub(crate) fn into_decluttered(mut model: TypedModel) -> TractResult<TypedModel> {
-    merging(Optimizer::declutter())
-        .session()
-        .optimize(&mut model)?;
+    let optimizer = mended(Optimizer::declutter(), &model);
+    optimizer.session().optimize(&mut model)?;
     Ok(model)
 }
 
-fn merging(mut optimizer: Optimizer) -> Optimizer {
-    let mut passes = optimizer.passes.iter();
-    let tracts = passes.position(|pass| format!("{pass:?}") == "PushSplitDown");
-    optimizer.add_pass(tracts.unwrap_or(0), Box::new(MergeEqual));
+/// An optimizer's passes, and those that mend them.
+fn mended(mut optimizer: Optimizer, model: &TypedModel) -> Optimizer {
+    let mut passes: Vec<Box<dyn TypedPass>> = Vec::new();
+    for pass in std::mem::take(&mut optimizer.passes) {
+        match format!("{pass:?}").as_str() {
+            "PushSplitDown" => passes.extend([Box::new(MergeEqual) as Box<dyn TypedPass>, pass]),
+            name if name.starts_with("ChangeAxes") => {
+                // Far more than it takes where it ends.
+                let left = Arc::new(AtomicUsize::new(64 + 4 * model.nodes.len()));
+                passes.push(Box::new(Ending { pass, left }));
+            }
+            _ => passes.push(pass),
+        }
+    }
+    optimizer.passes = passes;
     optimizer
+}
+
+/// A pass that ends after some patches. Each leaves the model as good as it was.
+#[derive(Clone, Debug)]
+struct Ending {
+    pass: Box<dyn TypedPass>,
+    /// The patches that are left to it and its clones: the optimizer makes one for each round.
+    left: Arc<AtomicUsize>,
+}
+
+impl TypedPass for Ending {
+    fn reset(&mut self) -> TractResult<()> {
+        self.pass.reset()
+    }
+
+    fn next(
+        &mut self,
+        session: &mut OptimizerSession<'_>,
+        model: &TypedModel,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        if self.left.load(Relaxed) == 0 {
+            return Ok(None);
+        }
+        let patch = self.pass.next(session, model)?;
+        self.left.fetch_sub(usize::from(patch.is_some()), Relaxed);
+        Ok(patch)
+    }
+
+    fn run_direct(&mut self, model: &mut TypedModel) -> TractResult<bool> {
+        self.pass.run_direct(model)
+    }
 }
 
 /// Merges nodes that compute the same from the same.
