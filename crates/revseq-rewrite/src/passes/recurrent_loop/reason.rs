@@ -44,6 +44,7 @@ const PARTS: &[&str] = &[
 const FUNCTIONS: &[&str] = &[
     "Celu",
     "Erf",
+    "Erfc",
     "Exp",
     "Gelu",
     "HardSwish",
