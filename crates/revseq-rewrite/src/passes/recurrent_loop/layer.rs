@@ -145,20 +145,18 @@ impl<'a> Layers<'a> {
 
     /// Finds the cells, each behind those that it reads.
     fn find(&mut self, body: &Body<'a>, updates: &[Update<'a>]) -> Result<(), String> {
-        if updates.is_empty() {
-            return Err("it carries no state".to_owned());
-        }
         let cells = updates.iter().filter_map(|update| {
             Cell::of(body, update.new).filter(|cell| cell.hidden == update.state.carried)
         });
         let mut waiting: Vec<Cell<'a>> = cells.collect();
         if waiting.is_empty() {
-            let detail = updates
-                .iter()
-                .find_map(|update| reason::not_of_cell(body, update.new));
+            let mut details = updates.iter();
+            let detail = details
+                .find_map(|update| reason::not_of_cell(body, update.new))
+                .unwrap_or_else(|| reason::OTHER_FORMULA.to_owned());
             return Err(format!(
-                "its body is not the cell of an LSTM, GRU or SimpleRNN with constant weights{}",
-                detail.map_or_else(String::new, |detail| format!(": {detail}"))
+                "its body is not the cell of an LSTM, GRU or SimpleRNN with constant weights: \
+                 {detail}"
             ));
         }
         while !waiting.is_empty() {

@@ -56,6 +56,11 @@ const FUNCTIONS: &[&str] = &[
     "Swish",
 ];
 
+/// Why it is no cell where each operator could be of one.
+pub(super) const OTHER_FORMULA: &str = "its operators are those of one, but not put together so; \
+    a function that these lack in ONNX (such as Swish or Relu6), a clipped state and a projected \
+    output are of this kind";
+
 /// How many values are looked at.
 const MAXIMUM_VALUES: usize = 1024;
 

@@ -315,6 +315,16 @@ fn recurrent_loop_with_other_activations() {
             miss("h2 = Clip(sum, nought)"),
             miss("less = Sub(whole, sum)\nh2 = Clip(less, nought, whole)"),
             miss("h2 = Selu(sum)"),
+            with_bodies(leaves(
+                "Selu (h2) is no function that these have in ONNX",
+                &[START, LOOP],
+            ))
+            .with("h2 = Tanh(sum)", "h2 = Selu(sum)"),
+            with_bodies(leaves("such as Swish or Relu6", &[START, LOOP]))
+                .with("h2 = Tanh(sum)", "gate = Sigmoid(sum)\nh2 = Mul(sum, gate)"),
+            with_bodies(leaves("it carries no state", &[START, LOOP]))
+                .with("MatMul(h, recurrent)", "MatMul(begin, recurrent)")
+                .with("c2 t2 h2 step", "c2 t2 h step"),
             miss("h2 = Exp(sum)"),
         ],
     );
