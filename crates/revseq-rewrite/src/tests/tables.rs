@@ -222,7 +222,7 @@ fn left_over(model: &ModelProto) -> String {
 
 /// What all graphs have.
 fn initializers() -> Vec<TensorProto> {
-    let ints: [(&str, &[i64]); 12] = [
+    let ints: [(&str, &[i64]); 13] = [
         ("nothing", &[]),
         ("leading", &[0, 1]),
         ("rows", &[-1, 3]),
@@ -235,6 +235,7 @@ fn initializers() -> Vec<TensorProto> {
         ("fours", &[4, 4]),
         ("mixed", &[3, 4]),
         ("sizes", &[2, 1, 3]),
+        ("framed", &[1, -1, 2]),
     ];
     let ints = ints.map(|(name, values)| (name, int64_tensor(&[values.len() as i64], values)));
     let upright = ("upright", int64_tensor(&[2], &[-1, 1]));

@@ -43,7 +43,7 @@ enum Mask {
 }
 
 /// What a masked step's output is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Masked {
     Repeated,
     State,
@@ -87,6 +87,10 @@ struct Layer {
     begins: bool,
     /// The states after the last step are read.
     last: bool,
+    /// The last output is kept with an axis in front, as in TFLite's lists of one element.
+    buffered: bool,
+    /// The state's product loses the axis of a batch of one.
+    squeezed: bool,
     /// How its condition says when it ends, if it does.
     end: usize,
     near: Option<Near>,
@@ -120,7 +124,7 @@ fn layers() -> impl Strategy<Value = Layer> {
     let functions = [0..FUNCTIONS.len(), 0..FUNCTIONS.len()];
     (
         (kind, 1..4_usize, functions, any::<[bool; 5]>()),
-        (any::<[bool; 4]>(), mask, masked, 0..4_usize),
+        (any::<[bool; 6]>(), mask, masked, 0..4_usize),
         proptest::option::weighted(0.25, near),
     )
         .prop_map(|(cell, read, near)| {
@@ -129,7 +133,8 @@ fn layers() -> impl Strategy<Value = Layer> {
                 |near: &Near| !cell.3[1] || !matches!(near, Near::Difference | Near::Computed);
             let near = near.filter(possible);
             let (kind, units, functions, [bias, joined, scan, batch_first, backwards]) = cell;
-            let ([by_products, begins, last, lengths], mask, masked, end) = read;
+            let (flags, mask, masked, end) = read;
+            let [by_products, begins, last, lengths, buffered, squeezed] = flags;
             Layer {
                 kind,
                 units,
@@ -145,6 +150,10 @@ fn layers() -> impl Strategy<Value = Layer> {
                 masked,
                 begins,
                 last,
+                // What is 0 where the last step does not count is no state of a layer's.
+                buffered: buffered && !scan && (mask == Mask::None || masked != Masked::Zero),
+                // ONNX Runtime has to know the sizes of what a Scan carries.
+                squeezed: squeezed && !scan,
                 end,
                 near,
             }
@@ -161,10 +170,11 @@ impl Layer {
             Some(Near::Early | Near::Behind) => !self.scan,
             Some(_) => true,
         };
-        // What a flipped mask's own length is, is not followed in every form.
-        let is_flipped =
-            self.backwards && matches!(self.mask, Mask::Lengths | Mask::Prefix | Mask::Any);
-        !is_near && !is_flipped
+        // Lengths of what is reversed are no layer's. Where there may be no step, what a buffer
+        // begins with is what the layer does.
+        let is_flipped = self.backwards && self.mask == Mask::Lengths;
+        let is_other = self.buffered && self.begins;
+        !is_near && !is_flipped && !is_other
     }
 }
 
@@ -272,7 +282,11 @@ impl Step<'_, '_> {
                 _ => r,
             };
             let fed = self.op("MatMul", &[&now, &w]);
-            let kept = self.op("MatMul", &[state, &r]);
+            let mut kept = self.op("MatMul", &[state, &r]);
+            // Of one column Squeeze would take that axis, too.
+            if self.layer.squeezed && columns > 1 {
+                kept = self.op("Squeeze", &[&kept]);
+            }
             let op = if near == Some(Near::Difference) {
                 "Sub"
             } else {
@@ -471,18 +485,32 @@ fn write(main: &mut Graph<'_>, layer: Layer) -> Vec<String> {
     if layer.near == Some(Near::Negated) {
         output = body.op("Neg", &[&output]);
     }
+    let mut states = vec![
+        (t, INT64, after.clone(), start),
+        (h, FLOAT, hidden, begin.clone()),
+        (m, FLOAT, memory, begin),
+        (r, FLOAT, repeated, zeros.clone()),
+    ];
+    if layer.buffered {
+        let front = body.ints(&[1], &[0]);
+        let buffer = body.op("Unsqueeze", &[&output, &front]);
+        let room = main.op("Unsqueeze", &[&zeros, &zero]);
+        states.push((body.fresh("b"), FLOAT, buffer, room));
+    }
     // A body's outputs are its own values, each once.
-    let outputs = [&after, &hidden, &memory, &repeated, &output];
-    let outputs = outputs.map(|value| body.op("Identity", &[value]));
-    let given = ["t", "h", "m", "r", "y"].map(|name| main.fresh(name));
-    let given_names = given.each_ref().map(String::as_str);
+    let left = states.iter().map(|(_, of, value, _)| (value, *of));
+    let outputs = left.chain(std::iter::once((&output, FLOAT)));
+    let mut results: Vec<ValueInfoProto> = outputs
+        .map(|(value, of)| untyped(&body.op("Identity", &[value]), of))
+        .collect();
+    let given: Vec<String> = results.iter().map(|_| main.fresh("given")).collect();
+    let given_names: Vec<&str> = given.iter().map(String::as_str).collect();
 
-    let states = [(&t, INT64), (&h, FLOAT), (&m, FLOAT), (&r, FLOAT)];
-    let mut inputs: Vec<ValueInfoProto> = states.map(|(name, of)| untyped(name, of)).into();
-    let types = [INT64, FLOAT, FLOAT, FLOAT, FLOAT];
-    let results = std::iter::zip(&outputs, types).map(|(name, of)| untyped(name, of));
-    let mut results: Vec<ValueInfoProto> = results.collect();
-    let begin_states = [&*start, &begin, &begin, &zeros];
+    let mut inputs: Vec<ValueInfoProto> = states
+        .iter()
+        .map(|(name, of, ..)| untyped(name, *of))
+        .collect();
+    let begin_states: Vec<&str> = states.iter().map(|(.., begin)| &**begin).collect();
     let mut made = if layer.scan {
         inputs.push(untyped(&slice, FLOAT));
         inputs.extend(mask.iter().map(|_| untyped(&mask_slice, BOOL)));
@@ -539,12 +567,14 @@ fn write(main: &mut Graph<'_>, layer: Layer) -> Vec<String> {
         },
     ));
     main.nodes.push(made);
-    let [_, h, m, r, y] = given;
-    let mut read = vec![y];
+    let mut given = given.into_iter();
+    let y = given.next_back();
+    let [h, m, r, b] = [1, 0, 0, 0].map(|place| given.nth(place));
+    let mut read = Vec::from_iter(y.into_iter().chain(b));
     if layer.last {
-        read.push(h);
-        read.extend((layer.kind == CellKind::Lstm).then_some(m));
-        read.extend((layer.mask != Mask::None).then_some(r));
+        read.extend(h);
+        read.extend(m.filter(|_| layer.kind == CellKind::Lstm));
+        read.extend(r.filter(|_| layer.mask != Mask::None));
     }
     read
 }

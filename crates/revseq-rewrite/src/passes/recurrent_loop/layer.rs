@@ -10,6 +10,7 @@ use super::mask::{self, Choice, Counts};
 use super::reason;
 use super::shape::{
     fits, is_reversed, is_zero_row, may_be, may_begin, shape, unflipped, with_axis_and_without,
+    without_axis,
 };
 
 /// Recurrent layers that one loop runs: one, or some of which each reads another's output.
@@ -74,6 +75,8 @@ pub(super) enum Output<'a> {
     Hidden(usize),
     /// The same, but 0 where no step counts.
     Repeated(usize),
+    /// One of these, `[1, batch, units]`.
+    Buffer { layer: usize, is_repeated: bool },
     /// The last step's cell state.
     Memory(usize),
     /// A value from outside that the loop hands back.
@@ -122,11 +125,12 @@ impl<'a> Layers<'a> {
         };
         this.find(body, &updates)?;
         let batch = this.inputs(body)?;
-        let (counts, repeats) = this.states(&updates)?;
+        let (counts, repeats) = this.states(body, &updates)?;
         for update in &updates {
             this.begins(body, update, batch)?;
         }
         this.scanned(body, counts, &repeats, batch)?;
+        this.buffers(body, &updates, counts, &repeats, batch)?;
         this.steps = match counts {
             Some(counts) => this.counting(body, counts, batch, assume)?,
             None => None,
@@ -141,20 +145,18 @@ impl<'a> Layers<'a> {
 
     /// Finds the cells, each behind those that it reads.
     fn find(&mut self, body: &Body<'a>, updates: &[Update<'a>]) -> Result<(), String> {
-        if updates.is_empty() {
-            return Err("it carries no state".to_owned());
-        }
         let cells = updates.iter().filter_map(|update| {
             Cell::of(body, update.new).filter(|cell| cell.hidden == update.state.carried)
         });
         let mut waiting: Vec<Cell<'a>> = cells.collect();
         if waiting.is_empty() {
-            let detail = updates
-                .iter()
-                .find_map(|update| reason::not_of_cell(body, update.new));
+            let mut details = updates.iter();
+            let detail = details
+                .find_map(|update| reason::not_of_cell(body, update.new))
+                .unwrap_or_else(|| reason::OTHER_FORMULA.to_owned());
             return Err(format!(
-                "its body is not the cell of an LSTM, GRU or SimpleRNN with constant weights{}",
-                detail.map_or_else(String::new, |detail| format!(": {detail}"))
+                "its body is not the cell of an LSTM, GRU or SimpleRNN with constant weights: \
+                 {detail}"
             ));
         }
         while !waiting.is_empty() {
@@ -194,6 +196,7 @@ impl<'a> Layers<'a> {
     /// Accounts for every state; tells which steps count.
     fn states(
         &mut self,
+        body: &Body<'a>,
         updates: &[Update<'a>],
     ) -> Result<(Option<Counts<'a>>, Vec<Repeat<'a>>), String> {
         let mut counts = Vec::new();
@@ -226,7 +229,7 @@ impl<'a> Layers<'a> {
                 } else {
                     continue;
                 }
-            } else if !update.is_read {
+            } else if !update.is_read || without_axis(body, update.new).is_some() {
                 // No cell depends on it.
                 continue;
             } else {
@@ -270,39 +273,8 @@ impl<'a> Layers<'a> {
                 continue;
             }
             let value = with_axis_and_without(body, scanned.value);
-            let choice = Choice::of(body, value);
-            let new = choice.map_or(value, |choice| choice.new);
-            let Some(layer) = self.output_of(new) else {
-                return Err(format!(
-                    "its output {} is not that of its cell",
-                    scanned.result
-                ));
-            };
-            let cell = &self.layers[layer].cell;
-            let masked = match (choice, counts) {
-                (None, None) => Masked::Zero,
-                (Some(choice), Some(counts)) if choice.counts == counts => {
-                    let repeated = |it: &Repeat<'_>| it.carried == choice.old && it.layer == layer;
-                    if repeats.iter().any(repeated) {
-                        Masked::Repeated
-                    } else if choice.old == cell.hidden {
-                        Masked::State
-                    } else if is_zero_row(body, choice.old, batch, cell.units()) {
-                        Masked::Zero
-                    } else {
-                        return Err(format!(
-                            "where its mask is false, its output {} is something else",
-                            scanned.result
-                        ));
-                    }
-                }
-                _ => {
-                    return Err(format!(
-                        "its output {} does not have the mask of its states",
-                        scanned.result
-                    ));
-                }
-            };
+            let (layer, masked) =
+                self.masked(body, value, scanned.result, counts, repeats, batch)?;
             let output = Output::Steps {
                 layer,
                 masked,
@@ -312,6 +284,84 @@ impl<'a> Layers<'a> {
             self.outputs.push((scanned.result, output));
         }
         Ok(())
+    }
+
+    /// Accounts for states that are the last step's output with an axis in front, as TFLite
+    /// keeps it.
+    fn buffers(
+        &mut self,
+        body: &Body<'a>,
+        updates: &[Update<'a>],
+        counts: Option<Counts<'a>>,
+        repeats: &[Repeat<'a>],
+        batch: Size<'a>,
+    ) -> Result<(), String> {
+        for update in updates.iter().filter(|it| it.is_read) {
+            let name = update.state.last;
+            let is_known = self.outputs.iter().any(|(output, _)| *output == name);
+            let Some(value) = without_axis(body, update.new).filter(|_| !is_known) else {
+                continue;
+            };
+            let (layer, masked) = self.masked(body, value, name, counts, repeats, batch)?;
+            if masked == Masked::Zero && counts.is_some() {
+                return Err(format!(
+                    "its output {name} is 0 where the last step does not count"
+                ));
+            }
+            let is_zero = update.is_zero && self.layers[layer].hidden.is_none();
+            if !is_zero && !matches!(body.steps, Size::Known(1..)) {
+                return Err(format!(
+                    "its state {} does not provably begin with 0",
+                    update.state.initial
+                ));
+            }
+            let is_repeated = masked == Masked::Repeated;
+            let output = Output::Buffer { layer, is_repeated };
+            self.outputs.push((name, output));
+        }
+        Ok(())
+    }
+
+    /// The layer whose output a value of the step is, and what it is where the step does not
+    /// count.
+    fn masked(
+        &self,
+        body: &Body<'a>,
+        value: &'a str,
+        output: &str,
+        counts: Option<Counts<'a>>,
+        repeats: &[Repeat<'a>],
+        batch: Size<'a>,
+    ) -> Result<(usize, Masked), String> {
+        let choice = Choice::of(body, value);
+        let new = choice.map_or(value, |choice| choice.new);
+        let layer = self
+            .output_of(new)
+            .ok_or_else(|| format!("its output {output} is not that of its cell"))?;
+        let cell = &self.layers[layer].cell;
+        let masked = match (choice, counts) {
+            (None, None) => Masked::Zero,
+            (Some(choice), Some(counts)) if choice.counts == counts => {
+                let repeated = |it: &Repeat<'_>| it.carried == choice.old && it.layer == layer;
+                if repeats.iter().any(repeated) {
+                    Masked::Repeated
+                } else if choice.old == cell.hidden {
+                    Masked::State
+                } else if is_zero_row(body, choice.old, batch, cell.units()) {
+                    Masked::Zero
+                } else {
+                    return Err(format!(
+                        "where its mask is false, its output {output} is something else"
+                    ));
+                }
+            }
+            _ => {
+                return Err(format!(
+                    "its output {output} does not have the mask of its states"
+                ));
+            }
+        };
+        Ok((layer, masked))
     }
 
     /// Finds the sequences that are read, and proves that they fit together; tells the size of

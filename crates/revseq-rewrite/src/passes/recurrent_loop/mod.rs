@@ -46,6 +46,9 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     };
     let inner = Scope::graph(&graph, Some(scope), scope.opset);
     let layers = body::Body::of(scope, node, &graph, &inner).and_then(|mut body| {
+        if body.states.is_empty() {
+            return Err("it carries no state from step to step".to_owned());
+        }
         body.steps = trips::count(&body, node)?;
         layer::Layers::of(&body, context.options.assume)
     });

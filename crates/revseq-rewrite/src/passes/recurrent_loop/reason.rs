@@ -44,6 +44,7 @@ const PARTS: &[&str] = &[
 const FUNCTIONS: &[&str] = &[
     "Celu",
     "Erf",
+    "Erfc",
     "Exp",
     "Gelu",
     "HardSwish",
@@ -54,6 +55,11 @@ const FUNCTIONS: &[&str] = &[
     "Sin",
     "Swish",
 ];
+
+/// Why it is no cell where each operator could be of one.
+pub(super) const OTHER_FORMULA: &str = "its operators are those of one, but not put together so; \
+    a function that these lack in ONNX (such as Swish or Relu6), a clipped state and a projected \
+    output are of this kind";
 
 /// How many values are looked at.
 const MAXIMUM_VALUES: usize = 1024;

@@ -132,19 +132,22 @@ pub(super) fn with_axis_and_without<'a>(body: &Body<'a>, name: &'a str) -> &'a s
     let name = body.plain(name);
     let before = || {
         let squeeze = body.inner.first_output_of(name, "Squeeze")?;
-        let added = squeeze.input(0)?;
-        if constant::axes(body.inner, squeeze)? != [0] {
-            return None;
-        }
-        if let Some(node) = body.inner.first_output_of(added, "Unsqueeze") {
-            return (constant::axes(body.inner, node)? == [0]).then(|| node.input(0))?;
-        }
-        let (value, shape) = operands(body.inner, added, "Reshape")?;
-        let shape = constant::ints(body.inner, shape)?;
-        // A matrix of as many columns has as many rows.
-        let width = sum::width(body, value, MAXIMUM_STEPS)?;
-        let keeps = matches!(shape[..], [1, rows, columns] if rows != 0 && columns == width as i64);
-        keeps.then_some(value)
+        let is_first = constant::axes(body.inner, squeeze)? == [0];
+        is_first.then(|| without_axis(body, squeeze.input(0)?))?
     };
-    before().map_or(name, |value| body.plain(value))
+    before().unwrap_or(name)
+}
+
+/// The matrix that is given an axis in front.
+pub(super) fn without_axis<'a>(body: &Body<'a>, name: &'a str) -> Option<&'a str> {
+    if let Some(node) = body.inner.first_output_of(name, "Unsqueeze") {
+        let is_first = constant::axes(body.inner, node)? == [0];
+        return is_first.then(|| node.input(0).map(|it| body.plain(it)))?;
+    }
+    let (value, shape) = operands(body.inner, name, "Reshape")?;
+    let shape = constant::ints(body.inner, shape)?;
+    // A matrix of as many columns has as many rows.
+    let width = sum::width(body, value, MAXIMUM_STEPS)?;
+    let keeps = matches!(shape[..], [1, rows, columns] if rows != 0 && columns == width as i64);
+    keeps.then(|| body.plain(value))
 }

@@ -162,12 +162,7 @@ impl<'a> Sum<'a> {
                 None => Some(()),
             };
         }
-        if let Some(node) = body.inner.first_output_of(name, "Squeeze") {
-            let row = node.input(0)?;
-            let axes = constant::axes(body.inner, node)?;
-            if !(axes.is_empty() || axes == [0]) || width(body, row, MAXIMUM_STEPS)? == 1 {
-                return None;
-            }
+        if let Some(row) = row_of_one(body, name) {
             let before = self.terms();
             self.add(body, value.of(row), steps)?;
             self.squeezed += self.terms() - before;
@@ -221,6 +216,20 @@ impl<'a> Sum<'a> {
         }
         Some(())
     }
+}
+
+/// A matrix whose first axis, of a batch of one, is taken away, or is not where there are more
+/// sequences.
+fn row_of_one<'a>(body: &Body<'a>, name: &str) -> Option<&'a str> {
+    let width = |row| width(body, row, MAXIMUM_STEPS).filter(|&width| width > 1);
+    if let Some((row, shape)) = operands(body.inner, name, "Reshape") {
+        let shape = constant::ints(body.inner, shape)?;
+        return (shape == [width(row)? as i64]).then_some(row);
+    }
+    let node = body.inner.first_output_of(name, "Squeeze")?;
+    let axes = constant::axes(body.inner, node)?;
+    let row = node.input(0)?;
+    (axes.is_empty() || axes == [0]).then(|| width(row).map(|_| row))?
 }
 
 /// A constant matrix, or another's transpose.

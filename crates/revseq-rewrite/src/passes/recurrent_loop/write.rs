@@ -244,22 +244,23 @@ impl Writer<'_> {
         match what {
             Output::Same(outer) => self.emit.same(output, outer),
             Output::Hidden(layer) => {
-                let given = &self.given[layer];
-                let begin = given.begins[0].clone();
-                let last = given.hidden.clone();
-                self.last(output, &last, begin.as_deref());
+                let last = self.hidden(layer, false);
+                self.emit.squeeze_into(output, &last, &[0]);
+            }
+            Output::Repeated(layer) => {
+                let last = self.hidden(layer, true);
+                self.emit.squeeze_into(output, &last, &[0]);
+            }
+            Output::Buffer { layer, is_repeated } => {
+                let last = self.hidden(layer, is_repeated);
+                self.emit.same(output, &last);
             }
             Output::Memory(layer) => {
                 let given = &self.given[layer];
                 let begin = given.begins[1].clone();
                 let last = given.memory.clone();
-                self.last(output, &last, begin.as_deref());
-            }
-            Output::Repeated(layer) => {
-                let given = &self.given[layer];
-                let (last, is_zero) = (given.hidden.clone(), given.begins[0].is_none());
-                let zero = (!is_zero).then(|| self.zero());
-                self.last(output, &last, zero.as_deref());
+                let last = self.last(last, begin.as_deref());
+                self.emit.squeeze_into(output, &last, &[0]);
             }
             Output::Steps {
                 layer,
@@ -274,14 +275,24 @@ impl Writer<'_> {
         self.emit.tensor(floats(&[], vec![0.0]))
     }
 
+    /// Writes the last output, which is 0 where no step counts if it is repeated.
+    fn hidden(&mut self, layer: usize, is_repeated: bool) -> String {
+        let given = &self.given[layer];
+        let (last, begin) = (given.hidden.clone(), given.begins[0].clone());
+        let begin = match is_repeated {
+            true => begin.map(|_| self.zero()),
+            false => begin,
+        };
+        self.last(last, begin.as_deref())
+    }
+
     /// Writes a state after the last step that counts, or another value where none does.
-    fn last(&mut self, output: &str, last: &str, otherwise: Option<&str>) {
+    fn last(&mut self, last: String, otherwise: Option<&str>) -> String {
         let (Some(counting), Some(otherwise)) = (&self.counting, otherwise) else {
-            return self.emit.squeeze_into(output, last, &[0]);
+            return last;
         };
         let lengths = counting.lengths().to_owned();
-        let chosen = self.if_any(&lengths, last, otherwise);
-        self.emit.squeeze_into(output, &chosen, &[0]);
+        self.if_any(&lengths, &last, otherwise)
     }
 
     /// Writes a state where a sequence has a step that counts, and another value where not.

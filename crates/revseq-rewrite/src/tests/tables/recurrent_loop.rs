@@ -64,6 +64,35 @@ const LOOPS: &[Inner<'static>] = &[
             step = Identity(output)",
     },
     Inner {
+        name: "buffered",
+        inputs: "i c t h buffer",
+        outputs: "c2 t2 h2 buffer2",
+        nodes: "t2 = Add(t, next)
+            c2 = Less(t2, time)
+            now = Gather<axis=0>(x, t)
+            fed = MatMul(now, kernel)
+            kept = MatMul(h, recurrent)
+            both = Add(fed, kept)
+            h2 = Tanh(both)
+            buffer2 = Reshape(h2, framed)",
+    },
+    Inner {
+        name: "masked_buffer",
+        inputs: "i c t h repeated buffer",
+        outputs: "c2 t2 h2 output buffer2",
+        nodes: "t2 = Add(t, next)
+            c2 = Less(t2, time)
+            now = Gather<axis=0>(x, t)
+            counts = Gather<axis=0>(mask, t)
+            fed = MatMul(now, kernel)
+            kept = MatMul(h, recurrent)
+            both = Add(fed, kept)
+            new = Tanh(both)
+            h2 = Where(counts, new, h)
+            output = Where(counts, new, repeated)
+            buffer2 = Unsqueeze(output, zero)",
+    },
+    Inner {
         name: "limited",
         inputs: "t h now",
         outputs: "t2 h2 step",
@@ -141,6 +170,14 @@ fn recurrent_loop() {
         take(layer).with("both = Add(fed, kept)", "both = Gemm<transB=1>(now, w2d, kept)"),
         take(layer).with("both = Add(fed, kept)", "joined = Concat<axis=1>(now, h)\nboth = MatMul(joined, stack)"),
         take(layer).with("both = Add(fed, kept)", "joined = Concat<axis=-1>(h, now)\nboth = MatMul(joined, stack)"),
+        // A row of one sequence without its axis, beside one that has it.
+        take(layer).with("both = Add(fed, kept)", "row = Squeeze(kept)\nboth = Add(fed, row)"),
+        take(layer).with("both = Add(fed, kept)", "row = Reshape(kept, two)\nboth = Add(row, fed)"),
+        take(layer).with("both = Add(fed, kept)", "row = Squeeze(kept, zero)\nboth = Add(fed, row)"),
+        miss(cell).with("both = Add(fed, kept)", "row = Squeeze(kept, one)\nboth = Add(fed, row)"),
+        miss(cell).with("both = Add(fed, kept)", "row = Reshape(kept, four)\nboth = Add(fed, row)"),
+        miss(cell).with("both = Add(fed, kept)", "row = Squeeze(kept)\nflat = Squeeze(fed)\nboth = Add(flat, row)"),
+        miss(cell).with("both = Add(fed, kept)", "row = Reshape(kept, two)\nflat = Reshape(fed, two)\nboth = Add(flat, row)"),
         miss(cell).with("both = Add(fed, kept)", "joined = Concat<axis=0>(now, h)\nboth = MatMul(joined, stack)"),
         miss(cell).with("both = Add(fed, kept)", "joined = Concat<axis=1>(now, now)\nboth = MatMul(joined, stack)"),
         miss(cell).with("fed = MatMul(now, kernel)", "fed = Gemm<transA=1>(now, kernel)"),
@@ -185,10 +222,63 @@ fn recurrent_loop() {
         // What is known of the input and the state is too little.
         miss("not provably of 3 axes").without_sizes(),
         miss(starts).with("Expand(nought, states)", "Identity(x)"),
+        // A state of unknown batch begins as it is; one of another width does not.
+        take(ANY).with("begin = Expand(nought, states)", "all = ReduceSum<keepdims=1>(lens)\nothers = Concat<axis=0>(all, two)\nbegin = Expand(nought, others)"),
+        miss(starts).with("begin = Expand(nought, states)", "all = ReduceSum<keepdims=1>(lens)\nothers = Concat<axis=0>(all, four)\nbegin = Expand(half, others)"),
         miss(starts).with("Expand(nought, states)", "Expand(nought, fours)"),
         // No loop, and no body of a layer at all.
         leaves("", &["y = Neg(x)"]),
     ]);
+}
+
+/// A state that is the last output with an axis in front, as TFLite keeps it.
+#[test]
+fn recurrent_loop_with_a_buffer() {
+    let room = "room = Unsqueeze(begin, zero)";
+    let plain = "counted, last, y = Loop<body=@buffered>(time, always, start, begin, room)";
+    let any = "any = ReduceMax<axes=[2];keepdims=1>(x)\nmask = Cast<to=9>(any)";
+    let masked = "counted, last, ended, y = Loop<body=@masked_buffer>(time, always, start, begin, \
+                  begin, room)";
+    let nodes = [START, room, plain];
+    let take = || with_bodies(takes("RNN, forward", ANY, &nodes));
+    let miss = |why| with_bodies(leaves(why, &nodes));
+    let with_mask = [START, any, room, masked];
+    let order = || {
+        let what = "RNN, forward, with the steps that its mask counts put first";
+        with_bodies(takes(what, ANY, &with_mask))
+    };
+    let left = |why| with_bodies(leaves(why, &with_mask));
+    let none = "is none that a cell of LSTM, GRU or RNN has";
+    let zero = "does not provably begin with 0";
+    check(
+        "recurrent-loop",
+        &[
+            take(),
+            take().with("Reshape(h2, framed)", "Unsqueeze(h2, zero)"),
+            take().outputs("y last"),
+            miss(none).with("Reshape(h2, framed)", "Unsqueeze(h2, one)"),
+            miss(none).with("Reshape(h2, framed)", "Reshape(h2, sizes)"),
+            miss("is not that of its cell").with("Reshape(h2, framed)", "Reshape(both, framed)"),
+            // What is there if there is no step.
+            miss(zero).with("Unsqueeze(begin, zero)", "Unsqueeze(half, leading)"),
+            miss(zero).with("begin = Expand(nought", "begin = Expand(half"),
+            take()
+                .sizes([Some(5), None, Some(3)])
+                .with("(time, always", "(five, always")
+                .with("Less(t2, time)", "Less(t2, five)")
+                .with("begin = Expand(nought", "begin = Expand(half"),
+            order(),
+            order().outputs("y last ended"),
+            order().with("Unsqueeze(output, zero)", "Reshape(output, framed)"),
+            order().with("Where(counts, new, repeated)", "Where(counts, new, h)"),
+            left("is 0 where the last step does not count").with(
+                "buffer2 = Unsqueeze(output, zero)",
+                "nil = Where(counts, new, nought)\nbuffer2 = Unsqueeze(nil, zero)",
+            ),
+            left("does not have the mask of its states")
+                .with("Unsqueeze(output, zero)", "Unsqueeze(new, zero)"),
+        ],
+    );
 }
 
 /// Functions that are one operator, or several that make one.
@@ -225,6 +315,16 @@ fn recurrent_loop_with_other_activations() {
             miss("h2 = Clip(sum, nought)"),
             miss("less = Sub(whole, sum)\nh2 = Clip(less, nought, whole)"),
             miss("h2 = Selu(sum)"),
+            with_bodies(leaves(
+                "Selu (h2) is no function that these have in ONNX",
+                &[START, LOOP],
+            ))
+            .with("h2 = Tanh(sum)", "h2 = Selu(sum)"),
+            with_bodies(leaves("such as Swish or Relu6", &[START, LOOP]))
+                .with("h2 = Tanh(sum)", "gate = Sigmoid(sum)\nh2 = Mul(sum, gate)"),
+            with_bodies(leaves("it carries no state", &[START, LOOP]))
+                .with("MatMul(h, recurrent)", "MatMul(begin, recurrent)")
+                .with("c2 t2 h2 step", "c2 t2 h step"),
             miss("h2 = Exp(sum)"),
         ],
     );
@@ -302,6 +402,23 @@ fn recurrent_loop_with_a_mask() {
             miss("version 10 of ONNX's operators has no CumSum").opset(10),
             miss(one_value).with("axes=[2]", "axes=[1]"),
             miss(one_value).with("mask = Cast<to=9>(any)", "mask = Cast<to=9>(x)"),
+            // One of its own length, read from the end with its input.
+            with_bodies(takes(
+                "RNN, reverse, with the mask as lengths",
+                ANY,
+                &[START, begin, prefix, masked],
+            ))
+            .with("Gather<axis=0>(x, t)", "Gather<axis=0>(turned, t)")
+            .with(
+                "times = Range(start, steps",
+                "longest = ReduceMax<keepdims=0>(lens)\ntimes = Range(start, longest",
+            )
+            .with(
+                "mask = Unsqueeze(ahead, two)",
+                "forward = Unsqueeze(ahead, two)
+                mask = Slice(forward, minus, first, zero, minus)
+                turned = Slice(x, minus, first, zero, minus)",
+            ),
             miss("only one is flipped").with(
                 "mask = Cast<to=9>(any)",
                 "ahead = Cast<to=9>(any)\nmask = Slice(ahead, minus, first, zero, minus)",
