@@ -626,6 +626,11 @@ fn check(
 ) -> Result<(), TestCaseError> {
     let model = model_of(layers).encode_to_vec();
     let run = rewrite_and_check(&model, sizes.into_iter().map(inputs), &["--fast"], library);
+    // A loop that ends late reads behind its input: nothing runs that.
+    let reads_behind = "no backend runs both models: tract: the original model: ";
+    if layers.iter().any(|layer| !layer.is_plain()) && run.stderr.contains(reads_behind) {
+        return Ok(());
+    }
     let json: Json = serde_json::from_str(&run.stdout)
         .map_err(|_| TestCaseError::fail(format!("{}\n{layers:?}", run.stderr)))?;
     for check in json["checks"].as_array().expect("checks") {
