@@ -3,6 +3,8 @@
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::infer::symbols_of;
+
 /// Takes every so many elements along an axis, between bounds, by ONNX's rule.
 ///
 /// Its inputs are the data, and the starts and ends of a Slice along all of its axes.
@@ -72,6 +74,11 @@ impl Op for Part {
 
     fn mints_runtime_symbols(&self) -> bool {
         true
+    }
+
+    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
+        let bounds = inputs[1..].iter();
+        bounds.flat_map(|fact| symbols_of(fact)).collect()
     }
 
     op_as_typed_op!();
