@@ -39,12 +39,19 @@ pub(crate) type Facts = (
     TVec<InferenceFact>,
 );
 
-/// What is inferred of a node with one output of a type and sizes.
+/// What is inferred of a node with one output of a type and sizes; what is known of the
+/// output's already is kept.
 pub(crate) fn inferred(
     inputs: &TVec<&InferenceFact>,
+    outputs: &TVec<&InferenceFact>,
     datum_type: DatumType,
-    shape: TVec<TDim>,
+    mut shape: TVec<TDim>,
 ) -> Facts {
+    for (size, known) in std::iter::zip(&mut shape, outputs[0].shape.dims()) {
+        if let Some(known) = known.concretize() {
+            *size = known;
+        }
+    }
     let inputs = inputs.iter().map(|fact| (*fact).clone()).collect();
     let output = InferenceFact::from(&datum_type.fact(shape));
     (inputs, tvec![output], tvec![])

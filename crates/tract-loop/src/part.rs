@@ -98,7 +98,7 @@ impl EvalOp for Part {
             data.slice(self.axis, position, position + 1)
         };
         let output = match (self.step, count) {
-            (_, 0) => data.slice(self.axis, 0, 0)?,
+            (_, 0) => empty(&data, self.axis)?,
             (1, _) => {
                 let first = usize::try_from(first)?;
                 data.slice(self.axis, first, first + usize::try_from(count)?)?
@@ -110,6 +110,13 @@ impl EvalOp for Part {
         };
         Ok(tvec![output.into_tvalue()])
     }
+}
+
+/// Nothing of a value along an axis.
+pub(crate) fn empty(data: &Tensor, axis: usize) -> TractResult<Tensor> {
+    let mut shape: TVec<usize> = data.shape().into();
+    shape[axis] = 0;
+    Tensor::zero_dt(data.datum_type(), &shape)
 }
 
 /// How an axis of the first input and of the output may change without another operator.

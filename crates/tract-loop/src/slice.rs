@@ -8,8 +8,8 @@ use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::around::{Around, BEYOND, Number};
+use crate::late;
 use crate::minted::{Facts, Minted, axis, inferred};
-use crate::node::{check_domain, tracts};
 use crate::part::{Part, positions};
 use crate::wire::wire_cast;
 
@@ -19,8 +19,7 @@ pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    check_domain(node)?;
-    let (tracts, captured) = tracts("Slice", ctx, node)?;
+    let (tracts, captured) = late::parse(ctx, node)?;
     let Some(along) = along(ctx, node)? else {
         return Ok((tracts, captured));
     };
@@ -230,7 +229,7 @@ impl InferenceOp for OnnxSlice {
         if let Some((of, shape)) = data.zip(inputs[0].shape.concretize())
             && let Some(taken) = self.taken(&values, &shape)?
         {
-            return Ok(inferred(&inputs, of, self.shape(&taken, shape)?));
+            return Ok(inferred(&inputs, &outputs, of, self.shape(&taken, shape)?));
         }
         self.tracts.infer(inputs, outputs, observed)
     }

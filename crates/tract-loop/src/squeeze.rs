@@ -77,7 +77,7 @@ impl InferenceOp for OnnxSqueeze {
             for axis in axes {
                 shape.remove(axis);
             }
-            return Ok(inferred(&inputs, of, shape));
+            return Ok(inferred(&inputs, &outputs, of, shape));
         }
         self.tracts.infer(inputs, outputs, observed)
     }
