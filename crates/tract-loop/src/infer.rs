@@ -379,7 +379,7 @@ fn integer_type(fact: &TypedFact, declared: Option<DatumType>) -> DatumType {
 }
 
 /// The symbols in a value's sizes, and in its elements if it is known.
-fn symbols_of(fact: &TypedFact) -> Vec<Symbol> {
+pub(crate) fn symbols_of(fact: &TypedFact) -> Vec<Symbol> {
     let mut symbols: Vec<Symbol> = fact.shape.iter().flat_map(TDim::symbols).collect();
     if let Some(value) = &fact.konst
         && value.datum_type() == TDim::datum_type()

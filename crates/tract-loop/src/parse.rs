@@ -9,7 +9,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::graph::self_contained;
 use crate::infer::{BodyInput, OnnxLoop};
 use crate::node::check_domain;
-use crate::{branches, element, limits, range, recurrent, sizes};
+use crate::{branches, compress, late, limits, range, recurrent, sizes, slice, squeeze};
 
 /// The most graphs around one another: a state that changes its size has the
 /// loops within looked at twice, and those within them four times.
@@ -27,7 +27,12 @@ pub fn register(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("If", branches::parse);
     onnx.op_register.insert("Cast", sizes::parse);
     onnx.op_register.insert("Range", range::parse);
-    onnx.op_register.insert("Slice", element::parse);
+    onnx.op_register.insert("Compress", compress::parse);
+    for operator in late::OPERATORS {
+        onnx.op_register.insert(operator, late::parse);
+    }
+    onnx.op_register.insert("Slice", slice::parse);
+    onnx.op_register.insert("Squeeze", squeeze::parse);
     recurrent::register(onnx);
 }
 

@@ -17,6 +17,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::alias::Alias;
 use crate::budget::steps_within;
 use crate::induction::{Induction, follow};
+use crate::infer::symbols_of;
 use crate::optimize::into_decluttered;
 use crate::spec::{Feed, Spec, Value};
 use crate::wire::{reads, wire_cast};
@@ -76,7 +77,7 @@ fn wire_scan(
         states: vec![],
         element: None,
     };
-    rule_if!(body.has_values()?);
+    rule_if!(body.has_values()? && body.keeps_sizes()?);
     body.translate()?;
     rule_if!(body.sources.iter().any(Origin::is_scanned));
     body.scan_an_element(&facts)?;
@@ -295,6 +296,22 @@ impl Body<'_> {
                 Feed::Outer(_) => false,
             });
             !follows || self.induction.values.contains_key(&OutletId::new(id, 0))
+        }))
+    }
+
+    /// Whether no size comes from data, which may be another at each step: a Scan keeps the
+    /// first.
+    fn keeps_sizes(&self) -> TractResult<bool> {
+        let body = &self.spec.body;
+        let mut around: HashSet<Symbol> = HashSet::new();
+        for input in &body.inputs {
+            around.extend(symbols_of(body.outlet_fact(*input)?));
+        }
+        Ok(self.needed()?.into_iter().all(|id| {
+            let node = body.node(id);
+            let mut facts = node.outputs.iter().map(|output| &output.fact);
+            !node.op.mints_runtime_symbols()
+                || facts.all(|fact| symbols_of(fact).iter().all(|it| around.contains(it)))
         }))
     }
 

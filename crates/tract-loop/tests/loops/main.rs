@@ -2,6 +2,7 @@
 
 mod branches;
 mod build;
+mod data_sizes;
 mod errors;
 mod features;
 mod layers;

@@ -1,0 +1,252 @@
+//! The graphs that a node is read in: what they say of its inputs, and who reads its output.
+
+use std::cell::Cell;
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::{GraphProto, NodeProto};
+use tract_onnx::tract_hir::internal::*;
+
+/// How many nodes are looked at for one node that is read.
+const MAXIMUM_NODES: usize = 256;
+
+/// A size that no axis exceeds: exporters write it, or more, for the end of an axis.
+pub(crate) const BEYOND: i64 = 1_000_000_000;
+
+/// What is known of an integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Number<'a> {
+    Known(i64),
+    /// More than a value of one element, by so much.
+    Above(&'a str, i64),
+    AtLeast(i64),
+    Unknown,
+}
+
+impl Number<'_> {
+    fn least(self) -> Option<i64> {
+        match self {
+            Self::Known(least) | Self::AtLeast(least) => Some(least),
+            Self::Above(..) | Self::Unknown => None,
+        }
+    }
+}
+
+/// The graph that a node is read in, and what it may capture.
+pub(crate) struct Around<'a> {
+    ctx: &'a ParsingContext<'a>,
+    looked_at: Cell<usize>,
+}
+
+/// What a name stands for.
+enum Made<'a> {
+    By(&'a NodeProto),
+    Constant(Vec<i64>),
+    /// An input of a graph, or nothing.
+    Given,
+}
+
+impl<'a> Around<'a> {
+    pub(crate) fn new(ctx: &'a ParsingContext<'a>) -> Self {
+        Self {
+            ctx,
+            looked_at: Cell::new(0),
+        }
+    }
+
+    /// The elements of a constant of a few integers.
+    pub(crate) fn constant(&self, name: &'a str) -> TractResult<Option<Vec<i64>>> {
+        Ok(match self.made(name)? {
+            Made::Constant(values) => Some(values),
+            Made::By(_) | Made::Given => None,
+        })
+    }
+
+    /// What is known of each element of a list of integers, of `length` if that is known;
+    /// `None` if how many there are is not known.
+    ///
+    /// Exporters compute the bounds of a Slice out of constants and of numbers of steps.
+    pub(crate) fn numbers(
+        &self,
+        name: &'a str,
+        length: Option<usize>,
+    ) -> TractResult<Option<Vec<Number<'a>>>> {
+        self.looked_at.set(self.looked_at.get() + 1);
+        let node = match self.made(name)? {
+            Made::Constant(values) => {
+                return Ok(Some(values.into_iter().map(Number::Known).collect()));
+            }
+            Made::By(node) if self.looked_at.get() < MAXIMUM_NODES => node,
+            Made::By(_) | Made::Given => return Ok(leaf(name, length)),
+        };
+        let one = length.filter(|it| *it == 1);
+        let of = |input: usize, length| match node.input.get(input) {
+            Some(name) => self.numbers(name, length),
+            None => Ok(None),
+        };
+        let found = match node.op_type.as_str() {
+            "Identity" | "Cast" => of(0, length)?,
+            // A list made so is one of a scalar.
+            "Unsqueeze" => of(0, Some(1))?,
+            "Squeeze" => of(0, one)?,
+            "Concat" => {
+                let length = length.filter(|_| node.input.len() == 1);
+                let parts = (0..node.input.len()).map(|part| of(part, length));
+                let parts: Option<Vec<_>> = parts.collect::<TractResult<_>>()?;
+                parts.map(|parts| parts.concat())
+            }
+            "Where" => {
+                let inputs = [of(0, one)?, of(1, one)?, of(2, one)?];
+                elementwise(&inputs, |it| match it[0] {
+                    Number::Known(0) => it[2],
+                    Number::Known(_) => it[1],
+                    _ if it[1] == it[2] => it[1],
+                    _ => Number::Unknown,
+                })
+            }
+            operator @ ("Add" | "Sub" | "Max" | "Min" | "And" | "Or" | "Less" | "Equal"
+            | "Greater")
+                if node.input.len() == 2 =>
+            {
+                elementwise(&[of(0, one)?, of(1, one)?], |it| {
+                    binary(operator, it[0], it[1])
+                })
+            }
+            _ => None,
+        };
+        Ok(found.or_else(|| leaf(name, length)))
+    }
+
+    /// Whether all that is read of a value of the graph that is read is what is left without an
+    /// axis.
+    pub(crate) fn is_squeezed(&self, value: &str, axis: i64) -> TractResult<bool> {
+        let Some(graph) = self.ctx.parent_graphs.last() else {
+            return Ok(false);
+        };
+        let mut outputs = graph.output.iter();
+        let mut is_read = false;
+        for node in &graph.node {
+            if captures(node, value) {
+                return Ok(false);
+            }
+            if !node.input.iter().any(|input| input == value) {
+                continue;
+            }
+            let axes = match node.input.get(1) {
+                Some(axes) => self.constant(axes)?,
+                None => node.get_attr_opt_vec("axes")?,
+            };
+            if node.op_type != "Squeeze" || axes.is_none_or(|axes| !axes.contains(&axis)) {
+                return Ok(false);
+            }
+            is_read = true;
+        }
+        Ok(is_read && outputs.all(|output| output.name != value))
+    }
+
+    fn made(&self, name: &'a str) -> TractResult<Made<'a>> {
+        // The graph that is read comes last; what is around it may be captured.
+        for graph in self.ctx.parent_graphs.iter().rev() {
+            if let Some(made) = self.made_in(graph, name)? {
+                return Ok(made);
+            }
+        }
+        Ok(Made::Given)
+    }
+
+    fn made_in(&self, graph: &'a GraphProto, name: &str) -> TractResult<Option<Made<'a>>> {
+        let constant = |tensor| -> TractResult<_> {
+            let tensor = self.ctx.load_tensor(tensor)?;
+            Ok(Some(ints(&tensor).map_or(Made::Given, Made::Constant)))
+        };
+        let mut stored = graph.initializer.iter();
+        if let Some(tensor) = stored.find(|tensor| tensor.name == name) {
+            return constant(tensor);
+        }
+        let mut nodes = graph.node.iter();
+        if let Some(node) = nodes.find(|node| node.output.iter().any(|it| it == name)) {
+            return match node.get_attr_opt("value")? {
+                Some(value) if node.op_type == "Constant" => constant(value),
+                _ => Ok(Some(Made::By(node))),
+            };
+        }
+        let is_input = graph.input.iter().any(|input| input.name == name);
+        Ok(is_input.then_some(Made::Given))
+    }
+}
+
+/// A list of which nothing but its length is known.
+fn leaf(name: &str, length: Option<usize>) -> Option<Vec<Number<'_>>> {
+    length.map(|length| match length {
+        1 => vec![Number::Above(name, 0)],
+        _ => vec![Number::Unknown; length],
+    })
+}
+
+/// Elements of lists that are as long as one another, or of one element.
+fn elementwise<'a>(
+    inputs: &[Option<Vec<Number<'a>>>],
+    of: impl Fn(&[Number<'a>]) -> Number<'a>,
+) -> Option<Vec<Number<'a>>> {
+    let inputs: Vec<&Vec<Number<'a>>> = inputs.iter().map(Option::as_ref).collect::<Option<_>>()?;
+    let length = inputs.iter().map(|input| input.len()).max()?;
+    let fits = |input: &&Vec<_>| input.len() == length || input.len() == 1;
+    inputs.iter().all(fits).then(|| {
+        let at = |input: &Vec<Number<'a>>, at: usize| input[if input.len() == 1 { 0 } else { at }];
+        let elements =
+            (0..length).map(|it| -> Vec<_> { inputs.iter().map(|i| at(i, it)).collect() });
+        elements.map(|elements| of(&elements)).collect()
+    })
+}
+
+fn binary<'a>(operator: &str, a: Number<'a>, b: Number<'a>) -> Number<'a> {
+    use Number::{Above, AtLeast, Known, Unknown};
+    let truth = |truth: bool| Known(i64::from(truth));
+    match (operator, a, b) {
+        ("Add", Known(a), Known(b)) => Known(a.saturating_add(b)),
+        ("Add", Above(name, a), Known(b)) | ("Add", Known(b), Above(name, a)) => {
+            Above(name, a.saturating_add(b))
+        }
+        ("Sub", Known(a), Known(b)) => Known(a.saturating_sub(b)),
+        ("Sub", Above(name, a), Known(b)) => Above(name, a.saturating_sub(b)),
+        ("Min", Known(a), Known(b)) => Known(a.min(b)),
+        ("Max", Known(a), Known(b)) => Known(a.max(b)),
+        ("Max", a, b) => a.least().max(b.least()).map_or(Unknown, AtLeast),
+        ("And", Known(0), _) | ("And", _, Known(0)) => truth(false),
+        ("And", Known(_), Known(_)) => truth(true),
+        ("Or", Known(a), Known(b)) => truth(a != 0 || b != 0),
+        ("Less", Known(a), Known(b)) => truth(a < b),
+        ("Greater", Known(a), Known(b)) => truth(a > b),
+        ("Equal", Known(a), Known(b)) => truth(a == b),
+        _ => Unknown,
+    }
+}
+
+/// The elements of a few integers, which may be of another type.
+fn ints(tensor: &Tensor) -> Option<Vec<i64>> {
+    if tensor.len() > 8 || tensor.datum_type() == String::datum_type() {
+        return None;
+    }
+    let numbers = tensor.cast_to::<i64>().ok()?;
+    if tensor.datum_type().is_float() {
+        let floats = tensor.cast_to::<f64>().ok()?;
+        let again = numbers.cast_to::<f64>().ok()?;
+        if floats != again {
+            return None;
+        }
+    }
+    let numbers = numbers.to_plain_array_view::<i64>().ok()?;
+    Some(numbers.iter().copied().collect())
+}
+
+/// Whether a graph of a node reads a value from around it.
+fn captures(node: &NodeProto, value: &str) -> bool {
+    let mut graphs = node.attribute.iter().filter_map(|it| it.g.as_ref());
+    graphs.any(|graph| {
+        let mut outputs = graph.output.iter();
+        outputs.any(|output| output.name == value)
+            || graph
+                .node
+                .iter()
+                .any(|node| node.input.iter().any(|input| input == value) || captures(node, value))
+    })
+}

@@ -1,0 +1,194 @@
+//! What a Compress keeps, whose size is that of data.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::change_axes::AxisOp;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::minted::{Facts, Minted, axis, inferred};
+use crate::node::check_domain;
+use crate::part::{change_around, empty};
+
+/// Reads a Compress, which tract runs only where all of it is known.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let op = OnnxCompress {
+        axis: node.get_attr_opt("axis")?,
+        sizes: Minted::new(ctx),
+    };
+    Ok((Box::new(op), vec![]))
+}
+
+/// A Compress as ONNX writes it.
+#[derive(Clone, Debug)]
+struct OnnxCompress {
+    axis: Option<i64>,
+    sizes: Minted,
+}
+
+never_equal!(OnnxCompress);
+
+impl OnnxCompress {
+    fn typed(&self, rank: usize) -> TractResult<Compress> {
+        let axis = self.axis.map(|it| axis(it, rank)).transpose()?;
+        Ok(Compress {
+            axis,
+            size: self.sizes.of(axis.unwrap_or(0)),
+        })
+    }
+}
+
+impl Op for OnnxCompress {
+    fn name(&self) -> StaticName {
+        "Compress".into()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for OnnxCompress {
+    not_out_of_plan!();
+}
+
+impl InferenceOp for OnnxCompress {
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        _observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        ensure!(
+            inputs.len() == 2,
+            "it has {} inputs, expected data and a condition",
+            inputs.len()
+        );
+        let data = inputs[0].datum_type.concretize();
+        if let Some((of, shape)) = data.zip(inputs[0].shape.concretize()) {
+            let shape = self.typed(shape.len())?.shape(&shape);
+            return Ok(inferred(&inputs, &outputs, of, shape));
+        }
+        let known = |facts: TVec<&InferenceFact>| facts.into_iter().cloned().collect();
+        Ok((known(inputs), known(outputs), tvec![]))
+    }
+
+    fn to_typed(
+        &self,
+        _source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+        let op = self.typed(target.outlet_fact(inputs[0])?.rank())?;
+        target.wire_node(&node.name, op, &inputs)
+    }
+
+    as_op!();
+}
+
+/// Keeps the elements along an axis, or of all in a row, for which a condition holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Compress {
+    axis: Option<usize>,
+    /// The size of the output's axis: a symbol of its own.
+    size: TDim,
+}
+
+impl Compress {
+    fn shape(&self, data: &[TDim]) -> TVec<TDim> {
+        let mut shape: TVec<TDim> = match self.axis {
+            Some(_) => data.into(),
+            None => tvec![1.to_dim()],
+        };
+        shape[self.axis.unwrap_or(0)] = self.size.clone();
+        shape
+    }
+}
+
+impl Op for Compress {
+    fn name(&self) -> StaticName {
+        "Compress".into()
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        true
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Compress {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let (data, condition) = args_2!(inputs);
+        let data = match self.axis {
+            Some(_) => data,
+            None => {
+                let elements = data.len();
+                data.into_tensor().into_shape(&[elements])?.into_tvalue()
+            }
+        };
+        let axis = self.axis.unwrap_or(0);
+        let size = data.shape()[axis];
+        let condition = condition.to_plain_array_view::<bool>()?;
+        let mut kept: Vec<Tensor> = vec![];
+        for (at, _) in condition.iter().enumerate().filter(|(_, holds)| **holds) {
+            ensure!(
+                at < size,
+                "the condition of a Compress holds for element {at} of {size}"
+            );
+            kept.push(data.slice(axis, at, at + 1)?);
+        }
+        let output = match kept.is_empty() {
+            true => empty(&data, axis)?,
+            false => Tensor::stack_tensors(axis, &kept)?,
+        };
+        Ok(tvec![output.into_tvalue()])
+    }
+}
+
+impl TypedOp for Compress {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let shape = self.shape(&inputs[0].shape.to_tvec());
+        Ok(tvec![inputs[0].datum_type.fact(shape)])
+    }
+
+    fn change_axes(
+        &self,
+        _model: &TypedModel,
+        _node: &TypedNode,
+        io: InOut,
+        change: &AxisOp,
+    ) -> TractResult<Option<AxisChangeConsequence>> {
+        rule_if_some!(axis = self.axis);
+        Ok(change_around(axis, io, change, |axis| {
+            let size = self.size.clone();
+            Box::new(Self {
+                axis: Some(axis),
+                size,
+            })
+        }))
+    }
+
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        let op = Self {
+            axis: self.axis,
+            size: self.size.substitute_all(subs)?,
+        };
+        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+        target.wire_node(&node.name, op, &inputs)
+    }
+
+    as_op!();
+}

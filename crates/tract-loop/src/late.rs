@@ -1,0 +1,382 @@
+//! Operators whose sizes come from data.
+
+use tract_onnx::model::{ParsingContext, optional_inputs};
+use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::pb::{AttributeProto, NodeProto, TensorProto};
+use tract_onnx::tract_hir::internal::*;
+
+use crate::around::{Around, Number};
+use crate::infer::symbols_of;
+use crate::minted::{Facts, Minted, inferred};
+use crate::node::{check_domain, tracts};
+
+/// The operators that tract reads only where it knows what sizes they make.
+pub(crate) const OPERATORS: [&str; 6] = [
+    "ConstantOfShape",
+    "Expand",
+    "OneHot",
+    "Pad",
+    "Reshape",
+    "Tile",
+];
+
+/// Reads one of [`OPERATORS`] or a Slice: as tract does where it knows the sizes, else as
+/// [`Late`].
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let (tracts, captured) = match node.op_type.as_str() {
+        "ConstantOfShape" => tracts(&node.op_type, ctx, &of_floats(node))?,
+        operator => tracts(operator, ctx, node)?,
+    };
+    let first = usize::from(node.op_type != "ConstantOfShape");
+    let sizes = node.input.get(first).filter(|name| !name.is_empty());
+    let Some(sizes) = sizes else {
+        return Ok((tracts, captured));
+    };
+    let around = Around::new(ctx);
+    let numbers = around.numbers(sizes, None)?.unwrap_or_default();
+    let known = numbers.into_iter().map(|number| match number {
+        Number::Known(number) => Some(number),
+        _ => None,
+    });
+    let op = OnnxLate {
+        operator: node.op_type.clone(),
+        tracts,
+        deciding: optional_inputs(node)
+            .take(node.input.len())
+            .skip(first)
+            .flatten()
+            .collect(),
+        numbers: known.collect(),
+        allows_zero: node.get_attr_opt("allowzero")?.unwrap_or(0_i64) != 0,
+        sizes: Minted::new(ctx),
+    };
+    Ok((Box::new(op), captured))
+}
+
+/// A ConstantOfShape that says its value: without one ONNX's is a float, tract's a double.
+fn of_floats(node: &NodeProto) -> NodeProto {
+    let mut node = node.clone();
+    if node.attribute.iter().all(|it| it.name != "value") {
+        node.attribute.push(AttributeProto {
+            name: "value".to_owned(),
+            r#type: AttributeType::Tensor as i32,
+            t: Some(TensorProto {
+                dims: vec![1],
+                data_type: DataType::Float as i32,
+                float_data: vec![0.0],
+                ..TensorProto::default()
+            }),
+            ..AttributeProto::default()
+        });
+    }
+    node
+}
+
+/// An operator as ONNX writes it, before its sizes are known or known to come from data.
+#[derive(Clone, Debug)]
+struct OnnxLate {
+    operator: String,
+    /// How tract reads it.
+    tracts: Box<dyn InferenceOp>,
+    /// The inputs that tract has to know, of which the first one has the sizes.
+    deciding: TVec<usize>,
+    /// What the graph says of the elements of the first one of those, if it says how many.
+    numbers: Vec<Option<i64>>,
+    /// Whether a 0 in the shape of a Reshape is one.
+    allows_zero: bool,
+    sizes: Minted,
+}
+
+never_equal!(OnnxLate);
+
+impl OnnxLate {
+    /// The output's number of axes, for `count` elements of the input with the sizes.
+    fn rank(&self, data: usize, count: usize) -> usize {
+        match self.operator.as_str() {
+            "ConstantOfShape" | "Reshape" => count,
+            "Expand" => count.max(data),
+            "OneHot" => data + 1,
+            _ => data,
+        }
+    }
+
+    /// The output's size along an axis, if it follows from what the graph says.
+    fn size(&self, axis: usize, data: &[TDim], rank: usize) -> Option<TDim> {
+        let number = |at: usize| self.numbers.get(at).copied().flatten();
+        match self.operator.as_str() {
+            "ConstantOfShape" => number(axis).map(|size| size.to_dim()),
+            "Reshape" => match number(axis)? {
+                0 if !self.allows_zero => data.get(axis).cloned(),
+                size => (size >= 0).then(|| size.to_dim()),
+            },
+            "Expand" => {
+                let of = |count: usize| (axis + count).checked_sub(rank);
+                let before = of(data.len()).map_or(1.to_dim(), |at| data[at].clone());
+                let to = match of(self.numbers.len()) {
+                    None if !self.numbers.is_empty() => Some(1),
+                    at => at.and_then(number),
+                };
+                match (before.to_i64(), to) {
+                    (_, Some(1)) => Some(before),
+                    (Ok(1), to) => to.map(|size| size.to_dim()),
+                    (Ok(_), _) => Some(before),
+                    (Err(_), to) => to.map(|size| size.to_dim()),
+                }
+            }
+            "Tile" => number(axis).map(|times| data[axis].clone() * times),
+            _ => None,
+        }
+    }
+
+    /// What the output is like, if tract does not know it but for sizes that come from data.
+    fn fact(
+        &self,
+        inputs: &[InferenceFact],
+        output: &InferenceFact,
+    ) -> Option<(DatumType, TVec<TDim>)> {
+        let mut deciding = self.deciding.iter().map(|input| &inputs[*input]);
+        if deciding.all(|fact| fact.value.is_concrete()) {
+            return None;
+        }
+        let data = match self.deciding[0] {
+            0 => tvec![],
+            _ => inputs[0].shape.concretize()?,
+        };
+        let counts = inputs[self.deciding[0]].shape.concretize()?;
+        let count = counts.iter().product::<TDim>().to_usize().ok()?;
+        let of = output.datum_type.concretize()?;
+        let known: Vec<Option<TDim>> = output.shape.dims().map(|it| it.concretize()).collect();
+        let rank = self.rank(data.len(), count);
+        let sizes = (0..rank).map(|axis| {
+            let known = known.get(axis).cloned().flatten();
+            let known = known.or_else(|| self.size(axis, &data, rank));
+            known.unwrap_or_else(|| self.sizes.of(axis))
+        });
+        Some((of, sizes.collect()))
+    }
+}
+
+impl Op for OnnxLate {
+    fn name(&self) -> StaticName {
+        self.tracts.name()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for OnnxLate {
+    not_out_of_plan!();
+}
+
+impl InferenceOp for OnnxLate {
+    fn infer(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        let found = self.tracts.infer(inputs, outputs.clone(), observed)?;
+        let Some((of, shape)) = self.fact(&found.0, &found.1[0]) else {
+            return Ok(found);
+        };
+        Ok(inferred(&found.0.iter().collect(), &outputs, of, shape))
+    }
+
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        self.infer(inputs, outputs, observed)
+    }
+
+    fn to_typed(
+        &self,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+        let facts: Vec<InferenceFact> = inputs
+            .iter()
+            .map(|input| Ok(InferenceFact::from(target.outlet_fact(*input)?)))
+            .collect::<TractResult<_>>()?;
+        let mut tracts = self.tracts.clone();
+        let output = InferenceFact::default();
+        let inferred = tracts.infer(facts.iter().collect(), tvec![&output], tvec![])?;
+        let Some((of, shape)) = self.fact(&facts, &inferred.1[0]) else {
+            return self.tracts.to_typed(source, node, target, mapping);
+        };
+        let op = Late {
+            tracts: self.tracts.clone(),
+            deciding: self.deciding.clone(),
+            fact: of.fact(shape),
+        };
+        let name = target.unique_name(node.name.as_str()).into_owned();
+        target.wire_node(name, op, &inputs)
+    }
+
+    as_op!();
+}
+
+/// An operator that tract prepares when it runs: what it has to know is there by then.
+#[derive(Clone, Debug)]
+struct Late {
+    tracts: Box<dyn InferenceOp>,
+    /// The inputs that tract has to know.
+    deciding: TVec<usize>,
+    /// The output: sizes that come from data are symbols of their own.
+    fact: TypedFact,
+}
+
+never_equal!(Late);
+
+impl Op for Late {
+    fn name(&self) -> StaticName {
+        self.tracts.name()
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        true
+    }
+
+    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
+        inputs.iter().flat_map(|fact| symbols_of(fact)).collect()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Late {
+    not_out_of_plan!();
+
+    fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
+        Ok(Some(Box::new(Prepared {
+            op: self.clone(),
+            last: None,
+        })))
+    }
+}
+
+impl TypedOp for Late {
+    fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec![self.fact.clone()])
+    }
+
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        let shape = self.fact.shape.iter();
+        let shape: TVec<TDim> = shape
+            .map(|size| size.substitute_all(subs))
+            .collect::<TractResult<_>>()?;
+        let op = Self {
+            fact: self.fact.datum_type.fact(shape),
+            ..self.clone()
+        };
+        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+        target.wire_node(&node.name, op, &inputs)
+    }
+
+    as_op!();
+}
+
+/// The operator as it was last prepared.
+#[derive(Clone, Debug)]
+struct Prepared {
+    op: Late,
+    last: Option<(Vec<Known>, Arc<TypedSimplePlan>)>,
+}
+
+/// What an input is prepared for.
+#[derive(Clone, Debug, PartialEq)]
+enum Known {
+    Shape(TVec<usize>),
+    Value(TValue),
+}
+
+impl Prepared {
+    fn plan(&mut self, inputs: &[TValue]) -> TractResult<Arc<TypedSimplePlan>> {
+        let is_deciding = |input: &usize| self.op.deciding.contains(input);
+        let known = inputs.iter().enumerate().map(|(input, value)| {
+            if is_deciding(&input) {
+                Known::Value(value.clone())
+            } else {
+                Known::Shape(value.shape().into())
+            }
+        });
+        let known: Vec<Known> = known.collect();
+        if let Some((last, plan)) = &self.last
+            && *last == known
+        {
+            return Ok(Arc::clone(plan));
+        }
+        let mut model = InferenceModel::default();
+        let mut outlets: TVec<OutletId> = tvec![];
+        for (input, value) in inputs.iter().enumerate() {
+            let name = format!("input{input}");
+            outlets.push(if is_deciding(&input) {
+                model.add_const(name, value.clone().into_arc_tensor())?
+            } else {
+                let fact = InferenceFact::dt_shape(value.datum_type(), value.shape());
+                model.add_source(name, fact)?
+            });
+        }
+        let outputs = model.wire_node("output", self.op.tracts.clone(), &outlets)?;
+        model.select_output_outlets(&outputs)?;
+        let plan = model.into_typed()?.into_decluttered()?.into_runnable()?;
+        self.last = Some((known, Arc::clone(&plan)));
+        Ok(plan)
+    }
+}
+
+/// A value without symbols.
+fn in_numbers(value: TValue, symbols: &SymbolValues) -> TractResult<TValue> {
+    if value.datum_type() != TDim::datum_type() {
+        return Ok(value);
+    }
+    let sizes = value.to_plain_array_view::<TDim>()?;
+    let numbers = sizes.iter().map(|size| Ok(size.eval(symbols).to_i64()?));
+    let numbers: Vec<i64> = numbers.collect::<TractResult<_>>()?;
+    Ok(Tensor::from_shape(value.shape(), &numbers)?.into_tvalue())
+}
+
+impl OpState for Prepared {
+    fn eval(
+        &mut self,
+        ctx: &EvalContext<'_>,
+        _op: &dyn Op,
+        inputs: TVec<TValue>,
+    ) -> TractResult<TVec<TValue>> {
+        let inputs = inputs.into_iter().map(|it| in_numbers(it, ctx.symbols));
+        let inputs: TVec<TValue> = inputs.collect::<TractResult<_>>()?;
+        let plan = self.plan(&inputs)?;
+        let is_data = |(input, _): &(usize, TValue)| !self.op.deciding.contains(input);
+        let data = inputs.into_iter().enumerate().filter(is_data);
+        let outputs = plan.run(data.map(|(_, value)| value).collect())?;
+        let of = self.op.fact.datum_type;
+        let outputs = outputs.into_iter().map(|output| {
+            if output.datum_type() == of {
+                return Ok(output);
+            }
+            Ok(output.cast_to_dt(of)?.into_owned().into_tvalue())
+        });
+        outputs.collect()
+    }
+
+    fn reset_lanes(&mut self, _lanes: &[LaneId]) -> TractResult<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,311 @@
+//! Slices whose bounds come from data.
+
+use tract_onnx::model::{ParsingContext, optional_inputs};
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::Downsample;
+use tract_onnx::tract_core::ops::array::{Gather, Slice};
+use tract_onnx::tract_core::ops::change_axes::AxisOp;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::around::{Around, BEYOND, Number};
+use crate::late;
+use crate::minted::{Facts, Minted, axis, inferred};
+use crate::part::{Part, positions};
+use crate::wire::wire_cast;
+
+/// Reads a Slice: as tract does where its bounds turn out to be known, else as a [`Part`]
+/// along each axis, or as a Gather where it takes one element that is then squeezed.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let (tracts, captured) = late::parse(ctx, node)?;
+    let Some(along) = along(ctx, node)? else {
+        return Ok((tracts, captured));
+    };
+    let op = OnnxSlice {
+        tracts,
+        along,
+        steps: optional_inputs(node).nth(4).flatten(),
+        sizes: Minted::new(ctx),
+    };
+    Ok((Box::new(op), captured))
+}
+
+/// What the graph says of a Slice along an axis.
+#[derive(Clone, Copy, Debug)]
+struct Along {
+    axis: i64,
+    bounds: Bounds,
+    /// Whether it ends one after it starts.
+    is_next: bool,
+    /// Whether the axis is squeezed wherever the output is read.
+    is_squeezed: bool,
+}
+
+/// The start, the end and the step, where they are known.
+type Bounds = [Option<i64>; 3];
+
+/// How a Slice takes what it does along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// What starts with the first bound: one element, or a Squeeze fails.
+    Element,
+    Whole,
+    /// From one position to another, then each so many.
+    Range(usize, usize, i64),
+    /// What the bounds say when it runs.
+    Part(i64),
+}
+
+/// What is known of a Slice's bounds where they are not constants.
+fn along(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<Along>>> {
+    let [_, start, end, more @ ..] = &*node.input else {
+        return Ok(None);
+    };
+    let around = Around::new(ctx);
+    let given = |index: usize| more.get(index).filter(|name| !name.is_empty());
+    let axes = match given(0) {
+        Some(axes) => around.constant(axes)?,
+        None => {
+            let starts = around.numbers(start, None)?;
+            starts.map(|starts| (0..).take(starts.len()).collect())
+        }
+    };
+    let Some(axes) = axes else {
+        return Ok(None);
+    };
+    let numbers = |name| -> TractResult<_> {
+        let found = around.numbers(name, Some(axes.len()))?;
+        let found = found.filter(|found| found.len() == axes.len());
+        Ok(found.unwrap_or_else(|| vec![Number::Unknown; axes.len()]))
+    };
+    let (starts, ends) = (numbers(start)?, numbers(end)?);
+    let steps = match given(1) {
+        Some(steps) => numbers(steps)?,
+        None => vec![Number::Known(1); axes.len()],
+    };
+    let known = |number| match number {
+        Number::Known(number) => Some(number),
+        // More is as much, of an axis.
+        Number::AtLeast(BEYOND..) => Some(BEYOND),
+        _ => None,
+    };
+    let along = axes.iter().enumerate().map(|(at, &axis)| {
+        Ok(Along {
+            axis,
+            bounds: [starts[at], ends[at], steps[at]].map(known),
+            is_next: match (starts[at], ends[at]) {
+                (Number::Above(start, a), Number::Above(end, b)) => {
+                    start == end && a.checked_add(1) == Some(b)
+                }
+                _ => false,
+            },
+            is_squeezed: around.is_squeezed(&node.output[0], axis)?,
+        })
+    });
+    along.collect::<TractResult<_>>().map(Some)
+}
+
+/// A Slice as ONNX writes it, before its bounds are known or known to come from data.
+#[derive(Clone, Debug)]
+struct OnnxSlice {
+    /// How tract reads it.
+    tracts: Box<dyn InferenceOp>,
+    along: Vec<Along>,
+    /// Which input the steps are.
+    steps: Option<usize>,
+    sizes: Minted,
+}
+
+never_equal!(OnnxSlice);
+
+impl Along {
+    /// How it takes what it does of an axis of a size; `None` if its step is not known.
+    fn taken(&self, bounds: Bounds, size: &TDim) -> TractResult<Option<Taken>> {
+        let [start, end, Some(step)] = bounds else {
+            return Ok(None);
+        };
+        ensure!(step != 0, "its step along axis {} is 0", self.axis);
+        let to_end = end.is_some_and(|end| end >= BEYOND);
+        let is_one = self.is_next && step > 0 || to_end && step >= BEYOND;
+        if is_one && self.is_squeezed && start.is_none() {
+            return Ok(Some(Taken::Element));
+        }
+        if start == Some(0) && to_end && step == 1 {
+            return Ok(Some(Taken::Whole));
+        }
+        let (Some((start, end)), Ok(size)) = (start.zip(end), size.to_i64()) else {
+            return Ok(Some(Taken::Part(step)));
+        };
+        let (first, count) = positions(start, end, step, size);
+        if count == 0 {
+            return Ok(Some(Taken::Range(0, 0, 1)));
+        }
+        let last = first + (count - 1) * step;
+        let from = usize::try_from(first.min(last))?;
+        let to = usize::try_from(first.max(last) + 1)?;
+        let step = if count == 1 { 1 } else { step };
+        Ok(Some(Taken::Range(from, to, step)))
+    }
+}
+
+/// A value that is known of an input.
+type Value = Option<Arc<Tensor>>;
+
+impl OnnxSlice {
+    /// The axes, and how it takes what it does along them, if the values are all that is known
+    /// of its starts, ends and steps; `None` if it is as tract has it.
+    fn taken(
+        &self,
+        values: &[Value; 3],
+        shape: &[TDim],
+    ) -> TractResult<Option<Vec<(usize, Taken)>>> {
+        let is_given = |value: &Value| value.is_some();
+        if is_given(&values[0]) && is_given(&values[1]) {
+            return Ok(None);
+        }
+        let known = |value: &Value, at: usize| {
+            let value = value.as_ref()?.cast_to::<i64>().ok()?;
+            let value = value.to_plain_array_view::<i64>().ok()?;
+            value.iter().nth(at).copied()
+        };
+        let taken = self.along.iter().enumerate().map(|(at, along)| {
+            let mut bounds = along.bounds;
+            for (bound, value) in std::iter::zip(&mut bounds, values) {
+                *bound = known(value, at).or(*bound);
+            }
+            let axis = axis(along.axis, shape.len())?;
+            let taken = along.taken(bounds, &shape[axis])?;
+            Ok(taken.map(|taken| (axis, taken)))
+        });
+        taken.collect()
+    }
+
+    /// The sizes of the output.
+    fn shape(&self, taken: &[(usize, Taken)], mut shape: TVec<TDim>) -> TractResult<TVec<TDim>> {
+        for &(axis, taken) in taken {
+            match taken {
+                Taken::Element => shape[axis] = 1.to_dim(),
+                Taken::Whole => {}
+                Taken::Range(from, to, step) => {
+                    let step = usize::try_from(step.unsigned_abs())?;
+                    shape[axis] = (to - from).div_ceil(step).to_dim();
+                }
+                Taken::Part(_) => shape[axis] = self.sizes.of(axis),
+            }
+        }
+        Ok(shape)
+    }
+
+    /// The starts, ends and steps among the values of its inputs.
+    fn bounds(&self, value: impl Fn(usize) -> TractResult<Value>) -> TractResult<[Value; 3]> {
+        let steps = self.steps.map_or(Ok(None), &value)?;
+        Ok([value(1)?, value(2)?, steps])
+    }
+}
+
+impl Op for OnnxSlice {
+    fn name(&self) -> StaticName {
+        "Slice".into()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for OnnxSlice {
+    not_out_of_plan!();
+}
+
+impl InferenceOp for OnnxSlice {
+    fn infer(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        let values = self.bounds(|input| Ok(inputs[input].value.concretize()))?;
+        let data = inputs[0].datum_type.concretize();
+        if let Some((of, shape)) = data.zip(inputs[0].shape.concretize())
+            && let Some(taken) = self.taken(&values, &shape)?
+        {
+            return Ok(inferred(&inputs, &outputs, of, self.shape(&taken, shape)?));
+        }
+        self.tracts.infer(inputs, outputs, observed)
+    }
+
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        self.infer(inputs, outputs, observed)
+    }
+
+    fn to_typed(
+        &self,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let [data, start, end] = [0, 1, 2].map(|input| mapping[&node.inputs[input]]);
+        let values = self.bounds(|input| {
+            let fact = target.outlet_fact(mapping[&node.inputs[input]])?;
+            Ok(fact.konst.clone())
+        })?;
+        let shape = target.outlet_fact(data)?.shape.to_tvec();
+        let Some(taken) = self.taken(&values, &shape)? else {
+            return self.tracts.to_typed(source, node, target, mapping);
+        };
+        let of = taken.len();
+        let mut wire = data;
+        for (at, (axis, taken)) in taken.into_iter().enumerate() {
+            let name = |target: &TypedModel, name: &str| {
+                let name = format!("{}.axis{axis}.{name}", node.name);
+                target.unique_name(name).into_owned()
+            };
+            match taken {
+                Taken::Element => {
+                    let bound = name(target, "bound");
+                    let index = target.wire_node(bound, Slice::new(0, at, at + 1), &[start])?;
+                    let scalar = name(target, "scalar");
+                    let index = target.wire_node(scalar, AxisOp::Rm(0), &index)?[0];
+                    let index = wire_cast(target, name(target, "index"), index, i64::datum_type())?;
+                    let element = name(target, "element");
+                    let element = target.wire_node(element, Gather::new(axis), &[wire, index])?;
+                    wire = target.wire_node(name(target, "of"), AxisOp::Add(axis), &element)?[0];
+                }
+                Taken::Whole => {}
+                Taken::Range(from, to, step) => {
+                    let slice = Slice::new(axis, from, to);
+                    wire = target.wire_node(name(target, "slice"), slice, &[wire])?[0];
+                    if step != 1 {
+                        let stride = Downsample::new(axis, isize::try_from(step)?, 0);
+                        wire = target.wire_node(name(target, "stride"), stride, &[wire])?[0];
+                    }
+                }
+                Taken::Part(step) => {
+                    let size = self.sizes.of(axis);
+                    let part = Part {
+                        axis,
+                        step,
+                        at,
+                        of,
+                        size,
+                    };
+                    wire = target.wire_node(name(target, "part"), part, &[wire, start, end])?[0];
+                }
+            }
+        }
+        let name = target.unique_name(node.name.as_str()).into_owned();
+        target.wire_node(
+            name,
+            tract_onnx::tract_core::ops::identity::Identity,
+            &[wire],
+        )
+    }
+
+    as_op!();
+}

@@ -1,0 +1,175 @@
+//! Squeezes of axes whose sizes come from data.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::change_axes::AxisOp;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::around::Around;
+use crate::minted::{Facts, axis, inferred};
+use crate::node::{check_domain, tracts};
+
+/// Reads a Squeeze: as tract does where it is known that its axes have one element, else as
+/// one that finds out when it runs.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let (tracts, captured) = tracts("Squeeze", ctx, node)?;
+    let axes = match node.input.get(1).filter(|name| !name.is_empty()) {
+        Some(axes) => Around::new(ctx).constant(axes)?,
+        None => node.get_attr_opt_vec("axes")?,
+    };
+    Ok(match axes {
+        Some(axes) => (Box::new(OnnxSqueeze { tracts, axes }), captured),
+        None => (tracts, captured),
+    })
+}
+
+/// A Squeeze as ONNX writes it.
+#[derive(Clone, Debug)]
+struct OnnxSqueeze {
+    /// How tract reads it.
+    tracts: Box<dyn InferenceOp>,
+    axes: Vec<i64>,
+}
+
+never_equal!(OnnxSqueeze);
+
+impl OnnxSqueeze {
+    /// The axes that are left out, from the last one on, if that they have one element is not
+    /// known of all of them.
+    fn unknown(&self, shape: &[TDim]) -> TractResult<Option<Vec<usize>>> {
+        let axes = self.axes.iter().map(|it| axis(*it, shape.len()));
+        let mut axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
+        axes.sort_unstable();
+        axes.dedup();
+        axes.reverse();
+        let is_unknown = axes.iter().any(|axis| shape[*axis].to_i64().is_err());
+        Ok(is_unknown.then_some(axes))
+    }
+}
+
+impl Op for OnnxSqueeze {
+    fn name(&self) -> StaticName {
+        "Squeeze".into()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for OnnxSqueeze {
+    not_out_of_plan!();
+}
+
+impl InferenceOp for OnnxSqueeze {
+    fn infer(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        let data = inputs[0].datum_type.concretize();
+        if let Some((of, mut shape)) = data.zip(inputs[0].shape.concretize())
+            && let Some(axes) = self.unknown(&shape)?
+        {
+            for axis in axes {
+                shape.remove(axis);
+            }
+            return Ok(inferred(&inputs, &outputs, of, shape));
+        }
+        self.tracts.infer(inputs, outputs, observed)
+    }
+
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        self.infer(inputs, outputs, observed)
+    }
+
+    fn to_typed(
+        &self,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let mut wire = mapping[&node.inputs[0]];
+        let shape = target.outlet_fact(wire)?.shape.to_tvec();
+        let Some(axes) = self.unknown(&shape)? else {
+            return self.tracts.to_typed(source, node, target, mapping);
+        };
+        for axis in axes {
+            let name = format!("{}.axis{axis}", node.name);
+            let name = target.unique_name(name).into_owned();
+            let op: Box<dyn TypedOp> = match shape[axis].is_one() {
+                true => Box::new(AxisOp::Rm(axis)),
+                false => Box::new(Only { axis }),
+            };
+            wire = target.wire_node(name, op, &[wire])?[0];
+        }
+        Ok(tvec![wire])
+    }
+
+    as_op!();
+}
+
+/// The only element along an axis, without the axis.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Only {
+    axis: usize,
+}
+
+impl Op for Only {
+    fn name(&self) -> StaticName {
+        "Only".into()
+    }
+
+    fn info(&self) -> TractResult<Vec<String>> {
+        Ok(vec![format!("axis: {}", self.axis)])
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Only {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let data = args_1!(inputs);
+        let size = data.shape()[self.axis];
+        ensure!(
+            size == 1,
+            "Squeeze of axis {} of {:?}, which has {size} elements along it, expected 1",
+            self.axis,
+            data.shape()
+        );
+        let mut data = data.into_tensor();
+        data.remove_axis(self.axis)?;
+        Ok(tvec![data.into_tvalue()])
+    }
+}
+
+impl TypedOp for Only {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let mut shape = inputs[0].shape.clone();
+        shape.remove_axis(self.axis)?;
+        Ok(tvec![inputs[0].datum_type.fact(shape)])
+    }
+
+    fn declutter(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        rule_if!(model.outlet_fact(node.inputs[0])?.shape[self.axis].is_one());
+        TypedModelPatch::replace_single_op(model, node, &node.inputs, AxisOp::Rm(self.axis))
+            .map(Some)
+    }
+
+    as_op!();
+}

@@ -1,0 +1,226 @@
+//! Sizes that come from data: of what there is of a value, or how often.
+
+use tract_onnx::prelude::*;
+
+use crate::build::{Graph, graph, ops, parse, run};
+
+fn floats(shape: &[usize], values: &[f32]) -> Tensor {
+    Tensor::from_shape(shape, values).unwrap()
+}
+
+/// Numbers from 1 on.
+fn counted(shape: &[usize]) -> Tensor {
+    let count: usize = shape.iter().product();
+    let values: Vec<f32> = (1..=count).map(|it| it as f32).collect();
+    floats(shape, &values)
+}
+
+/// A Slice of `x:f32[T]`, with an operator behind it.
+fn slice(step: i64) -> Graph {
+    graph(
+        "x:f32[T] s:i64[1] e:i64[1]",
+        "y",
+        "part = Slice(x, s, e, axes, steps)
+         size = Shape(part)
+         n = Cast<to=1>(size)
+         y = Add(part, n)",
+    )
+    .constant("axes", tensor1(&[-1_i64]))
+    .constant("steps", tensor1(&[step]))
+}
+
+#[test]
+fn slices_go_by_onnx_s_rule() {
+    for (start, end, step, expected) in [
+        (0_i64, 2_i64, 1, &[1_f32, 2.][..]),
+        (1, 1_000_000_000, 1, &[2., 3., 4., 5.]),
+        (-2, i64::MAX, 1, &[4., 5.]),
+        (-9, 2, 1, &[1., 2.]),
+        (3, 2, 1, &[]),
+        (7, 9, 1, &[]),
+        (0, -1, 1, &[1., 2., 3., 4.]),
+        (0, 5, 2, &[1., 3., 5.]),
+        (4, i64::MIN, -1, &[5., 4., 3., 2., 1.]),
+        (9, -9, -2, &[5., 3., 1.]),
+        (1, 3, -1, &[]),
+    ] {
+        let inputs = [counted(&[5]), tensor1(&[start]), tensor1(&[end])];
+        let found = run(slice(step), &inputs).unwrap();
+        let count = expected.len() as f32;
+        let expected: Vec<f32> = expected.iter().map(|it| it + count).collect();
+        assert_eq!(found[0], tensor1(&expected), "{start}:{end}:{step}");
+    }
+}
+
+/// `x[b, :n]` for a row and a length that come from data, as TensorFlow's is exported.
+#[test]
+fn an_axis_of_one_element_is_known_beside_one_that_comes_from_data() {
+    let model = graph(
+        "x:f32[B,T,2] b:i64[] n:i64[]",
+        "y",
+        "row = Unsqueeze(b, first)
+         count = Unsqueeze(n, first)
+         start = Concat<axis=0>(row, first)
+         far = Max(count, beyond)
+         end = Concat<axis=0>(far, count)
+         part = Slice(x, start, end, axes, steps)
+         y = Squeeze(part, first)",
+    )
+    .constant("first", tensor1(&[0_i64]))
+    .constant("beyond", tensor1(&[1_000_000_000_i64]))
+    .constant("axes", tensor1(&[0_i64, 1]))
+    .constant("steps", tensor1(&[1_000_000_000_i64, 1]));
+    let decluttered = parse(model.clone()).unwrap().into_typed().unwrap();
+    let found = ops(&decluttered.into_decluttered().unwrap());
+    assert!(found.iter().any(|op| op == "Gather"), "{found:?}");
+    let inputs = [counted(&[2, 3, 2]), tensor0(1_i64), tensor0(2_i64)];
+    let found = run(model, &inputs).unwrap();
+    assert_eq!(found[0], floats(&[2, 2], &[7., 8., 9., 10.]));
+}
+
+#[test]
+fn a_squeeze_finds_out_whether_there_is_one_element() {
+    let model = || {
+        graph(
+            "x:f32[T,2] n:i64[1]",
+            "y",
+            "part = Slice(x, n, ends, first)
+             y = Squeeze(part, first)",
+        )
+        .constant("first", tensor1(&[0_i64]))
+        .constant("ends", tensor1(&[3_i64]))
+    };
+    let found = run(model(), &[counted(&[3, 2]), tensor1(&[2_i64])]).unwrap();
+    assert_eq!(found[0], tensor1(&[5_f32, 6.]));
+    let error = run(model(), &[counted(&[3, 2]), tensor1(&[1_i64])]).unwrap_err();
+    let error = format!("{error:?}");
+    assert!(error.contains("2 elements along it, expected 1"), "{error}");
+}
+
+/// Operators whose sizes are the largest of some lengths, `n`, with one behind each.
+#[test]
+fn sizes_may_be_the_longest_length() {
+    let model = |nodes: &str| {
+        graph(
+            "x:f32[B,2] lengths:i64[B]",
+            "y",
+            &format!(
+                "n = ReduceMax<keepdims=1>(lengths)
+                 {nodes}
+                 y = Add(made, half)"
+            ),
+        )
+        .constant("half", tensor0(0.5_f32))
+        .constant("one", tensor1(&[1_i64]))
+        .constant("two", tensor1(&[2_i64]))
+        .constant("zeros", tensor1(&[0_i64, 0]))
+        .constant("zero", tensor1(&[0_i64]))
+        .constant("rest", tensor1(&[-1_i64]))
+        .constant("pair", tensor1(&[-1_f32, 1.]))
+    };
+    for (nodes, shape, expected) in [
+        (
+            "to = Concat<axis=0>(n, two)\n made = ConstantOfShape(to)",
+            &[3_usize, 2][..],
+            &[0_f32; 6][..],
+        ),
+        (
+            "row = Slice(x, zero, one, zero)\n to = Concat<axis=0>(n, one)\n made = Expand(row, to)",
+            &[3, 2],
+            &[1., 2., 1., 2., 1., 2.],
+        ),
+        (
+            "times = Concat<axis=0>(one, n)\n made = Tile(x, times)",
+            &[2, 6],
+            &[1., 2., 1., 2., 1., 2., 3., 4., 3., 4., 3., 4.],
+        ),
+        (
+            "pads = Concat<axis=0>(zeros, zero, n)\n made = Pad(x, pads)",
+            &[2, 5],
+            &[1., 2., 0., 0., 0., 3., 4., 0., 0., 0.],
+        ),
+        (
+            "at = Sub(lengths, one)\n made = OneHot<axis=-1>(at, n, pair)",
+            &[2, 3],
+            &[1., -1., -1., -1., -1., 1.],
+        ),
+        (
+            "less = Sub(n, two)\n to = Concat<axis=0>(less, rest)\n made = Reshape(x, to)",
+            &[1, 4],
+            &[1., 2., 3., 4.],
+        ),
+    ] {
+        let inputs = [counted(&[2, 2]), tensor1(&[1_i64, 3])];
+        let found = run(model(nodes), &inputs).unwrap_or_else(|it| panic!("{nodes}: {it:?}"));
+        let expected: Vec<f32> = expected.iter().map(|it| it + 0.5).collect();
+        assert_eq!(found[0], floats(shape, &expected), "{nodes}");
+    }
+}
+
+#[test]
+fn a_compress_keeps_what_a_condition_says() {
+    let model = |attribute: &str| {
+        graph(
+            "x:f32[B,2] lengths:i64[B]",
+            "y",
+            &format!(
+                "long = Greater(lengths, one)
+                 kept = Compress{attribute}(x, long)
+                 y = Add(kept, kept)"
+            ),
+        )
+        .constant("one", tensor1(&[1_i64]))
+    };
+    for (attribute, lengths, expected) in [
+        (
+            "<axis=0>",
+            [1_i64, 2, 3],
+            floats(&[2, 2], &[6., 8., 10., 12.]),
+        ),
+        ("<axis=-2>", [2, 0, 0], floats(&[1, 2], &[2., 4.])),
+        ("<axis=0>", [0, 0, 0], floats(&[0, 2], &[])),
+        ("", [2, 0, 2], tensor1(&[2_f32, 6.])),
+    ] {
+        let inputs = [counted(&[3, 2]), tensor1(&lengths)];
+        let found = run(model(attribute), &inputs).unwrap();
+        assert_eq!(found[0], expected, "{attribute} {lengths:?}");
+    }
+    let inputs = [counted(&[3, 2]), tensor1(&[0_i64, 0, 2])];
+    let error = format!("{:?}", run(model("<axis=1>"), &inputs).unwrap_err());
+    assert!(error.contains("element 2 of 2"), "{error}");
+}
+
+/// A loop whose steps read more and more of a value, though their number is known.
+#[test]
+fn a_size_may_be_another_at_each_step() {
+    let body = graph(
+        "i c s",
+        "c1 s1 sum",
+        "next = Add(i, one)
+         end = Unsqueeze(next, first)
+         part = Slice(x, first, end, first)
+         twice = Mul(part, part)
+         sum = ReduceSum(twice, first)
+         times = Tile(s, ones)
+         s1 = Concat<axis=0>(times, sum)
+         c1 = Identity(c)",
+    );
+    let model = |x: &str| {
+        graph(
+            &format!("x:f32[{x}] s:f32[1]"),
+            "last sums",
+            "last, sums = Loop<body=@body>(three, yes, s)",
+        )
+        .constant("one", tensor0(1_i64))
+        .constant("ones", tensor1(&[1_i64]))
+        .constant("first", tensor1(&[0_i64]))
+        .constant("three", tensor0(3_i64))
+        .constant("yes", tensor0(true))
+        .with("body", body.clone())
+    };
+    for x in ["4", "T"] {
+        let found = run(model(x), &[counted(&[4]), tensor1(&[0_f32])]).unwrap();
+        assert_eq!(found[0], tensor1(&[0_f32, 1., 5., 14.]), "{x}");
+        assert_eq!(found[1], floats(&[3, 1], &[1., 5., 14.]), "{x}");
+    }
+}
