@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use tract_onnx::tract_core::optim::{Optimizer, OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::gather::check_indices;
+
 /// tract's [`into_optimized`](TypedModel::into_optimized), for models with equal nodes, too.
 ///
 /// tract merges nodes that compute the same from the same. Where two of them read two values
@@ -12,12 +14,15 @@ use tract_onnx::tract_hir::internal::*;
 /// both, and the model ends in "eval() called on a Dummy op" when it runs. Here they are merged
 /// before that pass sees them.
 ///
+/// An index of a Gather outside of its axis, at which tract panics, is an error.
+///
 /// # Errors
 /// Those of tract.
 pub fn into_optimized(model: TypedModel) -> TractResult<TypedModel> {
     let mut model = into_decluttered(model)?;
     let optimizer = merging(Optimizer::codegen());
     model.optimize_with_session(&mut optimizer.session())?;
+    check_indices(&mut model);
     Ok(model)
 }
 
