@@ -84,8 +84,10 @@
 //!
 //! - `If`: without a name, with names that are elsewhere, too, and with branches that output
 //!   different constants or what they capture.
-//! - `Slice` from `t` to `t + 1` along an axis that is then squeezed, which is how `x[t]` is
-//!   exported: a `Gather`.
+//! - `Slice` of one element along an axis that is then squeezed, which is how `x[t]` is
+//!   exported: a `Gather`. Bounds may come from data, and follow ONNX's rule.
+//! - `Compress`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape`, `Squeeze` and `Tile`
+//!   whose sizes come from data: the sizes are symbols until they are there.
 //! - `Range` downward, and `Cast` of sizes to int32.
 //!
 //! # What it does not do
@@ -104,6 +106,7 @@ mod branches;
 mod budget;
 mod compress;
 mod fusion;
+mod gather;
 mod graph;
 mod induction;
 mod infer;

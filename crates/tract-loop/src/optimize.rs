@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use tract_onnx::tract_core::optim::{Optimizer, OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::gather::check_indices;
+
 /// tract's [`into_optimized`](TypedModel::into_optimized), for models that its passes (of 0.23)
 /// spoil or do not finish.
 ///
@@ -15,6 +17,7 @@ use tract_onnx::tract_hir::internal::*;
 ///   drops both of two nodes that read two values whose readers it lists in different orders;
 ///   the model then ends in "eval() called on a Dummy op" when it runs.
 /// - `ChangeAxes` may move axes of size 1 to and fro without end. Here it ends.
+/// - An index of a Gather outside of its axis, at which tract panics, is an error.
 ///
 /// # Errors
 /// Those of tract.
@@ -22,6 +25,7 @@ pub fn into_optimized(model: TypedModel) -> TractResult<TypedModel> {
     let mut model = into_decluttered(model)?;
     let optimizer = mended(Optimizer::codegen(), &model);
     model.optimize_with_session(&mut optimizer.session())?;
+    check_indices(&mut model);
     Ok(model)
 }
 

@@ -17,8 +17,8 @@ const MAXIMUM_DEPTH: usize = 8;
 
 /// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, an `If` whatever
 /// names and constants its branches have, a `Cast` of sizes to int32 without forgetting
-/// those that are symbols, a `Slice` of one element along an axis whichever it is,
-/// and a `Range` downward.
+/// those that are symbols, a `Range` downward, and `Slice`, `Squeeze`, `Compress`,
+/// `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and `Tile` whose sizes come from data.
 ///
 /// tract looks operators up by name, whatever their domain; a node of the same
 /// name in another domain is an error when the model is read.

@@ -224,3 +224,18 @@ fn a_size_may_be_another_at_each_step() {
         assert_eq!(found[1], floats(&[3, 1], &[1., 5., 14.]), "{x}");
     }
 }
+
+#[test]
+fn an_index_outside_of_the_axis_is_an_error() {
+    let model = graph("x:f32[T,2] i:i64[1]", "y", "y = Gather<axis=1>(x, i)");
+    let typed = parse(model).unwrap().into_typed().unwrap();
+    let optimized = tract_loop::into_optimized(typed).unwrap();
+    let plan = optimized.into_runnable().unwrap();
+    let run = |index: i64| plan.run(tvec![counted(&[3, 2]).into(), tensor1(&[index]).into()]);
+    assert_eq!(*run(-2).unwrap()[0], floats(&[3, 1], &[1., 3., 5.]));
+    for index in [2, -3] {
+        let error = format!("{:?}", run(index).unwrap_err());
+        let expected = format!("index {index} of a Gather lies outside of axis 1, which has 2");
+        assert!(error.contains(&expected), "{error}");
+    }
+}

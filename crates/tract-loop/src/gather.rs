@@ -1,0 +1,56 @@
+//! Gathers that find an index outside of their axis.
+
+use tract_onnx::tract_core::ops::array::Gather;
+use tract_onnx::tract_hir::internal::*;
+
+/// Makes the Gathers of an optimised model say which index lies outside of the axis, where
+/// tract's panics.
+pub(crate) fn check_indices(model: &mut TypedModel) {
+    for node in model.nodes_mut() {
+        if let Some(gather) = node.op_as::<Gather>()
+            && gather.output_type.is_none()
+        {
+            node.op = Box::new(Checked(gather.clone()));
+        }
+    }
+}
+
+/// tract's Gather, but for an index outside of the axis, which is an error.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Checked(Gather);
+
+impl Op for Checked {
+    fn name(&self) -> StaticName {
+        self.0.name()
+    }
+
+    fn info(&self) -> TractResult<Vec<String>> {
+        self.0.info()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Checked {
+    op_out_of_plan!();
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let axis = self.0.axis;
+        let size = i64::try_from(inputs[0].shape()[axis])?;
+        let indices = inputs[1].to_plain_array_view::<i64>()?;
+        if let Some(index) = indices.iter().find(|it| !(-size..size).contains(*it)) {
+            bail!(
+                "index {index} of a Gather lies outside of axis {axis}, which has {size} elements"
+            );
+        }
+        self.0.eval(ctx, inputs)
+    }
+}
+
+impl TypedOp for Checked {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        self.0.output_facts(inputs)
+    }
+
+    as_op!();
+}
