@@ -2,7 +2,6 @@
 //!
 //! A run is chosen (`choose`), walked (`walk`) and written (`write`), in this order.
 
-mod choice;
 mod choose;
 mod columns;
 mod lines;
@@ -21,7 +20,7 @@ mod write;
 
 use std::mem::MaybeUninit;
 
-pub use choice::KernelChoice;
+pub use choose::KernelChoice;
 pub use options::Options;
 pub use threads::{ParallelFor, Threads};
 pub use typed::{reverse_in_place, run_elements, run_elements_in_place};
@@ -29,8 +28,7 @@ pub use typed::{reverse_in_place, run_elements, run_elements_in_place};
 pub use crate::simd_level::SimdLevel;
 
 use crate::{Error, Plan, SequenceLengths, Tensor};
-use choice::Kernel;
-use choose::{choose, is_small};
+use choose::{Kernel, choose, is_small};
 use columns::Tiling;
 use walk::{Job, Walk};
 
@@ -123,7 +121,7 @@ pub fn run_in_place<'a>(
     Ok(())
 }
 
-/// Copies every row to its place, or exchanges those of every pair in place.
+/// Copies every row to its place, or swaps those of every pair in place.
 ///
 /// # Safety
 /// The input is readable for the plan's `input_bytes`, the output writable for its `output_bytes`,
@@ -160,14 +158,14 @@ unsafe fn move_rows(
             buffers,
             choice,
             |items, bytes, work| {
-                let min = choice.parallel_min();
+                let min = choice.parallel_min(&options.threads);
                 options.threads.for_each_piece(items, bytes, min, work);
             },
         );
     }
 }
 
-/// Copies every row to its place, or exchanges those of every pair in place, as chosen:
+/// Copies every row to its place, or swaps those of every pair in place, as chosen:
 /// `for_each_piece` gets the number of items, the bytes of each, and what does some of them.
 ///
 /// # Safety

@@ -71,7 +71,7 @@ fn check_element_size<T>(plan: &Plan) -> Result<(), Error> {
 }
 
 /// Reverses subsequences of elements of any type, such as `String`, where they
-/// lie, by exchanging them.
+/// lie, by swapping them.
 ///
 /// Sizes and strides count elements of `data`, whatever the data type that the
 /// plan was made for.

@@ -1,26 +1,19 @@
 //! The instruction sets: all that kernels ask of one is the trait [`Vector`], which a file
 //! here implements for each.
 
-pub(crate) mod bytes;
+pub(crate) mod few;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 // Tested everywhere, used where there is nothing better.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod portable;
-pub(crate) mod sub_lane;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-#[cfg(all(test, target_arch = "aarch64"))]
-pub(crate) use neon::V128;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use portable::V128 as Portable;
-#[cfg(all(test, not(any(target_arch = "aarch64", target_arch = "x86_64"))))]
-pub(crate) use portable::V128;
-#[cfg(all(test, target_arch = "x86_64"))]
-pub(crate) use x86::V128;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::V128 as Portable;
 

@@ -4,11 +4,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
-use crate::cpu::choice::{Kernel, KernelChoice, Tier};
-use crate::cpu::choose::choose;
+use crate::cpu::choose::{Kernel, KernelChoice, Tier, choose};
 use crate::cpu::move_as_chosen;
-use crate::cpu::simd::{LANE, V128, Vector};
-use crate::cpu::write::{LINE, Line};
+use crate::cpu::simd::{LANE, Portable, Vector};
+use crate::cpu::write::{CACHE_LINE, CacheLine};
 use crate::simd_level::SimdLevel;
 use crate::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, reference};
 
@@ -41,7 +40,7 @@ fn count(change: impl FnOnce(&mut Work)) {
 
 /// Asserts that nothing that was streamed is written again.
 fn check_written(to: *const u8) {
-    let last = to.addr() + V128::BYTES - 1;
+    let last = to.addr() + Portable::BYTES - 1;
     STREAMED.with_borrow(|streamed| {
         let again = [to.addr(), last].map(|byte| streamed.contains(&(byte / LANE)));
         assert_eq!(again, [false; 2], "written after it was streamed");
@@ -51,9 +50,9 @@ fn check_written(to: *const u8) {
 /// A vector that counts: two lanes, of which one is its half, so that the last one of a row can lie
 /// over the one before.
 #[derive(Clone, Copy)]
-pub(crate) struct Counted<const LANES: usize = 2>([V128; LANES]);
+pub(crate) struct Counted<const LANES: usize = 2>([Portable; LANES]);
 
-// SAFETY of all methods: the counted vector is some of `V128`, with its conditions.
+// SAFETY of all methods: the counted vector is some of `Portable`, with its conditions.
 impl<const LANES: usize> Vector for Counted<LANES> {
     const BYTES: usize = LANES * LANE;
     type Half = Counted<1>;
@@ -106,7 +105,7 @@ impl<const LANES: usize> Vector for Counted<LANES> {
         count(|work| work.loaded += Self::BYTES);
         // SAFETY: see above.
         Self(std::array::from_fn(|lane| unsafe {
-            V128::load(from.add(lane * pitch))
+            Portable::load(from.add(lane * pitch))
         }))
     }
 
@@ -186,7 +185,7 @@ impl Case {
         let input: Vec<u8> = (0..plan.input_bytes()).map(byte).collect();
         let mut expected = vec![0; input.len()];
         reference::reverse_subsequences(&desc, &input, &lengths, &mut expected);
-        let mut lines = vec![Line([0; LINE]); input.len().div_ceil(LINE)];
+        let mut lines = vec![CacheLine([0; CACHE_LINE]); input.len().div_ceil(CACHE_LINE)];
         let output = lines.as_mut_ptr().cast::<u8>();
         let (_, choice) = choose(&plan, None, self.in_place, SimdLevel::Portable);
         assert_eq!(choice.kernel, kernel);

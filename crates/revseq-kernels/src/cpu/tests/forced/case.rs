@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::cpu::write::LINE;
+use crate::cpu::write::CACHE_LINE;
 use crate::{DataType, ReverseSubsequencesDesc, TensorDesc};
 
 /// How the elements of a tensor lie.
@@ -135,7 +135,8 @@ prop_compose! {
 }
 
 fn place() -> impl Strategy<Value = Place> {
-    let distance = || prop_oneof![3 => Just(0), 1 => 1..2 * LINE, 1 => Just(16), 1 => Just(48)];
+    let distance =
+        || prop_oneof![3 => Just(0), 1 => 1..2 * CACHE_LINE, 1 => Just(16), 1 => Just(48)];
     prop_oneof![
         distance().prop_map(Place::Start),
         distance().prop_map(Place::End),

@@ -9,12 +9,11 @@ use std::sync::OnceLock;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::cpu::choice::{Kernel, KernelChoice, Tier};
-use crate::cpu::choose::fold_equal_lengths;
+use crate::cpu::choose::{Kernel, KernelChoice, Tier, fold_equal_lengths};
 use crate::cpu::columns::Tiling;
 use crate::cpu::move_as_chosen;
-use crate::cpu::threads::{ParallelMin, Threads};
-use crate::cpu::write::LINE;
+use crate::cpu::threads::Threads;
+use crate::cpu::write::CACHE_LINE;
 use crate::simd_level::SimdLevel;
 use crate::{DataType, LengthsPolicy, Plan, SequenceLengths, TensorDesc, reference};
 
@@ -62,7 +61,7 @@ fn levels() -> impl Iterator<Item = SimdLevel> {
 
 /// Whether a kernel can take a plan, by the rest of a choice.
 fn can_take(choice: &KernelChoice, plan: &Plan) -> bool {
-    let pixels = plan.row_bytes < LINE.min(choice.simd.vector_bytes() + 1);
+    let pixels = plan.row_bytes < CACHE_LINE.min(choice.simd.vector_bytes() + 1);
     match choice.kernel {
         Kernel::Small | Kernel::Rows => true,
         Kernel::Lines => plan.has_lines() || plan.is_packed_along_time() && pixels,
@@ -122,8 +121,7 @@ fn for_each_piece(case: &Case, items: usize, work: impl Fn(Range<usize>) + Sync)
     }
     let shared = |threads: Threads<'_>| {
         // As many pieces as if there were much to do.
-        let (item_bytes, always) = (1 << 20, ParallelMin { rayon: 0, host: 0 });
-        threads.for_each_piece(items, item_bytes, always, &work);
+        threads.for_each_piece(items, 1 << 20, 0, &work);
     };
     match case.workers {
         Workers::One => pieces(&case.cuts, items).into_iter().for_each(work),
