@@ -1,4 +1,4 @@
-//! What is done with a run, and why: one decision, made by [`choose`].
+//! The choice of a kernel, a tier and instructions: one decision, made by [`choose`].
 //!
 //! The thresholds were measured: docs/notebook.md has the figures, by the ids in brackets.
 
@@ -11,18 +11,6 @@ use super::write::CACHE_LINE;
 use crate::simd_level::SimdLevel;
 use crate::{Plan, SequenceLengths};
 
-/// Below this many bytes a run of few rows costs less than to choose how it is made. [M1]
-const SMALL_BYTES: usize = 1 << 10;
-
-/// Below this many rows, too: each takes as long, whatever its bytes. [M1]
-const SMALL_ROWS: usize = 128;
-
-/// The same where they are elements of lines.
-const SMALL_ELEMENTS: usize = 48;
-
-/// From this many bytes on it pays to look which lengths are equal.
-const EQUAL_LENGTHS_BYTES: usize = 4 << 10;
-
 /// The least bytes of the parts that rows are cut into, which are what a thread gets.
 const ROW_PART: usize = 32 << 10;
 
@@ -30,11 +18,10 @@ const ROW_PART: usize = 32 << 10;
 /// input and output. [M2]
 const STREAMED_BYTES: usize = 8 << 20;
 
-/// What [`run`](super::run) and [`run_in_place`](super::run_in_place) do, and why one shape takes
-/// longer than another: the kernel, how far away the bytes are, and the instructions.
+/// How [`run`](super::run) and [`run_in_place`](super::run_in_place) move the bytes of a plan: the
+/// kernel, how far away the bytes are, and the instructions.
 ///
-/// Shown as in `rows, far`: what is shown of one plan differs between processors only where the
-/// widths of their vectors decide.
+/// Displayed as in `rows, far`, without the instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelChoice {
     pub(crate) kernel: Kernel,
@@ -46,7 +33,7 @@ pub struct KernelChoice {
 /// A kernel: a file or a folder beside this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernel {
-    /// Row by row, by any strides: what is small, and what no other kernel takes.
+    /// Row by row, by any strides: small plans, and those that no other kernel takes.
     Small,
     /// Rows that move as they are.
     Rows,
@@ -68,14 +55,14 @@ pub(crate) enum Tier {
 }
 
 impl KernelChoice {
-    /// What a run of a plan takes for these lengths, or for lengths of all kinds if `None`, out of
-    /// place or in place, by the instructions of [`SimdLevel::current`].
+    /// The choice for a plan and these lengths, or for any lengths if `None`, out of place or in
+    /// place, by the instructions of [`SimdLevel::current`].
     #[must_use]
     pub fn new(plan: &Plan, lengths: Option<&SequenceLengths<'_>>, in_place: bool) -> Self {
         choose(plan, lengths, in_place, SimdLevel::current()).1
     }
 
-    /// What a run out of place takes for lengths of all kinds.
+    /// The choice out of place for any lengths.
     #[must_use]
     pub fn of_plan(plan: &Plan) -> Self {
         Self::new(plan, None, false)
@@ -130,8 +117,8 @@ impl fmt::Display for KernelChoice {
     }
 }
 
-/// Chooses what is done with a run that is not empty, and the plan that it follows: a simpler one
-/// if lengths are equal, and of parts of rows if they are long.
+/// Chooses for a plan that is not empty, and returns the plan to follow: a simpler one if lengths
+/// are equal, and one of parts of rows if they are long.
 pub(crate) fn choose<'a>(
     plan: &'a Plan,
     lengths: Option<&SequenceLengths<'_>>,
@@ -161,18 +148,17 @@ pub(crate) fn choose<'a>(
 
 /// Whether a plan is so small that its rows are best moved one by one.
 pub(crate) fn is_small(plan: &Plan) -> bool {
-    let rows = match plan.has_lines() {
-        true => SMALL_ELEMENTS,
-        false => SMALL_ROWS,
-    };
-    plan.moved_bytes() < SMALL_BYTES.min(rows * plan.row_bytes)
+    // Few rows take less time than to choose a kernel, each the same whatever its bytes; but
+    // elements of lines are moved faster together. [M1]
+    let rows = if plan.has_lines() { 48 } else { 128 };
+    plan.moved_bytes() < (1 << 10).min(rows * plan.row_bytes)
 }
 
 /// A simpler plan for lengths that are all equal, or equal in groups of neighbours that together
 /// fill a cache line, as where a length is given for every element of a row; if there is enough
 /// to move. [M12]
 pub(crate) fn fold_equal_lengths(plan: &Plan, lengths: &SequenceLengths<'_>) -> Option<Plan> {
-    if plan.moved_bytes() < EQUAL_LENGTHS_BYTES {
+    if plan.moved_bytes() < 4 << 10 {
         return None;
     }
     if let Some(length) = lengths.uniform(plan) {
@@ -226,7 +212,7 @@ fn tier(plan: &Plan, choice: &KernelChoice) -> Tier {
     // the input. [M3]
     let far = match choice.kernel {
         _ if choice.in_place => 1 << 20,
-        // To find out what is read soon costs as much as to move a narrow row.
+        // To find the rows to prefetch costs as much as to move a narrow one.
         Kernel::Rows if plan.row_bytes < 256 => 2 << 20,
         // Vectors of less than a cache line prefetch each more than once.
         Kernel::Lines if choice.simd < SimdLevel::Avx512 => 1 << 20,

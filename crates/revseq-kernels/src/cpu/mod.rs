@@ -82,23 +82,14 @@ pub fn run_uninit<'a>(
     let buffers = (input.as_ptr(), output.as_mut_ptr().cast());
     // SAFETY: both buffers hold what the plan's loops reach, checked here; they
     // do not overlap, since one is borrowed mutably.
-    unsafe {
-        move_rows(
-            plan,
-            plan.time.size,
-            lengths,
-            buffers,
-            false,
-            options.into(),
-        )
-    };
+    unsafe { move_rows(plan, lengths, buffers, false, options.into()) };
     Ok(())
 }
 
 /// Reverses subsequences of `data`, in bytes, where they lie.
 ///
-/// Touches the reversed prefixes only, where lengths are 0 or 1 nothing; but what
-/// lies behind a short one may be written as it was.
+/// Changes the reversed prefixes only; the bytes after a short one may be rewritten
+/// with their own values.
 ///
 /// # Errors
 /// As [`run`], and [`Error::NotInPlace`] if input and output have different layouts.
@@ -114,10 +105,9 @@ pub fn run_in_place<'a>(
     lengths.check_plan(plan)?;
     plan.check_in_place()?;
     check_buffer(Tensor::Output, data.len(), plan.output_bytes())?;
-    let pairs = lengths.longest(plan) / 2;
     let data = data.as_mut_ptr();
     // SAFETY: the buffer holds what the plan's loops reach, checked here.
-    unsafe { move_rows(plan, pairs, lengths, (data, data), true, options.into()) };
+    unsafe { move_rows(plan, lengths, (data, data), true, options.into()) };
     Ok(())
 }
 
@@ -125,17 +115,15 @@ pub fn run_in_place<'a>(
 ///
 /// # Safety
 /// The input is readable for the plan's `input_bytes`, the output writable for its `output_bytes`,
-/// and they do not overlap, with all time steps; `in_place` they are the same, readable and
-/// writable, of one layout, with `steps` those of all pairs.
+/// and they do not overlap; `in_place` they are the same, readable and writable, of one layout.
 unsafe fn move_rows(
     plan: &Plan,
-    steps: usize,
     lengths: &SequenceLengths<'_>,
     buffers: (*const u8, *mut u8),
     in_place: bool,
     options: Options<'_>,
 ) {
-    if plan.empty || steps == 0 {
+    if plan.empty {
         return;
     }
     if is_small(plan) {
@@ -143,41 +131,33 @@ unsafe fn move_rows(
         return unsafe { small::run_plan(plan, lengths, buffers, in_place) };
     }
     let (plan, choice) = choose(plan, Some(lengths), in_place, options.simd());
-    // Lengths that all turn out to be equal leave as many time steps, or one.
-    let steps = match in_place {
-        true => steps,
-        false => plan.time.size,
-    };
+    let threads = options.threads;
+    let min = choice.parallel_min(&threads);
     // SAFETY: the buffers are those of the plan that a simpler one follows from, and the CPU has
     // the instructions of the options.
     unsafe {
-        move_as_chosen(
-            &plan,
-            steps,
-            lengths,
-            buffers,
-            choice,
-            |items, bytes, work| {
-                let min = choice.parallel_min(&options.threads);
-                options.threads.for_each_piece(items, bytes, min, work);
-            },
-        );
+        move_as_chosen(&plan, lengths, buffers, choice, |items, bytes, work| {
+            threads.for_each_piece(items, bytes, min, work);
+        });
     }
 }
 
-/// Copies every row to its place, or swaps those of every pair in place, as chosen:
-/// `for_each_piece` gets the number of items, the bytes of each, and what does some of them.
+/// As [`move_rows`], as chosen: `for_each_piece` gets the number of items, the bytes of each, and
+/// the function that moves some of them.
 ///
 /// # Safety
 /// As [`move_rows`], for a kernel that takes the plan, and instructions that the CPU has.
 unsafe fn move_as_chosen(
     plan: &Plan,
-    steps: usize,
     lengths: &SequenceLengths<'_>,
     (input, output): (*const u8, *mut u8),
     choice: KernelChoice,
     for_each_piece: impl FnOnce(usize, usize, &(dyn Fn(std::ops::Range<usize>) + Sync)),
 ) {
+    let (steps, moves) = match choice.in_place {
+        true => (lengths.longest(plan) / 2, 2),
+        false => (plan.time.size, 1),
+    };
     let tiling = match choice.kernel {
         Kernel::Columns => Tiling::new(plan, output),
         _ => None,
@@ -197,7 +177,6 @@ unsafe fn move_as_chosen(
         output,
         choice,
     };
-    let moves = if choice.in_place { 2 } else { 1 };
     for_each_piece(walk.items(), bytes.saturating_mul(moves), &|items| {
         // SAFETY: the walk is the kernel's, with the time steps of the place.
         unsafe {

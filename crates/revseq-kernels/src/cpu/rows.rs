@@ -30,8 +30,7 @@ const PIECE: usize = 1 << 10;
 /// `items` are items of the job's walk, which is that of the plan's rows, with all time steps or,
 /// in place, those of all pairs; the CPU has the instructions of the job's choice.
 pub(crate) unsafe fn run(job: &Job<'_>, items: Range<usize>) {
-    // Each class has loops of its own: known to the compiler, it leaves no branch in how a row is
-    // moved, or in what is prefetched. [M11]
+    // Each class has its own loops, in which no branch depends on the bytes of a row. [M11]
     // SAFETY: this function's conditions; the row is of the class.
     unsafe {
         match job.plan.row_bytes {
@@ -72,8 +71,8 @@ unsafe fn run_class<const LEAST: usize, const MOST: usize>(job: &Job<'_>, items:
 /// How many columns are taken at once: beyond the caches about a [`BAND`], in equal parts, if a
 /// column's neighbour comes before its next row.
 fn columns_together(job: &Job<'_>) -> usize {
-    let (row, columns) = (job.plan.row_bytes, job.walk.columns());
-    if job.choice.tier == Tier::Near || job.walk.along_time() {
+    let (row, columns) = (job.plan.row_bytes, job.walk.columns.size);
+    if job.choice.tier == Tier::Near || job.walk.along_time {
         return MAX_COLUMNS;
     }
     let bands = (columns * row + BAND / 2) / BAND;

@@ -1,5 +1,4 @@
-//! Rows moved one by one, by any strides: what is too small to choose a kernel for, and what no
-//! other kernel takes.
+//! Rows moved one by one, by any strides: small plans, and those that no other kernel takes.
 
 use std::ops::Range;
 
@@ -19,8 +18,8 @@ pub(crate) unsafe fn run(job: &Job<'_>, items: Range<usize>) {
     let (row, time) = (job.plan.row_bytes, job.plan.time);
     with_const!(row, ROW in [1, 2, 4, 8, 16] else 0 => {
         job.for_each_band(items, MAX_COLUMNS, |band| {
-            // In the order of the output.
-            let step = if band.along_time { usize::MAX } else { 1 };
+            // Nearly in the order of the output: a few time steps of a column are one loop.
+            let step = if band.along_time { usize::MAX } else { 8 };
             for start in band.times.clone().step_by(step) {
                 let times = start..band.times.end.min(start.saturating_add(step));
                 let (mut from, mut to) = (band.input, band.output);

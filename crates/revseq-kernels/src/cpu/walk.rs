@@ -1,4 +1,4 @@
-//! A plan as items, and a range of items as bands of rows: what every kernel walks along.
+//! A plan as items, and a range of items as bands of rows, which kernels take.
 //!
 //! An item is a row, in place a pair of rows, or a tile of columns. Items are numbered so that any
 //! range of them is a piece of work of known size, which starts and ends anywhere. A band is all
@@ -17,11 +17,11 @@ pub(crate) struct Walk {
     /// The loops around columns and time, from the outermost on.
     outer: SmallVec<[Loop; 4]>,
     /// The columns, each with a length.
-    columns: Loop,
+    pub(crate) columns: Loop,
     /// The time steps: the axis size, or half of a longest length for pairs.
-    steps: usize,
+    pub(crate) steps: usize,
     /// Whether the next item is the next time step, rather than the next column.
-    along_time: bool,
+    pub(crate) along_time: bool,
 }
 
 impl Walk {
@@ -48,21 +48,6 @@ impl Walk {
             along_time: false,
             ..Self::rows(plan, 1)
         }
-    }
-
-    /// The number of columns beside each other.
-    pub(crate) fn columns(&self) -> usize {
-        self.columns.size
-    }
-
-    /// Whether the next item is the next time step, rather than the next column.
-    pub(crate) fn along_time(&self) -> bool {
-        self.along_time
-    }
-
-    /// Whether these are all time steps.
-    pub(crate) fn is_whole(&self, times: &Range<usize>) -> bool {
-        times.len() == self.steps
     }
 
     /// The number of items.

@@ -1,5 +1,5 @@
 //! The loop that writes: every byte that a kernel does not swap in place goes through [`write`],
-//! from a [`Source`] that knows what belongs where.
+//! from a [`Source`], which maps each place of the output to a vector.
 //!
 //! An ordinary store to memory that is in no cache reads the cache line first, so that a copy moves
 //! three bytes for each two that it has to. Non-temporal stores save that if those in order fill
@@ -34,24 +34,24 @@ const STORE_DISTANCE: usize = 2 << 10;
 /// How many vectors are read before any is written in the caches.
 const UNROLL: usize = 4;
 
-/// What belongs at each place of an output.
+/// The bytes of an output, by their place.
 pub(crate) trait Source: Copy {
-    /// The bytes of an element, which stay together; 1 where any do.
+    /// The bytes of an element, which is never split; 1 if there are none.
     const ELEMENT: usize;
 
-    /// The vector that belongs `at` bytes after the start.
+    /// The vector at `at` bytes after the start.
     ///
     /// # Safety
     /// See [`Vector`]; it ends within the bytes of the source, and `at` is whole elements.
     unsafe fn vector<V: Vector>(self, at: usize) -> V;
 
-    /// Writes the `bytes` bytes that belong from `at` on, less than a lane.
+    /// Writes the `bytes` bytes from `at` on, less than a lane.
     ///
     /// # Safety
     /// They are whole elements within the bytes of the source, and `to` is writable for them.
     unsafe fn few(self, at: usize, to: *mut u8, bytes: usize);
 
-    /// An address of what is read `distance` bytes after what belongs at `at`, which is
+    /// The address that is read `distance` bytes after the bytes at `at`; `distance` is
     /// [`L1_DISTANCE`] or [`L2_DISTANCE`].
     fn ahead(self, at: usize, distance: usize) -> *const u8;
 }
@@ -62,7 +62,7 @@ pub(crate) trait Source: Copy {
 pub(crate) struct Span<const W: usize, const REVERSED: bool> {
     edge: *const u8,
     bytes: usize,
-    /// What is read after it, within the nearer distance and within the farther one.
+    /// Where reading goes on after it, within the nearer distance and within the farther one.
     next: [*const u8; 2],
 }
 
@@ -150,12 +150,27 @@ impl<const W: usize> Both<W> {
         Self { line, prefix }
     }
 
+    /// The vector at `at` for [`Vector::store_prefix`]; if that masks, only the prefix is right.
+    ///
+    /// # Safety
+    /// As [`Source::vector`].
+    #[inline(always)]
+    pub(crate) unsafe fn in_place<V: Vector>(self, at: usize) -> V {
+        // SAFETY: this function's conditions.
+        unsafe {
+            match V::MASKS {
+                true => self.backward::<V>(at),
+                false => self.vector::<V>(at),
+            }
+        }
+    }
+
     /// The vector at `at` if all of it lies in the prefix.
     ///
     /// # Safety
     /// As [`Source::vector`].
     #[inline(always)]
-    pub(crate) unsafe fn backward<V: Vector>(self, at: usize) -> V {
+    unsafe fn backward<V: Vector>(self, at: usize) -> V {
         // SAFETY: it starts less than a line before the line, and ends in the prefix or before.
         unsafe {
             let end = self.line.wrapping_add(self.prefix).wrapping_sub(at);
@@ -215,7 +230,7 @@ pub(crate) unsafe fn copy_element<const W: usize>(from: *const u8, to: *mut u8) 
 ///
 /// # Safety
 /// See [`Vector`]; the source has as many bytes, whole elements, and `to` is writable for them and
-/// no part of what is read.
+/// no part of what the source reads.
 #[inline(always)]
 pub(crate) unsafe fn write<V: Vector, S: Source, const STREAM: bool, const AHEAD: bool>(
     source: S,
@@ -256,7 +271,7 @@ pub(crate) unsafe fn write<V: Vector, S: Source, const STREAM: bool, const AHEAD
     }
 }
 
-/// Writes what belongs from `at` to `end` by vectors, of which the last one overlaps the one
+/// Writes the bytes from `at` to `end` by vectors, of which the last one overlaps the one
 /// before.
 ///
 /// # Safety
@@ -291,7 +306,7 @@ unsafe fn write_vectors<V: Vector, S: Source, const AHEAD: bool>(
     }
 }
 
-/// Writes what belongs from `at` to `end`, and nothing around it, by ordinary stores.
+/// Writes the bytes from `at` to `end`, and nothing around them, by ordinary stores.
 ///
 /// # Safety
 /// As [`write`]; both ends lie in its bytes.
@@ -312,11 +327,10 @@ unsafe fn write_part<V: Vector, S: Source>(source: S, at: usize, to: *mut u8, en
     }
 }
 
-/// Writes what belongs from `at` to `end`, less than a cache line: by streamed lanes if it is
-/// `lanes`.
+/// Writes the bytes from `at` to `end`, less than a cache line: streamed if they are whole `lanes`.
 ///
 /// # Safety
-/// As [`write_part`]; both ends of the output are multiples of a lane if it is `lanes`.
+/// As [`write_part`]; both ends of the output are multiples of a lane if `lanes`.
 #[inline(always)]
 unsafe fn write_edge<V: Vector, S: Source>(
     source: S,

@@ -32,7 +32,7 @@ const AHEAD: usize = 4 << 10;
 /// `tiles` are items of the job's walk, which is that of the tiling of the plan; the CPU has the
 /// instructions of the job's choice.
 pub(crate) unsafe fn run(job: &Job<'_>, tiling: Tiling, tiles: Range<usize>) {
-    // SAFETY: this function's conditions; so many elements are a lane.
+    // SAFETY: this function's conditions; `R` elements of `W` bytes are a lane.
     unsafe {
         match tiling.element {
             1 => run_elements::<1, 16>(job, tiling, tiles),

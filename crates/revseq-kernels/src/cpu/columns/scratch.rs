@@ -8,7 +8,7 @@ use crate::cpu::write::{CACHE_LINE, CacheLine};
 /// The scratch memory of a thread, in bytes.
 const BYTES: usize = 1 << 20;
 
-/// What columns have of it, behind room for what is read before the first if they are short.
+/// The part of it for columns, after room for the bytes that are read before the first column.
 pub(super) const CAPACITY: usize = BYTES - MAX_BYTES_IN_PLACE;
 
 /// The scratch memory of a thread, made once and lent to one run at a time.

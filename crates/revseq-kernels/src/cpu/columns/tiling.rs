@@ -73,7 +73,7 @@ impl Tiling {
         1 + rest.div_ceil(self.bytes)
     }
 
-    /// Where in the rows of all columns a tile lies, if they are so many bytes.
+    /// The bytes of a tile in the rows of all columns, which are `bytes` bytes.
     #[inline(always)]
     pub(super) fn tile(self, index: usize, bytes: usize) -> Range<usize> {
         let start = match index {

@@ -11,13 +11,9 @@ use super::swap::{reverse, swap};
 use super::walk::{Band, Job, MAX_COLUMNS, longest};
 use super::with_const::with_const;
 use super::write::{
-    Both, CACHE_LINE, L1_DISTANCE, L2_DISTANCE, Source, Span, prefetch_l1, prefetch_l2,
-    prefetch_range, write,
+    Both, CACHE_LINE, L1_DISTANCE, L2_DISTANCE, Span, prefetch_l1, prefetch_l2, prefetch_range,
+    write,
 };
-
-/// The longest line of whole lanes that is blended past the caches, by vectors of more than a lane
-/// and by others. [M6]
-const MAX_BLENDED_PAST_CACHES: (usize, usize) = (16 << 10, 1 << 10);
 
 /// The most vectors that a line is reversed in place by: all are read before any is written, as
 /// they are read from where they are written.
@@ -45,9 +41,11 @@ pub(crate) unsafe fn run(job: &Job<'_>, items: Range<usize>) {
     // SAFETY: this function's conditions; rows are as wide as each branch says.
     unsafe {
         match row {
-            1 | 2 | 4 | 8 | 16 => {
-                with_const!(row, W in [1, 2, 4, 8] else 16 => run_elements::<W>(job, items));
-            }
+            1 => run_elements::<1>(job, items),
+            2 => run_elements::<2>(job, items),
+            4 => run_elements::<4>(job, items),
+            8 => run_elements::<8>(job, items),
+            16 => run_elements::<16>(job, items),
             _ => pixels::run(job, items),
         }
     }
@@ -65,7 +63,7 @@ unsafe fn run_elements<const W: usize>(job: &Job<'_>, items: Range<usize>) {
     let (choice, simd) = (job.choice, job.choice.simd.narrowed(bytes));
     // SAFETY: see `Job`.
     job.for_each_band(items, MAX_COLUMNS, |band| unsafe {
-        let whole = job.walk.is_whole(&band.times);
+        let whole = band.times.len() == job.walk.steps;
         match (choice.in_place, choice.tier) {
             (true, _) if !whole => run_at(simd, SwapPairs::<W> { band }),
             _ if bytes < LANE => move_few::<W>(&band, bytes, choice.in_place),
@@ -118,16 +116,17 @@ impl<const W: usize, const STREAM: bool, const AHEAD: bool> SimdTask
     unsafe fn run<V: Vector>(self) {
         let Self { band, bytes, whole } = self;
         let lanes = (band.output.addr() | band.output_step | bytes).is_multiple_of(LANE);
+        // The longest line that is blended. [M6]
         let most = match STREAM && lanes {
             false => V::BYTES * V::BYTES,
-            true if V::BYTES > LANE => MAX_BLENDED_PAST_CACHES.0,
-            true => MAX_BLENDED_PAST_CACHES.1,
+            true if V::BYTES > LANE => 16 << 10,
+            true => 1 << 10,
         };
         let Range { start, end } = band.times;
         let (mut line, mut to, mut before) = (band.input, band.output, band.before);
         for &length in band.lengths {
             // SAFETY: both spans lie in the line, which has as many packed elements in both buffers
-            // as time has steps (see `Job`); so many bytes lie before it.
+            // as time has steps (see `Job`); `before` bytes lie before it.
             unsafe {
                 if whole && bytes <= most && before >= bytes {
                     write::<V, _, STREAM, AHEAD>(Both::<W>::new(line, length), to, bytes);
@@ -204,7 +203,7 @@ impl<'a, const W: usize, const AHEAD: bool> Reverse<'a, W, AHEAD> {
         }
     }
 
-    /// Reverses short ones, by `N` vectors each, from the last line on: what is read backward
+    /// Reverses short ones, by `N` vectors each, from the last line on: a backward load
     /// reaches into the line before, and a load from bytes that were just stored waits for them.
     ///
     /// # Safety
@@ -228,26 +227,16 @@ impl<'a, const W: usize, const AHEAD: bool> Reverse<'a, W, AHEAD> {
             // SAFETY: each vector ends in the line, and the backward one starts no more than a
             // line, or `N` vectors, before it.
             unsafe {
-                if V::MASKS {
-                    let mut vectors = [both.backward::<V>(0); N];
-                    for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
-                        *vector = both.backward::<V>(place(index));
-                    }
-                    for (at, vector) in vectors.into_iter().enumerate() {
-                        let (at, prefix) = (place(at), both.prefix);
-                        let to = line.add(at);
-                        match N * V::BYTES <= MAX_NUMBERED {
-                            true => vector.store_prefix::<W, MAX_NUMBERED>(to, at, prefix),
-                            false => vector.store_prefix::<W, MAX_BYTES_IN_PLACE>(to, at, prefix),
-                        }
-                    }
-                } else {
-                    let mut vectors = [both.vector::<V>(0); N];
-                    for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
-                        *vector = both.vector::<V>(place(index));
-                    }
-                    for (index, vector) in vectors.into_iter().enumerate() {
-                        vector.store(line.add(place(index)));
+                let mut vectors = [both.in_place::<V>(0); N];
+                for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
+                    *vector = both.in_place::<V>(place(index));
+                }
+                for (index, vector) in vectors.into_iter().enumerate() {
+                    let (at, prefix) = (place(index), both.prefix);
+                    let to = line.add(at);
+                    match N * V::BYTES <= MAX_NUMBERED {
+                        true => vector.store_prefix::<W, MAX_NUMBERED>(to, at, prefix),
+                        false => vector.store_prefix::<W, MAX_BYTES_IN_PLACE>(to, at, prefix),
                     }
                 }
             }
@@ -278,7 +267,7 @@ impl<'a, const W: usize, const AHEAD: bool> Reverse<'a, W, AHEAD> {
                     }
                 }
                 ahead = ahead.saturating_sub(if other.is_some() { 2 * bytes } else { bytes });
-                // SAFETY: the part lies in the prefix of a line, as does the other one behind it.
+                // SAFETY: the part lies in the prefix of a line, as does the other one after it.
                 unsafe {
                     match other {
                         Some(other) => swap::<V, W, true>(one, other, bytes),
@@ -309,7 +298,7 @@ impl<const W: usize, const AHEAD: bool> SimdTask for Reverse<'_, W, AHEAD> {
         let longest = longest(self.lengths) * W;
         let most = MAX_VECTORS_IN_PLACE * V::BYTES;
         // SAFETY: this function's conditions; what short lines read backward lies in the line
-        // before, or in so many bytes.
+        // before, or in `before` bytes.
         unsafe {
             if self.step != self.bytes || self.bytes < V::BYTES || longest > most {
                 return self.between_ends::<V>();
@@ -332,7 +321,7 @@ struct Parts<'a, const W: usize> {
     line: *mut u8,
     step: usize,
     lengths: &'a [usize],
-    /// What is left of the prefix of the current line, from its start on.
+    /// The rest of the prefix of the current line: its start and its bytes.
     left: (*mut u8, usize),
 }
 

@@ -1,5 +1,5 @@
-//! Lines of rows that are no elements, such as RGB pixels: reversed by moving as many at a time as
-//! a vector holds.
+//! Lines of rows that are no elements, such as RGB pixels: reversed by as many at a time as a vector
+//! holds.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use crate::cpu::simd::{Portable, SimdTask, Vector, run_at};
 use crate::cpu::walk::{Band, Job, MAX_COLUMNS};
 use crate::cpu::write::{CACHE_LINE, CacheLine, Span, prefetch_l1, write};
 
-/// The most that is kept aside while its place is written, or until it is streamed, in bytes.
+/// The size of the buffer for rows whose place is written, or that are streamed later, in bytes.
 const KEPT: usize = 4 << 10;
 
-/// How far ahead what lies in order is prefetched, in bytes: the hardware foresees most of it.
+/// How far ahead pixels in order are prefetched, in bytes: the hardware foresees most of them.
 const DISTANCE: usize = 8 << 10;
 
 /// As [`run`](super::run), for rows that are no elements.
@@ -120,8 +120,8 @@ struct Pixels {
     order: CacheLine,
 }
 
-// What is copied past a row's end lies inside the rows on both sides, and the rows after it
-// overwrite it; those at either end, where it would not, are copied for themselves.
+// A vector's bytes after its last row lie inside the rows on both sides, and the next rows overwrite
+// them; rows at either end, where this does not hold, are copied exactly.
 impl Pixels {
     #[inline(always)]
     fn new<V: Vector>(row: usize) -> Self {
@@ -137,8 +137,8 @@ impl Pixels {
 
     /// Copies `count` rows in reverse order, and prefetches as many at `soon`.
     ///
-    /// To prefetch what is not mapped would cost the search for its page each time, so a caller
-    /// gives a place in its data, or near.
+    /// A prefetch of an unmapped page costs a page walk each time, so `soon` lies in the data, or
+    /// near it.
     ///
     /// # Safety
     /// See [`Vector`]; `from` is readable and `to` writable for the rows, and they do not overlap.
@@ -162,7 +162,7 @@ impl Pixels {
                 }
             }
         };
-        // So many rows a vector touches, the last one perhaps in part.
+        // The rows that a vector touches, the last one perhaps in part.
         let touched = V::BYTES.div_ceil(row);
         let ends = touched - rows;
         if count < touched + ends {
@@ -187,7 +187,7 @@ impl Pixels {
                 if index == end {
                     break;
                 }
-                // The last vector lies over the one before it.
+                // The last vector overlaps the one before it.
                 index = end.min(index + rows);
             }
         }

@@ -1,5 +1,4 @@
-//! The instruction sets: all that kernels ask of one is the trait [`Vector`], which a file
-//! here implements for each.
+//! The instruction sets: kernels use each through the trait [`Vector`].
 
 pub(crate) mod few;
 #[cfg(target_arch = "aarch64")]
@@ -155,11 +154,10 @@ pub(crate) fn prefix_mask(bytes: usize) -> *const u8 {
         .wrapping_add(WIDEST * bytes.min(WIDEST))
 }
 
-/// What is compiled as a separate function for every instruction set, with all registers for its
-/// loops.
+/// A loop that is compiled as a separate function for every instruction set.
 pub(crate) trait SimdTask {
-    /// Does it. Always inlined, so that it gets the vector's instructions; a closure in it that is
-    /// no `#[inline(always)]` function might not.
+    /// Does the task. Always inlined, so that it gets the vector's instructions; a closure that the
+    /// compiler does not inline lacks them.
     ///
     /// # Safety
     /// See [`Vector`], and what the task says.

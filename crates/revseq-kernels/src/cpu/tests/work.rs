@@ -193,9 +193,9 @@ impl Case {
             tier: self.tier,
             ..choice
         };
-        let (from, steps) = match self.in_place {
-            true => (output.cast_const(), checked.longest(&plan) / 2),
-            false => (input.as_ptr(), plan.time.size),
+        let from = match self.in_place {
+            true => output.cast_const(),
+            false => input.as_ptr(),
         };
         // SAFETY: the output has as many bytes as the input.
         unsafe {
@@ -205,16 +205,9 @@ impl Case {
             }
             STREAMED.take();
             WORK.set(Some(Work::default()));
-            move_as_chosen(
-                &plan,
-                steps,
-                &checked,
-                (from, output),
-                choice,
-                |items, _, work| {
-                    work(0..items);
-                },
-            );
+            move_as_chosen(&plan, &checked, (from, output), choice, |items, _, work| {
+                work(0..items);
+            });
             let found = std::slice::from_raw_parts(output, input.len());
             assert!(found == expected);
         }

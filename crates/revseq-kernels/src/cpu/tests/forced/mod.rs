@@ -165,10 +165,6 @@ fn check(case: &Case, made: &Made) {
         let start = if in_place { &content } else { &before };
         let mut expected = start.clone();
         reference::reverse_subsequences(&case.desc, &content, &case.lengths[..], &mut expected);
-        let steps = match in_place {
-            true => lengths.longest(plan) / 2,
-            false => plan.time.size,
-        };
         let choices = choices(in_place);
         for choice in choices.iter().filter(|choice| can_take(choice, plan)) {
             output.slice().copy_from_slice(start);
@@ -180,17 +176,11 @@ fn check(case: &Case, made: &Made) {
             // SAFETY: the buffers are as long as the plan says, and two unless in place.
             // A kernel that can take the plan, and the CPU has the level, as a run could use it.
             unsafe {
-                if !plan.empty && steps > 0 {
-                    move_as_chosen(
-                        plan,
-                        steps,
-                        &lengths,
-                        (from, to),
-                        *choice,
-                        |items, _, work| {
-                            for_each_piece(case, items, work);
-                        },
-                    );
+                if !plan.empty {
+                    let buffers = (from, to);
+                    move_as_chosen(plan, &lengths, buffers, *choice, |items, _, work| {
+                        for_each_piece(case, items, work);
+                    });
                 }
             }
             assert!(*output.slice() == expected[..], "{choice:?}, {plan:?}");
