@@ -110,10 +110,7 @@ impl fmt::Display for KernelChoice {
             Tier::Far => ", far",
             Tier::Streamed => ", streamed",
         })?;
-        match self.in_place {
-            true => f.write_str(", in place"),
-            false => Ok(()),
-        }
+        f.write_str(if self.in_place { ", in place" } else { "" })
     }
 }
 

@@ -130,6 +130,9 @@ unsafe fn move_rows(
         // SAFETY: the buffers are the plan's.
         return unsafe { small::run_plan(plan, lengths, buffers, in_place) };
     }
+    if in_place && lengths.longest(plan) <= 1 {
+        return;
+    }
     let (plan, choice) = choose(plan, Some(lengths), in_place, options.simd());
     let threads = options.threads;
     let min = choice.parallel_min(&threads);

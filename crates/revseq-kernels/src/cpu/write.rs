@@ -240,33 +240,34 @@ pub(crate) unsafe fn write<V: Vector, S: Source, const STREAM: bool, const AHEAD
     let head = to.addr().wrapping_neg() % CACHE_LINE;
     let lanes = (to.addr() | bytes).is_multiple_of(LANE);
     let lines = head + CACHE_LINE <= bytes && head.is_multiple_of(S::ELEMENT);
-    let streams = STREAM && (lanes || lines);
     // SAFETY: every vector ends within `bytes`; what is streamed starts at a multiple of its bytes.
     unsafe {
-        let mut at = 0;
-        if streams && head > 0 {
-            at = head.min(bytes);
-            prefetch::<S, STREAM, AHEAD>(source, 0, to);
-            write_edge::<V, S>(source, 0, to, at, lanes);
+        if STREAM && (lanes || lines) {
+            let mut at = head.min(bytes);
+            write_edge::<V, S, AHEAD>(source, 0, to, at, lanes);
+            while at + CACHE_LINE <= bytes {
+                prefetch::<S, true, AHEAD>(source, at, to);
+                for part in (at..at + CACHE_LINE).step_by(V::BYTES) {
+                    source.vector::<V>(part).stream(to.add(part));
+                }
+                at += CACHE_LINE;
+            }
+            return write_edge::<V, S, AHEAD>(source, at, to, bytes, lanes);
         }
-        while (AHEAD || streams) && at + CACHE_LINE <= bytes {
+        let mut at = 0;
+        while AHEAD && at + CACHE_LINE <= bytes {
             prefetch::<S, STREAM, AHEAD>(source, at, to);
             for part in (at..at + CACHE_LINE).step_by(V::BYTES) {
-                let vector = source.vector::<V>(part);
-                match streams {
-                    true => vector.stream(to.add(part)),
-                    false => vector.store(to.add(part)),
-                }
+                source.vector::<V>(part).store(to.add(part));
             }
             at += CACHE_LINE;
         }
         if at < bytes {
             prefetch::<S, STREAM, AHEAD>(source, at, to);
-            match bytes < V::BYTES {
-                _ if streams => write_edge::<V, S>(source, at, to, bytes, lanes),
-                true => write_part::<V, S>(source, 0, to, bytes),
-                false => write_vectors::<V, S, AHEAD>(source, at, to, bytes),
-            }
+        }
+        match bytes < V::BYTES {
+            true => write_part::<V, S>(source, 0, to, bytes),
+            false => write_vectors::<V, S, AHEAD>(source, at, to, bytes),
         }
     }
 }
@@ -332,13 +333,17 @@ unsafe fn write_part<V: Vector, S: Source>(source: S, at: usize, to: *mut u8, en
 /// # Safety
 /// As [`write_part`]; both ends of the output are multiples of a lane if `lanes`.
 #[inline(always)]
-unsafe fn write_edge<V: Vector, S: Source>(
+unsafe fn write_edge<V: Vector, S: Source, const AHEAD: bool>(
     source: S,
     at: usize,
     to: *mut u8,
     end: usize,
     lanes: bool,
 ) {
+    if at == end {
+        return;
+    }
+    prefetch::<S, true, AHEAD>(source, at, to);
     // SAFETY: the lanes lie between both ends.
     unsafe {
         if !lanes {

@@ -9,7 +9,7 @@ use crate::cpu::write::CACHE_LINE;
 
 /// The widest tile, in bytes.
 ///
-/// Each row of a tile lies in a page of its own, so narrow tiles wait for address translations;
+/// Each row of a tile lies in another page, so narrow tiles wait for address translations;
 /// wider ones than this gain nothing. [M31]
 pub(super) const WIDEST_TILE: usize = 512;
 

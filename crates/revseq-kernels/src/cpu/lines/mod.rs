@@ -22,9 +22,6 @@ const MAX_VECTORS_IN_PLACE: usize = 8;
 /// The most bytes before a line that are read in place.
 pub(crate) const MAX_BYTES_IN_PLACE: usize = MAX_VECTORS_IN_PLACE * WIDEST;
 
-/// The most bytes of a prefix whose elements of any width a byte can number.
-const MAX_NUMBERED: usize = 256;
-
 /// How much of a line is reversed in place from both ends before more is prefetched, in bytes.
 const PIECE: usize = 2 << 10;
 
@@ -65,7 +62,7 @@ unsafe fn run_elements<const W: usize>(job: &Job<'_>, items: Range<usize>) {
     job.for_each_band(items, MAX_COLUMNS, |band| unsafe {
         let whole = band.times.len() == job.walk.steps;
         match (choice.in_place, choice.tier) {
-            (true, _) if !whole => run_at(simd, SwapPairs::<W> { band }),
+            (true, _) if !whole => run_at(simd, SwapPairs::<W>(band)),
             _ if bytes < LANE => move_few::<W>(&band, bytes, choice.in_place),
             (true, Tier::Near) => run_at(simd, Reverse::<W, false>::new(&band, bytes)),
             (true, _) => run_at(simd, Reverse::<W, true>::new(&band, bytes)),
@@ -153,16 +150,14 @@ impl<const W: usize, const STREAM: bool, const AHEAD: bool> SimdTask
 }
 
 /// Swaps some of the pairs of lines.
-struct SwapPairs<'a, const W: usize> {
-    band: Band<'a>,
-}
+struct SwapPairs<'a, const W: usize>(Band<'a>);
 
 impl<const W: usize> SimdTask for SwapPairs<'_, W> {
     /// # Safety
     /// As for [`Copy`]; the job is in place.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let band = self.band;
+        let band = self.0;
         let mut line = band.output;
         for &length in band.lengths {
             let Range { start, end } = band.times.start..band.times.end.min(length / 2);
@@ -234,8 +229,9 @@ impl<'a, const W: usize, const AHEAD: bool> Reverse<'a, W, AHEAD> {
                 for (index, vector) in vectors.into_iter().enumerate() {
                     let (at, prefix) = (place(index), both.prefix);
                     let to = line.add(at);
-                    match N * V::BYTES <= MAX_NUMBERED {
-                        true => vector.store_prefix::<W, MAX_NUMBERED>(to, at, prefix),
+                    // A byte can number the elements of short ones.
+                    match N * V::BYTES <= 256 {
+                        true => vector.store_prefix::<W, 256>(to, at, prefix),
                         false => vector.store_prefix::<W, MAX_BYTES_IN_PLACE>(to, at, prefix),
                     }
                 }

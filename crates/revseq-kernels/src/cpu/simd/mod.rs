@@ -105,7 +105,7 @@ pub(crate) trait Vector: Copy {
         self
     }
 
-    /// Loads each lane from a place of its own, `pitch` bytes after the one before.
+    /// Loads the lanes from places that are `pitch` bytes apart.
     ///
     /// # Safety
     /// Every place is readable for a lane.
@@ -116,7 +116,7 @@ pub(crate) trait Vector: Copy {
         unsafe { Self::load(from) }
     }
 
-    /// Stores each lane to a place of its own, `pitch` bytes after the one before.
+    /// Stores the lanes to places that are `pitch` bytes apart.
     ///
     /// # Safety
     /// Every place is writable for a lane.
@@ -179,7 +179,7 @@ pub(crate) unsafe fn run_at<T: SimdTask>(level: SimdLevel, task: T) {
     }
     #[cfg(test)]
     if crate::cpu::tests::work::is_counting() {
-        // SAFETY: the task's condition holds; what counts needs no instructions of its own.
+        // SAFETY: the task's condition holds; a counting vector needs no special instructions.
         return unsafe { task.run::<crate::cpu::tests::work::Counted>() };
     }
     // SAFETY: the CPU has the instructions of the level, which are the vector's.
