@@ -1,5 +1,5 @@
 //! Lines of rows that are no elements, such as RGB pixels: reversed by as many at a time as a vector
-//! holds.
+//! holds. [M15]
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
