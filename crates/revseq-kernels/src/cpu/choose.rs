@@ -1,26 +1,15 @@
-//! What is done with a run, and why: one decision, made by [`choose`].
+//! The choice of a kernel, a tier and instructions: one decision, made by [`choose`].
 //!
 //! The thresholds were measured: docs/notebook.md has the figures, by the ids in brackets.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use super::choice::{Kernel, KernelChoice, Tier};
 use super::columns::Tiling;
-use super::write::LINE;
+use super::threads::Threads;
+use super::write::CACHE_LINE;
 use crate::simd_level::SimdLevel;
 use crate::{Plan, SequenceLengths};
-
-/// Below this many bytes a run of few rows costs less than to choose how it is made. [M1]
-const SMALL_BYTES: usize = 1 << 10;
-
-/// Below this many rows, too: each takes as long, whatever its bytes. [M1]
-const SMALL_ROWS: usize = 128;
-
-/// The same where they are elements of lines.
-const SMALL_ELEMENTS: usize = 48;
-
-/// From this many bytes on it pays to look which lengths are equal.
-const EQUAL_LENGTHS_BYTES: usize = 4 << 10;
 
 /// The least bytes of the parts that rows are cut into, which are what a thread gets.
 const ROW_PART: usize = 32 << 10;
@@ -29,49 +18,104 @@ const ROW_PART: usize = 32 << 10;
 /// input and output. [M2]
 const STREAMED_BYTES: usize = 8 << 20;
 
-/// From this many bytes on, more than the first level holds beside as many of the input, it pays
-/// to prefetch. [M3]
-const FAR_BYTES: usize = 48 << 10;
+/// How [`run`](super::run) and [`run_in_place`](super::run_in_place) move the bytes of a plan: the
+/// kernel, how far away the bytes are, and the instructions.
+///
+/// Displayed as in `rows, far`, without the instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelChoice {
+    pub(crate) kernel: Kernel,
+    pub(crate) tier: Tier,
+    pub(crate) simd: SimdLevel,
+    pub(crate) in_place: bool,
+}
 
-/// The same for lines, by vectors of less than a cache line: they prefetch more than once for
-/// each. [M3]
-const FAR_BYTES_OF_NARROW_VECTORS: usize = 1 << 20;
+/// A kernel: a file or a folder beside this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    /// Row by row, by any strides: small plans, and those that no other kernel takes.
+    Small,
+    /// Rows that move as they are.
+    Rows,
+    /// Rows one after the other along time, reversed together.
+    Lines,
+    /// Narrow rows beside each other with lengths of their own: tiles are transposed.
+    Columns,
+}
 
-/// The same for rows of less than [`NARROW_ROW_BYTES`]: to find out what is read soon costs as
-/// much as they do. [M3]
-const FAR_BYTES_OF_NARROW_ROWS: usize = 2 << 20;
-
-/// Rows of less are narrow.
-const NARROW_ROW_BYTES: usize = 256;
-
-/// The same in place.
-const FAR_BYTES_IN_PLACE: usize = 1 << 20;
-
-/// From how many bytes on a row of less than a cache line is copied as one rather than as part
-/// of a tile, by the widest vectors and by others. [M4]
-const WIDE_ROW_BYTES: (usize, usize) = (33, 20);
-
-/// As long as no more than this is moved: beyond the caches the part of a line that is not read
-/// would be read again later. [M4]
-const WIDE_ROWS_TOGETHER: usize = 4 << 20;
+/// How far away a run's bytes are, and so how they are read ahead and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// In the first level of the cache: nothing is prefetched.
+    Near,
+    /// In outer levels: prefetched, and written through the caches. In place, or beyond them.
+    Far,
+    /// Beyond the caches: prefetched, and written past them.
+    Streamed,
+}
 
 impl KernelChoice {
-    /// What a run of a plan takes for these lengths, or for lengths of all kinds if `None`, out of
-    /// place or in place, by the instructions of [`SimdLevel::current`].
+    /// The choice for a plan and these lengths, or for any lengths if `None`, out of place or in
+    /// place, by the instructions of [`SimdLevel::current`].
     #[must_use]
     pub fn new(plan: &Plan, lengths: Option<&SequenceLengths<'_>>, in_place: bool) -> Self {
         choose(plan, lengths, in_place, SimdLevel::current()).1
     }
 
-    /// What a run out of place takes for lengths of all kinds.
+    /// The choice out of place for any lengths.
     #[must_use]
     pub fn of_plan(plan: &Plan) -> Self {
         Self::new(plan, None, false)
     }
+
+    /// The kernel's name, such as `rows`.
+    #[must_use]
+    pub fn kernel(&self) -> &'static str {
+        match self.kernel {
+            Kernel::Small => "small",
+            Kernel::Rows => "rows",
+            Kernel::Lines => "lines",
+            Kernel::Columns => "columns",
+        }
+    }
+
+    /// The instructions that it uses.
+    #[must_use]
+    pub fn simd(&self) -> SimdLevel {
+        self.simd
+    }
+
+    /// From how many bytes on a second thread gains: one of rayon's has to be woken, which takes
+    /// some ten microseconds, and a host's waits for the next call awake. [M7]
+    pub(crate) fn parallel_min(&self, threads: &Threads<'_>) -> usize {
+        let (host, rayon) = match self.kernel {
+            Kernel::Small => (128 << 10, 512 << 10),
+            Kernel::Columns => (2 << 20, 4 << 20),
+            Kernel::Rows | Kernel::Lines => (1 << 20, 6 << 20),
+        };
+        let bytes = match threads {
+            Threads::Host { .. } => host,
+            _ => rayon,
+        };
+        // In place only about half of the pairs are swapped.
+        if self.in_place { 2 * bytes } else { bytes }
+    }
 }
 
-/// Chooses what is done with a run that is not empty, and the plan that it follows: a simpler one
-/// if lengths are equal, and of parts of rows if they are long.
+impl fmt::Display for KernelChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kernel())?;
+        f.write_str(match self.tier {
+            Tier::Near => "",
+            Tier::Far => ", far",
+            Tier::Streamed => ", streamed",
+        })?;
+        f.write_str(if self.in_place { ", in place" } else { "" })
+    }
+}
+
+/// Chooses for a plan that is not empty, and returns the plan to follow: a simpler one if lengths
+/// are equal, and one of parts of rows if they are long.
 pub(crate) fn choose<'a>(
     plan: &'a Plan,
     lengths: Option<&SequenceLengths<'_>>,
@@ -101,27 +145,26 @@ pub(crate) fn choose<'a>(
 
 /// Whether a plan is so small that its rows are best moved one by one.
 pub(crate) fn is_small(plan: &Plan) -> bool {
-    let rows = match plan.has_lines() {
-        true => SMALL_ELEMENTS,
-        false => SMALL_ROWS,
-    };
-    plan.moved_bytes() < SMALL_BYTES.min(rows * plan.row_bytes)
+    // Few rows take less time than to choose a kernel, each the same whatever its bytes; but
+    // elements of lines are moved faster together. [M1]
+    let rows = if plan.has_lines() { 48 } else { 128 };
+    plan.moved_bytes() < (1 << 10).min(rows * plan.row_bytes)
 }
 
 /// A simpler plan for lengths that are all equal, or equal in groups of neighbours that together
 /// fill a cache line, as where a length is given for every element of a row; if there is enough
 /// to move. [M12]
 pub(crate) fn fold_equal_lengths(plan: &Plan, lengths: &SequenceLengths<'_>) -> Option<Plan> {
-    if plan.moved_bytes() < EQUAL_LENGTHS_BYTES {
+    if plan.moved_bytes() < 4 << 10 {
         return None;
     }
     if let Some(length) = lengths.uniform(plan) {
         return plan.with_uniform_length(length);
     }
-    if plan.has_lines() || plan.row_bytes >= LINE {
+    if plan.has_lines() || plan.row_bytes >= CACHE_LINE {
         return None;
     }
-    let group = lengths.group(plan, LINE.div_ceil(plan.row_bytes));
+    let group = lengths.group(plan, CACHE_LINE.div_ceil(plan.row_bytes));
     (group > 1).then(|| plan.with_grouped_lengths(group))
 }
 
@@ -135,17 +178,16 @@ fn parts_of_row(bytes: usize) -> Option<usize> {
 /// The kernel of a plan that is not small.
 fn kernel(plan: &Plan, in_place: bool, simd: SimdLevel) -> Kernel {
     let row = plan.row_bytes;
-    let wide = match simd {
-        SimdLevel::Avx512 => WIDE_ROW_BYTES.0,
-        _ => WIDE_ROW_BYTES.1,
-    };
-    let together = plan.moved_bytes() <= WIDE_ROWS_TOGETHER;
+    // From how many bytes on a row is copied as one rather than as part of a tile; but past the
+    // caches the rest of its last cache line would be read again later. [M4]
+    let wide = if simd == SimdLevel::Avx512 { 33 } else { 20 };
+    let in_cache = plan.moved_bytes() <= 4 << 20;
     let packed = plan.is_packed_along_time();
     match row {
         _ if plan.has_lines() => Kernel::Lines,
         _ if packed && in_place && row >= wide => Kernel::Rows,
-        _ if packed && row < LINE.min(simd.vector_bytes() + 1) => Kernel::Lines,
-        _ if packed || row >= LINE || row >= wide && together => Kernel::Rows,
+        _ if packed && row < CACHE_LINE.min(simd.vector_bytes() + 1) => Kernel::Lines,
+        _ if packed || row >= CACHE_LINE || row >= wide && in_cache => Kernel::Rows,
         _ if Tiling::takes(plan) => Kernel::Columns,
         _ => Kernel::Small,
     }
@@ -154,7 +196,7 @@ fn kernel(plan: &Plan, in_place: bool, simd: SimdLevel) -> Kernel {
 /// How far away the bytes of a plan are.
 fn tier(plan: &Plan, choice: &KernelChoice) -> Tier {
     let bytes = plan.moved_bytes();
-    // What lies between the output's strides is to stay in its lines.
+    // The bytes between the output's strides stay as they are, in lines that are not streamed.
     let streams = !choice.in_place && bytes == plan.output_bytes();
     #[cfg(fuzzing)]
     match crate::fuzzing::tier() {
@@ -163,11 +205,15 @@ fn tier(plan: &Plan, choice: &KernelChoice) -> Tier {
         2 | 3 => return Tier::Far,
         _ => {}
     }
+    // From how many bytes on it pays to prefetch: more than the first level holds beside as many of
+    // the input. [M3]
     let far = match choice.kernel {
-        _ if choice.in_place => FAR_BYTES_IN_PLACE,
-        Kernel::Rows if plan.row_bytes < NARROW_ROW_BYTES => FAR_BYTES_OF_NARROW_ROWS,
-        Kernel::Lines if choice.simd < SimdLevel::Avx512 => FAR_BYTES_OF_NARROW_VECTORS,
-        _ => FAR_BYTES,
+        _ if choice.in_place => 1 << 20,
+        // To find the rows to prefetch costs as much as to move a narrow one.
+        Kernel::Rows if plan.row_bytes < 256 => 2 << 20,
+        // Vectors of less than a cache line prefetch each more than once.
+        Kernel::Lines if choice.simd < SimdLevel::Avx512 => 1 << 20,
+        _ => 48 << 10,
     };
     match choice.kernel {
         Kernel::Small => Tier::Near,

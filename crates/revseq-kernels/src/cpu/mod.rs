@@ -2,7 +2,6 @@
 //!
 //! A run is chosen (`choose`), walked (`walk`) and written (`write`), in this order.
 
-mod choice;
 mod choose;
 mod columns;
 mod lines;
@@ -21,7 +20,7 @@ mod write;
 
 use std::mem::MaybeUninit;
 
-pub use choice::KernelChoice;
+pub use choose::KernelChoice;
 pub use options::Options;
 pub use threads::{ParallelFor, Threads};
 pub use typed::{reverse_in_place, run_elements, run_elements_in_place};
@@ -29,8 +28,7 @@ pub use typed::{reverse_in_place, run_elements, run_elements_in_place};
 pub use crate::simd_level::SimdLevel;
 
 use crate::{Error, Plan, SequenceLengths, Tensor};
-use choice::Kernel;
-use choose::{choose, is_small};
+use choose::{Kernel, choose, is_small};
 use columns::Tiling;
 use walk::{Job, Walk};
 
@@ -84,23 +82,14 @@ pub fn run_uninit<'a>(
     let buffers = (input.as_ptr(), output.as_mut_ptr().cast());
     // SAFETY: both buffers hold what the plan's loops reach, checked here; they
     // do not overlap, since one is borrowed mutably.
-    unsafe {
-        move_rows(
-            plan,
-            plan.time.size,
-            lengths,
-            buffers,
-            false,
-            options.into(),
-        )
-    };
+    unsafe { move_rows(plan, lengths, buffers, false, options.into()) };
     Ok(())
 }
 
 /// Reverses subsequences of `data`, in bytes, where they lie.
 ///
-/// Touches the reversed prefixes only, where lengths are 0 or 1 nothing; but what
-/// lies behind a short one may be written as it was.
+/// Changes the reversed prefixes only; the bytes after a short one may be rewritten
+/// with their own values.
 ///
 /// # Errors
 /// As [`run`], and [`Error::NotInPlace`] if input and output have different layouts.
@@ -116,70 +105,62 @@ pub fn run_in_place<'a>(
     lengths.check_plan(plan)?;
     plan.check_in_place()?;
     check_buffer(Tensor::Output, data.len(), plan.output_bytes())?;
-    let pairs = lengths.longest(plan) / 2;
     let data = data.as_mut_ptr();
     // SAFETY: the buffer holds what the plan's loops reach, checked here.
-    unsafe { move_rows(plan, pairs, lengths, (data, data), true, options.into()) };
+    unsafe { move_rows(plan, lengths, (data, data), true, options.into()) };
     Ok(())
 }
 
-/// Copies every row to its place, or exchanges those of every pair in place.
+/// Copies every row to its place, or swaps those of every pair in place.
 ///
 /// # Safety
 /// The input is readable for the plan's `input_bytes`, the output writable for its `output_bytes`,
-/// and they do not overlap, with all time steps; `in_place` they are the same, readable and
-/// writable, of one layout, with `steps` those of all pairs.
+/// and they do not overlap; `in_place` they are the same, readable and writable, of one layout.
 unsafe fn move_rows(
     plan: &Plan,
-    steps: usize,
     lengths: &SequenceLengths<'_>,
     buffers: (*const u8, *mut u8),
     in_place: bool,
     options: Options<'_>,
 ) {
-    if plan.empty || steps == 0 {
+    if plan.empty {
         return;
     }
     if is_small(plan) {
         // SAFETY: the buffers are the plan's.
         return unsafe { small::run_plan(plan, lengths, buffers, in_place) };
     }
+    if in_place && lengths.longest(plan) <= 1 {
+        return;
+    }
     let (plan, choice) = choose(plan, Some(lengths), in_place, options.simd());
-    // Lengths that all turn out to be equal leave as many time steps, or one.
-    let steps = match in_place {
-        true => steps,
-        false => plan.time.size,
-    };
+    let threads = options.threads;
+    let min = choice.parallel_min(&threads);
     // SAFETY: the buffers are those of the plan that a simpler one follows from, and the CPU has
     // the instructions of the options.
     unsafe {
-        move_as_chosen(
-            &plan,
-            steps,
-            lengths,
-            buffers,
-            choice,
-            |items, bytes, work| {
-                let min = choice.parallel_min();
-                options.threads.for_each_piece(items, bytes, min, work);
-            },
-        );
+        move_as_chosen(&plan, lengths, buffers, choice, |items, bytes, work| {
+            threads.for_each_piece(items, bytes, min, work);
+        });
     }
 }
 
-/// Copies every row to its place, or exchanges those of every pair in place, as chosen:
-/// `for_each_piece` gets the number of items, the bytes of each, and what does some of them.
+/// As [`move_rows`], as chosen: `for_each_piece` gets the number of items, the bytes of each, and
+/// the function that moves some of them.
 ///
 /// # Safety
 /// As [`move_rows`], for a kernel that takes the plan, and instructions that the CPU has.
 unsafe fn move_as_chosen(
     plan: &Plan,
-    steps: usize,
     lengths: &SequenceLengths<'_>,
     (input, output): (*const u8, *mut u8),
     choice: KernelChoice,
     for_each_piece: impl FnOnce(usize, usize, &(dyn Fn(std::ops::Range<usize>) + Sync)),
 ) {
+    let (steps, moves) = match choice.in_place {
+        true => (lengths.longest(plan) / 2, 2),
+        false => (plan.time.size, 1),
+    };
     let tiling = match choice.kernel {
         Kernel::Columns => Tiling::new(plan, output),
         _ => None,
@@ -199,7 +180,6 @@ unsafe fn move_as_chosen(
         output,
         choice,
     };
-    let moves = if choice.in_place { 2 } else { 1 };
     for_each_piece(walk.items(), bytes.saturating_mul(moves), &|items| {
         // SAFETY: the walk is the kernel's, with the time steps of the place.
         unsafe {

@@ -1,4 +1,4 @@
-//! How a run is made, as far as its caller chooses.
+//! The options of a run.
 
 use super::Threads;
 use crate::simd_level::SimdLevel;

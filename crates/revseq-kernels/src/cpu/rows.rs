@@ -1,179 +1,167 @@
-//! Rows that move as they are: copied by [`write`], or exchanged through registers.
+//! Rows that move as they are: copied by [`write`], or swapped through registers.
 
 use std::ops::Range;
 
-use super::choice::Tier;
+use super::choose::Tier;
 use super::simd::{SimdTask, Vector, fence, run_at};
-use super::swap::exchange;
+use super::swap::swap;
 use super::walk::{Band, Job, MAX_COLUMNS, longest, source};
-use super::with_const::with_const;
-use super::write::{L1_DISTANCE, L2_DISTANCE, Run, prefetch_l2, prefetch_range, write};
+use super::write::{L1_DISTANCE, L2_DISTANCE, Span, prefetch_l2, prefetch_range, write};
 use crate::plan::Loop;
 
 /// How many bytes of neighbouring columns go through time together beyond the caches.
 ///
-/// What is near is then one step ahead, and the next step's rows lie in the same pages, or in
-/// pages whose translations lie in the same line of the cache. [M9]
+/// Then the rows that are read soon are one step ahead, and lie in the same pages, or in pages
+/// whose translations share a cache line. [M9]
 const BAND: usize = 8 << 10;
 
-/// How many bytes of rows of the same columns are exchanged at once.
+/// How many bytes of rows of the same columns are swapped at once.
 const BLOCK: usize = 16 << 10;
 
-/// Rows of less are not prefetched along time in place. [M5]
+/// Narrower rows are not prefetched along time in place. [M5]
 const MIN_ROW_ALONG_TIME: usize = 512;
 
-/// How much of a row is exchanged before more is prefetched, in bytes.
+/// How much of a row is swapped before more is prefetched, in bytes.
 const PIECE: usize = 1 << 10;
 
-/// The least and the most bytes of rows that have loops of their own: known to the compiler, they
-/// leave no branch in how a row is moved, or in what is prefetched. [M11]
-const CLASSES: [(usize, usize); 7] = [
-    (64, 64),
-    (128, 128),
-    (256, 256),
-    (33, 63),
-    (65, 127),
-    (1, L1_DISTANCE),
-    (1, usize::MAX),
-];
-
-/// The index of the class of a row.
-fn class(row: usize) -> usize {
-    let of_row = |&(least, most): &(usize, usize)| least <= row && row <= most;
-    CLASSES.iter().position(of_row).unwrap_or_default()
-}
-
-/// The bytes of a row, of which the compiler then knows the class.
-///
-/// # Safety
-/// They are of it.
-#[inline(always)]
-unsafe fn of_class<const CLASS: usize>(row: usize) -> usize {
-    let (least, most) = const { CLASSES[CLASS] };
-    // SAFETY: the row is between the bounds of its class.
-    unsafe { std::hint::assert_unchecked(least <= row && row <= most) };
-    row
-}
-
-/// Copies the rows of some items to their place, or exchanges those of pairs in place.
+/// Copies the rows of some items to their place, or swaps those of pairs in place.
 ///
 /// # Safety
 /// `items` are items of the job's walk, which is that of the plan's rows, with all time steps or,
 /// in place, those of all pairs; the CPU has the instructions of the job's choice.
 pub(crate) unsafe fn run(job: &Job<'_>, items: Range<usize>) {
-    let choice = job.choice;
-    let (row, time) = (job.plan.row_bytes, job.plan.time);
-    let simd = choice.simd.narrowed(row);
-    // SAFETY: see `Job`; a row is of the class that the constant says.
-    job.for_each_band(items, columns_together(job), |band| unsafe {
-        with_const!(class(row), CLASS in [0, 1, 2, 3, 4, 5] else 6 => match (choice.in_place, choice.tier) {
-            (false, Tier::Near) => run_at(simd, Copy::<CLASS, false, false> { band, row, time }),
-            (false, Tier::Far) => run_at(simd, Copy::<CLASS, false, true> { band, row, time }),
-            (false, Tier::Streamed) => run_at(simd, Copy::<CLASS, true, true> { band, row, time }),
-            (true, Tier::Near) => run_at(simd, Swap::<CLASS, false> { band, row, time }),
-            (true, _) => run_at(simd, Swap::<CLASS, true> { band, row, time }),
-        })
-    });
-    if choice.tier == Tier::Streamed {
+    // Each class has its own loops, in which no branch depends on the bytes of a row. [M11]
+    // SAFETY: this function's conditions; the row is of the class.
+    unsafe {
+        match job.plan.row_bytes {
+            64 => run_class::<64, 64>(job, items),
+            128 => run_class::<128, 128>(job, items),
+            256 => run_class::<256, 256>(job, items),
+            33..64 => run_class::<33, 63>(job, items),
+            65..128 => run_class::<65, 127>(job, items),
+            ..=L1_DISTANCE => run_class::<1, L1_DISTANCE>(job, items),
+            _ => run_class::<1, { usize::MAX }>(job, items),
+        }
+    }
+    if job.choice.tier == Tier::Streamed {
         fence();
     }
+}
+
+/// As [`run`], for rows of `LEAST` to `MOST` bytes.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn run_class<const LEAST: usize, const MOST: usize>(job: &Job<'_>, items: Range<usize>) {
+    let (row, time, choice) = (job.plan.row_bytes, job.plan.time, job.choice);
+    let simd = choice.simd.narrowed(row);
+    // SAFETY: see `Job`; the row is of the class.
+    job.for_each_band(items, columns_together(job), |band| unsafe {
+        let rows = Rows::<LEAST, MOST> { band, row, time };
+        match (choice.in_place, choice.tier) {
+            (false, Tier::Near) => run_at(simd, Copy::<LEAST, MOST, false, false>(rows)),
+            (false, Tier::Far) => run_at(simd, Copy::<LEAST, MOST, false, true>(rows)),
+            (false, Tier::Streamed) => run_at(simd, Copy::<LEAST, MOST, true, true>(rows)),
+            (true, Tier::Near) => run_at(simd, Swap::<LEAST, MOST, false>(rows)),
+            (true, _) => run_at(simd, Swap::<LEAST, MOST, true>(rows)),
+        }
+    });
 }
 
 /// How many columns are taken at once: beyond the caches about a [`BAND`], in equal parts, if a
 /// column's neighbour comes before its next row.
 fn columns_together(job: &Job<'_>) -> usize {
-    let (row, columns) = (job.plan.row_bytes, job.walk.columns());
-    if job.choice.tier == Tier::Near || job.walk.along_time() {
+    let (row, columns) = (job.plan.row_bytes, job.walk.columns.size);
+    if job.choice.tier == Tier::Near || job.walk.along_time {
         return MAX_COLUMNS;
     }
     let bands = (columns * row + BAND / 2) / BAND;
     columns.div_ceil(bands.max(1))
 }
 
-/// Copies the rows of a band.
-struct Copy<'a, const CLASS: usize, const STREAM: bool, const AHEAD: bool> {
+/// The rows of a band, each of `LEAST` to `MOST` bytes.
+struct Rows<'a, const LEAST: usize, const MOST: usize> {
     band: Band<'a>,
     row: usize,
     time: Loop,
 }
 
-impl<const CLASS: usize, const STREAM: bool, const AHEAD: bool> SimdTask
-    for Copy<'_, CLASS, STREAM, AHEAD>
+/// Copies them.
+struct Copy<'a, const LEAST: usize, const MOST: usize, const STREAM: bool, const AHEAD: bool>(
+    Rows<'a, LEAST, MOST>,
+);
+
+impl<const LEAST: usize, const MOST: usize, const STREAM: bool, const AHEAD: bool> SimdTask
+    for Copy<'_, LEAST, MOST, STREAM, AHEAD>
 {
     /// # Safety
     /// The band is one of the job's (see [`Job`]), whose rows are of the class.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let Self { band, time, .. } = self;
+        let Rows { band, row, time } = self.0;
         // SAFETY: the row is of the class.
-        let row = unsafe { of_class::<CLASS>(self.row) };
-        // What is moved from a row to the next one of its column.
+        unsafe { std::hint::assert_unchecked(LEAST <= row && row <= MOST) };
+        // The bytes that are moved from a row to the next one of its column.
         let spread = match band.along_time {
             true => row,
             false => row * band.lengths.len(),
         };
         let near = (L1_DISTANCE / spread).max(1);
         let far = (L2_DISTANCE / spread).max(1);
+        let last = time.size - 1;
         let row_of = |column: *const u8, length: usize, t: usize| {
             let place = |t: usize| column.wrapping_add(source(length, t) * time.input);
-            let from = place(t);
-            let (near, far) = match AHEAD {
-                true => (t + near, t + far),
-                false => (t, t),
-            };
-            let last = time.size - 1;
-            Run::<1, false>::row(from, row, place(near.min(last)), place(far.min(last)))
+            let (near, far) = if AHEAD { (t + near, t + far) } else { (t, t) };
+            Span::<1, false>::row(place(t), row, place(near.min(last)), place(far.min(last)))
         };
+        let (mut column, mut first) = (band.input, band.output);
         if band.along_time {
-            let (mut column, mut to) = (band.input, band.output);
             for &length in band.lengths {
-                let mut out = to.wrapping_add(band.times.start * time.output);
+                let mut to = first.wrapping_add(band.times.start * time.output);
                 for t in band.times.clone() {
                     // SAFETY: a time step is less than the axis size, so that each row lies in its
                     // column (see `Job`).
-                    unsafe { write::<V, _, STREAM, AHEAD>(row_of(column, length, t), out, row) };
-                    out = out.wrapping_add(time.output);
+                    unsafe { write::<V, _, STREAM, AHEAD>(row_of(column, length, t), to, row) };
+                    to = to.wrapping_add(time.output);
                 }
                 column = column.wrapping_add(band.input_step);
-                to = to.wrapping_add(band.output_step);
+                first = first.wrapping_add(band.output_step);
             }
             return;
         }
         for t in band.times {
-            let (mut column, mut to) = (band.input, band.output.wrapping_add(t * time.output));
+            (column, first) = (band.input, band.output.wrapping_add(t * time.output));
             for &length in band.lengths {
                 // SAFETY: as above.
-                unsafe { write::<V, _, STREAM, AHEAD>(row_of(column, length, t), to, row) };
+                unsafe { write::<V, _, STREAM, AHEAD>(row_of(column, length, t), first, row) };
                 column = column.wrapping_add(band.input_step);
-                to = to.wrapping_add(band.output_step);
+                first = first.wrapping_add(band.output_step);
             }
         }
     }
 }
 
-/// Exchanges the rows of the pairs of a band.
-struct Swap<'a, const CLASS: usize, const AHEAD: bool> {
-    band: Band<'a>,
-    row: usize,
-    time: Loop,
-}
+/// Swaps those of pairs.
+struct Swap<'a, const LEAST: usize, const MOST: usize, const AHEAD: bool>(Rows<'a, LEAST, MOST>);
 
-impl<const CLASS: usize, const AHEAD: bool> SimdTask for Swap<'_, CLASS, AHEAD> {
+impl<const LEAST: usize, const MOST: usize, const AHEAD: bool> SimdTask
+    for Swap<'_, LEAST, MOST, AHEAD>
+{
     /// # Safety
     /// As for [`Copy`]; the job is in place.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let band = self.band;
+        let Rows { band, row, time } = self.0;
+        let pitch = time.output;
         // SAFETY: the row is of the class.
-        let row = unsafe { of_class::<CLASS>(self.row) };
-        let pitch = self.time.output;
+        unsafe { std::hint::assert_unchecked(LEAST <= row && row <= MOST) };
         // A column at a time, as whether a row is one of a pair changes with every column.
         let together = match band.along_time {
             true => usize::MAX,
             false => (BLOCK / (band.lengths.len() * row)).max(1),
         };
-        // How far the rows are from here that are exchanged a while later. Short ones along time
-        // lie in order, which the hardware foresees.
+        // The distance to the rows that are swapped a while later. Narrow ones along time lie in
+        // order, which the hardware foresees.
         let ahead = match band.along_time {
             true => (L2_DISTANCE / 2 / row).max(1) * pitch,
             false => together * pitch,
@@ -195,15 +183,14 @@ impl<const CLASS: usize, const AHEAD: bool> SimdTask for Swap<'_, CLASS, AHEAD> 
                         while prefetches && at < row {
                             let left = row - at;
                             let bytes = if left < 2 * PIECE { left } else { PIECE };
-                            exchange::<V, 1, false>(one.add(at), other.add(at), bytes);
-                            let next = one.wrapping_add(ahead + at);
-                            prefetch_range(next, bytes, prefetch_l2);
-                            let next = other.wrapping_sub(ahead).wrapping_add(at);
-                            prefetch_range(next, bytes, prefetch_l2);
+                            let (one, other) = (one.add(at), other.add(at));
+                            swap::<V, 1, false>(one, other, bytes);
+                            prefetch_range(one.wrapping_add(ahead), bytes, prefetch_l2);
+                            prefetch_range(other.wrapping_sub(ahead), bytes, prefetch_l2);
                             at += bytes;
                         }
                         if !prefetches {
-                            exchange::<V, 1, false>(one, other, row);
+                            swap::<V, 1, false>(one, other, row);
                         }
                     }
                     one = one.wrapping_add(pitch);

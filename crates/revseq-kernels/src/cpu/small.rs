@@ -1,17 +1,16 @@
-//! Rows moved one by one, by any strides: what is too small to choose a kernel for, and what no
-//! other kernel takes.
+//! Rows moved one by one, by any strides: small plans, and those that no other kernel takes.
 
 use std::ops::Range;
 
-use super::simd::bytes::copy_bytes;
-use super::swap::swap_rows;
+use super::simd::Portable;
+use super::swap::swap;
 use super::walk::{Job, MAX_COLUMNS, source};
 use super::with_const::with_const;
-use super::write::copy_element;
+use super::write::{Span, copy_element, write};
 use crate::plan::Loop;
 use crate::{Plan, SequenceLengths};
 
-/// Copies the rows of some items to their place, or exchanges those of pairs in place.
+/// Copies the rows of some items to their place, or swaps those of pairs in place.
 ///
 /// # Safety
 /// As [`rows::run`](super::rows::run).
@@ -19,8 +18,8 @@ pub(crate) unsafe fn run(job: &Job<'_>, items: Range<usize>) {
     let (row, time) = (job.plan.row_bytes, job.plan.time);
     with_const!(row, ROW in [1, 2, 4, 8, 16] else 0 => {
         job.for_each_band(items, MAX_COLUMNS, |band| {
-            // In the order of the output.
-            let step = if band.along_time { usize::MAX } else { 1 };
+            // Nearly in the order of the output: a few time steps of a column are one loop.
+            let step = if band.along_time { usize::MAX } else { 8 };
             for start in band.times.clone().step_by(step) {
                 let times = start..band.times.end.min(start.saturating_add(step));
                 let (mut from, mut to) = (band.input, band.output);
@@ -41,8 +40,8 @@ pub(crate) unsafe fn run(job: &Job<'_>, items: Range<usize>) {
     });
 }
 
-/// Moves all rows of a plan, column by column, in whatever order its loops are: a small one in less
-/// time than it takes to make a choice. [M51]
+/// Moves all rows of a plan column by column, in the order of its loops: a small plan in less time
+/// than it takes to choose a kernel. [M51]
 ///
 /// # Safety
 /// `input` is readable for the plan's `input_bytes`, `output` writable for its `output_bytes`, and
@@ -80,36 +79,23 @@ pub(crate) unsafe fn run_plan(
 /// Calls `column` with where each starts: in the input, in the output and in the lengths.
 #[inline(always)]
 fn for_each_column(loops: &[Loop], mut at: [usize; 3], column: &mut impl FnMut([usize; 3])) {
-    match loops {
-        [] => column(at),
-        [only] => {
-            for _ in 0..only.size {
-                column(at);
-                advance(&mut at, only);
-            }
-        }
-        _ => nested(loops, at, column),
+    /// For several loops, of which a small plan has few, as each iterates at least twice.
+    #[inline(never)]
+    fn nested(loops: &[Loop], at: [usize; 3], column: &mut impl FnMut([usize; 3])) {
+        for_each_column(loops, at, column);
     }
-}
-
-/// As [`for_each_column`] for several loops, of which a small plan has few, as each iterates at
-/// least twice.
-#[inline(never)]
-fn nested(loops: &[Loop], mut at: [usize; 3], column: &mut impl FnMut([usize; 3])) {
-    let [outermost, inner @ ..] = loops else {
-        return;
+    let Some((outer, inner)) = loops.split_first() else {
+        return column(at);
     };
-    for _ in 0..outermost.size {
-        for_each_column(inner, at, column);
-        advance(&mut at, outermost);
+    for _ in 0..outer.size {
+        match inner {
+            [] => column(at),
+            _ => nested(inner, at, column),
+        }
+        at[0] += outer.input;
+        at[1] += outer.output;
+        at[2] += outer.lengths;
     }
-}
-
-#[inline(always)]
-fn advance(at: &mut [usize; 3], round: &Loop) {
-    at[0] += round.input;
-    at[1] += round.output;
-    at[2] += round.lengths;
 }
 
 /// Copies some time steps of a column of rows of `ROW` bytes, or of `row` if that is 0.
@@ -131,7 +117,11 @@ unsafe fn copy_column<const ROW: usize>(
         unsafe {
             let from = from.add(source(length, t) * time.input);
             match ROW {
-                0 => copy_bytes(from, to, row),
+                0 => write::<Portable, _, false, false>(
+                    Span::<1, false>::new(from, row, from),
+                    to,
+                    row,
+                ),
                 _ => copy_element::<ROW>(from, to),
             }
         }
@@ -139,7 +129,7 @@ unsafe fn copy_column<const ROW: usize>(
     }
 }
 
-/// Exchanges some pairs of a column, of which these are the first time steps.
+/// Swaps some pairs of a column, of which these are the first time steps.
 ///
 /// # Safety
 /// The column is readable and writable.
@@ -152,8 +142,15 @@ unsafe fn swap_column<const ROW: usize>(
     row: usize,
 ) {
     for t in times.start..times.end.min(length / 2) {
-        let (one, other) = (t * time.output, (length - 1 - t) * time.output);
-        // SAFETY: both rows lie in the column, and the two time steps of a pair differ.
-        unsafe { swap_rows::<ROW>(column.add(one), column.add(other), row) };
+        // SAFETY: both rows lie in the column, and the two time steps of a pair differ; arrays of
+        // bytes need no alignment.
+        unsafe {
+            let one = column.add(t * time.output);
+            let other = column.add((length - 1 - t) * time.output);
+            match ROW {
+                0 => swap::<Portable, 1, false>(one, other, row),
+                _ => std::ptr::swap(one.cast::<[u8; ROW]>(), other.cast::<[u8; ROW]>()),
+            }
+        }
     }
 }

@@ -1,9 +1,7 @@
 //! Slices of elements rather than of bytes.
 
-use std::mem::MaybeUninit;
-
 use super::walk::{Job, MAX_COLUMNS, Walk};
-use super::{KernelChoice, Options, run_in_place, run_uninit};
+use super::{KernelChoice, Options, run, run_in_place};
 use crate::{Element, Error, Plan, SequenceLengths};
 
 /// [`run`](super::run) with slices of elements.
@@ -22,20 +20,16 @@ pub fn run_elements<'a, T: Element>(
     options: impl Into<Options<'a>>,
 ) -> Result<(), Error> {
     check_element_size::<T>(plan)?;
-    let input_bytes = size_of_val(input);
     let output_bytes = size_of_val(output);
     // SAFETY: an `Element` has no padding, so each byte of `input` is initialised; whole
     // elements of it are what is written to `output`. Both slices keep their bounds.
     let (input, output) = unsafe {
         (
-            std::slice::from_raw_parts(input.as_ptr().cast::<u8>(), input_bytes),
-            std::slice::from_raw_parts_mut(
-                output.as_mut_ptr().cast::<MaybeUninit<u8>>(),
-                output_bytes,
-            ),
+            std::slice::from_raw_parts(input.as_ptr().cast(), size_of_val(input)),
+            std::slice::from_raw_parts_mut(output.as_mut_ptr().cast(), output_bytes),
         )
     };
-    run_uninit(plan, lengths, input, output, options)
+    run(plan, lengths, input, output, options)
 }
 
 /// [`run_in_place`](super::run_in_place) with a slice of elements.
@@ -71,7 +65,7 @@ fn check_element_size<T>(plan: &Plan) -> Result<(), Error> {
 }
 
 /// Reverses subsequences of elements of any type, such as `String`, where they
-/// lie, by exchanging them.
+/// lie, by swapping them.
 ///
 /// Sizes and strides count elements of `data`, whatever the data type that the
 /// plan was made for.

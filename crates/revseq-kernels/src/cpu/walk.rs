@@ -1,14 +1,14 @@
-//! A plan as items, and a range of items as bands of rows: what every kernel walks along.
+//! A plan as items, and a range of items as bands of rows, which kernels take.
 //!
 //! An item is a row, in place a pair of rows, or a tile of columns. Items are numbered so that any
 //! range of them is a piece of work of known size, which starts and ends anywhere. A band is all
-//! time steps of some columns, or as many as a piece has.
+//! time steps of some columns, or those that a piece has of them.
 
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::choice::KernelChoice;
+use super::choose::KernelChoice;
 use crate::plan::Loop;
 use crate::{Plan, SequenceLengths};
 
@@ -17,32 +17,21 @@ pub(crate) struct Walk {
     /// The loops around columns and time, from the outermost on.
     outer: SmallVec<[Loop; 4]>,
     /// The columns, each with a length.
-    columns: Loop,
+    pub(crate) columns: Loop,
     /// The time steps: the axis size, or half of a longest length for pairs.
-    steps: usize,
+    pub(crate) steps: usize,
     /// Whether the next item is the next time step, rather than the next column.
-    along_time: bool,
-}
-
-/// Columns beside each other, and some time steps of each.
-struct Block {
-    /// Where the first of all columns starts in the input, in bytes.
-    input: usize,
-    /// Where it starts in the output, in bytes.
-    output: usize,
-    /// The index of its length.
-    lengths: usize,
-    columns: Range<usize>,
-    times: Range<usize>,
+    pub(crate) along_time: bool,
 }
 
 impl Walk {
     /// The rows of a plan whose time loop has `steps` steps, column by column if a row's neighbour
     /// in the output is its next time step.
     pub(crate) fn rows(plan: &Plan, steps: usize) -> Self {
+        let (columns, outer) = plan.loops.split_last().unwrap_or((&Loop::ONCE, &[]));
         Self {
-            outer: outer_loops(plan).into(),
-            columns: plan.loops.last().copied().unwrap_or(Loop::ONCE),
+            outer: outer.into(),
+            columns: *columns,
             steps,
             along_time: plan.outside_time == plan.loops.len(),
         }
@@ -50,96 +39,53 @@ impl Walk {
 
     /// The tiles of a plan: all time steps of its innermost loop, cut into `tiles`.
     pub(crate) fn tiles(plan: &Plan, tiles: usize) -> Self {
+        let columns = Loop {
+            size: tiles,
+            ..Loop::ONCE
+        };
         Self {
-            outer: outer_loops(plan).into(),
-            columns: Loop {
-                size: tiles,
-                ..Loop::ONCE
-            },
-            steps: 1,
+            columns,
             along_time: false,
+            ..Self::rows(plan, 1)
         }
-    }
-
-    /// The number of columns beside each other.
-    pub(crate) fn columns(&self) -> usize {
-        self.columns.size
-    }
-
-    /// Whether the next item is the next time step, rather than the next column.
-    pub(crate) fn along_time(&self) -> bool {
-        self.along_time
-    }
-
-    /// Whether these are all time steps.
-    pub(crate) fn is_whole(&self, times: &Range<usize>) -> bool {
-        times.len() == self.steps
     }
 
     /// The number of items.
     pub(crate) fn items(&self) -> usize {
-        let outer = self.outer.iter().map(|round| round.size);
+        let outer = self.outer.iter().map(|outer| outer.size);
         outer.product::<usize>() * self.columns.size * self.steps
     }
 
-    /// The blocks that some items are, in order.
-    fn blocks(&self, items: Range<usize>) -> impl Iterator<Item = Block> {
-        let Range { start: mut at, end } = items;
-        let (columns, steps) = (self.columns.size, self.steps);
-        let (middle, inner) = match self.along_time {
-            true => (columns, steps),
-            false => (steps, columns),
+    /// The most of some items, from the first on, that are neighbouring time steps of neighbouring
+    /// columns: both, and where the first of all columns starts.
+    fn block(&self, items: &Range<usize>) -> (Range<usize>, Range<usize>, Loop) {
+        let (outer, inner) = match self.along_time {
+            true => (self.columns.size, self.steps),
+            false => (self.steps, self.columns.size),
         };
-        std::iter::from_fn(move || {
-            if at >= end {
-                return None;
-            }
-            let left = end - at;
-            let (line, first) = (at / inner, at % inner);
-            let (outer, line) = (line / middle, line % middle);
-            let (lines, places) = match first {
-                0 if left >= inner => ((left / inner).min(middle - line), 0..inner),
-                _ => (1, first..inner.min(first + left)),
-            };
-            at += lines * places.len();
-            let lines = line..line + lines;
-            let (columns, times) = match self.along_time {
-                true => (lines, places),
-                false => (places, lines),
-            };
-            Some(self.block(outer, columns, times))
-        })
-    }
-
-    /// The block of some columns in a round of the outer loops.
-    fn block(&self, mut round: usize, columns: Range<usize>, times: Range<usize>) -> Block {
-        let mut block = Block {
-            input: 0,
-            output: 0,
-            lengths: 0,
-            columns,
-            times,
+        let (round, first) = (items.start / inner, items.start % inner);
+        let (mut around, round) = (round / outer, round % outer);
+        let (rounds, places) = match first {
+            0 if items.len() >= inner => ((items.len() / inner).min(outer - round), 0..inner),
+            _ => (1, first..inner.min(first + items.len())),
         };
+        let rounds = round..round + rounds;
+        let mut start = Loop::ONCE;
         for outer in self.outer.iter().rev() {
-            if round == 0 {
-                break;
-            }
-            let index = round % outer.size;
-            round /= outer.size;
-            block.input += outer.input * index;
-            block.output += outer.output * index;
-            block.lengths += outer.lengths * index;
+            let index = around % outer.size;
+            around /= outer.size;
+            start.input += outer.input * index;
+            start.output += outer.output * index;
+            start.lengths += outer.lengths * index;
         }
-        block
+        match self.along_time {
+            true => (rounds, places, start),
+            false => (places, rounds, start),
+        }
     }
 }
 
-/// All loops of a plan but time and the innermost one.
-fn outer_loops(plan: &Plan) -> &[Loop] {
-    plan.loops.split_last().map_or(&[], |(_, outer)| outer)
-}
-
-/// A run as its kernel sees it, with any other thread.
+/// A run as its kernel sees it, on every thread.
 ///
 /// Every offset is a sum of coordinates times strides, so inside the extents that the plan has
 /// computed from the same sizes and strides; a time step is less than the axis size, as a length
@@ -192,30 +138,32 @@ impl Job<'_> {
     #[inline(always)]
     pub(crate) fn for_each_band(
         &self,
-        items: Range<usize>,
+        mut items: Range<usize>,
         most: usize,
         mut work: impl FnMut(Band<'_>),
     ) {
+        let most = most.min(MAX_COLUMNS);
         let mut lengths = [0; MAX_COLUMNS];
-        let columns = self.walk.columns;
-        for block in self.walk.blocks(items) {
-            for first in block.columns.clone().step_by(most.min(MAX_COLUMNS)) {
-                let count = most.min(MAX_COLUMNS).min(block.columns.end - first);
-                let lengths = &mut lengths[..count];
-                let place = block.lengths + first * columns.lengths;
-                self.lengths.read(place, columns.lengths, lengths);
-                let before = block.input + first * columns.input;
-                let after = block.output + first * columns.output;
+        let step = self.walk.columns;
+        while !items.is_empty() {
+            let (columns, times, start) = self.walk.block(&items);
+            items.start += columns.len() * times.len();
+            for first in columns.clone().step_by(most) {
+                let lengths = &mut lengths[..most.min(columns.end - first)];
+                let place = start.lengths + first * step.lengths;
+                self.lengths.read(place, step.lengths, lengths);
+                let before = start.input + first * step.input;
+                let after = start.output + first * step.output;
                 work(Band {
                     input: self.input.wrapping_add(before),
                     output: self.output.wrapping_add(after),
                     before,
                     first,
-                    first_length: block.lengths,
-                    input_step: columns.input,
-                    output_step: columns.output,
+                    first_length: start.lengths,
+                    input_step: step.input,
+                    output_step: step.output,
                     lengths,
-                    times: block.times.clone(),
+                    times: times.clone(),
                     along_time: self.walk.along_time,
                 });
             }

@@ -1,74 +1,73 @@
-//! The loop that writes: every byte that a kernel does not exchange in place goes through
-//! [`write`], from a [`Source`] that knows what belongs where.
+//! The loop that writes: every byte that a kernel does not swap in place goes through [`write`],
+//! from a [`Source`], which maps each place of the output to a vector.
 //!
-//! An ordinary store to memory that is in no cache reads the line first, so that a copy moves three
-//! bytes for each two that it has to. Non-temporal stores save that if what is written in order
-//! fills whole lines. They are not in order with other stores before the [`fence`] at the end of a
+//! An ordinary store to memory that is in no cache reads the cache line first, so that a copy moves
+//! three bytes for each two that it has to. Non-temporal stores save that if those in order fill
+//! whole cache lines. They are not ordered with other stores before the [`fence`] at the end of a
 //! piece, so nothing is written twice before it.
 //!
 //! [`fence`]: super::simd::fence
 
-use super::simd::bytes::copy_partial;
-use super::simd::{LANE, Lane, Vector, prefix_mask};
+use super::simd::{LANE, Lane, Vector, few, prefix_mask};
 
-/// A cache line, the unit that non-temporal stores write.
-pub(crate) const LINE: usize = 64;
+/// The bytes of a cache line, the unit that non-temporal stores write.
+pub(crate) const CACHE_LINE: usize = 64;
 
-/// The bytes of a cache line, where one starts.
+/// A cache line of memory.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub(crate) struct Line(pub(crate) [u8; LINE]);
+pub(crate) struct CacheLine(pub(crate) [u8; CACHE_LINE]);
 
-/// How far ahead of what is moved the next is prefetched into the first level, in bytes.
+/// How far ahead the next bytes are prefetched into the first level, in bytes.
 ///
-/// What a run reads lies anywhere, so that no hardware foresees it. Too near and it is not there
-/// in time; too far and it has left the first level. [M8]
+/// A run reads its rows in no order that the hardware foresees. Too near and the bytes are not there
+/// in time; too far and they have left the first level. [M8]
 pub(crate) const L1_DISTANCE: usize = 4 << 10;
 
 /// The same into the second level, where memory is far away. [M8]
 pub(crate) const L2_DISTANCE: usize = 32 << 10;
 
-/// How far ahead of what is written through the caches the next is prefetched, in bytes: a store
-/// to a line that is not in the first level waits for it, and the stores after it wait with it.
+/// How far ahead of ordinary stores their cache lines are prefetched, in bytes: a store to a line
+/// that is not in the first level waits for it, and the stores after it wait with it.
 const STORE_DISTANCE: usize = 2 << 10;
 
 /// How many vectors are read before any is written in the caches.
 const UNROLL: usize = 4;
 
-/// What belongs at each place of an output.
+/// The bytes of an output, by their place.
 pub(crate) trait Source: Copy {
-    /// The bytes of an element, which stay together; 1 where any do.
+    /// The bytes of an element, which is never split; 1 if there are none.
     const ELEMENT: usize;
 
-    /// The vector that belongs `at` bytes after the start.
+    /// The vector at `at` bytes after the start.
     ///
     /// # Safety
     /// See [`Vector`]; it ends within the bytes of the source, and `at` is whole elements.
     unsafe fn vector<V: Vector>(self, at: usize) -> V;
 
-    /// Writes the `bytes` bytes that belong from `at` on, less than a lane.
+    /// Writes the `bytes` bytes from `at` on, less than a lane.
     ///
     /// # Safety
     /// They are whole elements within the bytes of the source, and `to` is writable for them.
     unsafe fn few(self, at: usize, to: *mut u8, bytes: usize);
 
-    /// An address of what is read `distance` bytes after what belongs at `at`, which is
+    /// The address that is read `distance` bytes after the bytes at `at`; `distance` is
     /// [`L1_DISTANCE`] or [`L2_DISTANCE`].
     fn ahead(self, at: usize, distance: usize) -> *const u8;
 }
 
-/// A run of elements of `W` bytes, from `edge` on or, if `REVERSED`, from the one before `edge`
+/// Neighbouring elements of `W` bytes, from `edge` on or, if `REVERSED`, from the one before `edge`
 /// backward.
 #[derive(Clone, Copy)]
-pub(crate) struct Run<const W: usize, const REVERSED: bool> {
+pub(crate) struct Span<const W: usize, const REVERSED: bool> {
     edge: *const u8,
     bytes: usize,
-    /// What is read after it, within the nearer distance and within the farther one.
+    /// Where reading goes on after it, within the nearer distance and within the farther one.
     next: [*const u8; 2],
 }
 
-impl<const W: usize, const REVERSED: bool> Run<W, REVERSED> {
-    /// A run of `bytes` bytes, after which what starts at `next` is read.
+impl<const W: usize, const REVERSED: bool> Span<W, REVERSED> {
+    /// `bytes` bytes, after which what starts at `next` is read.
     #[inline(always)]
     pub(crate) fn new(edge: *const u8, bytes: usize, next: *const u8) -> Self {
         let next = [next; 2];
@@ -90,12 +89,12 @@ impl<const W: usize, const REVERSED: bool> Run<W, REVERSED> {
     }
 }
 
-impl<const W: usize, const REVERSED: bool> Source for Run<W, REVERSED> {
+impl<const W: usize, const REVERSED: bool> Source for Span<W, REVERSED> {
     const ELEMENT: usize = if REVERSED { W } else { 1 };
 
     #[inline(always)]
     unsafe fn vector<V: Vector>(self, at: usize) -> V {
-        // SAFETY: the vector lies in the run, on that side of its edge.
+        // SAFETY: the vector lies in the span, on that side of its edge.
         unsafe {
             match REVERSED {
                 true => V::load(self.edge.sub(at + V::BYTES)).reversed::<W>(),
@@ -106,10 +105,10 @@ impl<const W: usize, const REVERSED: bool> Source for Run<W, REVERSED> {
 
     #[inline(always)]
     unsafe fn few(self, at: usize, to: *mut u8, bytes: usize) {
-        // SAFETY: the elements lie in the run, and `to` is writable for them.
+        // SAFETY: the elements lie in the span, and `to` is writable for them.
         unsafe {
             if !REVERSED {
-                return copy_partial(self.edge.add(at), to, bytes);
+                return few::copy(self.edge.add(at), to, bytes);
             }
             for place in (0..bytes).step_by(W) {
                 copy_element::<W>(self.edge.sub(at + place + W), to.add(place));
@@ -151,12 +150,27 @@ impl<const W: usize> Both<W> {
         Self { line, prefix }
     }
 
+    /// The vector at `at` for [`Vector::store_prefix`]; if that masks, only the prefix is right.
+    ///
+    /// # Safety
+    /// As [`Source::vector`].
+    #[inline(always)]
+    pub(crate) unsafe fn in_place<V: Vector>(self, at: usize) -> V {
+        // SAFETY: this function's conditions.
+        unsafe {
+            match V::MASKS {
+                true => self.backward::<V>(at),
+                false => self.vector::<V>(at),
+            }
+        }
+    }
+
     /// The vector at `at` if all of it lies in the prefix.
     ///
     /// # Safety
     /// As [`Source::vector`].
     #[inline(always)]
-    pub(crate) unsafe fn backward<V: Vector>(self, at: usize) -> V {
+    unsafe fn backward<V: Vector>(self, at: usize) -> V {
         // SAFETY: it starts less than a line before the line, and ends in the prefix or before.
         unsafe {
             let end = self.line.wrapping_add(self.prefix).wrapping_sub(at);
@@ -209,74 +223,46 @@ pub(crate) unsafe fn copy_element<const W: usize>(from: *const u8, to: *mut u8) 
 }
 
 /// Writes the first `bytes` bytes of a source to `to`: past the caches if `STREAM`, and with
-/// prefetches of what comes next if `AHEAD`.
+/// prefetches of the next bytes if `AHEAD`.
 ///
-/// Whole lanes are streamed wherever they lie, as what fills their line comes before or after;
-/// what else there is as far as it fills lines.
+/// Whole lanes are streamed wherever they lie, as the rest of their cache line is written before or
+/// after; other bytes as far as they fill cache lines.
 ///
 /// # Safety
 /// See [`Vector`]; the source has as many bytes, whole elements, and `to` is writable for them and
-/// no part of what is read.
+/// no part of what the source reads.
 #[inline(always)]
 pub(crate) unsafe fn write<V: Vector, S: Source, const STREAM: bool, const AHEAD: bool>(
     source: S,
     to: *mut u8,
     bytes: usize,
 ) {
+    let head = to.addr().wrapping_neg() % CACHE_LINE;
+    let lanes = (to.addr() | bytes).is_multiple_of(LANE);
+    let lines = head + CACHE_LINE <= bytes && head.is_multiple_of(S::ELEMENT);
     // SAFETY: every vector ends within `bytes`; what is streamed starts at a multiple of its bytes.
     unsafe {
-        let head = to.addr().wrapping_neg() % LINE;
-        let lanes = (to.addr() | bytes).is_multiple_of(LANE);
-        let lines = head + LINE <= bytes && head.is_multiple_of(S::ELEMENT);
-        if !STREAM || !(lanes || lines) {
-            return write_through::<V, S, STREAM, AHEAD>(source, to, bytes);
-        }
-        let mut at = head.min(bytes);
-        if at > 0 {
-            prefetch::<S, STREAM, AHEAD>(source, 0, to);
-            match lanes {
-                true => stream_lanes::<V, S>(source, 0, to, at),
-                false => write_part::<V, S>(source, 0, to, at),
+        if STREAM && (lanes || lines) {
+            let mut at = head.min(bytes);
+            write_edge::<V, S, AHEAD>(source, 0, to, at, lanes);
+            while at + CACHE_LINE <= bytes {
+                prefetch::<S, true, AHEAD>(source, at, to);
+                for part in (at..at + CACHE_LINE).step_by(V::BYTES) {
+                    source.vector::<V>(part).stream(to.add(part));
+                }
+                at += CACHE_LINE;
             }
+            return write_edge::<V, S, AHEAD>(source, at, to, bytes, lanes);
         }
-        while at + LINE <= bytes {
-            prefetch::<S, STREAM, AHEAD>(source, at, to);
-            for part in (at..at + LINE).step_by(V::BYTES) {
-                source.vector::<V>(part).stream(to.add(part));
-            }
-            at += LINE;
-        }
-        if at < bytes {
-            prefetch::<S, STREAM, AHEAD>(source, at, to);
-            match lanes {
-                true => stream_lanes::<V, S>(source, at, to, bytes),
-                false => write_part::<V, S>(source, at, to, bytes),
-            }
-        }
-    }
-}
-
-/// As [`write`], by ordinary stores.
-///
-/// # Safety
-/// As there.
-#[inline(always)]
-unsafe fn write_through<V: Vector, S: Source, const STREAM: bool, const AHEAD: bool>(
-    source: S,
-    to: *mut u8,
-    bytes: usize,
-) {
-    // SAFETY: every vector ends within `bytes`.
-    unsafe {
         let mut at = 0;
-        while AHEAD && at + LINE <= bytes {
+        while AHEAD && at + CACHE_LINE <= bytes {
             prefetch::<S, STREAM, AHEAD>(source, at, to);
-            for part in (at..at + LINE).step_by(V::BYTES) {
+            for part in (at..at + CACHE_LINE).step_by(V::BYTES) {
                 source.vector::<V>(part).store(to.add(part));
             }
-            at += LINE;
+            at += CACHE_LINE;
         }
-        if AHEAD && at < bytes {
+        if at < bytes {
             prefetch::<S, STREAM, AHEAD>(source, at, to);
         }
         match bytes < V::BYTES {
@@ -286,8 +272,8 @@ unsafe fn write_through<V: Vector, S: Source, const STREAM: bool, const AHEAD: b
     }
 }
 
-/// Writes what belongs from `at` to `end` by vectors, of which the last one lies over the end of
-/// the one before.
+/// Writes the bytes from `at` to `end` by vectors, of which the last one overlaps the one
+/// before.
 ///
 /// # Safety
 /// As [`write`]; both ends lie in its bytes, a vector's worth at least.
@@ -321,7 +307,7 @@ unsafe fn write_vectors<V: Vector, S: Source, const AHEAD: bool>(
     }
 }
 
-/// Writes what belongs from `at` to `end`, and nothing around it, by ordinary stores.
+/// Writes the bytes from `at` to `end`, and nothing around them, by ordinary stores.
 ///
 /// # Safety
 /// As [`write`]; both ends lie in its bytes.
@@ -342,20 +328,35 @@ unsafe fn write_part<V: Vector, S: Source>(source: S, at: usize, to: *mut u8, en
     }
 }
 
-/// Streams the lanes that belong from `at` to `end`.
+/// Writes the bytes from `at` to `end`, less than a cache line: streamed if they are whole `lanes`.
 ///
 /// # Safety
-/// As [`write_part`]; both ends of the output are multiples of a lane.
+/// As [`write_part`]; both ends of the output are multiples of a lane if `lanes`.
 #[inline(always)]
-unsafe fn stream_lanes<V: Vector, S: Source>(source: S, at: usize, to: *mut u8, end: usize) {
-    for lane in (at..end).step_by(LANE) {
-        // SAFETY: the lane lies between both ends.
-        unsafe { source.vector::<Lane<V>>(lane).stream(to.add(lane)) };
+unsafe fn write_edge<V: Vector, S: Source, const AHEAD: bool>(
+    source: S,
+    at: usize,
+    to: *mut u8,
+    end: usize,
+    lanes: bool,
+) {
+    if at == end {
+        return;
+    }
+    prefetch::<S, true, AHEAD>(source, at, to);
+    // SAFETY: the lanes lie between both ends.
+    unsafe {
+        if !lanes {
+            return write_part::<V, S>(source, at, to, end);
+        }
+        for lane in (at..end).step_by(LANE) {
+            source.vector::<Lane<V>>(lane).stream(to.add(lane));
+        }
     }
 }
 
-/// Prefetches what is read soon after what belongs at `at`, and where it is written if through the
-/// caches.
+/// Prefetches the bytes that are read soon after those at `at`, and the place where they are
+/// written if through the caches.
 #[inline(always)]
 fn prefetch<S: Source, const STREAM: bool, const AHEAD: bool>(source: S, at: usize, to: *mut u8) {
     if AHEAD {
@@ -370,46 +371,29 @@ fn prefetch<S: Source, const STREAM: bool, const AHEAD: bool>(source: S, at: usi
 /// Prefetches every cache line that has some of these bytes.
 #[inline(always)]
 pub(crate) fn prefetch_range(from: *const u8, bytes: usize, prefetch: impl Fn(*const u8)) {
-    let before = from.addr() % LINE;
+    let before = from.addr() % CACHE_LINE;
     let first = from.wrapping_sub(before);
-    for at in (0..before + bytes).step_by(LINE) {
+    for at in (0..before + bytes).step_by(CACHE_LINE) {
         prefetch(first.wrapping_add(at));
     }
 }
 
-/// Prefetches the cache line of an address into a level of the cache, the first or the second.
+/// Prefetches the cache line of an address that is read soon, into the first level.
 #[inline(always)]
-fn prefetch_into<const LEVEL: usize>(from: *const u8) {
+pub(crate) fn prefetch_l1(from: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE is part of x86-64, and a prefetch of any address has no effect but speed.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
-        match LEVEL {
-            1 => _mm_prefetch::<_MM_HINT_T0>(from.cast()),
-            _ => _mm_prefetch::<_MM_HINT_T1>(from.cast()),
-        }
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(from.cast());
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as there; Rust's own name for this instruction is not stable.
+    // SAFETY: as above; Rust's own name for this instruction is not stable.
     unsafe {
-        use std::arch::asm;
-        match LEVEL {
-            1 => {
-                asm!("prfm pldl1keep, [{}]", in(reg) from, options(nostack, preserves_flags, readonly))
-            }
-            _ => {
-                asm!("prfm pldl2keep, [{}]", in(reg) from, options(nostack, preserves_flags, readonly))
-            }
-        }
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) from, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
     let _ = from;
-}
-
-/// Prefetches the cache line of an address that is read soon.
-#[inline(always)]
-pub(crate) fn prefetch_l1(from: *const u8) {
-    prefetch_into::<1>(from);
 }
 
 /// Prefetches the cache line of an address that is read later, into the second level.
@@ -417,6 +401,19 @@ pub(crate) fn prefetch_l1(from: *const u8) {
 /// Twice: a processor that is busy drops some prefetches. [M10]
 #[inline(always)]
 pub(crate) fn prefetch_l2(from: *const u8) {
-    prefetch_into::<2>(from);
-    prefetch_into::<2>(from);
+    for _ in 0..2 {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as for [`prefetch_l1`].
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T1>(from.cast());
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as for [`prefetch_l1`].
+        unsafe {
+            std::arch::asm!("prfm pldl2keep, [{}]", in(reg) from, options(nostack, preserves_flags, readonly));
+        }
+        #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+        let _ = from;
+    }
 }

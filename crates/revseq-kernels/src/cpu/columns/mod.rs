@@ -14,16 +14,16 @@ use scratch::Scratch;
 pub(crate) use tiling::Tiling;
 use tiling::WIDEST_TILE;
 
-use super::choice::Tier;
+use super::choose::Tier;
 use super::lines::{MAX_BYTES_IN_PLACE, Reverse};
-use super::simd::{LANE, SimdTask, Vector, fence, run_at, sub_lane, transpose};
+use super::simd::{LANE, Lane, SimdTask, Vector, fence, few, run_at, transpose};
 use super::walk::{Band, Job, longest};
-use super::write::{LINE, Run, prefetch_l2, write};
-use crate::Plan;
+use super::write::{CACHE_LINE, Span, prefetch_l2, write};
+use crate::plan::Loop;
 
-/// How far ahead of the rows that are moved the next are prefetched, in bytes: into the second
-/// level of the cache, as rows a power of two apart meet in so few sets of the first that they
-/// drive out each other before they are read.
+/// How far ahead of the current rows the next are prefetched, in bytes: into the second level of
+/// the cache, as rows a power of two apart share so few sets of the first that they evict each
+/// other before they are read.
 const AHEAD: usize = 4 << 10;
 
 /// Moves the rows of some tiles to their place, or reverses their columns in place.
@@ -32,7 +32,7 @@ const AHEAD: usize = 4 << 10;
 /// `tiles` are items of the job's walk, which is that of the tiling of the plan; the CPU has the
 /// instructions of the job's choice.
 pub(crate) unsafe fn run(job: &Job<'_>, tiling: Tiling, tiles: Range<usize>) {
-    // SAFETY: this function's conditions; so many elements are a lane.
+    // SAFETY: this function's conditions; `R` elements of `W` bytes are a lane.
     unsafe {
         match tiling.element {
             1 => run_elements::<1, 16>(job, tiling, tiles),
@@ -47,23 +47,41 @@ pub(crate) unsafe fn run(job: &Job<'_>, tiling: Tiling, tiles: Range<usize>) {
 /// As [`run`], for elements of `W` bytes, of which `R` are a lane.
 ///
 /// # Safety
-/// As there.
+/// As [`run`].
 unsafe fn run_elements<const W: usize, const R: usize>(
     job: &Job<'_>,
     tiling: Tiling,
     tiles: Range<usize>,
 ) {
+    let choice = job.choice;
     let mut scratch = Scratch::lend();
     let scratch = scratch.start();
     let mut lengths = [0; WIDEST_TILE];
     job.for_each_band(tiles, 1, |band| {
-        let tile = Tile::new(job, tiling, &band, &mut lengths);
-        // SAFETY: see `Job`: a tile is a part of the columns and all of time.
+        let tile = Tile::new(job, tiling, &band, scratch, &mut lengths);
+        if choice.in_place && tile.steps <= 1 {
+            return;
+        }
+        let simd = choice.simd.narrowed(tile.bytes);
+        let columns = Reverse::<W, false> {
+            first: scratch,
+            step: tile.pitch,
+            bytes: tile.pitch,
+            before: MAX_BYTES_IN_PLACE,
+            lengths: tile.lengths,
+        };
+        // SAFETY: a tile is some columns and all of time (see `Job`). The scratch memory holds it,
+        // with room before the first column; it is read, reversed and written in turn.
         unsafe {
-            tile.transposed::<W, R>(job, scratch);
+            run_at(simd, In::<W, R>(tile));
+            run_at(choice.simd, columns);
+            run_at(simd, Out::<W, R>(tile));
+            if !choice.in_place {
+                run_at(simd, Rest(tile));
+            }
         }
     });
-    if job.choice.tier == Tier::Streamed {
+    if choice.tier == Tier::Streamed {
         fence();
     }
 }
@@ -71,16 +89,21 @@ unsafe fn run_elements<const W: usize, const R: usize>(
 /// A tile: all time steps of some columns.
 #[derive(Clone, Copy)]
 struct Tile<'a> {
-    plan: &'a Plan,
-    /// The bytes from a column to the next in the scratch memory.
-    pitch: usize,
     /// Where it starts in the input, and in the output.
     from: *const u8,
     to: *mut u8,
-    /// The bytes of the tile's rows.
+    /// The bytes of its rows.
     bytes: usize,
+    time: Loop,
     /// The lengths of its columns of elements.
     lengths: &'a [usize],
+    /// The time steps that a length reaches.
+    steps: usize,
+    scratch: *mut u8,
+    /// The bytes from a column to the next in the scratch memory.
+    pitch: usize,
+    /// Whether its rows are written past the caches.
+    streams: bool,
 }
 
 impl<'a> Tile<'a> {
@@ -89,10 +112,11 @@ impl<'a> Tile<'a> {
         job: &Job<'a>,
         tiling: Tiling,
         band: &Band<'_>,
+        scratch: *mut u8,
         lengths: &'a mut [usize; WIDEST_TILE],
     ) -> Self {
-        let plan = job.plan;
-        let (columns, row) = (plan.loops[plan.loops.len() - 1], plan.row_bytes);
+        let (time, row) = (job.plan.time, job.plan.row_bytes);
+        let columns = job.plan.loops[job.plan.loops.len() - 1];
         let Range { start, end } = tiling.tile(band.first, columns.size * row);
         let (first, last) = (start / row, end.div_ceil(row));
         let of_rows = &mut lengths[..last - first];
@@ -108,71 +132,20 @@ impl<'a> Tile<'a> {
                 lengths[in_tile.start / element..in_tile.end / element].fill(length);
             }
         }
+        let (bytes, to) = (end - start, band.output.wrapping_add(start));
+        let lengths = &lengths[..bytes / element];
+        // Only whole cache lines are streamed: memory writes others in parts.
+        let whole = (to.addr() | bytes | time.output).is_multiple_of(CACHE_LINE);
         Self {
-            plan,
-            pitch: tiling.pitch,
             from: band.input.wrapping_add(start),
-            to: band.output.wrapping_add(start),
-            bytes: end - start,
-            lengths: &lengths[..(end - start) / element],
-        }
-    }
-
-    /// Moves the rows that a length reaches by way of the scratch memory, and then the others.
-    ///
-    /// # Safety
-    /// As [`run`]; the scratch memory holds the tile.
-    unsafe fn transposed<const W: usize, const R: usize>(self, job: &Job<'_>, scratch: *mut u8) {
-        let (tile, choice, steps) = (self, job.choice, longest(self.lengths));
-        if choice.in_place && steps <= 1 {
-            return;
-        }
-        let simd = choice.simd.narrowed(self.bytes);
-        let columns = Reverse::<W, false> {
-            first: scratch,
-            step: self.pitch,
-            bytes: self.pitch,
-            before: MAX_BYTES_IN_PLACE,
-            lengths: self.lengths,
-        };
-        // What is streamed has to be whole lines at once, or memory writes each in parts.
-        let lines = self.to.addr() | self.bytes | self.plan.time.output;
-        let streams = choice.tier == Tier::Streamed && lines.is_multiple_of(LINE);
-        // SAFETY: the scratch memory holds the tile, with as many bytes before the first column;
-        // it is read, reversed and written in turn.
-        unsafe {
-            run_at(
-                simd,
-                In::<W, R> {
-                    tile,
-                    scratch,
-                    steps,
-                },
-            );
-            run_at(choice.simd, columns);
-            match streams {
-                true => run_at(
-                    simd,
-                    Out::<W, R, true> {
-                        tile,
-                        scratch,
-                        steps,
-                    },
-                ),
-                false => run_at(
-                    simd,
-                    Out::<W, R, false> {
-                        tile,
-                        scratch,
-                        steps,
-                    },
-                ),
-            }
-            match streams {
-                _ if choice.in_place => {}
-                true => run_at(simd, Rest::<true> { tile, steps }),
-                false => run_at(simd, Rest::<false> { tile, steps }),
-            }
+            to,
+            bytes,
+            time,
+            lengths,
+            steps: longest(lengths),
+            scratch,
+            pitch: tiling.pitch,
+            streams: job.choice.tier == Tier::Streamed && whole,
         }
     }
 
@@ -183,86 +156,73 @@ impl<'a> Tile<'a> {
         if t + R + ahead <= steps { ahead } else { 0 }
     }
 
-    /// Where the vector starts that would start at `start`: the last one of a row lies over the one
-    /// before. [M37]
+    /// Where the vectors of a row start: the last one overlaps the one before. [M37]
     #[inline(always)]
-    fn place<V: Vector>(&self, start: usize) -> usize {
-        start.min(self.bytes.saturating_sub(V::BYTES))
+    fn places<V: Vector>(&self) -> impl Iterator<Item = usize> + use<V> {
+        let last = self.bytes.saturating_sub(V::BYTES);
+        (0..self.bytes)
+            .step_by(V::BYTES)
+            .map(move |at| at.min(last))
     }
 }
 
-/// Whether there are fewer bytes of columns than a vector has: than a lane, as no wider vectors
-/// are chosen for them.
-#[inline(always)]
-fn is_partial<V: Vector>(bytes: usize) -> bool {
-    // A constant by itself: wider vectors have no code for such tiles. [M35]
-    (const { V::BYTES == LANE }) && bytes < LANE
+/// Rows on the stack: those that are streamed as soon as they are complete, or that are less than a
+/// vector.
+#[repr(align(64))]
+struct Rows([[MaybeUninit<u8>; WIDEST_TILE]; LANE]);
+
+impl Rows {
+    const NONE: Self = Self([[MaybeUninit::uninit(); WIDEST_TILE]; LANE]);
 }
 
 /// Transposes the first rows of a tile into the scratch memory.
 ///
-/// This and [`Out`] are functions of their own, so that each has all registers. [M39]
-#[derive(Clone, Copy)]
-struct In<'a, const W: usize, const R: usize> {
-    tile: Tile<'a>,
-    scratch: *mut u8,
-    steps: usize,
-}
+/// This and [`Out`] are separate functions, so that each has all registers. [M39]
+struct In<'a, const W: usize, const R: usize>(Tile<'a>);
 
 impl<const W: usize, const R: usize> SimdTask for In<'_, W, R> {
     /// # Safety
-    /// The scratch memory holds the tile, which is a vector wide at least or a vector a lane.
+    /// The scratch memory holds the tile and a vector of columns.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        // SAFETY: the tile is as wide as the constant says.
-        unsafe {
-            match is_partial::<V>(self.tile.bytes) {
-                true => self.transpose::<V, true>(),
-                false => self.transpose::<V, false>(),
-            }
-        }
-    }
-}
-
-impl<const W: usize, const R: usize> In<'_, W, R> {
-    /// # Safety
-    /// As [`run`](SimdTask::run); `PARTIAL` if the tile is less than a lane wide.
-    #[inline(always)]
-    unsafe fn transpose<V: Vector, const PARTIAL: bool>(self) {
-        let Self {
-            tile,
-            scratch,
-            steps,
-        } = self;
-        let pitch = tile.plan.time.input;
-        // SAFETY: `from` is readable for a vector, or for the row.
-        let load = |from: *const u8| unsafe {
-            match PARTIAL {
-                true => V::load(sub_lane::load(from, tile.bytes).to_le_bytes().as_ptr()),
-                false => V::load(from),
-            }
+        let tile = self.0;
+        let mut narrow = Rows::NONE;
+        let is_narrow = tile.bytes < LANE;
+        let pitch = if is_narrow {
+            WIDEST_TILE
+        } else {
+            tile.time.input
         };
-        for t in (0..steps).step_by(R) {
-            let ahead = tile.ahead::<R>(t, steps) * pitch;
-            for start in (0..tile.bytes).step_by(V::BYTES) {
-                let start = tile.place::<V>(start);
-                // SAFETY: rows beyond the last are taken to be the last, which is inside the tile;
+        for t in (0..tile.steps).step_by(R) {
+            let ahead = tile.ahead::<R>(t, tile.steps) * tile.time.input;
+            let mut from = tile.from.wrapping_add(t * tile.time.input);
+            // Rows after the last are taken to be the last, which is inside the tile.
+            let last = R.min(tile.steps - t) - 1;
+            if is_narrow {
+                for (row, lane) in narrow.0.iter_mut().take(last + 1).enumerate() {
+                    // SAFETY: the row is readable, and the lane holds it.
+                    unsafe {
+                        let from = from.add(row * tile.time.input);
+                        let row = few::load(from, tile.bytes).to_le_bytes();
+                        Lane::<V>::load(row.as_ptr()).store(lane.as_mut_ptr().cast());
+                    }
+                }
+                from = narrow.0.as_ptr().cast();
+            }
+            for start in tile.places::<V>() {
+                // SAFETY: the row is a vector at least, as is a narrow one with what follows it;
                 // the scratch memory has room for whole blocks.
                 unsafe {
-                    let first = tile.from.add(t * pitch + start);
+                    let first = from.add(start);
                     prefetch_l2(first.wrapping_add(ahead));
-                    let mut rows = [load(first); R];
+                    let mut rows = [V::load(first); R];
                     for (row, vector) in rows.iter_mut().enumerate().skip(1) {
-                        let row = first.add(row.min(steps - 1 - t) * pitch);
+                        let row = first.add(row.min(last) * pitch);
                         prefetch_l2(row.wrapping_add(ahead));
-                        *vector = load(row);
+                        *vector = V::load(row);
                     }
-                    let columns = transpose::<V, W, R>(rows);
-                    let to = scratch.add(start / W * tile.pitch + t * W);
-                    for (column, vector) in columns.iter().enumerate() {
-                        if PARTIAL && column * W >= tile.bytes {
-                            break;
-                        }
+                    let to = tile.scratch.add(start / W * tile.pitch + t * W);
+                    for (column, vector) in transpose::<V, W, R>(rows).iter().enumerate() {
                         vector.store_lanes(to.add(column * tile.pitch), R * tile.pitch);
                     }
                 }
@@ -271,123 +231,92 @@ impl<const W: usize, const R: usize> In<'_, W, R> {
     }
 }
 
-/// Transposes the first rows of a tile back; past the caches if `STREAM`.
-struct Out<'a, const W: usize, const R: usize, const STREAM: bool> {
-    tile: Tile<'a>,
-    scratch: *mut u8,
-    steps: usize,
-}
+/// Transposes the first rows of a tile back.
+struct Out<'a, const W: usize, const R: usize>(Tile<'a>);
 
-/// Rows that are put together before they are streamed.
-#[repr(align(64))]
-struct Rows([[MaybeUninit<u8>; WIDEST_TILE]; LANE]);
-
-impl<const W: usize, const R: usize, const STREAM: bool> SimdTask for Out<'_, W, R, STREAM> {
+impl<const W: usize, const R: usize> SimdTask for Out<'_, W, R> {
     /// # Safety
-    /// As for [`In`]; every row is whole cache lines if it is streamed.
+    /// As for [`In`].
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        // SAFETY: the tile is as wide as the constant says.
-        unsafe {
-            match is_partial::<V>(self.tile.bytes) {
-                true => self.transpose::<V, true>(),
-                false => self.transpose::<V, false>(),
-            }
-        }
-    }
-}
-
-impl<const W: usize, const R: usize, const STREAM: bool> Out<'_, W, R, STREAM> {
-    /// # Safety
-    /// As [`run`](SimdTask::run); `PARTIAL` if the tile is less than a lane wide.
-    #[inline(always)]
-    unsafe fn transpose<V: Vector, const PARTIAL: bool>(self) {
-        let Self {
-            tile,
-            scratch,
-            steps,
-        } = self;
-        let pitch = tile.plan.time.output;
-        let mut together = Rows([[MaybeUninit::uninit(); WIDEST_TILE]; LANE]);
-        let together = together
-            .0
-            .each_mut()
-            .map(|row| row.as_mut_ptr().cast::<u8>());
-        for t in (0..steps).step_by(R) {
-            let ahead = tile.ahead::<R>(t, steps) * pitch;
-            let to = tile.to.wrapping_add(t * pitch);
-            for start in (0..tile.bytes).step_by(V::BYTES) {
-                let start = tile.place::<V>(start);
-                // SAFETY: only rows and bytes of the tile are written. The scratch memory has room
-                // for whole blocks, and the widest tile is whole vectors.
+        let tile = self.0;
+        let time = tile.time.output;
+        let mut rows = Rows::NONE;
+        // Where rows are less than a vector, or would be streamed in parts, they are completed
+        // on the stack.
+        let together = tile.bytes < LANE || tile.streams && R > 1;
+        let pitch = if together { WIDEST_TILE } else { time };
+        for t in (0..tile.steps).step_by(R) {
+            let ahead = tile.ahead::<R>(t, tile.steps) * time;
+            let count = R.min(tile.steps - t);
+            let out = tile.to.wrapping_add(t * time);
+            let (to, ahead) = match together {
+                true => (rows.0.as_mut_ptr().cast::<u8>(), 0),
+                false => (out, ahead),
+            };
+            for start in tile.places::<V>() {
+                // SAFETY: only rows of the tile are written, each a vector at least. The scratch
+                // memory has room for whole blocks, and the widest tile is whole vectors.
                 unsafe {
-                    let from = scratch.add(start / W * tile.pitch + t * W);
+                    let from = tile.scratch.add(start / W * tile.pitch + t * W);
                     let mut columns = [V::load_lanes(from, R * tile.pitch); R];
                     for (column, vector) in columns.iter_mut().enumerate().skip(1) {
-                        if PARTIAL && column * W >= tile.bytes {
-                            break;
-                        }
                         *vector = V::load_lanes(from.add(column * tile.pitch), R * tile.pitch);
                     }
                     let rows = transpose::<V, W, R>(columns);
-                    for (row, vector) in rows.into_iter().take(steps - t).enumerate() {
+                    for (row, vector) in rows.into_iter().take(count).enumerate() {
                         let to = to.add(row * pitch + start);
-                        if STREAM && R > 1 {
-                            vector.store(together[row].add(start));
-                            continue;
-                        } else if STREAM {
+                        if R == 1 && tile.streams {
                             vector.stream(to);
                             continue;
                         }
                         prefetch_l2(to.wrapping_add(ahead));
-                        if PARTIAL {
-                            let mut lane = [0; LANE];
-                            vector.store(lane.as_mut_ptr());
-                            sub_lane::store(u128::from_le_bytes(lane), to, tile.bytes);
-                        } else {
-                            vector.store(to);
-                        }
+                        vector.store(to);
                     }
                 }
             }
-            for (row, &from) in together.iter().take(R.min(steps - t)).enumerate() {
-                let row = to.wrapping_add(row * pitch);
-                for at in (0..tile.bytes)
-                    .step_by(V::BYTES)
-                    .filter(|_| STREAM && R > 1)
-                {
-                    // SAFETY: the row was put together, and starts a cache line.
-                    unsafe { V::load(from.add(at)).stream(row.add(at)) };
+            if !together {
+                continue;
+            }
+            for (row, from) in rows.0.iter().take(count).enumerate() {
+                let (from, to) = (from.as_ptr().cast::<u8>(), out.wrapping_add(row * time));
+                // SAFETY: the row is complete; what is streamed is whole cache lines.
+                unsafe {
+                    if tile.bytes < LANE {
+                        few::copy(from, to, tile.bytes);
+                        continue;
+                    }
+                    for at in (0..tile.bytes).step_by(V::BYTES) {
+                        V::load(from.add(at)).stream(to.add(at));
+                    }
                 }
             }
         }
     }
 }
 
-/// Copies the rows of a tile that no length reaches, from `steps` on.
-struct Rest<'a, const STREAM: bool> {
-    tile: Tile<'a>,
-    steps: usize,
-}
+/// Copies the rows of a tile that no length reaches.
+struct Rest<'a>(Tile<'a>);
 
-impl<const STREAM: bool> SimdTask for Rest<'_, STREAM> {
+impl SimdTask for Rest<'_> {
     /// # Safety
-    /// The two places do not overlap.
+    /// The tile's rows are readable and writable, in two places that do not overlap.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let tile = self.tile;
-        let time = tile.plan.time;
-        for t in self.steps..time.size {
-            let ahead = tile.ahead::<1>(t, time.size) * time.input;
-            let from = tile.from.wrapping_add(t * time.input);
-            for at in (0..tile.bytes).step_by(LINE) {
+        let Tile { time, bytes, .. } = self.0;
+        for t in self.0.steps..time.size {
+            let ahead = self.0.ahead::<1>(t, time.size) * time.input;
+            let from = self.0.from.wrapping_add(t * time.input);
+            for at in (0..bytes).step_by(CACHE_LINE) {
                 prefetch_l2(from.wrapping_add(ahead + at));
             }
+            let (row, to) = (Span::<1, false>::new(from, bytes, from), self.0.to);
             // SAFETY: every row of the tile is readable and writable for its bytes.
             unsafe {
-                let to = tile.to.add(t * time.output);
-                let row = Run::<1, false>::new(from, tile.bytes, from);
-                write::<V, _, STREAM, false>(row, to, tile.bytes);
+                match self.0.streams {
+                    true => write::<V, _, true, false>(row, to.add(t * time.output), bytes),
+                    false => write::<V, _, false, false>(row, to.add(t * time.output), bytes),
+                }
             }
         }
     }

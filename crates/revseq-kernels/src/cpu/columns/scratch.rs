@@ -3,26 +3,26 @@
 use std::cell::Cell;
 
 use crate::cpu::lines::MAX_BYTES_IN_PLACE;
-use crate::cpu::write::{LINE, Line};
+use crate::cpu::write::{CACHE_LINE, CacheLine};
 
 /// The scratch memory of a thread, in bytes.
 const BYTES: usize = 1 << 20;
 
-/// What columns have of it, behind room for what is read before the first if they are short.
+/// The part of it for columns, after room for the bytes that are read before the first column.
 pub(super) const CAPACITY: usize = BYTES - MAX_BYTES_IN_PLACE;
 
 /// The scratch memory of a thread, made once and lent to one run at a time.
-pub(super) struct Scratch(Vec<Line>);
+pub(super) struct Scratch(Vec<CacheLine>);
 
 thread_local! {
-    static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static SCRATCH: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
 }
 
 impl Scratch {
     pub(super) fn lend() -> Self {
         // A thread that is ending has none left.
         let mut lines = SCRATCH.try_with(Cell::take).unwrap_or_default();
-        lines.resize(BYTES / LINE, Line([0; LINE]));
+        lines.resize(BYTES / CACHE_LINE, CacheLine([0; CACHE_LINE]));
         Self(lines)
     }
 

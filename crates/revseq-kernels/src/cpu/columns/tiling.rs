@@ -5,11 +5,11 @@ use std::ops::Range;
 use super::scratch::CAPACITY;
 use crate::Plan;
 use crate::cpu::simd::LANE;
-use crate::cpu::write::LINE;
+use crate::cpu::write::CACHE_LINE;
 
 /// The widest tile, in bytes.
 ///
-/// Each row of a tile lies in a page of its own, so narrow tiles wait for address translations;
+/// Each row of a tile lies in another page, so narrow tiles wait for address translations;
 /// wider ones than this gain nothing. [M31]
 pub(super) const WIDEST_TILE: usize = 512;
 
@@ -34,7 +34,7 @@ impl Tiling {
         let packed = plan.loops.last().is_some_and(|columns| {
             (columns.input, columns.output) == (row, row) && columns.lengths != 0
         });
-        packed && row < LINE && plan.time.size > 1 && held(plan) >= LANE
+        packed && row < CACHE_LINE && plan.time.size > 1 && held(plan) >= LANE
     }
 
     /// The tiles of a plan whose output is at `output`; `None` if it does not [take](Self::takes)
@@ -42,19 +42,19 @@ impl Tiling {
     pub(crate) fn new(plan: &Plan, output: *const u8) -> Option<Self> {
         let (columns, outer) = plan.loops.split_last().filter(|_| Self::takes(plan))?;
         let (element, pitch) = element_and_pitch(plan);
-        let most = (columns.size * plan.row_bytes).next_multiple_of(LINE);
+        let most = (columns.size * plan.row_bytes).next_multiple_of(CACHE_LINE);
         let held = match held(plan) {
-            held @ LINE.. => held / LINE * LINE,
+            held @ CACHE_LINE.. => held / CACHE_LINE * CACHE_LINE,
             held => held / LANE * LANE,
         };
         let bytes = most.min(WIDEST_TILE).min(held);
         // The first tile ends where a cache line of the output does, if that is one place in all
         // rows: non-temporal stores write whole lines. [M36]
-        let before = LINE - output.addr() % LINE;
+        let before = CACHE_LINE - output.addr() % CACHE_LINE;
         let rows = outer.iter().chain([&plan.time]);
         let places = rows.fold(bytes, |all, row| all | row.output);
-        let ends_lines = places.is_multiple_of(LINE) && before.is_multiple_of(element);
-        let first = match ends_lines && before < LINE {
+        let ends_lines = places.is_multiple_of(CACHE_LINE) && before.is_multiple_of(element);
+        let first = match ends_lines && before < CACHE_LINE {
             true => before,
             false => bytes,
         };
@@ -73,7 +73,7 @@ impl Tiling {
         1 + rest.div_ceil(self.bytes)
     }
 
-    /// Where in the rows of all columns a tile lies, if they are so many bytes.
+    /// The bytes of a tile in the rows of all columns, which are `bytes` bytes.
     #[inline(always)]
     pub(super) fn tile(self, index: usize, bytes: usize) -> Range<usize> {
         let start = match index {
@@ -91,7 +91,10 @@ fn element_and_pitch(plan: &Plan) -> (usize, usize) {
     // Whole blocks of time steps, and an odd number of lines, so that neighbouring columns do not
     // meet in one set of the cache.
     let steps = plan.time.size.next_multiple_of(LANE / element);
-    (element, ((steps * element).div_ceil(LINE) | 1) * LINE)
+    (
+        element,
+        ((steps * element).div_ceil(CACHE_LINE) | 1) * CACHE_LINE,
+    )
 }
 
 /// The bytes of a row of columns that the scratch memory holds.

@@ -1,56 +1,49 @@
-//! Lines: rows that lie one after the other along time, whose first ones are reversed. Rows of 1,
-//! 2, 4, 8 or 16 bytes are elements that vectors reverse; others are [`pixels`].
+//! Lines: rows one after the other along time, of which a prefix is reversed. Rows of 1, 2, 4, 8 or
+//! 16 bytes are elements that vectors reverse; others are [`pixels`].
 
 mod pixels;
 
 use std::ops::Range;
 
-use super::choice::Tier;
-use super::simd::{LANE, SimdTask, Vector, WIDEST, fence, run_at, sub_lane};
-use super::swap::{exchange, reverse_in_place};
+use super::choose::Tier;
+use super::simd::{LANE, SimdTask, Vector, WIDEST, fence, few, run_at};
+use super::swap::{reverse, swap};
 use super::walk::{Band, Job, MAX_COLUMNS, longest};
 use super::with_const::with_const;
 use super::write::{
-    Both, L1_DISTANCE, L2_DISTANCE, LINE, Run, Source, prefetch_l1, prefetch_l2, prefetch_range,
+    Both, CACHE_LINE, L1_DISTANCE, L2_DISTANCE, Span, prefetch_l1, prefetch_l2, prefetch_range,
     write,
 };
 
-/// The longest line of whole lanes that is blended past the caches, by vectors of more than a lane
-/// and by others. [M6]
-const MAX_BLENDED_PAST_CACHES: (usize, usize) = (16 << 10, 1 << 10);
-
 /// The most vectors that a line is reversed in place by: all are read before any is written, as
-/// what is read backward lies where they are.
+/// they are read from where they are written.
 const MAX_VECTORS_IN_PLACE: usize = 8;
 
 /// The most bytes before a line that are read in place.
 pub(crate) const MAX_BYTES_IN_PLACE: usize = MAX_VECTORS_IN_PLACE * WIDEST;
 
-/// The most bytes of a prefix whose elements of any width a byte can number.
-const MAX_NUMBERED: usize = 256;
-
 /// How much of a line is reversed in place from both ends before more is prefetched, in bytes.
 const PIECE: usize = 2 << 10;
 
-/// Lines of less are prefetched whole in place: a branch on how far a length reaches is often
-/// mispredicted.
+/// Shorter lines are prefetched whole in place: a branch on the length is often mispredicted.
 const SHORT_LINE: usize = 1 << 10;
 
-/// Copies the rows of some items to their place, or exchanges those of pairs in place.
+/// Copies the rows of some items to their place, or swaps those of pairs in place.
 ///
 /// # Safety
 /// As [`rows::run`](super::rows::run); rows are packed along time on both sides, and elements or no
 /// wider than a vector.
 pub(crate) unsafe fn run(job: &Job<'_>, items: Range<usize>) {
     let row = job.plan.row_bytes;
-    // SAFETY: this function's conditions, and what each branch says of rows and lines.
+    // SAFETY: this function's conditions; rows are as wide as each branch says.
     unsafe {
-        if !matches!(row, 1 | 2 | 4 | 8 | 16) {
-            pixels::run(job, items);
-        } else if row * job.plan.time.size < LANE {
-            with_const!(row, W in [1, 2, 4] else 8 => run_sub_lane::<W>(job, items));
-        } else {
-            with_const!(row, W in [1, 2, 4, 8] else 16 => run_elements::<W>(job, items));
+        match row {
+            1 => run_elements::<1>(job, items),
+            2 => run_elements::<2>(job, items),
+            4 => run_elements::<4>(job, items),
+            8 => run_elements::<8>(job, items),
+            16 => run_elements::<16>(job, items),
+            _ => pixels::run(job, items),
         }
     }
     if job.choice.tier == Tier::Streamed {
@@ -58,30 +51,48 @@ pub(crate) unsafe fn run(job: &Job<'_>, items: Range<usize>) {
     }
 }
 
-/// As [`run`], for elements of `W` bytes and lines of a lane at least.
+/// As [`run`], for elements of `W` bytes.
 ///
 /// # Safety
-/// As there.
+/// As [`run`].
 unsafe fn run_elements<const W: usize>(job: &Job<'_>, items: Range<usize>) {
     let bytes = job.plan.time.size * W;
     let (choice, simd) = (job.choice, job.choice.simd.narrowed(bytes));
     // SAFETY: see `Job`.
     job.for_each_band(items, MAX_COLUMNS, |band| unsafe {
-        let whole = job.walk.is_whole(&band.times);
-        if choice.in_place {
-            let ahead = choice.tier != Tier::Near;
-            return match (whole, ahead) {
-                (false, _) => run_at(simd, ReversePart::<W> { band }),
-                (true, true) => run_at(simd, Reverse::<W, true>::new(&band, bytes)),
-                (true, false) => run_at(simd, Reverse::<W, false>::new(&band, bytes)),
-            };
-        }
-        match choice.tier {
-            Tier::Near => run_at(simd, Copy::<W, false, false> { band, bytes, whole }),
-            Tier::Far => run_at(simd, Copy::<W, false, true> { band, bytes, whole }),
-            Tier::Streamed => run_at(simd, Copy::<W, true, true> { band, bytes, whole }),
+        let whole = band.times.len() == job.walk.steps;
+        match (choice.in_place, choice.tier) {
+            (true, _) if !whole => run_at(simd, SwapPairs::<W>(band)),
+            _ if bytes < LANE => move_few::<W>(&band, bytes, choice.in_place),
+            (true, Tier::Near) => run_at(simd, Reverse::<W, false>::new(&band, bytes)),
+            (true, _) => run_at(simd, Reverse::<W, true>::new(&band, bytes)),
+            (_, Tier::Near) => run_at(simd, Copy::<W, false, false> { band, bytes, whole }),
+            (_, Tier::Far) => run_at(simd, Copy::<W, false, true> { band, bytes, whole }),
+            (_, Tier::Streamed) => run_at(simd, Copy::<W, true, true> { band, bytes, whole }),
         }
     });
+}
+
+/// Copies lines of `bytes` bytes, less than a lane, or reverses them whole in place: each in an
+/// integer, by shifts and byte swaps.
+///
+/// # Safety
+/// The band's rows are elements of `W` bytes, packed on both sides.
+unsafe fn move_few<const W: usize>(band: &Band<'_>, bytes: usize, in_place: bool) {
+    let (start, end) = match in_place {
+        true => (0, bytes),
+        false => (band.times.start * W, band.times.end * W),
+    };
+    let (mut line, mut to) = (band.input, band.output);
+    for &length in band.lengths {
+        // SAFETY: both lie in the line, which is `bytes` bytes in both buffers (see `Job`).
+        unsafe {
+            let reversed = few::reverse_prefix::<W>(few::load(line, bytes), length);
+            few::store(reversed >> (8 * start), to.add(start), end - start);
+        }
+        line = line.wrapping_add(band.input_step);
+        to = to.wrapping_add(band.output_step);
+    }
 }
 
 /// Copies lines.
@@ -102,16 +113,17 @@ impl<const W: usize, const STREAM: bool, const AHEAD: bool> SimdTask
     unsafe fn run<V: Vector>(self) {
         let Self { band, bytes, whole } = self;
         let lanes = (band.output.addr() | band.output_step | bytes).is_multiple_of(LANE);
+        // The longest line that is blended. [M6]
         let most = match STREAM && lanes {
             false => V::BYTES * V::BYTES,
-            true if V::BYTES > LANE => MAX_BLENDED_PAST_CACHES.0,
-            true => MAX_BLENDED_PAST_CACHES.1,
+            true if V::BYTES > LANE => 16 << 10,
+            true => 1 << 10,
         };
         let Range { start, end } = band.times;
         let (mut line, mut to, mut before) = (band.input, band.output, band.before);
         for &length in band.lengths {
-            // SAFETY: both runs lie in the line, which has as many packed elements in both buffers
-            // as time has steps (see `Job`); so many bytes lie before it.
+            // SAFETY: both spans lie in the line, which has as many packed elements in both buffers
+            // as time has steps (see `Job`); `before` bytes lie before it.
             unsafe {
                 if whole && bytes <= most && before >= bytes {
                     write::<V, _, STREAM, AHEAD>(Both::<W>::new(line, length), to, bytes);
@@ -123,8 +135,8 @@ impl<const W: usize, const STREAM: bool, const AHEAD: bool> SimdTask
                     let (reversed, rest) = ((middle - start) * W, (end - middle) * W);
                     let next = line.wrapping_add(band.input_step);
                     let (first, second) = (
-                        Run::<W, true>::new(edge, reversed, kept),
-                        Run::<W, false>::new(kept, rest, next),
+                        Span::<W, true>::new(edge, reversed, kept),
+                        Span::<W, false>::new(kept, rest, next),
                     );
                     write::<V, _, STREAM, AHEAD>(first, to.add(start * W), reversed);
                     write::<V, _, STREAM, AHEAD>(second, to.add(middle * W), rest);
@@ -137,26 +149,24 @@ impl<const W: usize, const STREAM: bool, const AHEAD: bool> SimdTask
     }
 }
 
-/// Exchanges some of the pairs of lines.
-struct ReversePart<'a, const W: usize> {
-    band: Band<'a>,
-}
+/// Swaps some of the pairs of lines.
+struct SwapPairs<'a, const W: usize>(Band<'a>);
 
-impl<const W: usize> SimdTask for ReversePart<'_, W> {
+impl<const W: usize> SimdTask for SwapPairs<'_, W> {
     /// # Safety
     /// As for [`Copy`]; the job is in place.
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let band = self.band;
+        let band = self.0;
         let mut line = band.output;
         for &length in band.lengths {
             let Range { start, end } = band.times.start..band.times.end.min(length / 2);
             if start < end {
-                // SAFETY: the first steps of pairs and their mirror images are two runs of the
+                // SAFETY: the first steps of pairs and their mirror images are two parts of the
                 // line, which do not overlap.
                 unsafe {
                     let (one, other) = (line.add(start * W), line.add((length - end) * W));
-                    exchange::<V, W, true>(one, other, (end - start) * W);
+                    swap::<V, W, true>(one, other, (end - start) * W);
                 }
             }
             line = line.wrapping_add(band.output_step);
@@ -188,7 +198,7 @@ impl<'a, const W: usize, const AHEAD: bool> Reverse<'a, W, AHEAD> {
         }
     }
 
-    /// Reverses short ones, by `N` vectors each, from the last line on: what is read backward
+    /// Reverses short ones, by `N` vectors each, from the last line on: a backward load
     /// reaches into the line before, and a load from bytes that were just stored waits for them.
     ///
     /// # Safety
@@ -200,7 +210,7 @@ impl<'a, const W: usize, const AHEAD: bool> Reverse<'a, W, AHEAD> {
         let ahead = L2_DISTANCE.max(self.bytes * self.lengths.len());
         for (index, &length) in self.lengths.iter().enumerate().rev() {
             let line = self.first.wrapping_add(index * self.bytes);
-            for byte in (0..N * V::BYTES).step_by(LINE).filter(|_| AHEAD) {
+            for byte in (0..N * V::BYTES).step_by(CACHE_LINE).filter(|_| AHEAD) {
                 prefetch_l2(line.wrapping_add(ahead + byte));
             }
             // Where a line is one vector, to skip it costs more than to write it as it was.
@@ -212,26 +222,17 @@ impl<'a, const W: usize, const AHEAD: bool> Reverse<'a, W, AHEAD> {
             // SAFETY: each vector ends in the line, and the backward one starts no more than a
             // line, or `N` vectors, before it.
             unsafe {
-                if V::MASKS {
-                    let mut vectors = [both.backward::<V>(0); N];
-                    for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
-                        *vector = both.backward::<V>(place(index));
-                    }
-                    for (at, vector) in vectors.into_iter().enumerate() {
-                        let (at, prefix) = (place(at), both.prefix);
-                        let to = line.add(at);
-                        match N * V::BYTES <= MAX_NUMBERED {
-                            true => vector.store_prefix::<W, MAX_NUMBERED>(to, at, prefix),
-                            false => vector.store_prefix::<W, MAX_BYTES_IN_PLACE>(to, at, prefix),
-                        }
-                    }
-                } else {
-                    let mut vectors = [both.vector::<V>(0); N];
-                    for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
-                        *vector = both.vector::<V>(place(index));
-                    }
-                    for (index, vector) in vectors.into_iter().enumerate() {
-                        vector.store(line.add(place(index)));
+                let mut vectors = [both.in_place::<V>(0); N];
+                for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
+                    *vector = both.in_place::<V>(place(index));
+                }
+                for (index, vector) in vectors.into_iter().enumerate() {
+                    let (at, prefix) = (place(index), both.prefix);
+                    let to = line.add(at);
+                    // A byte can number the elements of short ones.
+                    match N * V::BYTES <= 256 {
+                        true => vector.store_prefix::<W, 256>(to, at, prefix),
+                        false => vector.store_prefix::<W, MAX_BYTES_IN_PLACE>(to, at, prefix),
                     }
                 }
             }
@@ -245,24 +246,28 @@ impl<'a, const W: usize, const AHEAD: bool> Reverse<'a, W, AHEAD> {
     #[inline(always)]
     unsafe fn between_ends<V: Vector>(self) {
         if AHEAD && self.bytes >= SHORT_LINE {
-            let parts = Parts::<W>::new(&self);
-            let mut soon = parts.clone();
-            let mut ahead = 0;
+            let parts = Parts::<W> {
+                line: self.first,
+                step: self.step,
+                lengths: self.lengths,
+                left: (self.first, 0),
+            };
+            let (mut soon, mut ahead) = (parts.clone(), 0);
             for (one, other, bytes) in parts {
                 while ahead < L2_DISTANCE
                     && let Some((one, other, bytes)) = soon.next()
                 {
-                    for run in [Some(one), other].into_iter().flatten() {
-                        prefetch_range(run, bytes, prefetch_l2);
+                    for part in std::iter::once(one).chain(other) {
+                        prefetch_range(part, bytes, prefetch_l2);
                         ahead += bytes;
                     }
                 }
                 ahead = ahead.saturating_sub(if other.is_some() { 2 * bytes } else { bytes });
-                // SAFETY: the part lies in the prefix of a line, and its two runs do not overlap.
+                // SAFETY: the part lies in the prefix of a line, as does the other one after it.
                 unsafe {
                     match other {
-                        Some(other) => exchange::<V, W, true>(one, other, bytes),
-                        None => reverse_in_place::<V, W>(one, bytes),
+                        Some(other) => swap::<V, W, true>(one, other, bytes),
+                        None => reverse::<V, W>(one, bytes),
                     }
                 }
             }
@@ -274,7 +279,7 @@ impl<'a, const W: usize, const AHEAD: bool> Reverse<'a, W, AHEAD> {
                 prefetch_range(line.wrapping_add(L1_DISTANCE), self.bytes, prefetch_l1);
             }
             // SAFETY: the prefix lies in the line.
-            unsafe { reverse_in_place::<V, W>(line, length * W) };
+            unsafe { reverse::<V, W>(line, length * W) };
             line = line.wrapping_add(self.step);
         }
     }
@@ -289,13 +294,13 @@ impl<const W: usize, const AHEAD: bool> SimdTask for Reverse<'_, W, AHEAD> {
         let longest = longest(self.lengths) * W;
         let most = MAX_VECTORS_IN_PLACE * V::BYTES;
         // SAFETY: this function's conditions; what short lines read backward lies in the line
-        // before, or in so many bytes.
+        // before, or in `before` bytes.
         unsafe {
             if self.step != self.bytes || self.bytes < V::BYTES || longest > most {
                 return self.between_ends::<V>();
             }
             if self.before < self.bytes.min(most) {
-                reverse_in_place::<V, W>(self.first, self.lengths[0] * W);
+                reverse::<V, W>(self.first, self.lengths[0] * W);
                 self.first = self.first.wrapping_add(self.step);
                 self.lengths = &self.lengths[1..];
             }
@@ -305,76 +310,35 @@ impl<const W: usize, const AHEAD: bool> SimdTask for Reverse<'_, W, AHEAD> {
     }
 }
 
-/// What is exchanged or reversed one after the other in the prefixes of lines.
+/// The parts of lines that are swapped or reversed one after the other.
 #[derive(Clone)]
 struct Parts<'a, const W: usize> {
+    /// The line that comes next.
     line: *mut u8,
     step: usize,
     lengths: &'a [usize],
-    /// What is left of the prefix of the line.
-    left: Range<usize>,
-}
-
-impl<'a, const W: usize> Parts<'a, W> {
-    fn new<const AHEAD: bool>(lines: &Reverse<'a, W, AHEAD>) -> Self {
-        Self {
-            line: lines.first.wrapping_sub(lines.step),
-            step: lines.step,
-            lengths: lines.lengths,
-            left: 0..0,
-        }
-    }
+    /// The rest of the prefix of the current line: its start and its bytes.
+    left: (*mut u8, usize),
 }
 
 impl<const W: usize> Iterator for Parts<'_, W> {
-    /// Two runs of so many bytes that change places, or one that is reversed where it is.
+    /// Two parts of as many bytes that change places, or one that is reversed where it is.
     type Item = (*mut u8, Option<*mut u8>, usize);
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        while self.left.is_empty() {
+        while self.left.1 == 0 {
             let (&length, rest) = self.lengths.split_first()?;
+            self.left = (self.line, length * W);
             self.lengths = rest;
             self.line = self.line.wrapping_add(self.step);
-            self.left = 0..length * W;
         }
-        let one = self.line.wrapping_add(self.left.start);
-        let bytes = self.left.len();
+        let (one, bytes) = self.left;
         if bytes <= 2 * PIECE {
-            self.left = 0..0;
+            self.left.1 = 0;
             return Some((one, None, bytes));
         }
-        self.left = self.left.start + PIECE..self.left.end - PIECE;
-        let other = self.line.wrapping_add(self.left.end);
-        Some((one, Some(other), PIECE))
+        self.left = (one.wrapping_add(PIECE), bytes - 2 * PIECE);
+        Some((one, Some(one.wrapping_add(bytes - PIECE)), PIECE))
     }
-}
-
-/// As [`run`], for lines of less than a lane: each is loaded into an integer, reversed there by
-/// shifts and byte swaps, and stored.
-///
-/// # Safety
-/// As there.
-unsafe fn run_sub_lane<const W: usize>(job: &Job<'_>, items: Range<usize>) {
-    let bytes = job.plan.time.size * W;
-    job.for_each_band(items, MAX_COLUMNS, |band| {
-        let Range { start, end } = match job.choice.in_place {
-            false => band.times.clone(),
-            true if job.walk.is_whole(&band.times) => 0..job.plan.time.size,
-            // SAFETY: see `Job`.
-            true => return unsafe { run_at(job.choice.simd, ReversePart::<W> { band }) },
-        };
-        let (mut line, mut to) = (band.input, band.output);
-        for &length in band.lengths {
-            // SAFETY: a line is `bytes` bytes in both buffers (see `Job`), and `start..end` are
-            // steps of it.
-            unsafe {
-                let value = sub_lane::load(line, bytes);
-                let steps = sub_lane::prefix_reversed::<W>(value, length) >> (8 * start * W);
-                sub_lane::store(steps, to.add(start * W), (end - start) * W);
-            }
-            line = line.wrapping_add(band.input_step);
-            to = to.wrapping_add(band.output_step);
-        }
-    });
 }

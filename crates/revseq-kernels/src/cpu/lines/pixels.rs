@@ -1,25 +1,24 @@
-//! Lines of rows that are no elements, such as RGB pixels: reversed by moving as many at a time as
-//! a vector holds.
+//! Lines of rows that are no elements, such as RGB pixels: reversed by as many at a time as a vector
+//! holds. [M15]
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use crate::cpu::choice::Tier;
-use crate::cpu::simd::bytes::copy_bytes;
-use crate::cpu::simd::{SimdTask, Vector, run_at};
+use crate::cpu::choose::Tier;
+use crate::cpu::simd::{Portable, SimdTask, Vector, run_at};
 use crate::cpu::walk::{Band, Job, MAX_COLUMNS};
-use crate::cpu::write::{LINE, Line, Run, prefetch_l1, write};
+use crate::cpu::write::{CACHE_LINE, CacheLine, Span, prefetch_l1, write};
 
-/// The most that is kept aside while its place is written, or until it is streamed, in bytes.
+/// The size of the buffer for rows whose place is written, or that are streamed later, in bytes.
 const KEPT: usize = 4 << 10;
 
-/// How far ahead what lies in order is prefetched, in bytes: the hardware foresees most of it.
+/// How far ahead pixels in order are prefetched, in bytes: the hardware foresees most of them.
 const DISTANCE: usize = 8 << 10;
 
 /// As [`run`](super::run), for rows that are no elements.
 ///
 /// # Safety
-/// As there.
+/// As [`run`](super::run).
 pub(super) unsafe fn run(job: &Job<'_>, items: Range<usize>) {
     let (row, simd) = (job.plan.row_bytes, job.choice.simd);
     // SAFETY: see `Job`.
@@ -53,29 +52,22 @@ impl<const STREAM: bool> SimdTask for Copy<'_, STREAM> {
         for &length in band.lengths {
             let middle = length.clamp(start, end);
             // SAFETY: a line has as many packed rows as time has steps (see `Job`), and the kept
-            // bytes have room for so many rows.
+            // bytes have room for as many rows.
             unsafe {
                 for first in (start..middle).step_by(most) {
                     let count = most.min(middle - first);
                     let from = line.add((length - first - count) * row);
                     let out = to.add(first * row);
-                    let soon = from.wrapping_sub(DISTANCE);
+                    let place = if STREAM { kept } else { out };
+                    pixels.reverse::<V>(from, place, count, from.wrapping_sub(DISTANCE));
                     if STREAM {
-                        pixels.reverse::<V>(from, kept, count, soon);
-                        write::<V, _, true, false>(
-                            Run::<1, false>::new(kept, count * row, kept),
-                            out,
-                            count * row,
-                        );
-                    } else {
-                        pixels.reverse::<V>(from, out, count, soon);
+                        let kept = Span::<1, false>::new(kept, count * row, kept);
+                        write::<V, _, true, false>(kept, out, count * row);
                     }
                 }
-                let from = line.add(middle * row);
-                let bytes = (end - middle) * row;
-                let rest = Run::<1, false>::new(from, bytes, from.wrapping_add(bytes));
-                let out = to.add(middle * row);
-                write::<V, _, STREAM, true>(rest, out, bytes);
+                let (from, bytes) = (line.add(middle * row), (end - middle) * row);
+                let rest = Span::<1, false>::new(from, bytes, from.wrapping_add(bytes));
+                write::<V, _, STREAM, true>(rest, to.add(middle * row), bytes);
             }
             line = line.wrapping_add(band.input_step);
             to = to.wrapping_add(band.output_step);
@@ -83,7 +75,7 @@ impl<const STREAM: bool> SimdTask for Copy<'_, STREAM> {
     }
 }
 
-/// Exchanges the pairs of lines.
+/// Swaps the pairs of lines.
 struct Swap<'a> {
     band: Band<'a>,
     row: usize,
@@ -103,8 +95,8 @@ impl SimdTask for Swap<'_> {
             let pairs = band.times.start..band.times.end.min(length / 2);
             for first in pairs.clone().step_by(KEPT / row) {
                 let count = (KEPT / row).min(pairs.end - first);
-                // SAFETY: the first steps of pairs and their mirror images are two runs of packed
-                // rows of the line, which do not overlap.
+                // SAFETY: the first steps of pairs and their mirror images are packed rows of the
+                // line, which do not overlap.
                 unsafe {
                     let one = line.add(first * row);
                     let other = line.add((length - first - count) * row);
@@ -125,16 +117,16 @@ struct Pixels {
     /// How many rows a vector moves.
     rows: usize,
     /// The order of a vector's bytes that reverses them.
-    order: Line,
+    order: CacheLine,
 }
 
-// What is copied past a row's end lies inside the rows on both sides, and the rows after it
-// overwrite it; those at either end, where it would not, are copied for themselves.
+// A vector's bytes after its last row lie inside the rows on both sides, and the next rows overwrite
+// them; rows at either end, where this does not hold, are copied exactly.
 impl Pixels {
     #[inline(always)]
     fn new<V: Vector>(row: usize) -> Self {
         let rows = if V::SHUFFLES { V::BYTES / row } else { 1 };
-        let mut order = Line([0; LINE]);
+        let mut order = CacheLine([0; CACHE_LINE]);
         for (place, to) in order.0[..rows * row].chunks_mut(row).enumerate() {
             for (byte, index) in to.iter_mut().enumerate() {
                 *index = ((rows - 1 - place) * row + byte) as u8;
@@ -145,8 +137,8 @@ impl Pixels {
 
     /// Copies `count` rows in reverse order, and prefetches as many at `soon`.
     ///
-    /// To prefetch what is not mapped would cost the search for its page each time, so a caller
-    /// gives a place in its data, or near.
+    /// A prefetch of an unmapped page costs a page walk each time, so `soon` lies in the data, or
+    /// near it.
     ///
     /// # Safety
     /// See [`Vector`]; `from` is readable and `to` writable for the rows, and they do not overlap.
@@ -164,10 +156,13 @@ impl Pixels {
         let exactly = |some: Range<usize>| {
             for index in some {
                 // SAFETY: a row of this index lies in the `count` rows on both sides.
-                unsafe { copy_bytes(source(index), place(index), row) };
+                unsafe {
+                    let row = Span::<1, false>::new(source(index), self.row, from);
+                    write::<Portable, _, false, false>(row, place(index), self.row);
+                }
             }
         };
-        // So many rows a vector touches, the last one perhaps in part.
+        // The rows that a vector touches, the last one perhaps in part.
         let touched = V::BYTES.div_ceil(row);
         let ends = touched - rows;
         if count < touched + ends {
@@ -181,7 +176,7 @@ impl Pixels {
             let order = V::load(self.order.0.as_ptr());
             loop {
                 let last = index + rows - 1;
-                if index * row % LINE < rows * row {
+                if index * row % CACHE_LINE < rows * row {
                     prefetch_l1(soon.wrapping_add((count - 1 - last) * row));
                 }
                 let vector = V::load(source(last));
@@ -192,7 +187,7 @@ impl Pixels {
                 if index == end {
                     break;
                 }
-                // The last vector lies over the one before it.
+                // The last vector overlaps the one before it.
                 index = end.min(index + rows);
             }
         }

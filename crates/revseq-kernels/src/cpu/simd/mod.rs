@@ -1,26 +1,18 @@
-//! The instruction sets: all that kernels ask of one is the trait [`Vector`], which a file
-//! here implements for each.
+//! The instruction sets: kernels use each through the trait [`Vector`].
 
-pub(crate) mod bytes;
+pub(crate) mod few;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 // Tested everywhere, used where there is nothing better.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod portable;
-pub(crate) mod sub_lane;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-#[cfg(all(test, target_arch = "aarch64"))]
-pub(crate) use neon::V128;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use portable::V128 as Portable;
-#[cfg(all(test, not(any(target_arch = "aarch64", target_arch = "x86_64"))))]
-pub(crate) use portable::V128;
-#[cfg(all(test, target_arch = "x86_64"))]
-pub(crate) use x86::V128;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::V128 as Portable;
 
@@ -113,7 +105,7 @@ pub(crate) trait Vector: Copy {
         self
     }
 
-    /// Loads each lane from a place of its own, `pitch` bytes after the one before.
+    /// Loads the lanes from places that are `pitch` bytes apart.
     ///
     /// # Safety
     /// Every place is readable for a lane.
@@ -124,7 +116,7 @@ pub(crate) trait Vector: Copy {
         unsafe { Self::load(from) }
     }
 
-    /// Stores each lane to a place of its own, `pitch` bytes after the one before.
+    /// Stores the lanes to places that are `pitch` bytes apart.
     ///
     /// # Safety
     /// Every place is writable for a lane.
@@ -162,11 +154,10 @@ pub(crate) fn prefix_mask(bytes: usize) -> *const u8 {
         .wrapping_add(WIDEST * bytes.min(WIDEST))
 }
 
-/// What is compiled as a separate function for every instruction set, with all registers for its
-/// loops.
+/// A loop that is compiled as a separate function for every instruction set.
 pub(crate) trait SimdTask {
-    /// Does it. Always inlined, so that it gets the vector's instructions; a closure in it that is
-    /// no `#[inline(always)]` function might not.
+    /// Does the task. Always inlined, so that it gets the vector's instructions; a closure that the
+    /// compiler does not inline lacks them.
     ///
     /// # Safety
     /// See [`Vector`], and what the task says.
@@ -188,7 +179,7 @@ pub(crate) unsafe fn run_at<T: SimdTask>(level: SimdLevel, task: T) {
     }
     #[cfg(test)]
     if crate::cpu::tests::work::is_counting() {
-        // SAFETY: the task's condition holds; what counts needs no instructions of its own.
+        // SAFETY: the task's condition holds; a counting vector needs no special instructions.
         return unsafe { task.run::<crate::cpu::tests::work::Counted>() };
     }
     // SAFETY: the CPU has the instructions of the level, which are the vector's.

@@ -35,7 +35,7 @@ impl Vector for V128 {
         unsafe { vst1q_u8(to, self.0) };
     }
 
-    /// Stores as ever: these CPUs do not read the lines that a run of stores fills.
+    /// An ordinary store: these CPUs do not read the cache lines that stores in order fill.
     #[inline(always)]
     unsafe fn stream(self, to: *mut u8) {
         // SAFETY: `to` is writable for a vector and a multiple of its bytes.

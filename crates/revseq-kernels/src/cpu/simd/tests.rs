@@ -1,9 +1,9 @@
 //! What the vectors of every instruction set do to bytes.
 
+#[cfg(target_arch = "x86_64")]
+use super::x86::{V256, V512};
 use super::*;
 use crate::cpu::lines::MAX_BYTES_IN_PLACE;
-#[cfg(target_arch = "x86_64")]
-use crate::cpu::simd::x86::{V256, V512};
 use crate::simd_level::SimdLevel;
 
 /// What the methods of a vector do to bytes, on the instructions that it needs.
@@ -100,8 +100,9 @@ unsafe fn check_widths<V: Vector>() {
 fn vectors_do_what_they_say() {
     // SAFETY: every level is run only where the CPU has it.
     unsafe {
-        check_widths::<V128>();
         check_widths::<Portable>();
+        #[cfg(target_arch = "aarch64")]
+        check_widths::<super::neon::V128>();
         check_widths::<super::portable::V128>();
         #[cfg(target_arch = "x86_64")]
         {
@@ -124,9 +125,9 @@ fn what_is_loaded_is_stored_and_nothing_around_it() {
         let from = bytes[..count].to_vec();
         // SAFETY: both have as many bytes.
         unsafe {
-            let value = sub_lane::load(from.as_ptr(), count);
+            let value = few::load(from.as_ptr(), count);
             assert_eq!(value.to_le_bytes()[..count], bytes[..count]);
-            sub_lane::store(value, found.as_mut_ptr(), count);
+            few::store(value, found.as_mut_ptr(), count);
         }
         assert_eq!(found[..count], bytes[..count]);
         assert!(found[count..].iter().all(|&byte| byte == 0xee), "{count}");
@@ -142,7 +143,7 @@ fn check_prefix_reversed<const W: usize>() {
         for element in prefix.chunks_mut(W) {
             element.reverse();
         }
-        let found = sub_lane::prefix_reversed::<W>(u128::from_le_bytes(value), length);
+        let found = few::reverse_prefix::<W>(u128::from_le_bytes(value), length);
         assert_eq!(found.to_le_bytes(), expected, "{length} of {W} bytes");
     }
 }

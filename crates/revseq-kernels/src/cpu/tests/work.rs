@@ -4,20 +4,21 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
-use crate::cpu::choice::{Kernel, KernelChoice, Tier};
-use crate::cpu::choose::choose;
+use super::forced;
+use crate::cpu::choose::{Kernel, KernelChoice, Tier, choose};
 use crate::cpu::move_as_chosen;
-use crate::cpu::simd::{LANE, V128, Vector};
-use crate::cpu::write::{LINE, Line};
+use crate::cpu::simd::{LANE, Portable, Vector};
+use crate::cpu::write::{CACHE_LINE, CacheLine};
 use crate::simd_level::SimdLevel;
-use crate::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths, reference};
+use crate::{LengthsPolicy, Plan, SequenceLengths, reference};
 
-/// What vectors have done on this thread, in bytes.
+/// The bytes that vectors have moved on this thread, or those for each byte that is copied or lies
+/// in a reversed prefix.
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
-    loaded: usize,
-    stored: usize,
-    streamed: usize,
+    loaded: f64,
+    stored: f64,
+    streamed: f64,
 }
 
 thread_local! {
@@ -41,7 +42,7 @@ fn count(change: impl FnOnce(&mut Work)) {
 
 /// Asserts that nothing that was streamed is written again.
 fn check_written(to: *const u8) {
-    let last = to.addr() + V128::BYTES - 1;
+    let last = to.addr() + Portable::BYTES - 1;
     STREAMED.with_borrow(|streamed| {
         let again = [to.addr(), last].map(|byte| streamed.contains(&(byte / LANE)));
         assert_eq!(again, [false; 2], "written after it was streamed");
@@ -51,9 +52,9 @@ fn check_written(to: *const u8) {
 /// A vector that counts: two lanes, of which one is its half, so that the last one of a row can lie
 /// over the one before.
 #[derive(Clone, Copy)]
-pub(crate) struct Counted<const LANES: usize = 2>([V128; LANES]);
+pub(crate) struct Counted<const LANES: usize = 2>([Portable; LANES]);
 
-// SAFETY of all methods: the counted vector is some of `V128`, with its conditions.
+// SAFETY of all methods: the counted vector is some of `Portable`, with its conditions.
 impl<const LANES: usize> Vector for Counted<LANES> {
     const BYTES: usize = LANES * LANE;
     type Half = Counted<1>;
@@ -69,7 +70,7 @@ impl<const LANES: usize> Vector for Counted<LANES> {
     }
 
     unsafe fn stream(self, to: *mut u8) {
-        count(|work| work.streamed += Self::BYTES);
+        count(|work| work.streamed += Self::BYTES as f64);
         for (index, lane) in self.0.into_iter().enumerate() {
             let to = to.wrapping_add(index * LANE);
             check_written(to);
@@ -103,15 +104,15 @@ impl<const LANES: usize> Vector for Counted<LANES> {
     }
 
     unsafe fn load_lanes(from: *const u8, pitch: usize) -> Self {
-        count(|work| work.loaded += Self::BYTES);
+        count(|work| work.loaded += Self::BYTES as f64);
         // SAFETY: see above.
         Self(std::array::from_fn(|lane| unsafe {
-            V128::load(from.add(lane * pitch))
+            Portable::load(from.add(lane * pitch))
         }))
     }
 
     unsafe fn store_lanes(self, to: *mut u8, pitch: usize) {
-        count(|work| work.stored += Self::BYTES);
+        count(|work| work.stored += Self::BYTES as f64);
         for (index, lane) in self.0.into_iter().enumerate() {
             let to = to.wrapping_add(index * pitch);
             check_written(to);
@@ -123,7 +124,7 @@ impl<const LANES: usize> Vector for Counted<LANES> {
 
 /// Packed data with a length for each of `batch`, moved in a tier.
 struct Case {
-    data_type: DataType,
+    width: usize,
     sizes: Vec<u64>,
     axis: usize,
     batch: usize,
@@ -131,18 +132,10 @@ struct Case {
     in_place: bool,
 }
 
-/// What is loaded, stored and streamed for each byte that is copied, or in a reversed prefix.
-#[derive(Debug)]
-struct PerByte {
-    loaded: f64,
-    stored: f64,
-    streamed: f64,
-}
-
 impl Case {
-    fn new(data_type: DataType, sizes: &[u64], axis: usize, batch: usize) -> Self {
+    fn new(width: usize, sizes: &[u64], axis: usize, batch: usize) -> Self {
         Self {
-            data_type,
+            width,
             sizes: sizes.to_vec(),
             axis,
             batch,
@@ -151,42 +144,28 @@ impl Case {
         }
     }
 
-    fn streamed(self) -> Self {
-        let tier = Tier::Streamed;
-        Self { tier, ..self }
+    fn streamed(mut self) -> Self {
+        self.tier = Tier::Streamed;
+        self
     }
 
-    fn in_place(self) -> Self {
-        let in_place = true;
-        Self { in_place, ..self }
+    fn in_place(mut self) -> Self {
+        self.in_place = true;
+        self
     }
 
-    /// What a run does by `kernel`, which it chooses.
-    fn work(&self, kernel: Kernel) -> PerByte {
-        let Self {
-            data_type,
-            sizes,
-            axis,
-            batch,
-            ..
-        } = self;
-        let desc = ReverseSubsequencesDesc::reverse_sequence(
-            *data_type,
-            sizes,
-            *batch as u32,
-            *axis as u32,
-            DataType::Int64,
-        );
-        let desc = desc.unwrap();
-        let length = |index: u64| (index * 7919 % (sizes[*axis] + 1)) as i64;
-        let lengths: Vec<i64> = (0..sizes[*batch]).map(length).collect();
+    /// The work of a run by `kernel`, which it chooses.
+    fn work(&self, kernel: Kernel) -> Work {
+        let (sizes, axis, batch) = (&self.sizes, self.axis, self.batch);
+        let forced::Case { desc, lengths, .. } =
+            forced::Case::packed(self.width, sizes, axis, batch);
         let plan = Plan::new(&desc).unwrap();
-        let checked = SequenceLengths::new(&plan, &lengths, LengthsPolicy::Reject).unwrap();
+        let checked = SequenceLengths::new(&plan, &lengths[..], LengthsPolicy::Reject).unwrap();
         let byte = |index: usize| (index * 31 % 251) as u8;
         let input: Vec<u8> = (0..plan.input_bytes()).map(byte).collect();
         let mut expected = vec![0; input.len()];
-        reference::reverse_subsequences(&desc, &input, &lengths, &mut expected);
-        let mut lines = vec![Line([0; LINE]); input.len().div_ceil(LINE)];
+        reference::reverse_subsequences(&desc, &input, &lengths[..], &mut expected);
+        let mut lines = vec![CacheLine([0; CACHE_LINE]); input.len().div_ceil(CACHE_LINE)];
         let output = lines.as_mut_ptr().cast::<u8>();
         let (_, choice) = choose(&plan, None, self.in_place, SimdLevel::Portable);
         assert_eq!(choice.kernel, kernel);
@@ -194,9 +173,9 @@ impl Case {
             tier: self.tier,
             ..choice
         };
-        let (from, steps) = match self.in_place {
-            true => (output.cast_const(), checked.longest(&plan) / 2),
-            false => (input.as_ptr(), plan.time.size),
+        let from = match self.in_place {
+            true => output.cast_const(),
+            false => input.as_ptr(),
         };
         // SAFETY: the output has as many bytes as the input.
         unsafe {
@@ -206,29 +185,22 @@ impl Case {
             }
             STREAMED.take();
             WORK.set(Some(Work::default()));
-            move_as_chosen(
-                &plan,
-                steps,
-                &checked,
-                (from, output),
-                choice,
-                |items, _, work| {
-                    work(0..items);
-                },
-            );
+            move_as_chosen(&plan, &checked, (from, output), choice, |items, _, work| {
+                work(0..items);
+            });
             let found = std::slice::from_raw_parts(output, input.len());
             assert!(found == expected);
         }
         let work = WORK.take().unwrap();
-        let column = input.len() as f64 / (sizes[*axis] * sizes[*batch]) as f64;
+        let column = input.len() as f64 / (sizes[axis] * sizes[batch]) as f64;
         let moved = match self.in_place {
             true => lengths.iter().filter(|&&length| length > 1).sum::<i64>() as f64 * column,
             false => input.len() as f64,
         };
-        PerByte {
-            loaded: work.loaded as f64 / moved,
-            stored: work.stored as f64 / moved,
-            streamed: work.streamed as f64 / moved,
+        Work {
+            loaded: work.loaded / moved,
+            stored: work.stored / moved,
+            streamed: work.streamed / moved,
         }
     }
 }
@@ -236,27 +208,20 @@ impl Case {
 /// Asserts that loads and stores per byte are about so many: no more, and, as what moves without
 /// vectors is not counted and slow, not much less.
 #[track_caller]
-fn about(found: PerByte, loaded: f64, stored: f64) {
+fn about(found: Work, loaded: f64, stored: f64) {
     let stores = found.stored + found.streamed;
     let fits = |found: f64, most: f64| (0.9 * most..=most).contains(&found);
     let fit = fits(found.loaded, loaded) && fits(stores, stored);
     assert!(fit, "{found:?}, not about {loaded} and {stored}");
 }
 
-/// One of each width.
-const TYPES: [DataType; 5] = [
-    DataType::Uint8,
-    DataType::Float16,
-    DataType::Float32,
-    DataType::Int64,
-    DataType::Complex128,
-];
+const WIDTHS: [usize; 5] = [1, 2, 4, 8, 16];
 
 #[test]
 fn rows_are_read_once_and_written_once() {
     for (axis, batch) in [(0, 1), (1, 0)] {
         for inner in [16, 64, 3 << 10] {
-            let case = || Case::new(DataType::Float32, &[16, 16, inner], axis, batch);
+            let case = || Case::new(4, &[16, 16, inner], axis, batch);
             about(case().work(Kernel::Rows), 1.0, 1.0);
             about(case().in_place().work(Kernel::Rows), 1.0, 1.0);
             let streamed = case().streamed().work(Kernel::Rows);
@@ -270,7 +235,7 @@ fn rows_are_read_once_and_written_once() {
 #[test]
 fn streamed_rows_are_written_past_the_caches() {
     for (inner, least) in [(28, 1.0), (257, 0.93), (1001, 0.98)] {
-        let case = Case::new(DataType::Float32, &[8, 16, inner], 0, 1).streamed();
+        let case = Case::new(4, &[8, 16, inner], 0, 1).streamed();
         let found = case.work(Kernel::Rows);
         assert!(found.streamed >= least, "{inner}: {found:?}");
     }
@@ -278,8 +243,8 @@ fn streamed_rows_are_written_past_the_caches() {
 
 #[test]
 fn elements_are_written_once() {
-    for data_type in TYPES {
-        let lines = |bytes: u64| Case::new(data_type, &[64, bytes / data_type.size() as u64], 1, 0);
+    for width in WIDTHS {
+        let lines = |bytes: u64| Case::new(width, &[64, bytes / width as u64], 1, 0);
         // Short lines are read both ways, with a mask for each vector; but for the first one.
         about(lines(64).work(Kernel::Lines), 3.0, 1.0);
         about(lines(256).work(Kernel::Lines), 3.0, 1.0);
@@ -294,18 +259,19 @@ fn elements_are_written_once() {
 
 #[test]
 fn streamed_elements_are_written_past_the_caches() {
-    for data_type in TYPES {
+    for width in WIDTHS {
         // Lanes whole, but for the first line, before which nothing may be read; others as far as
         // they fill cache lines.
-        for (bytes, least) in [
+        let cases = [
             (64, 1.0),
             (80, 1.0),
             (1040, 1.0),
             (9_008, 1.0),
             (65_536, 0.99),
-        ] {
-            let steps = bytes / data_type.size() as u64;
-            let case = Case::new(data_type, &[64, steps], 1, 0).streamed();
+        ];
+        for (bytes, least) in cases {
+            let steps = bytes / width as u64;
+            let case = Case::new(width, &[64, steps], 1, 0).streamed();
             let found = case.work(Kernel::Lines);
             assert!(found.streamed >= least - 0.02, "{bytes}: {found:?}");
         }
@@ -314,14 +280,14 @@ fn streamed_elements_are_written_past_the_caches() {
 
 #[test]
 fn columns_are_transposed_twice_and_reversed_once() {
-    for data_type in TYPES {
-        let case = || Case::new(data_type, &[600, 256], 0, 1);
+    for width in WIDTHS {
+        let case = || Case::new(width, &[600, 256], 0, 1);
         about(case().work(Kernel::Columns), 2.65, 2.6);
         about(case().in_place().work(Kernel::Columns), 5.3, 5.2);
         // Rows are put together before they are streamed.
         let streamed = case().streamed().work(Kernel::Columns);
         assert_eq!(streamed.streamed, 1.0);
-        let moved = if data_type.size() < LANE { 3.65 } else { 2.65 };
+        let moved = if width < LANE { 3.65 } else { 2.65 };
         about(streamed, moved, moved);
     }
 }
@@ -329,10 +295,10 @@ fn columns_are_transposed_twice_and_reversed_once() {
 /// Only rows of whole lines are: others would be written in parts.
 #[test]
 fn columns_are_streamed_where_they_are_whole_lines() {
-    for data_type in TYPES {
+    for width in WIDTHS {
         for (bytes, streamed) in [(96, 0.0), (144, 0.0), (192, 1.0)] {
-            let columns = bytes / data_type.size() as u64;
-            let case = Case::new(data_type, &[100, 2, columns], 0, 2).streamed();
+            let columns = bytes / width as u64;
+            let case = Case::new(width, &[100, 2, columns], 0, 2).streamed();
             let found = case.work(Kernel::Columns);
             assert_eq!(found.streamed, streamed, "{bytes}: {found:?}");
         }

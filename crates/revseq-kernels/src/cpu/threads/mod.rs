@@ -1,8 +1,8 @@
 //! On which threads a run works.
 
 mod claims;
-#[cfg(feature = "rayon")]
-mod shares;
+#[cfg(all(test, feature = "rayon"))]
+mod tests;
 
 use std::fmt;
 use std::ops::Range;
@@ -16,16 +16,6 @@ const PIECE_BYTES: usize = 128 << 10;
 
 /// How many pieces each thread gets, so that one that is late finds less left.
 const PIECES_PER_THREAD: usize = 4;
-
-/// From how many bytes on a second thread gains.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ParallelMin {
-    /// If it has to be woken, as rayon's have, which takes some ten microseconds.
-    #[cfg_attr(not(feature = "rayon"), expect(dead_code, reason = "there is no pool"))]
-    pub(crate) rayon: usize,
-    /// If it waits for the next run awake, as a host's does.
-    pub(crate) host: usize,
-}
 
 /// Calls a function with every number below the given one, on any threads, and
 /// returns when all calls have.
@@ -94,25 +84,20 @@ impl Threads<'_> {
         self,
         items: usize,
         item_bytes: usize,
-        parallel_min: ParallelMin,
+        parallel_min: usize,
         work: impl Fn(Range<usize>) + Sync,
     ) {
         let bytes = items.saturating_mul(item_bytes);
+        // As many pieces as if they were as large as always.
         #[cfg(fuzzing)]
         let (bytes, parallel_min) = match crate::fuzzing::piece_bytes() {
-            // As many pieces as if they were as large as always.
-            Some(least) => (
-                (bytes / least).saturating_mul(PIECE_BYTES),
-                ParallelMin { rayon: 0, host: 0 },
-            ),
+            Some(least) => ((bytes / least).saturating_mul(PIECE_BYTES), 0),
             None => (bytes, parallel_min),
         };
-        let threads = match self {
-            Self::Serial => 1,
-            Self::Host { .. } if bytes < parallel_min.host => 1,
-            #[cfg(feature = "rayon")]
-            Self::Rayon | Self::RayonPool(_) if bytes < parallel_min.rayon => 1,
-            _ => self.count(),
+        let threads = if bytes < parallel_min {
+            1
+        } else {
+            self.count()
         };
         if threads <= 1 {
             return work(0..items);
@@ -132,11 +117,11 @@ impl Threads<'_> {
             Self::Serial => work(0..items),
             #[cfg(feature = "rayon")]
             Self::Rayon => {
-                rayon::in_place_scope(|scope| shares::run(scope, &claims, threads, &piece));
+                rayon::in_place_scope(|scope| share(scope, &claims, threads, &piece));
             }
             #[cfg(feature = "rayon")]
             Self::RayonPool(pool) => {
-                pool.in_place_scope(|scope| shares::run(scope, &claims, threads, &piece));
+                pool.in_place_scope(|scope| share(scope, &claims, threads, &piece));
             }
             Self::Host { parallel_for, .. } => {
                 // The host may call what it likes: each piece is run once. As the reference
@@ -146,5 +131,36 @@ impl Threads<'_> {
                 claims.finish(piece);
             }
         }
+    }
+}
+
+/// Runs all pieces on the calling thread and those of a pool.
+#[cfg(feature = "rayon")]
+fn share<'scope>(
+    scope: &rayon::Scope<'scope>,
+    claims: &'scope Claims,
+    threads: usize,
+    piece: &'scope (impl Fn(usize) + Sync),
+) {
+    // The calling thread works, too, and does not wait for another to wake.
+    let sharers = threads.min(claims.len());
+    for sharer in 1..sharers {
+        scope.spawn(move |_| take(claims, sharers, sharer, piece));
+    }
+    take(claims, sharers, 0, piece);
+}
+
+/// Works on what nobody has come to, from the share of `sharer` on.
+///
+/// The pieces make as many shares of neighbours as there are threads. A thread
+/// begins with its own share, the same in every run, whose bytes it may have in
+/// its caches, and shares one border with the next: lines that are written in
+/// turns on two sides of a border are slow between caches that are far apart. [M42]
+#[cfg(feature = "rayon")]
+fn take(claims: &Claims, sharers: usize, sharer: usize, piece: impl Fn(usize)) {
+    let pieces = claims.len();
+    let first = pieces * sharer / sharers;
+    for index in (first..pieces).chain(0..first) {
+        claims.run(index, &piece);
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::cpu::write::LINE;
+use crate::cpu::write::CACHE_LINE;
 use crate::{DataType, ReverseSubsequencesDesc, TensorDesc};
 
 /// How the elements of a tensor lie.
@@ -57,9 +57,9 @@ pub(super) enum Workers {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Case {
-    pub(super) desc: ReverseSubsequencesDesc,
-    pub(super) lengths: Vec<i64>,
+pub(in crate::cpu::tests) struct Case {
+    pub(in crate::cpu::tests) desc: ReverseSubsequencesDesc,
+    pub(in crate::cpu::tests) lengths: Vec<i64>,
     pub(super) places: [Place; 2],
     pub(super) workers: Workers,
     /// Where the items of a run are cut, and the order of the pieces.
@@ -70,18 +70,19 @@ pub(super) struct Case {
 
 impl Case {
     /// Packed data, in one piece, with a length for each of `batch`.
-    pub(super) fn packed(width: usize, sizes: &[u64], axis: usize, batch: usize) -> Self {
-        let desc = ReverseSubsequencesDesc::reverse_sequence(
-            of_width(width),
-            sizes,
-            batch as u32,
-            axis as u32,
-            DataType::Int64,
-        )
-        .unwrap();
+    pub(in crate::cpu::tests) fn packed(
+        width: usize,
+        sizes: &[u64],
+        axis: usize,
+        batch: usize,
+    ) -> Self {
+        let (data_type, of_lengths) = (of_width(width), DataType::Int64);
+        let axes = (batch as u32, axis as u32);
+        let desc =
+            ReverseSubsequencesDesc::reverse_sequence(data_type, sizes, axes.0, axes.1, of_lengths);
         let length = |index| (index * 7919 % (sizes[axis] + 1)) as i64;
         Self {
-            desc,
+            desc: desc.unwrap(),
             lengths: (0..sizes[batch]).map(length).collect(),
             places: [Place::Start(0); 2],
             workers: Workers::One,
@@ -135,7 +136,8 @@ prop_compose! {
 }
 
 fn place() -> impl Strategy<Value = Place> {
-    let distance = || prop_oneof![3 => Just(0), 1 => 1..2 * LINE, 1 => Just(16), 1 => Just(48)];
+    let distance =
+        || prop_oneof![3 => Just(0), 1 => 1..2 * CACHE_LINE, 1 => Just(16), 1 => Just(48)];
     prop_oneof![
         distance().prop_map(Place::Start),
         distance().prop_map(Place::End),

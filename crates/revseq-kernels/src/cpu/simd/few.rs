@@ -1,8 +1,6 @@
-//! Less than a lane of bytes, in registers: what vectors are too wide for.
-//!
-//! Loading and storing bytes one by one, or through memory, is slower. [M14]
+//! Fewer bytes than a vector has, without a call and without a loop over bytes. [M14]
 
-use crate::cpu::simd::LANE;
+use super::LANE;
 
 /// Loads `bytes` bytes, less than a lane; the first is the lowest, the others are 0.
 ///
@@ -66,25 +64,34 @@ pub(crate) unsafe fn store(value: u128, to: *mut u8, bytes: usize) {
     }
 }
 
-/// A line with its first `length` elements of `W` bytes reversed, less than a lane.
+/// Copies `bytes` bytes, less than a lane.
+///
+/// # Safety
+/// `from` is readable and `to` writable for them.
 #[inline(always)]
-pub(crate) fn prefix_reversed<const W: usize>(value: u128, length: usize) -> u128 {
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: this function's conditions.
+    unsafe { store(load(from, bytes), to, bytes) };
+}
+
+/// Reverses the first `length` elements of `W` bytes of a line of less than a lane.
+#[inline(always)]
+pub(crate) fn reverse_prefix<const W: usize>(line: u128, length: usize) -> u128 {
     // To reverse one element is to reverse none; no shift is then by all bits.
     let bits = 8 * W * length.max(1);
     let reversed = match W {
-        1 => value.swap_bytes(),
+        1 => line.swap_bytes(),
         2 => {
             const LOWER: u128 = u128::MAX / 0xffff * 0xff;
-            let bytes = value.swap_bytes();
+            let bytes = line.swap_bytes();
             (bytes & LOWER) << 8 | (bytes >> 8 & LOWER)
         }
         4 => {
-            let (low, high) = (value as u64, (value >> 64) as u64);
+            let (low, high) = (line as u64, (line >> 64) as u64);
             u128::from(low.rotate_left(32)) << 64 | u128::from(high.rotate_left(32))
         }
-        8 => value.rotate_left(64),
-        _ => value,
+        8 => line.rotate_left(64),
+        _ => line,
     };
-    let rest = value >> bits << bits;
-    reversed >> (8 * LANE - bits) | rest
+    reversed >> (8 * LANE - bits) | line >> bits << bits
 }
