@@ -1,12 +1,11 @@
-//! The choice of a kernel, a tier and instructions: one decision, made by [`choose`].
+//! Makes the [`KernelChoice`] of a run, once.
 //!
 //! The thresholds were measured: docs/notebook.md has the figures, by the ids in brackets.
 
 use std::borrow::Cow;
-use std::fmt;
 
+use super::choice::{Kernel, KernelChoice, Tier};
 use super::columns::Tiling;
-use super::threads::Threads;
 use super::write::CACHE_LINE;
 use crate::simd_level::SimdLevel;
 use crate::{Plan, SequenceLengths};
@@ -17,42 +16,6 @@ const ROW_PART: usize = 32 << 10;
 /// From this many bytes on stores are non-temporal: when the last-level cache no longer holds
 /// input and output. [M2]
 const STREAMED_BYTES: usize = 8 << 20;
-
-/// How [`run`](super::run) and [`run_in_place`](super::run_in_place) move the bytes of a plan: the
-/// kernel, how far away the bytes are, and the instructions.
-///
-/// Displayed as in `rows, far`, without the instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KernelChoice {
-    pub(crate) kernel: Kernel,
-    pub(crate) tier: Tier,
-    pub(crate) simd: SimdLevel,
-    pub(crate) in_place: bool,
-}
-
-/// A kernel: a file or a folder beside this one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kernel {
-    /// Row by row, by any strides: small plans, and those that no other kernel takes.
-    Small,
-    /// Rows that move as they are.
-    Rows,
-    /// Rows one after the other along time, reversed together.
-    Lines,
-    /// Narrow rows beside each other with lengths of their own: tiles are transposed.
-    Columns,
-}
-
-/// How far away a run's bytes are, and so how they are read ahead and written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tier {
-    /// In the first level of the cache: nothing is prefetched.
-    Near,
-    /// In outer levels: prefetched, and written through the caches. In place, or beyond them.
-    Far,
-    /// Beyond the caches: prefetched, and written past them.
-    Streamed,
-}
 
 impl KernelChoice {
     /// The choice for a plan and these lengths, or for any lengths if `None`, out of place or in
@@ -66,51 +29,6 @@ impl KernelChoice {
     #[must_use]
     pub fn of_plan(plan: &Plan) -> Self {
         Self::new(plan, None, false)
-    }
-
-    /// The kernel's name, such as `rows`.
-    #[must_use]
-    pub fn kernel(&self) -> &'static str {
-        match self.kernel {
-            Kernel::Small => "small",
-            Kernel::Rows => "rows",
-            Kernel::Lines => "lines",
-            Kernel::Columns => "columns",
-        }
-    }
-
-    /// The instructions that it uses.
-    #[must_use]
-    pub fn simd(&self) -> SimdLevel {
-        self.simd
-    }
-
-    /// From how many bytes on a second thread gains: one of rayon's has to be woken, which takes
-    /// some ten microseconds, and a host's waits for the next call awake. [M7]
-    pub(crate) fn parallel_min(&self, threads: &Threads<'_>) -> usize {
-        let (host, rayon) = match self.kernel {
-            Kernel::Small => (128 << 10, 512 << 10),
-            Kernel::Columns => (2 << 20, 4 << 20),
-            Kernel::Rows | Kernel::Lines => (1 << 20, 6 << 20),
-        };
-        let bytes = match threads {
-            Threads::Host { .. } => host,
-            _ => rayon,
-        };
-        // In place only about half of the pairs are swapped.
-        if self.in_place { 2 * bytes } else { bytes }
-    }
-}
-
-impl fmt::Display for KernelChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kernel())?;
-        f.write_str(match self.tier {
-            Tier::Near => "",
-            Tier::Far => ", far",
-            Tier::Streamed => ", streamed",
-        })?;
-        f.write_str(if self.in_place { ", in place" } else { "" })
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A run is chosen (`choose`), walked (`walk`) and written (`write`), in this order.
 
+mod choice;
 mod choose;
 mod columns;
 mod lines;
@@ -20,7 +21,7 @@ mod write;
 
 use std::mem::MaybeUninit;
 
-pub use choose::KernelChoice;
+pub use choice::KernelChoice;
 pub use options::Options;
 pub use threads::{ParallelFor, Threads};
 pub use typed::{reverse_in_place, run_elements, run_elements_in_place};
@@ -28,7 +29,8 @@ pub use typed::{reverse_in_place, run_elements, run_elements_in_place};
 pub use crate::simd_level::SimdLevel;
 
 use crate::{Error, Plan, SequenceLengths, Tensor};
-use choose::{Kernel, choose, is_small};
+use choice::Kernel;
+use choose::{choose, is_small};
 use columns::Tiling;
 use walk::{Job, Walk};
 

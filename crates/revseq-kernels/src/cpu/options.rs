@@ -29,9 +29,7 @@ impl Options<'_> {
 
 impl<'a> From<Threads<'a>> for Options<'a> {
     fn from(threads: Threads<'a>) -> Self {
-        Self {
-            threads,
-            simd: None,
-        }
+        let simd = None;
+        Self { threads, simd }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::choose::Tier;
+use super::choice::Tier;
 use super::simd::{SimdTask, Vector, fence, run_at};
 use super::swap::swap;
 use super::walk::{Band, Job, MAX_COLUMNS, longest, source};

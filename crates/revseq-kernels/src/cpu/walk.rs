@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::choose::KernelChoice;
+use super::choice::KernelChoice;
 use crate::plan::Loop;
 use crate::{Plan, SequenceLengths};
 

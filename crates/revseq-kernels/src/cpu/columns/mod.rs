@@ -14,7 +14,7 @@ use scratch::Scratch;
 pub(crate) use tiling::Tiling;
 use tiling::WIDEST_TILE;
 
-use super::choose::Tier;
+use super::choice::Tier;
 use super::lines::{MAX_BYTES_IN_PLACE, Reverse};
 use super::simd::{LANE, Lane, SimdTask, Vector, fence, few, run_at, transpose};
 use super::walk::{Band, Job, longest};

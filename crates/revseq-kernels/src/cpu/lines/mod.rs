@@ -5,7 +5,7 @@ mod pixels;
 
 use std::ops::Range;
 
-use super::choose::Tier;
+use super::choice::Tier;
 use super::simd::{LANE, SimdTask, Vector, WIDEST, fence, few, run_at};
 use super::swap::{reverse, swap};
 use super::walk::{Band, Job, MAX_COLUMNS, longest};

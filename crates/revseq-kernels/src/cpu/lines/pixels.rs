@@ -4,7 +4,7 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use crate::cpu::choose::Tier;
+use crate::cpu::choice::Tier;
 use crate::cpu::simd::{Portable, SimdTask, Vector, run_at};
 use crate::cpu::walk::{Band, Job, MAX_COLUMNS};
 use crate::cpu::write::{CACHE_LINE, CacheLine, Span, prefetch_l1, write};

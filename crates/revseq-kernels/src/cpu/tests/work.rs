@@ -5,7 +5,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use super::forced;
-use crate::cpu::choose::{Kernel, KernelChoice, Tier, choose};
+use crate::cpu::choice::{Kernel, KernelChoice, Tier};
+use crate::cpu::choose::choose;
 use crate::cpu::move_as_chosen;
 use crate::cpu::simd::{LANE, Portable, Vector};
 use crate::cpu::write::{CACHE_LINE, CacheLine};

@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::cpu::choose::{Kernel, KernelChoice, Tier, fold_equal_lengths};
+use crate::cpu::choice::{Kernel, KernelChoice, Tier};
+use crate::cpu::choose::fold_equal_lengths;
 use crate::cpu::columns::Tiling;
 use crate::cpu::move_as_chosen;
 use crate::cpu::threads::Threads;
