@@ -3,13 +3,13 @@
 /// Operators of a type are never equal: tract would merge nodes that hold models, states or
 /// a place.
 macro_rules! never_equal {
-    ($op:ty) => {
-        impl PartialEq for $op {
+    ($op:ty $(, $parameter:ident)?) => {
+        impl$(<$parameter>)? PartialEq for $op {
             fn eq(&self, _other: &Self) -> bool {
                 false
             }
         }
 
-        impl Eq for $op {}
+        impl$(<$parameter>)? Eq for $op {}
     };
 }

@@ -8,6 +8,7 @@ use tract_onnx::tract_hir::ops::konst::Const;
 
 use crate::induction::follow;
 use crate::limits::Limits;
+use crate::minted::symbols_of;
 use crate::op::Loop;
 use crate::scan;
 use crate::spec::{Feed, Output, Spec, Value, one};
@@ -376,18 +377,6 @@ fn integer_type(fact: &TypedFact, declared: Option<DatumType>) -> DatumType {
     }
     let declared = declared.filter(|it| it.is_integer());
     declared.unwrap_or(i64::datum_type())
-}
-
-/// The symbols in a value's sizes, and in its elements if it is known.
-pub(crate) fn symbols_of(fact: &TypedFact) -> Vec<Symbol> {
-    let mut symbols: Vec<Symbol> = fact.shape.iter().flat_map(TDim::symbols).collect();
-    if let Some(value) = &fact.konst
-        && value.datum_type() == TDim::datum_type()
-        && let Ok(value) = value.to_plain_array_view::<TDim>()
-    {
-        symbols.extend(value.iter().flat_map(TDim::symbols));
-    }
-    symbols
 }
 
 impl Op for OnnxLoop {

@@ -4,11 +4,12 @@ use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::{AttributeProto, NodeProto, TensorProto};
+use tract_onnx::tract_core::dyn_clone::clone_box;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::around::{Around, Number};
-use crate::infer::symbols_of;
-use crate::minted::{Facts, Minted, inferred};
+use crate::from_data::{FromData, OrTracts};
+use crate::minted::{Facts, Minted, inferred, symbols_of};
 use crate::node::{check_domain, tracts};
 
 /// The operators that tract reads only where it knows what sizes they make.
@@ -45,7 +46,6 @@ pub(crate) fn parse(
     });
     let op = OnnxLate {
         operator: node.op_type.clone(),
-        tracts,
         deciding: optional_inputs(node)
             .take(node.input.len())
             .skip(first)
@@ -55,7 +55,7 @@ pub(crate) fn parse(
         allows_zero: node.get_attr_opt("allowzero")?.unwrap_or(0_i64) != 0,
         sizes: Minted::new(ctx),
     };
-    Ok((Box::new(op), captured))
+    Ok((Box::new(OrTracts { tracts, op }), captured))
 }
 
 /// A ConstantOfShape that says its value: without one ONNX's is a float, tract's a double.
@@ -81,8 +81,6 @@ fn of_floats(node: &NodeProto) -> NodeProto {
 #[derive(Clone, Debug)]
 struct OnnxLate {
     operator: String,
-    /// How tract reads it.
-    tracts: Box<dyn InferenceOp>,
     /// The inputs that tract has to know, of which the first one has the sizes.
     deciding: TVec<usize>,
     /// What the graph says of the elements of the first one of those, if it says how many.
@@ -91,8 +89,6 @@ struct OnnxLate {
     allows_zero: bool,
     sizes: Minted,
 }
-
-never_equal!(OnnxLate);
 
 impl OnnxLate {
     /// The output's number of axes, for `count` elements of the input with the sizes.
@@ -161,69 +157,48 @@ impl OnnxLate {
     }
 }
 
-impl Op for OnnxLate {
-    fn name(&self) -> StaticName {
-        self.tracts.name()
+impl FromData for OnnxLate {
+    fn name(&self, tracts: &dyn InferenceOp) -> StaticName {
+        tracts.name()
     }
 
-    not_a_typed_op!();
-}
-
-impl EvalOp for OnnxLate {
-    not_out_of_plan!();
-}
-
-impl InferenceOp for OnnxLate {
     fn infer(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
-        let found = self.tracts.infer(inputs, outputs.clone(), observed)?;
-        let Some((of, shape)) = self.fact(&found.0, &found.1[0]) else {
-            return Ok(found);
-        };
-        Ok(inferred(&found.0.iter().collect(), &outputs, of, shape))
-    }
-
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
-        self.infer(inputs, outputs, observed)
-    }
-
-    fn to_typed(
         &self,
-        source: &InferenceModel,
-        node: &InferenceNode,
+        tracts: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>> {
+        let found = tracts.infer(inputs.clone(), outputs.clone(), tvec![])?;
+        Ok(Some(match self.fact(&found.0, &found.1[0]) {
+            Some((of, shape)) => inferred(&found.0.iter().collect(), outputs, of, shape),
+            None => found,
+        }))
+    }
+
+    fn wire(
+        &self,
+        tracts: &dyn InferenceOp,
+        name: &str,
         target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+        inputs: &[OutletId],
+    ) -> TractResult<Option<TVec<OutletId>>> {
         let facts: Vec<InferenceFact> = inputs
             .iter()
             .map(|input| Ok(InferenceFact::from(target.outlet_fact(*input)?)))
             .collect::<TractResult<_>>()?;
-        let mut tracts = self.tracts.clone();
         let output = InferenceFact::default();
-        let inferred = tracts.infer(facts.iter().collect(), tvec![&output], tvec![])?;
+        let inferred = clone_box(tracts).infer(facts.iter().collect(), tvec![&output], tvec![])?;
         let Some((of, shape)) = self.fact(&facts, &inferred.1[0]) else {
-            return self.tracts.to_typed(source, node, target, mapping);
+            return Ok(None);
         };
         let op = Late {
-            tracts: self.tracts.clone(),
+            tracts: clone_box(tracts),
             deciding: self.deciding.clone(),
             fact: of.fact(shape),
         };
-        let name = target.unique_name(node.name.as_str()).into_owned();
-        target.wire_node(name, op, &inputs)
+        let name = target.unique_name(name).into_owned();
+        target.wire_node(name, op, inputs).map(Some)
     }
-
-    as_op!();
 }
 
 /// An operator that tract prepares when it runs: what it has to know is there by then.

@@ -105,6 +105,7 @@ mod around;
 mod branches;
 mod budget;
 mod compress;
+mod from_data;
 mod fusion;
 mod gather;
 mod graph;

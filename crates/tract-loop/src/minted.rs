@@ -32,6 +32,18 @@ impl Minted {
     }
 }
 
+/// The symbols in a value's sizes, and in its elements if it is known.
+pub(crate) fn symbols_of(fact: &TypedFact) -> Vec<Symbol> {
+    let mut symbols: Vec<Symbol> = fact.shape.iter().flat_map(TDim::symbols).collect();
+    if let Some(value) = &fact.konst
+        && value.datum_type() == TDim::datum_type()
+        && let Ok(value) = value.to_plain_array_view::<TDim>()
+    {
+        symbols.extend(value.iter().flat_map(TDim::symbols));
+    }
+    symbols
+}
+
 /// Facts of a node's outputs that leave its inputs' as they are.
 pub(crate) type Facts = (
     TVec<InferenceFact>,

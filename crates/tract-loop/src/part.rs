@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::infer::symbols_of;
+use crate::minted::symbols_of;
 
 /// Takes every so many elements along an axis, between bounds, by ONNX's rule.
 ///

@@ -5,9 +5,11 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::Downsample;
 use tract_onnx::tract_core::ops::array::{Gather, Slice};
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
+use tract_onnx::tract_core::ops::identity::Identity;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::around::{Around, BEYOND, Number};
+use crate::from_data::{FromData, OrTracts};
 use crate::late;
 use crate::minted::{Facts, Minted, axis, inferred};
 use crate::part::{Part, positions};
@@ -24,12 +26,11 @@ pub(crate) fn parse(
         return Ok((tracts, captured));
     };
     let op = OnnxSlice {
-        tracts,
         along,
         steps: optional_inputs(node).nth(4).flatten(),
         sizes: Minted::new(ctx),
     };
-    Ok((Box::new(op), captured))
+    Ok((Box::new(OrTracts { tracts, op }), captured))
 }
 
 /// What the graph says of a Slice along an axis.
@@ -110,15 +111,11 @@ fn along(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<A
 /// A Slice as ONNX writes it, before its bounds are known or known to come from data.
 #[derive(Clone, Debug)]
 struct OnnxSlice {
-    /// How tract reads it.
-    tracts: Box<dyn InferenceOp>,
     along: Vec<Along>,
     /// Which input the steps are.
     steps: Option<usize>,
     sizes: Minted,
 }
-
-never_equal!(OnnxSlice);
 
 impl Along {
     /// How it takes what it does of an axis of a size; `None` if its step is not known.
@@ -205,65 +202,51 @@ impl OnnxSlice {
     }
 }
 
-impl Op for OnnxSlice {
-    fn name(&self) -> StaticName {
+impl FromData for OnnxSlice {
+    fn name(&self, _tracts: &dyn InferenceOp) -> StaticName {
         "Slice".into()
     }
 
-    not_a_typed_op!();
-}
-
-impl EvalOp for OnnxSlice {
-    not_out_of_plan!();
-}
-
-impl InferenceOp for OnnxSlice {
     fn infer(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
+        &self,
+        _tracts: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>> {
         let values = self.bounds(|input| Ok(inputs[input].value.concretize()))?;
         let data = inputs[0].datum_type.concretize();
-        if let Some((of, shape)) = data.zip(inputs[0].shape.concretize())
-            && let Some(taken) = self.taken(&values, &shape)?
-        {
-            return Ok(inferred(&inputs, &outputs, of, self.shape(&taken, shape)?));
-        }
-        self.tracts.infer(inputs, outputs, observed)
+        let Some((of, shape)) = data.zip(inputs[0].shape.concretize()) else {
+            return Ok(None);
+        };
+        let Some(taken) = self.taken(&values, &shape)? else {
+            return Ok(None);
+        };
+        Ok(Some(inferred(
+            inputs,
+            outputs,
+            of,
+            self.shape(&taken, shape)?,
+        )))
     }
 
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
-        self.infer(inputs, outputs, observed)
-    }
-
-    fn to_typed(
+    fn wire(
         &self,
-        source: &InferenceModel,
-        node: &InferenceNode,
+        _tracts: &dyn InferenceOp,
+        node: &str,
         target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let [data, start, end] = [0, 1, 2].map(|input| mapping[&node.inputs[input]]);
-        let values = self.bounds(|input| {
-            let fact = target.outlet_fact(mapping[&node.inputs[input]])?;
-            Ok(fact.konst.clone())
-        })?;
+        inputs: &[OutletId],
+    ) -> TractResult<Option<TVec<OutletId>>> {
+        let [data, start, end] = [0, 1, 2].map(|input| inputs[input]);
+        let values = self.bounds(|input| Ok(target.outlet_fact(inputs[input])?.konst.clone()))?;
         let shape = target.outlet_fact(data)?.shape.to_tvec();
         let Some(taken) = self.taken(&values, &shape)? else {
-            return self.tracts.to_typed(source, node, target, mapping);
+            return Ok(None);
         };
         let of = taken.len();
         let mut wire = data;
         for (at, (axis, taken)) in taken.into_iter().enumerate() {
             let name = |target: &TypedModel, name: &str| {
-                let name = format!("{}.axis{axis}.{name}", node.name);
+                let name = format!("{node}.axis{axis}.{name}");
                 target.unique_name(name).into_owned()
             };
             match taken {
@@ -299,13 +282,7 @@ impl InferenceOp for OnnxSlice {
                 }
             }
         }
-        let name = target.unique_name(node.name.as_str()).into_owned();
-        target.wire_node(
-            name,
-            tract_onnx::tract_core::ops::identity::Identity,
-            &[wire],
-        )
+        let name = target.unique_name(node).into_owned();
+        target.wire_node(name, Identity, &[wire]).map(Some)
     }
-
-    as_op!();
 }

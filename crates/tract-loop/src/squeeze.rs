@@ -6,6 +6,7 @@ use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::around::Around;
+use crate::from_data::{FromData, OrTracts};
 use crate::minted::{Facts, axis, inferred};
 use crate::node::{check_domain, tracts};
 
@@ -22,7 +23,10 @@ pub(crate) fn parse(
         None => node.get_attr_opt_vec("axes")?,
     };
     Ok(match axes {
-        Some(axes) => (Box::new(OnnxSqueeze { tracts, axes }), captured),
+        Some(axes) => {
+            let op = OnnxSqueeze { axes };
+            (Box::new(OrTracts { tracts, op }), captured)
+        }
         None => (tracts, captured),
     })
 }
@@ -30,12 +34,8 @@ pub(crate) fn parse(
 /// A Squeeze as ONNX writes it.
 #[derive(Clone, Debug)]
 struct OnnxSqueeze {
-    /// How tract reads it.
-    tracts: Box<dyn InferenceOp>,
     axes: Vec<i64>,
 }
-
-never_equal!(OnnxSqueeze);
 
 impl OnnxSqueeze {
     /// The axes that are left out, from the last one on, if that they have one element is not
@@ -51,71 +51,54 @@ impl OnnxSqueeze {
     }
 }
 
-impl Op for OnnxSqueeze {
-    fn name(&self) -> StaticName {
+impl FromData for OnnxSqueeze {
+    fn name(&self, _tracts: &dyn InferenceOp) -> StaticName {
         "Squeeze".into()
     }
 
-    not_a_typed_op!();
-}
-
-impl EvalOp for OnnxSqueeze {
-    not_out_of_plan!();
-}
-
-impl InferenceOp for OnnxSqueeze {
     fn infer(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
-        let data = inputs[0].datum_type.concretize();
-        if let Some((of, mut shape)) = data.zip(inputs[0].shape.concretize())
-            && let Some(axes) = self.unknown(&shape)?
-        {
-            for axis in axes {
-                shape.remove(axis);
-            }
-            return Ok(inferred(&inputs, &outputs, of, shape));
-        }
-        self.tracts.infer(inputs, outputs, observed)
-    }
-
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
-        self.infer(inputs, outputs, observed)
-    }
-
-    fn to_typed(
         &self,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let mut wire = mapping[&node.inputs[0]];
-        let shape = target.outlet_fact(wire)?.shape.to_tvec();
+        _tracts: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>> {
+        let data = inputs[0].datum_type.concretize();
+        let Some((of, mut shape)) = data.zip(inputs[0].shape.concretize()) else {
+            return Ok(None);
+        };
         let Some(axes) = self.unknown(&shape)? else {
-            return self.tracts.to_typed(source, node, target, mapping);
+            return Ok(None);
         };
         for axis in axes {
-            let name = format!("{}.axis{axis}", node.name);
-            let name = target.unique_name(name).into_owned();
+            shape.remove(axis);
+        }
+        Ok(Some(inferred(inputs, outputs, of, shape)))
+    }
+
+    fn wire(
+        &self,
+        _tracts: &dyn InferenceOp,
+        name: &str,
+        target: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<Option<TVec<OutletId>>> {
+        let mut wire = inputs[0];
+        let shape = target.outlet_fact(wire)?.shape.to_tvec();
+        let Some(axes) = self.unknown(&shape)? else {
+            return Ok(None);
+        };
+        for axis in axes {
+            let name = target
+                .unique_name(format!("{name}.axis{axis}"))
+                .into_owned();
             let op: Box<dyn TypedOp> = match shape[axis].is_one() {
                 true => Box::new(AxisOp::Rm(axis)),
                 false => Box::new(Only { axis }),
             };
             wire = target.wire_node(name, op, &[wire])?[0];
         }
-        Ok(tvec![wire])
+        Ok(Some(tvec![wire]))
     }
-
-    as_op!();
 }
 
 /// The only element along an axis, without the axis.

@@ -1,0 +1,91 @@
+//! Operators that tract reads, but for sizes that come from data.
+
+use std::fmt;
+
+use tract_onnx::tract_hir::internal::*;
+
+use crate::minted::Facts;
+
+/// How a node is read whose sizes come from data.
+pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
+    /// The name of the operator that `tracts` is how tract reads.
+    fn name(&self, tracts: &dyn InferenceOp) -> StaticName;
+
+    /// What is inferred of the node; `None` if it is as tract infers it.
+    fn infer(
+        &self,
+        tracts: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>>;
+
+    /// Wires the node with these inputs; `None` if it is as tract wires it.
+    fn wire(
+        &self,
+        tracts: &dyn InferenceOp,
+        name: &str,
+        target: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<Option<TVec<OutletId>>>;
+}
+
+/// A node as ONNX writes it, before its sizes are known or known to come from data.
+#[derive(Clone, Debug)]
+pub(crate) struct OrTracts<T> {
+    /// How tract reads it.
+    pub(crate) tracts: Box<dyn InferenceOp>,
+    pub(crate) op: T,
+}
+
+never_equal!(OrTracts<T>, T);
+
+impl<T: FromData> Op for OrTracts<T> {
+    fn name(&self) -> StaticName {
+        self.op.name(&*self.tracts)
+    }
+
+    not_a_typed_op!();
+}
+
+impl<T: FromData> EvalOp for OrTracts<T> {
+    not_out_of_plan!();
+}
+
+impl<T: FromData> InferenceOp for OrTracts<T> {
+    fn infer(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        match self.op.infer(&mut *self.tracts, &inputs, &outputs)? {
+            Some(facts) => Ok(facts),
+            None => self.tracts.infer(inputs, outputs, observed),
+        }
+    }
+
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        self.infer(inputs, outputs, observed)
+    }
+
+    fn to_typed(
+        &self,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+        match self.op.wire(&*self.tracts, &node.name, target, &inputs)? {
+            Some(outlets) => Ok(outlets),
+            None => self.tracts.to_typed(source, node, target, mapping),
+        }
+    }
+
+    as_op!();
+}
