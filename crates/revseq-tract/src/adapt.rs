@@ -2,13 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::{
-    AttributeProto, GraphProto, NodeProto, TensorProto, attribute_proto::AttributeType,
-};
+use tract_onnx::pb::{GraphProto, NodeProto};
 
-/// Completes a graph and its nested graphs: every node gets a unique name, every output of a
-/// Scan's body a separate node, and a ConstantOfShape its type.
+/// Completes a graph and its nested graphs: every node gets a unique name, and every output of a
+/// Scan's body a separate node.
 ///
 /// [`model_for_path`](crate::model_for_path) calls this; call it yourself to parse models with
 /// your own operator register.
@@ -31,9 +28,6 @@ pub fn adapt(graph: &mut GraphProto) {
             name = format!("{label}~{number}");
         }
         node.name = name;
-        if node.op_type == "ConstantOfShape" && node.attribute.is_empty() {
-            node.attribute.push(zero());
-        }
         let is_scan = node.op_type == "Scan";
         let attributes = node.attribute.iter_mut();
         for inner in attributes.flat_map(|attribute| &mut attribute.g) {
@@ -42,21 +36,6 @@ pub fn adapt(graph: &mut GraphProto) {
             }
             adapt(inner);
         }
-    }
-}
-
-/// The default value of ConstantOfShape: ONNX's is a float, tract's a double.
-fn zero() -> AttributeProto {
-    AttributeProto {
-        name: "value".to_owned(),
-        r#type: AttributeType::Tensor as i32,
-        t: Some(TensorProto {
-            dims: vec![1],
-            data_type: DataType::Float as i32,
-            raw_data: 0_f32.to_le_bytes().to_vec(),
-            ..TensorProto::default()
-        }),
-        ..AttributeProto::default()
     }
 }
 
