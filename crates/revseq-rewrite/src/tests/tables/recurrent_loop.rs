@@ -20,91 +20,101 @@ const STATES: &str = "shape = Shape(x)
 /// SimpleRNN as tf2onnx writes it: `y` of all steps.
 const LOOP: &str = "counted, last, y = Loop<body=@body>(time, always, start, begin)";
 
+/// The next step of a Loop: its number, whether there is another after it, and its input.
+macro_rules! next_step {
+    () => {
+        "t2 = Add(t, next)
+            c2 = Less(t2, time)
+            now = Gather<axis=0>(x, t)\n"
+    };
+}
+
+/// What a SimpleRNN without a bias computes its function of.
+macro_rules! sum {
+    () => {
+        "fed = MatMul(now, kernel)
+            kept = MatMul(h, recurrent)
+            both = Add(fed, kept)\n"
+    };
+}
+
 const LOOPS: &[Inner<'static>] = &[
     Inner {
         name: "body",
         inputs: "i c t h",
         outputs: "c2 t2 h2 step",
-        nodes: "t2 = Add(t, next)
-            c2 = Less(t2, time)
-            now = Gather<axis=0>(x, t)
-            fed = MatMul(now, kernel)
-            kept = MatMul(h, recurrent)
-            both = Add(fed, kept)
-            sum = Add(both, bias)
+        nodes: concat!(
+            next_step!(),
+            sum!(),
+            "sum = Add(both, bias)
             h2 = Tanh(sum)
-            step = Identity(h2)",
+            step = Identity(h2)"
+        ),
     },
     Inner {
         name: "scanned",
         inputs: "h now",
         outputs: "h2 step",
-        nodes: "fed = MatMul(now, kernel)
-            kept = MatMul(h, recurrent)
-            both = Add(fed, kept)
-            sum = Add(both, bias)
+        nodes: concat!(
+            sum!(),
+            "sum = Add(both, bias)
             h2 = Tanh(sum)
-            step = Identity(h2)",
+            step = Identity(h2)"
+        ),
     },
     Inner {
         name: "masked",
         inputs: "i c t h repeated",
         outputs: "c2 t2 h2 output step",
-        nodes: "t2 = Add(t, next)
-            c2 = Less(t2, time)
-            now = Gather<axis=0>(x, t)
-            counts = Gather<axis=0>(mask, t)
-            fed = MatMul(now, kernel)
-            kept = MatMul(h, recurrent)
-            both = Add(fed, kept)
-            sum = Add(both, bias)
+        nodes: concat!(
+            next_step!(),
+            "counts = Gather<axis=0>(mask, t)\n",
+            sum!(),
+            "sum = Add(both, bias)
             new = Tanh(sum)
             h2 = Where(counts, new, h)
             output = Where(counts, new, repeated)
-            step = Identity(output)",
+            step = Identity(output)"
+        ),
     },
     Inner {
         name: "buffered",
         inputs: "i c t h buffer",
         outputs: "c2 t2 h2 buffer2",
-        nodes: "t2 = Add(t, next)
-            c2 = Less(t2, time)
-            now = Gather<axis=0>(x, t)
-            fed = MatMul(now, kernel)
-            kept = MatMul(h, recurrent)
-            both = Add(fed, kept)
-            h2 = Tanh(both)
-            buffer2 = Reshape(h2, framed)",
+        nodes: concat!(
+            next_step!(),
+            sum!(),
+            "h2 = Tanh(both)
+            buffer2 = Reshape(h2, framed)"
+        ),
     },
     Inner {
         name: "masked_buffer",
         inputs: "i c t h repeated buffer",
         outputs: "c2 t2 h2 output buffer2",
-        nodes: "t2 = Add(t, next)
-            c2 = Less(t2, time)
-            now = Gather<axis=0>(x, t)
-            counts = Gather<axis=0>(mask, t)
-            fed = MatMul(now, kernel)
-            kept = MatMul(h, recurrent)
-            both = Add(fed, kept)
-            new = Tanh(both)
+        nodes: concat!(
+            next_step!(),
+            "counts = Gather<axis=0>(mask, t)\n",
+            sum!(),
+            "new = Tanh(both)
             h2 = Where(counts, new, h)
             output = Where(counts, new, repeated)
-            buffer2 = Unsqueeze(output, zero)",
+            buffer2 = Unsqueeze(output, zero)"
+        ),
     },
     Inner {
         name: "limited",
         inputs: "t h now",
         outputs: "t2 h2 step",
-        nodes: "t2 = Add(t, next)
+        nodes: concat!(
+            "t2 = Add(t, next)
             over = GreaterOrEqual(t, lens)
-            column = Reshape(over, upright)
-            fed = MatMul(now, kernel)
-            kept = MatMul(h, recurrent)
-            both = Add(fed, kept)
-            new = Tanh(both)
+            column = Reshape(over, upright)\n",
+            sum!(),
+            "new = Tanh(both)
             h2 = Where(column, h, new)
-            step = Where(column, begin, new)",
+            step = Where(column, begin, new)"
+        ),
     },
 ];
 
