@@ -28,10 +28,10 @@ TARGET = pathlib.Path(json.loads(subprocess.run(
 ).stdout)["target_directory"])  # fmt: skip
 TOOLS = TARGET / "wheel-tools"
 BIN = TOOLS / ("Scripts" if os.name == "nt" else "bin")
-#: Each wheel's package, and the folder of its project.
+#: Each wheel's package, its features, and the folder of its project.
 WHEELS = {
-    "ep": ("revseq-ep", "crates/revseq-ep/python"),
-    "cli": ("revseq-runner", "crates/revseq-runner/python"),
+    "ep": ("revseq-ep", "", "crates/revseq-ep/python"),
+    "cli": ("revseq-runner", "full", "crates/revseq-runner/python"),
 }
 #: Where each shell looks for completions, below a prefix.
 COMPLETIONS = {
@@ -66,13 +66,7 @@ def enter_tools() -> None:
     sys.exit(done.returncode)
 
 
-def features(package: str, platform: Platform) -> str:
-    if package == "revseq-ep":
-        return ""
-    return "bench,multithread,rewrite" if platform.without_gpu else "full"
-
-
-def compiled(package: str, platform: Platform) -> pathlib.Path:
+def compiled(package: str, features: str, platform: Platform) -> pathlib.Path:
     """The library or the program that cargo builds."""
     is_library = package == "revseq-ep"
     name = platform.library.format("revseq_ep") if is_library else platform.program.format("revseq")
@@ -86,7 +80,7 @@ def compiled(package: str, platform: Platform) -> pathlib.Path:
         # It would be a path of this machine.
         linking = ["-C", f"link-arg=-Wl,-install_name,@rpath/{name}"]
     run("cargo-zigbuild", "rustc", "--release", "--locked", "--package", package, "--lib" if is_library else "--bins",
-        "--features", features(package, platform), "--target", platform.zig_target, "--", *linking,
+        "--features", features, "--target", platform.zig_target, "--", *linking,
         cwd=ROOT, env={**os.environ, **platform.environment})  # fmt: skip
     return TARGET / platform.triple / "release" / name
 
@@ -106,11 +100,11 @@ def contents(wheel: str, built: pathlib.Path, runnable: pathlib.Path, folder: pa
     return {"shared_scripts": {str(built): built.name}, "shared_data": files}
 
 
-def describe(package: str, platform: Platform, project: pathlib.Path, folder: pathlib.Path) -> dict:
+def describe(package: str, features: str, platform: Platform, project: pathlib.Path, folder: pathlib.Path) -> dict:
     """Writes what is linked in beside the project's licences; gives its bill of materials."""
     import linked
 
-    crates = linked.crates(ROOT, package, features(package, platform), platform.triple)
+    crates = linked.crates(ROOT, package, features, platform.triple)
     standard = {"MIT": (ROOT / "LICENSE-MIT").read_text().split("\n\n", 2)[2],
                 "Apache-2.0": (ROOT / "LICENSE-APACHE").read_text()}  # fmt: skip
     (project / "THIRD-PARTY-NOTICES.txt").write_text(linked.notices(crates, standard))
@@ -126,17 +120,17 @@ def describe(package: str, platform: Platform, project: pathlib.Path, folder: pa
 def build(wheel: str, name: str, platform: Platform) -> None:
     import check
 
-    package, path = WHEELS[wheel]
+    package, features, path = WHEELS[wheel]
     project = ROOT / path
-    built = runnable = compiled(package, platform)
+    built = runnable = compiled(package, features, platform)
     if wheel == "cli" and not native(platform):
         # Completions and manual pages are the same everywhere, but for one's own platform to print.
-        runnable = compiled(package, next(filter(native, PLATFORMS.values())))
+        runnable = compiled(package, features, next(filter(native, PLATFORMS.values())))
     wheels = TARGET / "wheels" / name
     wheels.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        data = contents(wheel, built, runnable, folder) | describe(package, platform, project, folder)
+        data = contents(wheel, built, runnable, folder) | describe(package, features, platform, project, folder)
         data["tag"] = f"py3-none-{platform.tag}"
         out = folder / "out"
         run("python", "-m", "build", "--wheel", "--no-isolation", "--outdir", out, project,
@@ -161,7 +155,10 @@ def main() -> None:
     enter_tools()
     for name, platform in chosen.items():
         for wheel in wanted:
-            build(wheel, name, platform)
+            if wheel == "ep" or platform.has_command:
+                build(wheel, name, platform)
+            elif len(chosen) == 1:
+                sys.exit(f"there is no wheel of the command for {name}")
 
 
 def is_installed(platform: Platform) -> bool:

@@ -16,7 +16,7 @@ PROCESSORS = {"x86_64": ("X86_64", "AMD64"), "aarch64": ("AARCH64", "ARM64")}
 SYSTEM_LIBRARIES = {
     "windows": re.compile(
         r"(?i)(api-ms-win-[a-z0-9-]+|advapi32|bcrypt|bcryptprimitives|gdi32|kernel32|kernelbase|msvcrt|ntdll|ole32"
-        r"|oleaut32|opengl32|shell32|user32|userenv|ws2_32|d3d12|dxgi|d3dcompiler_47|dcomp|combase)\.dll"
+        r"|oleaut32|opengl32|rpcrt4|setupapi|shell32|user32|userenv|ws2_32|d3d12|dxgi|d3dcompiler_47|dcomp|combase)\.dll"
     ),
     "darwin": re.compile(r"/usr/lib/(libSystem\.B|libcharset\.1|libiconv\.2)\.dylib"),
 }

@@ -14,8 +14,8 @@ class Platform:
     program: str
     #: Of the wheel. It has the oldest glibc or macOS.
     tag: str
-    #: Why the command has no GPU support here, if it has none.
-    without_gpu: str = ""
+    #: Whether there is a wheel of the command, too.
+    has_command: bool = False
 
     @property
     def oldest(self) -> tuple[int, ...]:
@@ -42,12 +42,11 @@ EXPORTS = ("CreateEpFactories", "RegisterCustomOps", "ReleaseEpFactory", "RevSeq
 #: By what Rust calls the system and the processor. glibc 2.17 and macOS 11 are the oldest that Rust's
 #: standard library runs on. ONNX Runtime has no wheel for Macs of Intel.
 PLATFORMS = {
-    "linux-x86_64": Platform("x86_64-unknown-linux-gnu", "lib{}.so", "{}", "manylinux_2_17_x86_64"),
+    "linux-x86_64": Platform("x86_64-unknown-linux-gnu", "lib{}.so", "{}", "manylinux_2_17_x86_64", True),
     "linux-aarch64": Platform("aarch64-unknown-linux-gnu", "lib{}.so", "{}", "manylinux_2_17_aarch64"),
-    "windows-x86_64": Platform("x86_64-pc-windows-gnu", "{}.dll", "{}.exe", "win_amd64"),
+    "windows-x86_64": Platform("x86_64-pc-windows-gnu", "{}.dll", "{}.exe", "win_amd64", True),
     "windows-aarch64": Platform("aarch64-pc-windows-gnullvm", "{}.dll", "{}.exe", "win_arm64"),
-    "macos-aarch64": Platform("aarch64-apple-darwin", "lib{}.dylib", "{}", "macosx_11_0_arm64",
-                              without_gpu="zig has no Metal to link with"),
+    "macos-aarch64": Platform("aarch64-apple-darwin", "lib{}.dylib", "{}", "macosx_11_0_arm64"),
 }  # fmt: skip
 
 
