@@ -34,12 +34,16 @@ pub(crate) fn rewrite(
         loop {
             let round = look(model, pass, options, &mut names);
             let done = round.edits.is_empty();
-            report
-                .steps
-                .extend(round.edits.iter().map(|found| found.step.clone()));
-            apply(model, round.edits, &mut written);
-            unread.sweep(model);
             rounds += 1;
+            if !done {
+                report
+                    .steps
+                    .extend(round.edits.iter().map(|found| found.step.clone()));
+                apply(model, round.edits, &mut written);
+            }
+            if !done || rounds == 1 {
+                unread.sweep(model);
+            }
             if done || rounds == MAXIMUM_ROUNDS {
                 report.steps.extend(round.left);
                 break;

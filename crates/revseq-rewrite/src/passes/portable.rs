@@ -13,6 +13,8 @@
 //! Lengths are clamped to the axis first, so that no row of another sequence is
 //! ever read: above the axis's size they count as all of it, below zero as 0.
 
+use std::ops::Range;
+
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::{self, Attribute, AttributeProto, AttributeType, FLOAT, INT64, NodeProto};
@@ -154,17 +156,17 @@ impl Axis {
     /// How many rows lie between neighbours on the axis, as a vector of one
     /// element; none if it is 1.
     fn stride(&self, emit: &mut Emit<'_>, shape: &str, end: i64) -> Option<String> {
-        let next = match self {
-            Self::Known(axis) if axis + 1 == end => return None,
-            Self::Known(axis) => emit.ints(&[axis + 1]),
+        match self {
+            Self::Known(axis) if axis + 1 == end => None,
+            Self::Known(axis) => Some(product(emit, shape, axis + 1..end, true)),
             Self::Computed(axis) => {
                 let one = emit.ints(&[1]);
-                emit.plain("Add", &[axis, &one])
+                let next = emit.plain("Add", &[axis, &one]);
+                let end = emit.ints(&[end]);
+                let behind = emit.plain("Slice", &[shape, &next, &end]);
+                Some(product_of(emit, &behind, true))
             }
-        };
-        let end = emit.ints(&[end]);
-        let behind = emit.plain("Slice", &[shape, &next, &end]);
-        Some(product(emit, &behind, true))
+        }
     }
 
     /// Where on the axis each row is.
@@ -189,14 +191,12 @@ impl Axis {
 
 /// 0, 1, 2, … as many as there are rows.
 fn count(emit: &mut Emit<'_>, shape: &str, end: i64) -> String {
-    let (zero, end) = (emit.ints(&[0]), emit.ints(&[end]));
-    let sizes = emit.plain("Slice", &[shape, &zero, &end]);
     if emit.opset() >= RANGE {
-        let rows = product(emit, &sizes, false);
+        let rows = product(emit, shape, 0..end, false);
         let (first, step) = (emit.scalar(0), emit.scalar(1));
         return emit.plain("Range", &[&first, &rows, &step]);
     }
-    let rows = product(emit, &sizes, true);
+    let rows = product(emit, shape, 0..end, true);
     let one = model::tensor("value", model::int64_tensor(&[1], &[1]));
     let ones = emit.op("ConstantOfShape", &[&rows], vec![one]);
     let places = emit.plain("NonZero", &[&ones]);
@@ -243,11 +243,7 @@ fn rows(emit: &mut Emit<'_>, data: &str, shape: &str, end: i64) -> String {
         return emit.op("Flatten", &[data], vec![model::int("axis", end)]);
     }
     // Not every runtime's Flatten takes a size of 0.
-    let sizes = [(0, end), (end, END)].map(|(start, end)| {
-        let (start, end) = (emit.ints(&[start]), emit.ints(&[end]));
-        let part = emit.plain("Slice", &[shape, &start, &end]);
-        product(emit, &part, true)
-    });
+    let sizes = [0..end, end..END].map(|axes| product(emit, shape, axes, true));
     let [rows, row] = &sizes;
     let matrix = emit.op("Concat", &[rows, row], vec![model::int("axis", 0)]);
     let output = emit.name("rows");
@@ -255,9 +251,27 @@ fn rows(emit: &mut Emit<'_>, data: &str, shape: &str, end: i64) -> String {
     output
 }
 
-/// The product of a vector of sizes, which may be empty: with a factor of 1, as
-/// of nothing at all runtimes take no product.
-fn product(emit: &mut Emit<'_>, sizes: &str, keep: bool) -> String {
+/// The sizes of some axes. `END` is behind the last one.
+fn part(emit: &mut Emit<'_>, shape: &str, axes: Range<i64>) -> String {
+    let (start, end) = (emit.ints(&[axes.start]), emit.ints(&[axes.end]));
+    emit.plain("Slice", &[shape, &start, &end])
+}
+
+/// The product of the sizes of some axes.
+fn product(emit: &mut Emit<'_>, shape: &str, axes: Range<i64>, keep: bool) -> String {
+    let sizes = part(emit, shape, axes.clone());
+    if axes.end == END {
+        product_of(emit, &sizes, keep)
+    } else if keep && axes.end == axes.start + 1 {
+        sizes
+    } else {
+        emit.product(&sizes, keep)
+    }
+}
+
+/// The product of a vector of sizes, which may be empty. Not every runtime takes the product
+/// of nothing, so 1 is a factor.
+fn product_of(emit: &mut Emit<'_>, sizes: &str, keep: bool) -> String {
     let one = emit.ints(&[1]);
     let factors = emit.op("Concat", &[&one, sizes], vec![model::int("axis", 0)]);
     emit.product(&factors, keep)
