@@ -412,7 +412,7 @@ impl Writer<'_> {
     fn flat(&mut self, view: View) -> Operand {
         let len = view.len();
         if len == 0 {
-            // A symbolic batch may be empty and has no first element then.
+            // A symbolic batch may be empty, without a first element.
             return Operand {
                 base: view.base,
                 start: 0,

@@ -57,7 +57,7 @@ impl Cell {
         matches!(self, Self::Lstm { .. })
     }
 
-    /// Whether a recurrent bias is added separately.
+    /// Whether the last gate's recurrent bias is added on its own, before the reset.
     pub(super) fn has_recurrent_bias(self) -> bool {
         self == Self::Gru {
             resets_after_product: true,
