@@ -176,7 +176,8 @@ fn out_of_place(
     threads: Threads<'_>,
 ) -> TractResult<Tensor> {
     let input = data.try_as_plain_ram()?;
-    // SAFETY: the type is plain bytes, and the run writes each of them: the plan's output is packed.
+    // SAFETY: the type is plain bytes, and the run writes all of them, since the plan's output is
+    // packed.
     let mut output = unsafe { Tensor::uninitialized_dt(data.datum_type(), data.shape())? };
     cpu::run(
         plan,

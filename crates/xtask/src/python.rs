@@ -1,4 +1,5 @@
-//! Python environments under `python` in cargo's target folder, with exactly the packages that a file pins.
+//! Python environments under `python` in cargo's target folder, with exactly the packages that a
+//! file pins.
 
 use std::fs;
 use std::path::{Path, PathBuf};
