@@ -1,10 +1,10 @@
 //! ONNX's `ReverseSequence` and `revseq::ReverseSubsequences` for tract.
 //!
 //! tract-onnx 0.23 has neither operator: a model with one does not load.
-//! [`register`] adds both, and `Loop`, which models with them often have, and all of
-//! `LSTM`, `GRU` and `RNN` ([`tract_loop`]), and reads a `Slice` that reverses whole
-//! axes as [`Flip`], and one to an end of 1,000,000,000, as tf2onnx writes it, as one to the
-//! end. Everything else stays tract's own.
+//! [`register`] adds both, as well as `Loop`, which often comes with them, and complete `LSTM`,
+//! `GRU` and `RNN` ([`tract_loop`]). It reads a `Slice` that reverses whole axes as [`Flip`], and
+//! takes an end of 1,000,000,000, as tf2onnx writes it, for the end of the axis. Everything else
+//! stays tract's own.
 //!
 //! ```no_run
 //! use tract_onnx::prelude::*;

@@ -6,7 +6,7 @@ use revseq_kernels::LengthsPolicy;
 #[cfg(feature = "wgpu")]
 use revseq_kernels::gpu::Context;
 
-/// Where an op runs; a property of the op, so that a model has it wherever it goes.
+/// The device of an op. It is part of the op, so that it stays with the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Device {
     /// On tract's executor.
@@ -17,10 +17,10 @@ pub(crate) enum Device {
     Gpu(Context),
 }
 
-/// How the nodes of ONNX models that are read are to run.
+/// Options for the nodes of ONNX models.
 ///
-/// tract's register takes plain functions, which cannot hold options; those of
-/// [`load`](Self::load) are for the models that this thread reads meanwhile.
+/// tract registers plain functions, which cannot hold options; [`load`](Self::load) sets them for
+/// the models that this thread reads meanwhile.
 ///
 /// ```no_run
 /// use revseq_tract::{LengthsPolicy, LoadOptions};
@@ -42,7 +42,7 @@ pub struct LoadOptions {
 }
 
 thread_local! {
-    /// Those of the nodes that this thread reads.
+    /// The options of nodes that this thread is parsing.
     static LOADING: RefCell<LoadOptions> = const {
         RefCell::new(LoadOptions {
             lengths: None,
@@ -68,10 +68,9 @@ impl LoadOptions {
 
     /// Runs the nodes on a GPU.
     ///
-    /// A node of constants already runs, on the GPU too, while the model is
-    /// optimised. Tensors stay in host memory: each run of an op uploads its data
-    /// and reads the result back, which costs more than it saves. String data is an
-    /// error.
+    /// A node of constants runs while the model is optimised, on the GPU too. Tensors stay in host
+    /// memory: each run of an op uploads its data and reads the result back, which costs more than
+    /// it saves. String data is an error.
     #[cfg(feature = "wgpu")]
     #[must_use]
     pub fn on_gpu(mut self, context: &Context) -> Self {
@@ -79,8 +78,7 @@ impl LoadOptions {
         self
     }
 
-    /// Calls `load`; the nodes of the ONNX models that it reads, on this thread, have
-    /// these options.
+    /// Calls `load`; all nodes of the ONNX models it reads on this thread get these options.
     pub fn load<T>(&self, load: impl FnOnce() -> T) -> T {
         /// Restores the previous options, even after a panic.
         struct Restore(LoadOptions);
@@ -95,7 +93,7 @@ impl LoadOptions {
         load()
     }
 
-    /// Those of the nodes that are being read.
+    /// The options of the nodes being parsed.
     pub(crate) fn of_nodes_read() -> Self {
         LOADING.with_borrow(Self::clone)
     }

@@ -1,4 +1,4 @@
-//! Models that are read in one call.
+//! Models read in one call.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What a Compress keeps, whose size is that of data.
+//! Compress, whose output size depends on data.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -9,7 +9,7 @@ use crate::minted::{Facts, Minted, axis, inferred};
 use crate::node::check_domain;
 use crate::part::{change_around, empty};
 
-/// Reads a Compress, which tract runs only where all of it is known.
+/// Parses a Compress; tract runs only constant ones.
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
@@ -22,7 +22,7 @@ pub(crate) fn parse(
     Ok((Box::new(op), vec![]))
 }
 
-/// A Compress as ONNX writes it.
+/// A Compress before types and shapes are known.
 #[derive(Clone, Debug)]
 struct OnnxCompress {
     axis: Option<i64>,
@@ -89,11 +89,11 @@ impl InferenceOp for OnnxCompress {
     as_op!();
 }
 
-/// Keeps the elements along an axis, or of all in a row, for which a condition holds.
+/// Keeps the elements whose condition is true, along an axis or of the flattened input.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Compress {
     axis: Option<usize>,
-    /// The size of the output's axis: a symbol of its own.
+    /// The size of the output's axis, a symbol of its own.
     size: TDim,
 }
 

@@ -1,4 +1,4 @@
-//! Operators that tract reads, but for sizes that come from data.
+//! Operators that tract reads unless their sizes come from data.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::minted::Facts;
 
-/// How a node is read whose sizes come from data.
+/// A node whose sizes may come from data.
 pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
-    /// The name of the operator that `tracts` is how tract reads.
+    /// The operator's name; `tracts` is tract's version of it.
     fn name(&self, tracts: &dyn InferenceOp) -> StaticName;
 
-    /// What is inferred of the node; `None` if it is as tract infers it.
+    /// Infers facts; `None` to infer like tract.
     fn infer(
         &self,
         tracts: &mut dyn InferenceOp,
@@ -19,7 +19,7 @@ pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>>;
 
-    /// Wires the node with these inputs; `None` if it is as tract wires it.
+    /// Wires the node; `None` to wire it like tract.
     fn wire(
         &self,
         tracts: &dyn InferenceOp,
@@ -29,10 +29,10 @@ pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> TractResult<Option<TVec<OutletId>>>;
 }
 
-/// A node as ONNX writes it, before its sizes are known or known to come from data.
+/// A node before it is known whether its sizes come from data.
 #[derive(Clone, Debug)]
 pub(crate) struct OrTracts<T> {
-    /// How tract reads it.
+    /// tract's version of it.
     pub(crate) tracts: Box<dyn InferenceOp>,
     pub(crate) op: T,
 }

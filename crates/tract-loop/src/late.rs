@@ -12,7 +12,7 @@ use crate::from_data::{FromData, OrTracts};
 use crate::minted::{Facts, Minted, inferred, symbols_of};
 use crate::node::{check_domain, tracts};
 
-/// The operators that tract reads only where it knows what sizes they make.
+/// The operators that tract reads only if it knows their output sizes.
 pub(crate) const OPERATORS: [&str; 6] = [
     "ConstantOfShape",
     "Expand",
@@ -22,7 +22,7 @@ pub(crate) const OPERATORS: [&str; 6] = [
     "Tile",
 ];
 
-/// Reads one of [`OPERATORS`] or a Slice: as tract does where it knows the sizes, else as
+/// Parses one of [`OPERATORS`] or a Slice: like tract if the sizes are known, otherwise as
 /// [`Late`].
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
@@ -58,7 +58,7 @@ pub(crate) fn parse(
     Ok((Box::new(OrTracts { tracts, op }), captured))
 }
 
-/// A ConstantOfShape that says its value: without one ONNX's is a float, tract's a double.
+/// Adds the default value to a ConstantOfShape: ONNX's is a float, tract's a double.
 fn of_floats(node: &NodeProto) -> NodeProto {
     let mut node = node.clone();
     if node.attribute.iter().all(|it| it.name != "value") {
@@ -77,21 +77,21 @@ fn of_floats(node: &NodeProto) -> NodeProto {
     node
 }
 
-/// An operator as ONNX writes it, before its sizes are known or known to come from data.
+/// The operator before it is known whether its sizes come from data.
 #[derive(Clone, Debug)]
 struct OnnxLate {
     operator: String,
-    /// The inputs that tract has to know, of which the first one has the sizes.
+    /// The inputs that tract has to know; the first one holds the sizes.
     deciding: TVec<usize>,
-    /// What the graph says of the elements of the first one of those, if it says how many.
+    /// The elements of that first input that the graph determines, if it determines their number.
     numbers: Vec<Option<i64>>,
-    /// Whether a 0 in the shape of a Reshape is one.
+    /// Whether Reshape takes a 0 literally.
     allows_zero: bool,
     sizes: Minted,
 }
 
 impl OnnxLate {
-    /// The output's number of axes, for `count` elements of the input with the sizes.
+    /// The output's rank, for `count` sizes.
     fn rank(&self, data: usize, count: usize) -> usize {
         match self.operator.as_str() {
             "ConstantOfShape" | "Reshape" => count,
@@ -101,7 +101,7 @@ impl OnnxLate {
         }
     }
 
-    /// The output's size along an axis, if it follows from what the graph says.
+    /// The output's size along an axis, if the graph determines it.
     fn size(&self, axis: usize, data: &[TDim], rank: usize) -> Option<TDim> {
         let number = |at: usize| self.numbers.get(at).copied().flatten();
         match self.operator.as_str() {
@@ -129,7 +129,7 @@ impl OnnxLate {
         }
     }
 
-    /// What the output is like, if tract does not know it but for sizes that come from data.
+    /// The output's type and sizes, if sizes from data keep tract from knowing them.
     fn fact(
         &self,
         inputs: &[InferenceFact],
@@ -201,13 +201,13 @@ impl FromData for OnnxLate {
     }
 }
 
-/// An operator that tract prepares when it runs: what it has to know is there by then.
+/// An operator that tract prepares at run time, once its inputs are known.
 #[derive(Clone, Debug)]
 struct Late {
     tracts: Box<dyn InferenceOp>,
     /// The inputs that tract has to know.
     deciding: TVec<usize>,
-    /// The output: sizes that come from data are symbols of their own.
+    /// The output; sizes from data are symbols of their own.
     fact: TypedFact,
 }
 
@@ -268,14 +268,14 @@ impl TypedOp for Late {
     as_op!();
 }
 
-/// The operator as it was last prepared.
+/// The operator and its latest plan.
 #[derive(Clone, Debug)]
 struct Prepared {
     op: Late,
     last: Option<(Vec<Known>, Arc<TypedSimplePlan>)>,
 }
 
-/// What an input is prepared for.
+/// A property of an input that the plan depends on.
 #[derive(Clone, Debug, PartialEq)]
 enum Known {
     Shape(TVec<usize>),
@@ -317,7 +317,7 @@ impl Prepared {
     }
 }
 
-/// A value without symbols.
+/// Replaces symbols in a value by numbers.
 fn in_numbers(value: TValue, symbols: &SymbolValues) -> TractResult<TValue> {
     if value.datum_type() != TDim::datum_type() {
         return Ok(value);

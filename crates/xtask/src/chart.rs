@@ -1,4 +1,4 @@
-//! The chart of docs/benchmarks.md, drawn from the table there.
+//! The chart of docs/benchmarks.md, drawn from its table.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use std::fmt::Write;
 const PAGE: &str = "docs/benchmarks.md";
 const PICTURE: &str = "docs/benchmarks.svg";
 
-/// The columns that are drawn: the head in the table, the name in the key, the colour.
+/// The columns: the head in the table, the name in the legend, the colour.
 const SERIES: [(&str, &str, &str); 5] = [
     ("serial", "revseq", "#0550ae"),
     ("in place", "revseq in place", "#54aeff"),
@@ -15,17 +15,17 @@ const SERIES: [(&str, &str, &str); 5] = [
     ("rten", "rten", "#a475f9"),
 ];
 
-/// The picture's width, and where the scale begins and ends; left of it are the names.
+/// The picture's width, and the start and end of the scale, with names to its left.
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 310.0;
 const RIGHT: f64 = 930.0;
-/// Where the first row begins, below the key, and how high a row is.
+/// The top of the first row, below the legend, and the height of a row.
 const TOP: f64 = 64.0;
 const STEP: f64 = 26.0;
 
-/// How far the scale goes on beyond the figures, as a power of two.
+/// The margin of the scale beyond the figures, as a power of two.
 const MARGIN: f64 = 0.4;
-/// The values that are marked, where the scale has them.
+/// The marked values, if on the scale.
 const TICKS: [f64; 6] = [0.25, 1.0, 4.0, 16.0, 64.0, 256.0];
 
 /// A regime's name, and its figure for each of the series.
@@ -64,7 +64,7 @@ fn rows(page: &str) -> Result<Vec<Row<'_>>, String> {
         .collect())
 }
 
-/// The radius of a dot: the first series is larger, and shows around one of the same figure.
+/// The radius of a dot: the first series is larger, so that it shows around an equal figure.
 fn radius(series: usize) -> f64 {
     if series == 0 { 9.0 } else { 6.0 }
 }

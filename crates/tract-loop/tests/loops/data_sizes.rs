@@ -1,4 +1,4 @@
-//! Sizes that come from data: of what there is of a value, or how often.
+//! Sizes that come from data: slices, counts and repetitions.
 
 use tract_onnx::prelude::*;
 
@@ -8,14 +8,14 @@ fn floats(shape: &[usize], values: &[f32]) -> Tensor {
     Tensor::from_shape(shape, values).unwrap()
 }
 
-/// Numbers from 1 on.
+/// Numbers from 1.
 fn counted(shape: &[usize]) -> Tensor {
     let count: usize = shape.iter().product();
     let values: Vec<f32> = (1..=count).map(|it| it as f32).collect();
     floats(shape, &values)
 }
 
-/// A Slice of `x:f32[T]`, with an operator behind it.
+/// A Slice of `x:f32[T]`, with an operator after it.
 fn slice(step: i64) -> Graph {
     graph(
         "x:f32[T] s:i64[1] e:i64[1]",
@@ -52,7 +52,7 @@ fn slices_go_by_onnx_s_rule() {
     }
 }
 
-/// `x[b, :n]` for a row and a length that come from data, as TensorFlow's is exported.
+/// `x[b, :n]` for a row and a length that come from data, as exported by TensorFlow.
 #[test]
 fn an_axis_of_one_element_is_known_beside_one_that_comes_from_data() {
     let model = graph(
@@ -97,7 +97,7 @@ fn a_squeeze_finds_out_whether_there_is_one_element() {
     assert!(error.contains("2 elements along it, expected 1"), "{error}");
 }
 
-/// Operators whose sizes are the largest of some lengths, `n`, with one behind each.
+/// Operators whose sizes are the maximum of lengths `n`, each with an operator after it.
 #[test]
 fn sizes_may_be_the_longest_length() {
     let model = |nodes: &str| {
@@ -190,7 +190,7 @@ fn a_compress_keeps_what_a_condition_says() {
     assert!(error.contains("element 2 of 2"), "{error}");
 }
 
-/// A loop whose steps read more and more of a value, though their number is known.
+/// A loop that reads more of a value at each step, with a known number of steps.
 #[test]
 fn a_size_may_be_another_at_each_step() {
     let body = graph(
