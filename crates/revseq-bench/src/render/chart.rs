@@ -57,8 +57,9 @@ impl Scale {
                 base: low,
             };
         }
-        // The floor is always in the picture, with room for its name.
-        let (low, high) = (low.min(0.5), high.max(2.0));
+        // The floor is always in the picture, with room for its name. In place there may be next
+        // to nothing to do: that bar ends at the edge.
+        let (low, high) = (low.clamp(0.1, 0.5), high.max(2.0));
         let step = if high / low > 32.0 { 4.0 } else { 2.0 };
         Self {
             low,

@@ -30,6 +30,7 @@ h2 { font-size: 1.05em; margin: 2em 0 .5em; }
 th { text-align: left; vertical-align: top; padding-right: 1.5em; font-weight: 600;
   overflow-wrap: normal; }
 td.count { text-align: right; }
+@media (max-width: 40em) { .details :is(th, td) { display: block; } .details td { padding-left: 1em; } }
 .wide { overflow-x: auto; margin: .5em 0; }
 svg { display: block; max-width: 100%; height: auto; }
 rect { fill: var(--box); stroke: var(--edge); }
@@ -85,7 +86,7 @@ impl End {
                 0 => String::new(),
                 others => format!(" and {others} more"),
             };
-            lines.push(named(&format!("{what} "), name, &more));
+            lines.push(named(&format!("↳ {what} "), name, &more));
         }
         lines
     }
@@ -141,7 +142,7 @@ pub(super) fn page(
         if let Some(neighbourhood) = around.get(&report.path) {
             page += &picture(neighbourhood);
         }
-        page += "<table>\n";
+        page += "<table class=\"details\">\n";
         for (what, text) in report.lines() {
             let (what, text) = (escaped(what), escaped(&text));
             page += &format!("<tr><th>{what}</th><td>{text}</td></tr>\n");
@@ -295,7 +296,7 @@ fn picture(neighbourhood: &Neighbourhood) -> String {
          style=\"min-width: {}px\" role=\"img\" aria-label=\"{}\">\n",
         bottom + 2,
         // Smaller than that, nobody reads it.
-        width * 3 / 4,
+        width * 2 / 3,
         escaped(&format!("{} and what is around it", node.name))
     );
     // The middles of the boxes of a row.
@@ -325,7 +326,7 @@ type Point = (usize, usize);
 /// several do not meet.
 fn edge(svg: &mut String, (from, to): (Point, Point), near: Point, value: &str) {
     let far = if near == from { to } else { from };
-    let at = ((3 * near.0 + far.0) / 4, (2 * near.1 + far.1) / 3 + 4);
+    let at = ((7 * near.0 + far.0) / 8, (2 * near.1 + far.1) / 3 + 4);
     // Writing to a string does not fail.
     let _ = writeln!(
         svg,

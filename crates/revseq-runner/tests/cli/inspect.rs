@@ -482,10 +482,10 @@ fn a_page_shows_who_reads_a_value_inside_of_a_loop() {
     );
     let layer = "functional_1/bidirectional_1/backward_lstm_1";
     let read = format!(
-        "<title>Loop {layer}/while_loop Gather {layer}/while/TensorArrayV2Read/TensorListGetItem<"
+        "<title>Loop {layer}/while_loop ↳ Gather {layer}/while/TensorArrayV2Read/TensorListGetItem<"
     );
     assert_eq!(page.matches(&read).count(), 1, "{page}");
-    assert!(page.contains(">Gather …Read/TensorListGetItem<"), "{page}");
+    assert!(page.contains(">↳ Gather …ad/TensorListGetItem<"), "{page}");
 }
 
 #[test]
@@ -522,7 +522,7 @@ fn a_page_tells_values_inside_of_branches_apart() {
     let path = folder.model(graph);
     let page = succeeds(&["inspect", path.to_str().unwrap(), "--format", "html"]);
     assert!(
-        page.contains("<title>If outer Add a_node</title>"),
+        page.contains("<title>If outer ↳ Add a_node</title>"),
         "{page}"
     );
     assert!(!page.contains("Neg n_node"), "{page}");
