@@ -35,7 +35,7 @@ pub fn html(report: &Report) -> String {
                     h2 id="table" { "Table" }
                     (table(report))
                     h2 { "Charts" }
-                    p { "On a logarithmic scale, the same for all; shorter bars are better." }
+                    p { "The scale is logarithmic, and the same for all charts; less is better." }
                     p.key {
                         span.ours { "revseq" } " "
                         span.others { "others" } " "
