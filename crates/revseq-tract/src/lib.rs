@@ -20,6 +20,10 @@
 //! # }
 //! ```
 //!
+//! [`model_for_path`] does this in one call, and reads more forms of ONNX. [`LoadOptions`] bounds
+//! loops that may be endless, and sets what the model itself does not contain.
+//! `examples/run.rs` runs a model of any inputs.
+//!
 //! The op itself, [`ReverseSubsequences`], can be wired into any tract model, without ONNX:
 //!
 //! ```
@@ -50,6 +54,7 @@ mod axes;
 mod eval;
 mod flip;
 mod load;
+mod lru_cache;
 mod onnx;
 mod op;
 mod others;
@@ -67,4 +72,10 @@ pub use revseq_kernels::LengthsPolicy;
 /// The operator on a GPU, and the choice of an adapter.
 #[cfg(feature = "wgpu")]
 pub use revseq_kernels::gpu;
-pub use tract_loop::into_optimized;
+pub use tract_loop::{Limits, into_optimized};
+/// The tract that this crate extends.
+pub use tract_onnx;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

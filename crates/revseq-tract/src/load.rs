@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use revseq_kernels::LengthsPolicy;
 #[cfg(feature = "wgpu")]
 use revseq_kernels::gpu::Context;
+use tract_loop::Limits;
 
 /// The device of an op. It is part of the op, so that it stays with the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,21 +18,20 @@ pub(crate) enum Device {
     Gpu(Context),
 }
 
-/// Options for the nodes of ONNX models.
+/// Options for the nodes of ONNX models, loops included.
 ///
 /// tract registers plain functions, which cannot hold options; [`load`](Self::load) sets them for
 /// the models that this thread reads meanwhile.
 ///
 /// ```no_run
-/// use revseq_tract::{LengthsPolicy, LoadOptions};
+/// use revseq_tract::{LengthsPolicy, Limits, LoadOptions};
 /// use tract_onnx::prelude::*;
 ///
 /// # fn main() -> TractResult<()> {
-/// let mut onnx = tract_onnx::onnx();
-/// revseq_tract::register(&mut onnx);
 /// let model = LoadOptions::new()
 ///     .with_lengths(LengthsPolicy::Clamp)
-///     .load(|| onnx.model_for_path("bidirectional.onnx"))?;
+///     .with_limits(Limits::none().with_steps(100_000).with_bytes(1 << 30))
+///     .load(|| revseq_tract::model_for_path("bidirectional.onnx"))?;
 /// # Ok(())
 /// # }
 /// ```
@@ -39,6 +39,7 @@ pub(crate) enum Device {
 pub struct LoadOptions {
     pub(crate) lengths: Option<LengthsPolicy>,
     pub(crate) device: Device,
+    limits: Option<Limits>,
 }
 
 thread_local! {
@@ -47,6 +48,7 @@ thread_local! {
         RefCell::new(LoadOptions {
             lengths: None,
             device: Device::Cpu,
+            limits: None,
         })
     };
 }
@@ -63,6 +65,17 @@ impl LoadOptions {
     #[must_use]
     pub fn with_lengths(mut self, policy: LengthsPolicy) -> Self {
         self.lengths = Some(policy);
+        self
+    }
+
+    /// Limits the steps and the memory of loops, which otherwise may be endless. A run that exceeds
+    /// the limits fails.
+    ///
+    /// By default, the limits of a surrounding [`load`](Self::load) or
+    /// [`tract_loop::with_limits`] apply, if there is one.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = Some(limits);
         self
     }
 
@@ -90,7 +103,10 @@ impl LoadOptions {
         }
 
         let _restore = Restore(LOADING.replace(self.clone()));
-        load()
+        match self.limits {
+            Some(limits) => tract_loop::with_limits(limits, load),
+            None => load(),
+        }
     }
 
     /// The options of the nodes being parsed.

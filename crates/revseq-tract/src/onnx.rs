@@ -127,7 +127,9 @@ impl Expansion for OnnxNode {
             inputs[1] = model.wire_node(format!("{prefix}.lengths"), cast, &[inputs[1]])?[0];
         }
         let rank = model.outlet_fact(inputs[0])?.rank();
-        let LoadOptions { lengths, device } = self.options.clone();
+        let LoadOptions {
+            lengths, device, ..
+        } = self.options.clone();
         let op = ReverseSubsequences::new(self.operator, rank)?;
         let op = ReverseSubsequences {
             policy: lengths.unwrap_or(op.policy),

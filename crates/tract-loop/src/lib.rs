@@ -56,7 +56,7 @@
 //! In both cases, the small operators of a step are fused into one. It applies the same functions
 //! in the same order, on memory that is kept from step to step; only products of small matrices are
 //! summed in a different order than tract's. A Scan whose step is one such operator runs without a
-//! plan.
+//! plan. The example `examples/loops.rs` shows how the loops of a model run.
 //!
 //! # Symbolic sizes
 //!
@@ -130,6 +130,10 @@ mod states;
 mod trips;
 mod unique;
 mod wire;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub use limits::{Limits, with_limits};
 pub use op::Loop;

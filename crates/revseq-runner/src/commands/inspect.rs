@@ -70,7 +70,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
             let mut lines = about(&model, &signature);
             lines.push(share_in_words(&reports, &others));
             lines.push(on_tract(&signature));
-            let page = html::page(&model, &lines, &reports);
+            let page = html::page(&model, &lines, &reports, &others);
             let mut out = std::io::stdout().lock();
             out.write_all(page.as_bytes())?;
             out.flush()?;
@@ -128,7 +128,7 @@ pub(crate) fn everything(model: &Model) -> Result<()> {
     print_text(&mut Vec::<u8>::new(), model, &signature, &reports, &others)?;
     serde_json::to_string_pretty(&as_json(model, &signature, &reports, &others))?;
     dot::graph(model, &reports);
-    html::page(model, &about(model, &signature), &reports);
+    html::page(model, &about(model, &signature), &reports, &others);
     Ok(())
 }
 

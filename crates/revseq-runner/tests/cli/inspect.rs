@@ -443,8 +443,87 @@ fn a_page_shows_what_is_around_each_node() {
     let page = succeeds(&["inspect", folder.to_str().unwrap(), "--format", "html"]);
     assert!(page.starts_with("<!doctype html>"), "{page}");
     // Four nodes, each with its picture, between a transposition and what reads it.
-    assert_eq!(page.matches("<svg ").count(), 4, "{page}");
+    assert_eq!(page.matches("role=\"img\"").count(), 4, "{page}");
     assert_eq!(page.matches("class=\"ours\"").count(), 4, "{page}");
     assert!(page.contains(">Transpose</text>"), "{page}");
     assert_eq!(page.matches('<').count(), page.matches('>').count());
+    // The folder's name is the model's.
+    assert!(
+        page.contains("<title>keras_bilstm_masked</title>"),
+        "{page}"
+    );
+    assert!(page.contains("<meta name=\"viewport\""), "{page}");
+    assert!(page.contains("prefers-color-scheme: dark"), "{page}");
+    // The other operators, as the text names them.
+    assert!(
+        page.contains("<tr><th>Loop</th><td class=\"count\">4</td></tr>"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_page_shows_who_reads_a_value_inside_of_a_loop() {
+    let folder = models().join("exported/keras_bilstm_masked");
+    let page = succeeds(&["inspect", folder.to_str().unwrap(), "--format", "html"]);
+    // Two producers, the node, and what reads it; the second is read by two loops.
+    let pictures = page.split("role=\"img\"").skip(1);
+    let boxes = |picture: &str| {
+        picture
+            .split("</svg>")
+            .next()
+            .unwrap()
+            .matches("<g")
+            .count()
+    };
+    assert_eq!(
+        pictures.map(boxes).collect::<Vec<_>>(),
+        [4, 5, 4, 4],
+        "{page}"
+    );
+    let layer = "functional_1/bidirectional_1/backward_lstm_1";
+    let read = format!(
+        "<title>Loop {layer}/while_loop ↳ Gather {layer}/while/TensorArrayV2Read/TensorListGetItem<"
+    );
+    assert_eq!(page.matches(&read).count(), 1, "{page}");
+    assert!(page.contains(">↳ Gather …ad/TensorListGetItem<"), "{page}");
+}
+
+#[test]
+fn a_page_tells_values_inside_of_branches_apart() {
+    let folder = Folder::new();
+    let graph_of = |nodes: Vec<NodeProto>, output: &str| GraphProto {
+        name: "inner".to_owned(),
+        node: nodes,
+        output: vec![value(output, FLOAT, &["4", "5", "3"])],
+        ..GraphProto::default()
+    };
+    let branch = |name: &str, [taken, other]: [GraphProto; 2]| {
+        let mut branch = node("If", &["c"], &[name]);
+        branch.name = name.to_owned();
+        branch.attribute = vec![
+            graph_attribute("then_branch", taken),
+            graph_attribute("else_branch", other),
+        ];
+        branch
+    };
+    // One branch reads the value two graphs deep; the other has a value of the same name.
+    let deep = graph_of(vec![node("Add", &["y", "y"], &["a"])], "a");
+    let own = graph_of(
+        vec![node("Abs", &["x"], &["y"]), node("Neg", &["y"], &["n"])],
+        "n",
+    );
+    let inner = branch("inner", [deep, own.clone()]);
+    let mut graph = reverse_graph();
+    graph.input.push(value("c", 9, &[]));
+    graph
+        .node
+        .push(branch("outer", [graph_of(vec![inner], "inner"), own]));
+    graph.output = vec![value("outer", FLOAT, &["4", "5", "3"])];
+    let path = folder.model(graph);
+    let page = succeeds(&["inspect", path.to_str().unwrap(), "--format", "html"]);
+    assert!(
+        page.contains("<title>If outer ↳ Add a_node</title>"),
+        "{page}"
+    );
+    assert!(!page.contains("Neg n_node"), "{page}");
 }

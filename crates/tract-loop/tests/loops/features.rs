@@ -601,3 +601,26 @@ fn loops_may_be_nested_deeply() {
         &[tensor1(&[256_f32, 512.])],
     );
 }
+
+#[test]
+fn the_example_says_how_loops_run() {
+    let lines = |name: &str| {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+        let path = format!("{folder}/{name}/model.onnx");
+        crate::example::loops(&path).unwrap_or_else(|error| panic!("{error:#}"))
+    };
+    assert_eq!(
+        lines("loops/test_loop11"),
+        ["res_y: step by step, a body of 10 nodes"]
+    );
+    let lstm = lines("exported/keras_lstm_gru_simplernn");
+    assert!(
+        lstm[0].ends_with(": as a Scan whose step is one operator"),
+        "{lstm:?}"
+    );
+    let both = lines("recurrent/test_lstm_bidirectional");
+    assert!(
+        both.len() == 2 && both[1].ends_with(": as a Scan of tract"),
+        "{both:?}"
+    );
+}
