@@ -14,9 +14,11 @@ mod file;
 pub mod fuzzing;
 mod interrupt;
 mod model;
+mod note;
 mod progress;
 pub mod snapshot;
 mod tensor;
+mod time;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -40,6 +42,7 @@ const STACK: usize = 256 << 20;
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     let arguments = cli::Arguments::parse();
+    note::set(arguments.notes);
     fence::install();
     if let Err(error) = interrupt::listen() {
         report(&error);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::escape::printable;
+use crate::note;
 
 /// How long work may take without a bar.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -30,7 +31,9 @@ impl Progress {
         let (sender, receiver) = channel();
         let shown = bar.clone();
         let waiter = std::thread::Builder::new().spawn(move || {
-            if receiver.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            if receiver.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout)
+                && !note::is_quiet()
+            {
                 shown.set_draw_target(ProgressDrawTarget::stderr());
                 shown.enable_steady_tick(Duration::from_millis(100));
             }

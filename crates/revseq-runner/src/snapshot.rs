@@ -17,7 +17,7 @@ use revseq_graph::ElementType;
 use revseq_kernels::DataType;
 
 use crate::backend::Engine;
-use crate::cli::{self, EngineArguments};
+use crate::cli::{Backend, EngineArguments, NamedFile};
 use crate::commands::inputs::{self, Sources};
 use crate::commands::tolerance::{is_exact, is_float};
 use crate::escape::printable;
@@ -36,7 +36,7 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 pub struct Run {
     model: PathBuf,
-    files: Vec<(String, PathBuf)>,
+    files: Vec<NamedFile>,
     dims: Vec<(String, u64)>,
     seed: u64,
     digits: usize,
@@ -68,7 +68,10 @@ impl Run {
     /// Feeds an input from a file: `.npy`, or `.pb` with a TensorProto.
     #[must_use]
     pub fn input(mut self, name: &str, file: impl AsRef<Path>) -> Self {
-        self.files.push((name.to_owned(), file.as_ref().to_owned()));
+        self.files.push(NamedFile {
+            name: Some(name.to_owned()),
+            file: file.as_ref().to_owned(),
+        });
         self
     }
 
@@ -124,8 +127,8 @@ impl Run {
         };
         let given = inputs::gather(&model, &sources, &mut bindings)?;
         let engine = match self.on_onnxruntime {
-            false => cli::Engine::Tract,
-            true => cli::Engine::Ort,
+            false => Backend::Tract,
+            true => Backend::Ort,
         };
         let engines = Engine::open_all(&EngineArguments::default(), &[engine])?;
         let mut outputs = Vec::new();

@@ -5,8 +5,9 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::minted::{Facts, Minted, axis, inferred};
+use crate::minted::{Minted, axis};
 use crate::node::check_domain;
+use crate::own::{Own, Untyped};
 use crate::part::{change_around, empty};
 
 /// Parses a Compress; tract runs only constant ones.
@@ -19,7 +20,7 @@ pub(crate) fn parse(
         axis: node.get_attr_opt("axis")?,
         sizes: Minted::new(ctx),
     };
-    Ok((Box::new(op), vec![]))
+    Ok((Box::new(Own(op)), vec![]))
 }
 
 /// A Compress before types and shapes are known.
@@ -29,64 +30,24 @@ struct OnnxCompress {
     sizes: Minted,
 }
 
-never_equal!(OnnxCompress);
+impl Untyped for OnnxCompress {
+    type Typed = Compress;
 
-impl OnnxCompress {
-    fn typed(&self, rank: usize) -> TractResult<Compress> {
-        let axis = self.axis.map(|it| axis(it, rank)).transpose()?;
+    fn name(&self) -> StaticName {
+        "Compress".into()
+    }
+
+    fn arity(&self) -> (usize, usize) {
+        (2, 1)
+    }
+
+    fn typed(&self, inputs: &[&TypedFact]) -> TractResult<Compress> {
+        let axis = self.axis.map(|it| axis(it, inputs[0].rank())).transpose()?;
         Ok(Compress {
             axis,
             size: self.sizes.of(axis.unwrap_or(0)),
         })
     }
-}
-
-impl Op for OnnxCompress {
-    fn name(&self) -> StaticName {
-        "Compress".into()
-    }
-
-    not_a_typed_op!();
-}
-
-impl EvalOp for OnnxCompress {
-    not_out_of_plan!();
-}
-
-impl InferenceOp for OnnxCompress {
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        _observed: TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
-        ensure!(
-            inputs.len() == 2,
-            "it has {} inputs, expected data and a condition",
-            inputs.len()
-        );
-        let data = inputs[0].datum_type.concretize();
-        if let Some((of, shape)) = data.zip(inputs[0].shape.concretize()) {
-            let shape = self.typed(shape.len())?.shape(&shape);
-            return Ok(inferred(&inputs, &outputs, of, shape));
-        }
-        let known = |facts: TVec<&InferenceFact>| facts.into_iter().cloned().collect();
-        Ok((known(inputs), known(outputs), tvec![]))
-    }
-
-    fn to_typed(
-        &self,
-        _source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
-        let op = self.typed(target.outlet_fact(inputs[0])?.rank())?;
-        target.wire_node(&node.name, op, &inputs)
-    }
-
-    as_op!();
 }
 
 /// Keeps the elements whose condition is true, along an axis or of the flattened input.

@@ -9,18 +9,12 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::around::{Around, Number};
 use crate::from_data::{FromData, OrTracts};
-use crate::minted::{Facts, Minted, inferred, symbols_of};
+use crate::minted::{Facts, Minted, in_numbers, inferred, symbols_of};
 use crate::node::{check_domain, tracts};
+use crate::pad::Cropping;
 
 /// The operators that tract reads only if it knows their output sizes.
-pub(crate) const OPERATORS: [&str; 6] = [
-    "ConstantOfShape",
-    "Expand",
-    "OneHot",
-    "Pad",
-    "Reshape",
-    "Tile",
-];
+pub(crate) const OPERATORS: [&str; 5] = ["ConstantOfShape", "Expand", "Pad", "Reshape", "Tile"];
 
 /// Parses one of [`OPERATORS`] or a Slice: like tract if the sizes are known, otherwise as
 /// [`Late`].
@@ -29,10 +23,14 @@ pub(crate) fn parse(
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    let (tracts, captured) = match node.op_type.as_str() {
+    let (mut tracts, captured) = match node.op_type.as_str() {
         "ConstantOfShape" => tracts(&node.op_type, ctx, &of_floats(node))?,
         operator => tracts(operator, ctx, node)?,
     };
+    if node.op_type == "Pad" {
+        let axes = optional_inputs(node).nth(3).flatten();
+        tracts = Box::new(Cropping { tracts, axes });
+    }
     let first = usize::from(node.op_type != "ConstantOfShape");
     let sizes = node.input.get(first).filter(|name| !name.is_empty());
     let Some(sizes) = sizes else {
@@ -96,7 +94,6 @@ impl OnnxLate {
         match self.operator.as_str() {
             "ConstantOfShape" | "Reshape" => count,
             "Expand" => count.max(data),
-            "OneHot" => data + 1,
             _ => data,
         }
     }
@@ -315,17 +312,6 @@ impl Prepared {
         self.last = Some((known, Arc::clone(&plan)));
         Ok(plan)
     }
-}
-
-/// Replaces symbols in a value by numbers.
-fn in_numbers(value: TValue, symbols: &SymbolValues) -> TractResult<TValue> {
-    if value.datum_type() != TDim::datum_type() {
-        return Ok(value);
-    }
-    let sizes = value.to_plain_array_view::<TDim>()?;
-    let numbers = sizes.iter().map(|size| Ok(size.eval(symbols).to_i64()?));
-    let numbers: Vec<i64> = numbers.collect::<TractResult<_>>()?;
-    Ok(Tensor::from_shape(value.shape(), &numbers)?.into_tvalue())
 }
 
 impl OpState for Prepared {

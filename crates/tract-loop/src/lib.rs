@@ -80,7 +80,9 @@
 //! - `Slice` of one element along an axis that is then squeezed, which is how `x[t]` is
 //!   exported: a `Gather`. Bounds may come from data, and follow ONNX's rule.
 //! - `Compress`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape`, `Squeeze` and `Tile`
-//!   with sizes that come from data: the sizes are symbols until the operator runs.
+//!   with sizes that come from data: the sizes are symbols until the operator runs. A `OneHot`
+//!   takes any index, and a `Pad` removes elements if its pads are negative.
+//! - `Unique`.
 //! - Decreasing `Range`, and `Cast` of sizes to int32.
 //!
 //! # Limitations
@@ -109,8 +111,11 @@ mod late;
 mod limits;
 mod minted;
 mod node;
+mod one_hot;
 mod op;
 mod optimize;
+mod own;
+mod pad;
 mod parse;
 mod part;
 mod range;
@@ -123,6 +128,7 @@ mod spec;
 mod squeeze;
 mod states;
 mod trips;
+mod unique;
 mod wire;
 
 #[cfg(doctest)]

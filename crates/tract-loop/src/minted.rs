@@ -44,6 +44,17 @@ pub(crate) fn symbols_of(fact: &TypedFact) -> Vec<Symbol> {
     symbols
 }
 
+/// Replaces symbols in a value by numbers.
+pub(crate) fn in_numbers(value: TValue, symbols: &SymbolValues) -> TractResult<TValue> {
+    if value.datum_type() != TDim::datum_type() {
+        return Ok(value);
+    }
+    let sizes = value.to_plain_array_view::<TDim>()?;
+    let numbers = sizes.iter().map(|size| Ok(size.eval(symbols).to_i64()?));
+    let numbers: Vec<i64> = numbers.collect::<TractResult<_>>()?;
+    Ok(Tensor::from_shape(value.shape(), &numbers)?.into_tvalue())
+}
+
 /// Inferred facts: inputs, outputs and observed.
 pub(crate) type Facts = (
     TVec<InferenceFact>,

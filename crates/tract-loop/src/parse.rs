@@ -9,7 +9,9 @@ use tract_onnx::tract_hir::internal::*;
 use crate::graph::self_contained;
 use crate::infer::{BodyInput, OnnxLoop};
 use crate::node::check_domain;
-use crate::{branches, compress, late, limits, range, recurrent, sizes, slice, squeeze};
+use crate::{
+    branches, compress, late, limits, one_hot, range, recurrent, sizes, slice, squeeze, unique,
+};
 
 /// The maximum nesting of graphs: a state that changes its size doubles the visits of inner loops
 /// at each level.
@@ -31,8 +33,10 @@ pub fn register(onnx: &mut tract_onnx::Onnx) {
     for operator in late::OPERATORS {
         onnx.op_register.insert(operator, late::parse);
     }
+    onnx.op_register.insert("OneHot", one_hot::parse);
     onnx.op_register.insert("Slice", slice::parse);
     onnx.op_register.insert("Squeeze", squeeze::parse);
+    onnx.op_register.insert("Unique", unique::parse);
     recurrent::register(onnx);
 }
 

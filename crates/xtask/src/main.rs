@@ -225,8 +225,10 @@ fn onnx() -> Result<(), String> {
         .arg(root().join("crates/xtask/node_tests.py"))
         .arg(&folder)
         .run()?;
-    workspace("run")
-        .args(["--profile", "test", "--bin", "node-tests", "--"])
+    workspace("build")
+        .args(["--profile", "test", "--bin", "node-tests"])
+        .run()?;
+    Command::new(target().join("debug/node-tests"))
         .arg(folder)
         .run()
 }

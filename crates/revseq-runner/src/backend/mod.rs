@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cli::{self, BackendArguments, EngineArguments};
+use crate::cli::{Backend, BackendArguments, EngineArguments};
 use crate::model::{Bindings, Model};
 use crate::tensor::{Tensor, Tensors};
 use ort::{Ort, Placement, Preparation, Runtime};
@@ -38,7 +38,7 @@ impl Engine {
     /// # Errors
     /// If it is not available, or does not support the arguments.
     pub(crate) fn open(arguments: &BackendArguments) -> Result<Self> {
-        let mut engines = Self::open_all(&arguments.engine, &[arguments.choice()?])?;
+        let mut engines = Self::open_all(&arguments.engine, &[arguments.backend])?;
         engines.pop().context("one backend is asked for")
     }
 
@@ -46,37 +46,55 @@ impl Engine {
     ///
     /// # Errors
     /// If one of them is not available, or does not support the arguments.
-    pub(crate) fn open_all(arguments: &EngineArguments, all: &[cli::Engine]) -> Result<Vec<Self>> {
+    pub(crate) fn open_all(arguments: &EngineArguments, all: &[Backend]) -> Result<Vec<Self>> {
+        Self::open_each(arguments, all)?.into_iter().collect()
+    }
+
+    /// Opens those of several backends that are available.
+    ///
+    /// # Errors
+    /// If one of them does not support the arguments.
+    pub(crate) fn open_each(
+        arguments: &EngineArguments,
+        all: &[Backend],
+    ) -> Result<Vec<Result<Self>>> {
         arguments.check(all)?;
         if let Some(threads) = arguments.threads {
             set_threads(threads.into(), all)?;
         }
+        let with_ep = all.contains(&Backend::Ort);
+        // There can be one in a process.
         let mut runtime: Option<Rc<Runtime>> = None;
-        let mut engines = Vec::new();
-        for engine in all {
-            engines.push(match engine {
-                cli::Engine::Tract => Self::Tract(Tract::open(arguments)?),
-                cli::Engine::Ort | cli::Engine::OrtPlain => {
-                    let runtime = match &runtime {
-                        Some(runtime) => runtime,
-                        None => {
-                            let with_ep = all.contains(&cli::Engine::Ort);
-                            runtime.insert(Rc::new(Runtime::open(&arguments.ort, with_ep)?))
-                        }
-                    };
-                    let with_ep = *engine == cli::Engine::Ort;
-                    Self::Ort(Ort::new(Rc::clone(runtime), with_ep, arguments))
-                }
-            });
-        }
-        Ok(engines)
+        let mut on_ort = |with_provider| -> Result<Self> {
+            let runtime = match &runtime {
+                Some(runtime) => runtime,
+                None => runtime.insert(Rc::new(Runtime::open(&arguments.ort, with_ep)?)),
+            };
+            Ok(Self::Ort(Ort::new(
+                Rc::clone(runtime),
+                with_provider,
+                arguments,
+            )))
+        };
+        let engines = all.iter().map(|backend| match backend {
+            Backend::Tract => Tract::open(arguments).map(Self::Tract),
+            Backend::Ort => on_ort(true),
+            Backend::OrtPlain => on_ort(false),
+        });
+        Ok(engines.collect())
     }
 
     /// As it is written on the command line.
     pub(crate) fn name(&self) -> &'static str {
+        self.backend().name()
+    }
+
+    /// The backend that this is.
+    pub(crate) fn backend(&self) -> Backend {
         match self {
-            Self::Tract(_) => "tract",
-            Self::Ort(_) => "ort",
+            Self::Tract(_) => Backend::Tract,
+            Self::Ort(ort) if ort.with_ep => Backend::Ort,
+            Self::Ort(_) => Backend::OrtPlain,
         }
     }
 
@@ -143,15 +161,15 @@ impl std::fmt::Display for Engine {
 }
 
 /// Sets the number of threads of tract, the kernels and ONNX Runtime.
-fn set_threads(threads: usize, engines: &[cli::Engine]) -> Result<()> {
+fn set_threads(threads: usize, backends: &[Backend]) -> Result<()> {
     #[cfg(not(feature = "multithread"))]
     anyhow::ensure!(
-        threads == 1 || !engines.contains(&cli::Engine::Tract),
+        threads == 1 || !backends.contains(&Backend::Tract),
         "--threads {threads}: {}",
         crate::not_built("tract on more than one thread")
     );
     #[cfg(feature = "multithread")]
-    let _ = engines;
+    let _ = backends;
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build_global()

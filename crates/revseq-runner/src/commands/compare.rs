@@ -7,12 +7,13 @@ use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value as Json, json};
 
+use super::Outcome;
+use super::destination::Destination;
 use super::inputs::{self, in_model, list};
 use super::tolerance::Tolerances;
-use super::{Outcome, print_json};
 use crate::backend;
 use crate::chain;
-use crate::cli::{CompareArguments, Engine, Format};
+use crate::cli::{Backend, CompareArguments, Format};
 use crate::escape::printable;
 use crate::model::{Model, check_dims, read};
 use crate::tensor::Tensor;
@@ -43,20 +44,22 @@ enum Compared {
 
 /// Runs a model, or two, on each backend and compares the outputs.
 pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
+    let mut destination = Destination::open(&arguments.report)?;
     let located = read::locate(&arguments.model)?;
     let model = Model::load(&located.model)?;
     let other = match &arguments.other {
         Some(path) => Some(Model::load(&read::locate(path)?.model)?),
         None => None,
     };
-    let engines = match (arguments.on.as_slice(), &other) {
-        ([], None) => &[Engine::Tract, Engine::Ort],
-        ([], Some(_)) => [Engine::Tract].as_slice(),
+    let backends = match (arguments.backends.as_slice(), &other) {
+        ([], None) => &[Backend::Tract, Backend::Ort],
+        ([], Some(_)) => [Backend::Tract].as_slice(),
         (given, _) => given,
     };
     ensure!(
-        engines.len() > 1 || other.is_some(),
-        "there is nothing to compare with: give another model, or two backends, as in --on tract,ort"
+        backends.len() > 1 || other.is_some(),
+        "there is nothing to compare with: give another model, or two backends, as in \
+         --backend tract,ort"
     );
     if let Some(other) = &other {
         check_same_values(&model, other)?;
@@ -77,7 +80,7 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     let given =
         inputs::gather(&model, &sources, &mut bindings).with_context(in_model(&located.model))?;
     let mut sides = Vec::new();
-    for engine in &backend::Engine::open_all(&arguments.engine, engines)? {
+    for engine in &backend::Engine::open_all(&arguments.engine, backends)? {
         for model in std::iter::once(&model).chain(&other) {
             let outputs = engine
                 .load(model)
@@ -93,9 +96,10 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     let names = model.output_names();
     let (expected, rows) = compared(&names, sides, &tolerances)?;
     match arguments.format {
-        Format::Text => print_text(&names, &expected, &rows)?,
-        Format::Json => print_json(&as_json(&names, &expected, &rows))?,
+        Format::Text => destination.text(|out| print_text(out, &names, &expected, &rows))?,
+        Format::Json => destination.json("compare", as_json(&names, &expected, &rows))?,
     }
+    destination.complete()?;
     let differs = rows.iter().any(|(_, row)| match row {
         Row::Refused(_) => true,
         Row::Ran(results) => results
@@ -175,11 +179,15 @@ fn check_same_values(model: &Model, other: &Model) -> Result<()> {
     Ok(())
 }
 
-fn print_text(names: &[String], expected: &str, rows: &[(String, Row)]) -> Result<()> {
+fn print_text(
+    out: &mut dyn Write,
+    names: &[String],
+    expected: &str,
+    rows: &[(String, Row)],
+) -> Result<()> {
     let bold = Style::new().bold();
     let green = Style::new().fg_color(Some(AnsiColor::Green.into()));
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
-    let mut out = anstream::stdout().lock();
     writeln!(out, "expected: {bold}{}{bold:#}", printable(expected))?;
     for (side, row) in rows {
         let side = printable(side);
@@ -205,7 +213,7 @@ fn print_text(names: &[String], expected: &str, rows: &[(String, Row)]) -> Resul
             }
         }
     }
-    Ok(out.flush()?)
+    Ok(())
 }
 
 fn as_json(names: &[String], expected: &str, rows: &[(String, Row)]) -> Json {

@@ -7,8 +7,9 @@ use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result};
 use serde_json::{Value as Json, json};
 
+use super::destination::Destination;
 use super::report::{self, Outcome as Found, Report, value_json};
-use super::{Outcome, dot, html, print_json};
+use super::{Outcome, dot, html};
 use crate::backend::Engine;
 use crate::backend::ort::{Ort, Placement, Preparation};
 use crate::backend::tract::{self, Shapes};
@@ -23,6 +24,7 @@ const WIDEST_OPERATOR: usize = 60;
 
 /// Shows every node of our operators in a model, and counts the others.
 pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
+    let mut destination = Destination::open(&arguments.report)?;
     let located = read::locate(&arguments.model)?;
     // No constant is looked at; ONNX Runtime reads the file itself.
     let model = tract::needed_of(Model::read(&located.model)?).without_constants();
@@ -40,16 +42,15 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
         Engine::Ort(ort) => Some(placements(&ort, &model).with_context(in_model)?),
     };
     match arguments.format {
-        InspectFormat::Text => {
-            let out = &mut anstream::stdout().lock();
+        InspectFormat::Text => destination.text(|out| {
             print_text(out, &model, &signature, &reports, &others)?;
             if let Some(placements) = &placements {
-                print_placements(placements)?;
+                print_placements(out, placements)?;
             }
             writeln!(out, "\n{}", share_in_words(&reports, &others))?;
             writeln!(out, "{}", printable(&on_tract(&signature)))?;
-            out.flush()?;
-        }
+            Ok(())
+        })?,
         InspectFormat::Json => {
             let mut json = as_json(&model, &signature, &reports, &others);
             match &placements {
@@ -59,23 +60,18 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
                 }
                 Some(Err(refused)) => json["refused"] = refused.as_str().into(),
             }
-            print_json(&json)?;
+            destination.json("inspect", json)?;
         }
-        InspectFormat::Dot => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(dot::graph(&model, &reports).as_bytes())?;
-            out.flush()?;
-        }
+        InspectFormat::Dot => destination.bytes(dot::graph(&model, &reports).as_bytes())?,
         InspectFormat::Html => {
             let mut lines = about(&model, &signature);
             lines.push(share_in_words(&reports, &others));
             lines.push(on_tract(&signature));
             let page = html::page(&model, &lines, &reports, &others);
-            let mut out = std::io::stdout().lock();
-            out.write_all(page.as_bytes())?;
-            out.flush()?;
+            destination.bytes(page.as_bytes())?;
         }
     }
+    destination.complete()?;
     Ok(Outcome::Done)
 }
 
@@ -165,8 +161,10 @@ fn placements(ort: &Ort, model: &Model) -> Result<Result<Vec<Placement>, String>
     })
 }
 
-fn print_placements(placements: &Result<Vec<Placement>, String>) -> Result<()> {
-    let mut out = anstream::stdout().lock();
+fn print_placements(
+    out: &mut dyn Write,
+    placements: &Result<Vec<Placement>, String>,
+) -> Result<()> {
     let bold = Style::new().bold();
     writeln!(out)?;
     writeln!(out, "{bold}providers in ONNX Runtime{bold:#}")?;
@@ -178,7 +176,7 @@ fn print_placements(placements: &Result<Vec<Placement>, String>) -> Result<()> {
         }
         Err(refused) => writeln!(out, "  none: {}", printable(refused))?,
     }
-    Ok(out.flush()?)
+    Ok(())
 }
 
 /// The symbolic sizes of a node's inputs and outputs.
@@ -228,7 +226,7 @@ fn about(model: &Model, signature: &Signature) -> Vec<String> {
 }
 
 fn print_text(
-    out: &mut impl Write,
+    out: &mut dyn Write,
     model: &Model,
     signature: &Signature,
     reports: &[Report],
@@ -267,7 +265,7 @@ fn print_text(
             writeln!(out, "  {operator:width$}  {count}")?;
         }
     }
-    Ok(out.flush()?)
+    Ok(())
 }
 
 /// The number of nodes, and of our nodes.

@@ -58,7 +58,7 @@ fn what_cannot_be_compared_is_refused() {
     folder.write("neg.onnx", &of("Neg"));
     let neg = folder.path("neg.onnx");
     refuses(
-        &["compare", reverse, "--on", "tract"],
+        &["compare", reverse, "--backend", "tract"],
         "there is nothing to compare with: give another model, or two backends",
     );
     refuses(
@@ -84,7 +84,7 @@ fn backends_agree_on_an_exported_model() {
     let output = succeeds(&[
         "compare",
         model.to_str().unwrap(),
-        "--on",
+        "--backend",
         "tract,ort,ort-plain",
         "--ort-lib",
         &library,
@@ -118,7 +118,7 @@ fn plain_onnxruntime_is_plain_beside_the_provider() {
             "ort,ort-plain",
             "ort-plain,tract,ort",
         ] {
-            let run = revseq(&["compare", &path, "--on", on, "--ort-lib", &library]);
+            let run = revseq(&["compare", &path, "--backend", on, "--ort-lib", &library]);
             let refuses = plain.contains("REFUSED");
             assert_eq!(run.code, Some(i32::from(refuses)), "{model} {on}: {run:?}");
             assert_eq!(
@@ -138,7 +138,7 @@ fn plain_onnxruntime_is_plain_beside_the_provider() {
         let json = revseq(&[
             "compare",
             &path,
-            "--on",
+            "--backend",
             "ort,ort-plain",
             "--ort-lib",
             &library,

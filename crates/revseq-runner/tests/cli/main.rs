@@ -18,6 +18,7 @@ mod left_out;
 mod memory;
 #[cfg(feature = "rewrite")]
 mod names;
+mod options;
 mod ort;
 #[cfg(feature = "rewrite")]
 mod random_loops;

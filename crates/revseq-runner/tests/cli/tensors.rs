@@ -61,7 +61,15 @@ fn every_type_comes_back_bit_for_bit() {
             let to = folder.path(name);
             let input = format!("x={}", from.display());
             let output = format!("y={}", to.display());
-            succeeds(&["run", model.to_str().unwrap(), "-i", &input, "-o", &output]);
+            succeeds(&[
+                "run",
+                model.to_str().unwrap(),
+                "--overwrite",
+                "-i",
+                &input,
+                "-o",
+                &output,
+            ]);
             from = to;
         }
         let back = read(&from);
@@ -92,7 +100,7 @@ fn strings_come_back() {
             format!("x={}", from.display()),
             format!("y={}", to.display()),
         );
-        succeeds(&["run", model, "-i", &input, "-o", &output])
+        succeeds(&["run", model, "--overwrite", "-i", &input, "-o", &output])
     };
     run(&x, &npy);
     assert!(

@@ -190,6 +190,96 @@ fn a_compress_keeps_what_a_condition_says() {
     assert!(error.contains("element 2 of 2"), "{error}");
 }
 
+/// An index counts from the end if negative; outside of the depth there is nothing to mark.
+#[test]
+fn a_one_hot_takes_any_index() {
+    let model = |depth: &str, axis: i64| {
+        graph(
+            "at:i64[B] n:i64[]",
+            "y",
+            &format!("y = OneHot<axis={axis}>(at, {depth}, pair)"),
+        )
+        .constant("three", tensor0(3_i64))
+        .constant("pair", tensor1(&[-1_f32, 1.]))
+    };
+    for depth in ["n", "three"] {
+        let inputs = [tensor1(&[0_i64, -1, 3, -4, 1]), tensor0(3_i64)];
+        let found = run(model(depth, 1), &inputs).unwrap();
+        #[rustfmt::skip]
+        let expected = [1., -1., -1., -1., -1., 1., -1., -1., -1., -1., -1., -1., -1., 1., -1.];
+        assert_eq!(found[0], floats(&[5, 3], &expected), "{depth}");
+        let found = run(model(depth, 0), &inputs).unwrap();
+        #[rustfmt::skip]
+        let expected = [1., -1., -1., -1., -1., -1., -1., -1., -1., 1., -1., 1., -1., -1., -1.];
+        assert_eq!(found[0], floats(&[3, 5], &expected), "{depth}");
+    }
+    let error = run(model("n", 1), &[tensor1(&[0_i64]), tensor0(-1_i64)]);
+    let error = format!("{:?}", error.unwrap_err());
+    assert!(error.contains("depth [-1], expected one"), "{error}");
+}
+
+#[test]
+fn negative_pads_remove_elements() {
+    let model = |pads: &str| {
+        graph("x:f32[B,3] n:i64[4]", "y", &format!("y = Pad({pads})"))
+            .constant("known", tensor1(&[1_i64, -1, -1, 1]))
+            .constant("two", tensor1(&[-1_i64, 1]))
+            .constant("zero", tensor0(0_f32))
+            .constant("axes", tensor1(&[-1_i64]))
+    };
+    for (pads, shape, expected) in [
+        ("x, known", &[2, 3][..], &[0., 0., 0., 2., 3., 0.][..]),
+        ("x, n", &[2, 3], &[0., 0., 0., 2., 3., 0.]),
+        ("x, two, zero, axes", &[2, 3], &[2., 3., 0., 5., 6., 0.]),
+    ] {
+        let inputs = [counted(&[2, 3]), tensor1(&[1_i64, -1, -1, 1])];
+        let found = run(model(pads), &inputs).unwrap_or_else(|it| panic!("{pads}: {it:?}"));
+        assert_eq!(found[0], floats(shape, expected), "{pads}");
+    }
+    let inputs = [counted(&[2, 3]), tensor1(&[0_i64, -2, 0, -2])];
+    let error = format!("{:?}", run(model("x, n"), &inputs).unwrap_err());
+    assert!(
+        error.contains("remove 2 and 2 of 3 elements along axis 1"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_unique_keeps_the_first_of_equals() {
+    let model = |attributes: &str, outputs: &str, x: &str| {
+        let node = format!("{outputs} = Unique{attributes}(x)");
+        graph(x, &outputs.replace(',', ""), &node)
+    };
+    let x = tensor1(&[2_f32, 1., 1., 3., 4., 3.]);
+    let found = run(
+        model("", "y, first, inverse, counts", "x:f32[N]"),
+        &[x.clone()],
+    )
+    .unwrap();
+    assert_eq!(found[0], tensor1(&[1_f32, 2., 3., 4.]));
+    assert_eq!(found[1], tensor1(&[1_i64, 0, 3, 4]));
+    assert_eq!(found[2], tensor1(&[1_i64, 0, 0, 2, 3, 2]));
+    assert_eq!(found[3], tensor1(&[2_i64, 1, 2, 1]));
+    let found = run(
+        model("<sorted=0>", "y, first, inverse, counts", "x:f32[N]"),
+        &[x],
+    )
+    .unwrap();
+    assert_eq!(found[0], tensor1(&[2_f32, 1., 3., 4.]));
+    assert_eq!(found[1], tensor1(&[0_i64, 1, 3, 4]));
+    assert_eq!(found[2], tensor1(&[0_i64, 1, 1, 2, 3, 2]));
+    assert_eq!(found[3], tensor1(&[1_i64, 2, 2, 1]));
+    let rows = tensor2(&[[1_i64, 0], [0, 9], [1, 0], [0, 1]]);
+    let found = run(model("<axis=0>", "y, first", "x:i64[N,2]"), &[rows.clone()]).unwrap();
+    assert_eq!(found[0], tensor2(&[[0_i64, 1], [0, 9], [1, 0]]));
+    assert_eq!(found[1], tensor1(&[3_i64, 1, 0]));
+    let found = run(model("<axis=-1>", "y", "x:i64[N,2]"), &[rows]).unwrap();
+    assert_eq!(found[0], tensor2(&[[0_i64, 1], [9, 0], [0, 1], [1, 0]]));
+    let none = Tensor::zero::<f32>(&[0]).unwrap();
+    let found = run(model("", "y, first", "x:f32[N]"), &[none]).unwrap();
+    assert_eq!((found[0].len(), found[1].len()), (0, 0));
+}
+
 /// A loop that reads more of a value at each step, with a known number of steps.
 #[test]
 fn a_size_may_be_another_at_each_step() {

@@ -28,6 +28,7 @@ use crate::fence;
 use crate::model::check::canonical_domain;
 use crate::model::element_types::element_types;
 use crate::model::{Bindings, Model, walk};
+use crate::note::detail;
 use crate::tensor::{Tensor, Tensors, pb};
 use convert::{from_ort, has_type, to_ort};
 use library::Found;
@@ -96,12 +97,15 @@ impl Runtime {
                 library::HOW_TO_GET
             )
         })?;
-        Ok(Self {
+        let runtime = Self {
             environment,
             library,
             version,
             ep: None,
-        })
+        };
+        let Found { path, how } = &runtime.library;
+        detail(format!("{runtime}: {} (from {how})", path.display()));
+        Ok(runtime)
     }
 
     /// Registers the provider's library.
@@ -125,6 +129,7 @@ impl Runtime {
                 ep.how
             )
         })?;
+        detail(format!("{EP}: {} (from {})", ep.path.display(), ep.how));
         self.ep = Some(ep);
         Ok(())
     }
@@ -179,7 +184,7 @@ pub(crate) struct Device {
 pub(crate) struct Ort {
     runtime: Rc<Runtime>,
     /// Whether our nodes are meant for this project's provider.
-    with_ep: bool,
+    pub(super) with_ep: bool,
     /// The device of the provider.
     device: KernelDevice,
     threads: Option<usize>,

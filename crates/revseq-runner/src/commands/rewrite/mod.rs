@@ -7,21 +7,28 @@ use std::io::Write;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use revseq_rewrite::{Assumptions, Exactness, Options, PASSES, Report, Step};
 use serde_json::{Value as Json, json};
 
-use super::{Outcome, print_json};
+use super::Outcome;
+use super::destination::Destination;
 use crate::cli::{Assumption, Format, RewriteArguments, Runtime};
 use crate::escape::printable;
 use crate::model::{Model, check_dims, read};
+use crate::note::note;
 use crate::tensor::compare::Tolerance;
 use check::Checked;
 
 /// Rewrites a model, checks the result if that is asked for, and writes it.
 pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
+    check_is_asked(arguments)?;
     let located = read::locate(&arguments.model)?;
-    output::refuse(&located.model, &arguments.output, arguments.overwrite)?;
+    output::refuse(
+        &located.model,
+        &arguments.output,
+        arguments.overwrite.overwrite,
+    )?;
     let mut original = Model::load(&located.model)?;
     if arguments.check.is_none() {
         original = original.without_constants();
@@ -45,20 +52,50 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
                     Exactness::Exact => Tolerance::Exact,
                     Exactness::Rounding => Tolerance::COMPUTED,
                 },
+                arguments,
             };
-            check.run(&sets, &dims, arguments.ort_lib.as_deref())?
+            check.run(&sets, &dims)?
         }
     };
     let failed = checked.iter().any(Checked::is_difference);
+    let to_standard_output = output::is_standard_output(&arguments.output);
+    let mut destination = match to_standard_output {
+        true => Destination::StandardError,
+        false => Destination::StandardOutput,
+    };
     match arguments.format {
-        Format::Text => print_text(&report, &checked),
-        Format::Json => print_json(&as_json(&located.model, arguments, &report, &checked)),
-    }?;
+        Format::Text => destination.text(|out| print_text(out, &report, &checked))?,
+        Format::Json => {
+            let json = as_json(&located.model, arguments, &report, &checked);
+            destination.json("rewrite", json)?;
+        }
+    }
     if failed {
+        note("the outputs differ: nothing was written");
         return Ok(Outcome::Failed);
     }
     written.keep(&arguments.output)?;
+    if !to_standard_output {
+        note(format!("wrote {}", arguments.output.display()));
+    }
     Ok(Outcome::Done)
+}
+
+/// Refuses options that say how to run models if no model is run.
+fn check_is_asked(arguments: &RewriteArguments) -> Result<()> {
+    if arguments.check.is_some() {
+        return Ok(());
+    }
+    let engine = arguments.engine.given().map(|(flag, _)| flag);
+    let others = [
+        ("--backend", !arguments.backends.is_empty()),
+        ("--rtol and --atol", arguments.tolerance.is_given()),
+    ];
+    let others = others.into_iter().filter(|(_, given)| *given);
+    match engine.chain(others.map(|(flag, _)| flag)).next() {
+        Some(flag) => bail!("{flag}: it is for --check, which is not given"),
+        None => Ok(()),
+    }
 }
 
 /// The options that the arguments select.
@@ -98,11 +135,10 @@ fn apply(
     rewritten.with_context(|| format!("cannot rewrite {}", original.path.display()))
 }
 
-fn print_text(report: &Report, checked: &[Checked]) -> Result<()> {
+fn print_text(out: &mut dyn Write, report: &Report, checked: &[Checked]) -> Result<()> {
     let green = Style::new().fg_color(Some(AnsiColor::Green.into()));
     let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
-    let mut out = anstream::stdout().lock();
     for step in &report.steps {
         let place = place(step);
         let place = printable(&place);
@@ -148,7 +184,7 @@ fn print_text(report: &Report, checked: &[Checked]) -> Result<()> {
             }
         }
     }
-    Ok(out.flush()?)
+    Ok(())
 }
 
 /// A node with the graphs around it.
@@ -182,15 +218,4 @@ fn as_json(
         "steps": report.steps,
         "checks": checked.collect::<Vec<_>>(),
     })
-}
-
-/// Checks that a path has a file's name at its end.
-fn file_name(path: &Path) -> Result<&std::ffi::OsStr> {
-    let name = path.file_name();
-    ensure!(
-        name.is_some() && !path.is_dir(),
-        "{}: it is a folder, expected a file name",
-        path.display()
-    );
-    Ok(name.unwrap_or_default())
 }

@@ -408,7 +408,7 @@ fn random_graphs_give_the_same_once_rewritten() {
         assert!(!is_made || is_on("tract"), "{flags}: {compared:#?}");
         let is_tested = is_made && library.is_some();
         assert!(
-            !is_tested || is_on("ONNX Runtime"),
+            !is_tested || is_on("ort-plain"),
             "{flags}: {compared:#?}"
         );
     }

@@ -1,0 +1,44 @@
+//! The arguments of `revseq inspect`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::values::name_and_size;
+use super::{BackendArguments, ReportArguments};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  revseq inspect model.onnx
+  revseq inspect model.onnx --dim batch=4 --dim time=100
+  revseq inspect model.onnx --format html -o model.html
+  revseq inspect model.onnx --format dot | dot -Tsvg > model.svg";
+
+/// How a model is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InspectFormat {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// For Graphviz
+    Dot,
+    /// For a browser: a page with a picture of each node and its neighbours
+    Html,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArguments {
+    /// An ONNX model, or a folder with a model.onnx
+    pub(crate) model: PathBuf,
+    /// Set a symbolic size
+    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
+    pub(crate) dims: Vec<(String, u64)>,
+    #[command(flatten)]
+    pub(crate) on: BackendArguments,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = InspectFormat::Text)]
+    pub(crate) format: InspectFormat,
+    #[command(flatten)]
+    pub(crate) report: ReportArguments,
+}
