@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 
-use tract_onnx::pb::{GraphProto, NodeProto};
+use tract_onnx::pb::{FunctionProto, GraphProto, NodeProto};
 
 use super::markup::escaped;
 use super::report::Report;
@@ -23,6 +23,7 @@ const STYLE: &str = "\
   --box: #f3f5f7; --ours: #ffe08a; --ours-edge: #9a6b00; }
 @media (prefers-color-scheme: dark) { :root { --text: #e6e9ed; --faint: #9aa5b1; --page: #14181d;
   --edge: #7d8792; --box: #232a32; --ours: #5c4400; --ours-edge: #e3b341; } }
+html { -webkit-text-size-adjust: 100%; text-size-adjust: 100%; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 60em; padding: 0 1em;
   color: var(--text); background: var(--page); overflow-wrap: anywhere; }
 h1 { font-size: 1.4em; }
@@ -113,19 +114,15 @@ pub(super) fn page(
     reports: &[Report],
     others: &BTreeMap<String, usize>,
 ) -> String {
-    let mut around = HashMap::new();
-    collect(model.graph(), "graph", &HashMap::new(), &mut around);
+    let functions = model.proto.functions.iter();
+    let mut around = Around {
+        functions: functions.map(|it| (key(it), it)).collect(),
+        found: HashMap::new(),
+    };
+    around.graph(model.graph(), "graph", &HashMap::new());
     for function in &model.proto.functions {
-        let path = format!(
-            "function {}::{}",
-            canonical_domain(function.domain()),
-            function.name()
-        );
-        let mut values = HashMap::new();
-        for input in &function.input {
-            values.insert(input.as_str(), End::new("input", input));
-        }
-        collect_nodes(&function.node, &path, &mut values, &[], &mut around);
+        let (domain, name) = key(function);
+        around.function(function, &format!("function {domain}::{name}"));
     }
     let title = escaped(&name(model));
     let mut page = format!(
@@ -139,7 +136,7 @@ pub(super) fn page(
     for report in reports {
         let operator = escaped(&report.operator);
         page += &format!("<h2>{}: {operator}</h2>\n", escaped(&report.path));
-        if let Some(neighbourhood) = around.get(&report.path) {
+        if let Some(neighbourhood) = around.found.get(&report.path) {
             page += &picture(neighbourhood);
         }
         page += "<table class=\"details\">\n";
@@ -176,107 +173,144 @@ fn name(model: &Model) -> String {
 /// The values that the nodes of a graph read from around it, and what reads them.
 type Captured<'a> = Vec<(&'a str, Reader)>;
 
-/// Finds the neighbourhood of every node of a graph and of the graphs in it, by path, and returns
-/// what the graph reads from around it.
-fn collect<'a>(
-    graph: &'a GraphProto,
-    path: &str,
-    outer: &HashMap<&'a str, End>,
-    around: &mut HashMap<String, Neighbourhood>,
-) -> Captured<'a> {
-    let mut values = outer.clone();
-    let mut local: HashSet<&str> = HashSet::new();
-    for name in initializer_names(graph) {
-        values.insert(name, End::new("constant", name));
-        local.insert(name);
-    }
-    for input in &graph.input {
-        values.insert(&input.name, End::new("input", &input.name));
-        local.insert(&input.name);
-    }
-    let outputs: Vec<&str> = graph.output.iter().map(|it| it.name.as_str()).collect();
-    let mut captured = collect_nodes(&graph.node, path, &mut values, &outputs, around);
-    captured.retain(|(name, _)| !local.contains(name));
-    captured
+/// The domain and the name of a function.
+fn key(function: &FunctionProto) -> (&str, &str) {
+    (canonical_domain(function.domain()), function.name())
 }
 
-/// The same for nodes, of which the graph's own values may be among those returned.
-fn collect_nodes<'a>(
-    nodes: &'a [NodeProto],
-    path: &str,
-    values: &mut HashMap<&'a str, End>,
-    outputs: &[&'a str],
-    around: &mut HashMap<String, Neighbourhood>,
-) -> Captured<'a> {
-    let ends: Vec<End> = nodes
-        .iter()
-        .enumerate()
-        .map(|(index, node)| End::new(&node.op_type, &node_label(index, node)))
-        .collect();
-    let mut local: HashSet<&str> = HashSet::new();
-    for (node, end) in std::iter::zip(nodes, &ends) {
-        for output in node.output.iter().filter(|output| !output.is_empty()) {
-            values.insert(output, end.clone());
-            local.insert(output);
+/// Finds the neighbourhood of every node of our operators.
+struct Around<'a> {
+    functions: HashMap<(&'a str, &'a str), &'a FunctionProto>,
+    /// By path.
+    found: HashMap<String, Neighbourhood>,
+}
+
+impl<'a> Around<'a> {
+    /// Visits a graph, and returns what it reads from around it.
+    fn graph(
+        &mut self,
+        graph: &'a GraphProto,
+        path: &str,
+        outer: &HashMap<&'a str, End>,
+    ) -> Captured<'a> {
+        let mut values = outer.clone();
+        let mut local: HashSet<&str> = HashSet::new();
+        for name in initializer_names(graph) {
+            values.insert(name, End::new("constant", name));
+            local.insert(name);
         }
+        for input in &graph.input {
+            values.insert(&input.name, End::new("input", &input.name));
+            local.insert(&input.name);
+        }
+        let outputs: Vec<&str> = graph.output.iter().map(|it| it.name.as_str()).collect();
+        let mut captured = self.nodes(&graph.node, path, &mut values, &outputs);
+        captured.retain(|(name, _)| !local.contains(name));
+        captured
     }
-    let mut takers: HashMap<&str, Vec<End>> = HashMap::new();
-    let mut captured: Captured<'a> = Vec::new();
-    for (node, end) in std::iter::zip(nodes, &ends) {
-        for (index, input) in node.input.iter().enumerate() {
-            if node.input[..index].contains(input) {
-                continue;
+
+    /// Visits a function, which reads nothing but its inputs.
+    fn function(&mut self, function: &'a FunctionProto, path: &str) {
+        let inputs = function.input.iter();
+        let mut values = inputs
+            .map(|input| (input.as_str(), End::new("input", input)))
+            .collect();
+        let outputs: Vec<&str> = function.output.iter().map(String::as_str).collect();
+        self.nodes(&function.node, path, &mut values, &outputs);
+    }
+
+    /// Visits nodes, and returns what they and `outputs` read that none of them outputs.
+    fn nodes(
+        &mut self,
+        nodes: &'a [NodeProto],
+        path: &str,
+        values: &mut HashMap<&'a str, End>,
+        outputs: &[&'a str],
+    ) -> Captured<'a> {
+        let ends: Vec<End> = nodes
+            .iter()
+            .enumerate()
+            .map(|(index, node)| End::new(&node.op_type, &node_label(index, node)))
+            .collect();
+        let mut local: HashSet<&str> = HashSet::new();
+        for (node, end) in std::iter::zip(nodes, &ends) {
+            for output in node.output.iter().filter(|output| !output.is_empty()) {
+                values.insert(output, end.clone());
+                local.insert(output);
             }
-            takers.entry(input).or_default().push(end.clone());
-            captured.push((input, (end.what.clone(), end.name.clone())));
         }
-        let path = format!("{path}/{}", end.name);
-        let mut inside: BTreeMap<&str, (Reader, usize)> = BTreeMap::new();
-        for attribute in &node.attribute {
-            for graph in attribute.g.iter().chain(&attribute.graphs) {
-                let path = format!("{path}/{}", attribute.name);
-                for (name, reader) in collect(graph, &path, values, around) {
-                    match inside.get_mut(name) {
-                        Some((_, others)) => *others += 1,
-                        None => {
-                            inside.insert(name, (reader.clone(), 0));
+        let mut takers: HashMap<&str, Vec<End>> = HashMap::new();
+        let mut captured: Captured<'a> = Vec::new();
+        for (node, end) in std::iter::zip(nodes, &ends) {
+            for (index, input) in node.input.iter().enumerate() {
+                if node.input[..index].contains(input) {
+                    continue;
+                }
+                takers.entry(input).or_default().push(end.clone());
+                captured.push((input, (end.what.clone(), end.name.clone())));
+            }
+            let path = format!("{path}/{}", end.name);
+            let key = (canonical_domain(&node.domain), node.op_type.as_str());
+            if let Some(&function) = self.functions.get(&key) {
+                self.function(function, &format!("{path}/{}", node.op_type));
+            }
+            let mut inside: BTreeMap<&str, (Reader, usize)> = BTreeMap::new();
+            for attribute in &node.attribute {
+                for graph in attribute.g.iter().chain(&attribute.graphs) {
+                    let path = format!("{path}/{}", attribute.name);
+                    for (name, reader) in self.graph(graph, &path, values) {
+                        match inside.get_mut(name) {
+                            Some((_, others)) => *others += 1,
+                            None => {
+                                inside.insert(name, (reader.clone(), 0));
+                            }
                         }
+                        captured.push((name, reader));
                     }
-                    captured.push((name, reader));
                 }
             }
+            for (name, readers) in inside {
+                let inside = Some(readers);
+                let end = end.clone();
+                takers.entry(name).or_default().push(End { inside, ..end });
+            }
         }
-        for (name, readers) in inside {
-            let inside = Some(readers);
-            let end = end.clone();
-            takers.entry(name).or_default().push(End { inside, ..end });
+        for output in outputs {
+            let end = End::new("output", output);
+            captured.push((output, ("output".to_owned(), (*output).to_owned())));
+            takers.entry(output).or_default().push(end);
         }
-    }
-    for output in outputs {
-        let end = End::new("output", output);
-        captured.push((output, ("output".to_owned(), (*output).to_owned())));
-        takers.entry(output).or_default().push(end);
-    }
-    for (node, end) in std::iter::zip(nodes, ends) {
-        if !revseq_graph::Operator::is_known(&node.domain, &node.op_type) {
-            continue;
+        for (node, end) in std::iter::zip(nodes, ends) {
+            if revseq_graph::Operator::is_known(&node.domain, &node.op_type) {
+                let path = format!("{path}/{}", end.name);
+                let found = neighbourhood(node, end, values, &takers);
+                self.found.insert(path, found);
+            }
         }
-        let path = format!("{path}/{}", end.name);
-        let inputs = node.input.iter();
-        let given = inputs.filter_map(|name| Some((name.clone(), values.get(name.as_str())?)));
-        let outputs = node.output.iter().flat_map(|name| {
-            let takers = takers.get(name.as_str()).into_iter().flatten();
-            takers.map(move |taker| (name.clone(), taker.clone()))
-        });
-        let neighbourhood = Neighbourhood {
-            node: end,
-            producers: given.map(|(name, end)| (name, end.clone())).collect(),
-            consumers: outputs.collect(),
-        };
-        around.insert(path, neighbourhood);
+        captured.retain(|(name, _)| !name.is_empty() && !local.contains(name));
+        captured
     }
-    captured.retain(|(name, _)| !name.is_empty() && !local.contains(name));
-    captured
+}
+
+fn neighbourhood(
+    node: &NodeProto,
+    end: End,
+    values: &HashMap<&str, End>,
+    takers: &HashMap<&str, Vec<End>>,
+) -> Neighbourhood {
+    let producers = node
+        .input
+        .iter()
+        .filter_map(|name| Some((name.clone(), values.get(name.as_str())?.clone())));
+    let consumers = node.output.iter().flat_map(|name| {
+        let takers = takers.get(name.as_str()).into_iter().flatten();
+        takers.map(move |taker| (name.clone(), taker.clone()))
+    });
+    Neighbourhood {
+        node: end,
+        producers: producers.collect(),
+        consumers: consumers.collect(),
+    }
 }
 
 /// Three rows: the producers of the inputs, the node, the consumers of the output.

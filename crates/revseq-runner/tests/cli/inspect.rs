@@ -489,6 +489,23 @@ fn a_page_shows_who_reads_a_value_inside_of_a_loop() {
 }
 
 #[test]
+fn a_page_shows_what_is_around_a_node_of_a_function() {
+    let folder = models().join("graphs/local_function");
+    let page = succeeds(&["inspect", folder.to_str().unwrap(), "--format", "html"]);
+    for text in [
+        "input data",
+        "input lengths",
+        "ReverseSequence reverse",
+        "Neg negate",
+    ] {
+        assert!(
+            page.contains(&format!("<title>{text}</title>")),
+            "{text}: {page}"
+        );
+    }
+}
+
+#[test]
 fn a_page_tells_values_inside_of_branches_apart() {
     let folder = Folder::new();
     let graph_of = |nodes: Vec<NodeProto>, output: &str| GraphProto {
