@@ -41,6 +41,10 @@ mod tests;
 mod truth;
 mod types;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use error::Error;
 pub use model::{ModelProto, decode, encode, external_files};
 pub use pass::{Assumptions, Options, PassInfo};
