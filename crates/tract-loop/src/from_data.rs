@@ -70,7 +70,11 @@ impl<T: FromData> InferenceOp for OrTracts<T> {
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
-        self.infer(inputs, outputs, observed)
+        // Without values, which may be large: a caller may limit them before.
+        match self.op.infer(&mut *self.tracts, &inputs, &outputs)? {
+            Some(facts) => Ok(facts),
+            None => self.tracts.infer_facts(inputs, outputs, observed),
+        }
     }
 
     fn to_typed(

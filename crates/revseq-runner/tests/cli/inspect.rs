@@ -82,6 +82,22 @@ fn symbols_are_named_until_they_are_bound() {
     );
 }
 
+/// Paddle writes both.
+#[test]
+fn a_size_of_minus_one_or_a_question_mark_is_unknown() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.input = vec![
+        value("x", FLOAT, &["-1", "5", "?"]),
+        value("lens", INT64, &["-1"]),
+    ];
+    graph.output = vec![value("y", FLOAT, &["-1", "5", "?"])];
+    let path = folder.model(graph).display().to_string();
+    let text = succeeds(&["inspect", &path]);
+    assert!(text.contains("\ninput x: float[?,5,?]\n"), "{text}");
+    assert!(!text.contains("NAME=SIZE: ?"), "{text}");
+}
+
 #[test]
 fn sizes_made_of_symbols_are_named() {
     let folder = Folder::new();
