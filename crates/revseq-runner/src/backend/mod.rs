@@ -243,7 +243,19 @@ impl Session<'_> {
     /// # Errors
     /// The error of the runtime, or of one of our operators.
     pub(crate) fn run(&mut self, inputs: &Tensors, bindings: &Bindings) -> Result<Vec<Tensor>> {
-        self.prepare(inputs, bindings)?.run(inputs)
+        self.run_each(inputs, bindings)?.into_iter().collect()
+    }
+
+    /// Runs the model and returns each output, in order, or why it is no tensor.
+    ///
+    /// # Errors
+    /// The error of the runtime, or of one of our operators.
+    pub(crate) fn run_each(
+        &mut self,
+        inputs: &Tensors,
+        bindings: &Bindings,
+    ) -> Result<Vec<Result<Tensor>>> {
+        self.prepare(inputs, bindings)?.run_each(inputs)
     }
 }
 
@@ -263,6 +275,11 @@ impl Prepared<'_> {
     /// # Errors
     /// The error of the runtime, or of one of our operators.
     pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Tensor>> {
+        self.run_each(inputs)?.into_iter().collect()
+    }
+
+    /// Runs the model and returns each output, in order, or why it is no tensor.
+    fn run_each(&mut self, inputs: &Tensors) -> Result<Vec<Result<Tensor>>> {
         match self {
             Self::Tract(prepared) => prepared.run(inputs),
             Self::Ort { prepared, .. } => prepared.run(inputs),

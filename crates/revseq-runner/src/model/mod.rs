@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod element_types;
 pub(crate) mod external;
+pub(crate) mod inner;
 mod order;
 pub(crate) mod read;
 mod scan;

@@ -495,11 +495,11 @@ fn refusal(model: &Model, error: &str) -> Option<String> {
 }
 
 impl Prepared {
-    /// Runs the model and returns its outputs, in order.
+    /// Runs the model and returns each output, in order, or why it is no tensor.
     ///
     /// # Errors
     /// The error of ONNX Runtime, or of one of our operators.
-    pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Tensor>> {
+    pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Result<Tensor>>> {
         let values = values(inputs)?;
         let Self {
             session, outputs, ..
@@ -508,17 +508,15 @@ impl Prepared {
             let mut options = RunOptions::new()?;
             options.set_log_level(LogLevel::Warning)?;
             let got = session.run_with_options(borrowed(&values), &options)?;
-            outputs
-                .iter()
-                .map(|declared| {
-                    let name = &declared.name;
-                    let value = got
-                        .get(name)
-                        .with_context(|| format!("ONNX Runtime gives no output {name:?}"))?;
-                    let output = from_ort(value).with_context(|| format!("output {name:?}"))?;
-                    declared.check(output, "ONNX Runtime")
-                })
-                .collect()
+            let outputs = outputs.iter().map(|declared| {
+                let name = &declared.name;
+                let value = got
+                    .get(name)
+                    .with_context(|| format!("ONNX Runtime gives no output {name:?}"))?;
+                let output = from_ort(value).with_context(|| format!("output {name:?}"))?;
+                declared.check(output, "ONNX Runtime")
+            });
+            Ok(outputs.collect())
         })
     }
 

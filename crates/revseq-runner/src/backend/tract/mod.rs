@@ -257,19 +257,18 @@ fn prepare(
 }
 
 impl Prepared {
-    /// Runs the model and returns its outputs, in order.
+    /// Runs the model and returns each output, in order, or why it is no tensor.
     ///
     /// # Errors
     /// The error of tract, or of one of our operators.
-    pub(crate) fn run(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Vec<Tensor>> {
+    pub(crate) fn run(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Vec<Result<Tensor>>> {
         let values = self.values(inputs)?;
         let outputs = self.run_values(values)?;
-        std::iter::zip(outputs, &self.outputs)
-            .map(|(output, declared)| {
-                let output = from_tract(output.into_tensor(), &declared.value_type)?;
-                declared.check(output, "tract")
-            })
-            .collect()
+        let outputs = std::iter::zip(outputs, &self.outputs).map(|(output, declared)| {
+            let output = from_tract(output.into_tensor(), &declared.value_type)?;
+            declared.check(output, "tract")
+        });
+        Ok(outputs.collect())
     }
 
     /// The inputs as tract takes them.
