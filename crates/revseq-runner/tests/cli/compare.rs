@@ -232,7 +232,7 @@ fn the_first_node_that_differs_is_named() {
     let run = revseq(&["compare", &neg, &one, "--values", "--atol", "9"]);
     assert!(
         run.stdout
-            .contains("  not compared: a: the other model has no value of this name\n"),
+            .contains("  not compared: a, b, c: the other model has no value of this name\n"),
         "{run:?}"
     );
 }
@@ -270,4 +270,23 @@ fn values_between_nodes_agree_on_all_backends() {
         let count: usize = first.split(' ').next().unwrap().parse().unwrap();
         assert!(count >= values, "{name}: {output}");
     }
+}
+
+#[test]
+fn values_that_no_backend_returns_are_said() {
+    let path = models().join("forms/list_in_loop").display().to_string();
+    let output = succeeds(&["compare", &path, &path, "--values"]);
+    // A sequence that has to be an output is more than tract has; the model itself runs.
+    assert!(
+        output.contains("equal bit for bit\n  values between nodes: 0 compared, ")
+            && output.contains("  not compared: none, last, all, joined, y: ")
+            && output.contains("y: tract has no ConcatFromSequence"),
+        "{output}"
+    );
+    let path = models().join("forms/split_list").display().to_string();
+    let output = succeeds(&["compare", &path, &path, "--values"]);
+    assert!(
+        output.contains("  not compared: parts, rows: it is no tensor: SplitToSequence\n"),
+        "{output}"
+    );
 }

@@ -1,10 +1,10 @@
 //! The values between the nodes of a model, on two sides.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::{Value as Json, json};
 
 use super::{Compared, Ran};
@@ -28,6 +28,9 @@ const NO_TENSORS: [&str; 8] = [
     "SplitToSequence",
 ];
 
+/// How many values that are not compared are named in text, for each reason.
+const NAMES_TOLD: usize = 5;
+
 /// The values of a model on a backend.
 pub(super) struct Inner {
     /// In the order in which they are computed, each with its value or why there is none.
@@ -47,7 +50,22 @@ pub(super) fn run(
     let is_tensor = |value: &&Produced| !NO_TENSORS.contains(&value.operator.as_str());
     let all = model.with_outputs(produced.iter().filter(is_tensor))?;
     let run = || engine.load(&all)?.ready()?.run_each(given, bindings);
-    let results = run().context("with the values between its nodes as outputs")?;
+    let results = match run() {
+        Ok(results) => results,
+        Err(why) => {
+            // The model itself may run all the same.
+            let ran = super::outputs(engine, model, given, bindings)?;
+            let why = chain(&why);
+            let values = produced.into_iter().map(|value| (value, Err(why.clone())));
+            return Ok(Ran {
+                inner: Some(Inner {
+                    values: values.collect(),
+                    nested: model.count_nested(),
+                }),
+                ..ran
+            });
+        }
+    };
     let own = model.output_names().len();
     let mut results = results.into_iter();
     let outputs: Vec<Tensor> = results.by_ref().take(own).collect::<Result<_>>()?;
@@ -153,11 +171,20 @@ impl InnerRow {
                 "  {red}first difference{red:#}: node {node:?} ({operator}): {name}{difference}"
             )?;
         }
+        let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, why) in &self.not_compared {
+            by_reason.entry(why).or_default().push(name);
+        }
+        for (why, names) in by_reason {
+            let shown = names.iter().take(NAMES_TOLD).copied();
+            let mut shown = shown.collect::<Vec<_>>().join(", ");
+            if let Some(more @ 1..) = names.len().checked_sub(NAMES_TOLD) {
+                shown += &format!(" and {more} more");
+            }
             writeln!(
                 out,
                 "  not compared: {}: {}",
-                printable(name),
+                printable(&shown),
                 printable(why)
             )?;
         }
