@@ -30,7 +30,7 @@ pub(crate) struct InputArguments {
         value_parser = name_and_fill
     )]
     pub(crate) fill: Vec<(Option<String>, Fill)>,
-    /// Set a symbolic size
+    /// Set a size: a symbolic one, or as in x.0 the first of input x
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
     pub(crate) dims: Vec<(String, u64)>,
 }

@@ -31,7 +31,7 @@ pub(crate) enum InspectFormat {
 pub(crate) struct InspectArguments {
     /// An ONNX model, or a folder with a model.onnx
     pub(crate) model: PathBuf,
-    /// Set a symbolic size
+    /// Set a size: a symbolic one, or as in x.0 the first of input x
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
     pub(crate) dims: Vec<(String, u64)>,
     #[command(flatten)]

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value as Json, json};
 
 use super::destination::Destination;
+use super::inputs::in_model;
 use super::report::{self, Outcome as Found, Report, value_json};
 use super::{Outcome, dot, html};
 use crate::backend::Engine;
@@ -17,7 +18,7 @@ use crate::cli::{InspectArguments, InspectFormat};
 use crate::escape::printable;
 use crate::model::check::canonical_domain;
 use crate::model::values::{Dim, ValueType};
-use crate::model::{Bindings, Input, Model, check_dims, read, walk};
+use crate::model::{Bindings, Input, Model, read, walk};
 
 /// Counts are aligned beside operators of up to this many characters.
 const WIDEST_OPERATOR: usize = 60;
@@ -27,19 +28,19 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     let mut destination = Destination::open(&arguments.report)?;
     let located = read::locate(&arguments.model)?;
     // No constant is looked at; ONNX Runtime reads the file itself.
-    let model = tract::needed_of(Model::read(&located.model)?).without_constants();
-    let in_model = || model.path.display().to_string();
-    let bindings = super::bindings(&arguments.dims)?;
+    let mut model = Model::read(&located.model)?;
     let mut symbols = model.input_symbols();
-    collect_symbols(&model, &mut symbols).with_context(in_model)?;
-    check_dims(&bindings, &symbols)?;
+    collect_symbols(&model, &mut symbols).with_context(in_model(&located.model))?;
+    let bindings = model.set_sizes_among(&arguments.dims, &symbols)?;
+    let model = tract::needed_of(model).without_constants();
+    let in_model = in_model(&located.model);
 
     let shapes = tract::shapes(&model, &bindings);
-    let (reports, others) = nodes(&model, &bindings, &shapes).with_context(in_model)?;
+    let (reports, others) = nodes(&model, &bindings, &shapes).with_context(&in_model)?;
     let signature = Signature::new(&model, &bindings, &shapes);
     let placements = match Engine::open(&arguments.on)? {
         Engine::Tract(_) => None,
-        Engine::Ort(ort) => Some(placements(&ort, &model).with_context(in_model)?),
+        Engine::Ort(ort) => Some(placements(&ort, &model).with_context(&in_model)?),
     };
     match arguments.format {
         InspectFormat::Text => destination.text(|out| {

@@ -1,8 +1,10 @@
 //! Models: read with bounds, checked, and walked.
 
 pub(crate) mod check;
+pub(crate) mod dims;
 pub(crate) mod element_types;
 pub(crate) mod external;
+mod fix;
 pub(crate) mod inner;
 mod order;
 pub(crate) mod read;
@@ -14,7 +16,7 @@ pub(crate) mod walk;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use prost::Message;
 use prost::bytes::Bytes;
 use tract_onnx::pb::{
@@ -268,22 +270,3 @@ pub(crate) fn for_each_declaration(
 
 /// The values of symbolic sizes, by name.
 pub(crate) type Bindings = HashMap<String, u64>;
-
-/// Checks that every `--dim` names a symbolic size that there is.
-pub(crate) fn check_dims(dims: &Bindings, symbols: &BTreeSet<String>) -> Result<()> {
-    let mut names: Vec<&String> = dims.keys().collect();
-    names.sort();
-    for name in names {
-        let known: Vec<&str> = symbols.iter().map(String::as_str).collect();
-        ensure!(
-            symbols.contains(name),
-            "--dim {name}: there is no symbolic size of that name; {}",
-            if known.is_empty() {
-                "the model has none".to_owned()
-            } else {
-                format!("the model has {}", known.join(", "))
-            }
-        );
-    }
-    Ok(())
-}

@@ -19,7 +19,7 @@ use crate::backend;
 use crate::chain;
 use crate::cli::{Backend, CompareArguments, Format};
 use crate::escape::printable;
-use crate::model::{Bindings, Model, check_dims, read};
+use crate::model::{Bindings, Model, read};
 use crate::tensor::compare::{Difference, Tolerance, compare};
 use crate::tensor::fill::Fill;
 use crate::tensor::{Tensor, Tensors};
@@ -75,7 +75,9 @@ impl Compared {
 pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     let mut destination = Destination::open(&arguments.report)?;
     let located = read::locate(&arguments.model)?;
-    let model = Model::load(&located.model)?;
+    let mut model = Model::read(&located.model)?;
+    let mut bindings = model.set_sizes(&arguments.inputs.dims)?;
+    let model = model.with_data()?;
     let other = match &arguments.other {
         Some(path) => Some(Model::load(&read::locate(path)?.model)?),
         None => None,
@@ -93,8 +95,6 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     if let Some(other) = &other {
         check_same_values(&model, other)?;
     }
-    let mut bindings = super::bindings(&arguments.inputs.dims)?;
-    check_dims(&bindings, &model.input_symbols())?;
     let tolerances = Tolerances::new(&arguments.tolerance, &model)?;
     let sources = inputs::Sources::new(&arguments.inputs);
     let fill = match located.data_sets.first() {

@@ -17,7 +17,7 @@ use crate::backend::profile::Profile;
 use crate::backend::{Engine, Runs, Session};
 use crate::cli::{Format, NamedFile, RunArguments};
 use crate::file;
-use crate::model::{Bindings, Model, check_dims, read};
+use crate::model::{Bindings, Model, read};
 use crate::note::detail;
 use crate::progress::Progress;
 use crate::tensor::{self, Tensor, Tensors, npz};
@@ -27,7 +27,9 @@ use crate::time::told;
 pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     let located = read::locate(&arguments.model)?;
     let start = Instant::now();
-    let model = Model::load(&located.model)?;
+    let mut model = Model::read(&located.model)?;
+    let mut bindings = model.set_sizes(&arguments.inputs.dims)?;
+    let model = model.with_data()?;
     let read = start.elapsed();
     detail(format!(
         "{}: read in {}",
@@ -36,8 +38,6 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     ));
     let names = model.output_names();
     let files = OutputFiles::new(arguments, &names)?;
-    let mut bindings = super::bindings(&arguments.inputs.dims)?;
-    check_dims(&bindings, &model.input_symbols())?;
     let engine = Engine::open(&arguments.on)?;
     let model = engine.needed_of(model);
     let sources = Sources {
