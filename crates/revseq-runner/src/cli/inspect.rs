@@ -29,7 +29,7 @@ pub(crate) enum InspectFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
-    /// An ONNX model, or a folder with a model.onnx
+    /// An ONNX model, a folder with a model.onnx, or - for standard input
     pub(crate) model: PathBuf,
     /// Set a size: a symbolic one, or as in x.0 the first of input x
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]

@@ -33,7 +33,7 @@ pub(crate) enum Runtime {
 
 #[derive(Debug, Args)]
 pub(crate) struct RewriteArguments {
-    /// An ONNX model, or a folder with a model.onnx and perhaps data sets
+    /// An ONNX model, a folder with a model.onnx and perhaps data sets, or - for standard input
     pub(crate) model: PathBuf,
     /// The file to write; - for standard output, where the report goes to standard error
     #[arg(short, long, value_name = "FILE")]

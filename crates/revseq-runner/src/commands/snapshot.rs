@@ -60,6 +60,10 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<Outcome> {
 
 /// Checks all that can be without running a model.
 fn check(arguments: &SnapshotArguments, path: &Path) -> Result<()> {
+    ensure!(
+        !read::is_standard_input(path),
+        "a model on standard input has no folder for its data sets: give its file"
+    );
     let located = read::locate(path)?;
     let folder = read::data_folder(&located.model);
     ensure!(

@@ -71,7 +71,10 @@ impl Model {
     pub(crate) fn read(path: &Path) -> Result<Self> {
         read::model_file(path)
             .and_then(|bytes| Self::parse(path.to_owned(), bytes))
-            .with_context(|| format!("cannot read {}", path.display()))
+            .with_context(|| match read::is_standard_input(path) {
+                true => "cannot read standard input".to_owned(),
+                false => format!("cannot read {}", path.display()),
+            })
     }
 
     /// The model in the bytes of the file at `path`, checked.

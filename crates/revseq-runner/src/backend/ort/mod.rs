@@ -364,7 +364,8 @@ impl Ort {
         prepared: &Prepared,
         model: &Model,
         inputs: &Tensors,
-        runs: u32,
+        runs: usize,
+        with_trace: bool,
         mut step: impl FnMut(),
     ) -> Result<Profile> {
         let values = values(inputs)?;
@@ -383,7 +384,12 @@ impl Ort {
         let text = std::fs::read(&written).with_context(|| format!("cannot read {written}"));
         // It is this run's own, and of no use to anyone else.
         let _ = std::fs::remove_file(&written);
-        profile::read(&text?).context("cannot read ONNX Runtime's profile")
+        let text = text?;
+        let profile = profile::read(&text).context("cannot read ONNX Runtime's profile")?;
+        Ok(Profile {
+            trace: with_trace.then_some(text),
+            ..profile
+        })
     }
 
     /// A session.
@@ -525,24 +531,20 @@ impl Prepared {
         &mut self,
         inputs: &Tensors,
         runs: Runs,
-        mut step: impl FnMut(),
+        step: impl FnMut(),
     ) -> Result<Vec<Duration>> {
         let values = values(inputs)?;
-        let mut times = Vec::new();
-        // The first run of a session allocates.
-        let warmup = runs.warmup.max(1);
-        for run in 0..warmup.saturating_add(runs.timed) {
+        let run = || {
             let start = Instant::now();
             fenced(|| {
                 self.session.run(borrowed(&values))?;
                 Ok(())
             })?;
-            if run >= warmup {
-                times.push(start.elapsed());
-            }
-            step();
-        }
-        Ok(times)
+            Ok(start.elapsed())
+        };
+        // The first run of a session allocates.
+        let warmup = runs.warmup.max(1);
+        Runs { warmup, ..runs }.times(run, step)
     }
 }
 
