@@ -12,6 +12,7 @@ mod scan;
 mod start;
 pub(crate) mod values;
 pub(crate) mod walk;
+pub(crate) mod weights;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};

@@ -311,7 +311,7 @@ impl Ort {
     ///
     /// # Errors
     /// The error of ONNX Runtime or the provider.
-    pub(crate) fn place(&self, model: &Model) -> Result<Preparation> {
+    fn place(&self, model: &Model) -> Result<Preparation> {
         let runtime = &self.runtime;
         let nodes = count_nodes(model)?;
         let mut prepared = None;

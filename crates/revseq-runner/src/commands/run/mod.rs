@@ -21,7 +21,7 @@ use crate::model::{Bindings, Model, read};
 use crate::note::detail;
 use crate::progress::Progress;
 use crate::tensor::{self, Tensor, Tensors, npz};
-use crate::time::told;
+use crate::units::time;
 
 /// Runs a model and prints or writes its outputs.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     detail(format!(
         "{}: read in {}",
         located.model.display(),
-        told(read)
+        time(read)
     ));
     let names = model.output_names();
     let files = OutputFiles::new(arguments, &names)?;
@@ -206,7 +206,7 @@ fn execute(
     let start = Instant::now();
     let mut prepared = session.prepare(tensors, bindings)?;
     let load = loaded + start.elapsed();
-    detail(format!("{engine}: prepared in {}", told(load)));
+    detail(format!("{engine}: prepared in {}", time(load)));
     let outputs = prepared.run(tensors)?;
     let mut times = Vec::new();
     if let Some(timed) = timed {

@@ -16,7 +16,7 @@ use crate::commands;
 use crate::escape::printable;
 use crate::note::note;
 use crate::tensor::print;
-use crate::time::told;
+use crate::units::time;
 
 /// How many nodes a profile names in text.
 const NODES_TOLD: usize = 5;
@@ -96,8 +96,8 @@ fn print_profile(out: &mut dyn Write, profile: &Profile) -> Result<()> {
     writeln!(
         out,
         "profiled runs: median {}, of which operators take {}",
-        told(median(&profile.runs)),
-        told(total)
+        time(median(&profile.runs)),
+        time(total)
     )?;
     writeln!(
         out,
@@ -110,8 +110,8 @@ fn print_profile(out: &mut dyn Write, profile: &Profile) -> Result<()> {
             nodes,
             times,
         } = operator;
-        let time = median(times);
-        let (each, share) = (told(time), share(time));
+        let median = median(times);
+        let (each, share) = (time(median), share(median));
         let operator = printable(operator);
         writeln!(
             out,
@@ -120,13 +120,13 @@ fn print_profile(out: &mut dyn Write, profile: &Profile) -> Result<()> {
     }
     writeln!(out, "{bold}slowest nodes{bold:#}")?;
     for node in profile.nodes.iter().take(NODES_TOLD) {
-        let time = node.median();
-        let (each, share) = (told(time), share(time));
+        let median_time = node.median();
+        let (each, share) = (time(median_time), share(median_time));
         let provider = node.provider.as_deref().map(|name| format!(" on {name}"));
         let provider = provider.unwrap_or_default();
         let whole = median(&node.times_with_inner);
-        let inner = match whole > time {
-            true => format!(", {} with the nodes in it", told(whole)),
+        let inner = match whole > median_time {
+            true => format!(", {} with the nodes in it", time(whole)),
             false => String::new(),
         };
         writeln!(
@@ -195,13 +195,13 @@ pub(super) fn say(results: &Results) -> Result<()> {
             anstream::stderr(),
             "{} {plural}: median {}, mean {}, standard deviation {}, min {}, max {}, p90 {}, p99 {}",
             times.len(),
-            told(summary.median),
-            told(summary.mean),
-            told(summary.standard_deviation),
-            told(summary.minimum),
-            told(summary.maximum),
-            told(summary.p90),
-            told(summary.p99)
+            time(summary.median),
+            time(summary.mean),
+            time(summary.standard_deviation),
+            time(summary.minimum),
+            time(summary.maximum),
+            time(summary.p90),
+            time(summary.p99)
         )?;
         writeln!(
             anstream::stderr(),
@@ -212,7 +212,7 @@ pub(super) fn say(results: &Results) -> Result<()> {
                 0
             },
             summary.runs_per_second,
-            told(*load)
+            time(*load)
         )?;
         if cfg!(debug_assertions) {
             note("a development build, many times slower: time one built with --release");
