@@ -36,18 +36,18 @@ pub(crate) fn abandon_all() -> impl Drop {
 ///
 /// # Errors
 /// There is a folder, or a file and no `overwrite`.
-pub(crate) fn refuse_existing(path: &Path, overwrite: bool) -> Result<()> {
+pub(crate) fn refuse_existing(flag: &str, path: &Path, overwrite: bool) -> Result<()> {
     let Ok(present) = fs::metadata(path) else {
         return Ok(());
     };
     ensure!(
         !present.is_dir(),
-        "--output {}: it is a folder, expected a file name",
+        "{flag} {}: it is a folder, expected a file name",
         path.display()
     );
     ensure!(
         overwrite || !present.is_file(),
-        "--output {}: the file exists; --overwrite replaces it",
+        "{flag} {}: the file exists; --overwrite replaces it",
         path.display()
     );
     Ok(())

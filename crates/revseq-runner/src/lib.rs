@@ -18,7 +18,7 @@ mod note;
 mod progress;
 pub mod snapshot;
 mod tensor;
-mod time;
+mod units;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

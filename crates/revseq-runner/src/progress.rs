@@ -45,6 +45,16 @@ impl Progress {
         }
     }
 
+    /// A bar for steps that nobody has counted.
+    pub(crate) fn of_unknown_length() -> Self {
+        let progress = Self::new(0);
+        progress.bar.unset_length();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+            progress.bar.set_style(style);
+        }
+        progress
+    }
+
     /// Shows the current item.
     pub(crate) fn message(&self, message: impl Into<String>) {
         let message = message.into();

@@ -21,7 +21,7 @@ use crate::cli::{Backend, EngineArguments, NamedFile};
 use crate::commands::inputs::{self, Sources};
 use crate::commands::tolerance::{is_exact, is_float};
 use crate::escape::printable;
-use crate::model::{Bindings, Model, check_dims, read};
+use crate::model::{Model, read};
 use crate::tensor::fill::{Fill, SplitMix64};
 use crate::tensor::{Data, Tensor};
 
@@ -117,9 +117,9 @@ impl Run {
     }
 
     fn try_run(&self) -> anyhow::Result<Snapshot> {
-        let model = Model::load(&read::locate(&self.model)?.model)?;
-        let mut bindings: Bindings = self.dims.iter().cloned().collect();
-        check_dims(&bindings, &model.input_symbols())?;
+        let mut model = Model::read(&read::locate(&self.model)?.model)?;
+        let mut bindings = model.set_sizes(&self.dims)?;
+        let model = model.with_data()?;
         let sources = Sources {
             files: &self.files,
             fill: Some(Fill::Random(self.seed)),

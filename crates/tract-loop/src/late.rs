@@ -165,11 +165,9 @@ impl FromData for OnnxLate {
         inputs: &TVec<&InferenceFact>,
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>> {
-        let found = tracts.infer(inputs.clone(), outputs.clone(), tvec![])?;
-        Ok(Some(match self.fact(&found.0, &found.1[0]) {
-            Some((of, shape)) => inferred(&found.0.iter().collect(), outputs, of, shape),
-            None => found,
-        }))
+        let found = tracts.infer_facts(inputs.clone(), outputs.clone(), tvec![])?;
+        let fact = self.fact(&found.0, &found.1[0]);
+        Ok(fact.map(|(of, shape)| inferred(&found.0.iter().collect(), outputs, of, shape)))
     }
 
     fn wire(
@@ -184,7 +182,8 @@ impl FromData for OnnxLate {
             .map(|input| Ok(InferenceFact::from(target.outlet_fact(*input)?)))
             .collect::<TractResult<_>>()?;
         let output = InferenceFact::default();
-        let inferred = clone_box(tracts).infer(facts.iter().collect(), tvec![&output], tvec![])?;
+        let known = facts.iter().collect();
+        let inferred = clone_box(tracts).infer_facts(known, tvec![&output], tvec![])?;
         let Some((of, shape)) = self.fact(&facts, &inferred.1[0]) else {
             return Ok(None);
         };

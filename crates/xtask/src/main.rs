@@ -28,8 +28,9 @@ Commands:
   models          Make the files under models/ again
   api             Record the public API of the libraries, in their public-api.txt
   chart           Draw the chart of docs/benchmarks.md from its table
-  wheel           Build the Python wheels, of the command line and of the execution provider,
-                  into target/wheels
+  wheel [--all-platforms]
+                  Build the Python wheels, of the command line and of the execution provider,
+                  for this machine or for all platforms, into target/wheels/PLATFORM
   fuzz [TARGET] [--seconds N]
                   Fuzz a target of tests/fuzz, or each for a minute
   steps           List the steps of `test`
@@ -44,7 +45,8 @@ fn main() -> ExitCode {
         ["models"] => models(&[]),
         ["api"] => packages::write_api(),
         ["chart"] => chart::write(),
-        ["wheel"] => ep::wheels(),
+        ["wheel"] => ep::wheels(&ep::this_platform(), &["ep", "cli"]),
+        ["wheel", "--all-platforms"] => ep::wheels("all", &["ep", "cli"]),
         ["fuzz", arguments @ ..] => fuzz::fuzz(arguments),
         ["steps"] => {
             for step in test_steps() {

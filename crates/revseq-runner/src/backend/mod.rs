@@ -7,7 +7,7 @@ pub(crate) mod profile;
 pub(crate) mod tract;
 
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -29,7 +29,45 @@ pub(crate) enum Engine {
 pub(crate) struct Runs {
     /// Before any time is taken.
     pub(crate) warmup: u32,
-    pub(crate) timed: u32,
+    pub(crate) timed: Timed,
+}
+
+/// How many runs are timed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Timed {
+    Runs(u32),
+    /// As many as end in this time, and one at least.
+    For(Duration),
+}
+
+impl Runs {
+    /// How long each run takes, after those that warm up; calls `step` after each.
+    ///
+    /// # Errors
+    /// The error of a run, which returns the time that it took.
+    fn times(
+        self,
+        mut run: impl FnMut() -> Result<Duration>,
+        mut step: impl FnMut(),
+    ) -> Result<Vec<Duration>> {
+        for _ in 0..self.warmup {
+            run()?;
+            step();
+        }
+        let start = Instant::now();
+        let mut times = Vec::new();
+        loop {
+            times.push(run()?);
+            step();
+            let is_enough = match self.timed {
+                Timed::Runs(runs) => times.len() >= runs as usize,
+                Timed::For(time) => start.elapsed() >= time,
+            };
+            if is_enough {
+                return Ok(times);
+            }
+        }
+    }
 }
 
 impl Engine {
@@ -243,7 +281,19 @@ impl Session<'_> {
     /// # Errors
     /// The error of the runtime, or of one of our operators.
     pub(crate) fn run(&mut self, inputs: &Tensors, bindings: &Bindings) -> Result<Vec<Tensor>> {
-        self.prepare(inputs, bindings)?.run(inputs)
+        self.run_each(inputs, bindings)?.into_iter().collect()
+    }
+
+    /// Runs the model and returns each output, in order, or why it is no tensor.
+    ///
+    /// # Errors
+    /// The error of the runtime, or of one of our operators.
+    pub(crate) fn run_each(
+        &mut self,
+        inputs: &Tensors,
+        bindings: &Bindings,
+    ) -> Result<Vec<Result<Tensor>>> {
+        self.prepare(inputs, bindings)?.run_each(inputs)
     }
 }
 
@@ -263,14 +313,18 @@ impl Prepared<'_> {
     /// # Errors
     /// The error of the runtime, or of one of our operators.
     pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Tensor>> {
+        self.run_each(inputs)?.into_iter().collect()
+    }
+
+    /// Runs the model and returns each output, in order, or why it is no tensor.
+    fn run_each(&mut self, inputs: &Tensors) -> Result<Vec<Result<Tensor>>> {
         match self {
             Self::Tract(prepared) => prepared.run(inputs),
             Self::Ort { prepared, .. } => prepared.run(inputs),
         }
     }
 
-    /// How long each of some runs takes; calls `step` after each, and after those
-    /// before that warm up.
+    /// How long each run takes; calls `step` after each, and after those that warm up.
     pub(crate) fn repeat(
         &mut self,
         inputs: &Tensors,
@@ -291,16 +345,17 @@ impl Prepared<'_> {
     pub(crate) fn profile(
         &mut self,
         inputs: &Tensors,
-        runs: u32,
+        runs: usize,
+        with_trace: bool,
         step: impl FnMut(),
     ) -> Result<Profile> {
         match self {
-            Self::Tract(prepared) => prepared.profile(inputs, runs, step),
+            Self::Tract(prepared) => prepared.profile(inputs, runs, with_trace, step),
             Self::Ort {
                 prepared,
                 ort,
                 model,
-            } => ort.profile(prepared, model, inputs, runs, step),
+            } => ort.profile(prepared, model, inputs, runs, with_trace, step),
         }
     }
 }

@@ -16,6 +16,8 @@ Examples:
   revseq compare model.onnx
       tract beside ONNX Runtime with this project's provider
   revseq compare model.onnx --backend ort-plain,ort
+  revseq compare model.onnx --values
+      which node is the first to differ
   revseq compare model.onnx rewritten.onnx --dim batch=2 --rtol 1e-3";
 
 #[derive(Debug, Args)]
@@ -33,6 +35,12 @@ pub(crate) struct CompareArguments {
         value_name = "BACKEND,…"
     )]
     pub(crate) backends: Vec<Backend>,
+    /// Compare the values between the nodes as well, and name the first node that differs
+    ///
+    /// Every value of the main graph is made an output, so that backends fuse fewer nodes than
+    /// usual. The values within loops and branches are not compared.
+    #[arg(long)]
+    pub(crate) values: bool,
     /// How to print the results
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,

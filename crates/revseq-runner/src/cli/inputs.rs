@@ -21,16 +21,17 @@ pub(crate) struct InputArguments {
     /// Make up the inputs that are not given, or the one named
     ///
     /// iota counts 0, 1, 2, …; random draws floats from -1 to 1 and integers from 0 to 99, the same
-    /// for the same seed; ints:0..20 draws integers from 0 to 19. Lengths stay within their axis, and
+    /// for the same seed; ints:0..20 draws integers from 0 to 19, floats:0..1 floats from 0 to 1.
+    /// Lengths stay within their axis, and
     /// indices, such as token ids, within the axis that they index.
     #[arg(
         short,
         long,
-        value_name = "[NAME=]iota|random[:SEED]|ints:LOW..HIGH|zeros",
+        value_name = "[NAME=]iota|random[:SEED]|ints:LOW..HIGH|floats:LOW..HIGH|zeros",
         value_parser = name_and_fill
     )]
     pub(crate) fill: Vec<(Option<String>, Fill)>,
-    /// Set a symbolic size
+    /// Set a size: a symbolic one, or as in x.0 the first of input x
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
     pub(crate) dims: Vec<(String, u64)>,
 }

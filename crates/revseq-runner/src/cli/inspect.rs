@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::values::name_and_size;
-use super::{BackendArguments, ReportArguments};
+use super::{Backend, EngineArguments, ReportArguments};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   revseq inspect model.onnx
   revseq inspect model.onnx --dim batch=4 --dim time=100
+  revseq inspect model.onnx --backend tract,ort,ort-plain
+      which of them run it, and why not
   revseq inspect model.onnx --format html -o model.html
   revseq inspect model.onnx --format dot | dot -Tsvg > model.svg";
 
@@ -29,13 +31,22 @@ pub(crate) enum InspectFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
-    /// An ONNX model, or a folder with a model.onnx
+    /// An ONNX model, a folder with a model.onnx, or - for standard input
     pub(crate) model: PathBuf,
-    /// Set a symbolic size
+    /// Set a size: a symbolic one, or as in x.0 the first of input x
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
     pub(crate) dims: Vec<(String, u64)>,
+    /// The backends to try the model on; by default tract
+    #[arg(
+        short,
+        long = "backend",
+        value_enum,
+        value_delimiter = ',',
+        value_name = "BACKEND,…"
+    )]
+    pub(crate) backends: Vec<Backend>,
     #[command(flatten)]
-    pub(crate) on: BackendArguments,
+    pub(crate) engine: EngineArguments,
     /// How to print it
     #[arg(long, value_enum, default_value_t = InspectFormat::Text)]
     pub(crate) format: InspectFormat,

@@ -33,7 +33,7 @@ pub(crate) enum Runtime {
 
 #[derive(Debug, Args)]
 pub(crate) struct RewriteArguments {
-    /// An ONNX model, or a folder with a model.onnx and perhaps data sets
+    /// An ONNX model, a folder with a model.onnx and perhaps data sets, or - for standard input
     pub(crate) model: PathBuf,
     /// The file to write; - for standard output, where the report goes to standard error
     #[arg(short, long, value_name = "FILE")]
@@ -59,7 +59,9 @@ pub(crate) struct RewriteArguments {
     /// exit status is 1 and nothing is written.
     #[arg(long, value_name = "DATA", num_args = 0..=1)]
     pub(crate) check: Option<Option<PathBuf>>,
-    /// Set a symbolic size in made-up inputs
+    /// Write a size into the model, in place of a symbolic one
+    ///
+    /// SIZE replaces NAME wherever it is declared; INPUT.NUMBER, as in x.0, is a dimension of an input.
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
     pub(crate) dims: Vec<(String, u64)>,
     #[command(flatten)]

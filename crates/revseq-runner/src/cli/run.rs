@@ -1,10 +1,11 @@
 //! The arguments of `revseq run`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
-use super::values::{NamedFile, NamedFileParser};
+use super::values::{NamedFile, NamedFileParser, seconds};
 use super::{BackendArguments, Format, InputArguments, OverwriteArguments};
 
 pub(super) const EXAMPLES: &str = "\
@@ -16,12 +17,14 @@ Examples:
   revseq run model.onnx --input in.npz --output out.npz
   revseq run model.onnx --fill iota --dim batch=64 --warmup 10 --repeat 100 --profile
       how long a run takes, and which operators take it
+  revseq run model.onnx --seconds 5 --profile --trace trace.json
+      a timeline for chrome://tracing
   revseq run model.onnx --fill random --backend ort --optimization none --threads 1
   revseq run model.onnx --fill random --lengths clamp --save-test-data .";
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// An ONNX model, or a folder with a model.onnx and perhaps a test_data_set_0
+    /// An ONNX model, a folder with a model.onnx and perhaps a test_data_set_0, or - for standard input
     pub(crate) model: PathBuf,
     /// Write an output to a file, .pb (TensorProto) or .npy, instead of printing outputs
     ///
@@ -34,17 +37,23 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) save_test_data: Option<PathBuf>,
     /// Run N times and print how long a run takes
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", group = "timed", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: Option<u32>,
+    /// Run as often as it takes so many seconds, and print how long a run takes
+    #[arg(long, value_name = "S", group = "timed", value_parser = seconds)]
+    pub(crate) seconds: Option<Duration>,
     /// Run N times first, untimed
-    #[arg(long, value_name = "N", requires = "repeat", default_value_t = 0)]
+    #[arg(long, value_name = "N", requires = "timed", default_value_t = 0)]
     pub(crate) warmup: u32,
-    /// Print how the time of a run is spread over the operators, from as many runs as --repeat says
+    /// Print how the time of a run is spread over the operators, from as many runs as are timed
     ///
     /// Operators have the names that the backend uses after it has optimised the model. On tract a
     /// loop includes all that is in it.
     #[arg(long)]
     pub(crate) profile: bool,
+    /// Write when each node ran, for chrome://tracing or Perfetto
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    pub(crate) trace: Option<PathBuf>,
     /// How to print the outputs
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,

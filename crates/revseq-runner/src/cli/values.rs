@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
@@ -109,4 +110,10 @@ pub(super) fn name_and_size(text: &str) -> Result<(String, u64), String> {
         .filter(|&size| i64::try_from(size).is_ok())
         .ok_or_else(|| format!("{size:?} is not a size"))?;
     Ok((name.to_owned(), size))
+}
+
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0);
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| format!("{text:?} is not a number of seconds, such as 2.5"))
 }

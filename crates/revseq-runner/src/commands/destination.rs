@@ -34,7 +34,7 @@ impl Destination {
         let Some(path) = &arguments.output else {
             return Ok(Self::StandardOutput);
         };
-        file::refuse_existing(path, arguments.overwrite.overwrite)?;
+        file::refuse_existing("--output", path, arguments.overwrite.overwrite)?;
         Ok(Self::File {
             file: NewFile::create(path).with_context(|| cannot_write(path))?,
             path: path.clone(),

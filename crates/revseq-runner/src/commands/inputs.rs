@@ -244,6 +244,7 @@ pub(crate) fn gather(
             describe(&declared)
         );
     }
+    check_sizes(&missing, bindings)?;
     let highest = ranges::highest(model, bindings)?;
     for (input, how) in missing
         .into_iter()
@@ -259,6 +260,44 @@ pub(crate) fn gather(
         tensors.insert(input.name.clone(), tensor);
     }
     Ok(tensors)
+}
+
+/// Checks that the sizes of all inputs are known.
+fn check_sizes(inputs: &[&Input], bindings: &Bindings) -> Result<()> {
+    let mut unknown: Vec<String> = Vec::new();
+    let mut declared = Vec::new();
+    for input in inputs {
+        let value_type = input.value_type.clone().bind(bindings);
+        let before = unknown.len();
+        for (number, dim) in value_type.shape.iter().flatten().enumerate() {
+            let name = match dim {
+                Dim::Known(_) => continue,
+                Dim::Symbol(name) => name.clone(),
+                Dim::Computed { .. } | Dim::Unknown => format!("{}.{number}", input.name),
+            };
+            if !unknown.contains(&name) {
+                unknown.push(name);
+            }
+        }
+        if unknown.len() > before {
+            declared.push(format!("input {:?} is {value_type}", input.name));
+        }
+    }
+    let how: Vec<String> = unknown
+        .iter()
+        .map(|name| format!("--dim {name}=SIZE"))
+        .collect();
+    ensure!(
+        unknown.is_empty(),
+        "{}: {} unknown: {}",
+        declared.join(", "),
+        match unknown.as_slice() {
+            [name] => format!("the size of {name} is"),
+            names => format!("the sizes of {} are", names.join(", ")),
+        },
+        how.join(" ")
+    );
+    Ok(())
 }
 
 fn made_up(
@@ -278,22 +317,11 @@ fn made_up(
             input.name
         )
     })?;
-    let mut sizes = Vec::new();
-    for (dimension, dim) in shape.iter().enumerate() {
-        match dim {
-            Dim::Known(size) => sizes.push(usize::try_from(*size)?),
-            Dim::Symbol(name) => {
-                bail!(
-                    "it is {declared}, and the size of {name} is unknown: give it with --dim {name}=SIZE"
-                )
-            }
-            Dim::Computed { .. } | Dim::Unknown => bail!(
-                "it is {declared}, whose dimension {dimension} has neither size nor name for \
-                 --fill: give it with --input {}=FILE",
-                input.name
-            ),
-        }
-    }
+    let sizes = shape.iter().map(|dim| {
+        // Sizes are checked before.
+        Ok(usize::try_from(dim.known().context("a size is unknown")?)?)
+    });
+    let sizes: Vec<usize> = sizes.collect::<Result<_>>()?;
     fill(how, element_type, &sizes, number, highest)
 }
 

@@ -24,12 +24,11 @@ mod snapshot;
 pub(crate) mod tolerance;
 mod verify;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde_json::{Value as Json, json};
 
 use crate::backend::ort::Placement;
 use crate::cli::{Arguments, Command};
-use crate::model::Bindings;
 use crate::note::note;
 
 /// How a command ended, if not with an error.
@@ -63,18 +62,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome> {
         Command::Completions { shell } => completions::completions(shell),
         Command::Man { folder } => man::man(&folder),
     }
-}
-
-/// The values of `--dim`.
-fn bindings(dims: &[(String, u64)]) -> Result<Bindings> {
-    let mut bindings = Bindings::new();
-    for (name, size) in dims {
-        ensure!(
-            bindings.insert(name.clone(), *size).is_none(),
-            "--dim {name}: it is given twice"
-        );
-    }
-    Ok(bindings)
 }
 
 /// Says which GPU ran our nodes, if one did.

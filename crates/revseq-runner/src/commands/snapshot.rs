@@ -13,7 +13,7 @@ use super::inputs::{self, in_model};
 use super::tolerance::Tolerances;
 use crate::backend::Engine;
 use crate::cli::{Format, SnapshotArguments};
-use crate::model::{Model, check_dims, read};
+use crate::model::{Model, read};
 use crate::progress::Progress;
 use crate::tensor::compare::Tolerance;
 use crate::tensor::fill::Fill;
@@ -60,6 +60,10 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<Outcome> {
 
 /// Checks all that can be without running a model.
 fn check(arguments: &SnapshotArguments, path: &Path) -> Result<()> {
+    ensure!(
+        !read::is_standard_input(path),
+        "a model on standard input has no folder for its data sets: give its file"
+    );
     let located = read::locate(path)?;
     let folder = read::data_folder(&located.model);
     ensure!(
@@ -68,10 +72,9 @@ fn check(arguments: &SnapshotArguments, path: &Path) -> Result<()> {
          records another data set",
         folder.display()
     );
-    let model = Model::read(&located.model)?;
-    let bindings = super::bindings(&arguments.inputs.dims)?;
-    let check = || -> Result<()> {
-        check_dims(&bindings, &model.input_symbols())?;
+    let mut model = Model::read(&located.model)?;
+    let mut check = || -> Result<()> {
+        model.set_sizes(&arguments.inputs.dims)?;
         Tolerances::new(&arguments.tolerance, &model).map(drop)
     };
     check().with_context(in_model(&located.model))
@@ -81,8 +84,9 @@ fn check(arguments: &SnapshotArguments, path: &Path) -> Result<()> {
 fn record(arguments: &SnapshotArguments, path: &Path, engine: &Engine) -> Result<PathBuf> {
     let located = read::locate(path)?;
     let folder = read::data_folder(&located.model);
-    let model = Model::load(&located.model)?;
-    let mut bindings = super::bindings(&arguments.inputs.dims)?;
+    let mut model = Model::read(&located.model)?;
+    let mut bindings = model.set_sizes(&arguments.inputs.dims)?;
+    let model = model.with_data()?;
     let given = &arguments.tolerance;
     let tolerances: BTreeMap<String, Tolerance> = model
         .output_names()

@@ -82,6 +82,22 @@ fn symbols_are_named_until_they_are_bound() {
     );
 }
 
+/// Paddle writes both.
+#[test]
+fn a_size_of_minus_one_or_a_question_mark_is_unknown() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.input = vec![
+        value("x", FLOAT, &["-1", "5", "?"]),
+        value("lens", INT64, &["-1"]),
+    ];
+    graph.output = vec![value("y", FLOAT, &["-1", "5", "?"])];
+    let path = folder.model(graph).display().to_string();
+    let text = succeeds(&["inspect", &path]);
+    assert!(text.contains("\ninput x: float[?,5,?]\n"), "{text}");
+    assert!(!text.contains("NAME=SIZE: ?"), "{text}");
+}
+
 #[test]
 fn sizes_made_of_symbols_are_named() {
     let folder = Folder::new();
@@ -543,4 +559,81 @@ fn a_page_tells_values_inside_of_branches_apart() {
         "{page}"
     );
     assert!(!page.contains("Neg n_node"), "{page}");
+}
+
+#[test]
+fn a_model_s_parameters_and_its_writer_are_shown() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.node.push(node("Add", &["y", "c"], &["z"]));
+    graph.output[0].name = "z".to_owned();
+    graph.initializer = vec![crate::common::tensor("c", FLOAT, &[5, 3], &[0; 60])];
+    let mut proto = crate::common::model(graph);
+    proto.producer_name = "writer".to_owned();
+    proto.producer_version = "1.2".to_owned();
+    proto.metadata_props = vec![tract_onnx::pb::StringStringEntryProto {
+        key: "license".to_owned(),
+        value: "x".repeat(100),
+    }];
+    let path = folder.write("model.onnx", &proto.encode_to_vec());
+    let path = path.to_str().unwrap();
+    let text = succeeds(&["inspect", path]);
+    for line in [
+        "producer: writer 1.2".to_owned(),
+        format!("metadata license: {}…", "x".repeat(80)),
+        "parameters: 15 in 1 initializer, 60 bytes".to_owned(),
+        "runs on tract".to_owned(),
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line}: {text}");
+    }
+    let json: Json =
+        serde_json::from_str(&succeeds(&["inspect", path, "--format", "json"])).unwrap();
+    assert_eq!(json["metadata"]["license"], "x".repeat(100));
+    assert_eq!(
+        (&json["parameters"], &json["parameter_bytes"]),
+        (&15.into(), &60.into())
+    );
+    let tract = serde_json::json!([{ "backend": "tract", "runs": true }]);
+    assert_eq!(json["backends"], tract);
+}
+
+#[test]
+fn backends_that_do_not_run_a_model_say_why() {
+    let Some(library) = crate::ort::onnxruntime("backends_that_do_not_run_a_model_say_why") else {
+        return;
+    };
+    let all = ["-b", "tract,ort,ort-plain", "--ort-lib", &library];
+    let path = models()
+        .join("subsequences/rank3_axis1")
+        .display()
+        .to_string();
+    let text = succeeds(&[&["inspect", &path], &all[..]].concat());
+    assert!(
+        text.contains("\nruns on tract\nruns on ONNX Runtime "),
+        "{text}"
+    );
+    assert!(
+        text.contains(" with RevSeqExecutionProvider\ndoes not run on ONNX Runtime "),
+        "{text}"
+    );
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.node.push(node("Nonsense", &["y"], &["z"]));
+    graph.output[0].name = "z".to_owned();
+    let path = folder.model(graph).display().to_string();
+    let json = succeeds(&[&["inspect", &path, "--format", "json"], &all[..]].concat());
+    let json: Json = serde_json::from_str(&json).unwrap();
+    for (backend, name) in std::iter::zip(
+        json["backends"].as_array().unwrap(),
+        ["tract", "ort", "ort-plain"],
+    ) {
+        assert_eq!(
+            (&backend["backend"], &backend["runs"]),
+            (&name.into(), &false.into())
+        );
+        assert!(
+            backend["reason"].as_str().unwrap().contains("Nonsense"),
+            "{backend}"
+        );
+    }
 }

@@ -26,6 +26,7 @@ mod random_loops;
 mod random_rewrites;
 mod rewrite;
 mod run;
+mod sizes;
 mod snapshot;
 mod tensors;
 mod verify;

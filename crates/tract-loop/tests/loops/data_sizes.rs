@@ -280,6 +280,28 @@ fn a_unique_keeps_the_first_of_equals() {
     assert_eq!((found[0].len(), found[1].len()), (0, 0));
 }
 
+/// The indices and the updates have as many columns as each other, which two symbols stand for.
+#[test]
+fn two_symbols_may_stand_for_one_size() {
+    let model = graph(
+        "x:f32[1,4] n:i64[]",
+        "y",
+        "positions = Range(zero, n, one)
+         at = Reshape(positions, row)
+         end = Unsqueeze(n, first)
+         updates = Slice(x, first, end, ones)
+         twice = Add(updates, updates)
+         y = ScatterElements<axis=1>(x, at, twice)",
+    )
+    .constant("zero", tensor0(0_i64))
+    .constant("one", tensor0(1_i64))
+    .constant("ones", tensor1(&[1_i64]))
+    .constant("first", tensor1(&[0_i64]))
+    .constant("row", tensor1(&[1_i64, -1]));
+    let found = run(model, &[counted(&[1, 4]), tensor0(2_i64)]).unwrap();
+    assert_eq!(found[0], floats(&[1, 4], &[2., 4., 3., 4.]));
+}
+
 /// A loop that reads more of a value at each step, with a known number of steps.
 #[test]
 fn a_size_may_be_another_at_each_step() {

@@ -311,7 +311,7 @@ impl Ort {
     ///
     /// # Errors
     /// The error of ONNX Runtime or the provider.
-    pub(crate) fn place(&self, model: &Model) -> Result<Preparation> {
+    fn place(&self, model: &Model) -> Result<Preparation> {
         let runtime = &self.runtime;
         let nodes = count_nodes(model)?;
         let mut prepared = None;
@@ -364,7 +364,8 @@ impl Ort {
         prepared: &Prepared,
         model: &Model,
         inputs: &Tensors,
-        runs: u32,
+        runs: usize,
+        with_trace: bool,
         mut step: impl FnMut(),
     ) -> Result<Profile> {
         let values = values(inputs)?;
@@ -383,7 +384,12 @@ impl Ort {
         let text = std::fs::read(&written).with_context(|| format!("cannot read {written}"));
         // It is this run's own, and of no use to anyone else.
         let _ = std::fs::remove_file(&written);
-        profile::read(&text?).context("cannot read ONNX Runtime's profile")
+        let text = text?;
+        let profile = profile::read(&text).context("cannot read ONNX Runtime's profile")?;
+        Ok(Profile {
+            trace: with_trace.then_some(text),
+            ..profile
+        })
     }
 
     /// A session.
@@ -495,11 +501,11 @@ fn refusal(model: &Model, error: &str) -> Option<String> {
 }
 
 impl Prepared {
-    /// Runs the model and returns its outputs, in order.
+    /// Runs the model and returns each output, in order, or why it is no tensor.
     ///
     /// # Errors
     /// The error of ONNX Runtime, or of one of our operators.
-    pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Tensor>> {
+    pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Result<Tensor>>> {
         let values = values(inputs)?;
         let Self {
             session, outputs, ..
@@ -508,17 +514,15 @@ impl Prepared {
             let mut options = RunOptions::new()?;
             options.set_log_level(LogLevel::Warning)?;
             let got = session.run_with_options(borrowed(&values), &options)?;
-            outputs
-                .iter()
-                .map(|declared| {
-                    let name = &declared.name;
-                    let value = got
-                        .get(name)
-                        .with_context(|| format!("ONNX Runtime gives no output {name:?}"))?;
-                    let output = from_ort(value).with_context(|| format!("output {name:?}"))?;
-                    declared.check(output, "ONNX Runtime")
-                })
-                .collect()
+            let outputs = outputs.iter().map(|declared| {
+                let name = &declared.name;
+                let value = got
+                    .get(name)
+                    .with_context(|| format!("ONNX Runtime gives no output {name:?}"))?;
+                let output = from_ort(value).with_context(|| format!("output {name:?}"))?;
+                declared.check(output, "ONNX Runtime")
+            });
+            Ok(outputs.collect())
         })
     }
 
@@ -527,24 +531,20 @@ impl Prepared {
         &mut self,
         inputs: &Tensors,
         runs: Runs,
-        mut step: impl FnMut(),
+        step: impl FnMut(),
     ) -> Result<Vec<Duration>> {
         let values = values(inputs)?;
-        let mut times = Vec::new();
-        // The first run of a session allocates.
-        let warmup = runs.warmup.max(1);
-        for run in 0..warmup.saturating_add(runs.timed) {
+        let run = || {
             let start = Instant::now();
             fenced(|| {
                 self.session.run(borrowed(&values))?;
                 Ok(())
             })?;
-            if run >= warmup {
-                times.push(start.elapsed());
-            }
-            step();
-        }
-        Ok(times)
+            Ok(start.elapsed())
+        };
+        // The first run of a session allocates.
+        let warmup = runs.warmup.max(1);
+        Runs { warmup, ..runs }.times(run, step)
     }
 }
 

@@ -76,9 +76,9 @@ impl Check<'_> {
     ///
     /// # Errors
     /// If there is nothing to run the models on, or no inputs to run them on.
-    pub(super) fn run(&self, sets: &[DataSet], dims: &Bindings) -> Result<Vec<Checked>> {
+    pub(super) fn run(&self, sets: &[DataSet]) -> Result<Vec<Checked>> {
         let all = if sets.is_empty() {
-            self.made_up(dims)
+            self.made_up()
                 .context("--check has no data set, and cannot make inputs up")?
         } else {
             sets.iter()
@@ -137,10 +137,10 @@ impl Check<'_> {
 
     /// Random inputs of two sizes, unchanged and zero-padded after different
     /// lengths.
-    fn made_up(&self, dims: &Bindings) -> Result<Vec<Inputs>> {
+    fn made_up(&self) -> Result<Vec<Inputs>> {
         let mut all = Vec::new();
         for (seed, sizes) in SIZES.iter().enumerate() {
-            let mut bindings = dims.clone();
+            let mut bindings = Bindings::new();
             for (symbol, &size) in self
                 .original
                 .input_symbols()

@@ -15,7 +15,7 @@ use super::Outcome;
 use super::destination::Destination;
 use crate::cli::{Assumption, Format, RewriteArguments, Runtime};
 use crate::escape::printable;
-use crate::model::{Model, check_dims, read};
+use crate::model::{Model, read};
 use crate::note::note;
 use crate::tensor::compare::Tolerance;
 use check::Checked;
@@ -29,12 +29,16 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
         &arguments.output,
         arguments.overwrite.overwrite,
     )?;
-    let mut original = Model::load(&located.model)?;
+    let mut original = Model::read(&located.model)?;
+    let symbols = original.input_symbols();
+    let sizes = original.sizes(&arguments.dims, &symbols)?;
+    if !arguments.dims.is_empty() {
+        original.fix_sizes(&sizes)?;
+    }
+    original = original.with_data()?;
     if arguments.check.is_none() {
         original = original.without_constants();
     }
-    let dims = super::bindings(&arguments.dims)?;
-    check_dims(&dims, &original.input_symbols())?;
     let (rewritten, report) = apply(&mut original, arguments)?;
     let written = output::Partial::write(&located.model, &arguments.output, rewritten)?;
     let model = written.load()?;
@@ -54,7 +58,7 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
                 },
                 arguments,
             };
-            check.run(&sets, &dims)?
+            check.run(&sets)?
         }
     };
     let failed = checked.iter().any(Checked::is_difference);
@@ -64,7 +68,7 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
         false => Destination::StandardOutput,
     };
     match arguments.format {
-        Format::Text => destination.text(|out| print_text(out, &report, &checked))?,
+        Format::Text => destination.text(|out| print_text(out, arguments, &report, &checked))?,
         Format::Json => {
             let json = as_json(&located.model, arguments, &report, &checked);
             destination.json("rewrite", json)?;
@@ -135,7 +139,12 @@ fn apply(
     rewritten.with_context(|| format!("cannot rewrite {}", original.path.display()))
 }
 
-fn print_text(out: &mut dyn Write, report: &Report, checked: &[Checked]) -> Result<()> {
+fn print_text(
+    out: &mut dyn Write,
+    arguments: &RewriteArguments,
+    report: &Report,
+    checked: &[Checked],
+) -> Result<()> {
     let green = Style::new().fg_color(Some(AnsiColor::Green.into()));
     let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
@@ -158,9 +167,12 @@ fn print_text(out: &mut dyn Write, report: &Report, checked: &[Checked]) -> Resu
             }
         }
     }
+    for (name, size) in &arguments.dims {
+        writeln!(out, "size of {}: {green}{size}{green:#}", printable(name))?;
+    }
     let count = report.rewritten().count();
     let how = match report.exactness() {
-        _ if count == 0 => "the model is unchanged",
+        _ if count == 0 && arguments.dims.is_empty() => "the model is unchanged",
         Exactness::Exact => "outputs are equal bit for bit",
         Exactness::Rounding => "outputs are equal up to rounding",
     };
@@ -215,6 +227,11 @@ fn as_json(
         "model": model.display().to_string(),
         "output": arguments.output.display().to_string(),
         "exactness": report.exactness(),
+        "sizes": arguments
+            .dims
+            .iter()
+            .map(|(name, size)| (name.clone(), (*size).into()))
+            .collect::<serde_json::Map<String, Json>>(),
         "steps": report.steps,
         "checks": checked.collect::<Vec<_>>(),
     })

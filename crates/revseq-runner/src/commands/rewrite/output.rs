@@ -30,7 +30,7 @@ pub(super) fn refuse(model: &Path, output: &Path, overwrite: bool) -> Result<()>
         "--output {}: it is the model itself; --overwrite replaces it",
         output.display()
     );
-    file::refuse_existing(output, overwrite)?;
+    file::refuse_existing("--output", output, overwrite)?;
     // It is read again before it is in its place.
     ensure!(
         fs::metadata(output).is_ok_and(|present| present.is_file()) || !output.exists(),

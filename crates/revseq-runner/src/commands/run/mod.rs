@@ -14,30 +14,30 @@ use super::destination::Destination;
 use super::inputs::{self, Sources, in_model, list};
 use crate::backend::ort::Placement;
 use crate::backend::profile::Profile;
-use crate::backend::{Engine, Runs, Session};
+use crate::backend::{Engine, Runs, Session, Timed};
 use crate::cli::{Format, NamedFile, RunArguments};
 use crate::file;
-use crate::model::{Bindings, Model, check_dims, read};
+use crate::model::{Bindings, Model, read};
 use crate::note::detail;
 use crate::progress::Progress;
 use crate::tensor::{self, Tensor, Tensors, npz};
-use crate::time::told;
+use crate::units::time;
 
 /// Runs a model and prints or writes its outputs.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     let located = read::locate(&arguments.model)?;
     let start = Instant::now();
-    let model = Model::load(&located.model)?;
+    let mut model = Model::read(&located.model)?;
+    let mut bindings = model.set_sizes(&arguments.inputs.dims)?;
+    let model = model.with_data()?;
     let read = start.elapsed();
     detail(format!(
         "{}: read in {}",
         located.model.display(),
-        told(read)
+        time(read)
     ));
     let names = model.output_names();
     let files = OutputFiles::new(arguments, &names)?;
-    let mut bindings = super::bindings(&arguments.inputs.dims)?;
-    check_dims(&bindings, &model.input_symbols())?;
     let engine = Engine::open(&arguments.on)?;
     let model = engine.needed_of(model);
     let sources = Sources {
@@ -61,6 +61,10 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     };
     let (tensors, mut results) = run().with_context(in_model(&located.model))?;
     files.write(&names, &results.outputs)?;
+    let trace = results.profile.as_mut().and_then(|it| it.trace.take());
+    if let (Some(file), Some(trace)) = (&arguments.trace, trace) {
+        file::write(file, &trace)?;
+    }
     if let Some(folder) = &arguments.save_test_data {
         let recording = Recording {
             model: &model,
@@ -103,8 +107,11 @@ impl<'a> OutputFiles<'a> {
             by_output: HashMap::new(),
             archive: None,
         };
+        if let Some(trace) = &arguments.trace {
+            file::refuse_existing("--trace", trace, arguments.overwrite.overwrite)?;
+        }
         for NamedFile { name, file } in &arguments.outputs {
-            file::refuse_existing(file, arguments.overwrite.overwrite)?;
+            file::refuse_existing("--output", file, arguments.overwrite.overwrite)?;
             if name.is_none() && npz::has_ending(file) {
                 ensure!(
                     files.archive.replace(file).is_none(),
@@ -165,6 +172,8 @@ struct Results {
     outputs: Vec<Tensor>,
     /// How long each run took, if that was asked for.
     times: Vec<Duration>,
+    /// How long it took to read and prepare the model.
+    load: Duration,
     /// How long each node took, if that was asked for.
     profile: Option<Profile>,
     /// The provider of ONNX Runtime that ran each of our nodes.
@@ -184,31 +193,44 @@ fn execute(
     bindings: &Bindings,
     loaded: Duration,
 ) -> Result<Results> {
-    let runs = Runs {
-        warmup: arguments.warmup,
-        timed: arguments.repeat.unwrap_or(1),
+    let timed = match (arguments.repeat, arguments.seconds) {
+        (Some(runs), _) => Some(Timed::Runs(runs)),
+        (None, seconds) => seconds.map(Timed::For),
     };
-    let progress = Progress::new(runs.timed.into());
+    let progress = match timed {
+        Some(Timed::Runs(runs)) => Progress::new(runs.into()),
+        _ => Progress::of_unknown_length(),
+    };
     progress.message("preparing");
     let placements = session.placements().map(<[Placement]>::to_vec);
     let start = Instant::now();
     let mut prepared = session.prepare(tensors, bindings)?;
     let load = loaded + start.elapsed();
-    detail(format!("{engine}: prepared in {}", told(load)));
+    detail(format!("{engine}: prepared in {}", time(load)));
     let outputs = prepared.run(tensors)?;
     let mut times = Vec::new();
-    if arguments.repeat.is_some() {
+    if let Some(timed) = timed {
         progress.message("running");
+        let runs = Runs {
+            warmup: arguments.warmup,
+            timed,
+        };
         times = prepared.repeat(tensors, runs, || progress.step())?;
     }
     let mut profile = None;
     if arguments.profile {
         progress.message("profiling");
-        profile = Some(prepared.profile(tensors, runs.timed, || progress.step())?);
+        profile = Some(prepared.profile(
+            tensors,
+            times.len().max(1),
+            arguments.trace.is_some(),
+            || progress.step(),
+        )?);
     }
     Ok(Results {
         outputs,
         times,
+        load,
         profile,
         placements,
         gpu: engine.gpu_name(),

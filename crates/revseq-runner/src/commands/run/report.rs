@@ -16,7 +16,7 @@ use crate::commands;
 use crate::escape::printable;
 use crate::note::note;
 use crate::tensor::print;
-use crate::time::told;
+use crate::units::time;
 
 /// How many nodes a profile names in text.
 const NODES_TOLD: usize = 5;
@@ -24,23 +24,35 @@ const NODES_TOLD: usize = 5;
 /// The times of several runs.
 struct Summary {
     median: Duration,
+    mean: Duration,
+    /// 0 of one run.
+    standard_deviation: Duration,
     minimum: Duration,
     maximum: Duration,
     /// The 90th and 99th percentiles.
     p90: Duration,
     p99: Duration,
+    runs_per_second: f64,
 }
 
 fn summary(times: &[Duration]) -> Option<Summary> {
     let mut sorted = times.to_vec();
     sorted.sort();
     let percentile = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100) - 1];
+    let count = times.len() as f64;
+    let sum: f64 = times.iter().map(Duration::as_secs_f64).sum();
+    let mean = sum / count;
+    let squares = times.iter().map(|time| (time.as_secs_f64() - mean).powi(2));
+    let variance = squares.sum::<f64>() / (count - 1.0).max(1.0);
     Some(Summary {
         minimum: *sorted.first()?,
         maximum: *sorted.last()?,
         median: median(times),
+        mean: Duration::from_secs_f64(mean),
+        standard_deviation: Duration::from_secs_f64(variance.sqrt()),
         p90: percentile(90),
         p99: percentile(99),
+        runs_per_second: count / sum.max(1e-9),
     })
 }
 
@@ -84,8 +96,8 @@ fn print_profile(out: &mut dyn Write, profile: &Profile) -> Result<()> {
     writeln!(
         out,
         "profiled runs: median {}, of which operators take {}",
-        told(median(&profile.runs)),
-        told(total)
+        time(median(&profile.runs)),
+        time(total)
     )?;
     writeln!(
         out,
@@ -98,8 +110,8 @@ fn print_profile(out: &mut dyn Write, profile: &Profile) -> Result<()> {
             nodes,
             times,
         } = operator;
-        let time = median(times);
-        let (each, share) = (told(time), share(time));
+        let median = median(times);
+        let (each, share) = (time(median), share(median));
         let operator = printable(operator);
         writeln!(
             out,
@@ -108,13 +120,13 @@ fn print_profile(out: &mut dyn Write, profile: &Profile) -> Result<()> {
     }
     writeln!(out, "{bold}slowest nodes{bold:#}")?;
     for node in profile.nodes.iter().take(NODES_TOLD) {
-        let time = node.median();
-        let (each, share) = (told(time), share(time));
+        let median_time = node.median();
+        let (each, share) = (time(median_time), share(median_time));
         let provider = node.provider.as_deref().map(|name| format!(" on {name}"));
         let provider = provider.unwrap_or_default();
         let whole = median(&node.times_with_inner);
-        let inner = match whole > time {
-            true => format!(", {} with the nodes in it", told(whole)),
+        let inner = match whole > median_time {
+            true => format!(", {} with the nodes in it", time(whole)),
             false => String::new(),
         };
         writeln!(
@@ -163,6 +175,7 @@ pub(super) fn print_outputs(
 pub(super) fn say(results: &Results) -> Result<()> {
     let Results {
         times,
+        load,
         profile,
         placements,
         gpu,
@@ -176,24 +189,30 @@ pub(super) fn say(results: &Results) -> Result<()> {
     for placement in placements.iter().flatten() {
         note(placement);
     }
-    if let Some(Summary {
-        median,
-        minimum,
-        maximum,
-        p90,
-        p99,
-    }) = &summary(times)
-    {
+    if let Some(summary) = summary(times) {
         let plural = if times.len() == 1 { "run" } else { "runs" };
         writeln!(
             anstream::stderr(),
-            "{} {plural}: median {}, min {}, max {}, p90 {}, p99 {}",
+            "{} {plural}: median {}, mean {}, standard deviation {}, min {}, max {}, p90 {}, p99 {}",
             times.len(),
-            told(*median),
-            told(*minimum),
-            told(*maximum),
-            told(*p90),
-            told(*p99)
+            time(summary.median),
+            time(summary.mean),
+            time(summary.standard_deviation),
+            time(summary.minimum),
+            time(summary.maximum),
+            time(summary.p90),
+            time(summary.p99)
+        )?;
+        writeln!(
+            anstream::stderr(),
+            "{:.*} runs per second; loaded in {}",
+            if summary.runs_per_second < 100.0 {
+                1
+            } else {
+                0
+            },
+            summary.runs_per_second,
+            time(*load)
         )?;
         if cfg!(debug_assertions) {
             note("a development build, many times slower: time one built with --release");
@@ -215,6 +234,7 @@ pub(super) fn as_json(
     let Results {
         outputs,
         times,
+        load,
         profile,
         placements,
         gpu,
@@ -275,21 +295,18 @@ pub(super) fn as_json(
             "nodes": nodes.collect::<Json>(),
         });
     }
-    if let Some(Summary {
-        median,
-        minimum,
-        maximum,
-        p90,
-        p99,
-    }) = summary(times)
-    {
+    json["load_seconds"] = load.as_secs_f64().into();
+    if let Some(summary) = summary(times) {
         json["timing"] = json!({
             "runs": times.len(),
-            "median_seconds": median.as_secs_f64(),
-            "min_seconds": minimum.as_secs_f64(),
-            "max_seconds": maximum.as_secs_f64(),
-            "p90_seconds": p90.as_secs_f64(),
-            "p99_seconds": p99.as_secs_f64(),
+            "median_seconds": summary.median.as_secs_f64(),
+            "mean_seconds": summary.mean.as_secs_f64(),
+            "standard_deviation_seconds": summary.standard_deviation.as_secs_f64(),
+            "min_seconds": summary.minimum.as_secs_f64(),
+            "max_seconds": summary.maximum.as_secs_f64(),
+            "p90_seconds": summary.p90.as_secs_f64(),
+            "p99_seconds": summary.p99.as_secs_f64(),
+            "runs_per_second": summary.runs_per_second,
         });
     }
     json

@@ -1,9 +1,9 @@
-//! Times for people.
+//! Times and sizes for people.
 
 use std::time::Duration;
 
 /// A time to three significant digits, as in `1.23 ms`.
-pub(crate) fn told(time: Duration) -> String {
+pub(crate) fn time(time: Duration) -> String {
     let nanoseconds = time.as_nanos();
     // What rounds to four digits belongs to the next unit.
     let (unit, scale) = match nanoseconds {
@@ -19,6 +19,26 @@ pub(crate) fn told(time: Duration) -> String {
         _ => 0,
     };
     format!("{value:.places$} {unit}")
+}
+
+/// A number of bytes to three significant digits, as in `1.23 MiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    let mut value = count as f64;
+    let mut unit = "bytes";
+    for larger in ["KiB", "MiB", "GiB", "TiB"] {
+        // What rounds to four digits belongs to the next unit.
+        if value < 999.5 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    match (unit, value) {
+        ("bytes", _) => format!("{count} bytes"),
+        (_, ..9.995) => format!("{value:.2} {unit}"),
+        (_, ..99.95) => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
 }
 
 #[cfg(test)]
@@ -42,7 +62,21 @@ mod tests {
             (999_500_000, "1.00 s"),
             (1_234_000_000_000, "1234 s"),
         ] {
-            assert_eq!(told(Duration::from_nanos(nanoseconds)), text);
+            assert_eq!(time(Duration::from_nanos(nanoseconds)), text);
+        }
+    }
+
+    #[test]
+    fn bytes_are_told_in_powers_of_1024() {
+        for (count, text) in [
+            (0, "0 bytes"),
+            (999, "999 bytes"),
+            (1000, "0.98 KiB"),
+            (1536, "1.50 KiB"),
+            (268 << 20, "268 MiB"),
+            (u64::MAX, "16777216 TiB"),
+        ] {
+            assert_eq!(bytes(count), text);
         }
     }
 }
