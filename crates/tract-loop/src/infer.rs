@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::konst::Const;
 
+use crate::from_data::symbols_of;
 use crate::induction::follow;
 use crate::limits::Limits;
-use crate::minted::symbols_of;
 use crate::op::Loop;
 use crate::scan;
 use crate::spec::{Feed, Output, Spec, Value, one};

@@ -96,10 +96,8 @@
 mod equality;
 
 mod alias;
-mod around;
 mod branches;
 mod budget;
-mod compress;
 mod from_data;
 mod fusion;
 mod gather;
@@ -107,28 +105,19 @@ mod graph;
 mod induction;
 mod infer;
 mod last;
-mod late;
 mod limits;
-mod minted;
 mod node;
-mod one_hot;
 mod op;
 mod optimize;
-mod own;
-mod pad;
 mod parse;
-mod part;
 mod range;
 mod recurrent;
 mod run;
 mod scan;
 mod sizes;
-mod slice;
 mod spec;
-mod squeeze;
 mod states;
 mod trips;
-mod unique;
 mod wire;
 
 #[cfg(doctest)]

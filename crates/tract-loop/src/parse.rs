@@ -9,9 +9,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::graph::self_contained;
 use crate::infer::{BodyInput, OnnxLoop};
 use crate::node::check_domain;
-use crate::{
-    branches, compress, late, limits, one_hot, range, recurrent, sizes, slice, squeeze, unique,
-};
+use crate::{branches, from_data, limits, range, recurrent, sizes};
 
 /// The maximum nesting of graphs: a state that changes its size doubles the visits of inner loops
 /// at each level.
@@ -19,8 +17,8 @@ const MAXIMUM_DEPTH: usize = 8;
 
 /// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, `If` with any names and
 /// constants in its branches, `Cast` of sizes to int32 without losing symbols, decreasing `Range`,
-/// and `Slice`, `Squeeze`, `Compress`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and
-/// `Tile` with sizes from data.
+/// `Slice`, `Squeeze`, `Compress`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and
+/// `Tile` with sizes from data, and `Unique`.
 ///
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
 /// an error when the model is read.
@@ -29,14 +27,7 @@ pub fn register(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("If", branches::parse);
     onnx.op_register.insert("Cast", sizes::parse);
     onnx.op_register.insert("Range", range::parse);
-    onnx.op_register.insert("Compress", compress::parse);
-    for operator in late::OPERATORS {
-        onnx.op_register.insert(operator, late::parse);
-    }
-    onnx.op_register.insert("OneHot", one_hot::parse);
-    onnx.op_register.insert("Slice", slice::parse);
-    onnx.op_register.insert("Squeeze", squeeze::parse);
-    onnx.op_register.insert("Unique", unique::parse);
+    from_data::register(onnx);
     recurrent::register(onnx);
 }
 

@@ -16,8 +16,8 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::alias::Alias;
 use crate::budget::steps_within;
+use crate::from_data::symbols_of;
 use crate::induction::{Induction, follow};
-use crate::minted::symbols_of;
 use crate::optimize::into_decluttered;
 use crate::spec::{Feed, Spec, Value};
 use crate::wire::{reads, wire_cast};

@@ -8,11 +8,11 @@ use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_core::ops::identity::Identity;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::around::{Around, BEYOND, Number};
-use crate::from_data::{FromData, OrTracts};
-use crate::late;
-use crate::minted::{Facts, Minted, axis, inferred};
-use crate::part::{Part, positions};
+use super::around::{Around, BEYOND, Number};
+use super::late;
+use super::minted::{Facts, Minted, axis, inferred};
+use super::or_tracts::{FromData, OrTracts};
+use super::part::{Part, positions};
 use crate::wire::wire_cast;
 
 /// Parses a Slice: like tract if its bounds turn out to be known, otherwise as a [`Part`] along

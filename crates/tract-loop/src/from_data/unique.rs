@@ -6,9 +6,9 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::minted::{Minted, axis, in_numbers};
+use super::minted::{Minted, axis, in_numbers};
+use super::own::{Own, Untyped};
 use crate::node::check_domain;
-use crate::own::{Own, Untyped};
 
 /// Parses a Unique.
 pub(crate) fn parse(

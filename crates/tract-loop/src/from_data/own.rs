@@ -4,7 +4,7 @@ use std::fmt;
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::minted::Facts;
+use super::minted::Facts;
 
 /// A node before types and shapes are known.
 pub(crate) trait Untyped: Clone + fmt::Debug + Send + Sync + 'static {

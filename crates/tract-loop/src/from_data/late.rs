@@ -7,11 +7,11 @@ use tract_onnx::pb::{AttributeProto, NodeProto, TensorProto};
 use tract_onnx::tract_core::dyn_clone::clone_box;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::around::{Around, Number};
-use crate::from_data::{FromData, OrTracts};
-use crate::minted::{Facts, Minted, in_numbers, inferred, symbols_of};
+use super::around::{Around, Number};
+use super::minted::{Facts, Minted, in_numbers, inferred, symbols_of};
+use super::or_tracts::{FromData, OrTracts};
+use super::pad::Cropping;
 use crate::node::{check_domain, tracts};
-use crate::pad::Cropping;
 
 /// The operators that tract reads only if it knows their output sizes.
 pub(crate) const OPERATORS: [&str; 5] = ["ConstantOfShape", "Expand", "Pad", "Reshape", "Tile"];

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::minted::Facts;
+use super::minted::Facts;
 
 /// A node whose sizes may come from data.
 pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {

@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::minted::symbols_of;
+use super::minted::symbols_of;
 
 /// Takes every `step`th element along an axis between bounds, by ONNX's rule.
 ///

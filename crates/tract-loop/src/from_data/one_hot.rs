@@ -4,9 +4,9 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::minted::{Minted, axis, in_numbers, symbols_of};
+use super::minted::{Minted, axis, in_numbers, symbols_of};
+use super::own::{Own, Untyped};
 use crate::node::check_domain;
-use crate::own::{Own, Untyped};
 
 /// Parses a OneHot.
 pub(crate) fn parse(

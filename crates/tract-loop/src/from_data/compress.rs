@@ -5,10 +5,10 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::minted::{Minted, axis};
+use super::minted::{Minted, axis};
+use super::own::{Own, Untyped};
+use super::part::{change_around, empty};
 use crate::node::check_domain;
-use crate::own::{Own, Untyped};
-use crate::part::{change_around, empty};
 
 /// Parses a Compress; tract runs only constant ones.
 pub(crate) fn parse(

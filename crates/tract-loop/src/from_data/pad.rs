@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::minted::{Facts, axis};
+use super::minted::{Facts, axis};
 
 /// A Pad whose negative pads remove elements.
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::around::Around;
-use crate::from_data::{FromData, OrTracts};
-use crate::minted::{Facts, axis, inferred};
+use super::around::Around;
+use super::minted::{Facts, axis, inferred};
+use super::or_tracts::{FromData, OrTracts};
 use crate::node::{check_domain, tracts};
 
 /// Parses a Squeeze: like tract if its axes are known to have one element, otherwise as one that
