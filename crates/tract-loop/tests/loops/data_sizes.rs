@@ -253,7 +253,7 @@ fn a_unique_keeps_the_first_of_equals() {
     let x = tensor1(&[2_f32, 1., 1., 3., 4., 3.]);
     let found = run(
         model("", "y, first, inverse, counts", "x:f32[N]"),
-        &[x.clone()],
+        std::slice::from_ref(&x),
     )
     .unwrap();
     assert_eq!(found[0], tensor1(&[1_f32, 2., 3., 4.]));
@@ -270,7 +270,11 @@ fn a_unique_keeps_the_first_of_equals() {
     assert_eq!(found[2], tensor1(&[0_i64, 1, 1, 2, 3, 2]));
     assert_eq!(found[3], tensor1(&[1_i64, 2, 2, 1]));
     let rows = tensor2(&[[1_i64, 0], [0, 9], [1, 0], [0, 1]]);
-    let found = run(model("<axis=0>", "y, first", "x:i64[N,2]"), &[rows.clone()]).unwrap();
+    let found = run(
+        model("<axis=0>", "y, first", "x:i64[N,2]"),
+        std::slice::from_ref(&rows),
+    )
+    .unwrap();
     assert_eq!(found[0], tensor2(&[[0_i64, 1], [0, 9], [1, 0]]));
     assert_eq!(found[1], tensor1(&[3_i64, 1, 0]));
     let found = run(model("<axis=-1>", "y", "x:i64[N,2]"), &[rows]).unwrap();
