@@ -1,5 +1,6 @@
 //! Every interleaving of threads that come to pieces of work, and every order in
 //! which they can see each other's memory, by loom's model of both.
+#![cfg(not(target_family = "wasm"))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

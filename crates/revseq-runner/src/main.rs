@@ -1,9 +1,25 @@
 //! The command `revseq`.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if cfg!(target_os = "linux") {
+        silence_wayland();
+    }
     revseq_runner::main()
+}
+
+/// When GPUs are listed, a Vulkan layer of Mesa's looks for a compositor, and libwayland writes an error
+/// of its own if this variable names no absolute path. Nothing can be in the one that it gets here.
+#[expect(unsafe_code, reason = "sets a variable of the environment")]
+fn silence_wayland() {
+    let variable = "XDG_RUNTIME_DIR";
+    let is_absolute = std::env::var_os(variable).is_some_and(|it| Path::new(&it).is_absolute());
+    if !is_absolute {
+        // SAFETY: there is no other thread yet.
+        unsafe { std::env::set_var(variable, "/dev/null") };
+    }
 }

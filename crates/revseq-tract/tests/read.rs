@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use revseq_tract::{Limits, LoadOptions};
+use tract_onnx::data_resolver::MmapDataResolver;
 use tract_onnx::prelude::*;
+use tract_onnx::tensor::{load_tensor, proto_from_reader};
+use tract_onnx::tract_hir::internal::Approximation;
 
 #[path = "../examples/run.rs"]
 #[expect(dead_code, reason = "an example has a main function")]
@@ -109,4 +112,44 @@ fn limits_of_loops_are_options_of_a_model() {
     let more = LoadOptions::new().with_limits(Limits::none().with_steps(1000));
     two.load(|| run(&more))
         .unwrap_or_else(|error| panic!("{error:#}"));
+}
+
+/// The tensors of a data set, in order.
+fn tensors(model: &Path, kind: &str) -> TVec<Tensor> {
+    let set = model.with_file_name("test_data_set_0");
+    (0..)
+        .map(|index| set.join(format!("{kind}_{index}.pb")))
+        .map_while(|path| std::fs::File::open(path).ok())
+        .map(|file| {
+            let proto = proto_from_reader(file).expect("a tensor");
+            load_tensor(&MmapDataResolver, &proto, None).expect("a tensor")
+        })
+        .collect()
+}
+
+/// The command's `verify` does this for all models; here it is done where there is no command, too,
+/// such as on WebAssembly.
+#[test]
+fn models_give_what_is_recorded() {
+    let mut compared = 0;
+    for path in models("graphs").into_iter().chain(models("exported")) {
+        if !path.exists() {
+            continue;
+        }
+        let run = || {
+            let inputs = tensors(&path, "input").into_iter().map(Tensor::into_tvalue);
+            let model = revseq_tract::model_for_path(&path)?.into_typed()?;
+            let model = revseq_tract::into_optimized(model)?.into_runnable()?;
+            model.run(inputs.collect())
+        };
+        let outputs = run().unwrap_or_else(|error| panic!("{path:?}: {error:#}"));
+        let recorded = tensors(&path, "output");
+        assert_eq!(outputs.len(), recorded.len(), "{path:?}");
+        for (output, recorded) in outputs.iter().zip(&recorded) {
+            let close = output.close_enough(recorded, Approximation::Custom(1e-5, 1e-4, 0.));
+            close.unwrap_or_else(|error| panic!("{path:?}: {error:#}"));
+            compared += 1;
+        }
+    }
+    assert!(compared >= 30, "{compared}");
 }

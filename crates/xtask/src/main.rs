@@ -6,6 +6,7 @@ mod chart;
 mod ep;
 mod fuzz;
 mod packages;
+mod platforms;
 mod python;
 mod sanitize;
 mod skips;
@@ -176,14 +177,34 @@ fn test_steps() -> Vec<Step> {
             packages::deny,
         ),
         Step::extra(
+            "windows",
+            "unit tests, all models and the provider on Windows x64 (Wine)",
+            platforms::windows,
+        ),
+        Step::extra(
             "aarch64",
-            "the kernels on AArch64, emulated (QEMU)",
-            aarch64,
+            "all models and the provider on Linux AArch64 (QEMU)",
+            platforms::aarch64,
+        ),
+        Step::extra(
+            "neon",
+            "the kernels on Linux AArch64 (QEMU)",
+            platforms::neon,
+        ),
+        Step::extra(
+            "macos",
+            "the provider linked and the command checked for macOS",
+            platforms::macos,
+        ),
+        Step::extra(
+            "wasm",
+            "the kernels, tract's operators and models on WebAssembly (Node)",
+            platforms::wasm,
         ),
         Step::extra(
             "i686",
             "the kernels with addresses of 32 bits (gcc-multilib)",
-            || kernels_for("i686-unknown-linux-gnu").run(),
+            platforms::i686,
         ),
         Step::extra(
             "candle",
@@ -233,38 +254,6 @@ fn onnx() -> Result<(), String> {
     Command::new(target().join("debug/node-tests"))
         .arg(folder)
         .run()
-}
-
-/// Runs the kernels' tests under emulation.
-fn aarch64() -> Result<(), String> {
-    let (linker, emulator) = ("aarch64-linux-gnu-gcc", "qemu-aarch64");
-    for program in [linker, emulator] {
-        Command::new(program)
-            .arg("--version")
-            .output()
-            .map_err(|error| {
-                format!(
-                    "{error}; install the packages qemu-user, gcc-aarch64-linux-gnu and \
-                     libc6-dev-arm64-cross"
-                )
-            })?;
-    }
-    kernels_for("aarch64-unknown-linux-gnu")
-        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", linker)
-        .env(
-            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
-            format!("{emulator} -L /usr/aarch64-linux-gnu"),
-        )
-        .run()
-}
-
-/// The kernels' tests on another target, which `rustup target add` installs. Tests of large tensors
-/// are left out: they take minutes under emulation, and more than 32 bits address.
-fn kernels_for(target: &str) -> Command {
-    cargo(&["test", "--package", "revseq-kernels", "--tests"])
-        .args(["--target", target])
-        .args(["--", "--skip=large", "--skip=streamed"])
-        .env("PROPTEST_CASES", "64")
 }
 
 /// Makes the models, or checks them, with the packages that the script pins.

@@ -9,14 +9,50 @@ use crate::step::Command;
 /// The machine's own interpreter.
 pub(crate) const INTERPRETER: &str = if cfg!(windows) { "python" } else { "python3" };
 
+/// Installs the newest ONNX Runtime under test, with what its tests need, for other platforms than this
+/// machine's, of the tags `platforms`, and another Python, into a folder.
+pub(crate) fn install_for(platforms: &[&str], version: &str, folder: &Path) -> Result<(), String> {
+    let requirements = crate::ep::newest_requirements();
+    let wanted = read(&requirements)?;
+    let stamp = folder.join("requirements.txt");
+    if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
+        return Ok(());
+    }
+    let platforms = platforms.iter().flat_map(|tag| ["--platform", tag]);
+    Command::new(INTERPRETER)
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ])
+        .args([
+            "--upgrade",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--root-user-action=ignore",
+        ])
+        .args(platforms)
+        .args(["--python-version", version, "--target"])
+        .arg(folder)
+        .arg("-r")
+        .arg(&requirements)
+        .run()?;
+    fs::write(&stamp, wanted).map_err(|error| format!("{}: {error}", stamp.display()))
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 /// The interpreter of an environment with the packages of `requirements`; creates it, or recreates
 /// it if the file has changed.
 pub(crate) fn environment(name: &str, requirements: &Path) -> Result<PathBuf, String> {
     let folder = crate::target().join("python").join(name);
     let programs = if cfg!(windows) { "Scripts" } else { "bin" };
     let interpreter = folder.join(programs).join(INTERPRETER);
-    let wanted = fs::read_to_string(requirements)
-        .map_err(|error| format!("{}: {error}", requirements.display()))?;
+    let wanted = read(requirements)?;
     // Written last, so that an incomplete environment is recreated.
     let stamp = folder.join("requirements.txt");
     if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {

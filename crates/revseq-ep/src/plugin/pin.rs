@@ -24,7 +24,7 @@ pub(crate) fn library() {
     }
 }
 
-/// The same on Windows, untested: the library is not built for it yet.
+/// The same on Windows.
 #[cfg(all(windows, not(miri)))]
 pub(crate) fn library() {
     use std::ffi::c_void;

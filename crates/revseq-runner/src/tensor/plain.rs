@@ -33,7 +33,7 @@ impl Plain for bool {
     }
 
     fn write(elements: &[Self]) -> Vec<u8> {
-        elements.iter().map(|&element| element.into()).collect()
+        elements.iter().map(|&element| u8::from(element)).collect()
     }
 }
 

@@ -31,28 +31,10 @@ fn a_gpu_is_for_the_provider_and_not_for_onnxruntime_s_own_kernels() {
 
 #[cfg(feature = "gpu")]
 mod built {
-    use std::process::Command;
-
     use serde_json::Value as Json;
 
     use super::*;
-    use crate::common::{Run, succeeds};
-
-    /// Runs `revseq`. Mesa complains on standard error where there is no desktop;
-    /// with a folder for one it does not.
-    fn quietly(arguments: &[&str]) -> Run {
-        let output = Command::new(env!("CARGO_BIN_EXE_revseq"))
-            .args(arguments)
-            .env("XDG_RUNTIME_DIR", std::env::temp_dir())
-            .output()
-            .expect("the binary starts");
-        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-        Run {
-            code: output.status.code(),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        }
-    }
+    use crate::common::succeeds;
 
     /// The adapters, as `devices` lists them.
     fn adapters() -> Vec<Json> {
@@ -119,7 +101,7 @@ mod built {
                 "there is hardware",
             );
         } else if !software.is_empty() {
-            let run = quietly(&["run", &path, "--device", "gpu"]);
+            let run = revseq(&["run", &path, "--device", "gpu"]);
             assert_eq!(run.code, Some(2), "{run:?}");
             snapshot("gpu_no_hardware", &run.stderr);
         }
@@ -133,7 +115,7 @@ mod built {
         let path = model("graphs/between_neg");
         let mut text = String::new();
         for device in ["gpu:99", "gpu:no such adapter"] {
-            let run = quietly(&["run", &path, "--device", device]);
+            let run = revseq(&["run", &path, "--device", device]);
             assert_eq!(run.code, Some(2), "{run:?}");
             assert_eq!(run.stdout, "", "{run:?}");
             text += &run.stderr;
@@ -146,7 +128,7 @@ mod built {
         for adapter in software("run_prints_what_the_cpu_prints_and_says_where_it_ran") {
             let path = model("graphs/between_neg");
             let device = format!("gpu:{}", adapter["index"]);
-            let run = quietly(&["run", &path, "--device", &device]);
+            let run = revseq(&["run", &path, "--device", &device]);
             assert_eq!(run.code, Some(0), "{run:?}");
             assert_eq!(run.stdout, succeeds(&["run", &path]));
             snapshot("gpu_run_stderr", &run.stderr);
@@ -161,7 +143,7 @@ mod built {
     fn verify_of_all_models() {
         for adapter in software("verify_of_all_models") {
             let device = format!("gpu:{}", adapter["index"]);
-            let run = quietly(&["verify", &model(""), "--device", &device]);
+            let run = revseq(&["verify", &model(""), "--device", &device]);
             assert_eq!(run.code, Some(0), "{run:?}");
             let skipped = run.stdout.lines().filter(|line| !line.ends_with(": ok"));
             let text: Vec<&str> = skipped.chain(run.stderr.lines()).collect();
@@ -174,7 +156,7 @@ mod built {
         if software("strings_are_refused_and_not_moved_elsewhere").is_empty() {
             return;
         }
-        let run = quietly(&["run", &model("types/string"), "--device", "gpu:software"]);
+        let run = revseq(&["run", &model("types/string"), "--device", "gpu:software"]);
         assert_eq!(run.code, Some(2), "{run:?}");
         assert_eq!(run.stdout, "", "{run:?}");
         assert!(

@@ -1,5 +1,6 @@
 //! Where ONNX Runtime and the library of the execution provider are.
 
+use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,6 +14,13 @@ const EP_LIBRARY: &str = if cfg!(windows) {
     "librevseq_ep.dylib"
 } else {
     "librevseq_ep.so"
+};
+
+/// The names of Python, the first also in an environment.
+const PYTHONS: &[&str] = if cfg!(windows) {
+    &["python.exe"]
+} else {
+    &["python3", "python"]
 };
 
 /// How to get an ONNX Runtime.
@@ -79,11 +87,14 @@ pub(crate) fn ep(option: Option<&Path>) -> Result<Found> {
     if let Some(found) = told(option, "--ep-lib", "REVSEQ_EP_LIBRARY")? {
         return Ok(found);
     }
-    let beside = std::env::current_exe()
-        .ok()
-        .and_then(|executable| executable.canonicalize().ok())
+    // A link to this executable may be elsewhere. On Windows the second form begins with `\\?\`.
+    let executable = std::env::current_exe().ok();
+    let linked = executable.as_ref().and_then(|it| it.canonicalize().ok());
+    let beside = [executable, linked]
+        .into_iter()
+        .flatten()
         .map(|executable| executable.with_file_name(EP_LIBRARY))
-        .filter(|path| path.is_file());
+        .find(|path| path.is_file());
     if let Some(path) = beside {
         return Ok(Found {
             path,
@@ -134,18 +145,15 @@ fn told(
 fn python_package(name: &str) -> Option<PathBuf> {
     let pythons = match std::env::var_os("VIRTUAL_ENV") {
         Some(environment) if !environment.is_empty() => {
-            let environment = PathBuf::from(environment);
-            vec![if cfg!(windows) {
-                environment.join("Scripts").join("python.exe")
-            } else {
-                environment.join("bin").join("python")
-            }]
+            let programs = if cfg!(windows) { "Scripts" } else { "bin" };
+            let program = format!("python{EXE_SUFFIX}");
+            vec![PathBuf::from(environment).join(programs).join(program)]
         }
         // In the environment that this was installed into, active or not.
         _ => std::env::current_exe()
             .into_iter()
-            .map(|executable| executable.with_file_name("python3"))
-            .chain([PathBuf::from("python3"), PathBuf::from("python")])
+            .map(|executable| executable.with_file_name(PYTHONS[0]))
+            .chain(PYTHONS.iter().map(PathBuf::from))
             .collect(),
     };
     pythons.into_iter().find_map(|python| {
@@ -162,62 +170,9 @@ fn python_package(name: &str) -> Option<PathBuf> {
     })
 }
 
-/// The version of the ONNX Runtime in a file, from the file's name or from the
-/// Python package that it is part of.
-///
-/// The library itself returns it only through a raw pointer.
-pub(super) fn version(path: &Path) -> Option<String> {
-    let named = |path: &Path| {
-        let name = path.file_name()?.to_str()?;
-        let start = name.find(|c: char| c.is_ascii_digit())?;
-        let end = name[start..]
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .map_or(name.len(), |end| start + end);
-        let version = name[start..end].trim_end_matches('.');
-        version.contains('.').then(|| version.to_owned())
-    };
-    let packaged = |path: &Path| {
-        let package = path.parent()?.parent()?.join("__init__.py");
-        let text = std::fs::read_to_string(package).ok()?;
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix("__version__ = "))?;
-        Some(line.trim().trim_matches(['"', '\'']).to_owned())
-    };
-    let path = path.canonicalize().ok()?;
-    named(&path).or_else(|| packaged(&path))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_are_in_names() {
-        let folder = tempfile::tempdir().unwrap();
-        let version_of = |name: &str| {
-            let path = folder.path().join("capi").join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, "").unwrap();
-            version(&path)
-        };
-        assert_eq!(
-            version_of("libonnxruntime.so.1.31.1").as_deref(),
-            Some("1.31.1")
-        );
-        assert_eq!(
-            version_of("libonnxruntime.1.24.4.dylib").as_deref(),
-            Some("1.24.4")
-        );
-        assert_eq!(version_of("libonnxruntime.so.1"), None);
-        assert_eq!(version_of("onnxruntime.dll"), None);
-        std::fs::write(
-            folder.path().join("__init__.py"),
-            "import x\n__version__ = \"1.30.0\"\n",
-        )
-        .unwrap();
-        assert_eq!(version_of("onnxruntime.dll").as_deref(), Some("1.30.0"));
-    }
 
     #[test]
     fn parts_of_onnxruntime_are_not_onnxruntime() {

@@ -5,6 +5,7 @@ mod convert;
 pub(crate) mod library;
 mod placement;
 mod profile;
+mod version;
 
 use std::path::Path;
 use std::rc::Rc;
@@ -51,8 +52,8 @@ const REGISTRATION: &str = "revseq";
 pub(crate) struct Runtime {
     environment: Environment,
     pub(crate) library: Found,
-    /// Such as `1.31.1`; `None` if it cannot be found out.
-    version: Option<String>,
+    /// Such as `1.31.1`.
+    version: String,
     pub(crate) ep: Option<Found>,
 }
 
@@ -72,7 +73,6 @@ impl Runtime {
     /// Loads ONNX Runtime alone.
     pub(crate) fn load(option: Option<&Path>) -> Result<Self> {
         let library = library::onnxruntime(option)?;
-        let version = library::version(&library.path);
         let loaded = fenced(|| {
             // ONNX Runtime's own lines would go to standard error; its errors come back.
             let silence = Arc::new(|_: LogLevel, _: &str, _: &str, _: &str, _: &str| {});
@@ -87,9 +87,9 @@ impl Runtime {
                 .with_logger(silence)
                 .with_telemetry(false)
                 .build()?;
-            Ok(environment)
+            Ok((environment, version::of(&library.path)?))
         });
-        let environment = loaded.with_context(|| {
+        let (environment, version) = loaded.with_context(|| {
             format!(
                 "cannot use {} (from {}) as ONNX Runtime; {}",
                 library.path.display(),
@@ -140,9 +140,9 @@ impl Runtime {
         &self.environment
     }
 
-    /// The version, or that it is not known.
+    /// Such as `1.31.1`.
     pub(crate) fn version(&self) -> &str {
-        self.version.as_deref().unwrap_or("of unknown version")
+        &self.version
     }
 
     /// The devices of all providers.
