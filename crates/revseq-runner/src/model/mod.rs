@@ -83,7 +83,9 @@ impl Model {
         scan::check(&bytes)?;
         // Shared bytes, as the decoder copies fields of a slice twice.
         let bytes = Bytes::from(bytes);
-        let proto = ModelProto::decode(bytes.clone()).context("it is not an ONNX model")?;
+        let proto = ModelProto::decode(bytes.clone()).with_context(|| {
+            scan::missing(&bytes).unwrap_or_else(|| "it is not an ONNX model".to_owned())
+        })?;
         check::check(&proto)?;
         let functions = Functions::decode(bytes.clone())?.functions;
         let function_defaults = functions
