@@ -15,6 +15,7 @@ use crate::cli::{Backend, BackendArguments, EngineArguments};
 use crate::model::check::canonical_domain;
 use crate::model::{Bindings, Model};
 use crate::note::note;
+use crate::progress::Progress;
 use crate::tensor::{Tensor, Tensors};
 use ort::{Ort, Placement, Preparation, Runtime};
 use profile::Profile;
@@ -168,6 +169,7 @@ impl Engine {
     /// # Errors
     /// If the model is invalid, or another provider would silently run one of our nodes.
     pub(crate) fn load<'a>(&'a self, model: &'a Model) -> Result<Loaded<'a>> {
+        let _progress = Progress::of(format!("preparing {}", model.path.display()));
         match self {
             Self::Tract(tract) => Ok(match tract.read(model).inspect(|_| note_opset(model))? {
                 Ok(form) => Loaded::Ready(Session::Tract { tract, form }),
@@ -312,6 +314,7 @@ impl Session<'_> {
         inputs: &Tensors,
         bindings: &Bindings,
     ) -> Result<Vec<Result<Tensor>>> {
+        let _progress = Progress::of("running");
         self.prepare(inputs, bindings)?.run_each(inputs)
     }
 }

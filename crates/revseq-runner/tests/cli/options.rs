@@ -401,3 +401,99 @@ fn a_model_newer_than_any_is_noted() {
         format!("{path}: it is of opset 99 of ONNX; 28 is the newest that was tried on tract\n")
     );
 }
+
+#[test]
+fn manual_pages_have_a_version_and_the_environment() {
+    let folder = Folder::new();
+    let pages = folder.path("").display().to_string();
+    succeeds(&["man", &pages]);
+    let version = env!("CARGO_PKG_VERSION");
+    for (page, option) in [
+        ("revseq.1", "verbose"),
+        ("revseq-run.1", "seconds"),
+        ("revseq-rewrite.1", "portable"),
+        ("revseq-completions.1", "verbose"),
+    ] {
+        let text = std::fs::read_to_string(folder.path(page)).unwrap();
+        let title = text.lines().find(|line| line.starts_with(".TH")).unwrap();
+        assert!(
+            title.contains(&format!("\"revseq {version}\"")),
+            "{page}: {title}"
+        );
+        assert!(text.contains(option), "{page}");
+        for variable in [
+            "ORT_DYLIB_PATH",
+            "REVSEQ_EP_LIBRARY",
+            "REVSEQ_SIMD",
+            "RAYON_NUM_THREADS",
+        ] {
+            let bold = format!("\\fB{variable}\\fR");
+            assert_eq!(text.matches(&bold).count(), 1, "{page}: {variable}");
+        }
+    }
+    let help = succeeds(&["--help"]);
+    assert!(help.contains("\n  REVSEQ_EP_LIBRARY\n"), "{help}");
+}
+
+#[cfg(feature = "rewrite")]
+#[test]
+fn passes_are_completed_and_refused_in_one_line() {
+    let script = succeeds(&["completions", "bash"]);
+    let after = script.split("--pass)").nth(1).unwrap();
+    let words = after.lines().nth(1).unwrap();
+    assert!(
+        words.contains("full-flip") && !words.contains("-f "),
+        "{words}"
+    );
+    let model = models().join("graphs/between_neg").display().to_string();
+    let arguments = ["rewrite", &model, "-o", "-", "--pass", "fold"];
+    refuses(
+        &arguments,
+        "there is no pass \"fold\"; the passes are full-flip,",
+    );
+}
+
+#[cfg(feature = "bench")]
+#[test]
+fn regimes_are_listed() {
+    let all = succeeds(&["bench", "--list"]);
+    assert!(
+        all.lines().any(|line| line == "ready-plan 4x4 f32 random"),
+        "{all}"
+    );
+    let some = succeeds(&["bench", "--list", "--filter", "time-major"]);
+    assert!(some.lines().count() < all.lines().count());
+    assert!(
+        some.lines().all(|line| line.contains("time-major")),
+        "{some}"
+    );
+}
+
+/// Paragraphs flow; lines that somebody broke would break again in a narrow terminal.
+#[test]
+fn help_fits_a_narrow_terminal() {
+    let mut paragraphs = 0;
+    for command in [
+        "run", "verify", "snapshot", "compare", "inspect", "rewrite", "bench",
+    ] {
+        for columns in ["60", "100"] {
+            let output = std::process::Command::new(env!("CARGO_BIN_EXE_revseq"))
+                .args([command, "--help"])
+                .env("COLUMNS", columns)
+                .output()
+                .unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let (before, _) = text.rsplit_once("\n\nExamples:").unwrap();
+            let paragraph = before.rsplit("\n\n").next().unwrap();
+            if !paragraph.starts_with(' ') {
+                paragraphs += 1;
+                let lines: Vec<&str> = paragraph.lines().collect();
+                let (_, but_last) = lines.split_last().unwrap();
+                let width: usize = columns.parse().unwrap();
+                let is_broken = |line: &&str| line.len() < width / 2;
+                assert!(!but_last.iter().any(is_broken), "{command}: {paragraph}");
+            }
+        }
+    }
+    assert_eq!(paragraphs, 10);
+}
