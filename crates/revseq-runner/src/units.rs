@@ -8,8 +8,8 @@ pub(crate) fn time(time: Duration) -> String {
     // What rounds to four digits belongs to the next unit.
     let (unit, scale) = match nanoseconds {
         ..=999 => return format!("{nanoseconds} ns"),
-        ..=999_499 => ("µs", 1e3),
-        ..=999_499_999 => ("ms", 1e6),
+        1_000..=999_499 => ("µs", 1e3),
+        999_500..=999_499_999 => ("ms", 1e6),
         _ => ("s", 1e9),
     };
     let value = nanoseconds as f64 / scale;

@@ -21,13 +21,17 @@ use clap_complete::Shell;
 pub(crate) use backend::{
     Backend, BackendArguments, EngineArguments, Lengths, Optimization, OrtArguments,
 };
-pub(crate) use bench::{BenchArguments, BenchFormat};
+pub(crate) use bench::BenchArguments;
+#[cfg(feature = "bench")]
+pub(crate) use bench::BenchFormat;
 pub(crate) use compare::CompareArguments;
 pub(crate) use devices::DevicesArguments;
 pub(crate) use inputs::{InputArguments, ToleranceArguments};
 pub(crate) use inspect::{InspectArguments, InspectFormat};
 pub(crate) use output::{Format, OverwriteArguments, ReportArguments};
-pub(crate) use rewrite::{Assumption, RewriteArguments, Runtime};
+pub(crate) use rewrite::RewriteArguments;
+#[cfg(feature = "rewrite")]
+pub(crate) use rewrite::{Assumption, Runtime};
 pub(crate) use run::RunArguments;
 pub(crate) use snapshot::SnapshotArguments;
 pub(crate) use values::NamedFile;
