@@ -36,10 +36,10 @@ def reverse(features=0) -> bytes:
 def package(folder: pathlib.Path, library: bool) -> pathlib.Path:
     """A folder with the package as the wheel installs it."""
     made = folder / "onnxruntime_ep_revseq"
-    shutil.copytree(PACKAGE, made, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    shutil.copytree(PACKAGE, made, ignore=shutil.ignore_patterns("__pycache__", "*revseq_ep.*"))
     if library:
         path = pathlib.Path(os.environ["REVSEQ_EP_LIBRARY"]).resolve(strict=True)
-        (made / "librevseq_ep.so").symlink_to(path)
+        (made / path.name).symlink_to(path)
     return folder
 
 

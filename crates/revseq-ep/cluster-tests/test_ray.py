@@ -249,7 +249,7 @@ def test_a_node_without_the_library_is_named(cluster, tmp_path):
     with pytest.raises(Exception) as caught:
         ray_batch.infer(tmp_path / "in.parquet", ray_batch.Settings(reverse(), str(tmp_path / "out")), 4)  # fmt: skip
     message = str(caught.value)
-    assert f"Ray node {node.node_id}: " in message and "librevseq_ep.so is missing" in message, message
+    assert f"Ray node {node.node_id}: " in message and "no library of the provider" in message, message
 
 
 def test_what_is_done_is_not_done_again(cluster, tmp_path):

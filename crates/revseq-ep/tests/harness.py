@@ -37,7 +37,7 @@ def library() -> str:
     """The library under test, absolute: ONNX Runtime looks for others beside itself."""
     path = os.environ.get("REVSEQ_EP_LIBRARY")
     if not path:
-        raise RuntimeError("set REVSEQ_EP_LIBRARY to the path of librevseq_ep.so")
+        raise RuntimeError("set REVSEQ_EP_LIBRARY to the path of the provider's library")
     return str(pathlib.Path(path).resolve(strict=True))
 
 
@@ -45,9 +45,10 @@ def install(folder: pathlib.Path, with_library: bool = True) -> None:
     """Lays the Python package into a folder as the wheel installs it."""
     source = ROOT / "crates/revseq-ep/python/onnxruntime_ep_revseq"
     package = folder / source.name
-    shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    shutil.copytree(source, package, ignore=shutil.ignore_patterns("__pycache__", "*revseq_ep.*"))
     if with_library:
-        (package / "librevseq_ep.so").symlink_to(library())
+        path = pathlib.Path(library())
+        (package / path.name).symlink_to(path)
 
 
 def devices():

@@ -10,6 +10,8 @@ import zipfile
 import pytest
 
 import harness
+from packaging.tags import sys_tags
+from packaging.utils import parse_wheel_filename
 
 EXAMPLES = harness.ROOT / "crates/revseq-ep/examples"
 
@@ -26,7 +28,7 @@ def clean(wheel, tmp_path_factory):
     """The interpreter of an environment that has the wheel and nothing else."""
     folder = tmp_path_factory.mktemp("clean")
     venv.create(folder)
-    python = folder / "bin/python"
+    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     # Without an index: whatever else it needed could not come from anywhere.
     pip = [sys.executable, "-m", "pip", "--python", python]
     subprocess.run([*pip, "install", "--quiet", "--no-index", wheel], check=True)
@@ -44,13 +46,16 @@ def output(*command, **env):
 def test_what_it_holds(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     package = sorted(name for name in names if name.startswith("onnxruntime_ep_revseq/"))
-    files = ["__init__.py", "_rewrite.py", "librevseq_ep.so", "py.typed", "worker.py"]
+    library = pathlib.Path(harness.library()).name
+    files = sorted(["__init__.py", "_rewrite.py", library, "py.typed", "worker.py"])
     assert package == [f"onnxruntime_ep_revseq/{name}" for name in files]
     assert any(name.endswith("licenses/LICENSE-MIT") for name in names)
     assert any(name.endswith("licenses/LICENSE-APACHE") for name in names)
     assert any(name.endswith("licenses/THIRD-PARTY-NOTICES.txt") for name in names)
     assert any(name.endswith("sboms/revseq-ep.cyclonedx.json") for name in names)
-    assert "-py3-none-manylinux_2_" in wheel.name and wheel.name.endswith("_x86_64.whl")
+    _, _, _, tags = parse_wheel_filename(wheel.name)
+    assert all(tag.interpreter == "py3" and tag.abi == "none" for tag in tags)
+    assert tags & set(sys_tags())
 
 
 def test_a_clean_environment(clean):
@@ -60,7 +65,8 @@ import onnxruntime_ep_revseq as ep
 assert ep.get_ep_names() == ["RevSeqExecutionProvider"] and ep.get_ep_name() == ep.get_ep_names()[0]
 path = ep.get_library_path()
 assert os.path.isabs(path) and os.path.isfile(path) and path.startswith(sys.prefix), path
-assert importlib.metadata.requires("onnxruntime-ep-revseq") is None
+requires = importlib.metadata.requires("onnxruntime-ep-revseq")
+assert requires == ["onnxruntime>=1.24; extra == 'ort'"], requires
 assert "onnxruntime" not in sys.modules
 print("well")
 """

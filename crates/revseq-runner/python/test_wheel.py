@@ -92,7 +92,7 @@ def test_what_is_linked_in_is_named(wheel, crates):
             (name,) = (name for name in archive.namelist() if name.endswith(end))
             return archive.read(name).decode()
 
-        assert "-py3-none-manylinux_2_" in wheel.name
+        assert "-py3-none-" in wheel.name
         metadata = read(".dist-info/METADATA")
         notices = read(".dist-info/licenses/THIRD-PARTY-NOTICES.txt")
         bom = json.loads(read(".cyclonedx.json"))

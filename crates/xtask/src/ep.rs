@@ -1,7 +1,7 @@
 //! The execution provider: its library, its wheel, and their tests against the real ONNX Runtime.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::python;
 use crate::step::{Command, cargo};
@@ -15,10 +15,11 @@ const HOSTS: [(&str, &str, &[&str]); 4] = [
     ("1.23", "test_old_host.py", &[]),
 ];
 
-/// The one that makes the models: its environment has all that `models/requirements.txt` pins.
+/// The version that makes the models: its environment has everything that `models/requirements.txt`
+/// pins.
 const MODELS_HOST: &str = "1.31";
 
-/// How the file of the provider's wheel begins.
+/// The prefix of the provider wheel's file name.
 const EP_WHEEL: &str = "onnxruntime_ep_revseq";
 
 /// The environment variables with which the other tests run models on ONNX Runtime
@@ -47,7 +48,7 @@ pub(crate) fn python_of_models() -> Result<PathBuf, String> {
     host(MODELS_HOST)
 }
 
-/// A Python with the newest ONNX Runtime under test, and that's library.
+/// A Python with the newest ONNX Runtime under test, and its library.
 pub(crate) fn onnxruntime() -> Result<(PathBuf, PathBuf), String> {
     let (version, ..) = HOSTS[0];
     let python = host(version)?;
@@ -77,36 +78,49 @@ fn host(version: &str) -> Result<PathBuf, String> {
     python::environment(&format!("ort-{version}"), &requirements(version))
 }
 
+/// The requirements of the newest ONNX Runtime under test.
+pub(crate) fn newest_requirements() -> PathBuf {
+    requirements(HOSTS[0].0)
+}
+
 /// The requirements of an environment with a version of ONNX Runtime.
 fn requirements(version: &str) -> PathBuf {
     let tests = crate::root().join("crates/revseq-ep/tests");
     tests.join(format!("requirements-{version}.txt"))
 }
 
-/// Builds both wheels into `wheels` in the target folder.
-pub(crate) fn wheels() -> Result<(), String> {
-    ["ep", "cli"].into_iter().try_for_each(wheel)
+/// This machine, as the table of the wheels' platforms names it.
+pub(crate) fn this_platform() -> String {
+    use std::env::consts::{ARCH, OS};
+    format!("{OS}-{ARCH}")
 }
 
-/// Builds a wheel into `wheels` in the target folder.
-fn wheel(name: &str) -> Result<(), String> {
+/// Builds wheels of a platform, or of `all`, each into its platform's folder.
+pub(crate) fn wheels(platform: &str, names: &[&str]) -> Result<(), String> {
     let script = crate::root().join("crates/xtask/wheels/build.py");
     Command::new(python::INTERPRETER)
         .arg(script)
-        .arg(name)
+        .arg(platform)
+        .args(names)
         .run()
 }
 
-/// Builds both wheels, and runs the tests of that of the command line.
+/// The provider's wheel of a platform, built.
+pub(crate) fn wheel(platform: &str) -> Result<PathBuf, String> {
+    wheels(platform, &["ep"])?;
+    only_wheel(platform, EP_WHEEL)
+}
+
+/// Builds both wheels, and tests that of the command line.
 pub(crate) fn test_wheels() -> Result<(), String> {
-    wheels()?;
-    let folder = crate::target().join("wheels");
+    let platform = this_platform();
+    wheels(&platform, &["ep", "cli"])?;
     let (version, ..) = HOSTS[0];
     Command::new(host(version)?)
         .args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"])
         .arg(crate::root().join("crates/revseq-runner/python/test_wheel.py"))
-        .env("REVSEQ_CLI_WHEEL", only_wheel(&folder, "revseq_cli")?)
-        .env("REVSEQ_EP_WHEEL", only_wheel(&folder, EP_WHEEL)?)
+        .env("REVSEQ_CLI_WHEEL", only_wheel(&platform, "revseq_cli")?)
+        .env("REVSEQ_EP_WHEEL", only_wheel(&platform, EP_WHEEL)?)
         .run()
 }
 
@@ -126,8 +140,7 @@ pub(crate) fn test() -> Result<(), String> {
     .arg("--target-dir")
     .arg(&faulty)
     .run()?;
-    wheel("ep")?;
-    let wheel = only_wheel(&target.join("wheels"), EP_WHEEL)?;
+    let wheel = wheel(&this_platform())?;
     let library = library_name();
     let tests = root.join("crates/revseq-ep/tests");
     let pytest = |version: &str, file: &str, options: &[&str]| {
@@ -145,7 +158,7 @@ pub(crate) fn test() -> Result<(), String> {
             .env("REVSEQ_EP_WHEEL", &wheel)
             .run_together(&format!("ONNX Runtime {version}"))
     };
-    // Most of the tests keep one core busy.
+    // Most tests keep only one core busy.
     std::thread::scope(|scope| {
         let pytest = &pytest;
         let runs = HOSTS
@@ -156,7 +169,7 @@ pub(crate) fn test() -> Result<(), String> {
     })
 }
 
-/// Runs the example of Ray or of Spark on a cluster whose nodes are processes of this machine.
+/// Runs the Ray or Spark example on a cluster whose nodes are processes of this machine.
 pub(crate) fn cluster(name: &str) -> Result<(), String> {
     library()?;
     let root = crate::root();
@@ -178,9 +191,11 @@ fn library_name() -> String {
     format!("{DLL_PREFIX}revseq_ep{DLL_SUFFIX}")
 }
 
-/// The one wheel of a name in a folder.
-fn only_wheel(folder: &Path, name: &str) -> Result<PathBuf, String> {
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+/// The only wheel of a name among those of a platform.
+fn only_wheel(platform: &str, name: &str) -> Result<PathBuf, String> {
+    let folder = crate::target().join("wheels").join(platform);
+    let entries =
+        fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let is_wheel = |path: &PathBuf| {
         let file = path.file_name().and_then(|file| file.to_str());
         file.is_some_and(|file| file.starts_with(&format!("{name}-")) && file.ends_with(".whl"))

@@ -1,10 +1,11 @@
-"""Builds wheels into target/wheels: `ep` is onnxruntime-ep-revseq, `cli` is revseq-cli.
+"""Builds wheels of a platform, or of all, into target/wheels/PLATFORM, and checks them.
 
-    python crates/xtask/wheels/build.py ep cli
+    python crates/xtask/wheels/build.py linux-x86_64 ep cli
 
-Needs cargo, and a network for the pinned tools of requirements.txt, which go into an
-environment of their own under target/. What is built is linked against an old glibc, so
-that it runs wherever ONNX Runtime's own wheel does.
+`ep` is onnxruntime-ep-revseq, `cli` is revseq-cli. Needs cargo, the target (`rustup target add`), and a
+network for the pinned tools of requirements.txt, which go into an environment of their own under target/.
+zig, one of them, links for any platform, and for an old glibc, so that what is built runs wherever ONNX
+Runtime's own wheel does.
 """
 
 import json
@@ -17,6 +18,8 @@ import tempfile
 import tomllib
 import venv
 
+from platforms import EXPORTS, PLATFORMS, Platform, native
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 #: The folder that cargo builds into.
@@ -24,13 +27,11 @@ TARGET = pathlib.Path(json.loads(subprocess.run(
     ["cargo", "metadata", "--format-version=1", "--no-deps"], cwd=ROOT, check=True, stdout=subprocess.PIPE,
 ).stdout)["target_directory"])  # fmt: skip
 TOOLS = TARGET / "wheel-tools"
-TRIPLE = "x86_64-unknown-linux-gnu"
-#: The oldest glibc that Rust's standard library runs on.
-GLIBC = "2.17"
-#: Each wheel's package, its features, and the folder of its project.
+BIN = TOOLS / ("Scripts" if os.name == "nt" else "bin")
+#: Each wheel's package, and the folder of its project.
 WHEELS = {
-    "ep": ("revseq-ep", "", "crates/revseq-ep/python"),
-    "cli": ("revseq-runner", "full", "crates/revseq-runner/python"),
+    "ep": ("revseq-ep", "crates/revseq-ep/python"),
+    "cli": ("revseq-runner", "crates/revseq-runner/python"),
 }
 #: Where each shell looks for completions, below a prefix.
 COMPLETIONS = {
@@ -57,47 +58,59 @@ def enter_tools() -> None:
     stamp = TOOLS / "pins.txt"
     if not stamp.is_file() or stamp.read_text() != pins:
         venv.create(TOOLS, with_pip=True, clear=True)
-        run(TOOLS / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+        run(BIN / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
             "-r", HERE / "requirements.txt")  # fmt: skip
         stamp.write_text(pins)
-    path = os.pathsep.join([str(TOOLS / "bin"), os.environ.get("PATH", "")])
-    done = subprocess.run([TOOLS / "bin/python", __file__, *sys.argv[1:]], env={**os.environ, "PATH": path})
+    path = os.pathsep.join([str(BIN), os.environ.get("PATH", "")])
+    done = subprocess.run([BIN / "python", __file__, *sys.argv[1:]], env={**os.environ, "PATH": path})
     sys.exit(done.returncode)
 
 
-def platform(wheel: pathlib.Path) -> str:
-    """The platform tag that auditwheel says the wheel is consistent with."""
-    return json.loads(output("auditwheel", "show", "--json", wheel))["overall_tag"]
+def features(package: str, platform: Platform) -> str:
+    if package == "revseq-ep":
+        return ""
+    return "bench,multithread,rewrite" if platform.without_gpu else "full"
 
 
-def compiled(package: str, features: str) -> pathlib.Path:
-    """The folder of what cargo built."""
-    run("cargo", "zigbuild", "--release", "--locked", "--package", package, "--features", features,
-        "--target", f"{TRIPLE}.{GLIBC}", cwd=ROOT)  # fmt: skip
-    return TARGET / TRIPLE / "release"
+def compiled(package: str, platform: Platform) -> pathlib.Path:
+    """The library or the program that cargo builds."""
+    is_library = package == "revseq-ep"
+    name = platform.library.format("revseq_ep") if is_library else platform.program.format("revseq")
+    linking = []
+    if is_library and platform.system == "windows":
+        # cargo-zigbuild drops the list that Rust hands to the linker.
+        exports = TOOLS / "exports.def"
+        exports.write_text("EXPORTS\n" + "".join(f"    {export}\n" for export in EXPORTS))
+        linking = ["-C", f"link-arg={exports}"]
+    elif is_library and platform.system == "darwin":
+        # It would be a path of this machine.
+        linking = ["-C", f"link-arg=-Wl,-install_name,@rpath/{name}"]
+    run("cargo-zigbuild", "rustc", "--release", "--locked", "--package", package, "--lib" if is_library else "--bins",
+        "--features", features(package, platform), "--target", platform.zig_target, "--", *linking,
+        cwd=ROOT, env={**os.environ, **platform.environment})  # fmt: skip
+    return TARGET / platform.triple / "release" / name
 
 
-def contents(wheel: str, release: pathlib.Path, folder: pathlib.Path) -> dict:
-    """What of the build goes where in the wheel, as Hatch's build data."""
+def contents(wheel: str, built: pathlib.Path, runnable: pathlib.Path, folder: pathlib.Path) -> dict:
+    """What goes where in the wheel, as Hatch's build data."""
     if wheel == "ep":
-        library = release / "librevseq_ep.so"
-        return {"force_include": {str(library): "onnxruntime_ep_revseq/librevseq_ep.so"}}
-    revseq, share = release / "revseq", folder / "share"
+        return {"force_include": {str(built): f"onnxruntime_ep_revseq/{built.name}"}}
+    share = folder / "share"
     for shell, path in COMPLETIONS.items():
         (folder / path).parent.mkdir(parents=True)
-        (folder / path).write_text(output(revseq, "completions", shell))
+        (folder / path).write_text(output(runnable, "completions", shell))
     pages = share / "man/man1"
     pages.mkdir(parents=True)
-    run(revseq, "man", pages)
+    run(runnable, "man", pages)
     files = {str(file): str(file.relative_to(folder)) for file in share.rglob("*") if file.is_file()}
-    return {"shared_scripts": {str(revseq): "revseq"}, "shared_data": files}
+    return {"shared_scripts": {str(built): built.name}, "shared_data": files}
 
 
-def describe(package: str, features: str, project: pathlib.Path, folder: pathlib.Path) -> dict:
+def describe(package: str, platform: Platform, project: pathlib.Path, folder: pathlib.Path) -> dict:
     """Writes what is linked in beside the project's licences; gives its bill of materials."""
     import linked
 
-    crates = linked.crates(ROOT, package, features, TRIPLE)
+    crates = linked.crates(ROOT, package, features(package, platform), platform.triple)
     standard = {"MIT": (ROOT / "LICENSE-MIT").read_text().split("\n\n", 2)[2],
                 "Apache-2.0": (ROOT / "LICENSE-APACHE").read_text()}  # fmt: skip
     (project / "THIRD-PARTY-NOTICES.txt").write_text(linked.notices(crates, standard))
@@ -110,39 +123,51 @@ def describe(package: str, features: str, project: pathlib.Path, folder: pathlib
     return {"sbom_files": [str(bom)]}
 
 
-def build(wheel: str) -> None:
-    package, features, path = WHEELS[wheel]
+def build(wheel: str, name: str, platform: Platform) -> None:
+    import check
+
+    package, path = WHEELS[wheel]
     project = ROOT / path
-    release = compiled(package, features)
-    wheels = TARGET / "wheels"
+    built = runnable = compiled(package, platform)
+    if wheel == "cli" and not native(platform):
+        # Completions and manual pages are the same everywhere, but for one's own platform to print.
+        runnable = compiled(package, next(filter(native, PLATFORMS.values())))
+    wheels = TARGET / "wheels" / name
     wheels.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        data = contents(wheel, release, folder) | describe(package, features, project, folder)
+        data = contents(wheel, built, runnable, folder) | describe(package, platform, project, folder)
+        data["tag"] = f"py3-none-{platform.tag}"
         out = folder / "out"
         run("python", "-m", "build", "--wheel", "--no-isolation", "--outdir", out, project,
             env={**os.environ, "REVSEQ_WHEEL": json.dumps(data)})  # fmt: skip
-        (built,) = out.glob("*.whl")
-        tag = platform(built)
-        if not tag.startswith("manylinux_"):
-            sys.exit(f"auditwheel finds {built.name} consistent with {tag} only, expected a manylinux tag")
-        run("wheel", "tags", "--remove", "--platform-tag", tag, built)
-        (tagged,) = out.glob("*.whl")
-        if not tagged.name.endswith(f"-py3-none-{platform(tagged)}.whl"):
-            sys.exit(f"auditwheel disagrees with the tag of {tagged.name}")
-        for old in wheels.glob(tagged.name.split("-")[0] + "-*.whl"):
+        (made,) = out.glob("*.whl")
+        check.check(made, platform, built.name)
+        for old in wheels.glob(made.name.split("-")[0] + "-*.whl"):
             old.unlink()
-        shutil.copy2(tagged, wheels)
-    print(wheels / tagged.name)
+        shutil.copy2(made, wheels)
+    print(wheels / made.name)
 
 
 def main() -> None:
-    wanted = sys.argv[1:]
-    if not wanted or not set(wanted) <= set(WHEELS):
-        sys.exit(f"usage: build.py WHEEL..., each one of {', '.join(WHEELS)}")
+    name, *wanted = sys.argv[1:] or [""]
+    if name not in (*PLATFORMS, "all") or not wanted or not set(wanted) <= set(WHEELS):
+        sys.exit(f"usage: build.py PLATFORM WHEEL..., the platform all or one of {', '.join(PLATFORMS)}, "
+                 f"each wheel one of {', '.join(WHEELS)}")  # fmt: skip
+    chosen = PLATFORMS if name == "all" else {name: PLATFORMS[name]}
+    missing = [it.triple for it in chosen.values() if not is_installed(it)]
+    if missing:
+        sys.exit(f"Rust's standard library is missing for them; rustup target add {' '.join(missing)}")
     enter_tools()
-    for wheel in wanted:
-        build(wheel)
+    for name, platform in chosen.items():
+        for wheel in wanted:
+            build(wheel, name, platform)
+
+
+def is_installed(platform: Platform) -> bool:
+    folder = subprocess.run(["rustc", "--print", "target-libdir", "--target", platform.triple],
+                            check=True, text=True, stdout=subprocess.PIPE).stdout  # fmt: skip
+    return pathlib.Path(folder.strip()).is_dir()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,4 @@ class Built(BuildHookInterface):
             raise RuntimeError("REVSEQ_WHEEL is not set: build the wheel with `cargo xtask wheel`")
         for name, value in json.loads(built).items():
             build_data[name] = value
-        # No Python of any version is linked; build.py narrows the platform.
         build_data["pure_python"] = False
-        build_data["tag"] = "py3-none-linux_x86_64"

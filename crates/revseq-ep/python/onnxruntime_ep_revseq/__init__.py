@@ -1,7 +1,7 @@
 """Locates the shared library of ``RevSeqExecutionProvider``, and rewrites models.
 
-This is a plugin execution provider for ONNX Runtime 1.24 or later on Linux
-x86-64. Register it with::
+This is a plugin execution provider for ONNX Runtime 1.24 or later. Register it
+with::
 
     import onnxruntime
     import onnxruntime_ep_revseq
@@ -28,15 +28,17 @@ __all__ = [
 ]
 
 _EP_NAME = "RevSeqExecutionProvider"
-_LIBRARY = "librevseq_ep.so"
 
 
 def get_library_path() -> str:
     """The absolute path of the shared library."""
-    path = Path(__file__).resolve().with_name(_LIBRARY)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing: install onnxruntime-ep-revseq from its wheel")
-    return str(path)
+    folder = Path(__file__).resolve().parent
+    # Each platform has its own beginning and end of the name, and each wheel one library.
+    for path in folder.glob("*revseq_ep.*"):
+        return str(path)
+    raise FileNotFoundError(
+        f"no library of the provider is in {folder}: install onnxruntime-ep-revseq from its wheel"
+    )
 
 
 def get_ep_names() -> list[str]:

@@ -77,7 +77,8 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
             let mut lines = about(&model, &signature);
             lines.push(share_in_words(&reports, &others));
             lines.extend(support.iter().map(Support::in_words));
-            destination.bytes(html::page(&model, &lines, &reports).as_bytes())?;
+            let page = html::page(&model, &lines, &reports, &others);
+            destination.bytes(page.as_bytes())?;
         }
     }
     destination.complete()?;
@@ -165,7 +166,7 @@ pub(crate) fn everything(model: &Model) -> Result<()> {
     print_text(&mut Vec::<u8>::new(), model, &signature, &reports, &others)?;
     serde_json::to_string_pretty(&as_json(model, &signature, &reports, &others))?;
     dot::graph(model, &reports);
-    html::page(model, &about(model, &signature), &reports);
+    html::page(model, &about(model, &signature), &reports, &others);
     Ok(())
 }
 

@@ -82,6 +82,22 @@ fn symbols_are_named_until_they_are_bound() {
     );
 }
 
+/// Paddle writes both.
+#[test]
+fn a_size_of_minus_one_or_a_question_mark_is_unknown() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.input = vec![
+        value("x", FLOAT, &["-1", "5", "?"]),
+        value("lens", INT64, &["-1"]),
+    ];
+    graph.output = vec![value("y", FLOAT, &["-1", "5", "?"])];
+    let path = folder.model(graph).display().to_string();
+    let text = succeeds(&["inspect", &path]);
+    assert!(text.contains("\ninput x: float[?,5,?]\n"), "{text}");
+    assert!(!text.contains("NAME=SIZE: ?"), "{text}");
+}
+
 #[test]
 fn sizes_made_of_symbols_are_named() {
     let folder = Folder::new();
@@ -443,10 +459,106 @@ fn a_page_shows_what_is_around_each_node() {
     let page = succeeds(&["inspect", folder.to_str().unwrap(), "--format", "html"]);
     assert!(page.starts_with("<!doctype html>"), "{page}");
     // Four nodes, each with its picture, between a transposition and what reads it.
-    assert_eq!(page.matches("<svg ").count(), 4, "{page}");
+    assert_eq!(page.matches("role=\"img\"").count(), 4, "{page}");
     assert_eq!(page.matches("class=\"ours\"").count(), 4, "{page}");
     assert!(page.contains(">Transpose</text>"), "{page}");
     assert_eq!(page.matches('<').count(), page.matches('>').count());
+    // The folder's name is the model's.
+    assert!(
+        page.contains("<title>keras_bilstm_masked</title>"),
+        "{page}"
+    );
+    assert!(page.contains("<meta name=\"viewport\""), "{page}");
+    assert!(page.contains("prefers-color-scheme: dark"), "{page}");
+    // The other operators, as the text names them.
+    assert!(
+        page.contains("<tr><th>Loop</th><td class=\"count\">4</td></tr>"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_page_shows_who_reads_a_value_inside_of_a_loop() {
+    let folder = models().join("exported/keras_bilstm_masked");
+    let page = succeeds(&["inspect", folder.to_str().unwrap(), "--format", "html"]);
+    // Two producers, the node, and what reads it; the second is read by two loops.
+    let pictures = page.split("role=\"img\"").skip(1);
+    let boxes = |picture: &str| {
+        picture
+            .split("</svg>")
+            .next()
+            .unwrap()
+            .matches("<g")
+            .count()
+    };
+    assert_eq!(
+        pictures.map(boxes).collect::<Vec<_>>(),
+        [4, 5, 4, 4],
+        "{page}"
+    );
+    let layer = "functional_1/bidirectional_1/backward_lstm_1";
+    let read = format!(
+        "<title>Loop {layer}/while_loop ↳ Gather {layer}/while/TensorArrayV2Read/TensorListGetItem<"
+    );
+    assert_eq!(page.matches(&read).count(), 1, "{page}");
+    assert!(page.contains(">↳ Gather …ad/TensorListGetItem<"), "{page}");
+}
+
+#[test]
+fn a_page_shows_what_is_around_a_node_of_a_function() {
+    let folder = models().join("graphs/local_function");
+    let page = succeeds(&["inspect", folder.to_str().unwrap(), "--format", "html"]);
+    for text in [
+        "input data",
+        "input lengths",
+        "ReverseSequence reverse",
+        "Neg negate",
+    ] {
+        assert!(
+            page.contains(&format!("<title>{text}</title>")),
+            "{text}: {page}"
+        );
+    }
+}
+
+#[test]
+fn a_page_tells_values_inside_of_branches_apart() {
+    let folder = Folder::new();
+    let graph_of = |nodes: Vec<NodeProto>, output: &str| GraphProto {
+        name: "inner".to_owned(),
+        node: nodes,
+        output: vec![value(output, FLOAT, &["4", "5", "3"])],
+        ..GraphProto::default()
+    };
+    let branch = |name: &str, [taken, other]: [GraphProto; 2]| {
+        let mut branch = node("If", &["c"], &[name]);
+        branch.name = name.to_owned();
+        branch.attribute = vec![
+            graph_attribute("then_branch", taken),
+            graph_attribute("else_branch", other),
+        ];
+        branch
+    };
+    // One branch reads the value two graphs deep; the other has a value of the same name.
+    let deep = graph_of(vec![node("Add", &["y", "y"], &["a"])], "a");
+    let own = graph_of(
+        vec![node("Abs", &["x"], &["y"]), node("Neg", &["y"], &["n"])],
+        "n",
+    );
+    let inner = branch("inner", [deep, own.clone()]);
+    let mut graph = reverse_graph();
+    graph.input.push(value("c", 9, &[]));
+    graph
+        .node
+        .push(branch("outer", [graph_of(vec![inner], "inner"), own]));
+    graph.output = vec![value("outer", FLOAT, &["4", "5", "3"])];
+    let path = folder.model(graph);
+    let page = succeeds(&["inspect", path.to_str().unwrap(), "--format", "html"]);
+    assert!(
+        page.contains("<title>If outer ↳ Add a_node</title>"),
+        "{page}"
+    );
+    assert!(!page.contains("Neg n_node"), "{page}");
 }
 
 #[test]

@@ -16,8 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use revseq_graph::ElementType;
 use revseq_kernels::{Device, LengthsPolicy};
-use revseq_tract::LoadOptions;
-use tract_loop::Limits;
+use revseq_tract::{Limits, LoadOptions};
 use tract_onnx::data_resolver::ModelDataResolver;
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto};
 use tract_onnx::prelude::*;
@@ -171,7 +170,7 @@ impl Tract {
         inputs: &BTreeMap<String, Tensor>,
         bindings: &Bindings,
     ) -> Result<Prepared> {
-        let mut options = LoadOptions::new();
+        let mut options = LoadOptions::new().with_limits(LOOP_LIMITS);
         if let Some(policy) = self.lengths {
             options = options.with_lengths(policy);
         }
@@ -211,8 +210,7 @@ fn prepare(
     let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
     onnx.provider = Arc::new(NoFiles);
     onnx.op_register = operators::bounded_operators();
-    let parse = || tract_loop::with_limits(LOOP_LIMITS, || onnx.parse(&proto, None));
-    let parsed = options.load(parse)?;
+    let parsed = options.load(|| onnx.parse(&proto, None))?;
     if let Some(name) = parsed.unresolved_inputs.first() {
         bail!("no node produces {name:?}");
     }
