@@ -25,6 +25,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use clap::Parser;
+use revseq_kernels::cpu::SimdLevel;
 
 /// A comparison failed.
 const FAILED: u8 = 1;
@@ -44,6 +45,10 @@ pub fn main() -> ExitCode {
     let arguments = cli::Arguments::parse();
     note::set(arguments.notes);
     fence::install();
+    if let Err(error) = SimdLevel::from_environment() {
+        report(&error.into());
+        return ExitCode::from(UNUSABLE);
+    }
     if let Err(error) = interrupt::listen() {
         report(&error);
         return ExitCode::from(UNUSABLE);

@@ -7,15 +7,15 @@ pub(crate) fn time(time: Duration) -> String {
     let nanoseconds = time.as_nanos();
     // What rounds to four digits belongs to the next unit.
     let (unit, scale) = match nanoseconds {
-        0..1_000 => return format!("{nanoseconds} ns"),
-        1_000..999_500 => ("µs", 1e3),
-        999_500..999_500_000 => ("ms", 1e6),
+        ..=999 => return format!("{nanoseconds} ns"),
+        1_000..=999_499 => ("µs", 1e3),
+        999_500..=999_499_999 => ("ms", 1e6),
         _ => ("s", 1e9),
     };
     let value = nanoseconds as f64 / scale;
     let places = match value {
         ..9.995 => 2,
-        9.995..99.95 => 1,
+        ..99.95 => 1,
         _ => 0,
     };
     format!("{value:.places$} {unit}")

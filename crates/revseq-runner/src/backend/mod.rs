@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::cli::{Backend, BackendArguments, EngineArguments};
+use crate::model::check::canonical_domain;
 use crate::model::{Bindings, Model};
+use crate::note::note;
+use crate::progress::Progress;
 use crate::tensor::{Tensor, Tensors};
 use ort::{Ort, Placement, Preparation, Runtime};
 use profile::Profile;
@@ -166,8 +169,9 @@ impl Engine {
     /// # Errors
     /// If the model is invalid, or another provider would silently run one of our nodes.
     pub(crate) fn load<'a>(&'a self, model: &'a Model) -> Result<Loaded<'a>> {
+        let _progress = Progress::of(format!("preparing {}", model.path.display()));
         match self {
-            Self::Tract(tract) => Ok(match tract.read(model)? {
+            Self::Tract(tract) => Ok(match tract.read(model).inspect(|_| note_opset(model))? {
                 Ok(form) => Loaded::Ready(Session::Tract { tract, form }),
                 Err(reason) => Loaded::Refused(reason),
             }),
@@ -185,6 +189,23 @@ impl Engine {
                 })
             }
         }
+    }
+}
+
+/// The newest version of ONNX's operators that the tests have.
+const NEWEST_OPSET: i64 = 28;
+
+/// Notes that a model is newer than what tract was tried with, which does not look at versions that
+/// it does not know.
+fn note_opset(model: &Model) {
+    let imports = model.proto.opset_import.iter();
+    let mut versions = imports.filter(|import| canonical_domain(&import.domain).is_empty());
+    if let Some(import) = versions.find(|import| import.version > NEWEST_OPSET) {
+        note(format!(
+            "{}: it is of opset {} of ONNX; {NEWEST_OPSET} is the newest that was tried on tract",
+            model.path.display(),
+            import.version
+        ));
     }
 }
 
@@ -293,6 +314,7 @@ impl Session<'_> {
         inputs: &Tensors,
         bindings: &Bindings,
     ) -> Result<Vec<Result<Tensor>>> {
+        let _progress = Progress::of("running");
         self.prepare(inputs, bindings)?.run_each(inputs)
     }
 }

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use revseq_kernels::{Device, LengthsPolicy};
 
 use super::values::key_and_value;
+use crate::note::note;
 
 /// A runtime of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -96,7 +97,7 @@ pub(crate) struct EngineArguments {
     #[arg(long, value_enum)]
     pub(crate) lengths: Option<Lengths>,
     /// The number of threads of a run; by default one per core
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
     pub(crate) ort: OrtArguments,
@@ -154,6 +155,18 @@ impl EngineArguments {
                 _ => {}
             }
         }
+        for (key, value) in &self.ort.provider_options {
+            check_provider_option(key, value)?;
+        }
+        for (key, _) in &self.ort.session_options {
+            if !SESSION_OPTIONS.iter().any(|prefix| key.starts_with(prefix)) {
+                note(format!(
+                    "--session-option {key}: ONNX Runtime ignores keys that it does not know; those \
+                     that it knows begin with {}",
+                    SESSION_OPTIONS.join(", ")
+                ));
+            }
+        }
         Ok(())
     }
 
@@ -181,6 +194,26 @@ impl EngineArguments {
         let given = all.into_iter().filter(|(_, _, given)| *given);
         given.map(|(flag, scope, _)| (flag, scope))
     }
+}
+
+/// How the keys of ONNX Runtime's session begin (onnxruntime_session_options_config_keys.h).
+const SESSION_OPTIONS: [&str; 4] = ["session.", "optimization.", "ep.", "mlas."];
+
+/// Checks an option of the provider before ONNX Runtime sees it, whose errors tell places in its
+/// source.
+fn check_provider_option(key: &str, value: &str) -> anyhow::Result<()> {
+    let why = match key {
+        "lengths" => match Lengths::from_str(value, false) {
+            Ok(_) => return Ok(()),
+            Err(_) => format!("it is {value:?}, expected reject or clamp"),
+        },
+        "device" => match value.parse::<Device>() {
+            Ok(_) => return Ok(()),
+            Err(why) => why.to_string(),
+        },
+        _ => "the provider has no such option; it has lengths and device".to_owned(),
+    };
+    anyhow::bail!("--provider-option {key}: {why}")
 }
 
 /// What an option is for.

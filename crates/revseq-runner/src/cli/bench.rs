@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::ReportArguments;
 
 pub(super) const EXAMPLES: &str = "\
-Every figure is a multiple of the floor: the time of the faster of two copies of the same bytes,
+Every figure is a multiple of the floor: the time of the faster of two copies of the same bytes, \
 measured in turns with everything else. Close other programs first.
 
 Examples:
@@ -42,6 +42,9 @@ pub(crate) struct BenchArguments {
     /// Measure only regimes whose name contains this
     #[arg(long, value_name = "SUBSTRING")]
     pub(crate) filter: Option<String>,
+    /// List the regimes instead of measuring them
+    #[arg(long)]
+    pub(crate) list: bool,
     /// The number of threads where threads are measured; by default one per core
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,

@@ -9,7 +9,7 @@ use super::{
 };
 
 pub(super) const EXAMPLES: &str = "\
-Inputs are those of the folder's first data set, or random numbers. The exit status is 1 if an output
+Inputs are those of the folder's first data set, or random numbers. The exit status is 1 if an output \
 differs by more than `revseq verify` allows, or if a backend refuses what another one runs.
 
 Examples:

@@ -21,17 +21,55 @@ use clap_complete::Shell;
 pub(crate) use backend::{
     Backend, BackendArguments, EngineArguments, Lengths, Optimization, OrtArguments,
 };
-pub(crate) use bench::{BenchArguments, BenchFormat};
+pub(crate) use bench::BenchArguments;
+#[cfg(feature = "bench")]
+pub(crate) use bench::BenchFormat;
 pub(crate) use compare::CompareArguments;
 pub(crate) use devices::DevicesArguments;
 pub(crate) use inputs::{InputArguments, ToleranceArguments};
 pub(crate) use inspect::{InspectArguments, InspectFormat};
 pub(crate) use output::{Format, OverwriteArguments, ReportArguments};
-pub(crate) use rewrite::{Assumption, RewriteArguments, Runtime};
+pub(crate) use rewrite::RewriteArguments;
+#[cfg(feature = "rewrite")]
+pub(crate) use rewrite::{Assumption, Runtime};
 pub(crate) use run::RunArguments;
 pub(crate) use snapshot::SnapshotArguments;
 pub(crate) use values::NamedFile;
 pub(crate) use verify::{VerifyArguments, VerifyFormat};
+
+/// The environment variables that the command reads, in its long help and its manual pages.
+pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
+    (
+        "ORT_DYLIB_PATH",
+        "The shared library of ONNX Runtime, if --ort-lib does not name it",
+    ),
+    (
+        "REVSEQ_EP_LIBRARY",
+        "The shared library of the execution provider, if --ep-lib does not name it",
+    ),
+    (
+        "VIRTUAL_ENV",
+        "The Python environment in which ONNX Runtime and the provider are looked for",
+    ),
+    (
+        "REVSEQ_SIMD",
+        "The highest instruction set that the kernels use: portable, neon, avx2 or avx512",
+    ),
+    (
+        "RAYON_NUM_THREADS",
+        "The number of threads, if --threads does not set it",
+    ),
+    ("NO_COLOR", "If it is set, nothing is coloured"),
+];
+
+fn environment() -> String {
+    let lines = ENVIRONMENT.map(|(name, what)| format!("  {name}\n      {what}"));
+    format!("{AFTER_HELP}\n\nEnvironment:\n{}", lines.join("\n"))
+}
+
+const AFTER_HELP: &str = "\
+Exit status: 0 success, 1 a comparison failed, 2 bad usage or bad input.
+`revseq help COMMAND` and `revseq COMMAND --help` say more.";
 
 /// Run, verify, inspect and rewrite ONNX models with ReverseSequence and ReverseSubsequences.
 #[derive(Debug, Parser)]
@@ -41,8 +79,9 @@ pub(crate) use verify::{VerifyArguments, VerifyFormat};
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 100,
-    after_help = "Exit status: 0 success, 1 a comparison failed, 2 bad usage or bad input.\n\
-        Colours follow the terminal; NO_COLOR turns them off."
+    propagate_version = true,
+    after_help = AFTER_HELP,
+    after_long_help = environment()
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]

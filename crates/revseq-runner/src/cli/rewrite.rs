@@ -1,14 +1,16 @@
 //! The arguments of `revseq rewrite`.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::values::name_and_size;
 use super::{Backend, EngineArguments, Format, OverwriteArguments, ToleranceArguments};
 
 pub(super) const EXAMPLES: &str = "\
-Without --portable, --fast or --pass, only those passes of --fast run that keep outputs the same bit
+Without --portable, --fast or --pass, only those passes of --fast run that keep outputs the same bit \
 for bit. What cannot be proved from the graph is left alone, and the report says why.
 
 Examples:
@@ -48,7 +50,7 @@ pub(crate) struct RewriteArguments {
     #[arg(long = "for", value_enum, value_name = "RUNTIME")]
     pub(crate) form: Option<Runtime>,
     /// Run this pass, too
-    #[arg(long = "pass", value_name = "NAME")]
+    #[arg(long = "pass", value_name = "NAME", value_parser = PassParser)]
     pub(crate) passes: Vec<String>,
     /// Assume properties that no graph can prove
     #[arg(long, value_enum, value_name = "WHAT")]
@@ -82,4 +84,32 @@ pub(crate) struct RewriteArguments {
     pub(crate) tolerance: ToleranceArguments,
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
+}
+
+/// Takes any name, which `rewrite` refuses in one line, and completes those of passes.
+#[derive(Clone)]
+struct PassParser;
+
+impl TypedValueParser for PassParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    #[cfg(feature = "rewrite")]
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let passes = revseq_rewrite::PASSES.iter();
+        Some(Box::new(passes.map(|pass| PossibleValue::new(pass.name))))
+    }
+
+    #[cfg(not(feature = "rewrite"))]
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        None
+    }
 }

@@ -37,13 +37,19 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) save_test_data: Option<PathBuf>,
     /// Run N times and print how long a run takes
-    #[arg(short, long, value_name = "N", group = "timed", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, allow_negative_numbers = true, value_name = "N", group = "timed", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: Option<u32>,
     /// Run as often as it takes so many seconds, and print how long a run takes
-    #[arg(long, value_name = "S", group = "timed", value_parser = seconds)]
+    #[arg(long, allow_negative_numbers = true, value_name = "S", group = "timed", value_parser = seconds)]
     pub(crate) seconds: Option<Duration>,
     /// Run N times first, untimed
-    #[arg(long, value_name = "N", requires = "timed", default_value_t = 0)]
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        value_name = "N",
+        requires = "timed",
+        default_value_t = 0
+    )]
     pub(crate) warmup: u32,
     /// Print how the time of a run is spread over the operators, from as many runs as are timed
     ///

@@ -7,7 +7,7 @@ use clap::Args;
 use super::{BackendArguments, Format, InputArguments, ToleranceArguments};
 
 pub(super) const EXAMPLES: &str = "\
-Inputs are random numbers, the same each time, unless they are given. The data set is written beside
+Inputs are random numbers, the same each time, unless they are given. The data set is written beside \
 the model: for NAME.onnx into NAME.snapshots, for model.onnx into its own folder.
 
 Examples:

@@ -7,11 +7,11 @@ use clap::{Args, ValueEnum};
 use super::{BackendArguments, ReportArguments, ToleranceArguments};
 
 pub(super) const EXAMPLES: &str = "\
-A test is a folder with a model.onnx and test_data_set_<n>/{input,output}_<i>.pb, as ONNX's backend
-tests are, or a model NAME.onnx with such data sets in NAME.snapshots. Outputs must match bit for
-bit. Only floats that a model computes may differ, by 1e-4 of the expected value plus 1e-5, or by what
-its snapshot says. What the backend does not support is skipped, which fails if its data set was
-recorded on this backend, or if nothing else was tested.
+A test is a folder with a model.onnx and test_data_set_<n>/{input,output}_<i>.pb, as ONNX's backend \
+tests are, or a model NAME.onnx with such data sets in NAME.snapshots. Outputs must match bit for \
+bit. Only floats that a model computes may differ, by 1e-4 of the expected value plus 1e-5, or by \
+the tolerance of the snapshot. A model that the backend does not support is skipped, which fails if \
+its data set was recorded on this backend, or if nothing else was tested.
 
 Examples:
   revseq verify models

@@ -20,6 +20,15 @@ use crate::progress::Progress;
 pub(crate) fn bench(arguments: &BenchArguments) -> Result<Outcome> {
     let regimes =
         revseq_bench::select(arguments.filter.as_deref(), arguments.quick).context("--filter")?;
+    if arguments.list {
+        let mut destination = Destination::open(&arguments.report)?;
+        destination.text(|out| {
+            let mut regimes = regimes.iter();
+            Ok(regimes.try_for_each(|regime| writeln!(out, "{regime}"))?)
+        })?;
+        destination.complete()?;
+        return Ok(Outcome::Done);
+    }
     let watch = Watch::new();
     // Before anything is measured: nothing is lost if it cannot be written.
     let mut destination = Destination::open(&arguments.report)?;

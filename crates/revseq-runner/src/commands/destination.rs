@@ -13,6 +13,9 @@ use crate::file::{self, NewFile};
 /// The version of the JSON that reports hold, for each kind of report.
 const SCHEMA: u32 = 1;
 
+/// The context of an error.
+const STANDARD_OUTPUT: &str = "cannot write to standard output";
+
 /// The destination of a report.
 pub(super) enum Destination {
     StandardOutput,
@@ -46,8 +49,8 @@ impl Destination {
         match self {
             Self::StandardOutput => {
                 let mut out = anstream::stdout().lock();
-                print(&mut out)?;
-                Ok(out.flush()?)
+                let printed = print(&mut out).and_then(|()| Ok(out.flush()?));
+                printed.context(STANDARD_OUTPUT)
             }
             #[cfg(feature = "rewrite")]
             Self::StandardError => print(&mut anstream::stderr().lock()),
@@ -65,8 +68,8 @@ impl Destination {
         match self {
             Self::StandardOutput => {
                 let mut out = std::io::stdout().lock();
-                out.write_all(bytes)?;
-                Ok(out.flush()?)
+                let written = out.write_all(bytes).and_then(|()| out.flush());
+                written.context(STANDARD_OUTPUT)
             }
             #[cfg(feature = "rewrite")]
             Self::StandardError => Ok(std::io::stderr().write_all(bytes)?),

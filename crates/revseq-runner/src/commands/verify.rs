@@ -151,7 +151,21 @@ fn find(paths: &[PathBuf], require_snapshots: bool) -> Result<Found> {
     for path in paths {
         let mut is_empty = true;
         for entry in WalkDir::new(path).sort_by_file_name() {
-            let entry = entry.with_context(|| format!("cannot search {}", path.display()))?;
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    let at = error.path().unwrap_or(path).to_owned();
+                    let is_named = error.depth() == 0;
+                    let why = match error.into_io_error() {
+                        Some(error) => error.to_string(),
+                        None => "a link leads back to it".to_owned(),
+                    };
+                    ensure!(!is_named, "cannot search {}: {why}", at.display());
+                    is_empty = false;
+                    found.fail(at, format!("cannot be searched: {why}"));
+                    continue;
+                }
+            };
             // An argument itself, not found in a folder.
             let is_named = entry.depth() == 0;
             let path = entry.into_path();

@@ -26,6 +26,7 @@ use tract_onnx::pb::{
 
 use tract_onnx::pb::tensor_proto::DataLocation;
 
+use crate::progress::Progress;
 use crate::tensor::pb;
 use values::{Dim, ValueType};
 
@@ -70,6 +71,7 @@ pub(crate) struct Input {
 impl Model {
     /// Reads and checks a model without its data in other files.
     pub(crate) fn read(path: &Path) -> Result<Self> {
+        let _progress = Progress::of(format!("reading {}", path.display()));
         read::model_file(path)
             .and_then(|bytes| Self::parse(path.to_owned(), bytes))
             .with_context(|| match read::is_standard_input(path) {
@@ -83,7 +85,9 @@ impl Model {
         scan::check(&bytes)?;
         // Shared bytes, as the decoder copies fields of a slice twice.
         let bytes = Bytes::from(bytes);
-        let proto = ModelProto::decode(bytes.clone()).context("it is not an ONNX model")?;
+        let proto = ModelProto::decode(bytes.clone()).with_context(|| {
+            scan::missing(&bytes).unwrap_or_else(|| "it is not an ONNX model".to_owned())
+        })?;
         check::check(&proto)?;
         let functions = Functions::decode(bytes.clone())?.functions;
         let function_defaults = functions

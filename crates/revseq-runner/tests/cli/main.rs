@@ -25,7 +25,10 @@ mod random_loops;
 #[cfg(feature = "rewrite")]
 mod random_rewrites;
 mod rewrite;
+#[cfg(feature = "rewrite")]
+mod rewrite_output;
 mod run;
+mod settings;
 mod sizes;
 mod snapshot;
 mod tensors;

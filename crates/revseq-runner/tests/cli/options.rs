@@ -230,6 +230,7 @@ fn json_names_its_schema() {
     let folder = Folder::new();
     let path = folder.model(reverse_graph()).display().to_string();
     let tested = models().join("graphs/between_neg").display().to_string();
+    let out = folder.path("out.onnx").display().to_string();
     let commands = [
         (vec!["run", &path, "--fill", "iota"], "run"),
         (vec!["verify", &tested], "verify"),
@@ -237,6 +238,8 @@ fn json_names_its_schema() {
         (vec!["compare", &path, &path], "compare"),
         (vec!["inspect", &path], "inspect"),
         (vec!["devices"], "devices"),
+        #[cfg(feature = "rewrite")]
+        (vec!["rewrite", &path, "-o", &out], "rewrite"),
         #[cfg(feature = "bench")]
         (
             vec!["bench", "--quick", "--filter", "ready-plan 4x4 f32 random"],

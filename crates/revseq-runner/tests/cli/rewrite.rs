@@ -408,47 +408,6 @@ fn files_are_not_written_over_unless_told() {
 }
 
 #[test]
-fn a_model_goes_to_standard_output() {
-    let folder = Folder::new();
-    let path = folder.model(reverse_graph());
-    let arguments = ["rewrite", path.to_str().unwrap(), "--portable", "-o"];
-    let file = folder.path("out.onnx");
-    let report = succeeds(&[&arguments[..], &[file.to_str().unwrap()]].concat());
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_revseq"))
-        .args(arguments)
-        .arg("-")
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert_eq!(output.stdout, std::fs::read(file).unwrap());
-    assert_eq!(output.stderr, report.as_bytes());
-}
-
-#[test]
-fn options_of_a_check_need_one() {
-    let folder = Folder::new();
-    let path = folder.model(reverse_graph()).display().to_string();
-    let output = folder.path("out.onnx").display().to_string();
-    let arguments = ["rewrite", &path, "-o", &output, "--portable"];
-    for (options, flag) in [
-        (["--rtol", "1"], "--rtol"),
-        (["--threads", "2"], "--threads"),
-        (["--backend", "tract"], "--backend"),
-    ] {
-        let arguments = [&arguments[..], &options].concat();
-        refuses(&arguments, flag);
-        let report = succeeds(&[&arguments[..], &["--check", "--backend", "tract"]].concat());
-        assert!(report.contains("check on tract, made-up inputs 1: ok"));
-        assert!(!report.contains("check on ort"), "{report}");
-        std::fs::remove_file(&output).unwrap();
-    }
-    refuses(
-        &[&arguments[..], &["--check", "--atol", "z=1"]].concat(),
-        "there is no output \"z\" to set a tolerance for; the outputs are y",
-    );
-}
-
-#[test]
 fn what_no_pass_touches_is_the_same_file() {
     let folder = Folder::new();
     let path = models().join("shapes/rank3_batch0_time1/model.onnx");

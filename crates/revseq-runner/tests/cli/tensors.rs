@@ -317,7 +317,8 @@ fn npy_files_that_lie() {
             file("'<f4'", "(-1, 4)", 16),
             "its header is not that of an .npy file",
         ),
-        (file("'|O'", "(2,)", 16), "ONNX has no type like"),
+        (file("'|O'", "(2,)", 16), "it holds Python objects"),
+        (file("'<M8[D]'", "(2,)", 16), "ONNX has no type like"),
         (file("[('a', '<f4')]", "(2,)", 8), "records"),
         (
             file("'<U0'", "(1099511627776,)", 0),

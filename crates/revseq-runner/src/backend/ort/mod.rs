@@ -3,6 +3,7 @@
 mod assignment;
 mod convert;
 pub(crate) mod library;
+mod loader;
 mod placement;
 mod profile;
 mod version;
@@ -82,7 +83,10 @@ impl Runtime {
                         "it is ONNX Runtime {version_str}, and 1.{} or later is needed",
                         ort::MINOR_VERSION
                     ),
-                    error => error.into(),
+                    error => match loader::refusal(&library.path) {
+                        Some(why) => anyhow!(why),
+                        None => error.into(),
+                    },
                 })?
                 .with_logger(silence)
                 .with_telemetry(false)

@@ -17,6 +17,7 @@ use crate::cli::{Assumption, Format, RewriteArguments, Runtime};
 use crate::escape::printable;
 use crate::model::{Model, read};
 use crate::note::note;
+use crate::progress::Progress;
 use crate::tensor::compare::Tolerance;
 use check::Checked;
 
@@ -128,6 +129,7 @@ fn apply(
     original: &mut Model,
     arguments: &RewriteArguments,
 ) -> Result<(revseq_rewrite::ModelProto, Report)> {
+    let _progress = Progress::of(format!("rewriting {}", original.path.display()));
     let decoded = revseq_rewrite::decode(&original.bytes).map_err(anyhow::Error::from);
     if arguments.check.is_none() {
         original.bytes = Vec::new();
