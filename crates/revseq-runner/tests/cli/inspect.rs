@@ -31,7 +31,7 @@ graph/y_node: ReverseSequence
   input          x: float[4,5,3]
   sequence_lens  lens: int64[4]
   output         y: float[4,5,3]
-  axes           batch_axis 0, time_axis 1 (written: batch_axis 0, time_axis 1)
+  axes           batch_axis 0, time_axis 1
   descriptor     FLOAT32 [1, 4, 5, 3], axis 2; lengths UINT64 [1, 4, 1, 3], strides [0, 1, 0, 0]
   DirectML       DML_FEATURE_LEVEL_5_0; not DML_FEATURE_LEVEL_4_0: ";
     assert!(text.contains(expected), "{text}");
@@ -636,4 +636,18 @@ fn backends_that_do_not_run_a_model_say_why() {
             "{backend}"
         );
     }
+}
+
+#[test]
+fn axes_are_shown_as_written_where_that_differs() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.node[0].attribute = vec![int("batch_axis", -3)];
+    graph.node[0].attribute.push(int("time_axis", 1));
+    let text = succeeds(&["inspect", folder.model(graph).to_str().unwrap()]);
+    let axes = "batch_axis 0, time_axis 1 (written: batch_axis -3, time_axis 1)";
+    assert!(
+        text.contains(&format!("  axes           {axes}\n")),
+        "{text}"
+    );
 }
