@@ -32,7 +32,9 @@ def check(wheel, platform: Platform, binary: str) -> None:
 
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-        (place,) = (name for name in names if name.rsplit("/", 1)[-1] == binary)
+        # Completions for bash have the program's name, too.
+        ends = (f"onnxruntime_ep_revseq/{binary}", f".data/scripts/{binary}")
+        (place,) = (name for name in names if name.endswith(ends))
         data = archive.read(place)
     expect("tag", wheel.stem.split("-", 2)[2], f"py3-none-{platform.tag}")
     others = [name for name in names if name.endswith((".so", ".dll", ".dylib", ".exe")) and name != place]

@@ -125,7 +125,12 @@ fn for_each_piece(case: &Case, items: usize, work: impl Fn(Range<usize>) + Sync)
         // As many pieces as if there were much to do.
         threads.for_each_piece(items, 1 << 20, 0, &work);
     };
-    match case.workers {
+    // WebAssembly starts no threads.
+    let workers = match cfg!(target_family = "wasm") {
+        true => Workers::One,
+        false => case.workers,
+    };
+    match workers {
         Workers::One => pieces(&case.cuts, items).into_iter().for_each(work),
         Workers::Two => on_two(&pieces(&case.cuts, items), |piece| work(piece.clone())),
         Workers::Pool => shared(Threads::RayonPool(POOL.get_or_init(|| {
