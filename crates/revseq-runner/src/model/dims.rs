@@ -4,16 +4,9 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::fix::{self, Sizes};
 use super::values::Dim;
-use super::{Bindings, Input, Model, fix};
-
-/// The sizes of `--dim`: those of symbols, and of an input's dimensions without a name.
-#[derive(Debug, Default)]
-pub(crate) struct Sizes {
-    pub(crate) symbols: Bindings,
-    /// By input and dimension.
-    pub(crate) unnamed: Vec<(String, usize, u64)>,
-}
+use super::{Bindings, Input, Model};
 
 impl Model {
     /// Sets sizes of inputs of a model without its data: by the names of symbols, or as in `x.0` for the first dimension of `x`.

@@ -7,7 +7,15 @@ use prost::encoding::{
     DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field,
 };
 
-use super::dims::Sizes;
+use super::Bindings;
+
+/// The sizes of `--dim`: those of symbols, and of an input's dimensions without a name.
+#[derive(Debug, Default)]
+pub(crate) struct Sizes {
+    pub(crate) symbols: Bindings,
+    /// By input and dimension.
+    pub(crate) unnamed: Vec<(String, usize, u64)>,
+}
 
 /// The messages on the way to a size (onnx/onnx.proto).
 #[derive(Clone, Copy)]
