@@ -135,7 +135,7 @@ impl<'a> Case<'a> {
     pub fn kernel(&self) -> Result<KernelChoice, Error> {
         let lengths = SequenceLengths::new(&self.plan, &self.lengths[0], LengthsPolicy::Reject)
             .map_err(|source| kernels(self.regime, source))?;
-        Ok(KernelChoice::new(&self.plan, Some(&lengths), false))
+        Ok(KernelChoice::of_run(&self.plan, &lengths))
     }
 
     /// Runs a contestant `repeats` times; does nothing if it [cannot](Self::contestants).

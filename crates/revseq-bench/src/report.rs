@@ -7,13 +7,16 @@ use serde::{Deserialize, Serialize};
 use crate::machine::Machine;
 use crate::regime::LARGE;
 use crate::timing::{Effort, Time, measure};
-use crate::{Arena, Case, Contestant, Error, Regime, regimes};
+use crate::{Arena, Case, Contestant, Error, Moment, Regime, regimes};
 
 /// The figures of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The machine that they hold for.
     pub machine: Machine,
+    /// When they were taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<Moment>,
     /// Whether they were taken in little time, so with few samples.
     pub quick: bool,
     /// Whether the build was optimised; if not, the figures say nothing.
@@ -165,6 +168,8 @@ pub fn report(
     mut progress: impl FnMut(&Regime) -> ControlFlow<()>,
 ) -> Result<Report, Error> {
     let effort = if quick { Effort::QUICK } else { Effort::FULL };
+    // Before measuring, which is a load itself.
+    let taken = Some(Moment::now());
     let mut rows = Vec::with_capacity(regimes.len());
     for regime in regimes {
         if progress(regime).is_break() {
@@ -191,6 +196,7 @@ pub fn report(
     arena.peers().describe(&mut machine);
     Ok(Report {
         machine,
+        taken,
         quick,
         optimised: !cfg!(debug_assertions),
         interrupted: rows.len() < regimes.len(),

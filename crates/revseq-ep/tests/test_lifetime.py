@@ -128,6 +128,16 @@ for device in both:
     session = harness.session(MODEL, options)
     (y,) = session.run(None, {"x": X, "lens": np.array([3, 3])})
     assert y.tolist() == X[::-1].tolist()
+# A session takes the provider once.
+options = ort.SessionOptions()
+for device in both:
+    options.add_provider_for_devices([device], {})
+try:
+    harness.session(MODEL, options)
+except Exception as error:
+    assert "RevSeqExecutionProvider has already been registered" in str(error), error
+else:
+    raise AssertionError("a session took the provider twice")
 del session, options, device, both
 gc.collect()
 ort.unregister_execution_provider_library("two")

@@ -4,6 +4,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import harness
 
@@ -135,3 +136,41 @@ def test_the_policy_chooses_nothing_it_should_not():
         harness.reverse_sequence([4, 3], batch_axis=1, time_axis=0), harness.options(ep=False)
     )
     assert session.get_providers() == [harness.CPU]
+
+
+def test_providers_take_nodes_in_the_order_in_which_they_are_added():
+    model = harness.reverse_sequence([2, 3], batch_axis=0, time_axis=1)
+    cpu = next(device for device in ort.get_ep_devices() if device.ep_name == harness.CPU)
+    (ours,) = harness.devices()
+    for order in ([cpu, ours], [ours, cpu]):
+        options = harness.options(ep=False)
+        for device in order:
+            options.add_provider_for_devices([device], {})
+        session = harness.session(model, options)
+        assert harness.assigned(session) == {order[0].ep_name: ["ReverseSequence"]}
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (2, 1)])
+def test_constants_are_folded_before_providers_see_them(axes):
+    """By ONNX Runtime's own kernel, unless an option of the session says otherwise."""
+    batch, time = axes
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    lengths = np.arange(1, x.shape[batch] + 1) % 4
+    node = helper.make_node(
+        "ReverseSequence", ["x", "lens"], ["y"], batch_axis=batch, time_axis=time
+    )
+    add = helper.make_node("Add", ["y", "z"], ["sum"])
+    given = helper.make_tensor_value_info("z", TensorProto.FLOAT, [1])
+    result = helper.make_tensor_value_info("sum", TensorProto.FLOAT, x.shape)
+    constants = [numpy_helper.from_array(x, "x"), numpy_helper.from_array(lengths, "lens")]
+    model = harness.model(helper.make_graph([node, add], "g", [given], [result], constants))
+    if batch < 2:
+        assert harness.assigned(harness.session(model)) == {harness.CPU: ["Add"]}
+    else:
+        with pytest.raises(Exception, match="Must be 0 or 1"):
+            harness.session(model)
+    kept = {"optimization__disable_specified_optimizers": "ConstantFolding"}
+    session = harness.session(model, **kept)
+    harness.assert_on_ep(session, 1)
+    (y,) = session.run(None, {"z": np.zeros(1, np.float32)})
+    assert y.tolist() == harness.expected(x, lengths, time, batch).tolist()

@@ -65,7 +65,8 @@ import onnxruntime_ep_revseq as ep
 assert ep.get_ep_names() == ["RevSeqExecutionProvider"] and ep.get_ep_name() == ep.get_ep_names()[0]
 path = ep.get_library_path()
 assert os.path.isabs(path) and os.path.isfile(path) and path.startswith(sys.prefix), path
-assert importlib.metadata.requires("onnxruntime-ep-revseq") is None
+requires = importlib.metadata.requires("onnxruntime-ep-revseq")
+assert requires == ["onnxruntime>=1.24; extra == 'ort'"], requires
 assert "onnxruntime" not in sys.modules
 print("well")
 """

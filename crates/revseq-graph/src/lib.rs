@@ -6,7 +6,8 @@
 //! DirectML's REVERSE_SUBSEQUENCES. A host passes a borrowed [`Node`];
 //! [`Operator::from_node`] reads it, and [`Operator::lower`] turns it into a
 //! [`ReverseSubsequencesDesc`](revseq_kernels::ReverseSubsequencesDesc) once
-//! the shapes are known. This crate depends on no protobuf and no runtime.
+//! the shapes are known. This crate depends on no protobuf and no runtime;
+//! `examples/candle.rs` is a custom op for candle.
 //!
 //! ```
 //! use revseq_graph::{Attribute, AttributeValue, ElementType, Input, Node, Operator, TensorType};
@@ -38,13 +39,11 @@
 mod element_type;
 mod error;
 mod lower;
-mod lru_cache;
 mod node;
 mod operator;
 
 pub use element_type::ElementType;
 pub use error::{Error, ErrorKind};
 pub use lower::TensorType;
-pub use lru_cache::LruCache;
 pub use node::{Attribute, AttributeValue, Input, Node};
 pub use operator::{DOMAIN, Operator};

@@ -206,7 +206,7 @@ impl ReverseSubsequencesDesc {
         for axis in [batch_axis, time_axis] {
             if axis as usize >= sizes.len() {
                 return Err(Error::AxisOutOfRange {
-                    axis,
+                    axis: axis.into(),
                     dimension_count: sizes.len(),
                 });
             }
@@ -257,7 +257,7 @@ impl ReverseSubsequencesDesc {
         let axis = self.axis as usize;
         if axis >= expected {
             return Err(Error::AxisOutOfRange {
-                axis: self.axis,
+                axis: self.axis.into(),
                 dimension_count: expected,
             });
         }

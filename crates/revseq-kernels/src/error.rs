@@ -83,7 +83,7 @@ pub enum Error {
     #[error("axis {axis} is out of range: the input has {dimension_count} dimensions")]
     AxisOutOfRange {
         /// The axis found.
-        axis: u32,
+        axis: u64,
         /// The input's dimension count, an upper bound of the axis.
         dimension_count: usize,
     },
@@ -215,6 +215,18 @@ pub enum Error {
         expected: usize,
         /// The size found, in bytes.
         actual: usize,
+    },
+    /// A slice has more or fewer elements than its sizes.
+    #[error("{tensor}: a slice of {actual} elements, but sizes {sizes:?} have {expected}")]
+    ElementCountMismatch {
+        /// The tensor.
+        tensor: Tensor,
+        /// Its sizes in elements.
+        sizes: Vec<usize>,
+        /// The slice's length in elements.
+        actual: usize,
+        /// The product of the sizes.
+        expected: usize,
     },
     /// A slice of elements is shorter than the plan's extent.
     #[error("a slice of {actual} elements, but the sizes and strides need {required}")]

@@ -46,6 +46,18 @@ macro_rules! lengths_from {
 }
 lengths_from!(I32(i32), I64(i64), U32(u32), U64(u64));
 
+impl<'a, const N: usize> From<&'a [usize; N]> for LengthsData<'a> {
+    fn from(lengths: &'a [usize; N]) -> Self {
+        lengths.as_slice().into()
+    }
+}
+
+impl<'a> From<&'a Vec<usize>> for LengthsData<'a> {
+    fn from(lengths: &'a Vec<usize>) -> Self {
+        lengths.as_slice().into()
+    }
+}
+
 impl<'a> From<&'a [usize]> for LengthsData<'a> {
     fn from(lengths: &'a [usize]) -> Self {
         #[cfg(target_pointer_width = "64")]

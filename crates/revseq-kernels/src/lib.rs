@@ -1,7 +1,18 @@
 //! DirectML's REVERSE_SUBSEQUENCES: reverses the first elements of every
 //! subsequence along an axis, on CPU and GPU, out of place or in place.
 //!
-//! A [`ReverseSubsequencesDesc`] describes the work, in DirectML's terms. A
+//! [`reverse_sequence`] is the usual case in one call, ONNX's ReverseSequence:
+//!
+//! ```
+//! // A batch of three sequences of 4 steps, batch-major.
+//! let mut data: Vec<f32> = (1..=12).map(|it| it as f32).collect();
+//! revseq_kernels::reverse_sequence(&mut data, &[3, 4], 0, 1, &[2, 4, 3])?;
+//! assert_eq!(data, [2., 1., 3., 4., 8., 7., 6., 5., 11., 10., 9., 12.]);
+//! # Ok::<(), revseq_kernels::Error>(())
+//! ```
+//!
+//! It consists of three steps, for those who repeat some of them or need more. A
+//! [`ReverseSubsequencesDesc`] describes the work, in DirectML's terms. A
 //! [`Plan`] is made from it once per shape, [`SequenceLengths`] are checked
 //! once per run, and [`cpu::run`] or [`cpu::run_in_place`] moves the bytes,
 //! [`cpu::run_elements`] and [`cpu::run_elements_in_place`] slices of elements.
@@ -13,7 +24,6 @@
 //! use revseq_kernels::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths};
 //! use revseq_kernels::cpu::{self, Threads};
 //!
-//! // ONNX's ReverseSequence of a batch of three sequences, batch-major.
 //! let desc = ReverseSubsequencesDesc::reverse_sequence(
 //!     DataType::Float32, &[3, 4], 0, 1, DataType::Int64,
 //! )?;
@@ -48,7 +58,12 @@ mod lengths;
 mod overlap;
 mod plan;
 pub mod reference;
+mod sequence;
 mod simd_level;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub use data_type::DataType;
 pub use desc::{ReverseSubsequencesDesc, TensorDesc};
@@ -59,3 +74,4 @@ pub use error::{Error, Tensor};
 pub use feature_level::FeatureLevel;
 pub use lengths::{LengthsData, LengthsPolicy, SequenceLengths};
 pub use plan::Plan;
+pub use sequence::{reverse_sequence, reverse_sequence_into};

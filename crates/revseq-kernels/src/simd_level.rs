@@ -1,6 +1,8 @@
 //! Which instructions the kernels use.
 
+use std::error::Error;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::OnceLock;
 
 /// A set of vector instructions that kernels are compiled for.
@@ -97,24 +99,78 @@ impl SimdLevel {
         }
     }
 
+    /// The level that the environment variable `REVSEQ_SIMD` names; `None` if it is not set.
+    ///
+    /// # Errors
+    /// It names no level.
+    pub fn from_environment() -> Result<Option<Self>, UnknownSimdLevel> {
+        match std::env::var_os("REVSEQ_SIMD") {
+            Some(name) if !name.is_empty() => name.to_string_lossy().parse().map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// The default level: the highest supported one, or a lower one that
-    /// `REVSEQ_SIMD` names.
+    /// `REVSEQ_SIMD` names. A name of no level is ignored here, not by
+    /// [`from_environment`](Self::from_environment).
     #[must_use]
     pub fn current() -> Self {
         static CURRENT: OnceLock<SimdLevel> = OnceLock::new();
         *CURRENT.get_or_init(|| {
-            let named = std::env::var("REVSEQ_SIMD").ok();
-            Self::ALL
-                .into_iter()
-                .find(|level| Some(level.name()) == named.as_deref())
-                .unwrap_or(Self::Avx512)
-                .or_lower()
+            let named = Self::from_environment().ok().flatten();
+            named.unwrap_or(Self::Avx512).or_lower()
         })
+    }
+}
+
+/// A name of no level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownSimdLevel {
+    name: String,
+}
+
+impl fmt::Display for UnknownSimdLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = SimdLevel::ALL.map(SimdLevel::name).join(", ");
+        write!(f, "REVSEQ_SIMD is {:?}, expected one of {known}", self.name)
+    }
+}
+
+impl Error for UnknownSimdLevel {}
+
+impl FromStr for SimdLevel {
+    type Err = UnknownSimdLevel;
+
+    /// In upper or lower case.
+    fn from_str(name: &str) -> Result<Self, UnknownSimdLevel> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|level| level.name().eq_ignore_ascii_case(name))
+            .ok_or_else(|| UnknownSimdLevel {
+                name: name.to_owned(),
+            })
     }
 }
 
 impl fmt::Display for SimdLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_has_a_name_in_any_case() {
+        for level in SimdLevel::ALL {
+            assert_eq!(level.name().parse(), Ok(level));
+            assert_eq!(level.name().to_uppercase().parse(), Ok(level));
+        }
+        let error = "foo".parse::<SimdLevel>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "REVSEQ_SIMD is \"foo\", expected one of portable, neon, avx2, avx512"
+        );
     }
 }

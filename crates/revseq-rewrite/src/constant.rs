@@ -1,9 +1,9 @@
-//! Values that are the same in every run, as far as the model tells.
+//! Values that are provably the same in every run.
 
 use crate::model::{Attribute, BOOL, FLOAT, INT32, INT64, NodeProto, TensorProto, tensor_proto};
 use crate::scope::{Scope, Source};
 
-/// How far values are followed, so that no model makes it long or deep.
+/// How far values are followed, so that no model takes long or recurses deeply.
 const MAXIMUM_STEPS: usize = 64;
 
 /// The most elements that are followed through nodes.
@@ -17,7 +17,7 @@ pub(crate) struct Floats {
 }
 
 impl Floats {
-    /// A matrix with its axes the other way round.
+    /// The transpose of a matrix.
     pub(crate) fn transposed(&self, rows: usize, columns: usize) -> Self {
         let column = |column| (0..rows).map(move |row| self.elements[row * columns + column]);
         Self {
@@ -26,7 +26,7 @@ impl Floats {
         }
     }
 
-    /// As it is written.
+    /// Encodes it as a tensor message.
     pub(crate) fn to_tensor(&self) -> TensorProto {
         let elements = self.elements.iter();
         TensorProto {
@@ -38,8 +38,7 @@ impl Floats {
     }
 }
 
-/// The tensor that a value is: an initializer that nothing can replace, or a
-/// node's constant.
+/// A value's tensor: an initializer that nothing can replace, or a node's constant.
 pub(crate) fn tensor<'a>(scope: &'a Scope<'a>, name: &str) -> Option<&'a TensorProto> {
     match scope.source(name)?.1 {
         Source::Initializer(tensor) => Some(tensor),
@@ -52,16 +51,16 @@ pub(crate) fn tensor<'a>(scope: &'a Scope<'a>, name: &str) -> Option<&'a TensorP
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Integers {
     pub(crate) sizes: Vec<usize>,
-    /// In the order of their places, the last axis first.
+    /// Row-major.
     pub(crate) elements: Vec<i64>,
 }
 
-/// The tensor of integers that a value is.
+/// A value's integers, with their sizes.
 pub(crate) fn integers(scope: &Scope<'_>, name: &str) -> Option<Integers> {
     integers_within(scope, name, MAXIMUM_STEPS)
 }
 
-/// The integers that a value is, whatever its axes.
+/// A value's integers, whatever its shape.
 pub(crate) fn ints(scope: &Scope<'_>, name: &str) -> Option<Vec<i64>> {
     Some(integers(scope, name)?.elements)
 }
@@ -86,7 +85,7 @@ fn integers_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Intege
             _ => None,
         },
         "Identity" => integers_within(scope, node.input(0)?, steps),
-        // Of vectors, to one.
+        // Concatenates vectors.
         "Concat" => {
             let mut elements = Vec::new();
             for part in node.inputs() {
@@ -142,7 +141,7 @@ pub(crate) fn tensor_ints(tensor: &TensorProto) -> Option<Integers> {
     (elements.len() == count).then_some(Integers { sizes, elements })
 }
 
-/// The truth values in a tensor, in the order of their places; `None` if one is neither 0 nor 1.
+/// The truth values in a tensor, row-major; `None` if one is neither 0 nor 1.
 pub(crate) fn truths(tensor: &TensorProto) -> Option<Vec<bool>> {
     let count = element_count(&sizes(tensor)?)?;
     if tensor.data_type != Some(BOOL) || is_external(tensor) {
@@ -161,7 +160,7 @@ pub(crate) fn truths(tensor: &TensorProto) -> Option<Vec<bool>> {
     (truths.len() == count).then_some(truths)
 }
 
-/// The sizes of what a Constant gives.
+/// The sizes of a Constant's output.
 pub(crate) fn constant_sizes(node: &NodeProto) -> Option<Vec<i64>> {
     let attribute = node.attribute.first()?;
     match attribute.name.as_deref()? {
@@ -174,7 +173,6 @@ pub(crate) fn constant_sizes(node: &NodeProto) -> Option<Vec<i64>> {
     }
 }
 
-/// A tensor's sizes.
 pub(crate) fn sizes(tensor: &TensorProto) -> Option<Vec<usize>> {
     tensor
         .dims
@@ -195,7 +193,7 @@ pub(crate) fn is_external(tensor: &TensorProto) -> bool {
     tensor.data_location == Some(tensor_proto::DataLocation::EXTERNAL)
 }
 
-/// The one integer that a value is.
+/// A value's integer, if it has exactly one.
 pub(crate) fn int(scope: &Scope<'_>, name: &str) -> Option<i64> {
     match ints(scope, name)?.as_slice() {
         &[value] => Some(value),
@@ -203,9 +201,9 @@ pub(crate) fn int(scope: &Scope<'_>, name: &str) -> Option<i64> {
     }
 }
 
-/// The whole number that a constant of one element is, of an integer type or float32.
+/// The whole number in a constant of one element, of an integer type or float32.
 pub(crate) fn whole_number(scope: &Scope<'_>, name: &str) -> Option<i64> {
-    // Floats hold every integer below this one exactly.
+    // Floats hold every integer below this exactly.
     const EXACT: f32 = 16_777_216.0;
     int(scope, name).or_else(|| match floats(scope, name)?.elements[..] {
         [number] if number.fract() == 0.0 && number.abs() < EXACT => Some(number as i64),
@@ -213,8 +211,7 @@ pub(crate) fn whole_number(scope: &Scope<'_>, name: &str) -> Option<i64> {
     })
 }
 
-/// The float32 tensor that a value is: a constant, or a part or another view of
-/// one.
+/// A value's float32 tensor: a constant, or a part or another view of one.
 pub(crate) fn floats(scope: &Scope<'_>, name: &str) -> Option<Floats> {
     floats_within(scope, name, MAXIMUM_STEPS)
 }
@@ -288,7 +285,7 @@ fn floats_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Floats> 
     }
 }
 
-/// The same elements with other sizes.
+/// The same elements with another shape.
 fn reshaped(value: Floats, shape: &[i64]) -> Option<Floats> {
     let count = value.elements.len();
     let known = shape.iter().filter(|&&size| size != -1);
@@ -301,7 +298,7 @@ fn reshaped(value: Floats, shape: &[i64]) -> Option<Floats> {
     (element_count(&sizes)? == count).then_some(Floats { sizes, ..value })
 }
 
-/// A value that is given more axes of size 1 alone.
+/// Expand, if it only adds axes of size 1.
 fn expanded(value: Floats, shape: &[i64]) -> Option<Floats> {
     let rank = value.sizes.len().max(shape.len());
     let from_end = |from_end: usize, sizes: &[usize]| {
@@ -322,8 +319,8 @@ fn expanded(value: Floats, shape: &[i64]) -> Option<Floats> {
     Some(Floats { sizes, ..value })
 }
 
-/// The axes that a node such as Squeeze lists: empty if it lists none, which for
-/// most operators means all that there can be; `None` if they are not constant.
+/// The axes that a node such as Squeeze lists; empty if it lists none, which most operators read as
+/// all possible ones; `None` if they are not constant.
 pub(crate) fn axes(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<i64>> {
     match (node.input(1), node.ints("axes")) {
         (Some(name), _) => ints(scope, name),
@@ -346,7 +343,7 @@ pub(crate) fn normal_axes(axes: &[i64], rank: usize) -> Option<Vec<usize>> {
     axes.iter().map(|&axis| normal_axis(axis, rank)).collect()
 }
 
-/// Where an output of Split begins on an axis of a size, and how long it is.
+/// The start and length of an output of Split, on an axis of this size.
 pub(crate) fn split_part(
     scope: &Scope<'_>,
     node: &NodeProto,
@@ -360,7 +357,7 @@ pub(crate) fn split_part(
         (None, Attribute::Reference) => return None,
     };
     let Some(lengths) = lengths else {
-        // Version 18 allows a last part that is shorter; then no two are alike.
+        // Opset 18 allows a shorter last part; only equal parts are accepted here.
         let parts = node.output.len();
         return size
             .is_multiple_of(parts)
@@ -376,7 +373,7 @@ pub(crate) fn split_part(
     (total == size).then_some((lengths[..output].iter().sum(), *lengths.get(output)?))
 }
 
-/// What a Slice takes of an axis, as it is written: none of it counted from the front.
+/// A Slice's range on an axis, as written: negative values still count from the end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Range {
     pub(crate) axis: i64,
@@ -385,9 +382,9 @@ pub(crate) struct Range {
     pub(crate) step: i64,
 }
 
-/// What a Slice takes of the axes that it is about.
+/// A Slice's ranges, one for each axis it lists.
 pub(crate) fn ranges(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<Range>> {
-    // All of them were attributes once.
+    // Before opset 10 all of them were attributes.
     let part = |index: usize, attribute: &str| match node.input(index) {
         Some(name) => Some(Some(ints(scope, name)?)),
         None => match node.ints(attribute) {
@@ -413,7 +410,7 @@ pub(crate) fn ranges(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<Range>> 
 }
 
 impl Range {
-    /// The first element's place on an axis of a size, and how many there are.
+    /// The index of the first element on an axis of this size, and the number of elements.
     pub(crate) fn on(&self, size: i64) -> (i64, i64) {
         let from_front = |place: i64| {
             if place < 0 {
@@ -434,22 +431,22 @@ impl Range {
         }
     }
 
-    /// Whether it is the whole of any axis, in order.
+    /// Whether it covers the whole of any axis, in order.
     pub(crate) fn is_whole(&self) -> bool {
         self.step == 1 && self.start == 0 && self.end >= i64::from(i32::MAX)
     }
 
-    /// Whether it is the whole of any axis, from its end to its start.
+    /// Whether it covers the whole of any axis, in reverse.
     pub(crate) fn is_flip(&self) -> bool {
-        // Any start at or after the last element, any end before the first: sizes
-        // are below the smallest of these.
+        // Any start at or after the last element, any end before the first: sizes are below the
+        // smallest of these.
         (self.start == -1 || self.start >= i64::from(i32::MAX))
             && self.end <= -i64::from(i32::MAX)
             && self.step == -1
     }
 }
 
-/// What a Slice with steps of 1 keeps: axis, start, end.
+/// The ranges of a Slice with steps of 1: axis, start, end.
 pub(crate) fn slice_ranges(
     scope: &Scope<'_>,
     node: &NodeProto,
@@ -463,7 +460,7 @@ pub(crate) fn slice_ranges(
     ranges.collect()
 }
 
-/// A range of an axis.
+/// A range along an axis.
 pub(crate) fn part(value: &Floats, axis: usize, start: usize, length: usize) -> Option<Floats> {
     let size = *value.sizes.get(axis)?;
     if start.checked_add(length)? > size {
@@ -502,7 +499,7 @@ fn tensor_floats(tensor: &TensorProto) -> Option<Floats> {
     (elements.len() == count).then_some(Floats { sizes, elements })
 }
 
-/// Whether every element of a value is zero, whatever its sizes.
+/// Whether every element of a value is +0, whatever its shape.
 pub(crate) fn is_zero(scope: &Scope<'_>, name: &str) -> bool {
     is_zero_within(scope, name, MAXIMUM_STEPS)
 }

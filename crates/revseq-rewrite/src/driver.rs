@@ -1,4 +1,4 @@
-//! Takes passes over a model.
+//! Runs passes over a model.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -11,11 +11,10 @@ use crate::pass::{Context, Edit, Options, Pass, Verdict};
 use crate::report::{Outcome, Report, Step};
 use crate::scope::{Names, Path, Scope};
 
-/// How often a pass is taken over a model. What one round makes possible, the
-/// next one does.
+/// The maximum number of rounds per pass: one round may enable the next.
 const MAXIMUM_ROUNDS: usize = 100;
 
-/// The version of ONNX's operators that a function or model gets which has none.
+/// The opset of a function or model that imports none.
 const DEFAULT_OPSET: i64 = 13;
 
 /// Rewrites a model.
@@ -27,19 +26,23 @@ pub(crate) fn rewrite(
     let unread = Unread::of(model);
     let mut names = Names::new(model);
     let mut report = Report::default();
-    // The names of the nodes that passes wrote.
+    // The names of the nodes written by passes.
     let mut written = HashSet::new();
     for pass in passes {
         let mut rounds = 0;
         loop {
             let round = look(model, pass, options, &mut names);
             let done = round.edits.is_empty();
-            report
-                .steps
-                .extend(round.edits.iter().map(|found| found.step.clone()));
-            apply(model, round.edits, &mut written);
-            unread.sweep(model);
             rounds += 1;
+            if !done {
+                report
+                    .steps
+                    .extend(round.edits.iter().map(|found| found.step.clone()));
+                apply(model, round.edits, &mut written);
+            }
+            if !done || rounds == 1 {
+                unread.sweep(model);
+            }
             if done || rounds == MAXIMUM_ROUNDS {
                 report.steps.extend(round.left);
                 break;
@@ -53,7 +56,7 @@ pub(crate) fn rewrite(
     report
 }
 
-/// What one pass left alone and a later one rewrote, was not left alone.
+/// Drops "left alone" for nodes that a later pass rewrote.
 fn forget_what_was_done_later(report: &mut Report) {
     let place = |step: &Step| (step.graph.clone(), step.node.clone());
     let mut done = HashSet::new();
@@ -70,7 +73,7 @@ fn forget_what_was_done_later(report: &mut Report) {
     report.steps.reverse();
 }
 
-/// A replacement, and where.
+/// A replacement and its place.
 struct Found {
     path: Path,
     index: usize,
@@ -84,7 +87,7 @@ struct Round {
     left: Vec<Step>,
 }
 
-/// Takes a pass over every node of a model.
+/// Runs a pass over every node of a model.
 fn look(model: &ModelProto, pass: &'static Pass, options: &Options, names: &mut Names) -> Round {
     let mut look = Look {
         pass,
@@ -163,8 +166,8 @@ impl Look<'_> {
     }
 }
 
-/// Puts replacements in place. Each stands for some nodes and gives the same
-/// values under the same names, so those that were found together hold together.
+/// Applies replacements. Each one produces the same values under the same names, so all those found
+/// in one round are valid together.
 fn apply(model: &mut ModelProto, edits: Vec<Found>, written: &mut HashSet<String>) {
     let nodes = edits.iter().flat_map(|found| &found.edit.nodes);
     written.extend(nodes.filter_map(|node| node.name.clone()));
@@ -173,7 +176,7 @@ fn apply(model: &mut ModelProto, edits: Vec<Found>, written: &mut HashSet<String
         let of_graph = graphs.entry(found.path).or_default();
         of_graph.insert(found.index, found.edit);
     }
-    // Inner graphs first: no place on the way to them shifts.
+    // Inner graphs first, so that indices on the path to them stay valid.
     for (path, edits) in graphs.into_iter().rev() {
         let (nodes, kept) = nodes_at(model, &path);
         replace(nodes, &kept, edits);
@@ -184,7 +187,7 @@ fn apply(model: &mut ModelProto, edits: Vec<Found>, written: &mut HashSet<String
 /// The largest node that is compared with others, in bytes.
 const MAXIMUM_COMPARED: usize = 1 << 16;
 
-/// Leaves one of those nodes that passes wrote and that compute the same from the same.
+/// Merges nodes written by passes that compute the same value.
 fn share(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, written: &HashSet<String>) {
     let mut first: HashMap<Vec<u8>, Vec<String>> = HashMap::new();
     let mut renamed: HashMap<String, String> = HashMap::new();
@@ -227,8 +230,8 @@ fn share(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, written: &HashSet<S
     }
 }
 
-/// Replaces nodes of a graph. Values that are others now are renamed where they are
-/// read, unless they are seen from elsewhere or the name means another value there.
+/// Replaces nodes of a graph. Readers of a value that became another one are redirected, unless the
+/// value is visible elsewhere or a subgraph shadows the new name.
 fn replace(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, edits: BTreeMap<usize, Edit>) {
     let mut same: HashMap<String, String> = HashMap::new();
     for (old, new) in edits.values().flat_map(|edit| &edit.same) {
@@ -268,7 +271,7 @@ fn replace(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, edits: BTreeMap<u
     }
 }
 
-/// The value that a value is in the end: what it is may itself be another by now.
+/// Follows a chain of replaced values to its end.
 fn last(same: &HashMap<String, String>, name: &str) -> String {
     let mut name = name;
     for _ in 0..same.len() {
@@ -278,8 +281,8 @@ fn last(same: &HashMap<String, String>, name: &str) -> String {
     name.to_owned()
 }
 
-/// Finds the values that are read where a graph within defines the name that they would
-/// get. `inner` are the names that graphs define on the way there.
+/// Finds the values that are read where a subgraph shadows their new name. `inner` holds the names
+/// that subgraphs define on the way there.
 fn captured(
     nodes: &[NodeProto],
     names: &HashMap<String, String>,
@@ -307,7 +310,7 @@ fn captured(
     }
 }
 
-/// The nodes of a graph, and the names in it that are seen from elsewhere.
+/// The nodes of a graph, and its names that are visible elsewhere.
 fn nodes_at<'a>(
     model: &'a mut ModelProto,
     path: &Path,
@@ -335,7 +338,7 @@ fn nodes_at<'a>(
     (nodes, kept)
 }
 
-/// Reads other values instead, but where a graph within defines a name itself.
+/// Redirects reads to other values, except where a subgraph shadows the name.
 fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
     for node in nodes {
         for input in &mut node.input {
@@ -358,7 +361,7 @@ fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
                 let Some(new) = output.name.as_ref().and_then(|name| names.get(name)) else {
                     continue;
                 };
-                // A value of the outer graph that the inner one hands back under its name.
+                // A value of the outer graph that the subgraph outputs under its name.
                 let old = output.name.clone().unwrap_or_default();
                 graph
                     .node
@@ -368,7 +371,7 @@ fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
     }
 }
 
-/// The version of ONNX's own operators.
+/// The imported version of ONNX's own operators.
 pub(crate) fn opset(imports: &[OperatorSetIdProto]) -> i64 {
     default_import(imports).map_or(DEFAULT_OPSET, |import| import.version.unwrap_or(1))
 }
@@ -379,8 +382,8 @@ fn default_import(imports: &[OperatorSetIdProto]) -> Option<&OperatorSetIdProto>
         .find(|import| matches!(import.domain.as_deref().unwrap_or_default(), "" | "ai.onnx"))
 }
 
-/// Imports ONNX's operators where only others were used, and no longer those
-/// that are not.
+/// Imports ONNX's operators where a replacement needs them, and drops imports that are no longer
+/// used.
 fn import(model: &mut ModelProto) {
     let uses = |nodes: &[NodeProto]| ["", "revseq"].map(|domain| uses_domain(nodes, domain));
     let main = opset(&model.opset_import);

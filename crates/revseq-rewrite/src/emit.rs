@@ -1,4 +1,4 @@
-//! Writing the nodes that replace others.
+//! Writes the nodes of a replacement.
 
 use std::collections::HashMap;
 
@@ -7,18 +7,18 @@ use crate::pass::{Edit, Verdict};
 use crate::scope::{Names, Scope};
 use crate::types;
 
-/// The first version in which Slice takes its ranges, and steps, as inputs.
+/// The first opset in which Slice takes ranges and steps as inputs.
 const SLICE_BY_INPUTS: i64 = 10;
-/// The first version in which Squeeze, Unsqueeze and ReduceSum take their axes as an input.
+/// The first opset in which Squeeze, Unsqueeze and ReduceSum take axes as an input.
 const AXES_BY_INPUT: i64 = 13;
-/// The first version in which Constant takes other attributes than a tensor.
+/// The first opset in which Constant has attributes besides a tensor.
 const CONSTANT_ATTRIBUTES: i64 = 12;
 
-/// The first version with CastLike.
+/// The first opset with CastLike.
 const CAST_LIKE: i64 = 15;
 
-/// The operators that passes write, and the first version that has each in the form and for
-/// the element types that are written.
+/// The operators that passes write, with the first opset that has each in the form and for the
+/// element types used.
 const SINCE: &[(&str, i64)] = &[
     ("Add", 7),
     ("Cast", 6),
@@ -74,26 +74,27 @@ const SINCE: &[(&str, i64)] = &[
     ("Where", 9),
 ];
 
-/// Before the first element of any axis; how PyTorch writes it, so runtimes know it.
+/// The end of a flip, before the first element of any axis. PyTorch writes the same value, so
+/// runtimes know it.
 const BEFORE_THE_FIRST: i64 = -i64::MAX;
 
-/// What replaces a node as it is written, each node with names of its own.
+/// Builds a replacement; every node gets a fresh name.
 ///
-/// The only way to an [`Edit`]: an operator that the model's version of ONNX's
-/// operators lacks makes it a reason to leave the node alone.
+/// This is the only way to make an [`Edit`]: an operator that the model's opset lacks turns it into
+/// a reason to leave the node alone.
 pub(crate) struct Emit<'n> {
     edit: Edit,
-    /// Why it cannot be written.
+    /// Why the replacement cannot be written.
     refusal: Option<String>,
     names: &'n mut Names,
-    /// What the names begin with: the value that is replaced.
+    /// The prefix of new names: the replaced value.
     prefix: String,
     opset: i64,
     constants: HashMap<(Vec<i64>, Vec<i64>), String>,
 }
 
 impl<'n> Emit<'n> {
-    /// Writes what replaces a value, in a version of ONNX's operators.
+    /// Starts the replacement of a value, for an opset.
     pub(crate) fn new(prefix: &str, opset: i64, names: &'n mut Names) -> Self {
         Self {
             edit: Edit::default(),
@@ -105,17 +106,16 @@ impl<'n> Emit<'n> {
         }
     }
 
-    /// The version of ONNX's operators.
     pub(crate) fn opset(&self) -> i64 {
         self.opset
     }
 
-    /// How many nodes have been written.
+    /// The number of nodes written.
     pub(crate) fn len(&self) -> usize {
         self.edit.nodes.len()
     }
 
-    /// Writes a node with outputs of given names.
+    /// Writes a node with the given outputs.
     pub(crate) fn write(
         &mut self,
         outputs: &[&str],
@@ -129,7 +129,7 @@ impl<'n> Emit<'n> {
         self.edit.nodes.push(node);
     }
 
-    /// Checks that the model's version of ONNX's operators has what is written.
+    /// Checks that the model's opset has the operator.
     fn check(&mut self, node: &NodeProto) {
         let op = node.op();
         let since = SINCE.iter().find(|(known, _)| *known == op);
@@ -150,7 +150,7 @@ impl<'n> Emit<'n> {
         }
     }
 
-    /// The nodes of a graph within, which read what is written before them as well.
+    /// The nodes of a subgraph, which may read values written before it.
     pub(crate) fn within(&mut self, write: impl FnOnce(&mut Self)) -> Vec<NodeProto> {
         let outer = std::mem::take(&mut self.edit.nodes);
         let constants = self.constants.clone();
@@ -159,27 +159,27 @@ impl<'n> Emit<'n> {
         std::mem::replace(&mut self.edit.nodes, outer)
     }
 
-    /// Leaves the node alone, because of the first reason that is given.
+    /// Leaves the node alone. The first reason counts.
     pub(crate) fn refuse(&mut self, why: String) {
         self.refusal.get_or_insert(why);
     }
 
-    /// Adds a node that is the model's own but for its names.
+    /// Adds a node of the model as it is.
     pub(crate) fn copy(&mut self, node: NodeProto) {
         self.edit.nodes.push(node);
     }
 
-    /// Makes an output of the replaced nodes another value under its name.
+    /// Declares an output of the replaced nodes equal to another value.
     pub(crate) fn same(&mut self, output: &str, value: &str) {
         self.edit.same.push((output.to_owned(), value.to_owned()));
     }
 
-    /// Replaces a later node of the graph as well.
+    /// Also replaces a later node of the graph.
     pub(crate) fn also(&mut self, index: usize) {
         self.edit.also.push(index);
     }
 
-    /// What replaces the node, or why it is left alone.
+    /// The replacement, or the reason to leave the node alone.
     pub(crate) fn finish(self, what: String) -> Verdict {
         match self.refusal {
             Some(why) => Verdict::Left(why),
@@ -187,7 +187,7 @@ impl<'n> Emit<'n> {
         }
     }
 
-    /// A name for a value.
+    /// A fresh name for a value.
     pub(crate) fn name(&mut self, hint: &str) -> String {
         self.names.fresh(&format!("{}/{hint}", self.prefix))
     }
@@ -214,7 +214,7 @@ impl<'n> Emit<'n> {
         self.op("Constant", &[], vec![model::tensor("value", value)])
     }
 
-    /// 0 of the element type of a value that is given, without sizes.
+    /// A scalar 0 of a value's element type.
     pub(crate) fn zero_like(&mut self, scope: &Scope<'_>, value: &str) -> String {
         let code = types::of(scope, value);
         if let Some(zero) = code.and_then(model::zero) {
@@ -237,17 +237,17 @@ impl<'n> Emit<'n> {
         name
     }
 
-    /// A constant vector of int64.
+    /// A constant int64 vector.
     pub(crate) fn ints(&mut self, values: &[i64]) -> String {
         self.constant(&[values.len() as i64], values)
     }
 
-    /// A constant int64 without sizes.
+    /// A constant int64 scalar.
     pub(crate) fn scalar(&mut self, value: i64) -> String {
         self.constant(&[], &[value])
     }
 
-    /// A range of an axis.
+    /// A slice along an axis.
     pub(crate) fn range(&mut self, value: &str, axis: i64, start: i64, end: i64) -> String {
         let parts = [("starts", start), ("ends", end), ("axes", axis)];
         if self.opset >= SLICE_BY_INPUTS {
@@ -258,7 +258,7 @@ impl<'n> Emit<'n> {
         self.op("Slice", &[value], attributes.to_vec())
     }
 
-    /// Flips an axis from end to end, into a value of a given name.
+    /// Flips a whole axis into a named value.
     pub(crate) fn flip_into(&mut self, output: &str, value: &str, axis: i64) {
         let starts = self.ints(&[-1]);
         let ends = self.ints(&[BEFORE_THE_FIRST]);
@@ -277,22 +277,22 @@ impl<'n> Emit<'n> {
         self.with_axes("Squeeze", value, axes, Vec::new())
     }
 
-    /// Removes axes of size 1, into a value of a given name.
+    /// Removes axes of size 1, into a named value.
     pub(crate) fn squeeze_into(&mut self, output: &str, value: &str, axes: &[i64]) {
         self.axes_into("Squeeze", output, value, axes, Vec::new());
     }
 
-    /// Inserts axes of size 1, into a value of a given name.
+    /// Inserts axes of size 1, into a named value.
     pub(crate) fn unsqueeze_into(&mut self, output: &str, value: &str, axes: &[i64]) {
         self.axes_into("Unsqueeze", output, value, axes, Vec::new());
     }
 
-    /// Sums over axes, which go away.
+    /// Sums over axes and removes them.
     pub(crate) fn sum(&mut self, value: &str, axes: &[i64]) -> String {
         self.with_axes("ReduceSum", value, axes, vec![model::int("keepdims", 0)])
     }
 
-    /// Sums over axes, which go away, into a value of a given name.
+    /// Sums over axes and removes them, into a named value.
     pub(crate) fn sum_into(&mut self, output: &str, value: &str, axes: &[i64]) {
         self.axes_into(
             "ReduceSum",
@@ -303,7 +303,7 @@ impl<'n> Emit<'n> {
         );
     }
 
-    /// An operator whose axes became an input in version 13.
+    /// Writes an operator whose axes became an input in opset 13.
     fn with_axes(
         &mut self,
         op: &str,
@@ -316,7 +316,7 @@ impl<'n> Emit<'n> {
         output
     }
 
-    /// The same, into a value of a given name.
+    /// [`with_axes`](Self::with_axes) into a named value.
     fn axes_into(
         &mut self,
         op: &str,
@@ -334,7 +334,7 @@ impl<'n> Emit<'n> {
         }
     }
 
-    /// The product of all elements: one without sizes, or of one element if kept.
+    /// The product of all elements: a scalar, or one element per axis if kept.
     pub(crate) fn product(&mut self, value: &str, keep: bool) -> String {
         self.op(
             "ReduceProd",

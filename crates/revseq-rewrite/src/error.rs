@@ -1,10 +1,10 @@
-//! What can go wrong.
+//! Errors.
 
 /// Why a model cannot be rewritten.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The bytes are no model.
+    /// The bytes are not a model.
     #[error("it is not an ONNX model")]
     Decode(#[source] buffa::DecodeError),
     /// The model has no graph.
@@ -13,29 +13,29 @@ pub enum Error {
     /// The model does not fit into a file.
     #[error("the rewritten model cannot be written")]
     Encode(#[source] buffa::EncodeError),
-    /// A pass that there is not.
+    /// An unknown pass.
     #[error("there is no pass {name:?}; the passes are {known}")]
     UnknownPass {
-        /// What was asked for.
+        /// The requested pass.
         name: String,
-        /// What there is.
+        /// The existing passes.
         known: String,
     },
-    /// Functions that call themselves, or multiply.
+    /// Functions that call themselves, or expand too much.
     #[error(
         "its functions cannot be inlined: they come to more than {nodes} nodes, or call each \
          other more than {depth} deep"
     )]
     Functions {
-        /// The most nodes that they may come to.
+        /// The maximum number of nodes they may expand to.
         nodes: usize,
-        /// How deep they may call each other.
+        /// The maximum depth of calls.
         depth: usize,
     },
-    /// More rewriting than any model needs: the passes undo each other.
+    /// The passes undo each other without end.
     #[error("the passes do not come to an end: {steps} steps were taken")]
     Endless {
-        /// How many steps were taken.
+        /// The number of steps taken.
         steps: usize,
     },
 }

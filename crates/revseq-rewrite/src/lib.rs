@@ -1,15 +1,13 @@
-//! Rewrites ONNX models: to standard operators where a runtime lacks
-//! ReverseSequence, and to cheaper ones where a loop is an LSTM.
+//! Rewrites ONNX models: to standard operators where a runtime lacks ReverseSequence, and to
+//! cheaper ones where a loop is an LSTM.
 //!
-//! A model goes in as bytes or as a [`ModelProto`] and comes out as another with
-//! the same inputs and outputs. What is rewritten is proved from the graph; what
-//! cannot be is left as it is, and the [`Report`] says why. Messages keep the
-//! fields that this version of ONNX does not know, and what no pass touches is
-//! written as it was read.
+//! A model comes in as bytes or as a [`ModelProto`] and goes out with the same inputs and outputs.
+//! Every rewrite is proved from the graph; a node that cannot be proved is left alone, and the
+//! [`Report`] says why. Fields unknown to this version of ONNX are kept, and parts that no pass
+//! touches are written back unchanged.
 //!
-//! A pass is a file in `passes`: which node it is about, what has to hold, and
-//! what takes its place. Whatever has to be known of sizes is in `sizes`, of
-//! constants in `constant`.
+//! Each pass is a file in `passes`: the node it matches, the conditions, and the replacement.
+//! `sizes` proves facts about sizes, `constant` about constants.
 
 #![forbid(unsafe_code)]
 
@@ -43,6 +41,10 @@ mod tests;
 mod truth;
 mod types;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use error::Error;
 pub use model::{ModelProto, decode, encode, external_files};
 pub use pass::{Assumptions, Options, PassInfo};
@@ -50,9 +52,9 @@ pub use passes::PASSES;
 pub use prepare::{concerns_tract, for_tract};
 pub use report::{Exactness, Outcome, Report, Step};
 
-/// Rewrites a model that is read from bytes: [`decode`], [`rewrite`] and [`encode`].
+/// Rewrites an encoded model: [`decode`], [`rewrite`] and [`encode`].
 ///
-/// Data in other files stays there, under the same relative paths: keep the model in its folder.
+/// External data stays where it is, under the same relative paths: keep the model in its folder.
 ///
 /// ```no_run
 /// use revseq_rewrite::Options;
@@ -68,18 +70,18 @@ pub use report::{Exactness, Outcome, Report, Step};
 ///
 /// # Errors
 ///
-/// If the bytes are no model, if there is no such pass, or if the result is larger than protobuf's 2 GiB.
+/// If the bytes are not a model, if a pass is unknown, or if the result exceeds protobuf's 2 GiB.
 pub fn rewrite_bytes(model: &[u8], options: &Options) -> Result<(Vec<u8>, Report), Error> {
     let mut model = decode(model)?;
     let report = rewrite(&mut model, options)?;
     Ok((encode(&model)?, report))
 }
 
-/// Rewrites a model in place, and says what was done.
+/// Rewrites a model in place and reports every step.
 ///
 /// # Errors
 ///
-/// If a pass is asked for that there is not.
+/// If a requested pass does not exist.
 pub fn rewrite(model: &mut ModelProto, options: &Options) -> Result<Report, Error> {
     let passes = passes::select(options)?;
     let mut report = Report::default();

@@ -1,18 +1,18 @@
-//! What no one reads any more goes; what no one ever read stays.
+//! Removes values whose last reader is gone; values that never had one stay.
 
 use std::collections::HashSet;
 
 use crate::model::{self, GraphProto, ModelProto, NodeProto};
 
-/// The values that are read by none: as they were before any rewriting.
+/// The values that nothing read before any rewriting.
 pub(crate) struct Unread {
     values: HashSet<String>,
-    /// All values that there were.
+    /// All values of the original model.
     known: HashSet<String>,
 }
 
 impl Unread {
-    /// Looks through a model that is not yet rewritten.
+    /// Collects them from a model before it is rewritten.
     pub(crate) fn of(model: &ModelProto) -> Self {
         let mut unread = Self {
             values: HashSet::new(),
@@ -55,8 +55,7 @@ impl Unread {
         }
     }
 
-    /// Removes from a model what was read before and is no more: nodes,
-    /// initializers, and what is declared of them.
+    /// Removes nodes, initializers and declarations that lost their last reader.
     pub(crate) fn sweep(&self, model: &mut ModelProto) {
         let trained = owned(model::trained_names(model)).collect();
         if let Some(graph) = model.graph.as_option_mut() {
@@ -78,7 +77,7 @@ impl Unread {
     fn sweep_graph(&self, graph: &mut GraphProto, mut read: HashSet<String>) -> HashSet<String> {
         read.extend(owned(graph.seen_elsewhere()));
         self.sweep_nodes(&mut graph.node, &mut read);
-        // Before version 4 of the format every initializer is an input as well.
+        // Before IR version 4 every initializer is an input as well.
         let inputs: HashSet<&str> = graph
             .input
             .iter()

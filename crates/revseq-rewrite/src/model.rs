@@ -1,4 +1,4 @@
-//! Reading, writing and taking apart of ONNX's messages.
+//! Reads, writes and inspects ONNX messages.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -11,37 +11,30 @@ pub(crate) use crate::onnx::{
     ValueInfoProto, attribute_proto::AttributeType, tensor_proto, tensor_shape_proto, type_proto,
 };
 
-/// How deep messages may nest: as deep as other readers of ONNX follow them.
+/// The maximum nesting depth of messages, the same as in other ONNX readers.
 const MAXIMUM_DEPTH: u32 = 100;
 
-/// What messages may take in memory, in bytes, whatever the size of the file, and for each of its bytes.
+/// The memory allowed for messages, in bytes: a constant plus a multiple of the file size.
 const MEMORY_ALLOWANCE: usize = 1 << 30;
 const MEMORY_PER_BYTE: usize = 8;
 
-/// ONNX's code of float32.
+// ONNX's codes of element types.
 pub(crate) const FLOAT: i32 = 1;
-/// ONNX's code of float16.
 const FLOAT16: i32 = 10;
-/// ONNX's code of double.
 const DOUBLE: i32 = 11;
-/// ONNX's code of bfloat16.
 const BFLOAT16: i32 = 16;
-/// ONNX's code of int32.
 pub(crate) const INT32: i32 = 6;
-/// ONNX's code of int64.
 pub(crate) const INT64: i32 = 7;
-/// ONNX's code of string.
 pub(crate) const STRING: i32 = 8;
-/// ONNX's code of bool.
 pub(crate) const BOOL: i32 = 9;
 
-/// Decodes a model. Fields that this version of ONNX does not know are kept.
+/// Decodes a model. Fields unknown to this version of ONNX are kept.
 ///
 /// # Errors
 ///
-/// If the bytes are no model, or nest too deeply.
+/// If the bytes are not a model, or nest too deeply.
 pub fn decode(bytes: &[u8]) -> Result<ModelProto, Error> {
-    // Messages of two bytes take hundreds in memory: what a file of some size may take.
+    // A message of two bytes takes hundreds in memory, so limit memory by file size.
     let memory = MEMORY_ALLOWANCE + MEMORY_PER_BYTE * bytes.len();
     let options = DecodeOptions::new()
         .with_recursion_limit(MAXIMUM_DEPTH)
@@ -54,18 +47,18 @@ pub fn decode(bytes: &[u8]) -> Result<ModelProto, Error> {
     Ok(model)
 }
 
-/// Encodes a model: fields in the order of their numbers, as ONNX's own writers
-/// do, so that a model of theirs that was not touched is the same file.
+/// Encodes a model, with fields in numerical order like ONNX's own writers, so that an untouched
+/// model of theirs gives the same file.
 ///
 /// # Errors
 ///
-/// If it is larger than protobuf's 2 GiB.
+/// If it exceeds protobuf's 2 GiB.
 pub fn encode(model: &ModelProto) -> Result<Vec<u8>, Error> {
     model.try_encode_to_vec().map_err(Error::Encode)
 }
 
-/// The files beside a model that hold data of its tensors, as the model names
-/// them: paths below its folder, if it is to be trusted.
+/// The external data files of a model, as it names them: paths below its folder, if it can be
+/// trusted.
 #[must_use]
 pub fn external_files(model: &ModelProto) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
@@ -121,7 +114,7 @@ fn tensor_file(tensor: &TensorProto, files: &mut BTreeSet<String>) {
     }
 }
 
-/// A domain of operators; ONNX's own is empty.
+/// A normalised operator domain; ONNX's own is empty.
 pub(crate) fn domain(name: Option<&str>) -> &str {
     match name.unwrap_or_default() {
         "ai.onnx" => "",
@@ -129,8 +122,8 @@ pub(crate) fn domain(name: Option<&str>) -> &str {
     }
 }
 
-/// The names that a model's training graphs mention. They read values of the main
-/// graph, and update its initializers, by name.
+/// The names that a model's training graphs mention. They read values of the main graph and update
+/// its initializers by name.
 pub(crate) fn trained_names(model: &ModelProto) -> HashSet<&str> {
     let mut names = HashSet::new();
     for training in &model.training_info {
@@ -148,37 +141,34 @@ pub(crate) fn trained_names(model: &ModelProto) -> HashSet<&str> {
 }
 
 impl GraphProto {
-    /// The names of its outputs.
     pub(crate) fn outputs(&self) -> impl Iterator<Item = &str> {
         self.output.iter().filter_map(|value| value.name.as_deref())
     }
 
-    /// The names of its inputs.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = &str> {
         self.input.iter().filter_map(|value| value.name.as_deref())
     }
 
-    /// The names of its initializers of all elements.
+    /// The names of its dense initializers.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = &str> {
         let tensors = self.initializer.iter();
         tensors.filter_map(|tensor| tensor.name.as_deref())
     }
 
-    /// The names of its sparse initializers.
     pub(crate) fn sparse_tensors(&self) -> impl Iterator<Item = &str> {
         let tensors = self.sparse_initializer.iter();
         tensors.filter_map(|tensor| tensor.values.as_option()?.name.as_deref())
     }
 
-    /// The names of all values that it defines.
+    /// The names of all values it defines.
     pub(crate) fn defined(&self) -> impl Iterator<Item = &str> {
         let given = self.inputs().chain(self.tensors());
         let given = given.chain(self.sparse_tensors());
         given.chain(self.node.iter().flat_map(NodeProto::outputs))
     }
 
-    /// The names of values that others than its nodes read: who reads its outputs, and
-    /// quantization, which names a value and the tensors of its scale and zero point.
+    /// The names of values that are read outside its nodes: its outputs, and quantization
+    /// annotations, which name a value and the tensors of its scale and zero point.
     pub(crate) fn seen_elsewhere(&self) -> impl Iterator<Item = &str> {
         let annotated = self.quantization_annotation.iter().flat_map(|annotation| {
             let parameters = annotation.quant_parameter_tensor_names.iter();
@@ -192,7 +182,7 @@ impl GraphProto {
         self.outputs().chain(annotated)
     }
 
-    /// Adds all names of values and nodes that it mentions, or a graph within.
+    /// Collects all names of values and nodes that it or its subgraphs mention.
     pub(crate) fn mentioned<'a>(&'a self, names: &mut HashSet<&'a str>) {
         names.extend(self.defined());
         names.extend(self.seen_elsewhere());
@@ -205,7 +195,7 @@ impl GraphProto {
     }
 }
 
-/// Adds all names of values and nodes that nodes mention.
+/// Collects all names of values and nodes that nodes mention.
 pub(crate) fn mentioned<'a>(nodes: &'a [NodeProto], names: &mut HashSet<&'a str>) {
     for node in nodes {
         names.extend(node.name.as_deref());
@@ -216,19 +206,19 @@ pub(crate) fn mentioned<'a>(nodes: &'a [NodeProto], names: &mut HashSet<&'a str>
     }
 }
 
-/// What an attribute says.
+/// An attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Attribute<T> {
-    /// It is not there: the operator's default holds.
+    /// Absent: the operator's default holds.
     Absent,
-    /// It has a value.
+    /// Given in the node.
     Value(T),
-    /// In a function: it is what the caller says.
+    /// In a function: given by the caller.
     Reference,
 }
 
 impl<T> Attribute<T> {
-    /// The value, or the operator's default; none if it is the caller's.
+    /// The value, or the operator's default; `None` if the caller gives it.
     pub(crate) fn or(self, default: T) -> Option<T> {
         match self {
             Self::Absent => Some(default),
@@ -237,7 +227,7 @@ impl<T> Attribute<T> {
         }
     }
 
-    /// The value that is written in the node itself.
+    /// The value given in the node itself.
     pub(crate) fn value(self) -> Option<T> {
         match self {
             Self::Value(value) => Some(value),
@@ -257,12 +247,12 @@ impl NodeProto {
         domain(self.domain.as_deref())
     }
 
-    /// Whether it is one of ONNX's own operators.
+    /// Whether it is this operator of ONNX's own domain.
     pub(crate) fn is(&self, op: &str) -> bool {
         self.op() == op && self.domain().is_empty()
     }
 
-    /// An input that is there.
+    /// An input, if present.
     pub(crate) fn input(&self, index: usize) -> Option<&str> {
         self.input
             .get(index)
@@ -270,7 +260,7 @@ impl NodeProto {
             .filter(|name| !name.is_empty())
     }
 
-    /// The inputs that are there.
+    /// The inputs that are present.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = &str> {
         self.input
             .iter()
@@ -278,7 +268,7 @@ impl NodeProto {
             .filter(|name| !name.is_empty())
     }
 
-    /// The outputs that are there.
+    /// The outputs that are present.
     pub(crate) fn outputs(&self) -> impl Iterator<Item = &str> {
         self.output
             .iter()
@@ -307,52 +297,45 @@ impl NodeProto {
         }
     }
 
-    /// An integer attribute.
     pub(crate) fn int(&self, name: &str) -> Attribute<i64> {
-        // Some writers leave out a field that is zero.
+        // Some writers omit a field that is zero.
         self.attribute_value(name, |attribute| Some(attribute.i.unwrap_or(0)))
     }
 
-    /// An attribute of integers.
     pub(crate) fn ints(&self, name: &str) -> Attribute<&[i64]> {
         self.attribute_value(name, |attribute| Some(attribute.ints.as_slice()))
     }
 
-    /// A float attribute.
     pub(crate) fn float(&self, name: &str) -> Attribute<f32> {
         self.attribute_value(name, |attribute| Some(attribute.f.unwrap_or(0.0)))
     }
 
-    /// An attribute of floats.
     pub(crate) fn floats(&self, name: &str) -> Attribute<&[f32]> {
         self.attribute_value(name, |attribute| Some(attribute.floats.as_slice()))
     }
 
-    /// A text attribute.
     pub(crate) fn text(&self, name: &str) -> Attribute<&str> {
         self.attribute_value(name, |attribute| {
             std::str::from_utf8(attribute.s.as_deref()?).ok()
         })
     }
 
-    /// A tensor attribute.
     pub(crate) fn tensor(&self, name: &str) -> Attribute<&TensorProto> {
         self.attribute_value(name, |attribute| attribute.t.as_option())
     }
 
-    /// A graph attribute.
     pub(crate) fn graph(&self, name: &str) -> Option<&GraphProto> {
         self.attribute(name)?.g.as_option()
     }
 
-    /// All graphs in attributes, in order.
+    /// All subgraphs, in order.
     pub(crate) fn graphs(&self) -> impl Iterator<Item = &GraphProto> {
         self.attribute
             .iter()
             .flat_map(|attribute| attribute.g.as_option().into_iter().chain(&attribute.graphs))
     }
 
-    /// All graphs in attributes, in the same order, to be changed.
+    /// All subgraphs, in the same order, mutable.
     pub(crate) fn graphs_mut(&mut self) -> impl Iterator<Item = &mut GraphProto> {
         self.attribute.iter_mut().flat_map(|attribute| {
             attribute
@@ -363,7 +346,7 @@ impl NodeProto {
         })
     }
 
-    /// Its name, or its operator and place.
+    /// Its name, or its operator and index.
     pub(crate) fn label(&self, index: usize) -> String {
         match self.name.as_deref() {
             Some(name) if !name.is_empty() => name.to_owned(),
@@ -372,7 +355,7 @@ impl NodeProto {
     }
 }
 
-/// A node of one of ONNX's own operators.
+/// A node with an operator of ONNX's own.
 pub(crate) fn node(
     op: &str,
     inputs: &[&str],
@@ -419,7 +402,7 @@ pub(crate) fn ints(name: &str, values: &[i64]) -> AttributeProto {
     }
 }
 
-/// An attribute of numbers.
+/// An attribute of floats.
 pub(crate) fn floats(name: &str, values: &[f32]) -> AttributeProto {
     AttributeProto {
         name: Some(name.to_owned()),
@@ -439,7 +422,7 @@ pub(crate) fn text(name: &str, value: &str) -> AttributeProto {
     }
 }
 
-/// An attribute of texts.
+/// An attribute of strings.
 pub(crate) fn texts(name: &str, values: &[&str]) -> AttributeProto {
     AttributeProto {
         name: Some(name.to_owned()),
@@ -462,7 +445,7 @@ pub(crate) fn tensor(name: &str, value: TensorProto) -> AttributeProto {
     }
 }
 
-/// 0 of a type of floating-point numbers, without sizes; `None` for other types.
+/// A scalar 0 of a floating-point type; `None` for other types.
 pub(crate) fn zero(code: i32) -> Option<TensorProto> {
     let size = match code {
         FLOAT => 4,
@@ -477,7 +460,7 @@ pub(crate) fn zero(code: i32) -> Option<TensorProto> {
     })
 }
 
-/// A tensor of int64; a scalar if it has no sizes.
+/// An int64 tensor; a scalar if `sizes` is empty.
 pub(crate) fn int64_tensor(sizes: &[i64], values: &[i64]) -> TensorProto {
     TensorProto {
         dims: sizes.to_vec(),
@@ -492,7 +475,7 @@ pub(crate) fn int64_tensor(sizes: &[i64], values: &[i64]) -> TensorProto {
     }
 }
 
-/// A float32 without sizes.
+/// A float32 scalar.
 pub(crate) fn float_scalar(value: f32) -> TensorProto {
     TensorProto {
         data_type: Some(FLOAT),
@@ -501,8 +484,7 @@ pub(crate) fn float_scalar(value: f32) -> TensorProto {
     }
 }
 
-/// The sizes that a type declares: none for a rank that is not known, within it
-/// none for a size that is not.
+/// The declared sizes: `None` if the rank is unknown, with `None` for each unknown size.
 pub(crate) fn declared_sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>> {
     let tensor = tensor_type(value)?;
     let sizes = tensor
@@ -517,7 +499,7 @@ pub(crate) fn declared_sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>>
     Some(sizes.collect())
 }
 
-/// A value of which nothing is declared but its name.
+/// A value with a name and no declared type.
 pub(crate) fn untyped(name: &str) -> ValueInfoProto {
     ValueInfoProto {
         name: Some(name.to_owned()),
@@ -525,12 +507,12 @@ pub(crate) fn untyped(name: &str) -> ValueInfoProto {
     }
 }
 
-/// The type of a tensor's elements, as ONNX's code, if it is declared.
+/// A tensor's declared element type, as ONNX's code.
 pub(crate) fn element_type(value: &ValueInfoProto) -> Option<i32> {
     tensor_type(value)?.elem_type.filter(|&code| code != 0)
 }
 
-/// A value's type, if it is declared as a tensor.
+/// A value's declared tensor type.
 pub(crate) fn tensor_type(value: &ValueInfoProto) -> Option<&type_proto::Tensor> {
     match value.r#type.as_option()?.value.as_ref()? {
         type_proto::Value::TensorType(tensor) => Some(tensor),

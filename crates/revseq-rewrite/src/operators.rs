@@ -1,6 +1,6 @@
-//! Operators by what they do to the order and the sizes of their inputs.
+//! Operators by their effect on the order and the sizes of their inputs.
 
-/// Elementwise operators of one input, to which the order is all the same.
+/// Elementwise operators with one input, which commute with any reordering.
 pub(crate) const ELEMENTWISE: &[&str] = &[
     "Abs",
     "Cast",
@@ -27,7 +27,7 @@ pub(crate) const ELEMENTWISE: &[&str] = &[
     "ThresholdedRelu",
 ];
 
-/// Others whose first output has the sizes of the first input.
+/// Other operators whose first output has the sizes of the first input.
 const SAME_SIZES: &[&str] = &[
     "BatchNormalization",
     "Clip",
@@ -46,7 +46,7 @@ pub(crate) fn has_sizes_of_input(op: &str) -> bool {
     ELEMENTWISE.contains(&op) || SAME_SIZES.contains(&op)
 }
 
-/// Operators of two inputs or more that are broadcast.
+/// Operators that broadcast two or more inputs.
 pub(crate) const BROADCAST: &[&str] = &[
     "Add",
     "And",
@@ -76,7 +76,7 @@ pub(crate) const REDUCE: &[&str] = &[
     "ReduceSum",
 ];
 
-/// Operators of one output that is bool.
+/// Operators whose only output is bool.
 pub(crate) const GIVES_BOOL: &[&str] = &[
     "And",
     "Equal",
@@ -91,10 +91,10 @@ pub(crate) const GIVES_BOOL: &[&str] = &[
     "Xor",
 ];
 
-/// Operators whose outputs are int64, of whatever input.
+/// Operators whose outputs are int64 for any input.
 pub(crate) const GIVES_SIZES: &[&str] = &["ArgMax", "ArgMin", "NonZero", "Shape", "Size"];
 
-/// Operators, besides elementwise ones of one input, whose outputs have the first input's type.
+/// Operators, besides elementwise ones with one input, whose outputs have the first input's type.
 pub(crate) const FIRST_INPUTS_TYPE: &[&str] = &[
     "Add",
     "Compress",
@@ -137,7 +137,7 @@ pub(crate) const FIRST_INPUTS_TYPE: &[&str] = &[
     "Unsqueeze",
 ];
 
-/// Other operators of which some output may be strings.
+/// Other operators that may output strings.
 pub(crate) const MAY_GIVE_STRINGS: &[&str] = &[
     "ConcatFromSequence",
     "If",

@@ -1,4 +1,4 @@
-//! What a pass is: below the passes themselves and the driver that takes them.
+//! The definition of a pass, below the passes themselves and their driver.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -7,83 +7,81 @@ use crate::model::{self, FunctionProto, ModelProto, NodeProto};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
-/// What to do with a model.
+/// How to rewrite a model.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Leave no ReverseSequence and no ReverseSubsequences.
+    /// Remove every ReverseSequence and ReverseSubsequences.
     pub portable: bool,
-    /// Make it cheaper to run.
+    /// Make the model cheaper to run.
     pub fast: bool,
-    /// Bring it into the form that tract reads.
+    /// Bring the model into the form that tract reads.
     pub tract: bool,
-    /// Passes by name, besides.
+    /// Further passes, by name.
     pub passes: Vec<String>,
-    /// What the caller vouches for.
+    /// Facts that the caller vouches for.
     pub assume: Assumptions,
 }
 
-/// What the caller vouches for, and a graph cannot prove.
+/// Facts that the caller vouches for because the graph cannot prove them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assumptions {
-    /// In every mask the steps that count come first.
+    /// In every mask, the valid steps come first.
     pub right_padded: bool,
 }
 
-/// A pass, as it is described.
+/// The description of a pass.
 #[derive(Debug)]
 pub struct PassInfo {
     /// Its name.
     pub name: &'static str,
-    /// How equal what it does is.
+    /// How equal the results are.
     pub exactness: Exactness,
-    /// What it does, in a line.
+    /// A one-line description.
     pub about: &'static str,
-    /// Whether it is one of those that leave no operator behind that a runtime may lack.
+    /// Whether it removes operators that a runtime may lack.
     pub portable: bool,
-    /// Whether it is one of those that make models cheaper.
+    /// Whether it makes models cheaper.
     pub fast: bool,
 }
 
 /// A pass.
 pub(crate) struct Pass {
     pub(crate) info: PassInfo,
-    /// Looks at a node.
+    /// Inspects a node.
     pub(crate) find: fn(&Scope<'_>, usize, &Context<'_>, &mut Names) -> Verdict,
 }
 
-/// What a pass has to say of a node.
+/// A pass's decision about a node.
 pub(crate) enum Verdict {
-    /// It is none that the pass is about.
+    /// The pass does not apply to it.
     Other,
-    /// It is, but is left alone: why.
+    /// The pass applies but leaves it alone, for this reason.
     Left(String),
     /// It is replaced.
     Edit(Edit),
 }
 
-/// What takes a node's place. All of the node's outputs that are read are given
-/// by it under the same names.
+/// A node's replacement. It produces all of the node's outputs that are read, under the same names.
 #[derive(Default)]
 pub(crate) struct Edit {
     pub(crate) nodes: Vec<NodeProto>,
     /// Later nodes of the graph that it also replaces.
     pub(crate) also: Vec<usize>,
-    /// Outputs that are the same as another value.
+    /// Outputs that equal another value.
     pub(crate) same: Vec<(String, String)>,
-    /// What it is, for the report.
+    /// Its description for the report.
     pub(crate) what: String,
 }
 
-/// What a pass may look at beside the graph.
+/// What a pass may inspect besides the graph.
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
     pub(crate) model: &'a ModelProto,
-    /// Attributes of functions that some call leaves out, by function.
+    /// Attributes of functions that some call omits, by function.
     missing: OnceCell<HashSet<(usize, &'a str)>>,
 }
 
 impl<'a> Context<'a> {
-    /// What passes may look at beside the graphs of a model.
     pub(crate) fn new(options: &'a Options, model: &'a ModelProto) -> Self {
         Self {
             options,
@@ -92,8 +90,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether every call of the function that a graph is in gives an attribute
-    /// a value, or the function itself does.
+    /// Whether every call of the enclosing function gives an attribute a value, or the function has
+    /// a default.
     pub(crate) fn always_given(&self, scope: &Scope<'_>, attribute: &str) -> bool {
         let Some(index) = scope.function() else {
             return false;
@@ -102,7 +100,7 @@ impl<'a> Context<'a> {
         if defaults(function).any(|default| default == attribute) {
             return true;
         }
-        // What a function does not declare, nothing gives.
+        // An undeclared attribute is never given.
         function
             .attribute
             .iter()
@@ -114,14 +112,14 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The attributes for which a function itself has values.
+/// The attributes for which a function has defaults.
 fn defaults(function: &FunctionProto) -> impl Iterator<Item = &str> {
     let defaults = function.attribute_proto.iter();
     defaults.filter_map(|default| default.name.as_deref())
 }
 
-/// The attributes of functions that not every call gives, directly or because the
-/// calling function's own attribute is one of them. Each call is looked at once.
+/// The attributes of functions that some call omits, directly or by passing on an attribute of the
+/// calling function that is itself omitted. Each call is visited once.
 fn missing(model: &ModelProto) -> HashSet<(usize, &str)> {
     let mut calls = Calls::default();
     for (index, function) in model.functions.iter().enumerate() {
@@ -148,19 +146,19 @@ fn missing(model: &ModelProto) -> HashSet<(usize, &str)> {
     missing
 }
 
-/// What calls of functions give.
+/// The attributes given by calls of functions.
 #[derive(Default)]
 struct Calls<'a> {
     /// By domain, name and overload.
     functions: HashMap<(&'a str, &'a str, &'a str), (usize, &'a FunctionProto)>,
-    /// Attributes that a call leaves out.
+    /// Attributes that a call omits.
     missing: Vec<(usize, &'a str)>,
-    /// For a function's own attribute those that it gives other functions as.
+    /// For each attribute of a function, those of other functions that receive it.
     passed_on: HashMap<(usize, &'a str), Vec<(usize, &'a str)>>,
 }
 
 impl<'a> Calls<'a> {
-    /// Looks at the calls among the nodes of the main graph or of a function.
+    /// Visits the calls among the nodes of the main graph or of a function.
     fn look(&mut self, nodes: &'a [NodeProto], caller: Option<(usize, &'a FunctionProto)>) {
         for node in nodes {
             for graph in node.graphs() {

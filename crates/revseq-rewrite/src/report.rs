@@ -1,6 +1,6 @@
-//! What was done to a model, node by node.
+//! A report of a rewrite, node by node.
 
-/// How equal the outputs are to those of the model before.
+/// How equal the outputs are to those of the original model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -11,34 +11,33 @@ pub enum Exactness {
     Rounding,
 }
 
-/// What became of a node.
+/// The result for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was rewritten, to this.
     Rewritten(String),
-    /// It was left alone, because of this.
+    /// It was left alone, for this reason.
     LeftAlone(String),
 }
 
-/// What a pass did with a node.
+/// The result of a pass for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The pass's name.
     pub pass: &'static str,
-    /// How equal what it does is.
+    /// How equal the results of the pass are.
     pub exactness: Exactness,
-    /// Where the node is: the names of the nodes around it, or of the function.
+    /// The place of the node: the names of the enclosing nodes or function.
     pub graph: Vec<String>,
-    /// The node's name, or its operator and place.
+    /// The node's name, or its operator and index.
     pub node: String,
     /// The node's operator.
     pub operator: String,
-    /// What became of it.
+    /// The result.
     pub outcome: Outcome,
 }
 
-/// A flat object: `result` is `rewritten`, and `to` says to what, or `left alone`, and `reason`
-/// says why.
+/// A flat object: `result` is `rewritten`, with `to`, or `left alone`, with `reason`.
 #[cfg(feature = "serde")]
 impl serde::Serialize for Step {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -64,10 +63,10 @@ impl serde::Serialize for Step {
     }
 }
 
-/// What was done to a model.
+/// All steps of a rewrite.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// In the order in which it was done.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
@@ -79,7 +78,7 @@ impl Report {
             .filter(|step| matches!(step.outcome, Outcome::Rewritten(_)))
     }
 
-    /// The nodes that a pass is about and left as they are.
+    /// The nodes that a pass applies to but left alone.
     pub fn left_alone(&self) -> impl Iterator<Item = &Step> {
         self.steps
             .iter()

@@ -1,4 +1,4 @@
-//! A graph with its values found by name, and the graphs around it.
+//! A graph with its values indexed by name, and its enclosing graphs.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -9,55 +9,55 @@ use crate::model::{
     self, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 };
 
-/// Where a graph is in a model.
+/// The path to a graph in a model.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Path {
-    /// The function that it is in, if it is not in the main graph.
+    /// The enclosing function, unless it is in the main graph.
     pub(crate) function: Option<usize>,
-    /// From there inwards: the node, and which of its graphs.
+    /// From there inwards: the node, and the index of its subgraph.
     pub(crate) steps: Vec<(usize, usize)>,
 }
 
-/// A graph among the graphs around it.
+/// A graph within its enclosing graphs.
 pub(crate) struct Scope<'a> {
     /// Its nodes, in order.
     pub(crate) nodes: &'a [NodeProto],
     pub(crate) inputs: Vec<&'a str>,
     pub(crate) outputs: Vec<&'a str>,
     pub(crate) parent: Option<&'a Scope<'a>>,
-    /// The version of ONNX's operators.
+    /// The opset.
     pub(crate) opset: i64,
-    /// The function of the model that the graph is in.
+    /// The enclosing function of the model.
     function: Option<usize>,
     producers: HashMap<&'a str, (usize, usize)>,
-    /// Values that are given from outside, and those of which no element is known.
+    /// Graph inputs, and tensors whose elements are unknown.
     opaque: HashSet<&'a str>,
     initializers: HashMap<&'a str, &'a TensorProto>,
     declared_inputs: HashMap<&'a str, &'a ValueInfoProto>,
     declared: HashMap<&'a str, &'a ValueInfoProto>,
-    /// How often each value is read, here and in the graphs within; a graph's
-    /// output is read once by whoever reads that.
+    /// How often each value is read, here and in subgraphs; an output of the graph counts as one
+    /// read.
     uses: HashMap<&'a str, usize>,
     same: OnceCell<Same>,
-    /// Nodes that belong together, the first one's index before the second's, as the
-    /// pass that looks at the graph pairs them.
+    /// Matching nodes, the first one's index to the second's, as paired by the pass that visits the
+    /// graph.
     pub(crate) pairs: OnceCell<HashMap<usize, usize>>,
-    /// What was proved of the sizes of the graph's own values.
+    /// Facts proved about the sizes of the graph's own values.
     pub(crate) proved: RefCell<Proved>,
 }
 
-/// What was proved of sizes, or could not be.
+/// Facts proved about sizes; `None` where the proof failed.
 #[derive(Default)]
 pub(crate) struct Proved {
     pub(crate) ranks: HashMap<String, Option<usize>>,
     pub(crate) axes: HashMap<(String, usize), ProvedSize>,
 }
 
-/// A size as a graph remembers it.
+/// A size in the form that a graph caches.
 #[derive(Clone)]
 pub(crate) enum ProvedSize {
     Known(i64),
-    /// The length of an axis of a value, in the graph so many levels around it.
+    /// The length of an axis of a value, `levels` graphs outwards.
     Axis {
         levels: usize,
         value: String,
@@ -67,31 +67,30 @@ pub(crate) enum ProvedSize {
 
 /// Values of a graph that are equal in every run.
 struct Same {
-    /// For a value the first one that is made in the same way; not for those that are first.
+    /// For each value the first one computed in the same way, unless it is the first itself.
     first: HashMap<String, String>,
-    /// The nodes that make values first, by what they compute.
+    /// The nodes that compute values first, by key.
     nodes: HashMap<Vec<u8>, usize>,
 }
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
     /// An output of a node.
     Node { node: &'a NodeProto, output: usize },
     /// A tensor in the model that nothing can replace.
     Initializer(&'a TensorProto),
-    /// An input of the graph, for which an initializer may stand in, or a tensor of which
-    /// nothing is known.
+    /// A graph input, possibly with an initializer as default, or a tensor with unknown elements.
     Input(Option<&'a ValueInfoProto>),
 }
 
 impl<'a> Scope<'a> {
-    /// The main graph, of which the names in `trained` are read and set by training as well.
+    /// The main graph. Training also reads and sets the names in `trained`.
     pub(crate) fn main(graph: &'a GraphProto, trained: &HashSet<&'a str>, opset: i64) -> Self {
         let mut scope = Self::graph(graph, None, opset);
         for &name in trained {
             *scope.uses.entry(name).or_insert(0) += 1;
-            // Another value in every step of training.
+            // It changes in every step of training.
             if scope.initializers.remove(name).is_some() {
                 scope.opaque.insert(name);
             }
@@ -99,7 +98,7 @@ impl<'a> Scope<'a> {
         scope
     }
 
-    /// A graph in an attribute of a node of another one.
+    /// A subgraph: a graph in an attribute of a node.
     pub(crate) fn graph(graph: &'a GraphProto, parent: Option<&'a Scope<'a>>, opset: i64) -> Self {
         let name = |value: &'a ValueInfoProto| value.name.as_deref().unwrap_or_default();
         let by_name = |values: &'a [ValueInfoProto]| {
@@ -180,12 +179,12 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The function of the model that the graph is in.
+    /// The enclosing function of the model.
     pub(crate) fn function(&self) -> Option<usize> {
         self.function
     }
 
-    /// Where a value comes from, and the graph that it is in.
+    /// The origin of a value, and the graph that defines it.
     pub(crate) fn source(&'a self, name: &str) -> Option<(&'a Scope<'a>, Source<'a>)> {
         if let Some(&(index, output)) = self.producers.get(name) {
             let node = &self.nodes[index];
@@ -200,7 +199,7 @@ impl<'a> Scope<'a> {
         self.parent?.source(name)
     }
 
-    /// The node that a value comes from, which of its outputs it is, and the graph.
+    /// The node that produces a value, with the output's index and the graph.
     pub(crate) fn producer(&'a self, name: &str) -> Option<(&'a Scope<'a>, &'a NodeProto, usize)> {
         match self.source(name)? {
             (scope, Source::Node { node, output, .. }) => Some((scope, node, output)),
@@ -208,20 +207,20 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The node of this graph that a value comes from, if it is the first output
-    /// of one of ONNX's operators of that name.
+    /// The node of this graph that produces a value as its first output, if it is this operator of
+    /// ONNX's own.
     pub(crate) fn first_output_of(&'a self, name: &str, op: &str) -> Option<&'a NodeProto> {
         let &(index, output) = self.producers.get(name)?;
         let node = &self.nodes[index];
         (output == 0 && node.is(op)).then_some(node)
     }
 
-    /// A value that is given from outside, as this graph names it.
+    /// The name of a graph input or opaque tensor, borrowed from this graph.
     pub(crate) fn input(&self, name: &str) -> Option<&'a str> {
         self.opaque.get(name).copied()
     }
 
-    /// The graph so many levels around this one.
+    /// The graph `levels` outwards from this one.
     pub(crate) fn around(&'a self, levels: usize) -> Option<&'a Scope<'a>> {
         match levels.checked_sub(1) {
             None => Some(self),
@@ -229,7 +228,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// How many levels around this graph another one is.
+    /// The number of levels from this graph outwards to another.
     pub(crate) fn levels_to(&self, outer: &Scope<'_>) -> Option<usize> {
         if self.is(outer) {
             return Some(0);
@@ -237,7 +236,7 @@ impl<'a> Scope<'a> {
         Some(self.parent?.levels_to(outer)? + 1)
     }
 
-    /// A value of this graph, as it names it.
+    /// The name of a value of this graph, borrowed from it.
     pub(crate) fn own_name(&self, name: &str) -> Option<&'a str> {
         match self.producers.get(name) {
             Some(&(index, output)) => self.nodes[index].output.get(output).map(String::as_str),
@@ -245,7 +244,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Whether a name of this graph or one around it means the same value here.
+    /// Whether a name means here what it means in `from`, which is this graph or one around it.
     pub(crate) fn sees(&self, from: &Scope<'_>, name: &str) -> bool {
         self.is(from)
             || !self.defines(name) && self.parent.is_some_and(|parent| parent.sees(from, name))
@@ -260,13 +259,13 @@ impl<'a> Scope<'a> {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Whether two values are the same: one value, or made by the same operators
-    /// from the same values. Each is named as its graph names it.
+    /// Whether two values are the same: one value, or computed by the same operators from the same
+    /// values. Each is named as in its own graph.
     pub(crate) fn is_same(&self, one: &str, scope: &Scope<'_>, other: &str) -> bool {
         self.first(one) == scope.first(other)
     }
 
-    /// The first value that is made as this one is, and the graph that it is in.
+    /// The first value computed like this one, and the address of its graph.
     pub(crate) fn first<'n>(&'n self, name: &'n str) -> (usize, &'n str) {
         if self.defines(name) {
             let first = &self.same.get_or_init(|| Same::of(self)).first;
@@ -291,7 +290,7 @@ impl<'a> Scope<'a> {
         self.uses.get(name).copied().unwrap_or(0)
     }
 
-    /// What is declared of a value. Only what graph inputs declare is enforced.
+    /// A value's declaration. Runtimes enforce only those of graph inputs.
     pub(crate) fn declaration(&'a self, name: &str) -> Option<&'a ValueInfoProto> {
         let here = self
             .declared_inputs
@@ -309,7 +308,7 @@ impl<'a> Scope<'a> {
 const MAXIMUM_COMPARED: usize = 1 << 16;
 
 impl Same {
-    /// Numbers a graph's values by what they are made of, in the nodes' order.
+    /// Finds a graph's equal values, in node order.
     fn of(scope: &Scope<'_>) -> Self {
         let mut same = Self {
             first: HashMap::new(),
@@ -333,7 +332,7 @@ impl Same {
         same
     }
 
-    /// What a node computes, from what; `None` if that is another value each time.
+    /// What a node computes, as a key; `None` if it differs in every run.
     fn key(&self, scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<u8>> {
         let is_random = node.op().starts_with("Random")
             || matches!(node.op(), "Bernoulli" | "Multinomial" | "Dropout");
@@ -346,7 +345,7 @@ impl Same {
             key.extend(bytes);
         };
         add(node.op().as_bytes());
-        // Without lengths, Split goes by their number.
+        // Without lengths, Split depends on the number of outputs.
         add(&node.output.len().to_le_bytes());
         for name in &node.input {
             let (graph, first) = match self.first.get(name) {
@@ -371,7 +370,7 @@ impl Same {
     }
 }
 
-/// Counts the reads of values by nodes and the graphs within them.
+/// Counts reads of values by nodes and their subgraphs.
 fn count_uses<'a>(nodes: &'a [NodeProto], uses: &mut HashMap<&'a str, usize>) {
     for node in nodes {
         for input in node.inputs() {
@@ -388,15 +387,15 @@ fn count_uses<'a>(nodes: &'a [NodeProto], uses: &mut HashMap<&'a str, usize>) {
     }
 }
 
-/// Names that no value and no node of a model has.
+/// Names that no value or node of a model has.
 pub(crate) struct Names {
     taken: HashSet<String>,
-    /// The last number that was tried behind a name.
+    /// The last numeric suffix tried for each name.
     numbers: HashMap<String, usize>,
 }
 
 impl Names {
-    /// All names that a model mentions are taken.
+    /// Reserves all names that a model mentions.
     pub(crate) fn new(model: &ModelProto) -> Self {
         let mut taken = model::trained_names(model);
         if let Some(graph) = model.graph.as_option() {
@@ -415,7 +414,7 @@ impl Names {
         }
     }
 
-    /// A name that is free, like the one that is wished for; it is taken then.
+    /// Reserves a free name, as close to `wish` as possible.
     pub(crate) fn fresh(&mut self, wish: &str) -> String {
         if self.taken.insert(wish.to_owned()) {
             return wish.to_owned();

@@ -1,4 +1,4 @@
-//! What the passes take, and what they must leave alone.
+//! Tests of matches and near misses of each pass.
 
 mod kinds;
 mod many;
@@ -66,7 +66,7 @@ fn pass(name: &str) -> Options {
     }
 }
 
-/// Rewrites a model, which has to be one still and to come out the same twice.
+/// Rewrites a model; the result has to be valid, and the same both times.
 fn rewritten(model: &ModelProto, options: &Options) -> (ModelProto, Report) {
     let mut once = model.clone();
     let report = rewrite(&mut once, options).expect("known passes");
@@ -97,7 +97,7 @@ fn defined(graph: &GraphProto) -> Vec<String> {
     inputs.chain(tensors).collect()
 }
 
-/// Every value is there before it is read, and given once.
+/// Checks that every value is defined once, before it is read.
 fn check_order(nodes: &[NodeProto], known: &mut Vec<String>) {
     for node in nodes {
         for input in node.inputs() {
@@ -121,7 +121,7 @@ fn check_order(nodes: &[NodeProto], known: &mut Vec<String>) {
     }
 }
 
-/// What became an input, is an attribute before.
+/// Checks that attributes are used in opsets before they became inputs.
 fn check_forms(nodes: &[NodeProto], opset: i64) {
     for node in nodes {
         for (op, attribute, since) in [
@@ -143,7 +143,7 @@ fn check_forms(nodes: &[NodeProto], opset: i64) {
     }
 }
 
-/// How many nodes of an operator there are, everywhere.
+/// The number of nodes with an operator, including subgraphs.
 fn count(model: &ModelProto, op: &str) -> usize {
     fn within(nodes: &[NodeProto], op: &str) -> usize {
         nodes
@@ -161,7 +161,7 @@ fn count(model: &ModelProto, op: &str) -> usize {
     within(&model.graph.as_option().unwrap().node, op) + functions.sum::<usize>()
 }
 
-/// Why nodes of an operator were left alone.
+/// The reasons why nodes with an operator were left alone.
 fn left<'a>(report: &'a Report, op: &str) -> Vec<&'a str> {
     let steps = report.steps.iter().filter(|step| step.operator == op);
     steps
@@ -225,8 +225,7 @@ fn portable_leaves_none_of_the_operators() {
     assert!(taken > 100, "{taken}");
 }
 
-/// What becomes of the loops and reversals of exported models: Loop,
-/// ReverseSequence and recurrent operators that are left.
+/// Counts the Loop, ReverseSequence and recurrent operators left in exported models.
 #[test]
 fn loops_of_keras_become_recurrent_operators() {
     let table: [(&str, &Options, [usize; 5]); 13] = [
@@ -276,7 +275,7 @@ fn loops_of_keras_become_recurrent_operators() {
     }
 }
 
-/// Applies a change to every node, within graphs as well.
+/// Applies a change to every node, including subgraphs.
 fn each_node(graph: &mut GraphProto, change: &mut impl FnMut(&mut NodeProto)) {
     for node in &mut graph.node {
         change(node);
@@ -286,7 +285,7 @@ fn each_node(graph: &mut GraphProto, change: &mut impl FnMut(&mut NodeProto)) {
     }
 }
 
-/// Loops that are nearly those of layers are left alone.
+/// Near misses of recurrent loops are left alone.
 #[test]
 fn loops_that_are_no_layers_are_left_alone() {
     let near = |change: &dyn Fn(&mut GraphProto), why: &str| {
@@ -310,7 +309,7 @@ fn loops_that_are_no_layers_are_left_alone() {
         }
     };
     let cell = "its body is not the cell";
-    // Another activation, and one of the cell's products another operator.
+    // Another activation, and another operator in place of a product.
     near(
         &|graph| {
             in_loops(graph, &|node| {
@@ -331,7 +330,7 @@ fn loops_that_are_no_layers_are_left_alone() {
         },
         cell,
     );
-    // Weights that a caller may give.
+    // Weights that the caller may replace.
     near(
         &|graph| {
             let weights: Vec<ValueInfoProto> = graph
@@ -346,7 +345,7 @@ fn loops_that_are_no_layers_are_left_alone() {
         },
         cell,
     );
-    // Weights in another file, which is not read.
+    // External weights, which are not read.
     near(
         &|graph| {
             for tensor in &mut graph.initializer {
@@ -358,7 +357,7 @@ fn loops_that_are_no_layers_are_left_alone() {
         },
         cell,
     );
-    // A counter that does not begin with 0, or does not count by 1.
+    // A counter that does not start at 0, or does not count by 1.
     near(
         &|graph| {
             for node in &mut graph.node.clone() {
@@ -390,7 +389,7 @@ fn loops_that_are_no_layers_are_left_alone() {
         },
         "not one that compares the step",
     );
-    // An end that is not the sequence's.
+    // A bound that is not the sequence's length.
     near(
         &|graph| {
             in_loops(graph, &|node| {
@@ -415,7 +414,7 @@ fn loops_that_are_no_layers_are_left_alone() {
         },
         "may end it before the last step",
     );
-    // Another axis than the first is read.
+    // The sequence is read along another axis.
     near(
         &|graph| {
             in_loops(graph, &|node| {
@@ -428,7 +427,7 @@ fn loops_that_are_no_layers_are_left_alone() {
         },
         "it does not provably run once for each step of its input",
     );
-    // What it counts is read.
+    // The counter is read.
     near(
         &|graph| {
             let counter = graph
@@ -476,7 +475,7 @@ fn value(name: &str, elem_type: i32, sizes: &[Option<i64>]) -> ValueInfoProto {
     }
 }
 
-/// A model of `x`, float of 3 axes, and `lens`, to `y`.
+/// A model with inputs `x`, float of rank 3, and `lens`, and output `y`.
 fn graph(nodes: Vec<NodeProto>, sizes: [Option<i64>; 3]) -> ModelProto {
     let mut graph = GraphProto {
         name: Some("graph".to_owned()),
@@ -518,7 +517,7 @@ fn reverse(data: &str, lengths: &str, output: &str, [batch, time]: [i64; 2]) -> 
     node("ReverseSequence", &[data, lengths], output, axes)
 }
 
-/// `full`: the size of an axis, as often as another one is long.
+/// `full`: the size of one axis, repeated for each entry of another.
 fn full(data: &str, time: &str, batch: &str) -> Vec<NodeProto> {
     vec![
         node("Shape", &[data], "shape", vec![]),
@@ -528,14 +527,13 @@ fn full(data: &str, time: &str, batch: &str) -> Vec<NodeProto> {
     ]
 }
 
-/// Two masked bidirectional LSTMs of Keras behind an embedding, by the user's word
-/// and without it.
+/// Two masked bidirectional Keras LSTMs after an embedding, with and without the assumption.
 #[test]
 fn a_whole_encoder_becomes_two_layers() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/keras");
     let (_, exported) = read(&tests.join("embedding_bilstm_masked/model.onnx"));
-    // How exporters end loops: by a count and a condition, by a condition of two
-    // counters, and by one of the step alone.
+    // Forms of loop ends by exporters: a count and a condition, a condition of two counters, or one
+    // of the step alone.
     let mut without_count = exported.clone();
     let mut of_step = exported.clone();
     for model in [&mut without_count, &mut of_step] {
@@ -566,7 +564,7 @@ fn a_whole_encoder_becomes_two_layers() {
     }
 }
 
-/// Sizes through more nodes than are followed, and through forks of forks.
+/// Sizes through more nodes than are followed, and through nested forks.
 #[test]
 fn long_chains_and_many_forks_come_to_an_end() {
     let mut nodes = full("x", "one", "zero");
@@ -610,8 +608,8 @@ fn cut<T>(list: &mut Vec<T>, random: &mut impl FnMut(usize) -> usize) {
     list.truncate(count);
 }
 
-/// Models with bytes changed, and with nodes that lack inputs, outputs and
-/// attributes, are refused or rewritten, and never make it panic.
+/// Models with changed bytes, or with nodes that lack inputs, outputs or attributes, are refused or
+/// rewritten without panics.
 #[test]
 fn broken_models_do_not_panic() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

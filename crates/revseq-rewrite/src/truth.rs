@@ -1,19 +1,18 @@
-//! Conditions that are the same in every run: numbers of axes, sizes that are
-//! declared, constants, and what is computed of these.
+//! Conditions that are the same in every run: computed from ranks, declared sizes and constants.
 
 use crate::constant;
 use crate::model::{Attribute, BOOL, INT32, INT64, NodeProto, TensorProto};
 use crate::scope::{Scope, Source};
 use crate::sizes::{self, Size};
 
-/// How deep values are followed, and how many are looked at for an answer.
+/// How deep values are followed, and how many are visited per query.
 const MAXIMUM_DEPTH: usize = 64;
 const MAXIMUM_VALUES: usize = 1024;
 
-/// The most elements that are followed: what conditions are made of is small.
+/// The most elements that are followed: conditions are small.
 const MAXIMUM_ELEMENTS: usize = 64;
 
-/// The one truth value that a condition has in every run.
+/// The truth value of a condition, if it is the same in every run.
 pub(crate) fn of(scope: &Scope<'_>, name: &str) -> Option<bool> {
     let mut left = MAXIMUM_VALUES;
     match elements(scope, name, MAXIMUM_DEPTH, &mut left)?.as_slice() {
@@ -22,8 +21,8 @@ pub(crate) fn of(scope: &Scope<'_>, name: &str) -> Option<bool> {
     }
 }
 
-/// The elements of a tensor of integers or truth values, in order. What they are
-/// arranged in does not matter as long as all are compared with each other or with one.
+/// The elements of a tensor of integers or truth values, in order. The shape does not matter as
+/// long as tensors are compared elementwise or with a single element.
 fn elements(scope: &Scope<'_>, name: &str, depth: usize, left: &mut usize) -> Option<Vec<i64>> {
     let depth = depth.checked_sub(1)?;
     *left = left.checked_sub(1)?;
@@ -95,7 +94,6 @@ fn of_node(
     }
 }
 
-/// The elements of a tensor.
 fn of_tensor(tensor: &TensorProto) -> Option<Vec<i64>> {
     if tensor.data_type != Some(BOOL) {
         return Some(constant::tensor_ints(tensor)?.elements);
@@ -104,8 +102,7 @@ fn of_tensor(tensor: &TensorProto) -> Option<Vec<i64>> {
     Some(truths.into_iter().map(i64::from).collect())
 }
 
-/// What an elementwise operator of two inputs does with integers; nothing where they
-/// do not fit.
+/// A binary elementwise operator on integers; `None` if the result overflows.
 fn binary(op: &str) -> Option<fn(i64, i64) -> Option<i64>> {
     Some(match op {
         "Equal" => |one, other| Some(i64::from(one == other)),
@@ -125,7 +122,7 @@ fn binary(op: &str) -> Option<fn(i64, i64) -> Option<i64>> {
     })
 }
 
-/// A number that is the same in every type of integers that sizes come in.
+/// Accepts only numbers that int32 holds, which are the same in every integer type of sizes.
 fn fitting(value: i64) -> Option<i64> {
     i32::try_from(value).is_ok().then_some(value)
 }
@@ -162,7 +159,7 @@ fn shape(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<i64>> {
     axes.map(|axis| size(scope, node.input(0)?, axis)).collect()
 }
 
-/// All sizes of a value. Of a shape only the number of axes has to be known.
+/// All sizes of a value. For a shape, the rank is enough.
 fn sizes_of(scope: &Scope<'_>, name: &str) -> Option<Vec<i64>> {
     let rank = sizes::rank(scope, name)?;
     let is_shape = |node: &NodeProto| node.is("Shape") && rank == 1;

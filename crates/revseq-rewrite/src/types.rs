@@ -1,18 +1,18 @@
-//! What is provable about element types.
+//! Proves element types.
 
 use crate::model::{Attribute, BOOL, FLOAT, INT64, NodeProto, STRING, ValueInfoProto, tensor_type};
 use crate::operators::{ELEMENTWISE, FIRST_INPUTS_TYPE, GIVES_BOOL, GIVES_SIZES, MAY_GIVE_STRINGS};
 use crate::scope::{Scope, Source};
 
-/// How far values are followed, so that no model makes it long.
+/// The most values that are followed, so that no model takes long.
 const MAXIMUM_STEPS: usize = 256;
 
-/// What is known of a value's elements.
+/// What is known about a value's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// ONNX's code of their type.
+    /// Their type, as ONNX's code.
     Type(i32),
-    /// They are no strings: no operator that gives the value has any.
+    /// They are not strings: no operator that produces the value outputs any.
     NoStrings,
     Nothing,
 }
@@ -25,7 +25,7 @@ pub(crate) fn of(scope: &Scope<'_>, name: &str) -> Option<i32> {
     }
 }
 
-/// Whether a value's elements are strings, as far as is known.
+/// Whether a value's elements may be strings.
 pub(crate) fn may_be_strings(scope: &Scope<'_>, name: &str) -> bool {
     match known(scope, name) {
         Known::Type(code) => code == STRING,
@@ -58,14 +58,14 @@ fn known(scope: &Scope<'_>, name: &str) -> Known {
     Known::Nothing
 }
 
-/// The element type that is declared of a value.
+/// A value's declared element type.
 fn declared(value: &ValueInfoProto) -> Option<i32> {
     tensor_type(value)?.elem_type.filter(|&code| code != 0)
 }
 
 enum Step {
     Done(Known),
-    /// It is that of an input.
+    /// The type of an input.
     Input(usize),
 }
 

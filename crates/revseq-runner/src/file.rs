@@ -32,6 +32,27 @@ pub(crate) fn abandon_all() -> impl Drop {
     all
 }
 
+/// Refuses to write over a file unless told to. A pipe or a device is no file.
+///
+/// # Errors
+/// There is a folder, or a file and no `overwrite`.
+pub(crate) fn refuse_existing(flag: &str, path: &Path, overwrite: bool) -> Result<()> {
+    let Ok(present) = fs::metadata(path) else {
+        return Ok(());
+    };
+    ensure!(
+        !present.is_dir(),
+        "{flag} {}: it is a folder, expected a file name",
+        path.display()
+    );
+    ensure!(
+        overwrite || !present.is_file(),
+        "{flag} {}: the file exists; --overwrite replaces it",
+        path.display()
+    );
+    Ok(())
+}
+
 /// Writes a file.
 ///
 /// # Errors

@@ -40,7 +40,7 @@ pub fn tract(bytes: &[u8]) {
         let inputs = inputs::gather(&model, &sources, &mut bindings)?;
         let prepared = engine.prepare(&form, &inputs, &bindings)?;
         for output in prepared.run(&inputs)? {
-            print::values(&output, "  ");
+            print::values(&output?, "  ");
         }
         Ok(())
     });

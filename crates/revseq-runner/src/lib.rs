@@ -14,15 +14,18 @@ mod file;
 pub mod fuzzing;
 mod interrupt;
 mod model;
+mod note;
 mod progress;
 pub mod snapshot;
 mod tensor;
+mod units;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use clap::Parser;
+use revseq_kernels::cpu::SimdLevel;
 
 /// A comparison failed.
 const FAILED: u8 = 1;
@@ -40,7 +43,12 @@ const STACK: usize = 256 << 20;
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     let arguments = cli::Arguments::parse();
+    note::set(arguments.notes);
     fence::install();
+    if let Err(error) = SimdLevel::from_environment() {
+        report(&error.into());
+        return ExitCode::from(UNUSABLE);
+    }
     if let Err(error) = interrupt::listen() {
         report(&error);
         return ExitCode::from(UNUSABLE);

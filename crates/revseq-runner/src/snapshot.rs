@@ -17,11 +17,11 @@ use revseq_graph::ElementType;
 use revseq_kernels::DataType;
 
 use crate::backend::Engine;
-use crate::cli::{self, EngineArguments};
+use crate::cli::{Backend, EngineArguments, NamedFile};
 use crate::commands::inputs::{self, Sources};
 use crate::commands::tolerance::{is_exact, is_float};
 use crate::escape::printable;
-use crate::model::{Bindings, Model, check_dims, read};
+use crate::model::{Model, read};
 use crate::tensor::fill::{Fill, SplitMix64};
 use crate::tensor::{Data, Tensor};
 
@@ -36,7 +36,7 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 pub struct Run {
     model: PathBuf,
-    files: Vec<(String, PathBuf)>,
+    files: Vec<NamedFile>,
     dims: Vec<(String, u64)>,
     seed: u64,
     digits: usize,
@@ -68,7 +68,10 @@ impl Run {
     /// Feeds an input from a file: `.npy`, or `.pb` with a TensorProto.
     #[must_use]
     pub fn input(mut self, name: &str, file: impl AsRef<Path>) -> Self {
-        self.files.push((name.to_owned(), file.as_ref().to_owned()));
+        self.files.push(NamedFile {
+            name: Some(name.to_owned()),
+            file: file.as_ref().to_owned(),
+        });
         self
     }
 
@@ -114,9 +117,9 @@ impl Run {
     }
 
     fn try_run(&self) -> anyhow::Result<Snapshot> {
-        let model = Model::load(&read::locate(&self.model)?.model)?;
-        let mut bindings: Bindings = self.dims.iter().cloned().collect();
-        check_dims(&bindings, &model.input_symbols())?;
+        let mut model = Model::read(&read::locate(&self.model)?.model)?;
+        let mut bindings = model.set_sizes(&self.dims)?;
+        let model = model.with_data()?;
         let sources = Sources {
             files: &self.files,
             fill: Some(Fill::Random(self.seed)),
@@ -124,8 +127,8 @@ impl Run {
         };
         let given = inputs::gather(&model, &sources, &mut bindings)?;
         let engine = match self.on_onnxruntime {
-            false => cli::Engine::Tract,
-            true => cli::Engine::Ort,
+            false => Backend::Tract,
+            true => Backend::Ort,
         };
         let engines = Engine::open_all(&EngineArguments::default(), &[engine])?;
         let mut outputs = Vec::new();

@@ -39,8 +39,8 @@ pub fn adapt(graph: &mut GraphProto) {
     }
 }
 
-/// Puts an Identity before every output of a Scan's body. tract gives an output
-/// its new axis where it is made, and so to the body's other nodes as well.
+/// Puts an Identity before every output of a Scan's body: tract adds the scan output's new axis at
+/// the producing node, and so for the body's other nodes as well.
 fn separate_outputs(body: &mut GraphProto) {
     let outputs = body.node.iter().flat_map(|node| &node.output);
     let inputs = body.input.iter().map(|input| &input.name);

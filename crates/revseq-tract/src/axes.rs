@@ -1,11 +1,11 @@
-//! How an op's axes relate, and how it follows when tract moves them.
+//! How an op's axes relate, and how the op follows when tract moves them.
 
 use revseq_graph::Operator;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::ReverseSubsequences;
 
-/// The lengths' axis that belongs to an axis of the data.
+/// The lengths' axis for an axis of the data.
 pub(crate) fn of_lengths(operator: Operator, axis: usize) -> Option<usize> {
     match operator.axes() {
         (_, Some(batch)) => (axis == batch).then_some(0),
@@ -13,8 +13,8 @@ pub(crate) fn of_lengths(operator: Operator, axis: usize) -> Option<usize> {
     }
 }
 
-/// Every axis except the reversed one maps to itself, and to that of the lengths
-/// if there is one, since its positions are independent.
+/// Maps every axis except the reversed one to itself, and to the lengths' axis if there is one,
+/// since its positions are independent.
 pub(crate) fn mapping(
     time: usize,
     lengths_axis: impl Fn(usize) -> Option<usize>,
@@ -38,9 +38,9 @@ pub(crate) fn mapping(
 
 /// The changes of the op and its tensors when an axis of one tensor moves.
 ///
-/// For ReverseSequence a change of the data passes to the output and leaves the
-/// lengths alone. The lengths of ReverseSubsequences have the data's axes, so
-/// they change along. A change that takes one of the op's own axes away is refused.
+/// For ReverseSequence, a change of the data passes to the output and leaves the lengths alone. The
+/// lengths of ReverseSubsequences have the data's axes, so they change along. A change that removes
+/// one of the op's own axes is refused.
 pub(crate) fn change(
     op: &ReverseSubsequences,
     io: InOut,

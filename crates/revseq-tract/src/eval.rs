@@ -1,8 +1,8 @@
-//! Running the op on tract's tensors.
+//! Runs the op on tract's tensors.
 
 use std::sync::Arc;
 
-use revseq_graph::{ElementType, LruCache, TensorType};
+use revseq_graph::{ElementType, TensorType};
 use revseq_kernels::cpu::{self, Threads};
 #[cfg(feature = "wgpu")]
 use revseq_kernels::gpu;
@@ -12,8 +12,9 @@ use tract_linalg::multithread::{Executor, current_tract_executor};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::ReverseSubsequences;
+use crate::lru_cache::LruCache;
 
-/// The plan for inputs of these types and sizes.
+/// The plan for inputs of these types and shapes.
 #[derive(Debug)]
 pub(crate) struct Planned {
     inputs: TVec<(DatumType, TVec<usize>)>,
@@ -52,7 +53,7 @@ impl Planned {
         })
     }
 
-    /// Reverses the data: in place if it has no other holder.
+    /// Reverses the data, in place if nothing else holds it.
     pub(crate) fn run(&self, lengths: &SequenceLengths<'_>, data: TValue) -> TractResult<Tensor> {
         #[cfg(feature = "wgpu")]
         if let Some(pass) = &self.pass {
@@ -62,7 +63,6 @@ impl Planned {
     }
 }
 
-/// Runs the op.
 pub(crate) fn eval(
     op: &ReverseSubsequences,
     data: TValue,
@@ -127,7 +127,7 @@ fn on_cpu(plan: &Plan, lengths: &SequenceLengths<'_>, data: TValue) -> TractResu
     if data.datum_type().is_copy() && !data.is_exclusive() {
         return out_of_place(plan, lengths, &data, threads);
     }
-    // Takes the memory over, or clones elements that are more than bytes.
+    // Takes over the memory, or clones elements that are not plain bytes.
     let mut output = data.into_tensor();
     let mut plain = output.try_as_plain_ram_mut()?;
     match plain.datum_type() {
@@ -177,7 +177,8 @@ fn out_of_place(
     threads: Threads<'_>,
 ) -> TractResult<Tensor> {
     let input = data.try_as_plain_ram()?;
-    // SAFETY: the type is plain bytes, and the run writes each of them: the plan's output is packed.
+    // SAFETY: the type is plain bytes, and the run writes all of them, since the plan's output is
+    // packed.
     let mut output = unsafe { Tensor::uninitialized_dt(data.datum_type(), data.shape())? };
     cpu::run(
         plan,
@@ -189,7 +190,7 @@ fn out_of_place(
     Ok(output)
 }
 
-/// The kernels' element type for a tract type: of a fixed size, or one that is only moved.
+/// The kernels' element type for a tract type.
 pub(crate) fn element_type(datum_type: DatumType) -> TractResult<ElementType> {
     if !datum_type.is_copy() {
         return Ok(ElementType::String);
@@ -252,7 +253,7 @@ mod tests {
             ([4, 2], DatumType::F64),
         ];
         let plan = || keys.map(|(shape, datum_type)| planned(&op, shape, datum_type));
-        // All are alive, so one that was made again is elsewhere.
+        // All are alive, so a new plan would have another address.
         for (first, again) in plan().iter().zip(plan()) {
             assert!(Arc::ptr_eq(first, &again));
         }

@@ -1,21 +1,22 @@
 //! The reversal of a whole axis, as an op of tract's typed models.
 
-use revseq_graph::{LruCache, Operator, TensorType};
+use revseq_graph::{Operator, TensorType};
 use revseq_kernels::{DataType, LengthsPolicy, SequenceLengths};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::axes;
 use crate::eval::{self, Planned};
+use crate::lru_cache::LruCache;
 
-/// Reverses an axis from end to end, whatever its size.
+/// Reverses a whole axis of any size.
 ///
-/// The input may be of any type that tract has; the output has its type and shape,
-/// and its memory if nobody else holds it. ONNX writes it as a Slice with a step of
-/// -1, which tract 0.23 copies element by element, and only if it knows the size.
+/// The input may have any type that tract has; the output has its type and shape, and its memory if
+/// nothing else holds it. ONNX writes it as a Slice with a step of -1, which tract 0.23 copies
+/// element by element, and only if it knows the size.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Flip {
     axis: usize,
-    /// For the shapes of the last runs.
+    /// Plans for the latest shapes.
     plans: LruCache<Planned>,
 }
 
@@ -29,7 +30,7 @@ impl Flip {
         }
     }
 
-    /// The plan of a ReverseSequence with a batch of one around the data.
+    /// The plan of a ReverseSequence whose batch of one is added to the data.
     fn planned(&self, data: &Tensor) -> TractResult<Arc<Planned>> {
         Planned::of(&self.plans, &[data], || {
             let operator = Operator::ReverseSequence {

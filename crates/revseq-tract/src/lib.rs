@@ -1,10 +1,10 @@
 //! ONNX's `ReverseSequence` and `revseq::ReverseSubsequences` for tract.
 //!
 //! tract-onnx 0.23 has neither operator: a model with one does not load.
-//! [`register`] adds both, and `Loop`, which models with them often have, and all of
-//! `LSTM`, `GRU` and `RNN` ([`tract_loop`]), and reads a `Slice` that reverses whole
-//! axes as [`Flip`], and one to an end of 1,000,000,000, as tf2onnx writes it, as one to the
-//! end. Everything else stays tract's own.
+//! [`register`] adds both, as well as `Loop`, which often comes with them, and complete `LSTM`,
+//! `GRU` and `RNN` ([`tract_loop`]). It reads a `Slice` that reverses whole axes as [`Flip`], and
+//! takes an end of 1,000,000,000, as tf2onnx writes it, for the end of the axis. Everything else
+//! stays tract's own.
 //!
 //! ```no_run
 //! use tract_onnx::prelude::*;
@@ -19,6 +19,10 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! [`model_for_path`] does this in one call, and reads more forms of ONNX. [`LoadOptions`] bounds
+//! loops that may be endless, and sets what the model itself does not contain.
+//! `examples/run.rs` runs a model of any inputs.
 //!
 //! The op itself, [`ReverseSubsequences`], can be wired into any tract model, without ONNX:
 //!
@@ -50,6 +54,7 @@ mod axes;
 mod eval;
 mod flip;
 mod load;
+mod lru_cache;
 mod onnx;
 mod op;
 mod others;
@@ -67,4 +72,10 @@ pub use revseq_kernels::LengthsPolicy;
 /// The operator on a GPU, and the choice of an adapter.
 #[cfg(feature = "wgpu")]
 pub use revseq_kernels::gpu;
-pub use tract_loop::into_optimized;
+pub use tract_loop::{Limits, into_optimized};
+/// The tract that this crate extends.
+pub use tract_onnx;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -5,8 +5,9 @@ use std::cell::RefCell;
 use revseq_kernels::LengthsPolicy;
 #[cfg(feature = "wgpu")]
 use revseq_kernels::gpu::Context;
+use tract_loop::Limits;
 
-/// Where an op runs; a property of the op, so that a model has it wherever it goes.
+/// The device of an op. It is part of the op, so that it stays with the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Device {
     /// On tract's executor.
@@ -17,21 +18,20 @@ pub(crate) enum Device {
     Gpu(Context),
 }
 
-/// How the nodes of ONNX models that are read are to run.
+/// Options for the nodes of ONNX models, loops included.
 ///
-/// tract's register takes plain functions, which cannot hold options; those of
-/// [`load`](Self::load) are for the models that this thread reads meanwhile.
+/// tract registers plain functions, which cannot hold options; [`load`](Self::load) sets them for
+/// the models that this thread reads meanwhile.
 ///
 /// ```no_run
-/// use revseq_tract::{LengthsPolicy, LoadOptions};
+/// use revseq_tract::{LengthsPolicy, Limits, LoadOptions};
 /// use tract_onnx::prelude::*;
 ///
 /// # fn main() -> TractResult<()> {
-/// let mut onnx = tract_onnx::onnx();
-/// revseq_tract::register(&mut onnx);
 /// let model = LoadOptions::new()
 ///     .with_lengths(LengthsPolicy::Clamp)
-///     .load(|| onnx.model_for_path("bidirectional.onnx"))?;
+///     .with_limits(Limits::none().with_steps(100_000).with_bytes(1 << 30))
+///     .load(|| revseq_tract::model_for_path("bidirectional.onnx"))?;
 /// # Ok(())
 /// # }
 /// ```
@@ -39,14 +39,16 @@ pub(crate) enum Device {
 pub struct LoadOptions {
     pub(crate) lengths: Option<LengthsPolicy>,
     pub(crate) device: Device,
+    limits: Option<Limits>,
 }
 
 thread_local! {
-    /// Those of the nodes that this thread reads.
+    /// The options of nodes that this thread is parsing.
     static LOADING: RefCell<LoadOptions> = const {
         RefCell::new(LoadOptions {
             lengths: None,
             device: Device::Cpu,
+            limits: None,
         })
     };
 }
@@ -66,12 +68,22 @@ impl LoadOptions {
         self
     }
 
+    /// Limits the steps and the memory of loops, which otherwise may be endless. A run that exceeds
+    /// the limits fails.
+    ///
+    /// By default, the limits of a surrounding [`load`](Self::load) or
+    /// [`tract_loop::with_limits`] apply, if there is one.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = Some(limits);
+        self
+    }
+
     /// Runs the nodes on a GPU.
     ///
-    /// A node of constants already runs, on the GPU too, while the model is
-    /// optimised. Tensors stay in host memory: each run of an op uploads its data
-    /// and reads the result back, which costs more than it saves. String data is an
-    /// error.
+    /// A node of constants runs while the model is optimised, on the GPU too. Tensors stay in host
+    /// memory: each run of an op uploads its data and reads the result back, which costs more than
+    /// it saves. String data is an error.
     #[cfg(feature = "wgpu")]
     #[must_use]
     pub fn on_gpu(mut self, context: &Context) -> Self {
@@ -79,8 +91,7 @@ impl LoadOptions {
         self
     }
 
-    /// Calls `load`; the nodes of the ONNX models that it reads, on this thread, have
-    /// these options.
+    /// Calls `load`; all nodes of the ONNX models it reads on this thread get these options.
     pub fn load<T>(&self, load: impl FnOnce() -> T) -> T {
         /// Restores the previous options, even after a panic.
         struct Restore(LoadOptions);
@@ -92,10 +103,13 @@ impl LoadOptions {
         }
 
         let _restore = Restore(LOADING.replace(self.clone()));
-        load()
+        match self.limits {
+            Some(limits) => tract_loop::with_limits(limits, load),
+            None => load(),
+        }
     }
 
-    /// Those of the nodes that are being read.
+    /// The options of the nodes being parsed.
     pub(crate) fn of_nodes_read() -> Self {
         LOADING.with_borrow(Self::clone)
     }

@@ -1,4 +1,4 @@
-//! From ONNX nodes to the op.
+//! Parses ONNX nodes.
 
 use revseq_graph::{Attribute, AttributeValue, Input, Node, Operator};
 use tract_onnx::model::ParsingContext;
@@ -8,12 +8,12 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::{LoadOptions, ReverseSubsequences, others, slice};
 
-/// Makes a tract ONNX loader read both operators, and with them the `Loop` that
-/// models around them have (see [`tract_loop`]), a `Slice` along axes of any size:
-/// one that reverses them is a [`Flip`](crate::Flip), and `Squeeze` and `Unsqueeze` of any version.
+/// Makes a tract ONNX loader read both operators, `Loop` and the others of [`tract_loop`], `Slice`
+/// along axes of any size (one that reverses them is a [`Flip`](crate::Flip)), and `Squeeze` and
+/// `Unsqueeze` of any version.
 ///
-/// tract looks operators up by name, whatever their domain; a node of the same
-/// name in another domain is an error when the model is read.
+/// tract looks operators up by name in any domain; a node with the same name in another domain is
+/// an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
     tract_loop::register(onnx);
     onnx.op_register.insert("ReverseSequence", parse);
@@ -24,11 +24,11 @@ pub fn register(onnx: &mut tract_onnx::Onnx) {
     }
 }
 
-/// The first version in which Squeeze and Unsqueeze take their axes as an input.
+/// The first opset in which Squeeze and Unsqueeze take their axes as an input.
 const AXES_BY_INPUT: i64 = 13;
 
-/// Reads Squeeze or Unsqueeze as tract does, but by where the axes are: it goes by the
-/// version, and has no Squeeze of all axes of size 1 before the 13th.
+/// Parses Squeeze or Unsqueeze like tract, but by where the axes are. tract goes by the opset, and
+/// has no Squeeze of all axes of size 1 before opset 13.
 fn with_axes(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
@@ -74,7 +74,7 @@ fn parse(
     Ok((expand(OnnxNode { operator, options }), vec![]))
 }
 
-/// The version of a domain's operator set that the model imports, or 0.
+/// The imported version of a domain's operators, or 0.
 fn imported_version(ctx: &ParsingContext<'_>, domain: &str) -> i64 {
     let standard = |domain: &str| matches!(domain, "" | "ai.onnx");
     ctx.model
@@ -84,7 +84,7 @@ fn imported_version(ctx: &ParsingContext<'_>, domain: &str) -> i64 {
         .map_or(0, |import| import.version)
 }
 
-/// A node as ONNX writes it, before its input's rank is known.
+/// A node before its input's rank is known.
 #[derive(Clone, Debug)]
 struct OnnxNode {
     operator: Operator,
@@ -106,8 +106,8 @@ impl Expansion for OnnxNode {
         check_output_arity(outputs, 1)?;
         s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
         s.equals(&inputs[0].shape, &outputs[0].shape)?;
-        // The sizes of the lengths are left to the op: exporters give one
-        // dimension two symbols, which the solver would not take for equal.
+        // The op checks the sizes of the lengths: exporters use two symbols for one dimension,
+        // which the solver would not take for equal.
         match self.operator {
             Operator::ReverseSequence { .. } => s.equals(&inputs[1].rank, 1),
             Operator::ReverseSubsequences { .. } => s.equals(&inputs[1].rank, &inputs[0].rank),
@@ -127,7 +127,9 @@ impl Expansion for OnnxNode {
             inputs[1] = model.wire_node(format!("{prefix}.lengths"), cast, &[inputs[1]])?[0];
         }
         let rank = model.outlet_fact(inputs[0])?.rank();
-        let LoadOptions { lengths, device } = self.options.clone();
+        let LoadOptions {
+            lengths, device, ..
+        } = self.options.clone();
         let op = ReverseSubsequences::new(self.operator, rank)?;
         let op = ReverseSubsequences {
             policy: lengths.unwrap_or(op.policy),

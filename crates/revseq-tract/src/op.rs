@@ -1,37 +1,36 @@
-//! The op of tract's typed models.
+//! The op in typed models.
 
-use revseq_graph::{ElementType, LruCache, Operator, TensorType};
+use revseq_graph::{ElementType, Operator, TensorType};
 use revseq_kernels::{DataType, LengthsPolicy};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::load::Device;
+use crate::lru_cache::LruCache;
 use crate::{axes, eval};
 
 /// Reverses the first elements of every subsequence along an axis.
 ///
-/// Inputs are the data, of any type that tract has, and the lengths: for
-/// [`Operator::ReverseSequence`] int64 `[batch]`, for
-/// [`Operator::ReverseSubsequences`] a 32- or 64-bit integer tensor of the
-/// data's sizes but 1 on the axis. The output has the data's type and shape;
-/// if nobody else holds the data, it is the data's own memory, and only the
-/// reversed prefixes are touched. Works on tract's executor: on one thread
-/// unless the host has set another; with the feature `wgpu`, on a GPU if it is
-/// told so.
+/// The inputs are the data, of any type that tract has, and the lengths: for
+/// [`Operator::ReverseSequence`] int64 `[batch]`, for [`Operator::ReverseSubsequences`] a 32- or
+/// 64-bit integer tensor with the data's shape, but size 1 on the axis. The output has the data's
+/// type and shape. If nothing else holds the data, it is the data's own memory, and only the
+/// reversed prefixes are touched. Works on tract's executor (one thread unless the host has set
+/// another), or on a GPU if requested, with the feature `wgpu`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReverseSubsequences {
     pub(crate) operator: Operator,
     pub(crate) policy: LengthsPolicy,
     pub(crate) device: Device,
-    /// For the shapes of the last runs.
+    /// Plans for the latest shapes.
     pub(crate) plans: LruCache<eval::Planned>,
 }
 
 impl ReverseSubsequences {
-    /// The op for data of a rank, with the operator's own policy for lengths:
-    /// ReverseSequence rejects those out of range, ReverseSubsequences clamps them.
+    /// The op for data of this rank, with the operator's own policy for lengths: ReverseSequence
+    /// rejects those out of range, ReverseSubsequences clamps them.
     ///
     /// # Errors
-    /// An axis that is out of range for the rank, or two axes that are one.
+    /// An axis out of range for the rank, or two equal axes.
     pub fn new(operator: Operator, rank: usize) -> TractResult<Self> {
         let operator = operator
             .normalize(rank)
@@ -44,7 +43,7 @@ impl ReverseSubsequences {
         })
     }
 
-    /// The same op with another policy for lengths that are out of range.
+    /// The same op with another policy for lengths out of range.
     #[must_use]
     pub fn with_policy(self, policy: LengthsPolicy) -> Self {
         Self { policy, ..self }
@@ -61,7 +60,7 @@ impl ReverseSubsequences {
         }
     }
 
-    /// The context of the GPU that the op runs on, if it is one.
+    /// The context of the GPU that the op runs on, if any.
     #[cfg(feature = "wgpu")]
     #[must_use]
     pub fn gpu(&self) -> Option<&revseq_kernels::gpu::Context> {
@@ -71,7 +70,7 @@ impl ReverseSubsequences {
         }
     }
 
-    /// Checks ranks, types and sizes as far as the facts contain them.
+    /// Checks ranks, types and sizes as far as they are known.
     fn check_facts(&self, data: &TypedFact, lengths: &TypedFact) -> TractResult<()> {
         self.operator.normalize(data.rank())?;
         let expected = self
@@ -94,7 +93,7 @@ impl ReverseSubsequences {
                 );
             }
         }
-        // Sizes are checked above; this asks whether the type of the lengths will do.
+        // Sizes are checked above; this checks the type of the lengths.
         let ones = |rank: usize| vec![1; rank];
         self.operator.lower(
             "",
@@ -110,14 +109,14 @@ impl ReverseSubsequences {
         Ok(())
     }
 
-    /// Whether lengths that are known reverse nothing, whatever the data.
+    /// Whether known lengths reverse nothing in any data.
     fn keeps_everything(&self, data: &TypedFact, lengths: &Tensor) -> TractResult<bool> {
         let (time, _) = self.operator.axes();
         let lengths = lengths.cast_to::<i64>()?;
         let plain = lengths.try_as_plain_ram()?;
         let longest = match data.shape[time].to_usize() {
             Ok(size) => size.min(1) as i64,
-            // An axis of unknown size may be 0, for which a length of 1 is out of range.
+            // An axis of unknown size may be empty; then a length of 1 is out of range.
             Err(_) => 0,
         };
         Ok(plain

@@ -1,4 +1,4 @@
-//! The operators whose nodes tract, or tract-loop, reads if this crate does not.
+//! Reads nodes with tract or tract-loop.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! From files to models.
+//! Reads models from files.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use tract_onnx::pb::{GraphProto, ModelProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 
-/// The ONNX model in a file, with all operators that [`register`](crate::register) adds, in
+/// Reads the ONNX model in a file, with all operators that [`register`](crate::register) adds, in
 /// the form that tract reads.
 ///
-/// tract itself reads no models with functions, no `If` whose branches differ,
-/// no `Scan` of version 8, and not a few other forms of ONNX; [`prepare`] lists
-/// them. A model without them is read as tract reads it.
+/// tract itself does not read models with functions, an `If` whose branches differ, a `Scan` of
+/// opset 8, and several other forms of ONNX; [`prepare`] lists them. A model without them is read
+/// as tract reads it.
 ///
 /// ```no_run
 /// use tract_onnx::prelude::*;
@@ -26,7 +26,7 @@ use tract_onnx::tract_hir::internal::*;
 /// ```
 ///
 /// # Errors
-/// The file is no model, or one that tract does not take.
+/// The file is not a model, or tract does not support it.
 pub fn model_for_path(path: impl AsRef<Path>) -> TractResult<InferenceModel> {
     let path = path.as_ref();
     let onnx = onnx();
@@ -39,25 +39,24 @@ pub fn model_for_path(path: impl AsRef<Path>) -> TractResult<InferenceModel> {
     parse(&onnx, proto, folder)
 }
 
-/// The ONNX model in the bytes of a file; the same as [`model_for_path`], but that no
-/// data can be in other files.
+/// Reads an encoded ONNX model; like [`model_for_path`], without external data.
 ///
 /// # Errors
-/// The bytes are no model, or one that tract does not take.
+/// The bytes are not a model, or tract does not support it.
 pub fn model_for_bytes(bytes: &[u8]) -> TractResult<InferenceModel> {
     let onnx = onnx();
     let proto = prepared(&onnx, onnx.proto_model_for_read(&mut &*bytes)?, bytes)?;
     parse(&onnx, proto, None)
 }
 
-/// The bytes of a model in the form that tract reads; `None` if `proto`, which is the same
-/// model as tract has decoded it, has that form already.
+/// Brings an encoded model into the form that tract reads; `None` if it already has that form.
+/// `proto` is the same model as decoded by tract.
 ///
 /// - The model's functions are inlined.
-/// - An `If` whose condition is known is replaced by the branch that is taken.
-/// - Reads of sequences whose elements are known, and of those that a `Loop` only
-///   appends to, become operators on tensors.
-/// - `Scan` of version 8, or without types, becomes `Loop`.
+/// - An `If` whose condition is known is replaced by the taken branch.
+/// - Reads of sequences with known elements, and of those that a `Loop` only appends to, become
+///   operators on tensors.
+/// - `Scan` of opset 8, or without types, becomes `Loop`.
 /// - `DFT` counts its axis from the end, and limits of `NonMaxSuppression` are vectors.
 /// - Operators of `com.microsoft` that ONNX Runtime fuses or quantises become standard ones.
 ///
@@ -96,8 +95,8 @@ fn parse(onnx: &Onnx, mut proto: ModelProto, folder: Option<&str>) -> TractResul
     Ok(parsed.model)
 }
 
-/// Whether [`prepare`] may change a model: it has functions, or operators that the preparation
-/// is about.
+/// Whether [`prepare`] may change a model: it has functions, or operators that preparation
+/// concerns.
 #[must_use]
 pub fn may_need_preparation(proto: &ModelProto) -> bool {
     fn graph_is(graph: &GraphProto) -> bool {

@@ -1,4 +1,4 @@
-//! ONNX's Slices along axes of any size.
+//! ONNX's Slice along axes of any size.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::{GraphProto, NodeProto};
@@ -7,13 +7,13 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::{Flip, others};
 
-/// From here on an end is that of any axis: 1,000,000,000 is how tf2onnx writes it.
+/// From here on, an end means the end of any axis; tf2onnx writes 1,000,000,000.
 const END: i64 = 1_000_000_000;
 
 /// The part of an axis that a Slice takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// All of it, from the last to the first.
+    /// All of it, reversed.
     Flipped,
     /// From an index on.
     From(i64),
@@ -21,8 +21,8 @@ enum Part {
 
 impl Part {
     fn new(start: i64, end: i64, step: i64) -> Option<Self> {
-        // ONNX: -1 or the largest number is the last element of an axis of unknown size; the
-        // smallest number is before its first.
+        // In ONNX, -1 or the largest number is the last element of an axis of unknown size, and the
+        // smallest number is before the first.
         match step {
             -1 if (start == -1 || start >= i64::from(i32::MAX)) && end <= -i64::from(i32::MAX) => {
                 Some(Self::Flipped)
@@ -33,8 +33,8 @@ impl Part {
     }
 }
 
-/// Reads a Slice: one that flips an axis, or takes one to an end that tract does not see, as
-/// operators for any size, and others as tract does.
+/// Parses a Slice: flips, and slices to an end that tract does not recognise, become operators for
+/// any size; others are read like tract.
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
@@ -51,14 +51,14 @@ pub(crate) fn parse(
     others::parse(ctx, node)
 }
 
-/// The axes of a Slice and the parts that it takes, if they are constants of the model and tract
-/// does not support them. Axes may count from the end.
+/// The axes of a Slice and their parts, if they are constants of the model and tract does not
+/// support them. Axes may count from the end.
 fn parts(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<(i64, Part)>>> {
     let ints = |input: usize, default: Option<Vec<i64>>| match node.input.get(input) {
         Some(name) if !name.is_empty() => constant_ints(ctx, name),
         _ => Ok(default),
     };
-    // Before version 10 they were attributes.
+    // Before opset 10 they were attributes.
     let (Some(starts), Some(ends)) = (ints(1, None)?, ints(2, None)?) else {
         return Ok(None);
     };
@@ -79,7 +79,7 @@ fn parts(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<(
     Ok(parts.filter(|_| is_ours))
 }
 
-/// The integers that a name stands for where a node is read, if they are a constant.
+/// The integers of a constant, if the name is one where the node is read.
 fn constant_ints(ctx: &ParsingContext<'_>, name: &str) -> TractResult<Option<Vec<i64>>> {
     // The graph being read comes last; it may capture values of those around it.
     for graph in ctx.parent_graphs.iter().rev() {
@@ -116,12 +116,12 @@ fn ints(tensor: &Tensor) -> TractResult<Vec<i64>> {
 #[derive(Clone, Debug)]
 struct OnnxSlice {
     parts: Vec<(i64, Part)>,
-    /// How many inputs the node has; all but the first have been read.
+    /// The number of inputs; all but the first have been read.
     inputs: usize,
 }
 
 impl OnnxSlice {
-    /// The parts with axes that are counted from the first one.
+    /// The parts, with axes counted from the first.
     fn counted(&self, rank: usize) -> TractResult<Vec<(usize, Part)>> {
         let mut counted: Vec<(usize, Part)> = Vec::new();
         for &(axis, part) in &self.parts {

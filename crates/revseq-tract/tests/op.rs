@@ -47,7 +47,7 @@ fn iota(shape: &[usize]) -> Tensor {
     Tensor::from_shape(shape, &values).unwrap()
 }
 
-/// The expected output, by the definition.
+/// The expected output, by definition.
 fn expected(data: &Tensor, batch: usize, time: usize, lengths: &[i64]) -> Tensor {
     let data = data.to_plain_array_view::<f32>().unwrap();
     let mut output = data.to_owned();
@@ -72,7 +72,7 @@ fn every_datum_type_is_moved() {
             .iter()
             .map(|&index| data.clone().into_shape(&[6]).unwrap().nth(index).unwrap())
             .collect();
-        // Shared, so out of place; then owned by the run alone.
+        // First shared, so out of place; then owned by the run alone.
         let shared = data.clone().into_tvalue();
         for data in [shared.clone(), data.into_tvalue()] {
             let model = model(BATCH_MAJOR, fact.clone(), i64::fact([2]));

@@ -1,11 +1,16 @@
-//! Models that are read in one call.
+//! Models read in one call.
 
 use std::path::{Path, PathBuf};
 
+use revseq_tract::{Limits, LoadOptions};
 use tract_onnx::data_resolver::MmapDataResolver;
 use tract_onnx::prelude::*;
 use tract_onnx::tensor::{load_tensor, proto_from_reader};
 use tract_onnx::tract_hir::internal::Approximation;
+
+#[path = "../examples/run.rs"]
+#[expect(dead_code, reason = "an example has a main function")]
+mod example;
 
 fn models(group: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -66,6 +71,47 @@ fn what_is_no_model_is_an_error() {
     assert!(error.is_err());
     let error = revseq_tract::model_for_path("/no/such/model.onnx");
     assert!(error.is_err());
+}
+
+fn model(name: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+    format!("{folder}/{name}/model.onnx")
+}
+
+#[test]
+fn the_example_runs_a_model_for_every_size() {
+    let model = example::load(&model("exported/keras_bilstm_masked")).expect("it loads");
+    for size in [1, 4] {
+        let outputs = example::run(&model, size).unwrap_or_else(|error| panic!("{error:#}"));
+        assert_eq!(outputs[0].shape()[0], size, "{outputs:?}");
+    }
+}
+
+#[test]
+fn limits_of_loops_are_options_of_a_model() {
+    let path = model("loops/test_loop11");
+    // Five steps.
+    let run = |options: &LoadOptions| {
+        let model = options.load(|| revseq_tract::model_for_path(&path))?;
+        let model = revseq_tract::into_optimized(model.into_typed()?)?.into_runnable()?;
+        let (steps, goes_on) = (tensor0(5_i64), tensor0(true));
+        model.run(tvec!(
+            steps.into(),
+            goes_on.into(),
+            tensor1(&[-2_f32]).into()
+        ))
+    };
+    let two = LoadOptions::new().with_limits(Limits::none().with_steps(2));
+    let error = format!("{:#}", run(&two).expect_err("it takes more steps"));
+    assert!(error.contains("within 2 steps"), "{error}");
+    // They end with the scope; without limits of its own, a model keeps those around it.
+    run(&LoadOptions::new()).unwrap_or_else(|error| panic!("{error:#}"));
+    let inner = two.load(|| run(&LoadOptions::new()));
+    let error = format!("{:#}", inner.expect_err("it takes more steps"));
+    assert!(error.contains("within 2 steps"), "{error}");
+    let more = LoadOptions::new().with_limits(Limits::none().with_steps(1000));
+    two.load(|| run(&more))
+        .unwrap_or_else(|error| panic!("{error:#}"));
 }
 
 /// The tensors of a data set, in order.

@@ -1,4 +1,4 @@
-//! ONNX's Slices: flips, those to the end of an axis, and those that only look like one.
+//! ONNX's Slices: flips, slices to the end of an axis, and near misses.
 
 use revseq_tract::Flip;
 use tract_onnx::pb::attribute_proto::AttributeType;
@@ -12,7 +12,7 @@ use tract_onnx::prelude::*;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-/// A size that is not written down, or one that is.
+/// A known size, or a symbol.
 type Size = Result<i64, &'static str>;
 
 /// The parameters of a Slice: starts, ends, axes if given, steps if given.
@@ -99,7 +99,7 @@ fn sliced(sizes: &[Size], (starts, ends, axes, steps): Parameters<'_>) -> ModelP
     }
 }
 
-/// As a pipeline loads it.
+/// Loads a model like a pipeline.
 fn load(model: &ModelProto) -> TractResult<TypedModel> {
     let mut onnx = tract_onnx::onnx();
     revseq_tract::register(&mut onnx);
@@ -122,7 +122,7 @@ fn iota(shape: &[usize]) -> Tensor {
     Tensor::from_shape(shape, &values).unwrap()
 }
 
-/// The flip by definition, an axis at a time.
+/// The flip by definition, one axis at a time.
 fn flipped(tensor: &Tensor, axes: &[usize]) -> Tensor {
     let mut array = tensor.to_plain_array_view::<f32>().unwrap();
     for &axis in axes {
@@ -212,7 +212,7 @@ fn other_slices_stay_tract_s() {
     }
 }
 
-/// Parameters out of Constant nodes, and those that are known only when it runs.
+/// Parameters from Constant nodes, and parameters known only at run time.
 #[test]
 fn constants_are_read_wherever_they_are() {
     let whole: Parameters<'_> = (&[-1], &[i64::MIN], Some(&[1]), Some(&[-1]));
@@ -234,7 +234,7 @@ fn constants_are_read_wherever_they_are() {
     let expected = flipped(&input, &[1]);
     assert_eq!(run(constant, input.clone()).unwrap(), expected);
 
-    // An input of the name of no constant: not ours to take for one.
+    // An input whose name is not a constant's must not be taken for one.
     let mut model = sliced(&[Ok(2), Ok(7)], whole);
     let graph = model.graph.as_mut().unwrap();
     graph.initializer.retain(|tensor| tensor.name != "starts");

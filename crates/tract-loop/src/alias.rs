@@ -1,4 +1,4 @@
-//! The same value under another name.
+//! Aliases: nodes that output their input.
 
 use tract_onnx::tract_core::ops::scan::{OptScan, Scan};
 use tract_onnx::tract_core::ops::source::TypedSource;
@@ -7,29 +7,29 @@ use tract_onnx::tract_hir::internal::*;
 use crate::fusion;
 use crate::wire::reads;
 
-/// Outputs its first input, and is gone from an optimised model.
+/// Outputs its first input, and is removed from optimised models.
 #[derive(Clone, Debug)]
 pub(crate) enum Alias {
-    /// tract 0.23 panics in decluttering a Scan whose body reads an element of what is
-    /// scanned twice in one node, as in `x + x`: there, the second reads this.
+    /// Stands in for a repeated read. tract 0.23 panics when it declutters a Scan whose body reads
+    /// an element of a scan input twice in one node, as in `x + x`.
     SecondRead,
-    /// A state before the step. When code is made of the body, its small operators
-    /// are fused: tract has no other place where a Scan's body can be reached then.
+    /// A state before the step. During codegen, this is the hook that fuses the body's small
+    /// operators: tract offers no other access to a Scan's body at that point.
     State,
-    /// What a step of a Scan outputs. Its further inputs are an element of what is scanned, and
-    /// the state before the step if it is one.
+    /// An output of a Scan's body. Further inputs are an element of a scan input and, for a state,
+    /// its value before the step.
     ///
-    /// tract's Scan does not survive a state or a scan output that folds into a constant, a
-    /// state that nothing reads any more, or the last thing that it scans being unread. Nothing
-    /// folds into this, and it reads them. It also keeps the last operators on single elements
-    /// in the body, where they are fused: tract would run them for all steps at once.
+    /// tract's Scan breaks if a state or a scan output folds into a constant, if a state loses its
+    /// last reader, or if its last scan input is unread. This node blocks folding and reads both.
+    /// It also keeps the last elementwise operators in the body, where they are fused: tract would
+    /// run them for all steps at once.
     Kept,
-    /// What a Scan outputs: where the Scan itself is looked at once its body is fused.
+    /// An output of a Scan: the hook that optimises the Scan itself once its body is fused.
     Scanned,
 }
 
 impl Alias {
-    /// The outputs of a Scan as they are to be read.
+    /// Wraps the outputs of a Scan.
     pub(crate) fn scanned(
         model: &mut TypedModel,
         name: &str,
@@ -42,8 +42,8 @@ impl Alias {
         aliases.collect()
     }
 
-    /// A value that a Scan goes through. tract 0.23 takes an element for all of it where that is
-    /// a constant.
+    /// A scan input that does not fold. tract 0.23 takes a single element for the whole value if
+    /// that is a constant.
     pub(crate) fn unfolded(
         model: &mut TypedModel,
         name: &str,
@@ -58,7 +58,7 @@ impl Alias {
         Ok(model.wire_node(name, Self::Kept, &[outlet])?[0])
     }
 
-    /// Removes the first of a model's aliases that would only be in the way of fusing.
+    /// Removes the first alias that would block fusion.
     pub(crate) fn release(model: &TypedModel) -> TractResult<Option<TypedModelPatch>> {
         let is_barrier = |alias: &Self| matches!(alias, Self::Kept | Self::SecondRead);
         let mut nodes = model.nodes().iter();
@@ -67,7 +67,7 @@ impl Alias {
     }
 }
 
-/// Has what an alias is of read in its stead.
+/// Replaces an alias by its first input.
 fn remove(model: &TypedModel, node: &TypedNode) -> TractResult<TypedModelPatch> {
     TypedModelPatch::rewire(
         model,
@@ -128,9 +128,9 @@ impl TypedOp for Alias {
         change: &AxisOp,
     ) -> TractResult<Option<AxisChangeConsequence>> {
         let (substitute_op, changed): (Option<Box<dyn TypedOp>>, TVec<InOut>) = match io {
-            // The element stays as it is scanned.
+            // The element stays as scanned.
             InOut::In(1) => return Ok(None),
-            // tract rewires only the nodes that it replaces.
+            // tract rewires only nodes that it replaces.
             InOut::In(2..) => (Some(Box::new(self.clone())), tvec![io]),
             _ => (None, tvec![InOut::In(0), InOut::Out(0)]),
         };
@@ -176,7 +176,7 @@ impl TypedOp for Alias {
     as_op!();
 }
 
-/// The first Scan that copies elements for nothing, without its inputs that nothing reads.
+/// Replaces the first Scan with unread inputs, whose elements would be copied for nothing.
 fn without_unread_inputs(model: &TypedModel) -> TractResult<Option<TypedModelPatch>> {
     for node in model.nodes() {
         let Some(scan) = node.op_as::<OptScan>() else {
@@ -194,7 +194,7 @@ fn without_unread_inputs(model: &TypedModel) -> TractResult<Option<TypedModelPat
         let all = 0..body.inputs.len();
         let mut kept: Vec<usize> = all.clone().filter(is_read).collect();
         if !kept.iter().any(is_scanned) {
-            // It has as many steps as there are elements.
+            // A scan input determines the number of steps.
             kept.extend(all.clone().rev().find(is_scanned));
         }
         if kept.len() == all.len() {

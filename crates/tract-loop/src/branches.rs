@@ -1,4 +1,4 @@
-//! ONNX's `If`: where the condition is known only the branch that is taken has to fit.
+//! ONNX's `If`: with a known condition, only the taken branch has to be valid.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::graph::self_contained;
 use crate::node::check_domain;
 use crate::wire::free_names;
 
-/// Reads an If, whatever the names in its branches are.
+/// Parses an If, with any names in its branches.
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
@@ -28,7 +28,7 @@ pub(crate) fn parse(
         } = ctx.parse_graph(&self_contained(graph, &[]))?;
         let feeds = unresolved_inputs.into_iter().map(|name| {
             let known = captured.iter().position(|it| *it == name);
-            // The first input is the condition.
+            // Input 0 is the condition.
             1 + known.unwrap_or_else(|| {
                 captured.push(name);
                 captured.len() - 1
@@ -58,13 +58,13 @@ pub(crate) fn parse(
 #[derive(Clone, Debug)]
 struct Branch {
     body: InferenceModel,
-    /// Which input of the node each of the body's is.
+    /// The node's input for each input of the body.
     feeds: Vec<usize>,
 }
 
 impl Branch {
-    /// Infers what the outputs are, from that and the inputs; keeps what it finds unless
-    /// that does not fit.
+    /// Infers the outputs from the inputs and the known facts of the outputs. Keeps the result
+    /// unless it is inconsistent.
     fn infer(
         &mut self,
         inputs: &[InferenceFact],
@@ -87,13 +87,12 @@ impl Branch {
     }
 }
 
-/// The sizes in which branches differ, by output and axis.
+/// Symbols for sizes in which the branches differ, by output and axis.
 type Sizes = HashMap<(usize, usize), TDim>;
 
-/// An If before types and shapes are known.
 #[derive(Clone, Debug)]
 struct OnnxIf {
-    /// What is done if the condition holds, and if it does not.
+    /// The branches for a true and a false condition.
     branches: [Branch; 2],
     sizes: Sizes,
 }
@@ -101,14 +100,14 @@ struct OnnxIf {
 never_equal!(OnnxIf);
 
 impl OnnxIf {
-    /// Which branch is taken, if that is known.
+    /// The index of the taken branch, if known.
     fn taken(condition: &InferenceFact) -> TractResult<Option<usize>> {
         let value = condition.value.concretize();
         let holds = value.map(|value| value.cast_to_scalar::<bool>());
         Ok(holds.transpose()?.map(|holds| usize::from(!holds)))
     }
 
-    /// What is known of an output that comes from either branch.
+    /// Facts about an output that both branches share.
     fn join(&mut self, output: usize, [one, other]: [&InferenceFact; 2]) -> InferenceFact {
         let mut fact = InferenceFact::default();
         let types = [one, other].map(|fact| fact.datum_type.concretize());
@@ -141,7 +140,7 @@ impl OnnxIf {
     }
 }
 
-/// A size that two branches agree in, or a symbol, always the same for one place.
+/// The size if both branches agree; otherwise a symbol, always the same one for a place.
 fn join_size(
     sizes: &mut Sizes,
     place: (usize, usize),
@@ -188,7 +187,7 @@ impl InferenceOp for OnnxIf {
             Some(taken) => self.branches[taken].infer(&inputs, Some(&outputs))?,
             None => {
                 let found = self.branches.each_mut().map(|it| it.infer(&inputs, None));
-                // What does not fit may be the branch that is not taken.
+                // An inconsistent branch may be the one not taken.
                 let [Ok(then), Ok(other)] = found else {
                     return Ok((inputs, outputs, observed));
                 };
@@ -234,7 +233,7 @@ impl InferenceOp for OnnxIf {
             .iter()
             .map(|it| source.outlet_fact(*it).cloned());
         let facts: TVec<InferenceFact> = facts.collect::<TractResult<_>>()?;
-        // Which is taken is not known: what does not fit is an error.
+        // Either branch may be taken, so inconsistencies are errors.
         let mut branches = self.branches.clone();
         for branch in &mut branches {
             branch.infer(&facts, None)?;
@@ -258,7 +257,7 @@ impl InferenceOp for OnnxIf {
     as_op!();
 }
 
-/// Puts a branch in the place of its node.
+/// Inlines a branch in place of its node.
 fn wire_taken(
     target: &mut TypedModel,
     name: &str,
@@ -295,8 +294,8 @@ fn wire_taken(
         .collect()
 }
 
-/// tract's own, whose outputs are known only once the condition is. tract takes a constant of
-/// the first branch for that of both, and branches of different sizes for a mistake.
+/// tract's IfThenElse, except that outputs become known only with the condition. tract takes a
+/// constant output of the first branch for both, and rejects branches of different sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct Branches {
     pub(crate) bodies: IfThenElse,
@@ -337,7 +336,7 @@ impl TypedOp for Branches {
     as_op!();
 }
 
-/// What the outputs are that come from either branch.
+/// The outputs' facts for either branch.
 fn output_facts(bodies: &IfThenElse, sizes: &mut Sizes) -> TractResult<TVec<TypedFact>> {
     let mut facts = tvec!();
     for output in 0..bodies.then_body.outputs.len() {
@@ -359,7 +358,7 @@ fn output_facts(bodies: &IfThenElse, sizes: &mut Sizes) -> TractResult<TVec<Type
     Ok(facts)
 }
 
-/// A type and a number of axes in words.
+/// A type and a rank in words.
 fn told(fact: &TypedFact) -> String {
     let axes = if fact.rank() == 1 { "axis" } else { "axes" };
     format!("{:?} of {} {axes}", fact.datum_type, fact.rank())

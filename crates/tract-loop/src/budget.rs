@@ -1,4 +1,4 @@
-//! What is left of the limits while loops run.
+//! The remaining limits while loops run.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ use crate::branches::Branches;
 use crate::limits::Limits;
 use crate::op::Loop;
 
-/// What the loops that run on a thread, each within the one before, have taken together.
+/// The total usage of nested loops running on a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spent {
     loops: usize,
@@ -22,13 +22,13 @@ thread_local! {
     static SPENT: Cell<Spent> = const { Cell::new(Spent { loops: 0, steps: 0, bytes: 0 }) };
 }
 
-/// The limits of a run of loops, for one of them.
+/// The limits of a loop, shared with the loops around it.
 ///
-/// A loop within another takes from what is left of the outer one's.
+/// An inner loop draws on the outer loop's budget.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limits: Limits,
-    /// The bytes that this loop holds.
+    /// The bytes held by this loop.
     held: u64,
 }
 
@@ -42,7 +42,7 @@ impl Budget {
         Self { limits, held: 0 }
     }
 
-    /// Takes some steps, before they are run.
+    /// Takes steps from the budget before they run.
     pub(crate) fn take_steps(&mut self, steps: u64) -> TractResult<()> {
         let mut spent = SPENT.get();
         spent.steps = spent.steps.saturating_add(steps);
@@ -56,7 +56,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Holds some bytes in place of those it held, before or after they are allocated.
+    /// Replaces the bytes held by this loop, before or after allocation.
     pub(crate) fn hold(&mut self, bytes: u64) -> TractResult<()> {
         let mut spent = SPENT.get();
         spent.bytes = (spent.bytes - self.held).saturating_add(bytes);
@@ -85,8 +85,8 @@ impl Drop for Budget {
     }
 }
 
-/// The steps of a body's loops that were made Scans, which take no budget when they run.
-/// `None` if there is another loop in it, or a number of steps that is a symbol.
+/// The steps of inner loops that became Scans, which do not use the budget when they run. `None` if
+/// there is another loop, or a symbolic number of steps.
 pub(crate) fn steps_within(body: &TypedModel) -> TractResult<Option<u64>> {
     let mut steps = 0_u64;
     for node in body.nodes() {
@@ -94,7 +94,7 @@ pub(crate) fn steps_within(body: &TypedModel) -> TractResult<Option<u64>> {
             let facts = body.node_input_facts(node.id)?;
             let count = scan.iteration_count(&facts);
             let count = count.and_then(|count| count.to_i64().ok());
-            // Those of recurrent layers are as long as their data.
+            // Scans of recurrent layers are bounded by their data.
             let own = if !is_loop(scan) { Some(0) } else { count };
             let within = steps_within(&scan.body)?;
             own.zip(within).map(|(own, within)| {
@@ -120,7 +120,7 @@ pub(crate) fn steps_within(body: &TypedModel) -> TractResult<Option<u64>> {
     Ok(Some(steps))
 }
 
-/// Whether a Scan was a loop, whose outputs hold an element.
+/// Whether a Scan comes from a loop: its outputs keep an element.
 fn is_loop(scan: &Scan) -> bool {
     let mut nodes = scan.body.nodes().iter();
     nodes.any(|node| matches!(node.op_as(), Some(Alias::Kept)) && node.inputs.len() > 1)

@@ -1,7 +1,7 @@
-//! Equality of operators, by which tract merges nodes.
+//! Equality of operators, which tract uses to merge nodes.
 
-/// Operators of a type are never equal: tract would merge nodes that hold models, states or
-/// a place.
+/// Makes operators of a type never equal: tract would merge nodes that hold models, states or a
+/// place.
 macro_rules! never_equal {
     ($op:ty $(, $parameter:ident)?) => {
         impl$(<$parameter>)? PartialEq for $op {

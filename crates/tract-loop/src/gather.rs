@@ -1,10 +1,9 @@
-//! Gathers that find an index outside of their axis.
+//! Gathers with checked indices.
 
 use tract_onnx::tract_core::ops::array::Gather;
 use tract_onnx::tract_hir::internal::*;
 
-/// Makes the Gathers of an optimised model say which index lies outside of the axis, where
-/// tract's panics.
+/// Makes the Gathers of an optimised model report an index out of range; tract's panics.
 pub(crate) fn check_indices(model: &mut TypedModel) {
     for node in model.nodes_mut() {
         if let Some(gather) = node.op_as::<Gather>()
@@ -15,7 +14,7 @@ pub(crate) fn check_indices(model: &mut TypedModel) {
     }
 }
 
-/// tract's Gather, but for an index outside of the axis, which is an error.
+/// tract's Gather, with an error for an index out of range.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Checked(Gather);
 

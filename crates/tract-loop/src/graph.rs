@@ -1,19 +1,17 @@
-//! Graphs within nodes, in the form that tract reads.
+//! Rewrites subgraphs into a form that tract reads.
 
 use std::collections::HashSet;
 
 use tract_onnx::pb::{GraphProto, NodeProto};
 
-/// A graph without what it declares of its values, whatever its names are.
+/// A graph without declared types, with unique names.
 ///
-/// What a graph's inputs are is known from what they are fed; exporters often declare the
-/// shapes of the first step. Without the declarations, tract takes the `inputs` for captured
-/// values.
+/// The types of a graph's inputs follow from their values, and exporters often declare the shapes
+/// of the first step only. Without the declarations, tract takes the `inputs` for captured values.
 ///
-/// Each output is made by a node of its own, as tract does not read a graph that outputs what
-/// it was given, or one value twice. Each node has a name of its own, as tract has constants,
-/// captured values and nodes in one namespace, where a node without a name has that of its
-/// first output.
+/// Each output gets its own node, since tract does not read a graph that outputs its input, or one
+/// value twice. Each node gets a unique name, since tract keeps constants, captured values and
+/// nodes in one namespace, and an unnamed node takes the name of its first output.
 pub(crate) fn self_contained(graph: &GraphProto, inputs: &[&str]) -> GraphProto {
     let mut graph = graph.clone();
     graph.input.clear();
@@ -40,7 +38,7 @@ pub(crate) fn self_contained(graph: &GraphProto, inputs: &[&str]) -> GraphProto 
     graph
 }
 
-/// The names of all values of a graph, and of the graphs within it.
+/// Collects the names of all values of a graph and its subgraphs.
 fn values(graph: &GraphProto, to: &mut HashSet<String>) {
     to.extend(graph.initializer.iter().map(|tensor| tensor.name.clone()));
     let declared = graph.input.iter().chain(&graph.output);
@@ -54,7 +52,7 @@ fn values(graph: &GraphProto, to: &mut HashSet<String>) {
     }
 }
 
-/// A name that is not taken, and is from now on.
+/// Reserves a free name.
 fn free(mut name: String, taken: &mut HashSet<String>) -> String {
     while !taken.insert(name.clone()) {
         name.push('~');
@@ -62,9 +60,9 @@ fn free(mut name: String, taken: &mut HashSet<String>) -> String {
     name
 }
 
-/// Gives each node a name that no other node of tract's has.
+/// Gives each node a unique name.
 fn name_nodes(graph: &mut GraphProto, taken: &mut HashSet<String>) {
-    // What no node makes is a node itself.
+    // Values without a producer become nodes themselves.
     let mut used = taken.clone();
     for output in graph.node.iter().flat_map(|node| &node.output) {
         used.remove(output);

@@ -1,4 +1,4 @@
-//! What of a loop follows from the number of the step alone.
+//! Values of a loop that follow from the iteration number alone.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -6,16 +6,16 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::spec::{Feed, Spec, Value, one};
 
-/// The most steps that are followed while a model is made ready.
+/// The most steps that are followed while a model is prepared.
 const MAXIMUM_STEPS: i64 = 1 << 16;
 
-/// The most elements of a state that is followed: counters have one.
+/// The most elements of a state that is followed; counters have one.
 const MAXIMUM_ELEMENTS: usize = 16;
 
-/// A loop whose end, and maybe more, is known before it runs.
+/// A loop whose number of steps, and possibly more, is known before it runs.
 #[derive(Debug)]
 pub(crate) struct Induction {
-    /// The number of steps, or a symbol for it.
+    /// The number of steps, possibly symbolic.
     pub(crate) steps: TDim,
     /// Values in the body, at each step.
     pub(crate) values: HashMap<OutletId, Vec<TValue>>,
@@ -30,10 +30,10 @@ impl Induction {
     }
 }
 
-/// The states that follow from the number of the step, and all nodes that do.
+/// The states and nodes that follow from the iteration number.
 ///
-/// A state does if it starts with a known value and becomes what follows from the
-/// step, from such states and from constants: a counter, most of the time.
+/// A state does if it starts with a known value, and is updated only from the iteration number,
+/// such states and constants: usually a counter.
 fn regular(spec: &Spec, inputs: &[&TypedFact]) -> TractResult<(HashSet<usize>, HashSet<usize>)> {
     let body = &spec.body;
     let mut states: HashSet<usize> = (0..spec.states.len())
@@ -78,7 +78,7 @@ fn regular(spec: &Spec, inputs: &[&TypedFact]) -> TractResult<(HashSet<usize>, H
     }
 }
 
-/// A value that is known before the model runs, sizes as integers.
+/// A value that is known before the model runs, with sizes as integers.
 pub(crate) fn known(fact: &TypedFact) -> Option<TValue> {
     let value = fact.konst.as_ref()?;
     if value.datum_type() == TDim::datum_type() {
@@ -88,9 +88,9 @@ pub(crate) fn known(fact: &TypedFact) -> Option<TValue> {
     Some(Arc::clone(value).into_tvalue())
 }
 
-/// Follows a loop from its first step to its last, as far as it does not depend
-/// on what is computed: its end, its counters, and those of the values asked for
-/// that follow from them. `None` if its end is not known.
+/// Simulates a loop as far as it does not depend on computed values: its number of steps, its
+/// counters, and the `asked` values that follow from them. `None` if the number of steps is
+/// unknown.
 pub(crate) fn follow(
     spec: &Spec,
     inputs: &[&TypedFact],
@@ -159,7 +159,7 @@ pub(crate) fn follow(
             Feed::State(state) => current[state].clone(),
             Feed::Step | Feed::Outer(_) => tensor0(step).into_tvalue(),
         });
-        // A step that fails, or a size that is a symbol, is for the loop to meet when it runs.
+        // The loop itself reports a failing step or a symbolic size when it runs.
         let Ok(outputs) = running.run(fed.collect()) else {
             return Ok(None);
         };

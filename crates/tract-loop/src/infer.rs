@@ -1,4 +1,4 @@
-//! A node as ONNX writes it, before types and shapes are known.
+//! The Loop node before types and shapes are known.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::konst::Const;
 
+use crate::from_data::symbols_of;
 use crate::induction::follow;
 use crate::limits::Limits;
-use crate::minted::symbols_of;
 use crate::op::Loop;
 use crate::scan;
 use crate::spec::{Feed, Output, Spec, Value, one};
@@ -16,45 +16,44 @@ use crate::states::StateShapes;
 use crate::trips::holds_until;
 use crate::wire::{free_names, wire_cast};
 
-/// What an input of a body is.
+/// The role of a body's input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BodyInput {
-    /// The number of the step.
+    /// The iteration number.
     Step,
-    /// The condition, which holds whenever the body runs.
+    /// The condition, which is true whenever the body runs.
     Condition,
     State(usize),
     Captured(usize),
 }
 
-/// A Loop node and its body. The node's inputs are the trip count and the
-/// condition if it has them, the states' initial values, and what the body captures.
+/// A Loop node and its body. The node's inputs are the trip count and the condition if present, the
+/// initial states, and the captured values.
 #[derive(Clone, Debug)]
 pub(crate) struct OnnxLoop {
     pub(crate) node: String,
     pub(crate) has_trip_count: bool,
     pub(crate) has_condition: bool,
     pub(crate) states: usize,
-    /// The types that the body says its states are of.
+    /// The types that the body declares for its states.
     pub(crate) state_types: Vec<Option<DatumType>>,
-    /// Its outputs are the condition, the states and the scan outputs.
+    /// The outputs are the condition, the states and the scan outputs.
     pub(crate) body: InferenceModel,
-    /// What the body's inputs are.
     pub(crate) body_inputs: Vec<BodyInput>,
-    /// For each output of the node, which one it is of the states and the scan outputs.
+    /// For each output of the node, its index among the states and scan outputs.
     pub(crate) outputs: Vec<usize>,
     pub(crate) limits: Limits,
-    /// Shared by the node's copies: tract copies and asks over and over, and each
-    /// answer asks all loops within.
+    /// Results, shared by copies of the node: tract copies and queries nodes repeatedly, and each
+    /// query runs through all inner loops.
     pub(crate) solved: Arc<Mutex<Vec<Arc<Solved>>>>,
 }
 
-/// What follows from what is known of the inputs.
+/// The result of inference for known inputs.
 #[derive(Debug)]
 pub(crate) struct Solved {
     inputs: Vec<InferenceFact>,
     spec: Spec,
-    /// For each output of the node: what gives it.
+    /// The source of each output of the node.
     sources: Vec<Source>,
     outputs: TVec<InferenceFact>,
 }
@@ -72,17 +71,17 @@ impl OnnxLoop {
         usize::from(self.has_trip_count) + usize::from(self.has_condition)
     }
 
-    /// The node's input that a captured value is.
+    /// The node's input for a captured value.
     fn captured(&self, index: usize) -> usize {
         self.first_state() + self.states + index
     }
 
-    /// The type that a state, or what is scanned behind the states, has from step to step.
+    /// The type of a state, or of a scan output after the states, in every step.
     fn state_type(&self, state: usize, fact: &TypedFact) -> DatumType {
         integer_type(fact, self.state_types.get(state).copied().flatten())
     }
 
-    /// Which input of the body an output is, if it is one.
+    /// The body's input that an output passes on, if any.
     fn passed_on(&self, output: usize) -> Option<BodyInput> {
         let mut outlet = self.body.outputs[output];
         loop {
@@ -106,7 +105,7 @@ impl OnnxLoop {
             .collect()
     }
 
-    /// The body for inputs and states such as these, and what its inputs are fed.
+    /// The typed body for these inputs and states, with its feeds.
     fn typed_body(
         &self,
         inputs: &[TypedFact],
@@ -146,7 +145,7 @@ impl OnnxLoop {
         Ok((body.into_typed()?, feeds))
     }
 
-    /// The op and its outputs, if enough is known of the inputs.
+    /// The op and its outputs, if the inputs are known well enough.
     fn solve(&self, inputs: &[InferenceFact]) -> TractResult<Option<Arc<Solved>>> {
         let found = |all: &[Arc<Solved>]| all.iter().find(|it| it.inputs == inputs).cloned();
         if let Some(solved) = found(&self.solved.lock().unwrap_or_else(PoisonError::into_inner)) {
@@ -180,13 +179,13 @@ impl OnnxLoop {
         let (mut body, feeds) = loop {
             let typed = match self.typed_body(inputs, &carried, &shapes) {
                 Ok(typed) => typed,
-                // A body may make no sense for states that stay as small as they start.
+                // A body may be invalid for states that keep their initial sizes.
                 Err(_) if !shapes.any_varies() && !carried.is_empty() => {
                     let fixed = shapes.clone();
                     shapes.vary_all(&scope);
                     match self.typed_body(inputs, &carried, &shapes) {
                         Ok(typed) => typed,
-                        // Of the two errors, the one that names sizes helps more.
+                        // Of the two errors, the one with concrete sizes is more helpful.
                         Err(_) => self.typed_body(inputs, &carried, &fixed)?,
                     }
                 }
@@ -256,7 +255,7 @@ impl OnnxLoop {
             Some(steps) => steps.clone(),
             None => scope.new_with_prefix("loop_steps").to_dim(),
         };
-        // Symbols of the body mean nothing around it.
+        // Symbols of the body have no meaning outside it.
         let outer: Vec<Symbol> = inputs.iter().flat_map(symbols_of).collect();
         let mut renamed: Vec<((bool, TDim), TDim)> = vec![];
         let mut around = |is_scan: bool, dim: &TDim| -> TDim {
@@ -309,7 +308,7 @@ impl OnnxLoop {
         })
     }
 
-    /// The condition that the body gives, unless it always holds.
+    /// The condition that the body outputs, unless it is always true.
     fn wire_condition(&self, body: &mut TypedModel) -> TractResult<Option<OutletId>> {
         if matches!(self.passed_on(0), Some(BodyInput::Condition)) {
             return Ok(None);
@@ -325,8 +324,8 @@ impl OnnxLoop {
     }
 }
 
-/// The number of steps, if it follows from the inputs; it may be a symbol. That the condition
-/// before the first step holds for it is for the loop to check when it runs.
+/// The number of steps, possibly symbolic, if the inputs determine it. Whether the initial
+/// condition holds is checked when the loop runs.
 fn steps(spec: &Spec, inputs: &[TypedFact]) -> TractResult<Option<TDim>> {
     let count = trip_count(spec, inputs);
     let starts = spec.condition.is_none_or(|input| holds(&inputs[input]));
@@ -340,11 +339,11 @@ fn steps(spec: &Spec, inputs: &[TypedFact]) -> TractResult<Option<TDim>> {
     Ok(count.filter(|count| count.as_i64().is_none() && holds_until(spec, inputs, count)))
 }
 
-/// The trip count, if it is known, or a symbol that is not negative, as sizes are.
+/// The trip count: a known one, or a symbolic one that is not negative, like a size.
 fn trip_count(spec: &Spec, inputs: &[TypedFact]) -> Option<TDim> {
     let count = inputs[spec.trip_count?].konst.as_ref()?;
     if count.datum_type() != TDim::datum_type() {
-        // tract's cast to its type of sizes keeps 32 bits.
+        // tract's cast to TDim keeps only 32 bits.
         let count: i64 = one(count, "trip count").ok()?;
         return Some(count.max(0).to_dim());
     }
@@ -360,7 +359,7 @@ fn trip_count(spec: &Spec, inputs: &[TypedFact]) -> Option<TDim> {
     }
 }
 
-/// Whether a condition is known to hold.
+/// Whether a condition is known to be true.
 pub(crate) fn holds(fact: &TypedFact) -> bool {
     let value = fact.konst.as_ref();
     value.is_some_and(|value| {
@@ -369,8 +368,8 @@ pub(crate) fn holds(fact: &TypedFact) -> bool {
     })
 }
 
-/// The type of a value at run time: that of sizes, which tract has for itself, does not hold
-/// what changes any better than the integers that were `declared`.
+/// The type of a value at run time. TDim gains nothing for values that change, so it becomes the
+/// `declared` integer type.
 fn integer_type(fact: &TypedFact, declared: Option<DatumType>) -> DatumType {
     if fact.datum_type != TDim::datum_type() {
         return fact.datum_type;
@@ -459,7 +458,7 @@ impl InferenceOp for OnnxLoop {
                         spec.outputs.push(output.clone());
                         Source::Op(spec.outputs.len() - 1)
                     } else {
-                        // Of a state that nobody reads, any outlet will do.
+                        // An unread state may come from any outlet.
                         Source::Input(0)
                     }
                 }

@@ -1,11 +1,11 @@
-//! States after the last step of a Scan that may have none.
+//! Final states of a Scan that may have no steps.
 
 use tract_onnx::tract_hir::internal::*;
 
-/// What the last step gave, or what the state started with where there was no step, of which
-/// tract's Scan then gives nothing.
+/// The output of the last step, or the initial state if there was none; tract's Scan then outputs
+/// nothing.
 ///
-/// Inputs are both, and what is scanned, along its first axis.
+/// The inputs are both, and a scan input with its scanned axis first.
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub(crate) struct LastOrInitial;
 

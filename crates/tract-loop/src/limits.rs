@@ -1,16 +1,15 @@
-//! How long loops may run.
+//! Limits of loops.
 
 use std::cell::Cell;
 
-/// What one run of a loop may take, together with the loops within it. Without a limit, an
-/// endless loop is endless.
+/// Limits of one run of a loop, including its inner loops. Without limits, a loop may run forever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The most steps, those of the loops within it included.
+    /// The maximum number of steps, including those of inner loops.
     pub steps: Option<u64>,
-    /// The most bytes of the states and scan outputs that there are at a time, and of any other
-    /// value of a step as far as its sizes are known before.
+    /// The maximum number of bytes of all live states and scan outputs, and of any other value in a
+    /// step, as far as its size is known in advance.
     pub bytes: Option<u64>,
 }
 
@@ -24,7 +23,7 @@ impl Limits {
         }
     }
 
-    /// The same with a limit to the steps.
+    /// Sets the maximum number of steps.
     #[must_use]
     pub const fn with_steps(self, steps: u64) -> Self {
         Self {
@@ -33,7 +32,7 @@ impl Limits {
         }
     }
 
-    /// The same with a limit to the bytes of values that there are at a time.
+    /// Sets the maximum number of bytes of live values.
     #[must_use]
     pub const fn with_bytes(self, bytes: u64) -> Self {
         Self {
@@ -44,19 +43,19 @@ impl Limits {
 }
 
 thread_local! {
-    /// Those of the nodes that this thread reads.
+    /// The limits of nodes that this thread is parsing.
     static LOADING: Cell<Limits> = const { Cell::new(Limits::none()) };
 }
 
-/// Those of the nodes that are being read.
+/// The limits of the nodes being parsed.
 pub(crate) fn of_nodes_read() -> Limits {
     LOADING.get()
 }
 
-/// Calls `load`; the loops of the ONNX models that it reads, on this thread, are
-/// bounded for as long as there are. Going beyond is an error of the run.
+/// Calls `load`, and bounds all loops of the ONNX models it reads on this thread. A run that
+/// exceeds the limits fails.
 ///
-/// tract's register takes plain functions, which cannot hold the limits.
+/// tract registers plain functions, which cannot hold the limits.
 ///
 /// ```no_run
 /// use tract_loop::{Limits, with_limits};
@@ -72,7 +71,7 @@ pub(crate) fn of_nodes_read() -> Limits {
 /// # }
 /// ```
 pub fn with_limits<T>(limits: Limits, load: impl FnOnce() -> T) -> T {
-    /// Puts back what was there, even after a panic.
+    /// Restores the previous limits, even after a panic.
     struct Restore(Limits);
 
     impl Drop for Restore {

@@ -1,4 +1,4 @@
-//! Nodes as ONNX writes them.
+//! ONNX nodes.
 
 use std::sync::LazyLock;
 
@@ -6,10 +6,9 @@ use tract_onnx::model::{OnnxOpRegister, ParsingContext};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-/// tract's own operators.
 static TRACTS: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
 
-/// Reads a node as tract does.
+/// Parses a node like tract.
 pub(crate) fn tracts(
     operator: &str,
     ctx: &ParsingContext<'_>,

@@ -1,4 +1,4 @@
-//! The op as tract's typed models have it.
+//! The op in typed models.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,14 +14,14 @@ use crate::{fusion, optimize, run, scan};
 
 /// ONNX's `Loop`: runs a body until its condition or its trip count ends it.
 ///
-/// [`register`](crate::register) makes one of each Loop node of an ONNX model.
-/// Decluttering makes it tract's `Scan` where that is the same.
+/// [`register`](crate::register) makes one for each Loop node of an ONNX model. Decluttering turns
+/// it into tract's `Scan` if that is equivalent.
 #[derive(Clone, Debug)]
 pub struct Loop {
     pub(crate) spec: Arc<Spec>,
-    /// How the optimised body runs.
+    /// The plan of the optimised body.
     plan: Option<Arc<TypedSimplePlan>>,
-    /// Whether it was found to be no Scan: looking takes as many steps as the loop.
+    /// Whether it is known not to be a Scan; the check takes as many steps as the loop.
     is_no_scan: Arc<AtomicBool>,
 }
 
@@ -37,13 +37,13 @@ impl Loop {
         })
     }
 
-    /// The body: what one step runs.
+    /// The body, which runs once per step.
     #[must_use]
     pub fn body(&self) -> &TypedModel {
         &self.spec.body
     }
 
-    /// The same with constants for what is known, and without inputs that nothing reads.
+    /// Replaces known inputs by constants, and drops unread ones.
     fn with_known_inputs(&self, facts: &[&TypedFact]) -> TractResult<Option<Self>> {
         let mut body = self.spec.body.clone();
         let mut inputs = vec![];
@@ -85,8 +85,8 @@ impl Loop {
     }
 }
 
-/// Makes recurrent ops within a body start anew at each run: tract's keep their
-/// states from run to run, for streaming.
+/// Resets recurrent ops within a body at each run: by default, tract's keep their states for
+/// streaming.
 fn forget_between_runs(body: &mut TypedModel) {
     for node in body.nodes_mut() {
         if let Some(scan) = node.op_as_mut::<Scan>() {
@@ -227,7 +227,7 @@ impl TypedOp for Loop {
     ) -> TractResult<Option<TypedModelPatch>> {
         rule_if!(self.plan.is_none());
         let mut body = optimize::into_decluttered(self.spec.body.clone())?;
-        // What a step may change is no size of what goes in.
+        // Sizes that a step may change are not among those of the inputs.
         let known = fusion::symbols(model.node_input_facts(node.id)?);
         fusion::fuse_all(&mut body, &known)?;
         let body = optimize::into_optimized(body)?;

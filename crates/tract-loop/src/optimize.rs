@@ -1,4 +1,4 @@
-//! tract's optimizers, with one more pass.
+//! tract's optimizers, with repaired passes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::gather::check_indices;
 
-/// tract's [`into_optimized`](TypedModel::into_optimized), for models that its passes (of 0.23)
-/// spoil or do not finish.
+/// tract's [`into_optimized`](TypedModel::into_optimized), for models that the passes of 0.23 break
+/// or never finish.
 ///
-/// - Nodes that compute the same from the same are merged. `PushSplitDown` does that, too, but
-///   drops both of two nodes that read two values whose readers it lists in different orders;
-///   the model then ends in "eval() called on a Dummy op" when it runs.
-/// - `ChangeAxes` may move axes of size 1 to and fro without end. Here it ends.
-/// - An index of a Gather outside of its axis, at which tract panics, is an error.
+/// - Equal nodes are merged. `PushSplitDown` merges them too, but drops both of two nodes that read
+///   two values whose readers are listed in different orders; the model then fails with "eval()
+///   called on a Dummy op".
+/// - `ChangeAxes` may move axes of size 1 back and forth forever. Here it ends.
+/// - A Gather index out of range is an error; tract panics.
 ///
 /// # Errors
 /// Those of tract.
@@ -29,21 +29,21 @@ pub fn into_optimized(model: TypedModel) -> TractResult<TypedModel> {
     Ok(model)
 }
 
-/// tract's `into_decluttered`, as in [`into_optimized`].
+/// tract's `into_decluttered`, with the same repairs.
 pub(crate) fn into_decluttered(mut model: TypedModel) -> TractResult<TypedModel> {
     let optimizer = mended(Optimizer::declutter(), &model);
     optimizer.session().optimize(&mut model)?;
     Ok(model)
 }
 
-/// An optimizer's passes, and those that mend them.
+/// Repairs an optimizer's passes.
 fn mended(mut optimizer: Optimizer, model: &TypedModel) -> Optimizer {
     let mut passes: Vec<Box<dyn TypedPass>> = Vec::new();
     for pass in std::mem::take(&mut optimizer.passes) {
         match format!("{pass:?}").as_str() {
             "PushSplitDown" => passes.extend([Box::new(MergeEqual) as Box<dyn TypedPass>, pass]),
             name if name.starts_with("ChangeAxes") => {
-                // Far more than it takes where it ends.
+                // Far more patches than a pass that ends needs.
                 let left = Arc::new(AtomicUsize::new(64 + 4 * model.nodes.len()));
                 passes.push(Box::new(Ending { pass, left }));
             }
@@ -54,11 +54,11 @@ fn mended(mut optimizer: Optimizer, model: &TypedModel) -> Optimizer {
     optimizer
 }
 
-/// A pass that ends after some patches. Each leaves the model as good as it was.
+/// Ends a pass after a number of patches; each leaves a valid model.
 #[derive(Clone, Debug)]
 struct Ending {
     pass: Box<dyn TypedPass>,
-    /// The patches that are left to it and its clones: the optimizer makes one for each round.
+    /// The remaining patches, shared by clones: the optimizer clones the pass for each round.
     left: Arc<AtomicUsize>,
 }
 
@@ -85,7 +85,7 @@ impl TypedPass for Ending {
     }
 }
 
-/// Merges nodes that compute the same from the same.
+/// Merges equal nodes.
 #[derive(Clone, Debug)]
 struct MergeEqual;
 
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use tract_onnx::tract_core::ops::math;
 
-    /// `(-x - exp(x))` twice, of values that are made twice.
+    /// `(-x - exp(x))` twice, with duplicate nodes.
     fn twice() -> TypedModel {
         let mut model = TypedModel::default();
         let x = model.add_source("x", f32::fact([2])).unwrap();

@@ -1,4 +1,4 @@
-//! From ONNX nodes to loops.
+//! Parses Loop nodes.
 
 use std::collections::HashSet;
 
@@ -9,30 +9,25 @@ use tract_onnx::tract_hir::internal::*;
 use crate::graph::self_contained;
 use crate::infer::{BodyInput, OnnxLoop};
 use crate::node::check_domain;
-use crate::{branches, compress, late, limits, range, recurrent, sizes, slice, squeeze};
+use crate::{branches, from_data, limits, range, recurrent, sizes};
 
-/// The most graphs around one another: a state that changes its size has the
-/// loops within looked at twice, and those within them four times.
+/// The maximum nesting of graphs: a state that changes its size doubles the visits of inner loops
+/// at each level.
 const MAXIMUM_DEPTH: usize = 8;
 
-/// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, an `If` whatever
-/// names and constants its branches have, a `Cast` of sizes to int32 without forgetting
-/// those that are symbols, a `Range` downward, and `Slice`, `Squeeze`, `Compress`,
-/// `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and `Tile` whose sizes come from data.
+/// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, `If` with any names and
+/// constants in its branches, `Cast` of sizes to int32 without losing symbols, decreasing `Range`,
+/// `Slice`, `Squeeze`, `Compress`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and
+/// `Tile` with sizes from data, and `Unique`.
 ///
-/// tract looks operators up by name, whatever their domain; a node of the same
-/// name in another domain is an error when the model is read.
+/// tract looks operators up by name in any domain; a node with the same name in another domain is
+/// an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Loop", parse);
     onnx.op_register.insert("If", branches::parse);
     onnx.op_register.insert("Cast", sizes::parse);
     onnx.op_register.insert("Range", range::parse);
-    onnx.op_register.insert("Compress", compress::parse);
-    for operator in late::OPERATORS {
-        onnx.op_register.insert(operator, late::parse);
-    }
-    onnx.op_register.insert("Slice", slice::parse);
-    onnx.op_register.insert("Squeeze", squeeze::parse);
+    from_data::register(onnx);
     recurrent::register(onnx);
 }
 
@@ -126,7 +121,7 @@ fn read(
 fn body_inputs(body: &GraphProto, expected: usize) -> TractResult<Vec<&ValueInfoProto>> {
     let mut inputs: Vec<&ValueInfoProto> = body.input.iter().collect();
     if inputs.len() > expected {
-        // Before version 4 of the format, initializers had to be inputs as well.
+        // Before IR version 4, initializers had to be inputs as well.
         let stored: HashSet<&str> = body.initializer.iter().map(|t| t.name.as_str()).collect();
         inputs.retain(|input| !stored.contains(input.name.as_str()));
     }
@@ -139,13 +134,13 @@ fn body_inputs(body: &GraphProto, expected: usize) -> TractResult<Vec<&ValueInfo
     Ok(inputs)
 }
 
-/// The type of a tensor's elements, if it is said.
+/// The declared element type.
 fn element_type(value: &ValueInfoProto) -> Option<DatumType> {
     let type_proto::Value::TensorType(tensor) = value.r#type.as_ref()?.value.as_ref()?;
     tensor.elem_type().try_into().ok()
 }
 
-/// Whether a value may be a tensor: tract knows no other types, and reads them as none.
+/// Whether a value may be a tensor. tract knows no other types, and reads them as absent.
 fn is_tensor(value: &ValueInfoProto) -> bool {
     value
         .r#type

@@ -1,4 +1,4 @@
-//! Ranges, downward ones included.
+//! Ranges, including decreasing ones.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -7,8 +7,7 @@ use tract_onnx::tract_hir::ops::array;
 
 use crate::node::check_domain;
 
-/// Reads a Range as tract does, which takes the length of one whose step is not 1 or above for
-/// that of another.
+/// Parses a Range; tract computes the wrong length for steps below 1.
 pub(crate) fn parse(
     _ctx: &ParsingContext<'_>,
     node: &NodeProto,

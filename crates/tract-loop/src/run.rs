@@ -1,20 +1,20 @@
-//! Running a loop, step by step.
+//! Runs a loop step by step.
 
 use tract_onnx::tract_hir::internal::*;
 
 use crate::budget::{Budget, steps_within};
 use crate::spec::{Feed, Spec, Value, one};
 
-/// A loop that runs. Its body's state is made once and used for every step.
+/// A running loop. Its body's state is created once and reused at every step.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
     spec: Arc<Spec>,
     body: TypedSimpleState,
-    /// Whether sizes in the body have symbols, which may stand for others at each step.
+    /// Whether the body has symbolic sizes, which may differ between steps.
     has_symbols: bool,
-    /// What a step takes of the budget: itself, and the steps of what were loops within it.
+    /// A step's cost in the budget: itself, and the steps of inner loops that became Scans.
     steps: u64,
-    /// What the next step allocates at least, for states of some sizes.
+    /// The cached result of [`coming`](Self::coming), for states of these shapes.
     coming: Option<(TVec<TVec<usize>>, u64)>,
 }
 
@@ -33,8 +33,8 @@ impl Running {
         })
     }
 
-    /// What the next step allocates at least, as far as it is known before: what it outputs, or
-    /// the largest value on the way there.
+    /// A lower bound of the bytes that the next step allocates: its outputs, or the largest
+    /// intermediate value.
     fn coming(&mut self, symbols: &SymbolValues, states: &[Option<TValue>]) -> TractResult<u64> {
         let shapes = states.iter().flatten();
         let shapes: TVec<TVec<usize>> = shapes.map(|state| state.shape().into()).collect();
@@ -60,7 +60,7 @@ impl Running {
         Ok(bytes)
     }
 
-    /// Runs the body once and takes what it gives; nothing of it stays behind.
+    /// Runs the body once and clears its values.
     fn step(
         &mut self,
         ctx: &EvalContext<'_>,
@@ -75,14 +75,14 @@ impl Running {
             ..
         } = self;
         if step == 0 || *has_symbols {
-            // Symbols from around the loop keep their sizes; others get new ones.
+            // Outer symbols keep their values; the body's get new ones.
             body.turn_state.resolved_symbols = ctx.symbols.clone();
             body.turn_state.scenario = ctx.scenario;
         }
         for (input, feed) in spec.feeds.iter().enumerate() {
             let value = match *feed {
                 Feed::Step => Some(tensor0(step).into_tvalue()),
-                // Moved, so that the body may write where it is.
+                // Moved, so that the body may write in place.
                 Feed::State(state) => states[state].take(),
                 Feed::Outer(outer) => inputs[outer].clone(),
             };
@@ -156,7 +156,7 @@ impl Running {
             step += 1;
         }
         if let Some(expected) = &spec.steps {
-            // A symbol stands for the trip count, even if nothing tells its value.
+            // A symbol equals the trip count even if its value is unknown.
             let expected = expected.eval(ctx.symbols).to_i64();
             let expected = expected.unwrap_or(trip_count.max(0));
             ensure!(
@@ -182,7 +182,7 @@ fn bytes(value: &Tensor) -> u64 {
     value.len() as u64 * value.datum_type().size_of() as u64
 }
 
-/// The bytes of a value of which the sizes are known with some symbols.
+/// The bytes of a value, if the symbols determine its sizes.
 fn bytes_of(fact: &TypedFact, symbols: &SymbolValues) -> Option<u64> {
     let mut bytes = fact.datum_type.size_of() as u64;
     for size in fact.shape.iter() {
@@ -192,7 +192,7 @@ fn bytes_of(fact: &TypedFact, symbols: &SymbolValues) -> Option<u64> {
     Some(bytes)
 }
 
-/// The symbols, with those of the states' sizes.
+/// Adds the symbols of the states' sizes.
 fn with_states(
     spec: &Spec,
     symbols: &SymbolValues,
@@ -214,7 +214,7 @@ fn with_states(
     Ok(symbols)
 }
 
-/// What was scanned, along a new first axis.
+/// Stacks values along a new first axis.
 fn stack(mut values: Vec<TValue>) -> TractResult<Tensor> {
     let inner: TVec<usize> = values[0].shape().into();
     let shape: TVec<usize> = std::iter::once(values.len()).chain(inner.clone()).collect();
@@ -226,7 +226,7 @@ fn stack(mut values: Vec<TValue>) -> TractResult<Tensor> {
     Tensor::stack_tensors(0, &values)?.into_shape(&shape)
 }
 
-/// A scan output without a step. Sizes that depend on what a step would compute are 0.
+/// A scan output without steps. Sizes that only a step would determine are 0.
 fn nothing_scanned(
     spec: &Spec,
     scan: usize,

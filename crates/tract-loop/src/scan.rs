@@ -1,4 +1,4 @@
-//! Loops that are tract's `Scan`.
+//! Loops as tract's `Scan`.
 
 use std::collections::HashSet;
 
@@ -16,22 +16,22 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::alias::Alias;
 use crate::budget::steps_within;
+use crate::from_data::symbols_of;
 use crate::induction::{Induction, follow};
-use crate::minted::symbols_of;
 use crate::optimize::into_decluttered;
 use crate::spec::{Feed, Spec, Value};
 use crate::wire::{reads, wire_cast};
 use crate::{recurrent, trips};
 
-/// Wires a loop as a Scan, if it is one: the number of its steps is known and
-/// something is read by the step. Whatever speaks against it, it stays a loop.
+/// Wires a loop as a Scan if it is one: its number of steps is known, and it reads something step
+/// by step. Any failure leaves it a loop.
 pub(crate) fn wire(
     spec: &Spec,
     target: &mut TypedModel,
     name: &str,
     inputs: &[OutletId],
 ) -> Option<TVec<OutletId>> {
-    // What has been wired before an error is read by nothing.
+    // Nodes wired before an error have no readers.
     wire_scan(spec, target, name, inputs).ok().flatten()
 }
 
@@ -84,9 +84,8 @@ fn wire_scan(
     body.wire(target, name, inputs)
 }
 
-/// What follows from the number of the step where the number of steps is a symbol: states that
-/// count the steps. `None` if there is a doubt that the loop takes all steps, or if another
-/// state is given out, of which tract's Scan has none where there is no step.
+/// The induction for a symbolic number of steps: the states that count steps. `None` if the loop
+/// may stop early, or if another state is output, since tract's Scan outputs none without steps.
 fn by_symbol(
     spec: &Spec,
     target: &TypedModel,
@@ -112,9 +111,8 @@ fn by_symbol(
     is_one.then_some(induction)
 }
 
-/// Whether a Scan may be made of it: it has a step, or a number of them that is not known,
-/// states keep their sizes, no value is known to be empty, which makes it a constant, and no
-/// limit is exceeded.
+/// Whether it can be a Scan: it has a step, or an unknown number of them; states keep their shapes;
+/// no output is known to be empty, which would make it a constant; and no limit is exceeded.
 fn fits(spec: &Spec, induction: &Induction) -> TractResult<bool> {
     let body = &spec.body;
     let states = std::iter::zip(&body.inputs, &spec.feeds).all(|(input, feed)| match *feed {
@@ -132,7 +130,7 @@ fn fits(spec: &Spec, induction: &Induction) -> TractResult<bool> {
     Ok(states && is_within_limits(spec, induction)?)
 }
 
-/// Whether a Scan exceeds no limit, which nothing would find when it runs.
+/// Whether the Scan stays within the limits, which nothing checks when it runs.
 fn is_within_limits(spec: &Spec, induction: &Induction) -> TractResult<bool> {
     let limits = spec.limits;
     let steps = induction.steps.to_i64().map(i64::unsigned_abs);
@@ -144,7 +142,7 @@ fn is_within_limits(spec: &Spec, induction: &Induction) -> TractResult<bool> {
     }
     let within = |limit: Option<u64>, found: u64| limit.is_none_or(|limit| found <= limit);
     if limits.steps.is_some() || limits.bytes.is_some() {
-        // A loop within it has to find what is left of the limits.
+        // An inner loop has to see the remaining budget.
         let Some(inner) = steps_within(&spec.body)? else {
             return Ok(false);
         };
@@ -162,16 +160,16 @@ fn is_within_limits(spec: &Spec, induction: &Induction) -> TractResult<bool> {
     Ok(within(limits.bytes, bytes))
 }
 
-/// A Gather in the body from a value of around it.
+/// A Gather in the body from an outer value.
 #[derive(Clone, Copy, Debug)]
 struct FromOuter {
-    /// The input of the op that is read.
+    /// The op's input that is read.
     input: usize,
     axis: usize,
     index: OutletId,
 }
 
-/// The Gathers that read one element along an axis from a value of around the loop.
+/// The Gathers that read one element along an axis of an outer value.
 fn gathers(spec: &Spec) -> HashMap<usize, FromOuter> {
     let body = &spec.body;
     let found = body.nodes().iter().filter_map(|node| {
@@ -194,15 +192,15 @@ fn gathers(spec: &Spec) -> HashMap<usize, FromOuter> {
     found.collect()
 }
 
-/// Where a Gather reads at each step.
+/// The positions of a Gather at each step.
 #[derive(Clone, Debug)]
 enum Positions {
     At(Vec<i64>),
-    /// All along the axis, from the first to the last.
+    /// The whole axis in order.
     All,
 }
 
-/// Where a Gather reads whose index counts the steps, if they are the axis.
+/// The positions of a Gather whose index counts the steps, if these span the axis.
 fn all_positions(
     spec: &Spec,
     gather: &FromOuter,
@@ -214,7 +212,7 @@ fn all_positions(
     is_all.then_some(Positions::All)
 }
 
-/// Where a Gather reads at each step, if all are within the axis.
+/// The positions of a Gather, if all are within the axis.
 fn positions(values: &[TValue], gather: &FromOuter, inputs: &[TypedFact]) -> Option<Positions> {
     let size = inputs[gather.input].shape[gather.axis].to_i64().ok()?;
     let position = |value: &TValue| {
@@ -226,14 +224,14 @@ fn positions(values: &[TValue], gather: &FromOuter, inputs: &[TypedFact]) -> Opt
     positions.map(Positions::At)
 }
 
-/// What is scanned over, or read whole, for an input of the Scan.
+/// The origin of an input of the Scan.
 #[derive(Clone, Debug)]
 enum Origin {
     State(usize),
     Whole(usize),
     /// One element along an axis of an input at each step.
     Positions(FromOuter, Positions),
-    /// What follows from the step.
+    /// Values derived from the iteration number.
     Values(Tensor),
 }
 
@@ -243,23 +241,23 @@ impl Origin {
     }
 }
 
-/// The body of a Scan as it is made from that of a loop.
+/// The body of a Scan under construction.
 struct Body<'a> {
     spec: &'a Spec,
     induction: &'a Induction,
     gathers: HashMap<usize, (FromOuter, Positions)>,
     model: TypedModel,
     mapping: HashMap<OutletId, OutletId>,
-    /// Of the inputs, in order.
+    /// The origins of the inputs, in order.
     sources: Vec<Origin>,
-    /// The states that are carried and read, in the order of their inputs, with those.
+    /// The carried states that are read, with their inputs, in input order.
     states: Vec<(usize, OutletId)>,
-    /// An element of what is scanned that all outputs keep in the body.
+    /// An element of a scan input that all outputs keep alive in the body.
     element: Option<OutletId>,
 }
 
 impl Body<'_> {
-    /// The states and scan outputs that have to be computed.
+    /// The outputs that have to be computed: states and scan outputs.
     fn wanted(&self) -> Vec<usize> {
         let states = (0..self.spec.states.len())
             .filter(|state| !self.induction.last.contains_key(state))
@@ -268,8 +266,8 @@ impl Body<'_> {
         states.chain(scans).collect()
     }
 
-    /// The nodes that what is wanted is computed from, in order. Where a Gather
-    /// becomes an input, its index is not.
+    /// The nodes that the wanted outputs depend on, in order, without the indices of Gathers that
+    /// become inputs.
     fn needed(&self) -> TractResult<Vec<usize>> {
         let body = &self.spec.body;
         let mut needed = HashSet::new();
@@ -285,7 +283,7 @@ impl Body<'_> {
         Ok(order)
     }
 
-    /// Whether what is needed of what follows from the step is known at each step.
+    /// Whether all needed inputs derived from the iteration number are known at each step.
     fn has_values(&self) -> TractResult<bool> {
         let body = &self.spec.body;
         Ok(self.needed()?.into_iter().all(|id| {
@@ -299,7 +297,7 @@ impl Body<'_> {
         }))
     }
 
-    /// Whether no size comes from data, which may be another at each step: a Scan keeps the
+    /// Whether no size comes from data. Such a size may differ between steps, but a Scan keeps the
     /// first.
     fn keeps_sizes(&self) -> TractResult<bool> {
         let body = &self.spec.body;
@@ -321,7 +319,7 @@ impl Body<'_> {
         self.model.add_source(name, fact)
     }
 
-    /// An input that is one of a value's elements along an axis at each step.
+    /// Adds an input that is one element of a value along an axis at each step.
     fn slices(
         &mut self,
         name: &str,
@@ -396,8 +394,8 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Whether two values may come to be one element of what is scanned: one is it but for
-    /// what may fold away, and the other is computed from it.
+    /// Whether two values may turn out to be the same element of a scan input: one is that element
+    /// except for operators that may fold away, and the other is computed from it.
     fn may_be_one(&self, a: OutletId, b: OutletId) -> bool {
         let model = &self.model;
         let element = |outlet: OutletId| {
@@ -420,8 +418,8 @@ impl Body<'_> {
         a == b || is_of(element(a), b) || is_of(element(b), a)
     }
 
-    /// Scans one more element, which stays where all that is read is taken out of the body: the
-    /// smallest that there is.
+    /// Scans one more value, the smallest available, so that a scan input remains when everything
+    /// else moves out of the body.
     fn scan_an_element(&mut self, facts: &[TypedFact]) -> TractResult<()> {
         let (fact, from) = match self.induction.steps.to_usize() {
             Ok(steps) => {
@@ -443,7 +441,7 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// The states that are carried for what they are in the end alone.
+    /// The states that are carried but never read in the body.
     fn unread(&self) -> Vec<usize> {
         let known = &self.induction.last;
         let is_read = |state: usize| self.states.iter().any(|(it, _)| *it == state);
@@ -453,7 +451,7 @@ impl Body<'_> {
             .collect()
     }
 
-    /// The outputs of the body: the states, those that are read first, and what is scanned.
+    /// The outputs of the body: the states that are read, the other states, and the scan outputs.
     fn wire_outputs(&mut self, name: &str) -> TractResult<Vec<OutletId>> {
         let spec = self.spec;
         let mut outlets = vec![];
@@ -476,7 +474,7 @@ impl Body<'_> {
         Ok(outlets)
     }
 
-    /// What is output, with what it keeps in the body.
+    /// Wraps an output in [`Alias::Kept`].
     fn kept(
         &mut self,
         name: &str,
@@ -489,8 +487,8 @@ impl Body<'_> {
         Ok(self.model.wire_node(name, Alias::Kept, &inputs)?[0])
     }
 
-    /// Whether what computes a value is better run for all steps at once: an operator that
-    /// takes more than its call does, of values that are others at each step.
+    /// Whether a value is better computed for all steps at once: by an operator that costs more
+    /// than its call, from values that differ between steps.
     fn is_worth_all_at_once(&self, outlet: OutletId) -> TractResult<bool> {
         let mut node = self.model.node(outlet.node);
         while node.op_is::<Identity>() {
@@ -510,7 +508,7 @@ impl Body<'_> {
         if is_small {
             return Ok(false);
         }
-        // What folds away with what it is computed from is the same at each step.
+        // Values that fold into constants are the same at each step.
         let mut alone = self.model.clone();
         alone.select_output_outlets(&[outlet])?;
         let alone = into_decluttered(alone)?;
@@ -617,7 +615,7 @@ impl Body<'_> {
                     let name = format!("{name}.state{state}");
                     let state = target.unique_name(&name).into_owned();
                     let state = target.wire_node(state, Const::new(value)?, &[])?[0];
-                    // One that is a symbol is known when it runs.
+                    // A symbolic state is known when it runs.
                     wire_cast(target, name, state, output.fact.datum_type)?
                 }
                 _ => made
@@ -629,7 +627,7 @@ impl Body<'_> {
     }
 }
 
-/// The elements at some positions along an axis, for a Scan to go through.
+/// Wires the elements at these positions along an axis as a scan input.
 fn wire_positions(
     target: &mut TypedModel,
     name: &str,

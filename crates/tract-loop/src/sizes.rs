@@ -1,4 +1,4 @@
-//! Casts of sizes to int32, which keep sizes that are not known yet.
+//! Casts of sizes to int32 that keep symbols.
 
 use std::collections::HashSet;
 
@@ -10,19 +10,19 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::node::{check_domain, tracts};
 
-/// Reads a Cast.
+/// Parses a Cast.
 ///
-/// tract has sizes that are symbols in a type of its own, which its Cast to int64 keeps. That
-/// to int32, as TensorFlow writes it around each size, forgets them, so that the sizes of what is
-/// made with them are no longer known. It keeps them here where they come to nothing but sizes
-/// and comparisons: not every operator of tract takes a symbol.
+/// tract holds symbolic sizes as TDim, and its Cast to int64 keeps them. Its Cast to int32, which
+/// TensorFlow writes around each size, loses them, and with them the sizes computed from them. Here
+/// the symbols stay if they flow only into sizes and comparisons, since some of tract's operators
+/// take no symbols.
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
     let to: i64 = node.get_attr("to")?;
-    // In a body, a state may have to be the int32 that it was before the step.
+    // In a body, a state may have to stay int32.
     if let [graph] = *ctx.parent_graphs
         && to == i64::from(DataType::Int32 as i32)
         && node.output.iter().all(|output| counts_only(graph, output))
@@ -32,11 +32,11 @@ pub(crate) fn parse(
     tracts("Cast", ctx, node)
 }
 
-/// How many values are looked at: those of a layer of Keras are a dozen.
+/// The most values that are visited; a Keras layer has a dozen.
 const MAXIMUM_VALUES: usize = 64;
 
-/// Whether all that is computed from a value are shapes, comparisons, floats and trip counts,
-/// by operators of which tract's take symbols.
+/// Whether a value flows only into shapes, comparisons, floats and trip counts, by operators that
+/// take symbols in tract.
 fn counts_only(main: &GraphProto, value: &str) -> bool {
     let mut open = vec![(main, value)];
     let mut seen = HashSet::new();
@@ -47,7 +47,7 @@ fn counts_only(main: &GraphProto, value: &str) -> bool {
         if seen.len() > MAXIMUM_VALUES {
             return false;
         }
-        // The states of a body are integers again.
+        // A body's states are integers again.
         let is_output = graph.output.iter().any(|output| output.name == value);
         if is_output && std::ptr::eq(graph, main) {
             return false;
@@ -81,13 +81,13 @@ fn counts_only(main: &GraphProto, value: &str) -> bool {
     true
 }
 
-/// Whether a Cast is to a type that may have symbols; one that says none is an error elsewhere.
+/// Whether a Cast is to a type that may hold symbols. One without a type is an error elsewhere.
 fn is_to_integers(cast: &NodeProto) -> bool {
     let to = cast.get_attr("to");
     matches!(to, Ok(DatumType::I32 | DatumType::I64))
 }
 
-/// A Cast to int32, or to nothing else if a size among its elements is a symbol.
+/// A Cast to int32 that passes symbolic values through.
 #[derive(Clone, Debug)]
 struct CastToInt32;
 

@@ -1,26 +1,26 @@
-//! What a loop is: its body, what the body is fed, and what is given out.
+//! The definition of a loop: its body, inputs and outputs.
 
 use tract_onnx::tract_hir::internal::*;
 
 use crate::limits::Limits;
 
-/// What an input of the body is fed.
+/// The value fed to an input of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
-    /// The number of the step, from 0.
+    /// The iteration number, from 0.
     Step,
     /// A state.
     State(usize),
-    /// An input of the op, at every step.
+    /// An input of the op, the same at every step.
     Outer(usize),
 }
 
-/// What an output of the op is.
+/// The source of an output of the op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     /// A state after the last step.
     State(usize),
-    /// What all steps gave, along a new first axis.
+    /// A scan output: the values of all steps, stacked along a new first axis.
     Scan(usize),
 }
 
@@ -35,18 +35,18 @@ pub(crate) struct Output {
 pub(crate) struct Spec {
     /// The node's name, for messages.
     pub(crate) node: String,
-    /// Its outputs are the condition if there is one, the states, and what is scanned.
+    /// Its outputs are the condition if any, the states and the scan outputs.
     pub(crate) body: TypedModel,
     pub(crate) feeds: Vec<Feed>,
-    /// The input that is the trip count.
+    /// The trip count's input.
     pub(crate) trip_count: Option<usize>,
-    /// The input that tells whether there is a first step.
+    /// The initial condition's input.
     pub(crate) condition: Option<usize>,
-    /// The inputs that states start with.
+    /// The inputs of the initial states.
     pub(crate) states: Vec<usize>,
-    /// Whether the body's first output tells whether there is a next step.
+    /// Whether the body's first output is the condition for the next step.
     pub(crate) gives_condition: bool,
-    /// The number of steps, if sizes around the loop are taken from it; it may be a symbol.
+    /// The number of steps, possibly symbolic, if output sizes depend on it.
     pub(crate) steps: Option<TDim>,
     pub(crate) scans: usize,
     pub(crate) outputs: Vec<Output>,
@@ -55,18 +55,18 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
-    /// The body's output that is a state after the step.
+    /// The body's output of a state.
     pub(crate) fn state_output(&self, state: usize) -> usize {
         usize::from(self.gives_condition) + state
     }
 
-    /// The body's output that is scanned.
+    /// The body's output of a scan.
     pub(crate) fn scan_output(&self, scan: usize) -> usize {
         usize::from(self.gives_condition) + self.states.len() + scan
     }
 }
 
-/// The one element of a trip count or a condition, which may be of any rank.
+/// The only element of a trip count or a condition, of any rank.
 pub(crate) fn one<T: Datum + Copy>(value: &Tensor, what: &str) -> TractResult<T> {
     let value = value.cast_to::<T>()?;
     let value = value.to_plain_array_view::<T>()?;

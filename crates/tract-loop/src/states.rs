@@ -1,12 +1,11 @@
-//! The sizes of states, which may change from step to step.
+//! The shapes of states, which may change from step to step.
 
 use tract_onnx::tract_hir::internal::*;
 
-/// What is assumed of the sizes of states within a body.
+/// Assumptions about the shapes of states in a body.
 ///
-/// A size is at first taken for one that stays what it was. One that a step
-/// turns out to change gets a symbol in its place. Sizes share a symbol as long
-/// as they start equal and stay equal.
+/// Every size is first assumed to be fixed. A size that a step changes becomes a symbol. Sizes
+/// share a symbol as long as they start equal and stay equal.
 #[derive(Clone, Debug)]
 pub(crate) struct StateShapes {
     current: Vec<TVec<TDim>>,
@@ -14,7 +13,7 @@ pub(crate) struct StateShapes {
 }
 
 impl StateShapes {
-    /// States that keep the sizes they start with.
+    /// States that keep their initial shapes.
     pub(crate) fn new(initial: Vec<TVec<TDim>>) -> Self {
         Self {
             current: initial,
@@ -22,22 +21,22 @@ impl StateShapes {
         }
     }
 
-    /// The sizes of a state within the body.
+    /// The shape of a state in the body.
     pub(crate) fn of(&self, state: usize) -> &[TDim] {
         &self.current[state]
     }
 
-    /// Whether a size may be another at each step.
+    /// Whether a size may change at each step.
     pub(crate) fn varies(&self, dim: &TDim) -> bool {
         dim.symbols().iter().any(|it| self.varying.contains(it))
     }
 
-    /// Whether any size may be another at each step.
+    /// Whether any size may change at each step.
     pub(crate) fn any_varies(&self) -> bool {
         !self.varying.is_empty()
     }
 
-    /// Takes every size for one that changes on its own.
+    /// Assumes that every size changes on its own.
     pub(crate) fn vary_all(&mut self, scope: &SymbolScope) {
         for dim in self.current.iter_mut().flatten() {
             let symbol = scope.new_with_prefix("loop_size");
@@ -46,14 +45,14 @@ impl StateShapes {
         }
     }
 
-    /// Compares with the sizes after a step; `true` if they are as assumed.
+    /// Refines the assumptions by the shapes after a step; `true` if they hold.
     pub(crate) fn refine(&mut self, after: &[TVec<TDim>], scope: &SymbolScope) -> bool {
         let pairs = || {
             let states = std::iter::zip(&self.current, after);
             states.flat_map(|(before, after)| std::iter::zip(before, after))
         };
-        // What gets a symbol: sizes that were taken for fixed and are not, and
-        // all but the first of those that are one before the step and not after it.
+        // Sizes that become symbols: fixed ones that changed, and varying ones that differ after
+        // the step from the first of those they equalled before it.
         let mut replaced: Vec<((TDim, TDim), Symbol)> = vec![];
         for (before, after) in pairs() {
             let stays = if self.varies(before) {
@@ -97,7 +96,7 @@ mod tests {
             tvec![dim(1)],
             tvec![dim(1)],
         ]);
-        // The first two grow alike, the third by 2, the fourth stays.
+        // The first two grow alike, the third by 2, and the fourth stays.
         let after = |shapes: &StateShapes| {
             let grown = |state: usize, by: usize| shapes.of(state)[0].clone() + by;
             vec![

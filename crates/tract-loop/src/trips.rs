@@ -1,4 +1,4 @@
-//! Loops that last for their trip count, whatever it is, though they have a condition, too.
+//! Proves that a loop with a condition runs its whole trip count, whatever its value.
 
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cast::Cast;
@@ -12,30 +12,29 @@ use tract_onnx::tract_hir::internal::*;
 use crate::induction::known;
 use crate::spec::{Feed, Spec, one};
 
-/// Whether the body gives a condition, and it holds after every step but the last of so many.
+/// Whether the body outputs a condition that holds after every step but the last of `trip_count`.
 ///
-/// Exporters write it so for each layer of Keras: `step + 1 < size` beside a trip count of
-/// `size`. Numbers of steps count as exact in any type, which float32 is not for more than
-/// 16,777,216 of them.
+/// Exporters write it for each Keras layer: `step + 1 < size` besides a trip count of `size`. Step
+/// numbers are taken as exact in any type, although float32 is exact only up to 16,777,216.
 pub(crate) fn holds_until(spec: &Spec, inputs: &[TypedFact], trip_count: &TDim) -> bool {
     let largest = |number: OutletId| {
-        // The last step that another one follows has the number `trip_count - 2`.
+        // The last step before another has number `trip_count - 2`.
         Some(trip_count.clone() - 2 + offset(spec, inputs, number)?)
     };
     spec.gives_condition && holds(&spec.body, spec.body.outputs[0], &largest)
 }
 
-/// Whether a condition around the loop holds if there is a step at all.
+/// Whether an initial condition holds if there is any step.
 pub(crate) fn holds_at_first(model: &TypedModel, condition: OutletId, trip_count: &TDim) -> bool {
     let largest = |number: OutletId| {
         let number = size(model, number)?.to_i64().ok()?;
-        // As much as a trip count of at least 1 allows.
+        // An upper bound, for a trip count of at least 1.
         Some(trip_count.clone() - 1 + number)
     };
     holds(model, condition, &largest)
 }
 
-/// What a number in the body is more than that of the step, at each.
+/// The constant difference between a number in the body and the iteration number.
 pub(crate) fn offset(spec: &Spec, inputs: &[TypedFact], outlet: OutletId) -> Option<i64> {
     let (base, offset) = counted(spec, outlet)?;
     match base {
@@ -44,7 +43,7 @@ pub(crate) fn offset(spec: &Spec, inputs: &[TypedFact], outlet: OutletId) -> Opt
     }
 }
 
-/// What a state starts with that is one more after each step.
+/// The initial value of a state that grows by 1 at each step.
 pub(crate) fn counter(spec: &Spec, inputs: &[TypedFact], state: usize) -> Option<i64> {
     let after = spec.body.outputs[spec.state_output(state)];
     let is_counter = counted(spec, after)? == (Base::State(state), 1);
@@ -52,7 +51,7 @@ pub(crate) fn counter(spec: &Spec, inputs: &[TypedFact], state: usize) -> Option
     one(&first, "counter").ok()
 }
 
-/// The types that numbers of steps keep their values in.
+/// The types that preserve step numbers.
 const NUMBERS: [DatumType; 5] = [
     DatumType::I32,
     DatumType::I64,
@@ -61,16 +60,16 @@ const NUMBERS: [DatumType; 5] = [
     DatumType::TDim,
 ];
 
-/// What a number at each step is counted from.
+/// The base that a number counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
-    /// The number of the step.
+    /// The iteration number.
     Step,
     /// A state before the step.
     State(usize),
 }
 
-/// Whether a condition holds for numbers that are at most `largest`.
+/// Whether a condition holds for all numbers up to `largest`.
 fn holds(
     model: &TypedModel,
     condition: OutletId,
@@ -104,7 +103,7 @@ fn holds(
     }
 }
 
-/// A number in the body as one that counts steps, and what is added.
+/// A number in the body as a base plus an offset.
 fn counted(spec: &Spec, outlet: OutletId) -> Option<(Base, i64)> {
     let body = &spec.body;
     if let Some(input) = body.inputs.iter().position(|it| *it == outlet) {
@@ -130,7 +129,7 @@ fn counted(spec: &Spec, outlet: OutletId) -> Option<(Base, i64)> {
     is_sum.then(|| sum(left, right).or_else(|| sum(right, left)))?
 }
 
-/// A constant number, a size most of the time.
+/// A constant number, usually a size.
 fn size(model: &TypedModel, outlet: OutletId) -> Option<TDim> {
     let node = model.node(outlet.node);
     if let Some(inner) = through(node) {
@@ -149,7 +148,7 @@ fn size(model: &TypedModel, outlet: OutletId) -> Option<TDim> {
     (whole as f64 == number).then(|| whole.to_dim())
 }
 
-/// The one input of a node that leaves numbers as they are.
+/// The only input of a node that preserves numbers.
 fn through(node: &TypedNode) -> Option<OutletId> {
     let keeps = node.op_is::<AxisOp>()
         || node.op_is::<Identity>()

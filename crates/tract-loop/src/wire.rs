@@ -1,11 +1,11 @@
-//! Nodes that are made beside those of the model.
+//! Helpers for wiring nodes.
 
 use std::collections::HashSet;
 
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-/// The value in a type.
+/// Casts a value unless it already has the type.
 pub(crate) fn wire_cast(
     model: &mut TypedModel,
     name: String,
@@ -19,7 +19,7 @@ pub(crate) fn wire_cast(
     Ok(model.wire_node(name, cast(to), &[outlet])?[0])
 }
 
-/// Whether a value is one of those that are sought, or computed from one.
+/// Whether a value is one of the sought ones, or depends on one.
 pub(crate) fn reads(
     model: &TypedModel,
     outlet: OutletId,
@@ -38,8 +38,8 @@ pub(crate) fn reads(
     false
 }
 
-/// Renames what was wired for a node of `source`, from the node number `first` on, where a
-/// node of `source` that is still to be translated has the name: tract takes each name once.
+/// Renames the nodes wired for a node of `source`, starting at index `first`, if an untranslated
+/// node of `source` has the same name: tract requires unique names.
 pub(crate) fn free_names(
     source: &InferenceModel,
     node: &InferenceNode,

@@ -1,4 +1,4 @@
-//! The chart of docs/benchmarks.md, drawn from the table there.
+//! The chart of docs/benchmarks.md, drawn from its table.
 
 use std::fmt::Write;
 
@@ -6,26 +6,31 @@ use std::fmt::Write;
 const PAGE: &str = "docs/benchmarks.md";
 const PICTURE: &str = "docs/benchmarks.svg";
 
-/// The columns that are drawn: the head in the table, the name in the key, the colour.
-const SERIES: [(&str, &str, &str); 5] = [
-    ("serial", "revseq", "#0550ae"),
-    ("in place", "revseq in place", "#54aeff"),
-    ("plain loop", "plain loop", "#6e7781"),
-    ("ORT CPU", "ONNX Runtime", "#d1600a"),
-    ("rten", "rten", "#a475f9"),
+/// The columns: the head in the table, the name in the legend, the colours on light and dark.
+const SERIES: [(&str, &str, [&str; 2]); 5] = [
+    ("serial", "revseq", ["#0550ae", "#388bfd"]),
+    ("in place", "revseq in place", ["#54aeff", "#a5d6ff"]),
+    ("plain loop", "plain loop", ["#6e7781", "#8b949e"]),
+    ("ORT CPU", "ONNX Runtime", ["#d1600a", "#f0883e"]),
+    ("rten", "rten", ["#a475f9", "#d2a8ff"]),
 ];
 
-/// The picture's width, and where the scale begins and ends; left of it are the names.
+/// The colours of text, page and grid, on light and dark.
+const TEXT: [&str; 2] = ["#24292f", "#e6e9ed"];
+const CARD: [&str; 2] = ["#fff", "#14181d"];
+const GRID: [&str; 2] = ["#d0d7de", "#343b44"];
+
+/// The picture's width, and the start and end of the scale, with names to its left.
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 310.0;
 const RIGHT: f64 = 930.0;
-/// Where the first row begins, below the key, and how high a row is.
+/// The top of the first row, below the legend, and the height of a row.
 const TOP: f64 = 64.0;
 const STEP: f64 = 26.0;
 
-/// How far the scale goes on beyond the figures, as a power of two.
+/// The margin of the scale beyond the figures, as a power of two.
 const MARGIN: f64 = 0.4;
-/// The values that are marked, where the scale has them.
+/// The marked values, if on the scale.
 const TICKS: [f64; 6] = [0.25, 1.0, 4.0, 16.0, 64.0, 256.0];
 
 /// A regime's name, and its figure for each of the series.
@@ -64,9 +69,31 @@ fn rows(page: &str) -> Result<Vec<Row<'_>>, String> {
         .collect())
 }
 
-/// The radius of a dot: the first series is larger, and shows around one of the same figure.
+/// The radius of a dot: the first series is larger, so that it shows around an equal figure.
 fn radius(series: usize) -> f64 {
     if series == 0 { 9.0 } else { 6.0 }
+}
+
+/// The style sheet. Colours are classes, so that each has a second value on dark backgrounds.
+fn style() -> String {
+    let colours = |mode: usize| {
+        let (text, card, grid) = (TEXT[mode], CARD[mode], GRID[mode]);
+        let series = SERIES.iter().enumerate();
+        let dots =
+            series.map(|(index, (.., colours))| format!(".s{index}{{fill:{}}}", colours[mode]));
+        format!(
+            "text{{fill:{text}}}.page{{fill:{card}}}.grid{{stroke:{grid}}}.copy{{stroke:{text}}}\
+             .dot{{stroke:{card}}}{}",
+            dots.collect::<String>()
+        )
+    };
+    format!(
+        "<style>text{{font:14px system-ui,sans-serif}}.tick{{text-anchor:middle}}\
+         .name{{text-anchor:end}}.copy{{stroke-width:2}}.dot{{stroke-width:1.5}}\n{}\n\
+         @media(prefers-color-scheme:dark){{{}}}</style>",
+        colours(0),
+        colours(1)
+    )
 }
 
 /// The chart: a line for each regime, a dot for each figure, on a logarithmic scale.
@@ -85,17 +112,15 @@ fn draw(rows: &[Row<'_>]) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
          width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
          aria-label=\"Time as a multiple of a copy's, by regime\">\n\
-         <style>text{{font:14px system-ui,sans-serif;fill:#24292f}}.tick{{text-anchor:middle}}\
-         .name{{text-anchor:end}}.grid{{stroke:#d0d7de}}.copy{{stroke:#24292f;stroke-width:2}}\
-         .dot{{stroke:#fff;stroke-width:1.5}}</style>\n\
-         <rect width=\"{WIDTH}\" height=\"{height}\" rx=\"8\" fill=\"#fff\"/>\n"
+         {}\n<rect class=\"page\" width=\"{WIDTH}\" height=\"{height}\" rx=\"8\"/>\n",
+        style()
     );
     let mut line = |text: String| writeln!(svg, "{text}").expect("a String takes all");
     let mut at = LEFT;
-    for (index, (_, name, colour)) in SERIES.iter().enumerate() {
+    for (index, (_, name, _)) in SERIES.iter().enumerate() {
         let r = radius(index);
         line(format!(
-            "<circle class=\"dot\" cx=\"{at}\" cy=\"24\" r=\"{r}\" fill=\"{colour}\"/>\
+            "<circle class=\"dot s{index}\" cx=\"{at}\" cy=\"24\" r=\"{r}\"/>\
              <text x=\"{}\" y=\"29\">{name}</text>",
             at + 12.0
         ));
@@ -125,11 +150,11 @@ fn draw(rows: &[Row<'_>]) -> String {
             LEFT - 12.0,
             middle + 5.0
         ));
-        for (index, ((.., colour), figure)) in SERIES.iter().zip(figures).enumerate() {
+        for (index, figure) in figures.iter().enumerate() {
             if let Some(figure) = figure {
                 let (at, r) = (x(*figure), radius(index));
                 line(format!(
-                    "<circle class=\"dot\" cx=\"{at:.1}\" cy=\"{middle}\" r=\"{r}\" fill=\"{colour}\"/>"
+                    "<circle class=\"dot s{index}\" cx=\"{at:.1}\" cy=\"{middle}\" r=\"{r}\"/>"
                 ));
             }
         }
@@ -151,5 +176,25 @@ mod tests {
             read(PICTURE) == draw(&rows),
             "{PICTURE} is not what the table in {PAGE} gives; run `cargo xtask chart`"
         );
+    }
+    #[test]
+    fn every_picture_has_colours_for_dark_backgrounds() {
+        let mut pictures = 0;
+        for entry in std::fs::read_dir(crate::root().join("docs")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "svg") {
+                continue;
+            }
+            let svg = std::fs::read_to_string(&path).unwrap();
+            let (style, drawn) = svg.split_once("</style>").unwrap();
+            assert!(
+                style.contains("@media(prefers-color-scheme:dark)"),
+                "{path:?}"
+            );
+            // A colour outside of the style sheet would be the same on both.
+            assert!(!drawn.contains("\"#"), "{path:?}");
+            pictures += 1;
+        }
+        assert_eq!(pictures, 3);
     }
 }

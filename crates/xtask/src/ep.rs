@@ -15,10 +15,11 @@ const HOSTS: [(&str, &str, &[&str]); 4] = [
     ("1.23", "test_old_host.py", &[]),
 ];
 
-/// The one that makes the models: its environment has all that `models/requirements.txt` pins.
+/// The version that makes the models: its environment has everything that `models/requirements.txt`
+/// pins.
 const MODELS_HOST: &str = "1.31";
 
-/// How the file of the provider's wheel begins.
+/// The prefix of the provider wheel's file name.
 const EP_WHEEL: &str = "onnxruntime_ep_revseq";
 
 /// The environment variables with which the other tests run models on ONNX Runtime
@@ -47,7 +48,7 @@ pub(crate) fn python_of_models() -> Result<PathBuf, String> {
     host(MODELS_HOST)
 }
 
-/// A Python with the newest ONNX Runtime under test, and that's library.
+/// A Python with the newest ONNX Runtime under test, and its library.
 pub(crate) fn onnxruntime() -> Result<(PathBuf, PathBuf), String> {
     let (version, ..) = HOSTS[0];
     let python = host(version)?;
@@ -110,7 +111,7 @@ pub(crate) fn wheel(platform: &str) -> Result<PathBuf, String> {
     only_wheel(platform, EP_WHEEL)
 }
 
-/// Builds both wheels, and runs the tests of that of the command line.
+/// Builds both wheels, and tests that of the command line.
 pub(crate) fn test_wheels() -> Result<(), String> {
     let platform = this_platform();
     wheels(&platform, &["ep", "cli"])?;
@@ -157,7 +158,7 @@ pub(crate) fn test() -> Result<(), String> {
             .env("REVSEQ_EP_WHEEL", &wheel)
             .run_together(&format!("ONNX Runtime {version}"))
     };
-    // Most of the tests keep one core busy.
+    // Most tests keep only one core busy.
     std::thread::scope(|scope| {
         let pytest = &pytest;
         let runs = HOSTS
@@ -168,7 +169,7 @@ pub(crate) fn test() -> Result<(), String> {
     })
 }
 
-/// Runs the example of Ray or of Spark on a cluster whose nodes are processes of this machine.
+/// Runs the Ray or Spark example on a cluster whose nodes are processes of this machine.
 pub(crate) fn cluster(name: &str) -> Result<(), String> {
     library()?;
     let root = crate::root();
@@ -190,7 +191,7 @@ fn library_name() -> String {
     format!("{DLL_PREFIX}revseq_ep{DLL_SUFFIX}")
 }
 
-/// The one wheel of a name among those of a platform.
+/// The only wheel of a name among those of a platform.
 fn only_wheel(platform: &str, name: &str) -> Result<PathBuf, String> {
     let folder = crate::target().join("wheels").join(platform);
     let entries =

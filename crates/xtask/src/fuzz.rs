@@ -1,15 +1,15 @@
-//! Fuzzing, with libFuzzer: the targets of tests/fuzz.
+//! Fuzzing with libFuzzer: the targets of tests/fuzz.
 
 use std::fs;
 
 use crate::step::nightly;
 
-/// A function that is fuzzed.
+/// A fuzz target.
 struct Target {
     name: &'static str,
     /// Whether it needs the runner, and so tract, which takes minutes to compile.
     runner: bool,
-    /// Whether the files of models/ are inputs to begin with.
+    /// Whether the files of models/ are its initial corpus.
     models: bool,
 }
 
@@ -32,10 +32,10 @@ impl Target {
     }
 }
 
-/// How long a target runs unless it is said, in seconds.
+/// The default run time of a target, in seconds.
 const SECONDS: &str = "60";
 
-/// Fuzzes a target, or all of them, one after the other.
+/// Fuzzes one target, or all of them in turn.
 pub(crate) fn fuzz(arguments: &[&str]) -> Result<(), String> {
     let (name, seconds) = match *arguments {
         [] => (None, SECONDS),

@@ -1,4 +1,4 @@
-//! `cargo xtask`: the project's own chores. `cargo xtask test` is all that CI runs.
+//! `cargo xtask`: the project's chores. `cargo xtask test` is all that CI runs.
 
 #![forbid(unsafe_code)]
 
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
 const LIBRARIES: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-kernels/half,\
                          revseq-ep/gpu,revseq-tract/multithread,revseq-tract/wgpu";
 
-/// A cargo command on the whole workspace, with all that the runner can have.
+/// A cargo command on the whole workspace, with all features of the runner.
 pub(crate) fn workspace(command: &str) -> Command {
     workspace_small(command).args(["--features", "revseq-runner/full"])
 }
@@ -91,7 +91,7 @@ fn workspace_small(command: &str) -> Command {
     cargo(&[command, "--workspace", "--timings"]).args(["--features", LIBRARIES])
 }
 
-/// Everything that has to hold, the quickest to fail first.
+/// Everything that has to hold, quickest failures first.
 fn test_steps() -> Vec<Step> {
     vec![
         Step::new("fmt", "the formatting", || {
@@ -219,7 +219,7 @@ fn test_steps() -> Vec<Step> {
     ]
 }
 
-/// All tests but the documentation's.
+/// All tests except doctests.
 fn tests() -> Result<Command, String> {
     let environment = ep::environment()?;
     Ok(environment
@@ -229,7 +229,7 @@ fn tests() -> Result<Command, String> {
         .env("INSTA_UPDATE", "no"))
 }
 
-/// Runs the tests with a seed that is new each time; otherwise `.cargo/config.toml` sets it.
+/// Runs the tests with a new seed; otherwise `.cargo/config.toml` sets it.
 fn random() -> Result<(), String> {
     let now = std::time::UNIX_EPOCH.elapsed();
     let seed = now.map_or(0, |it| it.as_nanos() as u64).to_string();
@@ -241,15 +241,17 @@ fn random() -> Result<(), String> {
         .map_err(|error| format!("{error}; to run it again: {repeat}"))
 }
 
-/// Runs ONNX's own tests of nodes: no test that plain tract passes may run worse with revseq.
+/// Runs ONNX's own node tests: no test that plain tract passes may fare worse with revseq.
 fn onnx() -> Result<(), String> {
     let folder = target().join("node-tests");
     Command::new(ep::python_of_models()?)
         .arg(root().join("crates/xtask/node_tests.py"))
         .arg(&folder)
         .run()?;
-    workspace("run")
-        .args(["--profile", "test", "--bin", "node-tests", "--"])
+    workspace("build")
+        .args(["--profile", "test", "--bin", "node-tests"])
+        .run()?;
+    Command::new(target().join("debug/node-tests"))
         .arg(folder)
         .run()
 }
@@ -285,7 +287,7 @@ fn target() -> &'static Path {
 /// The output of `cargo metadata`, cached.
 fn metadata() -> &'static Metadata {
     static METADATA: LazyLock<Metadata> = LazyLock::new(|| {
-        // Not a `Command` of a step, which names a file in the target folder.
+        // Not a step's `Command`, which names a file in the target folder.
         let mut cargo = std::process::Command::new(step::cargo_program());
         cargo.args(["metadata", "--format-version=1", "--no-deps"]);
         let output = cargo.current_dir(root()).output();

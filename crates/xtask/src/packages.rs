@@ -11,7 +11,7 @@ use crate::step::{Command, cargo};
 /// The licences beside each crate's manifest.
 const LICENSES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
-/// Published, but a part of the command line that promises nothing itself.
+/// Published, but only a part of the command line, without promises of its own.
 const WITHOUT_API: [&str; 1] = ["revseq-bench"];
 
 /// A member of the workspace.
@@ -20,7 +20,7 @@ pub(crate) struct Package {
     name: String,
     version: String,
     manifest_path: PathBuf,
-    /// The registries that it may be published to; `None` for any.
+    /// The registries it may be published to; `None` for any.
     publish: Option<Vec<String>>,
     description: Option<String>,
     readme: Option<String>,
@@ -43,13 +43,13 @@ fn published() -> Vec<&'static Package> {
         .collect()
 }
 
-/// Packages each crate, without compiling it again, and checks the contents.
+/// Packages each crate without compiling it again, and checks the contents.
 pub(crate) fn package() -> Result<(), String> {
     let packages = published();
     let target = crate::target().join("packages");
     packages
         .iter()
-        // All at once, so that each finds the others that it depends on.
+        // All at once, so that each finds its dependencies.
         .fold(
             cargo(&[
                 "package",
@@ -149,7 +149,7 @@ pub(crate) fn check_api() -> Result<(), String> {
     }
 }
 
-/// The file and the text of each library crate's public API, a line an item.
+/// The file and the text of each library crate's public API, one item per line.
 fn apis() -> Result<Vec<(PathBuf, String)>, String> {
     let root = crate::root();
     crate::workspace("doc")
@@ -183,8 +183,8 @@ fn apis() -> Result<Vec<(PathBuf, String)>, String> {
         .collect()
 }
 
-/// Writes an empty page for each crate whose JSON is in a folder. To cargo, a crate without
-/// a page is not documented yet.
+/// Writes an empty page for each crate whose JSON is in a folder: cargo takes a crate without a
+/// page for undocumented.
 fn write_pages(folder: &Path) -> Result<(), String> {
     let error = |error| format!("{}: {error}", folder.display());
     for entry in fs::read_dir(folder).map_err(error)? {

@@ -1,4 +1,5 @@
-//! Python environments under `python` in cargo's target folder, with exactly the packages that a file pins.
+//! Python environments under `python` in cargo's target folder, with exactly the packages that a
+//! file pins.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,14 +46,14 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The interpreter of an environment with the packages of `requirements`; makes
-/// it, or makes it again if the file has changed.
+/// The interpreter of an environment with the packages of `requirements`; creates it, or recreates
+/// it if the file has changed.
 pub(crate) fn environment(name: &str, requirements: &Path) -> Result<PathBuf, String> {
     let folder = crate::target().join("python").join(name);
     let programs = if cfg!(windows) { "Scripts" } else { "bin" };
     let interpreter = folder.join(programs).join(INTERPRETER);
     let wanted = read(requirements)?;
-    // Written last, so that a half-made environment is made again.
+    // Written last, so that an incomplete environment is recreated.
     let stamp = folder.join("requirements.txt");
     if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
         return Ok(interpreter);

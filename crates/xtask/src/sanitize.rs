@@ -1,4 +1,4 @@
-//! The kernels' and the graph's tests, and the provider in ONNX Runtime, under
+//! Runs the tests of the kernels and the graph crate, and the provider in ONNX Runtime, under
 //! AddressSanitizer and Valgrind, on the toolchain that builds everything else; and under
 //! ThreadSanitizer and Miri, on nightly.
 
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::ep;
 use crate::step::{self, Command, Step, cargo, nightly};
 
-/// Sanitizers come with the compiler for few targets; this is the one that is run.
+/// Sanitizers come with the compiler for few targets, including this one.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// The folder of a sanitizer's builds, apart from all others.
@@ -17,8 +17,8 @@ fn folder(name: &str) -> PathBuf {
 
 const ADDRESS: &str = "-Zsanitizer=address --cfg revseq_sanitize";
 
-/// With debug assertions, and not optimised: optimising instrumented code takes longer than it
-/// saves.
+/// With debug assertions and without optimisation, which takes longer than it saves in instrumented
+/// code.
 const UNOPTIMISED: [&str; 2] = ["--profile", "dev"];
 
 /// The models that the provider runs under AddressSanitizer: lengths and data of several kinds,
@@ -33,7 +33,7 @@ const MODELS: [&str; 7] = [
     "subsequences/clamped_int64",
 ];
 
-/// Runs the sanitizers of these names, or all if there are none.
+/// Runs the named sanitizers, or all.
 pub(crate) fn run(names: &[&str]) -> Result<(), String> {
     let steps = vec![
         Step::new("asan", "AddressSanitizer: kernels, graph, provider", || {
@@ -60,12 +60,12 @@ pub(crate) fn run(names: &[&str]) -> Result<(), String> {
     step::select(steps, names).and_then(step::run_all)
 }
 
-/// A short run for every day: the kernels' unit tests under AddressSanitizer.
+/// A short daily run: the kernels' unit tests under AddressSanitizer.
 pub(crate) fn short() -> Result<(), String> {
     address(&["--lib"]).run_together("AddressSanitizer")
 }
 
-/// Tests of the kernels, and others that are named, under AddressSanitizer.
+/// Tests of the kernels, and others by name, under AddressSanitizer.
 fn address(tests: &[&str]) -> Command {
     sanitized("test", "address", ADDRESS)
         .args(["--package", "revseq-kernels"])
@@ -100,14 +100,13 @@ fn address_in_onnx_runtime() -> Result<(), String> {
     })
 }
 
-/// Runs the kernels' unit tests under ThreadSanitizer, with a standard library that is
-/// instrumented, too. It takes no notice of accesses of more than 16 bytes: the portable
-/// kernels have none.
+/// Runs the kernels' unit tests under ThreadSanitizer, with an instrumented standard library. It
+/// ignores accesses of more than 16 bytes; the portable kernels have none.
 fn thread() -> Result<(), String> {
     on_nightly("thread", &["test", "-Zbuild-std", "--target", TARGET])?
         .args(["--package", "revseq-kernels", "--lib"])
         .args(["--", "--test-threads=1"])
-        // crossbeam's fences are none that it knows.
+        // It does not know crossbeam's fences.
         .env(
             "RUSTFLAGS",
             "-Zsanitizer=thread --cfg revseq_sanitize --cfg crossbeam_sanitize_thread",
@@ -117,7 +116,7 @@ fn thread() -> Result<(), String> {
         .run()
 }
 
-/// Runs the portable kernels' unit tests under Valgrind, which knows no AVX-512.
+/// Runs the portable kernels' unit tests under Valgrind, which does not know AVX-512.
 fn valgrind() -> Result<(), String> {
     let runner = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER";
     let valgrind = "valgrind --quiet --error-exitcode=1 --partial-loads-ok=no";
@@ -159,8 +158,8 @@ fn on_nightly(folder: &str, arguments: &[&str]) -> Result<Command, String> {
 
 /// A cargo command with unstable compiler flags, in a separate folder.
 ///
-/// `--cfg revseq_sanitize` makes streaming stores ordinary ones, as no sanitizer sees
-/// those. An explicit target keeps the flags from build scripts and macros.
+/// `--cfg revseq_sanitize` turns streaming stores into ordinary ones, since no sanitizer sees them.
+/// An explicit target keeps the flags from build scripts and macros.
 fn sanitized(command: &str, folder: &str, flags: &str) -> Command {
     cargo(&[command, "--target", TARGET, "--target-dir"])
         .arg(self::folder(folder))

@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-/// The reasons for which a test may be skipped in CI, too.
+/// The reasons for which a test may be skipped even in CI.
 const ALLOWED: [&str; 3] = [
-    // The processor's choice: the levels that it has are run.
+    // Depends on the processor; the levels that it has are run.
     "the processor has no ",
     // There is a GPU, and two tests need a machine without one.
     "there is hardware",
-    // The headers of a release of ONNX Runtime, which no registry has.
+    // The headers of an ONNX Runtime release, which no registry has.
     "REVSEQ_ORT_INCLUDE is not set",
 ];
 
-/// The file to which tests append their skips, one `test: reason` a line.
+/// The file to which tests append their skips, one `test: reason` per line.
 pub(crate) fn file() -> PathBuf {
     crate::target().join("skips.txt")
 }

@@ -1,4 +1,4 @@
-//! Steps, and the commands that they run.
+//! Steps and their commands.
 
 use std::ffi::{OsStr, OsString};
 use std::time::{Duration, Instant, SystemTime};
@@ -9,7 +9,7 @@ use crate::units::Units;
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
-    /// Whether it runs only if it is named.
+    /// Whether it runs only by name.
     pub(crate) is_extra: bool,
     /// Whether it runs beside the one before it.
     is_beside: bool,
@@ -39,7 +39,7 @@ impl Step {
         Self { is_beside, ..self }
     }
 
-    /// A step that needs more than every machine has.
+    /// A step with requirements that not every machine meets.
     pub(crate) fn extra(
         name: &'static str,
         summary: &'static str,
@@ -53,7 +53,7 @@ impl Step {
     }
 }
 
-/// The steps of these names, or, without names, all that always run.
+/// The named steps, or without names all that always run.
 pub(crate) fn select(steps: Vec<Step>, names: &[&str]) -> Result<Vec<Step>, String> {
     let known: Vec<_> = steps.iter().map(|step| step.name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
@@ -71,7 +71,7 @@ pub(crate) fn select(steps: Vec<Step>, names: &[&str]) -> Result<Vec<Step>, Stri
         .collect())
 }
 
-/// Runs steps in order, those beside each other at a time, and stops where one fails.
+/// Runs steps in order, with parallel ones at a time, and stops at the first failure.
 pub(crate) fn run_all(steps: Vec<Step>) -> Result<(), String> {
     crate::skips::clear()?;
     let start = Instant::now();
@@ -115,7 +115,7 @@ fn timed(step: &Step) -> (Result<(), String>, Duration) {
     ((step.run)(), start.elapsed())
 }
 
-/// A command in the workspace's folder whose failure is an error that shows it.
+/// A command in the workspace's folder whose failure is reported with it.
 pub(crate) struct Command(std::process::Command);
 
 impl Command {
@@ -123,10 +123,10 @@ impl Command {
         let mut command = std::process::Command::new(program);
         command.current_dir(crate::root());
         command.env("REVSEQ_SKIPS", crate::skips::file());
-        // Tests provoke errors by the thousand; with RUST_BACKTRACE set, a backtrace of each would
-        // take a tenth of their time. A panic has its own.
+        // Tests provoke errors by the thousand; with RUST_BACKTRACE set, their backtraces would
+        // take a tenth of the time. Panics have their own.
         command.env("RUST_LIB_BACKTRACE", "0");
-        // The threads of numpy's products, of which there are none, wait by keeping cores busy.
+        // The threads for numpy's products, of which there are none, would busy-wait.
         command.env("OPENBLAS_NUM_THREADS", "1");
         Self(command)
     }
@@ -159,7 +159,7 @@ impl Command {
         String::from_utf8(output.stdout).map_err(|error| format!("{:?}: {error}", self.0))
     }
 
-    /// Runs the command beside others: all that it prints comes at its end, below a title.
+    /// Runs the command in parallel with others: prints its whole output at the end, below a title.
     pub(crate) fn run_together(mut self, title: &str) -> Result<(), String> {
         let output = self
             .0
@@ -186,18 +186,18 @@ impl Command {
     }
 }
 
-/// A command of the nightly toolchain's cargo. The cargo that runs this is of one toolchain;
-/// rustup's chooses.
+/// A command of the nightly toolchain's cargo. The running cargo belongs to one toolchain, so
+/// rustup's proxy chooses.
 pub(crate) fn nightly(arguments: &[&str]) -> Command {
     Command::new("cargo").arg("+nightly").args(arguments)
 }
 
-/// A cargo command, by the cargo that runs this.
+/// A command of the running cargo.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     Command::new(cargo_program()).args(arguments)
 }
 
-/// The cargo that runs this.
+/// The running cargo.
 pub(crate) fn cargo_program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }

@@ -1,4 +1,4 @@
-//! The units that cargo compiled and their times, read from the page of `--timings`.
+//! The units that cargo compiled, with their times, read from the page of `--timings`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,17 +6,17 @@ use std::time::SystemTime;
 
 use serde::Deserialize;
 
-/// How many units are told.
+/// The number of units to print.
 const TOLD: usize = 10;
 
-/// One that takes less is not told.
+/// Faster units are not printed.
 const SECONDS: f64 = 5.0;
 
 /// A unit of compilation: a crate, for one purpose.
 #[derive(Debug, Deserialize)]
 struct Unit {
     name: String,
-    /// Which of the package's targets; empty for its library.
+    /// The package's target; empty for its library.
     target: String,
     /// `todo` for a build, `check`, `doc`, `run-custom-build` or a test's name.
     mode: String,
@@ -29,16 +29,16 @@ struct Unit {
 pub(crate) struct Units(BTreeMap<String, f64>);
 
 impl Units {
-    /// Adds those of the pages that cargo wrote since `start`.
+    /// Adds the units of the pages that cargo wrote since `start`.
     pub(crate) fn add_since(&mut self, start: SystemTime) {
         let folder = fs::read_dir(crate::target().join("cargo-timings"));
         let pages = folder.into_iter().flatten().flatten().filter(|entry| {
-            // Each has a time in its name; the last is there a second time, without.
+            // Each has a time in its name; the last one has a copy without.
             let is_copy = entry.file_name() == "cargo-timing.html";
             let written = entry.metadata().and_then(|data| data.modified());
             !is_copy && written.is_ok_and(|written| written >= start)
         });
-        // The pages are for people; should their data move one day, the table is empty.
+        // The pages are for people; if their data moves one day, the table is empty.
         let units = pages
             .filter_map(|page| read(&fs::read_to_string(page.path()).ok()?))
             .flatten();
@@ -52,7 +52,7 @@ impl Units {
         }
     }
 
-    /// Prints the slowest.
+    /// Prints the slowest units.
     pub(crate) fn print(&self) {
         let mut units: Vec<_> = self
             .0
@@ -72,7 +72,7 @@ impl Units {
     }
 }
 
-/// The units that a page holds.
+/// The units of a page.
 fn read(page: &str) -> Option<Vec<Unit>> {
     let (_, data) = page.split_once("const UNIT_DATA = ")?;
     let mut data = serde_json::Deserializer::from_str(data).into_iter();

@@ -28,10 +28,10 @@ TARGET = pathlib.Path(json.loads(subprocess.run(
 ).stdout)["target_directory"])  # fmt: skip
 TOOLS = TARGET / "wheel-tools"
 BIN = TOOLS / ("Scripts" if os.name == "nt" else "bin")
-#: Each wheel's package, its features, and the folder of its project.
+#: Each wheel's package, and the folder of its project.
 WHEELS = {
-    "ep": ("revseq-ep", "", "crates/revseq-ep/python"),
-    "cli": ("revseq-runner", "full", "crates/revseq-runner/python"),
+    "ep": ("revseq-ep", "crates/revseq-ep/python"),
+    "cli": ("revseq-runner", "crates/revseq-runner/python"),
 }
 #: Where each shell looks for completions, below a prefix.
 COMPLETIONS = {
@@ -120,12 +120,14 @@ def describe(package: str, features: str, platform: Platform, project: pathlib.P
 def build(wheel: str, name: str, platform: Platform) -> None:
     import check
 
-    package, features, path = WHEELS[wheel]
+    package, path = WHEELS[wheel]
+    features = platform.command if wheel == "cli" else ""
     project = ROOT / path
     built = runnable = compiled(package, features, platform)
     if wheel == "cli" and not native(platform):
         # Completions and manual pages are the same everywhere, but for one's own platform to print.
-        runnable = compiled(package, features, next(filter(native, PLATFORMS.values())))
+        host = next(filter(native, PLATFORMS.values()))
+        runnable = compiled(package, host.command, host)
     wheels = TARGET / "wheels" / name
     wheels.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -155,7 +157,7 @@ def main() -> None:
     enter_tools()
     for name, platform in chosen.items():
         for wheel in wanted:
-            if wheel == "ep" or platform.has_command:
+            if wheel == "ep" or platform.command:
                 build(wheel, name, platform)
             elif len(chosen) == 1:
                 sys.exit(f"there is no wheel of the command for {name}")

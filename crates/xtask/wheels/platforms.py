@@ -14,8 +14,8 @@ class Platform:
     program: str
     #: Of the wheel. It has the oldest glibc or macOS.
     tag: str
-    #: Whether there is a wheel of the command, too.
-    has_command: bool = False
+    #: The features of the command; empty if there is no wheel of it.
+    command: str = "full"
 
     @property
     def oldest(self) -> tuple[int, ...]:
@@ -42,11 +42,13 @@ EXPORTS = ("CreateEpFactories", "RegisterCustomOps", "ReleaseEpFactory", "RevSeq
 #: By what Rust calls the system and the processor. glibc 2.17 and macOS 11 are the oldest that Rust's
 #: standard library runs on. ONNX Runtime has no wheel for Macs of Intel.
 PLATFORMS = {
-    "linux-x86_64": Platform("x86_64-unknown-linux-gnu", "lib{}.so", "{}", "manylinux_2_17_x86_64", True),
+    "linux-x86_64": Platform("x86_64-unknown-linux-gnu", "lib{}.so", "{}", "manylinux_2_17_x86_64"),
     "linux-aarch64": Platform("aarch64-unknown-linux-gnu", "lib{}.so", "{}", "manylinux_2_17_aarch64"),
-    "windows-x86_64": Platform("x86_64-pc-windows-gnu", "{}.dll", "{}.exe", "win_amd64", True),
-    "windows-aarch64": Platform("aarch64-pc-windows-gnullvm", "{}.dll", "{}.exe", "win_arm64"),
-    "macos-aarch64": Platform("aarch64-apple-darwin", "lib{}.dylib", "{}", "macosx_11_0_arm64"),
+    "windows-x86_64": Platform("x86_64-pc-windows-gnu", "{}.dll", "{}.exe", "win_amd64"),
+    "windows-aarch64": Platform("aarch64-pc-windows-gnullvm", "{}.dll", "{}.exe", "win_arm64", command=""),
+    "macos-aarch64": Platform("aarch64-apple-darwin", "lib{}.dylib", "{}", "macosx_11_0_arm64",
+                              # zig has no Metal to link with.
+                              command="bench,multithread,rewrite"),
 }  # fmt: skip
 
 

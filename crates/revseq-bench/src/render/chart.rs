@@ -2,14 +2,14 @@
 
 use maud::{Markup, html as markup};
 
-use super::table::{NOTHING, figure};
-use crate::{Contestant, Measurement, Row};
+use super::table::{NOTHING, figure, workers};
+use crate::{Contestant, Measurement, Report, Row};
 
 /// The chart's width in its own units.
 const WIDTH: f64 = 480.0;
-/// Where the bars start, to the right of the names.
+/// Where the scale starts, to the right of the names.
 const LEFT: f64 = 86.0;
-/// Where the longest bar ends, to the left of its figure.
+/// Where the scale ends, to the left of the figure of the longest bar.
 const RIGHT: f64 = 410.0;
 /// Where the first bar's space starts, below the floor's name.
 const TOP: f64 = 22.0;
@@ -19,37 +19,79 @@ const THICKNESS: f64 = 16.0;
 /// The space below the bars for the scale's figures.
 const BOTTOM: f64 = 22.0;
 
-/// The lengths of bars: from 0 to a little more than the longest one.
-struct Scale {
-    maximum: f64,
+/// A logarithmic scale, the same for all charts of a page that show the same unit.
+pub(super) struct Scale {
+    /// The ends of the scale.
+    low: f64,
+    high: f64,
+    /// The factor between marked values.
+    step: f64,
+    /// Where bars start: at the floor if they are multiples of it.
+    base: f64,
 }
 
 impl Scale {
-    fn x(&self, value: f64) -> f64 {
-        LEFT + (RIGHT - LEFT) * value / self.maximum
+    /// The scale of multiples of the floor, or of the times of calls.
+    pub(super) fn of(report: &Report, is_call: bool) -> Self {
+        let rows = report.regimes.iter().filter(|row| row.is_call == is_call);
+        let values = rows.flat_map(|row| {
+            workers(report).filter_map(move |worker| Some(value(row, row.of(worker)?)))
+        });
+        Self::around(values, is_call)
     }
 
-    /// Round values to mark, three to six of them from 0 on.
+    fn around(values: impl Iterator<Item = f64>, is_call: bool) -> Self {
+        // A time of 0, of a call that is faster than the clock, has no place on the scale.
+        let values = values.filter(|value| *value > 0.0);
+        let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), value| {
+            (low.min(value), high.max(value))
+        });
+        if is_call {
+            // From a power of ten on.
+            let low = 10_f64.powf(low.min(1e9).log10().floor());
+            let (high, step) = (high.max(10.0 * low), 10.0);
+            return Self {
+                low,
+                high,
+                step,
+                base: low,
+            };
+        }
+        // The floor is always in the picture, with room for its name. In place there may be next
+        // to nothing to do: that bar ends at the edge.
+        let (low, high) = (low.clamp(0.1, 0.5), high.max(2.0));
+        let step = if high / low > 32.0 { 4.0 } else { 2.0 };
+        Self {
+            low,
+            high,
+            step,
+            base: 1.0,
+        }
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        let share = (value.max(self.low) / self.low).ln() / (self.high / self.low).ln();
+        LEFT + (RIGHT - LEFT) * share
+    }
+
+    /// The marked values: powers of the step, from the base.
     fn ticks(&self) -> impl Iterator<Item = f64> {
-        let power = 10_f64.powf((self.maximum / 5.0).log10().floor());
-        let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
-        let step = steps
-            .into_iter()
-            .find(|step| self.maximum / step <= 6.0)
-            .unwrap_or(self.maximum);
-        let count = (self.maximum / step) as usize;
-        (0..=count).map(move |index| index as f64 * step)
+        let power = |value: f64| (value / self.base).ln() / self.step.ln();
+        // A hair wider, as logarithms are rounded.
+        let first = (power(self.low) - 1e-9).ceil() as i32;
+        let last = (power(self.high) + 1e-9).floor() as i32;
+        (first..=last).map(|power| self.base * self.step.powi(power))
     }
 }
 
 /// The chart of a regime, or why there is none.
-pub(super) fn chart(row: &Row, workers: impl Iterator<Item = Contestant>) -> Markup {
+pub(super) fn chart(row: &Row, workers: impl Iterator<Item = Contestant>, scale: &Scale) -> Markup {
     markup! {
         figure {
             figcaption { (row.name) }
             @match &row.skipped {
                 Some(reason) => p { "skipped: " (reason) },
-                None => (bars(row, &workers.collect::<Vec<_>>())),
+                None => (bars(row, &workers.collect::<Vec<_>>(), scale)),
             }
         }
     }
@@ -64,16 +106,7 @@ fn value(row: &Row, measurement: &Measurement) -> f64 {
     }
 }
 
-fn bars(row: &Row, workers: &[Contestant]) -> Markup {
-    let values = workers
-        .iter()
-        .filter_map(|&worker| Some(value(row, row.of(worker)?)));
-    // The floor's line is always in the picture.
-    let floor = if row.is_call { 0.0 } else { 1.0 };
-    let maximum = values.fold(floor, f64::max);
-    let scale = Scale {
-        maximum: if maximum > 0.0 { maximum } else { 1.0 },
-    };
+fn bars(row: &Row, workers: &[Contestant], scale: &Scale) -> Markup {
     let bottom = TOP + STEP * workers.len() as f64;
     let height = bottom + BOTTOM;
     let summary = workers
@@ -91,7 +124,7 @@ fn bars(row: &Row, workers: &[Contestant]) -> Markup {
                 text.tick x=(x) y=(at(bottom + 15.0)) { (tick_label(row, tick)) }
             }
             @for (index, &worker) in workers.iter().enumerate() {
-                (bar(row, worker, top_of(index), &scale))
+                (bar(row, worker, TOP + STEP * index as f64, scale))
             }
             @if !row.is_call {
                 @let x = at(scale.x(1.0));
@@ -101,50 +134,33 @@ fn bars(row: &Row, workers: &[Contestant]) -> Markup {
                     @if let Some(speed) = row.floor_gb_per_s() { (format!(" {speed:.1} GB/s")) }
                 }
             }
-            // Over the floor's line, which would cross them.
-            @for (index, &worker) in workers.iter().enumerate() {
-                (words(row, worker, top_of(index), &scale))
-            }
         }
     }
 }
 
-/// Where a bar's space starts.
-fn top_of(index: usize) -> f64 {
-    TOP + STEP * index as f64
-}
-
+/// A contestant's name, bar and figure. The figure is to the right of the bar and of its base, so
+/// that no line crosses it.
 fn bar(row: &Row, worker: Contestant, top: f64, scale: &Scale) -> Markup {
     let class = if worker.is_ours() { "ours" } else { "others" };
-    let y = top + (STEP - THICKNESS) / 2.0;
-    markup! {
-        @if let Some(measurement) = row.of(worker) {
-            rect class=(class) x=(at(LEFT)) y=(at(y))
-                width=(at(scale.x(value(row, measurement)) - LEFT)) height=(at(THICKNESS)) {}
-        }
-    }
-}
-
-/// A contestant's name before its bar, and its figure after it.
-fn words(row: &Row, worker: Contestant, top: f64, scale: &Scale) -> Markup {
+    let base = scale.x(scale.base);
     let (end, figure) = match row.of(worker) {
         Some(measurement) => (scale.x(value(row, measurement)), figure(row, measurement)),
-        None => (LEFT, NOTHING.to_owned()),
+        None => (base, NOTHING.to_owned()),
     };
     let baseline = top + STEP / 2.0 + 4.0;
     markup! {
+        rect class=(class) x=(at(base.min(end))) y=(at(top + (STEP - THICKNESS) / 2.0))
+            width=(at((end - base).abs())) height=(at(THICKNESS)) {}
         text.name x=(at(LEFT - 6.0)) y=(at(baseline)) { (worker) }
-        text.figure x=(at(end + 5.0)) y=(at(baseline)) { (figure) }
+        text.figure x=(at(base.max(end) + 5.0)) y=(at(baseline)) { (figure) }
     }
 }
 
 fn tick_label(row: &Row, tick: f64) -> String {
-    // Steps of less than 1 have one decimal, of less than 0.1 two: no more are needed.
-    let rounded = (tick * 100.0).round() / 100.0;
     if row.is_call {
-        format!("{rounded} ns")
+        format!("{tick} ns")
     } else {
-        rounded.to_string()
+        tick.to_string()
     }
 }
 
@@ -159,19 +175,32 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_few() {
-        for maximum in [0.7, 1.0, 1.3, 2.0, 4.9, 7.0, 33.0, 240.0] {
-            let scale = Scale { maximum };
-            let ticks: Vec<f64> = scale.ticks().collect();
-            assert!((3..=7).contains(&ticks.len()), "{maximum}: {ticks:?}");
-            assert!(ticks.iter().all(|&tick| tick <= maximum), "{ticks:?}");
+        for (low, high) in [(0.7, 0.9), (0.3, 4.9), (1.0, 300.0), (0.05, 900.0)] {
+            for is_call in [false, true] {
+                let scale = Scale::around([low, high].into_iter(), is_call);
+                let ticks: Vec<f64> = scale.ticks().collect();
+                assert!((2..=8).contains(&ticks.len()), "{low} {high}: {ticks:?}");
+                assert!(ticks.contains(&scale.base), "{low} {high}: {ticks:?}");
+                let shown = scale.low - 1e-9..=scale.high + 1e-9;
+                assert!(ticks.iter().all(|tick| shown.contains(tick)), "{ticks:?}");
+            }
         }
+        let ticks = |values: &[f64], is_call| -> Vec<f64> {
+            Scale::around(values.iter().copied(), is_call)
+                .ticks()
+                .collect()
+        };
+        assert_eq!(ticks(&[0.3, 70.0], false), [1.0, 4.0, 16.0, 64.0]);
+        assert_eq!(ticks(&[22.5, 2250.0], true), [10.0, 100.0, 1000.0]);
+        assert_eq!(ticks(&[], true).len(), 2);
     }
 
     #[test]
     fn bars_lie_within_the_chart() {
-        let scale = Scale { maximum: 3.0 };
+        let scale = Scale::around([0.25, 4.0].into_iter(), false);
+        assert_eq!(scale.x(0.25), LEFT);
+        assert_eq!(scale.x(4.0), RIGHT);
+        assert_eq!(scale.x(1.0), (LEFT + RIGHT) / 2.0);
         assert_eq!(scale.x(0.0), LEFT);
-        assert_eq!(scale.x(3.0), RIGHT);
-        assert_eq!(scale.x(1.5), (LEFT + RIGHT) / 2.0);
     }
 }

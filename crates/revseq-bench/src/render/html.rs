@@ -2,17 +2,18 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
-use super::chart::chart;
+use super::chart::{Scale, chart};
 use super::table::{LEGEND, Table, cautions, workers};
-use crate::{Machine, Report};
+use crate::Report;
 
 /// The page's only style sheet: system fonts, light and dark as the reader has it.
 const STYLE: &str = include_str!("style.css");
 
-/// A self-contained page: the machine and settings, a bar chart for each
-/// regime, and a table with the same figures.
+/// A self-contained page: the machine and settings, a table, and a bar chart for each
+/// regime with the same figures.
 #[must_use]
 pub fn html(report: &Report) -> String {
+    let [multiples, times] = [false, true].map(|is_call| Scale::of(report, is_call));
     let page = markup! {
         (DOCTYPE)
         html lang="en" {
@@ -26,12 +27,15 @@ pub fn html(report: &Report) -> String {
             body {
                 main {
                     h1 { "revseq bench" }
-                    (machine(&report.machine))
+                    (head(report))
                     p { (LEGEND.join(" ")) }
                     @for caution in cautions(report) {
                         p { strong { (caution) } }
                     }
+                    h2 id="table" { "Table" }
+                    (table(report))
                     h2 { "Charts" }
+                    p { "The scale is logarithmic, and the same for all charts; less is better." }
                     p.key {
                         span.ours { "revseq" } " "
                         span.others { "others" } " "
@@ -39,11 +43,10 @@ pub fn html(report: &Report) -> String {
                     }
                     div.charts {
                         @for row in &report.regimes {
-                            (chart(row, workers(report)))
+                            @let scale = if row.is_call { &times } else { &multiples };
+                            (chart(row, workers(report), scale))
                         }
                     }
-                    h2 id="table" { "Table" }
-                    (table(report))
                 }
             }
         }
@@ -51,9 +54,16 @@ pub fn html(report: &Report) -> String {
     page.into_string()
 }
 
-fn machine(machine: &Machine) -> Markup {
+fn head(report: &Report) -> Markup {
+    let Report { machine, taken, .. } = report;
     markup! {
         dl {
+            @if let Some(taken) = taken {
+                div { dt { "Date" } dd { (taken.date) } }
+                @if let Some(load) = taken.load {
+                    div { dt { "Load before" } dd { (format!("{load:.2}")) } }
+                }
+            }
             div { dt { "Processor" } dd { (machine.processor) } }
             div { dt { "Logical cores" } dd { (machine.cores) } }
             div { dt { "System" } dd { (machine.system) } }

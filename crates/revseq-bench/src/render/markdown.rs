@@ -9,7 +9,7 @@ pub fn markdown(report: &Report) -> String {
     let table = Table::new(report);
     let escape = |text: &str| text.replace('|', "\\|");
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    let mut text = format!("{}\n\n", machine(&report.machine));
+    let mut text = format!("{}\n\n", machine(report));
     text += &line(&table.head);
     text += "|---|";
     text += &"---:|".repeat(table.head.len() - 1);

@@ -1,6 +1,6 @@
 //! The table that all forms show: a row for each regime, a column for each contestant, and our kernel.
 
-use crate::{Contestant, Machine, Measurement, Report, Row};
+use crate::{Contestant, Measurement, Report, Row};
 
 /// The cell of a regime that a contestant does not support.
 pub(super) const NOTHING: &str = "–";
@@ -92,8 +92,9 @@ fn nanoseconds(time: f64) -> String {
     }
 }
 
-/// The machine that the figures hold for, on one line.
-pub(super) fn machine(machine: &Machine) -> String {
+/// The machine that the figures hold for, and when, on one line.
+pub(super) fn machine(report: &Report) -> String {
+    let Report { machine, taken, .. } = report;
     let count = |count: usize, what: &str| match count {
         1 => format!("1 {what}"),
         count => format!("{count} {what}s"),
@@ -113,6 +114,12 @@ pub(super) fn machine(machine: &Machine) -> String {
     if let Some(version) = &machine.rten {
         line += &format!(", rten {version}");
     }
+    if let Some(taken) = taken {
+        line += &format!("; {}", taken.date);
+        if let Some(load) = taken.load {
+            line += &format!(", load {load:.2}");
+        }
+    }
     line
 }
 
@@ -124,7 +131,7 @@ pub(super) const LEGEND: [&str; 3] = [
 ];
 
 /// Warnings about figures that are unreliable.
-pub(super) fn cautions(report: &Report) -> Vec<&'static str> {
+pub(super) fn cautions(report: &Report) -> Vec<String> {
     let quick = "Taken with --quick: few samples, so figures are noisy.";
     let unoptimised = "Taken with a build that is not optimised: figures are meaningless.";
     let interrupted = "Interrupted: not all regimes were measured.";
@@ -133,8 +140,16 @@ pub(super) fn cautions(report: &Report) -> Vec<&'static str> {
         (!report.optimised, unoptimised),
         (report.interrupted, interrupted),
     ];
+    let cores = report.machine.cores;
+    let load = report.taken.as_ref().and_then(|taken| taken.load);
+    let busy = load.filter(|&load| load > cores as f64 / 2.0).map(|load| {
+        format!(
+            "Other programs were running, a load of {load:.2} on {cores} cores: figures are noisy."
+        )
+    });
     cautions
         .into_iter()
-        .filter_map(|(is_so, caution)| is_so.then_some(caution))
+        .filter_map(|(is_so, caution)| is_so.then_some(caution.to_owned()))
+        .chain(busy)
         .collect()
 }

@@ -1,7 +1,7 @@
 //! A fixed report, rendered in each format.
 
 use super::{html, markdown, text};
-use crate::{Contestant, Machine, Measurement, Report, Row};
+use crate::{Contestant, Machine, Measurement, Moment, Report, Row};
 
 fn measurement(contestant: Contestant, median_ns: f64, ratio: f64) -> Measurement {
     Measurement {
@@ -36,6 +36,10 @@ fn fixed() -> Report {
             onnxruntime: Some("1.31.1".to_owned()),
             rten: None,
         },
+        taken: Some(Moment {
+            date: "2026-11-25 13:35 UTC".to_owned(),
+            load: Some(0.5),
+        }),
         quick: true,
         optimised: true,
         interrupted: false,
@@ -118,6 +122,10 @@ fn what_is_not_to_be_trusted_says_so() {
                 ..fixed()
             };
             assert_eq!(says(&report, "Interrupted"), is_so);
+            let mut report = fixed();
+            report.taken.as_mut().unwrap().load = Some(if is_so { 1.25 } else { 0.75 });
+            let busy = "Other programs were running, a load of 1.25 on 2 cores";
+            assert_eq!(says(&report, busy), is_so);
         }
     }
 }

@@ -22,7 +22,7 @@ pub fn text(report: &Report) -> String {
         }
         line + "\n"
     };
-    let mut text = machine(&report.machine) + "\n\n";
+    let mut text = machine(report) + "\n\n";
     text += &line(&table.head[0], &table.head[1..]);
     for row in &table.rows {
         text += &match &row.cells {

@@ -153,7 +153,10 @@ impl Kernel {
             moved?;
         }
         if self.verbose {
-            let kernel = KernelChoice::new(plan, Some(&lengths), in_place);
+            let kernel = match in_place {
+                true => KernelChoice::of_run_in_place(plan, &lengths),
+                false => KernelChoice::of_run(plan, &lengths),
+            };
             self.say(context, plan, kernel, in_place);
         }
         Ok(())

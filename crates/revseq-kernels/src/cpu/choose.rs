@@ -18,17 +18,22 @@ const ROW_PART: usize = 32 << 10;
 const STREAMED_BYTES: usize = 8 << 20;
 
 impl KernelChoice {
-    /// The choice for a plan and these lengths, or for any lengths if `None`, out of place or in
-    /// place, by the instructions of [`SimdLevel::current`].
-    #[must_use]
-    pub fn new(plan: &Plan, lengths: Option<&SequenceLengths<'_>>, in_place: bool) -> Self {
-        choose(plan, lengths, in_place, SimdLevel::current()).1
-    }
-
-    /// The choice out of place for any lengths.
+    /// The choice of [`run`](super::run) for lengths that differ.
     #[must_use]
     pub fn of_plan(plan: &Plan) -> Self {
-        Self::new(plan, None, false)
+        choose(plan, None, false, SimdLevel::current()).1
+    }
+
+    /// The choice of [`run`](super::run) for these lengths.
+    #[must_use]
+    pub fn of_run(plan: &Plan, lengths: &SequenceLengths<'_>) -> Self {
+        choose(plan, Some(lengths), false, SimdLevel::current()).1
+    }
+
+    /// The choice of [`run_in_place`](super::run_in_place) for these lengths.
+    #[must_use]
+    pub fn of_run_in_place(plan: &Plan, lengths: &SequenceLengths<'_>) -> Self {
+        choose(plan, Some(lengths), true, SimdLevel::current()).1
     }
 }
 

@@ -26,7 +26,7 @@ pub use options::Options;
 pub use threads::{ParallelFor, Threads};
 pub use typed::{reverse_in_place, run_elements, run_elements_in_place};
 
-pub use crate::simd_level::SimdLevel;
+pub use crate::simd_level::{SimdLevel, UnknownSimdLevel};
 
 use crate::{Error, Plan, SequenceLengths, Tensor};
 use choice::Kernel;

@@ -37,6 +37,7 @@ pub(crate) unsafe fn run(job: &Job<'_>, items: Range<usize>) {
             64 => run_class::<64, 64>(job, items),
             128 => run_class::<128, 128>(job, items),
             256 => run_class::<256, 256>(job, items),
+            17..33 => run_class::<17, 32>(job, items),
             33..64 => run_class::<33, 63>(job, items),
             65..128 => run_class::<65, 127>(job, items),
             ..=L1_DISTANCE => run_class::<1, L1_DISTANCE>(job, items),

@@ -96,7 +96,7 @@ pub fn reverse_in_place<T>(
         // Only the distances from them count.
         input: std::ptr::null(),
         output: std::ptr::null_mut(),
-        choice: KernelChoice::new(plan, None, true),
+        choice: KernelChoice::of_plan(plan),
     };
     job.for_each_band(0..job.walk.items(), MAX_COLUMNS, |band| {
         for (column, &length) in band.lengths.iter().enumerate() {

@@ -245,12 +245,13 @@ pub(crate) unsafe fn write<V: Vector, S: Source, const STREAM: bool, const AHEAD
         if STREAM && (lanes || lines) {
             let mut at = head.min(bytes);
             write_edge::<V, S, AHEAD>(source, 0, to, at, lanes);
+            let count = CACHE_LINE / V::BYTES;
             while at + CACHE_LINE <= bytes {
                 prefetch::<S, true, AHEAD>(source, at, to);
-                for part in (at..at + CACHE_LINE).step_by(V::BYTES) {
-                    source.vector::<V>(part).stream(to.add(part));
+                for vector in vectors::<V, S>(source, at, count).into_iter().take(count) {
+                    vector.stream(to.add(at));
+                    at += V::BYTES;
                 }
-                at += CACHE_LINE;
             }
             return write_edge::<V, S, AHEAD>(source, at, to, bytes, lanes);
         }
@@ -272,6 +273,22 @@ pub(crate) unsafe fn write<V: Vector, S: Source, const STREAM: bool, const AHEAD
     }
 }
 
+/// Some vectors from `at` on, of which the first `count` are those of the source.
+///
+/// # Safety
+/// As [`Source::vector`], for each.
+#[inline(always)]
+unsafe fn vectors<V: Vector, S: Source>(source: S, at: usize, count: usize) -> [V; UNROLL] {
+    // SAFETY: this function's conditions.
+    unsafe {
+        let mut vectors = [source.vector::<V>(at); UNROLL];
+        for (index, vector) in vectors.iter_mut().enumerate().take(count).skip(1) {
+            *vector = source.vector::<V>(at + index * V::BYTES);
+        }
+        vectors
+    }
+}
+
 /// Writes the bytes from `at` to `end` by vectors, of which the last one overlaps the one
 /// before.
 ///
@@ -287,11 +304,7 @@ unsafe fn write_vectors<V: Vector, S: Source, const AHEAD: bool>(
     // SAFETY: every vector ends within the bytes.
     unsafe {
         while !AHEAD && at + UNROLL * V::BYTES <= end {
-            let mut vectors = [source.vector::<V>(at); UNROLL];
-            for (index, vector) in vectors.iter_mut().enumerate().skip(1) {
-                *vector = source.vector::<V>(at + index * V::BYTES);
-            }
-            for vector in vectors {
+            for vector in vectors::<V, S>(source, at, UNROLL) {
                 vector.store(to.add(at));
                 at += V::BYTES;
             }

@@ -1,5 +1,4 @@
-//! A layer that runs forwards and one that runs backwards over the same input,
-//! to one that does both.
+//! A forward and a backward layer over the same input, to one bidirectional layer.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -23,7 +22,7 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
-/// W, R and B, which are joined as they are written.
+/// W, R and B, which are concatenated as stored.
 const WEIGHTS: [usize; 3] = [1, 2, 3];
 
 fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
@@ -53,7 +52,7 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
     ))
 }
 
-/// Whether a layer runs backwards; none if it is no layer or runs both ways.
+/// Whether a layer runs backwards; `None` if it is not a layer, or bidirectional.
 fn direction(node: &NodeProto) -> Option<bool> {
     if !["LSTM", "GRU", "RNN"].iter().any(|op| node.is(op)) {
         return None;
@@ -65,7 +64,7 @@ fn direction(node: &NodeProto) -> Option<bool> {
     }
 }
 
-/// Layers and the first later ones that are their other directions, each in one pair.
+/// Pairs each layer with the first later one in the other direction, each layer once.
 fn pairs(scope: &Scope<'_>) -> HashMap<usize, usize> {
     let mut waiting: HashMap<Half<'_>, [VecDeque<usize>; 2]> = HashMap::new();
     let mut pairs = HashMap::new();
@@ -84,20 +83,20 @@ fn pairs(scope: &Scope<'_>) -> HashMap<usize, usize> {
     pairs
 }
 
-/// What both halves of a layer have in common.
+/// Properties that both halves of a layer share.
 #[derive(PartialEq, Eq, Hash)]
 struct Half<'a> {
     op: &'a str,
-    /// The input, its lengths and the first states, as their graphs name them.
+    /// The input, the sequence lengths and the initial states, as named in their graphs.
     inputs: [Option<(usize, &'a str)>; 4],
     has_bias: bool,
     attributes: Vec<Vec<u8>>,
 }
 
 impl<'a> Half<'a> {
-    /// A layer as a half; `None` if two such cannot be joined.
+    /// Reads a layer as a half; `None` if it cannot be joined.
     fn of(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Self> {
-        // With three lists of activations or none, what is joined is plain.
+        // Reject attributes and inputs that cannot simply be concatenated.
         let is_plain = node.int("layout").or(0) == Some(0)
             && node.attribute("activation_alpha").is_none()
             && node.attribute("activation_beta").is_none()
@@ -118,7 +117,7 @@ impl<'a> Half<'a> {
     }
 }
 
-/// Writes both as one; `None` if their weights cannot be joined.
+/// Writes both layers as one; `None` if their weights cannot be joined.
 fn join(scope: &Scope<'_>, emit: &mut Emit<'_>, node: &NodeProto, other: &NodeProto) -> Option<()> {
     let (forward, backward) = if direction(node)? {
         (other, node)
@@ -168,7 +167,7 @@ fn join(scope: &Scope<'_>, emit: &mut Emit<'_>, node: &NodeProto, other: &NodePr
     let outputs = joined.output.clone();
     emit.copy(joined);
     for (place, both) in outputs.iter().enumerate() {
-        // Y has the directions on axis 1, the states on axis 0.
+        // Y has the directions on axis 1, the states have them on axis 0.
         let axis = i64::from(place == 0);
         for (start, layer) in [(0, forward), (1, backward)] {
             if let Some(output) = layer

@@ -1,4 +1,4 @@
-//! A reversal that undoes another, with nothing between them that cares.
+//! Two reversals that undo each other, around operators that commute with them.
 
 use super::reversal::Reversal;
 use crate::emit::Emit;
@@ -18,7 +18,7 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
-/// How many operators may lie between the two.
+/// The most operators between the two.
 const MAXIMUM_BETWEEN: usize = 16;
 
 fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
@@ -58,8 +58,9 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
     }
 }
 
-/// The data of the first of two reversals, and the operators between them, the
-/// last one first; or why they do not undo each other, if there are two.
+/// The data of the first of two reversals, and the operators between them, last one first.
+/// `Err(Some(_))` says why two reversals do not undo each other; `Err(None)` means there are no
+/// two.
 fn pattern<'a>(
     scope: &'a Scope<'a>,
     last: &'a NodeProto,

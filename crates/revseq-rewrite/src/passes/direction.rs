@@ -1,7 +1,6 @@
-//! A recurrent layer that reads its input reversed, to one that runs backwards.
+//! A recurrent layer over a reversed input, to one that runs backwards.
 //!
-//! Its output comes reversed again; where a reversal followed, `cancel` takes
-//! both away.
+//! Its output is reversed again; `cancel` removes that together with a following reversal.
 
 use super::reversal::Reversal;
 use crate::emit::Emit;
@@ -60,7 +59,7 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
         emit.copy(turned);
         match &reversal {
             Reversal::Flip { .. } => reversal.write(&mut emit, y, &backwards),
-            // With the axes that ONNX allows.
+            // ONNX allows ReverseSequence only on axes 0 and 1.
             Reversal::Sequence { .. } => {
                 let steps = emit.squeeze(&backwards, &[1]);
                 let forwards = emit.name("forwards");
@@ -74,7 +73,7 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
     emit.finish(format!("{} with direction = reverse", node.op()))
 }
 
-/// Checks that the reversal is of all that the layer reads.
+/// Checks that the reversal covers all that the layer reads.
 fn is_whole(scope: &Scope<'_>, node: &NodeProto, reversal: &Reversal<'_>) -> Result<(), String> {
     match (reversal, node.input(4)) {
         (Reversal::Flip { axis: 0 }, None) => Ok(()),
@@ -110,7 +109,7 @@ fn is_whole(scope: &Scope<'_>, node: &NodeProto, reversal: &Reversal<'_>) -> Res
     }
 }
 
-/// Lengths before they were made int32 or int64.
+/// The lengths before casts to int32 or int64.
 fn without_casts<'a>(scope: &'a Scope<'a>, name: &'a str) -> &'a str {
     let mut name = name;
     while let Some(node) = scope.first_output_of(name, "Cast")

@@ -1,4 +1,4 @@
-//! ReverseSequence whose lengths are all of the axis, to Slice with a step of -1.
+//! ReverseSequence whose lengths cover the axis, to Slice with a step of -1.
 
 use crate::constant;
 use crate::emit::Emit;

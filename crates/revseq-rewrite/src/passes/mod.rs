@@ -1,5 +1,4 @@
-//! The passes: each in a file, with the node that it is about, what has to
-//! hold, and what takes its place.
+//! The passes, one file each: the node it matches, the conditions, and the replacement.
 
 mod bidirectional;
 mod cancel;
@@ -15,7 +14,7 @@ mod transpose;
 use crate::error::Error;
 use crate::pass::{Options, Pass, PassInfo};
 
-/// All passes, in the order in which they are taken.
+/// All passes, in the order in which they run.
 const ALL: [&Pass; 8] = [
     &full_flip::PASS,
     &transpose::PASS,
@@ -27,7 +26,7 @@ const ALL: [&Pass; 8] = [
     &portable::PASS,
 ];
 
-/// All passes, in the order in which they are taken.
+/// All passes, in the order in which they run.
 pub const PASSES: &[&PassInfo] = &{
     let mut infos = [&ALL[0].info; ALL.len()];
     let mut index = 0;
@@ -38,13 +37,13 @@ pub const PASSES: &[&PassInfo] = &{
     infos
 };
 
-/// Passes that another brings along, since it does not see otherwise what these make plain.
+/// Passes that require another one to run first.
 const BROUGHT_ALONG: &[(&str, &str)] = &[
-    // Whether a layer runs backwards.
+    // To recognise layers that run backwards.
     ("recurrent-loop", "full-flip"),
 ];
 
-/// The passes that are asked for, in their order.
+/// The requested passes, in their order.
 pub(crate) fn select(options: &Options) -> Result<Vec<&'static Pass>, Error> {
     if let Some(unknown) = options
         .passes

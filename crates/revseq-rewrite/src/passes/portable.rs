@@ -1,8 +1,7 @@
 //! ReverseSequence and ReverseSubsequences to standard operators.
 //!
-//! The data is gathered by where each row comes from. A row is what stays
-//! together behind the later of the axes; rows are counted through all axes, so
-//! neither the rank nor what lies before, between and behind the axes matters:
+//! Gather fetches each row from its source. A row is the contiguous data after the later axis; rows
+//! are counted across all axes, so neither the rank nor the axes before, between and after matter:
 //!
 //! ```text
 //! position = (row / stride of time)  mod size of time
@@ -10,8 +9,10 @@
 //! from     = row + (length - 1 - 2 position) * stride of time, where position < length
 //! ```
 //!
-//! Lengths are clamped to the axis first, so that no row of another sequence is
-//! ever read: above the axis's size they count as all of it, below zero as 0.
+//! Lengths are clamped to the axis first, so that no row of another sequence is ever read: above
+//! the axis's size they count as that size, below zero as 0.
+
+use std::ops::Range;
 
 use crate::constant;
 use crate::emit::Emit;
@@ -33,18 +34,18 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
-/// The first version with Range.
+/// The first opset with Range.
 const RANGE: i64 = 11;
-/// The first version in which Reshape takes a size of 0 as such.
+/// The first opset in which Reshape takes a size of 0 literally.
 const ALLOW_ZERO: i64 = 14;
-/// Behind the last axis of any tensor.
+/// After the last axis of any tensor.
 const END: i64 = i64::MAX;
 
 /// An axis of the data.
 enum Axis {
     /// Counted from the front.
     Known(i64),
-    /// A vector of one element, also counted from the front.
+    /// A vector of one element, counted from the front.
     Computed(String),
 }
 
@@ -78,7 +79,7 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     match (axes.next(), axes.next()) {
         (Some(time), Some(batch)) => {
             drop(axes);
-            // ONNX Runtime's Gather copies the first string of a row alone.
+            // ONNX Runtime's Gather copies only the first string of a row.
             let by_rows = !types::may_be_strings(scope, data);
             let values = [data, lengths, output];
             reverse_sequence(&mut emit, values, &shape, [&time, &batch], by_rows);
@@ -93,7 +94,7 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     emit.finish(what)
 }
 
-/// The function's attribute that a node's attribute refers to.
+/// The function attribute that a node's attribute refers to.
 fn reference<'a>(node: &'a NodeProto, name: &str) -> Option<&'a str> {
     match node.int(name) {
         Attribute::Reference => node.attribute(name)?.ref_attr_name.as_deref(),
@@ -151,23 +152,23 @@ impl Axis {
         emit.plain("Gather", &[shape, &axis])
     }
 
-    /// How many rows lie between neighbours on the axis, as a vector of one
-    /// element; none if it is 1.
+    /// The number of rows between neighbours on the axis, as a vector of one element; `None` if it
+    /// is 1.
     fn stride(&self, emit: &mut Emit<'_>, shape: &str, end: i64) -> Option<String> {
-        let next = match self {
-            Self::Known(axis) if axis + 1 == end => return None,
-            Self::Known(axis) => emit.ints(&[axis + 1]),
+        match self {
+            Self::Known(axis) if axis + 1 == end => None,
+            Self::Known(axis) => Some(product(emit, shape, axis + 1..end, true)),
             Self::Computed(axis) => {
                 let one = emit.ints(&[1]);
-                emit.plain("Add", &[axis, &one])
+                let next = emit.plain("Add", &[axis, &one]);
+                let end = emit.ints(&[end]);
+                let behind = emit.plain("Slice", &[shape, &next, &end]);
+                Some(product_of(emit, &behind, true))
             }
-        };
-        let end = emit.ints(&[end]);
-        let behind = emit.plain("Slice", &[shape, &next, &end]);
-        Some(product(emit, &behind, true))
+        }
     }
 
-    /// Where on the axis each row is.
+    /// The coordinate of each row on the axis.
     fn coordinate(
         &self,
         emit: &mut Emit<'_>,
@@ -180,36 +181,34 @@ impl Axis {
             None => rows.to_owned(),
         };
         match self {
-            // Nothing lies before it that would have to be taken off.
+            // No axis comes before it.
             Self::Known(0) => steps,
             _ => emit.plain("Mod", &[&steps, size]),
         }
     }
 }
 
-/// 0, 1, 2, … as many as there are rows.
+/// 0, 1, 2, … for each row.
 fn count(emit: &mut Emit<'_>, shape: &str, end: i64) -> String {
-    let (zero, end) = (emit.ints(&[0]), emit.ints(&[end]));
-    let sizes = emit.plain("Slice", &[shape, &zero, &end]);
     if emit.opset() >= RANGE {
-        let rows = product(emit, &sizes, false);
+        let rows = product(emit, shape, 0..end, false);
         let (first, step) = (emit.scalar(0), emit.scalar(1));
         return emit.plain("Range", &[&first, &rows, &step]);
     }
-    let rows = product(emit, &sizes, true);
+    let rows = product(emit, shape, 0..end, true);
     let one = model::tensor("value", model::int64_tensor(&[1], &[1]));
     let ones = emit.op("ConstantOfShape", &[&rows], vec![one]);
     let places = emit.plain("NonZero", &[&ones]);
     emit.squeeze(&places, &[0])
 }
 
-/// Lengths as int64 from 0 to the axis's size.
+/// Lengths as int64, clamped to the axis's size.
 fn clamp(emit: &mut Emit<'_>, lengths: &str, size: &str) -> String {
     let beyond = emit.plain("Less", &[size, lengths]);
     emit.plain("Where", &[&beyond, size, lengths])
 }
 
-/// Reads each row from where it comes from.
+/// Reads each row from its source.
 fn gather(
     emit: &mut Emit<'_>,
     [data, rows, position, length]: [&str; 4],
@@ -237,17 +236,13 @@ fn reshape_into(emit: &mut Emit<'_>, output: &str, value: &str, shape: &str) {
     emit.write(&[output], "Reshape", &[value, shape], attributes);
 }
 
-/// The data as a matrix of its rows.
+/// The data as a matrix of rows.
 fn rows(emit: &mut Emit<'_>, data: &str, shape: &str, end: i64) -> String {
     if emit.opset() < ALLOW_ZERO {
         return emit.op("Flatten", &[data], vec![model::int("axis", end)]);
     }
-    // Not every runtime's Flatten takes a size of 0.
-    let sizes = [(0, end), (end, END)].map(|(start, end)| {
-        let (start, end) = (emit.ints(&[start]), emit.ints(&[end]));
-        let part = emit.plain("Slice", &[shape, &start, &end]);
-        product(emit, &part, true)
-    });
+    // Some runtimes' Flatten refuses a size of 0.
+    let sizes = [0..end, end..END].map(|axes| product(emit, shape, axes, true));
     let [rows, row] = &sizes;
     let matrix = emit.op("Concat", &[rows, row], vec![model::int("axis", 0)]);
     let output = emit.name("rows");
@@ -255,16 +250,29 @@ fn rows(emit: &mut Emit<'_>, data: &str, shape: &str, end: i64) -> String {
     output
 }
 
-/// The product of a vector of sizes, which may be empty: with a factor of 1, as
-/// of nothing at all runtimes take no product.
-fn product(emit: &mut Emit<'_>, sizes: &str, keep: bool) -> String {
+/// The product of the sizes of some axes. `END` is after the last one.
+fn product(emit: &mut Emit<'_>, shape: &str, axes: Range<i64>, keep: bool) -> String {
+    let (start, end) = (emit.ints(&[axes.start]), emit.ints(&[axes.end]));
+    let sizes = emit.plain("Slice", &[shape, &start, &end]);
+    if axes.end == END {
+        product_of(emit, &sizes, keep)
+    } else if keep && axes.end == axes.start + 1 {
+        sizes
+    } else {
+        emit.product(&sizes, keep)
+    }
+}
+
+/// The product of a vector of sizes, which may be empty. Some runtimes refuse the product of
+/// nothing, so add a factor of 1.
+fn product_of(emit: &mut Emit<'_>, sizes: &str, keep: bool) -> String {
     let one = emit.ints(&[1]);
     let factors = emit.op("Concat", &[&one, sizes], vec![model::int("axis", 0)]);
     emit.product(&factors, keep)
 }
 
-/// Sizes to count by. Where one is 0 there are no rows to count, but runtimes refuse
-/// to divide by it all the same if they know it before the model runs.
+/// Sizes for division. If one is 0 there are no rows, but runtimes still refuse to divide by it if
+/// they know it before the model runs.
 fn divisors(emit: &mut Emit<'_>, shape: &str) -> String {
     let (zero, one) = (emit.ints(&[0]), emit.ints(&[1]));
     let empty = emit.plain("Equal", &[shape, &zero]);
@@ -324,8 +332,8 @@ fn reverse_subsequences(
     let size = axis.size(emit, &sizes);
     let stride = axis.stride(emit, &sizes, END);
     let position = axis.coordinate(emit, &elements, stride.as_deref(), &size);
-    // As floats, lengths of every type compare alike, even where int64 does not
-    // hold them; what is left of them is rounded, and clamped exactly.
+    // As floats, lengths of every type compare alike, even those beyond int64. The remaining ones
+    // may be off by rounding and are clamped exactly below.
     let float = |emit: &mut Emit<'_>, value: &str| {
         emit.op("Cast", &[value], vec![model::int("to", FLOAT.into())])
     };
@@ -339,7 +347,7 @@ fn reverse_subsequences(
     let fitting = emit.plain("Where", &[&beyond, &size, &from_zero]);
     let clamped = clamp(emit, &fitting, &size);
     let flat_lengths = flatten(emit, &clamped);
-    // The lengths lie as the data does, but for the axis, of which they have one.
+    // The lengths have the data's layout, except for size 1 on the axis.
     let stride_or_one = match &stride {
         Some(stride) => stride.clone(),
         None => emit.ints(&[1]),

@@ -1,4 +1,4 @@
-//! What the passes about reversals share: what one is, and what it passes through.
+//! Reversals, and the operators they pass through, for all passes about them.
 
 use crate::constant;
 use crate::model::{self, NodeProto};
@@ -6,10 +6,10 @@ use crate::operators::ELEMENTWISE;
 use crate::scope::Scope;
 use crate::sizes;
 
-/// A node that reverses, as it is seen from one of the values around it.
+/// A reversal, relative to one of the values around it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reversal<'a> {
-    /// The whole of an axis.
+    /// Of a whole axis.
     Flip { axis: usize },
     /// ReverseSequence.
     Sequence {
@@ -20,7 +20,7 @@ pub(super) enum Reversal<'a> {
 }
 
 impl<'a> Reversal<'a> {
-    /// The reversal that a node is.
+    /// Reads a node as a reversal.
     pub(super) fn of(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Self> {
         let data = node.input(0)?;
         let counted = |axis: i64| match sizes::rank(scope, data) {
@@ -40,7 +40,7 @@ impl<'a> Reversal<'a> {
         })
     }
 
-    /// The same with axes of another value.
+    /// The same with mapped axes.
     pub(super) fn with_axes(&self, map: impl Fn(usize) -> Option<usize>) -> Option<Self> {
         Some(match self {
             Self::Flip { axis } => Self::Flip { axis: map(*axis)? },
@@ -56,8 +56,8 @@ impl<'a> Reversal<'a> {
         })
     }
 
-    /// The reversal of a node's input that is this one of its output; none if
-    /// the node does not let it through.
+    /// The reversal of a node's input that equals this one of its output; `None` if the node does
+    /// not commute with it.
     pub(super) fn before(&self, scope: &Scope<'_>, node: &NodeProto) -> Option<Self> {
         if !node.domain().is_empty() {
             return None;
@@ -84,7 +84,6 @@ impl<'a> Reversal<'a> {
         }
     }
 
-    /// Writes it.
     pub(super) fn write(&self, emit: &mut crate::emit::Emit<'_>, output: &str, data: &str) {
         match self {
             Self::Flip { axis } => emit.flip_into(output, data, *axis as i64),

@@ -1,9 +1,8 @@
-//! A recurrent layer with lengths of its own, to one without, for runtimes whose
-//! LSTM, GRU and RNN take none, such as tract's.
+//! A recurrent layer with sequence lengths, to one without, for runtimes such as tract whose LSTM,
+//! GRU and RNN take none.
 //!
-//! Forwards, no step depends on those behind it: the layer runs through, and what
-//! lies behind the lengths becomes 0. Backwards it runs forwards over what
-//! ReverseSequence gives.
+//! Forwards, no step depends on later ones: the layer runs over all steps, and those after the
+//! length become 0. Backwards, the layer runs forwards over the output of ReverseSequence.
 
 use super::reversal::Reversal;
 use crate::constant;
@@ -62,7 +61,7 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
     layer.output = vec![all.clone()];
     let input = layer.input[0].clone();
     emit.copy(layer);
-    // All of a layer's floating-point inputs have one type; weights are mostly constant.
+    // All of a layer's floating-point inputs have one type, and weights are mostly constant.
     let typed = node.input(1).unwrap_or(&input);
     let zero = emit.zero_like(scope, typed);
     let places = Places::new(&mut emit, &input, &lengths, zero);
@@ -78,7 +77,7 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
         emit.write(&[y], "Where", &[&valid, &steps, &places.zero], Vec::new());
     }
     if let Some(state) = node.output.get(1).filter(|state| scope.uses(state) > 0) {
-        // Of the steps that count, the one behind which none does.
+        // The last valid step.
         let one = emit.ints(&[1]);
         let next = emit.plain("Add", &[&places.steps, &one]);
         let goes_on = emit.plain("Less", &[&next, &places.lengths]);
@@ -109,13 +108,13 @@ fn check(scope: &Scope<'_>, node: &NodeProto) -> Result<(), String> {
     Ok(())
 }
 
-/// What steps are compared with, all for `[time, directions, batch, units]`.
+/// The operands of comparisons between steps, broadcast to `[time, directions, batch, units]`.
 struct Places {
-    /// The number of each step.
+    /// The index of each step.
     steps: String,
-    /// Each sequence's length.
+    /// The length of each sequence.
     lengths: String,
-    /// 0 of the layer's type.
+    /// A zero of the layer's type.
     zero: String,
 }
 

@@ -1,4 +1,4 @@
-//! A reversal between a Transpose and its inverse, to a reversal of other axes.
+//! A reversal between two inverse Transposes, to a reversal of other axes.
 
 use super::reversal::Reversal;
 use crate::emit::Emit;
@@ -53,8 +53,8 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     emit.finish(format!("{moved}, without the transposes"))
 }
 
-/// The first Transpose and the reversal before a Transpose, if there are and no
-/// one else reads the reversal.
+/// The first Transpose and the reversal before a Transpose, if there are any and nothing else reads
+/// the reversal.
 fn pattern<'a>(scope: &'a Scope<'a>, last: &NodeProto) -> Option<(&'a NodeProto, Reversal<'a>)> {
     let reversed = last.input(0).filter(|_| last.is("Transpose"))?;
     if scope.uses(reversed) != 1 {

@@ -1,4 +1,4 @@
-//! What is provable about the elements of tensors of integers.
+//! Proves elements of integer tensors.
 
 use super::{
     Size, Steps, axis_within, follow, rank_within, reshape_axis, shape_range, squeezed_within,
@@ -8,10 +8,10 @@ use crate::constant;
 use crate::model::Attribute;
 use crate::scope::Scope;
 
-/// The most elements of a tensor that are looked at one by one.
+/// The most elements of a tensor that are visited one by one.
 const MAXIMUM_ELEMENTS: usize = 64;
 
-/// An element of a tensor of integers, at a place on each of its axes.
+/// An element of an integer tensor, at an index along each of its axes.
 pub(super) fn element<'a>(
     scope: &'a Scope<'a>,
     name: &str,
@@ -43,7 +43,7 @@ pub(super) fn element<'a>(
             axis_within(scope, input, start.checked_add(place)?, steps)
         }
         "Identity" => of_input(place),
-        // Sizes fit into both.
+        // Sizes fit into both types.
         "Cast" if matches!(node.int("to"), Attribute::Value(6 | 7)) => of_input(place),
         "Squeeze" => {
             let removed = squeezed_within(scope, node, steps)?;
@@ -114,7 +114,7 @@ pub(super) fn element<'a>(
             let mut place = place.to_vec();
             for range in constant::ranges(scope, node)? {
                 let axis = constant::normal_axis(range.axis, place.len())?;
-                // A start beyond the axis leaves nothing, so that no place is asked for.
+                // A start beyond the axis gives an empty output, of which no element is requested.
                 let start = if range.start >= 0 && range.step > 0 {
                     range.start
                 } else {
@@ -141,7 +141,7 @@ pub(super) fn element<'a>(
     }
 }
 
-/// The index of a place among the elements of a tensor.
+/// The row-major index of an element.
 fn index_of(sizes: &[usize], place: &[usize]) -> Option<usize> {
     let is_within = std::iter::zip(sizes, place).all(|(size, place)| place < size);
     if sizes.len() != place.len() || !is_within {
@@ -150,7 +150,7 @@ fn index_of(sizes: &[usize], place: &[usize]) -> Option<usize> {
     index_behind(sizes.get(1..).unwrap_or_default(), place)
 }
 
-/// The same of a tensor whose first axis is of any size: by those behind it.
+/// [`index_of`] with the sizes after the first axis; the first axis may have any size.
 fn index_behind(sizes: &[usize], place: &[usize]) -> Option<usize> {
     let Some((&first, rest)) = place.split_first() else {
         return Some(0);
@@ -160,7 +160,7 @@ fn index_behind(sizes: &[usize], place: &[usize]) -> Option<usize> {
     })
 }
 
-/// The place of an element in a tensor whose first axis is of any size.
+/// The inverse of [`index_behind`].
 fn place_of(sizes: &[usize], index: usize, rank: usize) -> Option<Vec<usize>> {
     let mut index = index;
     let mut place = vec![0; rank];
@@ -177,7 +177,6 @@ fn place_of(sizes: &[usize], index: usize, rank: usize) -> Option<Vec<usize>> {
     Some(place)
 }
 
-/// An element of a tensor of integers.
 #[cfg(test)]
 pub(crate) fn element_at<'a>(
     scope: &'a Scope<'a>,
@@ -187,7 +186,7 @@ pub(crate) fn element_at<'a>(
     follow(|steps| element(scope, name, place, steps))
 }
 
-/// The one integer that a value is.
+/// A value's integer, if it has exactly one.
 pub(crate) fn scalar<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
     follow(|steps| scalar_within(scope, name, steps))
 }
@@ -205,7 +204,7 @@ pub(super) fn scalar_within<'a>(
         .flatten()
 }
 
-/// What every element of a tensor of integers is.
+/// The integer that all elements of a tensor equal.
 pub(crate) fn every_element<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
     follow(|steps| every_element_within(scope, name, steps))
 }
@@ -239,7 +238,7 @@ fn every_element_within<'a>(
     }
 }
 
-/// What every element is, as far as each is known by itself.
+/// The integer that all elements equal, proved one by one.
 fn agreed_element<'a>(scope: &'a Scope<'a>, name: &str, steps: Steps<'_>) -> Option<Size<'a>> {
     let rank = rank_within(scope, name, steps)?;
     let mut sizes = Vec::new();

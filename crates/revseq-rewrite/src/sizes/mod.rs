@@ -1,8 +1,7 @@
-//! What is provable about sizes: "this is the length of that axis".
+//! Proves sizes: "this is the length of that axis".
 //!
-//! Sizes are numbers in tensors: a tensor of sizes is followed as what it is, with its
-//! axes and the order of its elements, through whatever operators move them. Only what
-//! has one axis is a vector.
+//! Shapes are computed in tensors, so a tensor of sizes is followed with its axes and element order
+//! through every operator that moves its elements. Only a tensor of rank 1 is a vector.
 
 mod element;
 mod reshape;
@@ -21,26 +20,26 @@ pub(crate) use element::{every_element, scalar};
 use reshape::reshape_axis;
 use window::{WINDOWED, window_axis};
 
-/// How deep values are followed, so that no model takes all of the stack.
+/// How deep values are followed, so that no model overflows the stack.
 const MAXIMUM_DEPTH: usize = 128;
 
-/// How many values are looked at for one answer, so that none takes forever.
+/// How many values are visited per query, so that none takes forever.
 const MAXIMUM_VALUES: usize = 4096;
 
-/// The most axes that are looked at: a model can name any number, and no runtime takes so many.
+/// The most axes that are visited: a model can name any number, but no runtime takes so many.
 pub(crate) const MAXIMUM_RANK: usize = 64;
 
-/// What is left of depth and values.
+/// The remaining depth and number of values.
 #[derive(Clone, Copy)]
 struct Steps<'s> {
     depth: usize,
     values: &'s Cell<usize>,
-    /// Whether anything was too far.
+    /// Whether a limit was reached.
     is_cut: &'s Cell<bool>,
 }
 
 impl Steps<'_> {
-    /// After one more value; none if it is too far.
+    /// One value further; `None` beyond a limit.
     fn next(self) -> Option<Self> {
         let left = self
             .values
@@ -56,7 +55,7 @@ impl Steps<'_> {
     }
 }
 
-/// Follows values from where an answer is asked for.
+/// Starts a query.
 fn follow<T>(answer: impl FnOnce(Steps<'_>) -> T) -> T {
     answer(Steps {
         depth: MAXIMUM_DEPTH,
@@ -65,11 +64,9 @@ fn follow<T>(answer: impl FnOnce(Steps<'_>) -> T) -> T {
     })
 }
 
-/// A number that is known, or is known to be an axis's length. Two that are
-/// equal are the same in every run.
+/// A number that is known, or known to be an axis's length. Equal sizes are the same in every run.
 #[derive(Clone, Copy)]
 pub(crate) enum Size<'a> {
-    /// This one.
     Known(i64),
     /// The length of an axis of a value.
     Axis {
@@ -97,7 +94,7 @@ impl PartialEq for Size<'_> {
 }
 
 impl<'a> Size<'a> {
-    /// As a graph remembers it.
+    /// In the form that a graph caches.
     fn proved(&self, graph: &Scope<'_>) -> Option<ProvedSize> {
         Some(match *self {
             Self::Known(size) => ProvedSize::Known(size),
@@ -109,7 +106,7 @@ impl<'a> Size<'a> {
         })
     }
 
-    /// What a graph remembers.
+    /// From the form that a graph caches.
     fn of_proved(graph: &'a Scope<'a>, proved: &ProvedSize) -> Option<Self> {
         Some(match *proved {
             ProvedSize::Known(size) => Self::Known(size),
@@ -126,7 +123,6 @@ impl<'a> Size<'a> {
     }
 }
 
-/// The number of axes of a value.
 pub(crate) fn rank(scope: &Scope<'_>, name: &str) -> Option<usize> {
     follow(|steps| rank_within(scope, name, steps))
 }
@@ -142,7 +138,7 @@ fn rank_within(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize>
         Source::Input(_) => None,
         Source::Node { node, output } => node_rank(inner, node, output, steps),
     };
-    // A rank that does not hold would keep a model from loading.
+    // A wrong declared rank would keep the model from loading.
     let rank = proved
         .or_else(|| Some(declared_sizes(scope.declaration(name)?)?.len()))
         .filter(|&rank| rank <= MAXIMUM_RANK);
@@ -192,7 +188,7 @@ fn node_rank(
     }
 }
 
-/// How many elements a vector has.
+/// The number of elements of a vector.
 fn length(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize> {
     if rank_within(scope, name, steps)? != 1 {
         return None;
@@ -215,7 +211,7 @@ fn squeezed_within(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Opt
     if !listed.is_empty() {
         return constant::normal_axes(&listed, rank);
     }
-    // All that are 1, as far as each is known.
+    // All axes of size 1; every size has to be known.
     let mut removed = Vec::new();
     for axis in 0..rank {
         match axis_within(scope, input, axis, steps)? {
@@ -227,7 +223,7 @@ fn squeezed_within(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Opt
     Some(removed)
 }
 
-/// The axes that an Unsqueeze adds, counted from the front, and the rank with them.
+/// The axes that an Unsqueeze adds, counted from the front, and the output's rank.
 pub(crate) fn unsqueezed(scope: &Scope<'_>, node: &NodeProto) -> Option<(Vec<usize>, usize)> {
     follow(|steps| unsqueezed_within(scope, node, steps))
 }
@@ -242,7 +238,7 @@ fn unsqueezed_within(
     Some((constant::normal_axes(&added, rank)?, rank))
 }
 
-/// The axes that a reduction is over, counted from the front.
+/// The axes of a reduction, counted from the front.
 fn reduced(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Option<Vec<usize>> {
     let rank = rank_within(scope, node.input(0)?, steps)?;
     let listed = constant::axes(scope, node)?;
@@ -252,18 +248,18 @@ fn reduced(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Option<Vec<
     constant::normal_axes(&listed, rank)
 }
 
-/// The axis of an input that is an axis of the output, if some of the input are removed.
+/// The input axis of an output axis, if some axes are removed.
 pub(crate) fn kept_axis(rank: usize, removed: &[usize], axis: usize) -> Option<usize> {
     (0..rank).filter(|axis| !removed.contains(axis)).nth(axis)
 }
 
-/// The axis of an input that is an axis of the output, which is none of those that are added.
+/// The input axis of an output axis, if some axes are added and it is not one of them.
 pub(crate) fn axis_before(added: &[usize], axis: usize) -> usize {
     (0..axis).filter(|axis| !added.contains(axis)).count()
 }
 
-/// The length of an axis, followed to where it comes from. A proof about what a Reshape
-/// gives holds where that is not empty.
+/// The length of an axis, traced to its origin. A proof through a Reshape holds only if its output
+/// is not empty.
 pub(crate) fn axis<'a>(scope: &'a Scope<'a>, name: &'a str, axis: usize) -> Option<Size<'a>> {
     follow(|steps| axis_within(scope, name, axis, steps))
 }
@@ -368,7 +364,7 @@ fn node_axis<'a>(
             "ConstantOfShape" => element(scope, node.input(0)?, &[axis], steps),
             "Range" if axis == 0 => {
                 let is = |input, number| Some(constant::int(scope, node.input(input)?)? == number);
-                // From 0 by 1, and of no element up to a negative number.
+                // A range from 0 by 1, empty up to a negative number.
                 match scalar_within(scope, node.input(1)?, steps)? {
                     _ if !is(0, 0)? || !is(2, 1)? => None,
                     Size::Known(end) => Some(Size::Known(end.max(0))),
@@ -449,7 +445,7 @@ fn slice_axis<'a>(
     Some(size)
 }
 
-/// Which sizes a Shape gives: from where to where.
+/// The first and the last size in a Shape's output, as a half-open range.
 fn shape_range(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Option<(i64, i64)> {
     let rank = rank_within(scope, node.input(0)?, steps)? as i64;
     let place = |place: i64| (if place < 0 { place + rank } else { place }).clamp(0, rank);
@@ -457,13 +453,13 @@ fn shape_range(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Option<
     Some((place(start), place(end)))
 }
 
-/// The axes of its input of which a Shape gives the sizes.
+/// The input axes whose sizes a Shape outputs.
 pub(crate) fn shape_axes(scope: &Scope<'_>, node: &NodeProto) -> Option<std::ops::Range<usize>> {
     let (start, end) = follow(|steps| shape_range(scope, node, steps))?;
     Some(start as usize..end.max(start) as usize)
 }
 
-/// The size that an Expand gives: its input's and the shape's, broadcast.
+/// An output size of an Expand: input and shape, broadcast.
 fn expand_axis<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
@@ -485,7 +481,7 @@ fn expand_axis<'a>(
     broadcast([own, other])
 }
 
-/// The size that all inputs agree on, but those that have 1 there or nothing.
+/// The size that all inputs agree on, except those with size 1 or without the axis.
 fn broadcast_axis<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
@@ -520,7 +516,7 @@ fn broadcast<'a>(sizes: impl IntoIterator<Item = Size<'a>>) -> Option<Size<'a>> 
     Some(agreed)
 }
 
-/// The axis that a node flips from end to end: Slice with a step of -1.
+/// The axis that a Slice with a step of -1 flips completely.
 pub(crate) fn flipped_axis(scope: &Scope<'_>, node: &NodeProto) -> Option<i64> {
     if !node.is("Slice") {
         return None;

@@ -1,4 +1,4 @@
-//! What Reshape makes of sizes.
+//! Sizes after Reshape.
 
 use super::element::element;
 use super::{Size, Steps, axis_within, length, rank_within};
@@ -6,10 +6,10 @@ use crate::model::NodeProto;
 use crate::operators::has_sizes_of_input;
 use crate::scope::Scope;
 
-/// The size that a Reshape gives.
+/// An output size of a Reshape.
 ///
-/// Where a size that is computed is 0, ONNX takes the input's instead: such a size
-/// counts only if it is the input's there, or the input is empty then.
+/// Reshape replaces a computed size of 0 by the input's. A computed size therefore counts only if
+/// it is the input's on that axis, or if the input is empty whenever the size is 0.
 pub(super) fn reshape_axis<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
@@ -45,7 +45,7 @@ pub(super) fn reshape_axis<'a>(
     }
 }
 
-/// How many elements a value has: a product.
+/// The number of elements of a value, as a product.
 struct Volume<'a> {
     /// Not 0.
     known: i64,
@@ -85,7 +85,7 @@ fn volume<'a>(scope: &'a Scope<'a>, name: &str, steps: Steps<'_>) -> Option<Volu
         match node.op() {
             "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze" => return of_input(),
             op if has_sizes_of_input(op) => return of_input(),
-            // Each row of what is multiplied becomes another.
+            // Replaces each row by another.
             "MatMul" if rank_within(scope, node.input(1)?, steps)? == 2 => {
                 let size = |axis| axis_within(scope, node.input(1)?, axis, steps);
                 let mut volume = of_input()?;

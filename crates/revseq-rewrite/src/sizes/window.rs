@@ -1,10 +1,10 @@
-//! Sizes behind operators that slide a window: `[batch, channels, ...]`.
+//! Sizes after operators that slide a window: `[batch, channels, ...]`.
 
 use super::{Size, Steps, axis_within};
 use crate::model::NodeProto;
 use crate::scope::Scope;
 
-/// Operators that give a value of as many axes, of which the first is the same.
+/// Operators that keep the rank and the first axis.
 pub(super) const WINDOWED: &[&str] = &[
     "AveragePool",
     "Conv",

@@ -1,4 +1,4 @@
-//! What a pass must not lose sight of: names, types, and readers outside of the graph's nodes.
+//! Names, types, and readers outside a graph's nodes.
 
 use super::text::{Inner, nodes};
 use super::{count, fast, graph, pass, portable, rewritten, value};
@@ -27,15 +27,15 @@ fn producer<'a>(nodes: &'a [NodeProto], output: &str) -> Option<&'a NodeProto> {
         .find(|node| node.outputs().any(|name| name == output))
 }
 
-/// Rewrites a model that ONNX's checker refuses, and ONNX Runtime runs: graphs within it
-/// have values of the same names.
+/// Rewrites a model that ONNX's checker refuses and ONNX Runtime runs, since its subgraphs shadow
+/// names.
 fn unchecked(model: &ModelProto, options: &Options) -> (ModelProto, Report) {
     let mut after = model.clone();
     let report = rewrite(&mut after, options).expect("known passes");
     (after, report)
 }
 
-/// A value that becomes another keeps its name where a graph within has either name.
+/// A replaced value keeps its name where a subgraph shadows the old or the new one.
 #[test]
 fn names_within_are_not_taken_for_those_around() {
     let branch = |nodes| {
@@ -48,7 +48,7 @@ fn names_within_are_not_taken_for_those_around() {
     };
     let text =
         format!("{TWICE}\ni = If<then_branch=@branch;else_branch=@branch>(flag)\ny = Add(i, y1)");
-    // The name of what goes, which is left alone within, and of what takes its place.
+    // The subgraph shadows the replaced value, then its replacement.
     for (inner, reads) in [
         ("y1 = Tanh(x)\nt = Neg(y1)", "x"),
         ("x = Tanh(lens)\nt = Add(x, y1)", "y1"),
@@ -69,7 +69,7 @@ fn names_within_are_not_taken_for_those_around() {
             .unwrap();
         assert_eq!(branch.node, nodes(inner, &[]));
     }
-    // Where neither has it, the name goes.
+    // Without shadowing, the name disappears.
     let mut model = of(&text, &branch("t = Neg(y1)"));
     let input = value("flag", model::BOOL, &[]);
     model.graph.get_or_insert_default().input.push(input);
@@ -77,8 +77,7 @@ fn names_within_are_not_taken_for_those_around() {
     assert_eq!(count(&after, "Identity"), 0);
 }
 
-/// A layer in a branch whose input is reversed outside, where the branch has another value
-/// of the same name.
+/// A layer in a branch whose input is reversed outside, where the branch shadows the input's name.
 #[test]
 fn what_is_read_outside_is_seen_from_within() {
     let branch = |first: &'static str| {
@@ -111,8 +110,8 @@ fn what_is_read_outside_is_seen_from_within() {
     }
 }
 
-/// Values that training or quantization reads stay, under their names; what training
-/// updates is not constant.
+/// Values that training or quantization reads keep their names; values that training updates are
+/// not constant.
 #[test]
 fn other_readers_than_nodes_count() {
     let text = format!("{TWICE}\ny = Neg(y1)");
@@ -156,7 +155,7 @@ fn other_readers_than_nodes_count() {
         });
         kept(&trained, &[name]);
     }
-    // Lengths that are all of an axis, until training writes others.
+    // Lengths that cover the axis, until training updates them.
     let text = "y = ReverseSequence<batch_axis=0;time_axis=1>(x, fours)";
     let mut model = graph(nodes(text, &[]), [Some(2), Some(4), None]);
     let (after, _) = rewritten(&model, &fast());
@@ -202,7 +201,7 @@ fn sparse_initializers_have_names() {
     assert!(crate::constant::ints(&branch, "fours").is_none());
 }
 
-/// What a pass writes has the layer's element type.
+/// Replacements have the layer's element type.
 #[test]
 fn layers_of_every_type() {
     const FLOAT16: i32 = 10;
@@ -212,7 +211,7 @@ fn layers_of_every_type() {
         let mut model = of(text, &[]);
         let graph = model.graph.get_or_insert_default();
         if code == 0 {
-            // Nothing says what it is.
+            // The type is unknown.
             graph.input[0].r#type = MessageField::none();
         } else {
             graph.input[0] = value("x", code, &[None; 3]);
@@ -246,7 +245,7 @@ fn layers_of_every_type() {
             assert_eq!(found, [expected; 2], "{after:#?}");
         }
         assert_eq!(count(&after, "CastLike"), usize::from(code == 0));
-        // CastLike is not there yet: what is not known is left alone.
+        // Before CastLike, layers of unknown type are left alone.
         model.opset_import[0].version = Some(14);
         let (_, report) = rewritten(&model, &pass("sequence-lens"));
         let why = report.steps.iter().find_map(|step| match &step.outcome {
@@ -261,7 +260,7 @@ fn layers_of_every_type() {
     }
 }
 
-/// Strings are gathered one by one: a kernel may copy the first of a row alone.
+/// Strings are gathered one by one, since a kernel may copy only the first of each row.
 #[test]
 fn strings_are_not_gathered_by_rows() {
     let reverse = "y = ReverseSequence<batch_axis=1;time_axis=0>(x, lens)";
@@ -306,7 +305,7 @@ fn strings_are_not_gathered_by_rows() {
     }
 }
 
-/// A function's axis is written by an attribute that Constant has since version 12.
+/// A function's axis needs an attribute that Constant has since opset 12.
 #[test]
 fn axes_of_functions_need_a_version_that_has_them() {
     for (opset, taken) in [(11, 0), (12, 1)] {

@@ -1,4 +1,4 @@
-//! Models of many nodes, each about what once took time for each pair of them or more.
+//! Models with many nodes, for algorithms that were once quadratic or worse.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,10 @@ use crate::model::{
 };
 use crate::{Options, rewrite};
 
-/// How many nodes: so many that what takes time for all triples of them, or doubles with
-/// each, takes longer than is allowed.
+/// The number of nodes: enough that cubic or exponential time exceeds the limit.
 const COUNT: usize = 1_000;
 
-/// Far more than any of them takes.
+/// Far more than any test takes.
 const ALLOWED: Duration = Duration::from_secs(60);
 
 fn takes_little(what: &str, model: &ModelProto, options: &Options, rewrites: usize) {
@@ -28,7 +27,7 @@ fn takes_little(what: &str, model: &ModelProto, options: &Options, rewrites: usi
     assert!(report.rewritten().count() >= rewrites, "{what}");
 }
 
-/// A model of nodes, with the weights of an RNN of 3 inputs and 2 units.
+/// A model of these nodes, with the weights of an RNN of 3 inputs and 2 units.
 fn of(text: &str) -> ModelProto {
     let mut model = graph(nodes(text, &[]), [None, None, Some(3)]);
     let graph = model.graph.get_or_insert_default();
@@ -55,7 +54,7 @@ fn lines(line: impl Fn(usize) -> String) -> String {
     (0..COUNT).map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The last of many values is the output.
+/// Outputs the last of many values.
 fn ending(text: &str, last: &str) -> String {
     format!("{text}\ny = Identity({last})")
 }
@@ -72,7 +71,7 @@ fn reversals_one_after_another() {
     let model = of(&ending(&chain, &last));
     takes_little("cancel", &model, &fast(), COUNT / 2);
     takes_little("portable", &model, &portable(), COUNT);
-    // Of each pair one goes, and its value is that before the other.
+    // Each pair becomes the value before it.
     let (after, _) = rewritten(&of(&ending(&chain, &last)), &pass("cancel"));
     assert!(after.graph.as_option().unwrap().node.len() <= 2);
     let flips = lines(|at| {
@@ -132,7 +131,7 @@ fn layers_of_one_input() {
         .join(", ");
     let model = of(&format!("{layers}\ny = Sum({sum})"));
     takes_little("bidirectional", &model, &fast(), COUNT / 2);
-    // Without a name for all steps, each wishes for the same names.
+    // All layers want the same names, since Y has none.
     let layers = lines(|at| {
         format!(
             "r{at} = Slice(x, minus, first, zero, minus)\n_, l{at} = RNN<hidden_size=2>(r{at}, w, r)"
@@ -142,7 +141,7 @@ fn layers_of_one_input() {
     takes_little("names", &model, &pass("direction"), COUNT);
 }
 
-/// Each function calls the next one twice, and gives it its own axis.
+/// Each function calls the next one twice and passes its own axis.
 #[test]
 fn functions_that_pass_an_axis_on() {
     let reference = |name: &str, outer: &str| AttributeProto {

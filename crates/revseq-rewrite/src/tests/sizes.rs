@@ -1,4 +1,4 @@
-//! What is proved of sizes holds: random graphs that compute sizes, beside an interpreter.
+//! Checks proofs about sizes against an interpreter, on random graphs that compute sizes.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,14 @@ use crate::model::{
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
-/// A tensor as it is in a run; of floats the elements are all alike.
+/// A tensor in a run; a float tensor's elements are all equal.
 #[derive(Clone, Debug)]
 struct Tensor {
     sizes: Vec<usize>,
     elements: Vec<i64>,
 }
 
-/// All places of a tensor, the last axis first.
+/// All indices of a tensor, row-major.
 fn places(sizes: &[usize]) -> Vec<Vec<usize>> {
     let mut all = vec![Vec::new()];
     for &size in sizes {
@@ -52,7 +52,7 @@ impl Tensor {
         self.elements[index]
     }
 
-    /// An element of a tensor that is broadcast to more axes.
+    /// An element of a tensor broadcast to a higher rank.
     fn at_broadcast(&self, place: &[usize]) -> i64 {
         let place = &place[place.len() - self.sizes.len()..];
         let own =
@@ -94,7 +94,7 @@ fn all_from_front(axes: &[i64], rank: usize) -> Option<Vec<usize>> {
     (!is_twice).then_some(axes)
 }
 
-/// Runs a node as ONNX describes it; `None` where it describes nothing.
+/// Runs a node by ONNX's specification; `None` if it is invalid.
 fn run(node: &NodeProto, inputs: &[&Tensor]) -> Option<Tensor> {
     let attribute = |name: &str, default| node.int(name).or(default).expect("a value");
     let x = inputs[0];
@@ -159,7 +159,7 @@ fn run(node: &NodeProto, inputs: &[&Tensor]) -> Option<Tensor> {
                     x.sizes[axis]
                 }
             });
-            // No proof is about the elements.
+            // Elements are not proved.
             Some(Tensor::new(&sizes.collect::<Vec<_>>(), |_| i64::MIN))
         }
         "Gather" => {
@@ -282,7 +282,7 @@ fn run(node: &NodeProto, inputs: &[&Tensor]) -> Option<Tensor> {
     }
 }
 
-/// A graph as it is made, with its values for two sizes of its input.
+/// A graph under construction, with its values for two input shapes.
 struct Made {
     choices: std::vec::IntoIter<u32>,
     nodes: Vec<NodeProto>,
@@ -297,7 +297,7 @@ impl Made {
     }
 
     fn any_value(&mut self) -> String {
-        // The last ones lead on.
+        // Prefer recent values.
         let back = self.choose(self.names.len().min(6));
         self.names[self.names.len() - 1 - back].clone()
     }
@@ -333,7 +333,7 @@ impl Made {
         self.constant(&[elements.len()], elements)
     }
 
-    /// A table of small numbers with 0 to 2 axes.
+    /// A table of small numbers, of rank 0 to 2.
     fn table(&mut self, below: usize, negative: bool) -> String {
         let rank = self.choose(3);
         let sizes: Vec<usize> = (0..rank).map(|_| 1 + self.choose(2)).collect();
@@ -344,7 +344,7 @@ impl Made {
         self.constant(&sizes, &elements)
     }
 
-    /// A node, unless it is none for the first sizes.
+    /// Adds a node if it is valid for the first input shape.
     fn node(&mut self, op: &str, inputs: &[&str], attributes: Vec<AttributeProto>) {
         let output = format!("v{}", self.nodes.len());
         let node = model::node(op, inputs, &[&output], attributes);
@@ -359,7 +359,7 @@ impl Made {
         }
     }
 
-    /// A value with one axis of it, with none, or without a list of them.
+    /// A value with an axes input: one axis, none, or no input.
     fn with_axes(&mut self, name: &str, rank: usize) -> Vec<String> {
         let axis = self.choose(rank) as i64;
         let axes = match self.choose(3) {
@@ -465,7 +465,7 @@ impl Made {
                     ("Neg", vec![]),
                 ][self.choose(4)]
                 .clone();
-                // Neg is another number, and has the same sizes.
+                // Neg changes the numbers, but not the shape.
                 let is_size = op == "Neg";
                 let name = if is_size { "x" } else { x_name };
                 self.node(op, &[name], attributes);
@@ -475,7 +475,7 @@ impl Made {
                 self.node("Add", &[x_name, &other], vec![]);
             }
             _ => {
-                // A layer over the last axis, as Dense is written.
+                // A Dense layer over the last axis.
                 let last = x.sizes.last().copied().unwrap_or(1);
                 let weights = self.constant(&[last, 2], &vec![1; last * 2]);
                 let rows = self.ints(&[-1, last as i64]);
@@ -500,7 +500,7 @@ impl Made {
     }
 }
 
-/// Makes a graph of `x`, of which some sizes are declared.
+/// Makes a graph of `x` with some declared sizes.
 fn made(choices: Vec<u32>) -> (Made, GraphProto) {
     let mut made = Made {
         choices: choices.into_iter(),
@@ -535,7 +535,7 @@ fn made(choices: Vec<u32>) -> (Made, GraphProto) {
     (made, graph)
 }
 
-/// How often something was proved.
+/// The number of proofs.
 #[derive(Debug, Default)]
 struct Proved {
     ranks: usize,
@@ -614,7 +614,7 @@ fn what_is_proved_of_sizes_holds() {
             |choices| check(choices, &mut cell.borrow_mut()),
         )
         .unwrap_or_else(|error| panic!("{error}"));
-    // Most is proved, so that proofs are what is looked at.
+    // Most facts are proved, so the proofs are really tested.
     assert!(
         proved.ranks > 30_000 && proved.axes > 40_000 && proved.elements > 25_000,
         "{proved:?}"

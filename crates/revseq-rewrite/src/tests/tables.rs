@@ -1,4 +1,4 @@
-//! For each pass the graphs that it takes, and near misses that it must leave alone.
+//! For each pass, graphs that match and near misses.
 
 mod recurrent_loop;
 
@@ -14,10 +14,10 @@ use crate::model::{
 use crate::{Options, Outcome};
 use buffa::MessageField;
 
-/// A graph, and what becomes of it.
+/// A graph and the expected result.
 struct Row {
     nodes: Vec<&'static str>,
-    /// The graph's outputs, each of 3 axes but those of loops.
+    /// The graph's outputs, of rank 3 unless they are loop outputs.
     outputs: &'static str,
     /// Initializers that a caller may replace.
     replaceable: &'static str,
@@ -25,9 +25,9 @@ struct Row {
     sizes: Option<[Option<i64>; 3]>,
     opset: i64,
     options: Option<Options>,
-    /// Graphs in attributes of nodes.
+    /// Subgraphs.
     inner: &'static [Inner<'static>],
-    /// What is replaced in the text.
+    /// Replacements in the text.
     changes: Vec<(&'static str, &'static str)>,
     expected: Expected,
 }
@@ -36,9 +36,9 @@ struct Row {
 const ANY: &str = "any";
 
 enum Expected {
-    /// The pass says that it does this; the operators that there are then.
+    /// The pass reports this rewrite, and these operators remain.
     Taken(&'static str, &'static str),
-    /// Nothing changes, and this is why; nothing if the pass has nothing to say.
+    /// Nothing changes, for this reason; empty if the pass reports none.
     Left(&'static str),
 }
 
@@ -210,7 +210,7 @@ impl Row {
     }
 }
 
-/// The operators of a graph in their order, but those that only hand on.
+/// The operators of a graph in order, without Identity.
 fn left_over(model: &ModelProto) -> String {
     let nodes = &model.graph.as_option().unwrap().node;
     let operators = nodes.iter().map(NodeProto::op);
@@ -220,7 +220,7 @@ fn left_over(model: &ModelProto) -> String {
     operators.join(" ")
 }
 
-/// What all graphs have.
+/// The initializers of all graphs.
 fn initializers() -> Vec<TensorProto> {
     let ints: [(&str, &[i64]); 13] = [
         ("nothing", &[]),
@@ -246,7 +246,7 @@ fn initializers() -> Vec<TensorProto> {
         ("endless", i64::MAX),
     ];
     let scalars = scalars.map(|(name, value)| (name, int64_tensor(&[], &[value])));
-    // Of a layer and of a loop of 3 inputs and 2 units.
+    // Weights of a layer and of a loop with 3 inputs and 2 units.
     let floats: [(&str, &[usize]); 11] = [
         ("w", &[1, 2, 3]),
         ("r", &[1, 2, 2]),
@@ -257,7 +257,7 @@ fn initializers() -> Vec<TensorProto> {
         ("kernel", &[3, 2]),
         ("recurrent", &[2, 2]),
         ("bias", &[2]),
-        // The same matrices transposed, and on top of each other.
+        // The same matrices, transposed or stacked.
         ("w2d", &[2, 3]),
         ("stack", &[5, 2]),
     ];
@@ -312,7 +312,7 @@ fn check(name: &str, rows: &[Row]) {
     }
 }
 
-/// `full`: the size of axis 0, as often as axis 1 is long.
+/// `full`: the size of axis 0, repeated for each entry of axis 1.
 const FULL: &str = "shape = Shape(x)
     time = Gather(shape, zero)
     batch = Gather(shape, one)
@@ -338,9 +338,9 @@ fn full_flip() {
                     "y = ReverseSequence<batch_axis=-2;time_axis=-3>(x, full)",
                 ],
             ),
-            // Who else reads the lengths does not matter.
+            // The lengths may have other readers.
             takes(slice, "Shape Gather Gather Expand Slice", &[FULL, flip]).outputs("y full"),
-            // Through what keeps the sizes, and what moves them.
+            // Through operators that keep sizes, and operators that move them.
             takes(
                 "Slice of axis 1",
                 "Neg Transpose Slice",
@@ -394,7 +394,7 @@ fn full_flip() {
             y = revseq.ReverseSubsequences<axis=1>(x, all)"],
             )
             .sizes(declared),
-            // Other lengths: of each sequence its own, the caller's.
+            // Other lengths: different for each sequence, or given by the caller.
             leaves(
                 varied,
                 &["y = ReverseSequence<batch_axis=0;time_axis=1>(x, mixed)"],
@@ -425,7 +425,7 @@ fn full_flip() {
     );
 }
 
-/// Lengths out of tables and sizes: what is a row, a column, or an element of them.
+/// Lengths from tables and sizes: rows, columns and elements.
 #[test]
 fn full_flip_by_lengths_in_tables() {
     let other = "not provably the size of axis";
@@ -485,14 +485,14 @@ fn full_flip_by_lengths_in_tables() {
             ),
             takes(slice, "Slice", &[column, flip]).sizes([Some(3), Some(1), None]),
             leaves(other, &[column, flip]).sizes([Some(4), Some(1), None]),
-            // All axes are reduced, unless that is what the attribute says.
+            // No listed axes mean all axes, unless the attribute says none.
             leaves(other, &[reduced, flip]),
             takes(slice, "Slice", &[reduced, flip]).with(
                 "less = ReduceSum(",
                 "less = ReduceSum<noop_with_empty_axes=1>(",
             ),
             takes(slice, "Slice", &[reduced, flip]).with("(x, nothing)", "(x, minus)"),
-            // A layer over the last axis, whose Reshape has the sizes of its input.
+            // A layer over the last axis, whose Reshape keeps the sizes of its input.
             takes(
                 slice,
                 "Reshape MatMul Shape Gather Concat Reshape Slice",
@@ -538,7 +538,7 @@ fn transpose() {
                     back,
                 ],
             ),
-            // Who else reads what was turned, has it still.
+            // Other readers of the transposed value keep it.
             takes("time axis 1", "Transpose ReverseSequence", &[swap, back]).outputs("y turned"),
             takes(
                 "time axis 1",
@@ -552,9 +552,9 @@ fn transpose() {
             ),
             leaves(undo, &[swap, "y = Transpose<perm=[2,1,0]>(reversed)"]),
             leaves(undo, &[swap, "y = Transpose(reversed)"]),
-            // Axes that ONNX does not allow, unless they are asked for.
+            // Axes that ONNX does not allow are left alone unless requested.
             leaves("of which ONNX allows only 0 and 1", &[beyond]).options(fast()),
-            // The value in the middle is read by another, and by the caller.
+            // The value in the middle has another reader, or is an output.
             leaves(
                 "",
                 &[
@@ -564,7 +564,7 @@ fn transpose() {
                 ],
             ),
             leaves("", &[swap, back]).outputs("y reversed"),
-            // Something else in the middle.
+            // Another operator in the middle.
             leaves(
                 "",
                 &[
@@ -611,7 +611,7 @@ fn cancel() {
                 &["middle = Slice(x, minus, first, one, minus)
             y = Slice(middle, minus, first, one, minus)"],
             ),
-            // Lengths that are made alike.
+            // Equal lengths from separate nodes.
             takes(
                 nothing,
                 "",
@@ -620,7 +620,7 @@ fn cancel() {
             middle = ReverseSequence<batch_axis=0;time_axis=1>(x, same)
             y = ReverseSequence<batch_axis=0;time_axis=1>(middle, again)"],
             ),
-            // The first one's result is read as well: the last goes all the same.
+            // The first result has another reader; the last reversal is removed anyway.
             takes(nothing, "ReverseSequence", &[first, last]).outputs("y middle"),
             takes(
                 nothing,
@@ -655,7 +655,7 @@ fn cancel() {
             y = ReverseSequence<batch_axis=0;time_axis=2>(between, lens)",
                 ],
             ),
-            // As it was until version 12.
+            // In its form before opset 13.
             takes(
                 one,
                 "Unsqueeze",
@@ -704,7 +704,7 @@ fn cancel() {
                 &[first, "between = Transpose<perm=[1,0,2]>(middle)", behind],
             ),
             leaves("", &[first, "between = Unsqueeze(middle, one)", behind]),
-            // No axes are all axes of size 1, which may be any.
+            // No axes mean all of size 1, which may be any.
             leaves("", &[first, "between = Squeeze(middle, nothing)", behind]),
             takes(
                 one,
@@ -712,7 +712,7 @@ fn cancel() {
                 &[first, "between = Squeeze(middle, nothing)", behind],
             )
             .sizes([Some(3), Some(4), Some(1)]),
-            // Lengths that are another draw each time.
+            // Random lengths differ every time.
             leaves(
                 another,
                 &["same = Bernoulli(lens)
@@ -720,18 +720,19 @@ fn cancel() {
             middle = ReverseSequence<batch_axis=0;time_axis=1>(x, same)
             y = ReverseSequence<batch_axis=0;time_axis=1>(middle, again)"],
             ),
-            // Not all of the axis.
+            // The slices do not cover the axis.
             leaves(
                 "",
                 &["middle = Slice(x, minus, zero, one, minus)
             y = Slice(middle, minus, zero, one, minus)"],
             ),
-            // What is between looks at the order, or has an order of its own.
+            // Operators between that depend on the order.
             leaves("", &[first, "between = Softmax<axis=1>(middle)", behind]),
             leaves("", &[first, "between = CumSum(middle, one)", behind]),
             leaves("", &[first, "between = Add(middle, x)", behind]),
             leaves("", &[first, "between = Transpose(middle)", behind]),
-            // It is read by another, and by the caller: to compute it twice is no gain.
+            // The operator between has another reader, or is an output; computing it twice is no
+            // gain.
             leaves(
                 "",
                 &[
@@ -780,20 +781,20 @@ fn direction() {
                 "Cast RNN Squeeze ReverseSequence Unsqueeze",
                 &[reversed, "y = RNN<hidden_size=2>(flipped, w, r, _, casted)"],
             ),
-            // Of which only the last step's state is read.
+            // Only the final state is read.
             takes(
                 turned,
                 "RNN",
                 &[flip, "_, y = RNN<hidden_size=2>(flipped, w, r)"],
             ),
-            // What is reversed is read by others as well, and stays.
+            // Other readers keep the reversed value.
             takes(
                 turned,
                 "Slice RNN Slice",
                 &[flip, "y = RNN<hidden_size=2>(flipped, w, r)"],
             )
             .outputs("y flipped"),
-            // Behind the lengths the steps would not be the same.
+            // After the lengths the steps would differ.
             leaves(own, &[reversed, "y = RNN<hidden_size=2>(flipped, w, r)"]),
             leaves(
                 own,
@@ -834,7 +835,7 @@ fn direction() {
                 forward,
                 &[flip, "y = RNN<hidden_size=2;layout=1>(flipped, w, r)"],
             ),
-            // Not from end to end, and not what it reads.
+            // Not a whole flip, or not of the layer's input.
             leaves(
                 "",
                 &["flipped = Slice(x, minus, zero, zero, minus)
@@ -891,7 +892,7 @@ fn bidirectional() {
             ),
             // Slice had attributes then.
             takes(joined, "RNN Slice Slice Add", &[forward, backward, sum]).opset(9),
-            // Of three layers two are joined, and once.
+            // Of three layers, two are joined, once.
             takes(
                 joined,
                 "RNN Slice Slice RNN Add Add",
@@ -1048,7 +1049,7 @@ fn portable() {
     );
 }
 
-/// A function's axis that not every caller gives, and no default stands in for.
+/// A function's axis that some callers omit and that has no default.
 #[test]
 fn portable_leaves_functions_whose_axis_may_be_missing() {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");

@@ -1,16 +1,15 @@
 //! Graphs from text.
 //!
-//! A node is a line: `y, z = Split<axis=0>(x)`, with `_` for a name that is left
-//! out. An attribute is an integer, a list of them, a text, or a graph of the
-//! same kind by its name: `body=@body`. An operator of this project's own domain
-//! is `revseq.ReverseSubsequences`; those of `com.microsoft` begin with `microsoft`, calls of
-//! functions with `my`.
+//! Each line is a node: `y, z = Split<axis=0>(x)`, with `_` for an omitted name. An attribute is an
+//! integer, a list of integers, a string, or the name of a subgraph: `body=@body`. Operators of
+//! this project's domain look like `revseq.ReverseSubsequences`; those of `com.microsoft` start
+//! with `microsoft`, function calls with `my`.
 
 use buffa::MessageField;
 
 use crate::model::{self, AttributeProto, AttributeType, GraphProto, NodeProto, ValueInfoProto};
 
-/// A graph within others: its name, inputs, outputs and nodes.
+/// A subgraph: its name, inputs, outputs and nodes.
 pub(super) struct Inner<'a> {
     pub(super) name: &'a str,
     pub(super) inputs: &'a str,
@@ -18,7 +17,6 @@ pub(super) struct Inner<'a> {
     pub(super) nodes: &'a str,
 }
 
-/// The nodes of a text.
 pub(super) fn nodes(text: &str, inner: &[Inner<'_>]) -> Vec<NodeProto> {
     let lines = text
         .lines()

@@ -1,4 +1,4 @@
-//! The form that tract reads: what each pass makes of a graph, and what it leaves.
+//! The form that tract reads: matches and near misses of each pass.
 
 use buffa::MessageField;
 
@@ -10,8 +10,8 @@ use crate::model::{
 };
 use crate::{Error, Options, Report, concerns_tract, encode, for_tract, rewrite};
 
-/// A graph over float `x` of sizes 1, 3 and unknown, a Boolean `c`, an int64 `n`, and constants,
-/// that makes `y`.
+/// A graph with output `y`, inputs float `x` of sizes 1, 3 and unknown, Boolean `c` and int64 `n`,
+/// and constants.
 fn model(text: &str, opset: i64) -> ModelProto {
     let inner = [
         ("then", "", "o", "s = Neg(x)\no = Abs(s)"),
@@ -85,7 +85,7 @@ fn import(domain: &str, version: i64) -> OperatorSetIdProto {
     }
 }
 
-/// Brings a model into the form; it has to have it then.
+/// Brings a model into the form, and checks that it has it.
 fn brought(model: &ModelProto) -> (ModelProto, Report) {
     let options = Options {
         tract: true,
@@ -119,7 +119,7 @@ fn operators(model: &ModelProto) -> String {
 #[test]
 fn each_form_becomes_one_that_tract_reads() {
     let rows: &[(i64, &str, &str)] = &[
-        // Conditions: constants, ranks, sizes that are declared, and what is computed of them.
+        // Conditions computed from constants, ranks and declared sizes.
         (
             17,
             "y = If<then_branch=@then;else_branch=@else>(true)",
@@ -150,7 +150,7 @@ fn each_form_becomes_one_that_tract_reads() {
             "s = Shape(x)\np = Slice(s, [0], [0])\nk = Equal(p, 1)\na = ReduceMin(k)\ny = If<then_branch=@then;else_branch=@else>(a)",
             "Shape Slice Equal ReduceMin If",
         ),
-        // Those that depend on what the model is fed.
+        // Conditions that depend on the inputs.
         (
             17,
             "s = Shape(x)\nd = Gather(s, 2)\nk = Equal(d, 1)\ny = If<then_branch=@then;else_branch=@else>(k)",
@@ -188,7 +188,7 @@ fn each_form_becomes_one_that_tract_reads() {
             "q = SequenceConstruct(x)\ny = SequenceAt(q, n)",
             "SequenceConstruct SequenceAt",
         ),
-        // One that a loop appends to.
+        // A list that a loop appends to.
         (
             17,
             "e = SequenceEmpty()\na, q = Loop<body=@appends>(n, _, x, e)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
@@ -209,7 +209,7 @@ fn each_form_becomes_one_that_tract_reads() {
             "e = SequenceEmpty()\na, q = Loop<body=@measures>(n, _, x, e)\ny = ConcatFromSequence<axis=0>(q)",
             "SequenceEmpty Loop ConcatFromSequence",
         ),
-        // Scans of version 8, and without types.
+        // Scans of opset 8, and without types.
         (
             8,
             "y, z = Scan<body=@steps;num_scan_inputs=1>(_, x, x)",
@@ -228,14 +228,14 @@ fn each_form_becomes_one_that_tract_reads() {
             "r = Reshape(x, u)\ny = DFT<axis=2>(r)",
             "Reshape Shape Slice Concat ReduceProd Slice Concat Reshape DFT Shape Slice Concat Reshape",
         ),
-        // Limits without axes.
+        // Scalar limits.
         (
             17,
             "y = NonMaxSuppression(x, x, n, half)",
             "Reshape Reshape NonMaxSuppression",
         ),
         (17, "y = NonMaxSuppression(x, x, [0])", "NonMaxSuppression"),
-        // What ONNX Runtime fuses and quantises.
+        // Operators that ONNX Runtime fuses and quantises.
         (
             17,
             "y = microsoft.FusedGemm<activation=Relu>(x, x, x)",
@@ -282,7 +282,7 @@ fn each_form_becomes_one_that_tract_reads() {
             "y = microsoft.DynamicQuantizeLSTM(x, x, x)",
             "DynamicQuantizeLSTM",
         ),
-        // The same names of others.
+        // The same names in other domains.
         (17, "y = my.Gelu(x)", "Gelu"),
     ];
     for &(opset, text, expected) in rows {
@@ -313,12 +313,12 @@ fn each_form_becomes_one_that_tract_reads() {
 fn a_dft_counts_its_axis_from_the_end() {
     let (after, _) = brought(&model("y = DFT<axis=2>(x)", 17));
     assert_eq!(graph(&after).node[0].int("axis").value(), Some(-1));
-    // From version 20 on the axis is an input, which tract takes for the second if it is absent.
+    // From opset 20 on the axis is an input; if absent, tract assumes the second axis.
     let (after, _) = brought(&model("y = DFT(x)", 20));
     assert_eq!(graph(&after).node[1].input.len(), 3);
 }
 
-/// A function `my.F` of `u`, with some nodes that make `v`.
+/// A function `my.F` with input `u` and output `v`.
 fn function(name: &str, text: &str, defaults: &[AttributeProto]) -> FunctionProto {
     FunctionProto {
         name: Some(name.to_owned()),
@@ -370,13 +370,13 @@ fn functions_are_inlined_with_names_of_their_own() {
     assert!(after.functions.is_empty());
     assert_eq!(operators(&after), "Softmax If Softmax If");
     let nodes = &graph(&after).node;
-    // The attribute of the call, and the function's own where the call has none.
+    // The attribute of the call, or else the function's default.
     let axes: Vec<_> = [0, 2].map(|at: usize| nodes[at].int("axis").value()).into();
     assert_eq!(axes, [Some(2), Some(1)]);
-    // An input that the call leaves out is left out.
+    // An omitted input stays omitted.
     assert_eq!(nodes[1].input, [""]);
     assert_eq!(nodes[3].input, ["s"]);
-    // What was in the function is named after the call.
+    // Inlined nodes are named after the call.
     assert_eq!(nodes[0].name.as_deref(), Some("F#0/F/G#0/G/Softmax#0"));
     let mut values: Vec<&str> = Vec::new();
     for node in nodes {
@@ -389,7 +389,7 @@ fn functions_are_inlined_with_names_of_their_own() {
     values.sort_unstable();
     values.dedup();
     assert_eq!(values.len(), count, "{values:?}");
-    // The domains of what was inlined are imported.
+    // The domains of inlined nodes are imported.
     let imported = after.opset_import.iter();
     assert!(
         imported
@@ -400,7 +400,7 @@ fn functions_are_inlined_with_names_of_their_own() {
 
 #[test]
 fn functions_of_another_version_keep_their_meaning() {
-    // Softmax is another before version 13; Abs is the same.
+    // Softmax changed its meaning in opset 13; Abs did not.
     for (operator, version, expected) in [
         ("Softmax", 11, "F"),
         ("Softmax", 13, "Softmax"),
@@ -430,7 +430,7 @@ fn functions_that_never_end_are_an_error() {
             .collect()
     };
     let cases = [
-        // Each calls the next one twice.
+        // Each function calls the next one twice.
         ("doubles", chain(40), false),
         ("few", chain(3), true),
         (
@@ -462,8 +462,8 @@ fn functions_that_never_end_are_an_error() {
 
 #[test]
 fn branches_keep_what_is_around_them_apart() {
-    // Twice the same names within, one that the graph has outside, a tensor, and a value from
-    // outside that is handed on.
+    // Names that occur in both branches, a name that the outer graph defines too, an initializer,
+    // and an outer value that is passed through.
     let mut model = model(
         "s = Exp(x)\na = If<then_branch=@then;else_branch=@else>(true)\nb = If<then_branch=@then;else_branch=@else>(true)\ny = Sum(a, b, s)",
         17,
@@ -505,7 +505,7 @@ fn nodes_are_sorted_by_what_they_read() {
     let (after, report) = brought(&model(text, 17));
     assert_eq!(operators(&after), "Neg Cast If Add");
     assert_eq!(report.steps.len(), 1, "{report:?}");
-    // What a branch reads of the graph around it comes first as well.
+    // Values that a branch captures are sorted first as well.
     let mut later = model(
         "y = If<then_branch=@then;else_branch=@else>(c)\nx2 = Neg(x)",
         17,
@@ -514,13 +514,13 @@ fn nodes_are_sorted_by_what_they_read() {
     let branch = nodes[0].graphs_mut().next().expect("a branch");
     branch.node[0].input[0] = "x2".to_owned();
     assert_eq!(operators(&brought(&later).0), "Neg If");
-    // But not a value of its own that has the name of a later one.
+    // A branch's own value may share its name with a later one.
     let sorted = model(
         "y = If<then_branch=@then;else_branch=@else>(c)\ns = Neg(y)",
         17,
     );
     assert_eq!(operators(&brought(&sorted).0), "If Neg");
-    // Circles stay for whoever reads the model.
+    // Cycles are left as they are.
     let circle = model("y = Add(a, x)\na = Neg(y)", 17);
     assert_eq!(operators(&brought(&circle).0), "Add Neg");
 }
@@ -541,7 +541,7 @@ fn models_that_have_the_form_stay() {
     assert!((2..20).contains(&changed), "{changed}");
 }
 
-/// Whether there is a node that the passes are about.
+/// Whether any node concerns the passes for tract.
 fn uses(nodes: &[NodeProto]) -> bool {
     nodes
         .iter()

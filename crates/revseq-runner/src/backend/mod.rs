@@ -7,12 +7,15 @@ pub(crate) mod profile;
 pub(crate) mod tract;
 
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::cli::{self, BackendArguments, EngineArguments};
+use crate::cli::{Backend, BackendArguments, EngineArguments};
+use crate::model::check::canonical_domain;
 use crate::model::{Bindings, Model};
+use crate::note::note;
+use crate::progress::Progress;
 use crate::tensor::{Tensor, Tensors};
 use ort::{Ort, Placement, Preparation, Runtime};
 use profile::Profile;
@@ -29,7 +32,45 @@ pub(crate) enum Engine {
 pub(crate) struct Runs {
     /// Before any time is taken.
     pub(crate) warmup: u32,
-    pub(crate) timed: u32,
+    pub(crate) timed: Timed,
+}
+
+/// How many runs are timed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Timed {
+    Runs(u32),
+    /// As many as end in this time, and one at least.
+    For(Duration),
+}
+
+impl Runs {
+    /// How long each run takes, after those that warm up; calls `step` after each.
+    ///
+    /// # Errors
+    /// The error of a run, which returns the time that it took.
+    fn times(
+        self,
+        mut run: impl FnMut() -> Result<Duration>,
+        mut step: impl FnMut(),
+    ) -> Result<Vec<Duration>> {
+        for _ in 0..self.warmup {
+            run()?;
+            step();
+        }
+        let start = Instant::now();
+        let mut times = Vec::new();
+        loop {
+            times.push(run()?);
+            step();
+            let is_enough = match self.timed {
+                Timed::Runs(runs) => times.len() >= runs as usize,
+                Timed::For(time) => start.elapsed() >= time,
+            };
+            if is_enough {
+                return Ok(times);
+            }
+        }
+    }
 }
 
 impl Engine {
@@ -38,7 +79,7 @@ impl Engine {
     /// # Errors
     /// If it is not available, or does not support the arguments.
     pub(crate) fn open(arguments: &BackendArguments) -> Result<Self> {
-        let mut engines = Self::open_all(&arguments.engine, &[arguments.choice()?])?;
+        let mut engines = Self::open_all(&arguments.engine, &[arguments.backend])?;
         engines.pop().context("one backend is asked for")
     }
 
@@ -46,37 +87,55 @@ impl Engine {
     ///
     /// # Errors
     /// If one of them is not available, or does not support the arguments.
-    pub(crate) fn open_all(arguments: &EngineArguments, all: &[cli::Engine]) -> Result<Vec<Self>> {
+    pub(crate) fn open_all(arguments: &EngineArguments, all: &[Backend]) -> Result<Vec<Self>> {
+        Self::open_each(arguments, all)?.into_iter().collect()
+    }
+
+    /// Opens those of several backends that are available.
+    ///
+    /// # Errors
+    /// If one of them does not support the arguments.
+    pub(crate) fn open_each(
+        arguments: &EngineArguments,
+        all: &[Backend],
+    ) -> Result<Vec<Result<Self>>> {
         arguments.check(all)?;
         if let Some(threads) = arguments.threads {
             set_threads(threads.into(), all)?;
         }
+        let with_ep = all.contains(&Backend::Ort);
+        // There can be one in a process.
         let mut runtime: Option<Rc<Runtime>> = None;
-        let mut engines = Vec::new();
-        for engine in all {
-            engines.push(match engine {
-                cli::Engine::Tract => Self::Tract(Tract::open(arguments)?),
-                cli::Engine::Ort | cli::Engine::OrtPlain => {
-                    let runtime = match &runtime {
-                        Some(runtime) => runtime,
-                        None => {
-                            let with_ep = all.contains(&cli::Engine::Ort);
-                            runtime.insert(Rc::new(Runtime::open(&arguments.ort, with_ep)?))
-                        }
-                    };
-                    let with_ep = *engine == cli::Engine::Ort;
-                    Self::Ort(Ort::new(Rc::clone(runtime), with_ep, arguments))
-                }
-            });
-        }
-        Ok(engines)
+        let mut on_ort = |with_provider| -> Result<Self> {
+            let runtime = match &runtime {
+                Some(runtime) => runtime,
+                None => runtime.insert(Rc::new(Runtime::open(&arguments.ort, with_ep)?)),
+            };
+            Ok(Self::Ort(Ort::new(
+                Rc::clone(runtime),
+                with_provider,
+                arguments,
+            )))
+        };
+        let engines = all.iter().map(|backend| match backend {
+            Backend::Tract => Tract::open(arguments).map(Self::Tract),
+            Backend::Ort => on_ort(true),
+            Backend::OrtPlain => on_ort(false),
+        });
+        Ok(engines.collect())
     }
 
     /// As it is written on the command line.
     pub(crate) fn name(&self) -> &'static str {
+        self.backend().name()
+    }
+
+    /// The backend that this is.
+    pub(crate) fn backend(&self) -> Backend {
         match self {
-            Self::Tract(_) => "tract",
-            Self::Ort(_) => "ort",
+            Self::Tract(_) => Backend::Tract,
+            Self::Ort(ort) if ort.with_ep => Backend::Ort,
+            Self::Ort(_) => Backend::OrtPlain,
         }
     }
 
@@ -110,8 +169,9 @@ impl Engine {
     /// # Errors
     /// If the model is invalid, or another provider would silently run one of our nodes.
     pub(crate) fn load<'a>(&'a self, model: &'a Model) -> Result<Loaded<'a>> {
+        let _progress = Progress::of(format!("preparing {}", model.path.display()));
         match self {
-            Self::Tract(tract) => Ok(match tract.read(model)? {
+            Self::Tract(tract) => Ok(match tract.read(model).inspect(|_| note_opset(model))? {
                 Ok(form) => Loaded::Ready(Session::Tract { tract, form }),
                 Err(reason) => Loaded::Refused(reason),
             }),
@@ -132,6 +192,23 @@ impl Engine {
     }
 }
 
+/// The newest version of ONNX's operators that the tests have.
+const NEWEST_OPSET: i64 = 28;
+
+/// Notes that a model is newer than what tract was tried with, which does not look at versions that
+/// it does not know.
+fn note_opset(model: &Model) {
+    let imports = model.proto.opset_import.iter();
+    let mut versions = imports.filter(|import| canonical_domain(&import.domain).is_empty());
+    if let Some(import) = versions.find(|import| import.version > NEWEST_OPSET) {
+        note(format!(
+            "{}: it is of opset {} of ONNX; {NEWEST_OPSET} is the newest that was tried on tract",
+            model.path.display(),
+            import.version
+        ));
+    }
+}
+
 /// tract by its version, or ONNX Runtime by its version and the provider in it.
 impl std::fmt::Display for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -143,15 +220,15 @@ impl std::fmt::Display for Engine {
 }
 
 /// Sets the number of threads of tract, the kernels and ONNX Runtime.
-fn set_threads(threads: usize, engines: &[cli::Engine]) -> Result<()> {
+fn set_threads(threads: usize, backends: &[Backend]) -> Result<()> {
     #[cfg(not(feature = "multithread"))]
     anyhow::ensure!(
-        threads == 1 || !engines.contains(&cli::Engine::Tract),
+        threads == 1 || !backends.contains(&Backend::Tract),
         "--threads {threads}: {}",
         crate::not_built("tract on more than one thread")
     );
     #[cfg(feature = "multithread")]
-    let _ = engines;
+    let _ = backends;
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build_global()
@@ -225,7 +302,20 @@ impl Session<'_> {
     /// # Errors
     /// The error of the runtime, or of one of our operators.
     pub(crate) fn run(&mut self, inputs: &Tensors, bindings: &Bindings) -> Result<Vec<Tensor>> {
-        self.prepare(inputs, bindings)?.run(inputs)
+        self.run_each(inputs, bindings)?.into_iter().collect()
+    }
+
+    /// Runs the model and returns each output, in order, or why it is no tensor.
+    ///
+    /// # Errors
+    /// The error of the runtime, or of one of our operators.
+    pub(crate) fn run_each(
+        &mut self,
+        inputs: &Tensors,
+        bindings: &Bindings,
+    ) -> Result<Vec<Result<Tensor>>> {
+        let _progress = Progress::of("running");
+        self.prepare(inputs, bindings)?.run_each(inputs)
     }
 }
 
@@ -245,14 +335,18 @@ impl Prepared<'_> {
     /// # Errors
     /// The error of the runtime, or of one of our operators.
     pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Tensor>> {
+        self.run_each(inputs)?.into_iter().collect()
+    }
+
+    /// Runs the model and returns each output, in order, or why it is no tensor.
+    fn run_each(&mut self, inputs: &Tensors) -> Result<Vec<Result<Tensor>>> {
         match self {
             Self::Tract(prepared) => prepared.run(inputs),
             Self::Ort { prepared, .. } => prepared.run(inputs),
         }
     }
 
-    /// How long each of some runs takes; calls `step` after each, and after those
-    /// before that warm up.
+    /// How long each run takes; calls `step` after each, and after those that warm up.
     pub(crate) fn repeat(
         &mut self,
         inputs: &Tensors,
@@ -273,16 +367,17 @@ impl Prepared<'_> {
     pub(crate) fn profile(
         &mut self,
         inputs: &Tensors,
-        runs: u32,
+        runs: usize,
+        with_trace: bool,
         step: impl FnMut(),
     ) -> Result<Profile> {
         match self {
-            Self::Tract(prepared) => prepared.profile(inputs, runs, step),
+            Self::Tract(prepared) => prepared.profile(inputs, runs, with_trace, step),
             Self::Ort {
                 prepared,
                 ort,
                 model,
-            } => ort.profile(prepared, model, inputs, runs, step),
+            } => ort.profile(prepared, model, inputs, runs, with_trace, step),
         }
     }
 }

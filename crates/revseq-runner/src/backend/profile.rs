@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use serde_json::json;
+
 /// The profile of some runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Profile {
@@ -10,6 +12,8 @@ pub(crate) struct Profile {
     pub(crate) runs: Vec<Duration>,
     /// The slowest first.
     pub(crate) nodes: Vec<NodeTime>,
+    /// When each call of a node began and how long it took, in the format of chrome://tracing.
+    pub(crate) trace: Option<Vec<u8>>,
 }
 
 /// The time of a node, without that of other nodes inside it.
@@ -95,14 +99,42 @@ impl NodeTimes {
     }
 
     /// The profile of runs that took so long.
-    pub(crate) fn of(self, runs: Vec<Duration>) -> Profile {
+    pub(crate) fn of(self, runs: Vec<Duration>, trace: Option<Vec<u8>>) -> Profile {
         let mut nodes = self.nodes;
         for node in &mut nodes {
             node.times.resize(runs.len(), Duration::ZERO);
             node.times_with_inner.resize(runs.len(), Duration::ZERO);
         }
         nodes.sort_by_cached_key(|node| std::cmp::Reverse(node.median()));
-        Profile { runs, nodes }
+        Profile { runs, nodes, trace }
+    }
+}
+
+/// The calls of nodes as Chrome's trace events, in JSON.
+#[derive(Debug, Default)]
+pub(crate) struct Trace(String);
+
+impl Trace {
+    /// Adds a call that began at a time.
+    pub(crate) fn add(&mut self, call: &Call<'_>, start: Duration) {
+        let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
+        let event = json!({
+            "ph": "X",
+            "cat": "Node",
+            "name": call.node,
+            "pid": 1,
+            "tid": 1,
+            "ts": microseconds(start),
+            "dur": microseconds(call.time_with_inner),
+            "args": { "op_name": call.operator },
+        });
+        self.0 += if self.0.is_empty() { "[\n" } else { ",\n" };
+        self.0 += &event.to_string();
+    }
+
+    pub(crate) fn into_json(self) -> Vec<u8> {
+        let begin = if self.0.is_empty() { "[" } else { "" };
+        format!("{begin}{}\n]\n", self.0).into_bytes()
     }
 }
 
@@ -125,7 +157,7 @@ mod tests {
             times.add(run, call("Cast", "a", milliseconds(time)));
         }
         times.add(2, call("Neg", "seldom", milliseconds(1000)));
-        let profile = times.of([2, 501, 1004].map(milliseconds).to_vec());
+        let profile = times.of([2, 501, 1004].map(milliseconds).to_vec(), None);
         let nodes = profile.nodes.iter();
         let found: Vec<_> = nodes
             .map(|node| (node.node.as_str(), node.calls, node.median()))

@@ -1,6 +1,5 @@
 //! `revseq bench`.
 
-use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -9,49 +8,45 @@ use revseq_bench::peers::{Onnxruntime, Peers};
 use revseq_bench::{Arena, Regime, Report, render};
 
 use super::Outcome;
+use super::destination::Destination;
 use crate::backend::ort::Runtime;
 use crate::chain;
 use crate::cli::{BenchArguments, BenchFormat};
-use crate::file::NewFile;
 use crate::interrupt::Watch;
+use crate::note::note;
 use crate::progress::Progress;
 
 /// Measures the kernels and prints the report, a partial one if interrupted.
 pub(crate) fn bench(arguments: &BenchArguments) -> Result<Outcome> {
     let regimes =
         revseq_bench::select(arguments.filter.as_deref(), arguments.quick).context("--filter")?;
+    if arguments.list {
+        let mut destination = Destination::open(&arguments.report)?;
+        destination.text(|out| {
+            let mut regimes = regimes.iter();
+            Ok(regimes.try_for_each(|regime| writeln!(out, "{regime}"))?)
+        })?;
+        destination.complete()?;
+        return Ok(Outcome::Done);
+    }
     let watch = Watch::new();
     // Before anything is measured: nothing is lost if it cannot be written.
-    let destination = match &arguments.output {
-        Some(path) => Some(NewFile::create(path).with_context(|| cannot_write(path))?),
-        None => None,
-    };
+    let mut destination = Destination::open(&arguments.report)?;
     let report = measured(arguments, &regimes, &watch)?;
     if report.regimes.is_empty() {
         return Ok(Outcome::Interrupted);
     }
-    let text = rendered(&report, arguments.format)?;
-    match (destination, &arguments.output) {
-        (Some(mut file), Some(path)) => {
-            let written = file.write_all(text.as_bytes()).map_err(anyhow::Error::from);
-            written
-                .and_then(|()| file.complete())
-                .with_context(|| cannot_write(path))?;
-        }
-        _ => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(text.as_bytes())?;
-            out.flush()?;
-        }
-    }
+    match arguments.format {
+        BenchFormat::Text => destination.bytes(render::text(&report).as_bytes()),
+        BenchFormat::Json => destination.json("bench", serde_json::to_value(&report)?),
+        BenchFormat::Html => destination.bytes(render::html(&report).as_bytes()),
+        BenchFormat::Markdown => destination.bytes(render::markdown(&report).as_bytes()),
+    }?;
+    destination.complete()?;
     Ok(match report.interrupted {
         true => Outcome::Interrupted,
         false => Outcome::Done,
     })
-}
-
-fn cannot_write(path: &Path) -> String {
-    format!("--output {}: cannot write it", path.display())
 }
 
 /// The runtimes to compare with. An ONNX Runtime that is asked for has to be
@@ -67,16 +62,10 @@ fn peers(ort_lib: Option<&Path>) -> Result<Peers> {
         }
         Err(error) if ort_lib.is_some() => Err(error),
         Err(error) => {
-            note(&format!("ONNX Runtime is not measured: {}", chain(&error)));
+            note(format!("ONNX Runtime is not measured: {}", chain(&error)));
             Ok(peers)
         }
     }
-}
-
-/// Prints a note to standard error.
-fn note(text: &str) {
-    // Ignore a closed standard error.
-    let _ = writeln!(anstream::stderr(), "{text}");
 }
 
 /// Measures regimes until all are measured or Ctrl-C is pressed.
@@ -99,13 +88,4 @@ fn measured(arguments: &BenchArguments, regimes: &[Regime], watch: &Watch) -> Re
         ControlFlow::Continue(())
     })?;
     Ok(report)
-}
-
-fn rendered(report: &Report, format: BenchFormat) -> Result<String> {
-    Ok(match format {
-        BenchFormat::Text => render::text(report),
-        BenchFormat::Json => serde_json::to_string_pretty(report)? + "\n",
-        BenchFormat::Html => render::html(report),
-        BenchFormat::Markdown => render::markdown(report),
-    })
 }

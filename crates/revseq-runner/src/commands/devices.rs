@@ -6,7 +6,8 @@ use anyhow::Result;
 use revseq_kernels::cpu::SimdLevel;
 use serde_json::{Value as Json, json};
 
-use super::{Outcome, print_json};
+use super::Outcome;
+use super::destination::Destination;
 use crate::backend::gpu::{self, Adapter};
 use crate::backend::ort::{self, Device, Runtime, library};
 use crate::chain;
@@ -39,50 +40,58 @@ fn onnxruntime(arguments: &DevicesArguments) -> Onnxruntime {
 
 /// Prints the devices of the kernels, and the ONNX Runtime that is found.
 pub(crate) fn devices(arguments: &DevicesArguments) -> Result<Outcome> {
+    let mut destination = Destination::open(&arguments.report)?;
     let features = cpu_features();
     let threads = rayon::current_num_threads();
     let adapters = gpu::adapters().map_err(|error| chain(&error));
     let onnxruntime = onnxruntime(arguments);
     match arguments.format {
-        Format::Json => print_json(&json!({
-            "cpu": {
-                "architecture": std::env::consts::ARCH,
-                "features": features,
-                "kernels": SimdLevel::current().name(),
-                "threads": threads,
-            },
-            "gpu": gpu_json(&adapters),
-            "onnxruntime": json_of(&onnxruntime),
-        }))?,
-        Format::Text => {
-            let mut out = anstream::stdout().lock();
-            let features = if features.is_empty() {
-                "none known".to_owned()
-            } else {
-                features.join(", ")
-            };
-            let level = SimdLevel::current();
-            let lower: Vec<&str> = level.lower().map(SimdLevel::name).collect();
-            writeln!(out, "CPU")?;
-            writeln!(out, "  architecture  {}", std::env::consts::ARCH)?;
-            writeln!(out, "  features      {features}")?;
-            write!(out, "  kernels       {level}")?;
-            if !lower.is_empty() {
-                write!(out, " (REVSEQ_SIMD lowers it: {})", lower.join(", "))?;
-            }
-            writeln!(out)?;
-            writeln!(
-                out,
-                "  threads       {threads} (rayon; RAYON_NUM_THREADS sets how many)"
-            )?;
-            print_adapters(&mut out, &adapters)?;
-            print_text(&mut out, &onnxruntime)?;
-        }
+        Format::Json => destination.json(
+            "devices",
+            json!({
+                "cpu": {
+                    "architecture": std::env::consts::ARCH,
+                    "features": features,
+                    "kernels": SimdLevel::current().name(),
+                    "threads": threads,
+                },
+                "gpu": gpu_json(&adapters),
+                "onnxruntime": json_of(&onnxruntime),
+            }),
+        )?,
+        Format::Text => destination.text(|out| {
+            print_cpu(out, &features, threads)?;
+            print_adapters(out, &adapters)?;
+            print_text(out, &onnxruntime)
+        })?,
     }
+    destination.complete()?;
     Ok(Outcome::Done)
 }
 
-fn print_adapters(out: &mut impl Write, adapters: &Result<Vec<Adapter>, String>) -> Result<()> {
+fn print_cpu(out: &mut dyn Write, features: &[&str], threads: usize) -> Result<()> {
+    let features = match features {
+        [] => "none known".to_owned(),
+        features => features.join(", "),
+    };
+    let level = SimdLevel::current();
+    let lower: Vec<&str> = level.lower().map(SimdLevel::name).collect();
+    writeln!(out, "CPU")?;
+    writeln!(out, "  architecture  {}", std::env::consts::ARCH)?;
+    writeln!(out, "  features      {features}")?;
+    write!(out, "  kernels       {level}")?;
+    if !lower.is_empty() {
+        write!(out, " (REVSEQ_SIMD lowers it: {})", lower.join(", "))?;
+    }
+    writeln!(out)?;
+    writeln!(
+        out,
+        "  threads       {threads} (rayon; RAYON_NUM_THREADS sets how many)"
+    )?;
+    Ok(())
+}
+
+fn print_adapters(out: &mut dyn Write, adapters: &Result<Vec<Adapter>, String>) -> Result<()> {
     writeln!(out, "GPU")?;
     let adapters = match adapters {
         Ok(adapters) => adapters,
@@ -126,7 +135,7 @@ fn gpu_json(adapters: &Result<Vec<Adapter>, String>) -> Json {
     json!({ "built": true, "adapters": adapters })
 }
 
-fn print_text(out: &mut impl Write, onnxruntime: &Onnxruntime) -> Result<()> {
+fn print_text(out: &mut dyn Write, onnxruntime: &Onnxruntime) -> Result<()> {
     writeln!(out, "ONNX Runtime")?;
     match &onnxruntime.runtime {
         Ok(runtime) => {

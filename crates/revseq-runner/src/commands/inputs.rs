@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::ranges;
-use crate::cli::InputArguments;
+use crate::cli::{InputArguments, NamedFile};
 use crate::model::values::{Dim, ValueType};
 use crate::model::{Bindings, Input, Model, read};
+use crate::note::note;
 use crate::tensor::fill::{Fill, fill};
 use crate::tensor::{Tensor, Tensors, npz, pb};
 
@@ -95,9 +96,7 @@ fn check(declared: &ValueType, tensor: &Tensor, bindings: &mut Bindings) -> Resu
 /// Where inputs come from.
 #[derive(Default)]
 pub(crate) struct Sources<'a> {
-    pub(crate) files: &'a [(String, PathBuf)],
-    /// A file of several, by name.
-    pub(crate) archive: Option<&'a Path>,
+    pub(crate) files: &'a [NamedFile],
     pub(crate) fill: Option<Fill>,
     /// The fills of inputs by name; entries without a name are ignored.
     pub(crate) fill_by_name: &'a [(Option<String>, Fill)],
@@ -112,12 +111,82 @@ impl<'a> Sources<'a> {
     pub(crate) fn new(arguments: &'a InputArguments) -> Self {
         Self {
             files: &arguments.inputs,
-            archive: arguments.archive.as_deref(),
             fill: arguments.fill(),
             fill_by_name: &arguments.fill,
             ..Self::default()
         }
     }
+}
+
+/// Checks that there is an input of a name.
+fn check_name(flag: &str, name: &str, declared: &[Input]) -> Result<()> {
+    ensure!(
+        declared.iter().any(|input| input.name == name),
+        "{flag}: there is no input {name:?}; {}",
+        describe(declared)
+    );
+    Ok(())
+}
+
+/// Reads the inputs that files hold. An array of an archive gives way to a file for its input.
+fn from_files(files: &[NamedFile], declared: &[Input]) -> Result<Tensors> {
+    let (mut tensors, mut archived) = (Tensors::new(), Tensors::new());
+    let one = |name, file| -> Result<Tensors> { Ok([(name, Tensor::read(file)?)].into()) };
+    for NamedFile { name, file } in files {
+        let (all, read) = match name {
+            None if npz::has_ending(file) => (&mut archived, from_archive(file, declared)?),
+            None => (&mut tensors, one(only(declared, file)?, file)?),
+            Some(name) => {
+                check_name("--input", name, declared)?;
+                (&mut tensors, one(name.clone(), file)?)
+            }
+        };
+        for (name, tensor) in read {
+            ensure!(
+                all.insert(name.clone(), tensor).is_none(),
+                "--input: {name:?} is given twice"
+            );
+        }
+    }
+    for (name, tensor) in archived {
+        tensors.entry(name).or_insert(tensor);
+    }
+    Ok(tensors)
+}
+
+/// The only input that has to be given, for a file without a name.
+fn only(declared: &[Input], file: &Path) -> Result<String> {
+    let mut required = declared.iter().filter(|input| !input.optional);
+    match (required.next(), required.next()) {
+        (Some(input), None) => Ok(input.name.clone()),
+        _ => bail!(
+            "--input {}: which input is it for? {}; say it with --input NAME=FILE",
+            file.display(),
+            describe(declared)
+        ),
+    }
+}
+
+/// The arrays of an archive that are inputs.
+fn from_archive(file: &Path, declared: &[Input]) -> Result<Tensors> {
+    let (inputs, others): (Tensors, Tensors) = npz::read(file)?
+        .into_iter()
+        .partition(|(name, _)| declared.iter().any(|input| input.name == *name));
+    let others: Vec<String> = others.into_keys().collect();
+    ensure!(
+        others.is_empty() || !inputs.is_empty(),
+        "--input {}: it has {}; {}",
+        file.display(),
+        list(&others),
+        describe(declared)
+    );
+    if !others.is_empty() {
+        let (file, others) = (file.display(), list(&others));
+        note(format!(
+            "{file}: not used, as no input has its name: {others}"
+        ));
+    }
+    Ok(inputs)
 }
 
 /// Gathers a tensor for every input that needs one.
@@ -128,25 +197,7 @@ pub(crate) fn gather(
 ) -> Result<Tensors> {
     let declared = model.inputs();
     let mut tensors = sources.tensors.clone();
-    let check_name = |flag: &str, name: &str| {
-        ensure!(
-            declared.iter().any(|input| input.name == name),
-            "{flag}: there is no input {name:?}; {}",
-            describe(&declared)
-        );
-        Ok(())
-    };
-    let mut given = Vec::new();
-    for (name, file) in sources.files {
-        check_name("--input", name)?;
-        given.push(("--input", name.clone(), Tensor::read(file)?));
-    }
-    if let Some(archive) = sources.archive {
-        for (name, tensor) in npz::read(archive)? {
-            check_name("--inputs", &name)?;
-            given.push(("--inputs", name, tensor));
-        }
-    }
+    tensors.extend(from_files(sources.files, &declared)?);
     let named_fill = |input: &str| {
         let named = |(name, _): &&(Option<String>, Fill)| name.as_deref() == Some(input);
         sources
@@ -157,14 +208,8 @@ pub(crate) fn gather(
     };
     for (name, _) in sources.fill_by_name {
         if let Some(name) = name {
-            check_name("--fill", name)?;
+            check_name("--fill", name, &declared)?;
         }
-    }
-    for (flag, name, tensor) in given {
-        ensure!(
-            tensors.insert(name.clone(), tensor).is_none(),
-            "{flag}: {name:?} is given twice"
-        );
     }
     bind(&declared, &tensors, bindings)?;
     if let (Some(files), None) = (sources.data_set, sources.fill) {
@@ -194,11 +239,12 @@ pub(crate) fn gather(
             names => format!("inputs {} are missing", names.join(", ")),
         };
         bail!(
-            "{missing}; {}; give each with --input NAME=FILE (.pb or .npy), all with --inputs \
+            "{missing}; {}; give each with --input NAME=FILE (.pb or .npy), all with --input \
              FILE.npz, or make them up with --fill iota, random or zeros",
             describe(&declared)
         );
     }
+    check_sizes(&missing, bindings)?;
     let highest = ranges::highest(model, bindings)?;
     for (input, how) in missing
         .into_iter()
@@ -214,6 +260,44 @@ pub(crate) fn gather(
         tensors.insert(input.name.clone(), tensor);
     }
     Ok(tensors)
+}
+
+/// Checks that the sizes of all inputs are known.
+fn check_sizes(inputs: &[&Input], bindings: &Bindings) -> Result<()> {
+    let mut unknown: Vec<String> = Vec::new();
+    let mut declared = Vec::new();
+    for input in inputs {
+        let value_type = input.value_type.clone().bind(bindings);
+        let before = unknown.len();
+        for (number, dim) in value_type.shape.iter().flatten().enumerate() {
+            let name = match dim {
+                Dim::Known(_) => continue,
+                Dim::Symbol(name) => name.clone(),
+                Dim::Computed { .. } | Dim::Unknown => format!("{}.{number}", input.name),
+            };
+            if !unknown.contains(&name) {
+                unknown.push(name);
+            }
+        }
+        if unknown.len() > before {
+            declared.push(format!("input {:?} is {value_type}", input.name));
+        }
+    }
+    let how: Vec<String> = unknown
+        .iter()
+        .map(|name| format!("--dim {name}=SIZE"))
+        .collect();
+    ensure!(
+        unknown.is_empty(),
+        "{}: {} unknown: {}",
+        declared.join(", "),
+        match unknown.as_slice() {
+            [name] => format!("the size of {name} is"),
+            names => format!("the sizes of {} are", names.join(", ")),
+        },
+        how.join(" ")
+    );
+    Ok(())
 }
 
 fn made_up(
@@ -233,22 +317,11 @@ fn made_up(
             input.name
         )
     })?;
-    let mut sizes = Vec::new();
-    for (dimension, dim) in shape.iter().enumerate() {
-        match dim {
-            Dim::Known(size) => sizes.push(usize::try_from(*size)?),
-            Dim::Symbol(name) => {
-                bail!(
-                    "it is {declared}, and the size of {name} is unknown: give it with --dim {name}=SIZE"
-                )
-            }
-            Dim::Computed { .. } | Dim::Unknown => bail!(
-                "it is {declared}, whose dimension {dimension} has neither size nor name for \
-                 --fill: give it with --input {}=FILE",
-                input.name
-            ),
-        }
-    }
+    let sizes = shape.iter().map(|dim| {
+        // Sizes are checked before.
+        Ok(usize::try_from(dim.known().context("a size is unknown")?)?)
+    });
+    let sizes: Vec<usize> = sizes.collect::<Result<_>>()?;
     fill(how, element_type, &sizes, number, highest)
 }
 

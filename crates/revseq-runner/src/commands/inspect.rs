@@ -4,79 +4,117 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value as Json, json};
 
+use super::destination::Destination;
+use super::inputs::in_model;
 use super::report::{self, Outcome as Found, Report, value_json};
-use super::{Outcome, dot, html, print_json};
+use super::{Outcome, dot, html};
 use crate::backend::Engine;
 use crate::backend::ort::{Ort, Placement, Preparation};
 use crate::backend::tract::{self, Shapes};
-use crate::cli::{InspectArguments, InspectFormat};
+use crate::chain;
+use crate::cli::{Backend, InspectArguments, InspectFormat};
 use crate::escape::printable;
 use crate::model::check::canonical_domain;
 use crate::model::values::{Dim, ValueType};
-use crate::model::{Bindings, Input, Model, check_dims, read, walk};
+use crate::model::{Bindings, Input, Model, read, walk};
+use crate::units::bytes;
+
+/// How many characters of a metadata entry are shown in text.
+const LONGEST_TEXT: usize = 80;
 
 /// Counts are aligned beside operators of up to this many characters.
 const WIDEST_OPERATOR: usize = 60;
 
 /// Shows every node of our operators in a model, and counts the others.
 pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
+    let mut destination = Destination::open(&arguments.report)?;
     let located = read::locate(&arguments.model)?;
     // No constant is looked at; ONNX Runtime reads the file itself.
-    let model = tract::needed_of(Model::read(&located.model)?).without_constants();
-    let in_model = || model.path.display().to_string();
-    let bindings = super::bindings(&arguments.dims)?;
+    let mut model = Model::read(&located.model)?;
     let mut symbols = model.input_symbols();
-    collect_symbols(&model, &mut symbols).with_context(in_model)?;
-    check_dims(&bindings, &symbols)?;
+    collect_symbols(&model, &mut symbols).with_context(in_model(&located.model))?;
+    let bindings = model.set_sizes_among(&arguments.dims, &symbols)?;
+    let model = tract::needed_of(model).without_constants();
+    let in_model = in_model(&located.model);
 
     let shapes = tract::shapes(&model, &bindings);
-    let (reports, others) = nodes(&model, &bindings, &shapes).with_context(in_model)?;
+    let (reports, others) = nodes(&model, &bindings, &shapes).with_context(&in_model)?;
     let signature = Signature::new(&model, &bindings, &shapes);
-    let placements = match Engine::open(&arguments.on)? {
-        Engine::Tract(_) => None,
-        Engine::Ort(ort) => Some(placements(&ort, &model).with_context(in_model)?),
+    let backends = match arguments.backends.as_slice() {
+        [] => &[Backend::Tract],
+        given => given,
     };
+    let engines = Engine::open_all(&arguments.engine, backends)?;
+    let support = engines.iter().map(|engine| Support {
+        backend: engine.name(),
+        described: engine.to_string(),
+        runs: match engine {
+            Engine::Tract(_) => on_tract(&signature),
+            Engine::Ort(ort) => on_ort(ort, &model),
+        },
+    });
+    let support: Vec<Support> = support.collect();
     match arguments.format {
-        InspectFormat::Text => {
-            let out = &mut anstream::stdout().lock();
+        InspectFormat::Text => destination.text(|out| {
             print_text(out, &model, &signature, &reports, &others)?;
-            if let Some(placements) = &placements {
-                print_placements(placements)?;
-            }
+            print_placements(out, &support)?;
             writeln!(out, "\n{}", share_in_words(&reports, &others))?;
-            writeln!(out, "{}", printable(&on_tract(&signature)))?;
-            out.flush()?;
-        }
+            for support in &support {
+                writeln!(out, "{}", printable(&support.in_words()))?;
+            }
+            Ok(())
+        })?,
         InspectFormat::Json => {
             let mut json = as_json(&model, &signature, &reports, &others);
-            match &placements {
-                None => {}
-                Some(Ok(placements)) => {
-                    json["placements"] = placements.iter().map(super::placement_json).collect();
-                }
-                Some(Err(refused)) => json["refused"] = refused.as_str().into(),
-            }
-            print_json(&json)?;
+            json["backends"] = support.iter().map(Support::json).collect();
+            destination.json("inspect", json)?;
         }
-        InspectFormat::Dot => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(dot::graph(&model, &reports).as_bytes())?;
-            out.flush()?;
-        }
+        InspectFormat::Dot => destination.bytes(dot::graph(&model, &reports).as_bytes())?,
         InspectFormat::Html => {
             let mut lines = about(&model, &signature);
             lines.push(share_in_words(&reports, &others));
-            lines.push(on_tract(&signature));
-            let page = html::page(&model, &lines, &reports);
-            let mut out = std::io::stdout().lock();
-            out.write_all(page.as_bytes())?;
-            out.flush()?;
+            lines.extend(support.iter().map(Support::in_words));
+            let page = html::page(&model, &lines, &reports, &others);
+            destination.bytes(page.as_bytes())?;
         }
     }
+    destination.complete()?;
     Ok(Outcome::Done)
+}
+
+/// Whether a backend runs the model.
+struct Support {
+    /// As it is written on the command line.
+    backend: &'static str,
+    /// With its version.
+    described: String,
+    /// Where ONNX Runtime places our nodes; or why the backend does not run the model.
+    runs: Result<Vec<Placement>, String>,
+}
+
+impl Support {
+    fn in_words(&self) -> String {
+        let Self { described, .. } = self;
+        match &self.runs {
+            Ok(_) => format!("runs on {described}"),
+            Err(why) => format!("does not run on {described}{why}"),
+        }
+    }
+
+    fn json(&self) -> Json {
+        let mut json = json!({ "backend": self.backend, "runs": self.runs.is_ok() });
+        match &self.runs {
+            Ok(placements) if self.backend != Backend::Tract.name() => {
+                json["placements"] = placements.iter().map(super::placement_json).collect();
+            }
+            Ok(_) => {}
+            Err(why) => json["reason"] = why.trim_start_matches([':', ' ']).into(),
+        }
+        json
+    }
 }
 
 /// The inputs and outputs of a model.
@@ -128,7 +166,7 @@ pub(crate) fn everything(model: &Model) -> Result<()> {
     print_text(&mut Vec::<u8>::new(), model, &signature, &reports, &others)?;
     serde_json::to_string_pretty(&as_json(model, &signature, &reports, &others))?;
     dot::graph(model, &reports);
-    html::page(model, &about(model, &signature), &reports);
+    html::page(model, &about(model, &signature), &reports, &others);
     Ok(())
 }
 
@@ -153,32 +191,36 @@ fn nodes(
     Ok((reports, others))
 }
 
-/// Where ONNX Runtime places our nodes, or why it refuses the model.
-fn placements(ort: &Ort, model: &Model) -> Result<Result<Vec<Placement>, String>> {
-    if let Some(reason) = ort.lacks(model)? {
-        return Ok(Err(reason));
-    }
-    // Reading for inspection leaves data in other files where it is.
-    Ok(match ort.place(&Model::load(&model.path)?)? {
-        Preparation::Ready(prepared) => Ok(prepared.placements),
-        Preparation::Refused(reason) => Err(reason),
-    })
+/// Where ONNX Runtime places our nodes, or why it does not run the model.
+fn on_ort(ort: &Ort, model: &Model) -> Result<Vec<Placement>, String> {
+    let prepare = || -> Result<Vec<Placement>> {
+        if let Some(reason) = ort.lacks(model)? {
+            bail!(reason);
+        }
+        // Reading for inspection leaves data in other files where it is.
+        match ort.prepare(&Model::load(&model.path)?)? {
+            Preparation::Ready(prepared) => Ok(prepared.placements),
+            Preparation::Refused(reason) => bail!(reason),
+        }
+    };
+    prepare().map_err(|error| format!(": {}", chain(&error)))
 }
 
-fn print_placements(placements: &Result<Vec<Placement>, String>) -> Result<()> {
-    let mut out = anstream::stdout().lock();
+fn print_placements(out: &mut dyn Write, support: &[Support]) -> Result<()> {
     let bold = Style::new().bold();
-    writeln!(out)?;
-    writeln!(out, "{bold}providers in ONNX Runtime{bold:#}")?;
-    match placements {
-        Ok(placements) => {
-            for placement in placements {
-                writeln!(out, "  {placement}")?;
+    for Support {
+        described, runs, ..
+    } in support
+    {
+        let placements = runs.iter().flatten();
+        for (index, placement) in placements.enumerate() {
+            if index == 0 {
+                writeln!(out, "\n{bold}providers in {described}{bold:#}")?;
             }
+            writeln!(out, "  {placement}")?;
         }
-        Err(refused) => writeln!(out, "  none: {}", printable(refused))?,
     }
-    Ok(out.flush()?)
+    Ok(())
 }
 
 /// The symbolic sizes of a node's inputs and outputs.
@@ -195,6 +237,22 @@ fn collect_symbols(model: &Model, symbols: &mut BTreeSet<String>) -> Result<()> 
     })
 }
 
+/// The program that wrote a model, if it says so.
+fn producer(model: &Model) -> Option<String> {
+    let name = [&model.proto.producer_name, &model.proto.producer_version];
+    let name: Vec<&str> = name.into_iter().map(|part| part.trim()).collect();
+    let name = name.join(" ").trim().to_owned();
+    (!name.is_empty()).then_some(name)
+}
+
+/// The beginning of a text that may be long.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_TEXT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// The description of the model itself, a line each.
 fn about(model: &Model, signature: &Signature) -> Vec<String> {
     let imports: Vec<String> = model
@@ -207,6 +265,23 @@ fn about(model: &Model, signature: &Signature) -> Vec<String> {
         })
         .collect();
     let mut lines = vec![format!("operator sets: {}", imports.join(", "))];
+    if let Some(producer) = producer(model) {
+        lines.push(format!("producer: {producer}"));
+    }
+    for entry in &model.proto.metadata_props {
+        let value = shortened(&entry.value);
+        lines.push(format!("metadata {}: {value}", entry.key));
+    }
+    let weights = model.weights();
+    if weights.initializers > 0 {
+        let plural = if weights.initializers == 1 { "" } else { "s" };
+        lines.push(format!(
+            "parameters: {} in {} initializer{plural}, {}",
+            weights.parameters,
+            weights.initializers,
+            bytes(weights.bytes)
+        ));
+    }
     for input in &signature.inputs {
         let optional = if input.optional { " (optional)" } else { "" };
         lines.push(format!(
@@ -228,7 +303,7 @@ fn about(model: &Model, signature: &Signature) -> Vec<String> {
 }
 
 fn print_text(
-    out: &mut impl Write,
+    out: &mut dyn Write,
     model: &Model,
     signature: &Signature,
     reports: &[Report],
@@ -267,7 +342,7 @@ fn print_text(
             writeln!(out, "  {operator:width$}  {count}")?;
         }
     }
-    Ok(out.flush()?)
+    Ok(())
 }
 
 /// The number of nodes, and of our nodes.
@@ -295,13 +370,13 @@ fn share_in_words(reports: &[Report], others: &BTreeMap<String, usize>) -> Strin
 }
 
 /// Whether tract runs the model, as far as that is known without its inputs.
-fn on_tract(signature: &Signature) -> String {
+fn on_tract(signature: &Signature) -> Result<Vec<Placement>, String> {
     match &signature.stopped {
-        None => "runs on tract".to_owned(),
-        Some(why) if signature.symbols.is_empty() => format!("does not run on tract: {why}"),
+        None => Ok(Vec::new()),
+        Some(why) if signature.symbols.is_empty() => Err(format!(": {why}")),
         Some(why) => {
             let symbols = signature.symbols.join(", ");
-            format!("does not run on tract without --dim for {symbols}, if at all: {why}")
+            Err(format!(" without --dim for {symbols}, if at all: {why}"))
         }
     }
 }
@@ -323,9 +398,18 @@ fn as_json(
             )
         })
         .collect();
+    let metadata = model.proto.metadata_props.iter();
+    let metadata = metadata.map(|entry| (entry.key.clone(), entry.value.as_str().into()));
+    let weights = model.weights();
     json!({
         "model": model.path.display().to_string(),
         "operator_sets": imports,
+        "ir_version": model.proto.ir_version,
+        "producer": producer(model),
+        "metadata": metadata.collect::<serde_json::Map<String, Json>>(),
+        "initializers": weights.initializers,
+        "parameters": weights.parameters,
+        "parameter_bytes": weights.bytes,
         "inputs": signature.inputs.iter().map(input_json).collect::<Json>(),
         "outputs": signature
             .outputs
@@ -334,7 +418,6 @@ fn as_json(
             .collect::<Json>(),
         "symbols": signature.symbols,
         "inference_error": signature.stopped,
-        "runs_on_tract": signature.stopped.is_none(),
         "nodes": reports.iter().map(Report::json).collect::<Json>(),
         "other_operators": others,
         "node_count": share(reports, others).1,

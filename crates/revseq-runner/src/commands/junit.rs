@@ -27,7 +27,7 @@ pub(super) fn render(results: &Results) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(
             cases,
-            "    <testcase classname=\"revseq\" name=\"{path}\" time=\"{time:.6}\">{inner}</testcase>"
+            "    <testcase classname=\"revseq\" name=\"{path}\" time=\"{time:.3}\">{inner}</testcase>"
         );
     }
     for path in &results.without_snapshot {
@@ -40,7 +40,7 @@ pub(super) fn render(results: &Results) -> String {
         );
     }
     let counts = format!(
-        "tests=\"{}\" failures=\"{failures}\" skipped=\"{skipped}\" errors=\"0\" time=\"{seconds:.6}\"",
+        "tests=\"{}\" failures=\"{failures}\" skipped=\"{skipped}\" errors=\"0\" time=\"{seconds:.3}\"",
         results.tested.len() + results.without_snapshot.len()
     );
     format!(

@@ -5,6 +5,7 @@ mod bench;
 mod compare;
 mod completions;
 mod data_set;
+mod destination;
 mod devices;
 mod dot;
 mod html;
@@ -23,15 +24,12 @@ mod snapshot;
 pub(crate) mod tolerance;
 mod verify;
 
-use std::io::Write;
-
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde_json::{Value as Json, json};
 
 use crate::backend::ort::Placement;
 use crate::cli::{Arguments, Command};
-use crate::escape;
-use crate::model::Bindings;
+use crate::note::note;
 
 /// How a command ended, if not with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,27 +64,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome> {
     }
 }
 
-/// The values of `--dim`.
-fn bindings(dims: &[(String, u64)]) -> Result<Bindings> {
-    let mut bindings = Bindings::new();
-    for (name, size) in dims {
-        ensure!(
-            bindings.insert(name.clone(), *size).is_none(),
-            "--dim {name}: it is given twice"
-        );
-    }
-    Ok(bindings)
-}
-
-/// Prints which GPU ran our nodes, if one did.
-fn say_gpu(name: Option<&str>) -> Result<()> {
+/// Says which GPU ran our nodes, if one did.
+fn say_gpu(name: Option<&str>) {
     if let Some(name) = name {
-        writeln!(
-            anstream::stderr(),
+        note(format!(
             "ReverseSequence and ReverseSubsequences: on {name}"
-        )?;
+        ));
     }
-    Ok(())
 }
 
 /// Which provider runs a node, as JSON.
@@ -100,15 +84,4 @@ fn placement_json(placement: &Placement) -> Json {
         json["reason"] = reason.as_str().into();
     }
     json
-}
-
-/// Prints JSON, indented, to standard output.
-fn print_json(json: &Json) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(
-        out,
-        "{}",
-        escape::json(&serde_json::to_string_pretty(json)?)
-    )?;
-    Ok(out.flush()?)
 }

@@ -286,17 +286,21 @@ impl Report {
                 .collect();
             texts.join(", ")
         };
+        let of = |axes: &[(&'static str, i64)]| match normal(axes) {
+            axes if axes == written => axes,
+            axes => format!("{axes} (written: {written})"),
+        };
         match &self.outcome {
             Outcome::Invalid(error) => {
                 lines.push(("axes", written));
                 lines.push(("error", error.clone()));
             }
             Outcome::Missing { axes, what } => {
-                lines.push(("axes", format!("{} (written: {written})", normal(axes))));
+                lines.push(("axes", of(axes)));
                 lines.push(("descriptor", format!("depends on {}", what.join(", "))));
             }
             Outcome::Lowered { axes, lowered } => {
-                lines.push(("axes", format!("{} (written: {written})", normal(axes))));
+                lines.push(("axes", of(axes)));
                 lines.push(("descriptor", lowered.to_string()));
                 let level = match (&lowered.level, &lowered.refused) {
                     (Ok(level), None) => level.to_string(),

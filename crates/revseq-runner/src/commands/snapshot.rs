@@ -1,31 +1,69 @@
 //! `revseq snapshot`.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use serde_json::json;
 
 use super::Outcome;
 use super::data_set::Recording;
+use super::destination::Destination;
 use super::inputs::{self, in_model};
 use super::tolerance::Tolerances;
 use crate::backend::Engine;
-use crate::cli::SnapshotArguments;
-use crate::model::{Model, check_dims, read};
+use crate::cli::{Format, SnapshotArguments};
+use crate::model::{Model, read};
+use crate::progress::Progress;
 use crate::tensor::compare::Tolerance;
 use crate::tensor::fill::Fill;
 
 /// Records a data set of each model.
 pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<Outcome> {
+    let mut destination = Destination::StandardOutput;
     let engine = Engine::open(&arguments.on)?;
+    // All of them before the first is recorded.
     for model in &arguments.models {
-        record(arguments, model, &engine)?;
+        check(arguments, model)?;
+    }
+    let progress = Progress::new(arguments.models.len() as u64);
+    let mut recorded: Vec<(&Path, PathBuf)> = Vec::new();
+    for model in &arguments.models {
+        progress.message(model.display().to_string());
+        let set = record(arguments, model, &engine)?;
+        if arguments.format == Format::Text {
+            progress.suspend(|| {
+                destination
+                    .text(|out| Ok(writeln!(out, "{}: recorded on {engine}", set.display())?))
+            })?;
+        }
+        recorded.push((model, set));
+        progress.step();
+    }
+    drop(progress);
+    if arguments.format == Format::Json {
+        let recorded = recorded.iter().map(|(model, set)| {
+            json!({
+                "model": model.display().to_string(),
+                "data_set": set.display().to_string(),
+            })
+        });
+        let json = json!({
+            "backend": engine.name(),
+            "recorded_on": engine.to_string(),
+            "snapshots": recorded.collect::<Vec<_>>(),
+        });
+        destination.json("snapshot", json)?;
     }
     Ok(Outcome::Done)
 }
 
-fn record(arguments: &SnapshotArguments, path: &Path, engine: &Engine) -> Result<()> {
+/// Checks all that can be without running a model.
+fn check(arguments: &SnapshotArguments, path: &Path) -> Result<()> {
+    ensure!(
+        !read::is_standard_input(path),
+        "a model on standard input has no folder for its data sets: give its file"
+    );
     let located = read::locate(path)?;
     let folder = read::data_folder(&located.model);
     ensure!(
@@ -34,10 +72,21 @@ fn record(arguments: &SnapshotArguments, path: &Path, engine: &Engine) -> Result
          records another data set",
         folder.display()
     );
-    let model = Model::load(&located.model)?;
-    let mut bindings = super::bindings(&arguments.inputs.dims)?;
-    check_dims(&bindings, &model.input_symbols())?;
-    Tolerances::new(&arguments.tolerance, &model)?;
+    let mut model = Model::read(&located.model)?;
+    let mut check = || -> Result<()> {
+        model.set_sizes(&arguments.inputs.dims)?;
+        Tolerances::new(&arguments.tolerance, &model).map(drop)
+    };
+    check().with_context(in_model(&located.model))
+}
+
+/// Records a data set of a model, and returns its folder.
+fn record(arguments: &SnapshotArguments, path: &Path, engine: &Engine) -> Result<PathBuf> {
+    let located = read::locate(path)?;
+    let folder = read::data_folder(&located.model);
+    let mut model = Model::read(&located.model)?;
+    let mut bindings = model.set_sizes(&arguments.inputs.dims)?;
+    let model = model.with_data()?;
     let given = &arguments.tolerance;
     let tolerances: BTreeMap<String, Tolerance> = model
         .output_names()
@@ -62,8 +111,5 @@ fn record(arguments: &SnapshotArguments, path: &Path, engine: &Engine) -> Result
         engine,
         tolerances: &tolerances,
     };
-    let set = recording.add_to(&folder)?;
-    let mut out = anstream::stdout().lock();
-    writeln!(out, "{}: recorded on {engine}", set.display())?;
-    Ok(out.flush()?)
+    recording.add_to(&folder)
 }

@@ -71,6 +71,22 @@ impl<'a> Tolerances<'a> {
     /// # Errors
     /// One is given for an output that there is not.
     pub(super) fn new(given: &'a ToleranceArguments, model: &Model) -> Result<Self> {
+        let default = match is_exact(model)? {
+            true => Tolerance::Exact,
+            false => Tolerance::COMPUTED,
+        };
+        Self::with_default(given, model, default)
+    }
+
+    /// The same, with another default than the model's.
+    ///
+    /// # Errors
+    /// One is given for an output that there is not.
+    pub(super) fn with_default(
+        given: &'a ToleranceArguments,
+        model: &Model,
+        default: Tolerance,
+    ) -> Result<Self> {
         let outputs = model.output_names();
         for name in given.names() {
             ensure!(
@@ -79,14 +95,7 @@ impl<'a> Tolerances<'a> {
                 list(&outputs)
             );
         }
-        Ok(Self {
-            given,
-            default: if is_exact(model)? {
-                Tolerance::Exact
-            } else {
-                Tolerance::COMPUTED
-            },
-        })
+        Ok(Self { given, default })
     }
 
     /// The tolerance of an output: given on the command line, or recorded.

@@ -10,9 +10,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value as Json, json};
 use walkdir::WalkDir;
 
+use super::destination::Destination;
 use super::results::{Results, Tested, Verdict};
 use super::tolerance::Tolerances;
-use super::{Outcome, data_set, junit, print_json};
+use super::{Outcome, data_set, junit};
 use crate::backend::ort::Placement;
 use crate::backend::{Engine, Loaded, Session};
 use crate::chain;
@@ -21,6 +22,7 @@ use crate::escape::printable;
 use crate::interrupt::Watch;
 use crate::model::Model;
 use crate::model::read::{self, DataSet};
+use crate::note::note;
 use crate::progress::Progress;
 use crate::tensor::compare::compare;
 use crate::tensor::{Tensor, Tensors};
@@ -42,12 +44,13 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
         failures,
         without_snapshot,
     } = find(&arguments.paths, arguments.require_snapshots)?;
+    let mut destination = Destination::open(&arguments.report)?;
     let engine = Engine::open(&arguments.on)?;
     let watch = Watch::new();
     let progress = Progress::new(tests.len() as u64);
     let mut tested: Vec<Tested> = Vec::new();
-    let show = |one: &Tested| match arguments.format {
-        VerifyFormat::Text => progress.suspend(|| print_verdict(one)),
+    let mut show = |one: &Tested| match arguments.format {
+        VerifyFormat::Text => progress.suspend(|| destination.text(|out| print_verdict(out, one))),
         VerifyFormat::Json | VerifyFormat::Junit => Ok(()),
     };
     let mut interrupted = false;
@@ -83,7 +86,7 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
         let why = "every test was skipped; --allow-skips accepts that";
         failures.push(Tested::failure("all tests".to_owned(), why.to_owned()));
     }
-    failures.iter().try_for_each(show)?;
+    failures.iter().try_for_each(&mut show)?;
     tested.extend(failures);
     drop(progress);
     let results = Results {
@@ -92,14 +95,14 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
         interrupted,
     };
     match arguments.format {
-        VerifyFormat::Text => print_counts(&engine, &results)?,
-        VerifyFormat::Json => print_json(&as_json(&engine, &results))?,
-        VerifyFormat::Junit => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(junit::render(&results).as_bytes())?;
-            out.flush()?;
+        VerifyFormat::Text => {
+            destination.text(|out| print_counts(out, &results))?;
+            say_where(&engine, &results);
         }
+        VerifyFormat::Json => destination.json("verify", as_json(&engine, &results))?,
+        VerifyFormat::Junit => destination.bytes(junit::render(&results).as_bytes())?,
     }
+    destination.complete()?;
     Ok(if interrupted {
         Outcome::Interrupted
     } else if count(&results.tested, "failed") > 0 {
@@ -148,7 +151,21 @@ fn find(paths: &[PathBuf], require_snapshots: bool) -> Result<Found> {
     for path in paths {
         let mut is_empty = true;
         for entry in WalkDir::new(path).sort_by_file_name() {
-            let entry = entry.with_context(|| format!("cannot search {}", path.display()))?;
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    let at = error.path().unwrap_or(path).to_owned();
+                    let is_named = error.depth() == 0;
+                    let why = match error.into_io_error() {
+                        Some(error) => error.to_string(),
+                        None => "a link leads back to it".to_owned(),
+                    };
+                    ensure!(!is_named, "cannot search {}: {why}", at.display());
+                    is_empty = false;
+                    found.fail(at, format!("cannot be searched: {why}"));
+                    continue;
+                }
+            };
             // An argument itself, not found in a folder.
             let is_named = entry.depth() == 0;
             let path = entry.into_path();
@@ -325,7 +342,7 @@ impl RunSet<'_> {
     }
 }
 
-fn print_verdict(tested: &Tested) -> Result<()> {
+fn print_verdict(out: &mut dyn Write, tested: &Tested) -> Result<()> {
     let Tested { path, verdict, .. } = tested;
     let style = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
     let (style, name) = match verdict {
@@ -334,17 +351,15 @@ fn print_verdict(tested: &Tested) -> Result<()> {
         Verdict::Failed(_) => (style(AnsiColor::Red).bold(), "FAILED"),
         Verdict::Skipped(_) => (style(AnsiColor::Yellow), "skipped"),
     };
-    let mut out = anstream::stdout().lock();
     write!(out, "{}: {style}{name}{style:#}", printable(path))?;
     match verdict.reason() {
         Some(why) => writeln!(out, ": {}", printable(why))?,
         None => writeln!(out)?,
     }
-    Ok(out.flush()?)
+    Ok(())
 }
 
-fn print_counts(engine: &Engine, results: &Results) -> Result<()> {
-    let mut out = anstream::stdout().lock();
+fn print_counts(out: &mut dyn Write, results: &Results) -> Result<()> {
     let count = |name| count(&results.tested, name);
     let updated = match count("updated") {
         0 => String::new(),
@@ -375,20 +390,22 @@ fn print_counts(engine: &Engine, results: &Results) -> Result<()> {
     if results.interrupted {
         writeln!(out, "interrupted: not all tests were run")?;
     }
-    out.flush()?;
-    super::say_gpu(engine.gpu_name().as_deref())?;
+    Ok(())
+}
+
+/// Says where our nodes ran.
+fn say_where(engine: &Engine, results: &Results) {
+    super::say_gpu(engine.gpu_name().as_deref());
     let mut providers: BTreeMap<&str, usize> = BTreeMap::new();
     for placement in results.tested.iter().flat_map(|tested| &tested.placements) {
         *providers.entry(&placement.provider).or_default() += 1;
     }
     for (provider, count) in providers {
         let nodes = if count == 1 { "node" } else { "nodes" };
-        writeln!(
-            anstream::stderr(),
+        note(format!(
             "{provider}: {count} {nodes} of ReverseSequence or ReverseSubsequences"
-        )?;
+        ));
     }
-    Ok(())
 }
 
 fn as_json(engine: &Engine, results: &Results) -> Json {

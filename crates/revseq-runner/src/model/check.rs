@@ -349,8 +349,10 @@ fn check_value_info(value: &ValueInfoProto) -> Result<()> {
     check_rank(shape.dim.len())?;
     let mut elements: i64 = 1;
     for (dimension, dim) in shape.dim.iter().enumerate() {
-        let Some(DimValue::DimValue(size)) = dim.value else {
-            continue;
+        let size = match dim.value {
+            // Exporters such as Paddle's write -1 for a size that is not known.
+            None | Some(DimValue::DimParam(_) | DimValue::DimValue(-1)) => continue,
+            Some(DimValue::DimValue(size)) => size,
         };
         ensure!(size >= 0, "its dimension {dimension} has size {size}");
         // Elements are of up to 16 bytes.

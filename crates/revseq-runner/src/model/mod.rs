@@ -1,19 +1,23 @@
 //! Models: read with bounds, checked, and walked.
 
 pub(crate) mod check;
+pub(crate) mod dims;
 pub(crate) mod element_types;
 pub(crate) mod external;
+mod fix;
+pub(crate) mod inner;
 mod order;
 pub(crate) mod read;
 mod scan;
 mod start;
 pub(crate) mod values;
 pub(crate) mod walk;
+pub(crate) mod weights;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use prost::Message;
 use prost::bytes::Bytes;
 use tract_onnx::pb::{
@@ -22,6 +26,7 @@ use tract_onnx::pb::{
 
 use tract_onnx::pb::tensor_proto::DataLocation;
 
+use crate::progress::Progress;
 use crate::tensor::pb;
 use values::{Dim, ValueType};
 
@@ -66,9 +71,13 @@ pub(crate) struct Input {
 impl Model {
     /// Reads and checks a model without its data in other files.
     pub(crate) fn read(path: &Path) -> Result<Self> {
+        let _progress = Progress::of(format!("reading {}", path.display()));
         read::model_file(path)
             .and_then(|bytes| Self::parse(path.to_owned(), bytes))
-            .with_context(|| format!("cannot read {}", path.display()))
+            .with_context(|| match read::is_standard_input(path) {
+                true => "cannot read standard input".to_owned(),
+                false => format!("cannot read {}", path.display()),
+            })
     }
 
     /// The model in the bytes of the file at `path`, checked.
@@ -76,7 +85,9 @@ impl Model {
         scan::check(&bytes)?;
         // Shared bytes, as the decoder copies fields of a slice twice.
         let bytes = Bytes::from(bytes);
-        let proto = ModelProto::decode(bytes.clone()).context("it is not an ONNX model")?;
+        let proto = ModelProto::decode(bytes.clone()).with_context(|| {
+            scan::missing(&bytes).unwrap_or_else(|| "it is not an ONNX model".to_owned())
+        })?;
         check::check(&proto)?;
         let functions = Functions::decode(bytes.clone())?.functions;
         let function_defaults = functions
@@ -267,22 +278,3 @@ pub(crate) fn for_each_declaration(
 
 /// The values of symbolic sizes, by name.
 pub(crate) type Bindings = HashMap<String, u64>;
-
-/// Checks that every `--dim` names a symbolic size that there is.
-pub(crate) fn check_dims(dims: &Bindings, symbols: &BTreeSet<String>) -> Result<()> {
-    let mut names: Vec<&String> = dims.keys().collect();
-    names.sort();
-    for name in names {
-        let known: Vec<&str> = symbols.iter().map(String::as_str).collect();
-        ensure!(
-            symbols.contains(name),
-            "--dim {name}: there is no symbolic size of that name; {}",
-            if known.is_empty() {
-                "the model has none".to_owned()
-            } else {
-                format!("the model has {}", known.join(", "))
-            }
-        );
-    }
-    Ok(())
-}

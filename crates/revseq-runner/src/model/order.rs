@@ -1,12 +1,21 @@
 //! Whether nodes have an order in which they can run. ONNX wants them in it; writers
 //! forget that, and runtimes sort them.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use tract_onnx::pb::{GraphProto, NodeProto};
 
 /// The first node that depends on its own outputs, directly or through a nested graph.
 pub(super) fn find_circle(nodes: &[NodeProto]) -> Option<usize> {
+    sorted(nodes).err()
+}
+
+/// The places of nodes in an order in which they can run, as near to theirs as possible.
+///
+/// # Errors
+/// The first node that depends on its own outputs.
+pub(super) fn sorted(nodes: &[NodeProto]) -> Result<Vec<usize>, usize> {
     let mut makers: HashMap<&str, usize> = HashMap::new();
     for (index, node) in nodes.iter().enumerate() {
         makers.extend(named(&node.output).map(|output| (output, index)));
@@ -17,7 +26,7 @@ pub(super) fn find_circle(nodes: &[NodeProto]) -> Option<usize> {
         .collect();
     let is_sorted = |(index, needed): (usize, &Vec<usize>)| needed.iter().all(|&it| it < index);
     if needed.iter().enumerate().all(is_sorted) {
-        return None;
+        return Ok((0..nodes.len()).collect());
     }
     // Remove nodes that depend only on removed ones: the remaining nodes form cycles.
     let mut waiting: Vec<usize> = needed.iter().map(Vec::len).collect();
@@ -25,16 +34,22 @@ pub(super) fn find_circle(nodes: &[NodeProto]) -> Option<usize> {
     for (reader, needed) in needed.iter().enumerate() {
         needed.iter().for_each(|&it| readers[it].push(reader));
     }
-    let mut ready: Vec<usize> = (0..nodes.len()).filter(|&it| waiting[it] == 0).collect();
-    while let Some(node) = ready.pop() {
+    let ready = (0..nodes.len()).filter(|&it| waiting[it] == 0);
+    let mut ready: BinaryHeap<Reverse<usize>> = ready.map(Reverse).collect();
+    let mut order = Vec::new();
+    while let Some(Reverse(node)) = ready.pop() {
+        order.push(node);
         for &reader in &readers[node] {
             waiting[reader] -= 1;
             if waiting[reader] == 0 {
-                ready.push(reader);
+                ready.push(Reverse(reader));
             }
         }
     }
-    waiting.iter().position(|&left| left > 0)
+    match waiting.iter().position(|&left| left > 0) {
+        Some(node) => Err(node),
+        None => Ok(order),
+    }
 }
 
 fn named(names: &[String]) -> impl Iterator<Item = &str> {

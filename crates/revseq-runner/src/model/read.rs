@@ -1,8 +1,9 @@
 //! Files, read with bounds, and folders in the layout of ONNX's backend tests.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -19,9 +20,46 @@ pub(crate) fn file(path: &Path) -> Result<Vec<u8>> {
     read(path, |_| Ok(()))
 }
 
-/// Reads a model's file, unless its first bytes show that it is no model.
+/// The path that means standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// Whether a path means standard input.
+pub(crate) fn is_standard_input(path: &Path) -> bool {
+    path.as_os_str() == STANDARD_INPUT
+}
+
+/// Reads a model's file or standard input, unless its first bytes show that it is no model.
 pub(super) fn model_file(path: &Path) -> Result<Vec<u8>> {
-    read(path, start::check)
+    match is_standard_input(path) {
+        true => standard_input(),
+        false => read(path, start::check),
+    }
+}
+
+/// The model on standard input, which can be read more than once.
+fn standard_input() -> Result<Vec<u8>> {
+    static READ: OnceLock<Vec<u8>> = OnceLock::new();
+
+    if let Some(bytes) = READ.get() {
+        return Ok(bytes.clone());
+    }
+    let mut input = std::io::stdin().lock();
+    ensure!(
+        !input.is_terminal(),
+        "it is a terminal: pipe a model into it"
+    );
+    let mut bytes = Vec::new();
+    input.by_ref().take(start::LENGTH).read_to_end(&mut bytes)?;
+    start::check(&bytes)?;
+    // One more byte, to see whether it ends there.
+    let rest = MAXIMUM_FILE + 1 - bytes.len() as u64;
+    input.take(rest).read_to_end(&mut bytes)?;
+    ensure!(
+        bytes.len() as u64 <= MAXIMUM_FILE,
+        "it is longer than the limit of {} GiB",
+        MAXIMUM_FILE >> 30
+    );
+    Ok(READ.get_or_init(|| bytes).clone())
 }
 
 /// Reads a file whose first bytes pass a check.
@@ -36,7 +74,8 @@ fn read(path: &Path, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<Vec<u8>>
     let length = metadata.len();
     ensure!(
         length <= MAXIMUM_FILE,
-        "it is {length} bytes long, more than the limit of {MAXIMUM_FILE}"
+        "it is longer than the limit of {} GiB",
+        MAXIMUM_FILE >> 30
     );
     let mut bytes = Vec::new();
     let beginning = length.min(start::LENGTH);
@@ -112,6 +151,12 @@ pub(crate) fn data_folder(model: &Path) -> PathBuf {
 
 /// The model that MODEL stands for.
 pub(crate) fn locate(path: &Path) -> Result<Located> {
+    if is_standard_input(path) {
+        return Ok(Located {
+            model: path.to_owned(),
+            data_sets: Vec::new(),
+        });
+    }
     let kind =
         std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
     if !kind.is_dir() {

@@ -106,6 +106,28 @@ pub(super) fn check(file: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// How much of a file is missing at its end; `None` if that is not what is wrong.
+pub(super) fn missing(file: &[u8]) -> Option<String> {
+    let mut rest = file;
+    while rest.has_remaining() {
+        let (number, wire_type) = decode_key(&mut rest).ok()?;
+        if wire_type != WireType::LengthDelimited {
+            skip_field(wire_type, number, &mut rest, DecodeContext::default()).ok()?;
+            continue;
+        }
+        let length = usize::try_from(decode_varint(&mut rest).ok()?).ok()?;
+        if length > rest.len() {
+            let expected = file.len() - rest.len() + length;
+            return Some(format!(
+                "it ends too early: it has {} bytes of at least {expected}",
+                file.len()
+            ));
+        }
+        rest.advance(length);
+    }
+    None
+}
+
 /// Adds up the memory of messages; stops at the first that exceeds the limit or is invalid.
 fn scan(mut message: &[u8], kind: Kind, depth: usize, total: &mut u64, allowed: u64) -> Option<()> {
     *total += kind.size();

@@ -68,7 +68,10 @@ impl ValueType {
                 Some(DimValue::DimValue(size)) => {
                     u64::try_from(*size).map_or(Dim::Unknown, Dim::Known)
                 }
-                Some(DimValue::DimParam(name)) if !name.is_empty() => Dim::Symbol(name.clone()),
+                // Exporters write ? for any size that is not known.
+                Some(DimValue::DimParam(name)) if !matches!(name.as_str(), "" | "?") => {
+                    Dim::Symbol(name.clone())
+                }
                 _ => Dim::Unknown,
             });
             dims.collect()

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::{Value as Json, json};
 
+use super::element::Element;
 use super::{Data, Tensor, coordinates, type_and_shape};
 
 /// How far an output may be from the expected one.
@@ -167,7 +168,7 @@ impl Difference {
                 "got": got,
                 "differing": differing,
                 "count": count,
-                "maximum_error": maximum_error,
+                "maximum_error": maximum_error.map(|error| Element::Double(error).json()),
             }),
         }
     }

@@ -10,7 +10,7 @@ use revseq_kernels::DataType;
 use super::{Data, MAXIMUM_BYTES, Tensor, count, type_and_shape};
 
 /// The values of made-up inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fill {
     /// 0, 1, 2, … in row-major order, over and over as far as the type counts exactly.
     Iota,
@@ -18,6 +18,8 @@ pub(crate) enum Fill {
     Random(u64),
     /// The same of integers from `low` up to, but not, `high`.
     Ints { low: i64, high: i64, seed: u64 },
+    /// The same of floats from `low` to `high`; other types are filled as with `Random`.
+    Floats { low: f64, high: f64, seed: u64 },
     /// Zeros, false or empty strings.
     Zeros,
 }
@@ -32,22 +34,35 @@ impl FromStr for Fill {
             None if text == "random" => Ok(Self::Random(0)),
             Some(("random", seed)) => Ok(Self::Random(parse_seed(seed)?)),
             Some(("ints", range)) => {
-                let (range, seed) = match range.split_once(':') {
-                    Some((range, seed)) => (range, parse_seed(seed)?),
-                    None => (range, 0),
-                };
-                let bounds = range.split_once("..").and_then(|(low, high)| {
-                    let (low, high) = (low.parse().ok()?, high.parse().ok()?);
-                    (low < high).then_some((low, high))
-                });
-                let (low, high) = bounds.ok_or_else(|| {
-                    format!("{range:?} is not a range, such as 0..20 for 0 to 19")
-                })?;
+                let (low, high, seed) = parse_range(range, "0..20 for 0 to 19")?;
                 Ok(Self::Ints { low, high, seed })
             }
-            _ => Err("expected iota, random, random:SEED, ints:LOW..HIGH or zeros".to_owned()),
+            Some(("floats", range)) => {
+                let (low, high, seed) = parse_range(range, "-0.5..0.5")?;
+                if !f64::is_finite(high - low) {
+                    return Err(format!("{range:?} is too wide a range"));
+                }
+                Ok(Self::Floats { low, high, seed })
+            }
+            _ => Err(
+                "expected iota, random, random:SEED, ints:LOW..HIGH, floats:LOW..HIGH or zeros"
+                    .to_owned(),
+            ),
         }
     }
+}
+
+/// `LOW..HIGH` or `LOW..HIGH:SEED`.
+fn parse_range<T: FromStr + PartialOrd>(text: &str, example: &str) -> Result<(T, T, u64), String> {
+    let (range, seed) = match text.split_once(':') {
+        Some((range, seed)) => (range, parse_seed(seed)?),
+        None => (text, 0),
+    };
+    let bounds = range.split_once("..").and_then(|(low, high)| {
+        let (low, high) = (low.parse().ok()?, high.parse().ok()?);
+        (low < high).then_some((low, high, seed))
+    });
+    bounds.ok_or_else(|| format!("{range:?} is not a range, such as {example}"))
 }
 
 fn parse_seed(text: &str) -> Result<u64, String> {
@@ -94,7 +109,7 @@ pub(crate) fn fill(
         );
     }
     let mut random = SplitMix64(match fill {
-        Fill::Random(seed) | Fill::Ints { seed, .. } => {
+        Fill::Random(seed) | Fill::Ints { seed, .. } | Fill::Floats { seed, .. } => {
             seed ^ number.wrapping_mul(0xd134_2543_de82_ef95)
         }
         Fill::Iota | Fill::Zeros => 0,
@@ -102,7 +117,7 @@ pub(crate) fn fill(
     let ElementType::Fixed(data_type) = element_type else {
         let strings = (0..count).map(|index| match fill {
             Fill::Iota => index.to_string(),
-            Fill::Random(_) | Fill::Ints { .. } => random.word(),
+            Fill::Random(_) | Fill::Ints { .. } | Fill::Floats { .. } => random.word(),
             Fill::Zeros => String::new(),
         });
         return Tensor::new(
@@ -137,7 +152,11 @@ pub(crate) fn fill(
                 push(&mut data, data_type, value as f64, 0.0);
             }
         }
-        Fill::Random(_) => {
+        Fill::Random(_) | Fill::Floats { .. } => {
+            let float = |random: &mut SplitMix64| match fill {
+                Fill::Floats { low, high, .. } => low + (high - low) * random.fraction(),
+                _ => random.unit(),
+            };
             // 0 to 99 fits every integer.
             let period = highest.map_or(100, |highest| highest.saturating_add(1).min(100));
             for _ in 0..count {
@@ -149,9 +168,9 @@ pub(crate) fn fill(
                     | DataType::Float64
                     | DataType::Complex64
                     | DataType::Complex128 => {
-                        let real = random.unit();
+                        let real = float(&mut random);
                         let imaginary = if is_complex(data_type) {
-                            random.unit()
+                            float(&mut random)
                         } else {
                             0.0
                         };
@@ -245,6 +264,11 @@ impl SplitMix64 {
         ((self.next() >> 53) as f64 - 1024.0) / 1024.0
     }
 
+    /// From 0 up to, but not, 1.
+    fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     fn word(&mut self) -> String {
         let mut bits = self.next();
         let length = bits % 8;
@@ -330,6 +354,36 @@ mod tests {
             "ints:a..b",
             "ints:0..2:x",
             "random:x",
+        ] {
+            assert!(wrong.parse::<Fill>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn floats_are_within_their_range_and_integers_as_ever() {
+        let make = |text: &str, data_type| {
+            let how = text.parse().unwrap();
+            fill(how, ElementType::Fixed(data_type), &[1000], 3, Some(5)).unwrap()
+        };
+        for data_type in [DataType::Float16, DataType::Float32, DataType::Complex128] {
+            let tensor = make("floats:-2.5..4:7", data_type);
+            let values = (0..1000).filter_map(|at| tensor.value(at).components());
+            let values: Vec<f64> = values.map(|[real, _]| real).collect();
+            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            assert!((-2.5..-2.3).contains(&least), "{data_type}: {least}");
+            assert!((3.8..=4.0).contains(&greatest), "{data_type}: {greatest}");
+        }
+        assert_eq!(
+            make("floats:0..1:7", DataType::Int64),
+            make("random:7", DataType::Int64)
+        );
+        for wrong in [
+            "floats",
+            "floats:1..1",
+            "floats:2..1",
+            "floats:0..nan",
+            "floats:-1e308..1e308",
         ] {
             assert!(wrong.parse::<Fill>().is_err(), "{wrong}");
         }

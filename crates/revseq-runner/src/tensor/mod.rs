@@ -139,7 +139,7 @@ fn format(path: &Path) -> Result<Format> {
         Some("pb") => Ok(Format::Pb),
         Some("npy") => Ok(Format::Npy),
         Some("npz") => {
-            bail!("an .npz file holds several arrays: give it with --inputs or --outputs")
+            bail!("an .npz file holds several arrays: give it without a name before it")
         }
         _ => bail!("the name ends neither in .pb (TensorProto) nor in .npy"),
     }

@@ -36,8 +36,12 @@ pub(crate) fn decode(file: &[u8]) -> Result<Tensor> {
             )
         })?;
     check_rank(shape.len())?;
-    let element_type =
-        element_type(&type_str).with_context(|| format!("ONNX has no type like its {type_str}"))?;
+    let element_type = element_type(&type_str).with_context(|| match type_str.type_char() {
+        npyz::TypeChar::Object => "it holds Python objects; if they are strings, save \
+                                         `array.astype(str)`"
+            .to_owned(),
+        _ => format!("ONNX has no type like its {type_str}"),
+    })?;
     let item_size = type_str.num_bytes().context("its elements have no size")?;
     check_addressable(&shape, item_size)?;
     let expected = count(&shape).and_then(|count| count.checked_mul(item_size));

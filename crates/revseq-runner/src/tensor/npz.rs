@@ -14,23 +14,15 @@ use crate::model::read;
 /// The ending of an array's file in an archive.
 const ENDING: &str = ".npy";
 
-/// Checks that a file name has the ending of archives.
-pub(crate) fn check_ending(path: &Path) -> Result<()> {
-    ensure!(
-        path.extension().is_some_and(|ending| ending == "npz"),
-        "{}: the name does not end in .npz",
-        path.display()
-    );
-    Ok(())
+/// Whether a file name has the ending of archives.
+pub(crate) fn has_ending(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "npz")
 }
 
 /// Reads all arrays, by their names.
 pub(crate) fn read(path: &Path) -> Result<Tensors> {
-    let read = || -> Result<Tensors> {
-        check_ending(path)?;
-        decode(&read::file(path)?)
-    };
-    read().with_context(|| format!("cannot read {}", path.display()))
+    let decoded = read::file(path).and_then(|bytes| decode(&bytes));
+    decoded.with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// The arrays of an archive, which take no more memory than a tensor may.

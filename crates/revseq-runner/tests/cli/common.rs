@@ -85,6 +85,30 @@ pub(crate) fn refuses<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &[
     assert!(!run.stderr.contains("panicked at"), "{run:?}");
 }
 
+/// Runs `revseq`: its exit status, and the most memory that was seen, in bytes.
+#[cfg(target_os = "linux")]
+pub(crate) fn peak(arguments: &[&str]) -> (std::process::ExitStatus, u64) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_revseq"))
+        .args(arguments)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("the binary starts");
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    let ended = loop {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        peak = peak.max(kilobytes.map_or(0, |text| text.parse().unwrap_or(0)) << 10);
+        if let Some(ended) = child.try_wait().expect("a child") {
+            break ended;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    };
+    (ended, peak)
+}
+
 /// The repository's models.
 pub(crate) fn models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")

@@ -58,7 +58,7 @@ fn what_cannot_be_compared_is_refused() {
     folder.write("neg.onnx", &of("Neg"));
     let neg = folder.path("neg.onnx");
     refuses(
-        &["compare", reverse, "--on", "tract"],
+        &["compare", reverse, "--backend", "tract"],
         "there is nothing to compare with: give another model, or two backends",
     );
     refuses(
@@ -84,7 +84,7 @@ fn backends_agree_on_an_exported_model() {
     let output = succeeds(&[
         "compare",
         model.to_str().unwrap(),
-        "--on",
+        "--backend",
         "tract,ort,ort-plain",
         "--ort-lib",
         &library,
@@ -118,7 +118,7 @@ fn plain_onnxruntime_is_plain_beside_the_provider() {
             "ort,ort-plain",
             "ort-plain,tract,ort",
         ] {
-            let run = revseq(&["compare", &path, "--on", on, "--ort-lib", &library]);
+            let run = revseq(&["compare", &path, "--backend", on, "--ort-lib", &library]);
             let refuses = plain.contains("REFUSED");
             assert_eq!(run.code, Some(i32::from(refuses)), "{model} {on}: {run:?}");
             assert_eq!(
@@ -138,7 +138,7 @@ fn plain_onnxruntime_is_plain_beside_the_provider() {
         let json = revseq(&[
             "compare",
             &path,
-            "--on",
+            "--backend",
             "ort,ort-plain",
             "--ort-lib",
             &library,
@@ -172,5 +172,121 @@ fn a_backend_that_refuses_is_a_row() {
         &format!(
             "{lacks} on tract: tract has no Nonsense (node \"y_node\"); --backend ort may run it; {lacks} on tract: "
         ),
+    );
+}
+
+/// `y` from `x` by a chain of operators on `[3]`, whose second is chosen.
+fn chain_of(second: &str) -> Vec<u8> {
+    let mut graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![
+            node("Neg", &["x"], &["a"]),
+            node(second, &["a"], &["b"]),
+            node("Abs", &["b"], &["c"]),
+            node("Identity", &["c"], &["y"]),
+        ],
+        input: vec![value("x", FLOAT, &["3"])],
+        output: vec![value("y", FLOAT, &["3"])],
+        ..GraphProto::default()
+    };
+    // Nodes may be in any order.
+    graph.node.reverse();
+    model(graph).encode_to_vec()
+}
+
+#[test]
+fn the_first_node_that_differs_is_named() {
+    let folder = Folder::new();
+    folder.write("neg.onnx", &chain_of("Neg"));
+    folder.write("exp.onnx", &chain_of("Exp"));
+    let path = |name| folder.path(name).display().to_string();
+    let (neg, exp) = (path("neg.onnx"), path("exp.onnx"));
+    let arguments = ["compare", &neg, &exp, "--fill", "iota", "--values"];
+    let run = revseq(&arguments);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(
+        run.stdout.ends_with(
+            "  values between nodes: 4 compared, 1 equal bit for bit, 0 within the tolerance, 3 \
+             different\n  first difference: node \"b_node\" (Neg): b[0]: expected 0.0, got 1.0; 3 \
+             of 3 differ, max error 1.865e0\n"
+        ),
+        "{}",
+        run.stdout
+    );
+    let json = revseq(&[&arguments[..], &["--format", "json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let values = &json["compared"][0]["values"];
+    assert_eq!(
+        (&values["compared"], &values["equal"]),
+        (&4.into(), &1.into())
+    );
+    let names = values["different"].as_array().unwrap().iter();
+    let names: Vec<&str> = names.map(|value| value["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["b", "c", "y"]);
+    // The outputs of the two are within this, and so are all values.
+    let close = [&arguments[..], &["--atol", "9"]].concat();
+    assert!(succeeds(&close).contains(" 3 within the tolerance, 0 different\n"));
+    // What only one has is said.
+    folder.write("one.onnx", &of("Neg"));
+    let one = path("one.onnx");
+    let run = revseq(&["compare", &neg, &one, "--values", "--atol", "9"]);
+    assert!(
+        run.stdout
+            .contains("  not compared: a, b, c: the other model has no value of this name\n"),
+        "{run:?}"
+    );
+}
+
+/// Every model of these is the same on every backend that runs it, node by node.
+#[test]
+fn values_between_nodes_agree_on_all_backends() {
+    let test = "values_between_nodes_agree_on_all_backends";
+    let Some(library) = onnxruntime(test) else {
+        return;
+    };
+    let backends = ["--backend", "tract,ort,ort-plain", "--ort-lib", &library];
+    for (name, values, nested) in [
+        ("exported/keras_gru_bidirectional", 1, true),
+        ("exported/keras_bilstm_masked", 1, true),
+        ("exported/mxnet_sequence_reverse_encoder", 1, false),
+        ("graphs/if_branch", 1, true),
+        ("graphs/between_neg", 3, false),
+    ] {
+        let path = models().join(name).display().to_string();
+        let output = succeeds(&[&["compare", &path, "--values"], &backends[..]].concat());
+        let rows = output.matches("values between nodes: ").count();
+        assert_eq!(rows, 2, "{name}: {output}");
+        assert_eq!(
+            output.matches(", 0 different\n").count(),
+            2,
+            "{name}: {output}"
+        );
+        assert_eq!(
+            output.contains(" values within nodes\n"),
+            nested,
+            "{name}: {output}"
+        );
+        let first = output.split("values between nodes: ").nth(1).unwrap();
+        let count: usize = first.split(' ').next().unwrap().parse().unwrap();
+        assert!(count >= values, "{name}: {output}");
+    }
+}
+
+#[test]
+fn values_that_no_backend_returns_are_said() {
+    let path = models().join("forms/list_in_loop").display().to_string();
+    let output = succeeds(&["compare", &path, &path, "--values"]);
+    // A sequence that has to be an output is more than tract has; the model itself runs.
+    assert!(
+        output.contains("equal bit for bit\n  values between nodes: 0 compared, ")
+            && output.contains("  not compared: none, last, all, joined, y: ")
+            && output.contains("y: tract has no ConcatFromSequence"),
+        "{output}"
+    );
+    let path = models().join("forms/split_list").display().to_string();
+    let output = succeeds(&["compare", &path, &path, "--values"]);
+    assert!(
+        output.contains("  not compared: parts, rows: it is no tensor: SplitToSequence\n"),
+        "{output}"
     );
 }

@@ -69,13 +69,17 @@ fn a_full_disk_leaves_what_was_there() {
     let run = ["run", path, "--fill", "random"];
     let bench = ["bench", "--quick", "--filter", "ready-plan 4x4 f32 random"];
     let commands = [
-        [&run[..], &["--output", &npy]].concat(),
-        [&run[..], &["--output", &pb]].concat(),
-        [&run[..], &["--outputs", &npz]].concat(),
+        [&run[..], &["--overwrite", "--output", &npy]].concat(),
+        [&run[..], &["--overwrite", "--output", &pb]].concat(),
+        [&run[..], &["--overwrite", "--output", &npz]].concat(),
         [&run[..], &["--save-test-data", &data]].concat(),
         vec!["snapshot", path],
         vec!["rewrite", path, "-o", &onnx, "--portable", "--overwrite"],
-        [&bench[..], &["--format", "html", "--output", &html]].concat(),
+        [
+            &bench[..],
+            &["--format", "html", "--overwrite", "--output", &html],
+        ]
+        .concat(),
     ];
     for arguments in commands {
         let before = names(&folder.path(""));
@@ -160,7 +164,14 @@ fn an_interrupted_bench_leaves_a_report_or_what_was_there() {
     for signals in [&["-INT"][..], &["-INT", "-TERM"]] {
         let folder = Folder::new();
         let file = folder.write("bench.html", b"before");
-        let arguments = ["bench", "--quick", "--format", "html", "--output"];
+        let arguments = [
+            "bench",
+            "--quick",
+            "--format",
+            "html",
+            "--overwrite",
+            "--output",
+        ];
         let mut child = start(&[&arguments[..], &[file.to_str().unwrap()]].concat());
         let begin = Instant::now();
         while names(&folder.path("")).len() < 2 {

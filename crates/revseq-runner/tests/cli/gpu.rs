@@ -22,16 +22,7 @@ fn a_device_of_another_name_is_refused() {
 #[test]
 fn a_gpu_is_for_the_provider_and_not_for_onnxruntime_s_own_kernels() {
     let path = model("graphs/between_neg");
-    let arguments = [
-        "run",
-        &path,
-        "--device",
-        "gpu",
-        "--backend",
-        "ort",
-        "--ep",
-        "none",
-    ];
+    let arguments = ["run", &path, "--device", "gpu", "--backend", "ort-plain"];
     refuses(
         &arguments,
         "--device is for this project's kernels, but ONNX Runtime's own run here",

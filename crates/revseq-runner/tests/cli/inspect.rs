@@ -31,7 +31,7 @@ graph/y_node: ReverseSequence
   input          x: float[4,5,3]
   sequence_lens  lens: int64[4]
   output         y: float[4,5,3]
-  axes           batch_axis 0, time_axis 1 (written: batch_axis 0, time_axis 1)
+  axes           batch_axis 0, time_axis 1
   descriptor     FLOAT32 [1, 4, 5, 3], axis 2; lengths UINT64 [1, 4, 1, 3], strides [0, 1, 0, 0]
   DirectML       DML_FEATURE_LEVEL_5_0; not DML_FEATURE_LEVEL_4_0: ";
     assert!(text.contains(expected), "{text}");
@@ -80,6 +80,22 @@ fn symbols_are_named_until_they_are_bound() {
         &["inspect", path.to_str().unwrap(), "--dim", "c=4"],
         "the model has b, t",
     );
+}
+
+/// Paddle writes both.
+#[test]
+fn a_size_of_minus_one_or_a_question_mark_is_unknown() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.input = vec![
+        value("x", FLOAT, &["-1", "5", "?"]),
+        value("lens", INT64, &["-1"]),
+    ];
+    graph.output = vec![value("y", FLOAT, &["-1", "5", "?"])];
+    let path = folder.model(graph).display().to_string();
+    let text = succeeds(&["inspect", &path]);
+    assert!(text.contains("\ninput x: float[?,5,?]\n"), "{text}");
+    assert!(!text.contains("NAME=SIZE: ?"), "{text}");
 }
 
 #[test]
@@ -443,8 +459,195 @@ fn a_page_shows_what_is_around_each_node() {
     let page = succeeds(&["inspect", folder.to_str().unwrap(), "--format", "html"]);
     assert!(page.starts_with("<!doctype html>"), "{page}");
     // Four nodes, each with its picture, between a transposition and what reads it.
-    assert_eq!(page.matches("<svg ").count(), 4, "{page}");
+    assert_eq!(page.matches("role=\"img\"").count(), 4, "{page}");
     assert_eq!(page.matches("class=\"ours\"").count(), 4, "{page}");
     assert!(page.contains(">Transpose</text>"), "{page}");
     assert_eq!(page.matches('<').count(), page.matches('>').count());
+    // The folder's name is the model's.
+    assert!(
+        page.contains("<title>keras_bilstm_masked</title>"),
+        "{page}"
+    );
+    assert!(page.contains("<meta name=\"viewport\""), "{page}");
+    assert!(page.contains("prefers-color-scheme: dark"), "{page}");
+    // The other operators, as the text names them.
+    assert!(
+        page.contains("<tr><th>Loop</th><td class=\"count\">4</td></tr>"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_page_shows_who_reads_a_value_inside_of_a_loop() {
+    let folder = models().join("exported/keras_bilstm_masked");
+    let page = succeeds(&["inspect", folder.to_str().unwrap(), "--format", "html"]);
+    // Two producers, the node, and what reads it; the second is read by two loops.
+    let pictures = page.split("role=\"img\"").skip(1);
+    let boxes = |picture: &str| {
+        picture
+            .split("</svg>")
+            .next()
+            .unwrap()
+            .matches("<g")
+            .count()
+    };
+    assert_eq!(
+        pictures.map(boxes).collect::<Vec<_>>(),
+        [4, 5, 4, 4],
+        "{page}"
+    );
+    let layer = "functional_1/bidirectional_1/backward_lstm_1";
+    let read = format!(
+        "<title>Loop {layer}/while_loop ↳ Gather {layer}/while/TensorArrayV2Read/TensorListGetItem<"
+    );
+    assert_eq!(page.matches(&read).count(), 1, "{page}");
+    assert!(page.contains(">↳ Gather …ad/TensorListGetItem<"), "{page}");
+}
+
+#[test]
+fn a_page_shows_what_is_around_a_node_of_a_function() {
+    let folder = models().join("graphs/local_function");
+    let page = succeeds(&["inspect", folder.to_str().unwrap(), "--format", "html"]);
+    for text in [
+        "input data",
+        "input lengths",
+        "ReverseSequence reverse",
+        "Neg negate",
+    ] {
+        assert!(
+            page.contains(&format!("<title>{text}</title>")),
+            "{text}: {page}"
+        );
+    }
+}
+
+#[test]
+fn a_page_tells_values_inside_of_branches_apart() {
+    let folder = Folder::new();
+    let graph_of = |nodes: Vec<NodeProto>, output: &str| GraphProto {
+        name: "inner".to_owned(),
+        node: nodes,
+        output: vec![value(output, FLOAT, &["4", "5", "3"])],
+        ..GraphProto::default()
+    };
+    let branch = |name: &str, [taken, other]: [GraphProto; 2]| {
+        let mut branch = node("If", &["c"], &[name]);
+        branch.name = name.to_owned();
+        branch.attribute = vec![
+            graph_attribute("then_branch", taken),
+            graph_attribute("else_branch", other),
+        ];
+        branch
+    };
+    // One branch reads the value two graphs deep; the other has a value of the same name.
+    let deep = graph_of(vec![node("Add", &["y", "y"], &["a"])], "a");
+    let own = graph_of(
+        vec![node("Abs", &["x"], &["y"]), node("Neg", &["y"], &["n"])],
+        "n",
+    );
+    let inner = branch("inner", [deep, own.clone()]);
+    let mut graph = reverse_graph();
+    graph.input.push(value("c", 9, &[]));
+    graph
+        .node
+        .push(branch("outer", [graph_of(vec![inner], "inner"), own]));
+    graph.output = vec![value("outer", FLOAT, &["4", "5", "3"])];
+    let path = folder.model(graph);
+    let page = succeeds(&["inspect", path.to_str().unwrap(), "--format", "html"]);
+    assert!(
+        page.contains("<title>If outer ↳ Add a_node</title>"),
+        "{page}"
+    );
+    assert!(!page.contains("Neg n_node"), "{page}");
+}
+
+#[test]
+fn a_model_s_parameters_and_its_writer_are_shown() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.node.push(node("Add", &["y", "c"], &["z"]));
+    graph.output[0].name = "z".to_owned();
+    graph.initializer = vec![crate::common::tensor("c", FLOAT, &[5, 3], &[0; 60])];
+    let mut proto = crate::common::model(graph);
+    proto.producer_name = "writer".to_owned();
+    proto.producer_version = "1.2".to_owned();
+    proto.metadata_props = vec![tract_onnx::pb::StringStringEntryProto {
+        key: "license".to_owned(),
+        value: "x".repeat(100),
+    }];
+    let path = folder.write("model.onnx", &proto.encode_to_vec());
+    let path = path.to_str().unwrap();
+    let text = succeeds(&["inspect", path]);
+    for line in [
+        "producer: writer 1.2".to_owned(),
+        format!("metadata license: {}…", "x".repeat(80)),
+        "parameters: 15 in 1 initializer, 60 bytes".to_owned(),
+        "runs on tract".to_owned(),
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line}: {text}");
+    }
+    let json: Json =
+        serde_json::from_str(&succeeds(&["inspect", path, "--format", "json"])).unwrap();
+    assert_eq!(json["metadata"]["license"], "x".repeat(100));
+    assert_eq!(
+        (&json["parameters"], &json["parameter_bytes"]),
+        (&15.into(), &60.into())
+    );
+    let tract = serde_json::json!([{ "backend": "tract", "runs": true }]);
+    assert_eq!(json["backends"], tract);
+}
+
+#[test]
+fn backends_that_do_not_run_a_model_say_why() {
+    let Some(library) = crate::ort::onnxruntime("backends_that_do_not_run_a_model_say_why") else {
+        return;
+    };
+    let all = ["-b", "tract,ort,ort-plain", "--ort-lib", &library];
+    let path = models()
+        .join("subsequences/rank3_axis1")
+        .display()
+        .to_string();
+    let text = succeeds(&[&["inspect", &path], &all[..]].concat());
+    assert!(
+        text.contains("\nruns on tract\nruns on ONNX Runtime "),
+        "{text}"
+    );
+    assert!(
+        text.contains(" with RevSeqExecutionProvider\ndoes not run on ONNX Runtime "),
+        "{text}"
+    );
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.node.push(node("Nonsense", &["y"], &["z"]));
+    graph.output[0].name = "z".to_owned();
+    let path = folder.model(graph).display().to_string();
+    let json = succeeds(&[&["inspect", &path, "--format", "json"], &all[..]].concat());
+    let json: Json = serde_json::from_str(&json).unwrap();
+    for (backend, name) in std::iter::zip(
+        json["backends"].as_array().unwrap(),
+        ["tract", "ort", "ort-plain"],
+    ) {
+        assert_eq!(
+            (&backend["backend"], &backend["runs"]),
+            (&name.into(), &false.into())
+        );
+        assert!(
+            backend["reason"].as_str().unwrap().contains("Nonsense"),
+            "{backend}"
+        );
+    }
+}
+
+#[test]
+fn axes_are_shown_as_written_where_that_differs() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.node[0].attribute = vec![int("batch_axis", -3)];
+    graph.node[0].attribute.push(int("time_axis", 1));
+    let text = succeeds(&["inspect", folder.model(graph).to_str().unwrap()]);
+    let axes = "batch_axis 0, time_axis 1 (written: batch_axis -3, time_axis 1)";
+    assert!(
+        text.contains(&format!("  axes           {axes}\n")),
+        "{text}"
+    );
 }

@@ -18,13 +18,18 @@ mod left_out;
 mod memory;
 #[cfg(feature = "rewrite")]
 mod names;
+mod options;
 mod ort;
 #[cfg(feature = "rewrite")]
 mod random_loops;
 #[cfg(feature = "rewrite")]
 mod random_rewrites;
 mod rewrite;
+#[cfg(feature = "rewrite")]
+mod rewrite_output;
 mod run;
+mod settings;
+mod sizes;
 mod snapshot;
 mod tensors;
 mod verify;

@@ -1,12 +1,12 @@
 //! How much memory a large model takes, in multiples of its size.
 
 use std::fs::File;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use prost::Message;
 use tract_onnx::pb::GraphProto;
 
-use crate::common::{FLOAT, Folder, INT64, model, node, tensor, value};
+use crate::common::{FLOAT, Folder, INT64, model, node, peak, tensor, value};
 
 const MIB: u64 = 1 << 20;
 
@@ -15,30 +15,6 @@ const SIZE: u64 = 64 * MIB;
 
 /// What the program takes beside it.
 const OWN: u64 = 40 * MIB;
-
-/// Runs `revseq`, which has to succeed: the most memory that was seen, in bytes.
-fn peak(arguments: &[&str]) -> u64 {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_revseq"))
-        .args(arguments)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the binary starts");
-    let status = format!("/proc/{}/status", child.id());
-    let mut peak = 0;
-    let ended = loop {
-        let text = std::fs::read_to_string(&status).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
-        peak = peak.max(kilobytes.map_or(0, |text| text.parse().unwrap_or(0)) << 10);
-        if let Some(ended) = child.try_wait().expect("a child") {
-            break ended;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    };
-    assert!(ended.success(), "{arguments:?}: {ended}");
-    peak
-}
 
 #[test]
 fn a_large_model_takes_little_more_than_its_parts() {
@@ -68,7 +44,8 @@ fn a_large_model_takes_little_more_than_its_parts() {
         (&["run", path, "--fill", "zeros"], 3),
         (&["rewrite", path, "-o", &out, "--portable"], 3),
     ] {
-        let peak = peak(arguments);
+        let (ended, peak) = peak(arguments);
+        assert!(ended.success(), "{arguments:?}: {ended}");
         assert!(
             peak <= times * SIZE + OWN,
             "{arguments:?}: {} MiB of {}",

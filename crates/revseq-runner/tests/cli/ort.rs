@@ -46,7 +46,7 @@ fn run_tells_the_provider_and_prints_as_tract_does() {
         "ReverseSequence node \"reverse\": RevSeqExecutionProvider\n"
     );
     assert_eq!(run.stdout, revseq(&["run", &path]).stdout);
-    let run = on_ort("run", &library, &[&path, "--ep", "none"]);
+    let run = revseq(&["run", "-b", "ort-plain", "--ort-lib", &library, &path]);
     assert_eq!(
         run.stderr,
         "ReverseSequence node \"reverse\": CPUExecutionProvider\n"
@@ -200,7 +200,6 @@ fn a_library_that_is_none_is_refused() {
         &[&arguments[..], &["nowhere.so"]].concat(),
         "--ort-lib names nowhere.so, which is not a file",
     );
-    refuses(&["run", &path, "--ep", "none"], "--ep needs --backend ort");
 }
 
 #[test]

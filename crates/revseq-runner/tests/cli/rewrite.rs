@@ -83,7 +83,7 @@ fn verify_all(folder: &Folder, test: &str, not_on_tract: &[NotRun<'_>], not_on_o
     };
     verify(&[], not_on_tract);
     if let Some(library) = onnxruntime(test) {
-        let plain = ["--backend", "ort", "--ep", "none", "--ort-lib", &library];
+        let plain = ["--backend", "ort-plain", "--ort-lib", &library];
         verify(&plain, not_on_ort);
     }
 }
@@ -355,7 +355,7 @@ fn what_a_backend_misreads_is_not_the_truth() {
     arguments.extend(["-o", output.to_str().unwrap(), "--overwrite"]);
     let library = onnxruntime(test);
     arguments.extend(library.iter().flat_map(|library| ["--ort-lib", library]));
-    let on_ort = "check on ONNX Runtime, made-up inputs 1: ok";
+    let on_ort = "check on ort-plain, made-up inputs 1: ok";
     let report = succeeds(&[&arguments[..], &["--portable"]].concat());
     assert!(
         report.contains("check on tract, made-up inputs 1: ok"),
@@ -384,7 +384,7 @@ fn files_are_not_written_over_unless_told() {
     folder.write("other.onnx", b"kept");
     refuses(
         &["rewrite", model, "-o", other.to_str().unwrap()],
-        "it is an existing file",
+        "the file exists; --overwrite replaces it",
     );
     assert_eq!(std::fs::read(&other).unwrap(), b"kept");
     assert_eq!(std::fs::read(&path).unwrap(), before);
@@ -516,7 +516,7 @@ fn data_in_other_files_goes_along() {
     let arguments: Vec<&str> = arguments.into_iter().chain(library).collect();
     let report = succeeds(&arguments);
     assert!(report.contains("check on tract, made-up inputs 1: ok"));
-    let is_on_ort = report.contains("check on ONNX Runtime, made-up inputs 1: ok");
+    let is_on_ort = report.contains("check on ort-plain, made-up inputs 1: ok");
     assert!(is_on_ort || !arguments.contains(&"--ort-lib"), "{report}");
     assert_eq!(
         std::fs::read(folder.path("out/data/all.bin")).unwrap(),

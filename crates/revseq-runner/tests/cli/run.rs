@@ -423,3 +423,145 @@ fn made_up_ids_are_within_what_they_index() {
         "sequence length 6 at index 0 is out of range",
     );
 }
+
+#[test]
+fn a_run_of_seconds_has_a_throughput_and_a_trace() {
+    let folder = Folder::new();
+    let model = folder.model(reverse_graph()).display().to_string();
+    let trace = folder.path("trace.json").display().to_string();
+    let run = [
+        "run",
+        &model,
+        "--fill",
+        "iota",
+        "--seconds",
+        "0.2",
+        "--warmup",
+        "1",
+    ];
+    let start = std::time::Instant::now();
+    let timed = revseq(&run);
+    assert!(start.elapsed().as_secs_f64() >= 0.2);
+    assert_eq!(timed.code, Some(0), "{timed:?}");
+    for part in [
+        " runs: median ",
+        ", mean ",
+        ", standard deviation ",
+        " runs per second; loaded in ",
+    ] {
+        assert!(timed.stderr.contains(part), "{part}: {timed:?}");
+    }
+    let profile = [
+        &run[..],
+        &["--profile", "--trace", &trace, "--format", "json"],
+    ]
+    .concat();
+    let json: serde_json::Value = serde_json::from_str(&succeeds(&profile)).unwrap();
+    let timing = &json["timing"];
+    let number = |key: &str| {
+        timing[key]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{key}: {timing}"))
+    };
+    let (runs, mean) = (number("runs"), number("mean_seconds"));
+    assert!(runs >= 1.0 && runs * mean <= 0.25 + mean, "{timing}");
+    let throughput = number("runs_per_second") * mean;
+    assert!((0.99..1.01).contains(&throughput), "{timing}");
+    assert!(number("standard_deviation_seconds") >= 0.0);
+    assert!(json["load_seconds"].as_f64().unwrap() > 0.0);
+    let events: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
+    let events = events.as_array().unwrap();
+    let ours = events
+        .iter()
+        .filter(|event| event["args"]["op_name"] == "ReverseSequence");
+    let ours: Vec<_> = ours.collect();
+    assert_eq!(ours.len() as f64, runs);
+    for pair in ours.windows(2) {
+        let [ts, dur] = ["ts", "dur"].map(|key| pair[0][key].as_f64().unwrap());
+        assert_eq!(pair[0]["ph"], "X");
+        assert!(ts + dur <= pair[1]["ts"].as_f64().unwrap() + 0.01);
+    }
+    refuses(&profile, "the file exists; --overwrite replaces it");
+    for wrong in [
+        &["--seconds", "0"][..],
+        &["--seconds", "x"],
+        &["--seconds", "1", "--repeat", "2"],
+    ] {
+        assert_eq!(
+            revseq(&[&run[..4], wrong].concat()).code,
+            Some(2),
+            "{wrong:?}"
+        );
+    }
+}
+
+/// Runs `revseq` with bytes on standard input.
+fn piped(arguments: &[&str], input: &[u8]) -> std::process::Output {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    let mut child = Command::new(env!("CARGO_BIN_EXE_revseq"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // One that is refused by its first bytes is not read to its end.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_model_comes_from_standard_input() {
+    let folder = Folder::new();
+    let path = folder.model(reverse_graph());
+    let bytes = std::fs::read(&path).unwrap();
+    for arguments in [
+        &["run", "MODEL", "--fill", "iota"][..],
+        &["inspect", "MODEL", "--format", "json"],
+        #[cfg(feature = "rewrite")]
+        &[
+            "rewrite",
+            "MODEL",
+            "-o",
+            "-",
+            "--portable",
+            "--check",
+            "--backend",
+            "tract",
+        ],
+    ] {
+        let of = |model: &str| -> Vec<String> {
+            let arguments = arguments.iter();
+            arguments.map(|it| it.replace("MODEL", model)).collect()
+        };
+        let of_file = std::process::Command::new(env!("CARGO_BIN_EXE_revseq"))
+            .args(of(path.to_str().unwrap()))
+            .output()
+            .unwrap();
+        let arguments = of("-");
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let output = piped(&arguments, &bytes);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        if arguments[0] == "inspect" {
+            let json = |bytes: &[u8]| -> serde_json::Value {
+                let mut json: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+                json["model"] = "-".into();
+                json
+            };
+            assert_eq!(json(&output.stdout), json(&of_file.stdout));
+        } else {
+            assert_eq!(output.stdout, of_file.stdout);
+        }
+    }
+    let garbage = piped(&["inspect", "-"], b"<!DOCTYPE html>");
+    let stderr = String::from_utf8(garbage.stderr).unwrap();
+    assert_eq!(
+        stderr,
+        "error: cannot read standard input: it is not an ONNX model: it is an HTML page\n"
+    );
+    let recorded = piped(&["snapshot", "-"], &bytes);
+    assert_eq!(recorded.status.code(), Some(2), "{recorded:?}");
+}

@@ -124,32 +124,33 @@ fn runs_are_saved_as_data_sets_and_archives() {
         &path,
         "--fill",
         "iota",
-        "--outputs",
+        "--output",
         archive.to_str().unwrap(),
         "--save-test-data",
         data.to_str().unwrap(),
     ]);
     assert_eq!(run.code, Some(0), "{run:?}");
     assert!(
-        run.stdout.ends_with("1 outputs -> ") || run.stdout.contains("out.npz"),
+        run.stdout
+            .starts_with(&format!("1 output -> {}\n", archive.display())),
         "{run:?}"
     );
     assert!(data.join("test_data_set_0/input_1.pb").is_file());
     // What an archive holds is fed back by name; that it has no input `y` is said.
     refuses(
-        &["run", &path, "--inputs", archive.to_str().unwrap()],
-        "--inputs: there is no input \"y\"; the inputs are x: float[4,5,3]",
+        &["run", &path, "--input", archive.to_str().unwrap()],
+        "out.npz: it has y; the inputs are x: float[4,5,3]",
     );
     refuses(
-        &["run", &path, "--inputs", &path],
-        "the name does not end in .npz",
+        &["run", &path, "--input", &path],
+        "which input is it for? the inputs are x: float[4,5,3]",
     );
     folder.write("broken.npz", b"PK");
     refuses(
         &[
             "run",
             &path,
-            "--inputs",
+            "--input",
             folder.path("broken.npz").to_str().unwrap(),
         ],
         "it is not an .npz file",

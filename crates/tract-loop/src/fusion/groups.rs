@@ -1,4 +1,4 @@
-//! Which operators of a model are run as one.
+//! Groups operators of a model for fusion.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -19,15 +19,15 @@ use super::Fused;
 use super::program::{Binary, Function, Instruction, Operand, Output, Program, Unary, pack};
 use super::view::{Base, View};
 
-/// The most elements of a value, apart from sizes that are symbols: where there are
-/// more, an operator's own cost is little.
+/// The most elements of a value, not counting symbolic sizes: with more, an operator's fixed cost
+/// is small.
 const MAXIMUM_ELEMENTS: u64 = 1 << 14;
 
-/// The most multiplications of a product that is computed without tract's packed
-/// kernels, apart from sizes that are symbols.
+/// The most multiplications of a product without tract's packed kernels, not counting symbolic
+/// sizes.
 const MAXIMUM_MULTIPLICATIONS: u64 = 1 << 15;
 
-/// What an operator does.
+/// The effect of a fusable operator.
 enum Meaning {
     Unary(Unary),
     Binary(Binary),
@@ -45,15 +45,15 @@ impl Meaning {
     }
 }
 
-/// A product of matrices: which inputs they are, and the axes of each, of which some are
-/// those of both.
+/// A product of matrices: the two inputs, their axes in the order to be multiplied, and the number
+/// of axes that both share.
 struct Product {
     inputs: [usize; 2],
     axes: [TVec<usize>; 2],
     inner: usize,
 }
 
-/// A size, or 1 for one that is a symbol.
+/// A size, or 1 if it is symbolic.
 fn known(size: &TDim) -> u64 {
     size.to_i64().map_or(1, i64::unsigned_abs)
 }
@@ -98,15 +98,15 @@ fn binary(op: &dyn BinMiniOp) -> Option<Binary> {
     })
 }
 
-/// A product with a constant matrix, if it is one and a small one.
+/// Reads a small product with a constant matrix.
 fn product(op: &EinSum, facts: &[&TypedFact]) -> Option<Product> {
     let floats = f32::datum_type();
     let is_plain = op.q_params.is_none() && op.operating_dt == floats;
     if !is_plain || facts.len() != 2 || facts.iter().any(|fact| fact.datum_type != floats) {
         return None;
     }
-    // The axes of the first input alone and of the second alone, with where they are in the
-    // output, and those of both.
+    // The axes of only the first and only the second input, with their places in the output, and
+    // the shared axes.
     let mut rows: Vec<(usize, usize)> = vec![];
     let mut columns: Vec<(usize, usize)> = vec![];
     let mut inner: Vec<(usize, usize)> = vec![];
@@ -176,7 +176,7 @@ fn product(op: &EinSum, facts: &[&TypedFact]) -> Option<Product> {
     })
 }
 
-/// Whether a value has few elements, which are floats or truths.
+/// Whether a value has few elements, which are floats or bools.
 fn is_small(fact: &TypedFact) -> bool {
     let of = fact.datum_type;
     let elements = fact.shape.iter().map(known);
@@ -220,12 +220,12 @@ fn meaning(model: &TypedModel, node: &TypedNode) -> TractResult<Option<Meaning>>
     })
 }
 
-/// The operators that are run together, by their nodes: each group is closed, in that
-/// what leads from one of its nodes to another is in it.
+/// The groups of nodes to fuse. Groups are convex: every node on a path between two nodes of a
+/// group is in it.
 fn groups(model: &TypedModel, known: &HashSet<Symbol>) -> TractResult<Vec<Vec<usize>>> {
     let is_stable = |size: &TDim| size.symbols().iter().all(|it| known.contains(it));
-    // A path that leaves a group goes a level up, and so does not come back to it. Where
-    // no group has been yet, there is no level.
+    // A path that leaves a group goes up a level, so it cannot return to it. Before the first group
+    // there is no level.
     let mut levels: HashMap<usize, Option<usize>> = HashMap::new();
     let mut groups: Vec<(usize, Vec<usize>)> = vec![];
     for id in model.eval_order()? {
@@ -252,7 +252,7 @@ fn groups(model: &TypedModel, known: &HashSet<Symbol>) -> TractResult<Vec<Vec<us
     Ok(worth.map(|(_, nodes)| nodes).collect())
 }
 
-/// The sizes of what a node reads and computes.
+/// All sizes of a node's inputs and outputs.
 fn sizes<'a>(
     model: &'a TypedModel,
     node: &'a TypedNode,
@@ -297,7 +297,7 @@ impl Group {
         }
     }
 
-    /// Checks that inputs have the sizes that symbols give them.
+    /// Checks that the inputs have the sizes given by the symbols.
     pub(super) fn check<'a>(
         &self,
         symbols: &SymbolValues,
@@ -326,7 +326,7 @@ impl Group {
         outputs.collect()
     }
 
-    /// What is computed where symbols have these values.
+    /// The program for these values of symbols.
     pub(super) fn program(&self, symbols: &SymbolValues) -> TractResult<Program> {
         let mut writer = Writer {
             group: self,
@@ -352,13 +352,13 @@ impl Group {
     }
 }
 
-/// A group's program as it is written.
+/// A group's program under construction.
 struct Writer<'a> {
     group: &'a Group,
     symbols: &'a SymbolValues,
     constants: Vec<Vec<f32>>,
     instructions: Vec<Instruction>,
-    /// Where what nodes compute is.
+    /// The views of computed values.
     views: HashMap<OutletId, View>,
 }
 
@@ -377,7 +377,7 @@ impl Writer<'_> {
         Base::Value(self.instructions.len() - 1)
     }
 
-    /// Where the elements of a value are.
+    /// A view of a value's elements.
     fn view(&mut self, outlet: OutletId) -> TractResult<View> {
         if let Some(view) = self.views.get(&outlet) {
             return Ok(view.clone());
@@ -388,7 +388,7 @@ impl Writer<'_> {
         let view = if let Some(input) = input {
             let view = View::whole(Base::Input(input), &sizes);
             if fact.datum_type.is::<bool>() {
-                // As numbers, which all else reads.
+                // Everything else reads numbers.
                 let len = view.len();
                 let function = Function::Read(view.into_merged());
                 View::whole(self.compute(function, tvec![], len), &sizes)
@@ -408,11 +408,11 @@ impl Writer<'_> {
         Ok(view)
     }
 
-    /// The elements of a view as they follow each other.
+    /// The elements of a view, made contiguous.
     fn flat(&mut self, view: View) -> Operand {
         let len = view.len();
         if len == 0 {
-            // A batch that is a symbol may be empty: there is no first element to begin at.
+            // A symbolic batch may be empty, without a first element.
             return Operand {
                 base: view.base,
                 start: 0,
@@ -456,7 +456,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A constant matrix for products.
+    /// Packs a constant matrix for products.
     fn packed(&mut self, view: &View, columns: usize) -> TractResult<Operand> {
         let elements = self.known(view).context("the matrix is a constant")?;
         Ok(self.keep(pack(&elements, columns)))
@@ -512,8 +512,8 @@ impl Writer<'_> {
     }
 }
 
-/// Makes one operator of the first group of a model that can be: of operators whose sizes
-/// are numbers and symbols that are known before the first step.
+/// Fuses the first group of a model. All its sizes are numbers, or symbols known before the first
+/// step.
 pub(crate) fn fuse(
     model: &TypedModel,
     known: &HashSet<Symbol>,

@@ -1,9 +1,9 @@
-//! Small operators, run as one.
+//! Fuses small operators.
 //!
-//! A step of a recurrent layer is a few products of small matrices and some thirty
-//! operators on a few elements each, for each of which tract takes half a microsecond
-//! whatever it does. Here they become one operator: a list of instructions, each of
-//! which does what the operator did, on memory that is kept from step to step.
+//! A step of a recurrent layer is a few products of small matrices and some thirty operators on a
+//! few elements each, and each costs tract half a microsecond regardless of its work. Here they
+//! become one operator: a list of instructions with the same effects, on memory that is kept from
+//! step to step.
 
 mod groups;
 mod program;
@@ -23,13 +23,13 @@ pub(crate) use groups::fuse;
 use program::{Elements, Program, Registers};
 pub(crate) use scan::fuse as fuse_scan;
 
-/// The symbols that sizes are made of.
+/// The symbols in the sizes.
 pub(crate) fn symbols<'a>(facts: impl IntoIterator<Item = &'a TypedFact>) -> HashSet<Symbol> {
     let sizes = facts.into_iter().flat_map(|fact| fact.shape.iter());
     sizes.flat_map(TDim::symbols).collect()
 }
 
-/// Makes of each group of small operators of a model one.
+/// Fuses every group of small operators of a model.
 pub(crate) fn fuse_all(model: &mut TypedModel, known: &HashSet<Symbol>) -> TractResult<()> {
     while let Some(patch) = Alias::release(model)? {
         patch.apply(model)?;
@@ -42,15 +42,15 @@ pub(crate) fn fuse_all(model: &mut TypedModel, known: &HashSet<Symbol>) -> Tract
     Ok(())
 }
 
-/// Operators of a model as one.
+/// The fused operators of a model.
 #[derive(Clone, Debug)]
 pub(crate) struct Fused {
     group: Arc<Group>,
-    /// The latest program: sizes that are symbols stay what they are for many steps.
+    /// The latest program: symbolic sizes stay the same for many steps.
     latest: Arc<Mutex<Option<Arc<Ready>>>>,
 }
 
-/// A program for inputs of some sizes.
+/// A program for inputs of these shapes.
 #[derive(Debug)]
 struct Ready {
     shapes: TVec<TVec<usize>>,
@@ -116,7 +116,7 @@ impl TypedOp for Fused {
     as_op!();
 }
 
-/// A program that runs, with its memory.
+/// A running program with its memory.
 #[derive(Clone, Debug, Default)]
 struct Running {
     ready: Option<Arc<Ready>>,
@@ -124,7 +124,7 @@ struct Running {
 }
 
 impl Running {
-    /// The program for inputs of some sizes, and its memory.
+    /// The program for inputs of these shapes, and its memory.
     fn prepare<'a>(
         &mut self,
         op: &Fused,

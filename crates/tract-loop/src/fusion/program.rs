@@ -1,11 +1,11 @@
-//! What is computed, and how.
+//! The program of a fused operator.
 
 use tract_onnx::tract_core::tract_linalg::element_wise::ElementWise;
 use tract_onnx::tract_hir::internal::*;
 
 use super::view::{Base, View};
 
-/// A function of one value.
+/// A function of one operand.
 #[derive(Clone, Debug)]
 pub(super) enum Unary {
     /// One of tract's vectorised functions.
@@ -16,16 +16,16 @@ pub(super) enum Unary {
     Recip,
     Sqrt,
     Square,
-    /// Whether it is not 0.
+    /// 1 unless the operand is 0.
     Truth,
 }
 
-/// A function of two values.
+/// A function of two operands.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Binary {
     Add,
     Sub,
-    /// The second less the first.
+    /// The second minus the first.
     SubFrom,
     Mul,
     Div,
@@ -41,14 +41,14 @@ pub(super) enum Binary {
     GreaterOrEqual,
 }
 
-/// How a value is computed from its operands. A truth is 0 or 1.
+/// The computation of a value from its operands. A bool is 0 or 1.
 #[derive(Clone, Debug)]
 pub(super) enum Function {
     /// The elements of a view, in its order.
     Read(View),
     Unary(Unary),
     Binary(Binary),
-    /// The second where the first is true, the third elsewhere.
+    /// The second operand where the first is true, the third elsewhere.
     Select,
     /// The product of matrices; the second is [packed](pack).
     Product {
@@ -57,7 +57,7 @@ pub(super) enum Function {
     },
 }
 
-/// Elements that follow each other.
+/// Contiguous elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operand {
     pub(super) base: Base,
@@ -66,7 +66,7 @@ pub(super) struct Operand {
 }
 
 impl Operand {
-    /// The same elements as those of a tensor of some sizes.
+    /// The same elements with a shape.
     pub(super) fn view(self, sizes: &[usize]) -> View {
         View::whole(self.base, sizes).at(self.start)
     }
@@ -76,12 +76,12 @@ impl Operand {
 pub(super) struct Instruction {
     pub(super) function: Function,
     pub(super) operands: TVec<Operand>,
-    /// The number of elements of the value.
+    /// The number of elements of the result.
     pub(super) len: usize,
 }
 
 impl Instruction {
-    /// The values that are read.
+    /// The values it reads.
     fn values(&self) -> impl Iterator<Item = usize> {
         let view = match &self.function {
             Function::Read(view) => Some(view.base),
@@ -95,7 +95,7 @@ impl Instruction {
     }
 }
 
-/// Elements that are given out as a tensor.
+/// Elements that are output as a tensor.
 #[derive(Clone, Debug)]
 pub(super) struct Output {
     pub(super) elements: Operand,
@@ -103,17 +103,17 @@ pub(super) struct Output {
     pub(super) shape: TVec<usize>,
 }
 
-/// Instructions, each of which computes the value of its own number.
+/// Instructions; each computes the value of its own index.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     instructions: Vec<Instruction>,
-    /// Where each value is kept while it is needed.
+    /// The register of each value.
     registers: Vec<usize>,
     constants: Vec<Vec<f32>>,
     pub(super) outputs: Vec<Output>,
 }
 
-/// The memory that values are kept in.
+/// The memory for values.
 pub(super) type Registers = Vec<Vec<f32>>;
 
 /// The elements of an input.
@@ -134,7 +134,7 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// What operands are in.
+/// The memory that operands are read from.
 #[derive(Clone, Copy)]
 struct Memory<'a> {
     program: &'a Program,
@@ -160,7 +160,7 @@ impl<'a> Memory<'a> {
 }
 
 impl Elements<'_> {
-    /// One of as many parts.
+    /// The part with this index, of equal parts.
     pub(super) fn part(self, index: usize, parts: usize) -> Self {
         match self {
             Self::Floats(all) => Self::Floats(part(all, index, parts)),
@@ -188,7 +188,7 @@ impl Program {
         }
     }
 
-    /// Memory for a run.
+    /// Allocates memory for a run.
     pub(super) fn registers(&self) -> Registers {
         let mut registers = vec![];
         for (instruction, &register) in std::iter::zip(&self.instructions, &self.registers) {
@@ -201,14 +201,14 @@ impl Program {
         registers
     }
 
-    /// Computes all values from inputs of the types and sizes it was made for.
+    /// Computes all values. The inputs have the types and shapes that the program was made for.
     pub(super) fn run(
         &self,
         inputs: &[Elements<'_>],
         registers: &mut Registers,
     ) -> TractResult<()> {
         for (instruction, &register) in std::iter::zip(&self.instructions, &self.registers) {
-            // Taken out, so that the others can be read meanwhile; no operand is in it.
+            // Taken out so that the other registers can be read; no operand is in it.
             let mut taken = std::mem::take(&mut registers[register]);
             let memory = Memory {
                 program: self,
@@ -277,8 +277,7 @@ impl Program {
     }
 }
 
-/// A register for each value that is no one else's from when the value is made to
-/// when it is last read.
+/// Assigns a register to each value from its definition to its last read.
 fn allocate(instructions: &[Instruction], outputs: &[Output]) -> Vec<usize> {
     let mut last_read: Vec<usize> = (0..instructions.len()).collect();
     for (number, instruction) in instructions.iter().enumerate() {
@@ -336,7 +335,7 @@ fn unary(function: &Unary, to: &mut [f32], from: &[f32]) -> TractResult<()> {
 
 #[expect(clippy::float_cmp, reason = "ONNX's Equal")]
 fn binary(function: Binary, to: &mut [f32], a: &[f32], b: &[f32]) {
-    // Inlined into each arm, where the function is known: a loop of vectors.
+    // Inlined into each arm, where the function is known, so that the loop is vectorised.
     #[inline(always)]
     fn each(to: &mut [f32], a: &[f32], b: &[f32], function: impl Fn(f32, f32) -> f32) {
         for (to, (a, b)) in std::iter::zip(to, std::iter::zip(a, b)) {
@@ -362,8 +361,8 @@ fn binary(function: Binary, to: &mut [f32], a: &[f32], b: &[f32]) {
     }
 }
 
-/// A product of matrices, the second of which is [packed](pack). Meant for a few thousand
-/// multiplications, which are done before tract has packed its operands.
+/// A product of matrices, the second one [packed](pack). For a few thousand multiplications, which
+/// take less time than tract needs to pack its operands.
 fn product(to: &mut [f32], a: &[f32], packed: &[f32], inner: usize, columns: usize) {
     for (row, a) in a.chunks_exact(inner).enumerate() {
         for (index, panel) in packed.chunks_exact(inner * PANEL).enumerate() {
@@ -374,8 +373,8 @@ fn product(to: &mut [f32], a: &[f32], packed: &[f32], inner: usize, columns: usi
                 }
             }
             let at = row * columns + index * PANEL;
-            // What is too much for a row is where the next will be: whole vectors are written
-            // much faster than parts.
+            // The excess is overwritten by the next row: writing whole vectors is much faster than
+            // parts.
             if let Some(to) = to.get_mut(at..at + PANEL) {
                 to.copy_from_slice(&sums);
             } else {
@@ -386,10 +385,10 @@ fn product(to: &mut [f32], a: &[f32], packed: &[f32], inner: usize, columns: usi
     }
 }
 
-/// The columns of a panel: as many as two vectors of SSE2 or NEON have.
+/// The columns of a panel: two vectors of SSE2 or NEON.
 const PANEL: usize = 8;
 
-/// A matrix in panels of columns, the last filled up with zeros.
+/// Packs a matrix into panels of columns; the last one is padded with zeros.
 pub(super) fn pack(matrix: &[f32], columns: usize) -> Vec<f32> {
     let mut packed = vec![];
     for start in (0..columns).step_by(PANEL) {

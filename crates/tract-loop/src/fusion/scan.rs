@@ -1,4 +1,4 @@
-//! Scans whose step is one fused operator.
+//! Scans whose step is a single fused operator.
 
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::ops::scan::{InputMapping, OptScan, OutputMapping, ScanInfo};
@@ -8,22 +8,22 @@ use tract_onnx::tract_hir::internal::*;
 use super::program::{Elements, Program, Registers};
 use super::{Fused, Running};
 
-/// A Scan that runs its step's program without a plan around it: steps read what is
-/// scanned where it is, and write their outputs where they belong.
+/// A Scan that runs its step's program without a plan: steps read scan inputs in place, and write
+/// their outputs directly.
 #[derive(Clone, Debug)]
 struct FusedScan {
     step: Fused,
-    /// For each input of the step: the one of the Scan that it is, or is part of.
+    /// For each input of the step, the Scan's input that it is or is part of.
     sources: TVec<usize>,
     inputs: Vec<InputMapping>,
-    /// Those of the step, by their numbers, in the order of the Scan's body.
+    /// The step's outputs by index, in the order of the Scan's body.
     outputs: Vec<(usize, OutputMapping<TDim>)>,
-    /// The Scan's outputs that are inputs as they came, by their slots.
+    /// The slots of outputs that pass an input through.
     passed: Vec<(usize, usize)>,
     facts: TVec<TypedFact>,
 }
 
-/// Makes one of the first Scan of a model that can be.
+/// Fuses the first Scan of a model that can be fused.
 pub(crate) fn fuse(model: &TypedModel) -> TractResult<Option<TypedModelPatch>> {
     for node in model.nodes() {
         if let Some(scan) = node.op_as::<OptScan>()
@@ -58,7 +58,7 @@ impl FusedScan {
                 rule_if!(body.outlet_fact(*outlet)?.datum_type.is::<f32>());
                 outputs.push((outlet.slot, mapping.clone()));
             } else {
-                // What tract takes out of the body can leave an input to be given out.
+                // Once tract has moved operators out of the body, an input may be output directly.
                 rule_if_some!(input = source(outlet));
                 rule_if_some!((slot, info) = mapping.scan);
                 let is_same = scan.input_mapping[input].as_scan() == Some(&info);
@@ -106,7 +106,7 @@ impl TypedOp for FusedScan {
     as_op!();
 }
 
-/// The step as it runs, kept from run to run.
+/// The running step, kept from run to run.
 #[derive(Clone, Debug, Default)]
 struct Scanning(Running);
 
@@ -119,7 +119,7 @@ impl OpState for Scanning {
     ) -> TractResult<TVec<TValue>> {
         let op = op.downcast_ref::<FusedScan>().context("its own op")?;
         let mut steps = None;
-        // With the axis that is scanned in front, a step's part lies together.
+        // With the scanned axis first, a step's part is contiguous.
         let mut parts: TVec<(TVec<usize>, TValue)> = tvec![];
         for (index, (input, mapping)) in std::iter::zip(&inputs, &op.inputs).enumerate() {
             let mut input = input.clone();
@@ -151,7 +151,7 @@ impl OpState for Scanning {
     }
 }
 
-/// A tensor with an axis elsewhere.
+/// Moves an axis.
 fn moved(tensor: TValue, from: usize, to: usize) -> TractResult<TValue> {
     if from == to {
         return Ok(tensor);
@@ -159,12 +159,12 @@ fn moved(tensor: TValue, from: usize, to: usize) -> TractResult<TValue> {
     Ok(tensor.into_tensor().move_axis(from, to)?.into_tvalue())
 }
 
-/// What is computed of an output of the step, over all steps.
+/// The results of an output of the step, over all steps.
 #[derive(Debug, Default)]
 struct Collected {
-    /// What is scanned, step by step.
+    /// The scan output so far.
     scanned: Vec<f32>,
-    /// What the latest step gave, or a state started with.
+    /// The latest value, or the initial state.
     latest: Vec<f32>,
 }
 
@@ -175,7 +175,7 @@ fn run(
     parts: &[(TVec<usize>, TValue)],
     steps: usize,
 ) -> TractResult<TVec<(usize, TValue)>> {
-    // What the step does not read may be of any type.
+    // Inputs that the step does not read may have any type.
     let whole = parts.iter().enumerate().map(|(index, (_, part))| {
         let is_read = op.sources.contains(&index) || op.inputs[index].is_state();
         match is_read {
@@ -184,7 +184,7 @@ fn run(
         }
     });
     let whole = whole.collect::<TractResult<TVec<_>>>()?;
-    // The states, in the order of the inputs that they start with, are also that of the outputs.
+    // Initial states have the same order as the state outputs.
     let is_state = |index: &usize| op.inputs[*index].is_state();
     let mut initial = (0..parts.len()).filter(is_state);
     let mut states: TVec<usize> = tvec![0; parts.len()];

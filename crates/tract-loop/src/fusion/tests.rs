@@ -1,4 +1,4 @@
-//! Random models, fused and not.
+//! Compares random models with and without fusion.
 
 use proptest::prelude::*;
 use tract_onnx::tract_core::ops::array::Slice;
@@ -14,7 +14,7 @@ use super::*;
 const ROWS: usize = 3;
 const COLUMNS: usize = 8;
 
-/// A node: which operator, and which of the values before it are its inputs.
+/// A node: its operator, and which earlier values are its inputs.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     operator: usize,
@@ -22,8 +22,8 @@ struct Choice {
     is_output: bool,
 }
 
-/// A model of what is chosen, from inputs that are whole, rows, columns, truths, and
-/// four times as wide.
+/// A model of the chosen nodes, with inputs that are matrices, rows, columns, bools, and four times
+/// as wide.
 fn model(choices: &[Choice], is_symbolic: bool) -> TractResult<TypedModel> {
     let mut model = TypedModel::default();
     let rows = if is_symbolic {
@@ -98,8 +98,8 @@ fn model(choices: &[Choice], is_symbolic: bool) -> TractResult<TypedModel> {
     Ok(model)
 }
 
-/// Weights that make each column of a product a multiple of one input column: a product adds in an
-/// order that depends on the processor, and these sums have the same bits in any.
+/// Weights that make each column of a product a multiple of one input column. The order of sums in
+/// a product depends on the processor, and these sums have the same bits in any order.
 fn weights() -> TractResult<Tensor> {
     let mut weights = [0f32; COLUMNS * COLUMNS];
     for column in 0..COLUMNS {
@@ -147,7 +147,7 @@ fn bits(outputs: &[TValue]) -> Vec<Vec<u32>> {
     let each = |output: &TValue| {
         let output = output.cast_to::<f32>().unwrap();
         let view = output.to_plain_array_view::<f32>().unwrap();
-        // NaNs are alike. A sum that starts with 0 gives 0 for what one without gives -0.
+        // NaNs are equal. A sum that starts with 0 turns -0 into 0.
         view.iter()
             .map(|it| if it.is_nan() { f32::NAN } else { it + 0.0 }.to_bits())
             .collect()
@@ -170,13 +170,13 @@ proptest! {
             .into_iter()
             .map(|(operator, operands, is_output)| Choice { operator, operands, is_output })
             .collect();
-        // Without a number of rows, that of the model is known.
+        // Without a number of rows, the model's is known.
         let plain = model(&choices, rows.is_some()).unwrap();
         let inputs = inputs(&plain, rows.unwrap_or(ROWS)).unwrap();
         let run = |model: TypedModel| model.into_runnable()?.run(inputs.clone());
         let optimized = plain.clone().into_optimized().unwrap();
         let mut models = vec![(plain.clone(), run(plain).unwrap())];
-        // tract 0.23 itself leaves a Dummy in some models that it optimises.
+        // tract 0.23 leaves a Dummy in some optimised models.
         if let Ok(expected) = run(optimized.clone()) {
             models.push((optimized, expected));
         }
@@ -194,7 +194,7 @@ proptest! {
 
 #[test]
 fn a_recurrent_step_is_one_operator() {
-    // h1 = tanh(x + h w) and c1 = sigmoid(h1) * c, of which h1 is also given out.
+    // h1 = tanh(x + h w) and c1 = sigmoid(h1) * c; h1 is an output as well.
     let mut model = TypedModel::default();
     let [x, h, c] = ["x", "h", "c"].map(|name| model.add_source(name, f32::fact([2, 3])).unwrap());
     let w = model

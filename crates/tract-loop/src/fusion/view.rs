@@ -1,19 +1,19 @@
-//! Where elements are.
+//! Views of elements.
 
 use std::ops::Range;
 
 use tract_onnx::tract_hir::internal::*;
 
-/// What elements are read from.
+/// The source of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
     Input(usize),
     Constant(usize),
-    /// What an instruction computes.
+    /// The result of an instruction.
     Value(usize),
 }
 
-/// Elements of a base in an order.
+/// Elements of a base in some order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct View {
     pub(super) base: Base,
@@ -23,7 +23,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// All elements of a base of some sizes.
+    /// All elements of a base with these sizes.
     pub(super) fn whole(base: Base, sizes: &[usize]) -> Self {
         let mut dims: TVec<(usize, usize)> = tvec![];
         let mut stride = 1;
@@ -36,7 +36,7 @@ impl View {
         Self { base, offset, dims }
     }
 
-    /// The same from another element on.
+    /// The same, starting at another element.
     pub(super) fn at(self, offset: usize) -> Self {
         Self { offset, ..self }
     }
@@ -49,20 +49,20 @@ impl View {
         self.dims.iter().map(|dim| dim.0).product()
     }
 
-    /// Those within a range along an axis.
+    /// A slice along an axis.
     pub(super) fn slice(mut self, axis: usize, range: Range<usize>) -> Self {
         self.offset += range.start * self.dims[axis].1;
         self.dims[axis].0 = range.len();
         self
     }
 
-    /// The axes in another order; those of a stride of 0 are not needed.
+    /// Reorders the axes, which may leave out those of stride 0.
     pub(super) fn permute(self, axes: &[usize]) -> Self {
         let dims = axes.iter().map(|&axis| self.dims[axis]).collect();
         Self { dims, ..self }
     }
 
-    /// The same for other sizes of the same rank, along some of which it has one element.
+    /// Broadcasts axes of size 1 to another shape of the same rank.
     pub(super) fn broadcast(mut self, to: &[usize]) -> Self {
         for (dim, &to) in std::iter::zip(&mut self.dims, to) {
             if dim.0 != to {
@@ -72,7 +72,7 @@ impl View {
         self
     }
 
-    /// The same with axes of size 1 added and removed, if that makes it of these sizes.
+    /// Reshapes by inserting and removing axes of size 1, if that gives these sizes.
     pub(super) fn with_unit_axes(&self, to: &[usize]) -> Option<Self> {
         let mut wide = self.dims.iter().copied().filter(|dim| dim.0 != 1);
         let dims: TVec<(usize, usize)> = to
@@ -86,7 +86,7 @@ impl View {
         })
     }
 
-    /// As few axes as there can be.
+    /// Merges as many axes as possible.
     fn merged(&self) -> TVec<(usize, usize)> {
         let mut dims: TVec<(usize, usize)> = tvec![];
         for &(size, stride) in &self.dims {
@@ -99,7 +99,7 @@ impl View {
         dims
     }
 
-    /// Where the elements are, if they follow each other.
+    /// The range of the elements, if they are contiguous.
     pub(super) fn contiguous(&self) -> Option<Range<usize>> {
         match *self.merged() {
             [] => Some(self.offset..self.offset + 1),
@@ -108,7 +108,7 @@ impl View {
         }
     }
 
-    /// Reads the elements in their order.
+    /// Reads the elements in order.
     pub(super) fn read<T: Copy>(
         &self,
         from: &[T],
@@ -118,7 +118,7 @@ impl View {
         read(&from[self.offset..], &self.dims, to, convert);
     }
 
-    /// The same with as few axes as there can be.
+    /// The same view with as few axes as possible.
     pub(super) fn into_merged(mut self) -> Self {
         self.dims = self.merged();
         self

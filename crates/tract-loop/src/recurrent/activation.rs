@@ -1,4 +1,4 @@
-//! The functions of gates and states.
+//! Activation functions.
 
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
@@ -10,7 +10,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::Wiring;
 
-/// A function as ONNX names them, with its constants.
+/// An ONNX activation function with its constants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Activation {
     Affine { alpha: f32, beta: f32 },
@@ -26,7 +26,7 @@ pub(super) enum Activation {
     ThresholdedRelu { alpha: f32 },
 }
 
-/// The functions of a node for each of its directions.
+/// Reads the functions of each direction of a node.
 pub(super) fn read(
     node: &NodeProto,
     default: &[Activation],
@@ -49,7 +49,7 @@ pub(super) fn read(
         constants("activation_alpha")?,
         constants("activation_beta")?,
     );
-    // The functions that have such a constant take the next, as ONNX Runtime does.
+    // Functions with such a constant take the next one in the list, as in ONNX Runtime.
     let mut alpha = |default: f32| alphas.next().unwrap_or(default);
     let mut beta = |default: f32| betas.next().unwrap_or(default);
     let functions = names.iter().map(|name| {
@@ -98,9 +98,9 @@ impl Functions {
 }
 
 impl Activation {
-    /// Computes the function in place.
+    /// Applies the function in place.
     pub(super) fn apply(self, functions: &Functions, all: &mut [f32]) -> TractResult<()> {
-        // Inlined into each arm, where the function is known: a loop of vectors.
+        // Inlined into each arm, where the function is known, so that the loop is vectorised.
         #[inline(always)]
         fn each(all: &mut [f32], function: impl Fn(f32) -> f32) {
             for x in all {
@@ -140,7 +140,7 @@ impl Activation {
     ) -> TractResult<OutletId> {
         let constant = |to: &mut Wiring<'_>, value: f32| to.number(name, x, value);
         match self {
-            // tract has no sigmoid of doubles.
+            // tract has no sigmoid for doubles.
             Self::Sigmoid if to.fact(x)?.datum_type == f64::datum_type() => {
                 let one = constant(to, 1.0)?;
                 let less = to.op(name, math::neg(), &[x])?;
@@ -206,7 +206,7 @@ impl Activation {
     }
 }
 
-/// `x` where it is at least a bound, another value elsewhere.
+/// `x` where it is at least `bound`, `other` elsewhere.
 fn at_least(
     to: &mut Wiring<'_>,
     name: &str,
@@ -219,7 +219,7 @@ fn at_least(
     to.math(name, Iff, &[is_so, x, other])
 }
 
-/// `x` within bounds.
+/// Clamps `x`.
 pub(super) fn clamp(
     to: &mut Wiring<'_>,
     name: &str,

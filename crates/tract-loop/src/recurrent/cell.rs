@@ -1,4 +1,4 @@
-//! What a step computes. The equations are those of ONNX's operators.
+//! The cells' steps, by ONNX's equations.
 
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_core::ops::einsum::EinSum;
@@ -15,19 +15,20 @@ pub(super) enum Cell {
     Rnn,
 }
 
-/// What a step reads. Sizes: [1, batch, gates * hidden] of `x` and [1, batch, hidden] of states.
+/// The operands of a step. Sizes: [1, batch, gates * hidden] of `x` and [1, batch, hidden] of
+/// states.
 pub(super) struct Step<'a> {
-    /// The products of the inputs with the weights, biases included where they are
-    /// added to both products' sum.
+    /// The products of the inputs with the weights, plus biases that apply to the sum of both
+    /// products.
     pub(super) x: OutletId,
     pub(super) h: OutletId,
     pub(super) c: Option<OutletId>,
     /// The recurrent weights, [gates * hidden, hidden].
     pub(super) r: OutletId,
-    /// What is added to the recurrent product alone, [1, 1, hidden]: that of a GRU's last
-    /// gate if it resets after the product.
+    /// The bias of the recurrent product alone, [1, 1, hidden]: for the last gate of a GRU that
+    /// resets after the product.
     pub(super) bias: Option<OutletId>,
-    /// Each [1, 1, hidden], of the gates i, o and f.
+    /// [1, 1, hidden] each, for the gates i, o and f.
     pub(super) peepholes: Option<[OutletId; 3]>,
     pub(super) hidden: TDim,
     pub(super) activations: &'a [Activation],
@@ -43,7 +44,7 @@ impl Cell {
         }
     }
 
-    /// How many times the hidden size the weights are long.
+    /// The number of gates.
     pub(super) fn gates(self) -> usize {
         match self {
             Self::Lstm { .. } => 4,
@@ -56,14 +57,14 @@ impl Cell {
         matches!(self, Self::Lstm { .. })
     }
 
-    /// Whether a gate's recurrent bias is added before something else is done.
+    /// Whether the last gate's recurrent bias is added on its own, before the reset.
     pub(super) fn has_recurrent_bias(self) -> bool {
         self == Self::Gru {
             resets_after_product: true,
         }
     }
 
-    /// Whether a step has a second product, of what the first gave.
+    /// Whether a step has a second product, of the first one's result.
     pub(super) fn resets_before_product(self) -> bool {
         self == Self::Gru {
             resets_after_product: false,
@@ -78,7 +79,7 @@ impl Cell {
         }
     }
 
-    /// The states after the step: `h`, and `c` if there is one.
+    /// The states after the step: `h`, and `c` if present.
     pub(super) fn wire(self, to: &mut Wiring<'_>, step: &Step<'_>) -> TractResult<TVec<OutletId>> {
         match self {
             Self::Lstm {
@@ -97,7 +98,7 @@ impl Cell {
 }
 
 impl Step<'_> {
-    /// Some gates of what has all of them along an axis.
+    /// A range of gates of a value with all gates along an axis.
     fn gates(
         &self,
         to: &mut Wiring<'_>,
@@ -113,7 +114,7 @@ impl Step<'_> {
         to.op("gate", Slice::new(axis, start, end), &[of])
     }
 
-    /// The product of a state with the recurrent weights of some gates.
+    /// The product of a state with the recurrent weights of a range of gates.
     fn product(
         &self,
         to: &mut Wiring<'_>,

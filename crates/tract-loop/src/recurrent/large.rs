@@ -1,4 +1,4 @@
-//! Layers that are one operator: those with large weights.
+//! Layers with large weights, as one operator.
 
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
@@ -9,12 +9,11 @@ use super::layer::Layer;
 use super::op::{Counted, PackedRecurrent, Slots};
 use super::packed::{Constants, Direction, PackedLayer};
 
-/// The fewest recurrent weights of a direction: with fewer, a step is quicker as a program of
-/// small operators.
+/// The fewest recurrent weights of a direction; with fewer, a step is faster as a fused program.
 pub(super) const MINIMUM_WEIGHTS: usize = 1 << 12;
 
 impl Layer {
-    /// The layer with its weights packed, if they are known and large.
+    /// The layer with packed weights, if they are known and large.
     pub(super) fn packed(
         &self,
         to: &Wiring<'_>,
@@ -72,7 +71,7 @@ impl Layer {
         }))
     }
 
-    /// Wires a packed layer: its outputs as ONNX has them where time comes before the batch.
+    /// Wires a packed layer. The outputs have ONNX's layout with the time axis first.
     pub(super) fn wire_packed(
         &self,
         to: &mut Wiring<'_>,

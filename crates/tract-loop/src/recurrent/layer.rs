@@ -1,4 +1,4 @@
-//! A layer: its products with all inputs, its directions and its lengths.
+//! Wires a layer: the products with all inputs, the directions and the lengths.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use super::cell::{Cell, Step};
 use crate::alias::Alias;
 use crate::last::LastOrInitial;
 
-/// The node's inputs that may be absent.
+/// The node's optional inputs.
 #[derive(Clone, Debug)]
 pub(super) struct Inputs {
     pub(super) bias: Option<usize>,
@@ -29,7 +29,7 @@ pub(super) struct Inputs {
     pub(super) peepholes: Option<usize>,
 }
 
-/// The node's outputs that are there.
+/// The node's outputs that are present.
 #[derive(Clone, Debug)]
 pub(super) struct Outputs {
     pub(super) y: Option<usize>,
@@ -46,24 +46,24 @@ impl Outputs {
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
     pub(super) cell: Cell,
-    /// Whether each goes from the last step to the first.
+    /// Whether each direction runs backwards.
     pub(super) directions: TVec<bool>,
-    /// The functions of each direction.
+    /// The activations of each direction.
     pub(super) activations: Vec<Vec<Activation>>,
     pub(super) clip: Option<f32>,
-    /// Whether the axis of the batch comes before that of time.
+    /// Whether the batch axis comes before the time axis.
     pub(super) is_batch_first: bool,
     pub(super) inputs: Inputs,
     pub(super) outputs: Outputs,
 }
 
-/// Where the node's axes are.
+/// The places of the node's axes.
 struct Axes {
     batch: usize,
     time: usize,
-    /// The directions' in states, and the batch's.
+    /// The axes of directions and batch in states.
     states: [usize; 2],
-    /// Those of time, directions and batch in `Y`.
+    /// The axes of time, directions and batch in `Y`.
     y: [usize; 3],
 }
 
@@ -86,7 +86,7 @@ impl Layer {
         }
     }
 
-    /// What one direction computes with, and its products with all inputs at once.
+    /// Wires the weights of a direction, and the products with all inputs.
     fn wire_weights(
         &self,
         to: &mut Wiring<'_>,
@@ -117,7 +117,7 @@ impl Layer {
             let bias = of_direction(to, "bias", bias)?;
             let bias = to.op("bias", AxisOp::Add(0), &[bias])?;
             let gates = self.cell.gates();
-            // Those of the products with the inputs, then those of the recurrent ones.
+            // The biases of the input products, then those of the recurrent products.
             let of_w = part(to, "bias.w", bias, 0..gates)?;
             let mut of_r = part(to, "bias.r", bias, gates..2 * gates)?;
             if self.cell.has_recurrent_bias() {
@@ -151,7 +151,7 @@ impl Layer {
         })
     }
 
-    /// What the states of a direction start with, [1, batch, hidden] each.
+    /// The initial states of a direction, [1, batch, hidden] each.
     fn wire_initial(
         &self,
         to: &mut Wiring<'_>,
@@ -175,7 +175,7 @@ impl Layer {
                 state = to.op("initial", AxisOp::Move(1, 0), &[state])?;
             }
             state = to.op("initial", Slice::new(0, direction, direction + 1), &[state])?;
-            // Without a step, ONNX Runtime gives zeros for the last states.
+            // Without steps, ONNX Runtime outputs zeros as final states.
             if let Some(lengths) = lengths {
                 let none = to.number("none", state, 0.0)?;
                 state = to.math("initial", Iff, &[lengths.is_any, state, none])?;
@@ -185,8 +185,8 @@ impl Layer {
         states.collect()
     }
 
-    /// Wires one direction; gives Y, [time, batch, hidden], and the last states,
-    /// [1, batch, hidden], as far as they are wanted.
+    /// Wires one direction. Returns Y, [time, batch, hidden], and the final states, [1, batch,
+    /// hidden], if requested.
     fn wire_direction(
         &self,
         to: &mut Wiring<'_>,
@@ -199,7 +199,7 @@ impl Layer {
         let initial = self.wire_initial(to, direction, &weights, lengths, inputs)?;
         let mut sizes = to.fact(weights.x)?.shape.to_tvec();
         if sizes[..2].contains(&0.to_dim()) {
-            // Nothing is computed; tract's Scan would want a step, and elements in its states.
+            // Nothing is computed, but tract's Scan requires a step, and elements in its states.
             sizes[2] = weights.hidden;
             let y = to.zeros("y", x, sizes)?;
             let state = |index: usize| initial.get(index).copied();
@@ -310,7 +310,7 @@ impl Layer {
         let name = to.name("scan");
         let made = to.model.wire_node(&name, scan, &outer)?;
         let mut made = Alias::scanned(to.model, &name, &made)?;
-        // A number of steps that is not known may be 0.
+        // An unknown number of steps may be 0.
         if to.fact(weights.x)?.shape[0].to_i64().is_err() {
             for (initial, slot) in std::iter::zip(initial, &slots[1..]) {
                 if let Some(slot) = *slot {
@@ -322,7 +322,7 @@ impl Layer {
         Ok(slots.map(|slot| slot.map(|slot| made[slot])))
     }
 
-    /// Whether a step is within a sequence, if lengths are given and not all steps are.
+    /// Whether a step is within a sequence, if there are lengths and not all cover the sequence.
     fn wire_lengths(
         &self,
         to: &mut Wiring<'_>,
@@ -357,8 +357,8 @@ impl Layer {
             is_any: to.math("is_any", less(), &[none, lengths])?,
         }))
     }
-    /// Wires a Scan for each direction: the outputs that are wanted, as ONNX has them where time
-    /// comes before the batch.
+    /// Wires a Scan for each direction. The requested outputs have ONNX's layout with the time axis
+    /// first.
     fn wire_scans(
         &self,
         to: &mut Wiring<'_>,
@@ -393,28 +393,27 @@ impl Layer {
     }
 }
 
-/// What follows from the lengths of sequences.
+/// Masks from the lengths of sequences.
 struct Lengths {
     /// Whether a step is within the sequence: [time, batch, 1].
     goes_on: OutletId,
-    /// Whether there is a step at all: [1, batch, 1].
+    /// Whether there is any step: [1, batch, 1].
     is_any: OutletId,
 }
 
-/// What one direction computes with.
+/// The weights of one direction.
 struct Weights {
-    /// The products of all inputs with the weights, biases included:
-    /// [time, batch, gates * hidden].
+    /// The products of all inputs with the weights, biases included: [time, batch, gates * hidden].
     x: OutletId,
     /// [gates * hidden, hidden].
     r: OutletId,
-    /// Each [1, 1, hidden], as those of [`Step`].
+    /// [1, 1, hidden] each, as in [`Step`].
     own_bias: Option<OutletId>,
     peepholes: Option<[OutletId; 3]>,
     hidden: TDim,
 }
 
-/// The inputs of a Scan and those of its body, in the order in which they are added.
+/// The inputs of a Scan and of its body, in the order of insertion.
 struct Sources<'a, 'b> {
     outside: &'a Wiring<'b>,
     model: TypedModel,

@@ -1,10 +1,9 @@
 //! ONNX's recurrent layers: `LSTM`, `GRU` and `RNN`.
 //!
-//! tract-onnx 0.23 reads them, but takes no notice of `direction = reverse`, of
-//! activations that are not the default ones and of `clip`, refuses lengths, and multiplies
-//! each step's input with the weights on its own. Here all that ONNX has is read, and
-//! a layer is a product of all inputs with the weights, followed by a `Scan` in each
-//! direction.
+//! tract-onnx 0.23 ignores `direction = reverse`, non-default activations and `clip`, refuses
+//! lengths, and multiplies each step's input with the weights separately. This module supports
+//! everything in ONNX; a layer is a product of all inputs with the weights, followed by a `Scan` in
+//! each direction.
 
 mod activation;
 mod cell;
@@ -28,7 +27,7 @@ use cell::Cell;
 use layer::{Inputs, Layer, Outputs};
 pub(crate) use recognise::{Scanned, wire as wire_scanned};
 
-/// Makes a tract ONNX loader read the layers.
+/// Registers the layers with a tract ONNX loader.
 pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
     for operator in ["LSTM", "GRU", "RNN"] {
         onnx.op_register.insert(operator, parse);
@@ -46,7 +45,7 @@ fn parse(
 fn read(node: &NodeProto) -> TractResult<Layer> {
     check_domain(node)?;
     let direction: Option<&str> = node.get_attr_opt("direction")?;
-    // Whether each direction goes from the last step to the first.
+    // Whether each direction runs backwards.
     let directions: &[bool] = match direction {
         None | Some("forward") => &[false],
         Some("reverse") => &[true],
@@ -96,7 +95,7 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
     })
 }
 
-/// Wires operators into a model, one after the other, under names that start alike.
+/// Wires operators into a model, with a common prefix of names.
 struct Wiring<'a> {
     model: &'a mut TypedModel,
     prefix: String,
@@ -113,7 +112,7 @@ impl Wiring<'_> {
         Ok(self.model.wire_node(name, op, inputs)?[0])
     }
 
-    /// The same for operators that broadcast: ranks are made equal.
+    /// [`op`](Self::op) for operators that broadcast: makes ranks equal.
     fn math(
         &mut self,
         name: &str,
@@ -129,8 +128,7 @@ impl Wiring<'_> {
         self.model.add_const(name, value)
     }
 
-    /// Half floats as floats, which sums of many products are to be made of; other values as
-    /// they are.
+    /// Casts half floats to floats, for sums of many products; leaves other values as they are.
     fn floats(&mut self, values: &[OutletId]) -> TractResult<TVec<OutletId>> {
         let values = values.iter().map(|value| {
             let fact = self.fact(*value)?;
@@ -148,13 +146,13 @@ impl Wiring<'_> {
         values.collect()
     }
 
-    /// A number of another value's type.
+    /// A number of a value's type.
     fn number(&mut self, name: &str, of: OutletId, number: f32) -> TractResult<OutletId> {
         let of = self.fact(of)?.datum_type;
         self.constant(name, tensor0(number).cast_to_dt(of)?.into_owned())
     }
 
-    /// Zeros of another value's type, of some sizes.
+    /// Zeros of a value's type.
     fn zeros(&mut self, name: &str, of: OutletId, sizes: TVec<TDim>) -> TractResult<OutletId> {
         let zero = self.number(name, of, 0.0)?;
         let broadcast = MultiBroadcastTo::new(ShapeFact::from_dims(sizes));

@@ -1,4 +1,4 @@
-//! A whole layer as an operator.
+//! A whole layer as one operator.
 
 use std::sync::Mutex;
 
@@ -7,7 +7,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::packed::{Counts, PackedLayer, Sequence};
 use super::team::{self, Memory, States, Threads};
 
-/// The inputs and outputs that may be absent, in the order in which they come.
+/// The optional inputs and outputs, in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slots {
     pub(super) initial_h: bool,
@@ -17,27 +17,27 @@ pub(super) struct Slots {
     pub(super) y_c: bool,
 }
 
-/// Which steps count: at others, states stay what they are.
+/// The valid steps; at others, states do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
     All,
-    /// Those below an input's lengths, of any integer type, [batch]. Outputs of others are zeros,
-    /// and without a step last states are.
+    /// Steps below an input's lengths, of any integer type, [batch]. Other outputs are zeros, and
+    /// so are final states without steps.
     Lengths,
-    /// Those that are true in an input, [steps, batch].
+    /// Steps that are true in an input, [steps, batch].
     Masked {
-        /// Whether states are sums of products with the mask, so that what is not finite spreads.
+        /// Whether states are sums of products with the mask, so that non-finite values spread.
         blends: bool,
-        /// Whether outputs of others are the state, and not zeros.
+        /// Whether outputs of other steps repeat the state; otherwise they are zeros.
         repeats: bool,
     },
 }
 
-/// LSTM, GRU or RNN with weights that are known.
+/// LSTM, GRU or RNN with known weights.
 ///
-/// Inputs are X, [steps, batch, features], then, as far as they are there, which steps count,
-/// and the initial states, [directions, batch, units]. Outputs are Y,
-/// [steps, directions, batch, units], and the last states, as far as they are wanted.
+/// The inputs are X, [steps, batch, features], then, if present, the lengths or mask, and the
+/// initial states, [directions, batch, units]. The outputs are Y, [steps, directions, batch,
+/// units], and the final states, as requested.
 #[derive(Clone, Debug)]
 pub(super) struct PackedRecurrent {
     pub(super) layer: Arc<PackedLayer>,
@@ -88,7 +88,7 @@ impl TypedOp for PackedRecurrent {
     as_op!();
 }
 
-/// The memory that is kept from run to run.
+/// Memory that is kept from run to run.
 #[derive(Debug, Default)]
 struct Kept(Mutex<Memory>);
 
@@ -218,7 +218,7 @@ impl PackedRecurrent {
             };
             team::run(layer, sequence, states, memory, &Threads::current())?;
         }
-        // Without a step, ONNX Runtime gives zeros for the last states.
+        // Without steps, ONNX Runtime outputs zeros as final states.
         for (item, _) in lengths.iter().enumerate().filter(|it| *it.1 == 0) {
             for state in last
                 .iter_mut()

@@ -1,4 +1,4 @@
-//! A layer's weights as its steps read them, and what a step does with them.
+//! A layer's packed weights, and the computation of a step.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::activation::{Activation, Functions};
 use super::cell::Cell;
 use super::product::{Panels, panel_columns};
 
-/// A layer whose weights are known.
+/// A layer with known weights.
 #[derive(Clone, Debug)]
 pub(super) struct PackedLayer {
     pub(super) cell: Cell,
@@ -19,7 +19,7 @@ pub(super) struct PackedLayer {
     pub(super) functions: Functions,
 }
 
-/// What one direction computes with.
+/// The weights of one direction.
 #[derive(Clone, Debug)]
 pub(super) struct Direction {
     pub(super) is_backward: bool,
@@ -30,17 +30,17 @@ pub(super) struct Direction {
     recurrent: Panels,
     /// For the last gate of a GRU that resets before the product.
     late: Option<Panels>,
-    /// What is added to the products with the inputs: [gates, units].
+    /// The bias of the products with the inputs: [gates, units].
     bias: Vec<f32>,
-    /// What is added to the last gate's recurrent product alone: [units], of a GRU that resets
-    /// after the product.
+    /// The bias of the last gate's recurrent product alone, in a GRU that resets after the product:
+    /// [units].
     own_bias: Vec<f32>,
-    /// [3, units], of the gates i, o and f.
+    /// For the gates i, o and f: [3, units].
     peepholes: Option<Vec<f32>>,
 }
 
-/// The node's constants, of one direction: [gates * units, features],
-/// [gates * units, units], [2 * gates * units] and [3 * units].
+/// The node's constants for one direction: [gates * units, features], [gates * units, units], [2 *
+/// gates * units] and [3 * units].
 pub(super) struct Constants<'a> {
     pub(super) w: &'a [f32],
     pub(super) r: &'a [f32],
@@ -89,7 +89,7 @@ impl Direction {
     }
 }
 
-/// What all steps read.
+/// The operands of all steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sequence<'a> {
     /// [steps, batch, features].
@@ -99,13 +99,13 @@ pub(super) struct Sequence<'a> {
     pub(super) counts: Counts<'a>,
 }
 
-/// Which steps count: at others, states stay what they are.
+/// The valid steps; at others, states do not change.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Counts<'a> {
     All,
-    /// The first of each sequence.
+    /// The first steps of each sequence.
     Lengths(&'a [usize]),
-    /// Those that are true in [steps, batch], as [`Counted`](super::op::Counted) says.
+    /// Steps that are true in [steps, batch]; see [`Counted`](super::op::Counted).
     Masked {
         mask: &'a [bool],
         blends: bool,
@@ -122,8 +122,7 @@ impl Sequence<'_> {
         }
     }
 
-    /// Makes of a state, whose rows are as long as those of what is new, what it is after a
-    /// step.
+    /// Updates a state, whose rows are as long as those of `new`.
     fn update(&self, step: usize, state: &mut [f32], new: &[f32]) {
         if self.batch == 0 {
             return;
@@ -143,7 +142,7 @@ impl Sequence<'_> {
         }
     }
 
-    /// Writes the outputs of a step, which are zeros before, from the state after it; both are
+    /// Writes the outputs of a step, which start as zeros, from the state after it; both are
     /// [batch, units].
     pub(super) fn write(&self, step: usize, state: &[f32], to: &mut [f32]) {
         if self.batch == 0 {
@@ -166,26 +165,24 @@ impl Sequence<'_> {
     }
 }
 
-/// How many rows the products of the inputs with the weights have at least, if there are as
-/// many: enough for the weights to be read rarely, and few enough for the products to stay in
-/// a cache until their steps.
+/// The fewest rows, if available, of the products of inputs with weights: enough that weights are
+/// read rarely, and few enough that the products stay in a cache until their steps.
 const ROWS_AT_ONCE: usize = 128;
 
-/// Some units of a direction as they go from step to step. Rows are sequences, and as wide as
-/// blocks of units are.
+/// Some units of a direction and their states. Rows are sequences, as wide as the blocks of units.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Units {
     blocks: Range<usize>,
-    /// The units of the blocks.
+    /// The units in the blocks.
     range: Range<usize>,
     width: usize,
     batch: usize,
-    /// How many steps' products with the inputs are computed at once.
+    /// The number of steps whose products with the inputs are computed at once.
     steps_at_once: usize,
-    /// The first step whose products are there.
+    /// The first step with computed products.
     first: usize,
-    /// The products with the weights: [gates, steps at once, batch, width], then what a GRU
-    /// that resets after the product multiplies: [batch, width].
+    /// The products with the weights, [gates, steps at once, batch, width], then the reset operand
+    /// of a GRU that resets after the product, [batch, width].
     products: Vec<f32>,
     pub(super) h: Vec<f32>,
     c: Vec<f32>,
@@ -196,12 +193,12 @@ impl PackedLayer {
         self.units.div_ceil(panel_columns())
     }
 
-    /// How many products there are one after the other in a step.
+    /// The number of consecutive products in a step.
     pub(super) fn phases(&self) -> usize {
         1 + usize::from(self.cell.resets_before_product())
     }
 
-    /// Makes some blocks of units ready for a run, with states of zeros.
+    /// Prepares some blocks of units for a run, with zero states.
     pub(super) fn prepare(&self, units: &mut Units, blocks: Range<usize>, of: &Sequence<'_>) {
         let columns = panel_columns();
         units.range = blocks.start * columns..self.units.min(blocks.end * columns);
@@ -221,8 +218,8 @@ impl PackedLayer {
 
     /// Computes a phase of a step.
     ///
-    /// `shared` is what all units gave after the phase before: [batch, units]. What these
-    /// units give to the next one is in `published`.
+    /// `shared` holds the results of all units after the previous phase: [batch, units]. The
+    /// results of these units for the next phase go to `published`.
     pub(super) fn compute(
         &self,
         direction: &Direction,
@@ -317,7 +314,7 @@ impl PackedLayer {
         Ok(())
     }
 
-    /// The products of the inputs of some steps with the weights, biases included.
+    /// Computes the products of inputs with weights for some steps, biases included.
     fn add_inputs(
         &self,
         direction: &Direction,
@@ -348,7 +345,7 @@ impl PackedLayer {
         direction.input.add_products(blocks, x, products, &starts);
     }
 
-    /// A function of gates.
+    /// Applies an activation to gates.
     fn gates(&self, direction: &Direction, function: usize, x: &mut [f32]) -> TractResult<()> {
         if let Some(clip) = self.clip {
             for x in &mut *x {
@@ -358,7 +355,7 @@ impl PackedLayer {
         direction.activations[function].apply(&self.functions, x)
     }
 
-    /// States after a step of an LSTM, from its gates in the order i, o, f, c.
+    /// Updates the states of an LSTM, from its gates in the order i, o, f, c.
     fn lstm(
         &self,
         direction: &Direction,
@@ -421,7 +418,7 @@ impl PackedLayer {
         Ok(())
     }
 
-    /// The state after a step of a GRU, from its gate z and the sum of its last gate.
+    /// Updates the state of a GRU, from its gate z and the sum of its last gate.
     fn gru(
         &self,
         direction: &Direction,
@@ -446,12 +443,12 @@ impl PackedLayer {
 }
 
 impl Units {
-    /// Which of all units they are, and how wide a row is.
+    /// The range of these units, and the width of a row.
     pub(super) fn place(&self) -> (Range<usize>, usize) {
         (self.range.clone(), self.width)
     }
 
-    /// Sets the states that are given, each [batch, units] of all units.
+    /// Sets the given states, each [batch, units] for all units.
     pub(super) fn start(&mut self, initial: [Option<&[f32]>; 2], units: usize) {
         for (state, initial) in std::iter::zip([&mut self.h, &mut self.c], initial) {
             let rows = state.chunks_exact_mut(self.width);
@@ -462,7 +459,7 @@ impl Units {
         }
     }
 
-    /// Writes the cell state to where that of all units is, [batch, units].
+    /// Writes the cell state to its part of all units, [batch, units].
     pub(super) fn store_cell(&self, units: usize, to: &mut [f32]) {
         let rows = std::iter::zip(to.chunks_exact_mut(units), self.c.chunks_exact(self.width));
         for (to, from) in rows {

@@ -1,29 +1,29 @@
-//! Products with weights that stay the same.
+//! Products with constant weights.
 //!
-//! tract packs a matrix into panels, too, but multiplies all of it; here a product takes some
-//! of the panels, those of one thread, and adds to what is there. A product of few rows reads
-//! the weights once: what counts is that they lie in the order in which they are read.
+//! tract packs matrices into panels too, but multiplies all of them; here a product takes some of
+//! the panels, those of one thread, and adds to the output. A product of few rows reads the weights
+//! once, so it matters that they lie in reading order.
 
 use std::ops::Range;
 
 use rten_simd::ops::{BitOps, NumOps};
 use rten_simd::{Isa, SimdOp};
 
-/// The vectors of a panel's row.
+/// The vectors in a row of a panel.
 const VECTORS: usize = 2;
 
-/// The most rows of the other matrix that are multiplied at once: with two vectors for each,
-/// their sums and what they are made of fit the 16 registers of AVX2.
+/// The most rows of the other matrix that are multiplied at once: with two vectors each, their sums
+/// and operands fit into the 16 registers of AVX2.
 const MAXIMUM_ROWS: usize = 6;
 
-/// How many rows of a panel are read again for the next rows of the other matrix: they stay in
-/// the first level of the cache.
+/// The number of rows of a panel that are reused for the next rows of the other matrix: they stay
+/// in the L1 cache.
 const DEPTH: usize = 256;
 
-/// The bytes of a cache line, which no vector is to cross.
+/// The bytes of a cache line, which no vector may cross.
 const LINE: usize = 64;
 
-/// How many columns a panel has: those of [`VECTORS`] on this processor.
+/// The number of columns of a panel: [`VECTORS`] on this processor.
 pub(super) fn panel_columns() -> usize {
     struct Lanes;
     impl SimdOp for Lanes {
@@ -37,13 +37,12 @@ pub(super) fn panel_columns() -> usize {
     VECTORS * Lanes.dispatch()
 }
 
-/// The weights of some gates, in panels: of each block of [`panel_columns`] units one for each
-/// gate, with a row for each input and a column for each unit. The last block is filled up
-/// with zeros.
+/// The weights of some gates, in panels: one per gate for each block of [`panel_columns`] units,
+/// with a row for each input and a column for each unit. The last block is padded with zeros.
 #[derive(Clone, Debug)]
 pub(super) struct Panels {
     elements: Vec<f32>,
-    /// Where they start: at a cache line.
+    /// The index of the first element, at a cache line.
     start: usize,
     gates: usize,
     inputs: usize,
@@ -51,7 +50,7 @@ pub(super) struct Panels {
 }
 
 impl Panels {
-    /// Packs some of the gates of weights that are [gates * units, inputs].
+    /// Packs some gates of weights, [gates * units, inputs].
     pub(super) fn pack(weights: &[f32], gates: Range<usize>, units: usize, inputs: usize) -> Self {
         let columns = panel_columns();
         let len = units.div_ceil(columns) * gates.len() * inputs * columns;
@@ -82,8 +81,8 @@ impl Panels {
 
     /// Adds the products of rows with the weights of some blocks of units.
     ///
-    /// `rows` are [rows, inputs]. What is added to is, from `starts` on for each gate,
-    /// [rows, units of the blocks].
+    /// `rows` is [rows, inputs]. The sums are [rows, units of the blocks] for each gate, beginning
+    /// at `starts`.
     pub(super) fn add_products(
         &self,
         blocks: Range<usize>,
@@ -108,7 +107,7 @@ impl Panels {
     }
 }
 
-/// The same with the instructions of a processor.
+/// [`Panels::add_products`] with the instructions of a processor.
 struct AddProducts<'a> {
     panels: &'a [f32],
     inputs: usize,
@@ -131,7 +130,7 @@ impl SimdOp for AddProducts<'_> {
             let (block, gate) = (index / self.starts.len(), index % self.starts.len());
             let start = self.starts[gate] + block * columns;
             for (depth, part) in panel.chunks(DEPTH * columns).enumerate() {
-                // Of equal sizes: sums of few rows wait for each other.
+                // In tiles of equal size, since sums of few rows wait for each other.
                 let mut first = 0;
                 for tile in 0..tiles {
                     let end = rows * (tile + 1) / tiles;
@@ -153,8 +152,8 @@ impl SimdOp for AddProducts<'_> {
     }
 }
 
-/// The products of a few rows with a part of a panel; where rows are few, sums of several
-/// inputs side by side, since each waits for the one before.
+/// The products of a few rows with a part of a panel. With very few rows, several inputs are summed
+/// side by side, since each sum waits for the one before.
 #[inline(always)]
 fn add_tile<I: Isa, const ROWS: usize, const SIDES: usize>(
     isa: I,
@@ -234,7 +233,7 @@ mod tests {
                         } else {
                             0.0
                         };
-                        // Small whole numbers, whose sums are exact.
+                        // Sums of small whole numbers are exact.
                         let found = to[starts[gate] + row * stride + column];
                         assert_eq!(found.to_bits(), (1.0 + sum).to_bits());
                     }

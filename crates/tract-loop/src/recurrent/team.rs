@@ -1,12 +1,12 @@
-//! Threads that go through the steps of a layer together.
+//! Threads that run the steps of a layer together.
 //!
-//! The units of each direction are cut into shares. A thread keeps to a share, so the
-//! share's weights stay in the caches of one core, and goes on to the next step once all
-//! shares are done with this one. Nobody relies on another thread to be there: a share that
-//! no thread has taken, or whose thread does not come on, is computed by those that wait for
-//! it. So it takes no more threads than there are, and no thread waits for one that waits.
+//! The units of each direction are split into shares. A thread keeps to a share, so that its
+//! weights stay in the caches of one core, and goes on to the next step once all shares have
+//! finished this one. No thread relies on another: a share that no thread has taken, or whose
+//! thread stalls, is computed by those that wait for it. So a run needs no more threads than there
+//! are, and no thread waits for a waiting one.
 //!
-//! What is computed does not depend on who computes it, nor on how units are cut.
+//! The results depend neither on the thread that computes a share nor on how units are split.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,50 +16,48 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::packed::{Direction, PackedLayer, Sequence, Units};
 
-/// How often a thread looks whether the others are done before it gives up its core for a
-/// while: some microseconds.
+/// How often a thread polls the others before it yields its core: some microseconds.
 const SPINS: usize = 1 << 10;
 
-/// How often it gives up its core before it does what another thread had begun with.
+/// How often it yields before it takes over another thread's work.
 const PATIENCE: usize = 1 << 6;
 
 /// The fewest multiplications of a phase that are worth a thread: a few microseconds.
-const MINIMUM_MULTIPLICATIONS: usize = 1 << 17;
+const MINIMUM_MULTIPLICATIONS: usize = 1 << 16;
 
-/// The fewest multiplications of all steps that are worth a second thread, which has to be
-/// woken.
+/// The fewest multiplications of all steps that are worth waking a second thread.
 const MINIMUM_RUN: usize = 1 << 21;
 
-/// Some units of a direction, and how far they are.
+/// Some units of a direction, and their progress.
 #[derive(Debug, Default)]
 struct Share {
     is_taken: AtomicBool,
-    /// The phases that are done.
+    /// The number of finished phases.
     done: AtomicUsize,
     units: Mutex<Units>,
-    /// What the latest phases gave, in turns: a phase reads one while its successor is
-    /// written to the other.
+    /// The results of the latest phases: a phase reads one buffer while its successor writes the
+    /// other.
     published: [RwLock<Vec<f32>>; 2],
     range: Range<usize>,
     width: usize,
 }
 
-/// The memory of a run, which the next one takes over.
+/// The memory of a run, reused by the next one.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     shares: Vec<Vec<Share>>,
 }
 
-/// Where the states of a direction come from and go to.
+/// The states and outputs of a direction.
 pub(super) struct States<'a> {
     /// [batch, units] each.
     pub(super) initial: [Option<&'a [f32]>; 2],
     pub(super) last: [Option<&'a mut [f32]>; 2],
-    /// Of each step, in the order of the sequence: [batch, units].
+    /// One per step, in the order of the sequence: [batch, units].
     pub(super) y: Vec<&'a mut [f32]>,
 }
 
-/// A direction as it runs.
+/// A running direction.
 struct Running<'a> {
     layer: &'a PackedLayer,
     direction: &'a Direction,
@@ -87,15 +85,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Running<'_> {
-    /// The phases that all shares are done with.
+    /// The number of phases that all shares have finished.
     fn done(&self) -> usize {
         let done = self.shares.iter();
         let done = done.map(|share| share.done.load(Ordering::Acquire)).min();
         done.unwrap_or(self.phases)
     }
 
-    /// Goes through the phases with a share of its own; returns when all are done by someone,
-    /// or the run has failed.
+    /// Runs all phases of a share. Returns when all shares are finished by any thread, or the run
+    /// has failed.
     fn work(&self, own: usize) {
         let _alarm = Alarm(self.is_broken);
         let mut shared = vec![0.0; self.of.batch * self.layer.units];
@@ -110,8 +108,8 @@ impl Running<'_> {
         }
     }
 
-    /// Waits until all shares are done with the phases before one, and helps if need be:
-    /// `shared` is what the last of these read. `false` if the run has failed.
+    /// Waits until all shares have finished the phases before this one, and helps if needed;
+    /// `shared` is the input of the last of these. `false` if the run has failed.
     fn wait(&self, phase: usize, shared: &[f32]) -> bool {
         let mut looks = 0;
         loop {
@@ -140,9 +138,9 @@ impl Running<'_> {
         }
     }
 
-    /// What all shares gave after the phase before: [batch, units].
+    /// Collects the results of all shares after the previous phase: [batch, units].
     ///
-    /// It may be something else if the phase is over meanwhile, and is then of no use.
+    /// If the phase ends meanwhile, the result may be wrong, and is then unused.
     fn gather(&self, phase: usize, to: &mut [f32]) {
         let units = self.layer.units;
         for share in self.shares {
@@ -155,7 +153,7 @@ impl Running<'_> {
         }
     }
 
-    /// Computes a phase of a share, if nobody has.
+    /// Computes a phase of a share, unless a thread already has.
     fn compute(
         &self,
         index: usize,
@@ -167,7 +165,7 @@ impl Running<'_> {
         if share.done.load(Ordering::Acquire) != phase {
             return;
         }
-        // Nobody is further than this share, so what was gathered is what it was.
+        // No share is further than this one, so `shared` is still valid.
         if index == 0 && phase > 0 && phase.is_multiple_of(self.layer.phases()) {
             self.write(phase / self.layer.phases() - 1, shared);
         }
@@ -202,7 +200,7 @@ impl Running<'_> {
     }
 }
 
-/// Takes shares that no thread has, and goes through the steps with each.
+/// Takes free shares, and runs the steps of each.
 fn work(running: &[Running<'_>]) {
     for running in running {
         for (index, share) in running.shares.iter().enumerate() {
@@ -213,9 +211,9 @@ fn work(running: &[Running<'_>]) {
     }
 }
 
-/// Runs all directions, by as many threads as there are and as are worth it.
+/// Runs all directions, with as many threads as are available and worthwhile.
 ///
-/// `y` has to be zeros: nothing is written for steps that do not count.
+/// `y` has to be zeros: nothing is written for invalid steps.
 pub(super) fn run(
     layer: &PackedLayer,
     of: Sequence<'_>,
@@ -228,7 +226,7 @@ pub(super) fn run(
     let multiplications = of_step / layer.phases();
     let worth = (multiplications / MINIMUM_MULTIPLICATIONS).clamp(1, layer.blocks());
     let directions = layer.directions.len();
-    // What is soon done is not worth another thread.
+    // A short run is not worth another thread.
     let all = of_step
         .saturating_mul(of.steps)
         .saturating_mul(layer.directions.len());
@@ -240,7 +238,7 @@ pub(super) fn run(
     memory.shares.resize_with(directions, Vec::new);
     let mut workers = 0;
     for (index, shares) in memory.shares.iter_mut().enumerate() {
-        // The first of them get what is left over.
+        // The first directions get the remaining threads.
         let available = (available + directions - 1 - index) / directions;
         let count = available.clamp(1, worth);
         shares.resize_with(count, Share::default);
@@ -280,7 +278,7 @@ pub(super) fn run(
         error: &error,
     });
     let running: TVec<Running<'_>> = running.collect();
-    // What is soon done is not worth another thread.
+    // A short run is not worth another thread.
     threads.run(workers.min(available), || work(&running));
     for (running, states) in std::iter::zip(&running, &mut states) {
         let mut last = vec![0.0; of.batch * layer.units];
@@ -341,7 +339,7 @@ impl Threads {
         }
     }
 
-    /// Has some threads do the same, this one among them.
+    /// Runs the same function on several threads, including this one.
     #[cfg(feature = "multithread")]
     fn run(&self, workers: usize, work: impl Fn() + Sync) {
         use tract_linalg::multithread::Executor;

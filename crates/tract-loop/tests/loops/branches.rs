@@ -1,10 +1,10 @@
-//! Ifs, whatever is in their branches.
+//! Ifs with any contents in their branches.
 
 use tract_onnx::prelude::*;
 
 use crate::build::{Graph, Names, graph, run};
 
-/// A model of nodes before `y`, where the branches `yes` and `no` output `v`.
+/// A model with nodes before `y`, and branches `yes` and `no` that output `v`.
 fn model(nodes: &str, yes: Graph, no: Graph) -> Graph {
     let model = graph("c:bool[] x:f32[2]", "y", nodes);
     model.with("yes", yes).with("no", no)
@@ -46,13 +46,13 @@ fn branches_may_output_what_they_capture() {
     check(&model(&nodes, yes, no), [0., 0.], [-2., 4.]);
 }
 
-/// Runs a model with what `c` is, and with `x` of 3 and 2 elements.
+/// Runs a model with this `c`, and with `x` of 3 and 2 elements.
 fn outputs(model: &Graph, condition: bool) -> TractResult<Vec<Tensor>> {
     let x = tensor2(&[[1_f32, -2.], [3., 4.], [5., 6.]]);
     run(model.clone(), &[tensor0(condition), x])
 }
 
-/// A model as above on `x` of a known or unknown number of rows.
+/// A model as above, with a known or unknown number of rows of `x`.
 fn rows(rows: &str, nodes: &str, yes: &str, no: &str) -> Graph {
     let model = graph(&format!("c:bool[] x:f32[{rows},2]"), "y", nodes);
     let model = model
@@ -106,7 +106,7 @@ fn ranks_and_types_may_not() {
 
 #[test]
 fn what_is_not_taken_need_not_fit() {
-    // Whether there are 3 rows is known from the first run's shapes on, if not before.
+    // The number of rows is known from the shapes of the first run at the latest.
     let condition = "s = Shape(x)\n n = Gather(s, k)\n d = Equal(n, three)\n";
     let nodes = format!("{condition} a = If<then_branch=@yes;else_branch=@no>(d)\n y = Neg(a)");
     for (yes, no) in [

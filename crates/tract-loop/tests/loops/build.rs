@@ -1,8 +1,8 @@
 //! Small ONNX models from text.
 //!
-//! A graph is a list of nodes, one a line: `y, z = Split<axis=0>(x)`. An
-//! attribute is an integer, a float with its point, a string in quotes, a list of
-//! one of these, or a graph by its name: `@body`.
+//! A graph is a list of nodes, one per line: `y, z = Split<axis=0>(x)`. An attribute is an integer,
+//! a float with a decimal point, a quoted string, a list of one of these, or the name of a graph:
+//! `@body`.
 
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataType;
@@ -14,7 +14,7 @@ use tract_onnx::pb::{
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
 
-/// A graph with what its nodes' text cannot say.
+/// A graph, with parts that the text of its nodes cannot express.
 #[derive(Clone, Default)]
 pub(crate) struct Graph {
     inputs: Vec<ValueInfoProto>,
@@ -24,17 +24,17 @@ pub(crate) struct Graph {
     graphs: Vec<(String, GraphProto)>,
 }
 
-/// What the nodes of a graph are called.
+/// The names of a graph's nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Names {
     OfTheirOwn,
-    /// Each like its first output.
+    /// The names of their first outputs.
     OfOutputs,
     None,
 }
 
-/// A graph: `graph("a b", "c", "c = Add(a, b)")`. An input of a main graph has a
-/// type: `a:f32[N,2]`.
+/// A graph: `graph("a b", "c", "c = Add(a, b)")`. An input of the main graph has a type:
+/// `a:f32[N,2]`.
 pub(crate) fn graph(inputs: &str, outputs: &str, nodes: &str) -> Graph {
     let values = |text: &str| text.split_whitespace().map(value).collect();
     Graph {
@@ -52,14 +52,14 @@ pub(crate) fn graph(inputs: &str, outputs: &str, nodes: &str) -> Graph {
 }
 
 impl Graph {
-    /// With an initializer.
+    /// Adds an initializer.
     pub(crate) fn constant(mut self, name: &str, tensor: impl IntoTensor) -> Self {
         self.constants
             .push(tensor_proto(name, &tensor.into_tensor()));
         self
     }
 
-    /// With other names of its nodes.
+    /// Renames the nodes.
     pub(crate) fn named(mut self, names: Names) -> Self {
         for node in &mut self.nodes {
             match names {
@@ -71,7 +71,7 @@ impl Graph {
         self
     }
 
-    /// With a graph that nodes may have as an attribute.
+    /// Adds a graph that nodes may have as an attribute.
     pub(crate) fn with(mut self, name: &str, graph: Graph) -> Self {
         self.graphs.push((name.to_owned(), graph.into_proto()));
         self
@@ -141,7 +141,7 @@ fn value(text: &str) -> ValueInfoProto {
     }
 }
 
-/// `y, z = Split<axis=0>(x)`; `_` is a name that is left out.
+/// `y, z = Split<axis=0>(x)`, with `_` for an omitted name.
 fn node(index: usize, text: &str) -> NodeProto {
     let (outputs, call) = text.split_once('=').unwrap();
     let (operator, inputs) = call
@@ -192,7 +192,7 @@ fn attribute(text: &str) -> AttributeProto {
     if let Some(graph) = value.strip_prefix('@') {
         AttributeProto {
             r#type: AttributeType::Graph as i32,
-            // Until the graphs are known.
+            // A placeholder until the graphs are known.
             s: graph.as_bytes().to_vec(),
             ..attribute
         }
@@ -293,18 +293,18 @@ pub(crate) fn onnx() -> tract_onnx::Onnx {
     onnx
 }
 
-/// The model as tract reads it.
+/// Parses a model with tract.
 pub(crate) fn parse(graph: Graph) -> TractResult<InferenceModel> {
     let parsed = onnx().parse(&graph.into_model(), None)?;
     assert_eq!(parsed.unresolved_inputs, Vec::<String>::new());
     Ok(parsed.model)
 }
 
-/// Runs a model, optimised and not: its outputs, which are the same but for the order in
-/// which products of matrices are summed.
+/// Runs a model, optimised and not. The outputs are the same except for the order of sums in matrix
+/// products.
 pub(crate) fn run(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
     let outputs = run_once(graph.clone(), inputs)?;
-    // What a run leaves behind must not reach the next.
+    // One run must not affect the next.
     let optimized = parse(graph)?.into_optimized()?.into_runnable()?;
     let mut state = optimized.spawn()?;
     for _ in 0..2 {
@@ -314,7 +314,7 @@ pub(crate) fn run(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
     Ok(outputs)
 }
 
-/// The same for what tract's own Scan makes another model at its second run.
+/// The same for models that tract's own Scan changes at the second run.
 pub(crate) fn run_once(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
     let typed = parse(graph)?.into_typed()?;
     let plain = typed.clone().into_runnable()?.run(values(inputs))?;
@@ -336,7 +336,7 @@ fn values(inputs: &[Tensor]) -> TVec<TValue> {
     inputs.iter().map(|it| it.clone().into_tvalue()).collect()
 }
 
-/// The ops of a model, those of loops' bodies not included.
+/// The ops of a model, without loop bodies.
 pub(crate) fn ops(model: &TypedModel) -> Vec<String> {
     model
         .nodes()

@@ -1,4 +1,4 @@
-//! Sizes that come from data: of what there is of a value, or how often.
+//! Sizes that come from data: slices, counts and repetitions.
 
 use tract_onnx::prelude::*;
 
@@ -8,14 +8,14 @@ fn floats(shape: &[usize], values: &[f32]) -> Tensor {
     Tensor::from_shape(shape, values).unwrap()
 }
 
-/// Numbers from 1 on.
+/// Numbers from 1.
 fn counted(shape: &[usize]) -> Tensor {
     let count: usize = shape.iter().product();
     let values: Vec<f32> = (1..=count).map(|it| it as f32).collect();
     floats(shape, &values)
 }
 
-/// A Slice of `x:f32[T]`, with an operator behind it.
+/// A Slice of `x:f32[T]`, with an operator after it.
 fn slice(step: i64) -> Graph {
     graph(
         "x:f32[T] s:i64[1] e:i64[1]",
@@ -52,7 +52,7 @@ fn slices_go_by_onnx_s_rule() {
     }
 }
 
-/// `x[b, :n]` for a row and a length that come from data, as TensorFlow's is exported.
+/// `x[b, :n]` for a row and a length that come from data, as exported by TensorFlow.
 #[test]
 fn an_axis_of_one_element_is_known_beside_one_that_comes_from_data() {
     let model = graph(
@@ -97,7 +97,7 @@ fn a_squeeze_finds_out_whether_there_is_one_element() {
     assert!(error.contains("2 elements along it, expected 1"), "{error}");
 }
 
-/// Operators whose sizes are the largest of some lengths, `n`, with one behind each.
+/// Operators whose sizes are the maximum of lengths `n`, each with an operator after it.
 #[test]
 fn sizes_may_be_the_longest_length() {
     let model = |nodes: &str| {
@@ -190,7 +190,123 @@ fn a_compress_keeps_what_a_condition_says() {
     assert!(error.contains("element 2 of 2"), "{error}");
 }
 
-/// A loop whose steps read more and more of a value, though their number is known.
+/// An index counts from the end if negative; outside of the depth there is nothing to mark.
+#[test]
+fn a_one_hot_takes_any_index() {
+    let model = |depth: &str, axis: i64| {
+        graph(
+            "at:i64[B] n:i64[]",
+            "y",
+            &format!("y = OneHot<axis={axis}>(at, {depth}, pair)"),
+        )
+        .constant("three", tensor0(3_i64))
+        .constant("pair", tensor1(&[-1_f32, 1.]))
+    };
+    for depth in ["n", "three"] {
+        let inputs = [tensor1(&[0_i64, -1, 3, -4, 1]), tensor0(3_i64)];
+        let found = run(model(depth, 1), &inputs).unwrap();
+        #[rustfmt::skip]
+        let expected = [1., -1., -1., -1., -1., 1., -1., -1., -1., -1., -1., -1., -1., 1., -1.];
+        assert_eq!(found[0], floats(&[5, 3], &expected), "{depth}");
+        let found = run(model(depth, 0), &inputs).unwrap();
+        #[rustfmt::skip]
+        let expected = [1., -1., -1., -1., -1., -1., -1., -1., -1., 1., -1., 1., -1., -1., -1.];
+        assert_eq!(found[0], floats(&[3, 5], &expected), "{depth}");
+    }
+    let error = run(model("n", 1), &[tensor1(&[0_i64]), tensor0(-1_i64)]);
+    let error = format!("{:?}", error.unwrap_err());
+    assert!(error.contains("depth [-1], expected one"), "{error}");
+}
+
+#[test]
+fn negative_pads_remove_elements() {
+    let model = |pads: &str| {
+        graph("x:f32[B,3] n:i64[4]", "y", &format!("y = Pad({pads})"))
+            .constant("known", tensor1(&[1_i64, -1, -1, 1]))
+            .constant("two", tensor1(&[-1_i64, 1]))
+            .constant("zero", tensor0(0_f32))
+            .constant("axes", tensor1(&[-1_i64]))
+    };
+    for (pads, shape, expected) in [
+        ("x, known", &[2, 3][..], &[0., 0., 0., 2., 3., 0.][..]),
+        ("x, n", &[2, 3], &[0., 0., 0., 2., 3., 0.]),
+        ("x, two, zero, axes", &[2, 3], &[2., 3., 0., 5., 6., 0.]),
+    ] {
+        let inputs = [counted(&[2, 3]), tensor1(&[1_i64, -1, -1, 1])];
+        let found = run(model(pads), &inputs).unwrap_or_else(|it| panic!("{pads}: {it:?}"));
+        assert_eq!(found[0], floats(shape, expected), "{pads}");
+    }
+    let inputs = [counted(&[2, 3]), tensor1(&[0_i64, -2, 0, -2])];
+    let error = format!("{:?}", run(model("x, n"), &inputs).unwrap_err());
+    assert!(
+        error.contains("remove 2 and 2 of 3 elements along axis 1"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_unique_keeps_the_first_of_equals() {
+    let model = |attributes: &str, outputs: &str, x: &str| {
+        let node = format!("{outputs} = Unique{attributes}(x)");
+        graph(x, &outputs.replace(',', ""), &node)
+    };
+    let x = tensor1(&[2_f32, 1., 1., 3., 4., 3.]);
+    let found = run(
+        model("", "y, first, inverse, counts", "x:f32[N]"),
+        std::slice::from_ref(&x),
+    )
+    .unwrap();
+    assert_eq!(found[0], tensor1(&[1_f32, 2., 3., 4.]));
+    assert_eq!(found[1], tensor1(&[1_i64, 0, 3, 4]));
+    assert_eq!(found[2], tensor1(&[1_i64, 0, 0, 2, 3, 2]));
+    assert_eq!(found[3], tensor1(&[2_i64, 1, 2, 1]));
+    let found = run(
+        model("<sorted=0>", "y, first, inverse, counts", "x:f32[N]"),
+        &[x],
+    )
+    .unwrap();
+    assert_eq!(found[0], tensor1(&[2_f32, 1., 3., 4.]));
+    assert_eq!(found[1], tensor1(&[0_i64, 1, 3, 4]));
+    assert_eq!(found[2], tensor1(&[0_i64, 1, 1, 2, 3, 2]));
+    assert_eq!(found[3], tensor1(&[1_i64, 2, 2, 1]));
+    let rows = tensor2(&[[1_i64, 0], [0, 9], [1, 0], [0, 1]]);
+    let found = run(
+        model("<axis=0>", "y, first", "x:i64[N,2]"),
+        std::slice::from_ref(&rows),
+    )
+    .unwrap();
+    assert_eq!(found[0], tensor2(&[[0_i64, 1], [0, 9], [1, 0]]));
+    assert_eq!(found[1], tensor1(&[3_i64, 1, 0]));
+    let found = run(model("<axis=-1>", "y", "x:i64[N,2]"), &[rows]).unwrap();
+    assert_eq!(found[0], tensor2(&[[0_i64, 1], [9, 0], [0, 1], [1, 0]]));
+    let none = Tensor::zero::<f32>(&[0]).unwrap();
+    let found = run(model("", "y, first", "x:f32[N]"), &[none]).unwrap();
+    assert_eq!((found[0].len(), found[1].len()), (0, 0));
+}
+
+/// The indices and the updates have as many columns as each other, which two symbols stand for.
+#[test]
+fn two_symbols_may_stand_for_one_size() {
+    let model = graph(
+        "x:f32[1,4] n:i64[]",
+        "y",
+        "positions = Range(zero, n, one)
+         at = Reshape(positions, row)
+         end = Unsqueeze(n, first)
+         updates = Slice(x, first, end, ones)
+         twice = Add(updates, updates)
+         y = ScatterElements<axis=1>(x, at, twice)",
+    )
+    .constant("zero", tensor0(0_i64))
+    .constant("one", tensor0(1_i64))
+    .constant("ones", tensor1(&[1_i64]))
+    .constant("first", tensor1(&[0_i64]))
+    .constant("row", tensor1(&[1_i64, -1]));
+    let found = run(model, &[counted(&[1, 4]), tensor0(2_i64)]).unwrap();
+    assert_eq!(found[0], floats(&[1, 4], &[2., 4., 3., 4.]));
+}
+
+/// A loop that reads more of a value at each step, with a known number of steps.
 #[test]
 fn a_size_may_be_another_at_each_step() {
     let body = graph(

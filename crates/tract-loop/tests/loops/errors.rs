@@ -1,4 +1,4 @@
-//! What is refused, and how it is told.
+//! Errors and their messages.
 
 use tract_loop::{Limits, with_limits};
 use tract_onnx::pb::TypeProto;
@@ -12,7 +12,7 @@ fn model(body: Graph) -> Graph {
     graph("n:i64[] s:f32[2]", "y", "y = Loop<body=@body>(n, _, s)").with("body", body)
 }
 
-/// The error's causes, the last of which says why.
+/// The error's causes; the last one gives the reason.
 fn message(error: &TractError) -> String {
     format!("{error:#}")
 }
@@ -55,7 +55,7 @@ fn sequences_and_optionals() {
     let mut proto = model(graph("i c s", "c s", "")).into_model();
     let loop_node = &mut proto.graph.as_mut().unwrap().node[0];
     let body = loop_node.attribute[0].g.as_mut().unwrap();
-    // A type that is none of those that tract's protobuf has.
+    // A type that tract's protobuf does not have.
     body.input[2].r#type = Some(TypeProto::default());
     let message = message(&onnx().parse(&proto, None).expect_err("it is refused"));
     assert!(
@@ -106,7 +106,7 @@ fn another_domain() {
 
 #[test]
 fn what_a_step_does_is_told_with_the_step() {
-    // It scans what grows.
+    // It scans a growing value.
     let body = graph("i c s", "c s1 s1", "s1 = Concat<axis=0>(s, s)");
     let model = graph(
         "n:i64[] s:f32[2]",
@@ -157,7 +157,7 @@ fn limits_bound_steps_and_bytes() {
     );
 }
 
-/// Loops of `outer` and `inner` steps, one within the other, whose trip counts are known or not.
+/// Nested loops of `outer` and `inner` steps, with known or unknown trip counts.
 fn product_of_steps(trips: &str, scan: &str) -> Graph {
     let inner = graph("j c q", &format!("c q1{scan}"), "q1 = Add(q, x)");
     let (more, out) = if scan.is_empty() {
@@ -186,7 +186,7 @@ fn loops_in_loops_share_their_limits() {
         model.run(tvec![tensor1(&[1_f32, 2.]).into(), tensor0(10_i64).into()])
     };
     for trips in ["ten", "n"] {
-        // Each step of the outer one, and ten of the inner one.
+        // Each outer step, and ten inner ones each.
         let steps = Limits::none().with_steps(110);
         let model = product_of_steps(trips, "");
         assert!(run(steps, model.clone()).is_ok(), "{trips}");
@@ -196,7 +196,7 @@ fn loops_in_loops_share_their_limits() {
             "{trips}: {error}"
         );
 
-        // What is scanned of all outer steps, and the outer state.
+        // The scan outputs of all outer steps, and the outer state.
         let scanned = 10 * 10 * 2 * 4;
         let model = product_of_steps(trips, " q1");
         let run = |bytes: u64| run(Limits::none().with_bytes(bytes), model.clone());

@@ -1,4 +1,4 @@
-//! Each thing that a Loop may be, by itself.
+//! Features of Loop, one by one.
 
 use tract_onnx::prelude::*;
 
@@ -9,12 +9,12 @@ fn check(graph: Graph, inputs: &[Tensor], expected: &[Tensor]) {
     assert_eq!(outputs, expected);
 }
 
-/// Adds the captured `x` to a state, which it also scans.
+/// Adds the captured `x` to a state, and scans it.
 fn sum() -> Graph {
     graph("i c s", "c s1 s1", "s1 = Add(s, x)")
 }
 
-/// As [`sum`], as long as the state is less than the captured `limit`.
+/// Like [`sum`], while the state is below the captured `limit`.
 fn sum_below() -> Graph {
     graph(
         "i c s",
@@ -62,7 +62,7 @@ fn a_condition_ends_it() {
         &inputs(true, 6.),
         &[tensor0(7_f32), tensor1(&[3_f32, 5., 7.])],
     );
-    // The condition is read before the first step, and what it was after it.
+    // The initial condition is checked before the first step, the body's after it.
     check(
         model.clone(),
         &inputs(true, 0.),
@@ -158,7 +158,7 @@ fn outputs_may_be_left_out() {
 
 #[test]
 fn states_may_change_places() {
-    // Each value is also scanned before it moves on.
+    // Each value is also scanned before it moves.
     let body = graph("i c a b d", "c b d a a b", "");
     let model = graph(
         "n:i64[] a:f32[1] b:f32[1] d:f32[1]",
@@ -217,7 +217,7 @@ fn states_may_stay_what_they_are() {
 
 #[test]
 fn bodies_have_constants_and_capture_values() {
-    // The body gives out what it captures, and a constant of its own as a state.
+    // The body outputs a captured value, and a constant of its own as a state.
     let body = graph(
         "i c s",
         "c one z w",
@@ -244,7 +244,7 @@ fn bodies_have_constants_and_capture_values() {
 
 #[test]
 fn constants_may_be_inputs_of_the_body_as_well() {
-    // As models before version 4 of the format have them.
+    // As in models before IR version 4.
     let body = graph("i c s one", "c s1", "s1 = Add(s, one)").constant("one", tensor0(1_f32));
     let model = graph("n:i64[] s:f32[]", "y", "y = Loop<body=@body>(n, _, s)").with("body", body);
     check(model, &[tensor0(3_i64), tensor0(0_f32)], &[tensor0(3_f32)]);
@@ -252,7 +252,7 @@ fn constants_may_be_inputs_of_the_body_as_well() {
 
 #[test]
 fn loops_run_in_loops() {
-    // Row i of a triangle, times a value of around both, plus the outer state.
+    // Row i of a triangle, times an outer value, plus the outer state.
     let inner = graph("j d t", "d t1 t1", "t1 = Add(t, step)");
     let outer = graph(
         "i c s",
@@ -373,7 +373,7 @@ fn scans_in_loops_start_anew_at_each_step() {
 
 #[test]
 fn states_may_grow() {
-    // Sizes that grow alike may be added; the scan output does not change.
+    // Sizes that grow alike may be added; the scan output keeps its shape.
     let body = graph(
         "i c a b",
         "c a1 b1 size",
@@ -463,7 +463,7 @@ fn nothing_scanned_has_its_type_and_rank() {
 
 #[test]
 fn sizes_may_be_symbols() {
-    // As many steps as the input has rows, read by the step.
+    // As many steps as the input has rows, which are read by step.
     let body = graph(
         "i c s",
         "c s1 s1",
@@ -503,7 +503,7 @@ fn sizes_may_be_symbols() {
 
 #[test]
 fn sizes_may_be_states() {
-    // Sizes are of a type of tract's own until they are computed with.
+    // Sizes have tract's own type until they are computed with.
     let body = graph("i c s", "c s1 s1", "s1 = Add(s, size)");
     let model = graph(
         "x:f32[T,B] n:i64[]",
@@ -577,7 +577,7 @@ fn every_datum_type_is_carried_and_scanned() {
     }
 }
 
-/// A loop in a loop in a loop…: each runs its body as often as told.
+/// Nested loops; each runs its body `n` times.
 pub(crate) fn nested(depth: usize) -> Graph {
     if depth == 0 {
         return graph("i c s", "c s1", "s1 = Add(s, x)");
@@ -587,7 +587,7 @@ pub(crate) fn nested(depth: usize) -> Graph {
 
 #[test]
 fn loops_may_be_nested_deeply() {
-    // At the first step of all, the state takes the size of `x`.
+    // At the very first step, the state takes the size of `x`.
     let model = graph(
         "n:i64[] s:f32[1] x:f32[2]",
         "y",
@@ -599,5 +599,28 @@ fn loops_may_be_nested_deeply() {
         model,
         &[tensor0(2_i64), tensor1(&[0_f32]), x],
         &[tensor1(&[256_f32, 512.])],
+    );
+}
+
+#[test]
+fn the_example_says_how_loops_run() {
+    let lines = |name: &str| {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+        let path = format!("{folder}/{name}/model.onnx");
+        crate::example::loops(&path).unwrap_or_else(|error| panic!("{error:#}"))
+    };
+    assert_eq!(
+        lines("loops/test_loop11"),
+        ["res_y: step by step, a body of 10 nodes"]
+    );
+    let lstm = lines("exported/keras_lstm_gru_simplernn");
+    assert!(
+        lstm[0].ends_with(": as a Scan whose step is one operator"),
+        "{lstm:?}"
+    );
+    let both = lines("recurrent/test_lstm_bidirectional");
+    assert!(
+        both.len() == 2 && both[1].ends_with(": as a Scan of tract"),
+        "{both:?}"
     );
 }

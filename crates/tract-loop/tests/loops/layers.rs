@@ -1,5 +1,5 @@
-//! Loops that are recurrent layers with large weights, in the forms in which exporters write
-//! them, and some that nearly are: optimised, they give what they give step by step.
+//! Loops that are recurrent layers with large weights, in the forms that exporters write, and near
+//! misses. Optimised, they give the same results as step by step.
 
 use proptest::prelude::*;
 use tract_onnx::prelude::*;
@@ -18,7 +18,7 @@ enum Cell {
     Rnn,
 }
 
-/// How a mask chooses between what is new and what was.
+/// How a mask chooses between the new and the old value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mask {
     None,
@@ -26,17 +26,17 @@ enum Mask {
     Blend,
 }
 
-/// What a step gives out.
+/// The output of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Shown {
     State,
-    /// A state of its own, which repeats what was given out.
+    /// A separate state that repeats the output.
     Own,
-    /// Zeros where nothing is new.
+    /// Zeros at invalid steps.
     Zeros,
 }
 
-/// What makes a loop another than the layer.
+/// A difference between the loop and a layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Miss {
     None,
@@ -52,7 +52,7 @@ struct Case {
     mask: Mask,
     shown: Shown,
     miss: Miss,
-    /// Whether each gate has products of its own.
+    /// Whether each gate has separate products.
     is_apart: bool,
     is_turned: bool,
     is_symbolic: bool,
@@ -71,7 +71,7 @@ impl Case {
         if self.cell == Cell::Rnn { 70 } else { 41 }
     }
 
-    /// A sum or a product, in one order or the other.
+    /// A sum or a product, with its operands in either order.
     fn two(&self, name: &str, op: &str, a: &str, b: &str) -> String {
         let (a, b) = if self.is_turned { (b, a) } else { (a, b) };
         format!("{name} = {op}({a}, {b})")
@@ -236,7 +236,7 @@ impl Case {
         } else {
             STEPS.to_string()
         };
-        // A Scan gives no last states where the number of steps is a symbol.
+        // A Scan outputs no final states for a symbolic number of steps.
         let outputs = match self.cell {
             _ if self.is_symbolic => "ys",
             Cell::Lstm => "ys last cell",
@@ -253,7 +253,7 @@ impl Case {
         .constant("yes", tensor0(true))
         .with("body", body);
         let zeros = Tensor::zero::<f32>(&[BATCH, units]).unwrap();
-        // What repeats outputs starts as the state does, or not.
+        // The repeated output starts like the state, or differently.
         let start = match self.shown {
             Shown::State => numbers(&[BATCH, units]),
             _ => zeros.clone(),

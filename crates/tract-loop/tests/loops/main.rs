@@ -4,6 +4,9 @@ mod branches;
 mod build;
 mod data_sizes;
 mod errors;
+#[path = "../../examples/loops.rs"]
+#[expect(dead_code, reason = "an example has a main function")]
+mod example;
 mod features;
 mod layers;
 mod memory;

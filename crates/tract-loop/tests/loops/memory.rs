@@ -1,4 +1,4 @@
-//! What a step allocates and copies.
+//! Allocations and copies of a step.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -13,22 +13,22 @@ thread_local! {
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, which counts what each thread asks for.
+/// The system allocator, counting the allocations of each thread.
 struct Counting;
 
-// SAFETY: every call goes to the system's allocator as it came; counting on a
-// thread-local that needs no initialisation and no drop does not allocate.
+// SAFETY: every call goes to the system allocator unchanged; counting in a thread-local that needs
+// no initialisation and no drop does not allocate.
 #[expect(unsafe_code, reason = "an allocator cannot be counted otherwise")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         BYTES.set(BYTES.get() + layout.size());
-        // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
+        // SAFETY: the caller upholds the contract of `alloc`, which is the system allocator's.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the memory came from the system's allocator, with this layout.
+        // SAFETY: the memory came from the system allocator, with this layout.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -36,8 +36,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What a step of a loop over a state of some elements allocates: how often, and
-/// how many bytes.
+/// The number and bytes of allocations in a step, for a state of this many elements.
 fn a_step(elements: usize) -> (usize, usize) {
     let body = graph("i c s", "c s1", "s1 = Neg(s)");
     let model = graph(
@@ -69,7 +68,7 @@ fn a_step_copies_no_state() {
     assert!(large.0 <= 8, "a step allocates {} times", large.0);
 }
 
-/// A step whose values would be too large is not run.
+/// A step is not run if its values would be too large.
 #[test]
 fn bytes_are_counted_before_they_are_allocated() {
     let body = graph("i c s", "c s1", "s1 = Concat<axis=0>(s, s)");
@@ -85,6 +84,6 @@ fn bytes_are_counted_before_they_are_allocated() {
         error.contains("take 2097152 bytes, more than the 1048576"),
         "{error}"
     );
-    // All states up to the largest that is allowed, each twice as large as the one before.
+    // All states up to the largest allowed one, each twice the size of the one before.
     assert!(taken < 3 << 20, "{taken} bytes");
 }

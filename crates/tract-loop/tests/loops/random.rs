@@ -1,4 +1,4 @@
-//! Random loops beside a plain interpretation of them.
+//! Random loops, compared with a plain interpreter.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::build::{Graph, Names, graph, run};
 
 type Pair = [f32; 2];
 
-/// The rows that bodies read by the step; there are no more steps.
+/// The rows that bodies read by step; there are no more steps.
 const ROWS: [Pair; 6] = [
     [1., -2.],
     [0.5, 3.],
@@ -25,7 +25,7 @@ const CONSTANT: Pair = [-2., 0.25];
 /// The steps of an inner loop.
 const INNER: i64 = 3;
 
-/// What a body computes, from values by their numbers.
+/// An operation in a body, on values by their indices.
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     /// A function of two pairs, or of two numbers.
@@ -34,11 +34,11 @@ enum Operation {
     TimesZero(usize),
     Same(usize),
     Less(usize, usize),
-    /// One of two pairs, by an If on a truth.
+    /// One of two pairs, by an If on a bool.
     Choice(usize, usize, usize),
-    /// The first pair, and the second as often as an inner loop has steps, which it outputs.
+    /// The first pair plus the second, once for each step of an inner loop, which outputs it.
     Inner(usize, usize),
-    /// The steps of such a loop, of which nothing else is read.
+    /// The steps of such a loop, whose other outputs are unread.
     Steps(usize),
 }
 
@@ -50,7 +50,7 @@ enum Value {
     Steps,
 }
 
-/// What kinds of values there are.
+/// The kinds of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Pair,
@@ -61,36 +61,36 @@ enum Kind {
 
 #[derive(Clone, Copy, Debug)]
 enum Condition {
-    /// What it was.
+    /// Unchanged.
     Kept,
-    /// The step is less.
+    /// The step is less than this.
     Step(i64),
-    /// The sum of a pair is less.
+    /// The sum of a pair is less than this.
     Sum(usize, f32),
 }
 
-/// A body. Its values are the states, the step, the condition, a row, what is captured, a
-/// constant, and those of its operations.
+/// A body. Its values are the states, the step, the condition, a row, the captured value, a
+/// constant, and the results of its operations.
 #[derive(Clone, Debug)]
 struct Body {
-    /// The kinds of the states, and what they start with.
+    /// The kinds of the states, which determine their initial values.
     kinds: Vec<Kind>,
     operations: Vec<Operation>,
-    /// The values that are the states after the step.
+    /// The indices of the states' updates.
     states: Vec<usize>,
     scans: Vec<usize>,
     condition: Condition,
     trip_count: i64,
-    /// Whether the trip count, and what numbers start with, are known before the model runs.
+    /// Whether the trip count and initial numbers are known before the model runs.
     is_constant: bool,
     starts: bool,
-    /// The outputs that are read; all if it is none.
+    /// The outputs that are read; if none, all are.
     read: Vec<bool>,
     captured: &'static str,
     names: Names,
 }
 
-/// Names that what is made of a loop might have, too.
+/// Names that generated nodes may also have.
 const CAPTURED_NAMES: [&str; 8] = [
     "captured",
     "v0.out",
@@ -102,7 +102,7 @@ const CAPTURED_NAMES: [&str; 8] = [
     "loop.out",
 ];
 
-/// The values of a body before its operations, with `states` as the first.
+/// The values of a body before its operations, starting with `states`.
 fn given(states: &[Value], step: i64) -> Vec<Value> {
     let mut values = states.to_vec();
     values.extend([
@@ -179,7 +179,7 @@ impl Operation {
         }
     }
 
-    /// The node of value `v`, whose graphs have its number in their names.
+    /// The node of value `v`, whose graphs are named after it.
     fn node(self, v: usize, names: &[String]) -> (String, Vec<(String, Graph)>) {
         let name = |value: usize| &names[value];
         let body = format!("body{v}");
@@ -316,7 +316,7 @@ impl Body {
         all.filter(move |output| is_none || self.read[*output])
     }
 
-    /// What the loop outputs, by the definition.
+    /// The loop's outputs by definition.
     fn interpret(&self) -> (Vec<Value>, Vec<Vec<Value>>) {
         let mut states = initial(&self.kinds);
         let mut scanned = vec![vec![]; self.scans.len()];
@@ -354,7 +354,7 @@ impl Body {
     }
 }
 
-/// A body from numbers, each of which chooses among what there is.
+/// A body made from random choices.
 fn body(choices: &[u32], trip_count: i64) -> Body {
     let mut choices = choices.iter().map(|choice| *choice as usize);
     let mut choose = |count: usize| choices.next().unwrap_or(0) % count;
@@ -424,7 +424,7 @@ fn tensor(value: &Value) -> Tensor {
     }
 }
 
-/// Values along a new first axis, of a kind of which there may be none.
+/// Stacks values of a kind along a new first axis; there may be none.
 fn stacked(kind: Kind, values: &[Value]) -> Tensor {
     let example = tensor(&match kind {
         Kind::Pair => Value::Pair(CAPTURED),

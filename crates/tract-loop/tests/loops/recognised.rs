@@ -1,4 +1,4 @@
-//! Loops that become tract's Scan, and those that must not.
+//! Loops that become tract's Scan, and near misses.
 
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
@@ -7,8 +7,8 @@ use crate::build::{Graph, graph, ops, parse, run};
 
 const STEPS: usize = 5;
 
-/// A recurrent layer over time-major `x` as tf2onnx writes it: counters and a size
-/// as states, two comparisons, the elements read by a counter.
+/// A recurrent layer over time-major `x` as tf2onnx writes it: counters and a size as states, two
+/// comparisons, and elements read by a counter.
 fn recurrent(size: &str, index: &str, ends: &str) -> Graph {
     let body = graph(
         "i c t steps h kept",
@@ -74,8 +74,8 @@ fn same(left: &[Tensor], right: &[Tensor]) {
     }
 }
 
-/// Runs a model whose sizes are known, which has to become a Scan, beside the
-/// same with a symbol, which is a Loop.
+/// Checks that a model with known sizes becomes a Scan, and gives the same results as with a
+/// symbol, as a Loop.
 fn check(index: &str, ends: &str) -> TypedModel {
     let known = decluttered(recurrent("5", index, ends));
     let found = ops(&known);
@@ -93,7 +93,7 @@ fn check(index: &str, ends: &str) -> TypedModel {
 #[test]
 fn a_recurrent_layer_is_a_scan() {
     let model = check(FORWARD, ENDS);
-    // The products with the input are those of all steps at once.
+    // The products with the inputs are computed for all steps at once.
     let scan = model.nodes().iter().find(|node| node.op.name() == "Scan");
     let scan = scan
         .unwrap()
@@ -126,7 +126,7 @@ fn a_trip_count_alone_makes_a_scan() {
 
 #[test]
 fn a_part_of_the_steps_makes_a_scan() {
-    // It ends after 3 of the 5, and reads from the second on.
+    // It ends after 3 of 5 steps, and reads from the second element on.
     check(
         "index = Add(t, one)",
         "two = Add(one, one)\n three = Add(one, two)\n left = Sub(steps, t1)\n ends = Less(left, three)\n c1 = Not(ends)",
@@ -221,7 +221,7 @@ fn a_scan_may_read_an_element_twice_in_one_node() {
     );
 }
 
-/// As TensorFlow's `x[t]` and PyTorch's are exported.
+/// As `x[t]` is exported by TensorFlow and PyTorch.
 #[test]
 fn a_slice_of_one_element_that_is_squeezed_is_read_by_the_step() {
     let model = |nodes: &str, x: &str| {

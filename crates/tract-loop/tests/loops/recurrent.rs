@@ -1,4 +1,4 @@
-//! LSTM, GRU and RNN beside ONNX's equations, written down plainly.
+//! LSTM, GRU and RNN, compared with a plain version of ONNX's equations.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -44,7 +44,7 @@ impl Kind {
 /// A function of a value, alpha and beta.
 type Function = fn(f64, f64, f64) -> f64;
 
-/// The names of all functions, whether they have an alpha and a beta, and what they are.
+/// All functions: the name, whether they have alpha and beta, and the definition.
 const FUNCTIONS: [(&str, [bool; 2], Function); 11] = [
     ("Affine", [true, true], |x, a, b| a * x + b),
     ("Elu", [true, false], |x, a, _| {
@@ -87,18 +87,18 @@ struct Case {
     has_initial: bool,
     has_peepholes: bool,
     clip: Option<f32>,
-    /// By their numbers in `FUNCTIONS`, with an alpha and a beta each.
+    /// Indices into `FUNCTIONS`, with alpha and beta.
     activations: Option<Vec<(usize, f32, f32)>>,
     is_set: bool,
     is_batch_first: bool,
-    /// Whether the model is made ready before the sizes of time and batch are known.
+    /// Whether the model is prepared before the sizes of time and batch are known.
     is_symbolic: bool,
-    /// How many threads a second run has.
+    /// The number of threads of a second run.
     threads: usize,
     seed: u64,
 }
 
-/// Calls a function with some threads for tract to use.
+/// Calls a function with a number of threads for tract.
 fn on_threads<T>(threads: usize, run: impl FnOnce() -> T) -> T {
     use tract_onnx::tract_core::tract_linalg::multithread;
     #[cfg(feature = "multithread")]
@@ -111,7 +111,7 @@ fn on_threads<T>(threads: usize, run: impl FnOnce() -> T) -> T {
     multithread::multithread_tract_scope(executor, run)
 }
 
-/// A tensor's elements with their sizes.
+/// A tensor's elements and sizes.
 #[derive(Clone, Debug, PartialEq)]
 struct Array {
     sizes: Vec<usize>,
@@ -142,7 +142,7 @@ impl Array {
     }
 }
 
-/// Numbers between -1 and 1 that all types of floats have.
+/// Numbers between -1 and 1 that every float type can represent.
 struct Numbers(u64);
 
 impl Numbers {
@@ -166,7 +166,7 @@ impl Case {
         1 + usize::from(self.direction == "bidirectional")
     }
 
-    /// The sizes of the batch's axis and another, in their order.
+    /// The sizes of the batch axis and another one, in layout order.
     fn around_batch(&self, other: usize) -> [usize; 2] {
         if self.is_batch_first {
             [self.batch, other]
@@ -175,7 +175,7 @@ impl Case {
         }
     }
 
-    /// X, W, R, B, initial_h, initial_c and P, whether the node has them or not.
+    /// X, W, R, B, initial_h, initial_c and P, whether used or not.
     fn inputs(&self) -> [Array; 7] {
         let mut numbers = Numbers(self.seed);
         let (directions, hidden, gates) = (self.directions(), self.hidden, self.kind.gates());
@@ -326,7 +326,7 @@ impl Case {
         }
     }
 
-    /// The outputs by ONNX's equations: a position at a time, in `f64`.
+    /// The outputs by ONNX's equations, one position at a time, in `f64`.
     fn by_definition(&self) -> Vec<Vec<f64>> {
         let [x, w, r, b, h0, c0, p] = self.inputs();
         let (time, batch, hidden) = (self.time, self.batch, self.hidden);
@@ -461,7 +461,7 @@ impl Case {
 
     fn check(&self) {
         let expected = self.by_definition();
-        // Functions without a bound may make of a state more than a float holds.
+        // Unbounded functions may overflow a state.
         if expected
             .iter()
             .flatten()
@@ -496,7 +496,7 @@ impl Case {
     }
 }
 
-/// How many multiplications a case may take by definition.
+/// The most multiplications of the plain version of a case.
 const MULTIPLICATIONS: usize = 1 << 19;
 
 /// Small layers, and those of up to 600 units and 40 sequences.
@@ -566,8 +566,8 @@ fn cases_of(
             activations: activations.map(|it| it[..count].to_vec()),
             is_set: flags[3],
             is_batch_first: flags[4],
-            // An initial state is a constant of one batch's size, and tract's Scan gives no last
-            // state without a step, which an assertion of its own refuses here.
+            // An initial state is a constant for one batch size. Without steps, tract's Scan gives
+            // no final state and fails one of its assertions.
             is_symbolic: flags[5] && !flags[1] && time > 0,
             threads,
             seed,

@@ -1,10 +1,10 @@
-//! Sizes that are not known yet when a model is prepared.
+//! Sizes that are unknown when a model is prepared.
 
 use tract_onnx::prelude::*;
 
 use crate::build::{Graph, graph, ops, parse, run};
 
-/// Sums the rows of `x:f32[T,2]`, for as long as a condition holds.
+/// Sums the rows of `x:f32[T,2]` while a condition holds.
 fn sum(ends: &str) -> Graph {
     let body = graph(
         "i c t h",
@@ -37,7 +37,7 @@ fn inputs(starts: bool, limit: i32) -> [Tensor; 4] {
     [x, tensor1(&[0.5_f32, 0.]), tensor0(starts), tensor0(limit)]
 }
 
-/// The size of the output's first axis, before it is known, and what it is for five rows.
+/// The size of the output's first axis, before it is known and for five rows.
 fn steps(ends: &str) -> (String, usize) {
     let model = parse(sum(ends)).unwrap().into_optimized().unwrap();
     let size = model.output_fact(0).unwrap().shape[0].to_string();
@@ -81,7 +81,7 @@ fn one_that_may_end_earlier_has_a_size_of_its_own() {
     }
 }
 
-/// What no graph says is checked when it runs.
+/// Conditions that cannot be proved are checked at run time.
 #[test]
 fn one_that_ends_early_all_the_same_is_an_error() {
     let model = sum("c1 = Less(t1, steps)");
@@ -90,7 +90,7 @@ fn one_that_ends_early_all_the_same_is_an_error() {
     assert!(error.contains("ended it after 0 of 5 steps"), "{error}");
 }
 
-/// A state with the rows of `x:f32[T,2]`, which gives out some of its values.
+/// A loop over the rows of `x:f32[T,2]` with a state; some of its values are outputs.
 fn layer(starts: &str, index: &str, outputs: &str) -> Graph {
     let body = graph(
         "i c t h",
@@ -137,7 +137,7 @@ fn one_that_surely_lasts_for_an_axis_is_a_scan() {
             let x = Tensor::from_shape(&[steps, 2], &x).unwrap();
             let h = tensor1(&[0.5_f32, 0.]);
             let found = run(graph.clone(), &[x.clone(), h.clone()]).unwrap();
-            // The state makes it a loop that is run step by step.
+            // The state output makes it a loop that runs step by step.
             let expected = layer(STARTS, index, "hs count last");
             let expected = run(expected, &[x, h]).unwrap();
             assert_eq!(found[1], tensor0(steps as i32));
@@ -150,7 +150,7 @@ fn one_that_surely_lasts_for_an_axis_is_a_scan() {
 fn one_that_may_be_none_stays_a_loop() {
     let forward = "index = Identity(t)";
     for (starts, index, outputs) in [
-        // Without a step, tract's Scan has no last state.
+        // Without steps, tract's Scan has no final state.
         (STARTS, forward, "hs last"),
         ("starts = Less(one, steps)", forward, "hs"),
         (
@@ -170,7 +170,7 @@ fn one_that_may_be_none_stays_a_loop() {
     }
 }
 
-/// The number of steps comes out of the data, and has a symbol of tract's own.
+/// The number of steps comes from data, and has a symbol of tract's own.
 #[test]
 fn a_trip_count_may_come_out_of_the_data() {
     let body = graph(
@@ -213,7 +213,7 @@ fn a_trip_count_may_come_out_of_the_data() {
     assert!(error.contains("ended it after 0 of 3 steps"), "{error}");
 }
 
-/// A model of some nodes between `x:f32[N,3]` and `y`.
+/// A model of nodes between `x:f32[N,3]` and `y`.
 fn of_sizes(nodes: &str) -> Graph {
     let graph = graph("x:f32[N,3]", "y:i32[1]", nodes);
     graph
@@ -240,7 +240,7 @@ fn sizes_stay_known_through_int32() {
     assert_eq!(run(graph, &[x]).unwrap()[0].shape(), [5, 1]);
 }
 
-/// Where a symbol could do harm, a cast to int32 is one.
+/// Where a symbol could do harm, a cast to int32 really casts.
 #[test]
 fn what_is_given_out_or_goes_elsewhere_is_int32() {
     for (nodes, expected) in [
@@ -263,7 +263,7 @@ fn what_is_given_out_or_goes_elsewhere_is_int32() {
     }
 }
 
-/// A state keeps the type that the body says.
+/// A state keeps the type that the body declares.
 #[test]
 fn a_state_that_starts_as_a_size_is_the_body_s_integer() {
     let body = graph("i:i64[] c:bool[] s:i32[1]", "c s1", "s1 = Sub(s, one)");
@@ -283,7 +283,7 @@ fn a_state_that_starts_as_a_size_is_the_body_s_integer() {
     assert_eq!(run(model, &[x]).unwrap(), [tensor1(&[5_i32])]);
 }
 
-/// Only the condition ends it, and it compares with a size.
+/// Only the condition, which compares with a size, ends the loop.
 #[test]
 fn a_condition_on_a_symbol_ends_it() {
     for (ends, expected) in [("c1 = Less(next, n)", 5), ("c1 = Less(next, half)", 2)] {

@@ -117,7 +117,7 @@ impl<const W: usize, const STREAM: bool, const AHEAD: bool> SimdTask
         let most = match STREAM && lanes {
             false => V::BYTES * V::BYTES,
             true if V::BYTES > LANE => 16 << 10,
-            true => 1 << 10,
+            true => 2 << 10,
         };
         let Range { start, end } = band.times;
         let (mut line, mut to, mut before) = (band.input, band.output, band.before);

@@ -1,11 +1,11 @@
-//! The functions of gates and states that ONNX's layers have.
+//! The activation functions of ONNX's recurrent layers.
 
 use crate::model::NodeProto;
 
 use super::body::{Body, MAXIMUM_STEPS, operands};
 use super::sum::Part;
 
-/// A function as ONNX names it, with its constants where they are not the default.
+/// A function by its ONNX name, with constants that differ from the defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Activation {
     pub(super) name: &'static str,
@@ -13,7 +13,7 @@ pub(super) struct Activation {
     pub(super) beta: Option<f32>,
 }
 
-/// Operators that are such functions, with the defaults of their constants.
+/// Operators that are activation functions, with the defaults of their constants.
 const OPERATORS: &[(&str, Option<f32>, Option<f32>)] = &[
     ("Elu", Some(1.0), None),
     ("HardSigmoid", Some(0.2), Some(0.5)),
@@ -27,7 +27,7 @@ const OPERATORS: &[(&str, Option<f32>, Option<f32>)] = &[
 ];
 
 impl Activation {
-    /// The function that computes a value, and of what.
+    /// The function that computes a value, and its argument.
     pub(super) fn of<'a>(body: &Body<'a>, value: Part<'a>) -> Option<(Self, Part<'a>)> {
         let value = value.plain(body)?;
         let operator = OPERATORS.iter().find_map(|&(name, alpha, beta)| {
@@ -49,7 +49,7 @@ impl Activation {
         Some((function, value.of(node.input(0)?)))
     }
 
-    /// No function at all, of what may be a sum.
+    /// The identity, if the value may be a sum.
     fn none<'a>(body: &Body<'a>, value: Part<'a>) -> Option<(Self, Part<'a>)> {
         let (_, node, _) = body.inner.producer(value.name)?;
         let function = Self {
@@ -61,7 +61,7 @@ impl Activation {
         is_sum.then_some((function, value))
     }
 
-    /// A ramp from 0 to 1, by sums, products and bounds.
+    /// A ramp from 0 to 1, written as sums, products and bounds.
     fn hard_sigmoid<'a>(body: &Body<'a>, value: Part<'a>) -> Option<(Self, Part<'a>)> {
         let ramp = Ramp::of(body, value.name, MAXIMUM_STEPS)?;
         let is = |bound: f32, expected: f32| (bound - expected).abs() < 1e-6;
@@ -77,7 +77,7 @@ impl Activation {
     }
 }
 
-/// `scale · of + offset`, held between two bounds.
+/// `scale · of + offset`, clamped to two bounds.
 struct Ramp<'a> {
     of: &'a str,
     scale: f32,
@@ -97,7 +97,7 @@ impl<'a> Ramp<'a> {
             low: f32::NEG_INFINITY,
             high: f32::INFINITY,
         };
-        // The value that is not a constant, and the constant.
+        // The variable operand and the constant.
         let parts = |op| -> Option<(&'a str, f32, bool)> {
             let (first, second) = operands(body.inner, name, op)?;
             match (body.number(first), body.number(second)) {
@@ -106,7 +106,7 @@ impl<'a> Ramp<'a> {
                 _ => None,
             }
         };
-        // Below bounds and a factor nothing more is part of the function.
+        // A factor ends the function unless there are bounds below it.
         let scaled = |of: &'a str, factor: f32| {
             let inner = Self::of(body, of, steps)?;
             let inner = if inner.is_bounded() {
@@ -167,7 +167,7 @@ impl<'a> Ramp<'a> {
     }
 }
 
-/// What Clip holds a value between; they became inputs in version 11.
+/// The bounds of a Clip; they became inputs in opset 11.
 fn bounds(body: &Body<'_>, node: &NodeProto) -> Option<(f32, f32)> {
     let bound = |input: usize, attribute: &str, default: f32| match node.input(input) {
         Some(name) => body.number(name),

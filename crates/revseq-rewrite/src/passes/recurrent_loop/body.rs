@@ -1,4 +1,4 @@
-//! What a Loop or a Scan carries, counts and reads.
+//! The states, counters and sequences of a Loop or a Scan.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use crate::sizes::{self, Size};
 /// How far values are followed.
 pub(super) const MAXIMUM_STEPS: usize = 64;
 
-/// Operators of float arithmetic alone.
+/// Operators for floats only.
 const FLOAT_OPERATORS: &[&str] = &[
     "Elu",
     "Gemm",
@@ -26,8 +26,8 @@ const FLOAT_OPERATORS: &[&str] = &[
     "ThresholdedRelu",
 ];
 
-/// Where the inputs and outputs of a loop's node and body lie: Loop's body has the number of
-/// the step and a condition before the states, Scan's the steps of its inputs behind them.
+/// The layout of a loop's inputs and outputs: a Loop's body has the iteration number and a
+/// condition before the states, a Scan's has the scan slices after them.
 #[derive(Clone, Copy)]
 struct Layout {
     leading_inputs: usize,
@@ -60,7 +60,7 @@ impl Layout {
     }
 }
 
-/// A body's own graph in which states that no step changes are read from where they come from.
+/// The body, with unchanged states read directly from the outer graph.
 pub(super) fn with_captures(
     scope: &Scope<'_>,
     node: &NodeProto,
@@ -89,7 +89,7 @@ pub(super) fn with_captures(
     Ok(body)
 }
 
-/// A value without the operators that hand it on.
+/// Follows a value through Identity nodes.
 pub(super) fn through_identity<'a>(scope: &'a Scope<'a>, name: &'a str) -> &'a str {
     let mut name = name;
     while let Some(node) = scope.first_output_of(name, "Identity")
@@ -100,44 +100,44 @@ pub(super) fn through_identity<'a>(scope: &'a Scope<'a>, name: &'a str) -> &'a s
     name
 }
 
-/// What a step finds and leaves.
+/// A loop-carried state.
 #[derive(Clone, Copy)]
 pub(super) struct State<'a> {
-    /// As a step finds it.
+    /// Before a step, in the body.
     pub(super) carried: &'a str,
-    /// As a step leaves it.
+    /// After a step, in the body.
     pub(super) updated: &'a str,
-    /// Before the first step, outside.
+    /// Before the loop, in the outer graph.
     pub(super) initial: &'a str,
-    /// After the last step, outside; an empty name if the loop does not give it.
+    /// After the loop, in the outer graph; empty if the loop does not output it.
     pub(super) last: &'a str,
 }
 
-/// A value from outside of which each step reads one step.
+/// A value of the outer graph that the body reads one step at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sequence<'a> {
     pub(super) value: &'a str,
-    /// The axis that is time.
+    /// The time axis.
     pub(super) axis: usize,
-    /// Whether the last step comes first.
+    /// Whether the last step is read first.
     pub(super) backwards: bool,
 }
 
-/// What each step adds to an output of the loop.
+/// A scan output.
 #[derive(Clone, Copy)]
 pub(super) struct Scanned<'a> {
     pub(super) value: &'a str,
     pub(super) result: &'a str,
-    /// The axis of the result that is time.
+    /// The time axis of the result.
     pub(super) axis: i64,
-    /// Whether each step comes before what there is.
+    /// Whether each step is prepended.
     pub(super) backwards: bool,
 }
 
-/// The number of the step and what is counted along with it.
+/// A counter of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Count {
-    /// How much it is more than the number of the step.
+    /// Its lead over the iteration number.
     pub(super) ahead: i64,
     pub(super) rank: usize,
 }
@@ -146,25 +146,25 @@ pub(super) struct Count {
 pub(super) struct Body<'a> {
     pub(super) outer: &'a Scope<'a>,
     pub(super) inner: &'a Scope<'a>,
-    /// How often it runs, once [`trips`](super::trips) has proved it.
+    /// The trip count, once [`trips`](super::trips) has proved it.
     pub(super) steps: Size<'a>,
-    /// States that are neither counters nor the same in each step.
+    /// States that are neither counters nor unchanged.
     pub(super) states: Vec<State<'a>>,
-    /// States that are what they were.
+    /// States that no step changes.
     pub(super) unchanged: Vec<State<'a>>,
     pub(super) scanned: Vec<Scanned<'a>>,
     counters: Vec<State<'a>>,
     slices: Vec<(&'a str, Sequence<'a>)>,
-    /// Loop's number of the step.
+    /// A Loop's iteration number.
     iteration: Option<&'a str>,
-    /// Constants that were read.
+    /// Cached constants.
     floats: RefCell<HashMap<String, Option<Rc<Floats>>>>,
-    /// How many columns values have, as far as it was asked.
+    /// Cached numbers of columns.
     widths: RefCell<HashMap<String, Option<usize>>>,
 }
 
 impl<'a> Body<'a> {
-    /// Proves that a Loop or a Scan is one.
+    /// Reads a Loop or a Scan.
     pub(super) fn of(
         outer: &'a Scope<'a>,
         node: &'a NodeProto,
@@ -218,7 +218,7 @@ impl<'a> Body<'a> {
         Ok(this)
     }
 
-    /// Tells counters and states that no step changes from the others.
+    /// Sorts states into counters, unchanged ones and the rest.
     fn sort_states(&mut self) -> Result<(), String> {
         let all = std::mem::take(&mut self.states);
         let mut counters = Vec::new();
@@ -241,7 +241,7 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    /// Whether a state begins at a known number and grows by 1 with each step.
+    /// Whether a state starts at a known number and grows by 1 per step.
     fn is_counter(&self, state: State<'a>) -> bool {
         let updated = through_identity(self.inner, state.updated);
         let Some((first, second)) = operands(self.inner, updated, "Add") else {
@@ -253,14 +253,14 @@ impl<'a> Body<'a> {
             (false, true) => first,
             _ => return false,
         };
-        // A 1 of more axes than the counter would give it these.
+        // A 1 of higher rank would raise the counter's.
         let ranks = sizes::rank(self.outer, state.initial).zip(sizes::rank(self.inner, one));
         constant::int(self.inner, one) == Some(1)
             && constant::int(self.outer, state.initial).is_some()
             && ranks.is_some_and(|(counter, one)| one <= counter)
     }
 
-    /// How much a value is more than the number of the step, if it counts steps.
+    /// A value as a counter of steps, if it is one.
     pub(super) fn counter(&self, name: &str) -> Option<Count> {
         self.counter_within(name, MAXIMUM_STEPS)
     }
@@ -268,7 +268,7 @@ impl<'a> Body<'a> {
     fn counter_within(&self, name: &str, steps: usize) -> Option<Count> {
         let steps = steps.checked_sub(1)?;
         if Some(name) == self.iteration {
-            // Runtimes give it the axes that the body declares.
+            // Runtimes give it the rank that the body declares.
             let declared = self.inner.declaration(name).and_then(declared_sizes);
             return Some(Count {
                 ahead: 0,
@@ -310,7 +310,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// A value without the operators that hand it on, or cast float32 to what it is.
+    /// Follows a value through Identity nodes and Casts from float32 to float32.
     pub(super) fn plain(&self, name: &'a str) -> &'a str {
         let mut name = name;
         loop {
@@ -327,7 +327,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Whether a value is provably of floats already.
+    /// Whether a value is provably float32.
     fn is_float(&self, name: &str, steps: usize) -> bool {
         let Some(steps) = steps.checked_sub(1) else {
             return false;
@@ -351,29 +351,29 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Whether it is a Scan, whose sequences are all of one length.
+    /// Whether it is a Scan, whose sequences all have the same length.
     pub(super) fn is_scan(&self) -> bool {
         self.iteration.is_none()
     }
 
-    /// The first of a Scan's sequences.
+    /// A Scan's first sequence.
     pub(super) fn first_sequence(&self) -> Option<Sequence<'a>> {
         self.slices.first().map(|&(_, sequence)| sequence)
     }
 
-    /// A state as the step finds it.
+    /// The state with this value before the step.
     pub(super) fn state(&self, name: &'a str) -> Option<State<'a>> {
         let name = self.plain(name);
         self.states.iter().find(|it| it.carried == name).copied()
     }
 
-    /// The sequence whose step a value is.
+    /// The sequence that a value is a step of.
     pub(super) fn sequence(&self, name: &'a str) -> Option<Sequence<'a>> {
         let name = self.plain(name);
         if let Some((_, sequence)) = self.slices.iter().find(|(slice, _)| *slice == name) {
             return Some(*sequence);
         }
-        // At the step's number, or at a vector of it whose axis is taken away again.
+        // Read at the iteration number, or at a vector of it with its axis squeezed out again.
         let (read, rank) = match self.inner.first_output_of(name, "Squeeze") {
             Some(squeeze) => {
                 let axes = constant::axes(self.inner, squeeze)?;
@@ -394,7 +394,7 @@ impl<'a> Body<'a> {
         })
     }
 
-    /// A float32 constant.
+    /// A float32 constant, cached.
     pub(super) fn floats(&self, name: &str) -> Option<Rc<Floats>> {
         if let Some(known) = self.floats.borrow().get(name) {
             return known.clone();
@@ -405,7 +405,7 @@ impl<'a> Body<'a> {
         read
     }
 
-    /// How many columns a value has, which is found once.
+    /// The number of columns of a value, cached.
     pub(super) fn width(&self, name: &str, find: impl FnOnce() -> Option<usize>) -> Option<usize> {
         if let Some(known) = self.widths.borrow().get(name) {
             return *known;
@@ -415,7 +415,7 @@ impl<'a> Body<'a> {
         found
     }
 
-    /// The one number that a constant is, which gives what it meets no more axes.
+    /// The number in a constant of one element that does not raise the rank of other operands.
     pub(super) fn number(&self, name: &str) -> Option<f32> {
         let constant = self.floats(name)?;
         match constant.elements[..] {
@@ -425,7 +425,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// An integer of a list that may be left out, which is of zeros then.
+/// An element of an optional list attribute, which defaults to zeros.
 fn listed(node: &NodeProto, attribute: &str, index: usize) -> Result<i64, String> {
     match node.ints(attribute) {
         Attribute::Absent => Ok(0),
@@ -455,7 +455,7 @@ pub(super) fn operands<'a>(
     Some((node.input(0)?, node.input(1)?))
 }
 
-/// Whether a Cast keeps a number of steps as it is.
+/// Whether a Cast preserves the number of a step.
 pub(super) fn is_number(node: &NodeProto) -> bool {
     matches!(node.int("to"), Attribute::Value(1 | 6 | 7 | 11))
 }

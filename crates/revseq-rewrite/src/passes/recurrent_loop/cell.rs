@@ -1,4 +1,4 @@
-//! What a step computes: the cells of LSTM, GRU and RNN.
+//! Recognises the cells of LSTM, GRU and RNN.
 
 use crate::constant::Floats;
 
@@ -7,7 +7,7 @@ use super::body::Body;
 use super::pattern::{Match, called, function, gate, number, state, value};
 use super::sum::Sum;
 
-/// The operator that a cell is.
+/// A cell's operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Lstm,
@@ -25,49 +25,48 @@ impl Kind {
     }
 }
 
-/// What a gate is the function of.
+/// The argument of a gate's activation.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
-    /// The weights of the input `[input, units]` and of the state `[units, units]`.
+    /// The weights of the input, `[input, units]`, and of the state, `[units, units]`.
     pub(super) input: Floats,
     pub(super) state: Floats,
-    /// What LSTM's own state is multiplied with, element by element.
+    /// The elementwise factors of LSTM's cell state.
     pub(super) peephole: Option<Vec<f32>>,
     pub(super) bias: Option<Vec<f32>>,
-    /// What is added to the state's product alone: GRU's, before it is reset.
+    /// The bias of the state's product alone: in GRU, before the reset.
     pub(super) state_bias: Option<Vec<f32>>,
 }
 
-/// A cell.
 #[derive(Debug)]
 pub(super) struct Cell<'a> {
     pub(super) kind: Kind,
-    /// Its gates in ONNX's order.
+    /// The gates, in ONNX's order.
     pub(super) gates: Vec<Gate>,
-    /// The functions in ONNX's order.
+    /// The activations, in ONNX's order.
     pub(super) activations: Vec<Activation>,
-    /// What it reads.
+    /// The input.
     pub(super) input: &'a str,
-    /// What it gives, which is its state after the step.
+    /// The output, which is also the hidden state after the step.
     pub(super) output: &'a str,
-    /// The state that is its output, as the step finds it.
+    /// The hidden state before the step.
     pub(super) hidden: &'a str,
-    /// LSTM's cell state as the step finds it and leaves it.
+    /// LSTM's cell state before and after the step.
     pub(super) memory: Option<(&'a str, &'a str)>,
 }
 
-/// A gate's sum, with the values that it reads.
+/// A gate's sum, with its operands.
 struct Reading<'a> {
     gate: Gate,
     input: &'a str,
-    /// The value that takes the state's place.
+    /// The state, or a value in its place.
     state: &'a str,
-    /// What is multiplied element by element.
+    /// The operand with elementwise factors.
     scaled: Option<&'a str>,
 }
 
 impl<'a> Cell<'a> {
-    /// The cell that computes a value.
+    /// Recognises the cell that computes a value.
     pub(super) fn of(body: &Body<'a>, output: &'a str) -> Option<Self> {
         let output = body.plain(output);
         lstm(body, output)
@@ -75,17 +74,17 @@ impl<'a> Cell<'a> {
             .or_else(|| rnn(body, output))
     }
 
-    /// How many units it has.
+    /// The number of units.
     pub(super) fn units(&self) -> usize {
         self.gates[0].state.sizes[1]
     }
 
-    /// How many features its input has.
+    /// The number of features of the input.
     pub(super) fn features(&self) -> usize {
         self.gates[0].input.sizes[0]
     }
 
-    /// Whether all gates have weights of sizes that fit.
+    /// Accepts the cell if the weights of all gates fit together.
     fn fits(self) -> Option<Self> {
         let (features, units) = (self.features(), self.units());
         let fits = self.gates.iter().all(|gate| {
@@ -107,8 +106,8 @@ fn lstm<'a>(body: &Body<'a>, output: &'a str) -> Option<Cell<'a>> {
         let functions = ["i", "o", "f", "g", "h"].map(|name| found.function(name).cloned());
         let [i_function, o_function, f_function, g_function, h_function] = functions;
         let (hidden, input) = (body.state(i.state)?.carried, i.input);
-        // The gates have one function. i and g are told apart by it, or else their product
-        // does not care.
+        // All gates share one function. It distinguishes i from g, unless they share it too; then
+        // their order is irrelevant.
         let alike = i_function == f_function && o_function == f_function;
         let of_state = |gate: &Reading<'_>, seen: &str| {
             gate.state == hidden
@@ -132,7 +131,7 @@ fn lstm<'a>(body: &Body<'a>, output: &'a str) -> Option<Cell<'a>> {
     })
 }
 
-/// The forms of z · h + (1 - z) · n
+/// The forms of z · h + (1 - z) · n.
 fn gru<'a>(body: &Body<'a>, output: &'a str) -> Option<Cell<'a>> {
     let z = || called("update", gate("z"));
     let n = || function("n", value("n"));
@@ -168,7 +167,7 @@ fn gru<'a>(body: &Body<'a>, output: &'a str) -> Option<Cell<'a>> {
     })
 }
 
-/// GRU's candidate `n`, with the gate that resets it: whether it does so behind the product.
+/// GRU's candidate `n`, with the reset gate, and whether the reset comes after the product.
 fn candidate<'a>(
     body: &Body<'a>,
     found: &Match<'a>,
@@ -226,12 +225,12 @@ fn rnn<'a>(body: &Body<'a>, output: &'a str) -> Option<Cell<'a>> {
 }
 
 impl<'a> Reading<'a> {
-    /// What a gate of a pattern reads.
+    /// Reads a gate of a pattern.
     fn of(body: &Body<'a>, found: &Match<'a>, gate: &str) -> Option<Self> {
         Self::of_sum(body, &Sum::of(body, found.value(gate)?)?)
     }
 
-    /// One product of an input and one of a state, or of what takes its place.
+    /// Reads a sum of one product of an input and one of a state, or of a value in its place.
     fn of_sum(body: &Body<'a>, sum: &Sum<'a>) -> Option<Self> {
         let [first, second] = sum.products.as_slice() else {
             return None;
@@ -245,7 +244,7 @@ impl<'a> Reading<'a> {
         let (input, state) = match (of_state(first), of_state(second)) {
             (false, true) => (first, second),
             (true, false) => (second, first),
-            // The state of a cell before this one may be its input.
+            // If both are states, one may be an earlier cell's, read as input.
             _ => return None,
         };
         let scaled = match sum.scaled.as_slice() {

@@ -1,4 +1,4 @@
-//! A loop as layers: cells, what they read, and what is read of them.
+//! Reads a loop as layers: cells, inputs, masks and outputs.
 
 use crate::constant;
 use crate::pass::Assumptions;
@@ -13,13 +13,13 @@ use super::shape::{
     without_axis,
 };
 
-/// Recurrent layers that one loop runs: one, or some of which each reads another's output.
+/// The recurrent layers of one loop: one, or a stack in which some read the output of others.
 pub(super) struct Layers<'a> {
-    /// Each behind those that it reads.
+    /// Sorted: each layer comes after those it reads.
     pub(super) layers: Vec<Layer<'a>>,
-    /// Whether they run from the end of their sequence to its beginning.
+    /// Whether they run from the end of the sequence to its start.
     pub(super) backwards: bool,
-    /// Which steps count; none if all do.
+    /// The valid steps; `None` if all are.
     pub(super) steps: Option<Steps<'a>>,
     /// The loop's outputs that are read.
     pub(super) outputs: Vec<(&'a str, Output<'a>)>,
@@ -28,73 +28,72 @@ pub(super) struct Layers<'a> {
 pub(super) struct Layer<'a> {
     pub(super) cell: Cell<'a>,
     pub(super) input: Input<'a>,
-    /// The states before the first step; none where they are zero.
+    /// The initial states; `None` if zero.
     pub(super) hidden: Option<&'a str>,
     pub(super) memory: Option<&'a str>,
 }
 
-/// What a layer reads.
+/// A layer's input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Input<'a> {
-    /// A value in its own order of steps.
+    /// A sequence, in its own step order.
     Sequence { value: &'a str, time: usize },
     /// Another layer's output.
     Layer(usize),
 }
 
-/// Which steps count, in the sequence's own order.
+/// The valid steps, in the sequence's own order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Steps<'a> {
     /// Where a mask is true.
     Mask {
         value: &'a str,
         time: usize,
-        /// Whether these come first in each sequence of the batch.
+        /// Whether valid steps come first in each sequence of the batch.
         is_prefix: bool,
-        /// Whether there is provably one for each sequence of the batch, and for each step.
+        /// Whether the mask provably has a value for each sequence of the batch, and for each step.
         is_of_batch: bool,
         is_of_steps: bool,
     },
-    /// Those before the length of each sequence of the batch.
+    /// Before the length of each sequence of the batch.
     Below(&'a str),
 }
 
-/// What an output of the loop is.
+/// An output of the loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Output<'a> {
-    /// A layer's output of every step.
+    /// A layer's output at every step.
     Steps {
         layer: usize,
         masked: Masked,
-        /// The axis that is time.
+        /// The time axis.
         time: i64,
         /// Whether the sequence's last step comes first.
         backwards: bool,
     },
-    /// The last step's output, `[batch, units]`.
+    /// The last output, `[batch, units]`.
     Hidden(usize),
-    /// The same, but 0 where no step counts.
+    /// The same, but 0 if no step is valid.
     Repeated(usize),
-    /// One of these, `[1, batch, units]`.
+    /// One of the above, as `[1, batch, units]`.
     Buffer { layer: usize, is_repeated: bool },
-    /// The last step's cell state.
+    /// The last cell state.
     Memory(usize),
-    /// A value from outside that the loop hands back.
+    /// A value of the outer graph that the loop passes through.
     Same(&'a str),
 }
 
-/// What a step's output is where it does not count.
+/// The output at an invalid step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Masked {
-    /// The last one that does, or 0.
+    /// The last valid output, or 0 before any.
     Repeated,
-    /// The state, which is the last one that does, or the one before the first step.
+    /// The state: the last valid output, or the initial state before any.
     State,
-    /// 0.
     Zero,
 }
 
-/// A state with what it becomes.
+/// A state's update.
 struct Update<'a> {
     state: State<'a>,
     counts: Option<Counts<'a>>,
@@ -103,14 +102,14 @@ struct Update<'a> {
     is_read: bool,
 }
 
-/// A state that is the last output again where a step does not count.
+/// A state that repeats the last output at invalid steps.
 struct Repeat<'a> {
     carried: &'a str,
     layer: usize,
 }
 
 impl<'a> Layers<'a> {
-    /// Proves that a loop is layers.
+    /// Proves that a loop consists of layers.
     pub(super) fn of(body: &Body<'a>, assume: Assumptions) -> Result<Self, String> {
         let updates: Vec<Update<'a>> = body
             .states
@@ -143,7 +142,7 @@ impl<'a> Layers<'a> {
         Ok(this)
     }
 
-    /// Finds the cells, each behind those that it reads.
+    /// Finds the cells, each after those it reads.
     fn find(&mut self, body: &Body<'a>, updates: &[Update<'a>]) -> Result<(), String> {
         let cells = updates.iter().filter_map(|update| {
             Cell::of(body, update.new).filter(|cell| cell.hidden == update.state.carried)
@@ -193,7 +192,7 @@ impl<'a> Layers<'a> {
             .position(|layer| layer.cell.output == value)
     }
 
-    /// Accounts for every state; tells which steps count.
+    /// Accounts for every state, and returns the condition of valid steps.
     fn states(
         &mut self,
         body: &Body<'a>,
@@ -260,7 +259,7 @@ impl<'a> Layers<'a> {
         Ok((first, repeats))
     }
 
-    /// Accounts for what each step adds to the loop's outputs.
+    /// Accounts for scan outputs.
     fn scanned(
         &mut self,
         body: &Body<'a>,
@@ -286,8 +285,7 @@ impl<'a> Layers<'a> {
         Ok(())
     }
 
-    /// Accounts for states that are the last step's output with an axis in front, as TFLite
-    /// keeps it.
+    /// Accounts for states that are the last output with a leading axis, as TFLite keeps them.
     fn buffers(
         &mut self,
         body: &Body<'a>,
@@ -322,8 +320,7 @@ impl<'a> Layers<'a> {
         Ok(())
     }
 
-    /// The layer whose output a value of the step is, and what it is where the step does not
-    /// count.
+    /// The layer that outputs a value, and the value at invalid steps.
     fn masked(
         &self,
         body: &Body<'a>,
@@ -364,8 +361,7 @@ impl<'a> Layers<'a> {
         Ok((layer, masked))
     }
 
-    /// Finds the sequences that are read, and proves that they fit together; tells the size of
-    /// their batch.
+    /// Finds the sequences, proves that they fit together, and returns the size of their batch.
     fn inputs(&mut self, body: &Body<'a>) -> Result<Size<'a>, String> {
         let mut first = None;
         for layer in &mut self.layers {
@@ -391,8 +387,8 @@ impl<'a> Layers<'a> {
         Ok(batch)
     }
 
-    /// Proves that a state that a layer has or repeats begins as a row of units for each
-    /// sequence, or as one for all.
+    /// Proves that the initial value of a layer's state, or of a repeated output, is one row of
+    /// units for each sequence or for all.
     fn begins(&self, body: &Body<'a>, update: &Update<'a>, batch: Size<'a>) -> Result<(), String> {
         let Update { state, .. } = update;
         let is_own = |layer: &&Layer<'_>| {
@@ -412,7 +408,7 @@ impl<'a> Layers<'a> {
         ))
     }
 
-    /// Which steps count, if not all do.
+    /// The valid steps, unless all are.
     fn counting(
         &self,
         body: &Body<'a>,
@@ -429,7 +425,7 @@ impl<'a> Layers<'a> {
         };
         let name = mask.value;
         let (is_of_steps, of_mask) = shape(body, mask, "mask")?;
-        // The loop runs with a mask for each sequence, or with one for all.
+        // The loop runs with one mask for each sequence, or with one for all.
         if !may_be(of_mask, batch) || sizes::axis(body.outer, name, 2) != Some(Size::Known(1)) {
             return Err(format!(
                 "its mask {name} does not provably have one value for each step of each sequence"
@@ -456,7 +452,7 @@ impl<'a> Layers<'a> {
 impl<'a> Update<'a> {
     fn of(body: &Body<'a>, state: State<'a>) -> Self {
         let updated = body.plain(state.updated);
-        // What a state is where a step does not count, is what it was.
+        // At an invalid step, a state keeps its value.
         let choice = Choice::of(body, updated).filter(|choice| choice.old == state.carried);
         Self {
             state,

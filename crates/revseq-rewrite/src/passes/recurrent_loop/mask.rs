@@ -1,4 +1,4 @@
-//! Which steps count, and what a value is where they do not.
+//! Recognises masks: which steps are valid, and the values at invalid ones.
 
 use crate::constant;
 use crate::model::{BOOL, INT32, INT64, NodeProto, TensorProto, element_type};
@@ -7,16 +7,16 @@ use crate::sizes::{self, Size};
 
 use super::body::{Body, MAXIMUM_STEPS, Sequence, is_number, operands, through_identity};
 
-/// Which steps of which sequence of the batch count.
+/// The condition under which a step of a sequence is valid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Counts<'a> {
-    /// Those where a mask is true, which has a value for each.
+    /// A mask with a value for each step is true.
     Mask(Sequence<'a>),
-    /// Those before the length of each sequence of the batch, as the loop runs.
+    /// The step is below the sequence's length, in the order in which the loop runs.
     Below(&'a str),
 }
 
-/// A value that is another where a step does not count.
+/// A value that differs between valid and invalid steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice<'a> {
     pub(super) counts: Counts<'a>,
@@ -24,12 +24,12 @@ pub(super) struct Choice<'a> {
     pub(super) old: &'a str,
 }
 
-/// A condition of a step: of which steps, and whether it is true of these or of the others.
+/// A condition in a step: true for valid steps, or for invalid ones.
 #[derive(Clone, Copy, PartialEq)]
 struct Flag<'a> {
     counts: Counts<'a>,
     is_true: bool,
-    /// How many axes it has: 1 for a value for each sequence, 2 for a column of them.
+    /// The rank: 1 for a value per sequence, 2 for a column of them.
     rank: usize,
 }
 
@@ -79,7 +79,7 @@ fn selected<'a>(body: &Body<'a>, name: &'a str) -> Option<(&'a str, Flag<'a>)> {
     }
 }
 
-/// A condition that is a number, 0 or 1.
+/// A condition as a number, 0 or 1.
 fn number<'a>(body: &Body<'a>, name: &'a str) -> Option<Flag<'a>> {
     let name = through_identity(body.inner, name);
     if let Some((one, less)) = operands(body.inner, name, "Sub") {
@@ -143,7 +143,7 @@ fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
     }
 }
 
-/// A value of integers from outside, before a step cast it to another type of numbers.
+/// An integer value of the outer graph, before casts in the body.
 fn outer_integers<'a>(body: &Body<'a>, name: &'a str) -> Option<&'a str> {
     let mut scope = body.inner;
     let mut name = name;
@@ -157,7 +157,7 @@ fn outer_integers<'a>(body: &Body<'a>, name: &'a str) -> Option<&'a str> {
     (!body.inner.defines(name) && is_integer(body.outer, name, MAXIMUM_STEPS)).then_some(name)
 }
 
-/// Whether a value is provably of int32 or int64.
+/// Whether a value is provably int32 or int64.
 fn is_integer(scope: &Scope<'_>, name: &str, steps: usize) -> bool {
     let Some(steps) = steps.checked_sub(1) else {
         return false;
@@ -183,7 +183,7 @@ fn is_integer(scope: &Scope<'_>, name: &str, steps: usize) -> bool {
     }
 }
 
-/// Whether a mask is provably true everywhere.
+/// Whether a mask is provably all true.
 pub(super) fn is_all_true(scope: &Scope<'_>, name: &str) -> bool {
     all_true_within(scope, name, MAXIMUM_STEPS)
 }
@@ -213,25 +213,25 @@ fn all_true_within(scope: &Scope<'_>, name: &str, steps: usize) -> bool {
     }
 }
 
-/// How a value goes along an axis.
+/// How a value changes along an axis.
 #[derive(Clone, Copy, PartialEq)]
 enum Course {
-    /// It is the same everywhere.
+    /// It is constant.
     Level,
-    /// It never falls.
+    /// It never decreases.
     Rising,
-    /// If it is false somewhere, it is false from there on.
+    /// Once false, it stays false.
     Prefix,
 }
 
-/// Whether the steps where a mask is true provably come first.
+/// Whether a mask provably is a prefix: its true steps come first.
 pub(super) fn is_prefix(scope: &Scope<'_>, name: &str, axis: usize) -> bool {
     let course = course(scope, name, axis, MAXIMUM_STEPS);
     matches!(course, Some(Course::Prefix | Course::Level))
 }
 
 fn course(scope: &Scope<'_>, name: &str, axis: usize, steps: usize) -> Option<Course> {
-    // An axis comes out of an attribute, and axes are counted up to it.
+    // The axis comes from an attribute, and axes are counted up to it.
     let steps = steps
         .checked_sub(1)
         .filter(|_| axis < sizes::MAXIMUM_RANK)?;
@@ -249,7 +249,7 @@ fn course(scope: &Scope<'_>, name: &str, axis: usize, steps: usize) -> Option<Co
     let of = |axis: usize| course(scope, node.input(0)?, axis, steps);
     match node.op() {
         "Identity" => of(axis),
-        // Neither makes a larger number smaller than another, as far as axes are long.
+        // These casts keep the order of all numbers up to the length of any axis.
         "Cast" if is_number(node) => of(axis),
         "Cast" if node.int("to").value() == Some(BOOL.into()) => {
             of(axis).filter(|&course| course == Course::Prefix)
@@ -295,7 +295,7 @@ fn course(scope: &Scope<'_>, name: &str, axis: usize, steps: usize) -> Option<Co
     }
 }
 
-/// How the two operands of a node that is broadcast go along an axis of its output.
+/// The courses of both operands of a broadcasting node along an axis of its output.
 fn both(
     scope: &Scope<'_>,
     node: &NodeProto,

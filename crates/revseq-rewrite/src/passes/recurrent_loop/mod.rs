@@ -1,10 +1,10 @@
 //! Loops and Scans that frameworks make of recurrent layers, to LSTM, GRU and RNN.
 //!
-//! Such a loop counts through the time axis of its input and perhaps of a mask, and carries the
-//! states of one or more cells. `body` and `trips` prove what it counts and reads. What it
-//! computes is a `pattern` of `activation`s and `sum`s, which `cell` puts together; `mask` says
-//! which steps count, `shape` what values fit. `layer` makes layers of all that, and `write` operators of these, with
-//! the steps in the order of `ordering` where not all count.
+//! Such a loop iterates over the time axis of its input, and possibly of a mask, and carries the
+//! states of one or more cells. `body` and `trips` prove the trip count and the sequences.
+//! `pattern`, `activation` and `sum` match parts of a formula, which `cell` combines; `mask` finds
+//! the valid steps, and `shape` checks sizes. `layer` puts these together as layers, and `write`
+//! writes their operators; `ordering` sorts the steps if some are invalid.
 
 mod activation;
 mod body;

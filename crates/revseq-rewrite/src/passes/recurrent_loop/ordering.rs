@@ -1,12 +1,12 @@
-//! The steps that count, put together at the front.
+//! Moves the valid steps to the front.
 //!
-//! A layer that computes nothing at a step that does not count is that layer over the others
-//! alone. Which of them a step's output is, the number of those up to it says.
+//! A layer that skips invalid steps equals the layer over the valid ones. The output at a step is
+//! found by the number of valid steps up to it.
 
 use crate::emit::Emit;
 use crate::model::{self, INT32, TensorProto};
 
-/// A constant int32 without sizes.
+/// A constant int32 scalar.
 pub(super) fn int32(emit: &mut Emit<'_>, value: i32) -> String {
     emit.tensor(TensorProto {
         data_type: Some(INT32),
@@ -15,18 +15,18 @@ pub(super) fn int32(emit: &mut Emit<'_>, value: i32) -> String {
     })
 }
 
-/// Where the steps that count are, by a mask; all numbers are int32.
+/// The places of the valid steps under a mask, as int32.
 pub(super) struct Ordering {
     /// The mask, `[time, batch]`.
     mask: String,
-    /// How many steps count before each, and up to it.
+    /// The number of valid steps before each step, and up to it.
     before: String,
     up_to: String,
-    /// How many count, `[batch]`.
+    /// The number of valid steps, `[batch]`.
     pub(super) count: String,
-    /// The step that comes to each place.
+    /// The original step at each place.
     order: String,
-    /// How many sequences the batch has, `[time, 1]`, and the number of each, `[time, batch]`.
+    /// The number of sequences, `[time, 1]`, and the index of each, `[time, batch]`.
     batch: String,
     rows: String,
 }
@@ -40,8 +40,8 @@ impl Ordering {
         let up_to = emit.plain("CumSum", &[&numbers, &zero]);
         let before = emit.plain("Sub", &[&up_to, &numbers]);
         let count = emit.sum(&numbers, &[0]);
-        // The numbers of steps and sequences are counted, not taken from the mask's sizes: tract
-        // has another type for these.
+        // Steps and sequences are counted instead of read from the mask's shape, which has another
+        // type in tract.
         let nothing = emit.plain("Mul", &[&numbers, &zero]);
         let ones = emit.plain("Add", &[&nothing, &one]);
         let [times, rows] = [&zero, &one].map(|axis| {
@@ -50,7 +50,7 @@ impl Ordering {
         });
         let batch = emit.sum(&ones, &[1]);
         let batch = emit.unsqueeze(&batch, &[1]);
-        // The others come behind these, in their order.
+        // Invalid steps follow in their order.
         let others = emit.plain("Sub", &[&times, &before]);
         let behind = emit.plain("Add", &[&count, &others]);
         let place = emit.plain("Where", &[&mask, &before, &behind]);
@@ -70,12 +70,12 @@ impl Ordering {
         }
     }
 
-    /// Writes a sequence `[time, batch, features]` with the steps that count in front.
+    /// Writes a sequence `[time, batch, features]` with the valid steps in front.
     pub(super) fn ordered(&self, emit: &mut Emit<'_>, value: &str, features: usize) -> String {
         self.at(emit, value, &self.order, features)
     }
 
-    /// Writes for each step the row of a sequence that a step's number says.
+    /// Gathers rows of a sequence by a step index for each step.
     fn at(&self, emit: &mut Emit<'_>, value: &str, step: &str, features: usize) -> String {
         let start = emit.plain("Mul", &[step, &self.batch]);
         let row = emit.plain("Add", &[&start, &self.rows]);
@@ -84,8 +84,8 @@ impl Ordering {
         emit.op("Gather", &[&matrix, &row], vec![model::int("axis", 0)])
     }
 
-    /// Writes the output of each step of a layer over what was ordered: where none is, that of
-    /// the last step that counts before it as the layer runs, or what there is before any.
+    /// Writes the output at each step of a layer over the ordered sequence: at invalid steps, the
+    /// output of the last valid step in the layer's direction, or `first` before any.
     pub(super) fn repeated(
         &self,
         emit: &mut Emit<'_>,
@@ -95,7 +95,7 @@ impl Ordering {
         first: &str,
     ) -> String {
         let (zero, one) = (int32(emit, 0), int32(emit, 1));
-        // Backwards, the last that counts is the first behind.
+        // Backwards, the last valid step is the next one in time.
         let (any, last) = if backwards {
             let any = emit.plain("Less", &[&self.before, &self.count]);
             (any, self.before.clone())
@@ -107,7 +107,7 @@ impl Ordering {
         self.chosen(emit, value, units, &any, &at, first)
     }
 
-    /// The same, but 0 where a step does not count.
+    /// The same with 0 at invalid steps.
     pub(super) fn zeroed(
         &self,
         emit: &mut Emit<'_>,

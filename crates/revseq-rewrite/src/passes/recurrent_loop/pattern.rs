@@ -1,7 +1,7 @@
-//! Patterns of what a step computes.
+//! Patterns of formulas in a body.
 //!
-//! A pattern is written as the formula is: `gate("z") * state("h") + ...`. Sums and products are
-//! found in either order of their inputs.
+//! A pattern is written like its formula: `gate("z") * state("h") + ...`. Sums and products match
+//! with their operands in either order.
 
 use std::ops::{Add, Mul, Sub};
 
@@ -9,20 +9,20 @@ use super::activation::Activation;
 use super::body::{Body, operands};
 use super::sum::Part;
 
-/// What a value may be.
+/// A pattern of values.
 #[derive(Clone, Debug)]
 pub(super) enum Pattern {
-    /// Anything; where the name was met before, the same value.
+    /// Any value; the same one for the same name.
     Value(&'static str),
-    /// A state as the step finds it.
+    /// A state before the step.
     State(&'static str),
     /// A constant of one element.
     Number(f32),
-    /// One of the layers' functions, of what.
+    /// An activation function of a pattern.
     Function(&'static str, Box<Pattern>),
-    /// What a pattern says, by a name.
+    /// A pattern with a name.
     Called(&'static str, Box<Pattern>),
-    /// An operator of two inputs.
+    /// An operator with two inputs.
     Operator(Operator, Box<[Pattern; 2]>),
 }
 
@@ -49,7 +49,7 @@ pub(super) fn function(name: &'static str, of: Pattern) -> Pattern {
     Pattern::Function(name, Box::new(of))
 }
 
-/// A function of a sum: both have the gate's name.
+/// An activation of a sum; both get the gate's name.
 pub(super) fn gate(name: &'static str) -> Pattern {
     function(name, value(name))
 }
@@ -82,7 +82,7 @@ impl Sub for Pattern {
     }
 }
 
-/// What the names of a pattern stand for.
+/// The values of a pattern's names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Match<'a> {
     values: Vec<(&'static str, Part<'a>)>,
@@ -100,7 +100,7 @@ impl<'a> Match<'a> {
         found.map(|(_, function)| function)
     }
 
-    /// Gives a value a name; false if it is another's.
+    /// Binds a name to a value; false if it is bound to another.
     fn bind(&mut self, name: &'static str, value: Part<'a>) -> bool {
         match self.value(name) {
             Some(known) => known == value,
@@ -113,7 +113,7 @@ impl<'a> Match<'a> {
 }
 
 impl Pattern {
-    /// The first way to read a value as a pattern that is accepted.
+    /// The first accepted match of a value.
     pub(super) fn find<'a, T>(
         &self,
         body: &Body<'a>,
@@ -125,7 +125,7 @@ impl Pattern {
     }
 }
 
-/// Goes on with what is still to be compared, the last first.
+/// Matches the remaining pairs, last one first.
 fn solve<'p, 'a, T>(
     body: &Body<'a>,
     mut todo: Vec<(&'p Pattern, Part<'a>)>,

@@ -1,10 +1,10 @@
-//! Why what a step computes is no cell, as far as one operator or value tells.
+//! Explains why a body is not a cell, where a single operator or value shows it.
 
 use std::collections::HashSet;
 
 use super::body::Body;
 
-/// The operators that cells are made of, besides their functions' own.
+/// The operators of cells, besides activation functions.
 const PARTS: &[&str] = &[
     "Add",
     "Cast",
@@ -40,7 +40,7 @@ const PARTS: &[&str] = &[
     "Where",
 ];
 
-/// Functions that a framework's layers may have, and ONNX's do not.
+/// Activation functions of frameworks that ONNX's layers lack.
 const FUNCTIONS: &[&str] = &[
     "Celu",
     "Erf",
@@ -56,15 +56,15 @@ const FUNCTIONS: &[&str] = &[
     "Swish",
 ];
 
-/// Why it is no cell where each operator could be of one.
+/// The reason if every operator may occur in a cell.
 pub(super) const OTHER_FORMULA: &str = "its operators are those of one, but not put together so; \
     a function that these lack in ONNX (such as Swish or Relu6), a clipped state and a projected \
     output are of this kind";
 
-/// How many values are looked at.
+/// The most values that are visited.
 const MAXIMUM_VALUES: usize = 1024;
 
-/// The first operator that no cell has, or the first weights that are not constant.
+/// The first operator that occurs in no cell, or the first weights that are not constant.
 pub(super) fn not_of_cell<'a>(body: &Body<'a>, value: &'a str) -> Option<String> {
     let mut seen = HashSet::new();
     let mut todo = vec![value];

@@ -1,4 +1,4 @@
-//! What is proved of the values that layers read and begin with.
+//! Proves shapes of sequences and initial states.
 
 use crate::constant;
 use crate::passes::reversal::Reversal;
@@ -8,8 +8,7 @@ use crate::sizes::{self, Size};
 use super::body::{Body, MAXIMUM_STEPS, Sequence, operands};
 use super::sum;
 
-/// Proves that a sequence has three axes and as many steps as the loop; tells the size of its
-/// batch.
+/// Proves that a sequence has rank 3 and as many steps as the loop. Returns the size of its batch.
 pub(super) fn fits<'a>(
     body: &Body<'a>,
     sequence: Sequence<'a>,
@@ -24,8 +23,8 @@ pub(super) fn fits<'a>(
     }
 }
 
-/// Proves that a sequence has three axes; tells whether it provably has as many steps as the
-/// loop, and the size of its batch.
+/// Proves that a sequence has rank 3. Returns whether it provably has as many steps as the loop,
+/// and the size of its batch.
 pub(super) fn shape<'a>(
     body: &Body<'a>,
     sequence: Sequence<'a>,
@@ -45,11 +44,11 @@ pub(super) fn shape<'a>(
     let steps = sizes::axis(body.outer, name, sequence.axis);
     let batch = sizes::axis(body.outer, name, 1 - sequence.axis)
         .ok_or_else(|| format!("the batch of its {what} {name} is not provable"))?;
-    // All that a Scan reads has one length.
+    // All sequences of a Scan have one length.
     Ok((body.is_scan() || steps == Some(body.steps), batch))
 }
 
-/// A sequence before it was flipped along time.
+/// The sequence before a flip along time.
 pub(super) fn unflipped<'a>(body: &Body<'a>, sequence: Sequence<'a>) -> Sequence<'a> {
     let before = || {
         let (scope, node, _) = body.outer.producer(sequence.value)?;
@@ -70,7 +69,7 @@ pub(super) fn unflipped<'a>(body: &Body<'a>, sequence: Sequence<'a>) -> Sequence
     }
 }
 
-/// Whether a value was reversed in a way that is not known, and is not as the user knows it.
+/// Whether a mask has been reversed, so that the caller's assumption may not hold for it.
 pub(super) fn is_reversed(body: &Body<'_>, name: &str) -> bool {
     let mut name = name;
     for _ in 0..MAXIMUM_STEPS {
@@ -91,15 +90,14 @@ pub(super) fn is_reversed(body: &Body<'_>, name: &str) -> bool {
     false
 }
 
-/// Whether a size is that of a batch, or 1, as far as both are known.
+/// Whether a size is the batch's, or 1, or possibly so.
 pub(super) fn may_be(size: Size<'_>, batch: Size<'_>) -> bool {
     size == batch
         || size == Size::Known(1)
         || !matches!((size, batch), (Size::Known(_), Size::Known(_)))
 }
 
-/// Whether a state begins as `[batch, units]` or `[1, units]` wherever the loop runs with as many
-/// sequences as its input has.
+/// Whether an initial state is `[batch, units]` or `[1, units]`, given that the loop runs.
 pub(super) fn may_begin(scope: &Scope<'_>, name: &str, batch: Size<'_>, units: usize) -> bool {
     let rows = sizes::axis(scope, name, 0);
     sizes::rank(scope, name) == Some(2)
@@ -107,7 +105,7 @@ pub(super) fn may_begin(scope: &Scope<'_>, name: &str, batch: Size<'_>, units: u
         && sizes::axis(scope, name, 1) == Some(Size::Known(units as i64))
 }
 
-/// Whether a value is provably `[batch, units]`, or is broadcast to that.
+/// Whether a value provably has shape `[batch, units]`, or broadcasts to it.
 pub(super) fn is_matrix(scope: &Scope<'_>, name: &str, batch: Size<'_>, units: usize) -> bool {
     let is = |axis, expected| {
         let size = sizes::axis(scope, name, axis);
@@ -116,7 +114,7 @@ pub(super) fn is_matrix(scope: &Scope<'_>, name: &str, batch: Size<'_>, units: u
     sizes::rank(scope, name) == Some(2) && is(0, batch) && is(1, Size::Known(units as i64))
 }
 
-/// Whether a value of the step is 0 everywhere, and makes nothing larger that it meets.
+/// Whether a value in the body is all 0 and broadcasts without enlarging other operands.
 pub(super) fn is_zero_row(body: &Body<'_>, name: &str, batch: Size<'_>, units: usize) -> bool {
     let scope = body.inner;
     let fits = match sizes::rank(scope, name) {
@@ -127,7 +125,7 @@ pub(super) fn is_zero_row(body: &Body<'_>, name: &str, batch: Size<'_>, units: u
     fits && constant::is_zero(scope, name)
 }
 
-/// What a step adds, without an axis that is given to it and taken away again.
+/// A value without an axis that is inserted and removed again.
 pub(super) fn with_axis_and_without<'a>(body: &Body<'a>, name: &'a str) -> &'a str {
     let name = body.plain(name);
     let before = || {
@@ -138,7 +136,7 @@ pub(super) fn with_axis_and_without<'a>(body: &Body<'a>, name: &'a str) -> &'a s
     before().unwrap_or(name)
 }
 
-/// The matrix that is given an axis in front.
+/// A matrix before a leading axis is inserted.
 pub(super) fn without_axis<'a>(body: &Body<'a>, name: &'a str) -> Option<&'a str> {
     if let Some(node) = body.inner.first_output_of(name, "Unsqueeze") {
         let is_first = constant::axes(body.inner, node)? == [0];
@@ -146,7 +144,7 @@ pub(super) fn without_axis<'a>(body: &Body<'a>, name: &'a str) -> Option<&'a str
     }
     let (value, shape) = operands(body.inner, name, "Reshape")?;
     let shape = constant::ints(body.inner, shape)?;
-    // A matrix of as many columns has as many rows.
+    // With the same number of columns, the number of rows is the same.
     let width = sum::width(body, value, MAXIMUM_STEPS)?;
     let keeps = matches!(shape[..], [1, rows, columns] if rows != 0 && columns == width as i64);
     keeps.then(|| body.plain(value))

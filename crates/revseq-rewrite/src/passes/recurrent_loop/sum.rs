@@ -1,17 +1,17 @@
-//! Sums of products, as every gate is before its function.
+//! Sums of products: the arguments of gates.
 
 use crate::constant::{self, Floats};
 use crate::sizes::{self, Size};
 
 use super::body::{Body, MAXIMUM_STEPS, operands};
 
-/// More than any axis that is sliced.
+/// Larger than any sliced axis.
 const ANY_SIZE: usize = i32::MAX as usize;
 
-/// A range of columns: where it begins, and how many.
+/// A range of columns: start and length.
 pub(super) type Columns = Option<(usize, usize)>;
 
-/// A value of the step, or some of its columns.
+/// A value in the body, or some of its columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Part<'a> {
     pub(super) name: &'a str,
@@ -19,18 +19,18 @@ pub(super) struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// All of a value.
+    /// A whole value.
     pub(super) fn all(name: &'a str) -> Self {
         let columns = None;
         Self { name, columns }
     }
 
-    /// The same columns of another value.
     pub(super) fn of(self, name: &'a str) -> Self {
         Self { name, ..self }
     }
 
-    /// Without the operators that hand it on or take columns; none if which is not provable.
+    /// Follows the value through Identity and column slices; `None` if the columns are not
+    /// provable.
     pub(super) fn plain(self, body: &Body<'a>) -> Option<Self> {
         let mut part = self;
         loop {
@@ -67,7 +67,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A range within a range.
+/// A range within another.
 fn within((start, length): (usize, usize), inner: Columns) -> Option<(usize, usize)> {
     match inner {
         None => Some((start, length)),
@@ -75,7 +75,7 @@ fn within((start, length): (usize, usize), inner: Columns) -> Option<(usize, usi
     }
 }
 
-/// The last axis's range of a constant.
+/// A constant's range of the last axis.
 fn take(value: &Floats, columns: Columns) -> Option<Floats> {
     match columns {
         None => Some(value.clone()),
@@ -91,12 +91,12 @@ fn take(value: &Floats, columns: Columns) -> Option<Floats> {
 pub(super) struct Sum<'a> {
     /// Values times constant matrices `[rows, columns]`.
     pub(super) products: Vec<(&'a str, Floats)>,
-    /// Values times constant vectors, element by element.
+    /// Values times constant vectors, elementwise.
     pub(super) scaled: Vec<(&'a str, Vec<f32>)>,
-    /// Values that are something else.
+    /// All other terms.
     pub(super) rest: Vec<&'a str>,
     biases: Vec<Floats>,
-    /// How many of these are rows without their first axis, of a batch of one.
+    /// The number of terms that are rows without the batch axis, from a batch of one.
     squeezed: usize,
 }
 
@@ -104,11 +104,12 @@ impl<'a> Sum<'a> {
     pub(super) fn of(body: &Body<'a>, value: Part<'a>) -> Option<Self> {
         let mut sum = Self::default();
         sum.add(body, value, MAXIMUM_STEPS)?;
-        // A row that has lost its axis is a matrix again only beside one that has it.
+        // A row without its batch axis gets it back only by broadcasting with a term that has one.
         (sum.squeezed == 0 || sum.squeezed < sum.terms()).then_some(sum)
     }
 
-    /// All constants together, one for each column; none if there are none.
+    /// The sum of all constants for each column; `Some(None)` without any, `None` if they do not
+    /// fit.
     pub(super) fn bias(&self, width: usize) -> Option<Option<Vec<f32>>> {
         let mut total: Option<Vec<f32>> = None;
         for bias in &self.biases {
@@ -126,7 +127,7 @@ impl<'a> Sum<'a> {
         Some(total)
     }
 
-    /// How many terms depend on the step.
+    /// The number of terms that depend on the step.
     fn terms(&self) -> usize {
         self.products.len() + self.scaled.len() + self.rest.len()
     }
@@ -185,7 +186,7 @@ impl<'a> Sum<'a> {
         columns.is_none().then(|| self.rest.push(name))
     }
 
-    /// Adds a product, of each of several values that are joined with rows of its own.
+    /// Adds a product; each part of a Concat gets its own rows of the weights.
     fn multiply(&mut self, body: &Body<'a>, factor: &'a str, weights: &Floats) -> Option<()> {
         let factor = body.plain(factor);
         let Some(node) = body.inner.first_output_of(factor, "Concat") else {
@@ -201,7 +202,7 @@ impl<'a> Sum<'a> {
             .collect();
         let rows = *weights.sizes.first()?;
         let known: usize = parts.iter().filter_map(|&(_, width)| width).sum();
-        // One that is not known is what is left.
+        // The single unknown part takes the remaining rows.
         let rest = rows.checked_sub(known)?;
         let unknown = parts.iter().filter(|(_, width)| width.is_none()).count();
         if unknown > 1 || unknown == 0 && rest != 0 {
@@ -218,8 +219,8 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// A matrix whose first axis, of a batch of one, is taken away, or is not where there are more
-/// sequences.
+/// The matrix before its batch axis of size 1 is removed; with more sequences the node would fail
+/// or do nothing.
 fn row_of_one<'a>(body: &Body<'a>, name: &str) -> Option<&'a str> {
     let width = |row| width(body, row, MAXIMUM_STEPS).filter(|&width| width > 1);
     if let Some((row, shape)) = operands(body.inner, name, "Reshape") {
@@ -232,7 +233,7 @@ fn row_of_one<'a>(body: &Body<'a>, name: &str) -> Option<&'a str> {
     (axes.is_empty() || axes == [0]).then(|| width(row).map(|_| row))?
 }
 
-/// A constant matrix, or another's transpose.
+/// A constant matrix, transposed if requested.
 fn matrix(body: &Body<'_>, name: &str, transposed: bool) -> Option<Floats> {
     let weights = body.floats(name)?;
     let &[rows, columns] = weights.sizes.as_slice() else {
@@ -245,7 +246,7 @@ fn matrix(body: &Body<'_>, name: &str, transposed: bool) -> Option<Floats> {
     })
 }
 
-/// A constant that is the same for each row.
+/// A constant that is the same for all rows.
 fn vector(value: &Floats, columns: Columns) -> Option<Floats> {
     match value.sizes.as_slice() {
         [] | [1] | [1, 1] => Some(value.clone()),
@@ -254,7 +255,7 @@ fn vector(value: &Floats, columns: Columns) -> Option<Floats> {
     }
 }
 
-/// How many columns a value of the step has.
+/// The number of columns of a value in the body.
 pub(super) fn width<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<usize> {
     let steps = steps.checked_sub(1)?;
     let name = body.plain(name);
@@ -287,7 +288,7 @@ fn width_of<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<usize> {
     match node.op() {
         "MatMul" => matrix(1),
         "Gemm" => matrix(usize::from(node.int("transB").or(0)? == 0)),
-        // One that is broadcast has 1.
+        // A broadcast operand has one column.
         "Add" | "Sub" | "Mul" => of(0).max(of(1)),
         "Where" => of(1).max(of(2)),
         "Split" if matches!(node.int("axis").or(0)?, 1 | -1) => {

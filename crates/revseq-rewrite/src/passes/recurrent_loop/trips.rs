@@ -1,4 +1,4 @@
-//! How often a loop runs.
+//! Proves a loop's trip count.
 
 use crate::constant;
 use crate::model::NodeProto;
@@ -10,15 +10,15 @@ use super::body::{Body, MAXIMUM_STEPS, is_number, operands, through_identity};
 /// More steps than any axis has.
 const NO_LIMIT: i64 = i32::MAX as i64;
 
-/// A step is followed by another while its number, and as much ahead, is below a size.
+/// The loop continues while the iteration number plus `ahead` is below `size`.
 struct Bound<'a> {
     size: Size<'a>,
     ahead: i64,
 }
 
-/// How often a loop runs: what its sequences, its count or its condition say.
+/// A loop's trip count, from its sequences, its count or its condition.
 pub(super) fn count<'a>(body: &Body<'a>, node: &'a NodeProto) -> Result<Size<'a>, String> {
-    // All of Scan's sequences are of one length.
+    // All sequences of a Scan have one length.
     if let Some(sequence) = body.first_sequence() {
         let steps = sizes::axis(body.outer, sequence.value, sequence.axis);
         return steps.ok_or_else(|| "how often it runs is not provable".to_owned());
@@ -80,7 +80,7 @@ pub(super) fn count<'a>(body: &Body<'a>, node: &'a NodeProto) -> Result<Size<'a>
     Ok(steps)
 }
 
-/// A size that comes from outside, or a constant.
+/// A size from the outer graph, or a constant.
 fn size<'a>(body: &Body<'a>, scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
     let mut scope = scope;
     let mut name = name;
@@ -100,7 +100,7 @@ fn size<'a>(body: &Body<'a>, scope: &'a Scope<'a>, name: &str) -> Option<Size<'a
     sizes::scalar(body.outer, name)
 }
 
-/// What a condition compares the number of the step with: it is true while all are below.
+/// Collects the bounds of a condition: it is true while every counter is below its bound.
 fn continues<'a>(
     body: &Body<'a>,
     name: &str,
@@ -109,7 +109,7 @@ fn continues<'a>(
 ) -> Option<()> {
     let steps = steps.checked_sub(1)?;
     let name = own(body.inner, name).unwrap_or(name);
-    // A constant, or the condition that was true when the step began.
+    // A constant, or the condition of the current step, which was true.
     if is_true(body.inner, name) || name == body.inner.inputs[1] {
         return Some(());
     }
@@ -125,7 +125,7 @@ fn continues<'a>(
     Some(())
 }
 
-/// Whether a condition is true where there is a step at all.
+/// Whether a condition is true if there is any step.
 fn starts(body: &Body<'_>, name: &str, all: Size<'_>, steps: usize) -> bool {
     let Some(steps) = steps.checked_sub(1) else {
         return false;
@@ -148,7 +148,7 @@ fn starts(body: &Body<'_>, name: &str, all: Size<'_>, steps: usize) -> bool {
     })
 }
 
-/// The smaller and the larger value of a comparison.
+/// The smaller and the larger operand of a comparison.
 pub(super) fn less<'a>(scope: &'a Scope<'a>, name: &str) -> Option<(&'a str, &'a str)> {
     operands(scope, name, "Less").or_else(|| {
         let (larger, smaller) = operands(scope, name, "Greater")?;
@@ -156,7 +156,7 @@ pub(super) fn less<'a>(scope: &'a Scope<'a>, name: &str) -> Option<(&'a str, &'a
     })
 }
 
-/// A value of the graph itself without the operators that hand it on, for a name of any lifetime.
+/// Follows a value through Identity nodes within this graph, and borrows its name from it.
 fn own<'a>(scope: &'a Scope<'a>, name: &str) -> Option<&'a str> {
     let (inner, node, output) = scope.producer(name)?;
     let own = node.output.get(output)?;

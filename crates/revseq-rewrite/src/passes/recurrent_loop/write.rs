@@ -10,7 +10,7 @@ use super::cell::{Cell, Gate, Kind};
 use super::layer::{Input, Layer, Layers, Masked, Output, Steps};
 use super::ordering::{Ordering, int32};
 
-/// Writes what gives the outputs of a loop that are read.
+/// Writes the layers and the outputs of the loop that are read.
 pub(super) fn layers(
     scope: &Scope<'_>,
     node: &NodeProto,
@@ -58,11 +58,11 @@ fn describe(layers: &Layers<'_>) -> String {
     format!("{}, {direction}{steps}", operators.join(" and "))
 }
 
-/// How many steps count, and how their outputs are found.
+/// The number of valid steps, and the way to their outputs.
 enum Counting {
-    /// They are the first: their number, int32 `[batch]`, and the mask `[time, batch, 1]`.
+    /// Valid steps come first: their number, int32 `[batch]`, and the mask `[time, batch, 1]`.
     First { lengths: String, mask: String },
-    /// They are put there.
+    /// They are moved to the front.
     Ordered(Ordering),
 }
 
@@ -83,8 +83,8 @@ impl Counting {
             let (steps, batch) = shape_of_input(emit, layers);
             let [zero, one] = [0, 1].map(|number| emit.ints(&[number]));
             let steps = emit.unsqueeze(&steps, &[0]);
-            // The loop reads the first steps of a longer mask; of one that it reads from the end,
-            // the last.
+            // The loop reads the first steps of a longer mask, or the last ones if it runs
+            // backwards.
             let read = if layers.backwards {
                 let shape = emit.plain("Shape", &[&mask]);
                 let all = emit.range(&shape, 0, 0, 1);
@@ -105,7 +105,7 @@ impl Counting {
         Self::Ordered(Ordering::write(emit, &mask))
     }
 
-    /// Lengths within the axis, one for each sequence.
+    /// Lengths clamped to the axis, one for each sequence.
     fn below(emit: &mut Emit<'_>, lengths: &str, layers: &Layers<'_>) -> Self {
         let (all, batch) = shape_of_input(emit, layers);
         let [zero, one] = [0, 1].map(|number| emit.scalar(number));
@@ -132,7 +132,7 @@ impl Counting {
     }
 }
 
-/// How many steps there are, and how many sequences, as a vector of one element.
+/// The number of steps, and of sequences as a vector of one element.
 fn shape_of_input(emit: &mut Emit<'_>, layers: &Layers<'_>) -> (String, String) {
     let input = layers.layers.iter().find_map(|layer| match layer.input {
         Input::Sequence { value, time } => Some((value, time as i64)),
@@ -146,7 +146,7 @@ fn shape_of_input(emit: &mut Emit<'_>, layers: &Layers<'_>) -> (String, String) 
     (steps, batch)
 }
 
-/// A sequence with the time first.
+/// A sequence with the time axis first.
 fn time_major(emit: &mut Emit<'_>, value: &str, time: usize) -> String {
     if time == 0 {
         return value.to_owned();
@@ -154,12 +154,12 @@ fn time_major(emit: &mut Emit<'_>, value: &str, time: usize) -> String {
     emit.op("Transpose", &[value], vec![model::ints("perm", &[1, 0, 2])])
 }
 
-/// What a layer's operator gives.
+/// The outputs of a layer's operator.
 struct Given {
     steps: String,
     hidden: String,
     memory: String,
-    /// The states before the first step where they are not 0, `[1, batch, units]`.
+    /// The initial states unless they are 0, `[1, batch, units]`.
     begins: [Option<String>; 2],
 }
 
@@ -171,7 +171,6 @@ struct Writer<'w> {
 }
 
 impl Writer<'_> {
-    /// Writes a layer's operator.
     fn layer(&mut self, layer: &Layer<'_>) -> Given {
         let emit = &mut self.emit;
         let cell = &layer.cell;
@@ -239,7 +238,6 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes an output of the loop.
     fn output(&mut self, output: &str, what: Output<'_>) {
         match what {
             Output::Same(outer) => self.emit.same(output, outer),
@@ -275,7 +273,7 @@ impl Writer<'_> {
         self.emit.tensor(floats(&[], vec![0.0]))
     }
 
-    /// Writes the last output, which is 0 where no step counts if it is repeated.
+    /// Writes the last output; a repeated one is 0 if no step is valid.
     fn hidden(&mut self, layer: usize, is_repeated: bool) -> String {
         let given = &self.given[layer];
         let (last, begin) = (given.hidden.clone(), given.begins[0].clone());
@@ -286,7 +284,7 @@ impl Writer<'_> {
         self.last(last, begin.as_deref())
     }
 
-    /// Writes a state after the last step that counts, or another value where none does.
+    /// Writes a state after the last valid step, or `otherwise` if there is none.
     fn last(&mut self, last: String, otherwise: Option<&str>) -> String {
         let (Some(counting), Some(otherwise)) = (&self.counting, otherwise) else {
             return last;
@@ -295,7 +293,7 @@ impl Writer<'_> {
         self.if_any(&lengths, &last, otherwise)
     }
 
-    /// Writes a state where a sequence has a step that counts, and another value where not.
+    /// Writes `last` for sequences with a valid step, and `otherwise` for the rest.
     fn if_any(&mut self, lengths: &str, last: &str, otherwise: &str) -> String {
         let zero = int32(&mut self.emit, 0);
         let any = self.emit.plain("Greater", &[lengths, &zero]);
@@ -303,13 +301,13 @@ impl Writer<'_> {
         self.emit.plain("Where", &[&any, last, otherwise])
     }
 
-    /// Writes a layer's output of every step, in the order and with the axes of the loop's.
+    /// Writes a layer's output at every step, in the loop's order and layout.
     fn steps(&mut self, output: &str, layer: usize, masked: Masked, time: i64, backwards: bool) {
         let units = self.layers.layers[layer].cell.units();
         let given = self.given[layer].steps.clone();
         let begin = self.given[layer].begins[0].clone();
         let first = match (masked, begin) {
-            // [1, batch, units] as each step's.
+            // `[1, batch, units]`, like each step.
             (Masked::State, Some(begin)) => Some(begin),
             _ => None,
         };
@@ -349,7 +347,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The steps where those that count come first: those behind are 0 as they are.
+    /// The steps if valid ones come first: later ones are already 0.
     fn padded(
         &mut self,
         layer: usize,
@@ -362,7 +360,7 @@ impl Writer<'_> {
         if masked == Masked::Zero {
             return steps.to_owned();
         }
-        // Read from the end, the steps that do not count come before any that does.
+        // Backwards, invalid steps come before any valid one.
         let behind = if self.layers.backwards {
             first
         } else {
@@ -394,8 +392,7 @@ fn weights(cell: &Cell<'_>, of: impl Fn(&Gate) -> &Floats) -> TensorProto {
     floats(&[1, cell.gates.len() * cell.units(), rows], elements)
 }
 
-/// All biases in ONNX's order, those of the input before those of the state; none if there are
-/// none.
+/// All biases in ONNX's order, the input's before the state's; `None` if there are none.
 fn bias(cell: &Cell<'_>) -> Option<Vec<f32>> {
     let all: Vec<Option<&Vec<f32>>> = {
         let inputs = cell.gates.iter().map(|gate| gate.bias.as_ref());
@@ -410,7 +407,7 @@ fn bias(cell: &Cell<'_>) -> Option<Vec<f32>> {
     Some(parts.flatten().copied().collect())
 }
 
-/// LSTM's peepholes in ONNX's order, which is that of its first three gates.
+/// LSTM's peepholes in ONNX's order, that of its first three gates.
 fn peepholes(cell: &Cell<'_>) -> Option<Vec<f32>> {
     let all: Vec<Option<&Vec<f32>>> = cell
         .gates
@@ -425,7 +422,7 @@ fn peepholes(cell: &Cell<'_>) -> Option<Vec<f32>> {
     Some(parts.flatten().copied().collect())
 }
 
-/// The functions and their constants, where they are not the operator's own.
+/// The activations and their constants, if they differ from the operator's defaults.
 fn functions(cell: &Cell<'_>) -> Vec<model::AttributeProto> {
     let names: Vec<&str> = cell.activations.iter().map(|it| it.name).collect();
     let defaults: &[&str] = match cell.kind {
@@ -437,7 +434,7 @@ fn functions(cell: &Cell<'_>) -> Vec<model::AttributeProto> {
         return Vec::new();
     }
     let mut attributes = vec![model::texts("activations", &names)];
-    // Functions that have a constant take the next.
+    // A function with a constant takes the next one in the list.
     let alphas: Vec<f32> = cell.activations.iter().filter_map(|it| it.alpha).collect();
     let betas: Vec<f32> = cell.activations.iter().filter_map(|it| it.beta).collect();
     for (name, values) in [("activation_alpha", alphas), ("activation_beta", betas)] {
@@ -448,8 +445,8 @@ fn functions(cell: &Cell<'_>) -> Vec<model::AttributeProto> {
     attributes
 }
 
-/// A state before the first step, `[1, batch, units]`. It is written even where it is 0: not
-/// every runtime makes it up for a batch of any size.
+/// An initial state, `[1, batch, units]`. It is written even if it is 0, since not every runtime
+/// can make one for any batch size.
 fn initial(emit: &mut Emit<'_>, given: Option<&str>, batch: &str, units: i64) -> String {
     let units = emit.ints(&[units]);
     let concat = vec![model::int("axis", 0)];

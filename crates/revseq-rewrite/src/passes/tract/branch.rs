@@ -1,4 +1,4 @@
-//! An If whose condition is known, to the branch that is taken.
+//! An If whose condition is known, to the branch taken.
 
 use super::edit;
 use super::inline::Inline;

@@ -1,5 +1,5 @@
-//! A DFT along an axis that tract does not take: before version 20 it takes every
-//! axis counted from the front for the second.
+//! A DFT along an axis that tract misreads: before opset 20, tract takes every axis counted from
+//! the front for the second.
 
 use crate::constant;
 use crate::emit::Emit;
@@ -20,10 +20,10 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
-/// The axis that tract takes as it is.
+/// The axis that tract reads correctly.
 const SECOND: i64 = 1;
 
-/// From this version on the axis is an input, by default the last but one.
+/// From this opset on the axis is an input; the last but one by default.
 const AXIS_AS_INPUT: i64 = 20;
 
 fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
@@ -66,8 +66,8 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     emit.finish(format!("the same along axis {from_end}"))
 }
 
-/// Where the number of axes is not known: all axes before the one become one, or if there
-/// are none, one of size 1.
+/// For an unknown rank: reshapes all axes before the one into a single axis, of size 1 if there are
+/// none.
 fn by_shape(mut emit: Emit<'_>, node: &NodeProto, [data, output]: [&str; 2], axis: i64) -> Verdict {
     let shape = emit.plain("Shape", &[data]);
     let before = emit.range(&shape, 0, 0, axis);
@@ -93,7 +93,7 @@ fn by_shape(mut emit: Emit<'_>, node: &NodeProto, [data, output]: [&str; 2], axi
     emit.finish("one along the second axis, with those before in one".to_owned())
 }
 
-/// A node's attributes but for some.
+/// A node's attributes, without some.
 fn others(node: &NodeProto, without: &[&str]) -> Vec<AttributeProto> {
     let attributes = node.attribute.iter();
     let kept = attributes.filter(|it| !without.contains(&it.name.as_deref().unwrap_or_default()));

@@ -1,4 +1,4 @@
-//! Calls of the model's own functions, to what is in these.
+//! Calls of the model's own functions, to their bodies.
 
 use std::collections::HashMap;
 
@@ -22,10 +22,10 @@ pub(crate) const PASS: Pass = Pass {
     find,
 };
 
-/// The most nodes that the functions of a model may come to.
+/// The most nodes that a model's functions may expand to.
 const MAXIMUM_NODES: usize = 1_000_000;
 
-/// How deep functions may call functions.
+/// The maximum depth of calls.
 const MAXIMUM_CALLS: usize = 64;
 
 fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
@@ -34,7 +34,7 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     let Some(function) = functions.find(|function| key(function) == called(node)) else {
         return Verdict::Other;
     };
-    // What a function calls is inlined where that function was.
+    // Nested calls are inlined after their caller.
     if scope.function().is_some() {
         return Verdict::Other;
     }
@@ -70,10 +70,10 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     edit(nodes, what)
 }
 
-/// The operators that do something else from a version on, in the same words.
+/// Operators that changed their meaning in an opset, without a change of form.
 const CHANGED: [(&str, i64); 3] = [("Hardmax", 13), ("LogSoftmax", 13), ("Softmax", 13)];
 
-/// An operator of a function that means something else in a version of ONNX's operators.
+/// An operator of a function that means something else in another opset.
 fn changed_meaning(function: &FunctionProto, version: i64) -> Option<&'static str> {
     fn uses(nodes: &[NodeProto], operator: &str) -> bool {
         nodes
@@ -88,7 +88,7 @@ fn changed_meaning(function: &FunctionProto, version: i64) -> Option<&'static st
     changed.find(is_other).map(|(operator, _)| *operator)
 }
 
-/// By which a function is called.
+/// The domain, name and overload by which a function is called.
 type Key<'a> = (&'a str, &'a str, &'a str);
 
 fn key(function: &FunctionProto) -> Key<'_> {
@@ -97,7 +97,7 @@ fn key(function: &FunctionProto) -> Key<'_> {
     (domain(&function.domain), name, overload)
 }
 
-/// A domain's name, of which ONNX's own has two.
+/// A normalised domain; ONNX's own has two names.
 fn domain(name: &Option<String>) -> &str {
     match name.as_deref().unwrap_or_default() {
         "ai.onnx" => "",
@@ -110,8 +110,7 @@ fn called(node: &NodeProto) -> Key<'_> {
     (node.domain(), node.op(), overload)
 }
 
-/// Checks that the functions can be inlined: they do not call themselves, and do
-/// not multiply beyond reason.
+/// Checks that the functions can be inlined: they are not recursive, and do not expand too much.
 pub(crate) fn check_expansion(model: &ModelProto) -> Result<(), Error> {
     let own: HashMap<Key<'_>, &[NodeProto]> = model
         .functions
@@ -139,17 +138,17 @@ pub(crate) fn check_expansion(model: &ModelProto) -> Result<(), Error> {
     })
 }
 
-/// How many nodes these come to, with functions of such sizes.
+/// The number of nodes after inlining, given the sizes of functions.
 fn expanded(nodes: &[NodeProto], sizes: &HashMap<Key<'_>, usize>) -> usize {
     nodes.iter().fold(0_usize, |sum, node| {
         let called = sizes.get(&called(node)).copied().unwrap_or(0);
         let within = node.graphs().map(|graph| expanded(&graph.node, sizes));
-        // A call counts beside what it comes to, so that the deeper is always the larger.
+        // The call itself counts as well, so that deeper calls are always larger.
         within.chain([1, called]).fold(sum, usize::saturating_add)
     })
 }
 
-/// Removes the functions that nothing calls any more, and imports what they did.
+/// Removes uncalled functions and takes over their opset imports.
 pub(crate) fn remove_uncalled(model: &mut ModelProto) {
     if model.functions.is_empty() {
         return;
@@ -169,7 +168,6 @@ pub(crate) fn remove_uncalled(model: &mut ModelProto) {
     }
 }
 
-/// Whether nodes call a function.
 fn calls(nodes: &[NodeProto], function: Key<'_>) -> bool {
     nodes.iter().any(|node| {
         called(node) == function || node.graphs().any(|graph| calls(&graph.node, function))

@@ -1,4 +1,4 @@
-//! A list that a loop only appends to and that is joined behind it, to what the loop stacks.
+//! A list that a loop only appends to and that is concatenated after it, to a scan output.
 
 use crate::emit::Emit;
 use crate::model::{self, GraphProto, NodeProto};
@@ -20,15 +20,15 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
-/// The inputs of a Loop, and of its body, before the states.
+/// The inputs of a Loop, and of its body, before the loop-carried states.
 const BEFORE_STATES: usize = 2;
 
-/// A list among the states of a Loop.
+/// A list among a Loop's states.
 struct List {
     state: usize,
-    /// What is appended to it in each step.
+    /// The value appended in each iteration.
     appended: String,
-    /// The node of the body that appends.
+    /// The body's node that appends.
     insert: usize,
 }
 
@@ -65,8 +65,7 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     emit.finish("the same with a list that it appends to as a scan output".to_owned())
 }
 
-/// A list that a Loop starts empty and appends to in each step, and that its body does
-/// nothing else with.
+/// A list that a Loop starts empty and that its body only appends to, once per iteration.
 fn grown(scope: &Scope<'_>, node: &NodeProto, body: &GraphProto) -> Option<List> {
     let states = node.input.len().checked_sub(BEFORE_STATES)?;
     let name = |value: Option<&model::ValueInfoProto>| value?.name.clone();
@@ -97,7 +96,7 @@ fn grown(scope: &Scope<'_>, node: &NodeProto, body: &GraphProto) -> Option<List>
     })
 }
 
-/// The Loop without the list, and with what was appended stacked.
+/// Writes the Loop with a scan output in place of the list.
 fn write_loop(
     emit: &mut Emit<'_>,
     node: &NodeProto,
@@ -111,7 +110,7 @@ fn write_loop(
     body.input.remove(BEFORE_STATES + list.state);
     body.output.remove(1 + list.state);
     body.node.remove(list.insert);
-    // A body gives each value once.
+    // A body must not output a value twice.
     let scan = emit.name("appended");
     body.node.push(model::node(
         "Identity",
@@ -130,7 +129,7 @@ fn write_loop(
     emit.copy(node);
 }
 
-/// What a ConcatFromSequence makes of the stack of all elements.
+/// Writes a ConcatFromSequence over the stacked elements.
 fn join(
     emit: &mut Emit<'_>,
     node: &NodeProto,
@@ -140,7 +139,7 @@ fn join(
     let output = node.output.first().map_or("", String::as_str);
     let is_new = node.int("new_axis").or(0) == Some(1);
     let axis = node.int("axis").value().ok_or("its axis is not known")?;
-    // How many axes the result has.
+    // The rank of the result.
     let all = rank.map(|rank| rank as i64 + i64::from(is_new));
     let axis = match (axis, all) {
         (0.., _) => axis,
@@ -150,7 +149,7 @@ fn join(
     let mut value = stacked.to_owned();
     if axis != 0 {
         let all = rank.ok_or("the number of axes of what is joined is not known")? as i64 + 1;
-        // The first axis, in front of the one that it is joined along.
+        // Moves the first axis in front of the axis of concatenation.
         let perm: Vec<i64> = (1..=axis).chain([0]).chain(axis + 1..all).collect();
         value = emit.op("Transpose", &[&value], vec![model::ints("perm", &perm)]);
     }

@@ -1,25 +1,25 @@
-//! The nodes of a function or a branch, in the place of the node that they stand in for.
+//! Inlines the nodes of a function or a branch in place of the node that contains it.
 
 use std::collections::HashMap;
 
 use crate::model::{self, AttributeProto, GraphProto, NodeProto, TensorProto};
 use crate::scope::Names;
 
-/// What the nodes of a body are called where they are put.
+/// Renames a body's nodes and values for their new place.
 pub(super) struct Inline<'a> {
     names: &'a mut Names,
-    /// What new names begin with: the node that goes, and where in it the body is.
+    /// The prefix of new names: the replaced node, and the body within it.
     prefix: String,
-    /// The new names of values. Others are those of the graphs around.
+    /// The new names of values. All others belong to the graphs around.
     values: HashMap<String, String>,
-    /// The attributes of a call. A branch has none: what it refers to, the function
-    /// around it is given.
+    /// The attributes of a call. A branch has none: its references are to the attributes of the
+    /// enclosing function.
     attributes: Option<HashMap<&'a str, &'a AttributeProto>>,
     nodes: Vec<NodeProto>,
 }
 
 impl<'a> Inline<'a> {
-    /// A branch.
+    /// Inlines a branch.
     pub(super) fn branch(prefix: String, names: &'a mut Names) -> Self {
         Self {
             names,
@@ -30,7 +30,7 @@ impl<'a> Inline<'a> {
         }
     }
 
-    /// A function that is called with some inputs and attributes.
+    /// Inlines a function called with these inputs and attributes.
     pub(super) fn function(
         prefix: String,
         names: &'a mut Names,
@@ -44,7 +44,7 @@ impl<'a> Inline<'a> {
         }
     }
 
-    /// Tensors of the body, as nodes.
+    /// Adds the body's initializers, as nodes.
     pub(super) fn tensors(mut self, tensors: &[TensorProto]) -> Self {
         for tensor in tensors {
             let mut value = tensor.clone();
@@ -60,7 +60,7 @@ impl<'a> Inline<'a> {
         self
     }
 
-    /// The nodes that give a body's outputs under the names that a node gives them.
+    /// The body's nodes, renamed; its outputs get the names of the replaced node's outputs.
     pub(super) fn nodes(
         mut self,
         body: &[NodeProto],
@@ -70,7 +70,7 @@ impl<'a> Inline<'a> {
         let stored = nodes.len();
         nodes.extend_from_slice(body);
         for (index, node) in nodes.iter_mut().enumerate() {
-            // As it was counted in the body.
+            // The index within the body.
             let label = match index.checked_sub(stored) {
                 Some(index) => node.label(index),
                 None => node.output[0].clone(),
@@ -104,7 +104,7 @@ impl<'a> Inline<'a> {
         nodes
     }
 
-    /// Gives values that have none yet names of their own.
+    /// Gives fresh names to values that have none yet.
     fn define<'v>(&mut self, values: impl Iterator<Item = &'v str>) {
         for value in values {
             if !self.values.contains_key(value) {
@@ -121,8 +121,8 @@ impl<'a> Inline<'a> {
             .to_owned()
     }
 
-    /// Renames what a node reads and gives; `inner` are the values of graphs
-    /// between it and the body.
+    /// Renames a node's inputs and outputs. `inner` holds the values of the graphs between it and
+    /// the body.
     fn rename(&mut self, node: &mut NodeProto, inner: &HashMap<String, String>) {
         for name in node.input.iter_mut().chain(&mut node.output) {
             if let Some(new) = inner.get(name).or_else(|| self.values.get(name)) {
@@ -140,8 +140,8 @@ impl<'a> Inline<'a> {
         }
     }
 
-    /// Renames a graph within: its own values, too, since those around it may by now
-    /// have the same names.
+    /// Renames a subgraph, including its own values, since the graphs around it may now use the
+    /// same names.
     fn rename_graph(&mut self, graph: &mut GraphProto, mut inner: HashMap<String, String>) {
         let inputs = graph.input.iter().filter_map(|value| value.name.clone());
         let tensors = graph.initializer.iter().filter_map(|it| it.name.clone());
@@ -176,8 +176,8 @@ impl<'a> Inline<'a> {
     }
 }
 
-/// An attribute with what the call gives in the place of a reference; `None` if it
-/// gives nothing, and the operator's default holds.
+/// Replaces a reference by the attribute of the call; `None` if the call gives none and the
+/// operator's default holds.
 fn resolve(
     attribute: AttributeProto,
     given: &HashMap<&str, &AttributeProto>,

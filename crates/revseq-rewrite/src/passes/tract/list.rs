@@ -1,4 +1,4 @@
-//! Lists whose elements are known one by one, to these: what is read of them is a tensor.
+//! Reads of lists whose elements are known, to tensor operators.
 
 use crate::constant;
 use crate::emit::Emit;
@@ -19,22 +19,21 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
-/// How far a list is followed, and the most elements of one.
+/// How far a list is followed, and the most elements it may have.
 const MAXIMUM_STEPS: usize = 256;
 const MAXIMUM_ELEMENTS: usize = 1024;
 
 /// An element of a list.
 #[derive(Clone)]
 enum Element<'a> {
-    /// A value.
     Value(&'a str),
-    /// A part of one.
+    /// A slice of a value.
     Part {
         value: &'a str,
         axis: i64,
         start: i64,
         end: i64,
-        /// Whether its axis stays.
+        /// Whether the axis stays.
         keeps: bool,
     },
 }
@@ -117,12 +116,11 @@ impl Element<'_> {
     }
 }
 
-/// Whether a list has no elements.
 pub(super) fn is_empty(scope: &Scope<'_>, name: &str) -> bool {
     elements(scope, name, MAXIMUM_STEPS).is_some_and(|elements| elements.is_empty())
 }
 
-/// The elements of a list, in order, if there are the same in every run.
+/// The elements of a list, in order, if they are the same in every run.
 fn elements<'a>(scope: &'a Scope<'a>, name: &str, steps: usize) -> Option<Vec<Element<'a>>> {
     let steps = steps.checked_sub(1)?;
     let (scope, node, _) = scope.producer(name)?;
@@ -204,7 +202,8 @@ fn elements<'a>(scope: &'a Scope<'a>, name: &str, steps: usize) -> Option<Vec<El
     (found.len() <= MAXIMUM_ELEMENTS).then_some(found)
 }
 
-/// The lengths of parts: as they are in a vector; all of one, but the last, of a scalar.
+/// The lengths of the parts: a vector lists them, a scalar is the length of all but a shorter last
+/// one.
 fn lengths(split: Vec<i64>, rank: usize, size: impl Fn() -> Option<i64>) -> Option<Vec<i64>> {
     if rank == 1 {
         let fit = split
@@ -222,8 +221,7 @@ fn lengths(split: Vec<i64>, rank: usize, size: impl Fn() -> Option<i64>) -> Opti
     Some(starts.map(|start| length.min(size - start)).collect())
 }
 
-/// A place in a list of some length that may be one of so many, counted from the end where
-/// it is negative.
+/// A list index, counted from the end if negative; `None` unless it is below `places`.
 fn position(at: i64, length: usize, places: usize) -> Option<usize> {
     let at = if at < 0 {
         at.checked_add(length as i64)?

@@ -1,5 +1,5 @@
-//! Operators of `com.microsoft` that ONNX Runtime's optimiser and quantiser write, to
-//! standard ones.
+//! Operators of `com.microsoft` that ONNX Runtime's optimiser and quantiser write, to standard
+//! ones.
 
 use crate::emit::Emit;
 use crate::model::{self, AttributeProto, FLOAT, NodeProto};
@@ -19,7 +19,6 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
-/// The operators that the pass knows.
 pub(super) const OPERATORS: &[&str] = &[
     "DequantizeLinear",
     "DynamicQuantizeMatMul",
@@ -70,7 +69,7 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     emit.finish("standard operators".to_owned())
 }
 
-/// A node that is to be written otherwise.
+/// A node to be replaced.
 struct Fused<'a> {
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
@@ -90,7 +89,7 @@ impl Fused<'_> {
         self.node.float(attribute).or(default)
     }
 
-    /// The attributes of some names.
+    /// The attributes with these names.
     fn attributes(&self, names: &[&str]) -> Vec<AttributeProto> {
         let attributes = self.node.attribute.iter();
         let wanted =
@@ -98,7 +97,7 @@ impl Fused<'_> {
         wanted.cloned().collect()
     }
 
-    /// The operator of the same name among ONNX's own.
+    /// Writes ONNX's operator of the same name.
     fn same(&self, emit: &mut Emit<'_>, op: &str) {
         let inputs: Vec<&str> = self.node.input.iter().map(String::as_str).collect();
         let attributes = self.node.attribute.clone();
@@ -139,7 +138,7 @@ impl Fused<'_> {
         self.activate(emit, activation, parameters, &value)
     }
 
-    /// Writes what is done to a value in the end.
+    /// Writes the final activation.
     fn activate(
         &self,
         emit: &mut Emit<'_>,
@@ -175,7 +174,7 @@ impl Fused<'_> {
         Some(())
     }
 
-    /// A product of matrices that may be transposed, times a number.
+    /// Writes a scaled product of matrices, each possibly transposed.
     fn product(&self, emit: &mut Emit<'_>) -> Option<()> {
         if self.is("transBatchA")? || self.is("transBatchB")? {
             return None;
@@ -186,7 +185,7 @@ impl Fused<'_> {
                 continue;
             }
             let rank = sizes::rank(self.scope, factor)? as i64;
-            // A vector has nothing to be transposed.
+            // A vector needs no transposition.
             if rank >= 2 {
                 let perm: Vec<i64> = (0..rank - 2).chain([rank - 1, rank - 2]).collect();
                 *factor = emit.op("Transpose", &[factor], vec![model::ints("perm", &perm)]);
@@ -204,7 +203,7 @@ impl Fused<'_> {
         Some(())
     }
 
-    /// A number of the type that a value has.
+    /// A constant with the type of a value.
     fn number(&self, emit: &mut Emit<'_>, number: f32, value: &str) -> String {
         let number = emit.tensor(model::float_scalar(number));
         if emit.opset() >= 15 {
@@ -227,7 +226,7 @@ impl Fused<'_> {
         Some(())
     }
 
-    /// A, B as integers, B's scale, B's zero point, bias.
+    /// Inputs: A, B as integers, B's scale, B's zero point, bias.
     fn quantized_product(&self, emit: &mut Emit<'_>) -> Option<()> {
         let [data, scale, zero] = ["quantized", "scale", "zero"].map(|it| emit.name(it));
         let outputs = [data.as_str(), &scale, &zero];
@@ -248,7 +247,7 @@ impl Fused<'_> {
         )
     }
 
-    /// A, B, their scales, their zero points, bias.
+    /// Inputs: A, B, their scales, their zero points, bias.
     fn integer_product(&self, emit: &mut Emit<'_>) -> Option<()> {
         let factors = [self.input(0)?, self.input(1)?];
         let scales = [self.input(2)?, self.input(3)?];
@@ -283,7 +282,7 @@ impl Fused<'_> {
         Some(())
     }
 
-    /// An operator on integers, to one on the numbers that they stand for.
+    /// Dequantises the inputs of an operator on integers, and quantises its output.
     fn on_quantized(&self, emit: &mut Emit<'_>) -> Option<()> {
         let mut dequantized = |first: usize| -> Option<String> {
             let scale = self.input(first + 1)?;

@@ -1,9 +1,7 @@
-//! The form of a model that tract reads: the same values by operators, and in
-//! an order, that tract has.
+//! The passes for tract: the same values, by operators and in an order that tract takes.
 //!
-//! Each pass is exact. They are taken in this order, after [`order`] has sorted
-//! the nodes: what is in functions and in the branches that are taken becomes
-//! part of the main graph, where the later ones see it.
+//! Each pass runs in this order, after [`order`] has sorted the nodes: functions and taken branches
+//! become part of the main graph first, where the later passes see them.
 
 mod branch;
 mod dft;
@@ -21,7 +19,7 @@ use crate::pass::{Edit, Pass, Verdict};
 
 pub(crate) use function::{PASS as FUNCTION, check_expansion, remove_uncalled};
 
-/// The passes for what is left when the functions are inlined, in their order.
+/// The passes after the functions are inlined, in their order.
 pub(crate) const PASSES: &[&Pass] = &[
     &branch::PASS,
     &list::PASS,
@@ -32,12 +30,12 @@ pub(crate) const PASSES: &[&Pass] = &[
     &microsoft::PASS,
 ];
 
-/// Whether a pass is about an operator.
+/// Whether a pass applies to an operator.
 pub(crate) fn concerns(operator: &str) -> bool {
     OPERATORS.contains(&operator) || microsoft::OPERATORS.contains(&operator)
 }
 
-/// The standard operators that the passes are about.
+/// The standard operators that the passes apply to.
 const OPERATORS: &[&str] = &[
     "ConcatFromSequence",
     "DFT",
@@ -49,7 +47,6 @@ const OPERATORS: &[&str] = &[
     "SequenceLength",
 ];
 
-/// What replaces a node.
 fn edit(nodes: Vec<NodeProto>, what: String) -> Verdict {
     Verdict::Edit(Edit {
         nodes,

@@ -1,13 +1,12 @@
-//! Nodes in an order in which they can run. ONNX demands it, writers forget it, and
-//! ONNX Runtime sorts.
+//! Sorts nodes topologically. ONNX demands it, writers forget it, and ONNX Runtime sorts.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::model::{GraphProto, ModelProto, NodeProto};
 use crate::report::{Exactness, Outcome, Step};
 
-/// Sorts the nodes of every graph in which one reads what a later one gives. Where
-/// they go round in circles they stay as they are.
+/// Sorts every graph in which a node reads the output of a later one. Graphs with cycles stay as
+/// they are.
 pub(crate) fn sort(model: &mut ModelProto) -> Vec<Step> {
     let mut steps = Vec::new();
     if let Some(graph) = model.graph.as_option_mut() {
@@ -50,8 +49,8 @@ fn sort_nodes(nodes: &mut Vec<NodeProto>, labels: &mut Vec<String>, steps: &mut 
     nodes.extend(order.into_iter().filter_map(|index| unsorted[index].take()));
 }
 
-/// The first node that reads what a later one gives, and the order in which the nodes
-/// can run that is next to theirs; `None` if that is theirs, or there is none.
+/// The first node that reads the output of a later one, and the topological order closest to the
+/// present one; `None` if the nodes are sorted or cyclic.
 fn sorted(nodes: &[NodeProto]) -> Option<(usize, Vec<usize>)> {
     let mut makers = HashMap::new();
     for (index, node) in nodes.iter().enumerate() {
@@ -64,7 +63,7 @@ fn sorted(nodes: &[NodeProto]) -> Option<(usize, Vec<usize>)> {
     let first = (0..nodes.len()).find(|&node| before[node].iter().any(|&it| it >= node))?;
     let mut order = Vec::with_capacity(nodes.len());
     let mut state = vec![State::New; nodes.len()];
-    // The nodes that wait for others, and which of those is next.
+    // The stack of waiting nodes, each with the index of its next dependency.
     let mut waiting: Vec<(usize, usize)> = Vec::new();
     for node in 0..nodes.len() {
         if state[node] == State::New {
@@ -99,7 +98,7 @@ enum State {
     Done,
 }
 
-/// The nodes that give what a node and the graphs within it read.
+/// The nodes whose outputs a node and its subgraphs read.
 fn makers_read(node: &NodeProto, makers: &HashMap<&str, usize>) -> Vec<usize> {
     let mut found = Vec::new();
     let mut add = |name: &str| found.extend(makers.get(name));
@@ -110,7 +109,7 @@ fn makers_read(node: &NodeProto, makers: &HashMap<&str, usize>) -> Vec<usize> {
     found
 }
 
-/// Calls a function with the values that a graph reads and does not make.
+/// Calls `add` with each value that a graph captures.
 fn captured(graph: &GraphProto, around: &HashSet<&str>, add: &mut impl FnMut(&str)) {
     let mut own = around.clone();
     own.extend(graph.input.iter().filter_map(|value| value.name.as_deref()));

@@ -1,5 +1,5 @@
-//! A Scan of version 8, which goes through each sequence of a batch, or one whose body
-//! declares no types, to Loops: tract reads neither.
+//! A Scan of opset 8, which iterates over each sequence of a batch, or one whose body declares no
+//! types, to Loops: tract reads neither.
 
 use buffa::{Enumeration as _, MessageField};
 
@@ -24,25 +24,25 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
-/// The only version in which a Scan has an axis for sequences of a batch before all others.
+/// The only opset in which a Scan has a leading batch axis.
 const BATCHED: i64 = 8;
 
-/// The first version in which a Loop may have no states.
+/// The first opset in which a Loop may have no states.
 const LOOP_WITHOUT_STATES: i64 = 11;
 
-/// What a Scan reads, gives and does.
+/// The parts of a Scan.
 struct Parts<'a> {
     body: &'a GraphProto,
-    /// The lengths of the sequences, in version 8.
+    /// The sequence lengths, in opset 8.
     lengths: Option<&'a str>,
-    /// The initial values of states.
+    /// The initial states.
     states: Vec<&'a str>,
     scanned: Vec<Scanned<'a>>,
-    /// The states after the last step, and what is stacked.
+    /// The final states, and the scan outputs.
     outputs: Vec<&'a str>,
 }
 
-/// What is read step by step.
+/// A scan input.
 #[derive(Clone, Copy)]
 struct Scanned<'a> {
     value: &'a str,
@@ -130,8 +130,8 @@ impl<'a> Parts<'a> {
         .then_some(parts)
     }
 
-    /// The body's inputs that the Scan feeds. Before version 4 of the format, what is stored
-    /// had to be an input as well.
+    /// The body's inputs that the Scan feeds. Before IR version 4, initializers had to be inputs as
+    /// well.
     fn inputs(&self) -> Vec<&'a ValueInfoProto> {
         let is_stored = |input: &ValueInfoProto| {
             let mut stored = self.body.initializer.iter();
@@ -141,7 +141,7 @@ impl<'a> Parts<'a> {
         inputs.filter(|input| !is_stored(input)).collect()
     }
 
-    /// A Loop over the batch around one over the steps.
+    /// A Loop over the batch around a Loop over the steps.
     fn write_batched(&self, emit: &mut Emit<'_>) -> Result<(), String> {
         let shape = emit.plain("Shape", &[self.scanned[0].value]);
         let [batch, steps] = [0, 1].map(|axis| {
@@ -201,7 +201,7 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    /// A Loop in the place of a Scan without types.
+    /// A Loop in place of a Scan without types.
     fn write_alone(&self, emit: &mut Emit<'_>, node: &NodeProto) -> Result<(), String> {
         let list = |name: &str| node.ints(name).or(&[]).unwrap_or(&[]);
         if list("scan_output_axes").iter().any(|&axis| axis != 0) {
@@ -230,7 +230,6 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    /// A Loop over some steps.
     fn write_steps(
         &self,
         emit: &mut Emit<'_>,
@@ -311,7 +310,7 @@ fn write_loop(
     emit.write(&outputs, "Loop", &inputs, vec![body]);
 }
 
-/// Stacks zeros behind a value.
+/// Appends zeros to a value.
 fn pad(emit: &mut Emit<'_>, [value, missing, output]: [&str; 3], zero: TensorProto) {
     let zero = emit.tensor(zero);
     let shape = emit.plain("Shape", &[value]);
@@ -322,7 +321,7 @@ fn pad(emit: &mut Emit<'_>, [value, missing, output]: [&str; 3], zero: TensorPro
     emit.write(&[output], "Concat", &[value, &zeros], first);
 }
 
-/// A zero of the type that is declared.
+/// A zero of the declared type.
 fn zero(value: &ValueInfoProto) -> Option<TensorProto> {
     let code = model::element_type(value)?;
     let bytes = match DataType::from_i32(code)? {

@@ -1,4 +1,4 @@
-//! NonMaxSuppression with limits that have no axis, of which tract wants one.
+//! NonMaxSuppression with scalar limits, where tract expects vectors.
 
 use crate::emit::Emit;
 use crate::pass::{Context, Pass, PassInfo, Verdict};
@@ -17,7 +17,7 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
-/// The inputs that are limits: of boxes, of their overlap, of their scores.
+/// The inputs that are limits: of the number of boxes, their overlap and their scores.
 const LIMITS: [usize; 3] = [2, 3, 4];
 
 fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
@@ -48,7 +48,7 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     emit.finish("the same with vectors of one element as limits".to_owned())
 }
 
-/// Whether a value is a vector of one element because a Reshape makes it one.
+/// Whether a Reshape makes a value a vector of one element.
 fn is_made_so(scope: &Scope<'_>, name: &str) -> bool {
     let node = scope.first_output_of(name, "Reshape");
     let shape = node.and_then(|node| crate::constant::ints(scope, node.input(1)?));

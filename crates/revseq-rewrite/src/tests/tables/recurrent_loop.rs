@@ -1,10 +1,10 @@
-//! Loops and Scans that are recurrent layers, and those that nearly are.
+//! Loops and Scans that are recurrent layers, and near misses.
 
 use super::super::text::Inner;
 use super::super::{fast, pass, right_padded};
 use super::{ANY, Row, check, leaves, takes};
 
-/// What every loop here begins with.
+/// The start of every graph.
 const START: &str = "shape = Shape(x)
     time = Gather(shape, zero)
     batch = Gather(shape, one)
@@ -17,10 +17,10 @@ const STATES: &str = "shape = Shape(x)
     states = Concat<axis=0>(batch, two)
     begin = Expand(nought, states)";
 
-/// SimpleRNN as tf2onnx writes it: `y` of all steps.
+/// SimpleRNN as tf2onnx writes it: `y` holds all steps.
 const LOOP: &str = "counted, last, y = Loop<body=@body>(time, always, start, begin)";
 
-/// The next step of a Loop: its number, whether there is another after it, and its input.
+/// The next step of a Loop: its number, the condition and the input.
 macro_rules! next_step {
     () => {
         "t2 = Add(t, next)
@@ -29,7 +29,7 @@ macro_rules! next_step {
     };
 }
 
-/// What a SimpleRNN without a bias computes its function of.
+/// The argument of a SimpleRNN's activation, without a bias.
 macro_rules! sum {
     () => {
         "fed = MatMul(now, kernel)
@@ -118,7 +118,7 @@ const LOOPS: &[Inner<'static>] = &[
     },
 ];
 
-/// A row with the loops' bodies.
+/// Adds the loops' bodies to a row.
 fn with_bodies(row: Row) -> Row {
     Row {
         inner: LOOPS,
@@ -129,7 +129,7 @@ fn with_bodies(row: Row) -> Row {
 #[test]
 fn recurrent_loop() {
     let layer = "Shape Slice Concat Expand RNN Squeeze";
-    // What was not read before stays.
+    // Values that were unread before stay.
     let unread_time = "Shape Gather Shape Slice Concat Expand RNN Squeeze";
     let take = |operators| with_bodies(takes("RNN, forward", operators, &[START, LOOP]));
     let miss = |why| with_bodies(leaves(why, &[START, LOOP]));
@@ -144,13 +144,13 @@ fn recurrent_loop() {
     check("recurrent-loop", &[
         take(layer),
         take(layer).opset(9),
-        // The forms of its end: the count alone, and the condition alone.
+        // Forms of its end: only the count, or only the condition.
         take(layer).with("c2 = Less(t2, time)", "c2 = Identity(always)"),
         take(layer).with("c2 = Less(t2, time)", "c2 = Identity(c)"),
         take(layer).with("(time, always, start", "(_, always, start"),
         take(layer).with("(time, always", "(_, _").with("Less(t2, time)", "Greater(time, t2)"),
         take(layer).with("c2 = Less(t2, time)", "under = Less(i, time)\nahead = Less(t2, time)\nc2 = And(ahead, under)"),
-        // A known number of steps: of integers, or of floats within the body.
+        // A known number of steps, as integers, or as floats in the body.
         take("Transpose Shape Gather Shape Slice Concat Expand RNN Squeeze").sizes(fixed)
             .with("shape = Shape(x)", "turned = Transpose<perm=[1,0,2]>(x)\nshape = Shape(turned)")
             .with("Gather<axis=0>(x, t)", "Gather<axis=0>(turned, t)")
@@ -167,20 +167,20 @@ fn recurrent_loop() {
         take("Shape Slice Concat Expand RNN Squeeze Squeeze").outputs("y last"),
         take("Shape Gather Concat Expand Shape Slice Concat Expand Unsqueeze RNN Squeeze")
             .with("Expand(nought", "Expand(half"),
-        // Read at a vector whose axis is taken away again.
+        // Read at a vector index, with the axis squeezed out again.
         take(layer).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, at)\nnow = Squeeze(one_step, zero)").with("now = Gather", "at = Unsqueeze(t, zero)\none_step = Gather"),
-        // A batch that comes first, and is read so.
+        // The batch axis comes first.
         with_bodies(takes("RNN, forward", "Transpose Shape Slice Concat Expand RNN Squeeze", &[START, LOOP]))
             .with("Gather(shape, zero)", "Gather(shape, one)")
             .with("batch = Gather(shape, one)", "batch = Gather(shape, zero)")
             .with("Gather<axis=0>(x, t)", "Gather<axis=1>(x, t)"),
-        // Weights that a transpose, a product with a bias and a concatenation hide.
+        // Weights behind a transpose, a product with a bias, or a concatenation.
         take(layer).with("kept = MatMul(h, recurrent)", "turned = Transpose<perm=[1,0]>(recurrent)\nkept = MatMul(h, turned)"),
         take(layer).with("fed = MatMul(now, kernel)", "fed = Gemm(now, kernel, bias)"),
         take(layer).with("both = Add(fed, kept)", "both = Gemm<transB=1>(now, w2d, kept)"),
         take(layer).with("both = Add(fed, kept)", "joined = Concat<axis=1>(now, h)\nboth = MatMul(joined, stack)"),
         take(layer).with("both = Add(fed, kept)", "joined = Concat<axis=-1>(h, now)\nboth = MatMul(joined, stack)"),
-        // A row of one sequence without its axis, beside one that has it.
+        // A row of one sequence without its batch axis, beside one that has it.
         take(layer).with("both = Add(fed, kept)", "row = Squeeze(kept)\nboth = Add(fed, row)"),
         take(layer).with("both = Add(fed, kept)", "row = Reshape(kept, two)\nboth = Add(row, fed)"),
         take(layer).with("both = Add(fed, kept)", "row = Squeeze(kept, zero)\nboth = Add(fed, row)"),
@@ -191,15 +191,15 @@ fn recurrent_loop() {
         miss(cell).with("both = Add(fed, kept)", "joined = Concat<axis=0>(now, h)\nboth = MatMul(joined, stack)"),
         miss(cell).with("both = Add(fed, kept)", "joined = Concat<axis=1>(now, now)\nboth = MatMul(joined, stack)"),
         miss(cell).with("fed = MatMul(now, kernel)", "fed = Gemm<transA=1>(now, kernel)"),
-        // A counter that does not begin with 0, or does not count by 1.
+        // A counter that does not start at 0, or does not count by 1.
         miss(early).with("always, start,", "always, next,"),
         miss(size).with("Add(t, next)", "Add(t, five)"),
         miss(size).with("Add(t, next)", "Sub(t, minus)"),
-        // One that becomes a vector, and what is read has an axis more.
+        // A counter that becomes a vector, so that the slice has one more axis.
         miss(size).with("Add(t, next)", "Add(t, one)"),
         miss(read).with("always, start,", "always, zero,"),
         miss(read).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, at)").with("now = Gather", "at = Add(i, zero)\nnow = Gather"),
-        // An early exit, and one that what is computed brings about.
+        // An early exit, and an exit that depends on computed values.
         miss(early).with("Less(t2, time)", "Less(t2, four)"),
         miss(early).with("Loop<body=@body>(time", "Loop<body=@body>(four"),
         miss(size).with("c2 = Less(t2, time)", "goes = Less(t2, time)\nmost = ReduceMax<keepdims=0>(h)\nsmall = Less(most, half)\nc2 = And(goes, small)"),
@@ -210,11 +210,11 @@ fn recurrent_loop() {
         miss(once)
             .with("(time, always", "(_, always")
             .with("c2 = Less(t2, time)", "c2 = Identity(always)"),
-        // It reads another axis, the next step, or the same one always.
+        // It reads another axis, the next step, or always the same one.
         miss(once).with("Gather<axis=0>", "Gather<axis=1>"),
         miss(read).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, t2)"),
         miss(read).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, start)"),
-        // Activations and sums that no cell has, and weights that are not constant.
+        // Activations and sums of no cell, and weights that are not constant.
         miss(cell).with("Tanh", "Sinh"),
         miss(cell).with("Add(fed, kept)", "Sub(fed, kept)"),
         miss(cell).with("MatMul(h,", "MatMul(now,"),
@@ -222,26 +222,26 @@ fn recurrent_loop() {
         miss(cell).replaceable("kernel"),
         miss(cell).replaceable("bias"),
         miss(cell).with("recurrent)", "squared)").with("shape = Shape(x)", "shape = Shape(x)\nsquared = Mul(recurrent, recurrent)"),
-        // A bias of more axes than the step, or of another size.
+        // A bias of higher rank than the step, or of another size.
         miss(cell).with("Add(both, bias)", "Add(both, r)"),
         miss(cell).with("Add(both, bias)", "Add(both, kernel)"),
-        // More than the layer's outputs are read.
+        // More is read than the layer's outputs.
         miss("what it counts is read").outputs("y counted"),
         miss(output).with("step = Identity(h2)", "step = Neg(h2)"),
         miss(output).with("step = Identity(h2)", "step = Identity(sum)"),
-        // What is known of the input and the state is too little.
+        // Too little is known about the input and the state.
         miss("not provably of 3 axes").without_sizes(),
         miss(starts).with("Expand(nought, states)", "Identity(x)"),
-        // A state of unknown batch begins as it is; one of another width does not.
+        // An initial state of unknown batch is used as it is; one of another width is not.
         take(ANY).with("begin = Expand(nought, states)", "all = ReduceSum<keepdims=1>(lens)\nothers = Concat<axis=0>(all, two)\nbegin = Expand(nought, others)"),
         miss(starts).with("begin = Expand(nought, states)", "all = ReduceSum<keepdims=1>(lens)\nothers = Concat<axis=0>(all, four)\nbegin = Expand(half, others)"),
         miss(starts).with("Expand(nought, states)", "Expand(nought, fours)"),
-        // No loop, and no body of a layer at all.
+        // No loop, and a body that is no layer.
         leaves("", &["y = Neg(x)"]),
     ]);
 }
 
-/// A state that is the last output with an axis in front, as TFLite keeps it.
+/// A state that is the last output with a leading axis, as TFLite keeps it.
 #[test]
 fn recurrent_loop_with_a_buffer() {
     let room = "room = Unsqueeze(begin, zero)";
@@ -269,7 +269,7 @@ fn recurrent_loop_with_a_buffer() {
             miss(none).with("Reshape(h2, framed)", "Unsqueeze(h2, one)"),
             miss(none).with("Reshape(h2, framed)", "Reshape(h2, sizes)"),
             miss("is not that of its cell").with("Reshape(h2, framed)", "Reshape(both, framed)"),
-            // What is there if there is no step.
+            // The initial value, if there is no step.
             miss(zero).with("Unsqueeze(begin, zero)", "Unsqueeze(half, leading)"),
             miss(zero).with("begin = Expand(nought", "begin = Expand(half"),
             take()
@@ -291,7 +291,7 @@ fn recurrent_loop_with_a_buffer() {
     );
 }
 
-/// Functions that are one operator, or several that make one.
+/// Activations written as one operator, or as several.
 #[test]
 fn recurrent_loop_with_other_activations() {
     let layer = "Shape Slice Concat Expand RNN Squeeze";
@@ -309,7 +309,7 @@ fn recurrent_loop_with_other_activations() {
             row("h2 = LeakyRelu(sum)"),
             row("h2 = HardSigmoid(sum)"),
             row("h2 = Identity(sum)"),
-            // Between 0 and 1, in both orders of product and bounds.
+            // Between 0 and 1, with product and bounds in both orders.
             row(
                 "scaled = Mul(sum, half)\nmore = Add(scaled, half)\nh2 = Clip(more, nought, whole)",
             ),
@@ -319,7 +319,7 @@ fn recurrent_loop_with_other_activations() {
             row(
                 "more = Add(sum, whole)\nleast = Relu(more)\nmost = Min(least, two_times)\nh2 = Div(most, two_times)",
             ),
-            // Other bounds, another direction, other functions.
+            // Other bounds, another slope, other functions.
             miss("scaled = Mul(sum, half)\nh2 = Clip(scaled, nought, half)"),
             miss("scaled = Mul(sum, half)\nh2 = Clip(scaled, half, whole)"),
             miss("h2 = Clip(sum, nought)"),
@@ -342,7 +342,7 @@ fn recurrent_loop_with_other_activations() {
 
 #[test]
 fn recurrent_loop_with_a_mask() {
-    // What was not read before stays.
+    // Values that were unread before stay.
     let operators = "Shape ReduceMax Cast Gather Cast ReduceSum Shape Slice Concat Expand RNN \
                      Squeeze";
     let any = "any = ReduceMax<axes=[2];keepdims=1>(x)\nmask = Cast<to=9>(any)";
@@ -367,7 +367,7 @@ fn recurrent_loop_with_a_mask() {
     check(
         "recurrent-loop",
         &[
-            // Whether the steps that count come first, no graph tells.
+            // Nothing proves that valid steps come first.
             order(),
             order().opset(11),
             order().options(fast()),
@@ -391,7 +391,7 @@ fn recurrent_loop_with_a_mask() {
                 "h2 = Where(counts, new, h)",
                 "not = Not(counts)\nh2 = Where(not, h, new)",
             ),
-            // By the user's word, or by the graph.
+            // By assumption, or proved from the graph.
             take(operators),
             take(operators).opset(9),
             with_bodies(takes(lengths, ANY, &[START, begin, prefix, masked])),
@@ -399,7 +399,7 @@ fn recurrent_loop_with_a_mask() {
                 .with("Less(column, lens)", "Greater(lens, column)"),
             with_bodies(takes(ordered, ANY, &[START, begin, prefix, masked]))
                 .with("Less(column, lens)", "Less(lens, column)"),
-            // A mask that is true everywhere is none.
+            // A mask that is all true is no mask.
             with_bodies(takes(
                 "RNN, forward",
                 "Shape Gather Shape Slice Concat Expand RNN Squeeze",
@@ -412,7 +412,7 @@ fn recurrent_loop_with_a_mask() {
             miss("version 10 of ONNX's operators has no CumSum").opset(10),
             miss(one_value).with("axes=[2]", "axes=[1]"),
             miss(one_value).with("mask = Cast<to=9>(any)", "mask = Cast<to=9>(x)"),
-            // One of its own length, read from the end with its input.
+            // A mask of its own length, read from the end together with its input.
             with_bodies(takes(
                 "RNN, reverse, with the mask as lengths",
                 ANY,
@@ -433,7 +433,7 @@ fn recurrent_loop_with_a_mask() {
                 "mask = Cast<to=9>(any)",
                 "ahead = Cast<to=9>(any)\nmask = Slice(ahead, minus, first, zero, minus)",
             ),
-            // What stays where no step counts is not what was there.
+            // At invalid steps the state does not keep its value.
             miss("its output y does not have the mask of its states")
                 .with("Where(counts, new, repeated)", "Where(counts, new, h)")
                 .with("h2 = Where(counts, new, h)", "h2 = Identity(new)"),
@@ -443,11 +443,11 @@ fn recurrent_loop_with_a_mask() {
             miss("does not provably begin with 0")
                 .with("done = Expand(nought", "done = Expand(half")
                 .outputs("y ended"),
-            // Zeros of more axes, or of other rows, than the step's output.
+            // Zeros of another rank, or with other rows, than the step's output.
             miss("something else").with("new, repeated)", "new, zeros3)"),
             miss("does not provably begin with a row")
                 .with("done = Expand(nought, states)", "done = Identity(zeros3)"),
-            // The mask is another step's.
+            // The mask is read at another step.
             miss(of_cell).with("Gather<axis=0>(mask, t)", "Gather<axis=0>(mask, t2)"),
             miss("what it counts is read").outputs("y counted"),
         ],
@@ -494,7 +494,7 @@ fn recurrent_scan() {
                 "num_scan_inputs=1",
                 "num_scan_inputs=1;scan_input_axes=[1];scan_output_axes=[1]",
             ),
-            // Lengths, as TensorFlow's dynamic_rnn has them.
+            // Lengths, as in TensorFlow's dynamic_rnn.
             lengths(),
             lengths().outputs("y last"),
             lengths().with(
@@ -517,7 +517,7 @@ fn recurrent_scan() {
     );
 }
 
-/// By its own, the pass brings along what tells it a flip.
+/// Requested alone, the pass runs the one that recognises flips first.
 #[test]
 fn recurrent_loop_knows_flips() {
     let flips = "full = Expand(time, batch)

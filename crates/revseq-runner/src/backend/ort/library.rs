@@ -113,7 +113,7 @@ pub(crate) fn ep(option: Option<&Path>) -> Result<Found> {
             "there is no {EP_LIBRARY}: neither --ep-lib nor REVSEQ_EP_LIBRARY names it, and it is \
              neither beside revseq nor in an installed Python package; install the wheel \
              onnxruntime-ep-revseq (`cargo xtask wheel` makes it), build the library with `cargo \
-             build --release -p revseq-ep`, or run ONNX Runtime's own kernels with --ep none"
+             build --release -p revseq-ep`, or run ONNX Runtime's own kernels with --backend ort-plain"
         ),
     }
 }

@@ -3,6 +3,7 @@
 mod assignment;
 mod convert;
 pub(crate) mod library;
+mod loader;
 mod placement;
 mod profile;
 mod version;
@@ -29,6 +30,7 @@ use crate::fence;
 use crate::model::check::canonical_domain;
 use crate::model::element_types::element_types;
 use crate::model::{Bindings, Model, walk};
+use crate::note::detail;
 use crate::tensor::{Tensor, Tensors, pb};
 use convert::{from_ort, has_type, to_ort};
 use library::Found;
@@ -81,7 +83,10 @@ impl Runtime {
                         "it is ONNX Runtime {version_str}, and 1.{} or later is needed",
                         ort::MINOR_VERSION
                     ),
-                    error => error.into(),
+                    error => match loader::refusal(&library.path) {
+                        Some(why) => anyhow!(why),
+                        None => error.into(),
+                    },
                 })?
                 .with_logger(silence)
                 .with_telemetry(false)
@@ -96,12 +101,15 @@ impl Runtime {
                 library::HOW_TO_GET
             )
         })?;
-        Ok(Self {
+        let runtime = Self {
             environment,
             library,
             version,
             ep: None,
-        })
+        };
+        let Found { path, how } = &runtime.library;
+        detail(format!("{runtime}: {} (from {how})", path.display()));
+        Ok(runtime)
     }
 
     /// Registers the provider's library.
@@ -125,6 +133,7 @@ impl Runtime {
                 ep.how
             )
         })?;
+        detail(format!("{EP}: {} (from {})", ep.path.display(), ep.how));
         self.ep = Some(ep);
         Ok(())
     }
@@ -179,7 +188,7 @@ pub(crate) struct Device {
 pub(crate) struct Ort {
     runtime: Rc<Runtime>,
     /// Whether our nodes are meant for this project's provider.
-    with_ep: bool,
+    pub(super) with_ep: bool,
     /// The device of the provider.
     device: KernelDevice,
     threads: Option<usize>,
@@ -306,7 +315,7 @@ impl Ort {
     ///
     /// # Errors
     /// The error of ONNX Runtime or the provider.
-    pub(crate) fn place(&self, model: &Model) -> Result<Preparation> {
+    fn place(&self, model: &Model) -> Result<Preparation> {
         let runtime = &self.runtime;
         let nodes = count_nodes(model)?;
         let mut prepared = None;
@@ -359,7 +368,8 @@ impl Ort {
         prepared: &Prepared,
         model: &Model,
         inputs: &Tensors,
-        runs: u32,
+        runs: usize,
+        with_trace: bool,
         mut step: impl FnMut(),
     ) -> Result<Profile> {
         let values = values(inputs)?;
@@ -378,7 +388,12 @@ impl Ort {
         let text = std::fs::read(&written).with_context(|| format!("cannot read {written}"));
         // It is this run's own, and of no use to anyone else.
         let _ = std::fs::remove_file(&written);
-        profile::read(&text?).context("cannot read ONNX Runtime's profile")
+        let text = text?;
+        let profile = profile::read(&text).context("cannot read ONNX Runtime's profile")?;
+        Ok(Profile {
+            trace: with_trace.then_some(text),
+            ..profile
+        })
     }
 
     /// A session.
@@ -490,11 +505,11 @@ fn refusal(model: &Model, error: &str) -> Option<String> {
 }
 
 impl Prepared {
-    /// Runs the model and returns its outputs, in order.
+    /// Runs the model and returns each output, in order, or why it is no tensor.
     ///
     /// # Errors
     /// The error of ONNX Runtime, or of one of our operators.
-    pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Tensor>> {
+    pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Result<Tensor>>> {
         let values = values(inputs)?;
         let Self {
             session, outputs, ..
@@ -503,17 +518,15 @@ impl Prepared {
             let mut options = RunOptions::new()?;
             options.set_log_level(LogLevel::Warning)?;
             let got = session.run_with_options(borrowed(&values), &options)?;
-            outputs
-                .iter()
-                .map(|declared| {
-                    let name = &declared.name;
-                    let value = got
-                        .get(name)
-                        .with_context(|| format!("ONNX Runtime gives no output {name:?}"))?;
-                    let output = from_ort(value).with_context(|| format!("output {name:?}"))?;
-                    declared.check(output, "ONNX Runtime")
-                })
-                .collect()
+            let outputs = outputs.iter().map(|declared| {
+                let name = &declared.name;
+                let value = got
+                    .get(name)
+                    .with_context(|| format!("ONNX Runtime gives no output {name:?}"))?;
+                let output = from_ort(value).with_context(|| format!("output {name:?}"))?;
+                declared.check(output, "ONNX Runtime")
+            });
+            Ok(outputs.collect())
         })
     }
 
@@ -522,24 +535,20 @@ impl Prepared {
         &mut self,
         inputs: &Tensors,
         runs: Runs,
-        mut step: impl FnMut(),
+        step: impl FnMut(),
     ) -> Result<Vec<Duration>> {
         let values = values(inputs)?;
-        let mut times = Vec::new();
-        // The first run of a session allocates.
-        let warmup = runs.warmup.max(1);
-        for run in 0..warmup.saturating_add(runs.timed) {
+        let run = || {
             let start = Instant::now();
             fenced(|| {
                 self.session.run(borrowed(&values))?;
                 Ok(())
             })?;
-            if run >= warmup {
-                times.push(start.elapsed());
-            }
-            step();
-        }
-        Ok(times)
+            Ok(start.elapsed())
+        };
+        // The first run of a session allocates.
+        let warmup = runs.warmup.max(1);
+        Runs { warmup, ..runs }.times(run, step)
     }
 }
 

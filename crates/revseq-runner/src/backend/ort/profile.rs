@@ -73,7 +73,8 @@ pub(super) fn read(text: &[u8]) -> Result<Profile> {
         }
     }
     let runs = runs.into_iter();
-    Ok(sum.of(runs.map(|(_, time)| Duration::from_micros(time)).collect()))
+    let runs = runs.map(|(_, time)| Duration::from_micros(time));
+    Ok(sum.of(runs.collect(), None))
 }
 
 fn event(json: &Json) -> Option<Event<'_>> {

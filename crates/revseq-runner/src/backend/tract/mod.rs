@@ -16,8 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use revseq_graph::ElementType;
 use revseq_kernels::{Device, LengthsPolicy};
-use revseq_tract::LoadOptions;
-use tract_loop::Limits;
+use revseq_tract::{Limits, LoadOptions};
 use tract_onnx::data_resolver::ModelDataResolver;
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto};
 use tract_onnx::prelude::*;
@@ -26,7 +25,7 @@ use tract_onnx::tract_hir::infer::{InferenceFact, InferenceModel};
 use crate::backend::Runs;
 use crate::backend::gpu::{self, Gpu};
 use crate::backend::outputs::{self, Declared};
-use crate::backend::profile::{Call, NodeTimes, Profile};
+use crate::backend::profile::{Call, NodeTimes, Profile, Trace};
 use crate::cli::{EngineArguments, Lengths};
 use crate::fence;
 use crate::model::element_types::element_types;
@@ -171,7 +170,7 @@ impl Tract {
         inputs: &BTreeMap<String, Tensor>,
         bindings: &Bindings,
     ) -> Result<Prepared> {
-        let mut options = LoadOptions::new();
+        let mut options = LoadOptions::new().with_limits(LOOP_LIMITS);
         if let Some(policy) = self.lengths {
             options = options.with_lengths(policy);
         }
@@ -211,8 +210,7 @@ fn prepare(
     let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
     onnx.provider = Arc::new(NoFiles);
     onnx.op_register = operators::bounded_operators();
-    let parse = || tract_loop::with_limits(LOOP_LIMITS, || onnx.parse(&proto, None));
-    let parsed = options.load(parse)?;
+    let parsed = options.load(|| onnx.parse(&proto, None))?;
     if let Some(name) = parsed.unresolved_inputs.first() {
         bail!("no node produces {name:?}");
     }
@@ -257,19 +255,18 @@ fn prepare(
 }
 
 impl Prepared {
-    /// Runs the model and returns its outputs, in order.
+    /// Runs the model and returns each output, in order, or why it is no tensor.
     ///
     /// # Errors
     /// The error of tract, or of one of our operators.
-    pub(crate) fn run(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Vec<Tensor>> {
+    pub(crate) fn run(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Vec<Result<Tensor>>> {
         let values = self.values(inputs)?;
         let outputs = self.run_values(values)?;
-        std::iter::zip(outputs, &self.outputs)
-            .map(|(output, declared)| {
-                let output = from_tract(output.into_tensor(), &declared.value_type)?;
-                declared.check(output, "tract")
-            })
-            .collect()
+        let outputs = std::iter::zip(outputs, &self.outputs).map(|(output, declared)| {
+            let output = from_tract(output.into_tensor(), &declared.value_type)?;
+            declared.check(output, "tract")
+        });
+        Ok(outputs.collect())
     }
 
     /// The inputs as tract takes them.
@@ -296,39 +293,38 @@ impl Prepared {
         &self,
         inputs: &BTreeMap<String, Tensor>,
         runs: Runs,
-        mut step: impl FnMut(),
+        step: impl FnMut(),
     ) -> Result<Vec<Duration>> {
         let values = self.values(inputs)?;
-        let mut times = Vec::new();
-        for run in 0..runs.warmup.saturating_add(runs.timed) {
+        let run = || {
             let values = values.clone();
             let start = Instant::now();
             let outputs = self.run_values(values)?;
             let time = start.elapsed();
             drop(outputs);
-            if run >= runs.warmup {
-                times.push(time);
-            }
-            step();
-        }
-        Ok(times)
+            Ok(time)
+        };
+        runs.times(run, step)
     }
 
     /// The time of each node in some runs. A loop includes the nodes in it.
     pub(crate) fn profile(
         &self,
         inputs: &BTreeMap<String, Tensor>,
-        runs: u32,
+        runs: usize,
+        with_trace: bool,
         mut step: impl FnMut(),
     ) -> Result<Profile> {
         let values = self.values(inputs)?;
         let mut times = NodeTimes::default();
         let mut all = Vec::new();
+        let first = Instant::now();
+        let mut trace = with_trace.then(Trace::default);
         fenced(|| {
             let mut state = self.plan.spawn()?;
             // The first run allocates.
             state.run(values.clone())?;
-            for run in 0..runs as usize {
+            for run in 0..runs {
                 let begin = Instant::now();
                 state.run_plan_with_eval(values.clone(), |context, state, node, inputs| {
                     let start = Instant::now();
@@ -342,6 +338,9 @@ impl Prepared {
                         time_with_inner: time,
                     };
                     times.add(run, call);
+                    if let Some(trace) = &mut trace {
+                        trace.add(&call, start - first);
+                    }
                     outputs
                 })?;
                 all.push(begin.elapsed());
@@ -349,7 +348,7 @@ impl Prepared {
             }
             Ok(())
         })?;
-        Ok(times.of(all))
+        Ok(times.of(all, trace.map(Trace::into_json)))
     }
 
     /// Runs the model on inputs that [`values`](Self::values) made.

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use revseq_tract::LoadOptions;
 use tract_onnx::pb::tensor_shape_proto::Dimension;
 use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
 use tract_onnx::pb::type_proto::{Tensor as TensorType, Value as TypeValue};
@@ -165,9 +166,9 @@ fn infer(
     onnx.provider = Arc::new(NoFiles);
     onnx.op_register = operators::bounded_operators();
     let symbols = template.symbols.clone();
-    let parsed = tract_loop::with_limits(LOOP_LIMITS, || {
-        onnx.parse_with_template(&proto, None, template)
-    })?;
+    let parsed = LoadOptions::new()
+        .with_limits(LOOP_LIMITS)
+        .load(|| onnx.parse_with_template(&proto, None, template))?;
     let mut inference = parsed.model;
     for (index, name) in graph_inputs(&proto).iter().enumerate() {
         if let Some(declared) = declared.get(name) {

@@ -1,18 +1,16 @@
 //! Runs the original and the rewritten model, and compares.
 
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::rc::Rc;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::backend::Engine;
-use crate::backend::ort::{Ort, Runtime};
-use crate::backend::tract::Tract;
 use crate::chain;
-use crate::cli::EngineArguments;
+use crate::cli::{Backend, RewriteArguments};
 use crate::commands::data_set;
 use crate::commands::inputs::{self, Sources};
-use crate::commands::tolerance::is_exact;
+use crate::commands::tolerance::{Tolerances, is_exact};
 use crate::model::read::{self, DataSet};
 use crate::model::{Bindings, Model, walk};
 use crate::tensor::compare::{Tolerance, compare};
@@ -46,7 +44,9 @@ impl Checked {
 pub(super) struct Check<'a> {
     pub(super) original: &'a Model,
     pub(super) rewritten: &'a Model,
+    /// Of outputs for which none is given.
     pub(super) tolerance: Tolerance,
+    pub(super) arguments: &'a RewriteArguments,
 }
 
 /// Inputs, with their description.
@@ -55,10 +55,6 @@ struct Inputs {
     tensors: Tensors,
     bindings: Bindings,
 }
-
-/// The names of the backends.
-const TRACT: &str = "tract";
-const ONNX_RUNTIME: &str = "ONNX Runtime";
 
 /// The sizes that made-up inputs have where the model leaves them open, by
 /// turns; two sets of them.
@@ -76,18 +72,13 @@ pub(super) fn data_sets(folder: &Path) -> Result<Vec<DataSet>> {
 }
 
 impl Check<'_> {
-    /// Compares on every backend that there is.
+    /// Compares on the backends that are asked for, or else on each that there is.
     ///
     /// # Errors
     /// If there is nothing to run the models on, or no inputs to run them on.
-    pub(super) fn run(
-        &self,
-        sets: &[DataSet],
-        dims: &Bindings,
-        ort_lib: Option<&Path>,
-    ) -> Result<Vec<Checked>> {
+    pub(super) fn run(&self, sets: &[DataSet]) -> Result<Vec<Checked>> {
         let all = if sets.is_empty() {
-            self.made_up(dims)
+            self.made_up()
                 .context("--check has no data set, and cannot make inputs up")?
         } else {
             sets.iter()
@@ -96,20 +87,22 @@ impl Check<'_> {
         };
         let mut checked = Vec::new();
         let mut expected = Vec::new();
-        let onnxruntime = match Runtime::load(ort_lib) {
-            Ok(runtime) => {
-                let plain = EngineArguments::default();
-                Ok(Engine::Ort(Ort::new(Rc::new(runtime), false, &plain)))
-            }
-            Err(error) if ort_lib.is_some() => return Err(error),
-            Err(error) => Err(error),
+        let arguments = &self.arguments.engine;
+        let asked = self.arguments.backends.as_slice();
+        let backends = match asked {
+            [] => &[Backend::Tract, Backend::OrtPlain],
+            asked => asked,
         };
-        let engines = [
-            (TRACT, Ok(Engine::Tract(Tract::default()))),
-            (ONNX_RUNTIME, onnxruntime),
-        ];
-        for (backend, engine) in engines {
-            match engine.and_then(|engine| self.on(backend, &engine, &all, &mut expected)) {
+        let engines = Engine::open_each(arguments, backends)?;
+        for (backend, engine) in std::iter::zip(backends, engines) {
+            let engine = match engine {
+                Err(error) if !asked.is_empty() || arguments.ort.ort_lib.is_some() => {
+                    return Err(error);
+                }
+                engine => engine,
+            };
+            let backend = backend.name();
+            match engine.and_then(|engine| self.on(&engine, &all, &mut expected)) {
                 Ok(results) => checked.extend(results),
                 Err(why) => checked.push(Checked::Skipped {
                     backend,
@@ -144,10 +137,10 @@ impl Check<'_> {
 
     /// Random inputs of two sizes, unchanged and zero-padded after different
     /// lengths.
-    fn made_up(&self, dims: &Bindings) -> Result<Vec<Inputs>> {
+    fn made_up(&self) -> Result<Vec<Inputs>> {
         let mut all = Vec::new();
         for (seed, sizes) in SIZES.iter().enumerate() {
-            let mut bindings = dims.clone();
+            let mut bindings = Bindings::new();
             for (symbol, &size) in self
                 .original
                 .input_symbols()
@@ -184,14 +177,13 @@ impl Check<'_> {
     /// another backend instead.
     fn on(
         &self,
-        backend: &'static str,
         engine: &Engine,
         all: &[Inputs],
         expected: &mut Vec<Vec<Tensor>>,
     ) -> Result<Vec<Checked>> {
         let run = |model: &Model| -> Result<Vec<Vec<Tensor>>> {
             ensure!(
-                backend != ONNX_RUNTIME || !counts_from_the_end(model)?,
+                engine.backend() != Backend::OrtPlain || !counts_from_the_end(model)?,
                 "a ReverseSequence has an axis that counts from the end, which ONNX Runtime's \
                  own kernel misreads"
             );
@@ -213,12 +205,13 @@ impl Check<'_> {
             Err(error) => return Err(error.context("the original model")),
         };
         let got = run(self.rewritten).context("the rewritten model")?;
+        let tolerances =
+            Tolerances::with_default(&self.arguments.tolerance, self.original, tolerance)?;
         let outputs = std::iter::zip(expected.iter(), &got);
-        Ok(std::iter::zip(all, outputs)
-            .map(|(inputs, (expected, got))| {
-                self.compare(backend, inputs, expected, got, tolerance)
-            })
-            .collect())
+        let compared = std::iter::zip(all, outputs).map(|(inputs, (expected, got))| {
+            self.compare(engine.name(), inputs, expected, got, &tolerances)
+        });
+        Ok(compared.collect())
     }
 
     fn compare(
@@ -227,11 +220,12 @@ impl Check<'_> {
         inputs: &Inputs,
         expected: &[Tensor],
         got: &[Tensor],
-        tolerance: Tolerance,
+        tolerances: &Tolerances<'_>,
     ) -> Checked {
         let outputs = &self.original.graph().output;
         let difference = std::iter::zip(outputs, std::iter::zip(expected, got)).find_map(
             |(output, (expected, got))| {
+                let tolerance = tolerances.of(&output.name, &BTreeMap::new());
                 let difference = compare(expected, got, tolerance).err()?;
                 Some(format!("output {}{difference}", output.name))
             },

@@ -7,27 +7,39 @@ use std::io::Write;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use revseq_rewrite::{Assumptions, Exactness, Options, PASSES, Report, Step};
 use serde_json::{Value as Json, json};
 
-use super::{Outcome, print_json};
+use super::Outcome;
+use super::destination::Destination;
 use crate::cli::{Assumption, Format, RewriteArguments, Runtime};
 use crate::escape::printable;
-use crate::model::{Model, check_dims, read};
+use crate::model::{Model, read};
+use crate::note::note;
+use crate::progress::Progress;
 use crate::tensor::compare::Tolerance;
 use check::Checked;
 
 /// Rewrites a model, checks the result if that is asked for, and writes it.
 pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
+    check_is_asked(arguments)?;
     let located = read::locate(&arguments.model)?;
-    output::refuse(&located.model, &arguments.output, arguments.overwrite)?;
-    let mut original = Model::load(&located.model)?;
+    output::refuse(
+        &located.model,
+        &arguments.output,
+        arguments.overwrite.overwrite,
+    )?;
+    let mut original = Model::read(&located.model)?;
+    let symbols = original.input_symbols();
+    let sizes = original.sizes(&arguments.dims, &symbols)?;
+    if !arguments.dims.is_empty() {
+        original.fix_sizes(&sizes)?;
+    }
+    original = original.with_data()?;
     if arguments.check.is_none() {
         original = original.without_constants();
     }
-    let dims = super::bindings(&arguments.dims)?;
-    check_dims(&dims, &original.input_symbols())?;
     let (rewritten, report) = apply(&mut original, arguments)?;
     let written = output::Partial::write(&located.model, &arguments.output, rewritten)?;
     let model = written.load()?;
@@ -45,20 +57,50 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
                     Exactness::Exact => Tolerance::Exact,
                     Exactness::Rounding => Tolerance::COMPUTED,
                 },
+                arguments,
             };
-            check.run(&sets, &dims, arguments.ort_lib.as_deref())?
+            check.run(&sets)?
         }
     };
     let failed = checked.iter().any(Checked::is_difference);
+    let to_standard_output = output::is_standard_output(&arguments.output);
+    let mut destination = match to_standard_output {
+        true => Destination::StandardError,
+        false => Destination::StandardOutput,
+    };
     match arguments.format {
-        Format::Text => print_text(&report, &checked),
-        Format::Json => print_json(&as_json(&located.model, arguments, &report, &checked)),
-    }?;
+        Format::Text => destination.text(|out| print_text(out, arguments, &report, &checked))?,
+        Format::Json => {
+            let json = as_json(&located.model, arguments, &report, &checked);
+            destination.json("rewrite", json)?;
+        }
+    }
     if failed {
+        note("the outputs differ: nothing was written");
         return Ok(Outcome::Failed);
     }
     written.keep(&arguments.output)?;
+    if !to_standard_output {
+        note(format!("wrote {}", arguments.output.display()));
+    }
     Ok(Outcome::Done)
+}
+
+/// Refuses options that say how to run models if no model is run.
+fn check_is_asked(arguments: &RewriteArguments) -> Result<()> {
+    if arguments.check.is_some() {
+        return Ok(());
+    }
+    let engine = arguments.engine.given().map(|(flag, _)| flag);
+    let others = [
+        ("--backend", !arguments.backends.is_empty()),
+        ("--rtol and --atol", arguments.tolerance.is_given()),
+    ];
+    let others = others.into_iter().filter(|(_, given)| *given);
+    match engine.chain(others.map(|(flag, _)| flag)).next() {
+        Some(flag) => bail!("{flag}: it is for --check, which is not given"),
+        None => Ok(()),
+    }
 }
 
 /// The options that the arguments select.
@@ -87,6 +129,7 @@ fn apply(
     original: &mut Model,
     arguments: &RewriteArguments,
 ) -> Result<(revseq_rewrite::ModelProto, Report)> {
+    let _progress = Progress::of(format!("rewriting {}", original.path.display()));
     let decoded = revseq_rewrite::decode(&original.bytes).map_err(anyhow::Error::from);
     if arguments.check.is_none() {
         original.bytes = Vec::new();
@@ -98,11 +141,15 @@ fn apply(
     rewritten.with_context(|| format!("cannot rewrite {}", original.path.display()))
 }
 
-fn print_text(report: &Report, checked: &[Checked]) -> Result<()> {
+fn print_text(
+    out: &mut dyn Write,
+    arguments: &RewriteArguments,
+    report: &Report,
+    checked: &[Checked],
+) -> Result<()> {
     let green = Style::new().fg_color(Some(AnsiColor::Green.into()));
     let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
-    let mut out = anstream::stdout().lock();
     for step in &report.steps {
         let place = place(step);
         let place = printable(&place);
@@ -122,9 +169,12 @@ fn print_text(report: &Report, checked: &[Checked]) -> Result<()> {
             }
         }
     }
+    for (name, size) in &arguments.dims {
+        writeln!(out, "size of {}: {green}{size}{green:#}", printable(name))?;
+    }
     let count = report.rewritten().count();
     let how = match report.exactness() {
-        _ if count == 0 => "the model is unchanged",
+        _ if count == 0 && arguments.dims.is_empty() => "the model is unchanged",
         Exactness::Exact => "outputs are equal bit for bit",
         Exactness::Rounding => "outputs are equal up to rounding",
     };
@@ -148,7 +198,7 @@ fn print_text(report: &Report, checked: &[Checked]) -> Result<()> {
             }
         }
     }
-    Ok(out.flush()?)
+    Ok(())
 }
 
 /// A node with the graphs around it.
@@ -179,18 +229,12 @@ fn as_json(
         "model": model.display().to_string(),
         "output": arguments.output.display().to_string(),
         "exactness": report.exactness(),
+        "sizes": arguments
+            .dims
+            .iter()
+            .map(|(name, size)| (name.clone(), (*size).into()))
+            .collect::<serde_json::Map<String, Json>>(),
         "steps": report.steps,
         "checks": checked.collect::<Vec<_>>(),
     })
-}
-
-/// Checks that a path has a file's name at its end.
-fn file_name(path: &Path) -> Result<&std::ffi::OsStr> {
-    let name = path.file_name();
-    ensure!(
-        name.is_some() && !path.is_dir(),
-        "{}: it is a folder, expected a file name",
-        path.display()
-    );
-    Ok(name.unwrap_or_default())
 }

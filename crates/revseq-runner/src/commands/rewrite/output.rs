@@ -5,47 +5,69 @@ use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use tempfile::NamedTempFile;
 
-use super::file_name;
-use crate::file::{CopiedFile, NewFile};
+use crate::file::{self, CopiedFile, NewFile};
 use crate::model::Model;
 use crate::model::external::check_location;
 
 /// Refuses to write over a file, above all the model itself, unless told.
 pub(super) fn refuse(model: &Path, output: &Path, overwrite: bool) -> Result<()> {
-    file_name(output)?;
-    let Ok(present) = fs::metadata(output) else {
-        return Ok(());
-    };
-    // It is read again before it is in its place.
-    ensure!(
-        present.is_file(),
-        "{}: it is not a regular file",
-        output.display()
-    );
-    if overwrite {
+    if is_standard_output(output) {
         return Ok(());
     }
+    ensure!(
+        output.file_name().is_some(),
+        "--output {}: it is a folder, expected a file name",
+        output.display()
+    );
     let is_model = match (model.canonicalize(), output.canonicalize()) {
         (Ok(model), Ok(output)) => model == output,
         _ => false,
     };
-    let what = if is_model {
-        "the model itself"
-    } else {
-        "an existing file"
-    };
-    bail!(
-        "{}: it is {what}; --overwrite replaces it",
+    ensure!(
+        overwrite || !is_model,
+        "--output {}: it is the model itself; --overwrite replaces it",
         output.display()
-    )
+    );
+    file::refuse_existing("--output", output, overwrite)?;
+    // It is read again before it is in its place.
+    ensure!(
+        fs::metadata(output).is_ok_and(|present| present.is_file()) || !output.exists(),
+        "--output {}: it is not a regular file",
+        output.display()
+    );
+    Ok(())
+}
+
+/// The path that means standard output.
+const STANDARD_OUTPUT: &str = "-";
+
+/// Whether a path means standard output.
+pub(super) fn is_standard_output(path: &Path) -> bool {
+    path.as_os_str() == STANDARD_OUTPUT
 }
 
 /// A model that is written, but not yet in its place.
 pub(super) struct Partial {
-    file: NewFile,
+    file: Written,
     /// Its data in other files, as far as it is not there already.
     data: Vec<CopiedFile>,
+}
+
+enum Written {
+    File(NewFile),
+    /// For standard output.
+    Temporary(NamedTempFile),
+}
+
+impl Written {
+    fn path(&self) -> &Path {
+        match self {
+            Self::File(file) => file.path(),
+            Self::Temporary(file) => file.path(),
+        }
+    }
 }
 
 impl Partial {
@@ -59,13 +81,27 @@ impl Partial {
         let bytes = revseq_rewrite::encode(&rewritten)?;
         let files = revseq_rewrite::external_files(&rewritten);
         drop(rewritten);
+        if is_standard_output(output) {
+            if let Some(location) = files.first() {
+                bail!(
+                    "--output -: the model has data in {location:?}, so it needs a file beside it"
+                );
+            }
+            let mut file = NamedTempFile::new()?;
+            file.write_all(&bytes)?;
+            return Ok(Self {
+                file: Written::Temporary(file),
+                data: Vec::new(),
+            });
+        }
         let write = || -> Result<NewFile> {
             let mut file = NewFile::create(output)?;
             file.write_all(&bytes)?;
             Ok(file)
         };
+        let file = write().with_context(|| format!("cannot write {}", output.display()))?;
         let mut partial = Self {
-            file: write().with_context(|| format!("cannot write {}", output.display()))?,
+            file: Written::File(file),
             data: Vec::new(),
         };
         drop(bytes);
@@ -105,9 +141,17 @@ impl Partial {
 
     /// Puts it in its place.
     pub(super) fn keep(self, output: &Path) -> Result<()> {
-        self.file
-            .complete()
-            .with_context(|| format!("cannot write {}", output.display()))?;
+        let keep = || -> Result<()> {
+            match self.file {
+                Written::File(file) => file.complete(),
+                Written::Temporary(file) => {
+                    let mut out = std::io::stdout().lock();
+                    std::io::copy(&mut file.reopen()?, &mut out)?;
+                    Ok(out.flush()?)
+                }
+            }
+        };
+        keep().with_context(|| format!("cannot write {}", output.display()))?;
         self.data.into_iter().for_each(CopiedFile::keep);
         Ok(())
     }

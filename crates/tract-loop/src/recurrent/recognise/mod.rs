@@ -1,4 +1,4 @@
-//! Loops that are recurrent layers, by what their steps compute.
+//! Recognises loops that are recurrent layers.
 
 mod step;
 mod sum;
@@ -14,7 +14,7 @@ use super::op::{Counted, PackedRecurrent, Slots};
 use values::Next;
 pub(crate) use values::Scanned;
 
-/// Wires a Scan as a layer, if it is one with large weights: gives an outlet for each slot.
+/// Wires a Scan as a layer, if it is one with large weights. Returns an outlet for each slot.
 pub(crate) fn wire(
     scan: &Scanned<'_>,
     target: &mut TypedModel,
@@ -28,7 +28,7 @@ pub(crate) fn wire(
         .filter(|output| scan.outputs[*output].state)
         .collect();
     rule_if!(!states.is_empty() && states.len() == next.len());
-    // The state that products are made of is h.
+    // The state that is an operand of products is h.
     let of_state = |input: usize| states.iter().position(|it| *it == input);
     let products = body.nodes().iter().filter(|node| node.op_is::<EinSum>());
     let mut multiplied = products.flat_map(|node| &node.inputs);
@@ -79,7 +79,7 @@ pub(crate) fn wire(
         let (a, b) = (scan.outer[states[state]], scan.outer[states[h]]);
         a == b || is_zero(target, a) && is_zero(target, b)
     };
-    // Whether an output is h, or zeros where h stays what it was.
+    // Whether an output is h (`true`), or zeros where h does not change (`false`).
     let repeats = |outlet: OutletId| -> Option<bool> {
         let shown = scan.next(outlet);
         if shown.new != of_h.new || !scan.same_mask(&shown, &of_h) {
@@ -94,7 +94,7 @@ pub(crate) fn wire(
         let input = scan.source(otherwise.old)?;
         match of_state(input) {
             Some(state) if state == h => Some(true),
-            // One of its own, which is h as long as both start alike.
+            // A separate state equals h if both start equal.
             Some(state) => {
                 let own = next_of(state);
                 let is_same = own.new == of_h.new && scan.same_mask(&own, &of_h);
@@ -103,7 +103,7 @@ pub(crate) fn wire(
             None => is_zero(target, scan.outer[input]).then_some(false),
         }
     };
-    // The layer's output that each output is, by its number among Y, Y_h and Y_c.
+    // For each slot, the index of the layer's output among Y, Y_h and Y_c.
     let mut slots: Vec<(usize, usize)> = vec![];
     let mut repeats_y = None;
     for (outlet, mapping) in std::iter::zip(&body.outputs, scan.outputs) {
@@ -177,7 +177,7 @@ pub(crate) fn wire(
     let mut outlets = tvec![];
     for (_, output) in slots.iter().copied() {
         let index = (0..output).filter(|it| wants(*it)).count();
-        // Without the axis of directions.
+        // Removes the axis of directions.
         let axis = usize::from(output == 0);
         outlets.push(wire(
             target,
@@ -189,7 +189,7 @@ pub(crate) fn wire(
     Ok(Some(outlets))
 }
 
-/// Whether a value is known to be zeros.
+/// Whether a value is known to be all zeros.
 fn is_zero(model: &TypedModel, outlet: OutletId) -> bool {
     let known = model
         .outlet_fact(outlet)

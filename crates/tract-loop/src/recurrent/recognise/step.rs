@@ -1,4 +1,4 @@
-//! The cells of LSTM, GRU and RNN.
+//! Recognises the cells of LSTM, GRU and RNN.
 
 use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_hir::internal::*;
@@ -9,17 +9,17 @@ use crate::recurrent::activation::{Activation, Functions};
 use crate::recurrent::cell::Cell;
 use crate::recurrent::packed::{Constants, Direction, PackedLayer};
 
-/// What a step does with its state, but for the mask.
+/// The update of a state, without its mask.
 pub(super) struct Step {
     pub(super) cell: Cell,
     pub(super) activations: Vec<Activation>,
-    /// In the order of ONNX's gates: the products with the input and with the state.
+    /// In ONNX's order, each with the products with the input and the state.
     pub(super) gates: Vec<Gate>,
     pub(super) x: OutletId,
     pub(super) own_bias: Option<Vec<f32>>,
 }
 
-/// What a gate is a function of: weights and biases.
+/// The argument of a gate's activation: weights and biases.
 pub(super) struct Gate {
     w: Vec<f32>,
     r: Vec<f32>,
@@ -27,7 +27,7 @@ pub(super) struct Gate {
 }
 
 impl Scanned<'_> {
-    /// The gates of sums of a product with the input, one with the state, and biases.
+    /// Reads sums of one product with the input, one with the state, and biases as gates.
     pub(super) fn gates(&self, sums: Vec<Sum>, h: OutletId) -> Option<(Vec<Gate>, OutletId)> {
         let mut x = None;
         let mut gates = vec![];
@@ -164,7 +164,7 @@ impl Step {
         }
         let gates = self.gates.len();
         ensure!(w.len() == gates * units * features && r.len() == gates * units * units);
-        // The biases of the recurrent products, of which one counts.
+        // The recurrent biases; only the last gate's is used.
         let own = self.own_bias.unwrap_or_else(|| vec![0.0; units]);
         bias.resize((2 * gates - 1) * units, 0.0);
         bias.extend_from_slice(&own);

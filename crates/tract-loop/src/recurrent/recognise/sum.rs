@@ -12,15 +12,15 @@ use super::values::Scanned;
 /// A sum of products with constant matrices and of constants.
 #[derive(Default)]
 pub(super) struct Sum {
-    /// What is multiplied and by what: the weights of each column, one after the other.
+    /// The factors: a value, and the weights column by column.
     pub(super) products: Vec<(OutletId, Vec<f32>)>,
     pub(super) bias: Vec<f32>,
-    /// What else is added.
+    /// Other terms.
     pub(super) others: Vec<OutletId>,
 }
 
 impl Scanned<'_> {
-    /// Some columns of a value of a width, as a sum.
+    /// Adds a range of columns of a value to a sum.
     pub(super) fn add_terms(
         &self,
         outlet: OutletId,
@@ -112,7 +112,7 @@ impl Scanned<'_> {
         Some(first)
     }
 
-    /// A product with a constant matrix: what is multiplied, and the weights of each column.
+    /// Reads a product with a constant matrix: the other factor, and the weights column by column.
     pub(super) fn product(
         &self,
         node: &TypedNode,

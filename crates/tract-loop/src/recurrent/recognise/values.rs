@@ -1,4 +1,4 @@
-//! What single values of a step are.
+//! Recognises single values of a step.
 
 use tract_onnx::tract_core::ops::binary::{BinMiniOp, TypedBinOp};
 use tract_onnx::tract_core::ops::cast::Cast;
@@ -13,7 +13,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::alias::Alias;
 use crate::recurrent::activation::Activation;
 
-/// A Scan that is about to be wired.
+/// A Scan about to be wired.
 pub(crate) struct Scanned<'a> {
     pub(crate) body: &'a TypedModel,
     pub(crate) outer: &'a [OutletId],
@@ -21,10 +21,10 @@ pub(crate) struct Scanned<'a> {
     pub(crate) outputs: &'a [OutputMapping<TDim>],
 }
 
-/// What a state becomes: something new, where a mask says so.
+/// The update of a state: a new value, where a mask is true.
 pub(super) struct Next {
     pub(super) new: OutletId,
-    /// What it is otherwise, with the input that tells which.
+    /// The value elsewhere, and the mask's input.
     pub(super) otherwise: Option<Otherwise>,
 }
 
@@ -40,7 +40,7 @@ impl Scanned<'_> {
         self.body.node(outlet.node)
     }
 
-    /// The value itself where only axes of size 1, or the name, differ.
+    /// Skips nodes that change only axes of size 1 or the name.
     pub(super) fn strip(&self, mut outlet: OutletId) -> OutletId {
         loop {
             let node = self.node(outlet);
@@ -52,7 +52,7 @@ impl Scanned<'_> {
         }
     }
 
-    /// The input that a value is.
+    /// The body's input that a value is.
     pub(super) fn source(&self, outlet: OutletId) -> Option<usize> {
         let outlet = self.strip(outlet);
         self.body.inputs.iter().position(|it| *it == outlet)
@@ -64,7 +64,7 @@ impl Scanned<'_> {
         op.0.is::<T>().then(|| [node.inputs[0], node.inputs[1]])
     }
 
-    /// Both orders of what may be in either.
+    /// The operands of a commutative operator, in both orders.
     pub(super) fn either<T: BinMiniOp>(
         &self,
         outlet: OutletId,
@@ -73,13 +73,13 @@ impl Scanned<'_> {
         found.into_iter().flat_map(|[a, b]| [[a, b], [b, a]])
     }
 
-    /// A number that a value is everywhere.
+    /// The number that all elements equal.
     pub(super) fn number(&self, outlet: OutletId) -> Option<f32> {
         let known = self.body.outlet_fact(outlet).ok()?.konst.clone()?;
         known.as_uniform()?.cast_to_scalar::<f32>().ok()
     }
 
-    /// The input that a mask is, and whether it is its opposite.
+    /// The input of a mask, and whether the mask is negated.
     pub(super) fn mask(&self, outlet: OutletId) -> Option<(usize, bool)> {
         let outlet = self.strip(outlet);
         let node = self.node(outlet);

@@ -8,15 +8,15 @@ use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_core::ops::identity::Identity;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::around::{Around, BEYOND, Number};
-use crate::from_data::{FromData, OrTracts};
-use crate::late;
-use crate::minted::{Facts, Minted, axis, inferred};
-use crate::part::{Part, positions};
+use super::around::{Around, BEYOND, Number};
+use super::late;
+use super::minted::{Facts, Minted, axis, inferred};
+use super::or_tracts::{FromData, OrTracts};
+use super::part::{Part, positions};
 use crate::wire::wire_cast;
 
-/// Reads a Slice: as tract does where its bounds turn out to be known, else as a [`Part`]
-/// along each axis, or as a Gather where it takes one element that is then squeezed.
+/// Parses a Slice: like tract if its bounds turn out to be known, otherwise as a [`Part`] along
+/// each axis, or as a Gather if it takes one element that is then squeezed.
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
@@ -33,33 +33,33 @@ pub(crate) fn parse(
     Ok((Box::new(OrTracts { tracts, op }), captured))
 }
 
-/// What the graph says of a Slice along an axis.
+/// Facts from the graph about a Slice along an axis.
 #[derive(Clone, Copy, Debug)]
 struct Along {
     axis: i64,
     bounds: Bounds,
-    /// Whether it ends one after it starts.
+    /// Whether the end is the start plus one.
     is_next: bool,
-    /// Whether the axis is squeezed wherever the output is read.
+    /// Whether all readers squeeze the axis.
     is_squeezed: bool,
 }
 
-/// The start, the end and the step, where they are known.
+/// The start, the end and the step, where known.
 type Bounds = [Option<i64>; 3];
 
-/// How a Slice takes what it does along an axis.
+/// The kind of slice along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
-    /// What starts with the first bound: one element, or a Squeeze fails.
+    /// The element at the start; the Squeeze fails otherwise.
     Element,
     Whole,
-    /// From one position to another, then each so many.
+    /// Start, end and step.
     Range(usize, usize, i64),
-    /// What the bounds say when it runs.
+    /// Between the bounds at run time.
     Part(i64),
 }
 
-/// What is known of a Slice's bounds where they are not constants.
+/// Facts about the bounds of a Slice that are not constants.
 fn along(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<Along>>> {
     let [_, start, end, more @ ..] = &*node.input else {
         return Ok(None);
@@ -88,7 +88,7 @@ fn along(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<A
     };
     let known = |number| match number {
         Number::Known(number) => Some(number),
-        // More is as much, of an axis.
+        // A larger bound means the same.
         Number::AtLeast(BEYOND..) => Some(BEYOND),
         _ => None,
     };
@@ -108,17 +108,17 @@ fn along(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<A
     along.collect::<TractResult<_>>().map(Some)
 }
 
-/// A Slice as ONNX writes it, before its bounds are known or known to come from data.
+/// A Slice before it is known whether its bounds come from data.
 #[derive(Clone, Debug)]
 struct OnnxSlice {
     along: Vec<Along>,
-    /// Which input the steps are.
+    /// The input of the steps.
     steps: Option<usize>,
     sizes: Minted,
 }
 
 impl Along {
-    /// How it takes what it does of an axis of a size; `None` if its step is not known.
+    /// The kind of slice for an axis of this size; `None` if the step is unknown.
     fn taken(&self, bounds: Bounds, size: &TDim) -> TractResult<Option<Taken>> {
         let [start, end, Some(step)] = bounds else {
             return Ok(None);
@@ -147,12 +147,12 @@ impl Along {
     }
 }
 
-/// A value that is known of an input.
+/// The known value of an input.
 type Value = Option<Arc<Tensor>>;
 
 impl OnnxSlice {
-    /// The axes, and how it takes what it does along them, if the values are all that is known
-    /// of its starts, ends and steps; `None` if it is as tract has it.
+    /// The axes with their kinds of slice, given the known values of starts, ends and steps; `None`
+    /// to slice like tract.
     fn taken(
         &self,
         values: &[Value; 3],
@@ -179,7 +179,7 @@ impl OnnxSlice {
         taken.collect()
     }
 
-    /// The sizes of the output.
+    /// The output's sizes.
     fn shape(&self, taken: &[(usize, Taken)], mut shape: TVec<TDim>) -> TractResult<TVec<TDim>> {
         for &(axis, taken) in taken {
             match taken {
@@ -195,7 +195,7 @@ impl OnnxSlice {
         Ok(shape)
     }
 
-    /// The starts, ends and steps among the values of its inputs.
+    /// The starts, ends and steps.
     fn bounds(&self, value: impl Fn(usize) -> TractResult<Value>) -> TractResult<[Value; 3]> {
         let steps = self.steps.map_or(Ok(None), &value)?;
         Ok([value(1)?, value(2)?, steps])

@@ -1,5 +1,7 @@
 //! `revseq compare`.
 
+mod inner;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
@@ -7,33 +9,45 @@ use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value as Json, json};
 
+use inner::{Inner, InnerRow};
+
+use super::Outcome;
+use super::destination::Destination;
 use super::inputs::{self, in_model, list};
 use super::tolerance::Tolerances;
-use super::{Outcome, print_json};
 use crate::backend;
 use crate::chain;
-use crate::cli::{CompareArguments, Engine, Format};
+use crate::cli::{Backend, CompareArguments, Format};
 use crate::escape::printable;
-use crate::model::{Model, check_dims, read};
-use crate::tensor::Tensor;
+use crate::model::{Bindings, Model, read};
 use crate::tensor::compare::{Difference, Tolerance, compare};
 use crate::tensor::fill::Fill;
+use crate::tensor::{Tensor, Tensors};
 
 /// A model on a backend.
 struct Side {
     name: String,
-    /// The outputs, or why there are none.
-    outputs: Result<Vec<Tensor>, String>,
+    /// Its values, or why there are none.
+    ran: Result<Ran, String>,
+}
+
+/// What a model computed.
+struct Ran {
+    outputs: Vec<Tensor>,
+    /// The values between its nodes, if they are asked for.
+    inner: Option<Inner>,
 }
 
 /// How a side compares with the expected one.
 enum Row {
-    /// By output.
-    Ran(Vec<Compared>),
+    Ran {
+        outputs: Vec<Compared>,
+        inner: Option<InnerRow>,
+    },
     Refused(String),
 }
 
-/// How an output compares with the expected one.
+/// How a value compares with the expected one.
 enum Compared {
     Same,
     /// Within the tolerance.
@@ -41,28 +55,46 @@ enum Compared {
     Different(Difference),
 }
 
+impl Compared {
+    fn new(expected: &Tensor, got: &Tensor, tolerance: Tolerance) -> Self {
+        match compare(expected, got, Tolerance::Exact) {
+            Ok(()) => Self::Same,
+            Err(exact) => match compare(expected, got, tolerance) {
+                Ok(()) => Self::Close(exact),
+                Err(difference) => Self::Different(difference),
+            },
+        }
+    }
+
+    fn is_different(&self) -> bool {
+        matches!(self, Self::Different(_))
+    }
+}
+
 /// Runs a model, or two, on each backend and compares the outputs.
 pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
+    let mut destination = Destination::open(&arguments.report)?;
     let located = read::locate(&arguments.model)?;
-    let model = Model::load(&located.model)?;
+    let mut model = Model::read(&located.model)?;
+    let mut bindings = model.set_sizes(&arguments.inputs.dims)?;
+    let model = model.with_data()?;
     let other = match &arguments.other {
         Some(path) => Some(Model::load(&read::locate(path)?.model)?),
         None => None,
     };
-    let engines = match (arguments.on.as_slice(), &other) {
-        ([], None) => &[Engine::Tract, Engine::Ort],
-        ([], Some(_)) => [Engine::Tract].as_slice(),
+    let backends = match (arguments.backends.as_slice(), &other) {
+        ([], None) => &[Backend::Tract, Backend::Ort],
+        ([], Some(_)) => [Backend::Tract].as_slice(),
         (given, _) => given,
     };
     ensure!(
-        engines.len() > 1 || other.is_some(),
-        "there is nothing to compare with: give another model, or two backends, as in --on tract,ort"
+        backends.len() > 1 || other.is_some(),
+        "there is nothing to compare with: give another model, or two backends, as in \
+         --backend tract,ort"
     );
     if let Some(other) = &other {
         check_same_values(&model, other)?;
     }
-    let mut bindings = super::bindings(&arguments.inputs.dims)?;
-    check_dims(&bindings, &model.input_symbols())?;
     let tolerances = Tolerances::new(&arguments.tolerance, &model)?;
     let sources = inputs::Sources::new(&arguments.inputs);
     let fill = match located.data_sets.first() {
@@ -77,30 +109,31 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     let given =
         inputs::gather(&model, &sources, &mut bindings).with_context(in_model(&located.model))?;
     let mut sides = Vec::new();
-    for engine in &backend::Engine::open_all(&arguments.engine, engines)? {
+    for engine in &backend::Engine::open_all(&arguments.engine, backends)? {
         for model in std::iter::once(&model).chain(&other) {
-            let outputs = engine
-                .load(model)
-                .and_then(backend::Loaded::ready)
-                .and_then(|mut session| session.run(&given, &bindings))
-                .map_err(|error| chain(&error));
+            let ran = match arguments.values {
+                false => outputs(engine, model, &given, &bindings),
+                true => inner::run(engine, model, &given, &bindings),
+            };
             sides.push(Side {
                 name: format!("{} on {engine}", model.path.display()),
-                outputs,
+                ran: ran.map_err(|error| chain(&error)),
             });
         }
     }
     let names = model.output_names();
     let (expected, rows) = compared(&names, sides, &tolerances)?;
     match arguments.format {
-        Format::Text => print_text(&names, &expected, &rows)?,
-        Format::Json => print_json(&as_json(&names, &expected, &rows))?,
+        Format::Text => destination.text(|out| print_text(out, &names, &expected, &rows))?,
+        Format::Json => destination.json("compare", as_json(&names, &expected, &rows))?,
     }
+    destination.complete()?;
     let differs = rows.iter().any(|(_, row)| match row {
         Row::Refused(_) => true,
-        Row::Ran(results) => results
-            .iter()
-            .any(|result| matches!(result, Compared::Different(_))),
+        Row::Ran { outputs, inner } => {
+            outputs.iter().any(Compared::is_different)
+                || inner.as_ref().is_some_and(InnerRow::is_different)
+        }
     });
     Ok(if differs {
         Outcome::Failed
@@ -109,47 +142,64 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     })
 }
 
-/// The name of the first side that ran, with whose outputs the others are compared; and each
+/// Runs a model for its outputs alone.
+fn outputs(
+    engine: &backend::Engine,
+    model: &Model,
+    given: &Tensors,
+    bindings: &Bindings,
+) -> Result<Ran> {
+    Ok(Ran {
+        outputs: engine.load(model)?.ready()?.run(given, bindings)?,
+        inner: None,
+    })
+}
+
+/// The name of the first side that ran, with whose values the others are compared; and each
 /// other side.
 ///
 /// # Errors
 /// No side ran.
 fn compared(
     names: &[String],
-    mut sides: Vec<Side>,
+    sides: Vec<Side>,
     tolerances: &Tolerances<'_>,
 ) -> Result<(String, Vec<(String, Row)>)> {
-    let Some(first) = sides.iter().position(|side| side.outputs.is_ok()) else {
-        let refused = sides.into_iter().map(|side| match side.outputs {
+    let Some(first) = sides.iter().position(|side| side.ran.is_ok()) else {
+        let refused = sides.into_iter().map(|side| match side.ran {
             Err(why) => format!("{}: {why}", side.name),
             Ok(_) => side.name,
         });
         bail!(refused.collect::<Vec<_>>().join("; "));
     };
-    let expected = sides.remove(first);
-    let expected_outputs = expected.outputs.unwrap_or_default();
-    let rows = sides.into_iter().map(|side| {
-        let row = match side.outputs {
+    let mut expected = None;
+    let mut others = Vec::new();
+    for (index, Side { name, ran }) in sides.into_iter().enumerate() {
+        match ran {
+            Ok(ran) if index == first => expected = Some((name, ran)),
+            ran => others.push((name, ran)),
+        }
+    }
+    let (expected_name, expected) = expected.context("a side ran")?;
+    let tolerance = |name: &str| tolerances.of(name, &BTreeMap::new());
+    let rows = others.into_iter().map(|(side, ran)| {
+        let row = match ran {
             Err(why) => Row::Refused(why),
-            Ok(outputs) => {
-                let outputs = std::iter::zip(&expected_outputs, &outputs);
-                let outputs = std::iter::zip(names, outputs).map(|(name, (expected, got))| {
-                    let tolerance = tolerances.of(name, &BTreeMap::new());
-                    match compare(expected, got, Tolerance::Exact) {
-                        Ok(()) => Compared::Same,
-                        Err(exact) => match compare(expected, got, tolerance) {
-                            Ok(()) => Compared::Close(exact),
-                            Err(difference) => Compared::Different(difference),
-                        },
-                    }
-                });
-                Row::Ran(outputs.collect())
+            Ok(ran) => {
+                let outputs = std::iter::zip(&expected.outputs, &ran.outputs);
+                let outputs = std::iter::zip(names, outputs)
+                    .map(|(name, (expected, got))| Compared::new(expected, got, tolerance(name)));
+                let inner = expected.inner.as_ref().zip(ran.inner.as_ref());
+                Row::Ran {
+                    outputs: outputs.collect(),
+                    inner: inner.map(|(expected, got)| expected.compare(got, tolerance)),
+                }
             }
         };
-        (side.name, row)
+        (side, row)
     });
     let rows = rows.collect();
-    Ok((expected.name, rows))
+    Ok((expected_name, rows))
 }
 
 /// Checks that the inputs and outputs of two models have the same names.
@@ -175,16 +225,20 @@ fn check_same_values(model: &Model, other: &Model) -> Result<()> {
     Ok(())
 }
 
-fn print_text(names: &[String], expected: &str, rows: &[(String, Row)]) -> Result<()> {
+fn print_text(
+    out: &mut dyn Write,
+    names: &[String],
+    expected: &str,
+    rows: &[(String, Row)],
+) -> Result<()> {
     let bold = Style::new().bold();
     let green = Style::new().fg_color(Some(AnsiColor::Green.into()));
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
-    let mut out = anstream::stdout().lock();
     writeln!(out, "expected: {bold}{}{bold:#}", printable(expected))?;
     for (side, row) in rows {
         let side = printable(side);
-        let results = match row {
-            Row::Ran(results) => results,
+        let (results, inner) = match row {
+            Row::Ran { outputs, inner } => (outputs, inner),
             Row::Refused(why) => {
                 writeln!(out, "{bold}{side}{bold:#}: {red}REFUSED{red:#}: {why}")?;
                 continue;
@@ -204,14 +258,17 @@ fn print_text(names: &[String], expected: &str, rows: &[(String, Row)]) -> Resul
                 }
             }
         }
+        if let Some(inner) = inner {
+            inner.print(out)?;
+        }
     }
-    Ok(out.flush()?)
+    Ok(())
 }
 
 fn as_json(names: &[String], expected: &str, rows: &[(String, Row)]) -> Json {
     let rows = rows.iter().map(|(side, row)| {
-        let results = match row {
-            Row::Ran(results) => results,
+        let (results, inner) = match row {
+            Row::Ran { outputs, inner } => (outputs, inner),
             Row::Refused(why) => return json!({ "model": side, "refused": why }),
         };
         let outputs = std::iter::zip(names, results).map(|(name, result)| {
@@ -226,7 +283,11 @@ fn as_json(names: &[String], expected: &str, rows: &[(String, Row)]) -> Json {
             }
             json
         });
-        json!({ "model": side, "outputs": outputs.collect::<Json>() })
+        let mut json = json!({ "model": side, "outputs": outputs.collect::<Json>() });
+        if let Some(inner) = inner {
+            json["values"] = inner.json();
+        }
+        json
     });
     json!({ "expected": expected, "compared": rows.collect::<Json>() })
 }

@@ -1,4 +1,4 @@
-//! The graphs that a node is read in: what they say of its inputs, and who reads its output.
+//! The context of a node being parsed: facts about its inputs, and the readers of its output.
 
 use std::cell::Cell;
 
@@ -6,17 +6,17 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::{GraphProto, NodeProto};
 use tract_onnx::tract_hir::internal::*;
 
-/// How many nodes are looked at for one node that is read.
+/// The most nodes that are visited for one parsed node.
 const MAXIMUM_NODES: usize = 256;
 
-/// A size that no axis exceeds: exporters write it, or more, for the end of an axis.
+/// Larger than any axis: exporters write this, or more, for the end of an axis.
 pub(crate) const BEYOND: i64 = 1_000_000_000;
 
-/// What is known of an integer.
+/// Facts about an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number<'a> {
     Known(i64),
-    /// More than a value of one element, by so much.
+    /// A value of one element, plus an offset.
     Above(&'a str, i64),
     AtLeast(i64),
     Unknown,
@@ -31,17 +31,17 @@ impl Number<'_> {
     }
 }
 
-/// The graph that a node is read in, and what it may capture.
+/// The graph being parsed, and the graphs it may capture from.
 pub(crate) struct Around<'a> {
     ctx: &'a ParsingContext<'a>,
     looked_at: Cell<usize>,
 }
 
-/// What a name stands for.
+/// The definition of a name.
 enum Made<'a> {
     By(&'a NodeProto),
     Constant(Vec<i64>),
-    /// An input of a graph, or nothing.
+    /// A graph input, or nothing.
     Given,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// The elements of a constant of a few integers.
+    /// The elements of a small integer constant.
     pub(crate) fn constant(&self, name: &'a str) -> TractResult<Option<Vec<i64>>> {
         Ok(match self.made(name)? {
             Made::Constant(values) => Some(values),
@@ -61,10 +61,10 @@ impl<'a> Around<'a> {
         })
     }
 
-    /// What is known of each element of a list of integers, of `length` if that is known;
-    /// `None` if how many there are is not known.
+    /// Facts about each element of a list of integers, of `length` if known; `None` if the length
+    /// is unknown.
     ///
-    /// Exporters compute the bounds of a Slice out of constants and of numbers of steps.
+    /// Exporters compute the bounds of a Slice from constants and step numbers.
     pub(crate) fn numbers(
         &self,
         name: &'a str,
@@ -85,7 +85,7 @@ impl<'a> Around<'a> {
         };
         let found = match node.op_type.as_str() {
             "Identity" | "Cast" => of(0, length)?,
-            // A list made so is one of a scalar.
+            // Its input is a scalar.
             "Unsqueeze" => of(0, Some(1))?,
             "Squeeze" => of(0, one)?,
             "Concat" => {
@@ -116,8 +116,7 @@ impl<'a> Around<'a> {
         Ok(found.or_else(|| leaf(name, length)))
     }
 
-    /// Whether all that is read of a value of the graph that is read is what is left without an
-    /// axis.
+    /// Whether all readers of a value in the current graph squeeze an axis.
     pub(crate) fn is_squeezed(&self, value: &str, axis: i64) -> TractResult<bool> {
         let Some(graph) = self.ctx.parent_graphs.last() else {
             return Ok(false);
@@ -144,7 +143,7 @@ impl<'a> Around<'a> {
     }
 
     fn made(&self, name: &'a str) -> TractResult<Made<'a>> {
-        // The graph that is read comes last; what is around it may be captured.
+        // The graph being parsed comes last; values of those around it may be captured.
         for graph in self.ctx.parent_graphs.iter().rev() {
             if let Some(made) = self.made_in(graph, name)? {
                 return Ok(made);
@@ -174,7 +173,7 @@ impl<'a> Around<'a> {
     }
 }
 
-/// A list of which nothing but its length is known.
+/// A list with nothing known but its length.
 fn leaf(name: &str, length: Option<usize>) -> Option<Vec<Number<'_>>> {
     length.map(|length| match length {
         1 => vec![Number::Above(name, 0)],
@@ -182,7 +181,7 @@ fn leaf(name: &str, length: Option<usize>) -> Option<Vec<Number<'_>>> {
     })
 }
 
-/// Elements of lists that are as long as one another, or of one element.
+/// Applies a function to the elements of lists of equal length, or of one element.
 fn elementwise<'a>(
     inputs: &[Option<Vec<Number<'a>>>],
     of: impl Fn(&[Number<'a>]) -> Number<'a>,
@@ -221,7 +220,7 @@ fn binary<'a>(operator: &str, a: Number<'a>, b: Number<'a>) -> Number<'a> {
     }
 }
 
-/// The elements of a few integers, which may be of another type.
+/// The elements of a small tensor of any numeric type, if they are integers.
 fn ints(tensor: &Tensor) -> Option<Vec<i64>> {
     if tensor.len() > 8 || tensor.datum_type() == String::datum_type() {
         return None;
@@ -238,7 +237,7 @@ fn ints(tensor: &Tensor) -> Option<Vec<i64>> {
     Some(numbers.iter().copied().collect())
 }
 
-/// Whether a graph of a node reads a value from around it.
+/// Whether a subgraph of a node captures a value.
 fn captures(node: &NodeProto, value: &str) -> bool {
     let mut graphs = node.attribute.iter().filter_map(|it| it.g.as_ref());
     graphs.any(|graph| {

@@ -7,32 +7,30 @@ use tract_onnx::pb::{AttributeProto, NodeProto, TensorProto};
 use tract_onnx::tract_core::dyn_clone::clone_box;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::around::{Around, Number};
-use crate::from_data::{FromData, OrTracts};
-use crate::minted::{Facts, Minted, inferred, symbols_of};
+use super::around::{Around, Number};
+use super::minted::{Facts, Minted, in_numbers, inferred, symbols_of};
+use super::or_tracts::{FromData, OrTracts};
+use super::pad::Cropping;
 use crate::node::{check_domain, tracts};
 
-/// The operators that tract reads only where it knows what sizes they make.
-pub(crate) const OPERATORS: [&str; 6] = [
-    "ConstantOfShape",
-    "Expand",
-    "OneHot",
-    "Pad",
-    "Reshape",
-    "Tile",
-];
+/// The operators that tract reads only if it knows their output sizes.
+pub(crate) const OPERATORS: [&str; 5] = ["ConstantOfShape", "Expand", "Pad", "Reshape", "Tile"];
 
-/// Reads one of [`OPERATORS`] or a Slice: as tract does where it knows the sizes, else as
+/// Parses one of [`OPERATORS`] or a Slice: like tract if the sizes are known, otherwise as
 /// [`Late`].
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    let (tracts, captured) = match node.op_type.as_str() {
+    let (mut tracts, captured) = match node.op_type.as_str() {
         "ConstantOfShape" => tracts(&node.op_type, ctx, &of_floats(node))?,
         operator => tracts(operator, ctx, node)?,
     };
+    if node.op_type == "Pad" {
+        let axes = optional_inputs(node).nth(3).flatten();
+        tracts = Box::new(Cropping { tracts, axes });
+    }
     let first = usize::from(node.op_type != "ConstantOfShape");
     let sizes = node.input.get(first).filter(|name| !name.is_empty());
     let Some(sizes) = sizes else {
@@ -58,7 +56,7 @@ pub(crate) fn parse(
     Ok((Box::new(OrTracts { tracts, op }), captured))
 }
 
-/// A ConstantOfShape that says its value: without one ONNX's is a float, tract's a double.
+/// Adds the default value to a ConstantOfShape: ONNX's is a float, tract's a double.
 fn of_floats(node: &NodeProto) -> NodeProto {
     let mut node = node.clone();
     if node.attribute.iter().all(|it| it.name != "value") {
@@ -77,31 +75,30 @@ fn of_floats(node: &NodeProto) -> NodeProto {
     node
 }
 
-/// An operator as ONNX writes it, before its sizes are known or known to come from data.
+/// The operator before it is known whether its sizes come from data.
 #[derive(Clone, Debug)]
 struct OnnxLate {
     operator: String,
-    /// The inputs that tract has to know, of which the first one has the sizes.
+    /// The inputs that tract has to know; the first one holds the sizes.
     deciding: TVec<usize>,
-    /// What the graph says of the elements of the first one of those, if it says how many.
+    /// The elements of that first input that the graph determines, if it determines their number.
     numbers: Vec<Option<i64>>,
-    /// Whether a 0 in the shape of a Reshape is one.
+    /// Whether Reshape takes a 0 literally.
     allows_zero: bool,
     sizes: Minted,
 }
 
 impl OnnxLate {
-    /// The output's number of axes, for `count` elements of the input with the sizes.
+    /// The output's rank, for `count` sizes.
     fn rank(&self, data: usize, count: usize) -> usize {
         match self.operator.as_str() {
             "ConstantOfShape" | "Reshape" => count,
             "Expand" => count.max(data),
-            "OneHot" => data + 1,
             _ => data,
         }
     }
 
-    /// The output's size along an axis, if it follows from what the graph says.
+    /// The output's size along an axis, if the graph determines it.
     fn size(&self, axis: usize, data: &[TDim], rank: usize) -> Option<TDim> {
         let number = |at: usize| self.numbers.get(at).copied().flatten();
         match self.operator.as_str() {
@@ -129,7 +126,7 @@ impl OnnxLate {
         }
     }
 
-    /// What the output is like, if tract does not know it but for sizes that come from data.
+    /// The output's type and sizes, if sizes from data keep tract from knowing them.
     fn fact(
         &self,
         inputs: &[InferenceFact],
@@ -168,11 +165,9 @@ impl FromData for OnnxLate {
         inputs: &TVec<&InferenceFact>,
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>> {
-        let found = tracts.infer(inputs.clone(), outputs.clone(), tvec![])?;
-        Ok(Some(match self.fact(&found.0, &found.1[0]) {
-            Some((of, shape)) => inferred(&found.0.iter().collect(), outputs, of, shape),
-            None => found,
-        }))
+        let found = tracts.infer_facts(inputs.clone(), outputs.clone(), tvec![])?;
+        let fact = self.fact(&found.0, &found.1[0]);
+        Ok(fact.map(|(of, shape)| inferred(&found.0.iter().collect(), outputs, of, shape)))
     }
 
     fn wire(
@@ -187,7 +182,8 @@ impl FromData for OnnxLate {
             .map(|input| Ok(InferenceFact::from(target.outlet_fact(*input)?)))
             .collect::<TractResult<_>>()?;
         let output = InferenceFact::default();
-        let inferred = clone_box(tracts).infer(facts.iter().collect(), tvec![&output], tvec![])?;
+        let known = facts.iter().collect();
+        let inferred = clone_box(tracts).infer_facts(known, tvec![&output], tvec![])?;
         let Some((of, shape)) = self.fact(&facts, &inferred.1[0]) else {
             return Ok(None);
         };
@@ -201,13 +197,13 @@ impl FromData for OnnxLate {
     }
 }
 
-/// An operator that tract prepares when it runs: what it has to know is there by then.
+/// An operator that tract prepares at run time, once its inputs are known.
 #[derive(Clone, Debug)]
 struct Late {
     tracts: Box<dyn InferenceOp>,
     /// The inputs that tract has to know.
     deciding: TVec<usize>,
-    /// The output: sizes that come from data are symbols of their own.
+    /// The output; sizes from data are symbols of their own.
     fact: TypedFact,
 }
 
@@ -268,14 +264,14 @@ impl TypedOp for Late {
     as_op!();
 }
 
-/// The operator as it was last prepared.
+/// The operator and its latest plan.
 #[derive(Clone, Debug)]
 struct Prepared {
     op: Late,
     last: Option<(Vec<Known>, Arc<TypedSimplePlan>)>,
 }
 
-/// What an input is prepared for.
+/// A property of an input that the plan depends on.
 #[derive(Clone, Debug, PartialEq)]
 enum Known {
     Shape(TVec<usize>),
@@ -315,17 +311,6 @@ impl Prepared {
         self.last = Some((known, Arc::clone(&plan)));
         Ok(plan)
     }
-}
-
-/// A value without symbols.
-fn in_numbers(value: TValue, symbols: &SymbolValues) -> TractResult<TValue> {
-    if value.datum_type() != TDim::datum_type() {
-        return Ok(value);
-    }
-    let sizes = value.to_plain_array_view::<TDim>()?;
-    let numbers = sizes.iter().map(|size| Ok(size.eval(symbols).to_i64()?));
-    let numbers: Vec<i64> = numbers.collect::<TractResult<_>>()?;
-    Ok(Tensor::from_shape(value.shape(), &numbers)?.into_tvalue())
 }
 
 impl OpState for Prepared {

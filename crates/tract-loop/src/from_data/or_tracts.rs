@@ -1,17 +1,17 @@
-//! Operators that tract reads, but for sizes that come from data.
+//! Operators that tract reads unless their sizes come from data.
 
 use std::fmt;
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::minted::Facts;
+use super::minted::Facts;
 
-/// How a node is read whose sizes come from data.
+/// A node whose sizes may come from data.
 pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
-    /// The name of the operator that `tracts` is how tract reads.
+    /// The operator's name; `tracts` is tract's version of it.
     fn name(&self, tracts: &dyn InferenceOp) -> StaticName;
 
-    /// What is inferred of the node; `None` if it is as tract infers it.
+    /// Infers facts; `None` to infer like tract.
     fn infer(
         &self,
         tracts: &mut dyn InferenceOp,
@@ -19,7 +19,7 @@ pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>>;
 
-    /// Wires the node with these inputs; `None` if it is as tract wires it.
+    /// Wires the node; `None` to wire it like tract.
     fn wire(
         &self,
         tracts: &dyn InferenceOp,
@@ -29,10 +29,10 @@ pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> TractResult<Option<TVec<OutletId>>>;
 }
 
-/// A node as ONNX writes it, before its sizes are known or known to come from data.
+/// A node before it is known whether its sizes come from data.
 #[derive(Clone, Debug)]
 pub(crate) struct OrTracts<T> {
-    /// How tract reads it.
+    /// tract's version of it.
     pub(crate) tracts: Box<dyn InferenceOp>,
     pub(crate) op: T,
 }
@@ -70,7 +70,11 @@ impl<T: FromData> InferenceOp for OrTracts<T> {
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
-        self.infer(inputs, outputs, observed)
+        // Without values, which may be large: a caller may limit them before.
+        match self.op.infer(&mut *self.tracts, &inputs, &outputs)? {
+            Some(facts) => Ok(facts),
+            None => self.tracts.infer_facts(inputs, outputs, observed),
+        }
     }
 
     fn to_typed(
@@ -83,7 +87,15 @@ impl<T: FromData> InferenceOp for OrTracts<T> {
         let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
         match self.op.wire(&*self.tracts, &node.name, target, &inputs)? {
             Some(outlets) => Ok(outlets),
-            None => self.tracts.to_typed(source, node, target, mapping),
+            None => {
+                // tract compares what it wires with what was inferred, where another symbol may
+                // stand for the same size.
+                let mut node = node.clone();
+                for output in &mut node.outputs {
+                    output.fact = InferenceFact::default();
+                }
+                self.tracts.to_typed(source, &node, target, mapping)
+            }
         }
     }
 

@@ -1,27 +1,27 @@
-//! Part of a value along an axis, between bounds that come from data.
+//! Slices with bounds from data.
 
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::minted::symbols_of;
+use super::minted::symbols_of;
 
-/// Takes every so many elements along an axis, between bounds, by ONNX's rule.
+/// Takes every `step`th element along an axis between bounds, by ONNX's rule.
 ///
-/// Its inputs are the data, and the starts and ends of a Slice along all of its axes.
+/// The inputs are the data, and the starts and ends of a Slice along all of its axes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Part {
     pub(crate) axis: usize,
     pub(crate) step: i64,
-    /// Which of the bounds it takes, of how many.
+    /// The index of its bounds, and the number of bounds.
     pub(crate) at: usize,
     pub(crate) of: usize,
-    /// The size of the output's axis: a symbol of its own.
+    /// The size of the output's axis, a symbol of its own.
     pub(crate) size: TDim,
 }
 
-/// The first of the positions that ONNX's Slice takes along an axis of a size, and how many.
+/// The first position of ONNX's Slice along an axis, and the number of positions.
 ///
-/// A bound below 0 counts from the end; what then lies outside of the axis is its nearest end.
+/// A negative bound counts from the end; bounds beyond the axis are clamped.
 pub(crate) fn positions(start: i64, end: i64, step: i64, size: i64) -> (i64, i64) {
     let from_first = |bound: i64| {
         if bound < 0 {
@@ -31,7 +31,7 @@ pub(crate) fn positions(start: i64, end: i64, step: i64, size: i64) -> (i64, i64
         }
     };
     let (least, most) = if step > 0 { (0, size) } else { (-1, size - 1) };
-    // Backwards, the first position is one of the axis.
+    // Backwards, the first position is within the axis.
     let start = from_first(start).clamp(0, most.max(0));
     let end = from_first(end).clamp(least, most);
     let span = if step > 0 { end - start } else { start - end };
@@ -112,7 +112,7 @@ impl EvalOp for Part {
     }
 }
 
-/// Nothing of a value along an axis.
+/// An empty slice along an axis.
 pub(crate) fn empty(data: &Tensor, axis: usize) -> TractResult<Tensor> {
     let mut shape: TVec<usize> = data.shape().into();
     shape[axis] = 0;

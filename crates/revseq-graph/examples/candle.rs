@@ -1,8 +1,12 @@
 //! ONNX's ReverseSequence as a custom op of candle, for tensors of any layout.
 //!
+//! In the repository, where candle is built for this example alone:
+//!
 //! ```sh
 //! cargo run --release --manifest-path crates/revseq-graph/examples/candle/Cargo.toml
 //! ```
+//!
+//! Elsewhere, it needs candle-core 0.11, this crate, and revseq-kernels with the feature `half`.
 
 use std::error::Error;
 

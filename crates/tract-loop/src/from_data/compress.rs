@@ -1,15 +1,16 @@
-//! What a Compress keeps, whose size is that of data.
+//! Compress, whose output size depends on data.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::minted::{Facts, Minted, axis, inferred};
+use super::minted::{Minted, axis};
+use super::own::{Own, Untyped};
+use super::part::{change_around, empty};
 use crate::node::check_domain;
-use crate::part::{change_around, empty};
 
-/// Reads a Compress, which tract runs only where all of it is known.
+/// Parses a Compress; tract runs only constant ones.
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
@@ -19,21 +20,29 @@ pub(crate) fn parse(
         axis: node.get_attr_opt("axis")?,
         sizes: Minted::new(ctx),
     };
-    Ok((Box::new(op), vec![]))
+    Ok((Box::new(Own(op)), vec![]))
 }
 
-/// A Compress as ONNX writes it.
+/// A Compress before types and shapes are known.
 #[derive(Clone, Debug)]
 struct OnnxCompress {
     axis: Option<i64>,
     sizes: Minted,
 }
 
-never_equal!(OnnxCompress);
+impl Untyped for OnnxCompress {
+    type Typed = Compress;
 
-impl OnnxCompress {
-    fn typed(&self, rank: usize) -> TractResult<Compress> {
-        let axis = self.axis.map(|it| axis(it, rank)).transpose()?;
+    fn name(&self) -> StaticName {
+        "Compress".into()
+    }
+
+    fn arity(&self) -> (usize, usize) {
+        (2, 1)
+    }
+
+    fn typed(&self, inputs: &[&TypedFact]) -> TractResult<Compress> {
+        let axis = self.axis.map(|it| axis(it, inputs[0].rank())).transpose()?;
         Ok(Compress {
             axis,
             size: self.sizes.of(axis.unwrap_or(0)),
@@ -41,59 +50,11 @@ impl OnnxCompress {
     }
 }
 
-impl Op for OnnxCompress {
-    fn name(&self) -> StaticName {
-        "Compress".into()
-    }
-
-    not_a_typed_op!();
-}
-
-impl EvalOp for OnnxCompress {
-    not_out_of_plan!();
-}
-
-impl InferenceOp for OnnxCompress {
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        _observed: TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
-        ensure!(
-            inputs.len() == 2,
-            "it has {} inputs, expected data and a condition",
-            inputs.len()
-        );
-        let data = inputs[0].datum_type.concretize();
-        if let Some((of, shape)) = data.zip(inputs[0].shape.concretize()) {
-            let shape = self.typed(shape.len())?.shape(&shape);
-            return Ok(inferred(&inputs, &outputs, of, shape));
-        }
-        let known = |facts: TVec<&InferenceFact>| facts.into_iter().cloned().collect();
-        Ok((known(inputs), known(outputs), tvec![]))
-    }
-
-    fn to_typed(
-        &self,
-        _source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
-        let op = self.typed(target.outlet_fact(inputs[0])?.rank())?;
-        target.wire_node(&node.name, op, &inputs)
-    }
-
-    as_op!();
-}
-
-/// Keeps the elements along an axis, or of all in a row, for which a condition holds.
+/// Keeps the elements whose condition is true, along an axis or of the flattened input.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Compress {
     axis: Option<usize>,
-    /// The size of the output's axis: a symbol of its own.
+    /// The size of the output's axis, a symbol of its own.
     size: TDim,
 }
 

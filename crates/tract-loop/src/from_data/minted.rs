@@ -1,13 +1,13 @@
-//! Symbols for sizes that are known when a node has run.
+//! Symbols for sizes that are known only after a node has run.
 
 use std::sync::{Mutex, PoisonError};
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::tract_hir::internal::*;
 
-/// The symbols of a node, one for each axis of its output whose size comes from data.
+/// A node's symbols, one for each output axis whose size comes from data.
 ///
-/// The node's copies share them: tract copies a node and asks it for its facts over and over.
+/// Copies of the node share them, since tract copies and queries nodes repeatedly.
 #[derive(Clone, Debug)]
 pub(crate) struct Minted {
     scope: SymbolScope,
@@ -15,7 +15,7 @@ pub(crate) struct Minted {
 }
 
 impl Minted {
-    /// In the scope that all of a model's graphs share.
+    /// Uses the scope that all graphs of a model share.
     pub(crate) fn new(ctx: &ParsingContext<'_>) -> Self {
         Self {
             scope: ctx.template.symbols.clone(),
@@ -32,7 +32,7 @@ impl Minted {
     }
 }
 
-/// The symbols in a value's sizes, and in its elements if it is known.
+/// The symbols in a value's sizes, and in its elements if they are known.
 pub(crate) fn symbols_of(fact: &TypedFact) -> Vec<Symbol> {
     let mut symbols: Vec<Symbol> = fact.shape.iter().flat_map(TDim::symbols).collect();
     if let Some(value) = &fact.konst
@@ -44,15 +44,26 @@ pub(crate) fn symbols_of(fact: &TypedFact) -> Vec<Symbol> {
     symbols
 }
 
-/// Facts of a node's outputs that leave its inputs' as they are.
+/// Replaces symbols in a value by numbers.
+pub(crate) fn in_numbers(value: TValue, symbols: &SymbolValues) -> TractResult<TValue> {
+    if value.datum_type() != TDim::datum_type() {
+        return Ok(value);
+    }
+    let sizes = value.to_plain_array_view::<TDim>()?;
+    let numbers = sizes.iter().map(|size| Ok(size.eval(symbols).to_i64()?));
+    let numbers: Vec<i64> = numbers.collect::<TractResult<_>>()?;
+    Ok(Tensor::from_shape(value.shape(), &numbers)?.into_tvalue())
+}
+
+/// Inferred facts: inputs, outputs and observed.
 pub(crate) type Facts = (
     TVec<InferenceFact>,
     TVec<InferenceFact>,
     TVec<InferenceFact>,
 );
 
-/// What is inferred of a node with one output of a type and sizes; what is known of the
-/// output's already is kept.
+/// Infers one output with this type and shape; sizes that are already known stay. The inputs stay
+/// as they are.
 pub(crate) fn inferred(
     inputs: &TVec<&InferenceFact>,
     outputs: &TVec<&InferenceFact>,
@@ -69,7 +80,7 @@ pub(crate) fn inferred(
     (inputs, tvec![output], tvec![])
 }
 
-/// An axis as ONNX counts it, from the last if it is below 0.
+/// An axis counted from the first; ONNX counts negative ones from the last.
 pub(crate) fn axis(axis: i64, rank: usize) -> TractResult<usize> {
     let from_first = if axis < 0 { axis + rank as i64 } else { axis };
     let from_first = usize::try_from(from_first).ok().filter(|it| *it < rank);

@@ -3,15 +3,15 @@
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many values are kept: hosts that batch by length have some buckets of it.
+/// How many values are kept: programs that batch by length have some buckets of it.
 const CAPACITY: usize = 8;
 
 /// The most recently used values, such as plans for different shapes.
 ///
-/// A value knows its own key. The cache is not part of its holder's identity,
-/// so any two are equal, and a clone is empty.
+/// A value knows its own key. The cache is not part of an op's identity, so any two are equal, and
+/// a clone is empty.
 #[derive(Debug)]
-pub struct LruCache<T> {
+pub(crate) struct LruCache<T> {
     /// The one used last comes first. The lock is held to look, never to make a value.
     values: Mutex<Vec<Arc<T>>>,
 }
@@ -22,7 +22,7 @@ impl<T> LruCache<T> {
     /// # Errors
     /// Those of `make`; the cache then stays as it was.
     #[inline]
-    pub fn get_or_try_insert<E>(
+    pub(crate) fn get_or_try_insert<E>(
         &self,
         is_wanted: impl Fn(&T) -> bool,
         make: impl FnOnce() -> Result<T, E>,

@@ -5,13 +5,13 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::around::Around;
-use crate::from_data::{FromData, OrTracts};
-use crate::minted::{Facts, axis, inferred};
+use super::around::Around;
+use super::minted::{Facts, axis, inferred};
+use super::or_tracts::{FromData, OrTracts};
 use crate::node::{check_domain, tracts};
 
-/// Reads a Squeeze: as tract does where it is known that its axes have one element, else as
-/// one that finds out when it runs.
+/// Parses a Squeeze: like tract if its axes are known to have one element, otherwise as one that
+/// checks at run time.
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
@@ -31,15 +31,13 @@ pub(crate) fn parse(
     })
 }
 
-/// A Squeeze as ONNX writes it.
 #[derive(Clone, Debug)]
 struct OnnxSqueeze {
     axes: Vec<i64>,
 }
 
 impl OnnxSqueeze {
-    /// The axes that are left out, from the last one on, if that they have one element is not
-    /// known of all of them.
+    /// The squeezed axes, last one first, if any of their sizes is unknown.
     fn unknown(&self, shape: &[TDim]) -> TractResult<Option<Vec<usize>>> {
         let axes = self.axes.iter().map(|it| axis(*it, shape.len()));
         let mut axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
@@ -101,7 +99,7 @@ impl FromData for OnnxSqueeze {
     }
 }
 
-/// The only element along an axis, without the axis.
+/// Removes an axis of one element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Only {
     axis: usize,

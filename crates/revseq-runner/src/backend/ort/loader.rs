@@ -1,0 +1,20 @@
+//! Why the system does not load a library.
+
+#![expect(unsafe_code, reason = "loading a library runs code in it")]
+
+use std::error::Error;
+use std::path::Path;
+
+/// What the system's loader says about a library; `None` if it loads it.
+pub(super) fn refusal(path: &Path) -> Option<String> {
+    // SAFETY: only the library's initialisers run, as they do when it is loaded for use, which the
+    // caller has just tried.
+    let loaded = unsafe { libloading::Library::new(path) };
+    let error = loaded.err()?;
+    // The loader's own words are the error's cause.
+    Some(
+        error
+            .source()
+            .map_or_else(|| error.to_string(), ToString::to_string),
+    )
+}

@@ -1,0 +1,228 @@
+//! The backends, and how they run models.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use revseq_kernels::{Device, LengthsPolicy};
+
+use super::values::key_and_value;
+use crate::note::note;
+
+/// A runtime of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// tract, in Rust, on the CPU
+    Tract,
+    /// ONNX Runtime, 1.24 or later, with this project's execution provider, without fallback
+    Ort,
+    /// ONNX Runtime with its own kernels only
+    OrtPlain,
+}
+
+impl Backend {
+    /// As it is written on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tract => "tract",
+            Self::Ort => "ort",
+            Self::OrtPlain => "ort-plain",
+        }
+    }
+}
+
+/// The policy for lengths out of range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Lengths {
+    /// They are an error
+    Reject,
+    /// They count as 0 or as the whole axis
+    Clamp,
+}
+
+impl Lengths {
+    /// As it is written on the command line, and in the provider's option.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::Clamp => "clamp",
+        }
+    }
+
+    pub(crate) fn policy(self) -> LengthsPolicy {
+        match self {
+            Self::Reject => LengthsPolicy::Reject,
+            Self::Clamp => LengthsPolicy::Clamp,
+        }
+    }
+}
+
+/// How far ONNX Runtime optimises a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Optimization {
+    /// Not at all
+    None,
+    /// Only into ONNX's operators
+    Basic,
+    /// Also fusions into operators of ONNX Runtime's own
+    Extended,
+    /// Also layout changes: ONNX Runtime's default
+    All,
+}
+
+/// A backend, and how it is to run models.
+#[derive(Debug, Args)]
+pub(crate) struct BackendArguments {
+    /// The backend to run the model on
+    #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
+    pub(crate) backend: Backend,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+}
+
+/// How models are run, whatever on.
+#[derive(Debug, Default, Args)]
+pub(crate) struct EngineArguments {
+    /// The device for ReverseSequence and ReverseSubsequences
+    ///
+    /// All other operators stay on the CPU. gpu is the best hardware adapter, never a software one
+    /// such as lavapipe; gpu:INDEX, gpu:NAME and gpu:software choose among those that `revseq
+    /// devices` lists. Every node uploads its data and reads the result back: this is for checking,
+    /// not for speed.
+    #[arg(long, value_name = "cpu|gpu[:ADAPTER]", default_value_t)]
+    pub(crate) device: Device,
+    /// The policy for lengths out of range
+    ///
+    /// By default ReverseSequence rejects them, as ONNX Runtime does, and ReverseSubsequences
+    /// clamps them, as DirectML's page says.
+    #[arg(long, value_enum)]
+    pub(crate) lengths: Option<Lengths>,
+    /// The number of threads of a run; by default one per core
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) ort: OrtArguments,
+}
+
+/// Where ONNX Runtime is, and its options.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "ONNX Runtime")]
+pub(crate) struct OrtArguments {
+    /// The shared library of ONNX Runtime
+    ///
+    /// By default ORT_DYLIB_PATH, or else the Python package onnxruntime.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ort_lib: Option<PathBuf>,
+    /// The shared library of the execution provider
+    ///
+    /// By default REVSEQ_EP_LIBRARY, or else the library beside revseq or in the Python package
+    /// onnxruntime-ep-revseq.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ep_lib: Option<PathBuf>,
+    /// How far ONNX Runtime optimises the model
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) optimization: Option<Optimization>,
+    /// A session configuration entry, such as session.intra_op.allow_spinning=0
+    #[arg(long = "session-option", value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub(crate) session_options: Vec<(String, String)>,
+    /// An option of the execution provider, such as lengths=clamp
+    #[arg(long = "provider-option", value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub(crate) provider_options: Vec<(String, String)>,
+}
+
+impl EngineArguments {
+    /// The device for our nodes, if it is not the CPU.
+    pub(crate) fn gpu(&self) -> Option<&Device> {
+        (self.device != Device::Cpu).then_some(&self.device)
+    }
+
+    /// Checks that the options apply to one of the backends.
+    pub(crate) fn check(&self, backends: &[Backend]) -> anyhow::Result<()> {
+        let with_ort = backends.iter().any(|&backend| backend != Backend::Tract);
+        let with_provider = backends.contains(&Backend::Ort);
+        let with_ours = backends.iter().any(|&backend| backend != Backend::OrtPlain);
+        for (flag, scope) in self.given() {
+            match scope {
+                Scope::Ort | Scope::Provider if !with_ort => {
+                    anyhow::bail!("{flag} is for ONNX Runtime: add --backend ort")
+                }
+                Scope::Provider if !with_provider => {
+                    anyhow::bail!("{flag} is for this project's provider, which is not used here")
+                }
+                Scope::Ours if !with_ours => anyhow::bail!(
+                    "{flag} is for this project's kernels, but ONNX Runtime's own run here: on \
+                     the CPU, and lengths out of range are an error"
+                ),
+                _ => {}
+            }
+        }
+        for (key, value) in &self.ort.provider_options {
+            check_provider_option(key, value)?;
+        }
+        for (key, _) in &self.ort.session_options {
+            if !SESSION_OPTIONS.iter().any(|prefix| key.starts_with(prefix)) {
+                note(format!(
+                    "--session-option {key}: ONNX Runtime ignores keys that it does not know; those \
+                     that it knows begin with {}",
+                    SESSION_OPTIONS.join(", ")
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The options that are given, and what each is for.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (&'static str, Scope)> {
+        let ort = &self.ort;
+        let all = [
+            ("--ort-lib", Scope::Ort, ort.ort_lib.is_some()),
+            ("--ep-lib", Scope::Provider, ort.ep_lib.is_some()),
+            ("--optimization", Scope::Ort, ort.optimization.is_some()),
+            (
+                "--session-option",
+                Scope::Ort,
+                !ort.session_options.is_empty(),
+            ),
+            (
+                "--provider-option",
+                Scope::Provider,
+                !ort.provider_options.is_empty(),
+            ),
+            ("--device", Scope::Ours, self.gpu().is_some()),
+            ("--lengths", Scope::Ours, self.lengths.is_some()),
+            ("--threads", Scope::All, self.threads.is_some()),
+        ];
+        let given = all.into_iter().filter(|(_, _, given)| *given);
+        given.map(|(flag, scope, _)| (flag, scope))
+    }
+}
+
+/// How the keys of ONNX Runtime's session begin (onnxruntime_session_options_config_keys.h).
+const SESSION_OPTIONS: [&str; 4] = ["session.", "optimization.", "ep.", "mlas."];
+
+/// Checks an option of the provider before ONNX Runtime sees it, whose errors tell places in its
+/// source.
+fn check_provider_option(key: &str, value: &str) -> anyhow::Result<()> {
+    let why = match key {
+        "lengths" => match Lengths::from_str(value, false) {
+            Ok(_) => return Ok(()),
+            Err(_) => format!("it is {value:?}, expected reject or clamp"),
+        },
+        "device" => match value.parse::<Device>() {
+            Ok(_) => return Ok(()),
+            Err(why) => why.to_string(),
+        },
+        _ => "the provider has no such option; it has lengths and device".to_owned(),
+    };
+    anyhow::bail!("--provider-option {key}: {why}")
+}
+
+/// What an option is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    All,
+    Ort,
+    /// This project's provider in ONNX Runtime.
+    Provider,
+    /// This project's kernels, in whichever runtime.
+    Ours,
+}

@@ -1,0 +1,55 @@
+//! The arguments of `revseq inspect`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::values::name_and_size;
+use super::{Backend, EngineArguments, ReportArguments};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  revseq inspect model.onnx
+  revseq inspect model.onnx --dim batch=4 --dim time=100
+  revseq inspect model.onnx --backend tract,ort,ort-plain
+      which of them run it, and why not
+  revseq inspect model.onnx --format html -o model.html
+  revseq inspect model.onnx --format dot | dot -Tsvg > model.svg";
+
+/// How a model is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InspectFormat {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// For Graphviz
+    Dot,
+    /// For a browser: a page with a picture of each node and its neighbours
+    Html,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArguments {
+    /// An ONNX model, a folder with a model.onnx, or - for standard input
+    pub(crate) model: PathBuf,
+    /// Set a size: a symbolic one, or as in x.0 the first of input x
+    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
+    pub(crate) dims: Vec<(String, u64)>,
+    /// The backends to try the model on; by default tract
+    #[arg(
+        short,
+        long = "backend",
+        value_enum,
+        value_delimiter = ',',
+        value_name = "BACKEND,…"
+    )]
+    pub(crate) backends: Vec<Backend>,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = InspectFormat::Text)]
+    pub(crate) format: InspectFormat,
+    #[command(flatten)]
+    pub(crate) report: ReportArguments,
+}

@@ -1,0 +1,152 @@
+//! The arguments.
+
+mod backend;
+mod bench;
+mod compare;
+mod devices;
+mod inputs;
+mod inspect;
+mod output;
+mod rewrite;
+mod run;
+mod snapshot;
+mod values;
+mod verify;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+pub(crate) use backend::{
+    Backend, BackendArguments, EngineArguments, Lengths, Optimization, OrtArguments,
+};
+pub(crate) use bench::BenchArguments;
+#[cfg(feature = "bench")]
+pub(crate) use bench::BenchFormat;
+pub(crate) use compare::CompareArguments;
+pub(crate) use devices::DevicesArguments;
+pub(crate) use inputs::{InputArguments, ToleranceArguments};
+pub(crate) use inspect::{InspectArguments, InspectFormat};
+pub(crate) use output::{Format, OverwriteArguments, ReportArguments};
+pub(crate) use rewrite::RewriteArguments;
+#[cfg(feature = "rewrite")]
+pub(crate) use rewrite::{Assumption, Runtime};
+pub(crate) use run::RunArguments;
+pub(crate) use snapshot::SnapshotArguments;
+pub(crate) use values::NamedFile;
+pub(crate) use verify::{VerifyArguments, VerifyFormat};
+
+/// The environment variables that the command reads, in its long help and its manual pages.
+pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
+    (
+        "ORT_DYLIB_PATH",
+        "The shared library of ONNX Runtime, if --ort-lib does not name it",
+    ),
+    (
+        "REVSEQ_EP_LIBRARY",
+        "The shared library of the execution provider, if --ep-lib does not name it",
+    ),
+    (
+        "VIRTUAL_ENV",
+        "The Python environment in which ONNX Runtime and the provider are looked for",
+    ),
+    (
+        "REVSEQ_SIMD",
+        "The highest instruction set that the kernels use: portable, neon, avx2 or avx512",
+    ),
+    (
+        "RAYON_NUM_THREADS",
+        "The number of threads, if --threads does not set it",
+    ),
+    ("NO_COLOR", "If it is set, nothing is coloured"),
+];
+
+fn environment() -> String {
+    let lines = ENVIRONMENT.map(|(name, what)| format!("  {name}\n      {what}"));
+    format!("{AFTER_HELP}\n\nEnvironment:\n{}", lines.join("\n"))
+}
+
+const AFTER_HELP: &str = "\
+Exit status: 0 success, 1 a comparison failed, 2 bad usage or bad input.
+`revseq help COMMAND` and `revseq COMMAND --help` say more.";
+
+/// Run, verify, inspect and rewrite ONNX models with ReverseSequence and ReverseSubsequences.
+#[derive(Debug, Parser)]
+#[command(
+    name = "revseq",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    propagate_version = true,
+    after_help = AFTER_HELP,
+    after_long_help = environment()
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) notes: NoteArguments,
+}
+
+/// How much is said beside the results.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct NoteArguments {
+    /// Print results and errors only: neither notes nor progress
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say more on standard error: libraries, and how long each step takes
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a model on inputs from files, or on made-up ones
+    #[command(after_help = run::EXAMPLES)]
+    Run(RunArguments),
+    /// Run models on their test data and compare the outputs
+    #[command(after_help = verify::EXAMPLES)]
+    Verify(VerifyArguments),
+    /// Record the outputs of models, for `verify` to compare with
+    #[command(after_help = snapshot::EXAMPLES)]
+    Snapshot(SnapshotArguments),
+    /// Run a model on two backends, or two models, and compare the outputs
+    #[command(after_help = compare::EXAMPLES)]
+    Compare(CompareArguments),
+    /// Show every ReverseSequence and ReverseSubsequences of a model, and how it runs
+    #[command(after_help = inspect::EXAMPLES)]
+    Inspect(InspectArguments),
+    /// Rewrite a model: to standard operators, or to cheaper ones
+    #[command(after_help = rewrite::EXAMPLES)]
+    Rewrite(RewriteArguments),
+    /// Measure the kernels beside a copy of the same bytes
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(BenchArguments),
+    /// Show the CPU, the GPUs and the ONNX Runtime that are found
+    Devices(DevicesArguments),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  \
+        revseq completions bash > ~/.local/share/bash-completion/completions/revseq")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write manual pages
+    #[command(hide = true)]
+    Man {
+        /// The folder to write them into
+        folder: PathBuf,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_make_sense() {
+        super::Arguments::command().debug_assert();
+    }
+}

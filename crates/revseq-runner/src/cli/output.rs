@@ -1,0 +1,32 @@
+//! Where results go, and in what form.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+/// Where a report goes.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArguments {
+    /// Write the report to a file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) overwrite: OverwriteArguments,
+}
+
+/// Whether files may be replaced.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct OverwriteArguments {
+    /// Replace existing files
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+}

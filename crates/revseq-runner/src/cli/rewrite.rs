@@ -1,0 +1,115 @@
+//! The arguments of `revseq rewrite`.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+
+use super::values::name_and_size;
+use super::{Backend, EngineArguments, Format, OverwriteArguments, ToleranceArguments};
+
+pub(super) const EXAMPLES: &str = "\
+Without --portable, --fast or --pass, only those passes of --fast run that keep outputs the same bit \
+for bit. What cannot be proved from the graph is left alone, and the report says why.
+
+Examples:
+  revseq rewrite model.onnx -o portable.onnx --portable
+      neither ReverseSequence nor ReverseSubsequences: runs wherever ONNX runs
+  revseq rewrite model.onnx -o fast.onnx --fast --assume right-padded --check
+      loops of Keras become LSTM, GRU and RNN; both models are run and compared";
+
+/// An assumption that the caller guarantees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Assumption {
+    /// In every mask, the valid steps come first
+    RightPadded,
+}
+
+/// A runtime that a model is prepared for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Runtime {
+    /// tract, with this project's operators
+    Tract,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RewriteArguments {
+    /// An ONNX model, a folder with a model.onnx and perhaps data sets, or - for standard input
+    pub(crate) model: PathBuf,
+    /// The file to write; - for standard output, where the report goes to standard error
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Leave no ReverseSequence and no ReverseSubsequences
+    #[arg(long)]
+    pub(crate) portable: bool,
+    /// Make the model cheaper to run
+    #[arg(long)]
+    pub(crate) fast: bool,
+    /// Bring the model into the form that a runtime reads, as `--backend tract` does by itself
+    #[arg(long = "for", value_enum, value_name = "RUNTIME")]
+    pub(crate) form: Option<Runtime>,
+    /// Run this pass, too
+    #[arg(long = "pass", value_name = "NAME", value_parser = PassParser)]
+    pub(crate) passes: Vec<String>,
+    /// Assume properties that no graph can prove
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) assume: Vec<Assumption>,
+    /// Run both models and compare their outputs
+    ///
+    /// Inputs are the data sets in DATA or beside the model, or else made up. If outputs differ, the
+    /// exit status is 1 and nothing is written.
+    #[arg(long, value_name = "DATA", num_args = 0..=1)]
+    pub(crate) check: Option<Option<PathBuf>>,
+    /// Write a size into the model, in place of a symbolic one
+    ///
+    /// SIZE replaces NAME wherever it is declared; INPUT.NUMBER, as in x.0, is a dimension of an input.
+    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
+    pub(crate) dims: Vec<(String, u64)>,
+    #[command(flatten)]
+    pub(crate) overwrite: OverwriteArguments,
+    /// The backends for --check; by default tract and, if it is found, ort-plain
+    #[arg(
+        short,
+        long = "backend",
+        value_enum,
+        value_delimiter = ',',
+        value_name = "BACKEND,…"
+    )]
+    pub(crate) backends: Vec<Backend>,
+    /// How to print the report
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) tolerance: ToleranceArguments,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+}
+
+/// Takes any name, which `rewrite` refuses in one line, and completes those of passes.
+#[derive(Clone)]
+struct PassParser;
+
+impl TypedValueParser for PassParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    #[cfg(feature = "rewrite")]
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let passes = revseq_rewrite::PASSES.iter();
+        Some(Box::new(passes.map(|pass| PossibleValue::new(pass.name))))
+    }
+
+    #[cfg(not(feature = "rewrite"))]
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        None
+    }
+}

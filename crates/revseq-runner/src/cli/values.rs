@@ -1,0 +1,119 @@
+//! Parsers of values.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+
+use crate::tensor::fill::Fill;
+
+/// A file, and the name of the input or output that it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedFile {
+    /// `None` for the only one, or for all that an archive has.
+    pub(crate) name: Option<String>,
+    pub(crate) file: PathBuf,
+}
+
+/// Parses `NAME=FILE` or `FILE`; files need not be UTF-8.
+#[derive(Clone)]
+pub(super) struct NamedFileParser;
+
+impl TypedValueParser for NamedFileParser {
+    type Value = NamedFile;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<NamedFile, clap::Error> {
+        let parser = OsStringValueParser::new().try_map(named_file);
+        parser.parse_ref(command, argument, value)
+    }
+}
+
+fn named_file(text: OsString) -> Result<NamedFile, &'static str> {
+    let Some((name, file)) = split(&text) else {
+        return match text.is_empty() {
+            true => Err("expected NAME=FILE or FILE"),
+            false => Ok(NamedFile {
+                name: None,
+                file: text.into(),
+            }),
+        };
+    };
+    match name.to_str() {
+        Some(name) if !name.is_empty() && !file.is_empty() => Ok(NamedFile {
+            name: Some(name.to_owned()),
+            file: file.into(),
+        }),
+        Some(_) => Err("expected NAME=FILE or FILE"),
+        None => Err("the name before = is not UTF-8"),
+    }
+}
+
+/// The parts before and after the first `=`.
+#[cfg(unix)]
+fn split(text: &OsStr) -> Option<(&OsStr, &OsStr)> {
+    use std::os::unix::ffi::OsStrExt;
+
+    let bytes = text.as_bytes();
+    let at = bytes.iter().position(|&byte| byte == b'=')?;
+    let (name, file) = (&bytes[..at], &bytes[at + 1..]);
+    Some((OsStr::from_bytes(name), OsStr::from_bytes(file)))
+}
+
+/// The same; a path that is no Unicode has no name before it.
+#[cfg(not(unix))]
+fn split(text: &OsStr) -> Option<(&OsStr, &OsStr)> {
+    let (name, file) = text.to_str()?.split_once('=')?;
+    Some((name.as_ref(), file.as_ref()))
+}
+
+pub(super) fn key_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
+}
+
+pub(super) fn output_and_tolerance(text: &str) -> Result<(Option<String>, f64), String> {
+    let (name, tolerance) = match text.rsplit_once('=') {
+        Some((name, tolerance)) => (Some(name.to_owned()), tolerance),
+        None => (None, text),
+    };
+    let tolerance = tolerance
+        .parse::<f64>()
+        .ok()
+        .filter(|tolerance| *tolerance >= 0.0 && tolerance.is_finite())
+        .ok_or_else(|| format!("{tolerance:?} is not a tolerance, such as 1e-4"))?;
+    Ok((name, tolerance))
+}
+
+pub(super) fn name_and_fill(text: &str) -> Result<(Option<String>, Fill), String> {
+    match text.rsplit_once('=') {
+        Some((name, fill)) if !name.is_empty() => Ok((Some(name.to_owned()), fill.parse()?)),
+        _ => Ok((None, text.parse()?)),
+    }
+}
+
+pub(super) fn name_and_size(text: &str) -> Result<(String, u64), String> {
+    let (name, size) = text.rsplit_once('=').ok_or("expected NAME=SIZE")?;
+    if name.is_empty() {
+        return Err("expected NAME=SIZE".to_owned());
+    }
+    let size = size
+        .parse()
+        .ok()
+        .filter(|&size| i64::try_from(size).is_ok())
+        .ok_or_else(|| format!("{size:?} is not a size"))?;
+    Ok((name.to_owned(), size))
+}
+
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0);
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| format!("{text:?} is not a number of seconds, such as 2.5"))
+}

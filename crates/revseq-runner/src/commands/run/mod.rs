@@ -1,0 +1,239 @@
+//! `revseq run`.
+
+mod report;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::Outcome;
+use super::data_set::Recording;
+use super::destination::Destination;
+use super::inputs::{self, Sources, in_model, list};
+use crate::backend::ort::Placement;
+use crate::backend::profile::Profile;
+use crate::backend::{Engine, Runs, Session, Timed};
+use crate::cli::{Format, NamedFile, RunArguments};
+use crate::file;
+use crate::model::{Bindings, Model, read};
+use crate::note::detail;
+use crate::progress::Progress;
+use crate::tensor::{self, Tensor, Tensors, npz};
+use crate::units::time;
+
+/// Runs a model and prints or writes its outputs.
+pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
+    let located = read::locate(&arguments.model)?;
+    let start = Instant::now();
+    let mut model = Model::read(&located.model)?;
+    let mut bindings = model.set_sizes(&arguments.inputs.dims)?;
+    let model = model.with_data()?;
+    let read = start.elapsed();
+    detail(format!(
+        "{}: read in {}",
+        located.model.display(),
+        time(read)
+    ));
+    let names = model.output_names();
+    let files = OutputFiles::new(arguments, &names)?;
+    let engine = Engine::open(&arguments.on)?;
+    let model = engine.needed_of(model);
+    let sources = Sources {
+        data_set: located.data_sets.first().map(|set| set.inputs.as_slice()),
+        ..Sources::new(&arguments.inputs)
+    };
+    let mut run = || -> Result<_> {
+        let start = Instant::now();
+        let mut session = engine.load(&model)?.ready()?;
+        let loaded = read + start.elapsed();
+        let tensors = inputs::gather(&model, &sources, &mut bindings)?;
+        let results = execute(
+            arguments,
+            &engine,
+            &mut session,
+            &tensors,
+            &bindings,
+            loaded,
+        )?;
+        Ok((tensors, results))
+    };
+    let (tensors, mut results) = run().with_context(in_model(&located.model))?;
+    files.write(&names, &results.outputs)?;
+    let trace = results.profile.as_mut().and_then(|it| it.trace.take());
+    if let (Some(file), Some(trace)) = (&arguments.trace, trace) {
+        file::write(file, &trace)?;
+    }
+    if let Some(folder) = &arguments.save_test_data {
+        let recording = Recording {
+            model: &model,
+            inputs: &tensors,
+            outputs: &results.outputs,
+            engine: &engine,
+            tolerances: &BTreeMap::new(),
+        };
+        results.data_set = Some(recording.add_to(folder)?);
+    }
+    let mut destination = Destination::StandardOutput;
+    match arguments.format {
+        Format::Text => {
+            destination.text(|out| report::print_outputs(out, &files, &names, &results))?;
+            report::say(&results)?;
+        }
+        Format::Json => {
+            let json = report::as_json(&files, &engine, &located.model, &names, &results);
+            destination.json("run", json)?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// The files that outputs are written to.
+struct OutputFiles<'a> {
+    /// By the place of the output.
+    by_output: HashMap<usize, &'a Path>,
+    /// The file of all outputs.
+    archive: Option<&'a Path>,
+}
+
+impl<'a> OutputFiles<'a> {
+    /// The files that the arguments name for outputs of these names.
+    ///
+    /// # Errors
+    /// There is no such output, or the file cannot be written or is not to be overwritten.
+    fn new(arguments: &'a RunArguments, names: &[String]) -> Result<Self> {
+        let mut files = Self {
+            by_output: HashMap::new(),
+            archive: None,
+        };
+        if let Some(trace) = &arguments.trace {
+            file::refuse_existing("--trace", trace, arguments.overwrite.overwrite)?;
+        }
+        for NamedFile { name, file } in &arguments.outputs {
+            file::refuse_existing("--output", file, arguments.overwrite.overwrite)?;
+            if name.is_none() && npz::has_ending(file) {
+                ensure!(
+                    files.archive.replace(file).is_none(),
+                    "--output {}: all outputs have a file already",
+                    file.display()
+                );
+                continue;
+            }
+            let index = match name {
+                Some(name) => names
+                    .iter()
+                    .position(|output| output == name)
+                    .with_context(|| {
+                        format!(
+                            "--output {name}: there is no output of that name; the outputs are {}",
+                            list(names)
+                        )
+                    })?,
+                None if names.len() == 1 => 0,
+                None => bail!(
+                    "--output {}: which output is it for? the outputs are {}; say it with --output \
+                     NAME=FILE, or write all to an .npz file",
+                    file.display(),
+                    list(names)
+                ),
+            };
+            let name = &names[index];
+            tensor::check_ending(file).with_context(|| format!("--output {name}"))?;
+            ensure!(
+                files.by_output.insert(index, file).is_none(),
+                "--output {name}: it is given twice"
+            );
+        }
+        Ok(files)
+    }
+
+    /// Whether there are none, so that the outputs are printed.
+    fn is_empty(&self) -> bool {
+        self.by_output.is_empty() && self.archive.is_none()
+    }
+
+    fn write(&self, names: &[String], outputs: &[Tensor]) -> Result<()> {
+        for (index, (name, output)) in std::iter::zip(names, outputs).enumerate() {
+            if let Some(file) = self.by_output.get(&index) {
+                output.write(file, name)?;
+            }
+        }
+        if let Some(archive) = self.archive {
+            let all = std::iter::zip(names, outputs);
+            npz::write(archive, all.map(|(name, output)| (name.as_str(), output)))?;
+        }
+        Ok(())
+    }
+}
+
+/// The results of running a model.
+struct Results {
+    outputs: Vec<Tensor>,
+    /// How long each run took, if that was asked for.
+    times: Vec<Duration>,
+    /// How long it took to read and prepare the model.
+    load: Duration,
+    /// How long each node took, if that was asked for.
+    profile: Option<Profile>,
+    /// The provider of ONNX Runtime that ran each of our nodes.
+    placements: Option<Vec<Placement>>,
+    /// The GPU on which our nodes ran.
+    gpu: Option<String>,
+    /// The data set that was written.
+    data_set: Option<PathBuf>,
+}
+
+/// Runs the model as often as asked.
+fn execute(
+    arguments: &RunArguments,
+    engine: &Engine,
+    session: &mut Session<'_>,
+    tensors: &Tensors,
+    bindings: &Bindings,
+    loaded: Duration,
+) -> Result<Results> {
+    let timed = match (arguments.repeat, arguments.seconds) {
+        (Some(runs), _) => Some(Timed::Runs(runs)),
+        (None, seconds) => seconds.map(Timed::For),
+    };
+    let progress = match timed {
+        Some(Timed::Runs(runs)) => Progress::new(runs.into()),
+        _ => Progress::of_unknown_length(),
+    };
+    progress.message("preparing");
+    let placements = session.placements().map(<[Placement]>::to_vec);
+    let start = Instant::now();
+    let mut prepared = session.prepare(tensors, bindings)?;
+    let load = loaded + start.elapsed();
+    detail(format!("{engine}: prepared in {}", time(load)));
+    let outputs = prepared.run(tensors)?;
+    let mut times = Vec::new();
+    if let Some(timed) = timed {
+        progress.message("running");
+        let runs = Runs {
+            warmup: arguments.warmup,
+            timed,
+        };
+        times = prepared.repeat(tensors, runs, || progress.step())?;
+    }
+    let mut profile = None;
+    if arguments.profile {
+        progress.message("profiling");
+        profile = Some(prepared.profile(
+            tensors,
+            times.len().max(1),
+            arguments.trace.is_some(),
+            || progress.step(),
+        )?);
+    }
+    Ok(Results {
+        outputs,
+        times,
+        load,
+        profile,
+        placements,
+        gpu: engine.gpu_name(),
+        data_set: None,
+    })
+}

@@ -1,0 +1,313 @@
+//! What `revseq run` prints.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use anstyle::Style;
+use anyhow::Result;
+use serde_json::{Value as Json, json};
+
+use super::{OutputFiles, Results};
+use crate::backend::Engine;
+use crate::backend::profile::{NodeTime, Profile, median};
+use crate::commands;
+use crate::escape::printable;
+use crate::note::note;
+use crate::tensor::print;
+use crate::units::time;
+
+/// How many nodes a profile names in text.
+const NODES_TOLD: usize = 5;
+
+/// The times of several runs.
+struct Summary {
+    median: Duration,
+    mean: Duration,
+    /// 0 of one run.
+    standard_deviation: Duration,
+    minimum: Duration,
+    maximum: Duration,
+    /// The 90th and 99th percentiles.
+    p90: Duration,
+    p99: Duration,
+    runs_per_second: f64,
+}
+
+fn summary(times: &[Duration]) -> Option<Summary> {
+    let mut sorted = times.to_vec();
+    sorted.sort();
+    let percentile = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100) - 1];
+    let count = times.len() as f64;
+    let sum: f64 = times.iter().map(Duration::as_secs_f64).sum();
+    let mean = sum / count;
+    let squares = times.iter().map(|time| (time.as_secs_f64() - mean).powi(2));
+    let variance = squares.sum::<f64>() / (count - 1.0).max(1.0);
+    Some(Summary {
+        minimum: *sorted.first()?,
+        maximum: *sorted.last()?,
+        median: median(times),
+        mean: Duration::from_secs_f64(mean),
+        standard_deviation: Duration::from_secs_f64(variance.sqrt()),
+        p90: percentile(90),
+        p99: percentile(99),
+        runs_per_second: count / sum.max(1e-9),
+    })
+}
+
+/// An operator's share of a profile.
+struct OperatorTime<'a> {
+    operator: &'a str,
+    nodes: usize,
+    /// In each run.
+    times: Vec<Duration>,
+}
+
+/// The operators of a profile, the slowest first.
+fn by_operator(nodes: &[NodeTime]) -> Vec<OperatorTime<'_>> {
+    let mut operators: BTreeMap<&str, OperatorTime<'_>> = BTreeMap::new();
+    for node in nodes {
+        let sum = operators.entry(&node.operator).or_insert(OperatorTime {
+            operator: &node.operator,
+            nodes: 0,
+            times: vec![Duration::ZERO; node.times.len()],
+        });
+        sum.nodes += 1;
+        for (sum, time) in std::iter::zip(&mut sum.times, &node.times) {
+            *sum += *time;
+        }
+    }
+    let mut operators: Vec<_> = operators.into_values().collect();
+    operators.sort_by_cached_key(|operator| std::cmp::Reverse(median(&operator.times)));
+    operators
+}
+
+fn print_profile(out: &mut dyn Write, profile: &Profile) -> Result<()> {
+    let bold = Style::new().bold();
+    let operators = by_operator(&profile.nodes);
+    let total: Duration = operators.iter().map(|it| median(&it.times)).sum();
+    let share = |time: Duration| 100.0 * time.as_secs_f64() / total.as_secs_f64().max(1e-12);
+    let width = operators
+        .iter()
+        .map(|it| printable(it.operator).len())
+        .max();
+    let width = width.unwrap_or(0).max("operator".len());
+    writeln!(
+        out,
+        "profiled runs: median {}, of which operators take {}",
+        time(median(&profile.runs)),
+        time(total)
+    )?;
+    writeln!(
+        out,
+        "{bold}{:width$}  nodes  time of a run  share{bold:#}",
+        "operator"
+    )?;
+    for operator in &operators {
+        let OperatorTime {
+            operator,
+            nodes,
+            times,
+        } = operator;
+        let median = median(times);
+        let (each, share) = (time(median), share(median));
+        let operator = printable(operator);
+        writeln!(
+            out,
+            "{operator:width$}  {nodes:>5}  {each:>13}  {share:>4.1}%"
+        )?;
+    }
+    writeln!(out, "{bold}slowest nodes{bold:#}")?;
+    for node in profile.nodes.iter().take(NODES_TOLD) {
+        let median_time = node.median();
+        let (each, share) = (time(median_time), share(median_time));
+        let provider = node.provider.as_deref().map(|name| format!(" on {name}"));
+        let provider = provider.unwrap_or_default();
+        let whole = median(&node.times_with_inner);
+        let inner = match whole > median_time {
+            true => format!(", {} with the nodes in it", time(whole)),
+            false => String::new(),
+        };
+        writeln!(
+            out,
+            "  {each} {share:.1}%  {} {:?}{provider}{inner}",
+            printable(&node.operator),
+            node.node
+        )?;
+    }
+    Ok(())
+}
+
+/// Whether outputs are printed, as nothing else becomes of them.
+/// Prints the outputs, or where they were written.
+pub(super) fn print_outputs(
+    out: &mut dyn Write,
+    files: &OutputFiles<'_>,
+    names: &[String],
+    results: &Results,
+) -> Result<()> {
+    let bold = Style::new().bold();
+    let outputs = &results.outputs;
+    for (index, (name, output)) in std::iter::zip(names, outputs).enumerate() {
+        let (name, shape) = (printable(name), output.type_and_shape());
+        match files.by_output.get(&index) {
+            Some(file) => writeln!(out, "{bold}{name}{bold:#}: {shape} -> {}", file.display())?,
+            None if files.is_empty() => {
+                writeln!(out, "{bold}{name}{bold:#}: {shape}")?;
+                writeln!(out, "{}", print::values(output, "  "))?;
+            }
+            None => {}
+        }
+    }
+    if let Some(archive) = files.archive {
+        let plural = if outputs.len() == 1 {
+            "output"
+        } else {
+            "outputs"
+        };
+        writeln!(out, "{} {plural} -> {}", outputs.len(), archive.display())?;
+    }
+    Ok(())
+}
+
+/// Says on standard error where the model ran and how long it took.
+pub(super) fn say(results: &Results) -> Result<()> {
+    let Results {
+        times,
+        load,
+        profile,
+        placements,
+        gpu,
+        data_set,
+        ..
+    } = results;
+    if let Some(set) = data_set {
+        note(format!("recorded in {}", set.display()));
+    }
+    commands::say_gpu(gpu.as_deref());
+    for placement in placements.iter().flatten() {
+        note(placement);
+    }
+    if let Some(summary) = summary(times) {
+        let plural = if times.len() == 1 { "run" } else { "runs" };
+        writeln!(
+            anstream::stderr(),
+            "{} {plural}: median {}, mean {}, standard deviation {}, min {}, max {}, p90 {}, p99 {}",
+            times.len(),
+            time(summary.median),
+            time(summary.mean),
+            time(summary.standard_deviation),
+            time(summary.minimum),
+            time(summary.maximum),
+            time(summary.p90),
+            time(summary.p99)
+        )?;
+        writeln!(
+            anstream::stderr(),
+            "{:.*} runs per second; loaded in {}",
+            if summary.runs_per_second < 100.0 {
+                1
+            } else {
+                0
+            },
+            summary.runs_per_second,
+            time(*load)
+        )?;
+        if cfg!(debug_assertions) {
+            note("a development build, many times slower: time one built with --release");
+        }
+    }
+    if let Some(profile) = profile {
+        print_profile(&mut anstream::stderr().lock(), profile)?;
+    }
+    Ok(())
+}
+
+pub(super) fn as_json(
+    files: &OutputFiles<'_>,
+    engine: &Engine,
+    model: &Path,
+    names: &[String],
+    results: &Results,
+) -> Json {
+    let Results {
+        outputs,
+        times,
+        load,
+        profile,
+        placements,
+        gpu,
+        data_set,
+    } = results;
+    let outputs = std::iter::zip(names, outputs).enumerate();
+    let outputs: Vec<Json> = outputs
+        .map(|(index, (name, output))| {
+            let mut json = json!({
+                "name": name,
+                "type": output.element_type().name(),
+                "shape": output.shape(),
+            });
+            match files.by_output.get(&index) {
+                Some(file) => json["file"] = file.display().to_string().into(),
+                None if files.is_empty() => {
+                    json["values"] = (0..output.len())
+                        .map(|index| output.value(index).json())
+                        .collect();
+                }
+                None => {}
+            }
+            json
+        })
+        .collect();
+    let mut json = json!({
+        "model": model.display().to_string(),
+        "backend": engine.name(),
+        "outputs": outputs,
+    });
+    if let Some(gpu) = gpu {
+        json["device"] = gpu.as_str().into();
+    }
+    if let Some(placements) = placements {
+        json["nodes"] = placements.iter().map(commands::placement_json).collect();
+    }
+    if let Some(archive) = files.archive {
+        json["file"] = archive.display().to_string().into();
+    }
+    if let Some(set) = data_set {
+        json["data_set"] = set.display().to_string().into();
+    }
+    if let Some(profile) = profile {
+        let nodes = profile.nodes.iter().map(|node| {
+            json!({
+                "operator": node.operator,
+                "node": node.node,
+                "provider": node.provider,
+                "calls": node.calls,
+                "median_seconds": node.median().as_secs_f64(),
+                "median_seconds_with_inner": median(&node.times_with_inner).as_secs_f64(),
+                "seconds": node.times.iter().sum::<Duration>().as_secs_f64(),
+            })
+        });
+        json["profile"] = json!({
+            "runs": profile.runs.len(),
+            "median_seconds": median(&profile.runs).as_secs_f64(),
+            "nodes": nodes.collect::<Json>(),
+        });
+    }
+    json["load_seconds"] = load.as_secs_f64().into();
+    if let Some(summary) = summary(times) {
+        json["timing"] = json!({
+            "runs": times.len(),
+            "median_seconds": summary.median.as_secs_f64(),
+            "mean_seconds": summary.mean.as_secs_f64(),
+            "standard_deviation_seconds": summary.standard_deviation.as_secs_f64(),
+            "min_seconds": summary.minimum.as_secs_f64(),
+            "max_seconds": summary.maximum.as_secs_f64(),
+            "p90_seconds": summary.p90.as_secs_f64(),
+            "p99_seconds": summary.p99.as_secs_f64(),
+            "runs_per_second": summary.runs_per_second,
+        });
+    }
+    json
+}

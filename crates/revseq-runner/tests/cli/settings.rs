@@ -1,0 +1,228 @@
+//! Settings and files that cannot be used, and what the program says of itself.
+
+use prost::Message;
+
+use crate::common::{
+    FLOAT, Folder, model, models, node, refuses, reverse_graph, revseq, succeeds, value,
+};
+
+#[test]
+fn wrong_settings_are_told_before_anything_runs() {
+    let path = models().join("graphs/between_neg").display().to_string();
+    let simd = |level: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_revseq"))
+            .args(["run", &path])
+            .env("REVSEQ_SIMD", level)
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    for level in ["portable", "AVX2", ""] {
+        assert_eq!(simd(level), (Some(0), String::new()));
+    }
+    let why = "error: REVSEQ_SIMD is \"foo\", expected one of portable, neon, avx2, avx512\n";
+    assert_eq!(simd("foo"), (Some(2), why.to_owned()));
+    let run = ["run", &path, "-b", "ort", "--provider-option"];
+    for (option, why) in [
+        (
+            "foo=1",
+            "--provider-option foo: the provider has no such option; it has lengths and device",
+        ),
+        (
+            "lengths=x",
+            "--provider-option lengths: it is \"x\", expected reject or clamp",
+        ),
+        (
+            "device=cuda",
+            "expected cpu, gpu, gpu:INDEX, gpu:NAME or gpu:software",
+        ),
+    ] {
+        refuses(&[&run[..], &[option]].concat(), why);
+    }
+    for (flag, value) in [("--repeat", "-1"), ("--threads", "-1"), ("--seconds", "-2")] {
+        let run = revseq(&["run", &path, flag, value]);
+        assert!(
+            run.stderr
+                .starts_with(&format!("error: invalid value '{value}' for '{flag} ")),
+            "{run:?}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_used_says_why() {
+    let folder = Folder::new();
+    let path = |name: &str| folder.path(name).display().to_string();
+    let whole = std::fs::read(models().join("exported/keras_bilstm_masked/model.onnx")).unwrap();
+    folder.write("half.onnx", &whole[..whole.len() / 2]);
+    refuses(
+        &["inspect", &path("half.onnx")],
+        &format!(
+            "it ends too early: it has {} bytes of at least ",
+            whole.len() / 2
+        ),
+    );
+    // An array of Python objects, pickled.
+    let header = "{'descr': '|O', 'fortran_order': False, 'shape': (2,), }";
+    let header = format!("{header:<117}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    folder.write("o.npy", &bytes);
+    let mut graph = reverse_graph();
+    graph.node[0] = node("Neg", &["x"], &["y"]);
+    graph.input = vec![value("x", FLOAT, &["2"])];
+    let model = folder.model(graph).display().to_string();
+    refuses(
+        &["run", &model, "-i", &path("o.npy")],
+        "it holds Python objects; if they are strings, save `array.astype(str)`",
+    );
+    #[cfg(unix)]
+    {
+        let nowhere = path("nope");
+        refuses(
+            &["verify", &nowhere],
+            &format!("cannot search {nowhere}: No such file or directory (os error 2)"),
+        );
+        folder.write("lib.so", b"no library");
+        let run = revseq(&["run", &model, "-b", "ort", "--ort-lib", &path("lib.so")]);
+        assert!(
+            run.stderr.contains("file too short") || run.stderr.contains("invalid ELF header"),
+            "{run:?}"
+        );
+    }
+    #[cfg(target_os = "linux")]
+    {
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_revseq"))
+            .args(["inspect", &model])
+            .stdout(full)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            stderr.starts_with("error: cannot write to standard output: No space left"),
+            "{stderr}"
+        );
+    }
+}
+
+#[test]
+fn a_model_newer_than_any_is_noted() {
+    let folder = Folder::new();
+    let mut newest = model(reverse_graph());
+    newest.opset_import[0].version = 99;
+    let path = folder
+        .write("new.onnx", &newest.encode_to_vec())
+        .display()
+        .to_string();
+    let run = revseq(&["run", &path, "--fill", "iota"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(
+        run.stderr,
+        format!("{path}: it is of opset 99 of ONNX; 28 is the newest that was tried on tract\n")
+    );
+}
+
+#[test]
+fn manual_pages_have_a_version_and_the_environment() {
+    let folder = Folder::new();
+    let pages = folder.path("").display().to_string();
+    succeeds(&["man", &pages]);
+    let version = env!("CARGO_PKG_VERSION");
+    for (page, option) in [
+        ("revseq.1", "verbose"),
+        ("revseq-run.1", "seconds"),
+        ("revseq-rewrite.1", "portable"),
+        ("revseq-completions.1", "verbose"),
+    ] {
+        let text = std::fs::read_to_string(folder.path(page)).unwrap();
+        let title = text.lines().find(|line| line.starts_with(".TH")).unwrap();
+        assert!(
+            title.contains(&format!("\"revseq {version}\"")),
+            "{page}: {title}"
+        );
+        assert!(text.contains(option), "{page}");
+        for variable in [
+            "ORT_DYLIB_PATH",
+            "REVSEQ_EP_LIBRARY",
+            "REVSEQ_SIMD",
+            "RAYON_NUM_THREADS",
+        ] {
+            let bold = format!("\\fB{variable}\\fR");
+            assert_eq!(text.matches(&bold).count(), 1, "{page}: {variable}");
+        }
+    }
+    let help = succeeds(&["--help"]);
+    assert!(help.contains("\n  REVSEQ_EP_LIBRARY\n"), "{help}");
+}
+
+#[cfg(feature = "rewrite")]
+#[test]
+fn passes_are_completed_and_refused_in_one_line() {
+    let script = succeeds(&["completions", "bash"]);
+    let after = script.split("--pass)").nth(1).unwrap();
+    let words = after.lines().nth(1).unwrap();
+    assert!(
+        words.contains("full-flip") && !words.contains("-f "),
+        "{words}"
+    );
+    let model = models().join("graphs/between_neg").display().to_string();
+    let arguments = ["rewrite", &model, "-o", "-", "--pass", "fold"];
+    refuses(
+        &arguments,
+        "there is no pass \"fold\"; the passes are full-flip,",
+    );
+}
+
+#[cfg(feature = "bench")]
+#[test]
+fn regimes_are_listed() {
+    let all = succeeds(&["bench", "--list"]);
+    assert!(
+        all.lines().any(|line| line == "ready-plan 4x4 f32 random"),
+        "{all}"
+    );
+    let some = succeeds(&["bench", "--list", "--filter", "time-major"]);
+    assert!(some.lines().count() < all.lines().count());
+    assert!(
+        some.lines().all(|line| line.contains("time-major")),
+        "{some}"
+    );
+}
+
+/// Paragraphs flow; lines that somebody broke would break again in a narrow terminal.
+#[test]
+fn help_fits_a_narrow_terminal() {
+    let mut paragraphs = 0;
+    for command in [
+        "run", "verify", "snapshot", "compare", "inspect", "rewrite", "bench",
+    ] {
+        for columns in ["60", "100"] {
+            let output = std::process::Command::new(env!("CARGO_BIN_EXE_revseq"))
+                .args([command, "--help"])
+                .env("COLUMNS", columns)
+                .output()
+                .unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let (before, _) = text.rsplit_once("\n\nExamples:").unwrap();
+            let paragraph = before.rsplit("\n\n").next().unwrap();
+            if !paragraph.starts_with(' ') {
+                paragraphs += 1;
+                let lines: Vec<&str> = paragraph.lines().collect();
+                let (_, but_last) = lines.split_last().unwrap();
+                let width: usize = columns.parse().unwrap();
+                let is_broken = |line: &&str| line.len() < width / 2;
+                assert!(!but_last.iter().any(is_broken), "{command}: {paragraph}");
+            }
+        }
+    }
+    assert_eq!(paragraphs, 10);
+}

@@ -1,0 +1,146 @@
+//! Sizes on the command line.
+
+use prost::Message;
+use serde_json::Value as Json;
+use tract_onnx::pb::GraphProto;
+#[cfg(feature = "rewrite")]
+use {crate::common::graph_attribute, tract_onnx::pb::ModelProto};
+
+use crate::common::{FLOAT, Folder, model, node, refuses, reverse_graph, succeeds, value};
+
+/// `y = -x` for x of `[b,?,t]`.
+fn partly_named() -> Vec<u8> {
+    let mut x = value("x", FLOAT, &["b", "unnamed", "t"]);
+    let shape = x.r#type.as_mut().and_then(|it| it.value.as_mut());
+    let Some(tract_onnx::pb::type_proto::Value::TensorType(tensor)) = shape else {
+        unreachable!("it is a tensor");
+    };
+    tensor.shape.as_mut().unwrap().dim[1].value = None;
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![node("Neg", &["x"], &["y"])],
+        output: vec![value("y", FLOAT, &["b", "m", "t"])],
+        input: vec![x],
+        ..GraphProto::default()
+    };
+    model(graph).encode_to_vec()
+}
+
+#[cfg(feature = "rewrite")]
+fn inputs_of(path: &str) -> Json {
+    let json = succeeds(&["inspect", path, "--format", "json"]);
+    serde_json::from_str(&json).unwrap()
+}
+
+#[test]
+fn sizes_are_given_by_name_or_by_number() {
+    let folder = Folder::new();
+    let path = folder
+        .write("model.onnx", &partly_named())
+        .display()
+        .to_string();
+    let run = |dims: &[&str]| {
+        let dims = dims.iter().flat_map(|dim| ["--dim", dim]);
+        let mut arguments = vec!["run", &path, "--fill", "zeros", "--format", "json"];
+        arguments.extend(dims);
+        let json: Json = serde_json::from_str(&succeeds(&arguments)).unwrap();
+        json["outputs"][0]["shape"].clone()
+    };
+    let expected = Json::from(vec![2, 3, 4]);
+    assert_eq!(run(&["b=2", "x.1=3", "t=4"]), expected);
+    assert_eq!(run(&["x.0=2", "x.1=3", "x.2=4"]), expected);
+    // All that is missing is said at once.
+    let fill = ["run", &path, "--fill", "iota"];
+    refuses(
+        &fill,
+        "the sizes of b, x.1, t are unknown: --dim b=SIZE --dim x.1=SIZE --dim t=SIZE",
+    );
+    let with = |dims: &[&'static str], why: &str| {
+        let dims = dims.iter().flat_map(|dim| ["-d", dim]);
+        refuses(&fill.iter().copied().chain(dims).collect::<Vec<_>>(), why);
+    };
+    with(
+        &["x.0=2", "t=4"],
+        "the size of x.1 is unknown: --dim x.1=SIZE",
+    );
+    with(&["b=2", "x.0=2"], "--dim x.0: it is given twice");
+    with(&["x.1=2", "x.1=2"], "--dim x.1: it is given twice");
+    with(&["x.3=2"], "which has no dimension 3");
+    with(&["z.0=2"], "the model has b, t; INPUT.NUMBER");
+    let known = folder.model(reverse_graph()).display().to_string();
+    refuses(&["run", &known, "-d", "x.1=6"], "--dim x.1=6: it is 5");
+    succeeds(&["run", &known, "-d", "x.1=5", "--fill", "iota"]);
+}
+
+#[cfg(feature = "rewrite")]
+#[test]
+fn rewriting_writes_sizes() {
+    let folder = Folder::new();
+    let out = folder.path("out.onnx").display().to_string();
+    let path = folder
+        .write("model.onnx", &partly_named())
+        .display()
+        .to_string();
+    let arguments = ["rewrite", &path, "-o", &out, "--overwrite", "--check"];
+    let report = succeeds(
+        &[
+            &arguments[..],
+            &["-d", "b=2", "-d", "x.1=3", "--backend", "tract"],
+        ]
+        .concat(),
+    );
+    assert!(
+        report.contains("size of b: 2\nsize of x.1: 3\n"),
+        "{report}"
+    );
+    let json = inputs_of(&out);
+    assert_eq!(json["inputs"][0]["shape"], serde_json::json!([2, 3, "t"]));
+    assert_eq!(json["symbols"], serde_json::json!(["t"]));
+    // Nothing else changes.
+    let (before, after) = (partly_named(), std::fs::read(&out).unwrap());
+    let (before, mut after) = (
+        ModelProto::decode(&*before).unwrap(),
+        ModelProto::decode(&*after).unwrap(),
+    );
+    let (old, new) = (
+        before.graph.as_ref().unwrap(),
+        after.graph.as_mut().unwrap(),
+    );
+    assert_ne!((&old.input, &old.output), (&new.input, &new.output));
+    (new.input, new.output) = (old.input.clone(), old.output.clone());
+    assert_eq!(before, after);
+}
+
+#[cfg(feature = "rewrite")]
+#[test]
+fn sizes_are_written_into_branches() {
+    let folder = Folder::new();
+    let branch = |operator: &str| GraphProto {
+        name: operator.to_owned(),
+        node: vec![node(operator, &["x"], &["z"])],
+        output: vec![value("z", FLOAT, &["n"])],
+        ..GraphProto::default()
+    };
+    let mut choice = node("If", &["c"], &["y"]);
+    choice.attribute = vec![
+        graph_attribute("then_branch", branch("Neg")),
+        graph_attribute("else_branch", branch("Abs")),
+    ];
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![choice],
+        input: vec![
+            value("c", crate::common::BOOL, &[]),
+            value("x", FLOAT, &["n"]),
+        ],
+        output: vec![value("y", FLOAT, &["n"])],
+        ..GraphProto::default()
+    };
+    let path = folder.model(graph).display().to_string();
+    let out = folder.path("out.onnx").display().to_string();
+    succeeds(&["rewrite", &path, "-o", &out, "--dim", "n=7"]);
+    let written = std::fs::read(&out).unwrap();
+    let text = format!("{:?}", ModelProto::decode(&*written).unwrap());
+    assert_eq!(text.matches("DimValue(7)").count(), 4, "{text}");
+    assert!(!text.contains("DimParam"), "{text}");
+}

@@ -1,0 +1,29 @@
+//! Operators whose sizes come from data, or that tract lacks: the sizes are symbols until the
+//! operator runs.
+
+mod around;
+mod compress;
+mod late;
+mod minted;
+mod one_hot;
+mod or_tracts;
+mod own;
+mod pad;
+mod part;
+mod slice;
+mod squeeze;
+mod unique;
+
+pub(crate) use minted::symbols_of;
+
+/// Registers them in a tract ONNX loader.
+pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
+    for operator in late::OPERATORS {
+        onnx.op_register.insert(operator, late::parse);
+    }
+    onnx.op_register.insert("Compress", compress::parse);
+    onnx.op_register.insert("OneHot", one_hot::parse);
+    onnx.op_register.insert("Slice", slice::parse);
+    onnx.op_register.insert("Squeeze", squeeze::parse);
+    onnx.op_register.insert("Unique", unique::parse);
+}

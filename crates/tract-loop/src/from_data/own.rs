@@ -1,0 +1,92 @@
+//! Operators that tract lacks or runs only in part. Their facts come from the typed operator.
+
+use std::fmt;
+
+use tract_onnx::tract_hir::internal::*;
+
+use super::minted::Facts;
+
+/// A node before types and shapes are known.
+pub(crate) trait Untyped: Clone + fmt::Debug + Send + Sync + 'static {
+    type Typed: TypedOp;
+
+    fn name(&self) -> StaticName;
+
+    /// The number of inputs, and of outputs.
+    fn arity(&self) -> (usize, usize);
+
+    /// The operator for inputs whose types and shapes are known.
+    fn typed(&self, inputs: &[&TypedFact]) -> TractResult<Self::Typed>;
+}
+
+/// An operator of ours.
+#[derive(Clone, Debug)]
+pub(crate) struct Own<T>(pub(crate) T);
+
+never_equal!(Own<T>, T);
+
+impl<T: Untyped> Op for Own<T> {
+    fn name(&self) -> StaticName {
+        self.0.name()
+    }
+
+    not_a_typed_op!();
+}
+
+impl<T: Untyped> EvalOp for Own<T> {
+    not_out_of_plan!();
+}
+
+impl<T: Untyped> InferenceOp for Own<T> {
+    fn nboutputs(&self) -> TractResult<usize> {
+        Ok(self.0.arity().1)
+    }
+
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        _observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        let (expected, _) = self.0.arity();
+        ensure!(
+            inputs.len() == expected,
+            "it has {} inputs, expected {expected}",
+            inputs.len()
+        );
+        let owned = |facts: TVec<&InferenceFact>| facts.into_iter().cloned().collect();
+        let typed = inputs.iter().map(|fact| TypedFact::try_from(*fact));
+        let Ok(typed) = typed.collect::<TractResult<Vec<_>>>() else {
+            return Ok((owned(inputs), owned(outputs), tvec![]));
+        };
+        let typed: TVec<&TypedFact> = typed.iter().collect();
+        let found = self.0.typed(&typed)?.output_facts(&typed)?;
+        let found = std::iter::zip(found, outputs).map(|(found, known)| {
+            let mut shape = found.shape.to_tvec();
+            for (size, known) in std::iter::zip(&mut shape, known.shape.dims()) {
+                if let Some(known) = known.concretize() {
+                    *size = known;
+                }
+            }
+            InferenceFact::from(&found.datum_type.fact(shape))
+        });
+        Ok((owned(inputs), found.collect(), tvec![]))
+    }
+
+    fn to_typed(
+        &self,
+        _source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+        let op = {
+            let facts = inputs.iter().map(|input| target.outlet_fact(*input));
+            self.0.typed(&facts.collect::<TractResult<TVec<_>>>()?)?
+        };
+        target.wire_node(&node.name, op, &inputs)
+    }
+
+    as_op!();
+}
