@@ -293,13 +293,17 @@ fn builder() -> Builder<'static, 'static> {
 }
 
 /// The same, with the permissions that the process's mask leaves of `mode`.
+#[cfg(unix)]
 fn shared(mode: u32) -> Builder<'static, 'static> {
     let mut builder = builder();
-    #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
-    #[cfg(not(unix))]
-    let _ = mode;
     builder
+}
+
+/// The same: only Unix has a mask.
+#[cfg(not(unix))]
+fn shared(_: u32) -> Builder<'static, 'static> {
+    builder()
 }
 
 /// The folder of a path.
