@@ -47,17 +47,12 @@ impl Gpu {
         use anyhow::Context as _;
         let mut options = revseq_tract::gpu::ContextOptions::default();
         options.adapter = choice.clone();
-        let context =
-            quietly(|| revseq_tract::gpu::Context::new(&options)).with_context(
-                || match choice {
-                    AdapterChoice::Auto => {
-                        "--device gpu takes a software adapter only if it is named, as \
+        let context = revseq_tract::gpu::Context::new(&options).with_context(|| match choice {
+            AdapterChoice::Auto => "--device gpu takes a software adapter only if it is named, as \
                                     in gpu:software"
-                            .to_owned()
-                    }
-                    _ => format!("--device {}", Device::Gpu(choice.clone())),
-                },
-            )?;
+                .to_owned(),
+            _ => format!("--device {}", Device::Gpu(choice.clone())),
+        })?;
         Ok(Self { context })
     }
 
@@ -81,7 +76,7 @@ impl fmt::Display for Gpu {
 #[cfg(feature = "gpu")]
 pub(crate) fn adapters() -> Result<Vec<Adapter>> {
     use revseq_tract::gpu;
-    let found = quietly(|| gpu::adapters(gpu::wgpu::Backends::all())).into_iter();
+    let found = gpu::adapters(gpu::wgpu::Backends::all()).into_iter();
     Ok(found
         .map(|found| Adapter {
             kind: found.kind(),
@@ -93,36 +88,6 @@ pub(crate) fn adapters() -> Result<Vec<Adapter>> {
             max_binding_bytes: found.max_binding_bytes,
         })
         .collect())
-}
-
-/// Looks for adapters without the lines that graphics libraries print on standard error, where
-/// there is no desktop, as if they were errors.
-#[cfg(feature = "gpu")]
-fn quietly<T>(look: impl FnOnce() -> T) -> T {
-    #[cfg(unix)]
-    let _restored = silenced();
-    look()
-}
-
-/// Standard error goes nowhere while the returned value lives; `None` if that cannot be had.
-#[cfg(all(feature = "gpu", unix))]
-fn silenced() -> Option<impl Drop> {
-    struct Restore(std::os::fd::OwnedFd);
-
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            // Nobody could be told of an error.
-            let _ = rustix::stdio::dup2_stderr(&self.0);
-        }
-    }
-
-    let nowhere = std::fs::File::options()
-        .write(true)
-        .open("/dev/null")
-        .ok()?;
-    let restore = Restore(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3).ok()?);
-    rustix::stdio::dup2_stderr(&nowhere).ok()?;
-    Some(restore)
 }
 
 #[cfg(not(feature = "gpu"))]
