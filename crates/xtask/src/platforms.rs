@@ -14,7 +14,7 @@ struct Cross {
     target: &'static str,
     linker: Option<&'static str>,
     runner: OsString,
-    /// Variables of what is run.
+    /// Environment variables of a run.
     variables: Vec<(&'static str, OsString)>,
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn windows() -> Result<(), String> {
     cross.verify(&OnnxRuntime::new("windows-x86_64", &folder, &site)?)
 }
 
-/// The folder of what is downloaded for AArch64.
+/// The folder of downloads for AArch64.
 const AARCH64: &str = "aarch64";
 
 /// AArch64 under QEMU, with the options of the emulator.

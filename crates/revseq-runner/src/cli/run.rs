@@ -39,7 +39,7 @@ pub(crate) struct RunArguments {
     /// Run N times and print how long a run takes
     #[arg(short, long, allow_negative_numbers = true, value_name = "N", group = "timed", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: Option<u32>,
-    /// Run as often as it takes so many seconds, and print how long a run takes
+    /// Run for S seconds and print how long a run takes
     #[arg(long, allow_negative_numbers = true, value_name = "S", group = "timed", value_parser = seconds)]
     pub(crate) seconds: Option<Duration>,
     /// Run N times first, untimed

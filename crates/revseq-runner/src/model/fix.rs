@@ -29,7 +29,7 @@ enum Kind<'a> {
     Value {
         is_input: bool,
     },
-    /// This and what is in it: with the sizes that it has by number.
+    /// A type and its parts, with the sizes to write, by dimension.
     Type(&'a [(usize, u64)]),
     Tensor(&'a [(usize, u64)]),
     Shape(&'a [(usize, u64)]),

@@ -106,7 +106,7 @@ pub(super) fn check(file: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// How much of a file is missing at its end; `None` if that is not what is wrong.
+/// Describes how much a truncated file lacks; `None` if it is not truncated.
 pub(super) fn missing(file: &[u8]) -> Option<String> {
     let mut rest = file;
     while rest.has_remaining() {

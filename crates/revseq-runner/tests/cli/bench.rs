@@ -20,7 +20,7 @@ fn bench(arguments: &[&str]) -> String {
         .expect("the binary starts");
     let stderr = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(0), "{stderr}");
-    // Neither a progress bar nor a failure; only what is missing.
+    // Neither a progress bar nor a failure; only the missing library.
     assert!(
         stderr.starts_with("ONNX Runtime is not measured: "),
         "{stderr}"

@@ -1,4 +1,4 @@
-//! Models in forms that tract does not read by itself, and what is said of those that it does not run.
+//! Models in forms that tract does not read by itself, and the messages for those that it does not run.
 
 use prost::Message;
 use tract_onnx::pb::{GraphProto, ValueInfoProto};

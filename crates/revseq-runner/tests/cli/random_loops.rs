@@ -73,11 +73,11 @@ struct Layer {
     units: usize,
     functions: [usize; 2],
     bias: bool,
-    /// One product of what is read and the state, joined.
+    /// One product of the input and the state, concatenated.
     joined: bool,
     /// A Scan in place of a Loop.
     scan: bool,
-    /// The batch comes first in what is read.
+    /// The input is batch-major.
     batch_first: bool,
     backwards: bool,
     mask: Mask,
@@ -143,7 +143,7 @@ fn layers() -> impl Strategy<Value = Layer> {
                 joined,
                 scan,
                 batch_first,
-                // Lengths of what is reversed are no layer's.
+                // Lengths of a reversal are not those of a layer.
                 backwards: backwards && (mask != Mask::Lengths || !lengths),
                 mask,
                 by_products,
@@ -170,7 +170,7 @@ impl Layer {
             Some(Near::Early | Near::Behind) => !self.scan,
             Some(_) => true,
         };
-        // Lengths of what is reversed are no layer's. Where there may be no step, what a buffer
+        // Lengths of a reversal are not those of a layer. Where there may be no step, what a buffer
         // begins with is what the layer does.
         let is_flipped = self.backwards && self.mask == Mask::Lengths;
         let is_other = self.buffered && self.begins;

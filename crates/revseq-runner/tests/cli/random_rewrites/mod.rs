@@ -82,7 +82,7 @@ enum Step {
     Twice(How, usize, How),
     /// A reversal between two transposes.
     Around(usize, How, usize),
-    /// A layer forwards, and one over what is reversed.
+    /// A forward layer, and one over reversed input.
     Both(Layer, How, How),
     /// A layer forwards, and one backwards.
     Mirror(Layer),
