@@ -56,7 +56,11 @@ pub enum Error {
         message: String,
     },
     /// No regime has a name like that.
-    #[error("no regime's name contains {filter:?}; the regimes are: {}", regimes.join(", "))]
+    #[error(
+        "no regime's name contains {filter:?}; there are {}, such as {:?}",
+        regimes.len(),
+        regimes.first().map_or("", String::as_str)
+    )]
     UnknownRegime {
         /// The filter.
         filter: String,

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use revseq_bench::peers::{Onnxruntime, Peers};
 use revseq_bench::{Arena, Regime, Report, render};
 
@@ -18,8 +18,8 @@ use crate::progress::Progress;
 
 /// Measures the kernels and prints the report, a partial one if interrupted.
 pub(crate) fn bench(arguments: &BenchArguments) -> Result<Outcome> {
-    let regimes =
-        revseq_bench::select(arguments.filter.as_deref(), arguments.quick).context("--filter")?;
+    let regimes = revseq_bench::select(arguments.filter.as_deref(), arguments.quick)
+        .map_err(|error| anyhow!("--filter: {error}; --list has all"))?;
     if arguments.list {
         let mut destination = Destination::open(&arguments.report)?;
         destination.text(|out| {

@@ -78,7 +78,7 @@ fn every_form_goes_to_a_file_or_to_standard_output() {
 fn wrong_usage_ends_before_anything_is_measured() {
     refuses(
         &["bench", "--filter", "sideways"],
-        "no regime's name contains \"sideways\"; the regimes are: time-major 512x64x256 f32 random, ",
+        "such as \"time-major 512x64x256 f32 random\"; --list has all",
     );
     let folder = Folder::new();
     let file = folder.write("libonnxruntime.so", b"no library");
