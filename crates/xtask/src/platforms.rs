@@ -129,7 +129,7 @@ pub(crate) fn windows() -> Result<(), String> {
         .test(&["revseq-kernels", "revseq-graph", "revseq-ep"], &["--lib"])
         .run()?;
     let site = folder.join("site");
-    python::install_for(&["win_amd64"], "3.11", &site)?;
+    python::install_for(&["win_amd64"], "3.11", &ep::newest_requirements(), &site)?;
     cross.verify(&OnnxRuntime::new("windows-x86_64", &folder, &site)?)
 }
 
@@ -190,7 +190,7 @@ pub(crate) fn aarch64() -> Result<(), String> {
         .chain(["manylinux2014_aarch64".to_owned()])
         .collect();
     let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
-    python::install_for(&tags, version.trim(), &site)?;
+    python::install_for(&tags, version.trim(), &ep::newest_requirements(), &site)?;
     let host = OnnxRuntime::new("linux-aarch64", &folder, &site)?;
     cross.verify(&host)?;
     python()

@@ -9,11 +9,15 @@ use crate::step::Command;
 /// The machine's own interpreter.
 pub(crate) const INTERPRETER: &str = if cfg!(windows) { "python" } else { "python3" };
 
-/// Installs the newest ONNX Runtime under test, with what its tests need, for other platforms than this
+/// Installs the packages of `requirements` for other platforms than this
 /// machine's, of the tags `platforms`, and another Python, into a folder.
-pub(crate) fn install_for(platforms: &[&str], version: &str, folder: &Path) -> Result<(), String> {
-    let requirements = crate::ep::newest_requirements();
-    let wanted = read(&requirements)?;
+pub(crate) fn install_for(
+    platforms: &[&str],
+    version: &str,
+    requirements: &Path,
+    folder: &Path,
+) -> Result<(), String> {
+    let wanted = read(requirements)?;
     let stamp = folder.join("requirements.txt");
     if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
         return Ok(());
@@ -37,7 +41,7 @@ pub(crate) fn install_for(platforms: &[&str], version: &str, folder: &Path) -> R
         .args(["--python-version", version, "--target"])
         .arg(folder)
         .arg("-r")
-        .arg(&requirements)
+        .arg(requirements)
         .run()?;
     fs::write(&stamp, wanted).map_err(|error| format!("{}: {error}", stamp.display()))
 }
