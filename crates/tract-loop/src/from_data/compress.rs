@@ -5,9 +5,9 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use super::minted::{Minted, axis};
+use super::minted::{Minted, axis, rewire};
 use super::own::{Own, Untyped};
-use super::part::{change_around, empty};
+use super::part::{along, change_around, take};
 use crate::node::check_domain;
 
 /// Parses a Compress; tract runs only constant ones.
@@ -86,29 +86,18 @@ impl EvalOp for Compress {
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let (data, condition) = args_2!(inputs);
-        let data = match self.axis {
-            Some(_) => data,
-            None => {
-                let elements = data.len();
-                data.into_tensor().into_shape(&[elements])?.into_tvalue()
-            }
-        };
-        let axis = self.axis.unwrap_or(0);
+        let (data, axis) = along(data, self.axis)?;
         let size = data.shape()[axis];
         let condition = condition.to_plain_array_view::<bool>()?;
-        let mut kept: Vec<Tensor> = vec![];
+        let mut kept = vec![];
         for (at, _) in condition.iter().enumerate().filter(|(_, holds)| **holds) {
             ensure!(
                 at < size,
                 "the condition of a Compress holds for element {at} of {size}"
             );
-            kept.push(data.slice(axis, at, at + 1)?);
+            kept.push(at);
         }
-        let output = match kept.is_empty() {
-            true => empty(&data, axis)?,
-            false => Tensor::stack_tensors(axis, &kept)?,
-        };
-        Ok(tvec![output.into_tvalue()])
+        Ok(tvec![take(&data, axis, kept)?.into_tvalue()])
     }
 }
 
@@ -147,8 +136,7 @@ impl TypedOp for Compress {
             axis: self.axis,
             size: self.size.substitute_all(subs)?,
         };
-        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
-        target.wire_node(&node.name, op, &inputs)
+        rewire(op, node, target, mapping)
     }
 
     as_op!();

@@ -8,7 +8,7 @@ use tract_onnx::tract_core::dyn_clone::clone_box;
 use tract_onnx::tract_hir::internal::*;
 
 use super::around::{Around, Number};
-use super::minted::{Facts, Minted, in_numbers, inferred, symbols_of};
+use super::minted::{Facts, Minted, in_numbers, inferred, rewire, symbols_of};
 use super::or_tracts::{FromData, OrTracts};
 use super::pad::Cropping;
 use crate::node::{check_domain, tracts};
@@ -257,8 +257,7 @@ impl TypedOp for Late {
             fact: self.fact.datum_type.fact(shape),
             ..self.clone()
         };
-        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
-        target.wire_node(&node.name, op, &inputs)
+        rewire(op, node, target, mapping)
     }
 
     as_op!();

@@ -68,16 +68,36 @@ pub(crate) fn inferred(
     inputs: &TVec<&InferenceFact>,
     outputs: &TVec<&InferenceFact>,
     datum_type: DatumType,
-    mut shape: TVec<TDim>,
+    shape: TVec<TDim>,
 ) -> Facts {
-    for (size, known) in std::iter::zip(&mut shape, outputs[0].shape.dims()) {
+    let inputs = inputs.iter().map(|fact| (*fact).clone()).collect();
+    let output = inferred_output(outputs[0], datum_type, shape);
+    (inputs, tvec![output], tvec![])
+}
+
+/// An output with this type and shape; sizes that are already known stay.
+pub(crate) fn inferred_output(
+    known: &InferenceFact,
+    datum_type: DatumType,
+    mut shape: TVec<TDim>,
+) -> InferenceFact {
+    for (size, known) in std::iter::zip(&mut shape, known.shape.dims()) {
         if let Some(known) = known.concretize() {
             *size = known;
         }
     }
-    let inputs = inputs.iter().map(|fact| (*fact).clone()).collect();
-    let output = InferenceFact::from(&datum_type.fact(shape));
-    (inputs, tvec![output], tvec![])
+    InferenceFact::from(&datum_type.fact(shape))
+}
+
+/// Wires an operator with other symbols in place of a node.
+pub(crate) fn rewire(
+    op: impl TypedOp,
+    node: &TypedNode,
+    target: &mut TypedModel,
+    mapping: &HashMap<OutletId, OutletId>,
+) -> TractResult<TVec<OutletId>> {
+    let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+    target.wire_node(&node.name, op, &inputs)
 }
 
 /// An axis counted from the first; ONNX counts negative ones from the last.

@@ -4,7 +4,7 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::minted::{Minted, axis, in_numbers, symbols_of};
+use super::minted::{Minted, axis, in_numbers, rewire, symbols_of};
 use super::own::{Own, Untyped};
 use crate::node::check_domain;
 
@@ -164,8 +164,7 @@ impl TypedOp for OneHot {
             axis: self.axis,
             depth: self.depth.substitute_all(subs)?,
         };
-        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
-        target.wire_node(&node.name, op, &inputs)
+        rewire(op, node, target, mapping)
     }
 
     as_op!();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tract_onnx::tract_hir::internal::*;
 
-use super::minted::Facts;
+use super::minted::{Facts, inferred_output};
 
 /// A node before types and shapes are known.
 pub(crate) trait Untyped: Clone + fmt::Debug + Send + Sync + 'static {
@@ -61,15 +61,8 @@ impl<T: Untyped> InferenceOp for Own<T> {
         };
         let typed: TVec<&TypedFact> = typed.iter().collect();
         let found = self.0.typed(&typed)?.output_facts(&typed)?;
-        let found = std::iter::zip(found, outputs).map(|(found, known)| {
-            let mut shape = found.shape.to_tvec();
-            for (size, known) in std::iter::zip(&mut shape, known.shape.dims()) {
-                if let Some(known) = known.concretize() {
-                    *size = known;
-                }
-            }
-            InferenceFact::from(&found.datum_type.fact(shape))
-        });
+        let found = std::iter::zip(found, outputs)
+            .map(|(found, known)| inferred_output(known, found.datum_type, found.shape.to_tvec()));
         Ok((owned(inputs), found.collect(), tvec![]))
     }
 

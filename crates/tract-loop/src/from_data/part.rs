@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use super::minted::symbols_of;
+use super::minted::{rewire, symbols_of};
 
 /// Takes every `step`th element along an axis between bounds, by ONNX's rule.
 ///
@@ -93,30 +93,41 @@ impl EvalOp for Part {
         let end = self.bound(&ends, "ends", ctx.symbols)?;
         let size = data.shape()[self.axis];
         let (first, count) = positions(start, end, self.step, i64::try_from(size)?);
-        let at = |position: i64| {
-            let position = usize::try_from(first + position * self.step)?;
-            data.slice(self.axis, position, position + 1)
-        };
-        let output = match (self.step, count) {
-            (_, 0) => empty(&data, self.axis)?,
-            (1, _) => {
-                let first = usize::try_from(first)?;
-                data.slice(self.axis, first, first + usize::try_from(count)?)?
-            }
-            _ => {
-                let elements: Vec<Tensor> = (0..count).map(at).collect::<TractResult<_>>()?;
-                Tensor::stack_tensors(self.axis, &elements)?
-            }
+        let output = if self.step == 1 && count > 0 {
+            let first = usize::try_from(first)?;
+            data.slice(self.axis, first, first + usize::try_from(count)?)?
+        } else {
+            let positions = (0..count).map(|at| usize::try_from(first + at * self.step));
+            take(&data, self.axis, positions.collect::<Result<Vec<_>, _>>()?)?
         };
         Ok(tvec![output.into_tvalue()])
     }
 }
 
-/// An empty slice along an axis.
-pub(crate) fn empty(data: &Tensor, axis: usize) -> TractResult<Tensor> {
+/// The elements at some positions along an axis, which may be none.
+pub(crate) fn take(
+    data: &Tensor,
+    axis: usize,
+    positions: impl IntoIterator<Item = usize>,
+) -> TractResult<Tensor> {
+    let elements = positions.into_iter();
+    let elements = elements.map(|position| data.slice(axis, position, position + 1));
+    let elements = elements.collect::<TractResult<Vec<_>>>()?;
+    if !elements.is_empty() {
+        return Tensor::stack_tensors(axis, &elements);
+    }
     let mut shape: TVec<usize> = data.shape().into();
     shape[axis] = 0;
     Tensor::zero_dt(data.datum_type(), &shape)
+}
+
+/// The data and the axis of an operator; without an axis, the flattened data.
+pub(crate) fn along(data: TValue, axis: Option<usize>) -> TractResult<(TValue, usize)> {
+    if let Some(axis) = axis {
+        return Ok((data, axis));
+    }
+    let elements = data.len();
+    Ok((data.into_tensor().into_shape(&[elements])?.into_tvalue(), 0))
 }
 
 /// How an axis of the first input and of the output may change without another operator.
@@ -173,8 +184,7 @@ impl TypedOp for Part {
             size: self.size.substitute_all(subs)?,
             ..self.clone()
         };
-        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
-        target.wire_node(&node.name, op, &inputs)
+        rewire(op, node, target, mapping)
     }
 
     as_op!();

@@ -6,8 +6,9 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::minted::{Minted, axis, in_numbers};
+use super::minted::{Minted, axis, in_numbers, rewire};
 use super::own::{Own, Untyped};
+use super::part::{along, take};
 use crate::node::check_domain;
 
 /// Parses a Unique.
@@ -147,14 +148,7 @@ impl EvalOp for Unique {
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let data = in_numbers(args_1!(inputs), ctx.symbols)?;
         let of = data.datum_type();
-        let data = match self.axis {
-            Some(_) => data,
-            None => {
-                let elements = data.len();
-                data.into_tensor().into_shape(&[elements])?.into_tvalue()
-            }
-        };
-        let axis = self.axis.unwrap_or(0);
+        let (data, axis) = along(data, self.axis)?;
         let found = match of {
             DatumType::String => self.find::<String>(&data, axis)?,
             DatumType::Bool => self.find::<bool>(&data, axis)?,
@@ -167,12 +161,7 @@ impl EvalOp for Unique {
         };
         let mut outputs = tvec![];
         if self.is_wanted[0] {
-            let slices = kept.iter().map(|at| data.slice(axis, *at, at + 1));
-            let slices = slices.collect::<TractResult<Vec<_>>>()?;
-            outputs.push(match slices.is_empty() {
-                true => data.clone(),
-                false => Tensor::stack_tensors(axis, &slices)?.into_tvalue(),
-            });
+            outputs.push(take(&data, axis, kept.iter().copied())?.into_tvalue());
         }
         if self.is_wanted[1] {
             outputs.push(of_indices(&kept));
@@ -225,8 +214,7 @@ impl TypedOp for Unique {
             size: self.size.substitute_all(subs)?,
             ..self.clone()
         };
-        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
-        target.wire_node(&node.name, op, &inputs)
+        rewire(op, node, target, mapping)
     }
 
     as_op!();
