@@ -28,7 +28,7 @@ pub fn html(report: &Report) -> String {
                 main {
                     h1 { "revseq bench" }
                     (head(report))
-                    p { (LEGEND.join(" ")) }
+                    p { (LEGEND) }
                     @for caution in cautions(report) {
                         p { strong { (caution) } }
                     }
