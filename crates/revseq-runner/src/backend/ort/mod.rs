@@ -2,6 +2,7 @@
 
 mod assignment;
 mod convert;
+mod image;
 pub(crate) mod library;
 mod loader;
 mod placement;
@@ -25,6 +26,7 @@ use revseq_kernels::Device as KernelDevice;
 use crate::backend::Runs;
 use crate::backend::outputs::{self, Declared};
 use crate::backend::profile::Profile;
+use crate::chain;
 use crate::cli::{EngineArguments, Optimization, OrtArguments};
 use crate::fence;
 use crate::model::check::canonical_domain;
@@ -75,6 +77,7 @@ impl Runtime {
     pub(crate) fn load(option: Option<&Path>) -> Result<Self> {
         let library = library::onnxruntime(option)?;
         let loaded = fenced(|| {
+            image::check(&library.path)?;
             // ONNX Runtime's own lines would go to standard error; its errors come back.
             let silence = Arc::new(|_: LogLevel, _: &str, _: &str, _: &str, _: &str| {});
             let environment = ort::init_from(&library.path)
@@ -93,11 +96,12 @@ impl Runtime {
                 .build()?;
             Ok((environment, version::of(&library.path)?))
         });
-        let (environment, version) = loaded.with_context(|| {
-            format!(
-                "cannot use {} (from {}) as ONNX Runtime; {}",
+        let (environment, version) = loaded.map_err(|error| {
+            anyhow!(
+                "cannot use {} (from {}) as ONNX Runtime: {}; {}",
                 library.path.display(),
                 library.how,
+                chain(&error),
                 library::HOW_TO_GET
             )
         })?;
@@ -115,6 +119,7 @@ impl Runtime {
     /// Registers the provider's library.
     pub(crate) fn register(&mut self, ep: Found) -> Result<()> {
         let register = || -> Result<()> {
+            image::check(&ep.path)?;
             fenced(|| {
                 self.environment
                     .register_ep_library(REGISTRATION, &ep.path)?;
