@@ -19,7 +19,8 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use backend::{
-    Backend, BackendArguments, EngineArguments, Lengths, Optimization, OrtArguments,
+    Backend, BackendArguments, BackendsArguments, EngineArguments, Lengths, Optimization,
+    OrtArguments,
 };
 pub(crate) use bench::BenchArguments;
 #[cfg(feature = "bench")]
@@ -94,10 +95,10 @@ pub(crate) struct Arguments {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct NoteArguments {
     /// Print results and errors only: neither notes nor progress
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, conflicts_with = "verbose", display_order = 900)]
     pub(crate) quiet: bool,
     /// Say more on standard error: libraries, and how long each step takes
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 901)]
     pub(crate) verbose: bool,
 }
 
@@ -146,7 +147,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_arguments_make_sense() {
+    fn the_arguments_are_consistent() {
         super::Arguments::command().debug_assert();
     }
 }

@@ -43,11 +43,8 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     let shapes = tract::shapes(&model, &bindings);
     let (reports, others) = nodes(&model, &bindings, &shapes).with_context(&in_model)?;
     let signature = Signature::new(&model, &bindings, &shapes);
-    let backends = match arguments.backends.as_slice() {
-        [] => &[Backend::Tract],
-        given => given,
-    };
-    let engines = Engine::open_all(&arguments.engine, backends)?;
+    let backends = arguments.on.or(&[Backend::Tract]);
+    let engines = Engine::open_all(&arguments.on.engine, backends)?;
     let support = engines.iter().map(|engine| Support {
         backend: engine.name(),
         described: engine.to_string(),
