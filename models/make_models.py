@@ -46,7 +46,7 @@ RTOL, ATOL = 1e-4, 1e-5
 
 
 class Oracle(Enum):
-    """What, besides the naive functions, vouches for a model's expected outputs."""
+    """The source, besides the naive functions, of a model's expected outputs."""
 
     ORT = "runs"
     """ONNX Runtime's CPU kernels give the same outputs."""
@@ -301,7 +301,7 @@ def onnx_tests() -> Mapping[str, Any]:
     """ONNX's own tests of the operators that models are made of, by name."""
     from onnx.backend.test.case import node
 
-    # What `collect_testcases` does for every operator, which takes seconds.
+    # As `collect_testcases` does for every operator, which takes seconds.
     for operator in ("gru", "loop", "lstm", "rangeop", "reversesequence", "rnn"):
         importlib.import_module(f"{node.__name__}.{operator}")
     return {case.name: case for case in node._NodeTestCases}
@@ -531,7 +531,7 @@ def shapes_cases() -> Iterator[Case]:
             oracle=Oracle.REFERENCE_ORT_REFUSES,
         )
     negative = [
-        # What ONNX Runtime makes of any negative time axis happens to be right here.
+        # ONNX Runtime's reading of any negative time axis happens to be right here.
         ((5, 4), -2, -1, Oracle.ORT),
         ((4, 5, 3), -2, -3, Oracle.REFERENCE_ORT_MISREADS),
         ((3, 2, 5), 0, -1, Oracle.REFERENCE_ORT_MISREADS),
@@ -747,7 +747,7 @@ def types_cases() -> Iterator[Case]:
     }
     values["bool"] = np.random.default_rng(0).integers(0, 2, shape).astype(bool)
     values["bfloat16"] = ramp(shape, ml_dtypes.bfloat16)
-    # An empty string, one beyond ASCII, and ones longer than what string types store inline.
+    # An empty string, one beyond ASCII, and ones too long for string types to store inline.
     words = [f"word {i} " + "long " * (i % 9) for i in range(math.prod(shape))]
     words[0], words[1] = "", "späße 反転"
     values["string"] = np.array(words, object).reshape(shape)
@@ -1468,7 +1468,7 @@ def verify_outputs(case: Case, run: Callable[[list[str], dict[str, Array]], Any]
 
 
 def expect_failure(surprise: str, action: Callable[[], object]) -> None:
-    """Fail if the action succeeds: what the README says of ONNX Runtime is no longer so."""
+    """Fail if the action succeeds: the README's claim about ONNX Runtime is then outdated."""
     try:
         action()
     except Exception:  # Each of ONNX Runtime's status codes is an exception of its own.
@@ -1561,7 +1561,7 @@ def make() -> dict[str, bytes]:
     cases = []
     for group in GROUPS.values():
         for case in group():
-            # ONNX's own tests keep their producer; the rest say what they are for.
+            # ONNX's own tests keep their producer; the rest state their purpose.
             if not case.model.producer_name:
                 case.model.producer_name = "revseq"
                 case.model.doc_string = case.shows

@@ -71,7 +71,7 @@ assert len(calls) == 1 and len(harness.devices()) == 1
 """)
 
 
-def test_what_others_have_registered_is_used_and_left_alone(tmp_path):
+def test_an_existing_registration_is_used_and_left_alone(tmp_path):
     told = run(tmp_path, """
 import atexit
 atexit.register(lambda: print(len(harness.devices())))

@@ -174,7 +174,7 @@ mod tests {
         assert!(rows.len() > 10, "{rows:?}");
         assert!(
             read(PICTURE) == draw(&rows),
-            "{PICTURE} is not what the table in {PAGE} gives; run `cargo xtask chart`"
+            "{PICTURE} does not show the table in {PAGE}; run `cargo xtask chart`"
         );
     }
     #[test]

@@ -243,7 +243,7 @@ fn a_reader_that_leaves_is_no_error() {
 }
 
 #[test]
-fn a_profile_says_where_the_time_goes() {
+fn a_profile_has_the_times_of_operators() {
     let folder = Folder::new();
     let model = folder.model(reverse_graph());
     let arguments = [
@@ -370,7 +370,7 @@ fn gather(chain: &[&str], input: i32) -> GraphProto {
 }
 
 #[test]
-fn made_up_ids_are_within_what_they_index() {
+fn made_up_indices_are_within_the_axis_they_index() {
     const INT32: i32 = 6;
     let folder = Folder::new();
     for (chain, input) in [
