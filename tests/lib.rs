@@ -13,6 +13,10 @@ use revseq_kernels::{DataType, LengthsData, LengthsPolicy};
 use serde::Deserialize;
 use serde_json::Value;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// Elements, packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Elements {

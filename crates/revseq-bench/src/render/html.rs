@@ -29,9 +29,7 @@ pub fn html(report: &Report) -> String {
                     h1 { "revseq bench" }
                     (head(report))
                     p { (LEGEND) }
-                    @for caution in cautions(report) {
-                        p { strong { (caution) } }
-                    }
+                    ul.cautions { @for caution in cautions(report) { li { (caution) } } }
                     h2 id="table" { "Table" }
                     (table(report))
                     h2 { "Charts" }
