@@ -359,11 +359,8 @@ fn share_in_words(reports: &[Report], others: &BTreeMap<String, usize>) -> Strin
         [] => "ReverseSequence or ReverseSubsequences".to_owned(),
         found => found.join(" or "),
     };
-    let (nodes, are) = (
-        if all == 1 { "node" } else { "nodes" },
-        if ours == 1 { "is" } else { "are" },
-    );
-    format!("{ours} of {all} {nodes} {are} {operators}")
+    let nodes = if all == 1 { "node" } else { "nodes" };
+    format!("{operators}: {ours} of {all} {nodes}")
 }
 
 /// Whether tract runs the model, as far as that is known without its inputs.

@@ -35,7 +35,7 @@ graph/y_node: ReverseSequence
   descriptor     FLOAT32 [1, 4, 5, 3], axis 2; lengths UINT64 [1, 4, 1, 3], strides [0, 1, 0, 0]
   plan           small, row bytes 12, moved bytes 240
 
-1 of 1 node is ReverseSequence
+ReverseSequence: 1 of 1 node
 runs on tract
 ";
     assert!(text.ends_with(expected), "{text}");

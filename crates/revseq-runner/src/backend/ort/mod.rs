@@ -5,6 +5,7 @@ mod convert;
 mod image;
 pub(crate) mod library;
 mod loader;
+mod message;
 mod placement;
 mod profile;
 mod version;
@@ -582,5 +583,7 @@ fn borrowed(values: &Values) -> Vec<(&str, SessionInputValue<'_>)> {
 
 /// Runs ONNX Runtime; a panic in its binding is an error.
 fn fenced<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
-    fence::catch(run).map_err(|message| anyhow!("ort panicked, which is a defect: {message}"))?
+    let result = fence::catch(run);
+    let result = result.map_err(|why| anyhow!("ort panicked, which is a defect: {why}"))?;
+    result.map_err(message::readable)
 }
