@@ -83,7 +83,9 @@
 //!   with sizes that come from data: the sizes are symbols until the operator runs. A `OneHot`
 //!   takes any index, and a `Pad` removes elements if its pads are negative.
 //! - `Unique`.
-//! - Decreasing `Range`, and `Cast` of sizes to int32.
+//! - Decreasing `Range`, `Cast` of sizes to int32, and `Cast` of all else to int64 as numbers,
+//!   which `CumSum`, `TopK`, `NonZero` and others then take.
+//! - `Mod`, whose operands tract may swap, and `CumSum` with its axis in a list of one.
 //!
 //! # Limitations
 //!
@@ -107,15 +109,18 @@ mod infer;
 mod last;
 mod limits;
 mod node;
+mod numbers;
 mod op;
 mod optimize;
 mod parse;
 mod range;
 mod recurrent;
+mod remainder;
 mod run;
 mod scan;
 mod sizes;
 mod spec;
+mod square;
 mod states;
 mod trips;
 mod wire;

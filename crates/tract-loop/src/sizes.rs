@@ -1,4 +1,4 @@
-//! Casts of sizes to int32 that keep symbols.
+//! Casts to integers: sizes keep their symbols, and all else becomes plain numbers.
 
 use std::collections::HashSet;
 
@@ -12,16 +12,20 @@ use crate::node::{check_domain, tracts};
 
 /// Parses a Cast.
 ///
-/// tract holds symbolic sizes as TDim, and its Cast to int64 keeps them. Its Cast to int32, which
-/// TensorFlow writes around each size, loses them, and with them the sizes computed from them. Here
-/// the symbols stay if they flow only into sizes and comparisons, since some of tract's operators
-/// take no symbols.
+/// tract holds symbolic sizes as TDim. Its Cast to int64 makes a TDim of any number, but not every
+/// operator takes TDim, and Mod computes another remainder for it. Here only sizes become TDim.
+///
+/// tract's Cast to int32, which TensorFlow writes around each size, loses symbols, and with them
+/// the sizes computed from them. Here they stay if they flow only into sizes and comparisons.
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
     let to: i64 = node.get_attr("to")?;
+    if to == i64::from(DataType::Int64 as i32) {
+        return Ok((expand(CastToInt64), vec![]));
+    }
     // In a body, a state may have to stay int32.
     if let [graph] = *ctx.parent_graphs
         && to == i64::from(DataType::Int32 as i32)
@@ -136,6 +140,49 @@ impl Expansion for CastToInt32 {
     ) -> TractResult<TVec<OutletId>> {
         let value = model.outlet_fact(inputs[0])?.konst.as_deref();
         let to = value.map_or(i32::datum_type(), Self::output_type);
+        model.wire_node(prefix, cast(to), inputs)
+    }
+}
+
+/// A Cast to int64 that leaves sizes as they are.
+#[derive(Clone, Debug)]
+struct CastToInt64;
+
+impl CastToInt64 {
+    fn output_type(from: DatumType) -> DatumType {
+        match from.is_tdim() {
+            true => from,
+            false => i64::datum_type(),
+        }
+    }
+}
+
+impl Expansion for CastToInt64 {
+    fn name(&self) -> StaticName {
+        "Cast".into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 1)?;
+        check_output_arity(outputs, 1)?;
+        s.equals(&inputs[0].shape, &outputs[0].shape)?;
+        s.given(&inputs[0].datum_type, move |s, from| {
+            s.equals(&outputs[0].datum_type, Self::output_type(from))
+        })
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let to = Self::output_type(model.outlet_fact(inputs[0])?.datum_type);
         model.wire_node(prefix, cast(to), inputs)
     }
 }

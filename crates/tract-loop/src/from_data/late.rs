@@ -12,6 +12,7 @@ use super::minted::{Facts, Minted, in_numbers, inferred, rewire, symbols_of};
 use super::or_tracts::{FromData, OrTracts};
 use super::pad::Cropping;
 use crate::node::{check_domain, tracts};
+use crate::numbers::OnNumbers;
 
 /// The operators that tract reads only if it knows their output sizes.
 pub(crate) const OPERATORS: [&str; 5] = ["ConstantOfShape", "Expand", "Pad", "Reshape", "Tile"];
@@ -29,7 +30,8 @@ pub(crate) fn parse(
     };
     if node.op_type == "Pad" {
         let axes = optional_inputs(node).nth(3).flatten();
-        tracts = Box::new(Cropping { tracts, axes });
+        let tracts_pad = Box::new(Cropping { tracts, axes });
+        tracts = Box::new(OnNumbers { tracts: tracts_pad });
     }
     let first = usize::from(node.op_type != "ConstantOfShape");
     let sizes = node.input.get(first).filter(|name| !name.is_empty());

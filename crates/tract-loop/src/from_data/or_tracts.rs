@@ -1,4 +1,4 @@
-//! Operators that tract reads unless their sizes come from data.
+//! Operators that tract reads but for some inputs, such as sizes that come from data.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::minted::Facts;
 
-/// A node whose sizes may come from data.
+/// A node that tract may read.
 pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
     /// The operator's name; `tracts` is tract's version of it.
     fn name(&self, tracts: &dyn InferenceOp) -> StaticName;
@@ -29,7 +29,7 @@ pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> TractResult<Option<TVec<OutletId>>>;
 }
 
-/// A node before it is known whether its sizes come from data.
+/// A node before it is known whether tract reads it.
 #[derive(Clone, Debug)]
 pub(crate) struct OrTracts<T> {
     /// tract's version of it.

@@ -8,6 +8,7 @@ mod errors;
 #[expect(dead_code, reason = "an example has a main function")]
 mod example;
 mod features;
+mod integers;
 mod layers;
 mod memory;
 mod random;

@@ -1,0 +1,232 @@
+//! Operators that compute with int64 as numbers, never as symbolic sizes.
+//!
+//! tract holds int64 values that depend on sizes as TDim, which its versions of these operators
+//! refuse.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::array;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::from_data::Facts;
+use crate::node::{check_domain, tracts};
+use crate::wire::wire_cast;
+
+/// The operators, beside `Pad`.
+const OPERATORS: [&str; 10] = [
+    "ArgMax",
+    "ArgMin",
+    "BitwiseAnd",
+    "BitwiseNot",
+    "BitwiseOr",
+    "BitwiseXor",
+    "EyeLike",
+    "NonZero",
+    "Sign",
+    "TopK",
+];
+
+/// Registers them in a tract ONNX loader.
+pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
+    for operator in OPERATORS {
+        onnx.op_register.insert(operator, parse);
+    }
+    onnx.op_register.insert("CumSum", parse_cum_sum);
+}
+
+fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let (tracts, captured) = tracts(&node.op_type, ctx, node)?;
+    Ok((Box::new(OnNumbers { tracts }), captured))
+}
+
+fn parse_cum_sum(
+    _ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let is_set = |name: &str| Ok::<_, TractError>(node.get_attr_opt::<i64>(name)? == Some(1));
+    let op = CumSum {
+        reverse: is_set("reverse")?,
+        exclusive: is_set("exclusive")?,
+    };
+    let tracts = expand(op);
+    Ok((Box::new(OnNumbers { tracts }), vec![]))
+}
+
+/// An operator that gets int64 for TDim.
+#[derive(Clone, Debug)]
+pub(crate) struct OnNumbers {
+    pub(crate) tracts: Box<dyn InferenceOp>,
+}
+
+never_equal!(OnNumbers);
+
+/// A value in numbers, unless it has symbols.
+fn in_numbers(value: &Tensor) -> Option<Tensor> {
+    Some(value.cast_to::<i64>().ok()?.into_owned())
+}
+
+impl OnNumbers {
+    fn with_numbers(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        infer: impl FnOnce(&mut dyn InferenceOp, TVec<&InferenceFact>) -> TractResult<Facts>,
+    ) -> TractResult<Facts> {
+        let given = |fact: &InferenceFact| {
+            let value = fact.value.concretize();
+            let number = value.and_then(|value| in_numbers(&value));
+            fact.datum_type
+                .concretize()?
+                .is_tdim()
+                .then(|| InferenceFact {
+                    datum_type: i64::datum_type().into(),
+                    shape: fact.shape.clone(),
+                    value: number.map_or(GenericFactoid::Any, |it| GenericFactoid::Only(it.into())),
+                })
+        };
+        let numbers: Vec<Option<InferenceFact>> = inputs.iter().map(|fact| given(fact)).collect();
+        let given = std::iter::zip(&inputs, &numbers);
+        let given = given.map(|(fact, number)| number.as_ref().unwrap_or(*fact));
+        let (mut found, outputs, observed) = infer(&mut *self.tracts, given.collect())?;
+        for (found, (before, number)) in found.iter_mut().zip(std::iter::zip(inputs, numbers)) {
+            if number.is_some() {
+                found.datum_type = before.datum_type;
+                found.value = before.value.clone();
+            }
+        }
+        Ok((found, outputs, observed))
+    }
+}
+
+impl Op for OnNumbers {
+    fn name(&self) -> StaticName {
+        self.tracts.name()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for OnNumbers {
+    not_out_of_plan!();
+}
+
+impl InferenceOp for OnNumbers {
+    fn infer(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        self.with_numbers(inputs, |tracts, inputs| {
+            tracts.infer(inputs, outputs, observed)
+        })
+    }
+
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        self.with_numbers(inputs, |tracts, inputs| {
+            tracts.infer_facts(inputs, outputs, observed)
+        })
+    }
+
+    fn nboutputs(&self) -> TractResult<usize> {
+        self.tracts.nboutputs()
+    }
+
+    fn observe_outlets(
+        &self,
+        model: &InferenceModel,
+        node: &InferenceNode,
+    ) -> TractResult<Vec<OutletId>> {
+        self.tracts.observe_outlets(model, node)
+    }
+
+    fn to_typed(
+        &self,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let mut numbers = mapping.clone();
+        for input in &node.inputs {
+            let outlet = mapping[input];
+            let fact = target.outlet_fact(outlet)?;
+            if !fact.datum_type.is_tdim() {
+                continue;
+            }
+            let name = format!("{}.number", node.name);
+            let number = match fact.konst.as_deref().and_then(in_numbers) {
+                Some(number) => {
+                    let name = target.unique_name(name).into_owned();
+                    target.add_const(name, number)?
+                }
+                None => wire_cast(target, name, outlet, i64::datum_type())?,
+            };
+            numbers.insert(*input, number);
+        }
+        // Its type may have been inferred before that of its inputs.
+        let mut node = node.clone();
+        for output in &mut node.outputs {
+            output.fact = InferenceFact::default();
+        }
+        self.tracts.to_typed(source, &node, target, &numbers)
+    }
+
+    as_op!();
+}
+
+/// A CumSum; tract's does not take an axis in a list of one, as PyTorch writes it.
+#[derive(Clone, Debug)]
+struct CumSum {
+    reverse: bool,
+    exclusive: bool,
+}
+
+impl Expansion for CumSum {
+    fn name(&self) -> StaticName {
+        "CumSum".into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 2)?;
+        check_output_arity(outputs, 1)?;
+        s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
+        s.equals(&inputs[0].shape, &outputs[0].shape)
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let axis = &model.outlet_fact(inputs[1])?.konst;
+        let axis = axis.as_ref().context("its axis is not a constant")?;
+        let axis: i64 = axis.cast_to_scalar()?;
+        let rank = model.outlet_fact(inputs[0])?.rank() as i64;
+        ensure!(
+            (-rank..rank).contains(&axis),
+            "its axis is {axis}, expected one of the {rank} of its input"
+        );
+        let op = array::CumSum {
+            axis: axis.rem_euclid(rank) as usize,
+            exclusive: self.exclusive,
+            reverse: self.reverse,
+        };
+        model.wire_node(prefix, op, &inputs[..1])
+    }
+}

@@ -1,0 +1,129 @@
+//! Operators on int64 that comes from data, alone and added to a size.
+
+use tract_onnx::prelude::*;
+
+use crate::build::{Graph, graph, run};
+
+const X: [f32; 6] = [3., -4., 10., 8., 0., 5.];
+
+/// `n`, int64, is what `x:f32[B,3]` holds, in the second form as what it holds less 2, plus the 2
+/// rows.
+fn models(outputs: &str, node: &str) -> [Graph; 2] {
+    let casts = [
+        "n = Cast<to=7>(x)".to_owned(),
+        "less = Sub(x, two)
+         counted = Cast<to=7>(less)
+         sizes = Shape(x)
+         rows = Gather(sizes, zero)
+         n = Add(counted, rows)"
+            .to_owned(),
+    ];
+    casts.map(|cast| {
+        graph("x:f32[B,3]", outputs, &format!("{cast}\n{node}"))
+            .constant("zero", tensor0(0_i64))
+            .constant("one", tensor0(1_i64))
+            .constant("one_in_list", tensor1(&[1_i64]))
+            .constant("two", tensor0(2_f32))
+            .constant("two_in_list", tensor1(&[2_i64]))
+            .constant("three", tensor0(3_i64))
+            .constant("minus_three", tensor0(-3_i64))
+            .constant("seven", tensor0(7_i64))
+            .constant("pads", tensor1(&[0_i64, 0, 0, 1]))
+    })
+}
+
+fn check(node: &str, shape: &[usize], expected: &[i64]) {
+    let expected = Tensor::from_shape(shape, expected).unwrap();
+    for model in models("y", node) {
+        let x = Tensor::from_shape(&[2, 3], &X).unwrap();
+        let found = run(model, &[x]).unwrap();
+        let found = found[0].cast_to::<i64>().unwrap();
+        assert_eq!(*found, expected, "{node}");
+    }
+}
+
+#[test]
+fn are_computed_as_numbers() {
+    let whole = &[2, 3][..];
+    for (node, shape, expected) in [
+        ("y = CumSum(n, one)", whole, &[3, -1, 9, 8, 8, 13][..]),
+        (
+            "y = CumSum<reverse=1>(n, one_in_list)",
+            whole,
+            &[9, 6, 10, 13, 5, 5],
+        ),
+        (
+            "y = CumSum<exclusive=1>(n, minus_one)\nminus_one = Neg(one)",
+            whole,
+            &[0, 3, -1, 0, 8, 8],
+        ),
+        ("y = Mod(n, three)", whole, &[0, 2, 1, 2, 0, 2]),
+        ("y = Mod(n, minus_three)", whole, &[0, -1, -2, -1, 0, -1]),
+        ("y = Mod<fmod=1>(n, three)", whole, &[0, -1, 1, 2, 0, 2]),
+        ("y = Sign(n)", whole, &[1, -1, 1, 1, 0, 1]),
+        ("y = BitwiseAnd(n, three)", whole, &[3, 0, 2, 0, 0, 1]),
+        ("y = BitwiseNot(n)", whole, &[-4, 3, -11, -9, -1, -6]),
+        ("y = ArgMax<axis=1>(n)", &[2, 1], &[2, 0]),
+        ("y = ArgMin<axis=1>(n)", &[2, 1], &[1, 1]),
+        (
+            "y, _at = TopK<axis=1>(n, two_in_list)",
+            &[2, 2],
+            &[10, 3, 8, 5],
+        ),
+        (
+            "y = Pow(n, square)\nsquare = Sub(three, one)",
+            whole,
+            &[9, 16, 100, 64, 0, 25],
+        ),
+        (
+            "y = Pad(n, pads, seven)",
+            &[2, 4],
+            &[3, -4, 10, 7, 8, 0, 5, 7],
+        ),
+        ("y = NonZero(n)", &[2, 5], &[0, 0, 0, 1, 1, 0, 1, 2, 0, 2]),
+    ] {
+        check(node, shape, expected);
+    }
+}
+
+/// A divisor with more elements than what is divided: the two once changed places.
+#[test]
+fn the_operands_of_mod_stay_in_their_places() {
+    let divisor = "seven_or_more = Max(n, seven)";
+    let node = format!("{divisor}\nten = Add(seven, three)\ny = Mod(ten, seven_or_more)");
+    check(&node, &[2, 3], &[3, 3, 0, 2, 3, 3]);
+}
+
+#[test]
+fn a_mod_by_zero_is_an_error() {
+    for model in models("y", "y = Mod(seven, n)") {
+        let x = Tensor::from_shape(&[2, 3], &X).unwrap();
+        let error = run(model, &[x]).unwrap_err();
+        assert!(
+            format!("{error:?}").contains("it divides by 0"),
+            "{error:?}"
+        );
+    }
+}
+
+/// A size that is known as a symbol only stays one through Mod.
+#[test]
+fn a_remainder_of_a_size_is_a_size() {
+    let model = graph(
+        "x:f32[B,3]",
+        "y",
+        "sizes = Shape(x)
+         rows = Slice(sizes, zero, one)
+         odd = Mod(rows, two)
+         count = Add(odd, one)
+         shape = Concat<axis=0>(count, two)
+         y = ConstantOfShape(shape)",
+    )
+    .constant("zero", tensor1(&[0_i64]))
+    .constant("one", tensor1(&[1_i64]))
+    .constant("two", tensor1(&[2_i64]));
+    for rows in 1..4_usize {
+        let found = run(model.clone(), &[Tensor::zero::<f32>(&[rows, 3]).unwrap()]).unwrap();
+        assert_eq!(found[0].shape(), [rows % 2 + 1, 2]);
+    }
+}
