@@ -368,7 +368,7 @@ def data_sets_of(test: Any) -> list[DataSet]:
 def loops_cases() -> Iterator[Case]:
     """ONNX's own tests of Loop, and of functions that are expanded to one, on tensors."""
     shows = {
-        "test_loop11": "ONNX's own test of Loop: a state and what it was at each step",
+        "test_loop11": "ONNX's own test of Loop: a state, and its value at each step",
         "test_range_float_type_positive_delta_expanded": "ONNX's Range as a Loop, float32",
         "test_range_float16_type_positive_delta_expanded": "ONNX's Range as a Loop, float16",
         "test_range_int32_type_negative_delta_expanded": "ONNX's Range as a Loop, int32, downwards",
@@ -523,7 +523,7 @@ def shapes_cases() -> Iterator[Case]:
         yield reverse_sequence_case(
             f"shapes/rank{len(shape)}_batch{batch_axis}_time{time_axis}",
             f"rank {len(shape)}, batch axis {batch_axis}, time axis {time_axis}: "
-            "beyond what ONNX's text allows",
+            "beyond ONNX's text",
             ramp(shape),
             descending(shape[batch_axis], shape[time_axis]),
             batch_axis,
@@ -1045,7 +1045,7 @@ def forms_cases() -> Iterator[Case]:
 
     yield Case(
         "forms/if_by_rank",
-        "in a branch that is taken for inputs of three axes, beside one that fits no other",
+        "an If on an input's rank, whose other branch does not fit",
         parse(
             """
             graph (float[N,T,3] x, int64[N] lens) => (float[N,T,3] y)
@@ -1069,7 +1069,7 @@ def forms_cases() -> Iterator[Case]:
     )
     yield Case(
         "forms/if_by_size",
-        "behind an axis that is dropped because its declared size is 1, as PyTorch's squeeze is",
+        "an If on a size that is declared as 1, as PyTorch exports squeeze",
         parse(
             """
             graph (float[1,4,5,3] x, int64[4] lens) => (float[4,5,3] y)
@@ -1138,7 +1138,7 @@ def forms_cases() -> Iterator[Case]:
     backwards = start[:, None] + np.cumsum(by_batch[:, ::-1], axis=1)
     yield Case(
         "forms/scan_without_types",
-        "before a Scan backwards whose body declares no types",
+        "a backward Scan whose body declares no types",
         scan,
         [
             DataSet(
@@ -1150,7 +1150,7 @@ def forms_cases() -> Iterator[Case]:
 
     yield Case(
         "forms/list_in_loop",
-        "on what a Loop appends to a list that is joined behind it",
+        "a sequence that a Loop appends to, joined after it",
         parse(
             """
             graph (float[4,3] x, int64[4] lens, int64 steps) => (float[4,T,3] y)
@@ -1187,7 +1187,7 @@ def forms_cases() -> Iterator[Case]:
     )
     yield Case(
         "forms/split_list",
-        "on one of the parts that a list has",
+        "an element of a SplitToSequence",
         parse(
             """
             graph (float[4,5,3] x, int64[4] lens) => (float[4,2,3] y, float[5,4,3] z)
@@ -1214,7 +1214,7 @@ def forms_cases() -> Iterator[Case]:
     )
     yield Case(
         "forms/range_down",
-        "by a Range downwards, as what it is held against",
+        "a downward Range, as the expected order",
         parse(
             """
             graph (float[5,4] x, int64[4] lens) => (float[5,4] y, bool same)
@@ -1246,7 +1246,7 @@ def forms_cases() -> Iterator[Case]:
     mel = np.abs(np.fft.rfft(frames.astype(np.float64), axis=2)) @ bands
     yield Case(
         "forms/dft_over_width",
-        "over the bands of spectra from a DFT along the third axis",
+        "the bands of spectra from a DFT along the third axis",
         parse(
             """
             graph (float[1,6,16] x, float[9,5] bands, int64[1] lens) => (float[1,6,5] y)
@@ -1277,7 +1277,7 @@ def forms_cases() -> Iterator[Case]:
     gelu = np.vectorize(lambda v: v * 0.5 * (1 + math.erf(v / math.sqrt(2))))
     yield Case(
         "forms/fused",
-        "before operators of ONNX Runtime's optimiser",
+        "operators of ONNX Runtime's optimiser",
         parse(
             """
             graph (float[4,5,3] x, int64[4] lens, float[2,3] w, float[4,5,2] z) => (float[4,5,2] y)
@@ -1402,8 +1402,8 @@ GROUPS: Mapping[str, Callable[[], Iterator[Case]]] = {
 EXPORTED_SHOWS = {
     "keras_bilstm_masked": "Keras: two bidirectional LSTMs over masked input",
     "keras_gru_bidirectional": "Keras: a bidirectional GRU",
-    "keras_gru_masked_backwards": "Keras: a GRU that goes backwards over masked input",
-    "keras_lstm_backwards_states": "Keras: an LSTM that goes backwards and gives its states",
+    "keras_gru_masked_backwards": "Keras: a backward GRU over masked input",
+    "keras_lstm_backwards_states": "Keras: a backward LSTM that outputs its states",
     "keras_lstm_gru_simplernn": "Keras: LSTM, GRU without reset_after, SimpleRNN",
     "keras_lstm_stacked_masked": "Keras: two LSTMs over masked input",
     "keras_simplernn_bidirectional_masked": "Keras: a bidirectional SimpleRNN over masked input",
@@ -1544,7 +1544,7 @@ def case_files(case: Case) -> Iterator[tuple[str, bytes]]:
 def table(cases: Sequence[Case]) -> str:
     """The README's table of all models."""
     rows = [
-        f"| Model | What it shows | Opset | Data sets | ONNX Runtime {ort.__version__}, CPU |",
+        f"| Model | Shows | Opset | Data sets | ONNX Runtime {ort.__version__}, CPU |",
         "|---|---|---|---|---|",
     ]
     for case in cases:
