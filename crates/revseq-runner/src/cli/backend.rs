@@ -174,11 +174,11 @@ impl EngineArguments {
                     anyhow::bail!("{flag} is for ONNX Runtime: add --backend ort")
                 }
                 Scope::Provider if !with_provider => {
-                    anyhow::bail!("{flag} is for this project's provider, which is not used here")
+                    anyhow::bail!("{flag} is for this project's provider: add --backend ort")
                 }
                 Scope::Ours if !with_ours => anyhow::bail!(
-                    "{flag} is for this project's kernels, but ONNX Runtime's own run here: on \
-                     the CPU, and lengths out of range are an error"
+                    "{flag} is for this project's kernels; ort-plain runs ONNX Runtime's own, on \
+                     the CPU, which reject lengths out of range"
                 ),
                 _ => {}
             }

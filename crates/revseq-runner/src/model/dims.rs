@@ -8,6 +8,9 @@ use super::fix::{self, Sizes};
 use super::values::Dim;
 use super::{Bindings, Input, Model};
 
+/// How many of a model's sizes an error names.
+const SHOWN: usize = 8;
+
 impl Model {
     /// Sets sizes of inputs of a model without its data: by the names of symbols, or as in `x.0` for the first dimension of `x`.
     ///
@@ -120,15 +123,16 @@ fn dimension(inputs: &[Input], name: &str) -> Result<Option<(String, usize, Dim)
     Ok(Some((input.name.clone(), dimension, dim.clone())))
 }
 
-/// That a size is not among those that there are.
+/// The error of a size that the model does not have.
 fn known(symbols: &BTreeSet<String>) -> String {
-    let known: Vec<&str> = symbols.iter().map(String::as_str).collect();
+    let shown: Vec<&str> = symbols.iter().take(SHOWN).map(String::as_str).collect();
+    let known = match (shown.as_slice(), symbols.len() - shown.len()) {
+        ([], _) => "none".to_owned(),
+        (shown, 0) => shown.join(", "),
+        (shown, more) => format!("{} and {more} more", shown.join(", ")),
+    };
     format!(
-        "there is no symbolic size of that name; the model has {}; INPUT.NUMBER stands for a \
-         dimension of an input",
-        match known.as_slice() {
-            [] => "none".to_owned(),
-            known => known.join(", "),
-        }
+        "there is no symbolic size of that name; the model has {known}; INPUT.NUMBER stands for a \
+         dimension of an input"
     )
 }

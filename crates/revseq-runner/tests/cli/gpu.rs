@@ -25,7 +25,7 @@ fn a_gpu_is_for_the_provider_and_not_for_onnxruntime_s_own_kernels() {
     let arguments = ["run", &path, "--device", "gpu", "--backend", "ort-plain"];
     refuses(
         &arguments,
-        "--device is for this project's kernels, but ONNX Runtime's own run here",
+        "--device is for this project's kernels; ort-plain runs ONNX Runtime's own, on the CPU",
     );
 }
 
