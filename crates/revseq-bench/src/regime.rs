@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_have_the_same_lengths_in_other_orders() {
+    fn runs_shuffle_the_same_lengths() {
         for regime in regimes() {
             let mut sorted = regime.sequence_lengths();
             let mut runs = regime.lengths_of_runs();

@@ -137,7 +137,7 @@ mod tests {
     use super::DataType;
 
     #[test]
-    fn codes_are_directml_s_and_go_there_and_back() {
+    fn codes_are_directml_s_and_round_trip() {
         for (index, data_type) in DataType::ALL.into_iter().enumerate() {
             let code = u32::try_from(index + 1).ok().filter(|&code| code <= 11);
             assert_eq!(data_type.directml_code(), code, "{data_type}");

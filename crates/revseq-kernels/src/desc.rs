@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_needs_an_axis_of_its_own() {
+    fn a_batch_needs_a_separate_axis() {
         let desc = |batch, time| {
             let sizes = [2, 3];
             ReverseSubsequencesDesc::reverse_sequence(

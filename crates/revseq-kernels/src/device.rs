@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_read_as_they_are_written() {
+    fn devices_round_trip() {
         let gpu = Device::Gpu;
         for (text, device) in [
             ("cpu", Device::Cpu),

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_op_with_other_axes_has_plans_of_its_own() {
+    fn an_op_with_other_axes_has_separate_plans() {
         let op = op();
         let first = planned(&op, [3, 3], DatumType::F32);
         let mut other = op.clone();

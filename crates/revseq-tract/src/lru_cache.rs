@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_used_longest_ago_goes_first() {
+    fn the_least_recently_used_value_is_dropped() {
         let cache = LruCache::default();
         assert_eq!(made(&cache, 0..CAPACITY), CAPACITY);
         // 0 was used again, so 1 is evicted.

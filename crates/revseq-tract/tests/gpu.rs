@@ -53,8 +53,8 @@ fn adapters(model: &TypedModel) -> Vec<Option<&Context>> {
 }
 
 #[test]
-fn data_that_is_shared_and_data_that_is_not() -> TractResult<()> {
-    let Some(context) = context("data_that_is_shared_and_data_that_is_not") else {
+fn shared_and_unshared_data() -> TractResult<()> {
+    let Some(context) = context("shared_and_unshared_data") else {
         return Ok(());
     };
     let model = model(&context, f32::datum_type())?.into_optimized()?;
@@ -116,8 +116,8 @@ fn a_gpu_that_is_lost_is_an_error() -> TractResult<()> {
 }
 
 #[test]
-fn models_loaded_on_a_gpu_run_there_and_no_others() -> TractResult<()> {
-    let Some(context) = context("models_loaded_on_a_gpu_run_there_and_no_others") else {
+fn only_models_loaded_on_a_gpu_run_there() -> TractResult<()> {
+    let Some(context) = context("only_models_loaded_on_a_gpu_run_there") else {
         return Ok(());
     };
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/graphs/between_neg");

@@ -266,7 +266,7 @@ fn invalid_axes_are_errors() {
 }
 
 #[test]
-fn another_domain() {
+fn slices_of_other_domains_are_refused() {
     let mut model = sliced(&[Ok(2)], (&[0], &[1], None, None));
     model.graph.as_mut().unwrap().node[0].domain = "com.example".to_owned();
     let error = format!("{:#}", load(&model).unwrap_err());

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_a_step_parts_get_symbols_of_their_own() {
+    fn sizes_that_a_step_separates_get_new_symbols() {
         let scope = SymbolScope::default();
         let one = || tvec![1.to_dim()];
         let mut shapes = StateShapes::new(vec![one(), one()]);

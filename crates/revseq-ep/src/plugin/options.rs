@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_of_others_are_left_alone() {
+    fn other_entries_are_ignored() {
         let option = |key| option(key, "SomeExecutionProvider");
         assert_eq!(option("ep.someexecutionprovider.lengths"), Some("lengths"));
         assert_eq!(option("ep.SomeExecutionProvider.a.b"), Some("a.b"));

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_are_the_graphs() {
+    fn the_names_are_those_of_the_graph_crate() {
         assert_eq!(DOMAIN.to_str(), Ok(revseq_graph::DOMAIN));
         let operator = revseq_graph::Operator::ReverseSubsequences { axis: 0 };
         assert_eq!(OP_TYPE.to_str(), Ok(operator.op_type()));

@@ -384,7 +384,7 @@ mod tests {
 
     /// Miri also sees whether it is only asked, which other threads may do at the same time.
     #[test]
-    fn a_factory_that_is_in_use_goes_with_its_last_ep() {
+    fn a_factory_in_use_is_freed_with_its_last_ep() {
         let factory = Factory::create(fake_host::host()).unwrap();
         let alive = fake_host::alive();
         // SAFETY: the factory lives, as it is not freed while an EP is not released.

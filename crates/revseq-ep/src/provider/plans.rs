@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_used_longest_ago_is_made_anew() {
+    fn the_least_recently_used_plan_is_dropped() {
         let plans = plans();
         let recent = |time: i64| plans.recent(inputs(&[2, time], &[2])).unwrap();
         let made: Vec<_> = (0..CAPACITY as i64).map(recent).collect();

@@ -321,7 +321,7 @@ mod tests {
 
     /// No device that tests run on can be made to run out of memory.
     #[test]
-    fn too_little_memory_is_an_error_of_its_own() {
+    fn too_little_memory_is_a_separate_error() {
         let error = wgpu::Error::OutOfMemory {
             source: "64 GiB".into(),
         };

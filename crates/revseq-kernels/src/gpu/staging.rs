@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_come_back() {
+    fn buffers_are_reused() {
         let (device, queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor::default());
         let context = Context::from_device(device, queue);
         let take = |role, bytes| Pool::take(&context, role, bytes).unwrap().buffer().clone();

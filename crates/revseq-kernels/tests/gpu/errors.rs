@@ -51,7 +51,7 @@ fn works(context: &Context) -> Result<bool, Error> {
 }
 
 #[test]
-fn a_missing_adapter_is_named_with_those_that_there_are() {
+fn a_missing_adapter_is_refused_with_a_list_of_adapters() {
     let mut options = ContextOptions::default();
     options.adapter = AdapterChoice::Name("no such adapter".to_owned());
     let error = Context::new(&options).unwrap_err();
@@ -307,7 +307,7 @@ fn a_device_that_is_lost_during_runs_is_an_error() {
 }
 
 #[test]
-fn a_device_of_the_caller_s_works_and_its_loss_is_an_error() {
+fn a_caller_s_device_works_and_its_loss_is_an_error() {
     for context in contexts() {
         let lender = another(&context);
         let (device, queue) = (lender.device().clone(), lender.queue().clone());

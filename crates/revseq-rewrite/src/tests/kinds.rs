@@ -37,7 +37,7 @@ fn unchecked(model: &ModelProto, options: &Options) -> (ModelProto, Report) {
 
 /// A replaced value keeps its name where a subgraph shadows the old or the new one.
 #[test]
-fn names_within_are_not_taken_for_those_around() {
+fn inner_names_are_not_mistaken_for_outer_ones() {
     let branch = |nodes| {
         [Inner {
             name: "branch",

@@ -92,7 +92,7 @@ fn reversals_one_after_another() {
 }
 
 #[test]
-fn lengths_that_are_made_alike() {
+fn equal_chains_of_lengths() {
     let chains = ["a", "b"].map(|name| {
         lines(|at| {
             let before = at
@@ -143,7 +143,7 @@ fn layers_of_one_input() {
 
 /// Each function calls the next one twice and passes its own axis.
 #[test]
-fn functions_that_pass_an_axis_on() {
+fn functions_that_forward_an_axis() {
     let reference = |name: &str, outer: &str| AttributeProto {
         name: Some(name.to_owned()),
         ref_attr_name: Some(outer.to_owned()),

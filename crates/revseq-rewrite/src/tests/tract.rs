@@ -349,7 +349,7 @@ fn refer(node: &mut NodeProto, attribute: &str, to: &str) {
 }
 
 #[test]
-fn functions_are_inlined_with_names_of_their_own() {
+fn functions_are_inlined_with_unique_names() {
     let mut model = model("t, s = my.F<a=2>(x)\ny, _ = my.F(t, s)", 17);
     let mut outer = function(
         "F",

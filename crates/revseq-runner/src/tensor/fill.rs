@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_within_their_range_and_integers_as_ever() {
+    fn floats_are_within_their_range_and_integers_unchanged() {
         let make = |text: &str, data_type| {
             let how = text.parse().unwrap();
             fill(how, ElementType::Fixed(data_type), &[1000], 3, Some(5)).unwrap()

@@ -22,7 +22,7 @@ fn check(model: &Graph, yes: [f32; 2], no: [f32; 2]) {
 }
 
 #[test]
-fn they_need_no_names_of_their_own() {
+fn branches_need_no_names() {
     let branch = |operator: &str| graph("", "v", &format!("v = {operator}(x)"));
     let nodes = format!("a = {IF}\n b = {IF}\n y = Add(a, b)");
     let model = model(&nodes, branch("Neg"), branch("Abs"));
@@ -83,7 +83,7 @@ fn sizes_may_differ() {
 }
 
 #[test]
-fn ranks_and_types_may_not() {
+fn branches_of_different_ranks_or_types_are_refused() {
     let rows_of = |yes: &str| rows("3", &format!("y = {IF}"), yes, "v = Abs(x)");
     for (yes, expected) in [
         ("v = Flatten<axis=1>(x)\n", None),

@@ -91,7 +91,7 @@ fn loops_that_are_nested_too_deeply() {
 }
 
 #[test]
-fn another_domain() {
+fn slices_of_other_domains_are_refused() {
     let cast = graph("x:f32[2]", "y", "y = Cast<to=6>(x)");
     for graph in [model(graph("i c s", "c s", "")), cast] {
         let mut proto = graph.into_model();

@@ -76,7 +76,7 @@ fn a_condition_ends_it() {
 }
 
 #[test]
-fn whichever_is_first_ends_it() {
+fn the_earlier_of_trip_count_and_condition_ends_it() {
     let model = graph(
         "n:i64[1] c:bool[1] s:f32[] x:f32[] limit:f32[]",
         "y ys",
@@ -157,7 +157,7 @@ fn outputs_may_be_left_out() {
 }
 
 #[test]
-fn states_may_change_places() {
+fn states_may_be_permuted() {
     // Each value is also scanned before it moves.
     let body = graph("i c a b d", "c b d a a b", "");
     let model = graph(
@@ -442,7 +442,7 @@ fn states_may_broadcast_at_the_first_step() {
 }
 
 #[test]
-fn nothing_scanned_has_its_type_and_rank() {
+fn an_empty_scan_output_has_its_type_and_rank() {
     let body = graph("i c s", "c s s flags", "flags = Less(s, x)");
     let model = graph(
         "n:i64[] s:f32[B,3] x:f32[3]",

@@ -43,7 +43,7 @@ fn check(node: &str, shape: &[usize], expected: &[i64]) {
 }
 
 #[test]
-fn are_computed_as_numbers() {
+fn integers_are_computed_as_numbers() {
     let whole = &[2, 3][..];
     for (node, shape, expected) in [
         ("y = CumSum(n, one)", whole, &[3, -1, 9, 8, 8, 13][..]),

@@ -579,7 +579,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn as_onnx_defines(case in cases()) {
+    fn layers_compute_as_onnx_defines(case in cases()) {
         case.check();
     }
 }

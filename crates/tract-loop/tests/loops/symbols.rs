@@ -46,7 +46,7 @@ fn steps(ends: &str) -> (String, usize) {
 }
 
 #[test]
-fn a_trip_count_that_the_condition_lasts_for_is_the_size() {
+fn a_trip_count_that_the_condition_allows_is_the_size() {
     for ends in [
         "c1 = Less(t1, steps)",
         "c1 = Greater(steps, t1)",
@@ -61,7 +61,7 @@ fn a_trip_count_that_the_condition_lasts_for_is_the_size() {
 }
 
 #[test]
-fn one_that_may_end_earlier_has_a_size_of_its_own() {
+fn a_loop_that_may_end_earlier_gets_a_new_symbol() {
     for (ends, expected) in [
         ("c1 = Less(t1, limit)", 3),
         ("t2 = Add(t1, one)\n c1 = Less(t2, steps)", 4),
@@ -83,7 +83,7 @@ fn one_that_may_end_earlier_has_a_size_of_its_own() {
 
 /// Conditions that cannot be proved are checked at run time.
 #[test]
-fn one_that_ends_early_all_the_same_is_an_error() {
+fn a_loop_that_ends_early_nevertheless_is_an_error() {
     let model = sum("c1 = Less(t1, steps)");
     let error = run(model, &inputs(false, 0)).unwrap_err();
     let error = format!("{error:#}");
@@ -126,7 +126,7 @@ fn layer(starts: &str, index: &str, outputs: &str) -> Graph {
 const STARTS: &str = "starts = Less(zero, steps)";
 
 #[test]
-fn one_that_surely_lasts_for_an_axis_is_a_scan() {
+fn a_loop_over_a_symbolic_axis_is_a_scan() {
     for index in ["index = Identity(t)", "index = Identity(i)"] {
         let graph = layer(STARTS, index, "hs count");
         let model = parse(graph.clone()).unwrap().into_typed().unwrap();

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_lacking_has_room_on_a_line() {
+    fn missing_operators_fit_one_line() {
         let mut lacking = Lacking::default();
         assert_eq!(Lacking::default().message(), None);
         for index in 0..3 {
