@@ -6,6 +6,7 @@ use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
 use super::body::{Body, MAXIMUM_STEPS, Sequence, is_number, operands, through_identity};
+use super::sum::width;
 
 /// The condition under which a step of a sequence is valid.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +32,8 @@ struct Flag<'a> {
     is_true: bool,
     /// The rank: 1 for a value per sequence, 2 for a column of them.
     rank: usize,
+    /// How often the column is repeated.
+    columns: usize,
 }
 
 impl<'a> Choice<'a> {
@@ -61,7 +64,9 @@ impl<'a> Choice<'a> {
         } else {
             (otherwise, when)
         };
-        (flag.rank == 2).then_some(Self {
+        // More columns than the values have would repeat those.
+        let fits = flag.columns == 1 || width(body, new, MAXIMUM_STEPS) == Some(flag.columns);
+        (flag.rank == 2 && fits).then_some(Self {
             counts: flag.counts,
             new,
             old,
@@ -104,6 +109,7 @@ fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
             counts: Counts::Mask(sequence),
             is_true: true,
             rank: sizes::rank(body.outer, sequence.value)?.checked_sub(1)?,
+            columns: 1,
         });
     }
     let (_, node, output) = scope.producer(name)?;
@@ -119,6 +125,7 @@ fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
             counts: Counts::Below(lengths),
             is_true: true,
             rank,
+            columns: 1,
         })
     };
     match node.op() {
@@ -136,8 +143,23 @@ fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
         }
         "Reshape" => {
             let flag = of(0)?;
-            let column = constant::ints(scope, node.input(1)?)? == [-1, 1];
-            column.then_some(Flag { rank: 2, ..flag })
+            let is_column = flag.columns == 1
+                && sizes::rank(scope, name) == Some(2)
+                && sizes::axis(scope, name, 1) == Some(Size::Known(1));
+            is_column.then_some(Flag { rank: 2, ..flag })
+        }
+        "Expand" => {
+            let (flag, column) = (of(0)?, node.input(0)?);
+            let rows = sizes::axis(scope, column, 0)?;
+            let Size::Known(columns) = sizes::axis(scope, name, 1)? else {
+                return None;
+            };
+            let repeats = flag.rank == 2
+                && flag.columns == 1
+                && sizes::rank(scope, name) == Some(2)
+                && sizes::axis(scope, name, 0) == Some(rows);
+            let columns = usize::try_from(columns).ok()?;
+            repeats.then_some(Flag { columns, ..flag })
         }
         _ => None,
     }
