@@ -46,7 +46,7 @@ RTOL, ATOL = 1e-4, 1e-5
 
 
 class Oracle(Enum):
-    """What, besides the naive functions, vouches for a model's expected outputs."""
+    """The source, besides the naive functions, of a model's expected outputs."""
 
     ORT = "runs"
     """ONNX Runtime's CPU kernels give the same outputs."""
@@ -301,7 +301,7 @@ def onnx_tests() -> Mapping[str, Any]:
     """ONNX's own tests of the operators that models are made of, by name."""
     from onnx.backend.test.case import node
 
-    # What `collect_testcases` does for every operator, which takes seconds.
+    # As `collect_testcases` does for every operator, which takes seconds.
     for operator in ("gru", "loop", "lstm", "rangeop", "reversesequence", "rnn"):
         importlib.import_module(f"{node.__name__}.{operator}")
     return {case.name: case for case in node._NodeTestCases}
@@ -368,7 +368,7 @@ def data_sets_of(test: Any) -> list[DataSet]:
 def loops_cases() -> Iterator[Case]:
     """ONNX's own tests of Loop, and of functions that are expanded to one, on tensors."""
     shows = {
-        "test_loop11": "ONNX's own test of Loop: a state and what it was at each step",
+        "test_loop11": "ONNX's own test of Loop: a state, and its value at each step",
         "test_range_float_type_positive_delta_expanded": "ONNX's Range as a Loop, float32",
         "test_range_float16_type_positive_delta_expanded": "ONNX's Range as a Loop, float16",
         "test_range_int32_type_negative_delta_expanded": "ONNX's Range as a Loop, int32, downwards",
@@ -523,7 +523,7 @@ def shapes_cases() -> Iterator[Case]:
         yield reverse_sequence_case(
             f"shapes/rank{len(shape)}_batch{batch_axis}_time{time_axis}",
             f"rank {len(shape)}, batch axis {batch_axis}, time axis {time_axis}: "
-            "beyond what ONNX's text allows",
+            "beyond ONNX's text",
             ramp(shape),
             descending(shape[batch_axis], shape[time_axis]),
             batch_axis,
@@ -531,7 +531,7 @@ def shapes_cases() -> Iterator[Case]:
             oracle=Oracle.REFERENCE_ORT_REFUSES,
         )
     negative = [
-        # What ONNX Runtime makes of any negative time axis happens to be right here.
+        # ONNX Runtime's reading of any negative time axis happens to be right here.
         ((5, 4), -2, -1, Oracle.ORT),
         ((4, 5, 3), -2, -3, Oracle.REFERENCE_ORT_MISREADS),
         ((3, 2, 5), 0, -1, Oracle.REFERENCE_ORT_MISREADS),
@@ -747,7 +747,7 @@ def types_cases() -> Iterator[Case]:
     }
     values["bool"] = np.random.default_rng(0).integers(0, 2, shape).astype(bool)
     values["bfloat16"] = ramp(shape, ml_dtypes.bfloat16)
-    # An empty string, one beyond ASCII, and ones longer than what string types store inline.
+    # An empty string, one beyond ASCII, and ones too long for string types to store inline.
     words = [f"word {i} " + "long " * (i % 9) for i in range(math.prod(shape))]
     words[0], words[1] = "", "späße 反転"
     values["string"] = np.array(words, object).reshape(shape)
@@ -1045,7 +1045,7 @@ def forms_cases() -> Iterator[Case]:
 
     yield Case(
         "forms/if_by_rank",
-        "in a branch that is taken for inputs of three axes, beside one that fits no other",
+        "an If on an input's rank, whose other branch does not fit",
         parse(
             """
             graph (float[N,T,3] x, int64[N] lens) => (float[N,T,3] y)
@@ -1069,7 +1069,7 @@ def forms_cases() -> Iterator[Case]:
     )
     yield Case(
         "forms/if_by_size",
-        "behind an axis that is dropped because its declared size is 1, as PyTorch's squeeze is",
+        "an If on a size that is declared as 1, as PyTorch exports squeeze",
         parse(
             """
             graph (float[1,4,5,3] x, int64[4] lens) => (float[4,5,3] y)
@@ -1138,7 +1138,7 @@ def forms_cases() -> Iterator[Case]:
     backwards = start[:, None] + np.cumsum(by_batch[:, ::-1], axis=1)
     yield Case(
         "forms/scan_without_types",
-        "before a Scan backwards whose body declares no types",
+        "a backward Scan whose body declares no types",
         scan,
         [
             DataSet(
@@ -1150,7 +1150,7 @@ def forms_cases() -> Iterator[Case]:
 
     yield Case(
         "forms/list_in_loop",
-        "on what a Loop appends to a list that is joined behind it",
+        "a sequence that a Loop appends to, joined after it",
         parse(
             """
             graph (float[4,3] x, int64[4] lens, int64 steps) => (float[4,T,3] y)
@@ -1187,7 +1187,7 @@ def forms_cases() -> Iterator[Case]:
     )
     yield Case(
         "forms/split_list",
-        "on one of the parts that a list has",
+        "an element of a SplitToSequence",
         parse(
             """
             graph (float[4,5,3] x, int64[4] lens) => (float[4,2,3] y, float[5,4,3] z)
@@ -1214,7 +1214,7 @@ def forms_cases() -> Iterator[Case]:
     )
     yield Case(
         "forms/range_down",
-        "by a Range downwards, as what it is held against",
+        "a downward Range, as the expected order",
         parse(
             """
             graph (float[5,4] x, int64[4] lens) => (float[5,4] y, bool same)
@@ -1246,7 +1246,7 @@ def forms_cases() -> Iterator[Case]:
     mel = np.abs(np.fft.rfft(frames.astype(np.float64), axis=2)) @ bands
     yield Case(
         "forms/dft_over_width",
-        "over the bands of spectra from a DFT along the third axis",
+        "the bands of spectra from a DFT along the third axis",
         parse(
             """
             graph (float[1,6,16] x, float[9,5] bands, int64[1] lens) => (float[1,6,5] y)
@@ -1277,7 +1277,7 @@ def forms_cases() -> Iterator[Case]:
     gelu = np.vectorize(lambda v: v * 0.5 * (1 + math.erf(v / math.sqrt(2))))
     yield Case(
         "forms/fused",
-        "before operators of ONNX Runtime's optimiser",
+        "operators of ONNX Runtime's optimiser",
         parse(
             """
             graph (float[4,5,3] x, int64[4] lens, float[2,3] w, float[4,5,2] z) => (float[4,5,2] y)
@@ -1402,8 +1402,8 @@ GROUPS: Mapping[str, Callable[[], Iterator[Case]]] = {
 EXPORTED_SHOWS = {
     "keras_bilstm_masked": "Keras: two bidirectional LSTMs over masked input",
     "keras_gru_bidirectional": "Keras: a bidirectional GRU",
-    "keras_gru_masked_backwards": "Keras: a GRU that goes backwards over masked input",
-    "keras_lstm_backwards_states": "Keras: an LSTM that goes backwards and gives its states",
+    "keras_gru_masked_backwards": "Keras: a backward GRU over masked input",
+    "keras_lstm_backwards_states": "Keras: a backward LSTM that outputs its states",
     "keras_lstm_gru_simplernn": "Keras: LSTM, GRU without reset_after, SimpleRNN",
     "keras_lstm_stacked_masked": "Keras: two LSTMs over masked input",
     "keras_simplernn_bidirectional_masked": "Keras: a bidirectional SimpleRNN over masked input",
@@ -1468,7 +1468,7 @@ def verify_outputs(case: Case, run: Callable[[list[str], dict[str, Array]], Any]
 
 
 def expect_failure(surprise: str, action: Callable[[], object]) -> None:
-    """Fail if the action succeeds: what the README says of ONNX Runtime is no longer so."""
+    """Fail if the action succeeds: the README's claim about ONNX Runtime is then outdated."""
     try:
         action()
     except Exception:  # Each of ONNX Runtime's status codes is an exception of its own.
@@ -1544,7 +1544,7 @@ def case_files(case: Case) -> Iterator[tuple[str, bytes]]:
 def table(cases: Sequence[Case]) -> str:
     """The README's table of all models."""
     rows = [
-        f"| Model | What it shows | Opset | Data sets | ONNX Runtime {ort.__version__}, CPU |",
+        f"| Model | Shows | Opset | Data sets | ONNX Runtime {ort.__version__}, CPU |",
         "|---|---|---|---|---|",
     ]
     for case in cases:
@@ -1561,7 +1561,7 @@ def make() -> dict[str, bytes]:
     cases = []
     for group in GROUPS.values():
         for case in group():
-            # ONNX's own tests keep their producer; the rest say what they are for.
+            # ONNX's own tests keep their producer; the rest state their purpose.
             if not case.model.producer_name:
                 case.model.producer_name = "revseq"
                 case.model.doc_string = case.shows

@@ -8,7 +8,7 @@ use revseq_tests::paths::{paths, rewritten};
 use revseq_tests::{Case, cases};
 
 #[test]
-fn every_path_gives_what_the_table_says() {
+fn every_path_gives_the_table_s_outputs() {
     let paths = paths();
     let (mut ran, mut skipped) = (0, 0);
     for case in cases() {
@@ -50,9 +50,9 @@ fn every_path_gives_what_the_table_says() {
     assert_eq!(ran + skipped, 99 * paths.len() * 2);
 }
 
-/// What the operator becomes where there is none of it. Its lengths are clamped.
+/// The operator's portable replacement. Its lengths are clamped.
 #[test]
-fn standard_operators_give_what_the_table_says() {
+fn standard_operators_give_the_table_s_outputs() {
     let path = rewritten();
     let mut ran = 0;
     for case in cases() {
@@ -91,7 +91,7 @@ fn chain(error: &(dyn Error + 'static)) -> String {
         .join(": ")
 }
 
-/// What is wrong with a case, as a message and as a value.
+/// The error of a case, as a message and as a value.
 fn rejection(case: &Case) -> (String, String) {
     let steps = match &case.steps {
         Err(error) => return (error.to_string(), format!("{:?}", error.kind)),
@@ -120,7 +120,7 @@ fn rejection(case: &Case) -> (String, String) {
 
 /// The descriptor's own words for the page's examples, without ONNX.
 #[test]
-fn the_page_s_examples_are_what_the_page_prints() {
+fn the_page_s_examples_give_its_outputs() {
     use revseq_kernels::cpu::{Threads, run};
     use revseq_kernels::{DataType, FeatureLevel, ReverseSubsequencesDesc};
 

@@ -1,4 +1,4 @@
-//! What DirectML takes, what a plan takes, and what both say of what they refuse.
+//! The descriptors that DirectML and a plan take, and the errors for others.
 
 use std::fmt::Write as _;
 
@@ -35,7 +35,7 @@ const PAGE: [(FeatureLevel, [usize; 2], &str, &str); 4] = [
 ];
 
 #[test]
-fn each_level_takes_exactly_what_the_page_lists() {
+fn each_level_takes_exactly_the_types_that_the_page_lists() {
     for (level, [fewest, most], data_types, lengths_types) in PAGE {
         for rank in 1..=9 {
             for data_type in DataType::ALL {
@@ -79,7 +79,7 @@ fn changed(change: impl FnOnce(&mut ReverseSubsequencesDesc)) -> ReverseSubseque
     desc
 }
 
-/// What every level and a plan say of a descriptor.
+/// The results of every level and a plan for a descriptor.
 fn describe(desc: &ReverseSubsequencesDesc) -> String {
     let mut text = String::new();
     for level in FeatureLevel::ALL {
@@ -232,7 +232,7 @@ fn violations_name_the_tensor_the_dimension_and_the_values() {
 
 /// How shapes fold.
 #[test]
-fn plans_fold_what_stays_contiguous() {
+fn plans_fold_contiguous_dimensions() {
     let mut text = String::new();
     let mut plan = |name: &str, desc: ReverseSubsequencesDesc| {
         let plan = Plan::new(&desc).unwrap();

@@ -1,4 +1,4 @@
-//! What Microsoft's DirectML.dll 1.15.4 itself takes and gives.
+//! The answers of Microsoft's DirectML.dll 1.15.4 itself.
 //!
 //! `data/directml_cases.json` holds its answers: whether it creates the operator, and the bytes
 //! of the output buffer, which held 77s of the data type before.
@@ -109,7 +109,7 @@ impl Case {
         element.into_iter().cycle().take(bytes).collect()
     }
 
-    /// By what DirectML does, which its page does not say of lengths above the axis.
+    /// As DirectML does; its page does not define lengths above the axis.
     fn by_directmls_rule(&self, desc: &ReverseSubsequencesDesc, input: &[u8]) -> Vec<u8> {
         let lengths = self.lengths.as_ref().expect("a case that was run");
         let (&[rows, axis], 1) = (&*self.sizes, self.axis) else {
@@ -148,7 +148,7 @@ fn collides(output: &TensorDesc) -> bool {
 }
 
 #[test]
-fn directml_creates_what_validate_takes() {
+fn directml_accepts_every_valid_descriptor() {
     let mut collisions = 0;
     for case in cases() {
         let desc = case.desc();

@@ -1,4 +1,4 @@
-//! The operator on a GPU: what the case table runs on, and how.
+//! The case table on a GPU.
 
 use std::io::Write as _;
 
@@ -43,7 +43,7 @@ pub fn software_contexts() -> Vec<Context> {
     contexts
 }
 
-/// Prints a line past the test harness, which keeps what `println` prints.
+/// Prints a line past the test harness, which captures `println`.
 fn say(line: &str) {
     let mut stderr = std::io::stderr();
     stderr

@@ -1,8 +1,8 @@
 //! The one case table: cases from the test suites of everyone who has the operator.
 //!
 //! `data/peer_cases.json` names the source of each. A case is one or more
-//! [`Step`]s of an operator, data in some element types, and what must come
-//! out, under each policy for lengths.
+//! [`Step`]s of an operator, data in some element types, and the expected
+//! outputs under each policy for lengths.
 
 pub mod gpu;
 pub mod paths;
@@ -12,6 +12,10 @@ use revseq_graph::{Attribute, AttributeValue, ElementType, Error, Input, Node, O
 use revseq_kernels::{DataType, LengthsData, LengthsPolicy};
 use serde::Deserialize;
 use serde_json::Value;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 /// Elements, packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,22 +80,22 @@ pub struct Case {
     pub sizes: Vec<u64>,
     /// The data.
     pub input: Elements,
-    /// What to do, in this order; or why the node itself is refused.
+    /// The steps, in this order; or why the node itself is refused.
     pub steps: Result<Vec<Step>, Error>,
-    /// What must come out with lengths out of range rejected; `None`: an error.
+    /// The expected output with lengths out of range rejected; `None`: an error.
     pub rejecting: Option<Elements>,
-    /// What must come out with lengths clamped; `None`: an error.
+    /// The expected output with lengths clamped; `None`: an error.
     pub clamping: Option<Elements>,
 }
 
 impl Case {
-    /// What must come out under a policy; `None`: an error.
+    /// The expected output under a policy; `None`: an error.
     #[must_use]
     pub fn expected(&self, policy: LengthsPolicy) -> Option<&Elements> {
         match policy {
             LengthsPolicy::Reject => self.rejecting.as_ref(),
             LengthsPolicy::Clamp => self.clamping.as_ref(),
-            other => unreachable!("no case says what comes out under {other:?}"),
+            other => unreachable!("no case has an output under {other:?}"),
         }
     }
 }

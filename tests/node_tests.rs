@@ -1,4 +1,4 @@
-//! Runs tests in the layout of ONNX's backend tests on tract as it is and with this project's
+//! Runs tests in the layout of ONNX's backend tests on plain tract and with this project's
 //! operators, and fails if one runs worse with them. `cargo xtask test onnx` gives it ONNX's own
 //! tests of nodes.
 
@@ -14,7 +14,7 @@ use tract_onnx::prelude::*;
 use tract_onnx::tensor::load_tensor;
 use tract_onnx::tract_hir::internal::Approximation;
 
-/// What becomes of a test.
+/// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     /// The outputs are the expected ones.

@@ -14,7 +14,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::{Case, Elements, Lengths, Step, gpu};
 
-/// What can go wrong on a path.
+/// The errors of a path.
 pub type Error = Box<dyn std::error::Error>;
 
 /// Runs one step of a case.
@@ -237,7 +237,7 @@ pub struct BackendTest {
     pub model: Vec<u8>,
     /// Its inputs in their order.
     pub inputs: Vec<pb::TensorProto>,
-    /// What must come out, with lengths clamped.
+    /// The expected output, with lengths clamped.
     pub output: pb::TensorProto,
 }
 

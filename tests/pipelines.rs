@@ -61,7 +61,7 @@ fn assert_close(name: &str, found: &[TValue], expected: &[Tensor]) {
     }
 }
 
-/// One that is prepared once gives what the exporter's framework gave, whatever the sizes.
+/// A model prepared once gives the framework's outputs for all sizes.
 #[test]
 fn data_sets_of_several_sizes_run_on_one_model() {
     let mut sets = 0;
@@ -82,14 +82,14 @@ fn data_sets_of_several_sizes_run_on_one_model() {
     assert!(sets >= 20, "{sets}");
 }
 
-/// Many sizes, no time steps and no batch too, give what a model gives that is prepared for them.
+/// Many sizes, including no time steps and no batch, give the outputs of a model prepared for them.
 #[test]
-fn any_sizes_give_what_known_sizes_give() {
+fn symbolic_sizes_give_the_outputs_of_known_sizes() {
     let keras = folders().into_iter().filter(|folder| {
         let name = folder.file_name().expect("a name").to_string_lossy();
         name.starts_with("keras_")
     });
-    // Preparing a model is what takes its time.
+    // Preparing a model takes most of the time.
     let compared: usize = std::thread::scope(|scope| {
         let spawn = |folder| scope.spawn(move || any_sizes_of(folder));
         let threads: Vec<_> = keras.map(spawn).collect();

@@ -1,4 +1,4 @@
-//! What fuzzers have found worth keeping still holds.
+//! The inputs of the corpus pass their targets.
 
 use std::path::{Path, PathBuf};
 

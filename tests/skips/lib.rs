@@ -2,7 +2,7 @@
 //!
 //! The harness shows nothing of a test that passes, so a line on its captured
 //! standard error is lost. `cargo xtask test` names a file in `REVSEQ_SKIPS`,
-//! ends with what it holds, and fails in CI on what may not be skipped there.
+//! prints it at the end, and fails in CI on skips that are not allowed there.
 
 #![forbid(unsafe_code)]
 

@@ -71,7 +71,7 @@ impl<'a> Clock<'a> {
     }
 }
 
-/// Checks what a row's kernels write, then measures them and a copy in turn.
+/// Checks the output of a row's kernels, then measures them and a copy in turn.
 pub(crate) fn measure(
     context: &Context,
     row: &Row,
@@ -150,7 +150,7 @@ fn buffer(context: &Context, bytes: u64, usage: BufferUsages) -> wgpu::Buffer {
     })
 }
 
-/// What a buffer holds.
+/// The bytes of a buffer.
 fn download(context: &Context, from: &wgpu::Buffer) -> Result<Vec<u8>> {
     let readable = buffer(
         context,
@@ -164,7 +164,7 @@ fn download(context: &Context, from: &wgpu::Buffer) -> Result<Vec<u8>> {
     read(context, &readable)
 }
 
-/// What a buffer that can be mapped holds, once all that was submitted is done.
+/// The bytes of a mappable buffer, once all submitted work is done.
 fn read(context: &Context, buffer: &wgpu::Buffer) -> Result<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     buffer.map_async(wgpu::MapMode::Read, .., move |mapped| {

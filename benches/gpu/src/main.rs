@@ -7,8 +7,8 @@
 //!
 //! Times are the device's own timestamps around one command at a time, with
 //! all data on the device: uploading and reading back are not in them. Kernels
-//! and copy take turns; each figure is the median of the rounds. What the
-//! kernels write is checked before anything is timed.
+//! and copy take turns; each figure is the median of the rounds. Outputs
+//! are checked before anything is timed.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
-//! What is measured.
+//! The rows of the table.
 
 use anyhow::{Context, Result};
 use revseq_graph::{ElementType, Operator, TensorType};
 use revseq_kernels::{DataType, ReverseSubsequencesDesc};
 
-/// What the lengths are.
+/// The lengths of the sequences.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lengths {
     /// Anything from 0 to the whole axis.

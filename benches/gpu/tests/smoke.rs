@@ -1,4 +1,4 @@
-//! The program runs, checks what the kernels write, and says what it ran on.
+//! The program runs, checks the kernels' outputs, and names its adapter.
 
 use std::process::Command;
 

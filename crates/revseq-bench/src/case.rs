@@ -272,7 +272,7 @@ mod tests {
     use crate::regime::regimes;
 
     #[test]
-    fn everyone_is_right_where_that_takes_no_time() {
+    fn all_contestants_are_right_on_small_regimes() {
         let arena = Arena::new(2, Peers::default()).unwrap();
         let mut checked = 0;
         for regime in regimes() {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_the_memory_is_told() {
+    fn a_regime_that_exceeds_memory_is_reported() {
         let arena = Arena::new(1, Peers::default()).unwrap();
         let regime = Regime {
             dims: &[1 << 24, 1 << 24],

@@ -5,7 +5,7 @@ use std::fs;
 use revseq_kernels::cpu::SimdLevel;
 use serde::{Deserialize, Serialize};
 
-/// The machine and software that figures hold for.
+/// The machine and software of the figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name, or its architecture if the system does not report one.

@@ -26,7 +26,7 @@ impl Moment {
     }
 }
 
-/// The date and time that is so long after the beginning of 1970.
+/// The date and time at a duration after the beginning of 1970.
 fn date(since: Duration) -> String {
     let minutes = since.as_secs() / 60;
     let (days, minutes) = (minutes / (24 * 60), minutes % (24 * 60));

@@ -1,4 +1,4 @@
-//! Figures, as they are kept.
+//! The figures of a run, as data.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use crate::{Arena, Case, Contestant, Error, Moment, Regime, regimes};
 /// The figures of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The machine that they hold for.
+    /// The machine of the figures.
     pub machine: Machine,
     /// When they were taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]

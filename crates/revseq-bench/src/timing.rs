@@ -70,7 +70,7 @@ pub fn measure(case: &mut Case<'_>, effort: Effort) -> Result<Vec<Time>, Error> 
             break;
         }
         for turn in 0..contestants.len() {
-            // Back and forth, so that nobody always runs after the same one.
+            // Back and forth, so that no contestant always runs after the same one.
             let turn = match round % 2 {
                 0 => turn,
                 _ => contestants.len() - 1 - turn,
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn everyone_gets_as_many_samples() {
+    fn contestants_get_equal_numbers_of_samples() {
         let arena = Arena::new(1, Peers::default()).unwrap();
         let regime = *regimes()
             .iter()

@@ -1,4 +1,4 @@
-"""What the tests of clusters have in common: a model, its package, and tables of sequences."""
+"""Shared by the tests of clusters: a model, its package, and tables of sequences."""
 
 import os
 import pathlib
@@ -48,7 +48,7 @@ def lengths(count, longest, seed=7):
 
 
 def table(rows, features=0) -> pa.Table:
-    """Rows of consecutive numbers; the id tells where they start."""
+    """Rows of consecutive numbers; the id determines where they start."""
     starts = np.cumsum([0, *rows])
     values = pa.array(np.arange(starts[-1] * max(features, 1), dtype=np.float32))
     if features:

@@ -14,7 +14,7 @@ import uuid
 
 from common import EXAMPLES, assert_reversed, lengths, package, reverse, rows, table
 
-#: What this run's processes have in their environment, and no others.
+#: An environment variable that only this run's processes have.
 MARK = f"REVSEQ_CLUSTER_TEST={uuid.uuid4()}"
 
 # Ray reads these when it is imported.
@@ -252,7 +252,7 @@ def test_a_node_without_the_library_is_named(cluster, tmp_path):
     assert f"Ray node {node.node_id}: " in message and "no library of the provider" in message, message
 
 
-def test_what_is_done_is_not_done_again(cluster, tmp_path):
+def test_finished_units_are_not_repeated(cluster, tmp_path):
     source = table(lengths(1000, 30))
     pq.write_table(source, tmp_path / "in.parquet", row_group_size=100)
     cluster()
@@ -290,7 +290,7 @@ def test_as_a_user_runs_it(whole, tmp_path):
 
 
 def resident(pids) -> int:
-    """Their memory in bytes, without what they share with others (the object store)."""
+    """Their private memory in bytes, without the shared object store."""
     total = 0
     for pid in pids:
         try:

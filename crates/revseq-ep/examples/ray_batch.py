@@ -50,7 +50,7 @@ class Settings(NamedTuple):
     cpus: int = 1
 
 
-# --- What there is to do: the same units in the same order whenever INPUT is the same.
+# --- The units of work: the same, in the same order, for the same INPUT.
 
 
 def units(source: pathlib.Path, files: int) -> Iterator[dict[str, Any]]:
@@ -249,7 +249,7 @@ def lists(results: list[np.ndarray]) -> pa.Array:
 
 
 def infer(source: pathlib.Path, settings: Settings, actors: int, files: int = 4096) -> dict:
-    """Does what is not done yet; the counts of this run."""
+    """Does the units that are not done yet; returns the counts of this run."""
     output = pathlib.Path(settings.output)
     done = {path.name for path in (output / "rows").glob("*.parquet")}
     todo = [{**unit, "name": name(unit)} for unit in units(source, files)]
@@ -262,7 +262,7 @@ def infer(source: pathlib.Path, settings: Settings, actors: int, files: int = 40
         return total
     items = [{"unit": json.dumps(unit)} for unit in left]
     started = time.monotonic()
-    # A block of its own for each unit: what is lost with a worker is one unit.
+    # A block for each unit: a lost worker loses only one unit.
     results = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
         Infer,
         fn_constructor_args=(settings,),
@@ -292,7 +292,7 @@ def main() -> None:
     parser.add_argument("--window", type=int, default=4096, help="rows grouped by length")
     parser.add_argument("--features", type=int, default=0, help="of a step; 0: one number")
     parser.add_argument("--longest", type=int, default=16_000_000, help="steps of a sequence")
-    parser.add_argument("--nan", action="store_true", help="take what is not finite, too")
+    parser.add_argument("--nan", action="store_true", help="accept NaN and infinity")
     given = parser.parse_args()
     shipped = {"py_modules": [given.wheel]} if given.wheel else None
     ray.init(given.address, runtime_env=shipped, log_to_driver=False)

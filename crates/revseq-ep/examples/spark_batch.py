@@ -19,7 +19,7 @@ from pyspark.sql.types import ArrayType, FloatType, StructField, StructType
 
 
 def predictor(model: bytes, threads: int):
-    """What each worker makes once: neither a session nor its options can be pickled."""
+    """Creates each worker's session: neither a session nor its options can be pickled."""
 
     def make():
         from onnxruntime_ep_revseq import worker

@@ -20,7 +20,7 @@ def registered():
 
 
 def pytest_runtest_logreport(report):
-    """Tells `cargo xtask test` what was skipped, as revseq-skips does."""
+    """Reports skipped tests to `cargo xtask test`, as revseq-skips does."""
     path = os.environ.get("REVSEQ_SKIPS")
     if path and report.skipped:
         reason = str(report.longrepr[2]).removeprefix("Skipped: ")

@@ -1,4 +1,4 @@
-"""What the tests share: sessions on the EP, models, and what ran where."""
+"""Shared by the tests: sessions on the EP, models, and the placement of nodes."""
 
 import ctypes
 import gc
@@ -8,8 +8,8 @@ import pathlib
 import shutil
 import tempfile
 
-# ONNX Runtime reads it when it is loaded. Tests have nothing to report, and what waits for being
-# sent would be memory that a test sees growing (ONNX Runtime 1.29 and later).
+# ONNX Runtime reads it when it is loaded. Tests have nothing to report, and events
+# that wait to be sent would look like a leak (ONNX Runtime 1.29 and later).
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 import numpy as np
@@ -17,7 +17,7 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-# What was imported is no garbage; tests collect what there is many times.
+# Imported modules are never garbage: freezing them makes the tests' many collections fast.
 gc.freeze()
 
 EP = "RevSeqExecutionProvider"
@@ -65,7 +65,7 @@ class Heap(ctypes.Structure):
 def held() -> tuple[int, int]:
     """The bytes that this process has allocated and not freed, and its threads.
 
-    Resident memory would depend on what the allocator and the system keep of what was freed."""
+    Resident memory also includes freed memory that the allocator keeps."""
     gc.collect()
     mallinfo2 = ctypes.CDLL(None).mallinfo2
     mallinfo2.restype = Heap
@@ -127,7 +127,7 @@ def assert_on_ep(made: ort.InferenceSession, count: int | None = None) -> None:
 
 
 class Profiled:
-    """Runs with profiling on, and tells which provider ran each node of the operators."""
+    """Runs with profiling on, and returns which provider ran each node of the operators."""
 
     def __init__(self, model, session_options: ort.SessionOptions):
         self.folder = tempfile.TemporaryDirectory()
@@ -158,7 +158,7 @@ def bits(array) -> tuple:
 
 
 def run(made: ort.InferenceSession, feeds: dict, outputs: list) -> list[np.ndarray]:
-    """What a session makes of arrays, with `outputs` for their types and shapes.
+    """The outputs of a session for arrays, with `outputs` for their types and shapes.
 
     Python's binding knows no array of bfloat16, but it takes the memory of one."""
     if all(array.dtype.name != "bfloat16" for array in feeds.values()):

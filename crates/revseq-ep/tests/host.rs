@@ -11,7 +11,7 @@ use ort::{AsPointer, ortsys};
 
 const EP: &str = "RevSeqExecutionProvider";
 
-/// What a process has once, for one test at a time: they register and unregister under one name.
+/// The process's environment, for one test at a time: all register the library under one name.
 static ONE: Mutex<Option<Environment>> = Mutex::new(None);
 
 /// ONNX Runtime, and the provider's library; `None`, and a skip, if they are not named.

@@ -70,7 +70,7 @@ def test_the_output_has_the_inputs_type_and_shape():
         ([2, 3], [2, 3]),
         (["a", "b"], ["a", "b"]),
         (["a", 3], ["a", 3]),
-        # What has no name has none in the output either, nor in what comes after.
+        # An unnamed dimension stays unnamed in the output and in later nodes.
         ([None, None], []),
         ([None, 3], []),
         (["a", None], []),
@@ -79,7 +79,7 @@ def test_the_output_has_the_inputs_type_and_shape():
     ],
 )
 @pytest.mark.parametrize("ep", [False, True])
-def test_a_shape_is_inferred_as_far_as_it_can_be_told(sizes, shape, ep, tmp_path, capfd):
+def test_a_shape_is_inferred_as_far_as_it_is_known(sizes, shape, ep, tmp_path, capfd):
     lengths = None if sizes is None else [sizes[0], 1]
     values = [
         harness.helper.make_tensor_value_info("x", harness.TensorProto.FLOAT, sizes),

@@ -43,7 +43,7 @@ def verbose(device):
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
-def test_the_cpu_is_what_runs_unless_a_gpu_is_asked_for(device, capfd):
+def test_the_cpu_is_the_default_device(device, capfd):
     session = harness.session(MODEL, verbose(device))
     harness.assert_on_ep(session, 1)
     assert harness.bits(session.run(None, {"x": X, "lens": LENS})[0]) == harness.bits(RIGHT)
@@ -97,7 +97,7 @@ def test_models(software, group):
     assert count
 
 
-def test_lengths_out_of_range_are_told_as_on_the_cpu(software):
+def test_lengths_out_of_range_are_reported_as_on_the_cpu(software):
     session = harness.session(MODEL, provider_options=SOFTWARE)
     with pytest.raises(Exception, match='node "the_node": sequence length 6 at index 0'):
         session.run(None, {"x": X, "lens": np.array([6, 0, 3])})

@@ -1,4 +1,4 @@
-"""What is wrong is said, with the node's name, the value found and those expected."""
+"""Errors have the node's name, the value found and the values expected."""
 
 import numpy as np
 import onnxruntime as ort
@@ -38,7 +38,7 @@ def test_a_length_out_of_range_is_refused_before_anything_is_written(lens, messa
     with pytest.raises(Exception, match=f'ReverseSequence node "the_node": {message}'):
         session.run_with_iobinding(binding)
     assert (binding.get_outputs()[0].numpy() == 42).all()
-    # ONNX Runtime tells what kind of error it is, and the session goes on.
+    # ONNX Runtime reports the kind of error, and the session stays usable.
     with raises(message):
         session.run(None, {"x": X, "lens": np.array(lens, np.int64)})
     (y,) = session.run(None, {"x": X, "lens": np.array([2, 3], np.int64)})
@@ -62,13 +62,13 @@ def test_an_error_is_not_run_again_on_the_cpu():
         ({"batch_axis": -3, "time_axis": 1}, "attribute batch_axis is -3, expected -2 to 1"),
     ],
 )
-def test_axes_that_are_none_are_refused_when_the_session_is_made(attributes, message):
+def test_invalid_axes_are_refused_when_the_session_is_created(attributes, message):
     model = harness.reverse_sequence([2, 3], lengths_shape=[2], **attributes)
     with pytest.raises(Exception, match=f'ReverseSequence node "the_node": .*{message}'):
         harness.session(model)
 
 
-def test_axes_that_turn_out_to_be_none_are_refused_when_the_model_runs():
+def test_axes_that_prove_invalid_are_refused_when_the_model_runs():
     node = helper.make_node(
         "ReverseSequence", ["x", "lens"], ["y"], name="the_node", batch_axis=0, time_axis=2
     )

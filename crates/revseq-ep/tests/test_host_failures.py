@@ -11,7 +11,7 @@ import sys
 
 import harness
 
-#: Where the failure of a function changes nothing but what is known or said beforehand.
+#: Functions whose failure only loses information or a message.
 HARMLESS = {
     # Types of complex numbers, of which it has no tensors.
     "GetTensorDataType",
@@ -30,7 +30,7 @@ INFERENCE = {
     "ShapeInferContext_GetInputTypeShape",
     "ShapeInferContext_SetOutputTypeShape",
 }
-#: What is called for no node, or to learn its name.
+#: Functions that are called for no node, or to get its name.
 OF_NO_NODE = {
     "AddCustomOpDomain",
     "CreateCustomOpDomain",
@@ -114,7 +114,7 @@ def fails(use, number):
     function = failed.read_text()
     if message is None:
         can_go_on = harmless | inference if use is custom_op else harmless
-        assert function in can_go_on, f"{function} failed, and nobody heard"
+        assert function in can_go_on, f"{function} failed without an error"
     else:
         node = "" if function in of_no_node else 'node "the_node": '
         assert f"{node}{function}: injected" in message, message
@@ -176,7 +176,7 @@ def test_every_call_that_fails_is_an_error_and_leaves_nothing(tmp_path):
     )
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
     (seen,) = re.findall(r"^seen: (.*)$", done.stdout, re.M)
-    # Each is called in one place, so what was seen is every place.
+    # Each is called in one place, so every place was seen.
     assert len(called()) > 40
     assert sorted(called()) == seen.split()
 

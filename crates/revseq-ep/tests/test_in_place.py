@@ -1,4 +1,4 @@
-"""The EP reverses where the data lies if nobody else reads it, and only then."""
+"""The EP reverses in place if there is no other reader of the data, and only then."""
 
 import re
 
@@ -111,7 +111,7 @@ def test_subsequences(capfd, ep):
     model = build(nodes, ["y"])
     ones = np.array([[[1, 2], [3, 4], [5, 6]]], np.uint32)
     model.graph.initializer.append(helper.make_tensor("ones", TensorProto.UINT32, [1, 3, 2], ones))
-    # What the graph does not read cannot be fed.
+    # An input that the graph does not read cannot be fed.
     del model.graph.input[1]
     options = harness.options(ep=ep)
     if not ep:

@@ -28,7 +28,7 @@ def growth(before):
 def gone():
     if harness.HOST < (1, 31):
         # ONNX Runtime 1.24 never closes the library: this does, once for each of two registrations
-        # at most. What pinned itself would stay nevertheless.
+        # at most. A library that pins itself would stay nevertheless.
         for _ in range(2):
             try:
                 handle = _ctypes.dlopen(harness.library(), os.RTLD_NOW | os.RTLD_NOLOAD)
@@ -54,7 +54,7 @@ def run(body):
         capture_output=True,
         text=True,
         timeout=300,
-        # What a thread's cache keeps of what was freed would count as allocated.
+        # Freed memory in a thread's cache would count as allocated.
         env={**os.environ, "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"},
     )
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -64,13 +64,13 @@ def run(body):
 def assert_nothing_is_left(body):
     """The body prints by how many bytes and threads it has grown."""
     heap, threads = map(int, run(body).split())
-    # ONNX Runtime and Python grow by up to 10 kB themselves. What keeps 170 bytes for each of 150
-    # registrations or 3 for each of 9,000 runs is found.
+    # ONNX Runtime and Python grow by up to 10 kB themselves. A leak of 170 bytes for each of
+    # 150 registrations, or of 3 for each of 9,000 runs, is found.
     assert heap < 25_000
     assert threads == 0
 
 
-def test_200_registrations_leave_nothing_behind():
+def test_200_registrations_do_not_leak():
     assert_nothing_is_left("""
 for index in range(200):
     ort.register_execution_provider_library("revseq", harness.library())
@@ -84,7 +84,7 @@ growth(before)
 """)
 
 
-def test_200_sessions_leave_nothing_behind():
+def test_200_sessions_do_not_leak():
     assert_nothing_is_left("""
 ort.register_execution_provider_library("revseq", harness.library())
 for index in range(200):
@@ -96,7 +96,7 @@ growth(before)
 """)
 
 
-def test_many_runs_and_errors_leave_nothing_behind():
+def test_many_runs_and_errors_do_not_leak():
     assert_nothing_is_left("""
 ort.register_execution_provider_library("revseq", harness.library())
 session = harness.session(MODEL)
@@ -149,7 +149,7 @@ assert gone()
 
 
 def test_a_library_unregistered_under_its_sessions():
-    """Nobody should, but it must not crash: the library stays as long as the process."""
+    """A mistake, which must not crash: the library stays as long as the process."""
     run("""
 ort.register_execution_provider_library("revseq", harness.library())
 session = harness.session(MODEL)
@@ -170,7 +170,7 @@ ort.unregister_execution_provider_library("revseq")
 """)
 
 
-def test_150_registrations_that_end_under_a_session_leave_nothing_behind():
+def test_150_registrations_that_end_under_a_session_do_not_leak():
     assert_nothing_is_left("""
 for index in range(200):
     ort.register_execution_provider_library("revseq", harness.library())
@@ -199,7 +199,7 @@ use()
 """)
 
 
-def test_200_sessions_with_the_custom_op_leave_nothing_behind():
+def test_200_sessions_with_the_custom_op_do_not_leak():
     assert_nothing_is_left("""
 for index in range(200):
     options = harness.options(ep=False)

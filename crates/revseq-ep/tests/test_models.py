@@ -8,7 +8,7 @@ import pytest
 import harness
 from harness import CPU, EP, MODELS
 
-#: What ONNX Runtime 1.31.1's CPU EP does with each model, from the table in models/README.md.
+#: The result of ONNX Runtime 1.31.1's CPU EP for each model, from the table in models/README.md.
 CPU_DOES = dict(
     re.findall(r"^\| `([\w/]+)` \|.*\| ([\w ]+) \|$", (MODELS / "README.md").read_text(), re.M)
 )
@@ -43,7 +43,7 @@ def test_the_table_and_the_folders_agree():
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
-def test_what_onnx_runtime_does_not_load_is_refused_with_the_ep_too(name):
+def test_models_that_onnx_runtime_rejects_are_rejected_with_the_ep_too(name):
     with pytest.raises(Exception, match=REFUSED[name]):
         harness.session(MODELS / name / "model.onnx")
 

@@ -19,7 +19,7 @@ CLAMPED = [[2, 1, 0], [4, 3, 5]]
 @pytest.mark.parametrize("operator", FEEDS)
 @pytest.mark.parametrize("lengths", ["clamp", "reject", None])
 def test_lengths(operator, lengths):
-    """Unset, each operator does its own; set, both do what it says."""
+    """Unset, each operator has its own default; set, it applies to both."""
     model, feeds = FEEDS[operator]
     options = {"lengths": lengths} if lengths else {}
     session = harness.session(model, provider_options=options)
@@ -63,7 +63,7 @@ def test_sessions_have_their_own_options():
     assert clamping.run(None, feeds)[0].tolist() == CLAMPED
 
 
-def test_wrong_options_are_refused_whatever_the_model():
+def test_wrong_options_are_refused_for_any_model():
     node = helper.make_node("Neg", ["x"], ["y"])
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
     model = harness.model(helper.make_graph([node], "neg", values[:1], values[1:]))

@@ -144,7 +144,7 @@ def test_answer(case, dtype):
 @pytest.mark.parametrize("case, dtype", [run for run in RUNS if fails(run.values[0])])
 def test_error_names_the_node(case, dtype):
     model, feeds = build(case, dtype)
-    # What ONNX Runtime knows of shapes it checks itself; here it knows nothing.
+    # ONNX Runtime checks known shapes itself; here they are unknown.
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.ClearField("shape")
     # In the library's words: ONNX Runtime's own name the node as well.

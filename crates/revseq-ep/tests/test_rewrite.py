@@ -1,4 +1,4 @@
-"""Rewriting models from Python: onnxruntime_ep_revseq.rewrite, and sessions on what it makes."""
+"""Rewriting models from Python: onnxruntime_ep_revseq.rewrite, and sessions on the result."""
 
 import warnings
 
@@ -57,7 +57,7 @@ def test_loops_become_layers(package):
     check(session)
 
 
-def test_what_is_wrong_is_said(package, tmp_path):
+def test_errors_name_the_cause(package, tmp_path):
     path = tmp_path / "x.onnx"
     path.write_bytes(b"no model")
     with pytest.raises(package.RewriteError, match="x.onnx: it is not an ONNX model: "):

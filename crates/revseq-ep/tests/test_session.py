@@ -1,4 +1,4 @@
-"""What else sessions do: saved models, bound memory, sequences of runs."""
+"""More on sessions: saved models, bound memory, sequences of runs."""
 
 import numpy as np
 import onnx
@@ -74,7 +74,7 @@ def test_both_modes_of_execution(mode):
 
 
 def test_bound_memory():
-    """The kernel reads and writes what the caller binds, and no copy of it."""
+    """The kernel reads and writes the bound memory itself, no copy of it."""
     session = harness.session(harness.reverse_sequence([4, 3], batch_axis=1, time_axis=0))
     harness.assert_on_ep(session, 1)
     x, y = np.zeros((4, 3), np.float32), np.zeros((4, 3), np.float32)

@@ -43,7 +43,7 @@ def output(*command, **env):
     return done.stdout
 
 
-def test_what_it_holds(wheel):
+def test_contents_of_the_wheel(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     package = sorted(name for name in names if name.startswith("onnxruntime_ep_revseq/"))
     library = pathlib.Path(harness.library()).name

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -71,7 +72,7 @@ assert len(calls) == 1 and len(harness.devices()) == 1
 """)
 
 
-def test_what_others_have_registered_is_used_and_left_alone(tmp_path):
+def test_an_existing_registration_is_used_and_left_alone(tmp_path):
     told = run(tmp_path, """
 import atexit
 atexit.register(lambda: print(len(harness.devices())))
@@ -162,3 +163,14 @@ for _ in range(2):
     else:
         raise AssertionError("a library that is not there was registered")
 """, library=False)
+
+
+@pytest.mark.parametrize("page", ["README.md", "crates/revseq-ep/python/README.md"])
+def test_the_snippets_of_a_page_run_twice(tmp_path, page):
+    """As in a notebook, one after the other in one process."""
+    text = (harness.ROOT / page).read_text()
+    snippets = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    assert snippets
+    model = harness.MODELS / "exported/keras_gru_bidirectional/model.onnx"
+    (tmp_path / "model.onnx").write_bytes(model.read_bytes())
+    run(tmp_path, f"\nos.chdir({str(tmp_path)!r})\n" + "".join(2 * snippets))

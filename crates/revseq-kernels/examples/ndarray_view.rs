@@ -21,8 +21,8 @@ fn reverse_sequence<T: Element + Default, D: Dimension>(
     let sizes: Vec<u64> = input.shape().iter().map(|&size| size as u64).collect();
     let strides = input.strides().iter();
     let strides: Result<Vec<u64>, _> = strides.map(|&stride| stride.try_into()).collect();
-    // Packed in any order of the axes: what lies between the elements of a slice is not
-    // this view's to borrow, and strides below 0 are none of a descriptor.
+    // Packed in any order of the axes: the view does not borrow the bytes
+    // between a slice's elements, and a descriptor has no negative strides.
     let (Ok(strides), Some(elements)) = (strides, input.as_slice_memory_order()) else {
         return Err(format!("strides {:?}: expected a packed array", input.strides()).into());
     };

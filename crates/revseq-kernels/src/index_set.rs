@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn merges_what_nests_or_collides() {
+    fn nested_and_colliding_loops_merge() {
         for (loops, expected) in [
             (&[(3, 2), (2, 4)][..], &[(5, 2)][..]),
             (&[(4, 15), (3, 5)], &[(12, 5)]),

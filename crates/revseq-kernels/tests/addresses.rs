@@ -1,9 +1,9 @@
-//! Sizes and strides have 64 bits, addresses perhaps fewer: what cannot be addressed is refused,
-//! and never cut off.
+//! Sizes and strides have 64 bits, addresses perhaps fewer: sizes that cannot be addressed are
+//! refused, never truncated.
 
 use revseq_kernels::{DataType, Plan, ReverseSubsequencesDesc};
 
-/// Past what 32 bits address, and cut off it would be 3.
+/// Beyond 32 bits; truncated it would be 3.
 const FAR: u64 = (1 << 32) + 3;
 
 fn desc(sizes: &[u64]) -> ReverseSubsequencesDesc {
@@ -12,7 +12,7 @@ fn desc(sizes: &[u64]) -> ReverseSubsequencesDesc {
 }
 
 #[test]
-fn what_cannot_be_addressed_is_refused() {
+fn sizes_beyond_the_address_space_are_refused() {
     let strides = |change: fn(&mut ReverseSubsequencesDesc)| {
         let mut desc = desc(&[2, 3]);
         change(&mut desc);

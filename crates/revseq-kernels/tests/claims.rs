@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-// What `claims.rs` is made of, in place of the standard library's.
+// loom's types for `claims.rs`, in place of the standard library's.
 use loom::{sync, thread};
 
 #[path = "../src/cpu/threads/claims.rs"]
@@ -39,7 +39,7 @@ impl Run {
         self.claims.run(index, |index| self.work(index));
     }
 
-    /// Finishes as the thread that called a host's loop, and looks at what all have written.
+    /// Finishes as the thread that called a host's loop, and checks all that was written.
     fn finish(&self) -> [u8; PIECES] {
         self.claims.finish(|index| self.work(index));
         // SAFETY: as in `work`.
@@ -48,7 +48,7 @@ impl Run {
 }
 
 /// Threads that call these numbers, while the one that started them finishes
-/// without waiting for any. Of more than one, what at most three preemptions make.
+/// without waiting for any. Of more than one, all orders with at most three preemptions.
 fn check(threads: &'static [&'static [usize]]) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = (threads.len() > 1).then_some(3);

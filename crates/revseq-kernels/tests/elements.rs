@@ -132,7 +132,7 @@ fn one_call_does_the_same_as_a_plan() {
 }
 
 #[test]
-fn one_call_refuses_what_does_not_fit_and_changes_nothing() {
+fn one_call_refuses_mismatched_sizes_and_changes_nothing() {
     let message = |elements: usize, sizes: &[usize], axes: [usize; 2], lengths: &[i64]| {
         let input: Vec<u16> = (0..elements as u16).collect();
         let (mut data, mut output) = (input.clone(), vec![7; elements]);

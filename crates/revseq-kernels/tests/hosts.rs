@@ -144,7 +144,7 @@ static CASES: LazyLock<[Case; 6]> = LazyLock::new(|| {
 });
 
 #[test]
-fn every_piece_is_done_once_whatever_a_host_calls() {
+fn every_piece_is_done_once_for_any_host() {
     for case in &*CASES {
         case.check("sound", 3, sound);
         for (name, host) in UNSOUND {

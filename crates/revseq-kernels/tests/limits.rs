@@ -11,10 +11,10 @@ use revseq_kernels::{
     TensorDesc,
 };
 
-/// So many dimensions that what is quadratic in them takes minutes.
+/// Enough dimensions that a quadratic algorithm takes minutes.
 const MANY: usize = 1 << 18;
 
-/// Does what takes less than a second on a thread of little stack.
+/// Runs work of less than a second on a thread with a small stack.
 fn promptly<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, wait) = mpsc::channel();
     thread::Builder::new()
@@ -42,7 +42,7 @@ fn of_lengths(sizes: Vec<u64>, strides: Vec<u64>) -> ReverseSubsequencesDesc {
     desc.output.strides = None;
     desc.sequence_lengths.strides = Some(strides.into());
     if desc.input.sizes.contains(&0) {
-        // Packed strides of so many dimensions do not fit 64 bits.
+        // Packed strides of this many dimensions do not fit 64 bits.
         desc.output.strides = desc.input.strides.clone();
     }
     desc
@@ -121,7 +121,7 @@ fn lengths_of_any_number_of_subsequences_are_checked() {
         (empty(63), (|_| 2) as fn(u64) -> u64),
         (empty(MANY), |_| 2),
         (empty(MANY), |index| 2 * (index % 2)),
-        // None of them reaches what another does.
+        // No two of them reach the same element.
         (empty(1000), |index| 2000 + 2 * index),
         // Elements that no memory holds, but that can be addressed.
         (vec![2; 62], |_| 2),

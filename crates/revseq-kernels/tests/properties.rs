@@ -57,7 +57,7 @@ fn pool() -> &'static rayon::ThreadPool {
     })
 }
 
-/// What a case starts from, and what it must give.
+/// A case's input, and its expected output.
 struct Checked<'a> {
     case: &'a Case,
     plan: Plan,
@@ -199,7 +199,7 @@ proptest! {
 }
 
 /// Packed data with a length for every entry of a batch axis; every stride is
-/// `spread` times what it is packed.
+/// `spread` times its packed value.
 fn check_large(
     data_type: DataType,
     sizes: &[u64],
@@ -309,7 +309,7 @@ fn large_tensors_agree_with_the_reference() {
             (vec![20, 700], 0, 1, 1),
             (vec![elements(300).max(2), 90], 0, 1, 1),
             (vec![37, 500, 3], 0, 1, 1),
-            // So many that the scratch memory holds a lane of columns or two, and no column.
+            // As many as the scratch memory holds for one lane of columns, for two, and for no column.
             (vec![elements(30_000), 60], 0, 1, 1),
             (vec![70_000, 7], 0, 1, 1),
             // Lines shorter than a lane.

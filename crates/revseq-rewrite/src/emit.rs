@@ -141,7 +141,7 @@ impl<'n> Emit<'n> {
             "Reshape" if node.attribute("allowzero").is_some() => ("Reshape with allowzero", 14),
             _ => (op, since.map_or(i64::MAX, |(_, since)| *since)),
         };
-        debug_assert!(since < i64::MAX, "{op} is not among what passes write");
+        debug_assert!(since < i64::MAX, "{op} is no operator that passes write");
         if self.opset < since {
             self.refuse(format!(
                 "version {} of ONNX's operators has no {what}",

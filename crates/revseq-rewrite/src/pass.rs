@@ -73,7 +73,7 @@ pub(crate) struct Edit {
     pub(crate) what: String,
 }
 
-/// What a pass may inspect besides the graph.
+/// The data that a pass may inspect besides the graph.
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
     pub(crate) model: &'a ModelProto,

@@ -244,7 +244,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Whether a name means here what it means in `from`, which is this graph or one around it.
+    /// Whether a name refers to the same value here as in `from`, which is this graph or one around it.
     pub(crate) fn sees(&self, from: &Scope<'_>, name: &str) -> bool {
         self.is(from)
             || !self.defines(name) && self.parent.is_some_and(|parent| parent.sees(from, name))
@@ -332,7 +332,7 @@ impl Same {
         same
     }
 
-    /// What a node computes, as a key; `None` if it differs in every run.
+    /// A key of a node's computation; `None` if its outputs differ in every run.
     fn key(&self, scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<u8>> {
         let is_random = node.op().starts_with("Random")
             || matches!(node.op(), "Bernoulli" | "Multinomial" | "Dropout");

@@ -194,7 +194,7 @@ fn fields_that_are_not_known_are_kept() {
 }
 
 #[test]
-fn what_is_no_model_is_refused() {
+fn an_invalid_model_is_refused() {
     assert!(decode(b"no model").is_err());
     assert!(decode(b"").is_err());
     let error = rewrite(&mut exported("tf_beam_search"), &pass("fold")).unwrap_err();
@@ -205,7 +205,7 @@ fn what_is_no_model_is_refused() {
 }
 
 #[test]
-fn portable_leaves_none_of_the_operators() {
+fn portable_leaves_neither_operator() {
     let mut taken = 0;
     for path in models() {
         let (_, model) = read(&path);
@@ -447,7 +447,7 @@ fn loops_that_are_no_layers_are_left_alone() {
             output.r#type = graph.output[0].r#type.clone();
             graph.output.push(output);
         },
-        "what it counts is read",
+        "its step counter is read",
     );
 }
 

@@ -7,7 +7,7 @@ use crate::scope::{Scope, Source};
 /// The most values that are followed, so that no model takes long.
 const MAXIMUM_STEPS: usize = 256;
 
-/// What is known about a value's elements.
+/// The known facts about a value's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     /// Their type, as ONNX's code.

@@ -41,7 +41,7 @@ def clean(tmp_path_factory):
 
 
 def revseq(clean, *arguments, **env):
-    """What it prints, in the activated environment, where no Rust is found."""
+    """The command's output, in the activated environment, without Rust."""
     path = f"{clean / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin"
     assert shutil.which("cargo", path=path) is None
     env = {"PATH": path, "VIRTUAL_ENV": str(clean), "HOME": str(clean), **env}
@@ -86,7 +86,7 @@ def test_completions_and_manual_pages(clean):
     [(WHEELS[0], ("tract-onnx", "ort", "wgpu")), (WHEELS[1], ("smallvec", "thiserror"))],
     ids=["cli", "ep"],
 )
-def test_what_is_linked_in_is_named(wheel, crates):
+def test_linked_crates_are_named(wheel, crates):
     with zipfile.ZipFile(wheel) as archive:
         def read(end):
             (name,) = (name for name in archive.namelist() if name.endswith(end))

@@ -44,7 +44,7 @@ fn escaped(text: &str, escape: impl Fn(char) -> String) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_stands_for_itself_stays() {
+    fn printable_characters_stay() {
         for (text, printable) in [
             ("plain/ä:0 \\ \"", "plain/ä:0 \\ \""),
             (

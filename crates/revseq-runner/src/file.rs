@@ -265,7 +265,7 @@ impl NewFolder {
         if let Err(error) = fs::rename(new, &self.to) {
             if fs::rename(&aside, &self.to).is_err() {
                 let _ = old.keep();
-                bail!("what was there is in {}: {error}", aside.display());
+                bail!("the previous contents are in {}: {error}", aside.display());
             }
             return Err(error.into());
         }
@@ -364,7 +364,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_permissions_and_devices_stay_what_they_are() {
+    fn links_permissions_and_devices_are_preserved() {
         use std::os::unix::fs::{PermissionsExt, symlink};
 
         let folder = tempfile::tempdir().unwrap();

@@ -69,12 +69,12 @@ pub fn tensor(bytes: &[u8]) {
 }
 
 fn check_tensor(tensor: &Tensor, name: &str) {
-    let (read_name, read) = pb::decode(&pb::encode(tensor, name)).expect("what was written");
+    let (read_name, read) = pb::decode(&pb::encode(tensor, name)).expect("it was encoded here");
     assert_eq!(read_name, name);
     check_same(tensor, &read);
     // NumPy does not have all types and strings.
     if let Ok(file) = npy::encode(tensor) {
-        check_same(tensor, &npy::decode(&file).expect("what was written"));
+        check_same(tensor, &npy::decode(&file).expect("it was encoded here"));
     }
     print::values(tensor, "  ");
     for index in 0..tensor.len().min(1 << 10) {

@@ -24,7 +24,7 @@ impl Watch {
     }
 
     /// Whether to stop.
-    #[expect(clippy::unused_self, reason = "only those who watch may ask")]
+    #[expect(clippy::unused_self, reason = "asking needs a watch")]
     pub(crate) fn is_interrupted(&self) -> bool {
         INTERRUPTED.load(Ordering::SeqCst)
     }

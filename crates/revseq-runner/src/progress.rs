@@ -58,7 +58,7 @@ impl Progress {
         progress
     }
 
-    /// A bar for steps that nobody has counted.
+    /// A bar for an unknown number of steps.
     pub(crate) fn of_unknown_length() -> Self {
         let progress = Self::new(0);
         progress.bar.unset_length();

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_exact_has_a_digest_and_what_is_shown_no_statistics() {
+    fn exact_outputs_have_a_digest_and_short_ones_no_statistics() {
         let few = shown(&[1.0, 2.0]);
         assert_eq!((few.digest, few.statistics), (None, None));
         let integers: Vec<u8> = (0..100).collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// A time to three significant digits, as in `1.23 ms`.
 pub(crate) fn time(time: Duration) -> String {
     let nanoseconds = time.as_nanos();
-    // What rounds to four digits belongs to the next unit.
+    // A number that rounds to four digits belongs to the next unit.
     let (unit, scale) = match nanoseconds {
         ..=999 => return format!("{nanoseconds} ns"),
         1_000..=999_499 => ("µs", 1e3),
@@ -26,7 +26,7 @@ pub(crate) fn bytes(count: u64) -> String {
     let mut value = count as f64;
     let mut unit = "bytes";
     for larger in ["KiB", "MiB", "GiB", "TiB"] {
-        // What rounds to four digits belongs to the next unit.
+        // A number that rounds to four digits belongs to the next unit.
         if value < 999.5 {
             break;
         }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_are_told() {
+    fn times_have_three_digits() {
         for (nanoseconds, text) in [
             (0, "0 ns"),
             (548, "548 ns"),
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_told_in_powers_of_1024() {
+    fn bytes_are_in_powers_of_1024() {
         for (count, text) in [
             (0, "0 bytes"),
             (999, "999 bytes"),

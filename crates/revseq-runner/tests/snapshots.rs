@@ -1,4 +1,4 @@
-//! What the command prints of some models in `models/`, as snapshots to read.
+//! The command's output for some models in `models/`, as snapshots.
 //!
 //! Computed floats differ in their last digits from processor to processor, so a snapshot has
 //! those of no model that computes; `verify` compares them.
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Models that show what there is to see: one of each kind.
+/// One model of each kind.
 const READ: [&str; 15] = [
     "exported/keras_bilstm_masked",
     "exported/mxnet_sequence_reverse_encoder",
@@ -43,7 +43,7 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
-/// What the command prints and how it ends.
+/// The command's output and exit status.
 fn revseq(arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_revseq"));
     if arguments[0] == "inspect" {
@@ -64,7 +64,7 @@ fn revseq(arguments: &[&str]) -> String {
     }
 }
 
-/// What `run` prints but for the values.
+/// The output of `run` without the values.
 fn without_values(text: &str) -> String {
     let mut kept = String::new();
     for line in text.lines().filter(|line| !line.starts_with([' ', '['])) {
@@ -144,7 +144,7 @@ fn run_prints_the_same_on_onnxruntime() {
 #[test]
 fn a_model_s_snapshot_in_rust() -> Result<(), revseq_runner::snapshot::Error> {
     use revseq_runner::snapshot::Run;
-    // What a model moves has a digest; what one computes is rounded.
+    // Moved outputs have a digest; computed ones are rounded.
     let moved = Run::new(root().join("models/shapes/symbolic_batch_time"))
         .dim("N", 2)
         .dim("T", 3)

@@ -21,7 +21,7 @@
 //! ```
 //!
 //! [`model_for_path`] does this in one call, and reads more forms of ONNX. [`LoadOptions`] bounds
-//! loops that may be endless, and sets what the model itself does not contain.
+//! loops that may be endless, and has the settings that a model does not contain.
 //! `examples/run.rs` runs a model of any inputs.
 //!
 //! The op itself, [`ReverseSubsequences`], can be wired into any tract model, without ONNX:

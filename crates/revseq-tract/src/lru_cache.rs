@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_changes_nothing() {
+    fn a_failed_creation_changes_nothing() {
         let cache = LruCache::default();
         made(&cache, 0..CAPACITY);
         let failed = cache.get_or_try_insert(|&kept| kept == 100, || Err("no"));

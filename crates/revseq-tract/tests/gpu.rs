@@ -79,8 +79,8 @@ fn data_that_is_shared_and_data_that_is_not() -> TractResult<()> {
 }
 
 #[test]
-fn what_a_gpu_cannot_move_is_an_error() -> TractResult<()> {
-    let Some(context) = context("what_a_gpu_cannot_move_is_an_error") else {
+fn unsupported_gpu_work_is_an_error() -> TractResult<()> {
+    let Some(context) = context("unsupported_gpu_work_is_an_error") else {
         return Ok(());
     };
     let model = model(&context, String::datum_type())?.into_runnable()?;

@@ -241,7 +241,7 @@ fn slices_move_up_along_all_axes_but_time() {
 }
 
 #[test]
-fn data_that_nobody_else_holds_is_reversed_where_it_lies() {
+fn data_with_one_owner_is_reversed_in_place() {
     let op = ReverseSubsequences::new(BATCH_MAJOR, 2).unwrap();
     let address = |tensor: &Tensor| tensor.try_as_plain_ram().unwrap().as_bytes().as_ptr();
     let lengths = || tensor1(&[4_i64, 2]).into_tvalue();
@@ -301,7 +301,7 @@ fn lengths_that_reverse_nothing_leave_no_op() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error_with_the_values() {
+fn mismatched_arguments_are_errors_with_their_values() {
     let wire = |operator, data: TypedFact, lengths: TypedFact| {
         let mut model = TypedModel::default();
         let rank = data.rank();

@@ -66,7 +66,7 @@ fn forms_are_prepared_by_path_and_by_bytes() {
 }
 
 #[test]
-fn what_is_no_model_is_an_error() {
+fn an_invalid_model_is_an_error() {
     let error = revseq_tract::model_for_bytes(b"no model");
     assert!(error.is_err());
     let error = revseq_tract::model_for_path("/no/such/model.onnx");
@@ -130,7 +130,7 @@ fn tensors(model: &Path, kind: &str) -> TVec<Tensor> {
 /// The command's `verify` does this for all models; here it is done where there is no command, too,
 /// such as on WebAssembly.
 #[test]
-fn models_give_what_is_recorded() {
+fn models_give_their_recorded_outputs() {
     let mut compared = 0;
     for path in models("graphs").into_iter().chain(models("exported")) {
         if !path.exists() {

@@ -135,7 +135,7 @@ const LAST: [i64; 3] = [-1, i64::MAX, i32::MAX as i64];
 const BEFORE_THE_FIRST: [i64; 3] = [i64::MIN, -i64::MAX, i32::MIN as i64];
 
 #[test]
-fn whole_axes_are_flipped_whatever_their_sizes() {
+fn whole_axes_of_any_size_are_flipped() {
     let table: [(Option<&[i64]>, &[usize]); 6] = [
         (Some(&[0]), &[0]),
         (Some(&[-2]), &[1]),
@@ -249,7 +249,7 @@ fn constants_are_read_wherever_they_are() {
 }
 
 #[test]
-fn axes_that_are_none_are_errors() {
+fn invalid_axes_are_errors() {
     let start = &[-1, -1];
     let end = &[i64::MIN, i64::MIN];
     for (axes, why) in [
@@ -290,7 +290,7 @@ fn transposes_around_a_flip_cancel() {
 }
 
 #[test]
-fn data_that_nobody_else_holds_is_flipped_where_it_lies() {
+fn data_with_one_owner_is_flipped_in_place() {
     let flip = Flip::new(0);
     let context = EvalContext::out_of_plan();
     let input = iota(&[64, 5]);

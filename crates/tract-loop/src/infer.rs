@@ -288,7 +288,7 @@ impl OnnxLoop {
                     continue;
                 } else {
                     let scan = scans.iter().position(|it| *it == output - self.states);
-                    let scan = scan.context("all that are given out are kept")?;
+                    let scan = scan.context("all outputs of the body are kept")?;
                     let inner = spec.scan_output(scan);
                     let sizes = spec.body.output_fact(inner)?.shape.iter();
                     let sizes = sizes.map(|dim| around(true, dim));

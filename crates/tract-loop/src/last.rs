@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_step_a_state_is_what_it_started_with() {
+    fn without_steps_states_keep_their_initial_values() {
         let steps = |count: usize| Tensor::zero::<f32>(&[count, 2]).unwrap().into_tvalue();
         let [last, initial] = [1_f32, 2.].map(|value| tensor0(value).into_tvalue());
         for (count, expected) in [(0, &initial), (1, &last), (5, &last)] {

@@ -370,7 +370,7 @@ impl Body<'_> {
                     (Feed::Outer(outer), _) => {
                         self.source(&node.name, fact, Origin::Whole(outer))?
                     }
-                    (Feed::Step, None) => bail!("the number of the step follows from itself"),
+                    (Feed::Step, None) => bail!("the step counter depends on itself"),
                 };
                 self.mapping.insert(outlet, inner);
             } else {
@@ -576,7 +576,7 @@ impl Body<'_> {
             });
         }
         for scan in 0..spec.scans {
-            let slot = slot_of(Value::Scan(scan)).context("what is scanned is output")?;
+            let slot = slot_of(Value::Scan(scan)).context("a scanned value is an output")?;
             output_mapping.push(OutputMapping {
                 state: false,
                 last_value_slot: None,

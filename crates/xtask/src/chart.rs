@@ -174,9 +174,73 @@ mod tests {
         assert!(rows.len() > 10, "{rows:?}");
         assert!(
             read(PICTURE) == draw(&rows),
-            "{PICTURE} is not what the table in {PAGE} gives; run `cargo xtask chart`"
+            "{PICTURE} does not show the table in {PAGE}; run `cargo xtask chart`"
         );
     }
+
+    /// The least and the greatest figure of a series in some rows, as the README has them.
+    fn range(rows: &[&Row<'_>], series: usize) -> String {
+        let figures = rows.iter().filter_map(|(_, figures)| figures[series]);
+        let (low, high) = figures.fold((f64::INFINITY, 0.0_f64), |(low, high), figure| {
+            (low.min(figure), high.max(figure))
+        });
+        let text = |figure: f64| match figure {
+            10.0.. => format!("{figure:.0}"),
+            _ => format!("{figure:.1}"),
+        };
+        format!("{} to {}", text(low), text(high))
+    }
+
+    #[test]
+    fn the_readme_has_the_figures_of_the_table() {
+        let read = |path| std::fs::read_to_string(crate::root().join(path)).unwrap();
+        let (page, readme) = (read(PAGE), read("README.md"));
+        let words: Vec<&str> = readme.split_whitespace().collect();
+        let readme = words.join(" ");
+        let rows = rows(&page).unwrap();
+        // Columns with individual lengths, and rows or sequences of 1 KiB or more.
+        let (mut columns, mut long) = (Vec::new(), Vec::new());
+        for row in &rows {
+            let [kind, sizes, element, lengths] = row.0.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("{}", row.0);
+            };
+            let sizes: Vec<u64> = sizes.split('x').map(|size| size.parse().unwrap()).collect();
+            let bytes = match element {
+                "u8" => 1,
+                "f16" => 2,
+                "f32" => 4,
+                other => panic!("{other}"),
+            };
+            match (kind, sizes[..].len(), lengths) {
+                ("time-major", 2, "random") => columns.push(row),
+                ("strided", ..) => {}
+                _ if sizes[sizes.len() - 1] * bytes >= 1024 => long.push(row),
+                _ => {}
+            }
+        }
+        assert!(
+            columns.len() >= 4 && long.len() >= 6,
+            "{columns:?} {long:?}"
+        );
+        for sentence in [
+            format!(
+                "rows and contiguous sequences of 1 KiB or more take {} times as long as a copy of \
+                 the same bytes at 64 KiB to 1 GiB, in place {}; ONNX Runtime's own kernel takes {}.",
+                range(&long, 0),
+                range(&long, 1),
+                range(&long, 3),
+            ),
+            format!(
+                "Columns with individual lengths take {} times as long as a copy; ONNX Runtime \
+                 takes {} times.",
+                range(&columns, 0),
+                range(&columns, 3),
+            ),
+        ] {
+            assert!(readme.contains(&sentence), "the README lacks: {sentence}");
+        }
+    }
+
     #[test]
     fn every_picture_has_colours_for_dark_backgrounds() {
         let mut pictures = 0;

@@ -217,7 +217,7 @@ fn only_wheel(platform: &str, name: &str) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_models_are_made_with_what_their_script_pins() {
+    fn the_models_are_made_with_pinned_packages() {
         let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap();
         let found = read(&super::requirements(super::MODELS_HOST));
         let pinned = read(&crate::root().join("models/requirements.txt"));

@@ -77,7 +77,7 @@ fn main() -> ExitCode {
 }
 
 /// The features of the runner's dependencies, the same for every step, so that
-/// each step reuses what earlier ones compiled.
+/// each step reuses the artefacts of earlier ones.
 const LIBRARIES: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-kernels/half,\
                          revseq-ep/gpu,revseq-tract/multithread,revseq-tract/wgpu";
 
@@ -129,7 +129,7 @@ fn test_steps() -> Vec<Step> {
                 .args(["--test", "cli", "left_out"])
                 .run()
         }),
-        Step::new("models", "the models are what their script makes", || {
+        Step::new("models", "the models equal their script's output", || {
             models(&["--check"])
         }),
         Step::new(

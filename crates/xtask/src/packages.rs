@@ -143,7 +143,7 @@ pub(crate) fn check_api() -> Result<(), String> {
         false => Ok(()),
         true => Err(
             "the public API has changed; if that is meant, `cargo xtask api` records it, \
-                     and CHANGELOG.md tells of it"
+                     and list the change in CHANGELOG.md"
                 .into(),
         ),
     }

@@ -1,5 +1,5 @@
 //! The steps for other platforms: built here, and run where there is an emulator. They install nothing
-//! on the machine; what they download is under the target folder.
+//! on the machine; downloads are under the target folder.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::ep;
 use crate::python;
 use crate::step::{Command, cargo};
 
-/// Another target, with the programs that link for it and run what was linked.
+/// Another target, with its linker and emulator.
 struct Cross {
     target: &'static str,
     linker: Option<&'static str>,

@@ -62,7 +62,7 @@ fn refused<'a>(skips: &BTreeSet<&'a str>) -> Vec<&'a str> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn only_what_is_listed_may_be_skipped() {
+    fn only_listed_skips_are_allowed() {
         let skips = ["a: there is hardware", "b: no software adapter"].into();
         assert_eq!(super::refused(&skips), ["b: no software adapter"]);
     }

@@ -86,7 +86,7 @@ def compiled(package: str, features: str, platform: Platform) -> pathlib.Path:
 
 
 def contents(wheel: str, built: pathlib.Path, runnable: pathlib.Path, folder: pathlib.Path) -> dict:
-    """What goes where in the wheel, as Hatch's build data."""
+    """The wheel's files and their places, as Hatch's build data."""
     if wheel == "ep":
         return {"force_include": {str(built): f"onnxruntime_ep_revseq/{built.name}"}}
     share = folder / "share"
@@ -101,7 +101,7 @@ def contents(wheel: str, built: pathlib.Path, runnable: pathlib.Path, folder: pa
 
 
 def describe(package: str, features: str, platform: Platform, project: pathlib.Path, folder: pathlib.Path) -> dict:
-    """Writes what is linked in beside the project's licences; gives its bill of materials."""
+    """Writes notices of linked crates beside the project's licences; returns the bill of materials."""
     import linked
 
     crates = linked.crates(ROOT, package, features, platform.triple)

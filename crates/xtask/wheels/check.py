@@ -1,4 +1,4 @@
-"""What a wheel promises, read from the file itself: for which systems it is, and what is in it."""
+"""Checks a wheel's file: the systems that its tag names, and its contents."""
 
 import io
 import json
@@ -10,7 +10,7 @@ import zipfile
 import lief
 from platforms import EXPORTS, Platform, dotted
 
-#: What the formats call each processor.
+#: The formats' codes of each processor.
 PROCESSORS = {"x86_64": ("X86_64", "AMD64"), "aarch64": ("AARCH64", "ARM64")}
 #: The libraries of each system that a binary may need; those of Linux are auditwheel's to say.
 SYSTEM_LIBRARIES = {

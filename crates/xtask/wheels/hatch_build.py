@@ -1,4 +1,4 @@
-"""Puts what was built beforehand into a wheel: REVSEQ_WHEEL has it as Hatch's build data."""
+"""Puts prebuilt files into a wheel: REVSEQ_WHEEL has them as Hatch's build data."""
 
 import json
 import os

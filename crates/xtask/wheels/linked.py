@@ -1,4 +1,4 @@
-"""What is linked into a binary: its notices, and its software bill of materials."""
+"""The notices and the software bill of materials of the crates linked into a binary."""
 
 import json
 import pathlib
@@ -18,7 +18,7 @@ NAMES = ("LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE")
 
 
 def crates(root: pathlib.Path, package: str, features: str, target: str) -> list[dict]:
-    """What `cargo metadata` says of each crate that is linked into a package, itself first."""
+    """The `cargo metadata` of each crate that is linked into a package, itself first."""
     chosen = ["--locked", "--features", features] if features else ["--locked"]
     tree = cargo(root, "tree", *chosen, "--package", package, "--target", target,
                  "--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}")  # fmt: skip
@@ -58,7 +58,7 @@ def notices(linked: list[dict], standard_texts: dict[str, str]) -> str:
             holders.setdefault(text.strip().replace("\r\n", "\n"), []).append(who)
     rule = "=" * 80
     parts = ["Crates of others that are linked into this binary, below each the text of its licence.\n"
-             "What Rust's standard library consists of is in COPYRIGHT-library.html."]  # fmt: skip
+             "The parts of Rust's standard library are listed in COPYRIGHT-library.html."]  # fmt: skip
     parts += [f"{rule}\n" + "\n".join(who) + f"\n{rule}\n\n{text}" for text, who in holders.items()]
     return "\n\n".join(parts) + "\n"
 

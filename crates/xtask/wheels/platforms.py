@@ -36,11 +36,11 @@ class Platform:
         return {"MACOSX_DEPLOYMENT_TARGET": dotted(self.oldest)} if self.system == "darwin" else {}
 
 
-#: What the provider's library exports.
+#: The exports of the provider's library.
 EXPORTS = ("CreateEpFactories", "RegisterCustomOps", "ReleaseEpFactory", "RevSeqRewrite")
 
-#: By what Rust calls the system and the processor. glibc 2.17 and macOS 11 are the oldest that Rust's
-#: standard library runs on. ONNX Runtime has no wheel for Macs of Intel.
+#: By Rust's names of the system and the processor. glibc 2.17 and macOS 11 are the oldest that Rust's
+#: standard library runs on. ONNX Runtime has no wheel for Intel Macs.
 PLATFORMS = {
     "linux-x86_64": Platform("x86_64-unknown-linux-gnu", "lib{}.so", "{}", "manylinux_2_17_x86_64"),
     "linux-aarch64": Platform("aarch64-unknown-linux-gnu", "lib{}.so", "{}", "manylinux_2_17_aarch64"),
@@ -57,7 +57,7 @@ def dotted(version: tuple[int, ...]) -> str:
 
 
 def native(platform: Platform) -> bool:
-    """Whether this machine runs what is built for the platform, whichever compiler it is for."""
+    """Whether this machine runs programs of the platform, built by either compiler."""
     told = subprocess.run(["rustc", "-vV"], check=True, text=True, stdout=subprocess.PIPE).stdout
     host = re.search(r"host: (.*)", told)[1]
     return host.split("-")[0:3:2] == platform.triple.split("-")[0:3:2]

@@ -1,4 +1,4 @@
-"""Recurrent layers as their frameworks' exporters write them, with what the frameworks give.
+"""Recurrent layers as their frameworks' exporters write them, with the frameworks' outputs.
 
     pip install tensorflow-cpu==2.21.0 keras==3.15.1 tf2onnx==1.17.0 jax jax2onnx==0.17.1 onnx==1.23.2
     python make_layers.py FOLDER
@@ -259,7 +259,7 @@ def main(folder):
     of_keras(folder)
     of_lite(folder)
     of_jax(folder)
-    # What it sets holds from there on.
+    # Its settings apply from there on.
     of_tensorflow_1(folder)
 
 

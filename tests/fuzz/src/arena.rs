@@ -1,11 +1,11 @@
-//! Buffers next to memory that nobody may touch, made once and used for every input.
+//! Buffers next to inaccessible memory, made once and used for every input.
 
 use std::ops::Range;
 
 /// How many bytes beside a buffer are looked at.
 const MARGIN: usize = 64;
 
-/// What they hold.
+/// Their bytes.
 const UNTOUCHED: u8 = 0xee;
 
 /// Memory between two inaccessible pages.
@@ -17,7 +17,7 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Maps at least so many bytes, for as long as the process runs.
+    /// Maps at least `bytes` bytes, for as long as the process runs.
     pub(crate) fn new(bytes: usize) -> Self {
         /// A multiple of every page.
         const PAGE: usize = 1 << 16;

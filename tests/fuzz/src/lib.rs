@@ -1,6 +1,5 @@
-//! What is fuzzed, as functions of bytes: a fuzzer calls them (`libfuzzer/`,
-//! `cargo xtask fuzz`), and a test with what fuzzers have found worth keeping
-//! (`corpus/`).
+//! The fuzz targets, as functions of bytes: a fuzzer calls them (`libfuzzer/`,
+//! `cargo xtask fuzz`), and a test runs them on the corpus (`corpus/`).
 //!
 //! Each panics, or is killed, where something does not hold.
 

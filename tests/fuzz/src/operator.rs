@@ -16,15 +16,15 @@ use crate::arena::Arena;
 /// The most elements of a tensor that is run: the reference counts through each.
 const MOST_ELEMENTS: u64 = 4 << 10;
 
-/// The most bytes of a buffer, with what lies between strides.
+/// The most bytes of a buffer, including gaps between strides.
 const MOST_BYTES: usize = 256 << 10;
 
-/// The most bytes between a buffer and the memory that nobody may touch.
+/// The most bytes between a buffer and the inaccessible memory.
 const MOST_APART: usize = 63;
 
 /// Makes a descriptor and a run of the bytes, and runs it in every way.
 pub fn operator(data: &[u8]) {
-    // What the bytes do not tell is 0.
+    // Missing bytes count as 0.
     let _ = check(&mut Unstructured::new(data));
 }
 
@@ -224,7 +224,7 @@ fn number(u: &mut Unstructured<'_>) -> Result<u64> {
     })
 }
 
-/// DirectML's rules hold at every level above the lowest, and what they allow has a plan.
+/// A descriptor that one level takes is taken by every level above it, and has a plan.
 fn check_levels(desc: &ReverseSubsequencesDesc) {
     let results = FeatureLevel::ALL.map(|level| desc.validate(level));
     let lowest = results.iter().position(|result| result.is_ok());
@@ -432,7 +432,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// What the reference makes of an input and what an output was before.
+    /// The reference's output for an input, over the output's previous bytes.
     fn reversed(&self, input: &[u8], before: &[u8]) -> Vec<u8> {
         let mut output = before[..self.plan.output_bytes()].to_vec();
         reference::reverse_subsequences(self.desc, input, self.data, &mut output);
@@ -466,7 +466,7 @@ fn same_layout(desc: &ReverseSubsequencesDesc) -> bool {
     desc.input.effective_strides() == desc.output.effective_strides()
 }
 
-/// Chooses from the bytes what otherwise follows from sizes.
+/// Takes choices that otherwise depend on sizes from the bytes.
 fn choose(u: &mut Unstructured<'_>) -> Result<()> {
     let how: u8 = u.arbitrary()?;
     #[cfg(fuzzing)]
@@ -541,7 +541,7 @@ impl Pool {
                 }
             }
         }
-        // A host may also call numbers twice, such as there are not, or leave some out.
+        // A host may also repeat numbers, pass ones that are too large, or leave some out.
         match self.seed & 0x1f {
             0 | 1 => order.extend_from_within(..count / 2),
             2 => order.extend([count, usize::MAX]),

@@ -1,4 +1,4 @@
-//! What a host hands over with a node: the options, the attributes, types and shapes.
+//! The data that a host passes with a node: options, attributes, types and shapes.
 
 use arbitrary::{Result, Unstructured};
 use revseq_graph::{
@@ -8,7 +8,7 @@ use revseq_kernels::{DataType, Plan};
 
 /// Reads options and a node out of the bytes, and lowers the node.
 pub fn provider(data: &[u8]) {
-    // What the bytes do not tell is 0 or empty.
+    // Missing bytes count as 0 or empty.
     let _ = check(&mut Unstructured::new(data));
 }
 
@@ -40,7 +40,7 @@ fn check_options(u: &mut Unstructured<'_>) -> Result<()> {
         .map(|(key, value)| (key.as_str(), *value))
         .collect();
     match revseq_ep::fuzzing::options(&entries) {
-        // What a device is called is what it is asked for by.
+        // A device is displayed as it is parsed.
         Ok(device) => {
             let entry = ("ep.revseqexecutionprovider.device", device.as_str());
             assert_eq!(
@@ -81,7 +81,7 @@ fn check_node(u: &mut Unstructured<'_>) -> Result<()> {
         });
     }
     let sizes = sizes(u)?;
-    // Mostly what the operator asks for, so that the next checks are reached, too.
+    // Mostly valid, so that later checks are reached, too.
     let mut lengths = sizes.clone();
     match u.int_in_range(0..=3)? {
         0 => lengths = self::sizes(u)?,
@@ -154,7 +154,7 @@ fn check_node(u: &mut Unstructured<'_>) -> Result<()> {
             assert_eq!(normal.normalize(sizes.len()), Ok(normal));
             assert_eq!(desc.input.element_count(), product(&sizes));
             if desc.lowest_feature_level().is_ok() {
-                Plan::new(&desc).expect("what DirectML takes has a plan");
+                Plan::new(&desc).expect("every descriptor that DirectML takes has a plan");
             }
         }
     }

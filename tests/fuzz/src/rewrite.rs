@@ -8,7 +8,7 @@ use tract_onnx::pb::ModelProto;
 
 use crate::tract::{damaged, decoded, models};
 
-/// What is damaged: at least one model for each pass.
+/// The models that are damaged: at least one for each pass.
 const MODELS: &[&[u8]] = models![
     "backend/test_reversesequence_batch",
     "exported/keras_gru_bidirectional",

@@ -21,7 +21,7 @@ macro_rules! models {
 }
 pub(crate) use models;
 
-/// What is damaged: one model of each kind.
+/// The models that are damaged: one of each kind.
 const MODELS: &[&[u8]] = models![
     "backend/test_reversesequence_batch",
     "exported/mxnet_sequence_reverse_encoder",
@@ -53,7 +53,7 @@ const MODELS: &[&[u8]] = models![
     "exported/tf_while_reverse_sequence",
 ];
 
-/// What nodes may become: what has shapes and sizes of its own.
+/// The operators that nodes may become: those with rules for shapes and sizes.
 const OPERATORS: &[&str] = &[
     "Add",
     "Cast",
@@ -90,7 +90,7 @@ const OPERATORS: &[&str] = &[
     "Where",
 ];
 
-/// What strings may become: recurrent layers' directions and functions.
+/// The strings that attributes may become: recurrent layers' directions and functions.
 const WORDS: &[&str] = &[
     "Affine",
     "Elu",
@@ -288,7 +288,7 @@ fn change_node(node: &mut NodeProto, u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An index of so many, 0 of none.
+/// An index below `count`; 0 if that is 0.
 fn index(count: usize, u: &mut Unstructured<'_>) -> Result<usize> {
     u.choose_index(count.max(1))
 }

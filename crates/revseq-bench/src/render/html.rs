@@ -28,10 +28,8 @@ pub fn html(report: &Report) -> String {
                 main {
                     h1 { "revseq bench" }
                     (head(report))
-                    p { (LEGEND.join(" ")) }
-                    @for caution in cautions(report) {
-                        p { strong { (caution) } }
-                    }
+                    p { (LEGEND) }
+                    ul.cautions { @for caution in cautions(report) { li { (caution) } } }
                     h2 id="table" { "Table" }
                     (table(report))
                     h2 { "Charts" }

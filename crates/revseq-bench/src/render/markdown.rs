@@ -25,7 +25,7 @@ pub fn markdown(report: &Report) -> String {
         }
         text += &line(&cells);
     }
-    text += &format!("\n{}\n", LEGEND.join("\n"));
+    text += &format!("\n{LEGEND}\n");
     for caution in cautions(report) {
         text += &format!("\n{caution}\n");
     }

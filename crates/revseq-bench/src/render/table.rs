@@ -92,7 +92,7 @@ fn nanoseconds(time: f64) -> String {
     }
 }
 
-/// The machine that the figures hold for, and when, on one line.
+/// The machine of the figures, and the date, on one line.
 pub(super) fn machine(report: &Report) -> String {
     let Report { machine, taken, .. } = report;
     let count = |count: usize, what: &str| match count {
@@ -123,12 +123,11 @@ pub(super) fn machine(report: &Report) -> String {
     line
 }
 
-/// How the figures are read, by lines.
-pub(super) const LEGEND: [&str; 3] = [
-    "Multiples of the floor, the faster of two copies of the same bytes: less is better. Medians of",
-    "samples taken in turns. ÷ share: in place, divided by the share of the bytes that lie in reversed",
-    "prefixes. Calls on 4x4 are times; \"–\" is what a contestant does not support.",
-];
+/// How the figures are read.
+pub(super) const LEGEND: &str = "\
+Multiples of the floor, the faster of two copies of the same bytes: less is better. Medians of \
+samples taken in turns. ÷ share: in place, divided by the share of the bytes that lie in reversed \
+prefixes. Calls on 4x4 are times; \"–\": unsupported.";
 
 /// Warnings about figures that are unreliable.
 pub(super) fn cautions(report: &Report) -> Vec<String> {

@@ -102,17 +102,34 @@ fn fixed() -> Report {
 
 #[test]
 fn text_is_aligned() {
-    insta::assert_snapshot!(text(&fixed()));
+    insta::assert_snapshot!(text(&fixed(), None));
 }
 
 #[test]
-fn what_is_not_to_be_trusted_says_so() {
+fn text_fits_a_narrow_terminal() {
+    let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
+    let table = longest(&text(&fixed(), None));
+    for width in [40, 60, 80, 100, table - 1, table, 200] {
+        let text = text(&fixed(), Some(width));
+        assert!(longest(&text) <= width, "{width}: {text}");
+        assert_eq!(
+            text.contains("\nregime  "),
+            width >= table,
+            "{width}: {text}"
+        );
+    }
+    insta::assert_snapshot!(text(&fixed(), Some(80)));
+}
+
+#[test]
+fn unreliable_figures_are_marked() {
     let report = |quick, optimised| Report {
         quick,
         optimised,
         ..fixed()
     };
-    for form in [text, markdown, html] {
+    let text = |report: &Report| text(report, None);
+    for form in [&text as &dyn Fn(&Report) -> String, &markdown, &html] {
         let says = |report: &Report, what| form(report).contains(what);
         for is_so in [false, true] {
             assert_eq!(says(&report(is_so, true), "Taken with --quick"), is_so);
@@ -136,7 +153,7 @@ fn markdown_is_a_table() {
 }
 
 #[test]
-fn html_is_one_page_that_needs_nothing_else() {
+fn html_is_one_self_contained_page() {
     let page = html(&fixed());
     for outside in ["http", "src=", "<link", "<script", "url(", "@import"] {
         assert!(!page.contains(outside), "{outside}");
@@ -147,7 +164,7 @@ fn html_is_one_page_that_needs_nothing_else() {
 }
 
 #[test]
-fn json_goes_there_and_back() {
+fn json_round_trips() {
     let report = fixed();
     let json = serde_json::to_string_pretty(&report).unwrap();
     assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);

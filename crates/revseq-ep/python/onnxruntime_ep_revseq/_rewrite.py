@@ -21,7 +21,7 @@ class RewriteError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What a pass did with a node."""
+    """The result of a pass for one node."""
 
     #: The pass, such as ``recurrent-loop``.
     pass_name: str
@@ -34,7 +34,7 @@ class Step:
     operator: str
     #: Whether the node was rewritten. Otherwise it is as it was.
     rewritten: bool
-    #: What the node became, or why it was left alone.
+    #: The node's replacement, or why it was left alone.
     text: str
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What was done to a model, node by node. As text, a line a node."""
+    """The changes to a model, node by node. As text, a line a node."""
 
     #: ``exact`` or ``rounding``, for the whole model.
     exactness: str
@@ -70,7 +70,7 @@ def rewrite(
     assume: Sequence[str] = (),
     passes: Sequence[str] = (),
 ) -> tuple[bytes, Report]:
-    """Rewrites an ONNX model (its path or its bytes) and says what was done.
+    """Rewrites an ONNX model (its path or its bytes) and reports each change.
 
     ``fast`` makes LSTM, GRU and RNN of the loops that are recurrent layers; ``portable`` leaves
     standard operators only; ``passes`` names single passes besides. What cannot be proved from

@@ -20,7 +20,7 @@ use super::host::Host;
 thread_local! {
     /// How many calls succeed before one fails.
     static CALLS_LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
-    /// How many objects the host has given that nobody has given back.
+    /// The number of the host's objects that have not been released.
     static ALIVE: Cell<isize> = const { Cell::new(0) };
     /// The second table of the host that was made last.
     static EP_API: Cell<*const ort_sys::OrtEpApi> = const { Cell::new(ptr::null()) };
@@ -28,7 +28,7 @@ thread_local! {
     static KERNEL: Cell<Option<(OrtKernelCreateFunc, *mut c_void)>> = const { Cell::new(None) };
 }
 
-/// Has the call after this many others fail, and no other.
+/// Makes the call after this many others fail, and no other.
 pub(crate) fn fail_after(calls: usize) {
     CALLS_LEFT.set(calls);
 }

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_panic_carries_does_not_leave_the_fence() {
+    fn a_panic_payload_that_panics_is_contained() {
         let hook = take_hook();
         set_hook(Box::new(|_| {}));
         let mut seen = Vec::new();

@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_fails_while_a_factory_is_made_nothing_is_left() {
+    fn a_failed_factory_leaks_nothing() {
         let mut failed = 0;
         loop {
             fake_host::fail_after(failed);

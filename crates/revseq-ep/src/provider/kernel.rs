@@ -91,7 +91,7 @@ impl Kernel {
         self.plans.with(shapes, |planned| {
             // SAFETY: the lengths are an input of the run, of the type and
             // sizes that the plan was made for, and nothing writes to them
-            // before `run` checks what the output overlaps.
+            // before `run` checks whether the output overlaps them.
             unsafe { with_lengths(inputs[1], |data| self.run(context, planned, inputs, data)) }
         })
     }

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_schema_does_not_allow_names_the_node() {
+    fn a_schema_violation_names_the_node() {
         let error = bytes(&plans(), &[2, 3], &[3]).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -1,4 +1,4 @@
-//! What is decided of a run: a kernel, a tier and instructions.
+//! The decisions for a run: a kernel, a tier and instructions.
 
 use std::fmt;
 

@@ -10,7 +10,7 @@ use super::write::CACHE_LINE;
 use crate::simd_level::SimdLevel;
 use crate::{Plan, SequenceLengths};
 
-/// The least bytes of the parts that rows are cut into, which are what a thread gets.
+/// The least bytes of the parts that rows are cut into for threads.
 const ROW_PART: usize = 32 << 10;
 
 /// From this many bytes on stores are non-temporal: when the last-level cache no longer holds

@@ -37,9 +37,9 @@ use walk::{Job, Walk};
 /// Reverses subsequences of `input` into `output`, both in bytes.
 ///
 /// Bytes of the output between its strides keep their values. Nothing is
-/// written unless all checks pass. Nothing is allocated, but for at most 1 MiB
-/// of scratch memory that a thread keeps once columns of lengths of their own
-/// have needed it, and what a thread pool allocates for its own jobs.
+/// written unless all checks pass. Nothing is allocated, except at most 1 MiB of
+/// scratch memory that a thread keeps for columns with individual lengths, and a
+/// thread pool's own allocations for its jobs.
 ///
 /// # Errors
 /// [`Error::BufferTooShort`] for a buffer shorter than the plan's
@@ -82,7 +82,7 @@ pub fn run_uninit<'a>(
     check_buffer(Tensor::Input, input.len(), plan.input_bytes())?;
     check_buffer(Tensor::Output, output.len(), plan.output_bytes())?;
     let buffers = (input.as_ptr(), output.as_mut_ptr().cast());
-    // SAFETY: both buffers hold what the plan's loops reach, checked here; they
+    // SAFETY: both buffers hold all that the plan's loops reach, checked here; they
     // do not overlap, since one is borrowed mutably.
     unsafe { move_rows(plan, lengths, buffers, false, options.into()) };
     Ok(())
@@ -108,7 +108,7 @@ pub fn run_in_place<'a>(
     plan.check_in_place()?;
     check_buffer(Tensor::Output, data.len(), plan.output_bytes())?;
     let data = data.as_mut_ptr();
-    // SAFETY: the buffer holds what the plan's loops reach, checked here.
+    // SAFETY: the buffer holds all that the plan's loops reach, checked here.
     unsafe { move_rows(plan, lengths, (data, data), true, options.into()) };
     Ok(())
 }

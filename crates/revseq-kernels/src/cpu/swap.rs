@@ -29,8 +29,8 @@ pub(crate) unsafe fn swap<V: Vector, const W: usize, const REVERSED: bool>(
             true => other.wrapping_add(last - at),
             false => other.wrapping_add(at),
         };
-        // SAFETY: every vector ends within the bytes. The last ones are read before what they
-        // overlap is written.
+        // SAFETY: every vector ends within the bytes. The last ones are read before the bytes
+        // that they overlap are written.
         unsafe {
             let ends = (
                 load::<V, W, REVERSED>(one.add(last)),
@@ -76,8 +76,8 @@ pub(crate) unsafe fn reverse<V: Vector, const W: usize>(line: *mut u8, bytes: us
     #[inline(always)]
     unsafe fn vectors<V: Vector, const W: usize>(line: *mut u8, bytes: usize) {
         let (mut start, mut end) = (0, bytes);
-        // SAFETY: every vector lies between start and end, but the last one: on both sides of what
-        // is left of several there is a vector of the line.
+        // SAFETY: every vector lies between start and end, but the last one: on both sides of the
+        // rest of several there is a vector of the line.
         unsafe {
             while end - start >= 2 * V::BYTES {
                 end -= V::BYTES;

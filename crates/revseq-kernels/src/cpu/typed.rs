@@ -21,8 +21,8 @@ pub fn run_elements<'a, T: Element>(
 ) -> Result<(), Error> {
     check_element_size::<T>(plan)?;
     let output_bytes = size_of_val(output);
-    // SAFETY: an `Element` has no padding, so each byte of `input` is initialised; whole
-    // elements of it are what is written to `output`. Both slices keep their bounds.
+    // SAFETY: an `Element` has no padding, so each byte of `input` is initialised; only
+    // whole elements of it are written to `output`. Both slices keep their bounds.
     let (input, output) = unsafe {
         (
             std::slice::from_raw_parts(input.as_ptr().cast(), size_of_val(input)),

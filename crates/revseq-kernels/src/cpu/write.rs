@@ -67,7 +67,7 @@ pub(crate) struct Span<const W: usize, const REVERSED: bool> {
 }
 
 impl<const W: usize, const REVERSED: bool> Span<W, REVERSED> {
-    /// `bytes` bytes, after which what starts at `next` is read.
+    /// `bytes` bytes; the next read starts at `next`.
     #[inline(always)]
     pub(crate) fn new(edge: *const u8, bytes: usize, next: *const u8) -> Self {
         let next = [next; 2];
@@ -230,7 +230,7 @@ pub(crate) unsafe fn copy_element<const W: usize>(from: *const u8, to: *mut u8) 
 ///
 /// # Safety
 /// See [`Vector`]; the source has as many bytes, whole elements, and `to` is writable for them and
-/// no part of what the source reads.
+/// does not overlap the source.
 #[inline(always)]
 pub(crate) unsafe fn write<V: Vector, S: Source, const STREAM: bool, const AHEAD: bool>(
     source: S,
@@ -240,7 +240,7 @@ pub(crate) unsafe fn write<V: Vector, S: Source, const STREAM: bool, const AHEAD
     let head = to.addr().wrapping_neg() % CACHE_LINE;
     let lanes = (to.addr() | bytes).is_multiple_of(LANE);
     let lines = head + CACHE_LINE <= bytes && head.is_multiple_of(S::ELEMENT);
-    // SAFETY: every vector ends within `bytes`; what is streamed starts at a multiple of its bytes.
+    // SAFETY: every vector ends within `bytes`; streamed ones start at a multiple of their bytes.
     unsafe {
         if STREAM && (lanes || lines) {
             let mut at = head.min(bytes);

@@ -60,7 +60,7 @@ pub(crate) fn software_adapters() -> Vec<usize> {
     found.clone()
 }
 
-/// Prints a line once, past the test harness, which keeps what `println` prints.
+/// Prints a line once, past the test harness, which captures `println`.
 fn say(line: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,9 +75,9 @@ pub(crate) struct Arena<'a> {
     context: &'a Context,
     /// Where each tensor is in `bytes`.
     pub(crate) ranges: Vec<Range<usize>>,
-    /// What all buffers together hold.
+    /// The bytes of all buffers together.
     pub(crate) bytes: Vec<u8>,
-    /// The buffers, each with what it holds of `bytes`.
+    /// The buffers, each with its part of `bytes`.
     buffers: Vec<(wgpu::Buffer, Range<usize>)>,
 }
 
@@ -137,7 +137,7 @@ impl<'a> Arena<'a> {
         buffer.slice((range.start - part.start) as u64..(range.end - part.start) as u64)
     }
 
-    /// Changes what a tensor is expected to be.
+    /// Changes the expected bytes of a tensor.
     pub(crate) fn place(&mut self, index: usize, tensor: &[u8]) {
         self.bytes[self.ranges[index].clone()].copy_from_slice(tensor);
     }

@@ -1,4 +1,4 @@
-//! What goes wrong on a GPU is an error with its values, and never a panic.
+//! Failures on a GPU are errors with their values, never panics.
 
 use std::time::Duration;
 
@@ -167,7 +167,7 @@ fn the_last_word_has_to_be_in_the_buffer() {
         let pass = ReverseSubsequencesPass::new(&context, &plan(DataType::Uint8, &[1, 5])).unwrap();
         let [short, long, other] = [5, 8, 64].map(|size| buffer(&context, size, STORAGE));
         let all = lengths(other.slice(..));
-        // 5 bytes of a longer buffer will do: what is behind them keeps its value.
+        // 5 bytes of a longer buffer suffice: the bytes after them keep their values.
         assert!(pass.bind_in_place(long.slice(..5), all).is_ok());
         assert_eq!(
             pass.bind_in_place(short.slice(..), all).unwrap_err(),

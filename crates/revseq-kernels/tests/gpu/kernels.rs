@@ -10,7 +10,7 @@ use crate::common::{Case, Lengths, bytes, case};
 
 use crate::adapters::{Arena, contexts, contexts_with};
 
-/// What the reference makes of a case, out of place and, if it can be, in place.
+/// The reference's outputs for a case, out of place and, if possible, in place.
 struct Expected {
     input: Vec<u8>,
     before: Vec<u8>,
@@ -64,7 +64,7 @@ fn check_encoded(context: &Context, case: &Case, offsets: [u64; 3], one_buffer: 
     let data_type = case.desc.sequence_lengths.data_type;
     let pass = ReverseSubsequencesPass::new(context, &plan).unwrap();
 
-    // Out of place, twice in one encoder: the second run finds what the first one left.
+    // Out of place, twice in one encoder: the second run starts from the state that the first one left.
     let tensors = [&expected.input[..], &lengths, &expected.before];
     let mut arena = Arena::new(context, &tensors, offsets, one_buffer);
     let ranges = arena.ranges.clone();
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn the_status_tells_the_first_length_out_of_range(case in case()) {
+    fn the_status_holds_the_first_length_out_of_range(case in case()) {
         for context in contexts() {
             check_status(&context, &case);
         }

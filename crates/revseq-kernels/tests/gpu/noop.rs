@@ -1,6 +1,6 @@
 //! wgpu's own validation of everything that is recorded, where there is no driver.
 //!
-//! Nothing runs here: what wgpu finds wrong is a panic, since nothing catches it.
+//! Nothing runs here: an error of wgpu's validation is a panic, since nothing catches it.
 
 use proptest::prelude::*;
 use revseq_kernels::gpu::{Context, LengthsSlice, ReverseSubsequencesPass, wgpu};

@@ -1,4 +1,4 @@
-//! Memory next to pages that nobody may touch.
+//! Memory next to inaccessible pages.
 
 /// A buffer between two pages that are not accessible.
 pub(crate) struct Guarded {
@@ -48,7 +48,7 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: what `new` mapped.
+        // SAFETY: `new` mapped it.
         let unmapped = unsafe { libc::munmap(self.mapped.cast(), self.mapped_bytes) };
         assert_eq!(unmapped, 0);
     }

@@ -36,7 +36,7 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
         return Verdict::Other;
     };
     if !source.inputs().all(|input| scope.sees(inner, input)) {
-        return Verdict::Left("another value is named like what is reversed".to_owned());
+        return Verdict::Left("an inner value has the name of an input of the reversal".to_owned());
     }
     if node.text("direction").or("forward") != Some("forward")
         || node.int("layout").or(0) != Some(0)

@@ -31,7 +31,9 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
         return Verdict::Other;
     };
     let Some(axis) = node.int(default_axis.0).or(default_axis.1) else {
-        return Verdict::Left("its axis is what the function's caller says".to_owned());
+        return Verdict::Left(
+            "its axis is an attribute that the function's caller sets".to_owned(),
+        );
     };
     let rank = sizes::rank(scope, data);
     let axis = match rank {

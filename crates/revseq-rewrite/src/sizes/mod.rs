@@ -26,7 +26,7 @@ const MAXIMUM_DEPTH: usize = 128;
 /// How many values are visited per query, so that none takes forever.
 const MAXIMUM_VALUES: usize = 4096;
 
-/// The most axes that are visited: a model can name any number, but no runtime takes so many.
+/// The most axes that are visited: a model can name any number, but no runtime takes more.
 pub(crate) const MAXIMUM_RANK: usize = 64;
 
 /// The remaining depth and number of values.

@@ -79,7 +79,7 @@ fn names_within_are_not_taken_for_those_around() {
 
 /// A layer in a branch whose input is reversed outside, where the branch shadows the input's name.
 #[test]
-fn what_is_read_outside_is_seen_from_within() {
+fn values_of_outer_graphs_are_visible() {
     let branch = |first: &'static str| {
         [Inner {
             name: "branch",

@@ -600,7 +600,7 @@ fn check(choices: Vec<u32>, proved: &mut Proved) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn what_is_proved_of_sizes_holds() {
+fn proved_sizes_hold() {
     let mut proved = Proved::default();
     let config = ProptestConfig {
         cases: 1500,

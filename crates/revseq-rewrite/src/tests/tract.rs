@@ -461,7 +461,7 @@ fn functions_that_never_end_are_an_error() {
 }
 
 #[test]
-fn branches_keep_what_is_around_them_apart() {
+fn branches_distinguish_outer_values() {
     // Names that occur in both branches, a name that the outer graph defines too, an initializer,
     // and an outer value that is passed through.
     let mut model = model(

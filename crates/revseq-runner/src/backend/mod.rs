@@ -195,8 +195,7 @@ impl Engine {
 /// The newest version of ONNX's operators that the tests have.
 const NEWEST_OPSET: i64 = 28;
 
-/// Notes that a model is newer than what tract was tried with, which does not look at versions that
-/// it does not know.
+/// Notes that a model's opset is newer than those tried on tract, which ignores unknown versions.
 fn note_opset(model: &Model) {
     let imports = model.proto.opset_import.iter();
     let mut versions = imports.filter(|import| canonical_domain(&import.domain).is_empty());

@@ -71,6 +71,7 @@ pub(crate) enum Optimization {
 
 /// A backend, and how it is to run models.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Backend")]
 pub(crate) struct BackendArguments {
     /// The backend to run the model on
     #[arg(short, long, value_enum, default_value_t = Backend::Tract)]
@@ -79,7 +80,34 @@ pub(crate) struct BackendArguments {
     pub(crate) engine: EngineArguments,
 }
 
-/// How models are run, whatever on.
+/// Several backends, and how they are to run models.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Backend")]
+pub(crate) struct BackendsArguments {
+    /// The backends to run the model on
+    #[arg(
+        short,
+        long = "backend",
+        value_enum,
+        value_delimiter = ',',
+        value_name = "BACKEND,…"
+    )]
+    pub(crate) backends: Vec<Backend>,
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+}
+
+impl BackendsArguments {
+    /// The backends, or those that a command takes by default.
+    pub(crate) fn or<'a>(&'a self, default: &'a [Backend]) -> &'a [Backend] {
+        match self.backends.as_slice() {
+            [] => default,
+            given => given,
+        }
+    }
+}
+
+/// How models are run, on any backend.
 #[derive(Debug, Default, Args)]
 pub(crate) struct EngineArguments {
     /// The device for ReverseSequence and ReverseSubsequences
@@ -170,7 +198,7 @@ impl EngineArguments {
         Ok(())
     }
 
-    /// The options that are given, and what each is for.
+    /// The options that are given, with their scopes.
     pub(crate) fn given(&self) -> impl Iterator<Item = (&'static str, Scope)> {
         let ort = &self.ort;
         let all = [
@@ -199,8 +227,7 @@ impl EngineArguments {
 /// How the keys of ONNX Runtime's session begin (onnxruntime_session_options_config_keys.h).
 const SESSION_OPTIONS: [&str; 4] = ["session.", "optimization.", "ep.", "mlas."];
 
-/// Checks an option of the provider before ONNX Runtime sees it, whose errors tell places in its
-/// source.
+/// Checks an option of the provider before ONNX Runtime does, whose errors name its source files.
 fn check_provider_option(key: &str, value: &str) -> anyhow::Result<()> {
     let why = match key {
         "lengths" => match Lengths::from_str(value, false) {
@@ -216,7 +243,7 @@ fn check_provider_option(key: &str, value: &str) -> anyhow::Result<()> {
     anyhow::bail!("--provider-option {key}: {why}")
 }
 
-/// What an option is for.
+/// The backends that an option applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     All,

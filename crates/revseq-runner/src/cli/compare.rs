@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{
-    Backend, EngineArguments, Format, InputArguments, ReportArguments, ToleranceArguments,
-};
+use super::{BackendsArguments, Format, InputArguments, ReportArguments, ToleranceArguments};
 
 pub(super) const EXAMPLES: &str = "\
-Inputs are those of the folder's first data set, or random numbers. The exit status is 1 if an output \
-differs by more than `revseq verify` allows, or if a backend refuses what another one runs.
+The others are compared with the first backend that runs the model; without --backend these are tract \
+and ort, or tract alone for two models. Inputs are those of the folder's first data set, or random \
+numbers. The exit status is 1 if an output differs by more than `revseq verify` allows, or if a \
+backend refuses a model that another one runs.
 
 Examples:
   revseq compare model.onnx
@@ -26,15 +26,6 @@ pub(crate) struct CompareArguments {
     pub(crate) model: PathBuf,
     /// Another model, with the same inputs and outputs
     pub(crate) other: Option<PathBuf>,
-    /// The backends; the others are compared with the first that runs the model
-    #[arg(
-        short,
-        long = "backend",
-        value_enum,
-        value_delimiter = ',',
-        value_name = "BACKEND,…"
-    )]
-    pub(crate) backends: Vec<Backend>,
     /// Compare the values between the nodes as well, and name the first node that differs
     ///
     /// Every value of the main graph is made an output, so that backends fuse fewer nodes than
@@ -51,5 +42,5 @@ pub(crate) struct CompareArguments {
     #[command(flatten)]
     pub(crate) inputs: InputArguments,
     #[command(flatten)]
-    pub(crate) engine: EngineArguments,
+    pub(crate) on: BackendsArguments,
 }

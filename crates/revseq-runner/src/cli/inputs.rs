@@ -22,8 +22,8 @@ pub(crate) struct InputArguments {
     ///
     /// iota counts 0, 1, 2, …; random draws floats from -1 to 1 and integers from 0 to 99, the same
     /// for the same seed; ints:0..20 draws integers from 0 to 19, floats:0..1 floats from 0 to 1.
-    /// Lengths stay within their axis, and
-    /// indices, such as token ids, within the axis that they index.
+    /// Lengths stay within their axis, and indices, such as token ids, within the axis that they
+    /// index.
     #[arg(
         short,
         long,

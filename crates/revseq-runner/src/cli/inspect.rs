@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::values::name_and_size;
-use super::{Backend, EngineArguments, ReportArguments};
+use super::{BackendsArguments, ReportArguments};
 
 pub(super) const EXAMPLES: &str = "\
+Without --backend, the model is tried on tract.
+
 Examples:
   revseq inspect model.onnx
   revseq inspect model.onnx --dim batch=4 --dim time=100
@@ -36,20 +38,11 @@ pub(crate) struct InspectArguments {
     /// Set a size: a symbolic one, or as in x.0 the first of input x
     #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
     pub(crate) dims: Vec<(String, u64)>,
-    /// The backends to try the model on; by default tract
-    #[arg(
-        short,
-        long = "backend",
-        value_enum,
-        value_delimiter = ',',
-        value_name = "BACKEND,…"
-    )]
-    pub(crate) backends: Vec<Backend>,
-    #[command(flatten)]
-    pub(crate) engine: EngineArguments,
     /// How to print it
     #[arg(long, value_enum, default_value_t = InspectFormat::Text)]
     pub(crate) format: InspectFormat,
     #[command(flatten)]
     pub(crate) report: ReportArguments,
+    #[command(flatten)]
+    pub(crate) on: BackendsArguments,
 }

@@ -19,7 +19,8 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use backend::{
-    Backend, BackendArguments, EngineArguments, Lengths, Optimization, OrtArguments,
+    Backend, BackendArguments, BackendsArguments, EngineArguments, Lengths, Optimization,
+    OrtArguments,
 };
 pub(crate) use bench::BenchArguments;
 #[cfg(feature = "bench")]
@@ -94,10 +95,16 @@ pub(crate) struct Arguments {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct NoteArguments {
     /// Print results and errors only: neither notes nor progress
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        conflicts_with = "verbose",
+        display_order = 900
+    )]
     pub(crate) quiet: bool,
     /// Say more on standard error: libraries, and how long each step takes
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 901)]
     pub(crate) verbose: bool,
 }
 
@@ -143,10 +150,44 @@ pub(crate) enum Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use std::path::Path;
+
+    use clap::{CommandFactory, Parser};
+
+    use super::Arguments;
 
     #[test]
-    fn the_arguments_make_sense() {
+    fn the_arguments_are_consistent() {
         super::Arguments::command().debug_assert();
+    }
+
+    /// Every command line in the pages and in help is one that the command takes.
+    #[test]
+    fn documented_command_lines_parse() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let docs = root.join("docs").read_dir().expect("a folder");
+        let docs = docs.map(|page| page.expect("a page").path());
+        let docs = docs.filter(|path| path.extension().is_some_and(|it| it == "md"));
+        let readmes = ["README.md", "crates/revseq-runner/README.md"].map(|page| root.join(page));
+        let blocks = docs.chain(readmes).flat_map(|page| {
+            let text = std::fs::read_to_string(page).expect("a page");
+            let blocks = text.split("\n```").skip(1).step_by(2);
+            blocks.map(str::to_owned).collect::<Vec<_>>()
+        });
+        let command = Arguments::command();
+        let help = command.get_subcommands();
+        let help = help.filter_map(|it| Some(it.get_after_help()?.to_string()));
+        let mut count = 0;
+        for text in blocks.chain(help) {
+            let lines = text.lines().map(str::trim);
+            for line in lines.filter(|line| line.starts_with("revseq ")) {
+                let line = line.split(['#', '|', '>']).next().unwrap_or_default();
+                let parsed = Arguments::try_parse_from(line.split_whitespace());
+                let error = parsed.err().map(|error| error.to_string());
+                assert_eq!(error, None, "{line}");
+                count += 1;
+            }
+        }
+        assert!(count > 50, "{count}");
     }
 }

@@ -1,4 +1,4 @@
-//! Where results go, and in what form.
+//! The destination and the format of results.
 
 use std::path::PathBuf;
 

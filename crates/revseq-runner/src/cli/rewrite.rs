@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::values::name_and_size;
-use super::{Backend, EngineArguments, Format, OverwriteArguments, ToleranceArguments};
+use super::{BackendsArguments, Format, OverwriteArguments, ToleranceArguments};
 
 pub(super) const EXAMPLES: &str = "\
 Without --portable, --fast or --pass, only those passes of --fast run that keep outputs the same bit \
@@ -57,8 +57,9 @@ pub(crate) struct RewriteArguments {
     pub(crate) assume: Vec<Assumption>,
     /// Run both models and compare their outputs
     ///
-    /// Inputs are the data sets in DATA or beside the model, or else made up. If outputs differ, the
-    /// exit status is 1 and nothing is written.
+    /// Inputs are the data sets in DATA or beside the model, or else made up. Without --backend, both
+    /// run on tract and, if it is found, on ort-plain. If outputs differ, the exit status is 1 and
+    /// nothing is written.
     #[arg(long, value_name = "DATA", num_args = 0..=1)]
     pub(crate) check: Option<Option<PathBuf>>,
     /// Write a size into the model, in place of a symbolic one
@@ -68,22 +69,13 @@ pub(crate) struct RewriteArguments {
     pub(crate) dims: Vec<(String, u64)>,
     #[command(flatten)]
     pub(crate) overwrite: OverwriteArguments,
-    /// The backends for --check; by default tract and, if it is found, ort-plain
-    #[arg(
-        short,
-        long = "backend",
-        value_enum,
-        value_delimiter = ',',
-        value_name = "BACKEND,…"
-    )]
-    pub(crate) backends: Vec<Backend>,
     /// How to print the report
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) tolerance: ToleranceArguments,
     #[command(flatten)]
-    pub(crate) engine: EngineArguments,
+    pub(crate) on: BackendsArguments,
 }
 
 /// Takes any name, which `rewrite` refuses in one line, and completes those of passes.

@@ -65,6 +65,6 @@ pub(crate) struct RunArguments {
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) inputs: InputArguments,
-    #[command(flatten, next_help_heading = "Backend")]
+    #[command(flatten)]
     pub(crate) on: BackendArguments,
 }

@@ -23,7 +23,7 @@ pub(crate) struct SnapshotArguments {
     /// Record another data set for a model that has one
     #[arg(long)]
     pub(crate) add: bool,
-    /// How to print what was recorded
+    /// How to print the list of snapshots
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     #[command(flatten)]

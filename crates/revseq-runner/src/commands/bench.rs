@@ -37,7 +37,10 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<Outcome> {
         return Ok(Outcome::Interrupted);
     }
     match arguments.format {
-        BenchFormat::Text => destination.bytes(render::text(&report).as_bytes()),
+        BenchFormat::Text => {
+            let width = destination.width();
+            destination.bytes(render::text(&report, width).as_bytes())
+        }
         BenchFormat::Json => destination.json("bench", serde_json::to_value(&report)?),
         BenchFormat::Html => destination.bytes(render::html(&report).as_bytes()),
         BenchFormat::Markdown => destination.bytes(render::markdown(&report).as_bytes()),

@@ -170,7 +170,7 @@ fn name(model: &Model) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// The values that the nodes of a graph read from around it, and what reads them.
+/// The values that a graph's nodes read from outer graphs, with their readers.
 type Captured<'a> = Vec<(&'a str, Reader)>;
 
 /// The domain and the name of a function.
@@ -186,7 +186,7 @@ struct Around<'a> {
 }
 
 impl<'a> Around<'a> {
-    /// Visits a graph, and returns what it reads from around it.
+    /// Visits a graph, and returns the values that it reads from outer graphs.
     fn graph(
         &mut self,
         graph: &'a GraphProto,
@@ -219,7 +219,7 @@ impl<'a> Around<'a> {
         self.nodes(&function.node, path, &mut values, &outputs);
     }
 
-    /// Visits nodes, and returns what they and `outputs` read that none of them outputs.
+    /// Visits nodes, and returns the values that they and `outputs` read but do not define.
     fn nodes(
         &mut self,
         nodes: &'a [NodeProto],
@@ -329,9 +329,9 @@ fn picture(neighbourhood: &Neighbourhood) -> String {
         "<div class=\"wide\"><svg width=\"{width}\" viewBox=\"0 0 {width} {}\" \
          style=\"min-width: {}px\" role=\"img\" aria-label=\"{}\">\n",
         bottom + 2,
-        // Smaller than that, nobody reads it.
+        // Smaller text is unreadable.
         width * 2 / 3,
-        escaped(&format!("{} and what is around it", node.name))
+        escaped(&format!("{} and its neighbours", node.name))
     );
     // The middles of the boxes of a row.
     let middle = |index: usize, count: usize| {

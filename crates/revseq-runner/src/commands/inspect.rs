@@ -43,11 +43,8 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     let shapes = tract::shapes(&model, &bindings);
     let (reports, others) = nodes(&model, &bindings, &shapes).with_context(&in_model)?;
     let signature = Signature::new(&model, &bindings, &shapes);
-    let backends = match arguments.backends.as_slice() {
-        [] => &[Backend::Tract],
-        given => given,
-    };
-    let engines = Engine::open_all(&arguments.engine, backends)?;
+    let backends = arguments.on.or(&[Backend::Tract]);
+    let engines = Engine::open_all(&arguments.on.engine, backends)?;
     let support = engines.iter().map(|engine| Support {
         backend: engine.name(),
         described: engine.to_string(),
@@ -362,11 +359,8 @@ fn share_in_words(reports: &[Report], others: &BTreeMap<String, usize>) -> Strin
         [] => "ReverseSequence or ReverseSubsequences".to_owned(),
         found => found.join(" or "),
     };
-    let (nodes, are) = (
-        if all == 1 { "node" } else { "nodes" },
-        if ours == 1 { "is" } else { "are" },
-    );
-    format!("{ours} of {all} {nodes} {are} {operators}")
+    let nodes = if all == 1 { "node" } else { "nodes" };
+    format!("{operators}: {ours} of {all} {nodes}")
 }
 
 /// Whether tract runs the model, as far as that is known without its inputs.

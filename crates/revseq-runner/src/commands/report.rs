@@ -1,4 +1,4 @@
-//! The report of one of our nodes: its axes, descriptor, feature level and plan.
+//! The report of one of our nodes: its axes, descriptor and plan, and in JSON its feature level.
 
 use std::fmt;
 
@@ -48,9 +48,9 @@ pub(super) struct Lowered {
     desc: ReverseSubsequencesDesc,
     /// Strings have no fixed size: the descriptor describes their positions, not their bytes.
     is_of_strings: bool,
-    /// The lowest level that takes it, or why the highest does not.
+    /// The lowest feature level of DirectML that takes it, or why the highest does not.
     level: Result<FeatureLevel, String>,
-    /// The next lower level, and why it does not.
+    /// The next lower level, and why that does not take it.
     refused: Option<(FeatureLevel, String)>,
     plan: Result<Plan, String>,
 }
@@ -302,12 +302,6 @@ impl Report {
             Outcome::Lowered { axes, lowered } => {
                 lines.push(("axes", of(axes)));
                 lines.push(("descriptor", lowered.to_string()));
-                let level = match (&lowered.level, &lowered.refused) {
-                    (Ok(level), None) => level.to_string(),
-                    (Ok(level), Some((lower, why))) => format!("{level}; not {lower}: {why}"),
-                    (Err(why), _) => format!("none: {why}"),
-                };
-                lines.push(("DirectML", level));
                 let plan = match &lowered.plan {
                     Ok(_) if lowered.is_of_strings => SWAPS.to_owned(),
                     Ok(plan) => format!(

@@ -221,7 +221,7 @@ fn check_nodes<'a>(
         check_transpose(node).with_context(|| at(index))?;
     }
     if let Some(index) = order::find_circle(nodes) {
-        bail!("{}: it reads what is made of its own output", at(index));
+        bail!("{}: its input depends on its own output", at(index));
     }
     Ok(())
 }

@@ -159,7 +159,7 @@ fn by_number(input: &str, sizes: &Sizes) -> Vec<(usize, u64)> {
     own.map(|(_, number, size)| (*number, *size)).collect()
 }
 
-/// A dimension of a size, with what else it has.
+/// A dimension with a size, and the other fields of the original.
 fn dimension(before: &[u8], size: u64) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     encode_key(1, WireType::Varint, &mut out);

@@ -17,7 +17,7 @@ pub(crate) mod weights;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use prost::Message;
 use prost::bytes::Bytes;
 use tract_onnx::pb::{
@@ -85,8 +85,11 @@ impl Model {
         scan::check(&bytes)?;
         // Shared bytes, as the decoder copies fields of a slice twice.
         let bytes = Bytes::from(bytes);
-        let proto = ModelProto::decode(bytes.clone()).with_context(|| {
-            scan::missing(&bytes).unwrap_or_else(|| "it is not an ONNX model".to_owned())
+        let proto = ModelProto::decode(bytes.clone()).map_err(|error| {
+            let error = error.to_string();
+            let why = error.trim_start_matches("failed to decode Protobuf message: ");
+            let why = || format!("it is not an ONNX model: {why}");
+            anyhow!(scan::missing(&bytes).unwrap_or_else(why))
         })?;
         check::check(&proto)?;
         let functions = Functions::decode(bytes.clone())?.functions;

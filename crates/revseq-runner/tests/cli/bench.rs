@@ -1,4 +1,4 @@
-//! `revseq bench`. What a report looks like is tested where it is made.
+//! `revseq bench`. `revseq-bench` tests the reports themselves.
 
 use std::process::Command;
 
@@ -29,7 +29,7 @@ fn bench(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_report_has_everyone_s_figures() {
+fn a_report_has_the_figures_of_all_contestants() {
     let json: Json = serde_json::from_str(&bench(&["--format", "json"])).expect("JSON");
     assert_eq!(json["quick"], true);
     assert_eq!(json["optimised"], !cfg!(debug_assertions));
@@ -66,10 +66,7 @@ fn every_form_goes_to_a_file_or_to_standard_output() {
         for report in [printed, written] {
             assert!(report.starts_with(start), "{report}");
             assert!(report.contains(REGIME), "{report}");
-            assert!(
-                !report.contains("xxx"),
-                "{format}: what was there before is still there"
-            );
+            assert!(!report.contains("xxx"), "{format}: old contents remain");
         }
     }
 }
@@ -95,7 +92,7 @@ fn wrong_usage_ends_before_anything_is_measured() {
 }
 
 #[test]
-fn what_fails_leaves_no_empty_report() {
+fn a_failure_leaves_no_empty_report() {
     let folder = Folder::new();
     let new = folder.path("new.html");
     let old = folder.write("old.html", b"an earlier report");

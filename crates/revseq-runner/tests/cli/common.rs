@@ -16,7 +16,7 @@ pub(crate) const FLOAT: i32 = 1;
 pub(crate) const INT64: i32 = 7;
 pub(crate) const BOOL: i32 = 9;
 
-/// What a run of the binary gave.
+/// The result of a run of the binary.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,

@@ -40,7 +40,7 @@ fn two_models_are_compared_output_by_output() {
         ),
         "{run:?}"
     );
-    // What is close enough is told, too.
+    // A difference within the tolerance is shown, too.
     let close = succeeds(&["compare", &neg, &abs, "--fill", "iota", "--rtol", "2"]);
     assert!(close.contains("y: within the tolerance: y[0]"), "{close}");
     let json = revseq(&["compare", &neg, &abs, "--fill", "iota", "--format", "json"]);
@@ -51,7 +51,7 @@ fn two_models_are_compared_output_by_output() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused() {
+fn incomparable_models_are_refused() {
     let folder = Folder::new();
     let reverse = folder.model(reverse_graph());
     let reverse = reverse.to_str().unwrap();
@@ -98,8 +98,9 @@ fn backends_agree_on_an_exported_model() {
     );
 }
 
-/// A runtime of its own kernels, whatever provider is registered in the process: what it refuses
-/// or misreads is refused and different, and the others are compared all the same.
+/// `ort-plain` uses ONNX Runtime's own kernels although the provider is registered: models that it
+/// refuses are reported as refused, those that it misreads differ, and the other backends are
+/// still compared.
 #[test]
 fn plain_onnxruntime_is_plain_beside_the_provider() {
     let Some(library) = onnxruntime("plain_onnxruntime_is_plain_beside_the_provider") else {
@@ -226,7 +227,7 @@ fn the_first_node_that_differs_is_named() {
     // The outputs of the two are within this, and so are all values.
     let close = [&arguments[..], &["--atol", "9"]].concat();
     assert!(succeeds(&close).contains(" 3 within the tolerance, 0 different\n"));
-    // What only one has is said.
+    // Values that only one has are listed.
     folder.write("one.onnx", &of("Neg"));
     let one = path("one.onnx");
     let run = revseq(&["compare", &neg, &one, "--values", "--atol", "9"]);
@@ -273,7 +274,7 @@ fn values_between_nodes_agree_on_all_backends() {
 }
 
 #[test]
-fn values_that_no_backend_returns_are_said() {
+fn values_that_no_backend_returns_are_listed() {
     let path = models().join("forms/list_in_loop").display().to_string();
     let output = succeeds(&["compare", &path, &path, "--values"]);
     // A sequence that has to be an output is more than tract has; the model itself runs.

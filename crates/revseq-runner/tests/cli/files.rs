@@ -1,4 +1,4 @@
-//! What is written is whole, or what was there before: on a full disk, and after Ctrl-C.
+//! Files are written completely or not at all: on a full disk, and after Ctrl-C.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -11,7 +11,7 @@ use tract_onnx::pb::GraphProto;
 
 use crate::common::{FLOAT, Folder, model, models, node, reverse_graph, succeeds, tensor, value};
 
-/// What is far longer than anything here takes, even where the tests are not alone.
+/// Far longer than anything here takes, even on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
 /// Runs `revseq` where no file can grow beyond 4 KiB.
@@ -52,7 +52,7 @@ fn large() -> GraphProto {
 }
 
 #[test]
-fn a_full_disk_leaves_what_was_there() {
+fn a_full_disk_keeps_the_old_files() {
     let folder = Folder::new();
     let path = folder.write("m.onnx", &model(large()).encode_to_vec());
     let path = path.to_str().unwrap();
@@ -111,7 +111,7 @@ fn a_full_disk_leaves_what_was_there() {
             file(name);
         }
     }
-    // What is expected from now on does not fit.
+    // The new expected outputs do not fit.
     let mut changed = large();
     changed.node[1].op_type = "Sub".to_owned();
     folder.write("m.onnx", &model(changed).encode_to_vec());
@@ -142,7 +142,7 @@ fn send(signal: &str, child: &Child) {
 }
 
 #[test]
-fn an_interrupted_verify_says_what_it_had() {
+fn an_interrupted_verify_reports_finished_tests() {
     let models = models().display().to_string();
     let mut child = start(&["verify", &models]);
     let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -160,7 +160,7 @@ fn an_interrupted_verify_says_what_it_had() {
 }
 
 #[test]
-fn an_interrupted_bench_leaves_a_report_or_what_was_there() {
+fn an_interrupted_bench_reports_or_keeps_the_old_file() {
     for signals in [&["-INT"][..], &["-INT", "-TERM"]] {
         let folder = Folder::new();
         let file = folder.write("bench.html", b"before");

@@ -40,7 +40,7 @@ fn nodes_run_in_any_order() {
 }
 
 #[test]
-fn what_tract_wants_to_know_may_be_an_input() {
+fn constants_that_tract_needs_may_be_inputs() {
     let folder = Folder::new();
     for (operator, expected) in [
         ("ReduceSum", "[6.0]"),
@@ -56,7 +56,7 @@ fn what_tract_wants_to_know_may_be_an_input() {
 }
 
 #[test]
-fn all_that_is_lacking_is_named_at_once() {
+fn all_missing_operators_are_named_at_once() {
     let folder = Folder::new();
     let mut graph = reverse_graph();
     let long = "a_long_name_of_an_exporter/".repeat(10);

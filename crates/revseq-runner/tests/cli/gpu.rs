@@ -108,8 +108,8 @@ mod built {
     }
 
     #[test]
-    fn an_adapter_that_is_not_there_is_told_with_those_that_are() {
-        if software("an_adapter_that_is_not_there_is_told_with_those_that_are").is_empty() {
+    fn a_missing_adapter_is_refused_with_a_list_of_adapters() {
+        if software("a_missing_adapter_is_refused_with_a_list_of_adapters").is_empty() {
             return;
         }
         let path = model("graphs/between_neg");
@@ -124,8 +124,8 @@ mod built {
     }
 
     #[test]
-    fn run_prints_what_the_cpu_prints_and_says_where_it_ran() {
-        for adapter in software("run_prints_what_the_cpu_prints_and_says_where_it_ran") {
+    fn run_on_a_gpu_prints_as_on_the_cpu_and_names_the_device() {
+        for adapter in software("run_on_a_gpu_prints_as_on_the_cpu_and_names_the_device") {
             let path = model("graphs/between_neg");
             let device = format!("gpu:{}", adapter["index"]);
             let run = revseq(&["run", &path, "--device", &device]);

@@ -13,7 +13,7 @@ use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataLocation;
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, StringStringEntryProto, TensorProto};
 
-/// What is far longer than any refusal takes, even where the tests are not alone.
+/// Far longer than any refusal takes, even on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
 /// Runs a model with made-up inputs, which has to be refused.
@@ -33,7 +33,7 @@ fn changed(change: impl FnOnce(&mut GraphProto)) -> GraphProto {
 }
 
 #[test]
-fn a_file_that_is_no_model() {
+fn files_that_are_not_models() {
     let folder = Folder::new();
     let whole = std::fs::read(models().join("shapes/default_axes/model.onnx")).unwrap();
     let garbage: Vec<u8> = (0..4096_u32)
@@ -72,7 +72,7 @@ fn a_file_that_is_no_model() {
 }
 
 #[test]
-fn what_is_no_file() {
+fn folders_pipes_and_missing_files() {
     let folder = Folder::new();
     let path = folder.path("missing.onnx");
     refuses(&["run", path.to_str().unwrap()], "cannot read");
@@ -135,7 +135,7 @@ fn deep_nesting() {
 }
 
 #[test]
-fn names_that_name_nothing_or_two_things() {
+fn undefined_and_duplicate_names() {
     check(
         changed(|graph| graph.output[0].name = "z".into()),
         "no node produces its output \"z\"",
@@ -188,19 +188,19 @@ fn names_that_name_nothing_or_two_things() {
 fn cycles() {
     check(
         changed(|graph| graph.node[0].input[0] = "y".into()),
-        "it reads what is made of its own output",
+        "its input depends on its own output",
     );
     check(
         changed(|graph| {
             graph.node[0].input[0] = "b".into();
             graph.node.push(node("Neg", &["y"], &["b"]));
         }),
-        "it reads what is made of its own output",
+        "its input depends on its own output",
     );
 }
 
 #[test]
-fn sizes_that_are_none() {
+fn invalid_sizes() {
     check(
         changed(|graph| graph.input[0] = value("x", FLOAT, &["4", "-5", "3"])),
         "its dimension 1 has size -5",
@@ -261,7 +261,7 @@ fn texts_wider_than_any_column() {
 }
 
 #[test]
-fn tensors_that_do_not_hold_what_they_promise() {
+fn tensors_whose_data_do_not_match_their_shape() {
     let with = |lens: TensorProto| {
         changed(|graph| {
             graph.input.pop();
@@ -501,7 +501,7 @@ fn operators_and_types_that_tract_lacks() {
 }
 
 #[test]
-fn nodes_of_ours_that_are_wrong() {
+fn invalid_reversals() {
     check(
         changed(|graph| graph.node[0].attribute = vec![int("time_axis", 7)]),
         "attribute time_axis is 7",
@@ -525,7 +525,7 @@ fn nodes_of_ours_that_are_wrong() {
 }
 
 #[test]
-fn transposes_that_are_none() {
+fn invalid_transposes() {
     for perm in [&[0, 0, 2][..], &[1, 2, 3], &[-1, 0, 1], &[0, 1 << 62]] {
         let mut transpose = node("Transpose", &["x"], &["t"]);
         transpose.attribute = vec![AttributeProto {
@@ -547,7 +547,7 @@ fn transposes_that_are_none() {
 }
 
 #[test]
-fn a_scan_of_more_than_there_is() {
+fn a_scan_of_too_many_steps() {
     let folder = Folder::new();
     let bytes = std::fs::read(models().join("graphs/scan_body/model.onnx")).unwrap();
     for scanned in [-1, 3, 1 << 60] {
@@ -564,8 +564,7 @@ fn a_scan_of_more_than_there_is() {
     }
 }
 
-/// `x` negated over and over, for as many steps as `trip` says if it is given.
-/// What each step gives is scanned if that is asked for.
+/// `x` negated `trip` times, or without end. The value of each step is a scan output if `is_scanned`.
 fn negations(trip: Option<i64>, is_scanned: bool) -> GraphProto {
     let mut body = GraphProto {
         node: vec![

@@ -1,4 +1,4 @@
-//! What a build says of the parts that its features leave out of it.
+//! The errors of a build without some features.
 
 use serde_json::Value as Json;
 

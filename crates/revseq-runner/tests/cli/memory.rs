@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 /// The size of the model's constant.
 const SIZE: u64 = 64 * MIB;
 
-/// What the program takes beside it.
+/// The memory of the program itself.
 const OWN: u64 = 40 * MIB;
 
 #[test]

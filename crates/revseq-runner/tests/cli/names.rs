@@ -106,7 +106,7 @@ fn names_are_only_text_in_every_format() {
         }
         run(&[&["snapshot", path], &fill[2..]].concat());
     }
-    // Of all that, what runs does.
+    // Models with such names run.
     assert!(folder.path("out.onnx").exists() && folder.path("known.snapshots").exists());
     for format in ["text", "json", "junit"] {
         let arguments = ["verify", known, "--format", format];

@@ -63,7 +63,7 @@ fn files_are_named_or_the_only_ones() {
         "which input is it for? the inputs are x: float[2], z: float[2]; say it with --input NAME=FILE",
     );
 
-    // All outputs, and all inputs: an archive. What it has beyond is no error.
+    // All outputs, and all inputs: an archive. Extra arrays are no error.
     let both = ["run", &path("two.onnx"), "-i", &x, "-i", &z];
     succeeds(&[&both[..], &["-o", &path("y.npz")]].concat());
     let text = succeeds(&[&both[..], &["--fill", "zeros"]].concat());
@@ -165,7 +165,7 @@ fn files_need_not_be_utf_8() {
 
 /// Every file that a command writes because it is told to.
 #[test]
-fn existing_files_are_kept_unless_told() {
+fn existing_files_are_kept_without_overwrite() {
     let folder = Folder::new();
     let path = |name: &str| folder.path(name).display().to_string();
     let model = folder.model(reverse_graph()).display().to_string();

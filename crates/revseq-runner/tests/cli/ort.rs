@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use crate::common::{Folder, Run, models, refuses, revseq};
 
-/// The library of ONNX Runtime to test with, if the provider's is told as well.
+/// The library of ONNX Runtime to test with, if the provider's is set as well.
 pub(crate) fn onnxruntime(test: &str) -> Option<String> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     match (
@@ -34,8 +34,8 @@ fn model(name: &str) -> String {
 }
 
 #[test]
-fn run_tells_the_provider_and_prints_as_tract_does() {
-    let Some(library) = onnxruntime("run_tells_the_provider_and_prints_as_tract_does") else {
+fn run_names_the_provider_and_prints_as_tract_does() {
+    let Some(library) = onnxruntime("run_names_the_provider_and_prints_as_tract_does") else {
         return;
     };
     let path = model("graphs/between_neg");
@@ -99,8 +99,8 @@ fn strings_fall_back_and_say_so() {
 }
 
 #[test]
-fn verify_runs_every_model_but_what_onnxruntime_lacks() {
-    let Some(library) = onnxruntime("verify_runs_every_model_but_what_onnxruntime_lacks") else {
+fn verify_runs_every_model_that_onnxruntime_supports() {
+    let Some(library) = onnxruntime("verify_runs_every_model_that_onnxruntime_supports") else {
         return;
     };
     let run = on_ort("verify", &library, &[&model(""), "--format", "json"]);
@@ -127,8 +127,8 @@ fn verify_runs_every_model_but_what_onnxruntime_lacks() {
 }
 
 #[test]
-fn inspect_tells_where_nodes_are_placed() {
-    let Some(library) = onnxruntime("inspect_tells_where_nodes_are_placed") else {
+fn inspect_shows_placements() {
+    let Some(library) = onnxruntime("inspect_shows_placements") else {
         return;
     };
     let run = on_ort("inspect", &library, &[&model("graphs/if_branch")]);
@@ -141,8 +141,8 @@ fn inspect_tells_where_nodes_are_placed() {
 }
 
 #[test]
-fn devices_tells_what_is_found() {
-    let Some(library) = onnxruntime("devices_tells_what_is_found") else {
+fn devices_lists_the_libraries_that_are_found() {
+    let Some(library) = onnxruntime("devices_lists_the_libraries_that_are_found") else {
         return;
     };
     let run = revseq(&["devices", "--ort-lib", &library]);
@@ -186,7 +186,7 @@ fn bench_measures_onnxruntime_s_own_kernel() {
 }
 
 #[test]
-fn a_library_that_is_none_is_refused() {
+fn invalid_libraries_are_refused() {
     let folder = Folder::new();
     let file = folder.write("libonnxruntime.so", b"no library");
     let file = file.display().to_string();
@@ -195,6 +195,13 @@ fn a_library_that_is_none_is_refused() {
     refuses(
         &[&arguments[..], &[&file]].concat(),
         "pip install onnxruntime",
+    );
+    // Half a library would end the process where the system's loader reads the rest.
+    let whole = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    folder.write("libonnxruntime.so", &whole[..whole.len() / 2]);
+    refuses(
+        &[&arguments[..], &[&file]].concat(),
+        "it is truncated: it has ",
     );
     refuses(
         &[&arguments[..], &["nowhere.so"]].concat(),
@@ -214,4 +221,29 @@ fn without_onnxruntime_it_says_how_to_get_one() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("pip install onnxruntime"), "{stderr}");
+}
+
+#[test]
+fn a_truncated_provider_is_refused() {
+    let Some(library) = onnxruntime("a_truncated_provider_is_refused") else {
+        return;
+    };
+    let whole = std::fs::read(std::env::var_os("REVSEQ_EP_LIBRARY").unwrap()).unwrap();
+    let folder = Folder::new();
+    let path = folder.write("librevseq_ep.so", &whole[..whole.len() / 2]);
+    let path = path.display().to_string();
+    let model = model("graphs/between_neg");
+    refuses(
+        &[
+            "run",
+            &model,
+            "-b",
+            "ort",
+            "--ort-lib",
+            &library,
+            "--ep-lib",
+            &path,
+        ],
+        "as an execution provider: it is truncated: it has ",
+    );
 }

@@ -1,5 +1,5 @@
-//! Random loops as frameworks make them of recurrent layers, and such that nearly are: what
-//! `revseq rewrite --fast` makes of them gives the same.
+//! Random loops as frameworks write them for recurrent layers, and near misses: after `revseq
+//! rewrite --fast` they give the same outputs.
 
 use std::cell::Cell;
 
@@ -42,7 +42,7 @@ enum Mask {
     Lengths,
 }
 
-/// What a masked step's output is.
+/// The output of a masked step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Masked {
     Repeated,
@@ -50,7 +50,7 @@ enum Masked {
     Zero,
 }
 
-/// What makes a loop no layer, or another one.
+/// A change that makes a loop no layer, or another one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Near {
     /// It reads the step before.
@@ -128,7 +128,7 @@ fn layers() -> impl Strategy<Value = Layer> {
         proptest::option::weighted(0.25, near),
     )
         .prop_map(|(cell, read, near)| {
-            // What is joined has one product alone.
+            // Joined operands have a single product.
             let possible =
                 |near: &Near| !cell.3[1] || !matches!(near, Near::Difference | Near::Computed);
             let near = near.filter(possible);
@@ -150,9 +150,9 @@ fn layers() -> impl Strategy<Value = Layer> {
                 masked,
                 begins,
                 last,
-                // What is 0 where the last step does not count is no state of a layer's.
+                // A value that is 0 if the last step is masked is no state of a layer.
                 buffered: buffered && !scan && (mask == Mask::None || masked != Masked::Zero),
-                // ONNX Runtime has to know the sizes of what a Scan carries.
+                // ONNX Runtime needs the sizes of a Scan's states.
                 squeezed: squeezed && !scan,
                 end,
                 near,
@@ -250,7 +250,7 @@ fn ints(name: &str, ints: &[i64]) -> AttributeProto {
     }
 }
 
-/// What a body computes in a step.
+/// The computation of a step.
 struct Step<'g, 'c> {
     body: &'g mut Graph<'c>,
     layer: Layer,
@@ -626,7 +626,7 @@ fn check(
 ) -> Result<(), TestCaseError> {
     let model = model_of(layers).encode_to_vec();
     let run = rewrite_and_check(&model, sizes.into_iter().map(inputs), &["--fast"], library);
-    // A loop that ends late reads behind its input: nothing runs that.
+    // A loop with too many steps reads past its input: no backend runs it.
     let reads_behind = "no backend runs both models: tract: the original model: ";
     if layers.iter().any(|layer| !layer.is_plain()) && run.stderr.contains(reads_behind) {
         return Ok(());
@@ -634,7 +634,7 @@ fn check(
     let json: Json = serde_json::from_str(&run.stdout)
         .map_err(|_| TestCaseError::fail(format!("{}\n{layers:?}", run.stderr)))?;
     for check in json["checks"].as_array().expect("checks") {
-        // tract does not prepare every graph; what a backend ran before, it runs afterwards.
+        // tract does not prepare every graph; a backend that ran the original runs the result.
         let reason = check["reason"].as_str().unwrap_or_default();
         let is_there = library.is_some() || check["backend"] == "tract";
         let could_run = is_there && !reason.starts_with("the original model: ");

@@ -58,11 +58,11 @@ fn rewrites(folder: &Folder, name: &str, flags: &[&str]) -> String {
     report
 }
 
-/// A model that a backend does not run, and what it says.
+/// A model that a backend does not run, and its error.
 type NotRun<'a> = (&'a str, &'a str);
 
-/// Verifies all that was rewritten: on tract, and on ONNX Runtime with its own kernels if
-/// there is one for tests. Only what is listed is skipped or fails, and for that reason.
+/// Verifies all rewritten models: on tract, and on ONNX Runtime with its own kernels if there is
+/// one for tests. Only listed models are skipped or fail, and for the listed reason.
 fn verify_all(folder: &Folder, test: &str, not_on_tract: &[NotRun<'_>], not_on_ort: &[NotRun<'_>]) {
     let root = folder.path("");
     let root = root.to_str().unwrap().trim_end_matches('/');
@@ -156,7 +156,7 @@ fn peer_cases_are_the_same_with_standard_operators() {
     );
 }
 
-/// What only moves is compared bit for bit, standard operators or not.
+/// Outputs of models that only move data are compared bit for bit, with standard operators too.
 #[test]
 fn one_bit_is_a_difference_with_standard_operators() {
     let folder = Folder::new();
@@ -174,7 +174,7 @@ fn one_bit_is_a_difference_with_standard_operators() {
 
 #[test]
 fn exported_models_are_the_same_without_their_loops() {
-    // Its axes are what ONNX Runtime does not take.
+    // ONNX Runtime does not take its axes.
     let not_on_ort = [("exported/tf_axes_2_3", "Invalid batch_axis")];
     let right_padded = ["--fast", "--assume", "right-padded"];
     let without_lengths = [&right_padded[..], &["--pass", "sequence-lens"]].concat();
@@ -241,10 +241,10 @@ fn tests_in(group: &str) -> Vec<(String, PathBuf)> {
     paths.map(|path| (name(&path), path)).collect()
 }
 
-/// What Keras and other frameworks themselves gave, and the layers rewritten: by the user's word
-/// that masks are right-padded, where they are, and without any.
+/// The outputs of Keras and other frameworks against those of the rewritten layers: with the
+/// assumption that masks are right-padded, where they are, and without it.
 #[test]
-fn layers_give_what_their_frameworks_give() {
+fn layers_give_their_frameworks_outputs() {
     let folder = Folder::new();
     let add = |name: &str, data: &Path, model: &ModelProto, flags: &[&str]| {
         for set in data.read_dir().expect("a test") {
@@ -294,7 +294,7 @@ fn layers_give_what_their_frameworks_give() {
     let name = "without_trip_counts_rewritten";
     let after = add(name, encoder, &model, &right_padded[..1]);
     assert_eq!((loops(&before), loops(&after)), ([4, 0], [0, 0]));
-    verify_all(&folder, "layers_give_what_their_frameworks_give", &[], &[]);
+    verify_all(&folder, "layers_give_their_frameworks_outputs", &[], &[]);
 }
 
 #[test]
@@ -339,11 +339,11 @@ fn a_difference_leaves_no_file() {
     assert!(output.exists());
 }
 
-/// ONNX Runtime's own kernel misreads an axis that counts from the end: what another
-/// backend gives is what the rewritten model has to give on it.
+/// ONNX Runtime's own kernel misreads an axis that counts from the end: the rewritten model has to
+/// give another backend's outputs on it.
 #[test]
-fn what_a_backend_misreads_is_not_the_truth() {
-    let test = "what_a_backend_misreads_is_not_the_truth";
+fn a_misreading_backend_is_not_the_reference() {
+    let test = "a_misreading_backend_is_not_the_reference";
     let folder = Folder::new();
     let mut graph = reverse_graph();
     for attribute in &mut graph.node[0].attribute {
@@ -362,7 +362,7 @@ fn what_a_backend_misreads_is_not_the_truth() {
         "{report}"
     );
     assert!(library.is_none() || report.contains(on_ort), "{report}");
-    // What is left as it was cannot be compared there.
+    // A node that is left unchanged cannot be compared there.
     let report = succeeds(&[&arguments[..], &["--fast"]].concat());
     assert!(
         report.contains("check on tract, made-up inputs 1: ok"),
@@ -372,7 +372,7 @@ fn what_a_backend_misreads_is_not_the_truth() {
 }
 
 #[test]
-fn files_are_not_written_over_unless_told() {
+fn existing_files_are_kept_without_overwrite() {
     let folder = Folder::new();
     let path = folder.model(reverse_graph());
     let before = std::fs::read(&path).unwrap();
@@ -408,7 +408,7 @@ fn files_are_not_written_over_unless_told() {
 }
 
 #[test]
-fn what_no_pass_touches_is_the_same_file() {
+fn an_untouched_model_is_the_same_file() {
     let folder = Folder::new();
     let path = models().join("shapes/rank3_batch0_time1/model.onnx");
     let output = folder.path("out.onnx");
@@ -455,7 +455,7 @@ fn json() {
     assert_eq!(json["checks"][0]["result"], "ok");
 }
 
-/// Data at two places of another file, and what a model says of itself.
+/// External data at two offsets of a file, and the model's metadata.
 #[test]
 fn data_in_other_files_goes_along() {
     let test = "data_in_other_files_goes_along";
@@ -548,7 +548,7 @@ fn data_in_other_files_goes_along() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_an_error() {
+fn incomparable_models_are_an_error() {
     let folder = Folder::new();
     let graph = GraphProto {
         name: "graph".to_owned(),

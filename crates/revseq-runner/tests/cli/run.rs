@@ -1,6 +1,7 @@
 //! `revseq run`.
 
 use std::path::Path;
+use std::process::Command;
 
 use prost::Message;
 use tract_onnx::pb::GraphProto;
@@ -9,6 +10,35 @@ use crate::common::{
     FLOAT, Folder, INT64, int, int64s, models, node, refuses, reverse_graph, revseq, succeeds,
     tensor, value,
 };
+
+/// The first example of the README, with figures that may differ in the last digits.
+#[test]
+fn the_readme_s_example_prints_its_outputs() {
+    let readme = std::fs::read_to_string(models().join("../README.md")).unwrap();
+    let (_, example) = readme.split_once("```console\n$ cargo run -- ").unwrap();
+    let (example, _) = example.split_once("\n```").unwrap();
+    let (command, expected) = example.split_once('\n').unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_revseq"))
+        .args(command.split(' '))
+        .current_dir(models().join(".."))
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let words = |text: &str| -> Vec<String> {
+        let words = text
+            .split([' ', '\n', ',', '[', ']'])
+            .filter(|word| !word.is_empty());
+        words.map(str::to_owned).collect()
+    };
+    let (printed, expected) = (words(&printed), words(expected));
+    assert_eq!(printed.len(), expected.len(), "{printed:?}");
+    for (found, expected) in std::iter::zip(printed, expected) {
+        match (found.parse::<f64>(), expected.parse::<f64>()) {
+            (Ok(found), Ok(expected)) => assert!((found - expected).abs() < 1e-5, "{found}"),
+            _ => assert_eq!(found, expected),
+        }
+    }
+}
 
 #[test]
 fn made_up_inputs_are_the_same_for_the_same_seed() {
@@ -243,7 +273,7 @@ fn a_reader_that_leaves_is_no_error() {
 }
 
 #[test]
-fn a_profile_says_where_the_time_goes() {
+fn a_profile_has_the_times_of_operators() {
     let folder = Folder::new();
     let model = folder.model(reverse_graph());
     let arguments = [
@@ -370,7 +400,7 @@ fn gather(chain: &[&str], input: i32) -> GraphProto {
 }
 
 #[test]
-fn made_up_ids_are_within_what_they_index() {
+fn made_up_indices_are_within_the_axis_they_index() {
     const INT32: i32 = 6;
     let folder = Folder::new();
     for (chain, input) in [

@@ -1,4 +1,4 @@
-//! `revseq snapshot`, and what `verify` makes of it.
+//! `revseq snapshot`, and `revseq verify` on its snapshots.
 
 use prost::Message;
 use tract_onnx::pb::{GraphProto, TensorProto};
@@ -12,7 +12,7 @@ fn encoder(folder: &Folder) -> String {
 }
 
 #[test]
-fn what_is_recorded_is_verified_and_accepted() {
+fn snapshots_are_recorded_verified_and_updated() {
     let folder = Folder::new();
     let path = encoder(&folder);
     refuses(&["verify", &path], "`revseq snapshot` records one");
@@ -97,7 +97,7 @@ fn tolerances_are_recorded_by_output() {
     };
     change(0.25);
     succeeds(&["verify", &path]);
-    // What is given goes before what was recorded.
+    // Tolerances on the command line override the recorded ones.
     assert_eq!(revseq(&["verify", &path, "--atol", "0.1"]).code, Some(1));
     change(0.75);
     assert_eq!(revseq(&["verify", &path]).code, Some(1));
@@ -136,7 +136,7 @@ fn runs_are_saved_as_data_sets_and_archives() {
         "{run:?}"
     );
     assert!(data.join("test_data_set_0/input_1.pb").is_file());
-    // What an archive holds is fed back by name; that it has no input `y` is said.
+    // The arrays of an archive are fed by name; a note says that there is no input `y`.
     refuses(
         &["run", &path, "--input", archive.to_str().unwrap()],
         "out.npz: it has y; the inputs are x: float[4,5,3]",
@@ -157,7 +157,7 @@ fn runs_are_saved_as_data_sets_and_archives() {
     );
 }
 
-/// A model whose outputs are each what an operator makes of the first input, all of one size.
+/// A model whose outputs are each an operator of the first input, all of one size.
 fn of(inputs: &[&str], outputs: &[(&str, &str)], size: &str) -> Vec<u8> {
     let graph = GraphProto {
         name: "graph".to_owned(),
@@ -178,7 +178,7 @@ fn of(inputs: &[&str], outputs: &[(&str, &str)], size: &str) -> Vec<u8> {
     model(graph).encode_to_vec()
 }
 
-/// What callers would notice fails, whatever its values are, and `--update` accepts it.
+/// Changes of the interface fail, even with equal values, and `--update` accepts them.
 #[test]
 fn another_interface_is_a_difference() {
     for (change, changed, why) in [
@@ -250,7 +250,7 @@ fn another_interface_is_a_difference() {
             .exists()
     );
     succeeds(&["verify", path]);
-    // Inputs that fit stay what they were.
+    // Inputs that fit are kept.
     succeeds(&["snapshot", path, "--add", "--fill", "iota"]);
     folder.write("m.onnx", &of(&["renamed"], &[("Neg", "y")], "3"));
     succeeds(&["verify", path, "--update"]);
@@ -270,7 +270,7 @@ fn nothing_tested_is_a_failure() {
         assert_eq!(run.code, Some(1), "{arguments:?}: {run:?}");
         assert!(run.stdout.contains(why), "{arguments:?}: {run:?}");
     };
-    // What it was recorded on refuses the model now.
+    // The backend that recorded it now refuses the model.
     let folder = Folder::new();
     let path = folder.write("m.onnx", &of(&["x"], &[("Neg", "y")], "3"));
     folder.write("other.onnx", &of(&["x"], &[("Neg", "y")], "3"));

@@ -121,7 +121,7 @@ fn strings_come_back() {
 }
 
 #[test]
-fn typed_fields_hold_what_raw_data_holds() {
+fn typed_fields_equal_raw_data() {
     let folder = Folder::new();
     let check = |code: i32, change: &dyn Fn(&mut TensorProto), expected: &str| {
         let model = folder.model(identity(code));
@@ -226,7 +226,7 @@ fn npy_files_of_either_order() {
 }
 
 #[test]
-fn pb_files_that_lie() {
+fn pb_files_with_wrong_fields() {
     let folder = Folder::new();
     let model = folder.model(identity(1));
     let model = model.to_str().unwrap();
@@ -257,7 +257,7 @@ fn pb_files_that_lie() {
 }
 
 #[test]
-fn npy_files_that_lie() {
+fn npy_files_with_wrong_headers() {
     let folder = Folder::new();
     let model = folder.model(reverse_graph());
     let lens = folder.write("lens.pb", &int64s("lens", &[1, 2, 3, 4]).encode_to_vec());

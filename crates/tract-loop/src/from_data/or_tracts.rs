@@ -88,7 +88,7 @@ impl<T: FromData> InferenceOp for OrTracts<T> {
         match self.op.wire(&*self.tracts, &node.name, target, &inputs)? {
             Some(outlets) => Ok(outlets),
             None => {
-                // tract compares what it wires with what was inferred, where another symbol may
+                // tract compares wired facts with inferred ones, in which another symbol may
                 // stand for the same size.
                 let mut node = node.clone();
                 for output in &mut node.outputs {

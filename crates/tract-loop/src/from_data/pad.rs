@@ -76,7 +76,7 @@ impl InferenceOp for Cropping {
             .into_owned();
         let mut mapping = mapping.clone();
         mapping.insert(node.inputs[1], target.add_const(name, tensor1(&added))?);
-        // tract compares what it wires with the sizes that were inferred.
+        // tract compares wired sizes with inferred ones.
         let mut added = node.clone();
         added.outputs[0].fact = InferenceFact::default();
         let mut wire = self.tracts.to_typed(source, &added, target, &mapping)?[0];

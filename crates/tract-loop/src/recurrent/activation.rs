@@ -74,7 +74,7 @@ pub(super) fn read(
             "softsign" => Activation::Softsign,
             "tanh" => Activation::Tanh,
             "thresholdedrelu" => Activation::ThresholdedRelu { alpha: alpha(1.0) },
-            _ => bail!("its activation {name:?} is none of ONNX's"),
+            _ => bail!("its activation {name:?} is not one of ONNX's"),
         })
     });
     let functions: Vec<Activation> = functions.collect::<TractResult<_>>()?;

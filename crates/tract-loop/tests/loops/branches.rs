@@ -39,7 +39,7 @@ fn constants_are_those_of_their_branch() {
 }
 
 #[test]
-fn branches_may_output_what_they_capture() {
+fn branches_may_output_captured_values() {
     let nodes = format!("x.out = Neg(x)\n a = {IF}\n y = Sub(a, x)");
     let branches = [graph("", "x", ""), graph("", "x.out", "")];
     let [yes, no] = branches;
@@ -105,7 +105,7 @@ fn ranks_and_types_may_not() {
 }
 
 #[test]
-fn what_is_not_taken_need_not_fit() {
+fn branches_that_are_not_taken_may_be_unsupported() {
     // The number of rows is known from the shapes of the first run at the latest.
     let condition = "s = Shape(x)\n n = Gather(s, k)\n d = Equal(n, three)\n";
     let nodes = format!("{condition} a = If<then_branch=@yes;else_branch=@no>(d)\n y = Neg(a)");

@@ -258,7 +258,7 @@ pub(crate) fn data_type(datum_type: DatumType) -> DataType {
         DatumType::F32 => DataType::Float,
         DatumType::F64 => DataType::Double,
         DatumType::String => DataType::String,
-        other => panic!("{other:?} is none of ONNX's types"),
+        other => panic!("{other:?} is not one of ONNX's types"),
     }
 }
 

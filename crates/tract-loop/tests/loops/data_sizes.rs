@@ -158,7 +158,7 @@ fn sizes_may_be_the_longest_length() {
 }
 
 #[test]
-fn a_compress_keeps_what_a_condition_says() {
+fn a_compress_keeps_elements_by_condition() {
     let model = |attribute: &str| {
         graph(
             "x:f32[B,2] lengths:i64[B]",

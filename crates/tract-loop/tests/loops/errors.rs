@@ -25,7 +25,7 @@ fn refused(model: Graph, because: &str) {
 }
 
 #[test]
-fn what_does_not_add_up() {
+fn mismatched_inputs_and_outputs_are_refused() {
     refused(
         model(graph("i c", "c", "")),
         "its body has 2 inputs, expected a step, a condition and 1 states",
@@ -65,7 +65,7 @@ fn sequences_and_optionals() {
 }
 
 #[test]
-fn states_that_change_what_they_are() {
+fn states_that_change_their_shape() {
     refused(
         model(graph("i c s", "c s1", "s1 = Cast<to=11>(s)")),
         "state 0 is F32 before a step and F64 after it",
@@ -105,7 +105,7 @@ fn another_domain() {
 }
 
 #[test]
-fn what_a_step_does_is_told_with_the_step() {
+fn errors_name_the_step() {
     // It scans a growing value.
     let body = graph("i c s", "c s1 s1", "s1 = Concat<axis=0>(s, s)");
     let model = graph(

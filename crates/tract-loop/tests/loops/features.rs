@@ -181,7 +181,7 @@ fn states_may_change_places() {
 }
 
 #[test]
-fn states_may_stay_what_they_are() {
+fn states_may_be_unchanged() {
     let body = graph(
         "i c kept s",
         "c also s1 also",
@@ -603,7 +603,7 @@ fn loops_may_be_nested_deeply() {
 }
 
 #[test]
-fn the_example_says_how_loops_run() {
+fn the_example_shows_how_loops_run() {
     let lines = |name: &str| {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
         let path = format!("{folder}/{name}/model.onnx");

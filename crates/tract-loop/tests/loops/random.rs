@@ -448,7 +448,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn random_loops_do_what_they_say(body in bodies()) {
+    fn random_loops_match_the_reference(body in bodies()) {
         let initial = initial(&body.kinds);
         let rows: Vec<Value> = ROWS.map(Value::Pair).to_vec();
         let mut inputs = vec![tensor0(body.starts), stacked(Kind::Pair, &rows), tensor1(&CAPTURED)];

@@ -115,7 +115,7 @@ fn the_step_of_a_recurrent_layer_is_one_operator() {
 }
 
 #[test]
-fn one_that_goes_backwards_is_a_scan() {
+fn a_backward_loop_is_a_scan() {
     check(BACKWARD, ENDS);
 }
 
@@ -140,7 +140,7 @@ fn any_order_makes_a_scan() {
 }
 
 #[test]
-fn a_condition_on_what_is_computed_makes_no_scan() {
+fn a_data_dependent_condition_makes_no_scan() {
     let ends = "norm = ReduceSum<keepdims=0>(h1)\n limit = ReduceMax<keepdims=0>(x)\n c1 = Less(norm, limit)";
     let model = decluttered(recurrent("5", FORWARD, ends));
     assert!(ops(&model).iter().any(|op| op == "Loop"));

@@ -585,7 +585,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_name_the_cause() {
     let message = |node: &str| {
         let w = Tensor::zero::<f32>(&[1, 8, 2]).unwrap();
         let model = graph("x:f32[3,1,2]", "y", node)
@@ -606,7 +606,7 @@ fn what_is_wrong_is_said() {
     );
     let error = message("y = LSTM<activations=[\"Tanh\",\"Cos\",\"Tanh\"]>(x, w, r)");
     assert!(
-        error.contains("its activation \"Cos\" is none of ONNX's"),
+        error.contains("its activation \"Cos\" is not one of ONNX's"),
         "{error}"
     );
     let error = message("_ = LSTM(x, w, r)");

@@ -147,7 +147,7 @@ fn one_that_surely_lasts_for_an_axis_is_a_scan() {
 }
 
 #[test]
-fn one_that_may_be_none_stays_a_loop() {
+fn a_loop_of_perhaps_no_steps_stays_a_loop() {
     let forward = "index = Identity(t)";
     for (starts, index, outputs) in [
         // Without steps, tract's Scan has no final state.
@@ -242,7 +242,7 @@ fn sizes_stay_known_through_int32() {
 
 /// Where a symbol could do harm, a cast to int32 really casts.
 #[test]
-fn what_is_given_out_or_goes_elsewhere_is_int32() {
+fn sizes_that_are_output_or_computed_with_stay_int32() {
     for (nodes, expected) in [
         (
             "shape = Shape(x)\n sizes = Cast<to=6>(shape)\n y = Gather<axis=0>(sizes, zero)",

@@ -210,7 +210,7 @@ impl<const W: usize, const R: usize> SimdTask for In<'_, W, R> {
                 from = narrow.0.as_ptr().cast();
             }
             for start in tile.places::<V>() {
-                // SAFETY: the row is a vector at least, as is a narrow one with what follows it;
+                // SAFETY: the row is a vector at least, as is a narrow one with the bytes after it;
                 // the scratch memory has room for whole blocks.
                 unsafe {
                     let first = from.add(start);
@@ -280,7 +280,7 @@ impl<const W: usize, const R: usize> SimdTask for Out<'_, W, R> {
             }
             for (row, from) in rows.0.iter().take(count).enumerate() {
                 let (from, to) = (from.as_ptr().cast::<u8>(), out.wrapping_add(row * time));
-                // SAFETY: the row is complete; what is streamed is whole cache lines.
+                // SAFETY: the row is complete; only whole cache lines are streamed.
                 unsafe {
                     if tile.bytes < LANE {
                         few::copy(from, to, tile.bytes);

@@ -293,7 +293,7 @@ impl<const W: usize, const AHEAD: bool> SimdTask for Reverse<'_, W, AHEAD> {
     unsafe fn run<V: Vector>(mut self) {
         let longest = longest(self.lengths) * W;
         let most = MAX_VECTORS_IN_PLACE * V::BYTES;
-        // SAFETY: this function's conditions; what short lines read backward lies in the line
+        // SAFETY: this function's conditions; the backward loads of short lines lie in the line
         // before, or in `before` bytes.
         unsafe {
             if self.step != self.bytes || self.bytes < V::BYTES || longest > most {

@@ -27,7 +27,7 @@ pub(crate) const WIDEST: usize = 64;
 /// A vector register of bytes, which are elements of `W` bytes: 1, 2, 4, 8 or 16.
 ///
 /// Every method is inlined and has to end up in a function with the vector's instructions, as
-/// [`run_at`] calls; that is the safety condition of all of them, beside what each says.
+/// [`run_at`] calls; that is the safety condition of all of them, beside those that each states.
 pub(crate) trait Vector: Copy {
     /// The bytes of a vector: one or more lanes.
     const BYTES: usize;
@@ -68,9 +68,9 @@ pub(crate) trait Vector: Copy {
     /// Whether [`store_prefix`](Self::store_prefix) leaves the other bytes alone.
     const MASKS: bool = false;
 
-    /// Stores, of a vector that is `at` bytes after the start of a line, what lies in the line's
+    /// Stores the part of a vector, `at` bytes after the start of a line, that lies in the line's
     /// prefix of `prefix` bytes: one element of `W` bytes at least, `MOST` bytes at most. Without
-    /// [`MASKS`](Self::MASKS) all of it, which then has to be what belongs there.
+    /// [`MASKS`](Self::MASKS) it stores all of the vector, which must then hold the line's bytes.
     ///
     /// # Safety
     /// `to` is writable for a vector, which ends in the first `MOST` bytes of the line.
@@ -160,7 +160,7 @@ pub(crate) trait SimdTask {
     /// compiler does not inline lacks them.
     ///
     /// # Safety
-    /// See [`Vector`], and what the task says.
+    /// See [`Vector`], and the task's conditions.
     unsafe fn run<V: Vector>(self);
 }
 
@@ -218,7 +218,7 @@ pub(crate) unsafe fn transpose<V: Vector, const W: usize, const R: usize>(
     rows
 }
 
-/// Orders non-temporal stores before what follows: other threads read the output.
+/// Orders non-temporal stores before later ones: other threads read the output.
 #[inline(always)]
 pub(crate) fn fence() {
     #[cfg(all(target_arch = "x86_64", not(revseq_sanitize)))]

@@ -1,4 +1,4 @@
-//! What the vectors of every instruction set do to bytes.
+//! The vectors of every instruction set against plain loops over bytes.
 
 #[cfg(target_arch = "x86_64")]
 use super::x86::{V256, V512};
@@ -6,7 +6,7 @@ use super::*;
 use crate::cpu::lines::MAX_BYTES_IN_PLACE;
 use crate::simd_level::SimdLevel;
 
-/// What the methods of a vector do to bytes, on the instructions that it needs.
+/// Applies the methods of a vector to bytes, on the instructions that it needs.
 unsafe fn check<V: Vector, const W: usize, const R: usize>() {
     let bytes: Vec<u8> = (0..R * V::BYTES)
         .map(|index| (index * 37 % 251) as u8)
@@ -97,7 +97,7 @@ unsafe fn check_widths<V: Vector>() {
 }
 
 #[test]
-fn vectors_do_what_they_say() {
+fn vectors_match_their_definitions() {
     // SAFETY: every level is run only where the CPU has it.
     unsafe {
         check_widths::<Portable>();
@@ -118,7 +118,7 @@ fn vectors_do_what_they_say() {
 }
 
 #[test]
-fn what_is_loaded_is_stored_and_nothing_around_it() {
+fn few_bytes_are_stored_alone() {
     let bytes: Vec<u8> = (1..=LANE as u8).map(|index| index * 15).collect();
     for count in 0..LANE {
         let mut found = [0xee; LANE + 1];

@@ -26,7 +26,7 @@ macro_rules! plain_methods {
         unsafe fn stream(self, to: *mut u8) {
             // SAFETY: `to` is writable for a vector and a multiple of its bytes.
             unsafe {
-                // Sanitizers do not see what these instructions store.
+                // Sanitizers do not see these stores.
                 if cfg!(revseq_sanitize) {
                     assert!(to.addr().is_multiple_of(Self::BYTES));
                     return self.store(to);

@@ -206,8 +206,8 @@ impl Case {
     }
 }
 
-/// Asserts that loads and stores per byte are about so many: no more, and, as what moves without
-/// vectors is not counted and slow, not much less.
+/// Asserts that loads and stores per byte are about these: no more, and not much less, as moves
+/// without vectors are slow and not counted.
 #[track_caller]
 fn about(found: Work, loaded: f64, stored: f64) {
     let stores = found.stored + found.streamed;
@@ -249,7 +249,7 @@ fn elements_are_written_once() {
         // Short lines are read both ways, with a mask for each vector; but for the first one.
         about(lines(64).work(Kernel::Lines), 3.0, 1.0);
         about(lines(256).work(Kernel::Lines), 3.0, 1.0);
-        // Long ones once, but for what overlaps on both sides of a border.
+        // Long ones once, except for overlaps on both sides of a border.
         for bytes in [2048, 8192, 8208] {
             let once = 1.0 + 4.0 * LANE as f64 / bytes as f64;
             about(lines(bytes).work(Kernel::Lines), once, once);

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::sync::atomic::{AtomicU8, Ordering};
 use super::thread;
 
-/// Nobody has come to the piece.
+/// No thread has claimed the piece.
 const FREE: u8 = 0;
 /// A thread works on it.
 const CLAIMED: u8 = 1;
@@ -50,11 +50,11 @@ impl Claims {
         }
     }
 
-    /// Runs every piece that no call has come to, and returns when all are done
-    /// and this thread sees what the work on them has written.
+    /// Runs every piece that is not claimed, and returns when all are done
+    /// and this thread sees all bytes that they wrote.
     ///
     /// # Panics
-    /// If the work on a piece panicked: it is not done, and nobody will do it.
+    /// If the work on a piece panicked: it is not done, and never will be.
     pub(super) fn finish(&self, work: impl Fn(usize)) {
         for index in 0..self.len() {
             self.run(index, &work);

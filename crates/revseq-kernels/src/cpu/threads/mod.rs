@@ -21,7 +21,7 @@ const PIECES_PER_THREAD: usize = 4;
 /// returns when all calls have.
 ///
 /// A run is right whatever it calls: a number that comes again, or is too large,
-/// does nothing, and what is left out is done by the calling thread, which takes
+/// does nothing, and omitted ones are done by the calling thread, which takes
 /// longer. If it panics, so does the run.
 pub type ParallelFor<'a> = dyn Fn(usize, &(dyn Fn(usize) + Sync)) + Sync + 'a;
 
@@ -124,7 +124,7 @@ impl Threads<'_> {
                 pool.in_place_scope(|scope| share(scope, &claims, threads, &piece));
             }
             Self::Host { parallel_for, .. } => {
-                // The host may call what it likes: each piece is run once. As the reference
+                // The host may pass any numbers: each piece is run once. As the reference
                 // ends with the loop, so have all calls when it returns; how it knows need
                 // not make their writes visible here.
                 parallel_for(pieces, &|index| claims.run(index, piece));
@@ -150,7 +150,7 @@ fn share<'scope>(
     take(claims, sharers, 0, piece);
 }
 
-/// Works on what nobody has come to, from the share of `sharer` on.
+/// Works on unclaimed pieces, from the share of `sharer` on.
 ///
 /// The pieces make as many shares of neighbours as there are threads. A thread
 /// begins with its own share, the same in every run, whose bytes it may have in

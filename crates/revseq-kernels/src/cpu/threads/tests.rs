@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::Mutex;
 
-/// What each of the sharers takes of `pieces`, if they come in this order.
+/// The pieces that each of the sharers takes, if they arrive in this order.
 fn taken(pieces: usize, sharers: usize, order: &[usize], most: usize) -> Vec<Vec<usize>> {
     let claims = Claims::new(pieces);
     let turn = |&sharer: &usize| {

@@ -233,7 +233,7 @@ impl<'a> Body<'a> {
         }
         if let Some(read) = counters.iter().find(|it| self.outer.uses(it.last) > 0) {
             return Err(format!(
-                "what it counts is read after it: its output {}",
+                "its step counter is read after it, as output {}",
                 read.last
             ));
         }
@@ -464,7 +464,9 @@ fn listed(node: &NodeProto, attribute: &str, index: usize) -> Result<i64, String
             .get(index)
             .copied()
             .ok_or_else(|| format!("its {attribute} are too few")),
-        Attribute::Reference => Err(format!("its {attribute} are what the caller says")),
+        Attribute::Reference => Err(format!(
+            "its {attribute} are an attribute that the function's caller sets"
+        )),
     }
 }
 

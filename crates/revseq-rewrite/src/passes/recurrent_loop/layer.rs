@@ -233,7 +233,7 @@ impl<'a> Layers<'a> {
                 continue;
             } else {
                 return Err(format!(
-                    "its state {} is none that a cell of LSTM, GRU or RNN has",
+                    "its state {} is not a state of an LSTM, GRU or RNN cell",
                     update.state.last
                 ));
             };
@@ -303,7 +303,7 @@ impl<'a> Layers<'a> {
             let (layer, masked) = self.masked(body, value, name, counts, repeats, batch)?;
             if masked == Masked::Zero && counts.is_some() {
                 return Err(format!(
-                    "its output {name} is 0 where the last step does not count"
+                    "its output {name} is 0 where the last step is masked"
                 ));
             }
             let is_zero = update.is_zero && self.layers[layer].hidden.is_none();

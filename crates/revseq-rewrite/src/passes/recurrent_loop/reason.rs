@@ -89,7 +89,7 @@ pub(super) fn not_of_cell<'a>(body: &Body<'a>, value: &'a str) -> Option<String>
         };
         if FUNCTIONS.contains(&node.op()) {
             return Some(format!(
-                "{} ({}) is no function that these have in ONNX",
+                "{} ({}) is not an activation of these layers in ONNX",
                 node.op(),
                 label()
             ));

@@ -21,7 +21,7 @@ pub(super) fn count<'a>(body: &Body<'a>, node: &'a NodeProto) -> Result<Size<'a>
     // All sequences of a Scan have one length.
     if let Some(sequence) = body.first_sequence() {
         let steps = sizes::axis(body.outer, sequence.value, sequence.axis);
-        return steps.ok_or_else(|| "how often it runs is not provable".to_owned());
+        return steps.ok_or_else(|| "its number of steps is not provable".to_owned());
     }
     let mut bounds = Vec::new();
     if let Some(name) = node.input(0) {

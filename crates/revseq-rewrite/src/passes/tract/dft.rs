@@ -90,7 +90,7 @@ fn by_shape(mut emit: Emit<'_>, node: &NodeProto, [data, output]: [&str; 2], axi
         vec![model::int("axis", 0)],
     );
     emit.write(&[output], "Reshape", &[&transformed, &unflat], Vec::new());
-    emit.finish("one along the second axis, with those before in one".to_owned())
+    emit.finish("one along the second axis, with the axes before it flattened".to_owned())
 }
 
 /// A node's attributes, without some.

@@ -47,7 +47,7 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     let joins = |&reader: &usize| scope.nodes[reader].is("ConcatFromSequence");
     if given.is_empty() || readers.len() != scope.uses(given) || !readers.iter().all(joins) {
         return Verdict::Left(
-            "a list that it appends to is more than joined behind it: tract has no lists"
+            "a sequence that it appends to has readers other than ConcatFromSequence: tract has no sequences"
                 .to_owned(),
         );
     }
@@ -144,11 +144,11 @@ fn join(
     let axis = match (axis, all) {
         (0.., _) => axis,
         (_, Some(all)) => axis + all,
-        _ => return Err("the number of axes of what is joined is not known".to_owned()),
+        _ => return Err("the rank of the joined tensors is not known".to_owned()),
     };
     let mut value = stacked.to_owned();
     if axis != 0 {
-        let all = rank.ok_or("the number of axes of what is joined is not known")? as i64 + 1;
+        let all = rank.ok_or("the rank of the joined tensors is not known")? as i64 + 1;
         // Moves the first axis in front of the axis of concatenation.
         let perm: Vec<i64> = (1..=axis).chain([0]).chain(axis + 1..all).collect();
         value = emit.op("Transpose", &[&value], vec![model::ints("perm", &perm)]);

@@ -12,7 +12,7 @@ pub(super) const PASS: Pass = Pass {
     info: PassInfo {
         name: "list",
         exactness: Exactness::Exact,
-        about: "What is read of a list whose elements are known, to operators on these",
+        about: "Reads from a sequence with known elements, to operators on these",
         portable: false,
         fast: false,
     },

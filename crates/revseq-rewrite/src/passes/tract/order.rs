@@ -41,7 +41,7 @@ fn sort_nodes(nodes: &mut Vec<NodeProto>, labels: &mut Vec<String>, steps: &mut 
         node: node.label(first),
         operator: node.op().to_owned(),
         outcome: Outcome::Rewritten(
-            "behind the nodes that give what it reads, as are others".to_owned(),
+            "moved after the nodes that produce its inputs, as are others".to_owned(),
         ),
     });
     let mut unsorted: Vec<Option<NodeProto>> =

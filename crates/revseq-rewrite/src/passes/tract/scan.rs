@@ -69,7 +69,9 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     let mut emit = Emit::new(label, scope.opset, names);
     let has_reverse = parts.scanned.iter().any(|it| it.is_reverse);
     if parts.lengths.is_some() && has_reverse {
-        return Verdict::Left("it goes through sequences of several lengths backwards".to_owned());
+        return Verdict::Left(
+            "it iterates backwards over sequences of different lengths".to_owned(),
+        );
     }
     let (written, what) = if is_batched {
         let what = "a Loop over the batch around one over the steps";

@@ -226,7 +226,7 @@ fn recurrent_loop() {
         miss(cell).with("Add(both, bias)", "Add(both, r)"),
         miss(cell).with("Add(both, bias)", "Add(both, kernel)"),
         // More is read than the layer's outputs.
-        miss("what it counts is read").outputs("y counted"),
+        miss("its step counter is read").outputs("y counted"),
         miss(output).with("step = Identity(h2)", "step = Neg(h2)"),
         miss(output).with("step = Identity(h2)", "step = Identity(sum)"),
         // Too little is known about the input and the state.
@@ -258,7 +258,7 @@ fn recurrent_loop_with_a_buffer() {
         with_bodies(takes(what, ANY, &with_mask))
     };
     let left = |why| with_bodies(leaves(why, &with_mask));
-    let none = "is none that a cell of LSTM, GRU or RNN has";
+    let none = "is not a state of an LSTM, GRU or RNN cell";
     let zero = "does not provably begin with 0";
     check(
         "recurrent-loop",
@@ -281,7 +281,7 @@ fn recurrent_loop_with_a_buffer() {
             order().outputs("y last ended"),
             order().with("Unsqueeze(output, zero)", "Reshape(output, framed)"),
             order().with("Where(counts, new, repeated)", "Where(counts, new, h)"),
-            left("is 0 where the last step does not count").with(
+            left("is 0 where the last step is masked").with(
                 "buffer2 = Unsqueeze(output, zero)",
                 "nil = Where(counts, new, nought)\nbuffer2 = Unsqueeze(nil, zero)",
             ),
@@ -326,7 +326,7 @@ fn recurrent_loop_with_other_activations() {
             miss("less = Sub(whole, sum)\nh2 = Clip(less, nought, whole)"),
             miss("h2 = Selu(sum)"),
             with_bodies(leaves(
-                "Selu (h2) is no function that these have in ONNX",
+                "Selu (h2) is not an activation of these layers in ONNX",
                 &[START, LOOP],
             ))
             .with("h2 = Tanh(sum)", "h2 = Selu(sum)"),
@@ -449,7 +449,7 @@ fn recurrent_loop_with_a_mask() {
                 .with("done = Expand(nought, states)", "done = Identity(zeros3)"),
             // The mask is read at another step.
             miss(of_cell).with("Gather<axis=0>(mask, t)", "Gather<axis=0>(mask, t2)"),
-            miss("what it counts is read").outputs("y counted"),
+            miss("its step counter is read").outputs("y counted"),
         ],
     );
 }
@@ -512,7 +512,8 @@ fn recurrent_scan() {
                 "num_scan_inputs=1",
                 "num_scan_inputs=1;scan_input_directions=[1]",
             ),
-            with_bodies(leaves("what it counts is read", &[STATES, limited])).outputs("y counted"),
+            with_bodies(leaves("its step counter is read", &[STATES, limited]))
+                .outputs("y counted"),
         ],
     );
 }

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::path::Path;
 
-/// What the system's loader says about a library; `None` if it loads it.
+/// The error of the system's loader for a library; `None` if it loads.
 pub(super) fn refusal(path: &Path) -> Option<String> {
     // SAFETY: only the library's initialisers run, as they do when it is loaded for use, which the
     // caller has just tried.

@@ -2,8 +2,10 @@
 
 mod assignment;
 mod convert;
+mod image;
 pub(crate) mod library;
 mod loader;
+mod message;
 mod placement;
 mod profile;
 mod version;
@@ -25,6 +27,7 @@ use revseq_kernels::Device as KernelDevice;
 use crate::backend::Runs;
 use crate::backend::outputs::{self, Declared};
 use crate::backend::profile::Profile;
+use crate::chain;
 use crate::cli::{EngineArguments, Optimization, OrtArguments};
 use crate::fence;
 use crate::model::check::canonical_domain;
@@ -75,6 +78,7 @@ impl Runtime {
     pub(crate) fn load(option: Option<&Path>) -> Result<Self> {
         let library = library::onnxruntime(option)?;
         let loaded = fenced(|| {
+            image::check(&library.path)?;
             // ONNX Runtime's own lines would go to standard error; its errors come back.
             let silence = Arc::new(|_: LogLevel, _: &str, _: &str, _: &str, _: &str| {});
             let environment = ort::init_from(&library.path)
@@ -93,11 +97,12 @@ impl Runtime {
                 .build()?;
             Ok((environment, version::of(&library.path)?))
         });
-        let (environment, version) = loaded.with_context(|| {
-            format!(
-                "cannot use {} (from {}) as ONNX Runtime; {}",
+        let (environment, version) = loaded.map_err(|error| {
+            anyhow!(
+                "cannot use {} (from {}) as ONNX Runtime: {}; {}",
                 library.path.display(),
                 library.how,
+                chain(&error),
                 library::HOW_TO_GET
             )
         })?;
@@ -115,6 +120,7 @@ impl Runtime {
     /// Registers the provider's library.
     pub(crate) fn register(&mut self, ep: Found) -> Result<()> {
         let register = || -> Result<()> {
+            image::check(&ep.path)?;
             fenced(|| {
                 self.environment
                     .register_ep_library(REGISTRATION, &ep.path)?;
@@ -577,5 +583,7 @@ fn borrowed(values: &Values) -> Vec<(&str, SessionInputValue<'_>)> {
 
 /// Runs ONNX Runtime; a panic in its binding is an error.
 fn fenced<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
-    fence::catch(run).map_err(|message| anyhow!("ort panicked, which is a defect: {message}"))?
+    let result = fence::catch(run);
+    let result = result.map_err(|why| anyhow!("ort panicked, which is a defect: {why}"))?;
+    result.map_err(message::readable)
 }

@@ -93,7 +93,7 @@ mod tests {
     use crate::backend::profile::median;
 
     #[test]
-    fn a_loop_s_time_is_without_what_is_in_it() {
+    fn a_loop_s_time_excludes_its_body() {
         let event = |name: &str, operator: &str, start: u64, time: u64| {
             serde_json::json!({
                 "cat": "Node", "tid": 1, "ts": start, "dur": time,

@@ -10,8 +10,8 @@ use ort::sys::OrtApiBase;
 
 /// The version of the ONNX Runtime that was loaded from a path.
 pub(super) fn of(path: &Path) -> Result<String> {
-    // SAFETY: it is loaded, so that nothing of it runs here but the two functions, which are of these
-    // types; what they return lives as long as the library.
+    // SAFETY: it is loaded already, so only these two functions run, which have these types; their
+    // results live as long as the library.
     unsafe {
         let library = Library::new(path)?;
         let base: Symbol<'_, unsafe extern "system" fn() -> *const OrtApiBase> =

@@ -104,7 +104,7 @@ impl fmt::Display for AtNode {
             write!(f, " of {}", shortened(&inputs.join(", "), 2 * MAXIMUM_NAME))?;
         }
         if !self.unknown.is_empty() {
-            write!(f, ": it wants {} to be constant", self.unknown.join(", "))?;
+            write!(f, ": tract needs constant {}", self.unknown.join(", "))?;
         }
         Ok(())
     }
@@ -247,7 +247,7 @@ mod tests {
                 inner(),
                 "tract does not take the model with these inputs; --backend ort may run it",
             ),
-            (anyhow!("no node makes it"), "no node makes it"),
+            (anyhow!("no node produces it"), "no node produces it"),
             (
                 anyhow!("it is nested too deeply").context("Building node a/b (Loop)"),
                 "node \"a/b\" (Loop): it is nested too deeply",
@@ -268,8 +268,8 @@ mod tests {
                     ]
                     .iter(),
                 ),
-                "tract does not take node \"x\" (Tile) of float[2,3], int64[2]: it wants repeats to \
-                 be constant; --backend ort may run it",
+                "tract does not take node \"x\" (Tile) of float[2,3], int64[2]: tract needs \
+                 constant repeats; --backend ort may run it",
             ),
         ];
         for (error, expected) in rows {

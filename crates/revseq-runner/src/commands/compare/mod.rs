@@ -31,7 +31,7 @@ struct Side {
     ran: Result<Ran, String>,
 }
 
-/// What a model computed.
+/// The values that a model computed.
 struct Ran {
     outputs: Vec<Tensor>,
     /// The values between its nodes, if they are asked for.
@@ -82,11 +82,10 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
         Some(path) => Some(Model::load(&read::locate(path)?.model)?),
         None => None,
     };
-    let backends = match (arguments.backends.as_slice(), &other) {
-        ([], None) => &[Backend::Tract, Backend::Ort],
-        ([], Some(_)) => [Backend::Tract].as_slice(),
-        (given, _) => given,
-    };
+    let backends = arguments.on.or(match &other {
+        None => &[Backend::Tract, Backend::Ort],
+        Some(_) => &[Backend::Tract],
+    });
     ensure!(
         backends.len() > 1 || other.is_some(),
         "there is nothing to compare with: give another model, or two backends, as in \
@@ -109,7 +108,7 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     let given =
         inputs::gather(&model, &sources, &mut bindings).with_context(in_model(&located.model))?;
     let mut sides = Vec::new();
-    for engine in &backend::Engine::open_all(&arguments.engine, backends)? {
+    for engine in &backend::Engine::open_all(&arguments.on.engine, backends)? {
         for model in std::iter::once(&model).chain(&other) {
             let ran = match arguments.values {
                 false => outputs(engine, model, &given, &bindings),

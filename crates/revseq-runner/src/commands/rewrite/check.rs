@@ -87,18 +87,13 @@ impl Check<'_> {
         };
         let mut checked = Vec::new();
         let mut expected = Vec::new();
-        let arguments = &self.arguments.engine;
-        let asked = self.arguments.backends.as_slice();
-        let backends = match asked {
-            [] => &[Backend::Tract, Backend::OrtPlain],
-            asked => asked,
-        };
-        let engines = Engine::open_each(arguments, backends)?;
+        let on = &self.arguments.on;
+        let backends = on.or(&[Backend::Tract, Backend::OrtPlain]);
+        let is_asked = !on.backends.is_empty() || on.engine.ort.ort_lib.is_some();
+        let engines = Engine::open_each(&on.engine, backends)?;
         for (backend, engine) in std::iter::zip(backends, engines) {
             let engine = match engine {
-                Err(error) if !asked.is_empty() || arguments.ort.ort_lib.is_some() => {
-                    return Err(error);
-                }
+                Err(error) if is_asked => return Err(error),
                 engine => engine,
             };
             let backend = backend.name();

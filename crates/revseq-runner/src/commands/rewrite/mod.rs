@@ -91,9 +91,9 @@ fn check_is_asked(arguments: &RewriteArguments) -> Result<()> {
     if arguments.check.is_some() {
         return Ok(());
     }
-    let engine = arguments.engine.given().map(|(flag, _)| flag);
+    let engine = arguments.on.engine.given().map(|(flag, _)| flag);
     let others = [
-        ("--backend", !arguments.backends.is_empty()),
+        ("--backend", !arguments.on.backends.is_empty()),
         ("--rtol and --atol", arguments.tolerance.is_given()),
     ];
     let others = others.into_iter().filter(|(_, given)| *given);

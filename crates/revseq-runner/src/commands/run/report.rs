@@ -1,4 +1,4 @@
-//! What `revseq run` prints.
+//! The output of `revseq run`.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -35,9 +35,9 @@ impl Layout {
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(miri, expect(dead_code, reason = "Miri has no pages"))]
 pub(super) enum Place {
-    /// So many bytes after the start of a page, before which nothing can be touched.
+    /// This many bytes after the start of a page; the page before is inaccessible.
     Start(usize),
-    /// So many bytes before the end of a page, after which nothing can be touched.
+    /// This many bytes before the end of a page; the page after is inaccessible.
     End(usize),
     /// On the heap, whose neighbours a sanitizer watches.
     Heap,
@@ -238,7 +238,7 @@ pub(super) fn directed() -> Vec<Case> {
             cases.push(Case::packed(width, &sizes, axis, batch));
         }
     }
-    // So many time steps that the scratch memory holds a lane of columns, and none.
+    // As many time steps as the scratch memory holds for a lane of columns, and more.
     cases.push(Case::packed(1, &[20_000, 40], 0, 1));
     cases.push(Case::packed(1, &[66_000, 2], 0, 1));
     cases

@@ -1,5 +1,5 @@
-//! Every kernel in every tier, on every instruction set, on layouts that it can take: what a run
-//! would choose by its size, small tensors reach here, in pieces that begin and end anywhere.
+//! Every kernel in every tier, on every instruction set, on layouts that it can take: small
+//! tensors reach kernels that a run would choose for large ones, in pieces that begin and end anywhere.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -93,12 +93,12 @@ fn choices(in_place: bool) -> Vec<KernelChoice> {
     all.collect()
 }
 
-/// What a choice is counted as.
+/// The key under which a choice is counted.
 fn name(choice: &KernelChoice) -> String {
     format!("{choice} by {}", choice.simd)
 }
 
-/// The pieces that a run of so many items is cut into, in the order of the cuts' keys.
+/// The pieces that a run of `items` items is cut into, in the order of the cuts' keys.
 fn pieces(cuts: &[(Index, u8)], items: usize) -> Vec<Range<usize>> {
     let mut borders: Vec<usize> = cuts.iter().map(|(cut, _)| cut.index(items + 1)).collect();
     borders.extend([0, items]);
@@ -168,7 +168,7 @@ fn check(case: &Case, made: &Made) {
         if in_place && case.desc.input.strides != case.desc.output.strides {
             continue;
         }
-        // In place what lies between the strides is the input's.
+        // In place, the bytes between the strides are the input's.
         let start = if in_place { &content } else { &before };
         let mut expected = start.clone();
         reference::reverse_subsequences(&case.desc, &content, &case.lengths[..], &mut expected);
@@ -220,7 +220,7 @@ fn every_kernel_agrees_with_the_reference() {
     }
 }
 
-/// For Miri, which also sees where a pointer leads that nothing is read from, and what it was taken of.
+/// For Miri, which also checks pointers that nothing is read from, and their provenance.
 #[test]
 fn every_kernel_agrees_on_small_layouts() {
     for (width, sizes, axis, batch) in [

@@ -1,0 +1,100 @@
+//! ONNX Runtime's messages, without the places in its source.
+
+use anyhow::{Error, anyhow};
+
+/// The error as a user reads it, if it is one of ONNX Runtime's.
+pub(super) fn readable(error: Error) -> Error {
+    // An error with a context is readable already.
+    if error.chain().len() > 1 {
+        return error;
+    }
+    match error.downcast::<ort::Error>() {
+        Ok(error) => anyhow!(without_places(error.message())),
+        Err(error) => error,
+    }
+}
+
+/// Removes each file and line, with the signature of the function that follows.
+fn without_places(text: &str) -> String {
+    let mut kept = Vec::new();
+    let mut rest = text.trim();
+    while let Some((place, end)) = place(rest) {
+        kept.push(rest[..place].trim());
+        rest = rest[end..].trim_start();
+        if let Some(end) = signature(rest) {
+            rest = rest[end..].trim_start();
+        }
+    }
+    kept.push(rest);
+    kept.retain(|part| !part.is_empty());
+    kept.join(" ")
+}
+
+/// Where a word such as `/core/reverse_sequence.h:20` starts and ends.
+fn place(text: &str) -> Option<(usize, usize)> {
+    let mut at = 0;
+    for word in text.split_inclusive(' ') {
+        let (start, end) = (at, at + word.trim_end().len());
+        at += word.len();
+        let Some((file, line)) = text[start..end].rsplit_once(':') else {
+            continue;
+        };
+        let is_line = !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
+        if is_line && [".h", ".cc", ".cpp"].iter().any(|it| file.ends_with(it)) {
+            return Some((start, end));
+        }
+    }
+    None
+}
+
+/// The end of the C++ function that a text starts with, if it does.
+fn signature(text: &str) -> Option<usize> {
+    let open = text.find('(')?;
+    let name = text[..open].rsplit(' ').next()?;
+    if !name.contains("::") {
+        return None;
+    }
+    let mut depth = 0_usize;
+    for (at, byte) in text.bytes().enumerate().skip(open) {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            let end = at + 1;
+            let after = text[end..]
+                .strip_prefix(" const")
+                .map_or(end, |rest| text.len() - rest.len());
+            return Some(after);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn places_in_the_source_are_removed() {
+        for (text, expected) in [
+            ("No such file.", "No such file."),
+            (
+                "Exception during initialization: /onnxruntime_src/core/cpu/reverse_sequence.h:20 \
+                 onnxruntime::ReverseSequenceOp::ReverseSequenceOp(const onnxruntime::OpKernelInfo&) \
+                 batch_axis < 2 was false. Invalid batch_axis of 3. Must be 0 or 1\n",
+                "Exception during initialization: batch_axis < 2 was false. Invalid batch_axis of 3. \
+                 Must be 0 or 1",
+            ),
+            (
+                "Status Message: /a/loop.cc:9 virtual common::Status onnxruntime::Loop::Compute(\
+                 onnxruntime::OpKernelContext*, std::function<void(int)>) const it (the loop) ends",
+                "Status Message: it (the loop) ends",
+            ),
+            ("a.cc:7 plain(text) b.h:8 c", "plain(text) c"),
+            ("ä.cc:7 x::y(unfinished", "x::y(unfinished"),
+            ("model.onnx:7 is 12:30", "model.onnx:7 is 12:30"),
+        ] {
+            assert_eq!(super::without_places(text), expected);
+        }
+    }
+}
