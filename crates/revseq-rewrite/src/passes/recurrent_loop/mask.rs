@@ -17,6 +17,18 @@ pub(super) enum Counts<'a> {
     Below(&'a str),
 }
 
+impl<'a> Counts<'a> {
+    /// The number of sequences that it has values for.
+    fn batch(self, body: &Body<'a>) -> Option<Size<'a>> {
+        match self {
+            Self::Mask(Sequence { value, axis, .. }) => {
+                sizes::axis(body.outer, value, 1_usize.checked_sub(axis)?)
+            }
+            Self::Below(lengths) => sizes::axis(body.outer, lengths, 0),
+        }
+    }
+}
+
 /// A value that differs between valid and invalid steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice<'a> {
@@ -149,15 +161,15 @@ fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
             is_column.then_some(Flag { rank: 2, ..flag })
         }
         "Expand" => {
-            let (flag, column) = (of(0)?, node.input(0)?);
-            let rows = sizes::axis(scope, column, 0)?;
-            let Size::Known(columns) = sizes::axis(scope, name, 1)? else {
+            let (flag, shape) = (of(0)?, node.input(1)?);
+            let size = |axis| sizes::element_at(scope, shape, &[axis]);
+            let Size::Known(columns) = size(1)? else {
                 return None;
             };
             let repeats = flag.rank == 2
                 && flag.columns == 1
-                && sizes::rank(scope, name) == Some(2)
-                && sizes::axis(scope, name, 0) == Some(rows);
+                && sizes::axis(scope, shape, 0) == Some(Size::Known(2))
+                && flag.counts.batch(body) == size(0);
             let columns = usize::try_from(columns).ok()?;
             repeats.then_some(Flag { columns, ..flag })
         }
