@@ -25,9 +25,13 @@ fn every_path_gives_the_table_s_outputs() {
                         assert_eq!(found, *expected, "{}, {}, {policy:?}", case.name, path.name);
                     }
                     (None, Err(error)) => {
-                        let told = chain(&*error);
+                        let message = chain(&*error);
                         let (right, _) = rejection(&case);
-                        assert!(told.contains(&right), "{}: {told}, not {right}", path.name);
+                        assert!(
+                            message.contains(&right),
+                            "{}: {message}, not {right}",
+                            path.name
+                        );
                     }
                     (Some(_), Err(error)) => {
                         panic!("{}, {}, {policy:?}: {error}", case.name, path.name)

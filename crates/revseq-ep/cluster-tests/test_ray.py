@@ -89,7 +89,7 @@ def inferring(node=None) -> list[int]:
 
 
 def meanwhile(output: pathlib.Path, action, node=None):
-    """Does it once three units are done, and an actor is there; tells how many were done then."""
+    """Acts once three units are done and an actor exists; returns how many were done then."""
     seen = []
 
     def wait():

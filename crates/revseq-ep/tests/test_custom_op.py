@@ -108,9 +108,9 @@ def test_a_shape_is_inferred_as_far_as_it_is_known(sizes, shape, ep, tmp_path, c
         assert harness.bits(y) == harness.bits(-r)
     assert "does not match" not in capfd.readouterr().err
     saved = harness.onnx.load(options.optimized_model_filepath).graph
-    told = [*saved.value_info, *saved.output]
-    sizes = [size.dim_value for value in told for size in value.type.tensor_type.shape.dim]
-    assert all(size >= 0 for size in sizes), told
+    values = [*saved.value_info, *saved.output]
+    sizes = [size.dim_value for value in values for size in value.type.tensor_type.shape.dim]
+    assert all(size >= 0 for size in sizes), values
 
 
 def test_together_with_the_ep():

@@ -45,8 +45,8 @@ def rust_example(name):
 
 def test_rust():
     model = harness.MODELS / MODEL / "model.onnx"
-    told = run(rust_example("rust"), onnxruntime_library(), harness.library(), model)
-    assert told.splitlines()[-1] == f"[3, 2, 5]: {right()}"
+    printed = run(rust_example("rust"), onnxruntime_library(), harness.library(), model)
+    assert printed.splitlines()[-1] == f"[3, 2, 5]: {right()}"
 
 
 def test_rust_rewrites():
@@ -76,5 +76,5 @@ def test_cpp(tmp_path):
     run(shutil.which("c++"), "-std=c++17", "-Wall", "-Wextra", "-Werror",
         f"-I{os.environ['REVSEQ_ORT_INCLUDE']}", source, library, f"-Wl,-rpath,{tmp_path}",
         "-o", example)  # fmt: skip
-    told = run(example, harness.library(), harness.MODELS / MODEL / "model.onnx")
-    assert [float(number) for number in told.split()] == right()
+    printed = run(example, harness.library(), harness.MODELS / MODEL / "model.onnx")
+    assert [float(number) for number in printed.split()] == right()

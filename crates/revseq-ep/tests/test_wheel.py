@@ -80,6 +80,6 @@ def installed(clean):
 
 
 def test_the_python_example(clean):
-    told = output(sys.executable, EXAMPLES / "python.py", PYTHONPATH=str(installed(clean)))
-    assert f"{harness.EP:28} ReverseSequence ''" in told
-    assert "[[[2.0, 1.0, 0.0, 3.0]], [[7.0, 6.0, 5.0, 4.0]]]" in told
+    printed = output(sys.executable, EXAMPLES / "python.py", PYTHONPATH=str(installed(clean)))
+    assert f"{harness.EP:28} ReverseSequence ''" in printed
+    assert "[[[2.0, 1.0, 0.0, 3.0]], [[7.0, 6.0, 5.0, 4.0]]]" in printed

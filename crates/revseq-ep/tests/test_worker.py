@@ -73,20 +73,20 @@ assert len(calls) == 1 and len(harness.devices()) == 1
 
 
 def test_an_existing_registration_is_used_and_left_alone(tmp_path):
-    told = run(tmp_path, """
+    printed = run(tmp_path, """
 import atexit
 atexit.register(lambda: print(len(harness.devices())))
 ort.register_execution_provider_library("theirs", harness.library())
 use(worker.create_session(MODEL))
 assert len(harness.devices()) == 1
 """)
-    assert told == "1\n"
+    assert printed == "1\n"
 
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_process_ends_well(kept, tmp_path):
     """Without sessions the library is gone before the process is; with one it stays."""
-    told = run(tmp_path, f"""
+    printed = run(tmp_path, f"""
 import atexit
 session = worker.create_session(MODEL)
 use(session)
@@ -96,7 +96,7 @@ atexit.unregister(worker._unregister)
 atexit.register(lambda: print(len(harness.devices())))
 atexit.register(worker._unregister, os.getpid())
 """)
-    assert told == ("1\n" if kept else "0\n")
+    assert printed == ("1\n" if kept else "0\n")
 
 
 def test_a_process_ends_while_a_thread_has_a_session(tmp_path):

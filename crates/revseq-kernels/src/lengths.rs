@@ -336,7 +336,7 @@ fn fits(plan: &Plan, count: usize) -> bool {
 fn first_out_of_range(plan: &Plan, data: LengthsData<'_>, maximum: usize) -> Option<usize> {
     let out_of_range = |index: usize| !(0..=maximum as i128).contains(&data.value(index));
     // The lengths that subsequences read, not those between the strides; all of them if
-    // there are no elements, since then no layout tells them apart.
+    // there are no elements, since then no layout distinguishes them.
     let read = (data.len() == plan.lengths_count()).then(|| plan.lengths_read());
     let is_read = |index: usize| read.as_ref().is_none_or(|read| read.contains(index));
     (0..data.len()).find(|&index| out_of_range(index) && is_read(index))

@@ -54,15 +54,15 @@ def revseq(clean, *arguments, **env):
 
 def test_a_model_runs_on_tract(clean):
     assert "y: float[5,4]" in revseq(clean, "run", str(MODEL))
-    told = json.loads(revseq(clean, "verify", str(MODEL), "--format", "json"))
-    assert (told["passed"], told["failed"], told["skipped"]) == (1, 0, 0)
+    printed = json.loads(revseq(clean, "verify", str(MODEL), "--format", "json"))
+    assert (printed["passed"], printed["failed"], printed["skipped"]) == (1, 0, 0)
 
 
 def test_the_provider_is_found_by_itself(clean):
     packages = str(pathlib.Path(onnxruntime.__file__).parents[1])
     arguments = ["run", str(MODEL), "--backend", "ort", "--format", "json"]
-    told = json.loads(revseq(clean, *arguments, PYTHONPATH=packages))
-    assert [node["provider"] for node in told["nodes"]] == ["RevSeqExecutionProvider"]
+    printed = json.loads(revseq(clean, *arguments, PYTHONPATH=packages))
+    assert [node["provider"] for node in printed["nodes"]] == ["RevSeqExecutionProvider"]
 
 
 def test_all_commands_are_in_it(clean):

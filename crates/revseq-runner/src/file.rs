@@ -32,7 +32,7 @@ pub(crate) fn abandon_all() -> impl Drop {
     all
 }
 
-/// Refuses to write over a file unless told to. A pipe or a device is no file.
+/// Refuses to write over a file without `overwrite`. A pipe or a device is no file.
 ///
 /// # Errors
 /// There is a folder, or a file and no `overwrite`.

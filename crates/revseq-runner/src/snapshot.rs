@@ -25,7 +25,7 @@ use crate::model::{Model, read};
 use crate::tensor::fill::{Fill, SplitMix64};
 use crate::tensor::{Data, Tensor};
 
-/// How many values of an output are shown, unless told.
+/// The default number of values shown of an output.
 const VALUES: usize = 12;
 
 /// Why a model could not be run.

@@ -345,8 +345,8 @@ fn output_facts(bodies: &IfThenElse, sizes: &mut Sizes) -> TractResult<TVec<Type
         ensure!(
             then.datum_type == other.datum_type && then.rank() == other.rank(),
             "its branches output {} and {}; which one is taken has to be known before it runs",
-            told(then),
-            told(other)
+            described(then),
+            described(other)
         );
         let scope = &bodies.then_body.symbols;
         let axes = std::iter::zip(then.shape.iter(), other.shape.iter()).enumerate();
@@ -359,7 +359,7 @@ fn output_facts(bodies: &IfThenElse, sizes: &mut Sizes) -> TractResult<TVec<Type
 }
 
 /// A type and a rank in words.
-fn told(fact: &TypedFact) -> String {
+fn described(fact: &TypedFact) -> String {
     let axes = if fact.rank() == 1 { "axis" } else { "axes" };
     format!("{:?} of {} {axes}", fact.datum_type, fact.rank())
 }

@@ -58,6 +58,6 @@ def dotted(version: tuple[int, ...]) -> str:
 
 def native(platform: Platform) -> bool:
     """Whether this machine runs programs of the platform, built by either compiler."""
-    told = subprocess.run(["rustc", "-vV"], check=True, text=True, stdout=subprocess.PIPE).stdout
-    host = re.search(r"host: (.*)", told)[1]
+    version = subprocess.run(["rustc", "-vV"], check=True, text=True, stdout=subprocess.PIPE).stdout
+    host = re.search(r"host: (.*)", version)[1]
     return host.split("-")[0:3:2] == platform.triple.split("-")[0:3:2]

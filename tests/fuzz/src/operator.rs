@@ -176,7 +176,7 @@ fn damage(desc: &mut ReverseSubsequencesDesc, u: &mut Unstructured<'_>) -> Resul
         }
         _ => tensor.sizes = tensor.sizes.split_last().map_or(&[][..], |it| it.1).into(),
     }
-    // Whoever makes a descriptor gives as many strides as sizes, or is told so by a plan.
+    // A descriptor has as many strides as sizes, or a plan refuses it.
     if let Some(strides) = &mut tensor.strides
         && !u.ratio(1, 8)?
     {

@@ -108,11 +108,11 @@ fn check_node(u: &mut Unstructured<'_>) -> Result<()> {
         shapes.push(sizes.iter().enumerate().map(known).collect::<Vec<_>>());
     }
     for (shape, element_type) in std::iter::zip(&shapes, [data_type, lengths_type]) {
-        let told: u8 = u.arbitrary()?;
+        let known: u8 = u.arbitrary()?;
         inputs.push(Input {
-            name: if told & 7 == 7 { "" } else { "x" },
-            element_type: (told & 0x18 != 0).then_some(element_type),
-            shape: (told & 0x60 != 0).then_some(shape.as_slice()),
+            name: if known & 7 == 7 { "" } else { "x" },
+            element_type: (known & 0x18 != 0).then_some(element_type),
+            shape: (known & 0x60 != 0).then_some(shape.as_slice()),
         });
     }
     if u.ratio(1, 8)? {

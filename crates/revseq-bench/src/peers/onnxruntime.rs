@@ -51,7 +51,7 @@ impl Onnxruntime {
         Ok(Self::new(environment, library.display().to_string()))
     }
 
-    /// The version, as the caller told it.
+    /// The version, from the caller.
     pub(super) fn version(&self) -> &str {
         &self.version
     }

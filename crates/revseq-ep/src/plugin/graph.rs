@@ -130,7 +130,7 @@ impl GraphNode<'_> {
             let kind = usize::try_from(kind).unwrap_or_default();
             let value = if kind == INTEGER {
                 let (mut value, mut size) = (0_i64, 0_usize);
-                // SAFETY: as above; there are as many bytes to write to as are said.
+                // SAFETY: as above; the buffer has the declared number of bytes.
                 unsafe {
                     ort_try!(
                         host,

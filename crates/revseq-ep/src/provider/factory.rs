@@ -329,7 +329,7 @@ mod tests {
         let cpus = vec![fake_host::cpu(); cpus];
         let mut out = [ptr::null_mut(); 2];
         let mut count = usize::MAX;
-        // SAFETY: the lists have the sizes that are said.
+        // SAFETY: the lists have the declared sizes.
         let status = unsafe {
             get_supported_devices(
                 factory,
@@ -394,7 +394,7 @@ mod tests {
         unsafe { Factory::release(factory) };
         assert_eq!(in_use.users.load(Ordering::Acquire), 2);
         assert_eq!(fake_host::alive(), alive);
-        // SAFETY: two EPs are said to use it.
+        // SAFETY: it is marked as used by two EPs.
         let last = [(); 2].map(|()| unsafe { Factory::leave(factory) });
         assert_eq!((last, fake_host::alive()), ([false, true], 0));
     }

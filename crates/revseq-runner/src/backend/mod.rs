@@ -139,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// Whether a backend that described itself so is this one, of whatever version.
+    /// Whether a backend that described itself so is this one, of any version.
     pub(crate) fn is_described_by(&self, description: &str) -> bool {
         match self {
             Self::Tract(_) => description.starts_with("tract"),

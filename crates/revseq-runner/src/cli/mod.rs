@@ -39,7 +39,7 @@ pub(crate) use values::NamedFile;
 pub(crate) use verify::{VerifyArguments, VerifyFormat};
 
 /// The environment variables that the command reads, in its long help and its manual pages.
-pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 7] = [
     (
         "ORT_DYLIB_PATH",
         "The shared library of ONNX Runtime, if --ort-lib does not name it",
@@ -59,6 +59,10 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
     (
         "RAYON_NUM_THREADS",
         "The number of threads, if --threads does not set it",
+    ),
+    (
+        "REVSEQ_BACKTRACE",
+        "If it is set, errors of tract have tract's own messages",
     ),
     ("NO_COLOR", "If it is set, nothing is coloured"),
 ];

@@ -127,9 +127,10 @@ fn tolerances(record: &Json) -> Result<BTreeMap<String, Tolerance>> {
         .as_object()
         .context("its tolerances are not an object")?;
     all.iter()
-        .map(|(output, told)| {
+        .map(|(output, recorded)| {
             let number = |key: &str| {
-                told.get(key)
+                recorded
+                    .get(key)
                     .and_then(Json::as_f64)
                     .filter(|tolerance| *tolerance >= 0.0)
                     .with_context(|| format!("output {output:?} has no {key} of 0 or more"))
@@ -176,7 +177,7 @@ impl Recording<'_> {
                 fs::write(folder.path().join(file), bytes)?;
             }
             let outputs = self.model.output_names();
-            let told: serde_json::Map<String, Json> = self
+            let tolerances: serde_json::Map<String, Json> = self
                 .tolerances
                 .iter()
                 .filter(|(output, _)| outputs.contains(output))
@@ -191,7 +192,7 @@ impl Recording<'_> {
             let record = json!({
                 "revseq": env!("CARGO_PKG_VERSION"),
                 "recorded_on": self.engine.to_string(),
-                "tolerances": told,
+                "tolerances": tolerances,
             });
             let text = serde_json::to_string_pretty(&record)? + "\n";
             fs::write(folder.path().join(RECORD), text)?;

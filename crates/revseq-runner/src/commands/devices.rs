@@ -22,8 +22,8 @@ struct Onnxruntime {
 }
 
 fn onnxruntime(arguments: &DevicesArguments) -> Onnxruntime {
-    let told = |error: anyhow::Error| chain(&error);
-    let mut runtime = Runtime::load(arguments.ort_lib.as_deref()).map_err(told);
+    let message = |error: anyhow::Error| chain(&error);
+    let mut runtime = Runtime::load(arguments.ort_lib.as_deref()).map_err(message);
     let devices = match &mut runtime {
         Ok(runtime) => library::ep(arguments.ep_lib.as_deref())
             .and_then(|found| runtime.register(found))
@@ -32,7 +32,7 @@ fn onnxruntime(arguments: &DevicesArguments) -> Onnxruntime {
                 let devices = devices.into_iter();
                 devices.filter(|device| device.ep == ort::EP).collect()
             })
-            .map_err(told),
+            .map_err(message),
         Err(_) => Err("no ONNX Runtime was found".to_owned()),
     };
     Onnxruntime { runtime, devices }

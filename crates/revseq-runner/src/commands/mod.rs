@@ -38,7 +38,7 @@ pub(crate) enum Outcome {
     Done,
     /// A comparison failed.
     Failed,
-    /// It was told to stop before it was done.
+    /// Ctrl-C stopped it before it was done.
     Interrupted,
 }
 

@@ -163,7 +163,7 @@ fn files_need_not_be_utf_8() {
     );
 }
 
-/// Every file that a command writes because it is told to.
+/// Every file that a command writes on request.
 #[test]
 fn existing_files_are_kept_without_overwrite() {
     let folder = Folder::new();

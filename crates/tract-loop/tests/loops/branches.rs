@@ -85,7 +85,7 @@ fn sizes_may_differ() {
 #[test]
 fn ranks_and_types_may_not() {
     let rows_of = |yes: &str| rows("3", &format!("y = {IF}"), yes, "v = Abs(x)");
-    for (yes, told) in [
+    for (yes, expected) in [
         ("v = Flatten<axis=1>(x)\n", None),
         (
             "v = Unsqueeze(x, zero)",
@@ -94,11 +94,11 @@ fn ranks_and_types_may_not() {
         ("v = Shape(x)", Some("of 1 axis and F32 of 2 axes")),
     ] {
         let error = outputs(&rows_of(yes), true).err();
-        match told {
+        match expected {
             None => assert!(error.is_none(), "{error:?}"),
-            Some(told) => {
+            Some(expected) => {
                 let error = format!("{:#}", error.expect("it is refused"));
-                assert!(error.contains(told), "{error}");
+                assert!(error.contains(expected), "{error}");
             }
         }
     }

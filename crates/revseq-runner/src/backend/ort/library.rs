@@ -48,7 +48,7 @@ pub(crate) struct Found {
 /// # Errors
 /// If there is none, or not at the given path.
 pub(crate) fn onnxruntime(option: Option<&Path>) -> Result<Found> {
-    if let Some(found) = told(option, "--ort-lib", "ORT_DYLIB_PATH")? {
+    if let Some(found) = named(option, "--ort-lib", "ORT_DYLIB_PATH")? {
         return Ok(found);
     }
     let in_package = python_package("onnxruntime").and_then(|folder| {
@@ -84,7 +84,7 @@ fn is_onnxruntime(name: &OsStr) -> bool {
 /// # Errors
 /// If there is none, or not at the given path.
 pub(crate) fn ep(option: Option<&Path>) -> Result<Found> {
-    if let Some(found) = told(option, "--ep-lib", "REVSEQ_EP_LIBRARY")? {
+    if let Some(found) = named(option, "--ep-lib", "REVSEQ_EP_LIBRARY")? {
         return Ok(found);
     }
     // A link to this executable may be elsewhere. On Windows the second form begins with `\\?\`.
@@ -119,7 +119,7 @@ pub(crate) fn ep(option: Option<&Path>) -> Result<Found> {
 }
 
 /// The path that the option, or else the environment variable, names.
-fn told(
+fn named(
     option: Option<&Path>,
     flag: &'static str,
     variable: &'static str,

@@ -234,7 +234,7 @@ impl Ort {
         (self.with_ep && self.device != KernelDevice::Cpu).then_some(&self.device)
     }
 
-    /// Whether an ONNX Runtime of whatever version described itself so, with this one's provider.
+    /// Whether an ONNX Runtime of any version described itself so, with the same provider.
     pub(crate) fn is_described_by(&self, description: &str) -> bool {
         description.starts_with("ONNX Runtime") && description.ends_with(EP) == self.with_ep
     }
@@ -392,7 +392,7 @@ impl Ort {
             Ok(session.end_profiling()?)
         })?;
         let text = std::fs::read(&written).with_context(|| format!("cannot read {written}"));
-        // It is this run's own, and of no use to anyone else.
+        // A temporary file of this run.
         let _ = std::fs::remove_file(&written);
         let text = text?;
         let profile = profile::read(&text).context("cannot read ONNX Runtime's profile")?;
@@ -453,7 +453,7 @@ impl Ort {
 /// The session's option for where data in files beside the model is.
 const EXTERNAL_DATA_FOLDER: &str = "session.model_external_initializers_file_folder_path";
 
-/// The folder of a model, if its name can be said to ONNX Runtime.
+/// The folder of a model, if ONNX Runtime takes its name.
 fn folder(model: &Path) -> Option<&str> {
     match model.parent()?.to_str()? {
         "" => Some("."),

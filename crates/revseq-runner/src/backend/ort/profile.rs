@@ -114,7 +114,7 @@ mod tests {
         }
         events.push(event("m", "MatMul", 2, 5));
         let text = serde_json::to_vec(&events).unwrap();
-        let told: Vec<_> = super::read(&text)
+        let found: Vec<_> = super::read(&text)
             .unwrap()
             .nodes
             .into_iter()
@@ -130,7 +130,7 @@ mod tests {
             .collect();
         let expected = [("m", 2, 70, 70), ("l", 1, 30, 100), ("n", 1, 5, 5)];
         assert_eq!(
-            told,
+            found,
             expected.map(|(node, calls, time, inner)| (node.to_owned(), calls, time, inner))
         );
     }

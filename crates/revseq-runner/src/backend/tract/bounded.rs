@@ -11,7 +11,7 @@ use tract_onnx::tract_hir::infer::{
 };
 use tract_onnx::tract_hir::internal::*;
 
-use super::refusal::{AtNode, Told};
+use super::refusal::{AtNode, Explained};
 use super::shapes;
 use crate::tensor::MAXIMUM_BYTES;
 
@@ -66,7 +66,7 @@ impl Bounded {
             let wide = value.cast_to::<i64>()?;
             let found = wide.to_plain_array_view::<i64>()?;
             if let Some(size) = found.iter().find(|&&size| i32::try_from(size).is_err()) {
-                bail!(Told(format!(
+                bail!(Explained(format!(
                     "node {:?} has {size} in input {index}, of which tract would keep only 32 bits",
                     self.node
                 )));
@@ -113,7 +113,7 @@ pub(super) fn check(node: &str, datum_type: DatumType, shape: &[usize]) -> Tract
     if shape.contains(&0) || bytes.is_some_and(|bytes| bytes <= MAXIMUM_BYTES) {
         return Ok(());
     }
-    bail!(Told(format!(
+    bail!(Explained(format!(
         "node {node:?} makes a tensor of sizes {shape:?}, more than the {} GiB that are allowed",
         MAXIMUM_BYTES >> 30
     )))

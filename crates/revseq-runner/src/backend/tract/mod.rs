@@ -132,7 +132,7 @@ fn lacks(model: &Model) -> Result<Option<String>> {
             lacking.other((2, format!("input {:?}, which is not a tensor", input.name)));
         }
     }
-    Ok(lacking.told())
+    Ok(lacking.message())
 }
 
 /// The operators of a graph's nodes, and of those within, by the names that they have for tract.
@@ -189,7 +189,7 @@ impl Tract {
             };
             fixed.ok_or(error)
         });
-        prepared.map_err(|error| refusal::told(error, &node_names(model.graph())))
+        prepared.map_err(|error| refusal::in_words_of_onnx(error, &node_names(model.graph())))
     }
 }
 
@@ -236,7 +236,7 @@ fn prepare(
             }
         }
     }
-    // tract works on one thread unless it is told otherwise; to a pool of one it would only
+    // tract works on one thread by default; to a pool of one it would only
     // hand work over.
     #[cfg(feature = "multithread")]
     if rayon::current_num_threads() > 1 {

@@ -35,15 +35,15 @@ const OURS: [&str; 8] = [
 
 /// An error whose message is already in ONNX's terms.
 #[derive(Debug)]
-pub(super) struct Told(pub(super) String);
+pub(super) struct Explained(pub(super) String);
 
-impl fmt::Display for Told {
+impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Told {}
+impl std::error::Error for Explained {}
 
 /// A node that tract does not take.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl AtNode {
         places: &[usize],
         inputs: impl Iterator<Item = &'a InferenceFact>,
     ) -> Error {
-        let is_told = error.is::<Self>() || error.is::<Told>();
+        let is_told = error.is::<Self>() || error.is::<Explained>();
         if OURS.contains(&operator) || is_told {
             return error;
         }
@@ -127,11 +127,11 @@ fn shortened(text: &str, most: usize) -> String {
 
 /// An error of tract's about a model, in ONNX's words and on one line. `nodes` are the names and
 /// operators of its nodes.
-pub(super) fn told(error: Error, nodes: &BTreeMap<String, String>) -> Error {
+pub(super) fn in_words_of_onnx(error: Error, nodes: &BTreeMap<String, String>) -> Error {
     if std::env::var_os(BACKTRACE).is_some() {
         return error;
     }
-    if let Some(Told(why)) = error.downcast_ref() {
+    if let Some(Explained(why)) = error.downcast_ref() {
         return anyhow!("{why}");
     }
     if let Some(at) = error.downcast_ref::<AtNode>() {
@@ -175,7 +175,7 @@ fn find<'a>(message: &str, nodes: &'a BTreeMap<String, String>) -> Option<(&'a s
 pub(super) struct Lacking {
     /// The nodes of each operator.
     operators: BTreeMap<String, Vec<String>>,
-    /// In the order in which they are told.
+    /// In the order of the message.
     others: BTreeSet<(u8, String)>,
 }
 
@@ -190,7 +190,7 @@ impl Lacking {
     }
 
     /// All of it on one line, as far as that has room; `None` if nothing is lacking.
-    pub(super) fn told(self) -> Option<String> {
+    pub(super) fn message(self) -> Option<String> {
         let advice = if self.operators.is_empty() {
             String::new()
         } else {
@@ -232,7 +232,7 @@ mod tests {
             ("a".to_owned(), "Slice".to_owned()),
             ("a/b".to_owned(), "Loop".to_owned()),
         ]);
-        let tell = |error: Error| told(error, &nodes).to_string();
+        let message = |error: Error| in_words_of_onnx(error, &nodes).to_string();
         let inner = || anyhow!("Symbol <Sym0> points to an invalid SymbolScope");
         let rows = [
             (
@@ -273,14 +273,14 @@ mod tests {
             ),
         ];
         for (error, expected) in rows {
-            assert_eq!(tell(error), expected);
+            assert_eq!(message(error), expected);
         }
     }
 
     #[test]
     fn all_that_is_lacking_has_room_on_a_line() {
         let mut lacking = Lacking::default();
-        assert_eq!(Lacking::default().told(), None);
+        assert_eq!(Lacking::default().message(), None);
         for index in 0..3 {
             lacking.operator("Foo".to_owned(), format!("n{index}"));
         }
@@ -288,7 +288,7 @@ mod tests {
         lacking.other((0, "bfloat16".to_owned()));
         let bar = "b".repeat(MAXIMUM_NAME);
         assert_eq!(
-            lacking.told(),
+            lacking.message(),
             Some(format!(
                 "tract has no Foo (node \"n0\" and 2 others), com.example::Bar (node \"…{bar}\"), \
                  bfloat16; --backend ort may run it"
@@ -298,7 +298,10 @@ mod tests {
         for index in 0..50 {
             lacking.operator(format!("Operator{index}"), "x".repeat(80));
         }
-        let told = lacking.told().expect("something is lacking");
-        assert!(told.len() < 400 && told.contains(" more; "), "{told}");
+        let message = lacking.message().expect("something is lacking");
+        assert!(
+            message.len() < 400 && message.contains(" more; "),
+            "{message}"
+        );
     }
 }

@@ -69,7 +69,7 @@ pub(crate) struct Shapes {
     nodes: HashMap<String, Vec<(String, Vec<ValueType>)>>,
     /// The main graph's outputs, in order; empty if tract cannot read the model.
     outputs: Vec<ValueType>,
-    /// Why not all is known, where tract told.
+    /// The error that stopped the inference, if any.
     pub(crate) stopped: Option<String>,
 }
 
@@ -131,7 +131,12 @@ pub(crate) fn shapes(model: &Model, bindings: &Bindings) -> Shapes {
     // The operators that tract lacks are more helpful than the place of the first error.
     let stopped = match form.and_then(|form| lacks(&form)) {
         Ok(Some(lacking)) => Some(lacking),
-        Ok(None) => error.map(|error| chain(&refusal::told(error, &node_names(model.graph())))),
+        Ok(None) => error.map(|error| {
+            chain(&refusal::in_words_of_onnx(
+                error,
+                &node_names(model.graph()),
+            ))
+        }),
         Err(error) => Some(format!("{error:#}")),
     };
     Shapes {

@@ -271,12 +271,12 @@ fn as_json(names: &[String], expected: &str, rows: &[(String, Row)]) -> Json {
             Row::Refused(why) => return json!({ "model": side, "refused": why }),
         };
         let outputs = std::iter::zip(names, results).map(|(name, result)| {
-            let (told, difference) = match result {
+            let (result, difference) = match result {
                 Compared::Same => ("equal", None),
                 Compared::Close(difference) => ("within tolerance", Some(difference)),
                 Compared::Different(difference) => ("different", Some(difference)),
             };
-            let mut json = json!({ "name": name, "result": told });
+            let mut json = json!({ "name": name, "result": result });
             if let Some(difference) = difference {
                 json["difference"] = difference.json();
             }

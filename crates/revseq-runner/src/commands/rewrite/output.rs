@@ -11,7 +11,7 @@ use crate::file::{self, CopiedFile, NewFile};
 use crate::model::Model;
 use crate::model::external::check_location;
 
-/// Refuses to write over a file, above all the model itself, unless told.
+/// Refuses to write over a file, above all the model itself, without `--overwrite`.
 pub(super) fn refuse(model: &Path, output: &Path, overwrite: bool) -> Result<()> {
     if is_standard_output(output) {
         return Ok(());
