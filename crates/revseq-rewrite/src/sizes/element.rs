@@ -177,7 +177,7 @@ fn place_of(sizes: &[usize], index: usize, rank: usize) -> Option<Vec<usize>> {
     Some(place)
 }
 
-#[cfg(test)]
+/// The element of a value at a place, an index for each axis.
 pub(crate) fn element_at<'a>(
     scope: &'a Scope<'a>,
     name: &str,

@@ -13,10 +13,8 @@ use crate::constant;
 use crate::model::{Attribute, NodeProto, declared_sizes};
 use crate::operators::{BROADCAST, REDUCE, has_sizes_of_input};
 use crate::scope::{ProvedSize, Scope, Source};
-#[cfg(test)]
-pub(crate) use element::element_at;
 use element::{element, scalar_within};
-pub(crate) use element::{every_element, scalar};
+pub(crate) use element::{element_at, every_element, scalar};
 use reshape::reshape_axis;
 use window::{WINDOWED, window_axis};
 

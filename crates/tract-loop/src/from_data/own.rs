@@ -34,7 +34,12 @@ impl<T: Untyped> Op for Own<T> {
 }
 
 impl<T: Untyped> EvalOp for Own<T> {
-    not_out_of_plan!();
+    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+        let facts = inputs.iter().map(|input| TypedFact::shape_and_dt_of(input));
+        let facts: TVec<TypedFact> = facts.collect();
+        let op = self.0.typed(&facts.iter().collect::<TVec<_>>())?;
+        op.eval_out_of_plan(inputs)
+    }
 }
 
 impl<T: Untyped> InferenceOp for Own<T> {

@@ -288,6 +288,15 @@ impl<'a> Body<'a> {
         match node.op() {
             "Identity" => self.counter_within(node.input(0)?, steps),
             "Cast" if is_number(node) => self.counter_within(node.input(0)?, steps),
+            "Gather" => {
+                let count = self.counter_within(node.input(1)?, steps)?;
+                let first = self.first_of_steps(node.input(0)?)?;
+                let reads = count.ahead == 0 && node.int("axis").or(0)? == 0;
+                reads.then_some(Count {
+                    ahead: first,
+                    ..count
+                })
+            }
             "Unsqueeze" => {
                 let count = self.counter_within(node.input(0)?, steps)?;
                 let added = constant::axes(self.inner, node)?;
@@ -308,6 +317,28 @@ impl<'a> Body<'a> {
             }
             _ => None,
         }
+    }
+
+    /// The first element of a vector of the outer graph that holds a number for each step, each 1
+    /// more than the one before.
+    fn first_of_steps(&self, name: &'a str) -> Option<i64> {
+        let scope = self.outer;
+        let is_of_steps = !self.inner.defines(name)
+            && sizes::rank(scope, name) == Some(1)
+            && sizes::axis(scope, name, 0) == Some(self.steps);
+        if !is_of_steps {
+            return None;
+        }
+        if let Some(numbers) = constant::ints(scope, name) {
+            let first = *numbers.first()?;
+            let mut pairs = numbers.windows(2);
+            return pairs
+                .all(|pair| pair[0].checked_add(1) == Some(pair[1]))
+                .then_some(first);
+        }
+        let range = scope.first_output_of(name, "Range")?;
+        let by_one = constant::int(scope, range.input(2)?)? == 1;
+        by_one.then(|| constant::int(scope, range.input(0)?))?
     }
 
     /// Follows a value through Identity nodes and Casts from float32 to float32.

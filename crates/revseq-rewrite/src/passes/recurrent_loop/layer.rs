@@ -49,6 +49,8 @@ pub(super) enum Steps<'a> {
     Mask {
         value: &'a str,
         time: usize,
+        /// Whether it lacks the last axis, of size 1.
+        is_matrix: bool,
         /// Whether valid steps come first in each sequence of the batch.
         is_prefix: bool,
         /// Whether the mask provably has a value for each sequence of the batch, and for each step.
@@ -331,7 +333,13 @@ impl<'a> Layers<'a> {
         batch: Size<'a>,
     ) -> Result<(usize, Masked), String> {
         let choice = Choice::of(body, value);
-        let new = choice.map_or(value, |choice| choice.new);
+        let new = match choice {
+            // A state that is updated: where its mask is true, by the cell's output.
+            Some(choice) => Choice::of(body, choice.new)
+                .filter(|state| state.counts == choice.counts)
+                .map_or(choice.new, |state| state.new),
+            None => value,
+        };
         let layer = self
             .output_of(new)
             .ok_or_else(|| format!("its output {output} is not that of its cell"))?;
@@ -424,9 +432,11 @@ impl<'a> Layers<'a> {
             Counts::Mask(mask) => mask,
         };
         let name = mask.value;
-        let (is_of_steps, of_mask) = shape(body, mask, "mask")?;
+        let (is_of_steps, of_mask) = shape(body, mask, &[3, 2], "mask")?;
+        let is_matrix = sizes::rank(body.outer, name) == Some(2);
+        let has_one = is_matrix || sizes::axis(body.outer, name, 2) == Some(Size::Known(1));
         // The loop runs with one mask for each sequence, or with one for all.
-        if !may_be(of_mask, batch) || sizes::axis(body.outer, name, 2) != Some(Size::Known(1)) {
+        if !may_be(of_mask, batch) || !has_one {
             return Err(format!(
                 "its mask {name} does not provably have one value for each step of each sequence"
             ));
@@ -442,6 +452,7 @@ impl<'a> Layers<'a> {
         Ok(Some(Steps::Mask {
             value: mask.value,
             time: mask.axis,
+            is_matrix,
             is_prefix: is_prefix || assume.right_padded && !is_reversed(body, mask.value),
             is_of_batch: of_mask == batch,
             is_of_steps,

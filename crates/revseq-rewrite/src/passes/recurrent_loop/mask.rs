@@ -6,6 +6,7 @@ use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
 use super::body::{Body, MAXIMUM_STEPS, Sequence, is_number, operands, through_identity};
+use super::sum::width;
 
 /// The condition under which a step of a sequence is valid.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,6 +15,18 @@ pub(super) enum Counts<'a> {
     Mask(Sequence<'a>),
     /// The step is below the sequence's length, in the order in which the loop runs.
     Below(&'a str),
+}
+
+impl<'a> Counts<'a> {
+    /// The number of sequences that it has values for.
+    fn batch(self, body: &Body<'a>) -> Option<Size<'a>> {
+        match self {
+            Self::Mask(Sequence { value, axis, .. }) => {
+                sizes::axis(body.outer, value, 1_usize.checked_sub(axis)?)
+            }
+            Self::Below(lengths) => sizes::axis(body.outer, lengths, 0),
+        }
+    }
 }
 
 /// A value that differs between valid and invalid steps.
@@ -31,6 +44,8 @@ struct Flag<'a> {
     is_true: bool,
     /// The rank: 1 for a value per sequence, 2 for a column of them.
     rank: usize,
+    /// How often the column is repeated.
+    columns: usize,
 }
 
 impl<'a> Choice<'a> {
@@ -61,7 +76,9 @@ impl<'a> Choice<'a> {
         } else {
             (otherwise, when)
         };
-        (flag.rank == 2).then_some(Self {
+        // More columns than the values have would repeat those.
+        let fits = flag.columns == 1 || width(body, new, MAXIMUM_STEPS) == Some(flag.columns);
+        (flag.rank == 2 && fits).then_some(Self {
             counts: flag.counts,
             new,
             old,
@@ -104,6 +121,7 @@ fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
             counts: Counts::Mask(sequence),
             is_true: true,
             rank: sizes::rank(body.outer, sequence.value)?.checked_sub(1)?,
+            columns: 1,
         });
     }
     let (_, node, output) = scope.producer(name)?;
@@ -119,6 +137,7 @@ fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
             counts: Counts::Below(lengths),
             is_true: true,
             rank,
+            columns: 1,
         })
     };
     match node.op() {
@@ -136,8 +155,23 @@ fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
         }
         "Reshape" => {
             let flag = of(0)?;
-            let column = constant::ints(scope, node.input(1)?)? == [-1, 1];
-            column.then_some(Flag { rank: 2, ..flag })
+            let is_column = flag.columns == 1
+                && sizes::rank(scope, name) == Some(2)
+                && sizes::axis(scope, name, 1) == Some(Size::Known(1));
+            is_column.then_some(Flag { rank: 2, ..flag })
+        }
+        "Expand" => {
+            let (flag, shape) = (of(0)?, node.input(1)?);
+            let size = |axis| sizes::element_at(scope, shape, &[axis]);
+            let Size::Known(columns) = size(1)? else {
+                return None;
+            };
+            let repeats = flag.rank == 2
+                && flag.columns == 1
+                && sizes::axis(scope, shape, 0) == Some(Size::Known(2))
+                && flag.counts.batch(body) == size(0);
+            let columns = usize::try_from(columns).ok()?;
+            repeats.then_some(Flag { columns, ..flag })
         }
         _ => None,
     }

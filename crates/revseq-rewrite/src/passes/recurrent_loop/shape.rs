@@ -14,7 +14,7 @@ pub(super) fn fits<'a>(
     sequence: Sequence<'a>,
     what: &str,
 ) -> Result<Size<'a>, String> {
-    match shape(body, sequence, what)? {
+    match shape(body, sequence, &[3], what)? {
         (true, batch) => Ok(batch),
         (false, _) => Err(format!(
             "it does not provably run once for each step of its {what} {}",
@@ -23,16 +23,17 @@ pub(super) fn fits<'a>(
     }
 }
 
-/// Proves that a sequence has rank 3. Returns whether it provably has as many steps as the loop,
-/// and the size of its batch.
+/// Proves that a sequence has one of some ranks. Returns whether it provably has as many steps as
+/// the loop, and the size of its batch.
 pub(super) fn shape<'a>(
     body: &Body<'a>,
     sequence: Sequence<'a>,
+    ranks: &[usize],
     what: &str,
 ) -> Result<(bool, Size<'a>), String> {
     let name = sequence.value;
     let rank = sizes::rank(body.outer, name);
-    if rank != Some(3) {
+    if rank.is_none_or(|rank| !ranks.contains(&rank)) {
         return Err(format!(
             "its {what} {name} is not provably of 3 axes{}",
             rank.map_or_else(String::new, |rank| format!(", but of {rank}"))

@@ -68,17 +68,22 @@ enum Counting {
 
 impl Counting {
     fn write(emit: &mut Emit<'_>, steps: Steps<'_>, layers: &Layers<'_>) -> Self {
-        let (value, time, is_prefix, is_of_batch, is_of_steps) = match steps {
+        let (value, time, is_matrix, is_prefix, is_of_batch, is_of_steps) = match steps {
             Steps::Below(lengths) => return Self::below(emit, lengths, layers),
             Steps::Mask {
                 value,
                 time,
+                is_matrix,
                 is_prefix,
                 is_of_batch,
                 is_of_steps,
-            } => (value, time, is_prefix, is_of_batch, is_of_steps),
+            } => (value, time, is_matrix, is_prefix, is_of_batch, is_of_steps),
         };
-        let mut mask = time_major(emit, value, time);
+        let value = match is_matrix {
+            true => emit.unsqueeze(value, &[2]),
+            false => value.to_owned(),
+        };
+        let mut mask = time_major(emit, &value, time);
         if !is_of_batch || !is_of_steps {
             let (steps, batch) = shape_of_input(emit, layers);
             let [zero, one] = [0, 1].map(|number| emit.ints(&[number]));

@@ -391,6 +391,30 @@ fn recurrent_loop_with_a_mask() {
                 "h2 = Where(counts, new, h)",
                 "not = Not(counts)\nh2 = Where(not, h, new)",
             ),
+            // A mask of two axes, whose steps become columns, or as wide as the states.
+            order()
+                .with("axes=[2];keepdims=1", "axes=[2];keepdims=0")
+                .with(
+                    "counts = Gather<axis=0>(mask, t)",
+                    "row = Gather<axis=0>(mask, t)\ncounts = Unsqueeze(row, one)",
+                ),
+            order()
+                .with("axes=[2];keepdims=1", "axes=[2];keepdims=0")
+                .with(
+                    "counts = Gather<axis=0>(mask, t)",
+                    "row = Gather<axis=0>(mask, t)\ncounts = Reshape(row, upright)",
+                ),
+            order().with(
+                "counts = Gather<axis=0>(mask, t)",
+                "column = Gather<axis=0>(mask, t)\ncounts = Expand(column, states)",
+            ),
+            miss(of_cell).with(
+                "counts = Gather<axis=0>(mask, t)",
+                "column = Gather<axis=0>(mask, t)
+                wide = Concat<axis=0>(batch, four)
+                counts = Expand(column, wide)",
+            ),
+            order().with("Where(counts, new, repeated)", "Where(counts, h2, nought)"),
             // By assumption, or proved from the graph.
             take(operators),
             take(operators).opset(9),
@@ -468,6 +492,16 @@ fn recurrent_scan() {
         ))
     };
     let short = |why| with_bodies(leaves(why, &[STATES, limited]));
+    let numbered = |row: Row| {
+        row.with(
+            "begin = Expand",
+            "time = Gather(shape, zero)\nnumbers = Range(start, time, next)\nbegin = Expand",
+        )
+        .with(
+            "over = GreaterOrEqual(t, lens)",
+            "number = Gather(numbers, t)\nover = GreaterOrEqual(number, lens)",
+        )
+    };
     let with = |attribute: &'static str| take("RNN", ANY).with("num_scan_inputs=1", attribute);
     check(
         "recurrent-loop",
@@ -503,6 +537,9 @@ fn recurrent_scan() {
             ),
             lengths().with("GreaterOrEqual(t, lens)", "LessOrEqual(lens, t)"),
             lengths().with("Reshape(over, upright)", "Unsqueeze(over, one)"),
+            // The numbers of the steps in a list.
+            numbered(lengths()),
+            numbered(short("its body is not the cell")).with("Range(start", "Range(next"),
             short("its body is not the cell")
                 .with("Reshape(over, upright)", "Unsqueeze(over, zero)"),
             short("its body is not the cell")
