@@ -96,8 +96,7 @@ fn look(model: &ModelProto, pass: &'static Pass, options: &Options, names: &mut 
         context: Context::new(options, model),
     };
     if let Some(graph) = model.graph.as_option() {
-        let trained = model::trained_names(model);
-        let scope = Scope::main(graph, &trained, opset(&model.opset_import));
+        let scope = Scope::main(model, graph, opset(&model.opset_import));
         look.scope(
             &scope,
             &Path {

@@ -58,8 +58,9 @@ impl Unread {
     /// Removes nodes, initializers and declarations that lost their last reader.
     pub(crate) fn sweep(&self, model: &mut ModelProto) {
         let trained = owned(model::trained_names(model)).collect();
+        let are_fixed = model::are_initializers_fixed(model);
         if let Some(graph) = model.graph.as_option_mut() {
-            self.sweep_graph(graph, trained);
+            self.sweep_graph(graph, trained, are_fixed);
         }
         for function in &mut model.functions {
             let mut read = function.output.iter().cloned().collect();
@@ -74,18 +75,32 @@ impl Unread {
         }
     }
 
-    fn sweep_graph(&self, graph: &mut GraphProto, mut read: HashSet<String>) -> HashSet<String> {
+    /// Sweeps a graph, in which initializers that are inputs as well stay unless they are fixed.
+    fn sweep_graph(
+        &self,
+        graph: &mut GraphProto,
+        mut read: HashSet<String>,
+        are_fixed: bool,
+    ) -> HashSet<String> {
         read.extend(owned(graph.seen_elsewhere()));
         self.sweep_nodes(&mut graph.node, &mut read);
-        // Before IR version 4 every initializer is an input as well.
-        let inputs: HashSet<&str> = graph
-            .input
-            .iter()
-            .filter_map(|it| it.name.as_deref())
-            .collect();
+        let inputs: HashSet<String> = match are_fixed {
+            true => HashSet::new(),
+            false => owned(graph.inputs()).collect(),
+        };
+        let mut gone = HashSet::new();
         graph.initializer.retain(|tensor| {
             let name = tensor.name.as_deref().unwrap_or_default();
-            read.contains(name) || inputs.contains(name) || self.values.contains(name)
+            let is_kept =
+                read.contains(name) || inputs.contains(name) || self.values.contains(name);
+            if !is_kept {
+                gone.insert(name.to_owned());
+            }
+            is_kept
+        });
+        graph.input.retain(|input| {
+            let name = input.name.as_deref().unwrap_or_default();
+            !gone.contains(name)
         });
         let here: HashSet<String> = owned(graph.defined()).collect();
         graph.value_info.retain(|value| {
@@ -105,7 +120,7 @@ impl Unread {
             }
             read.extend(node.inputs().map(str::to_owned));
             for graph in node.graphs_mut() {
-                read.extend(self.sweep_graph(graph, HashSet::new()));
+                read.extend(self.sweep_graph(graph, HashSet::new(), false));
             }
         }
         let mut kept = kept.into_iter();

@@ -85,10 +85,13 @@ pub(crate) enum Source<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// The main graph. Training also reads and sets the names in `trained`.
-    pub(crate) fn main(graph: &'a GraphProto, trained: &HashSet<&'a str>, opset: i64) -> Self {
+    /// The main graph of a model. Training also reads and sets the names that it mentions.
+    pub(crate) fn main(model: &'a ModelProto, graph: &'a GraphProto, opset: i64) -> Self {
         let mut scope = Self::graph(graph, None, opset);
-        for &name in trained {
+        if model::are_initializers_fixed(model) {
+            scope.fix_initializers();
+        }
+        for name in model::trained_names(model) {
             *scope.uses.entry(name).or_insert(0) += 1;
             // It changes in every step of training.
             if scope.initializers.remove(name).is_some() {
@@ -98,7 +101,16 @@ impl<'a> Scope<'a> {
         scope
     }
 
-    /// A subgraph: a graph in an attribute of a node.
+    /// Makes constants of the initializers that are inputs as well.
+    fn fix_initializers(&mut self) {
+        for &name in self.initializers.keys() {
+            self.opaque.remove(name);
+        }
+        let initializers = &self.initializers;
+        self.inputs.retain(|name| !initializers.contains_key(name));
+    }
+
+    /// A subgraph: a graph in an attribute of a node, whose initializers nothing can replace.
     pub(crate) fn graph(graph: &'a GraphProto, parent: Option<&'a Scope<'a>>, opset: i64) -> Self {
         let name = |value: &'a ValueInfoProto| value.name.as_deref().unwrap_or_default();
         let by_name = |values: &'a [ValueInfoProto]| {
@@ -122,6 +134,9 @@ impl<'a> Scope<'a> {
                 opset,
             )
         };
+        if parent.is_some() {
+            scope.fix_initializers();
+        }
         scope.opaque.extend(graph.sparse_tensors());
         for name in graph.seen_elsewhere() {
             *scope.uses.entry(name).or_insert(0) += 1;

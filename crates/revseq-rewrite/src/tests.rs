@@ -564,6 +564,34 @@ fn a_whole_encoder_becomes_two_layers() {
     }
 }
 
+/// Before IR version 4, initializers have to be inputs as well, and nothing can replace them; since,
+/// one that is an input is a default.
+#[test]
+fn initializers_among_the_inputs_are_constants_before_ir_version_4() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/keras");
+    let (_, mut model) = read(&tests.join("embedding_bilstm_masked/model.onnx"));
+    let graph = model.graph.as_option_mut().unwrap();
+    let constants = graph.initializer.iter().filter_map(|it| it.name.clone());
+    let constants: Vec<String> = constants.collect();
+    graph
+        .input
+        .extend(constants.iter().map(|name| model::untyped(name)));
+    for (version, expected) in [(3, [0, 2]), (4, [4, 0])] {
+        model.ir_version = Some(version);
+        let mut after = model.clone();
+        let report = rewrite(&mut after, &fast()).unwrap();
+        let counts = ["Loop", "LSTM"].map(|op| count(&after, op));
+        assert_eq!(counts, expected, "{report:#?}");
+        let graph = after.graph.as_option().unwrap();
+        let inputs: Vec<&str> = graph.inputs().collect();
+        for name in &constants {
+            let mut stored = graph.initializer.iter();
+            let is_stored = stored.any(|it| it.name.as_ref() == Some(name));
+            assert_eq!(inputs.contains(&name.as_str()), is_stored, "{name}");
+        }
+    }
+}
+
 /// Sizes through more nodes than are followed, and through nested forks.
 #[test]
 fn long_chains_and_many_forks_come_to_an_end() {

@@ -212,8 +212,13 @@ fn each_form_becomes_one_that_tract_reads() {
         // Scans of opset 8, and without types.
         (
             8,
+            "many = Concat<axis=0>(x, x)\ny, z = Scan<body=@steps;num_scan_inputs=1>(_, many, many)",
+            "Concat Shape Gather Gather Loop",
+        ),
+        (
+            8,
             "y, z = Scan<body=@steps;num_scan_inputs=1>(_, x, x)",
-            "Shape Gather Gather Loop",
+            "Squeeze Shape Gather Loop Unsqueeze",
         ),
         (
             17,
@@ -523,6 +528,26 @@ fn nodes_are_sorted_by_what_they_read() {
     // Cycles are left as they are.
     let circle = model("y = Add(a, x)\na = Neg(y)", 17);
     assert_eq!(operators(&brought(&circle).0), "Add Neg");
+}
+
+#[test]
+fn a_scan_has_no_constants_among_the_inputs_of_its_body() {
+    let mut model = model("y, z = Scan<body=@steps;num_scan_inputs=1>(x, x)", 17);
+    let scan = &mut model.graph.as_option_mut().unwrap().node[0];
+    let body = scan.graphs_mut().next().unwrap();
+    body.input = ["a", "v"]
+        .map(|name| value(name, FLOAT, &[Some(3), None]))
+        .to_vec();
+    body.input.push(value("unused", INT64, &[Some(1)]));
+    body.initializer.push(TensorProto {
+        name: Some("unused".to_owned()),
+        ..model::int64_tensor(&[1], &[0])
+    });
+    let (after, report) = brought(&model);
+    assert_eq!(operators(&after), "Scan", "{report:?}");
+    let nodes = &after.graph.as_option().unwrap().node;
+    let body = nodes[0].graph("body").unwrap();
+    assert_eq!(body.inputs().collect::<Vec<_>>(), ["a", "v"]);
 }
 
 #[test]

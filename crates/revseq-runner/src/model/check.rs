@@ -240,14 +240,18 @@ fn check_scan(node: &NodeProto) -> Result<()> {
     ) else {
         return Ok(());
     };
+    // An initializer that is an input as well is a constant.
+    let is_fed = |name: &str| body.initializer.iter().all(|tensor| tensor.name != name);
+    let inputs = body.input.iter().filter(|input| is_fed(&input.name));
+    let inputs = inputs.count();
     let states = usize::try_from(scanned.i)
         .ok()
-        .and_then(|scanned| body.input.len().checked_sub(scanned));
+        .and_then(|scanned| inputs.checked_sub(scanned));
     ensure!(
         node.op_type != "Scan" || states.is_some_and(|states| states <= body.output.len()),
         "num_scan_inputs is {}, but its body has {} inputs and {} outputs",
         scanned.i,
-        body.input.len(),
+        inputs,
         body.output.len()
     );
     Ok(())

@@ -37,7 +37,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(node: &NodeProto, body: &GraphProto) -> Option<Self> {
+    fn of(node: &NodeProto, body: &Scope<'_>) -> Option<Self> {
         let layout = if node.is("Loop") {
             Self {
                 leading_inputs: 2,
@@ -54,8 +54,8 @@ impl Layout {
                 slices,
             }
         };
-        let fits = body.input.len() == layout.leading_inputs + layout.states + layout.slices
-            && body.output.len() >= layout.leading_outputs + layout.states;
+        let fits = body.inputs.len() == layout.leading_inputs + layout.states + layout.slices
+            && body.outputs.len() >= layout.leading_outputs + layout.states;
         fits.then_some(layout)
     }
 }
@@ -66,9 +66,9 @@ pub(super) fn with_captures(
     node: &NodeProto,
     body: &GraphProto,
 ) -> Result<GraphProto, String> {
-    let layout = Layout::of(node, body)
-        .ok_or("its body has other inputs and outputs than the operator says")?;
     let inner = Scope::graph(body, Some(scope), scope.opset);
+    let layout = Layout::of(node, &inner)
+        .ok_or("its body has other inputs and outputs than the operator says")?;
     let mut unchanged = HashMap::new();
     for state in 0..layout.states {
         let input = inner.inputs[state + layout.leading_inputs];
@@ -168,10 +168,9 @@ impl<'a> Body<'a> {
     pub(super) fn of(
         outer: &'a Scope<'a>,
         node: &'a NodeProto,
-        body: &'a GraphProto,
         inner: &'a Scope<'a>,
     ) -> Result<Self, String> {
-        let layout = Layout::of(node, body)
+        let layout = Layout::of(node, inner)
             .ok_or("its body has other inputs and outputs than the operator says")?;
         let states = (0..layout.states).map(|state| State {
             carried: inner.inputs[state + layout.leading_inputs],

@@ -40,12 +40,18 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     let Some(graph) = node.graph("body").filter(|_| is_loop) else {
         return Verdict::Other;
     };
+    if node.is("Scan") && scope.opset == 8 {
+        return Verdict::Left(
+            "it is a Scan of version 8, over batches of its own; --for tract makes a Loop of it"
+                .to_owned(),
+        );
+    }
     let graph = match body::with_captures(scope, node, graph) {
         Ok(graph) => graph,
         Err(why) => return Verdict::Left(why),
     };
     let inner = Scope::graph(&graph, Some(scope), scope.opset);
-    let layers = body::Body::of(scope, node, &graph, &inner).and_then(|mut body| {
+    let layers = body::Body::of(scope, node, &inner).and_then(|mut body| {
         if body.states.is_empty() {
             return Err("it carries no state from step to step".to_owned());
         }

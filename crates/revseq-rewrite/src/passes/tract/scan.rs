@@ -9,9 +9,10 @@ use crate::model::{
     TensorProto, ValueInfoProto, tensor_proto::DataType, type_proto,
 };
 use crate::onnx::{TensorShapeProto, TypeProto};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::pass::{Context, Edit, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
+use crate::sizes::{self, Size};
 
 pub(super) const PASS: Pass = Pass {
     info: PassInfo {
@@ -58,7 +59,7 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     let is_batched = scope.opset == BATCHED;
     let untyped = |body: &GraphProto| body.input.iter().any(|input| input.r#type.is_unset());
     if !is_batched && !node.graph("body").is_some_and(untyped) {
-        return Verdict::Other;
+        return without_constants(node);
     }
     let Some(parts) = Parts::of(node, is_batched) else {
         return Verdict::Left("its inputs, outputs and body do not fit together".to_owned());
@@ -73,7 +74,14 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
             "it iterates backwards over sequences of different lengths".to_owned(),
         );
     }
-    let (written, what) = if is_batched {
+    let is_alone = || {
+        let batch = sizes::axis(scope, parts.scanned[0].value, 0);
+        parts.lengths.is_none() && batch == Some(Size::Known(1))
+    };
+    let (written, what) = if is_batched && is_alone() {
+        parts.write_batch_of_one(&mut emit);
+        (Ok(()), "a Loop over the steps of its one sequence")
+    } else if is_batched {
         let what = "a Loop over the batch around one over the steps";
         (parts.write_batched(&mut emit), what)
     } else {
@@ -83,6 +91,37 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
         Ok(()) => emit.finish(what.to_owned()),
         Err(why) => Verdict::Left(why),
     }
+}
+
+/// A Scan whose body has no initializers among its inputs: tract counts them as fed.
+fn without_constants(node: &NodeProto) -> Verdict {
+    let Some(body) = node.graph("body") else {
+        return Verdict::Other;
+    };
+    let inputs = fed(body);
+    if inputs.len() == body.input.len() {
+        return Verdict::Other;
+    }
+    let inputs: Vec<ValueInfoProto> = inputs.into_iter().cloned().collect();
+    let mut scan = node.clone();
+    for body in scan.graphs_mut() {
+        body.input.clone_from(&inputs);
+    }
+    Verdict::Edit(Edit {
+        nodes: vec![scan],
+        what: "the same without constants among its body's inputs".to_owned(),
+        ..Edit::default()
+    })
+}
+
+/// The inputs of a body that are not initializers as well, as they had to be before IR version 4.
+fn fed(body: &GraphProto) -> Vec<&ValueInfoProto> {
+    let is_stored = |input: &ValueInfoProto| {
+        let mut stored = body.initializer.iter();
+        stored.any(|tensor| tensor.name == input.name)
+    };
+    let inputs = body.input.iter();
+    inputs.filter(|input| !is_stored(input)).collect()
 }
 
 impl<'a> Parts<'a> {
@@ -132,15 +171,36 @@ impl<'a> Parts<'a> {
         .then_some(parts)
     }
 
-    /// The body's inputs that the Scan feeds. Before IR version 4, initializers had to be inputs as
-    /// well.
     fn inputs(&self) -> Vec<&'a ValueInfoProto> {
-        let is_stored = |input: &ValueInfoProto| {
-            let mut stored = self.body.initializer.iter();
-            stored.any(|tensor| tensor.name == input.name)
-        };
-        let inputs = self.body.input.iter();
-        inputs.filter(|input| !is_stored(input)).collect()
+        fed(self.body)
+    }
+
+    /// A Loop over the steps of a batch of one, as tf2onnx writes it around the model's own batch.
+    fn write_batch_of_one(&self, emit: &mut Emit<'_>) {
+        let mut without_batch = |value: &str| emit.squeeze(value, &[0]);
+        let states: Vec<String> = self.states.iter().map(|&it| without_batch(it)).collect();
+        let sequences: Vec<String> = (self.scanned.iter())
+            .map(|it| without_batch(it.value))
+            .collect();
+        let scanned: Vec<Scanned<'_>> = std::iter::zip(&self.scanned, &sequences)
+            .map(|(scanned, value)| Scanned { value, ..*scanned })
+            .collect();
+        let shape = emit.plain("Shape", &[&sequences[0]]);
+        let axis = emit.scalar(0);
+        let steps = emit.plain("Gather", &[&shape, &axis]);
+        let names: Vec<String> = (self.outputs.iter())
+            .map(|name| match name.is_empty() {
+                true => String::new(),
+                false => emit.name("alone"),
+            })
+            .collect();
+        let states: Vec<&str> = states.iter().map(String::as_str).collect();
+        self.write_steps(emit, &steps, &states, &scanned, &names);
+        for (output, name) in std::iter::zip(&self.outputs, &names) {
+            if !output.is_empty() {
+                emit.unsqueeze_into(output, name, &[0]);
+            }
+        }
     }
 
     /// A Loop over the batch around a Loop over the steps.
