@@ -225,6 +225,17 @@ fn each_form_becomes_one_that_tract_reads() {
             "y, z = Scan<body=@steps;num_scan_inputs=1>(x, x)",
             "Shape Gather Loop",
         ),
+        // The number of elements that are not 0.
+        (
+            17,
+            "p = NonZero(x)\ny = Shape(p)",
+            "Cast Cast Reshape ReduceSum Unsqueeze Shape Shape Concat",
+        ),
+        (
+            17,
+            "p = NonZero(x)\ns = Shape(p)\ny = Add(s, p)",
+            "NonZero Shape Add",
+        ),
         // A DFT.
         (17, "y = DFT<axis=2>(x)", "DFT"),
         (17, "y = DFT<axis=1>(x)", "DFT"),

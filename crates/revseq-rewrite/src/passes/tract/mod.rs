@@ -10,6 +10,7 @@ mod grown;
 mod inline;
 mod list;
 mod microsoft;
+mod nonzero;
 pub(crate) mod order;
 mod scan;
 mod suppression;
@@ -26,6 +27,7 @@ pub(crate) const PASSES: &[&Pass] = &[
     &grown::PASS,
     &scan::PASS,
     &dft::PASS,
+    &nonzero::PASS,
     &suppression::PASS,
     &microsoft::PASS,
 ];
@@ -41,6 +43,7 @@ const OPERATORS: &[&str] = &[
     "DFT",
     "If",
     "NonMaxSuppression",
+    "NonZero",
     "Scan",
     "SequenceAt",
     "SequenceInsert",
