@@ -270,12 +270,12 @@ fn about(model: &Model, signature: &Signature) -> Vec<String> {
         lines.push(format!("metadata {}: {value}", entry.key));
     }
     let weights = model.weights();
-    if weights.initializers > 0 {
-        let plural = if weights.initializers == 1 { "" } else { "s" };
+    if weights.constants > 0 {
+        let plural = if weights.constants == 1 { "" } else { "s" };
         lines.push(format!(
-            "parameters: {} in {} initializer{plural}, {}",
+            "parameters: {} in {} constant{plural}, {}",
             weights.parameters,
-            weights.initializers,
+            weights.constants,
             bytes(weights.bytes)
         ));
     }
@@ -401,7 +401,7 @@ fn as_json(
         "ir_version": model.proto.ir_version,
         "producer": producer(model),
         "metadata": metadata.collect::<serde_json::Map<String, Json>>(),
-        "initializers": weights.initializers,
+        "constants": weights.constants,
         "parameters": weights.parameters,
         "parameter_bytes": weights.bytes,
         "inputs": signature.inputs.iter().map(input_json).collect::<Json>(),

@@ -5,10 +5,10 @@ use tract_onnx::pb::{GraphProto, TensorProto};
 
 use super::Model;
 
-/// The initializers of a model, those of graphs in nodes too.
+/// The initializers and the tensors of Constant nodes of a model, those of graphs in nodes too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weights {
-    pub(crate) initializers: u64,
+    pub(crate) constants: u64,
     /// Their elements.
     pub(crate) parameters: u64,
     /// Strings count nothing.
@@ -27,6 +27,11 @@ impl Model {
 impl Weights {
     fn add_graph(&mut self, graph: &GraphProto) {
         graph.initializer.iter().for_each(|tensor| self.add(tensor));
+        let constants = graph.node.iter().filter(|node| node.op_type == "Constant");
+        let constants = constants.flat_map(|node| &node.attribute);
+        for tensor in constants.filter_map(|it| it.t.as_ref()) {
+            self.add(tensor);
+        }
         let attributes = graph.node.iter().flat_map(|node| &node.attribute);
         for inner in attributes.flat_map(|it| it.g.iter().chain(&it.graphs)) {
             self.add_graph(inner);
@@ -49,7 +54,7 @@ impl Weights {
             (None, 25 | 26) => 2,
             _ => 0,
         };
-        self.initializers += 1;
+        self.constants += 1;
         self.parameters = self.parameters.saturating_add(count);
         self.bytes = self
             .bytes

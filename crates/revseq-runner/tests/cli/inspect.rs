@@ -563,6 +563,15 @@ fn a_model_s_parameters_and_its_writer_are_shown() {
     graph.node.push(node("Add", &["y", "c"], &["z"]));
     graph.output[0].name = "z".to_owned();
     graph.initializer = vec![crate::common::tensor("c", FLOAT, &[5, 3], &[0; 60])];
+    let four = crate::common::tensor("", FLOAT, &[4], &[0; 16]);
+    let mut constant = node("Constant", &[], &["four"]);
+    constant.attribute.push(AttributeProto {
+        name: "value".to_owned(),
+        r#type: 4,
+        t: Some(four),
+        ..AttributeProto::default()
+    });
+    graph.node.push(constant);
     let mut proto = crate::common::model(graph);
     proto.producer_name = "writer".to_owned();
     proto.producer_version = "1.2".to_owned();
@@ -576,7 +585,7 @@ fn a_model_s_parameters_and_its_writer_are_shown() {
     for line in [
         "producer: writer 1.2".to_owned(),
         format!("metadata license: {}…", "x".repeat(80)),
-        "parameters: 15 in 1 initializer, 60 bytes".to_owned(),
+        "parameters: 19 in 2 constants, 76 bytes".to_owned(),
         "runs on tract".to_owned(),
     ] {
         assert!(text.lines().any(|it| it == line), "{line}: {text}");
@@ -586,7 +595,7 @@ fn a_model_s_parameters_and_its_writer_are_shown() {
     assert_eq!(json["metadata"]["license"], "x".repeat(100));
     assert_eq!(
         (&json["parameters"], &json["parameter_bytes"]),
-        (&15.into(), &60.into())
+        (&19.into(), &76.into())
     );
     let tract = serde_json::json!([{ "backend": "tract", "runs": true }]);
     assert_eq!(json["backends"], tract);
