@@ -157,6 +157,8 @@ pub(crate) struct Prepared {
     /// The inputs that are part of the plan.
     fixed: BTreeMap<String, Tensor>,
     outputs: Vec<Declared>,
+    /// The operators of the model's nodes, by name.
+    nodes: BTreeMap<String, String>,
 }
 
 impl Tract {
@@ -251,6 +253,7 @@ fn prepare(
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect(),
         outputs: outputs::declared(model),
+        nodes: node_names(model.graph()),
     })
 }
 
@@ -320,7 +323,7 @@ impl Prepared {
         let mut all = Vec::new();
         let first = Instant::now();
         let mut trace = with_trace.then(Trace::default);
-        fenced(|| {
+        self.fenced(|| {
             let mut state = self.plan.spawn()?;
             // The first run allocates.
             state.run(values.clone())?;
@@ -353,13 +356,18 @@ impl Prepared {
 
     /// Runs the model on inputs that [`values`](Self::values) made.
     fn run_values(&self, values: TVec<TValue>) -> Result<TVec<TValue>> {
-        fenced(|| self.plan.run(values))
+        self.fenced(|| self.plan.run(values))
+    }
+
+    /// Runs tract; its errors are in ONNX's words.
+    fn fenced<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        fenced(run).map_err(|error| refusal::of_run(error, &self.nodes))
     }
 }
 
 /// Runs tract; a panic inside is an error.
 fn fenced<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
-    fence::catch(run).map_err(|message| anyhow!("tract panicked, which is a bug: {message}"))?
+    fence::catch(run).map_err(|message| anyhow!(refusal::Panicked(message)))?
 }
 
 /// All data is in the model by now.

@@ -45,6 +45,18 @@ impl fmt::Display for Explained {
 
 impl std::error::Error for Explained {}
 
+/// A panic of tract's, with its message.
+#[derive(Debug)]
+pub(super) struct Panicked(pub(super) String);
+
+impl fmt::Display for Panicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tract panicked: {}", self.0)
+    }
+}
+
+impl std::error::Error for Panicked {}
+
 /// A node that tract does not take.
 #[derive(Clone, Debug)]
 pub(super) struct AtNode {
@@ -145,18 +157,37 @@ pub(super) fn in_words_of_onnx(error: Error, nodes: &BTreeMap<String, String>) -
             anyhow!("{}: {root}", node(name, operator))
         }
         Some((name, operator)) => anyhow!("tract does not take {}; {ADVICE}", node(name, operator)),
-        None if causes.len() == 1 && !root.contains(['<', '#']) => error,
+        None if causes.len() == 1 && !root.contains(['<', '#']) && !error.is::<Panicked>() => error,
         None => anyhow!("tract does not take the model with these inputs; {ADVICE}"),
     }
 }
 
-/// The node that a message of tract's is about: `node #3 "name" Op`, where the name may have
-/// more text, or `Building node name (Op)`.
+/// The same of an error in the middle of a run. Those of this project's operators are clauses, which
+/// begin with a small letter.
+pub(super) fn of_run(error: Error, nodes: &BTreeMap<String, String>) -> Error {
+    if std::env::var_os(BACKTRACE).is_some() {
+        return error;
+    }
+    let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
+    let root = causes.last().cloned().unwrap_or_default();
+    let is_ours = root.starts_with(char::is_lowercase) && !error.is::<Panicked>();
+    // The innermost node says most.
+    match causes.iter().rev().find_map(|cause| find(cause, nodes)) {
+        Some((name, operator)) if is_ours => anyhow!("{}: {root}", node(name, operator)),
+        Some((name, operator)) => anyhow!("tract cannot run {}; {ADVICE}", node(name, operator)),
+        None if is_ours => error,
+        None => anyhow!("tract cannot run the model with these inputs; {ADVICE}"),
+    }
+}
+
+/// The node that a message of tract's is about: `node #3 "name" Op` or `Evaluating #3 "name" Op`,
+/// where the name may have more text, or `Building node name (Op)`.
 fn find<'a>(message: &str, nodes: &'a BTreeMap<String, String>) -> Option<(&'a str, &'a str)> {
     let name = match message.strip_prefix("Building node ") {
         Some(behind) => behind.rsplit_once(" (")?.0,
         None => {
-            let (_, behind) = message.split_once("node #")?;
+            let (_, behind) =
+                (message.split_once("node #")).or_else(|| message.split_once("Evaluating #"))?;
             let (_, behind) = behind.split_once('"')?;
             behind.split_once('"')?.0
         }
@@ -225,6 +256,34 @@ mod tests {
     use tract_onnx::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn errors_of_a_run_name_the_node() {
+        let nodes = BTreeMap::from([("a".to_owned(), "Mod".to_owned())]);
+        let at = |error: Error| error.context("Evaluating #4 \"a.sq\" Square");
+        let rows = [
+            (
+                at(anyhow!("it divides by 0")),
+                "node \"a\" (Mod): it divides by 0",
+            ),
+            (
+                at(anyhow!("Square does not support I64")),
+                "tract cannot run node \"a\" (Mod); --backend ort may run it",
+            ),
+            (
+                at(anyhow!(Panicked("index out of bounds".to_owned()))),
+                "tract cannot run node \"a\" (Mod); --backend ort may run it",
+            ),
+            (
+                anyhow!(Panicked("index out of bounds".to_owned())),
+                "tract cannot run the model with these inputs; --backend ort may run it",
+            ),
+            (anyhow!("its steps end"), "its steps end"),
+        ];
+        for (error, expected) in rows {
+            assert_eq!(of_run(error, &nodes).to_string(), expected);
+        }
+    }
 
     #[test]
     fn refusals_are_one_short_line() {
