@@ -56,6 +56,25 @@ fn constants_that_tract_needs_may_be_inputs() {
 }
 
 #[test]
+fn a_size_that_tract_does_not_compute_is_an_error_in_words() {
+    let folder = Folder::new();
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![
+            node("NonZero", &["x"], &["places"]),
+            node("Size", &["places"], &["y"]),
+        ],
+        input: vec![value("x", FLOAT, &["4"])],
+        output: vec![value("y", INT64, &[])],
+        ..GraphProto::default()
+    };
+    let path = folder.model(graph);
+    let why =
+        "an output depends on a size that comes from data, of a value whose elements nothing reads";
+    refuses(&["run", path.to_str().unwrap(), "--fill", "iota"], why);
+}
+
+#[test]
 fn all_missing_operators_are_named_at_once() {
     let folder = Folder::new();
     let mut graph = reverse_graph();

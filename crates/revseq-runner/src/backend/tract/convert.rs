@@ -1,6 +1,6 @@
 //! Tensors to tract's and back.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use revseq_graph::ElementType;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::TDim;
@@ -52,7 +52,13 @@ pub(super) fn from_tract(
             Some(Ok(DatumType::I32)) => DatumType::I32,
             _ => DatumType::I64,
         };
-        tensor.cast_to_dt(integer)?.into_owned()
+        let numbers = tensor.cast_to_dt(integer).map_err(|_| {
+            anyhow!(
+                "an output depends on a size that comes from data, of a value whose elements nothing \
+                 reads; tract does not compute it; --backend ort may run the model"
+            )
+        })?;
+        numbers.into_owned()
     } else {
         tensor
     };
