@@ -27,3 +27,10 @@ pub(crate) fn check_domain(node: &NodeProto) -> TractResult<()> {
     );
     Ok(())
 }
+
+/// Inferred facts: inputs, outputs and observed.
+pub(crate) type Facts = (
+    TVec<InferenceFact>,
+    TVec<InferenceFact>,
+    TVec<InferenceFact>,
+);

@@ -8,8 +8,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::array;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::from_data::Facts;
-use crate::node::{check_domain, tracts};
+use crate::node::{Facts, check_domain, tracts};
 use crate::wire::wire_cast;
 
 /// The operators, beside `Pad`.
@@ -66,7 +65,7 @@ pub(crate) struct OnNumbers {
 never_equal!(OnNumbers);
 
 /// A value in numbers, unless it has symbols.
-fn in_numbers(value: &Tensor) -> Option<Tensor> {
+fn as_int64(value: &Tensor) -> Option<Tensor> {
     Some(value.cast_to::<i64>().ok()?.into_owned())
 }
 
@@ -78,7 +77,7 @@ impl OnNumbers {
     ) -> TractResult<Facts> {
         let given = |fact: &InferenceFact| {
             let value = fact.value.concretize();
-            let number = value.and_then(|value| in_numbers(&value));
+            let number = value.and_then(|value| as_int64(&value));
             fact.datum_type
                 .concretize()?
                 .is_tdim()
@@ -164,7 +163,7 @@ impl InferenceOp for OnNumbers {
                 continue;
             }
             let name = format!("{}.number", node.name);
-            let number = match fact.konst.as_deref().and_then(in_numbers) {
+            let number = match fact.konst.as_deref().and_then(as_int64) {
                 Some(number) => {
                     let name = target.unique_name(name).into_owned();
                     target.add_const(name, number)?

@@ -4,8 +4,8 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::from_data::{Facts, FromData, OrTracts};
-use crate::node::{check_domain, tracts};
+use crate::from_data::{FromData, OrTracts};
+use crate::node::{Facts, check_domain, tracts};
 
 /// Parses a Pow.
 pub(crate) fn parse(

@@ -8,9 +8,10 @@ use tract_onnx::tract_core::dyn_clone::clone_box;
 use tract_onnx::tract_hir::internal::*;
 
 use super::around::{Around, Number};
-use super::minted::{Facts, Minted, in_numbers, inferred, rewire, symbols_of};
+use super::minted::{Minted, in_numbers, inferred, rewire, symbols_of};
 use super::or_tracts::{FromData, OrTracts};
 use super::pad::Cropping;
+use crate::node::Facts;
 use crate::node::{check_domain, tracts};
 use crate::numbers::OnNumbers;
 

@@ -5,6 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use tract_onnx::model::ParsingContext;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::node::Facts;
+
 /// A node's symbols, one for each output axis whose size comes from data.
 ///
 /// Copies of the node share them, since tract copies and queries nodes repeatedly.
@@ -54,13 +56,6 @@ pub(crate) fn in_numbers(value: TValue, symbols: &SymbolValues) -> TractResult<T
     let numbers: Vec<i64> = numbers.collect::<TractResult<_>>()?;
     Ok(Tensor::from_shape(value.shape(), &numbers)?.into_tvalue())
 }
-
-/// Inferred facts: inputs, outputs and observed.
-pub(crate) type Facts = (
-    TVec<InferenceFact>,
-    TVec<InferenceFact>,
-    TVec<InferenceFact>,
-);
 
 /// Infers one output with this type and shape; sizes that are already known stay. The inputs stay
 /// as they are.

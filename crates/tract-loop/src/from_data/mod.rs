@@ -14,7 +14,7 @@ mod slice;
 mod squeeze;
 mod unique;
 
-pub(crate) use minted::{Facts, symbols_of};
+pub(crate) use minted::symbols_of;
 pub(crate) use or_tracts::{FromData, OrTracts};
 pub(crate) use own::{Own, Untyped};
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tract_onnx::tract_hir::internal::*;
 
-use super::minted::Facts;
+use crate::node::Facts;
 
 /// A node that tract may read.
 pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {

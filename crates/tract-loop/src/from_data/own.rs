@@ -4,7 +4,8 @@ use std::fmt;
 
 use tract_onnx::tract_hir::internal::*;
 
-use super::minted::{Facts, inferred_output};
+use super::minted::inferred_output;
+use crate::node::Facts;
 
 /// A node before types and shapes are known.
 pub(crate) trait Untyped: Clone + fmt::Debug + Send + Sync + 'static {

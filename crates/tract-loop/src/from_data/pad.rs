@@ -3,7 +3,8 @@
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_hir::internal::*;
 
-use super::minted::{Facts, axis};
+use super::minted::axis;
+use crate::node::Facts;
 
 /// A Pad whose negative pads remove elements.
 #[derive(Clone, Debug)]

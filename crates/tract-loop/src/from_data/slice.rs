@@ -10,9 +10,10 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::around::{Around, BEYOND, Number};
 use super::late;
-use super::minted::{Facts, Minted, axis, inferred};
+use super::minted::{Minted, axis, inferred};
 use super::or_tracts::{FromData, OrTracts};
 use super::part::{Part, positions};
+use crate::node::Facts;
 use crate::wire::wire_cast;
 
 /// Parses a Slice: like tract if its bounds turn out to be known, otherwise as a [`Part`] along

@@ -6,8 +6,9 @@ use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
 use super::around::Around;
-use super::minted::{Facts, axis, inferred};
+use super::minted::{axis, inferred};
 use super::or_tracts::{FromData, OrTracts};
+use crate::node::Facts;
 use crate::node::{check_domain, tracts};
 
 /// Parses a Squeeze: like tract if its axes are known to have one element, otherwise as one that
