@@ -77,9 +77,12 @@ impl Arguments {
         for name in self.assume {
             match name.as_str() {
                 "right-padded" => assume.right_padded = true,
+                "constant-initializers" => assume.constant_initializers = true,
                 _ => {
-                    let message =
-                        format!("there is no assumption {name:?}, expected \"right-padded\"");
+                    let message = format!(
+                        "there is no assumption {name:?}, expected \"right-padded\" or \
+                         \"constant-initializers\""
+                    );
                     return Err(Error(message));
                 }
             }

@@ -41,7 +41,7 @@ pub(crate) fn rewrite(
                 apply(model, round.edits, &mut written);
             }
             if !done || rounds == 1 {
-                unread.sweep(model);
+                unread.sweep(model, are_initializers_fixed(model, options));
             }
             if done || rounds == MAXIMUM_ROUNDS {
                 report.steps.extend(round.left);
@@ -87,6 +87,11 @@ struct Round {
     left: Vec<Step>,
 }
 
+/// Whether the initializers that are inputs as well are constants.
+fn are_initializers_fixed(model: &ModelProto, options: &Options) -> bool {
+    options.assume.constant_initializers || model::are_initializers_fixed(model)
+}
+
 /// Runs a pass over every node of a model.
 fn look(model: &ModelProto, pass: &'static Pass, options: &Options, names: &mut Names) -> Round {
     let mut look = Look {
@@ -96,7 +101,8 @@ fn look(model: &ModelProto, pass: &'static Pass, options: &Options, names: &mut 
         context: Context::new(options, model),
     };
     if let Some(graph) = model.graph.as_option() {
-        let scope = Scope::main(model, graph, opset(&model.opset_import));
+        let are_fixed = are_initializers_fixed(model, options);
+        let scope = Scope::main(model, graph, opset(&model.opset_import), are_fixed);
         look.scope(
             &scope,
             &Path {

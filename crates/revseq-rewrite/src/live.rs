@@ -56,9 +56,8 @@ impl Unread {
     }
 
     /// Removes nodes, initializers and declarations that lost their last reader.
-    pub(crate) fn sweep(&self, model: &mut ModelProto) {
+    pub(crate) fn sweep(&self, model: &mut ModelProto, are_fixed: bool) {
         let trained = owned(model::trained_names(model)).collect();
-        let are_fixed = model::are_initializers_fixed(model);
         if let Some(graph) = model.graph.as_option_mut() {
             self.sweep_graph(graph, trained, are_fixed);
         }

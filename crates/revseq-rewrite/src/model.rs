@@ -144,7 +144,8 @@ pub(crate) fn trained_names(model: &ModelProto) -> HashSet<&str> {
 /// a default since.
 const INITIALIZERS_ALONE: i64 = 4;
 
-/// Whether all initializers of the main graph are constants, although they are listed as inputs.
+/// Whether all initializers of the main graph are constants by the model's IR version, although they
+/// are listed as inputs.
 pub(crate) fn are_initializers_fixed(model: &ModelProto) -> bool {
     model.ir_version.unwrap_or(0) < INITIALIZERS_ALONE
 }

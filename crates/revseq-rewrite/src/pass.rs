@@ -27,6 +27,8 @@ pub struct Options {
 pub struct Assumptions {
     /// In every mask, the valid steps come first.
     pub right_padded: bool,
+    /// No caller replaces an initializer that is an input as well.
+    pub constant_initializers: bool,
 }
 
 /// The description of a pass.

@@ -85,10 +85,16 @@ pub(crate) enum Source<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// The main graph of a model. Training also reads and sets the names that it mentions.
-    pub(crate) fn main(model: &'a ModelProto, graph: &'a GraphProto, opset: i64) -> Self {
+    /// The main graph of a model, whose initializers may be inputs as well; if `are_fixed`, nothing
+    /// replaces them. Training also reads and sets the names that it mentions.
+    pub(crate) fn main(
+        model: &'a ModelProto,
+        graph: &'a GraphProto,
+        opset: i64,
+        are_fixed: bool,
+    ) -> Self {
         let mut scope = Self::graph(graph, None, opset);
-        if model::are_initializers_fixed(model) {
+        if are_fixed {
             scope.fix_initializers();
         }
         for name in model::trained_names(model) {

@@ -54,7 +54,10 @@ fn fast() -> Options {
 
 fn right_padded() -> Options {
     Options {
-        assume: Assumptions { right_padded: true },
+        assume: Assumptions {
+            right_padded: true,
+            ..Assumptions::default()
+        },
         ..fast()
     }
 }
@@ -576,10 +579,14 @@ fn initializers_among_the_inputs_are_constants_before_ir_version_4() {
     graph
         .input
         .extend(constants.iter().map(|name| model::untyped(name)));
-    for (version, expected) in [(3, [0, 2]), (4, [4, 0])] {
+    for (version, constant_initializers, expected) in
+        [(3, false, [0, 2]), (4, false, [4, 0]), (4, true, [0, 2])]
+    {
         model.ir_version = Some(version);
         let mut after = model.clone();
-        let report = rewrite(&mut after, &fast()).unwrap();
+        let mut options = fast();
+        options.assume.constant_initializers = constant_initializers;
+        let report = rewrite(&mut after, &options).unwrap();
         let counts = ["Loop", "LSTM"].map(|op| count(&after, op));
         assert_eq!(counts, expected, "{report:#?}");
         let graph = after.graph.as_option().unwrap();

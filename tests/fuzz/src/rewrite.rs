@@ -72,6 +72,7 @@ fn options(u: &mut Unstructured<'_>) -> Result<Options> {
         },
         assume: Assumptions {
             right_padded: flags & 4 != 0,
+            ..Assumptions::default()
         },
     })
 }

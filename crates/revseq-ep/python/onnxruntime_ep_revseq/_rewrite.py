@@ -75,7 +75,8 @@ def rewrite(
     ``fast`` makes LSTM, GRU and RNN of the loops that are recurrent layers; ``portable`` leaves
     standard operators only; ``passes`` names single passes besides. What cannot be proved from
     the graph is left alone, and the report says why; ``assume=["right-padded"]`` vouches that in
-    every mask the steps that count come first.
+    every mask the steps that count come first, and ``"constant-initializers"`` that no caller
+    replaces an initializer that is an input as well.
 
     The result refers to the same files of external data as the model, relative to its folder.
 

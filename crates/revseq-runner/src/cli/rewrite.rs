@@ -24,6 +24,8 @@ Examples:
 pub(crate) enum Assumption {
     /// In every mask, the valid steps come first
     RightPadded,
+    /// No caller replaces an initializer that is an input as well, as old exporters list all
+    ConstantInitializers,
 }
 
 /// A runtime that a model is prepared for.

@@ -28,7 +28,10 @@ fn rewritten_models_pass_onnx_s_checker() {
     }
     let mut all = all_models();
     all.extend(models_in(&models().join("../tests/data/keras")));
-    let assume = Assumptions { right_padded: true };
+    let assume = Assumptions {
+        right_padded: true,
+        ..Assumptions::default()
+    };
     let options = [(true, false), (false, true), (true, true)].map(|(portable, fast)| Options {
         portable,
         fast,

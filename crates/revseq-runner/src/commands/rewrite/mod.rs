@@ -120,6 +120,7 @@ fn options(arguments: &RewriteArguments) -> Options {
         passes,
         assume: Assumptions {
             right_padded: arguments.assume.contains(&Assumption::RightPadded),
+            constant_initializers: arguments.assume.contains(&Assumption::ConstantInitializers),
         },
     }
 }
