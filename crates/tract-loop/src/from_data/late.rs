@@ -11,8 +11,7 @@ use super::around::{Around, Number};
 use super::minted::{Minted, in_numbers, inferred, rewire, symbols_of};
 use super::or_tracts::{FromData, OrTracts};
 use super::pad::Cropping;
-use crate::node::Facts;
-use crate::node::{check_domain, tracts};
+use crate::node::{Facts, check_domain, tracts};
 use crate::numbers::OnNumbers;
 
 /// The operators that tract reads only if it knows their output sizes.

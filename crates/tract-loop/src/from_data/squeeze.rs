@@ -4,12 +4,13 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
+use tract_onnx::tract_hir::ops::array;
 
 use super::around::Around;
 use super::minted::{axis, inferred};
 use super::or_tracts::{FromData, OrTracts};
-use crate::node::Facts;
-use crate::node::{check_domain, tracts};
+
+use crate::node::{Facts, check_domain, tracts};
 
 /// Parses a Squeeze: like tract if its axes are known to have one element, otherwise as one that
 /// checks at run time.
@@ -18,11 +19,14 @@ pub(crate) fn parse(
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    let (tracts, captured) = tracts("Squeeze", ctx, node)?;
-    let axes = match node.input.get(1).filter(|name| !name.is_empty()) {
+    let axes: Option<Vec<i64>> = match node.input.get(1).filter(|name| !name.is_empty()) {
         Some(axes) => Around::new(ctx).constant(axes)?,
         None => node.get_attr_opt_vec("axes")?,
     };
+    if axes.as_ref().is_some_and(Vec::is_empty) {
+        return Ok((expand(SqueezeAll), vec![]));
+    }
+    let (tracts, captured) = tracts("Squeeze", ctx, node)?;
     Ok(match axes {
         Some(axes) => {
             let op = OnnxSqueeze { axes };
@@ -30,6 +34,47 @@ pub(crate) fn parse(
         }
         None => (tracts, captured),
     })
+}
+
+/// A Squeeze of an empty list of axes: of all of size 1, as in ONNX Runtime.
+#[derive(Clone, Debug)]
+struct SqueezeAll;
+
+impl SqueezeAll {
+    fn without_axes(shape: &[TDim]) -> array::Squeeze {
+        let ones = (0..shape.len()).filter(|&axis| shape[axis].is_one());
+        array::Squeeze::new(Some(ones.map(|axis| axis as isize).collect()))
+    }
+}
+
+impl Expansion for SqueezeAll {
+    fn name(&self) -> StaticName {
+        "Squeeze".into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_output_arity(outputs, 1)?;
+        s.equals(&outputs[0].datum_type, &inputs[0].datum_type)?;
+        s.given(&inputs[0].shape, move |s, shape| {
+            let shape = Self::without_axes(&shape).output_shape(&shape)?;
+            s.equals(&outputs[0].shape, shape)
+        })
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let shape = model.outlet_fact(inputs[0])?.shape.to_tvec();
+        Self::without_axes(&shape).wire(prefix, model, &inputs[..1])
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -78,6 +78,15 @@ fn an_axis_of_one_element_is_known_beside_one_that_comes_from_data() {
     assert_eq!(found[0], floats(&[2, 2], &[7., 8., 9., 10.]));
 }
 
+/// As in ONNX Runtime.
+#[test]
+fn a_squeeze_of_an_empty_list_of_axes_removes_all_of_one_element() {
+    let none = Tensor::zero::<i64>(&[0]).unwrap();
+    let model = graph("x:f32[1,2,1]", "y", "y = Squeeze(x, none)").constant("none", none);
+    let found = run(model, &[counted(&[1, 2, 1])]).unwrap();
+    assert_eq!(found[0], counted(&[2]));
+}
+
 #[test]
 fn a_squeeze_finds_out_whether_there_is_one_element() {
     let model = || {
