@@ -24,6 +24,7 @@ pub(crate) fn rewrite(
     options: &Options,
 ) -> Report {
     let unread = Unread::of(model);
+    let are_fixed = are_initializers_fixed(model, options);
     let mut names = Names::new(model);
     let mut report = Report::default();
     // The names of the nodes written by passes.
@@ -41,7 +42,7 @@ pub(crate) fn rewrite(
                 apply(model, round.edits, &mut written);
             }
             if !done || rounds == 1 {
-                unread.sweep(model, are_initializers_fixed(model, options));
+                unread.sweep(model, are_fixed);
             }
             if done || rounds == MAXIMUM_ROUNDS {
                 report.steps.extend(round.left);
@@ -87,9 +88,13 @@ struct Round {
     left: Vec<Step>,
 }
 
-/// Whether the initializers that are inputs as well are constants.
+/// The first IR version in which an initializer need not be an input. An initializer that is one is
+/// a default since.
+const INITIALIZERS_ALONE: i64 = 4;
+
+/// Whether the initializers of the main graph that are inputs as well are constants.
 fn are_initializers_fixed(model: &ModelProto, options: &Options) -> bool {
-    options.assume.constant_initializers || model::are_initializers_fixed(model)
+    options.assume.constant_initializers || model.ir_version.unwrap_or(0) < INITIALIZERS_ALONE
 }
 
 /// Runs a pass over every node of a model.

@@ -140,16 +140,6 @@ pub(crate) fn trained_names(model: &ModelProto) -> HashSet<&str> {
     names
 }
 
-/// The first IR version in which an initializer need not be an input. An initializer that is one is
-/// a default since.
-const INITIALIZERS_ALONE: i64 = 4;
-
-/// Whether all initializers of the main graph are constants by the model's IR version, although they
-/// are listed as inputs.
-pub(crate) fn are_initializers_fixed(model: &ModelProto) -> bool {
-    model.ir_version.unwrap_or(0) < INITIALIZERS_ALONE
-}
-
 impl GraphProto {
     pub(crate) fn outputs(&self) -> impl Iterator<Item = &str> {
         self.output.iter().filter_map(|value| value.name.as_deref())

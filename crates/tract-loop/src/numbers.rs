@@ -9,7 +9,7 @@ use tract_onnx::tract_core::ops::array;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::node::{Facts, check_domain, tracts};
-use crate::wire::wire_cast;
+use crate::wire::{to_typed_without_facts, wire_cast};
 
 /// The operators, beside `Pad`.
 const OPERATORS: [&str; 10] = [
@@ -172,12 +172,7 @@ impl InferenceOp for OnNumbers {
             };
             numbers.insert(*input, number);
         }
-        // Its type may have been inferred before that of its inputs.
-        let mut node = node.clone();
-        for output in &mut node.outputs {
-            output.fact = InferenceFact::default();
-        }
-        self.tracts.to_typed(source, &node, target, &numbers)
+        to_typed_without_facts(&*self.tracts, source, node, target, &numbers)
     }
 
     as_op!();

@@ -1,5 +1,7 @@
 //! Mod. tract's swaps its operands if the first one has fewer elements.
 
+use std::ops::{Add, Rem};
+
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::broadcast::multi_broadcast;
@@ -55,18 +57,12 @@ fn common_type(a: DatumType, b: DatumType) -> TractResult<DatumType> {
 }
 
 impl Remainder {
-    fn of_integers(&self, a: i128, b: i128) -> i128 {
-        let remainder = a % b;
-        let is_moved = remainder != 0 && (remainder < 0) != (b < 0);
-        match self.sign {
-            Sign::Divisor if is_moved => remainder + b,
-            _ => remainder,
-        }
-    }
-
-    fn of_floats(&self, a: f64, b: f64) -> f64 {
-        let remainder = a % b;
-        let is_moved = remainder != 0.0 && (remainder < 0.0) != (b < 0.0);
+    fn of<T>(&self, a: T, b: T) -> T
+    where
+        T: Copy + Default + PartialOrd + Add<Output = T> + Rem<Output = T>,
+    {
+        let (zero, remainder) = (T::default(), a % b);
+        let is_moved = remainder != zero && (remainder < zero) != (b < zero);
         match self.sign {
             Sign::Divisor if is_moved => remainder + b,
             _ => remainder,
@@ -78,7 +74,7 @@ impl Remainder {
         let divisor = b.to_i64()?;
         ensure!(divisor != 0, "it divides by 0");
         Ok(match a.to_i64() {
-            Ok(a) => i64::try_from(self.of_integers(a.into(), divisor.into()))?.to_dim(),
+            Ok(a) => i64::try_from(self.of(i128::from(a), divisor.into()))?.to_dim(),
             // A size is not negative.
             Err(_) => a % divisor.unsigned_abs(),
         })
@@ -123,14 +119,14 @@ impl EvalOp for Remainder {
                 match common_type(a.datum_type(), b.datum_type())? {
                     $(DatumType::$name => each::<$type>([a, b], &shape, |&a, &b| {
                         ensure!(b != 0, "it divides by 0");
-                        Ok(<$type>::try_from(self.of_integers(a.into(), b.into()))?)
+                        Ok(<$type>::try_from(self.of(i128::from(a), b.into()))?)
                     }),)*
-                    DatumType::F64 => each([a, b], &shape, |&a, &b| Ok(self.of_floats(a, b))),
+                    DatumType::F64 => each([a, b], &shape, |&a: &f64, &b: &f64| Ok(self.of(a, b))),
                     DatumType::F32 => each([a, b], &shape, |&a: &f32, &b: &f32| {
-                        Ok(self.of_floats(a.into(), b.into()) as f32)
+                        Ok(self.of(f64::from(a), b.into()) as f32)
                     }),
                     DatumType::F16 => each([a, b], &shape, |&a: &f16, &b: &f16| {
-                        Ok(f16::from_f64(self.of_floats(a.into(), b.into())))
+                        Ok(f16::from_f64(self.of(f64::from(a), b.into())))
                     }),
                     DatumType::TDim => each([a, b], &shape, |a, b| {
                         self.of_sizes(a, b, ctx.symbols)

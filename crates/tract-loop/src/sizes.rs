@@ -24,14 +24,16 @@ pub(crate) fn parse(
     check_domain(node)?;
     let to: i64 = node.get_attr("to")?;
     if to == i64::from(DataType::Int64 as i32) {
-        return Ok((expand(CastToInt64), vec![]));
+        let to = i64::datum_type();
+        return Ok((expand(CastToIntegers { to }), vec![]));
     }
     // In a body, a state may have to stay int32.
     if let [graph] = *ctx.parent_graphs
         && to == i64::from(DataType::Int32 as i32)
         && node.output.iter().all(|output| counts_only(graph, output))
     {
-        return Ok((expand(CastToInt32), vec![]));
+        let to = i32::datum_type();
+        return Ok((expand(CastToIntegers { to }), vec![]));
     }
     tracts("Cast", ctx, node)
 }
@@ -91,24 +93,33 @@ fn is_to_integers(cast: &NodeProto) -> bool {
     matches!(to, Ok(DatumType::I32 | DatumType::I64))
 }
 
-/// A Cast to int32 that passes symbolic values through.
+/// A Cast to int32 or int64 that leaves symbols as they are.
 #[derive(Clone, Debug)]
-struct CastToInt32;
+struct CastToIntegers {
+    to: DatumType,
+}
 
-impl CastToInt32 {
-    fn output_type(value: &Tensor) -> DatumType {
-        let has_symbols = value.datum_type() == TDim::datum_type()
-            && value
-                .to_plain_array_view::<TDim>()
-                .is_ok_and(|sizes| sizes.iter().any(|size| size.to_i64().is_err()));
-        match has_symbols {
-            true => TDim::datum_type(),
-            false => i32::datum_type(),
+impl CastToIntegers {
+    /// The output's type; of int32 made of sizes only if the value is known.
+    fn output_type(&self, from: DatumType, value: Option<&Tensor>) -> Option<DatumType> {
+        if !from.is_tdim() {
+            return Some(self.to);
         }
+        let stays = match self.to {
+            DatumType::I64 => true,
+            _ => has_symbols(value?),
+        };
+        Some(if stays { from } else { self.to })
     }
 }
 
-impl Expansion for CastToInt32 {
+fn has_symbols(value: &Tensor) -> bool {
+    value
+        .to_plain_array_view::<TDim>()
+        .is_ok_and(|sizes| sizes.iter().any(|size| size.to_i64().is_err()))
+}
+
+impl Expansion for CastToIntegers {
     fn name(&self) -> StaticName {
         "Cast".into()
     }
@@ -123,11 +134,12 @@ impl Expansion for CastToInt32 {
         check_output_arity(outputs, 1)?;
         s.equals(&inputs[0].shape, &outputs[0].shape)?;
         s.given(&inputs[0].datum_type, move |s, from| {
-            if from != TDim::datum_type() {
-                return s.equals(&outputs[0].datum_type, i32::datum_type());
+            if let Some(of) = self.output_type(from, None) {
+                return s.equals(&outputs[0].datum_type, of);
             }
             s.given(&inputs[0].value, move |s, value| {
-                s.equals(&outputs[0].datum_type, Self::output_type(&value))
+                let of = self.output_type(from, Some(&value)).unwrap_or(self.to);
+                s.equals(&outputs[0].datum_type, of)
             })
         })
     }
@@ -138,51 +150,8 @@ impl Expansion for CastToInt32 {
         model: &mut TypedModel,
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
-        let value = model.outlet_fact(inputs[0])?.konst.as_deref();
-        let to = value.map_or(i32::datum_type(), Self::output_type);
-        model.wire_node(prefix, cast(to), inputs)
-    }
-}
-
-/// A Cast to int64 that leaves sizes as they are.
-#[derive(Clone, Debug)]
-struct CastToInt64;
-
-impl CastToInt64 {
-    fn output_type(from: DatumType) -> DatumType {
-        match from.is_tdim() {
-            true => from,
-            false => i64::datum_type(),
-        }
-    }
-}
-
-impl Expansion for CastToInt64 {
-    fn name(&self) -> StaticName {
-        "Cast".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, 1)?;
-        check_output_arity(outputs, 1)?;
-        s.equals(&inputs[0].shape, &outputs[0].shape)?;
-        s.given(&inputs[0].datum_type, move |s, from| {
-            s.equals(&outputs[0].datum_type, Self::output_type(from))
-        })
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let to = Self::output_type(model.outlet_fact(inputs[0])?.datum_type);
-        model.wire_node(prefix, cast(to), inputs)
+        let fact = model.outlet_fact(inputs[0])?;
+        let to = self.output_type(fact.datum_type, fact.konst.as_deref());
+        model.wire_node(prefix, cast(to.unwrap_or(self.to)), inputs)
     }
 }

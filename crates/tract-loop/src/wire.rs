@@ -19,6 +19,22 @@ pub(crate) fn wire_cast(
     Ok(model.wire_node(name, cast(to), &[outlet])?[0])
 }
 
+/// Wires a node like tract, without the facts inferred for its outputs: tract compares wired facts
+/// with inferred ones, in which another symbol may stand for the same size.
+pub(crate) fn to_typed_without_facts(
+    tracts: &dyn InferenceOp,
+    source: &InferenceModel,
+    node: &InferenceNode,
+    target: &mut TypedModel,
+    mapping: &HashMap<OutletId, OutletId>,
+) -> TractResult<TVec<OutletId>> {
+    let mut node = node.clone();
+    for output in &mut node.outputs {
+        output.fact = InferenceFact::default();
+    }
+    tracts.to_typed(source, &node, target, mapping)
+}
+
 /// Whether a value is one of the sought ones, or depends on one.
 pub(crate) fn reads(
     model: &TypedModel,

@@ -30,8 +30,8 @@ pub(crate) fn parse(
     };
     if node.op_type == "Pad" {
         let axes = optional_inputs(node).nth(3).flatten();
-        let tracts_pad = Box::new(Cropping { tracts, axes });
-        tracts = Box::new(OnNumbers { tracts: tracts_pad });
+        tracts = Box::new(Cropping { tracts, axes });
+        tracts = Box::new(OnNumbers { tracts });
     }
     let first = usize::from(node.op_type != "ConstantOfShape");
     let sizes = node.input.get(first).filter(|name| !name.is_empty());

@@ -5,6 +5,7 @@ use std::fmt;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::node::Facts;
+use crate::wire::to_typed_without_facts;
 
 /// A node that tract may read.
 pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
@@ -87,15 +88,7 @@ impl<T: FromData> InferenceOp for OrTracts<T> {
         let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
         match self.op.wire(&*self.tracts, &node.name, target, &inputs)? {
             Some(outlets) => Ok(outlets),
-            None => {
-                // tract compares wired facts with inferred ones, in which another symbol may
-                // stand for the same size.
-                let mut node = node.clone();
-                for output in &mut node.outputs {
-                    output.fact = InferenceFact::default();
-                }
-                self.tracts.to_typed(source, &node, target, mapping)
-            }
+            None => to_typed_without_facts(&*self.tracts, source, node, target, mapping),
         }
     }
 

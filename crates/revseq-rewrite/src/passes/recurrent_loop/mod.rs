@@ -20,6 +20,7 @@ mod trips;
 mod write;
 
 use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::passes::tract::BATCHED_SCAN;
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
@@ -40,7 +41,7 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     let Some(graph) = node.graph("body").filter(|_| is_loop) else {
         return Verdict::Other;
     };
-    if node.is("Scan") && scope.opset == 8 {
+    if node.is("Scan") && scope.opset == BATCHED_SCAN {
         return Verdict::Left(
             "it is a Scan of version 8, over batches of its own; --for tract makes a Loop of it"
                 .to_owned(),

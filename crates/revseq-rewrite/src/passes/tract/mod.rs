@@ -18,6 +18,8 @@ mod suppression;
 use crate::model::NodeProto;
 use crate::pass::{Edit, Pass, Verdict};
 
+pub(crate) use scan::BATCHED as BATCHED_SCAN;
+
 pub(crate) use function::{PASS as FUNCTION, check_expansion, remove_uncalled};
 
 /// The passes after the functions are inlined, in their order.

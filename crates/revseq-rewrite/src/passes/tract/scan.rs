@@ -26,7 +26,7 @@ pub(super) const PASS: Pass = Pass {
 };
 
 /// The only opset in which a Scan has a leading batch axis.
-const BATCHED: i64 = 8;
+pub(crate) const BATCHED: i64 = 8;
 
 /// The first opset in which a Loop may have no states.
 const LOOP_WITHOUT_STATES: i64 = 11;
@@ -166,25 +166,35 @@ impl<'a> Parts<'a> {
         let given = parts.states.iter().all(|state| !state.is_empty());
         (count > 0
             && given
-            && parts.inputs().len() == expected
+            && fed(body).len() == expected
             && body.output.len() >= parts.states.len())
         .then_some(parts)
     }
 
-    fn inputs(&self) -> Vec<&'a ValueInfoProto> {
-        fed(self.body)
+    /// Maps the initial states and the sequences.
+    fn each_input(&self, mut map: impl FnMut(&str) -> String) -> (Vec<String>, Vec<String>) {
+        let states = self.states.iter().map(|&it| map(it)).collect();
+        (
+            states,
+            self.scanned.iter().map(|it| map(it.value)).collect(),
+        )
+    }
+
+    /// Other initial states, and the scan inputs with other sequences.
+    fn with_values<'v>(
+        &self,
+        states: &'v [String],
+        sequences: &'v [String],
+    ) -> (Vec<&'v str>, Vec<Scanned<'v>>) {
+        let scanned = std::iter::zip(&self.scanned, sequences);
+        let scanned = scanned.map(|(scanned, value)| Scanned { value, ..*scanned });
+        let states = states.iter().map(String::as_str);
+        (states.collect(), scanned.collect())
     }
 
     /// A Loop over the steps of a batch of one, as tf2onnx writes it around the model's own batch.
     fn write_batch_of_one(&self, emit: &mut Emit<'_>) {
-        let mut without_batch = |value: &str| emit.squeeze(value, &[0]);
-        let states: Vec<String> = self.states.iter().map(|&it| without_batch(it)).collect();
-        let sequences: Vec<String> = (self.scanned.iter())
-            .map(|it| without_batch(it.value))
-            .collect();
-        let scanned: Vec<Scanned<'_>> = std::iter::zip(&self.scanned, &sequences)
-            .map(|(scanned, value)| Scanned { value, ..*scanned })
-            .collect();
+        let (states, sequences) = self.each_input(|value| emit.squeeze(value, &[0]));
         let shape = emit.plain("Shape", &[&sequences[0]]);
         let axis = emit.scalar(0);
         let steps = emit.plain("Gather", &[&shape, &axis]);
@@ -194,7 +204,7 @@ impl<'a> Parts<'a> {
                 false => emit.name("alone"),
             })
             .collect();
-        let states: Vec<&str> = states.iter().map(String::as_str).collect();
+        let (states, scanned) = self.with_values(&states, &sequences);
         self.write_steps(emit, &steps, &states, &scanned, &names);
         for (output, name) in std::iter::zip(&self.outputs, &names) {
             if !output.is_empty() {
@@ -217,13 +227,9 @@ impl<'a> Parts<'a> {
         let mut written = Ok(());
         let nodes = emit.within(|emit| {
             let mut of_entry = |value: &str| emit.plain("Gather", &[value, &entry]);
-            let states: Vec<String> = self.states.iter().map(|&it| of_entry(it)).collect();
-            let sequences: Vec<String> = self.scanned.iter().map(|it| of_entry(it.value)).collect();
+            let (states, sequences) = self.each_input(&mut of_entry);
             let length = self.lengths.map(of_entry);
-            let scanned: Vec<Scanned<'_>> = std::iter::zip(&self.scanned, &sequences)
-                .map(|(scanned, value)| Scanned { value, ..*scanned })
-                .collect();
-            let states: Vec<&str> = states.iter().map(String::as_str).collect();
+            let (states, scanned) = self.with_values(&states, &sequences);
             let Some(length) = length else {
                 self.write_steps(emit, &steps, &states, &scanned, &names);
                 return;
@@ -301,7 +307,7 @@ impl<'a> Parts<'a> {
         outputs: &[String],
     ) {
         let (step, condition) = (emit.name("step"), emit.name("condition"));
-        let inputs = self.inputs();
+        let inputs = fed(self.body);
         let (fed, read) = inputs.split_at(states.len());
         let mut nodes = emit.within(|emit| {
             let is_reverse = scanned.iter().any(|it| it.is_reverse);
