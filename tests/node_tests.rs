@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use prost::Message;
+use revseq_tract::{LoadOptions, Session, Sizes};
 use tract_onnx::data_resolver::MmapDataResolver;
 use tract_onnx::pb::TensorProto;
 use tract_onnx::prelude::*;
@@ -33,26 +34,29 @@ fn main() -> ExitCode {
     };
     // A panic of tract's is a failure like others.
     std::panic::set_hook(Box::new(|_| {}));
-    let mut counts: BTreeMap<(Outcome, Outcome), Vec<String>> = BTreeMap::new();
+    let mut counts: BTreeMap<[Outcome; 4], Vec<String>> = BTreeMap::new();
     for test in tests(&folder) {
-        let plain = outcome(&test, |path| tract_onnx::onnx().model_for_path(path));
-        let with = outcome(&test, |path| revseq_tract::model_for_path(path));
+        let outcomes = [
+            outcome(|| agrees(&test, |path, inputs| plain(path, inputs))),
+            outcome(|| agrees(&test, |path, inputs| loaded(path, inputs))),
+            outcome(|| agrees(&test, |path, inputs| session(path, inputs, Sizes::OfData))),
+            outcome(|| agrees(&test, |path, inputs| session(path, inputs, Sizes::Symbolic))),
+        ];
         let name = test.file_name().unwrap_or_default().to_string_lossy();
-        counts
-            .entry((plain, with))
-            .or_default()
-            .push(name.into_owned());
+        counts.entry(outcomes).or_default().push(name.into_owned());
     }
     let mut is_worse = counts.is_empty();
-    for ((plain, with), names) in &counts {
+    for (outcomes, names) in &counts {
+        let [plain, loaded, of_data, symbolic] = outcomes;
         println!(
-            "{:>5}  {plain:?} on tract, {with:?} with revseq",
+            "{:>5}  {plain:?} on tract; with revseq {loaded:?} as a model, {of_data:?} in a session for \
+             the sizes of the data, {symbolic:?} in one for all sizes",
             names.len()
         );
-        if plain != with {
+        if outcomes.iter().any(|outcome| outcome != plain) || *plain != Outcome::Agrees {
             println!("       {}", names.join(" "));
         }
-        is_worse |= with > plain;
+        is_worse |= outcomes.iter().any(|outcome| outcome > plain);
     }
     if is_worse {
         println!("tests run worse with revseq, or there are none");
@@ -70,8 +74,8 @@ fn tests(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn outcome(test: &Path, load: impl Fn(&Path) -> TractResult<InferenceModel>) -> Outcome {
-    match catch_unwind(AssertUnwindSafe(|| agrees(test, load))) {
+fn outcome(agrees: impl FnOnce() -> TractResult<bool>) -> Outcome {
+    match catch_unwind(AssertUnwindSafe(agrees)) {
         Ok(Ok(true)) => Outcome::Agrees,
         Ok(Ok(false)) => Outcome::Differs,
         Ok(Err(_)) | Err(_) => Outcome::Fails,
@@ -79,22 +83,16 @@ fn outcome(test: &Path, load: impl Fn(&Path) -> TractResult<InferenceModel>) -> 
 }
 
 /// Runs a model on each of its data sets.
-fn agrees(test: &Path, load: impl Fn(&Path) -> TractResult<InferenceModel>) -> TractResult<bool> {
+fn agrees(
+    test: &Path,
+    run: impl Fn(&Path, Vec<Tensor>) -> TractResult<Vec<TValue>>,
+) -> TractResult<bool> {
     for set in 0.. {
         let set = test.join(format!("test_data_set_{set}"));
         if !set.is_dir() {
             break;
         }
-        let mut model = load(&test.join("model.onnx"))?;
-        let inputs = tensors(&set, "input")?;
-        for (index, input) in inputs.iter().enumerate() {
-            model.set_input_fact(
-                index,
-                InferenceFact::dt_shape(input.datum_type(), input.shape()),
-            )?;
-        }
-        let plan = model.into_optimized()?.into_runnable()?;
-        let outputs = plan.run(inputs.into_iter().map(Tensor::into_tvalue).collect())?;
+        let outputs = run(&test.join("model.onnx"), tensors(&set, "input")?)?;
         let expected = tensors(&set, "output")?;
         let are_close = std::iter::zip(&expected, &outputs).all(|(expected, output)| {
             let output = output.cast_to_dt(expected.datum_type());
@@ -109,6 +107,40 @@ fn agrees(test: &Path, load: impl Fn(&Path) -> TractResult<InferenceModel>) -> T
         }
     }
     Ok(true)
+}
+
+/// Runs a model on tract alone, for the sizes of the data.
+fn plain(path: &Path, inputs: Vec<Tensor>) -> TractResult<Vec<TValue>> {
+    let model = tract_onnx::onnx().model_for_path(path)?;
+    let plan = with_sizes(model, &inputs)?
+        .into_optimized()?
+        .into_runnable()?;
+    let values = inputs.into_iter().map(Tensor::into_tvalue);
+    Ok(plan.run(values.collect())?.into_vec())
+}
+
+/// Runs a model that is loaded with this project's operators, for the sizes of the data.
+fn loaded(path: &Path, inputs: Vec<Tensor>) -> TractResult<Vec<TValue>> {
+    let model = with_sizes(revseq_tract::model_for_path(path)?, &inputs)?;
+    let plan = revseq_tract::into_optimized(model.into_typed()?)?.into_runnable()?;
+    let values = inputs.into_iter().map(Tensor::into_tvalue);
+    Ok(plan.run(values.collect())?.into_vec())
+}
+
+fn with_sizes(mut model: InferenceModel, inputs: &[Tensor]) -> TractResult<InferenceModel> {
+    for (index, input) in inputs.iter().enumerate() {
+        let fact = InferenceFact::dt_shape(input.datum_type(), input.shape());
+        model.set_input_fact(index, fact)?;
+    }
+    Ok(model)
+}
+
+/// Runs a model in a session.
+fn session(path: &Path, inputs: Vec<Tensor>, sizes: Sizes) -> TractResult<Vec<TValue>> {
+    let session = Session::open_with(path, &LoadOptions::new().with_sizes(sizes))?;
+    let names: Vec<String> = session.inputs().iter().map(|it| it.name.clone()).collect();
+    let outputs = session.run(std::iter::zip(names, inputs))?;
+    Ok(outputs.into_iter().map(|(_, value)| value).collect())
 }
 
 /// The tensors of a data set, by number.

@@ -33,6 +33,14 @@ fn file_name(path: &str) -> &str {
     &path[start.unwrap_or(0)..]
 }
 
+/// Runs code that catches panics itself; nothing is printed of them.
+pub(crate) fn quietly<T>(run: impl FnOnce() -> T) -> T {
+    let outer = FENCED.replace(true);
+    let result = run();
+    FENCED.set(outer);
+    result
+}
+
 /// Runs foreign code, and returns a panic's message as an error.
 ///
 /// Values that the code was changing when it panicked must not be used again.

@@ -28,7 +28,7 @@ pub fn tract(bytes: &[u8]) {
     answer_on_deep_stack(|| {
         let model = read(bytes)?.with_data()?;
         let engine = Tract::default();
-        let Ok(form) = engine.read(&model)? else {
+        let Ok(loaded) = engine.read(&model)? else {
             return Ok(());
         };
         let symbols = model.input_symbols().into_iter();
@@ -38,7 +38,7 @@ pub fn tract(bytes: &[u8]) {
             ..inputs::Sources::default()
         };
         let inputs = inputs::gather(&model, &sources, &mut bindings)?;
-        let prepared = engine.prepare(&form, &inputs, &bindings)?;
+        let prepared = loaded.prepare(&inputs)?;
         for output in prepared.run(&inputs)? {
             print::values(&output?, "  ");
         }

@@ -133,7 +133,7 @@ impl Run {
         let engines = Engine::open_all(&EngineArguments::default(), &[engine])?;
         let mut outputs = Vec::new();
         for engine in &engines {
-            outputs = engine.load(&model)?.ready()?.run(&given, &bindings)?;
+            outputs = engine.load(&model)?.ready()?.run(&given)?;
         }
         let moves = is_exact(&model)?;
         Ok(Snapshot {

@@ -4,43 +4,41 @@
 //! cargo run --release -p revseq-tract --example run -- bidirectional.onnx 2 7
 //! ```
 //!
-//! The model is prepared once, as its sizes stay symbols.
+//! The model is planned once, as its sizes stay symbols.
 
 use std::error::Error;
 
 use revseq_tract::tract_onnx::prelude::*;
-use revseq_tract::{Limits, LoadOptions};
+use revseq_tract::{Limits, LoadOptions, Outputs, Session, Size};
 
-/// Loads a model. Its loops take at most 100,000 steps and a gigabyte.
-pub(crate) fn load(path: &str) -> TractResult<Arc<TypedRunnableModel>> {
+/// Opens a model. Its loops take at most 100,000 steps and a gigabyte.
+pub(crate) fn open(path: &str) -> Result<Session, revseq_tract::Error> {
     let limits = Limits::none().with_steps(100_000).with_bytes(1 << 30);
-    let model = LoadOptions::new()
-        .with_limits(limits)
-        .load(|| revseq_tract::model_for_path(path))?;
-    revseq_tract::into_optimized(model.into_typed()?)?.into_runnable()
+    Session::open_with(path, &LoadOptions::new().with_limits(limits))
 }
 
-/// Runs it on ones, with `size` for every symbol.
-pub(crate) fn run(model: &Arc<TypedRunnableModel>, size: usize) -> TractResult<TVec<TValue>> {
-    let mut inputs = tvec!();
-    for &outlet in model.model().input_outlets()? {
-        let fact = model.model().outlet_fact(outlet)?;
-        let sizes = fact
-            .shape
-            .iter()
-            .map(|it| it.to_i64().map_or(size, |it| it as usize));
+/// Runs it on ones, with `size` for every size that it leaves open.
+pub(crate) fn run(session: &Session, size: usize) -> Result<Outputs, Box<dyn Error>> {
+    let mut inputs = Vec::new();
+    for input in session.inputs().iter().filter(|input| !input.has_default) {
+        let sizes = input.sizes.iter().flatten().map(|it| match it {
+            Size::Known(known) => *known,
+            _ => size,
+        });
         let ones = tensor0(1_f32).broadcast_to_shape(&sizes.collect::<Vec<_>>())?;
-        inputs.push(ones.cast_to_dt(fact.datum_type)?.into_owned().into());
+        let datum_type = input.datum_type.unwrap_or(f32::datum_type());
+        let ones = ones.cast_to_dt(datum_type)?.into_owned();
+        inputs.push((input.name.clone(), ones));
     }
-    model.run(inputs)
+    Ok(session.run(inputs)?)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("usage: run MODEL [SIZE]...")?;
-    let model = load(&path)?;
+    let session = open(&path)?;
     for size in arguments {
-        println!("{size}: {:?}", run(&model, size.parse()?)?);
+        println!("{size}: {:?}", run(&session, size.parse()?)?);
     }
     Ok(())
 }

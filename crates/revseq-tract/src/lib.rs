@@ -1,28 +1,28 @@
 //! ONNX's `ReverseSequence` and `revseq::ReverseSubsequences` for tract.
 //!
-//! tract-onnx 0.23 has neither operator: a model with one does not load.
-//! [`register`] adds both, as well as `Loop`, which often comes with them, and complete `LSTM`,
-//! `GRU` and `RNN` ([`tract_loop`]). It reads a `Slice` that reverses whole axes as [`Flip`], and
-//! takes an end of 1,000,000,000, as tf2onnx writes it, for the end of the axis. Everything else
-//! stays tract's own.
+//! tract-onnx 0.23 has neither operator: a model with one does not load. A [`Session`] opens and
+//! runs such models, and all others that the command `revseq` runs:
 //!
 //! ```no_run
-//! use tract_onnx::prelude::*;
+//! use revseq_tract::Session;
+//! use revseq_tract::tract_onnx::prelude::*;
 //!
-//! # fn main() -> TractResult<()> {
-//! let mut onnx = tract_onnx::onnx();
-//! revseq_tract::register(&mut onnx);
-//! let model = onnx.model_for_path("bidirectional.onnx")?.into_optimized()?.into_runnable()?;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let session = Session::open("bidirectional.onnx")?;
 //! let x = Tensor::zero::<f32>(&[1, 7, 3])?;
-//! let outputs = model.run(tvec!(x.into()))?;
+//! let outputs = session.run([("x", x)])?;
 //! println!("{:?}", outputs[0]);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! [`model_for_path`] does this in one call, and reads more forms of ONNX. [`LoadOptions`] bounds
-//! loops that may be endless, and has the settings that a model does not contain.
-//! `examples/run.rs` runs a model of any inputs.
+//! [`LoadOptions`] bounds loops that may be endless, and has the settings that a model does not
+//! contain. `examples/run.rs` runs a model of any inputs.
+//!
+//! For pipelines on tract's own model, [`model_for_path`] reads it, and [`into_optimized`] optimises
+//! it without the faults of tract's. [`register`] adds the operators alone, to a loader of your own:
+//! both of these, `Loop`, complete `LSTM`, `GRU` and `RNN`, and others that come with them
+//! ([`tract_loop`]). It reads a `Slice` that reverses whole axes as [`Flip`].
 //!
 //! The op itself, [`ReverseSubsequences`], can be wired into any tract model, without ONNX:
 //!
@@ -49,29 +49,34 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
-mod adapt;
 mod axes;
 mod eval;
+mod fence;
 mod flip;
-mod load;
 mod lru_cache;
 mod onnx;
 mod op;
+mod options;
 mod others;
 mod read;
+mod session;
 mod slice;
 
-pub use adapt::adapt;
 pub use flip::Flip;
-pub use load::LoadOptions;
 pub use onnx::register;
 pub use op::ReverseSubsequences;
+pub use options::{LoadOptions, Sizes};
+pub use read::adapt::adapt;
+pub use read::inference::{Inference, NodeFacts, infer};
 pub use read::{may_need_preparation, model_for_bytes, model_for_path, prepare};
 pub use revseq_graph::Operator;
 pub use revseq_kernels::LengthsPolicy;
 /// The operator on a GPU, and the choice of an adapter.
 #[cfg(feature = "wgpu")]
 pub use revseq_kernels::gpu;
+pub use session::error::{Error, ErrorKind};
+pub use session::values::{Size, ValueInfo, datum_type, element_type};
+pub use session::{Inputs, Outputs, Plan, Session};
 pub use tract_loop::{Limits, into_optimized};
 /// The tract that this crate extends.
 pub use tract_onnx;

@@ -4,8 +4,8 @@ use revseq_graph::{ElementType, Operator, TensorType};
 use revseq_kernels::{DataType, LengthsPolicy};
 use tract_onnx::tract_hir::internal::*;
 
-use crate::load::Device;
 use crate::lru_cache::LruCache;
+use crate::options::Device;
 use crate::{axes, eval};
 
 /// Reverses the first elements of every subsequence along an axis.

@@ -80,7 +80,7 @@ fn model(name: &str) -> String {
 
 #[test]
 fn the_example_runs_a_model_for_every_size() {
-    let model = example::load(&model("exported/keras_bilstm_masked")).expect("it loads");
+    let model = example::open(&model("exported/keras_bilstm_masked")).expect("it opens");
     for size in [1, 4] {
         let outputs = example::run(&model, size).unwrap_or_else(|error| panic!("{error:#}"));
         assert_eq!(outputs[0].shape()[0], size, "{outputs:?}");

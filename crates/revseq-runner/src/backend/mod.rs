@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::cli::{Backend, BackendArguments, EngineArguments};
+use crate::model::Model;
 use crate::model::check::canonical_domain;
-use crate::model::{Bindings, Model};
 use crate::note::note;
 use crate::progress::Progress;
 use crate::tensor::{Tensor, Tensors};
@@ -172,7 +172,7 @@ impl Engine {
         let _progress = Progress::of(format!("preparing {}", model.path.display()));
         match self {
             Self::Tract(tract) => Ok(match tract.read(model).inspect(|_| note_opset(model))? {
-                Ok(form) => Loaded::Ready(Session::Tract { tract, form }),
+                Ok(loaded) => Loaded::Ready(Session::Tract(loaded)),
                 Err(reason) => Loaded::Refused(reason),
             }),
             Self::Ort(ort) => {
@@ -253,10 +253,7 @@ impl<'a> Loaded<'a> {
 
 /// A model on a runtime.
 pub(crate) enum Session<'a> {
-    Tract {
-        tract: &'a Tract,
-        form: tract::Form<'a>,
-    },
+    Tract(tract::Loaded),
     Ort {
         prepared: Box<ort::Prepared>,
         ort: &'a Ort,
@@ -268,7 +265,7 @@ impl Session<'_> {
     /// The provider of ONNX Runtime that runs each of our nodes.
     pub(crate) fn placements(&self) -> Option<&[Placement]> {
         match self {
-            Self::Tract { .. } => None,
+            Self::Tract(_) => None,
             Self::Ort { prepared, .. } => Some(&prepared.placements),
         }
     }
@@ -277,13 +274,9 @@ impl Session<'_> {
     ///
     /// # Errors
     /// The error of the runtime, or of one of our operators.
-    pub(crate) fn prepare(
-        &mut self,
-        inputs: &Tensors,
-        bindings: &Bindings,
-    ) -> Result<Prepared<'_>> {
+    pub(crate) fn prepare(&mut self, inputs: &Tensors) -> Result<Prepared<'_>> {
         Ok(match self {
-            Self::Tract { tract, form } => Prepared::Tract(tract.prepare(form, inputs, bindings)?),
+            Self::Tract(loaded) => Prepared::Tract(loaded.prepare(inputs)?),
             Self::Ort {
                 prepared,
                 ort,
@@ -300,21 +293,17 @@ impl Session<'_> {
     ///
     /// # Errors
     /// The error of the runtime, or of one of our operators.
-    pub(crate) fn run(&mut self, inputs: &Tensors, bindings: &Bindings) -> Result<Vec<Tensor>> {
-        self.run_each(inputs, bindings)?.into_iter().collect()
+    pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Tensor>> {
+        self.run_each(inputs)?.into_iter().collect()
     }
 
     /// Runs the model and returns each output, in order, or why it is no tensor.
     ///
     /// # Errors
     /// The error of the runtime, or of one of our operators.
-    pub(crate) fn run_each(
-        &mut self,
-        inputs: &Tensors,
-        bindings: &Bindings,
-    ) -> Result<Vec<Result<Tensor>>> {
+    pub(crate) fn run_each(&mut self, inputs: &Tensors) -> Result<Vec<Result<Tensor>>> {
         let _progress = Progress::of("running");
-        self.prepare(inputs, bindings)?.run_each(inputs)
+        self.prepare(inputs)?.run_each(inputs)
     }
 }
 

@@ -21,7 +21,7 @@ const RECORD: &str = "snapshot.json";
 
 /// The inputs of a data set, checked against the model's declarations, and the sizes that they
 /// bind.
-pub(super) fn inputs(model: &Model, set: &DataSet) -> Result<(Tensors, Bindings)> {
+pub(super) fn inputs(model: &Model, set: &DataSet) -> Result<Tensors> {
     let declared = model.inputs();
     let names = inputs::names(&declared);
     let given = read_data_set(&set.inputs, &names)?;
@@ -29,9 +29,8 @@ pub(super) fn inputs(model: &Model, set: &DataSet) -> Result<(Tensors, Bindings)
     if let Some(missing) = required.find(|input| !given.contains_key(&input.name)) {
         bail!("it has no data for input {:?}", missing.name);
     }
-    let mut bindings = Bindings::new();
-    inputs::bind(&declared, &given, &mut bindings)?;
-    Ok((given, bindings))
+    inputs::bind(&declared, &given, &mut Bindings::new())?;
+    Ok(given)
 }
 
 /// The expected outputs of a data set.
@@ -46,7 +45,7 @@ pub(super) fn outputs(model: &Model, set: &DataSet) -> Result<Tensors> {
 
 /// The inputs of a data set for a model that has changed since: those that still fit, by name
 /// or else by place, and others made up.
-pub(super) fn adapted_inputs(model: &Model, set: &DataSet) -> Result<(Tensors, Bindings)> {
+pub(super) fn adapted_inputs(model: &Model, set: &DataSet) -> Result<Tensors> {
     let declared = model.inputs();
     let names = inputs::names(&declared);
     let mut recorded: Vec<Option<(String, Tensor)>> = set
@@ -83,13 +82,12 @@ pub(super) fn adapted_inputs(model: &Model, set: &DataSet) -> Result<(Tensors, B
         fill: Some(Fill::Random(0)),
         ..inputs::Sources::default()
     };
-    let given = inputs::gather(model, &sources, &mut bindings).with_context(|| {
+    inputs::gather(model, &sources, &mut bindings).with_context(|| {
         format!(
             "the model has other inputs now; remove {} and record it with `revseq snapshot`",
             set.path.display()
         )
-    })?;
-    Ok((given, bindings))
+    })
 }
 
 /// The record of a data set.

@@ -100,7 +100,7 @@ fn record(arguments: &SnapshotArguments, path: &Path, engine: &Engine) -> Result
             ..inputs::Sources::new(&arguments.inputs)
         };
         let inputs = inputs::gather(&model, &sources, &mut bindings)?;
-        let outputs = session.run(&inputs, &bindings)?;
+        let outputs = session.run(&inputs)?;
         Ok((inputs, outputs))
     };
     let (inputs, outputs) = run().with_context(in_model(&located.model))?;

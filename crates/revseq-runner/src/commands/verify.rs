@@ -289,9 +289,9 @@ impl RunSet<'_> {
     /// # Errors
     /// The data set is not for such a model, or it cannot be run.
     fn compare(&self, session: &mut Session<'_>) -> Result<Vec<String>> {
-        let (inputs, bindings) = data_set::inputs(self.model, self.set)?;
+        let inputs = data_set::inputs(self.model, self.set)?;
         let expected = data_set::outputs(self.model, self.set)?;
-        let got = session.run(&inputs, &bindings)?;
+        let got = session.run(&inputs)?;
         self.differences(&expected, &got)
     }
 
@@ -306,8 +306,8 @@ impl RunSet<'_> {
         };
         let read: Result<_> = read();
         match read {
-            Ok(((inputs, bindings), expected)) => {
-                let got = session.run(&inputs, &bindings)?;
+            Ok((inputs, expected)) => {
+                let got = session.run(&inputs)?;
                 let differences = self.differences(&expected, &got)?;
                 if !differences.is_empty() {
                     data_set::update(set, model, &got)?;
@@ -315,8 +315,8 @@ impl RunSet<'_> {
                 Ok(differences)
             }
             Err(why) => {
-                let (inputs, bindings) = data_set::adapted_inputs(model, set)?;
-                let outputs = session.run(&inputs, &bindings)?;
+                let inputs = data_set::adapted_inputs(model, set)?;
+                let outputs = session.run(&inputs)?;
                 let recording = data_set::Recording {
                     model,
                     inputs: &inputs,

@@ -16,13 +16,12 @@ pub(crate) mod weights;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use prost::Message;
 use prost::bytes::Bytes;
-use tract_onnx::pb::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
-};
+use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 
 use tract_onnx::pb::tensor_proto::DataLocation;
 
@@ -41,7 +40,7 @@ pub(crate) struct Model {
     /// The bytes of the file, which were checked; empty once [dropped](Self::without_bytes).
     pub(crate) bytes: Vec<u8>,
     /// The decoded model. Once its data is loaded, all tensors store theirs as `raw_data`.
-    pub(crate) proto: ModelProto,
+    pub(crate) proto: Arc<ModelProto>,
     /// The defaults of each function's attributes, in the order of the functions.
     pub(crate) function_defaults: Vec<Vec<AttributeProto>>,
 }
@@ -100,7 +99,7 @@ impl Model {
         Ok(Self {
             path,
             bytes: bytes.into(),
-            proto,
+            proto: Arc::new(proto),
             function_defaults,
         })
     }
@@ -113,7 +112,7 @@ impl Model {
     /// The model with all of its data as `raw_data`, that in other files, too.
     pub(crate) fn with_data(mut self) -> Result<Self> {
         let mut loader = external::Loader::new(&self.path);
-        for_each_tensor(&mut self.proto, &mut |tensor| {
+        for_each_tensor(Arc::make_mut(&mut self.proto), &mut |tensor| {
             loader.load(tensor)?;
             pb::normalize(tensor)
         })
@@ -130,7 +129,7 @@ impl Model {
     /// The model without the values of its large constants, which are most of it, for callers that
     /// need only its graph and perhaps the bytes of its file. They count as data in another file.
     pub(crate) fn without_constants(mut self) -> Self {
-        let graph = self.proto.graph.iter_mut();
+        let graph = Arc::make_mut(&mut self.proto).graph.iter_mut();
         for tensor in graph.flat_map(|graph| &mut graph.initializer) {
             let sizes = [
                 tensor.raw_data.len(),
@@ -260,23 +259,6 @@ fn for_each_node_tensor(
         }
     }
     Ok(())
-}
-
-/// Visits every graph of a model with the names of its inputs, to change their declarations.
-pub(crate) fn for_each_declaration(
-    graph: &mut GraphProto,
-    is_main: bool,
-    visit: &mut impl FnMut(&mut ValueInfoProto, bool),
-) {
-    for value in graph.input.iter_mut().chain(&mut graph.output) {
-        visit(value, is_main);
-    }
-    let attributes = graph.node.iter_mut().flat_map(|node| &mut node.attribute);
-    for inner in
-        attributes.flat_map(|attribute| attribute.g.iter_mut().chain(&mut attribute.graphs))
-    {
-        for_each_declaration(inner, false, visit);
-    }
 }
 
 /// The values of symbolic sizes, by name.

@@ -69,8 +69,8 @@ fn a_size_that_tract_does_not_compute_is_an_error_in_words() {
         ..GraphProto::default()
     };
     let path = folder.model(graph);
-    let why =
-        "an output depends on a size that comes from data, of a value whose elements nothing reads";
+    let why = "output \"y\" depends on a size that comes from data, of a value whose elements nothing \
+               reads";
     refuses(&["run", path.to_str().unwrap(), "--fill", "iota"], why);
 }
 

@@ -1,26 +1,17 @@
-//! Models on tract.
+//! Models on tract: a shell over [`revseq_tract::Session`].
 
-mod adapt;
-mod bounded;
 mod convert;
-mod fixed;
 mod form;
-mod operators;
-mod refusal;
 mod shapes;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use revseq_graph::ElementType;
+use anyhow::{Result, anyhow};
 use revseq_kernels::{Device, LengthsPolicy};
-use revseq_tract::{Limits, LoadOptions};
-use tract_onnx::data_resolver::ModelDataResolver;
-use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto};
+use revseq_tract::{ErrorKind, Inputs, Limits, LoadOptions, Plan, Session, Sizes};
 use tract_onnx::prelude::*;
-use tract_onnx::tract_hir::infer::{InferenceFact, InferenceModel};
 
 use crate::backend::Runs;
 use crate::backend::gpu::{self, Gpu};
@@ -28,23 +19,23 @@ use crate::backend::outputs::{self, Declared};
 use crate::backend::profile::{Call, NodeTimes, Profile, Trace};
 use crate::cli::{EngineArguments, Lengths};
 use crate::fence;
-use crate::model::element_types::element_types;
-use crate::model::{Bindings, Model, node_label, walk};
-use crate::tensor::{MAXIMUM_BYTES, Tensor, pb};
-use convert::{datum_type, from_tract, to_tract};
+use crate::model::Model;
+use crate::tensor::{MAXIMUM_BYTES, Tensor};
+use convert::{from_tract, to_tract};
 pub(crate) use form::{Form, needed_of};
 pub(crate) use shapes::{Shapes, shapes};
 
-/// Whether tract loads tensors of a type (tract-onnx, src/tensor.rs).
-fn has_type(code: i32) -> bool {
-    ElementType::from_onnx_code(code).is_some_and(|known| datum_type(known).is_ok())
-}
+/// The variable of the environment with which tract's own words are shown.
+const BACKTRACE: &str = "REVSEQ_BACKTRACE";
+
+/// A way around what tract does not support.
+const ADVICE: &str = "--backend ort may run it";
 
 /// How many steps a loop may take. Fuzzers have less time.
 const MAXIMUM_STEPS: u64 = if cfg!(fuzzing) { 1 << 10 } else { 1 << 20 };
 
-/// The limits of a loop: a model may contain one that never ends.
-const LOOP_LIMITS: Limits = Limits::none()
+/// The limits of a model: it may contain a loop that never ends.
+const LIMITS: Limits = Limits::none()
     .with_steps(MAXIMUM_STEPS)
     .with_bytes(MAXIMUM_BYTES);
 
@@ -75,186 +66,79 @@ impl Tract {
         self.gpu.as_ref()
     }
 
-    /// A model in the form that tract reads, or the feature that tract or the GPU lacks for it.
+    /// A model on tract, or the feature that tract or the GPU lacks for it.
     ///
     /// Only the model decides this: an error on the way never counts as a missing feature.
-    pub(crate) fn read<'a>(&self, model: &'a Model) -> Result<Result<Form<'a>, String>> {
-        let form = Form::of(model)?;
-        let lacking = match lacks(&form)? {
-            None if self.gpu.is_some() => gpu::lacks(&form)?,
-            lacking => lacking,
-        };
-        Ok(match lacking {
-            None => Ok(form.with_data()?),
-            Some(lacking) => Err(lacking),
-        })
+    pub(crate) fn read(&self, model: &Model) -> Result<Result<Loaded, String>> {
+        let form = Form::of(model)?.with_data()?;
+        let session = fenced(|| Session::from_prepared(Arc::clone(&form.proto), &self.options()));
+        if let Err(error) = &session
+            && matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Type)
+        {
+            return Ok(Err(in_words(error).to_string()));
+        }
+        if self.gpu.is_some()
+            && let Some(lacking) = gpu::lacks(&form)?
+        {
+            return Ok(Err(lacking));
+        }
+        Ok(Ok(Loaded {
+            session: session.map_err(|error| in_words(&error))?,
+            outputs: outputs::declared(model),
+        }))
     }
-}
 
-fn lacks(model: &Model) -> Result<Option<String>> {
-    let mut lacking = refusal::Lacking::default();
-    let sparse = || (1, "sparse tensors".to_owned());
-    walk::walk(model, &Bindings::new(), |site| {
-        if site.is_dead {
-            return;
-        }
-        if !operators::has_operator(&site.node.domain, &site.node.op_type) {
-            let label = site.path.rsplit_once('/').map_or("", |(_, label)| label);
-            let label = if site.node.name.is_empty() {
-                label
-            } else {
-                &site.node.name
-            };
-            lacking.operator(site.operator(), label.to_owned());
-        }
-        let is_sparse = |(_, attribute): &(&str, &AttributeProto)| {
-            let graphs = attribute.g.iter();
-            attribute.sparse_tensor.is_some()
-                || !attribute.sparse_tensors.is_empty()
-                || graphs
-                    .into_iter()
-                    .any(|graph| !graph.sparse_initializer.is_empty())
-        };
-        if site.attributes.iter().any(is_sparse) {
-            lacking.other(sparse());
-        }
-    })?;
-    if !model.graph().sparse_initializer.is_empty() {
-        lacking.other(sparse());
-    }
-    for code in element_types(model)? {
-        if !has_type(code) {
-            lacking.other((0, pb::type_name(code)));
-        }
-    }
-    for input in model.inputs() {
-        if input.value_type.element_type.is_none() {
-            lacking.other((2, format!("input {:?}, which is not a tensor", input.name)));
-        }
-    }
-    Ok(lacking.message())
-}
-
-/// The operators of a graph's nodes, and of those within, by the names that they have for tract.
-fn node_names(graph: &GraphProto) -> BTreeMap<String, String> {
-    let mut names = BTreeMap::new();
-    let mut open = vec![graph];
-    while let Some(graph) = open.pop() {
-        for (index, node) in graph.node.iter().enumerate() {
-            names.insert(node_label(index, node), node.op_type.clone());
-            let attributes = node.attribute.iter();
-            open.extend(attributes.flat_map(|it| it.g.iter().chain(&it.graphs)));
-        }
-    }
-    names
-}
-
-/// A model prepared for inputs of certain types and shapes.
-pub(crate) struct Prepared {
-    plan: Arc<TypedRunnableModel>,
-    /// The names of the inputs, in the plan's order.
-    inputs: Vec<String>,
-    /// The inputs that are part of the plan.
-    fixed: BTreeMap<String, Tensor>,
-    outputs: Vec<Declared>,
-    /// The operators of the model's nodes, by name.
-    nodes: BTreeMap<String, String>,
-}
-
-impl Tract {
-    /// Prepares a model for inputs of these types and shapes.
-    ///
-    /// # Errors
-    /// The error of tract, or of one of our operators.
-    pub(crate) fn prepare(
-        &self,
-        model: &Model,
-        inputs: &BTreeMap<String, Tensor>,
-        bindings: &Bindings,
-    ) -> Result<Prepared> {
-        let mut options = LoadOptions::new().with_limits(LOOP_LIMITS);
+    /// The options of models: the command has the data, and plans for its sizes.
+    fn options(&self) -> LoadOptions {
+        let mut options = options();
         if let Some(policy) = self.lengths {
             options = options.with_lengths(policy);
         }
         if let Some(gpu) = &self.gpu {
             options = gpu.options(options);
         }
-        let prepare =
-            |fixed: &BTreeSet<String>| fenced(|| prepare(model, inputs, bindings, &options, fixed));
-        let prepared = prepare(&BTreeSet::new()).or_else(|error| {
-            // Values that tract requires before it runs may be among the inputs.
-            let wanted = fixed::inputs(model.graph(), inputs);
-            let fixed = if wanted.is_empty() {
-                None
-            } else {
-                prepare(&wanted).ok()
-            };
-            fixed.ok_or(error)
-        });
-        prepared.map_err(|error| refusal::in_words_of_onnx(error, &node_names(model.graph())))
+        // tract works on one thread by default; to a pool of one it would only
+        // hand work over.
+        #[cfg(feature = "multithread")]
+        if rayon::current_num_threads() > 1 {
+            multithread::set_default_executor(multithread::Executor::RayonGlobal);
+        }
+        options
     }
 }
 
-/// The plan of a model for inputs of these types and shapes; the `fixed` ones are part of it.
-fn prepare(
-    model: &Model,
-    inputs: &BTreeMap<String, Tensor>,
-    bindings: &Bindings,
-    options: &LoadOptions,
-    fixed: &BTreeSet<String>,
-) -> Result<Prepared> {
-    let mut proto = model.proto.clone();
-    // Functions that nothing calls mean nothing; those called are refused before.
-    proto.functions.clear();
-    let graph = proto.graph.as_mut().context("the model has no graph")?;
-    adapt::adapt(graph, inputs, bindings);
-    fixed::fix(graph, fixed, inputs)?;
-    let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
-    onnx.provider = Arc::new(NoFiles);
-    onnx.op_register = operators::bounded_operators();
-    let parsed = options.load(|| onnx.parse(&proto, None))?;
-    if let Some(name) = parsed.unresolved_inputs.first() {
-        bail!("no node produces {name:?}");
+/// The options of any model.
+fn options() -> LoadOptions {
+    LoadOptions::new()
+        .with_limits(LIMITS)
+        .with_sizes(Sizes::OfData)
+}
+
+/// A model on tract.
+pub(crate) struct Loaded {
+    session: Session,
+    outputs: Vec<Declared>,
+}
+
+impl Loaded {
+    /// Prepares the model for inputs of these types and shapes.
+    ///
+    /// # Errors
+    /// The error of tract, or of one of our operators.
+    pub(crate) fn prepare(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Prepared> {
+        let inputs = values(inputs)?;
+        let plan = fenced(|| self.session.plan(&inputs));
+        Ok(Prepared {
+            plan: plan.map_err(|error| in_words(&error))?,
+            outputs: self.outputs.clone(),
+        })
     }
-    let mut inference: InferenceModel = parsed.model;
-    let names: Vec<String> = graph_inputs(&proto);
-    drop(proto);
-    ensure!(
-        names.len() == inference.input_outlets()?.len(),
-        "tract lost an input"
-    );
-    for (index, name) in names.iter().enumerate() {
-        let input = inputs
-            .get(name)
-            .with_context(|| format!("input {name:?} is missing"))?;
-        let fact = InferenceFact::dt_shape(datum_type(input.element_type())?, input.shape());
-        inference.set_input_fact(index, fact)?;
-    }
-    let typed = inference.into_typed()?;
-    for node in typed.nodes() {
-        for output in &node.outputs {
-            if let Some(shape) = output.fact.shape.as_concrete() {
-                bounded::check(&node.name, output.fact.datum_type, shape)?;
-            }
-        }
-    }
-    // tract works on one thread by default; to a pool of one it would only
-    // hand work over.
-    #[cfg(feature = "multithread")]
-    if rayon::current_num_threads() > 1 {
-        multithread::set_default_executor(multithread::Executor::RayonGlobal);
-    }
-    let plan = revseq_tract::into_optimized(typed)?.into_runnable()?;
-    let fixed = inputs.iter().filter(|(name, _)| fixed.contains(*name));
-    Ok(Prepared {
-        plan,
-        inputs: names,
-        fixed: fixed
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect(),
-        outputs: outputs::declared(model),
-        nodes: node_names(model.graph()),
-    })
+}
+
+/// A model prepared for inputs of certain types and shapes.
+pub(crate) struct Prepared {
+    plan: Arc<Plan>,
+    outputs: Vec<Declared>,
 }
 
 impl Prepared {
@@ -263,32 +147,13 @@ impl Prepared {
     /// # Errors
     /// The error of tract, or of one of our operators.
     pub(crate) fn run(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Vec<Result<Tensor>>> {
-        let values = self.values(inputs)?;
-        let outputs = self.run_values(values)?;
+        let inputs = values(inputs)?;
+        let outputs = self.fenced(|| self.plan.run_each(&inputs))?;
         let outputs = std::iter::zip(outputs, &self.outputs).map(|(output, declared)| {
-            let output = from_tract(output.into_tensor(), &declared.value_type)?;
+            let output = from_tract(&*output.map_err(|error| in_words(&error))?)?;
             declared.check(output, "tract")
         });
         Ok(outputs.collect())
-    }
-
-    /// The inputs as tract takes them.
-    fn values(&self, inputs: &BTreeMap<String, Tensor>) -> Result<TVec<TValue>> {
-        for (name, fixed) in &self.fixed {
-            ensure!(
-                inputs.get(name) == Some(fixed),
-                "input {name:?} has other values than those that the model was made ready for"
-            );
-        }
-        self.inputs
-            .iter()
-            .map(|name| {
-                let input = inputs
-                    .get(name)
-                    .with_context(|| format!("input {name:?} is missing"))?;
-                Ok(to_tract(input)?.into_tvalue())
-            })
-            .collect()
     }
 
     /// How long each of some runs takes, after others that are not timed.
@@ -302,7 +167,7 @@ impl Prepared {
         let run = || {
             let values = values.clone();
             let start = Instant::now();
-            let outputs = self.run_values(values)?;
+            let outputs = self.fenced(|| self.plan.run_values(values))?;
             let time = start.elapsed();
             drop(outputs);
             Ok(time)
@@ -323,8 +188,8 @@ impl Prepared {
         let mut all = Vec::new();
         let first = Instant::now();
         let mut trace = with_trace.then(Trace::default);
-        self.fenced(|| {
-            let mut state = self.plan.spawn()?;
+        let profile = || {
+            let mut state = self.plan.runnable().spawn()?;
             // The first run allocates.
             state.run(values.clone())?;
             for run in 0..runs {
@@ -350,54 +215,45 @@ impl Prepared {
                 step();
             }
             Ok(())
-        })?;
+        };
+        self.fenced(|| self.plan.fenced(profile))?;
         Ok(times.of(all, trace.map(Trace::into_json)))
     }
 
-    /// Runs the model on inputs that [`values`](Self::values) made.
-    fn run_values(&self, values: TVec<TValue>) -> Result<TVec<TValue>> {
-        self.fenced(|| self.plan.run(values))
+    /// The inputs as the plan takes them.
+    fn values(&self, inputs: &BTreeMap<String, Tensor>) -> Result<TVec<TValue>> {
+        let values = self.plan.values(&values(inputs)?);
+        values.map_err(|error| in_words(&error))
     }
 
-    /// Runs tract; its errors are in ONNX's words.
-    fn fenced<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
-        fenced(run).map_err(|error| refusal::of_run(error, &self.nodes))
-    }
-}
-
-/// Runs tract; a panic inside is an error.
-fn fenced<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
-    fence::catch(run).map_err(|message| anyhow!(refusal::Panicked(message)))?
-}
-
-/// All data is in the model by now.
-struct NoFiles;
-
-impl ModelDataResolver for NoFiles {
-    fn read_bytes_from_path(
-        &self,
-        _buf: &mut Vec<u8>,
-        path: &std::path::Path,
-        _offset: usize,
-        _length: Option<usize>,
-    ) -> TractResult<()> {
-        bail!("{} is not to be read", path.display())
+    fn fenced<T>(&self, run: impl FnOnce() -> Result<T, revseq_tract::Error>) -> Result<T> {
+        fenced(run).map_err(|error| in_words(&error))
     }
 }
 
-/// The inputs that tract has as sources: those without an initializer, in order.
-fn graph_inputs(proto: &ModelProto) -> Vec<String> {
-    let Some(graph) = &proto.graph else {
-        return Vec::new();
-    };
-    let initialized: HashSet<&str> = graph
-        .initializer
+/// Inputs as tract takes them.
+fn values(inputs: &BTreeMap<String, Tensor>) -> Result<Inputs> {
+    let values = inputs
         .iter()
-        .map(|tensor| tensor.name.as_str())
-        .collect();
-    let names = graph.input.iter().map(|input| input.name.as_str());
-    names
-        .filter(|name| !initialized.contains(name))
-        .map(str::to_owned)
-        .collect()
+        .map(|(name, value)| Ok((name.clone(), to_tract(value)?.into_tvalue())));
+    values.collect()
+}
+
+/// Calls the library, whose panics are errors; nothing is printed of them.
+fn fenced<T>(run: impl FnOnce() -> T) -> T {
+    fence::quietly(run)
+}
+
+/// An error of the library, with a way around it, or in tract's own words if the environment asks
+/// for them.
+fn in_words(error: &revseq_tract::Error) -> anyhow::Error {
+    if std::env::var_os(BACKTRACE).is_some()
+        && let Some(cause) = error.tract()
+    {
+        return anyhow!("{cause:?}");
+    }
+    match error.kind() {
+        ErrorKind::Unsupported => anyhow!("{error}; {ADVICE}"),
+        _ => anyhow!("{error}"),
+    }
 }

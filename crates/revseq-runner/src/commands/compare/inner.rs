@@ -11,8 +11,8 @@ use super::{Compared, Ran};
 use crate::backend::Engine;
 use crate::chain;
 use crate::escape::printable;
+use crate::model::Model;
 use crate::model::inner::Produced;
-use crate::model::{Bindings, Model};
 use crate::tensor::compare::{Difference, Tolerance};
 use crate::tensor::{Tensor, Tensors};
 
@@ -40,21 +40,16 @@ pub(super) struct Inner {
 }
 
 /// Runs a model with all values between its nodes as outputs.
-pub(super) fn run(
-    engine: &Engine,
-    model: &Model,
-    given: &Tensors,
-    bindings: &Bindings,
-) -> Result<Ran> {
+pub(super) fn run(engine: &Engine, model: &Model, given: &Tensors) -> Result<Ran> {
     let produced = model.produced();
     let is_tensor = |value: &&Produced| !NO_TENSORS.contains(&value.operator.as_str());
     let all = model.with_outputs(produced.iter().filter(is_tensor))?;
-    let run = || engine.load(&all)?.ready()?.run_each(given, bindings);
+    let run = || engine.load(&all)?.ready()?.run_each(given);
     let results = match run() {
         Ok(results) => results,
         Err(why) => {
             // The model itself may run all the same.
-            let ran = super::outputs(engine, model, given, bindings)?;
+            let ran = super::outputs(engine, model, given)?;
             let why = chain(&why);
             let values = produced.into_iter().map(|value| (value, Err(why.clone())));
             return Ok(Ran {

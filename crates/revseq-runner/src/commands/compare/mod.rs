@@ -19,7 +19,7 @@ use crate::backend;
 use crate::chain;
 use crate::cli::{Backend, CompareArguments, Format};
 use crate::escape::printable;
-use crate::model::{Bindings, Model, read};
+use crate::model::{Model, read};
 use crate::tensor::compare::{Difference, Tolerance, compare};
 use crate::tensor::fill::Fill;
 use crate::tensor::{Tensor, Tensors};
@@ -111,8 +111,8 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     for engine in &backend::Engine::open_all(&arguments.on.engine, backends)? {
         for model in std::iter::once(&model).chain(&other) {
             let ran = match arguments.values {
-                false => outputs(engine, model, &given, &bindings),
-                true => inner::run(engine, model, &given, &bindings),
+                false => outputs(engine, model, &given),
+                true => inner::run(engine, model, &given),
             };
             sides.push(Side {
                 name: format!("{} on {engine}", model.path.display()),
@@ -142,14 +142,9 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
 }
 
 /// Runs a model for its outputs alone.
-fn outputs(
-    engine: &backend::Engine,
-    model: &Model,
-    given: &Tensors,
-    bindings: &Bindings,
-) -> Result<Ran> {
+fn outputs(engine: &backend::Engine, model: &Model, given: &Tensors) -> Result<Ran> {
     Ok(Ran {
-        outputs: engine.load(model)?.ready()?.run(given, bindings)?,
+        outputs: engine.load(model)?.ready()?.run(given)?,
         inner: None,
     })
 }

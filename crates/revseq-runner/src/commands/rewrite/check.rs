@@ -53,7 +53,6 @@ pub(super) struct Check<'a> {
 struct Inputs {
     name: String,
     tensors: Tensors,
-    bindings: Bindings,
 }
 
 /// The sizes that made-up inputs have where the model leaves them open, by
@@ -122,11 +121,9 @@ impl Check<'_> {
     }
 
     fn read_set(&self, set: &DataSet) -> Result<Inputs> {
-        let (tensors, bindings) = data_set::inputs(self.original, set)?;
         Ok(Inputs {
             name: set.name.clone(),
-            tensors,
-            bindings,
+            tensors: data_set::inputs(self.original, set)?,
         })
     }
 
@@ -157,12 +154,10 @@ impl Check<'_> {
             all.push(Inputs {
                 name: name(""),
                 tensors,
-                bindings: bindings.clone(),
             });
             all.push(Inputs {
                 name: name("with padding "),
                 tensors: padded,
-                bindings,
             });
         }
         Ok(all)
@@ -184,7 +179,7 @@ impl Check<'_> {
             );
             let mut session = engine.load(model)?.ready()?;
             all.iter()
-                .map(|inputs| session.run(&inputs.tensors, &inputs.bindings))
+                .map(|inputs| session.run(&inputs.tensors))
                 .collect()
         };
         let tolerance = match run(self.original) {

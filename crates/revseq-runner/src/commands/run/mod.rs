@@ -17,7 +17,7 @@ use crate::backend::profile::Profile;
 use crate::backend::{Engine, Runs, Session, Timed};
 use crate::cli::{Format, NamedFile, RunArguments};
 use crate::file;
-use crate::model::{Bindings, Model, read};
+use crate::model::{Model, read};
 use crate::note::detail;
 use crate::progress::Progress;
 use crate::tensor::{self, Tensor, Tensors, npz};
@@ -49,14 +49,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
         let mut session = engine.load(&model)?.ready()?;
         let loaded = read + start.elapsed();
         let tensors = inputs::gather(&model, &sources, &mut bindings)?;
-        let results = execute(
-            arguments,
-            &engine,
-            &mut session,
-            &tensors,
-            &bindings,
-            loaded,
-        )?;
+        let results = execute(arguments, &engine, &mut session, &tensors, loaded)?;
         Ok((tensors, results))
     };
     let (tensors, mut results) = run().with_context(in_model(&located.model))?;
@@ -190,7 +183,6 @@ fn execute(
     engine: &Engine,
     session: &mut Session<'_>,
     tensors: &Tensors,
-    bindings: &Bindings,
     loaded: Duration,
 ) -> Result<Results> {
     let timed = match (arguments.repeat, arguments.seconds) {
@@ -204,7 +196,7 @@ fn execute(
     progress.message("preparing");
     let placements = session.placements().map(<[Placement]>::to_vec);
     let start = Instant::now();
-    let mut prepared = session.prepare(tensors, bindings)?;
+    let mut prepared = session.prepare(tensors)?;
     let load = loaded + start.elapsed();
     detail(format!("{engine}: prepared in {}", time(load)));
     let outputs = prepared.run(tensors)?;

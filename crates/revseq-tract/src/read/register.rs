@@ -2,18 +2,15 @@
 
 use std::sync::LazyLock;
 
-use anyhow::Context;
 use tract_onnx::model::{OnnxOpRegister, ParsingContext};
-use tract_onnx::pb::{NodeProto, TensorProto};
+use tract_onnx::pb::NodeProto;
 use tract_onnx::prelude::*;
-use tract_onnx::tract_hir::infer::InferenceOp;
+use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::konst::Const;
 
-use super::adapt::is_misread;
+use super::adapt::misread;
 use super::bounded::Bounded;
-use super::convert::to_tract;
-use super::refusal::AtNode;
-use crate::tensor::pb;
+use crate::session::error::AtNode;
 
 /// A builder of tract's: from a node to its operator and the names it captures.
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
@@ -21,8 +18,7 @@ type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 /// tract's operators and revseq's.
 static OPERATORS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
     let mut onnx = tract_onnx::onnx();
-    revseq_tract::register(&mut onnx);
-
+    crate::register(&mut onnx);
     onnx.op_register
 });
 
@@ -53,7 +49,7 @@ const MACHINE_LEARNING: [&str; 6] = [
 ];
 
 /// Whether tract has an operator: its register does not look at domains.
-pub(super) fn has_operator(domain: &str, op_type: &str) -> bool {
+pub(crate) fn has_operator(domain: &str, op_type: &str) -> bool {
     let in_domain = match domain {
         "" | "ai.onnx" => op_type != "ReverseSubsequences",
         "ai.onnx.ml" => MACHINE_LEARNING.contains(&op_type),
@@ -91,25 +87,15 @@ pub(super) fn bounded_operators() -> OnnxOpRegister {
     register
 }
 
-/// A Constant. tract's own reads uint32 and uint64 from the wrong fields if
-/// there is no raw data, which is how an empty tensor is.
+/// Parses a Constant. tract's own reads uint32 and uint64 from the wrong fields if there is no raw
+/// data.
 fn constant(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
-    match value_attribute(node).filter(|tensor| is_misread(tensor)) {
+    let value = node.attribute.iter().find(|it| it.name == "value");
+    match value.and_then(|value| misread(value.t.as_ref()?)) {
         None => {
             let build = OPERATORS.0.get("Constant").context("tract has Constant")?;
             build(context, node)
         }
-        Some(tensor) => {
-            let value = to_tract(&pb::from_proto(tensor)?)?;
-            Ok((Box::new(Const::new(value.into_arc_tensor())?), vec![]))
-        }
+        Some(value) => Ok((Box::new(Const::new(value?.into_arc_tensor())?), vec![])),
     }
-}
-
-fn value_attribute(node: &NodeProto) -> Option<&TensorProto> {
-    node.attribute
-        .iter()
-        .find(|attribute| attribute.name == "value")?
-        .t
-        .as_ref()
 }

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use revseq_kernels::LengthsPolicy;
 #[cfg(feature = "wgpu")]
 use revseq_kernels::gpu::Context;
+use tract_linalg::multithread::{Executor, multithread_tract_scope};
 use tract_loop::Limits;
 
 /// The device of an op. It is part of the op, so that it stays with the model.
@@ -39,8 +40,40 @@ pub(crate) enum Device {
 pub struct LoadOptions {
     pub(crate) lengths: Option<LengthsPolicy>,
     pub(crate) device: Device,
+    pub(crate) sizes: Sizes,
+    pub(crate) threads: Threads,
     limits: Option<Limits>,
 }
+
+/// The sizes that a [`Session`](crate::Session) plans a model for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Sizes {
+    /// All that the model leaves open, with one plan; those of the data if tract does not take the
+    /// model so.
+    #[default]
+    Symbolic,
+    /// Those of the data: a plan for each combination, of which the latest few are kept. A run may
+    /// be faster; the first run with new sizes takes as long as opening the model.
+    OfData,
+}
+
+/// The threads of a [`Session`](crate::Session).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Threads(Option<Executor>);
+
+impl Threads {
+    /// Calls tract on these threads.
+    pub(crate) fn scope<T>(&self, run: impl FnOnce() -> T) -> T {
+        match &self.0 {
+            None => run(),
+            Some(executor) => multithread_tract_scope(executor.clone(), run),
+        }
+    }
+}
+
+/// The limits of sessions: a model may contain a loop that never ends.
+const SESSION_LIMITS: Limits = Limits::none().with_steps(1 << 20).with_bytes(4 << 30);
 
 thread_local! {
     /// The options of nodes that this thread is parsing.
@@ -48,6 +81,8 @@ thread_local! {
         RefCell::new(LoadOptions {
             lengths: None,
             device: Device::Cpu,
+            sizes: Sizes::Symbolic,
+            threads: Threads(None),
             limits: None,
         })
     };
@@ -68,11 +103,12 @@ impl LoadOptions {
         self
     }
 
-    /// Limits the steps and the memory of loops, which otherwise may be endless. A run that exceeds
-    /// the limits fails.
+    /// Limits the steps and the memory of loops, which otherwise may be endless, and the bytes of
+    /// any other value, as far as its size is known before it is made. A run that exceeds the limits
+    /// fails.
     ///
-    /// By default, the limits of a surrounding [`load`](Self::load) or
-    /// [`tract_loop::with_limits`] apply, if there is one.
+    /// By default, a [`Session`](crate::Session) allows 2^20 steps and 4 GiB; otherwise, the limits
+    /// of a surrounding [`load`](Self::load) or [`tract_loop::with_limits`] apply, if there is one.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
@@ -107,6 +143,46 @@ impl LoadOptions {
             Some(limits) => tract_loop::with_limits(limits, load),
             None => load(),
         }
+    }
+
+    /// Sets the sizes that a [`Session`](crate::Session) plans for.
+    #[must_use]
+    pub fn with_sizes(mut self, sizes: Sizes) -> Self {
+        self.sizes = sizes;
+        self
+    }
+
+    /// Runs a [`Session`](crate::Session) on a number of threads of its own; 0 and 1 are the
+    /// caller's thread alone. By default, tract's executor decides, which is one thread unless the
+    /// program sets another.
+    ///
+    /// Results are the same on any number of threads. Without the feature `multithread`, only one is
+    /// used.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        #[cfg(feature = "multithread")]
+        let executor = match threads {
+            0 | 1 => Executor::SingleThread,
+            threads => Executor::multithread(threads),
+        };
+        #[cfg(not(feature = "multithread"))]
+        let executor = {
+            let _ = threads;
+            Executor::SingleThread
+        };
+        self.threads = Threads(Some(executor));
+        self
+    }
+
+    /// Sets the limits of sessions, unless there are others.
+    pub(crate) fn with_default_limits(mut self) -> Self {
+        self.limits.get_or_insert(SESSION_LIMITS);
+        self
+    }
+
+    /// The most bytes of a value, if they are limited.
+    pub(crate) fn maximum_bytes(&self) -> Option<u64> {
+        self.limits?.bytes
     }
 
     /// The options of the nodes being parsed.

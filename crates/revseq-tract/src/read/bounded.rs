@@ -11,11 +11,11 @@ use tract_onnx::tract_hir::infer::{
 };
 use tract_onnx::tract_hir::internal::*;
 
-use super::refusal::{AtNode, Explained};
-use super::shapes;
-use crate::tensor::MAXIMUM_BYTES;
+use super::inference;
+use crate::LoadOptions;
+use crate::session::error::{AtNode, Explained};
 
-/// An operator of tract's whose outputs may not be larger than [`MAXIMUM_BYTES`].
+/// An operator of tract's whose outputs may not be larger than the limit of [`LoadOptions`].
 #[derive(Clone, Debug)]
 pub(super) struct Bounded {
     operator: Box<dyn InferenceOp>,
@@ -24,9 +24,11 @@ pub(super) struct Bounded {
     /// Which of its inputs are there.
     places: Vec<usize>,
     /// Key under which the inferred input facts are recorded, for nodes of our operators.
-    key: Option<shapes::Key>,
+    key: Option<inference::Key>,
     /// Which inputs tract reads as sizes.
     size_inputs: &'static [usize],
+    /// The most bytes of an output.
+    limit: Option<u64>,
 }
 
 /// The inputs that tract casts to its type of sizes, which goes through 32
@@ -50,8 +52,9 @@ impl Bounded {
             places: (0..node.input.len())
                 .filter(|&place| !node.input[place].is_empty())
                 .collect(),
-            key: shapes::key(node),
+            key: inference::key(node),
             size_inputs: size_inputs(&node.op_type),
+            limit: LoadOptions::of_nodes_read().maximum_bytes(),
         }
     }
 
@@ -96,26 +99,36 @@ impl Bounded {
                     .collect::<Option<TVec<usize>>>()
             });
             if let Some(Some(shape)) = shape {
-                check(&self.node, datum_type, &shape)?;
+                check(&self.node, datum_type, &shape, self.limit)?;
             }
         }
         self.operator.infer(inputs, outputs, observed)
     }
 }
 
-/// Checks the size of a tensor that a node makes.
-pub(super) fn check(node: &str, datum_type: DatumType, shape: &[usize]) -> TractResult<()> {
+/// Checks the size of a tensor that a node makes against the most bytes that it may have.
+pub(crate) fn check(
+    node: &str,
+    datum_type: DatumType,
+    shape: &[usize],
+    limit: Option<u64>,
+) -> TractResult<()> {
     let bytes = shape
         .iter()
         .try_fold(datum_type.size_of() as u64, |bytes, &size| {
             bytes.checked_mul(size as u64)
         });
-    if shape.contains(&0) || bytes.is_some_and(|bytes| bytes <= MAXIMUM_BYTES) {
+    // No limit is still that of the processor's addresses.
+    let limit = limit.unwrap_or(isize::MAX as u64);
+    if shape.contains(&0) || bytes.is_some_and(|bytes| bytes <= limit) {
         return Ok(());
     }
+    let allowed = match limit {
+        limit if limit >= 1 << 30 && limit % (1 << 30) == 0 => format!("{} GiB", limit >> 30),
+        limit => format!("{limit} bytes"),
+    };
     bail!(Explained(format!(
-        "node {node:?} makes a tensor of sizes {shape:?}, more than the {} GiB that are allowed",
-        MAXIMUM_BYTES >> 30
+        "node {node:?} makes a tensor of sizes {shape:?}, more than the {allowed} that are allowed"
     )))
 }
 
@@ -149,7 +162,7 @@ impl InferenceOp for Bounded {
         observed: TVec<&InferenceFact>,
     ) -> TractResult<(Facts, Facts, Facts)> {
         if let Some(key) = &self.key {
-            shapes::record(key, &inputs);
+            inference::record(key, &inputs);
         }
         let inferred = self
             .infer_bounded(inputs.clone(), outputs.clone(), observed.clone())
@@ -162,7 +175,7 @@ impl InferenceOp for Bounded {
                     inputs.iter().copied(),
                 )
             });
-        if inferred.is_ok() || !shapes::is_watched() {
+        if inferred.is_ok() || !inference::is_watched() {
             return inferred;
         }
         // Two names may well be one size: only sizes that are known contradict each other.

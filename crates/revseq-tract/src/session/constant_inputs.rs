@@ -1,16 +1,18 @@
 //! Inputs that tract requires before it runs: if a model reads axes, sizes and the like from its
 //! inputs, their values become part of the prepared model.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use anyhow::Result;
-use prost::Message;
+use revseq_graph::ElementType;
 use tract_onnx::pb::{GraphProto, NodeProto, TensorProto};
+use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::internal::*;
 
-use crate::tensor::{Tensor, pb};
+use super::Inputs;
+use super::values::element_type;
 
 /// The inputs of operators that tract wants as constants, by place, and ONNX's names for them.
-pub(super) fn wanted(operator: &str) -> &'static [(usize, &'static str)] {
+pub(crate) fn wanted(operator: &str) -> &'static [(usize, &'static str)] {
     match operator {
         "BatchNormalization" => &[(1, "scale"), (2, "B"), (3, "mean"), (4, "var")],
         "BlackmanWindow" | "HammingWindow" | "HannWindow" => &[(0, "size")],
@@ -48,7 +50,7 @@ pub(super) fn wanted(operator: &str) -> &'static [(usize, &'static str)] {
 const MAXIMUM_ELEMENTS: usize = 64;
 
 /// The small inputs of a model that its nodes need as constants, or that decide an If.
-pub(super) fn inputs(graph: &GraphProto, inputs: &BTreeMap<String, Tensor>) -> BTreeSet<String> {
+pub(super) fn inputs(graph: &GraphProto, inputs: &Inputs) -> BTreeSet<String> {
     let mut search = Search {
         inputs,
         makers: HashMap::new(),
@@ -60,7 +62,7 @@ pub(super) fn inputs(graph: &GraphProto, inputs: &BTreeMap<String, Tensor>) -> B
 }
 
 struct Search<'a> {
-    inputs: &'a BTreeMap<String, Tensor>,
+    inputs: &'a Inputs,
     /// The nodes that make values, of all graphs.
     makers: HashMap<&'a str, &'a NodeProto>,
     seen: BTreeSet<&'a str>,
@@ -96,8 +98,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             if let Some(input) = self.inputs.get(name) {
-                let count = input.shape().iter().product::<usize>();
-                if count <= MAXIMUM_ELEMENTS {
+                if input.len() <= MAXIMUM_ELEMENTS {
                     self.found.insert(name.to_owned());
                 }
                 continue;
@@ -115,20 +116,32 @@ impl<'a> Search<'a> {
 }
 
 /// Makes initializers of inputs.
-///
-/// # Errors
-/// None: a tensor that is written can be read.
-pub(super) fn fix(
-    graph: &mut GraphProto,
-    names: &BTreeSet<String>,
-    inputs: &BTreeMap<String, Tensor>,
-) -> Result<()> {
-    graph.input.retain(|input| !names.contains(&input.name));
-    for name in names {
-        if let Some(tensor) = inputs.get(name) {
-            let tensor = TensorProto::decode(&*pb::encode(tensor, name))?;
-            graph.initializer.push(tensor);
-        }
+pub(super) fn fix(graph: &mut GraphProto, inputs: &Inputs) -> TractResult<()> {
+    graph
+        .input
+        .retain(|input| !inputs.contains_key(&input.name));
+    for (name, value) in inputs {
+        let datum_type = value.datum_type();
+        let known = element_type(datum_type).filter(|it| *it != ElementType::String);
+        let known = known.with_context(|| format!("input {name:?} is of type {datum_type:?}"))?;
+        graph.initializer.push(TensorProto {
+            name: name.clone(),
+            dims: value.shape().iter().map(|&size| size as i64).collect(),
+            data_type: known.onnx_code(),
+            raw_data: value.as_bytes().to_vec(),
+            ..TensorProto::default()
+        });
     }
     Ok(())
+}
+
+/// The inputs that tract has as sources: those without an initializer, in order.
+pub(crate) fn graph_inputs(graph: &GraphProto) -> Vec<String> {
+    let initialized = graph.initializer.iter().map(|it| it.name.as_str());
+    let initialized: HashSet<&str> = initialized.collect();
+    let names = graph.input.iter().map(|input| input.name.as_str());
+    names
+        .filter(|name| !initialized.contains(name))
+        .map(str::to_owned)
+        .collect()
 }

@@ -1,0 +1,172 @@
+//! What tract lacks for a model: operators, element types, and kinds of values.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use revseq_graph::ElementType;
+use tract_onnx::pb::type_proto::Value as TypeValue;
+use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto};
+
+use super::adapt::node_label;
+use super::register::has_operator;
+use crate::session::error::{Error, ErrorKind, MAXIMUM_NAME, shortened};
+use crate::session::values::{datum_type, type_name};
+
+/// The most characters of all names that are shown.
+const MAXIMUM_NAMES: usize = 280;
+
+/// The operators, types and values that tract lacks for a model.
+#[derive(Debug, Default)]
+pub(crate) struct Lacking {
+    /// The nodes of each operator.
+    operators: BTreeMap<String, Vec<String>>,
+    /// In the order of the message.
+    others: BTreeSet<(u8, String)>,
+}
+
+/// Returns what tract lacks for a prepared model's main graph, as an error on one line; `None` if it
+/// lacks nothing that the graph alone shows.
+pub(crate) fn lacks(graph: &GraphProto) -> Option<Error> {
+    let mut lacking = Lacking::default();
+    for input in &graph.input {
+        let is_tensor = element_type(input).is_some();
+        if !is_tensor {
+            let what = format!("input {:?}, which is not a tensor", input.name);
+            lacking.others.insert((2, what));
+        }
+    }
+    lacking.graph(graph);
+    // Another runtime may have operators; few have more types.
+    let kind = match lacking.operators.is_empty() {
+        true => ErrorKind::Type,
+        false => ErrorKind::Unsupported,
+    };
+    lacking.message().map(|message| Error::new(kind, message))
+}
+
+impl Lacking {
+    fn graph(&mut self, graph: &GraphProto) {
+        let declared = graph.input.iter().chain(&graph.output);
+        declared
+            .filter_map(element_type)
+            .for_each(|code| self.element_type(code));
+        graph
+            .initializer
+            .iter()
+            .for_each(|tensor| self.tensor(tensor));
+        if !graph.sparse_initializer.is_empty() {
+            self.sparse();
+        }
+        for (index, node) in graph.node.iter().enumerate() {
+            if !has_operator(&node.domain, &node.op_type) {
+                let operator = match node.domain.as_str() {
+                    "" | "ai.onnx" => node.op_type.clone(),
+                    domain => format!("{domain}::{}", node.op_type),
+                };
+                self.operator(operator, node_label(index, node));
+            }
+            for attribute in &node.attribute {
+                self.attribute(node, attribute);
+            }
+        }
+    }
+
+    fn attribute(&mut self, node: &NodeProto, attribute: &AttributeProto) {
+        let tensors = attribute.t.iter().chain(&attribute.tensors);
+        tensors.for_each(|tensor| self.tensor(tensor));
+        if attribute.sparse_tensor.is_some() || !attribute.sparse_tensors.is_empty() {
+            self.sparse();
+        }
+        if node.op_type == "Cast"
+            && attribute.name == "to"
+            && let Ok(code) = i32::try_from(attribute.i)
+        {
+            self.element_type(code);
+        }
+        for graph in attribute.g.iter().chain(&attribute.graphs) {
+            self.graph(graph);
+        }
+    }
+
+    fn operator(&mut self, operator: String, node: String) {
+        self.operators.entry(operator).or_default().push(node);
+    }
+
+    fn tensor(&mut self, tensor: &TensorProto) {
+        self.element_type(tensor.data_type);
+    }
+
+    fn element_type(&mut self, code: i32) {
+        let known = ElementType::from_onnx_code(code);
+        if known.and_then(datum_type).is_none() {
+            self.others.insert((0, type_name(code)));
+        }
+    }
+
+    fn sparse(&mut self) {
+        self.others.insert((1, "sparse tensors".to_owned()));
+    }
+
+    /// All of it on one line, as far as that has room; `None` if nothing is lacking.
+    fn message(self) -> Option<String> {
+        let operators = self.operators.iter().map(|(operator, nodes)| {
+            let first = shortened(&nodes[0], MAXIMUM_NAME);
+            match nodes.len() {
+                1 => format!("{operator} (node {first:?})"),
+                2 => format!("{operator} (node {first:?} and another)"),
+                count => format!("{operator} (node {first:?} and {} others)", count - 1),
+            }
+        });
+        let others = self.others.iter().map(|(_, what)| what.clone());
+        let all: Vec<String> = operators.chain(others).collect();
+        let mut text = String::new();
+        for (index, what) in all.iter().enumerate() {
+            let separator = if index > 0 { ", " } else { "" };
+            if text.len() + what.len() > MAXIMUM_NAMES && index > 0 {
+                text += &format!(" and {} more", all.len() - index);
+                break;
+            }
+            text += separator;
+            text += what;
+        }
+        (!all.is_empty()).then(|| format!("tract has no {text}"))
+    }
+}
+
+/// The code of the element type that a value is declared with, if it is a tensor.
+fn element_type(value: &ValueInfoProto) -> Option<i32> {
+    let TypeValue::TensorType(tensor) = value.r#type.as_ref()?.value.as_ref()?;
+    (tensor.elem_type > 0).then_some(tensor.elem_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_operators_fit_one_line() {
+        let mut lacking = Lacking::default();
+        assert_eq!(Lacking::default().message(), None);
+        for index in 0..3 {
+            lacking.operator("Foo".to_owned(), format!("n{index}"));
+        }
+        lacking.operator("com.example::Bar".to_owned(), "b".repeat(100));
+        lacking.element_type(16);
+        let bar = "b".repeat(MAXIMUM_NAME);
+        assert_eq!(
+            lacking.message(),
+            Some(format!(
+                "tract has no Foo (node \"n0\" and 2 others), com.example::Bar (node \"…{bar}\"), \
+                 bfloat16"
+            ))
+        );
+        let mut lacking = Lacking::default();
+        for index in 0..50 {
+            lacking.operator(format!("Operator{index}"), "x".repeat(80));
+        }
+        let message = lacking.message().expect("something is lacking");
+        assert!(
+            message.len() < 400 && message.ends_with(" more"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,391 @@
+//! Why a model is not opened or not run: tract's errors in ONNX's terms, the node, its operator and
+//! its inputs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use tract_onnx::pb::GraphProto;
+use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
+use tract_onnx::tract_hir::internal::*;
+
+use super::constant_inputs;
+use super::values::fact_in_words;
+use crate::read::adapt::node_label;
+
+/// The most characters of a name that are shown.
+pub(crate) const MAXIMUM_NAME: usize = 60;
+
+/// Operators whose errors are in this project's words.
+const OURS: [&str; 8] = [
+    "GRU",
+    "If",
+    "LSTM",
+    "Loop",
+    "RNN",
+    "ReverseSequence",
+    "ReverseSubsequences",
+    "Scan",
+];
+
+/// An error of a [`Session`](crate::Session): one line, in ONNX's words.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    node: Option<String>,
+    cause: Option<TractError>,
+}
+
+/// The kind of an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A file cannot be read.
+    Read,
+    /// It is no ONNX model, or not a valid one.
+    Model,
+    /// tract lacks an operator or a form of it; another runtime may run the model.
+    Unsupported,
+    /// tract lacks an element type, or values that are not tensors.
+    Type,
+    /// An input is missing, unknown, or of another type or shape than the model declares.
+    Input,
+    /// A value would exceed the limits.
+    Limit,
+    /// A node does not take a value, such as a length beyond its axis.
+    Node,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            node: None,
+            cause: None,
+        }
+    }
+
+    /// The kind, for programs.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The name of the node that the error is about, if it is known.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.node.as_deref()
+    }
+
+    /// tract's own error, which names its types and passes, to report it to tract.
+    #[must_use]
+    pub fn tract(&self) -> Option<&TractError> {
+        self.cause.as_ref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The nodes of a model, and of the graphs in it: their operators by the names that they have for
+/// tract.
+pub(crate) type Nodes = BTreeMap<String, String>;
+
+/// The operators of a graph's nodes, and of those within.
+pub(crate) fn node_names(graph: &GraphProto) -> Nodes {
+    let mut names = Nodes::new();
+    let mut open = vec![graph];
+    while let Some(graph) = open.pop() {
+        for (index, node) in graph.node.iter().enumerate() {
+            names.insert(node_label(index, node), node.op_type.clone());
+            let attributes = node.attribute.iter();
+            open.extend(attributes.flat_map(|it| it.g.iter().chain(&it.graphs)));
+        }
+    }
+    names
+}
+
+/// An error whose message is already in ONNX's terms.
+#[derive(Debug)]
+pub(crate) struct Explained(pub(crate) String);
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Explained {}
+
+/// A panic of tract's, with its message.
+#[derive(Debug)]
+pub(crate) struct Panicked(pub(crate) String);
+
+impl fmt::Display for Panicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tract panicked: {}", self.0)
+    }
+}
+
+impl std::error::Error for Panicked {}
+
+/// A node that tract does not take.
+#[derive(Clone, Debug)]
+pub(crate) struct AtNode {
+    name: String,
+    operator: String,
+    /// The types and shapes of its inputs.
+    inputs: Vec<String>,
+    /// Inputs that would have to be constants, as ONNX names them.
+    unknown: Vec<&'static str>,
+}
+
+impl AtNode {
+    /// Adds to an error of tract's where it was, unless that is known already: the
+    /// innermost node says most. Inputs that are left out have no fact; `places` are those of
+    /// the others.
+    pub(crate) fn add<'a>(
+        error: TractError,
+        name: &str,
+        operator: &str,
+        places: &[usize],
+        inputs: impl Iterator<Item = &'a InferenceFact>,
+    ) -> TractError {
+        let is_told = error.is::<Self>() || error.is::<Explained>();
+        if OURS.contains(&operator) || is_told {
+            return error;
+        }
+        let inputs: Vec<&InferenceFact> = inputs.collect();
+        let wanted = constant_inputs::wanted(operator).iter();
+        let unknown = wanted.filter(|(index, _)| {
+            let place = places.iter().position(|place| place == index);
+            let input = place.and_then(|place| inputs.get(place));
+            input.is_some_and(|input| input.value.concretize().is_none())
+        });
+        let unknown = unknown.map(|(_, name)| *name).collect();
+        error.context(Self {
+            name: name.to_owned(),
+            operator: operator.to_owned(),
+            inputs: inputs.into_iter().map(fact_in_words).collect(),
+            unknown,
+        })
+    }
+}
+
+impl fmt::Display for AtNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "tract does not take {}",
+            node(&self.name, &self.operator)
+        )?;
+        if !self.inputs.is_empty() {
+            let inputs = shortened(&self.inputs.join(", "), 2 * MAXIMUM_NAME);
+            write!(f, " of {inputs}")?;
+        }
+        if !self.unknown.is_empty() {
+            write!(f, ": tract needs constant {}", self.unknown.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// A node in words.
+fn node(name: &str, operator: &str) -> String {
+    format!("node {:?} ({operator})", shortened(name, MAXIMUM_NAME))
+}
+
+/// The end of a text that is too long: the names that exporters write begin alike.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let end: String = text.chars().skip(count - most).collect();
+    format!("…{end}")
+}
+
+/// An error of tract's about a model that is being prepared.
+pub(crate) fn of_preparation(error: TractError, nodes: &Nodes) -> Error {
+    use ErrorKind::{Limit, Model, Node, Unsupported};
+    let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
+    let root = causes.last().cloned().unwrap_or_default();
+    let found = causes.iter().find_map(|cause| find(cause, nodes));
+    let (kind, message, name) = if let Some(Explained(why)) = error.downcast_ref() {
+        (Limit, why.clone(), None)
+    } else if let Some(at) = error.downcast_ref::<AtNode>() {
+        (Unsupported, at.to_string(), Some(at.name.clone()))
+    } else {
+        match found {
+            Some((name, operator)) if OURS.contains(&operator) => {
+                let message = format!("{}: {root}", node(name, operator));
+                (Node, message, Some(name.to_owned()))
+            }
+            Some((name, operator)) => {
+                let message = format!("tract does not take {}", node(name, operator));
+                (Unsupported, message, Some(name.to_owned()))
+            }
+            None if causes.len() == 1 && !root.contains(['<', '#']) && !error.is::<Panicked>() => {
+                (Model, root, None)
+            }
+            None => {
+                let message = "tract does not take the model with these inputs".to_owned();
+                (Unsupported, message, None)
+            }
+        }
+    };
+    Error {
+        kind,
+        message,
+        node: name,
+        cause: Some(error),
+    }
+}
+
+/// An error of tract's in the middle of a run. Those of this project's operators are clauses, which
+/// begin with a small letter.
+pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
+    use ErrorKind::{Node, Unsupported};
+    let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
+    let root = causes.last().cloned().unwrap_or_default();
+    let is_ours = root.starts_with(char::is_lowercase) && !error.is::<Panicked>();
+    // The innermost node says most.
+    let found = causes.iter().rev().find_map(|cause| find(cause, nodes));
+    let (kind, message) = match found {
+        Some((name, operator)) if is_ours => (Node, format!("{}: {root}", node(name, operator))),
+        Some((name, operator)) => (
+            Unsupported,
+            format!("tract cannot run {}", node(name, operator)),
+        ),
+        None if is_ours => (Node, causes[0].clone()),
+        None => (
+            Unsupported,
+            "tract cannot run the model with these inputs".to_owned(),
+        ),
+    };
+    Error {
+        kind,
+        message,
+        node: found.map(|(name, _)| name.to_owned()),
+        cause: Some(error),
+    }
+}
+
+/// The node that a message of tract's is about: `node #3 "name" Op` or `Evaluating #3 "name" Op`,
+/// where the name may have more text, or `Building node name (Op)`.
+fn find<'a>(message: &str, nodes: &'a Nodes) -> Option<(&'a str, &'a str)> {
+    let name = match message.strip_prefix("Building node ") {
+        Some(behind) => behind.rsplit_once(" (")?.0,
+        None => {
+            let (_, behind) =
+                (message.split_once("node #")).or_else(|| message.split_once("Evaluating #"))?;
+            let (_, behind) = behind.split_once('"')?;
+            behind.split_once('"')?.0
+        }
+    };
+    let is_of = |node: &str| {
+        let behind = name.strip_prefix(node);
+        behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(['.', '/']))
+    };
+    let found = nodes.iter().filter(|(node, _)| is_of(node));
+    let (name, operator) = found.max_by_key(|(node, _)| node.len())?;
+    Some((name, operator))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_a_run_name_the_node() {
+        let nodes = Nodes::from([("a".to_owned(), "Mod".to_owned())]);
+        let at = |error: TractError| error.context("Evaluating #4 \"a.sq\" Square");
+        let panicked = || TractError::from(Panicked("index out of bounds".to_owned()));
+        let rows = [
+            (
+                at(format_err!("it divides by 0")),
+                "node \"a\" (Mod): it divides by 0",
+                ErrorKind::Node,
+            ),
+            (
+                at(format_err!("Square does not support I64")),
+                "tract cannot run node \"a\" (Mod)",
+                ErrorKind::Unsupported,
+            ),
+            (
+                at(panicked()),
+                "tract cannot run node \"a\" (Mod)",
+                ErrorKind::Unsupported,
+            ),
+            (
+                panicked(),
+                "tract cannot run the model with these inputs",
+                ErrorKind::Unsupported,
+            ),
+            (
+                format_err!("its steps end"),
+                "its steps end",
+                ErrorKind::Node,
+            ),
+        ];
+        for (error, expected, kind) in rows {
+            let error = of_run(error, &nodes);
+            assert_eq!(error.to_string(), expected);
+            assert_eq!(error.kind(), kind, "{expected}");
+        }
+    }
+
+    #[test]
+    fn refusals_are_one_short_line() {
+        let nodes = Nodes::from([
+            ("a".to_owned(), "Slice".to_owned()),
+            ("a/b".to_owned(), "Loop".to_owned()),
+        ]);
+        let inner = || format_err!("Symbol <Sym0> points to an invalid SymbolScope");
+        let rows = [
+            (
+                inner().context("declutter node #5 \"a.5\" DynSlice"),
+                "tract does not take node \"a\" (Slice)",
+            ),
+            (
+                format_err!("its states differ").context("node #7 \"a/b\" Loop"),
+                "node \"a/b\" (Loop): its states differ",
+            ),
+            (inner(), "tract does not take the model with these inputs"),
+            (format_err!("no node produces it"), "no node produces it"),
+            (
+                format_err!("it is nested too deeply").context("Building node a/b (Loop)"),
+                "node \"a/b\" (Loop): it is nested too deeply",
+            ),
+            (
+                AtNode::add(inner(), "x", "Tile", &[], [].iter()).context("outside"),
+                "tract does not take node \"x\" (Tile)",
+            ),
+            (
+                AtNode::add(
+                    inner(),
+                    "x",
+                    "Tile",
+                    &[0, 1],
+                    [
+                        InferenceFact::dt_shape(f32::datum_type(), [2, 3]),
+                        InferenceFact::dt_shape(i64::datum_type(), [2]),
+                    ]
+                    .iter(),
+                ),
+                "tract does not take node \"x\" (Tile) of float[2,3], int64[2]: tract needs \
+                 constant repeats",
+            ),
+        ];
+        for (error, expected) in rows {
+            assert_eq!(of_preparation(error, &nodes).to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! A model, opened once and run by the names of its inputs and outputs.
+
+pub(crate) mod constant_inputs;
+pub(crate) mod error;
+mod outputs;
+mod plan;
+pub(crate) mod values;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use tract_onnx::pb::ModelProto;
+use tract_onnx::prelude::*;
+
+use self::error::{Error, ErrorKind, Nodes};
+use self::plan::For;
+use self::values::ValueInfo;
+use crate::lru_cache::LruCache;
+use crate::options::Sizes;
+use crate::read::Source;
+use crate::{LoadOptions, fence};
+
+pub use outputs::Outputs;
+pub use plan::Plan;
+
+/// Inputs by name.
+pub type Inputs = BTreeMap<String, TValue>;
+
+/// An ONNX model on tract, opened once and run by the names of its inputs and outputs.
+///
+/// ```no_run
+/// use revseq_tract::Session;
+/// use revseq_tract::tract_onnx::prelude::*;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let session = Session::open("bidirectional.onnx")?;
+/// let x = Tensor::zero::<f32>(&[1, 7, 3])?;
+/// let lengths = tensor1(&[5_i64]);
+/// let outputs = session.run([("x", x), ("lengths", lengths)])?;
+/// println!("{:?}", outputs["y"]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The model is planned once for all sizes that it leaves open. If tract does not take it so, it is
+/// planned for the sizes of the data, and the latest few plans are kept; then values that tract has
+/// to know before a run, such as axes, may be among the inputs, too.
+///
+/// Models need not be trusted: loops and values are bounded ([`LoadOptions::with_limits`]), and a
+/// panic of tract's is an error. A session may be shared among threads.
+#[derive(Debug)]
+pub struct Session {
+    source: Source,
+    options: LoadOptions,
+    inputs: Vec<ValueInfo>,
+    outputs: Arc<[ValueInfo]>,
+    nodes: Arc<Nodes>,
+    /// The plan for all sizes, if tract takes the model so.
+    symbolic: Option<Arc<Plan>>,
+    /// Plans for the sizes of the data.
+    plans: LruCache<Plan>,
+}
+
+impl Session {
+    /// Opens the model in a file, with the default [`LoadOptions`].
+    ///
+    /// # Errors
+    /// The file cannot be read, is not an ONNX model, or has operators that tract lacks.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::open_with(path, &LoadOptions::new())
+    }
+
+    /// Opens the model in a file.
+    ///
+    /// # Errors
+    /// As those of [`open`](Self::open).
+    pub fn open_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, Error> {
+        Self::new(Source::open(path.as_ref())?, options)
+    }
+
+    /// Opens an encoded model, which has all of its data inside.
+    ///
+    /// # Errors
+    /// As those of [`open`](Self::open).
+    pub fn from_bytes(bytes: &[u8], options: &LoadOptions) -> Result<Self, Error> {
+        Self::new(Source::decode(bytes)?, options)
+    }
+
+    /// Opens a decoded model that [`prepare`](crate::prepare) has prepared, and that has all of its
+    /// data inside.
+    ///
+    /// # Errors
+    /// It has operators that tract lacks.
+    pub fn from_prepared(model: Arc<ModelProto>, options: &LoadOptions) -> Result<Self, Error> {
+        Self::new(Source::new(model)?, options)
+    }
+
+    fn new(source: Source, options: &LoadOptions) -> Result<Self, Error> {
+        let graph = source.graph();
+        let inputs = graph.input.iter().map(|input| {
+            let has_default = graph.initializer.iter().any(|it| it.name == input.name);
+            ValueInfo::declared(input, has_default)
+        });
+        let outputs = graph.output.iter();
+        let mut session = Self {
+            options: options.clone().with_default_limits(),
+            inputs: inputs.collect(),
+            outputs: outputs.map(|it| ValueInfo::declared(it, false)).collect(),
+            nodes: Arc::new(error::node_names(graph)),
+            source,
+            symbolic: None,
+            plans: LruCache::default(),
+        };
+        if session.options.sizes == Sizes::Symbolic {
+            session.symbolic = session.new_plan(For::Declared).ok().map(Arc::new);
+        }
+        Ok(session)
+    }
+
+    /// The inputs, in the model's order.
+    #[must_use]
+    pub fn inputs(&self) -> &[ValueInfo] {
+        &self.inputs
+    }
+
+    /// The outputs, in the model's order.
+    #[must_use]
+    pub fn outputs(&self) -> &[ValueInfo] {
+        &self.outputs
+    }
+
+    /// Whether one plan serves all sizes. Otherwise each new combination of sizes is planned, which
+    /// takes as long as opening the model.
+    #[must_use]
+    pub fn is_symbolic(&self) -> bool {
+        self.symbolic.is_some()
+    }
+
+    /// Runs the model on inputs by name, and returns its outputs by name.
+    ///
+    /// An input with a default may be left out.
+    ///
+    /// # Errors
+    /// An input is missing, unknown, or not of the type and the sizes that the model declares; tract
+    /// does not take the model with these inputs; or a node does not take a value, such as a length
+    /// beyond its axis.
+    pub fn run<N, V>(&self, inputs: impl IntoIterator<Item = (N, V)>) -> Result<Outputs, Error>
+    where
+        N: Into<String>,
+        V: IntoTValue,
+    {
+        let inputs = inputs.into_iter();
+        let inputs = inputs.map(|(name, value)| (name.into(), value.into_tvalue()));
+        let inputs: Inputs = inputs.collect();
+        let plan = self.plan(&inputs)?;
+        plan.run(&inputs).or_else(|error| {
+            // Names of sizes may contradict the data; a plan for its sizes does without them.
+            let is_retried = plan.is_symbolic() && error.kind() == ErrorKind::Unsupported;
+            let sizes = is_retried.then(|| self.plan_of_data(&inputs).ok());
+            sizes.flatten().map_or(Err(error), |plan| plan.run(&inputs))
+        })
+    }
+
+    /// Returns the plan that [`run`](Self::run) uses for these inputs, which serves to run the same
+    /// sizes repeatedly, or to look at tract's model.
+    ///
+    /// # Errors
+    /// As those of [`run`](Self::run), before a node runs.
+    pub fn plan(&self, inputs: &Inputs) -> Result<Arc<Plan>, Error> {
+        self.check(inputs)?;
+        if let Some(plan) = &self.symbolic
+            && plan.takes(inputs)
+        {
+            return Ok(Arc::clone(plan));
+        }
+        self.plan_of_data(inputs)
+    }
+
+    /// Returns the plan for the sizes of these inputs.
+    fn plan_of_data(&self, inputs: &Inputs) -> Result<Arc<Plan>, Error> {
+        let make = || self.plan_for_sizes(inputs);
+        let plan = self.plans.get_or_try_insert(|it| it.is_for(inputs), make);
+        plan.map_err(|error| error::of_preparation(error, &self.nodes))
+    }
+
+    fn plan_for_sizes(&self, inputs: &Inputs) -> TractResult<Plan> {
+        let none = Inputs::new();
+        self.new_plan(For::Inputs(inputs, &none)).or_else(|error| {
+            // Values that tract requires before it runs may be among the inputs.
+            let wanted = constant_inputs::inputs(self.source.graph(), inputs);
+            if wanted.is_empty() {
+                return Err(error);
+            }
+            let constants = inputs.iter().filter(|(name, _)| wanted.contains(*name));
+            let constants = constants.map(|(name, value)| (name.clone(), value.clone()));
+            let constants = constants.collect();
+            self.new_plan(For::Inputs(inputs, &constants))
+                .map_err(|_| error)
+        })
+    }
+
+    fn new_plan(&self, inputs: For<'_>) -> TractResult<Plan> {
+        fence::catch(|| {
+            Plan::new(
+                &self.source,
+                inputs,
+                &self.options,
+                &self.outputs,
+                &self.nodes,
+            )
+        })
+    }
+
+    /// Checks inputs against those that the model declares.
+    fn check(&self, inputs: &Inputs) -> Result<(), Error> {
+        for declared in &self.inputs {
+            match inputs.get(&declared.name) {
+                None if !declared.has_default => return Err(missing(&declared.name)),
+                Some(value) if !declared.takes(value) => {
+                    let name = &declared.name;
+                    let given = values::type_and_shape(value);
+                    return Err(Error::new(
+                        ErrorKind::Input,
+                        format!("input {name:?} is {given}, expected {declared}"),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        let is_unknown = |name: &&String| self.inputs.iter().all(|it| it.name != **name);
+        if let Some(name) = inputs.keys().find(is_unknown) {
+            let names: Vec<&str> = self.inputs.iter().map(|it| it.name.as_str()).collect();
+            return Err(Error::new(
+                ErrorKind::Input,
+                format!("the model has no input {name:?}, expected {names:?}"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn missing(name: &str) -> Error {
+    Error::new(ErrorKind::Input, format!("input {name:?} is missing"))
+}

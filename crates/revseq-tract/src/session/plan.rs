@@ -1,0 +1,279 @@
+//! A model that is ready to run.
+
+use std::sync::Arc;
+
+use tract_onnx::pb::TensorProto;
+use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::internal::*;
+
+use super::error::{self, Error, ErrorKind, Nodes};
+use super::values::{self, ValueInfo};
+use super::{Inputs, Outputs, constant_inputs};
+use crate::lru_cache::LruCache;
+use crate::options::Threads;
+use crate::read::{Source, bounded};
+use crate::{LoadOptions, fence};
+
+/// A model that is ready for inputs of certain types and sizes, or of any sizes.
+///
+/// [`Session::plan`](crate::Session::plan) makes it.
+#[derive(Debug)]
+pub struct Plan {
+    runnable: Arc<TypedRunnableModel>,
+    /// The names of the inputs, in the plan's order.
+    inputs: Vec<String>,
+    /// The inputs whose values are part of the plan.
+    constants: Inputs,
+    outputs: Arc<[ValueInfo]>,
+    nodes: Arc<Nodes>,
+    threads: Threads,
+    /// The values whose sizes depend on the inputs', by node.
+    open: Vec<(String, TypedFact)>,
+    limit: Option<u64>,
+    /// The sizes of inputs for which all values stay within the limit.
+    checked: LruCache<Vec<TVec<usize>>>,
+}
+
+/// The sizes that a plan is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum For<'a> {
+    /// Any that the model declares.
+    Declared,
+    /// Those of these inputs, of which some are to be part of the plan.
+    Inputs(&'a Inputs, &'a Inputs),
+}
+
+impl Plan {
+    pub(super) fn new(
+        source: &Source,
+        inputs: For<'_>,
+        options: &LoadOptions,
+        outputs: &Arc<[ValueInfo]>,
+        nodes: &Arc<Nodes>,
+    ) -> TractResult<Self> {
+        let (names, constants, inference) = options.load(|| parse(source, inputs))?;
+        let limit = options.maximum_bytes();
+        let typed = inference.into_typed()?;
+        let mut open = Vec::new();
+        for node in typed.nodes() {
+            for output in &node.outputs {
+                match output.fact.shape.as_concrete() {
+                    Some(shape) => {
+                        bounded::check(&node.name, output.fact.datum_type, shape, limit)?;
+                    }
+                    None => open.push((node.name.clone(), output.fact.without_value())),
+                }
+            }
+        }
+        let runnable = options
+            .threads
+            .scope(|| crate::into_optimized(typed)?.into_runnable())?;
+        Ok(Self {
+            runnable,
+            inputs: names,
+            constants,
+            outputs: Arc::clone(outputs),
+            nodes: Arc::clone(nodes),
+            threads: options.threads.clone(),
+            open,
+            limit,
+            checked: LruCache::default(),
+        })
+    }
+
+    /// tract's runnable model, for its own tools. It knows no names: [`values`](Self::values) puts
+    /// inputs in its order.
+    #[must_use]
+    pub fn runnable(&self) -> &Arc<TypedRunnableModel> {
+        &self.runnable
+    }
+
+    /// Whether the plan is for inputs of these values.
+    pub(super) fn has_constants_of(&self, inputs: &Inputs) -> bool {
+        let mut constants = self.constants.iter();
+        constants.all(|(name, value)| inputs.get(name) == Some(value))
+    }
+
+    /// Whether sizes of the plan's values depend on those of its inputs.
+    pub(super) fn is_symbolic(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Whether a plan for all sizes takes these inputs: it has fixed those that nodes determine, and
+    /// an input that is given is no constant.
+    pub(super) fn takes(&self, inputs: &Inputs) -> bool {
+        inputs.len() == self.inputs.len()
+    }
+
+    /// Whether the plan is for inputs of these types and sizes.
+    pub(super) fn is_for(&self, inputs: &Inputs) -> bool {
+        let model = self.runnable.model();
+        let outlets = model.input_outlets().unwrap_or_default();
+        let fits = |(name, outlet): (&String, &OutletId)| {
+            let fact = model.outlet_fact(*outlet).ok();
+            inputs.get(name).zip(fact).is_some_and(|(value, fact)| {
+                fact.datum_type == value.datum_type()
+                    && fact.shape.as_concrete() == Some(value.shape())
+            })
+        };
+        std::iter::zip(&self.inputs, outlets).all(fits) && self.has_constants_of(inputs)
+    }
+
+    /// The inputs in the order of [`runnable`](Self::runnable).
+    ///
+    /// # Errors
+    /// One is missing, or has other values than those that are part of the plan.
+    pub fn values(&self, inputs: &Inputs) -> Result<TVec<TValue>, Error> {
+        for (name, constant) in &self.constants {
+            if inputs.get(name) != Some(constant) {
+                return Err(Error::new(
+                    ErrorKind::Input,
+                    format!(
+                        "input {name:?} has other values than those that the model was made ready for"
+                    ),
+                ));
+            }
+        }
+        let values = self.inputs.iter().map(|name| {
+            let value = inputs.get(name).cloned();
+            value.ok_or_else(|| super::missing(name))
+        });
+        values.collect()
+    }
+
+    /// Runs the model.
+    ///
+    /// # Errors
+    /// An input is missing, or a node does not take a value.
+    pub fn run(&self, inputs: &Inputs) -> Result<Outputs, Error> {
+        let outputs = std::iter::zip(self.run_each(inputs)?, &*self.outputs)
+            .map(|(output, declared)| Ok((declared.name.clone(), output?)));
+        outputs.collect::<Result<_, Error>>().map(Outputs)
+    }
+
+    /// Runs the model, and returns each output, in order, or why it has no value.
+    ///
+    /// # Errors
+    /// As those of [`run`](Self::run).
+    pub fn run_each(&self, inputs: &Inputs) -> Result<Vec<Result<TValue, Error>>, Error> {
+        let values = self.values(inputs)?;
+        self.check_sizes(&values)?;
+        let values = self.run_values(values)?;
+        let outputs = std::iter::zip(values, &*self.outputs);
+        let outputs = outputs.map(|(value, declared)| values::in_numbers(value, declared));
+        Ok(outputs.collect())
+    }
+
+    /// Runs the model on inputs in the plan's order, and returns outputs as tract has them: sizes
+    /// may be of its own type.
+    ///
+    /// # Errors
+    /// A node does not take a value.
+    pub fn run_values(&self, values: TVec<TValue>) -> Result<TVec<TValue>, Error> {
+        self.fenced(|| self.runnable.run(values))
+    }
+
+    /// Calls tract for this plan, on the session's threads; errors are in ONNX's words, and a panic
+    /// is an error.
+    ///
+    /// # Errors
+    /// Those of `run`.
+    pub fn fenced<T>(&self, run: impl FnOnce() -> TractResult<T>) -> Result<T, Error> {
+        let run = || self.threads.scope(run);
+        fence::catch(run).map_err(|error| error::of_run(error, &self.nodes))
+    }
+
+    /// Checks the sizes of all values that follow from the inputs' against the limit.
+    fn check_sizes(&self, values: &[TValue]) -> Result<(), Error> {
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        let sizes: Vec<TVec<usize>> = values.iter().map(|it| it.shape().into()).collect();
+        let check = || -> TractResult<Vec<TVec<usize>>> {
+            let model = self.runnable.model();
+            let mut symbols = SymbolValues::default();
+            for (outlet, sizes) in std::iter::zip(model.input_outlets()?, &sizes) {
+                let declared = model.outlet_fact(*outlet)?.shape.iter();
+                for (declared, size) in declared.zip(sizes) {
+                    if let TDim::Sym(symbol) = declared {
+                        symbols.set(symbol, *size as i64);
+                    }
+                }
+            }
+            for (node, fact) in &self.open {
+                let shape = fact.shape.iter();
+                let shape = shape.map(|it| it.eval(&symbols).to_usize().ok());
+                // Sizes from data are known later.
+                if let Some(shape) = shape.collect::<Option<TVec<usize>>>() {
+                    bounded::check(node, fact.datum_type, &shape, self.limit)?;
+                }
+            }
+            Ok(sizes.clone())
+        };
+        let checked = self.checked.get_or_try_insert(|it| *it == sizes, check);
+        checked
+            .map(drop)
+            .map_err(|error| error::of_preparation(error, &self.nodes))
+    }
+}
+
+/// The names of a plan's inputs, the values that are part of it, and its model.
+fn parse(source: &Source, inputs: For<'_>) -> TractResult<(Vec<String>, Inputs, InferenceModel)> {
+    let mut names = Vec::new();
+    let For::Inputs(inputs, constants) = inputs else {
+        let mut inference = source.parse(|graph| {
+            names = constant_inputs::graph_inputs(graph);
+            Ok(())
+        })?;
+        name_open_sizes(&mut inference)?;
+        return Ok((names, Inputs::new(), inference));
+    };
+    let mut inference = source.parse(|graph| {
+        // An input that is given is no constant, even if it has a default.
+        let is_given = |it: &TensorProto| inputs.contains_key(&it.name);
+        graph.initializer.retain(|it| !is_given(it));
+        constant_inputs::fix(graph, constants)?;
+        names = constant_inputs::graph_inputs(graph);
+        Ok(())
+    })?;
+    ensure!(
+        names.len() == inference.input_outlets()?.len(),
+        "tract lost an input"
+    );
+    for (index, name) in names.iter().enumerate() {
+        let value = inputs
+            .get(name)
+            .with_context(|| format!("input {name:?} is missing"))?;
+        let fact = InferenceFact::dt_shape(value.datum_type(), value.shape());
+        inference.set_input_fact(index, fact)?;
+    }
+    Ok((names, constants.clone(), inference))
+}
+
+/// Makes symbols of the inputs' sizes that neither the model nor its nodes determine.
+fn name_open_sizes(inference: &mut InferenceModel) -> TractResult<()> {
+    let facts = inference.input_outlets()?.to_vec();
+    let is_open = |inference: &InferenceModel, outlet: &OutletId| {
+        let fact = inference.outlet_fact(*outlet);
+        fact.is_ok_and(|fact| fact.shape.concretize().is_none())
+    };
+    if !facts.iter().any(|outlet| is_open(inference, outlet)) {
+        return Ok(());
+    }
+    // The nodes may determine them.
+    inference.analyse(false)?;
+    for (index, outlet) in facts.iter().enumerate() {
+        if !is_open(inference, outlet) {
+            continue;
+        }
+        let mut fact = inference.outlet_fact(*outlet)?.clone();
+        ensure!(!fact.shape.is_open(), "the rank of an input is not known");
+        let sizes = fact.shape.dims().map(|dim| match dim.concretize() {
+            Some(_) => dim.clone(),
+            None => inference.symbols.new_with_prefix("size").to_dim().into(),
+        });
+        fact.shape = ShapeFactoid::closed(sizes.collect());
+        inference.set_input_fact(index, fact)?;
+    }
+    Ok(())
+}
