@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use revseq_tract::{Error, ErrorKind, LoadOptions, Session, Size, Sizes};
+use revseq_tract::{Error, ErrorKind, Limits, LoadOptions, Session, Size, Sizes};
 use tract_onnx::data_resolver::MmapDataResolver;
 use tract_onnx::prelude::*;
 use tract_onnx::tensor::{load_tensor, proto_from_reader};
@@ -131,4 +131,236 @@ fn inputs_are_checked_by_name_type_and_size() {
         assert_eq!(kind, ErrorKind::Input);
         assert!(message.contains(words), "{message}");
     }
+}
+
+/// A model of nodes, with inputs and outputs of a type and sizes.
+mod build {
+    use prost::Message;
+    use tract_onnx::pb::tensor_shape_proto::Dimension;
+    use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
+    use tract_onnx::pb::type_proto::{Tensor as TensorType, Value as TypeValue};
+    use tract_onnx::pb::{
+        GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
+        TypeProto, ValueInfoProto,
+    };
+
+    pub(crate) const FLOAT: i32 = 1;
+    pub(crate) const INT64: i32 = 7;
+    pub(crate) const UINT64: i32 = 13;
+
+    pub(crate) fn node(operator: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        NodeProto {
+            name: outputs.join("+"),
+            op_type: operator.to_owned(),
+            input: names(inputs),
+            output: names(outputs),
+            ..NodeProto::default()
+        }
+    }
+
+    pub(crate) fn value(name: &str, element_type: i32, sizes: &[&str]) -> ValueInfoProto {
+        let dim = sizes.iter().map(|size| Dimension {
+            value: Some(match size.parse() {
+                Ok(size) => DimValue::DimValue(size),
+                Err(_) => DimValue::DimParam((*size).to_owned()),
+            }),
+            ..Dimension::default()
+        });
+        ValueInfoProto {
+            name: name.to_owned(),
+            r#type: Some(TypeProto {
+                value: Some(TypeValue::TensorType(TensorType {
+                    elem_type: element_type,
+                    shape: Some(TensorShapeProto { dim: dim.collect() }),
+                })),
+                ..TypeProto::default()
+            }),
+            ..ValueInfoProto::default()
+        }
+    }
+
+    pub(crate) fn model(
+        nodes: Vec<NodeProto>,
+        inputs: Vec<ValueInfoProto>,
+        outputs: Vec<ValueInfoProto>,
+        change: impl FnOnce(&mut GraphProto),
+    ) -> Vec<u8> {
+        let mut graph = GraphProto {
+            name: "graph".to_owned(),
+            node: nodes,
+            input: inputs,
+            output: outputs,
+            ..GraphProto::default()
+        };
+        change(&mut graph);
+        let model = ModelProto {
+            ir_version: 8,
+            opset_import: vec![OperatorSetIdProto {
+                domain: String::new(),
+                version: 17,
+            }],
+            graph: Some(graph),
+            ..ModelProto::default()
+        };
+        model.encode_to_vec()
+    }
+
+    pub(crate) fn integers(name: &str, values: &[i64]) -> TensorProto {
+        TensorProto {
+            name: name.to_owned(),
+            dims: vec![values.len() as i64],
+            data_type: INT64,
+            int64_data: values.to_vec(),
+            ..TensorProto::default()
+        }
+    }
+}
+
+use build::{FLOAT, INT64, UINT64, integers, model, node, value};
+
+fn open(model: &[u8]) -> Session {
+    Session::from_bytes(model, &LoadOptions::new()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn floats(value: &Tensor) -> Vec<f32> {
+    let view = value.to_plain_array_view::<f32>().expect("floats");
+    view.iter().copied().collect()
+}
+
+#[test]
+fn declared_types_between_nodes_are_not_believed() {
+    let bytes = model(
+        vec![node("Relu", &["x"], &["h"]), node("Neg", &["h"], &["y"])],
+        vec![value("x", FLOAT, &["n"])],
+        vec![value("y", FLOAT, &["m"])],
+        |graph| graph.value_info.push(value("h", FLOAT, &["7", "stale"])),
+    );
+    let session = open(&bytes);
+    assert!(session.is_symbolic());
+    let outputs = session.run([("x", tensor1(&[1_f32, -2.]))]);
+    assert_eq!(floats(&outputs.expect("it runs")["y"]), [-1., 0.]);
+}
+
+#[test]
+fn unsigned_numbers_are_read_from_their_own_field() {
+    let large = u64::MAX - 1;
+    let bytes = model(
+        vec![node("Identity", &["c"], &["y"])],
+        vec![],
+        vec![value("y", UINT64, &["1"])],
+        |graph| {
+            let mut constant = integers("c", &[]);
+            (constant.data_type, constant.dims) = (UINT64, vec![1]);
+            constant.uint64_data = vec![large];
+            graph.initializer.push(constant);
+        },
+    );
+    let outputs = open(&bytes).run::<String, Tensor>([]).expect("it runs");
+    assert_eq!(outputs["y"], tensor1(&[large]));
+}
+
+#[test]
+fn values_that_tract_has_to_know_are_taken_from_the_inputs() {
+    let bytes = model(
+        vec![node("CumSum", &["x", "axis"], &["y"])],
+        vec![value("x", FLOAT, &["a", "b"]), value("axis", INT64, &[])],
+        vec![value("y", FLOAT, &["a", "b"])],
+        |_| {},
+    );
+    let session = open(&bytes);
+    let x = tensor2(&[[1_f32, 2.], [3., 4.]]);
+    for (axis, expected) in [
+        (0, [1., 2., 4., 6.]),
+        (1, [1., 3., 3., 7.]),
+        (0, [1., 2., 4., 6.]),
+    ] {
+        let outputs = session.run([("x", x.clone()), ("axis", tensor0(axis as i64))]);
+        assert_eq!(floats(&outputs.expect("it runs")["y"]), expected);
+    }
+    let error = session.run([("x", x), ("axis", tensor0(2_i64))]);
+    let error = error.expect_err("there is no such axis");
+    assert_eq!(error.node(), Some("y"), "{error}");
+}
+
+#[test]
+fn one_session_runs_all_sizes_and_names_that_contradict_the_data() {
+    let bytes = model(
+        vec![node("Concat", &["a", "b"], &["y"])],
+        vec![value("a", FLOAT, &["n"]), value("b", FLOAT, &["n"])],
+        vec![value("y", FLOAT, &["m"])],
+        |graph| {
+            graph.node[0].attribute = vec![tract_onnx::pb::AttributeProto {
+                name: "axis".to_owned(),
+                r#type: tract_onnx::pb::attribute_proto::AttributeType::Int as i32,
+                ..Default::default()
+            }];
+        },
+    );
+    let session = open(&bytes);
+    assert!(session.is_symbolic());
+    for (a, b) in [(2, 2), (0, 0), (3, 1), (2, 2), (5, 5), (1, 3)] {
+        let [a, b] = [a, b].map(|size: usize| Tensor::zero::<f32>(&[size]).expect("floats"));
+        let expected = a.len() + b.len();
+        let outputs = session.run([("a", a), ("b", b)]).expect("it runs");
+        assert_eq!(outputs[0].shape(), [expected]);
+    }
+}
+
+#[test]
+fn values_are_bounded_before_they_are_made() {
+    let bytes = model(
+        vec![node("Expand", &["x", "sizes"], &["y"])],
+        vec![value("x", FLOAT, &["n", "1"])],
+        vec![value("y", FLOAT, &["n", "m"])],
+        |graph| graph.initializer.push(integers("sizes", &[1, 1 << 20])),
+    );
+    let options = LoadOptions::new().with_limits(Limits::none().with_bytes(1 << 30));
+    for sizes in [Sizes::Symbolic, Sizes::OfData] {
+        let session = Session::from_bytes(&bytes, &options.clone().with_sizes(sizes));
+        let session = session.expect("it opens");
+        let x = |size| Tensor::zero::<f32>(&[size, 1]).expect("floats");
+        let outputs = session.run([("x", x(2))]).expect("it is small");
+        assert_eq!(outputs["y"].shape(), [2, 1 << 20]);
+        let error = session.run([("x", x(1 << 10))]).expect_err("4 GiB");
+        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+        assert!(error.to_string().contains("1 GiB"), "{error}");
+    }
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    let opened = |bytes: &[u8]| {
+        let session = Session::from_bytes(bytes, &LoadOptions::new());
+        let error = session.expect_err("it is refused");
+        (error.kind(), error.to_string())
+    };
+    let (kind, _) = opened(b"no model");
+    assert_eq!(kind, ErrorKind::Model);
+    let foreign = |domain: &str| {
+        let mut foreign = node("Relu", &["x"], &["y"]);
+        foreign.domain = domain.to_owned();
+        model(
+            vec![foreign],
+            vec![value("x", FLOAT, &["n"])],
+            vec![value("y", FLOAT, &["n"])],
+            |_| {},
+        )
+    };
+    let (kind, message) = opened(&foreign("com.example"));
+    assert_eq!(kind, ErrorKind::Unsupported);
+    assert_eq!(message, "tract has no com.example::Relu (node \"y\")");
+    open(&foreign("ai.onnx"));
+    let error = Session::open("/dev/null/model.onnx").expect_err("there is none");
+    assert_eq!(error.kind(), ErrorKind::Read);
+    // tract panics where an output is of no node.
+    let bytes = model(
+        vec![node("Relu", &["x"], &["y"])],
+        vec![value("x", FLOAT, &["n"])],
+        vec![value("z", FLOAT, &["n"])],
+        |_| {},
+    );
+    let session = open(&bytes);
+    let run = session.run([("x", tensor1(&[1_f32]))]);
+    assert_eq!(run.expect_err("no z").kind(), ErrorKind::Unsupported);
 }
