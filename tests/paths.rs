@@ -304,13 +304,13 @@ fn lengths_code(step: &Step) -> i32 {
 /// Steps in a row, rewritten to standard operators.
 fn standard_model(case: &Case, steps: &[Step]) -> Result<Vec<u8>, Error> {
     let bytes = onnx_model(case, steps).encode_to_vec();
-    let mut model = revseq_rewrite::decode(&bytes)?;
+    let mut model = revseq_onnx::decode(&bytes)?;
     let options = revseq_rewrite::Options {
         portable: true,
         ..Default::default()
     };
     revseq_rewrite::rewrite(&mut model, &options)?;
-    Ok(revseq_rewrite::encode(&model)?)
+    Ok(revseq_onnx::encode(&model)?)
 }
 
 /// A model of a node for each step.

@@ -6,16 +6,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use buffa::Message;
 
 use crate::live::Unread;
-use crate::model::{self, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
+use crate::model::{
+    self, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, default_import, opset,
+};
 use crate::pass::{Context, Edit, Options, Pass, Verdict};
 use crate::report::{Outcome, Report, Step};
-use crate::scope::{Names, Path, Scope};
+use crate::scope::{Names, Scope};
 
 /// The maximum number of rounds per pass: one round may enable the next.
 const MAXIMUM_ROUNDS: usize = 100;
-
-/// The opset of a function or model that imports none.
-const DEFAULT_OPSET: i64 = 13;
 
 /// Rewrites a model.
 pub(crate) fn rewrite(
@@ -74,6 +73,15 @@ fn forget_what_was_done_later(report: &mut Report) {
     report.steps.reverse();
 }
 
+/// The path to a graph in a model.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Path {
+    /// The enclosing function, unless it is in the main graph.
+    function: Option<usize>,
+    /// From there inwards: the node, and the index of its subgraph.
+    steps: Vec<(usize, usize)>,
+}
+
 /// A replacement and its place.
 struct Found {
     path: Path,
@@ -105,9 +113,7 @@ fn look(model: &ModelProto, pass: &'static Pass, options: &Options, names: &mut 
         round: Round::default(),
         context: Context::new(options, model),
     };
-    if let Some(graph) = model.graph.as_option() {
-        let are_fixed = are_initializers_fixed(model, options);
-        let scope = Scope::main(model, graph, opset(&model.opset_import), are_fixed);
+    if let Some(scope) = Scope::main(model, are_initializers_fixed(model, options)) {
         look.scope(
             &scope,
             &Path {
@@ -379,17 +385,6 @@ fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
             }
         }
     }
-}
-
-/// The imported version of ONNX's own operators.
-pub(crate) fn opset(imports: &[OperatorSetIdProto]) -> i64 {
-    default_import(imports).map_or(DEFAULT_OPSET, |import| import.version.unwrap_or(1))
-}
-
-fn default_import(imports: &[OperatorSetIdProto]) -> Option<&OperatorSetIdProto> {
-    imports
-        .iter()
-        .find(|import| matches!(import.domain.as_deref().unwrap_or_default(), "" | "ai.onnx"))
 }
 
 /// Imports ONNX's operators where a replacement needs them, and drops imports that are no longer

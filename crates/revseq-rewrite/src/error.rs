@@ -4,15 +4,9 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The bytes are not a model.
-    #[error("it is not an ONNX model")]
-    Decode(#[source] buffa::DecodeError),
-    /// The model has no graph.
-    #[error("the model has no graph")]
-    NoGraph,
-    /// The model does not fit into a file.
-    #[error("the rewritten model cannot be written")]
-    Encode(#[source] buffa::EncodeError),
+    /// The model cannot be read or written.
+    #[error(transparent)]
+    Model(#[from] revseq_onnx::Error),
     /// An unknown pass.
     #[error("there is no pass {name:?}; the passes are {known}")]
     UnknownPass {

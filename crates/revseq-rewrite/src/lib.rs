@@ -1,58 +1,44 @@
 //! Rewrites ONNX models: to standard operators where a runtime lacks ReverseSequence, and to
 //! cheaper ones where a loop is an LSTM.
 //!
-//! A model comes in as bytes or as a [`ModelProto`] and goes out with the same inputs and outputs.
+//! A model comes in as bytes or as a [`ModelProto`] of [`revseq_onnx`] and goes out with the same inputs and outputs.
 //! Every rewrite is proved from the graph; a node that cannot be proved is left alone, and the
 //! [`Report`] says why. Fields unknown to this version of ONNX are kept, and parts that no pass
 //! touches are written back unchanged.
 //!
-//! Each pass is a file in `passes`: the node it matches, the conditions, and the replacement.
-//! `sizes` proves facts about sizes, `constant` about constants.
+//! Each pass is a file in `passes`: the node it matches, the conditions, and the replacement. What is
+//! known of a model, such as constants and sizes, is asked of [`revseq_onnx`].
 
 #![forbid(unsafe_code)]
 
-mod constant;
 mod driver;
 mod emit;
 mod error;
 mod live;
-mod model;
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    unused_imports,
-    non_camel_case_types,
-    clippy::all,
-    clippy::allow_attributes_without_reason,
-    dead_code,
-    reason = "generated"
-)]
-#[rustfmt::skip]
-mod onnx;
-mod operators;
 mod pass;
 mod passes;
 mod prepare;
 mod report;
-mod scope;
-mod sizes;
 #[cfg(test)]
 mod tests;
-mod truth;
-mod types;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
 pub use error::Error;
-pub use model::{ModelProto, decode, encode, external_files};
 pub use pass::{Assumptions, Options, PassInfo};
 pub use passes::PASSES;
 pub use prepare::{concerns_tract, for_tract};
 pub use report::{Exactness, Outcome, Report, Step};
+pub use revseq_onnx;
+use revseq_onnx::{
+    ModelProto, constant, decode, encode, model, operators, order, proto as onnx, scope, sizes,
+    truth, types,
+};
 
-/// Rewrites an encoded model: [`decode`], [`rewrite`] and [`encode`].
+/// Rewrites an encoded model: [`decode`](revseq_onnx::decode()), [`rewrite`] and
+/// [`encode`](revseq_onnx::encode()).
 ///
 /// External data stays where it is, under the same relative paths: keep the model in its folder.
 ///

@@ -1,6 +1,6 @@
 //! The definition of a pass, below the passes themselves and their driver.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 
 use crate::model::{self, FunctionProto, ModelProto, NodeProto};
@@ -81,6 +81,9 @@ pub(crate) struct Context<'a> {
     pub(crate) model: &'a ModelProto,
     /// Attributes of functions that some call omits, by function.
     missing: OnceCell<HashSet<(usize, &'a str)>>,
+    /// For each graph, by the address of its nodes: matching nodes, the first one's index to the
+    /// second's.
+    pairs: RefCell<HashMap<usize, HashMap<usize, usize>>>,
 }
 
 impl<'a> Context<'a> {
@@ -89,7 +92,21 @@ impl<'a> Context<'a> {
             options,
             model,
             missing: OnceCell::new(),
+            pairs: RefCell::default(),
         }
+    }
+
+    /// The node that matches a node of a graph, whose nodes are paired once.
+    pub(crate) fn partner(
+        &self,
+        scope: &Scope<'_>,
+        index: usize,
+        pairs: fn(&Scope<'_>) -> HashMap<usize, usize>,
+    ) -> Option<usize> {
+        let mut all = self.pairs.borrow_mut();
+        let graph = scope.nodes.as_ptr().addr();
+        let paired = all.entry(graph).or_insert_with(|| pairs(scope));
+        paired.get(&index).copied()
     }
 
     /// Whether every call of the enclosing function gives an attribute a value, or the function has

@@ -25,7 +25,7 @@ pub fn for_tract(bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
     if report.rewritten().next().is_none() {
         return Ok(None);
     }
-    model::encode(&model).map(Some)
+    Ok(Some(model::encode(&model)?))
 }
 
 /// Whether [`for_tract`] may change a model with nodes of an operator. A model without such nodes

@@ -5,6 +5,7 @@
 mod chart;
 mod ep;
 mod fuzz;
+mod messages;
 mod packages;
 mod platforms;
 mod python;
@@ -27,6 +28,7 @@ Commands:
   sanitize [asan|valgrind|tsan|miri]...
                   Run the kernels' tests under sanitizers, the first two or those named
   models          Make the files under models/ again
+  onnx [--check]  Generate the messages of crates/revseq-onnx again, or check them
   api             Record the public API of the libraries, in their public-api.txt
   chart           Draw the chart of docs/benchmarks.md from its table
   wheel [--all-platforms]
@@ -44,6 +46,8 @@ fn main() -> ExitCode {
         ["test", names @ ..] => step::select(test_steps(), names).and_then(step::run_all),
         ["sanitize", names @ ..] => sanitize::run(names),
         ["models"] => models(&[]),
+        ["onnx"] => messages::write(),
+        ["onnx", "--check"] => messages::check(),
         ["api"] => packages::write_api(),
         ["chart"] => chart::write(),
         ["wheel"] => ep::wheels(&ep::this_platform(), &["ep", "cli"]),
@@ -129,9 +133,11 @@ fn test_steps() -> Vec<Step> {
                 .args(["--test", "cli", "left_out"])
                 .run()
         }),
-        Step::new("models", "the models equal their script's output", || {
-            models(&["--check"])
-        }),
+        Step::new(
+            "models",
+            "the models equal their script's output, ONNX's messages their generator's",
+            || models(&["--check"]).and_then(|()| messages::check()),
+        ),
         Step::new(
             "ep",
             "the execution provider in ONNX Runtime, and its wheel",

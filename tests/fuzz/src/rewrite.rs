@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use arbitrary::{Result, Unstructured};
-use revseq_rewrite::{Assumptions, Options, PASSES, decode, encode};
+use revseq_onnx::{decode, encode};
+use revseq_rewrite::{Assumptions, Options, PASSES};
 use tract_onnx::pb::ModelProto;
 
 use crate::tract::{damaged, decoded, models};

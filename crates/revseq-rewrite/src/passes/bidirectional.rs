@@ -25,13 +25,12 @@ pub(super) const PASS: Pass = Pass {
 /// W, R and B, which are concatenated as stored.
 const WEIGHTS: [usize; 3] = [1, 2, 3];
 
-fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
+fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];
     if direction(node).is_none() {
         return Verdict::Other;
     }
-    let pairs = scope.pairs.get_or_init(|| pairs(scope));
-    let Some(&partner) = pairs.get(&index) else {
+    let Some(partner) = context.partner(scope, index, pairs) else {
         return Verdict::Other;
     };
     let other = &scope.nodes[partner];

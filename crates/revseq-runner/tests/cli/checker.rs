@@ -47,14 +47,14 @@ fn rewritten_models_pass_onnx_s_checker() {
     for path in all {
         let bytes = std::fs::read(path.join("model.onnx")).expect("a model");
         for options in options.iter().chain([&without_lengths]) {
-            let mut model = revseq_rewrite::decode(&bytes).expect("a model");
+            let mut model = revseq_onnx::decode(&bytes).expect("a model");
             let report = revseq_rewrite::rewrite(&mut model, options).expect("known passes");
             if report.rewritten().next().is_none() {
                 continue;
             }
             count += 1;
             let name = path.file_name().unwrap().to_string_lossy();
-            let rewritten = revseq_rewrite::encode(&model).expect("it fits");
+            let rewritten = revseq_onnx::encode(&model).expect("it fits");
             folder.write(&format!("{count}_{name}.onnx"), &rewritten);
         }
     }

@@ -129,9 +129,9 @@ fn options(arguments: &RewriteArguments) -> Options {
 fn apply(
     original: &mut Model,
     arguments: &RewriteArguments,
-) -> Result<(revseq_rewrite::ModelProto, Report)> {
+) -> Result<(revseq_onnx::ModelProto, Report)> {
     let _progress = Progress::of(format!("rewriting {}", original.path.display()));
-    let decoded = revseq_rewrite::decode(&original.bytes).map_err(anyhow::Error::from);
+    let decoded = revseq_onnx::decode(&original.bytes).map_err(anyhow::Error::from);
     if arguments.check.is_none() {
         original.bytes = Vec::new();
     }

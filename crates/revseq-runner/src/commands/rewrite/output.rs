@@ -76,10 +76,10 @@ impl Partial {
     pub(super) fn write(
         model: &Path,
         output: &Path,
-        rewritten: revseq_rewrite::ModelProto,
+        rewritten: revseq_onnx::ModelProto,
     ) -> Result<Self> {
-        let bytes = revseq_rewrite::encode(&rewritten)?;
-        let files = revseq_rewrite::external_files(&rewritten);
+        let bytes = revseq_onnx::encode(&rewritten)?;
+        let files = revseq_onnx::external_files(&rewritten);
         drop(rewritten);
         if is_standard_output(output) {
             if let Some(location) = files.first() {

@@ -230,9 +230,9 @@ fn names_of(model: &mut ModelProto) -> Vec<String> {
 fn collide(model: &mut ModelProto, flags: &[&str]) {
     let own = names_of(model);
     let bytes = model.encode_to_vec();
-    let mut rewritten = revseq_rewrite::decode(&bytes).expect("a model");
+    let mut rewritten = revseq_onnx::decode(&bytes).expect("a model");
     revseq_rewrite::rewrite(&mut rewritten, &options(flags)).expect("known passes");
-    let bytes = revseq_rewrite::encode(&rewritten).expect("a model within 2 GiB");
+    let bytes = revseq_onnx::encode(&rewritten).expect("a model within 2 GiB");
     let mut rewritten = ModelProto::decode(bytes.as_slice()).expect("a model");
     let made_up = names_of(&mut rewritten)
         .into_iter()
@@ -322,12 +322,12 @@ fn check(
     let bytes = model.encode_to_vec();
     let mut rewritten = Vec::new();
     for flags in rewritings() {
-        let mut model = revseq_rewrite::decode(&bytes).expect("a model");
+        let mut model = revseq_onnx::decode(&bytes).expect("a model");
         let report = revseq_rewrite::rewrite(&mut model, &options(&flags)).expect("known passes");
         if report.rewritten().next().is_some() {
             rewritten.push(flags.join(" "));
         } else {
-            let same = revseq_rewrite::decode(&bytes).expect("a model") == model;
+            let same = revseq_onnx::decode(&bytes).expect("a model") == model;
             prop_assert!(same, "{flags:?} changes it without a word");
         }
     }

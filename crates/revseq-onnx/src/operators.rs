@@ -1,7 +1,7 @@
 //! Operators by their effect on the order and the sizes of their inputs.
 
 /// Elementwise operators with one input, which commute with any reordering.
-pub(crate) const ELEMENTWISE: &[&str] = &[
+pub const ELEMENTWISE: &[&str] = &[
     "Abs",
     "Cast",
     "Ceil",

@@ -13,7 +13,8 @@ const MAXIMUM_VALUES: usize = 1024;
 const MAXIMUM_ELEMENTS: usize = 64;
 
 /// The truth value of a condition, if it is the same in every run.
-pub(crate) fn of(scope: &Scope<'_>, name: &str) -> Option<bool> {
+#[must_use]
+pub fn of(scope: &Scope<'_>, name: &str) -> Option<bool> {
     let mut left = MAXIMUM_VALUES;
     match elements(scope, name, MAXIMUM_DEPTH, &mut left)?.as_slice() {
         &[value] => Some(value != 0),

@@ -178,16 +178,14 @@ fn place_of(sizes: &[usize], index: usize, rank: usize) -> Option<Vec<usize>> {
 }
 
 /// The element of a value at a place, an index for each axis.
-pub(crate) fn element_at<'a>(
-    scope: &'a Scope<'a>,
-    name: &str,
-    place: &[usize],
-) -> Option<Size<'a>> {
+#[must_use]
+pub fn element_at<'a>(scope: &'a Scope<'a>, name: &str, place: &[usize]) -> Option<Size<'a>> {
     follow(|steps| element(scope, name, place, steps))
 }
 
-/// A value's integer, if it has exactly one.
-pub(crate) fn scalar<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
+/// A value's integer, if it has exactly one: a number, or the length of an axis.
+#[must_use]
+pub fn scalar<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
     follow(|steps| scalar_within(scope, name, steps))
 }
 
@@ -205,7 +203,8 @@ pub(super) fn scalar_within<'a>(
 }
 
 /// The integer that all elements of a tensor equal.
-pub(crate) fn every_element<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
+#[must_use]
+pub fn every_element<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
     follow(|steps| every_element_within(scope, name, steps))
 }
 

@@ -17,8 +17,9 @@ enum Known {
     Nothing,
 }
 
-/// ONNX's code of a value's element type.
-pub(crate) fn of(scope: &Scope<'_>, name: &str) -> Option<i32> {
+/// ONNX's code of a value's element type, as declared or as operators make it.
+#[must_use]
+pub fn of(scope: &Scope<'_>, name: &str) -> Option<i32> {
     match known(scope, name) {
         Known::Type(code) => Some(code),
         Known::NoStrings | Known::Nothing => None,
@@ -26,7 +27,8 @@ pub(crate) fn of(scope: &Scope<'_>, name: &str) -> Option<i32> {
 }
 
 /// Whether a value's elements may be strings.
-pub(crate) fn may_be_strings(scope: &Scope<'_>, name: &str) -> bool {
+#[must_use]
+pub fn may_be_strings(scope: &Scope<'_>, name: &str) -> bool {
     match known(scope, name) {
         Known::Type(code) => code == STRING,
         Known::NoStrings => false,

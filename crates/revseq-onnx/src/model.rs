@@ -1,14 +1,14 @@
-//! Reads, writes and inspects ONNX messages.
+//! Reads, writes and inspects ONNX messages, and makes new ones.
 
 use std::collections::{BTreeSet, HashSet};
 
 use buffa::{DecodeOptions, Message, MessageField};
 
 use crate::Error;
-pub use crate::onnx::ModelProto;
-pub(crate) use crate::onnx::{
-    AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, TensorProto,
-    ValueInfoProto, attribute_proto::AttributeType, tensor_proto, tensor_shape_proto, type_proto,
+pub use crate::proto::{
+    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    TensorProto, TensorShapeProto, TypeProto, ValueInfoProto, attribute_proto::AttributeType,
+    tensor_proto, tensor_shape_proto, type_proto,
 };
 
 /// The maximum nesting depth of messages, the same as in other ONNX readers.
@@ -18,15 +18,19 @@ const MAXIMUM_DEPTH: u32 = 100;
 const MEMORY_ALLOWANCE: usize = 1 << 30;
 const MEMORY_PER_BYTE: usize = 8;
 
-// ONNX's codes of element types.
-pub(crate) const FLOAT: i32 = 1;
+/// ONNX's code of float32.
+pub const FLOAT: i32 = 1;
+/// ONNX's code of int32.
+pub const INT32: i32 = 6;
+/// ONNX's code of int64.
+pub const INT64: i32 = 7;
+/// ONNX's code of strings.
+pub const STRING: i32 = 8;
+/// ONNX's code of truth values.
+pub const BOOL: i32 = 9;
 const FLOAT16: i32 = 10;
 const DOUBLE: i32 = 11;
 const BFLOAT16: i32 = 16;
-pub(crate) const INT32: i32 = 6;
-pub(crate) const INT64: i32 = 7;
-pub(crate) const STRING: i32 = 8;
-pub(crate) const BOOL: i32 = 9;
 
 /// Decodes a model. Fields unknown to this version of ONNX are kept.
 ///
@@ -35,7 +39,8 @@ pub(crate) const BOOL: i32 = 9;
 /// If the bytes are not a model, or nest too deeply.
 pub fn decode(bytes: &[u8]) -> Result<ModelProto, Error> {
     // A message of two bytes takes hundreds in memory, so limit memory by file size.
-    let memory = MEMORY_ALLOWANCE + MEMORY_PER_BYTE * bytes.len();
+    let memory = MEMORY_PER_BYTE.saturating_mul(bytes.len());
+    let memory = memory.saturating_add(MEMORY_ALLOWANCE);
     let options = DecodeOptions::new()
         .with_recursion_limit(MAXIMUM_DEPTH)
         .with_unknown_field_limit(usize::MAX)
@@ -114,17 +119,37 @@ fn tensor_file(tensor: &TensorProto, files: &mut BTreeSet<String>) {
     }
 }
 
-/// A normalised operator domain; ONNX's own is empty.
-pub(crate) fn domain(name: Option<&str>) -> &str {
+/// Normalises an operator domain; ONNX's own is empty.
+#[must_use]
+pub fn domain(name: Option<&str>) -> &str {
     match name.unwrap_or_default() {
         "ai.onnx" => "",
         domain => domain,
     }
 }
 
+/// The opset of a function or model that imports none.
+const DEFAULT_OPSET: i64 = 13;
+
+/// The imported version of ONNX's own operators; a default for a model or function that imports
+/// none.
+#[must_use]
+pub fn opset(imports: &[OperatorSetIdProto]) -> i64 {
+    default_import(imports).map_or(DEFAULT_OPSET, |import| import.version.unwrap_or(1))
+}
+
+/// The import of ONNX's own operators.
+#[must_use]
+pub fn default_import(imports: &[OperatorSetIdProto]) -> Option<&OperatorSetIdProto> {
+    imports
+        .iter()
+        .find(|import| matches!(import.domain.as_deref().unwrap_or_default(), "" | "ai.onnx"))
+}
+
 /// The names that a model's training graphs mention. They read values of the main graph and update
 /// its initializers by name.
-pub(crate) fn trained_names(model: &ModelProto) -> HashSet<&str> {
+#[must_use]
+pub fn trained_names(model: &ModelProto) -> HashSet<&str> {
     let mut names = HashSet::new();
     for training in &model.training_info {
         let graphs = [&training.initialization, &training.algorithm];
@@ -141,27 +166,30 @@ pub(crate) fn trained_names(model: &ModelProto) -> HashSet<&str> {
 }
 
 impl GraphProto {
-    pub(crate) fn outputs(&self) -> impl Iterator<Item = &str> {
+    /// The names of its outputs, in order.
+    pub fn outputs(&self) -> impl Iterator<Item = &str> {
         self.output.iter().filter_map(|value| value.name.as_deref())
     }
 
-    pub(crate) fn inputs(&self) -> impl Iterator<Item = &str> {
+    /// The names of its inputs, in order.
+    pub fn inputs(&self) -> impl Iterator<Item = &str> {
         self.input.iter().filter_map(|value| value.name.as_deref())
     }
 
     /// The names of its dense initializers.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = &str> {
+    pub fn tensors(&self) -> impl Iterator<Item = &str> {
         let tensors = self.initializer.iter();
         tensors.filter_map(|tensor| tensor.name.as_deref())
     }
 
-    pub(crate) fn sparse_tensors(&self) -> impl Iterator<Item = &str> {
+    /// The names of its sparse initializers.
+    pub fn sparse_tensors(&self) -> impl Iterator<Item = &str> {
         let tensors = self.sparse_initializer.iter();
         tensors.filter_map(|tensor| tensor.values.as_option()?.name.as_deref())
     }
 
     /// The names of all values it defines.
-    pub(crate) fn defined(&self) -> impl Iterator<Item = &str> {
+    pub fn defined(&self) -> impl Iterator<Item = &str> {
         let given = self.inputs().chain(self.tensors());
         let given = given.chain(self.sparse_tensors());
         given.chain(self.node.iter().flat_map(NodeProto::outputs))
@@ -169,7 +197,7 @@ impl GraphProto {
 
     /// The names of values that are read outside its nodes: its outputs, and quantization
     /// annotations, which name a value and the tensors of its scale and zero point.
-    pub(crate) fn seen_elsewhere(&self) -> impl Iterator<Item = &str> {
+    pub fn seen_elsewhere(&self) -> impl Iterator<Item = &str> {
         let annotated = self.quantization_annotation.iter().flat_map(|annotation| {
             let parameters = annotation.quant_parameter_tensor_names.iter();
             let parameters = parameters.filter_map(|entry| entry.value.as_deref());
@@ -208,7 +236,7 @@ pub(crate) fn mentioned<'a>(nodes: &'a [NodeProto], names: &mut HashSet<&'a str>
 
 /// An attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Attribute<T> {
+pub enum Attribute<T> {
     /// Absent: the operator's default holds.
     Absent,
     /// Given in the node.
@@ -218,8 +246,8 @@ pub(crate) enum Attribute<T> {
 }
 
 impl<T> Attribute<T> {
-    /// The value, or the operator's default; `None` if the caller gives it.
-    pub(crate) fn or(self, default: T) -> Option<T> {
+    /// The value, or the operator's default; `None` if the caller of the function gives it.
+    pub fn or(self, default: T) -> Option<T> {
         match self {
             Self::Absent => Some(default),
             Self::Value(value) => Some(value),
@@ -228,7 +256,7 @@ impl<T> Attribute<T> {
     }
 
     /// The value given in the node itself.
-    pub(crate) fn value(self) -> Option<T> {
+    pub fn value(self) -> Option<T> {
         match self {
             Self::Value(value) => Some(value),
             Self::Absent | Self::Reference => None,
@@ -238,22 +266,22 @@ impl<T> Attribute<T> {
 
 impl NodeProto {
     /// The operator's name.
-    pub(crate) fn op(&self) -> &str {
+    pub fn op(&self) -> &str {
         self.op_type.as_deref().unwrap_or_default()
     }
 
     /// The operator's domain; ONNX's own is empty.
-    pub(crate) fn domain(&self) -> &str {
+    pub fn domain(&self) -> &str {
         domain(self.domain.as_deref())
     }
 
     /// Whether it is this operator of ONNX's own domain.
-    pub(crate) fn is(&self, op: &str) -> bool {
+    pub fn is(&self, op: &str) -> bool {
         self.op() == op && self.domain().is_empty()
     }
 
     /// An input, if present.
-    pub(crate) fn input(&self, index: usize) -> Option<&str> {
+    pub fn input(&self, index: usize) -> Option<&str> {
         self.input
             .get(index)
             .map(String::as_str)
@@ -261,7 +289,7 @@ impl NodeProto {
     }
 
     /// The inputs that are present.
-    pub(crate) fn inputs(&self) -> impl Iterator<Item = &str> {
+    pub fn inputs(&self) -> impl Iterator<Item = &str> {
         self.input
             .iter()
             .map(String::as_str)
@@ -269,7 +297,7 @@ impl NodeProto {
     }
 
     /// The outputs that are present.
-    pub(crate) fn outputs(&self) -> impl Iterator<Item = &str> {
+    pub fn outputs(&self) -> impl Iterator<Item = &str> {
         self.output
             .iter()
             .map(String::as_str)
@@ -277,7 +305,7 @@ impl NodeProto {
     }
 
     /// An attribute's message.
-    pub(crate) fn attribute(&self, name: &str) -> Option<&AttributeProto> {
+    pub fn attribute(&self, name: &str) -> Option<&AttributeProto> {
         self.attribute
             .iter()
             .find(|attribute| attribute.name.as_deref() == Some(name))
@@ -297,46 +325,53 @@ impl NodeProto {
         }
     }
 
-    pub(crate) fn int(&self, name: &str) -> Attribute<i64> {
+    /// An integer.
+    pub fn int(&self, name: &str) -> Attribute<i64> {
         // Some writers omit a field that is zero.
         self.attribute_value(name, |attribute| Some(attribute.i.unwrap_or(0)))
     }
 
-    pub(crate) fn ints(&self, name: &str) -> Attribute<&[i64]> {
+    /// A list of integers.
+    pub fn ints(&self, name: &str) -> Attribute<&[i64]> {
         self.attribute_value(name, |attribute| Some(attribute.ints.as_slice()))
     }
 
-    pub(crate) fn float(&self, name: &str) -> Attribute<f32> {
+    /// A float32.
+    pub fn float(&self, name: &str) -> Attribute<f32> {
         self.attribute_value(name, |attribute| Some(attribute.f.unwrap_or(0.0)))
     }
 
-    pub(crate) fn floats(&self, name: &str) -> Attribute<&[f32]> {
+    /// A list of float32.
+    pub fn floats(&self, name: &str) -> Attribute<&[f32]> {
         self.attribute_value(name, |attribute| Some(attribute.floats.as_slice()))
     }
 
-    pub(crate) fn text(&self, name: &str) -> Attribute<&str> {
+    /// A text; absent if it is not UTF-8.
+    pub fn text(&self, name: &str) -> Attribute<&str> {
         self.attribute_value(name, |attribute| {
             std::str::from_utf8(attribute.s.as_deref()?).ok()
         })
     }
 
-    pub(crate) fn tensor(&self, name: &str) -> Attribute<&TensorProto> {
+    /// A tensor.
+    pub fn tensor(&self, name: &str) -> Attribute<&TensorProto> {
         self.attribute_value(name, |attribute| attribute.t.as_option())
     }
 
-    pub(crate) fn graph(&self, name: &str) -> Option<&GraphProto> {
+    /// A subgraph.
+    pub fn graph(&self, name: &str) -> Option<&GraphProto> {
         self.attribute(name)?.g.as_option()
     }
 
     /// All subgraphs, in order.
-    pub(crate) fn graphs(&self) -> impl Iterator<Item = &GraphProto> {
+    pub fn graphs(&self) -> impl Iterator<Item = &GraphProto> {
         self.attribute
             .iter()
             .flat_map(|attribute| attribute.g.as_option().into_iter().chain(&attribute.graphs))
     }
 
     /// All subgraphs, in the same order, mutable.
-    pub(crate) fn graphs_mut(&mut self) -> impl Iterator<Item = &mut GraphProto> {
+    pub fn graphs_mut(&mut self) -> impl Iterator<Item = &mut GraphProto> {
         self.attribute.iter_mut().flat_map(|attribute| {
             attribute
                 .g
@@ -346,8 +381,8 @@ impl NodeProto {
         })
     }
 
-    /// Its name, or its operator and index.
-    pub(crate) fn label(&self, index: usize) -> String {
+    /// Its name, or its operator and its index among the nodes of its graph.
+    pub fn label(&self, index: usize) -> String {
         match self.name.as_deref() {
             Some(name) if !name.is_empty() => name.to_owned(),
             _ => format!("{}#{index}", self.op()),
@@ -355,8 +390,10 @@ impl NodeProto {
     }
 }
 
-/// A node with an operator of ONNX's own.
-pub(crate) fn node(
+/// Makes a node with an operator of ONNX's own; an empty name stands for an input or output that is
+/// left out.
+#[must_use]
+pub fn node(
     op: &str,
     inputs: &[&str],
     outputs: &[&str],
@@ -372,8 +409,9 @@ pub(crate) fn node(
     }
 }
 
-/// An integer attribute.
-pub(crate) fn int(name: &str, value: i64) -> AttributeProto {
+/// Makes an integer attribute.
+#[must_use]
+pub fn int(name: &str, value: i64) -> AttributeProto {
     AttributeProto {
         name: Some(name.to_owned()),
         r#type: Some(AttributeType::INT),
@@ -382,8 +420,9 @@ pub(crate) fn int(name: &str, value: i64) -> AttributeProto {
     }
 }
 
-/// A float attribute.
-pub(crate) fn float(name: &str, value: f32) -> AttributeProto {
+/// Makes a float attribute.
+#[must_use]
+pub fn float(name: &str, value: f32) -> AttributeProto {
     AttributeProto {
         name: Some(name.to_owned()),
         r#type: Some(AttributeType::FLOAT),
@@ -392,8 +431,9 @@ pub(crate) fn float(name: &str, value: f32) -> AttributeProto {
     }
 }
 
-/// An attribute of integers.
-pub(crate) fn ints(name: &str, values: &[i64]) -> AttributeProto {
+/// Makes an attribute of integers.
+#[must_use]
+pub fn ints(name: &str, values: &[i64]) -> AttributeProto {
     AttributeProto {
         name: Some(name.to_owned()),
         r#type: Some(AttributeType::INTS),
@@ -402,8 +442,9 @@ pub(crate) fn ints(name: &str, values: &[i64]) -> AttributeProto {
     }
 }
 
-/// An attribute of floats.
-pub(crate) fn floats(name: &str, values: &[f32]) -> AttributeProto {
+/// Makes an attribute of floats.
+#[must_use]
+pub fn floats(name: &str, values: &[f32]) -> AttributeProto {
     AttributeProto {
         name: Some(name.to_owned()),
         r#type: Some(AttributeType::FLOATS),
@@ -412,8 +453,9 @@ pub(crate) fn floats(name: &str, values: &[f32]) -> AttributeProto {
     }
 }
 
-/// A text attribute.
-pub(crate) fn text(name: &str, value: &str) -> AttributeProto {
+/// Makes a text attribute.
+#[must_use]
+pub fn text(name: &str, value: &str) -> AttributeProto {
     AttributeProto {
         name: Some(name.to_owned()),
         r#type: Some(AttributeType::STRING),
@@ -422,8 +464,9 @@ pub(crate) fn text(name: &str, value: &str) -> AttributeProto {
     }
 }
 
-/// An attribute of strings.
-pub(crate) fn texts(name: &str, values: &[&str]) -> AttributeProto {
+/// Makes an attribute of strings.
+#[must_use]
+pub fn texts(name: &str, values: &[&str]) -> AttributeProto {
     AttributeProto {
         name: Some(name.to_owned()),
         r#type: Some(AttributeType::STRINGS),
@@ -435,8 +478,9 @@ pub(crate) fn texts(name: &str, values: &[&str]) -> AttributeProto {
     }
 }
 
-/// A tensor attribute.
-pub(crate) fn tensor(name: &str, value: TensorProto) -> AttributeProto {
+/// Makes a tensor attribute.
+#[must_use]
+pub fn tensor(name: &str, value: TensorProto) -> AttributeProto {
     AttributeProto {
         name: Some(name.to_owned()),
         r#type: Some(AttributeType::TENSOR),
@@ -445,8 +489,9 @@ pub(crate) fn tensor(name: &str, value: TensorProto) -> AttributeProto {
     }
 }
 
-/// A scalar 0 of a floating-point type; `None` for other types.
-pub(crate) fn zero(code: i32) -> Option<TensorProto> {
+/// Makes a scalar 0 of a floating-point type; `None` for other types.
+#[must_use]
+pub fn zero(code: i32) -> Option<TensorProto> {
     let size = match code {
         FLOAT => 4,
         FLOAT16 | BFLOAT16 => 2,
@@ -460,8 +505,9 @@ pub(crate) fn zero(code: i32) -> Option<TensorProto> {
     })
 }
 
-/// An int64 tensor; a scalar if `sizes` is empty.
-pub(crate) fn int64_tensor(sizes: &[i64], values: &[i64]) -> TensorProto {
+/// Makes an int64 tensor of row-major elements; a scalar if `sizes` is empty.
+#[must_use]
+pub fn int64_tensor(sizes: &[i64], values: &[i64]) -> TensorProto {
     TensorProto {
         dims: sizes.to_vec(),
         data_type: Some(INT64),
@@ -475,8 +521,9 @@ pub(crate) fn int64_tensor(sizes: &[i64], values: &[i64]) -> TensorProto {
     }
 }
 
-/// A float32 scalar.
-pub(crate) fn float_scalar(value: f32) -> TensorProto {
+/// Makes a float32 scalar.
+#[must_use]
+pub fn float_scalar(value: f32) -> TensorProto {
     TensorProto {
         data_type: Some(FLOAT),
         raw_data: Some(value.to_le_bytes().to_vec()),
@@ -484,8 +531,9 @@ pub(crate) fn float_scalar(value: f32) -> TensorProto {
     }
 }
 
-/// The declared sizes: `None` if the rank is unknown, with `None` for each unknown size.
-pub(crate) fn declared_sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>> {
+/// The declared sizes of a value: `None` if the rank is unknown, with `None` for each unknown size.
+#[must_use]
+pub fn declared_sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>> {
     let tensor = tensor_type(value)?;
     let sizes = tensor
         .shape
@@ -499,8 +547,35 @@ pub(crate) fn declared_sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>>
     Some(sizes.collect())
 }
 
-/// A value with a name and no declared type.
-pub(crate) fn untyped(name: &str) -> ValueInfoProto {
+/// Makes a value that is declared as a tensor, with `None` for each unknown size.
+#[must_use]
+pub fn value(name: &str, elem_type: i32, sizes: &[Option<i64>]) -> ValueInfoProto {
+    let dims = sizes.iter().map(|&size| tensor_shape_proto::Dimension {
+        value: size.map(tensor_shape_proto::dimension::Value::DimValue),
+        ..tensor_shape_proto::Dimension::default()
+    });
+    let shape = TensorShapeProto {
+        dim: dims.collect(),
+        ..Default::default()
+    };
+    let tensor = type_proto::Tensor {
+        elem_type: Some(elem_type),
+        shape: MessageField::some(shape),
+        ..Default::default()
+    };
+    ValueInfoProto {
+        name: Some(name.to_owned()),
+        r#type: MessageField::some(TypeProto {
+            value: Some(tensor.into()),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+/// Makes a value with a name and no declared type.
+#[must_use]
+pub fn untyped(name: &str) -> ValueInfoProto {
     ValueInfoProto {
         name: Some(name.to_owned()),
         ..ValueInfoProto::default()
@@ -508,12 +583,14 @@ pub(crate) fn untyped(name: &str) -> ValueInfoProto {
 }
 
 /// A tensor's declared element type, as ONNX's code.
-pub(crate) fn element_type(value: &ValueInfoProto) -> Option<i32> {
+#[must_use]
+pub fn element_type(value: &ValueInfoProto) -> Option<i32> {
     tensor_type(value)?.elem_type.filter(|&code| code != 0)
 }
 
 /// A value's declared tensor type.
-pub(crate) fn tensor_type(value: &ValueInfoProto) -> Option<&type_proto::Tensor> {
+#[must_use]
+pub fn tensor_type(value: &ValueInfoProto) -> Option<&type_proto::Tensor> {
     match value.r#type.as_option()?.value.as_ref()? {
         type_proto::Value::TensorType(tensor) => Some(tensor),
         _ => None,

@@ -3,13 +3,11 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-
-use super::value;
-use crate::model::{
-    self, AttributeProto, FLOAT, GraphProto, NodeProto, TensorProto, int, int64_tensor, ints,
+use revseq_onnx::model::{
+    self, AttributeProto, FLOAT, GraphProto, NodeProto, TensorProto, int, int64_tensor, ints, value,
 };
-use crate::scope::Scope;
-use crate::sizes::{self, Size};
+use revseq_onnx::scope::Scope;
+use revseq_onnx::sizes::{self, Size};
 
 /// A tensor in a run; a float tensor's elements are all equal.
 #[derive(Clone, Debug)]

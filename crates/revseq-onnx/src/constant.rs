@@ -11,14 +11,20 @@ const MAXIMUM_ELEMENTS: usize = 1 << 28;
 
 /// A tensor of float32.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Floats {
-    pub(crate) sizes: Vec<usize>,
-    pub(crate) elements: Vec<f32>,
+pub struct Floats {
+    /// Its shape; empty for a scalar.
+    pub sizes: Vec<usize>,
+    /// Row-major.
+    pub elements: Vec<f32>,
 }
 
 impl Floats {
     /// The transpose of a matrix.
-    pub(crate) fn transposed(&self, rows: usize, columns: usize) -> Self {
+    ///
+    /// # Panics
+    /// There are fewer than `rows * columns` elements.
+    #[must_use]
+    pub fn transposed(&self, rows: usize, columns: usize) -> Self {
         let column = |column| (0..rows).map(move |row| self.elements[row * columns + column]);
         Self {
             sizes: vec![columns, rows],
@@ -27,7 +33,8 @@ impl Floats {
     }
 
     /// Encodes it as a tensor message.
-    pub(crate) fn to_tensor(&self) -> TensorProto {
+    #[must_use]
+    pub fn to_tensor(&self) -> TensorProto {
         let elements = self.elements.iter();
         TensorProto {
             dims: self.sizes.iter().map(|&size| size as i64).collect(),
@@ -39,7 +46,7 @@ impl Floats {
 }
 
 /// A value's tensor: an initializer that nothing can replace, or a node's constant.
-pub(crate) fn tensor<'a>(scope: &'a Scope<'a>, name: &str) -> Option<&'a TensorProto> {
+pub fn tensor<'a>(scope: &'a Scope<'a>, name: &str) -> Option<&'a TensorProto> {
     match scope.source(name)?.1 {
         Source::Initializer(tensor) => Some(tensor),
         Source::Node { node, .. } if node.is("Constant") => node.tensor("value").value(),
@@ -48,20 +55,24 @@ pub(crate) fn tensor<'a>(scope: &'a Scope<'a>, name: &str) -> Option<&'a TensorP
 }
 
 /// A tensor of int32 or int64.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Integers {
-    pub(crate) sizes: Vec<usize>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Integers {
+    /// Its shape; empty for a scalar.
+    pub sizes: Vec<usize>,
     /// Row-major.
-    pub(crate) elements: Vec<i64>,
+    pub elements: Vec<i64>,
 }
 
-/// A value's integers, with their sizes.
-pub(crate) fn integers(scope: &Scope<'_>, name: &str) -> Option<Integers> {
+/// A value's integers, with their sizes: a constant, or one that Identity, Cast or Concat makes of
+/// constants.
+#[must_use]
+pub fn integers(scope: &Scope<'_>, name: &str) -> Option<Integers> {
     integers_within(scope, name, MAXIMUM_STEPS)
 }
 
-/// A value's integers, whatever its shape.
-pub(crate) fn ints(scope: &Scope<'_>, name: &str) -> Option<Vec<i64>> {
+/// A value's integers, row-major, whatever its shape.
+#[must_use]
+pub fn ints(scope: &Scope<'_>, name: &str) -> Option<Vec<i64>> {
     Some(integers(scope, name)?.elements)
 }
 
@@ -109,8 +120,9 @@ fn integers_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Intege
     }
 }
 
-/// The integers in a tensor.
-pub(crate) fn tensor_ints(tensor: &TensorProto) -> Option<Integers> {
+/// The integers in a tensor of int32 or int64, unless they are in another file.
+#[must_use]
+pub fn tensor_ints(tensor: &TensorProto) -> Option<Integers> {
     let sizes = sizes(tensor)?;
     let count = element_count(&sizes)?;
     if is_external(tensor) {
@@ -142,7 +154,8 @@ pub(crate) fn tensor_ints(tensor: &TensorProto) -> Option<Integers> {
 }
 
 /// The truth values in a tensor, row-major; `None` if one is neither 0 nor 1.
-pub(crate) fn truths(tensor: &TensorProto) -> Option<Vec<bool>> {
+#[must_use]
+pub fn truths(tensor: &TensorProto) -> Option<Vec<bool>> {
     let count = element_count(&sizes(tensor)?)?;
     if tensor.data_type != Some(BOOL) || is_external(tensor) {
         return None;
@@ -173,6 +186,7 @@ pub(crate) fn constant_sizes(node: &NodeProto) -> Option<Vec<i64>> {
     }
 }
 
+/// The shape of a tensor; `None` if a size is negative.
 pub(crate) fn sizes(tensor: &TensorProto) -> Option<Vec<usize>> {
     tensor
         .dims
@@ -189,12 +203,14 @@ fn element_count(sizes: &[usize]) -> Option<usize> {
 }
 
 /// Whether a tensor's data is in another file.
-pub(crate) fn is_external(tensor: &TensorProto) -> bool {
+#[must_use]
+pub fn is_external(tensor: &TensorProto) -> bool {
     tensor.data_location == Some(tensor_proto::DataLocation::EXTERNAL)
 }
 
 /// A value's integer, if it has exactly one.
-pub(crate) fn int(scope: &Scope<'_>, name: &str) -> Option<i64> {
+#[must_use]
+pub fn int(scope: &Scope<'_>, name: &str) -> Option<i64> {
     match ints(scope, name)?.as_slice() {
         &[value] => Some(value),
         _ => None,
@@ -202,7 +218,8 @@ pub(crate) fn int(scope: &Scope<'_>, name: &str) -> Option<i64> {
 }
 
 /// The whole number in a constant of one element, of an integer type or float32.
-pub(crate) fn whole_number(scope: &Scope<'_>, name: &str) -> Option<i64> {
+#[must_use]
+pub fn whole_number(scope: &Scope<'_>, name: &str) -> Option<i64> {
     // Floats hold every integer below this exactly.
     const EXACT: f32 = 16_777_216.0;
     int(scope, name).or_else(|| match floats(scope, name)?.elements[..] {
@@ -212,7 +229,8 @@ pub(crate) fn whole_number(scope: &Scope<'_>, name: &str) -> Option<i64> {
 }
 
 /// A value's float32 tensor: a constant, or a part or another view of one.
-pub(crate) fn floats(scope: &Scope<'_>, name: &str) -> Option<Floats> {
+#[must_use]
+pub fn floats(scope: &Scope<'_>, name: &str) -> Option<Floats> {
     floats_within(scope, name, MAXIMUM_STEPS)
 }
 
@@ -321,15 +339,17 @@ fn expanded(value: Floats, shape: &[i64]) -> Option<Floats> {
 
 /// The axes that a node such as Squeeze lists; empty if it lists none, which most operators read as
 /// all possible ones; `None` if they are not constant.
-pub(crate) fn axes(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<i64>> {
+#[must_use]
+pub fn axes(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<i64>> {
     match (node.input(1), node.ints("axes")) {
         (Some(name), _) => ints(scope, name),
         (None, axes) => axes.or(&[]).map(<[i64]>::to_vec),
     }
 }
 
-/// An axis counted from the front.
-pub(crate) fn normal_axis(axis: i64, rank: usize) -> Option<usize> {
+/// An axis counted from the front, of as many as `rank`; `None` if there is no such axis.
+#[must_use]
+pub fn normal_axis(axis: i64, rank: usize) -> Option<usize> {
     let axis = if axis < 0 {
         axis.checked_add(rank as i64)?
     } else {
@@ -344,7 +364,8 @@ pub(crate) fn normal_axes(axes: &[i64], rank: usize) -> Option<Vec<usize>> {
 }
 
 /// The start and length of an output of Split, on an axis of this size.
-pub(crate) fn split_part(
+#[must_use]
+pub fn split_part(
     scope: &Scope<'_>,
     node: &NodeProto,
     output: usize,
@@ -359,8 +380,7 @@ pub(crate) fn split_part(
     let Some(lengths) = lengths else {
         // Opset 18 allows a shorter last part; only equal parts are accepted here.
         let parts = node.output.len();
-        return size
-            .is_multiple_of(parts)
+        return (output < parts && size.is_multiple_of(parts))
             .then(|| (output * (size / parts), size / parts));
     };
     let lengths: Vec<usize> = lengths
@@ -370,20 +390,26 @@ pub(crate) fn split_part(
     let total = lengths
         .iter()
         .try_fold(0_usize, |sum, &length| sum.checked_add(length))?;
-    (total == size).then_some((lengths[..output].iter().sum(), *lengths.get(output)?))
+    let start = lengths.get(..output)?.iter().sum();
+    (total == size).then_some((start, *lengths.get(output)?))
 }
 
 /// A Slice's range on an axis, as written: negative values still count from the end.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Range {
-    pub(crate) axis: i64,
-    pub(crate) start: i64,
-    pub(crate) end: i64,
-    pub(crate) step: i64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The axis.
+    pub axis: i64,
+    /// The index of the first element.
+    pub start: i64,
+    /// The index behind the last element.
+    pub end: i64,
+    /// The distance of two elements; negative to go backwards, never 0.
+    pub step: i64,
 }
 
-/// A Slice's ranges, one for each axis it lists.
-pub(crate) fn ranges(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<Range>> {
+/// A Slice's ranges, one for each axis it lists; `None` if they are not constant.
+#[must_use]
+pub fn ranges(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<Range>> {
     // Before opset 10 all of them were attributes.
     let part = |index: usize, attribute: &str| match node.input(index) {
         Some(name) => Some(Some(ints(scope, name)?)),
@@ -411,7 +437,10 @@ pub(crate) fn ranges(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<Range>> 
 
 impl Range {
     /// The index of the first element on an axis of this size, and the number of elements.
-    pub(crate) fn on(&self, size: i64) -> (i64, i64) {
+    #[must_use]
+    pub fn on(&self, size: i64) -> (i64, i64) {
+        // Nothing keeps a model from a negative size.
+        let size = size.max(0);
         let from_front = |place: i64| {
             if place < 0 {
                 place.saturating_add(size)
@@ -446,8 +475,9 @@ impl Range {
     }
 }
 
-/// The ranges of a Slice with steps of 1: axis, start, end.
-pub(crate) fn slice_ranges(
+/// The ranges of a Slice with steps of 1, on axes of these sizes: axis, start, end.
+#[must_use]
+pub fn slice_ranges(
     scope: &Scope<'_>,
     node: &NodeProto,
     sizes: &[usize],
@@ -460,8 +490,9 @@ pub(crate) fn slice_ranges(
     ranges.collect()
 }
 
-/// A range along an axis.
-pub(crate) fn part(value: &Floats, axis: usize, start: usize, length: usize) -> Option<Floats> {
+/// A range along an axis of a tensor; `None` if it has no such range.
+#[must_use]
+pub fn part(value: &Floats, axis: usize, start: usize, length: usize) -> Option<Floats> {
     let size = *value.sizes.get(axis)?;
     if start.checked_add(length)? > size {
         return None;
@@ -500,7 +531,8 @@ fn tensor_floats(tensor: &TensorProto) -> Option<Floats> {
 }
 
 /// Whether every element of a value is +0, whatever its shape.
-pub(crate) fn is_zero(scope: &Scope<'_>, name: &str) -> bool {
+#[must_use]
+pub fn is_zero(scope: &Scope<'_>, name: &str) -> bool {
     is_zero_within(scope, name, MAXIMUM_STEPS)
 }
 

@@ -9,24 +9,18 @@ use crate::model::{
     self, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 };
 
-/// The path to a graph in a model.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Path {
-    /// The enclosing function, unless it is in the main graph.
-    pub(crate) function: Option<usize>,
-    /// From there inwards: the node, and the index of its subgraph.
-    pub(crate) steps: Vec<(usize, usize)>,
-}
-
 /// A graph within its enclosing graphs.
-pub(crate) struct Scope<'a> {
+pub struct Scope<'a> {
     /// Its nodes, in order.
-    pub(crate) nodes: &'a [NodeProto],
-    pub(crate) inputs: Vec<&'a str>,
-    pub(crate) outputs: Vec<&'a str>,
-    pub(crate) parent: Option<&'a Scope<'a>>,
-    /// The opset.
-    pub(crate) opset: i64,
+    pub nodes: &'a [NodeProto],
+    /// The names of its inputs, in order, without those that are constants.
+    pub inputs: Vec<&'a str>,
+    /// The names of its outputs, in order.
+    pub outputs: Vec<&'a str>,
+    /// The graph around it.
+    pub parent: Option<&'a Scope<'a>>,
+    /// The version of ONNX's own operators.
+    pub opset: i64,
     /// The enclosing function of the model.
     function: Option<usize>,
     producers: HashMap<&'a str, (usize, usize)>,
@@ -39,9 +33,6 @@ pub(crate) struct Scope<'a> {
     /// read.
     uses: HashMap<&'a str, usize>,
     same: OnceCell<Same>,
-    /// Matching nodes, the first one's index to the second's, as paired by the pass that visits the
-    /// graph.
-    pub(crate) pairs: OnceCell<HashMap<usize, usize>>,
     /// Facts proved about the sizes of the graph's own values.
     pub(crate) proved: RefCell<Proved>,
 }
@@ -74,10 +65,15 @@ struct Same {
 }
 
 /// The origin of a value.
-#[derive(Clone, Copy)]
-pub(crate) enum Source<'a> {
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
     /// An output of a node.
-    Node { node: &'a NodeProto, output: usize },
+    Node {
+        /// The node.
+        node: &'a NodeProto,
+        /// The index of the output.
+        output: usize,
+    },
     /// A tensor in the model that nothing can replace.
     Initializer(&'a TensorProto),
     /// A graph input, possibly with an initializer as default, or a tensor with unknown elements.
@@ -86,13 +82,11 @@ pub(crate) enum Source<'a> {
 
 impl<'a> Scope<'a> {
     /// The main graph of a model, whose initializers may be inputs as well; if `are_fixed`, nothing
-    /// replaces them. Training also reads and sets the names that it mentions.
-    pub(crate) fn main(
-        model: &'a ModelProto,
-        graph: &'a GraphProto,
-        opset: i64,
-        are_fixed: bool,
-    ) -> Self {
+    /// replaces them. Training also reads and sets the names that it mentions. `None` if the model
+    /// has no graph.
+    pub fn main(model: &'a ModelProto, are_fixed: bool) -> Option<Self> {
+        let graph = model.graph.as_option()?;
+        let opset = model::opset(&model.opset_import);
         let mut scope = Self::graph(graph, None, opset);
         if are_fixed {
             scope.fix_initializers();
@@ -104,7 +98,7 @@ impl<'a> Scope<'a> {
                 scope.opaque.insert(name);
             }
         }
-        scope
+        Some(scope)
     }
 
     /// Makes constants of the initializers that are inputs as well.
@@ -116,8 +110,9 @@ impl<'a> Scope<'a> {
         self.inputs.retain(|name| !initializers.contains_key(name));
     }
 
-    /// A subgraph: a graph in an attribute of a node, whose initializers nothing can replace.
-    pub(crate) fn graph(graph: &'a GraphProto, parent: Option<&'a Scope<'a>>, opset: i64) -> Self {
+    /// A subgraph: a graph in an attribute of a node, whose initializers nothing can replace. Without
+    /// a parent, a graph that stands alone.
+    pub fn graph(graph: &'a GraphProto, parent: Option<&'a Scope<'a>>, opset: i64) -> Self {
         let name = |value: &'a ValueInfoProto| value.name.as_deref().unwrap_or_default();
         let by_name = |values: &'a [ValueInfoProto]| {
             values.iter().map(|value| (name(value), value)).collect()
@@ -150,8 +145,8 @@ impl<'a> Scope<'a> {
         scope
     }
 
-    /// The body of a function of the model.
-    pub(crate) fn function_body(function: &'a FunctionProto, index: usize, opset: i64) -> Self {
+    /// The body of a function, by its index in the model.
+    pub fn function_body(function: &'a FunctionProto, index: usize, opset: i64) -> Self {
         let mut scope = Self {
             function: Some(index),
             ..Self::new(
@@ -195,18 +190,18 @@ impl<'a> Scope<'a> {
             declared: HashMap::new(),
             uses,
             same: OnceCell::new(),
-            pairs: OnceCell::new(),
             proved: RefCell::default(),
         }
     }
 
     /// The enclosing function of the model.
-    pub(crate) fn function(&self) -> Option<usize> {
+    #[must_use]
+    pub fn function(&self) -> Option<usize> {
         self.function
     }
 
-    /// The origin of a value, and the graph that defines it.
-    pub(crate) fn source(&'a self, name: &str) -> Option<(&'a Scope<'a>, Source<'a>)> {
+    /// The origin of a value, and the graph that defines it; `None` if there is no such value.
+    pub fn source(&'a self, name: &str) -> Option<(&'a Scope<'a>, Source<'a>)> {
         if let Some(&(index, output)) = self.producers.get(name) {
             let node = &self.nodes[index];
             return Some((self, Source::Node { node, output }));
@@ -221,7 +216,7 @@ impl<'a> Scope<'a> {
     }
 
     /// The node that produces a value, with the output's index and the graph.
-    pub(crate) fn producer(&'a self, name: &str) -> Option<(&'a Scope<'a>, &'a NodeProto, usize)> {
+    pub fn producer(&'a self, name: &str) -> Option<(&'a Scope<'a>, &'a NodeProto, usize)> {
         match self.source(name)? {
             (scope, Source::Node { node, output, .. }) => Some((scope, node, output)),
             _ => None,
@@ -230,14 +225,14 @@ impl<'a> Scope<'a> {
 
     /// The node of this graph that produces a value as its first output, if it is this operator of
     /// ONNX's own.
-    pub(crate) fn first_output_of(&'a self, name: &str, op: &str) -> Option<&'a NodeProto> {
+    pub fn first_output_of(&'a self, name: &str, op: &str) -> Option<&'a NodeProto> {
         let &(index, output) = self.producers.get(name)?;
         let node = &self.nodes[index];
         (output == 0 && node.is(op)).then_some(node)
     }
 
     /// The name of a graph input or opaque tensor, borrowed from this graph.
-    pub(crate) fn input(&self, name: &str) -> Option<&'a str> {
+    pub fn input(&self, name: &str) -> Option<&'a str> {
         self.opaque.get(name).copied()
     }
 
@@ -266,13 +261,15 @@ impl<'a> Scope<'a> {
     }
 
     /// Whether a name refers to the same value here as in `from`, which is this graph or one around it.
-    pub(crate) fn sees(&self, from: &Scope<'_>, name: &str) -> bool {
+    #[must_use]
+    pub fn sees(&self, from: &Scope<'_>, name: &str) -> bool {
         self.is(from)
             || !self.defines(name) && self.parent.is_some_and(|parent| parent.sees(from, name))
     }
 
     /// Whether it is the same graph, not an equal one.
-    pub(crate) fn is(&self, other: &Scope<'_>) -> bool {
+    #[must_use]
+    pub fn is(&self, other: &Scope<'_>) -> bool {
         self.address() == other.address()
     }
 
@@ -282,12 +279,13 @@ impl<'a> Scope<'a> {
 
     /// Whether two values are the same: one value, or computed by the same operators from the same
     /// values. Each is named as in its own graph.
-    pub(crate) fn is_same(&self, one: &str, scope: &Scope<'_>, other: &str) -> bool {
+    #[must_use]
+    pub fn is_same(&self, one: &str, scope: &Scope<'_>, other: &str) -> bool {
         self.first(one) == scope.first(other)
     }
 
     /// The first value computed like this one, and the address of its graph.
-    pub(crate) fn first<'n>(&'n self, name: &'n str) -> (usize, &'n str) {
+    pub fn first<'n>(&'n self, name: &'n str) -> (usize, &'n str) {
         if self.defines(name) {
             let first = &self.same.get_or_init(|| Same::of(self)).first;
             return (self.address(), first.get(name).map_or(name, String::as_str));
@@ -300,19 +298,21 @@ impl<'a> Scope<'a> {
     }
 
     /// Whether this graph itself defines a value.
-    pub(crate) fn defines(&self, name: &str) -> bool {
+    #[must_use]
+    pub fn defines(&self, name: &str) -> bool {
         self.producers.contains_key(name)
             || self.opaque.contains(name)
             || self.initializers.contains_key(name)
     }
 
     /// How often a value is read.
-    pub(crate) fn uses(&self, name: &str) -> usize {
+    #[must_use]
+    pub fn uses(&self, name: &str) -> usize {
         self.uses.get(name).copied().unwrap_or(0)
     }
 
     /// A value's declaration. Runtimes enforce only those of graph inputs.
-    pub(crate) fn declaration(&'a self, name: &str) -> Option<&'a ValueInfoProto> {
+    pub fn declaration(&'a self, name: &str) -> Option<&'a ValueInfoProto> {
         let here = self
             .declared_inputs
             .get(name)
@@ -409,7 +409,7 @@ fn count_uses<'a>(nodes: &'a [NodeProto], uses: &mut HashMap<&'a str, usize>) {
 }
 
 /// Names that no value or node of a model has.
-pub(crate) struct Names {
+pub struct Names {
     taken: HashSet<String>,
     /// The last numeric suffix tried for each name.
     numbers: HashMap<String, usize>,
@@ -417,7 +417,8 @@ pub(crate) struct Names {
 
 impl Names {
     /// Reserves all names that a model mentions.
-    pub(crate) fn new(model: &ModelProto) -> Self {
+    #[must_use]
+    pub fn new(model: &ModelProto) -> Self {
         let mut taken = model::trained_names(model);
         if let Some(graph) = model.graph.as_option() {
             graph.mentioned(&mut taken);
@@ -436,7 +437,7 @@ impl Names {
     }
 
     /// Reserves a free name, as close to `wish` as possible.
-    pub(crate) fn fresh(&mut self, wish: &str) -> String {
+    pub fn fresh(&mut self, wish: &str) -> String {
         if self.taken.insert(wish.to_owned()) {
             return wish.to_owned();
         }

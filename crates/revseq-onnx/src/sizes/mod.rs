@@ -14,7 +14,7 @@ use crate::model::{Attribute, NodeProto, declared_sizes};
 use crate::operators::{BROADCAST, REDUCE, has_sizes_of_input};
 use crate::scope::{ProvedSize, Scope, Source};
 use element::{element, scalar_within};
-pub(crate) use element::{element_at, every_element, scalar};
+pub use element::{element_at, every_element, scalar};
 use reshape::reshape_axis;
 use window::{WINDOWED, window_axis};
 
@@ -25,7 +25,7 @@ const MAXIMUM_DEPTH: usize = 128;
 const MAXIMUM_VALUES: usize = 4096;
 
 /// The most axes that are visited: a model can name any number, but no runtime takes more.
-pub(crate) const MAXIMUM_RANK: usize = 64;
+pub const MAXIMUM_RANK: usize = 64;
 
 /// The remaining depth and number of values.
 #[derive(Clone, Copy)]
@@ -64,12 +64,16 @@ fn follow<T>(answer: impl FnOnce(Steps<'_>) -> T) -> T {
 
 /// A number that is known, or known to be an axis's length. Equal sizes are the same in every run.
 #[derive(Clone, Copy)]
-pub(crate) enum Size<'a> {
+pub enum Size<'a> {
+    /// A number.
     Known(i64),
     /// The length of an axis of a value.
     Axis {
+        /// The graph that defines the value.
         scope: &'a Scope<'a>,
+        /// The value's name.
         value: &'a str,
+        /// The axis, from the front.
         axis: usize,
     },
 }
@@ -121,7 +125,9 @@ impl<'a> Size<'a> {
     }
 }
 
-pub(crate) fn rank(scope: &Scope<'_>, name: &str) -> Option<usize> {
+/// The number of a value's axes.
+#[must_use]
+pub fn rank(scope: &Scope<'_>, name: &str) -> Option<usize> {
     follow(|steps| rank_within(scope, name, steps))
 }
 
@@ -198,7 +204,8 @@ fn length(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize> {
 }
 
 /// The axes that a Squeeze removes, counted from the front.
-pub(crate) fn squeezed(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<usize>> {
+#[must_use]
+pub fn squeezed(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<usize>> {
     follow(|steps| squeezed_within(scope, node, steps))
 }
 
@@ -222,7 +229,8 @@ fn squeezed_within(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Opt
 }
 
 /// The axes that an Unsqueeze adds, counted from the front, and the output's rank.
-pub(crate) fn unsqueezed(scope: &Scope<'_>, node: &NodeProto) -> Option<(Vec<usize>, usize)> {
+#[must_use]
+pub fn unsqueezed(scope: &Scope<'_>, node: &NodeProto) -> Option<(Vec<usize>, usize)> {
     follow(|steps| unsqueezed_within(scope, node, steps))
 }
 
@@ -246,19 +254,22 @@ fn reduced(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Option<Vec<
     constant::normal_axes(&listed, rank)
 }
 
-/// The input axis of an output axis, if some axes are removed.
-pub(crate) fn kept_axis(rank: usize, removed: &[usize], axis: usize) -> Option<usize> {
+/// The input axis of an output axis, if an operator removes some of `rank` axes.
+#[must_use]
+pub fn kept_axis(rank: usize, removed: &[usize], axis: usize) -> Option<usize> {
     (0..rank).filter(|axis| !removed.contains(axis)).nth(axis)
 }
 
-/// The input axis of an output axis, if some axes are added and it is not one of them.
-pub(crate) fn axis_before(added: &[usize], axis: usize) -> usize {
+/// The input axis of an output axis, if an operator adds some axes and it is not one of them.
+#[must_use]
+pub fn axis_before(added: &[usize], axis: usize) -> usize {
     (0..axis).filter(|axis| !added.contains(axis)).count()
 }
 
 /// The length of an axis, traced to its origin. A proof through a Reshape holds only if its output
 /// is not empty.
-pub(crate) fn axis<'a>(scope: &'a Scope<'a>, name: &'a str, axis: usize) -> Option<Size<'a>> {
+#[must_use]
+pub fn axis<'a>(scope: &'a Scope<'a>, name: &'a str, axis: usize) -> Option<Size<'a>> {
     follow(|steps| axis_within(scope, name, axis, steps))
 }
 
@@ -514,8 +525,9 @@ fn broadcast<'a>(sizes: impl IntoIterator<Item = Size<'a>>) -> Option<Size<'a>> 
     Some(agreed)
 }
 
-/// The axis that a Slice with a step of -1 flips completely.
-pub(crate) fn flipped_axis(scope: &Scope<'_>, node: &NodeProto) -> Option<i64> {
+/// The axis that a Slice with a step of -1 flips completely, as the node counts it.
+#[must_use]
+pub fn flipped_axis(scope: &Scope<'_>, node: &NodeProto) -> Option<i64> {
     if !node.is("Slice") {
         return None;
     }
