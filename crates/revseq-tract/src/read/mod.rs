@@ -11,10 +11,11 @@ pub(crate) mod inference;
 pub(crate) mod lacking;
 mod register;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use tract_onnx::pb::{GraphProto, ModelProto};
+use tract_onnx::pb::{GraphProto, ModelProto, NodeProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 
@@ -58,6 +59,7 @@ pub fn model_for_bytes(bytes: &[u8]) -> TractResult<InferenceModel> {
 /// Brings an encoded model into the form that tract reads; `None` if it already has that form.
 /// `proto` is the same model as decoded by tract.
 ///
+/// - Nodes are listed after those whose values they read.
 /// - The model's functions are inlined.
 /// - An `If` whose condition is known is replaced by the taken branch.
 /// - Reads of sequences with known elements, and of those that a `Loop` only appends to, become
@@ -80,8 +82,8 @@ pub fn prepare(proto: &ModelProto, bytes: &[u8]) -> TractResult<Option<Vec<u8>>>
     Ok(revseq_rewrite::for_tract(bytes)?)
 }
 
-/// Whether [`prepare`] may change a model: it has functions, or operators that preparation
-/// concerns.
+/// Whether [`prepare`] may change a model: it has functions, operators that preparation concerns, or
+/// nodes that are listed before those whose values they read.
 #[must_use]
 pub fn may_need_preparation(proto: &ModelProto) -> bool {
     fn graph_is(graph: &GraphProto) -> bool {
@@ -91,7 +93,38 @@ pub fn may_need_preparation(proto: &ModelProto) -> bool {
             revseq_rewrite::concerns_tract(&node.op_type) || inner.any(graph_is)
         })
     }
-    !proto.functions.is_empty() || proto.graph.as_ref().is_some_and(graph_is)
+    let needs = |graph| graph_is(graph) || !is_in_order(graph);
+    !proto.functions.is_empty() || proto.graph.as_ref().is_some_and(needs)
+}
+
+/// Whether each node of a graph, and of those in it, is listed after those whose values it reads.
+/// Converters append casts at the end, and ONNX Runtime takes any order; tract's parser looks back
+/// alone.
+fn is_in_order(graph: &GraphProto) -> bool {
+    /// Calls `visit` with the names that a node reads, in its graphs, too.
+    fn reads<'a>(node: &'a NodeProto, visit: &mut impl FnMut(&'a str)) {
+        node.input.iter().for_each(|name| visit(name));
+        for graph in inner(node) {
+            graph.node.iter().for_each(|node| reads(node, visit));
+            graph.output.iter().for_each(|output| visit(&output.name));
+        }
+    }
+    fn inner(node: &NodeProto) -> impl Iterator<Item = &GraphProto> {
+        let attributes = node.attribute.iter();
+        attributes.flat_map(|it| it.g.iter().chain(&it.graphs))
+    }
+    let mut makers: HashMap<&str, usize> = HashMap::new();
+    for (index, node) in graph.node.iter().enumerate() {
+        let named = node.output.iter().filter(|name| !name.is_empty());
+        makers.extend(named.map(|name| (name.as_str(), index)));
+    }
+    graph.node.iter().enumerate().all(|(index, node)| {
+        let mut is_later = false;
+        reads(node, &mut |name| {
+            is_later |= makers.get(name).is_some_and(|maker| *maker >= index);
+        });
+        !is_later && inner(node).all(is_in_order)
+    })
 }
 
 /// A model that has been brought into the form that tract reads.
