@@ -122,7 +122,6 @@ impl NewFile {
     }
 
     /// The path until it is complete.
-    #[cfg(any(test, feature = "rewrite"))]
     pub(crate) fn path(&self) -> &Path {
         match &self.written {
             Written::Beside(file) => file.path(),
@@ -173,13 +172,11 @@ impl Drop for NewFile {
 }
 
 /// A file at its destination, removed on drop unless it is kept.
-#[cfg(feature = "rewrite")]
 pub(crate) struct CopiedFile {
     path: PathBuf,
     is_kept: bool,
 }
 
-#[cfg(feature = "rewrite")]
 impl CopiedFile {
     /// Copies a file to a path that does not exist yet.
     ///
@@ -201,7 +198,6 @@ impl CopiedFile {
     }
 }
 
-#[cfg(feature = "rewrite")]
 impl Drop for CopiedFile {
     fn drop(&mut self) {
         let mut all = incomplete();

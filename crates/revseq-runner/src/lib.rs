@@ -105,12 +105,7 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
 }
 
 /// The error of a feature that was not built.
-#[cfg(not(all(
-    feature = "bench",
-    feature = "gpu",
-    feature = "multithread",
-    feature = "rewrite"
-)))]
+#[cfg(not(all(feature = "bench", feature = "gpu", feature = "multithread")))]
 fn not_built(what: &str) -> String {
     format!(
         "this revseq was built without {what}; \

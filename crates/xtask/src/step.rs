@@ -146,6 +146,11 @@ impl Command {
         self
     }
 
+    pub(crate) fn env_remove(mut self, name: &str) -> Self {
+        self.0.env_remove(name);
+        self
+    }
+
     /// Runs the command and returns its output.
     pub(crate) fn output(mut self) -> Result<String, String> {
         let output = self

@@ -79,7 +79,6 @@ impl ToleranceArguments {
     }
 
     /// Whether there is one for any output.
-    #[cfg(feature = "rewrite")]
     pub(crate) fn is_given(&self) -> bool {
         !self.rtol.is_empty() || !self.atol.is_empty()
     }

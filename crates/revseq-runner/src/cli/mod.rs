@@ -31,7 +31,6 @@ pub(crate) use inputs::{InputArguments, ToleranceArguments};
 pub(crate) use inspect::{InspectArguments, InspectFormat};
 pub(crate) use output::{Format, OverwriteArguments, ReportArguments};
 pub(crate) use rewrite::RewriteArguments;
-#[cfg(feature = "rewrite")]
 pub(crate) use rewrite::{Assumption, Runtime};
 pub(crate) use run::RunArguments;
 pub(crate) use snapshot::SnapshotArguments;

@@ -96,14 +96,8 @@ impl TypedValueParser for PassParser {
         StringValueParser::new().parse_ref(command, argument, value)
     }
 
-    #[cfg(feature = "rewrite")]
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         let passes = revseq_rewrite::PASSES.iter();
         Some(Box::new(passes.map(|pass| PossibleValue::new(pass.name))))
-    }
-
-    #[cfg(not(feature = "rewrite"))]
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        None
     }
 }

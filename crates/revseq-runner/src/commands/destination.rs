@@ -20,7 +20,6 @@ const STANDARD_OUTPUT: &str = "cannot write to standard output";
 pub(super) enum Destination {
     StandardOutput,
     /// For commands whose standard output is something else.
-    #[cfg(feature = "rewrite")]
     StandardError,
     File {
         path: PathBuf,
@@ -64,7 +63,6 @@ impl Destination {
                 let printed = print(&mut out).and_then(|()| Ok(out.flush()?));
                 printed.context(STANDARD_OUTPUT)
             }
-            #[cfg(feature = "rewrite")]
             Self::StandardError => print(&mut anstream::stderr().lock()),
             Self::File { path, file } => {
                 let mut text = anstream::StripStream::new(Vec::new());
@@ -83,7 +81,6 @@ impl Destination {
                 let written = out.write_all(bytes).and_then(|()| out.flush());
                 written.context(STANDARD_OUTPUT)
             }
-            #[cfg(feature = "rewrite")]
             Self::StandardError => Ok(std::io::stderr().write_all(bytes)?),
             Self::File { path, file } => file.write_all(bytes).with_context(|| cannot_write(path)),
         }

@@ -17,7 +17,6 @@ mod markup;
 mod ranges;
 mod report;
 mod results;
-#[cfg(feature = "rewrite")]
 mod rewrite;
 mod run;
 mod snapshot;
@@ -49,10 +48,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome> {
         Command::Verify(arguments) => verify::verify(&arguments),
         Command::Snapshot(arguments) => snapshot::snapshot(&arguments),
         Command::Compare(arguments) => compare::compare_models(&arguments),
-        #[cfg(feature = "rewrite")]
         Command::Rewrite(arguments) => rewrite::rewrite(&arguments),
-        #[cfg(not(feature = "rewrite"))]
-        Command::Rewrite(_) => anyhow::bail!(crate::not_built("rewriting")),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         #[cfg(feature = "bench")]
         Command::Bench(arguments) => bench::bench(&arguments),

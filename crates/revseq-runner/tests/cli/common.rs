@@ -47,7 +47,6 @@ pub(crate) fn succeeds<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &
 
 /// Rewrites a model, and compares both on data sets of inputs; `library` is that of ONNX Runtime.
 /// The output is JSON.
-#[cfg(feature = "rewrite")]
 pub(crate) fn rewrite_and_check<const INPUTS: usize>(
     model: &[u8],
     data_sets: impl Iterator<Item = [TensorProto; INPUTS]>,

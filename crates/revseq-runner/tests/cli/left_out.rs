@@ -13,14 +13,6 @@ fn benchmarks() {
     refuses(&["bench", "--quick"], &why);
 }
 
-#[cfg(not(feature = "rewrite"))]
-#[test]
-fn rewriting() {
-    let model = models().join("graphs/between_neg").display().to_string();
-    let why = format!("this revseq was built without rewriting; {HOW}");
-    refuses(&["rewrite", &model, "-o", "out.onnx", "--portable"], &why);
-}
-
 #[cfg(not(feature = "gpu"))]
 #[test]
 fn gpus() {

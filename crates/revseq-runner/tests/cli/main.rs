@@ -2,11 +2,10 @@
 
 #[cfg(feature = "bench")]
 mod bench;
-#[cfg(feature = "rewrite")]
 mod checker;
 mod common;
 mod compare;
-#[cfg(all(unix, feature = "bench", feature = "rewrite"))]
+#[cfg(unix)]
 mod files;
 mod forms;
 mod gpu;
@@ -14,18 +13,14 @@ mod hostile;
 mod inspect;
 #[cfg(not(all(feature = "bench", feature = "gpu")))]
 mod left_out;
-#[cfg(all(target_os = "linux", feature = "rewrite"))]
+#[cfg(target_os = "linux")]
 mod memory;
-#[cfg(feature = "rewrite")]
 mod names;
 mod options;
 mod ort;
-#[cfg(feature = "rewrite")]
 mod random_loops;
-#[cfg(feature = "rewrite")]
 mod random_rewrites;
 mod rewrite;
-#[cfg(feature = "rewrite")]
 mod rewrite_output;
 mod run;
 mod settings;

@@ -191,7 +191,6 @@ fn existing_files_are_kept_without_overwrite() {
             "compare.txt",
         ),
         (vec!["devices", "-o", "REPORT"], "devices.txt"),
-        #[cfg(feature = "rewrite")]
         (vec!["rewrite", &model, "-q", "-o", "REPORT"], "out.onnx"),
     ];
     for (mut arguments, name) in commands {
@@ -230,7 +229,6 @@ fn json_names_its_schema() {
     let folder = Folder::new();
     let path = folder.model(reverse_graph()).display().to_string();
     let tested = models().join("graphs/between_neg").display().to_string();
-    #[cfg(feature = "rewrite")]
     let out = folder.path("out.onnx").display().to_string();
     let commands = [
         (vec!["run", &path, "--fill", "iota"], "run"),
@@ -239,7 +237,6 @@ fn json_names_its_schema() {
         (vec!["compare", &path, &path], "compare"),
         (vec!["inspect", &path], "inspect"),
         (vec!["devices"], "devices"),
-        #[cfg(feature = "rewrite")]
         (vec!["rewrite", &path, "-o", &out], "rewrite"),
         #[cfg(feature = "bench")]
         (

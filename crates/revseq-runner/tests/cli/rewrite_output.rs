@@ -28,7 +28,7 @@ fn options_of_a_check_need_one() {
     let arguments = ["rewrite", &path, "-o", &output, "--portable"];
     for (options, flag) in [
         (["--rtol", "1"], "--rtol"),
-        (["--threads", "2"], "--threads"),
+        (["--threads", "1"], "--threads"),
         (["--backend", "tract"], "--backend"),
     ] {
         let arguments = [&arguments[..], &options].concat();

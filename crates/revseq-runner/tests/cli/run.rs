@@ -551,7 +551,6 @@ fn a_model_comes_from_standard_input() {
     for arguments in [
         &["run", "MODEL", "--fill", "iota"][..],
         &["inspect", "MODEL", "--format", "json"],
-        #[cfg(feature = "rewrite")]
         &[
             "rewrite",
             "MODEL",

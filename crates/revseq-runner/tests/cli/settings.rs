@@ -163,7 +163,6 @@ fn manual_pages_have_a_version_and_the_environment() {
     assert!(help.contains("\n  REVSEQ_EP_LIBRARY\n"), "{help}");
 }
 
-#[cfg(feature = "rewrite")]
 #[test]
 fn passes_are_completed_and_refused_in_one_line() {
     let script = succeeds(&["completions", "bash"]);

@@ -2,11 +2,11 @@
 
 use prost::Message;
 use serde_json::Value as Json;
-use tract_onnx::pb::GraphProto;
-#[cfg(feature = "rewrite")]
-use {crate::common::graph_attribute, tract_onnx::pb::ModelProto};
+use tract_onnx::pb::{GraphProto, ModelProto};
 
-use crate::common::{FLOAT, Folder, model, node, refuses, reverse_graph, succeeds, value};
+use crate::common::{
+    FLOAT, Folder, graph_attribute, model, node, refuses, reverse_graph, succeeds, value,
+};
 
 /// `y = -x` for x of `[b,?,t]`.
 fn partly_named() -> Vec<u8> {
@@ -26,7 +26,6 @@ fn partly_named() -> Vec<u8> {
     model(graph).encode_to_vec()
 }
 
-#[cfg(feature = "rewrite")]
 fn inputs_of(path: &str) -> Json {
     let json = succeeds(&["inspect", path, "--format", "json"]);
     serde_json::from_str(&json).unwrap()
@@ -72,7 +71,6 @@ fn sizes_are_given_by_name_or_by_number() {
     succeeds(&["run", &known, "-d", "x.1=5", "--fill", "iota"]);
 }
 
-#[cfg(feature = "rewrite")]
 #[test]
 fn rewriting_writes_sizes() {
     let folder = Folder::new();
@@ -111,7 +109,6 @@ fn rewriting_writes_sizes() {
     assert_eq!(before, after);
 }
 
-#[cfg(feature = "rewrite")]
 #[test]
 fn sizes_are_written_into_branches() {
     let folder = Folder::new();
