@@ -2,9 +2,8 @@
 //!
 //! tract-onnx 0.23 has neither operator: a model with one does not load.
 //! [`register`] adds both, as well as `Loop`, which often comes with them, and complete `LSTM`,
-//! `GRU` and `RNN` ([`tract_loop`]). It reads a `Slice` that reverses whole axes as [`Flip`], and
-//! takes an end of 1,000,000,000, as tf2onnx writes it, for the end of the axis. Everything else
-//! stays tract's own.
+//! `GRU` and `RNN` ([`tract_loop`]). It reads a `Slice` that reverses whole axes as [`Flip`].
+//! Everything else stays tract's own.
 //!
 //! ```no_run
 //! use tract_onnx::prelude::*;

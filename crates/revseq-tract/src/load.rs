@@ -68,8 +68,8 @@ impl LoadOptions {
         self
     }
 
-    /// Limits the steps and the memory of loops, which otherwise may be endless. A run that exceeds
-    /// the limits fails.
+    /// Limits the steps and the memory of loops, which otherwise may be endless, and the memory of
+    /// outputs whose sizes come from data. A run that exceeds the limits fails.
     ///
     /// By default, the limits of a surrounding [`load`](Self::load) or
     /// [`tract_loop::with_limits`] apply, if there is one.

@@ -22,7 +22,7 @@ const MAXIMUM_NAME: usize = 60;
 const MAXIMUM_NAMES: usize = 280;
 
 /// Operators whose errors are in this project's words.
-const OURS: [&str; 8] = [
+const OURS: [&str; 10] = [
     "GRU",
     "If",
     "LSTM",
@@ -31,6 +31,8 @@ const OURS: [&str; 8] = [
     "ReverseSequence",
     "ReverseSubsequences",
     "Scan",
+    "Slice",
+    "Squeeze",
 ];
 
 /// An error whose message is already in ONNX's terms.
@@ -288,7 +290,7 @@ mod tests {
     #[test]
     fn refusals_are_one_short_line() {
         let nodes = BTreeMap::from([
-            ("a".to_owned(), "Slice".to_owned()),
+            ("a".to_owned(), "Resize".to_owned()),
             ("a/b".to_owned(), "Loop".to_owned()),
         ]);
         let message = |error: Error| in_words_of_onnx(error, &nodes).to_string();
@@ -296,7 +298,7 @@ mod tests {
         let rows = [
             (
                 inner().context("declutter node #5 \"a.5\" DynSlice"),
-                "tract does not take node \"a\" (Slice); --backend ort may run it",
+                "tract does not take node \"a\" (Resize); --backend ort may run it",
             ),
             (
                 anyhow!("its states differ").context("node #7 \"a/b\" Loop"),
