@@ -69,7 +69,7 @@
 //! # Limits
 //!
 //! A loop may be endless. [`with_limits`] bounds the steps and the memory of a model's loops,
-//! nested ones included; by default there is no bound.
+//! nested ones included, and of outputs whose sizes come from data; by default there is no bound.
 //!
 //! # Operators around loops
 //!
@@ -78,10 +78,12 @@
 //! - `If`: without a name, with names that also occur elsewhere, and with branches that output
 //!   different constants or captured values.
 //! - `Slice` of one element along an axis that is then squeezed, which is how `x[t]` is
-//!   exported: a `Gather`. Bounds may come from data, and follow ONNX's rule.
+//!   exported: a `Gather`. Bounds may come from data, and follow ONNX's rule along axes of any
+//!   size: that of `x[:100]` is `min(T,100)`.
 //! - `Compress`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape`, `Squeeze` and `Tile`
 //!   with sizes that come from data: the sizes are symbols until the operator runs. A `OneHot`
-//!   takes any index, and a `Pad` removes elements if its pads are negative.
+//!   takes any index, and a `Pad` removes elements if its pads are negative. A `Squeeze` without
+//!   axes is refused if a size is not known, since its rank depends on it.
 //! - `Unique`.
 //! - Decreasing `Range`, `Cast` of sizes to int32, and `Cast` of all else to int64 as numbers,
 //!   which `CumSum`, `TopK`, `NonZero` and others then take.
@@ -100,6 +102,7 @@ mod equality;
 mod alias;
 mod branches;
 mod budget;
+mod definers;
 mod from_data;
 mod fusion;
 mod gather;

@@ -1,15 +1,19 @@
-//! Limits of loops.
+//! Limits of loops, and of outputs whose sizes come from data.
 
 use std::cell::Cell;
 
-/// Limits of one run of a loop, including its inner loops. Without limits, a loop may run forever.
+use tract_onnx::tract_hir::internal::*;
+
+/// Limits of one run of a loop, including its inner loops, and of outputs whose sizes come from
+/// data. Without limits, a loop may run forever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Limits {
     /// The maximum number of steps, including those of inner loops.
     pub steps: Option<u64>,
     /// The maximum number of bytes of all live states and scan outputs, and of any other value in a
-    /// step, as far as its size is known in advance.
+    /// step, as far as its size is known in advance; and of any output whose sizes come from data
+    /// or constants: of `ConstantOfShape`, `Expand`, `OneHot`, `Pad` and `Tile`.
     pub bytes: Option<u64>,
 }
 
@@ -42,6 +46,37 @@ impl Limits {
     }
 }
 
+/// From here on, it is tried whether there is memory: an allocation that fails aborts the process.
+const TRIED: usize = 1 << 28;
+
+impl Limits {
+    /// Checks the sizes of an output before it is allocated.
+    pub(crate) fn allow(&self, of: DatumType, shape: &[usize]) -> TractResult<()> {
+        let sizes = shape.iter().map(|size| *size.max(&1));
+        let elements = sizes.into_iter().try_fold(1_usize, usize::checked_mul);
+        let bytes = elements.and_then(|it| it.checked_mul(of.size_of()));
+        let Some(bytes) = bytes.filter(|bytes| isize::try_from(*bytes).is_ok()) else {
+            bail!("its output of sizes {shape:?} is larger than any memory");
+        };
+        if shape.contains(&0) {
+            return Ok(());
+        }
+        if let Some(limit) = self.bytes {
+            ensure!(
+                u64::try_from(bytes).is_ok_and(|bytes| bytes <= limit),
+                "its output of sizes {shape:?} takes {bytes} bytes, more than the {limit} that are \
+                 allowed"
+            );
+        }
+        let is_there = || Vec::<u8>::new().try_reserve_exact(bytes).is_ok();
+        ensure!(
+            bytes < TRIED || is_there(),
+            "its output of sizes {shape:?} takes {bytes} bytes, for which there is no memory"
+        );
+        Ok(())
+    }
+}
+
 thread_local! {
     /// The limits of nodes that this thread is parsing.
     static LOADING: Cell<Limits> = const { Cell::new(Limits::none()) };
@@ -52,8 +87,8 @@ pub(crate) fn of_nodes_read() -> Limits {
     LOADING.get()
 }
 
-/// Calls `load`, and bounds all loops of the ONNX models it reads on this thread. A run that
-/// exceeds the limits fails.
+/// Calls `load`, and bounds all loops of the ONNX models it reads on this thread, and outputs whose
+/// sizes come from data. A run that exceeds the limits fails.
 ///
 /// tract registers plain functions, which cannot hold the limits.
 ///
@@ -82,4 +117,31 @@ pub fn with_limits<T>(limits: Limits, load: impl FnOnce() -> T) -> T {
 
     let _restore = Restore(LOADING.replace(limits));
     load()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_limited_before_they_are_allocated() {
+        let limits = Limits::none().with_bytes(64);
+        let refused = |limits: Limits, shape: &[usize]| {
+            let error = limits.allow(f32::datum_type(), shape);
+            error.unwrap_err().to_string()
+        };
+        limits.allow(f32::datum_type(), &[4, 4]).unwrap();
+        limits.allow(f32::datum_type(), &[0, 1 << 40]).unwrap();
+        let error = refused(limits, &[17]);
+        assert!(
+            error.contains("takes 68 bytes, more than the 64"),
+            "{error}"
+        );
+        for shape in [&[1 << 40, 1 << 40][..], &[1 << 61], &[0, 1 << 40, 1 << 40]] {
+            let error = refused(Limits::none(), shape);
+            assert!(error.contains("larger than any memory"), "{error}");
+        }
+        let error = refused(Limits::none(), &[1 << 60]);
+        assert!(error.contains("there is no memory"), "{error}");
+    }
 }

@@ -230,7 +230,7 @@ impl TypedOp for Loop {
         // Sizes that a step may change are not among those of the inputs.
         let known = fusion::symbols(model.node_input_facts(node.id)?);
         fusion::fuse_all(&mut body, &known)?;
-        let body = optimize::into_optimized(body)?;
+        let body = optimize::optimized(body)?;
         let op = Self {
             spec: Arc::clone(&self.spec),
             plan: Some(SimplePlan::new(body)?),

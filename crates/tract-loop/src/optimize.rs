@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use tract_onnx::tract_core::optim::{Optimizer, OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::definers::{keep_definers, sizes_in_numbers};
 use crate::gather::check_indices;
 
 /// tract's [`into_optimized`](TypedModel::into_optimized), for models that the passes of 0.23 break
@@ -18,10 +19,19 @@ use crate::gather::check_indices;
 ///   called on a Dummy op".
 /// - `ChangeAxes` may move axes of size 1 back and forth forever. Here it ends.
 /// - A Gather index out of range is an error; tract panics.
+/// - A size that comes from data is known wherever it is needed, even if nothing reads the value
+///   whose size it is. Outputs that are sizes are int64; tract's are symbolic.
 ///
 /// # Errors
 /// Those of tract.
-pub fn into_optimized(model: TypedModel) -> TractResult<TypedModel> {
+pub fn into_optimized(mut model: TypedModel) -> TractResult<TypedModel> {
+    sizes_in_numbers(&mut model)?;
+    optimized(model)
+}
+
+/// The same for a body, whose outputs may be sizes.
+pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
+    keep_definers(&mut model)?;
     let mut model = into_decluttered(model)?;
     let optimizer = mended(Optimizer::codegen(), &model);
     model.optimize_with_session(&mut optimizer.session())?;

@@ -9,6 +9,7 @@ use tract_onnx::tract_core::ops::logic::{And, CompGT, CompGTE, CompLT, CompLTE};
 use tract_onnx::tract_core::ops::math::Add;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::from_data::Next;
 use crate::induction::known;
 use crate::spec::{Feed, Spec, one};
 
@@ -152,6 +153,7 @@ fn size(model: &TypedModel, outlet: OutletId) -> Option<TDim> {
 fn through(node: &TypedNode) -> Option<OutletId> {
     let keeps = node.op_is::<AxisOp>()
         || node.op_is::<Identity>()
+        || node.op_is::<Next>()
         || node
             .op_as::<Cast>()
             .is_some_and(|cast| NUMBERS.contains(&cast.to));

@@ -9,9 +9,6 @@ use tract_onnx::tract_hir::internal::*;
 /// The most nodes that are visited for one parsed node.
 const MAXIMUM_NODES: usize = 256;
 
-/// Larger than any axis: exporters write this, or more, for the end of an axis.
-pub(crate) const BEYOND: i64 = 1_000_000_000;
-
 /// Facts about an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number<'a> {

@@ -82,7 +82,8 @@ impl Op for Compress {
 }
 
 impl EvalOp for Compress {
-    op_out_of_plan!();
+    // Its size is a symbol elsewhere, which a constant would not give a number.
+    not_out_of_plan!();
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let (data, condition) = args_2!(inputs);
@@ -97,7 +98,7 @@ impl EvalOp for Compress {
             );
             kept.push(at);
         }
-        Ok(tvec![take(&data, axis, kept)?.into_tvalue()])
+        Ok(tvec![take(&data, axis, &kept)?.into_tvalue()])
     }
 }
 

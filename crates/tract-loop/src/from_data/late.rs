@@ -8,17 +8,18 @@ use tract_onnx::tract_core::dyn_clone::clone_box;
 use tract_onnx::tract_hir::internal::*;
 
 use super::around::{Around, Number};
-use super::minted::{Minted, in_numbers, inferred, rewire, symbols_of};
+use super::minted::{Minted, axis, dims, in_numbers, inferred, rewire, symbols_of};
 use super::or_tracts::{FromData, OrTracts};
 use super::pad::Cropping;
+use super::wide_sizes::WideSizes;
+use crate::limits::{Limits, of_nodes_read};
 use crate::node::{Facts, check_domain, tracts};
 use crate::numbers::OnNumbers;
 
 /// The operators that tract reads only if it knows their output sizes.
 pub(crate) const OPERATORS: [&str; 5] = ["ConstantOfShape", "Expand", "Pad", "Reshape", "Tile"];
 
-/// Parses one of [`OPERATORS`] or a Slice: like tract if the sizes are known, otherwise as
-/// [`Late`].
+/// Parses one of [`OPERATORS`]: like tract if the sizes are known, otherwise as [`Late`].
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
@@ -28,12 +29,15 @@ pub(crate) fn parse(
         "ConstantOfShape" => tracts(&node.op_type, ctx, &of_floats(node))?,
         operator => tracts(operator, ctx, node)?,
     };
+    let first = usize::from(node.op_type != "ConstantOfShape");
+    let axes = optional_inputs(node).nth(3).flatten();
     if node.op_type == "Pad" {
-        let axes = optional_inputs(node).nth(3).flatten();
         tracts = Box::new(Cropping { tracts, axes });
         tracts = Box::new(OnNumbers { tracts });
+    } else {
+        let sizes = first;
+        tracts = Box::new(WideSizes { tracts, sizes });
     }
-    let first = usize::from(node.op_type != "ConstantOfShape");
     let sizes = node.input.get(first).filter(|name| !name.is_empty());
     let Some(sizes) = sizes else {
         return Ok((tracts, captured));
@@ -52,10 +56,22 @@ pub(crate) fn parse(
             .flatten()
             .collect(),
         numbers: known.collect(),
+        axes,
         allows_zero: node.get_attr_opt("allowzero")?.unwrap_or(0_i64) != 0,
         sizes: Minted::new(ctx),
+        limits: of_nodes_read(),
     };
     Ok((Box::new(OrTracts { tracts, op }), captured))
+}
+
+/// The elements of a list, which has no symbols.
+fn numbers(value: &Tensor) -> TractResult<Vec<i64>> {
+    let value = value.cast_to::<i64>()?;
+    Ok(value
+        .to_plain_array_view::<i64>()?
+        .iter()
+        .copied()
+        .collect())
 }
 
 /// Adds the default value to a ConstantOfShape: ONNX's is a float, tract's a double.
@@ -85,9 +101,12 @@ struct OnnxLate {
     deciding: TVec<usize>,
     /// The elements of that first input that the graph determines, if it determines their number.
     numbers: Vec<Option<i64>>,
+    /// The input with the axes of a Pad.
+    axes: Option<usize>,
     /// Whether Reshape takes a 0 literally.
     allows_zero: bool,
     sizes: Minted,
+    limits: Limits,
 }
 
 impl OnnxLate {
@@ -101,8 +120,14 @@ impl OnnxLate {
     }
 
     /// The output's size along an axis, if the graph determines it.
-    fn size(&self, axis: usize, data: &[TDim], rank: usize) -> Option<TDim> {
-        let number = |at: usize| self.numbers.get(at).copied().flatten();
+    fn size(
+        &self,
+        axis: usize,
+        data: &[TDim],
+        rank: usize,
+        numbers: &[Option<i64>],
+    ) -> Option<TDim> {
+        let number = |at: usize| numbers.get(at).copied().flatten();
         match self.operator.as_str() {
             "ConstantOfShape" => number(axis).map(|size| size.to_dim()),
             "Reshape" => match number(axis)? {
@@ -112,8 +137,8 @@ impl OnnxLate {
             "Expand" => {
                 let of = |count: usize| (axis + count).checked_sub(rank);
                 let before = of(data.len()).map_or(1.to_dim(), |at| data[at].clone());
-                let to = match of(self.numbers.len()) {
-                    None if !self.numbers.is_empty() => Some(1),
+                let to = match of(numbers.len()) {
+                    None if !numbers.is_empty() => Some(1),
                     at => at.and_then(number),
                 };
                 match (before.to_i64(), to) {
@@ -124,7 +149,121 @@ impl OnnxLate {
                 }
             }
             "Tile" => number(axis).map(|times| data[axis].clone() * times),
+            "Pad" if self.axes.is_none() => match (number(axis)?, number(axis + rank)?) {
+                (first @ 0.., last @ 0..) => Some(data[axis].clone() + first + last),
+                _ => None,
+            },
             _ => None,
+        }
+    }
+
+    /// The sizes after a Reshape.
+    fn reshaped(&self, data: &[usize], sizes: &[i64]) -> TractResult<TVec<usize>> {
+        let is_open = |size: i64| size == -1;
+        let mut shape: TVec<usize> = tvec![];
+        for (axis, size) in sizes.iter().enumerate() {
+            shape.push(match size {
+                0 if !self.allows_zero => *data.get(axis).with_context(|| {
+                    format!(
+                        "it takes over axis {axis} of an input of rank {}",
+                        data.len()
+                    )
+                })?,
+                -1 => 1,
+                _ => usize::try_from(*size).ok().with_context(|| {
+                    format!("it has a size of {size}, expected -1 or one from 0")
+                })?,
+            });
+        }
+        let volume = |shape: &[usize]| {
+            let mut sizes = shape.iter().copied();
+            sizes.try_fold(1_usize, usize::checked_mul)
+        };
+        let (before, others) = (volume(data), volume(&shape));
+        if let Some(axis) = sizes.iter().position(|size| is_open(*size)) {
+            let rest = before.zip(others.filter(|others| *others > 0));
+            shape[axis] = rest.map_or(0, |(before, others)| before / others);
+        }
+        let is_one = sizes.iter().filter(|size| is_open(**size)).count() <= 1;
+        ensure!(
+            is_one && volume(&shape) == before,
+            "it reshapes {data:?} to {sizes:?}, which has another number of elements"
+        );
+        Ok(shape)
+    }
+
+    /// Checks the output's sizes before it is made, by the data's sizes and the inputs' numbers;
+    /// those of a Reshape follow from its input.
+    fn check(
+        &self,
+        of: DatumType,
+        data: &[usize],
+        numbers: impl Fn(usize) -> TractResult<Vec<i64>>,
+    ) -> TractResult<()> {
+        let sizes = numbers(self.deciding[0])?;
+        let size = |size: i64| {
+            let found = usize::try_from(size);
+            found
+                .ok()
+                .with_context(|| format!("it has a size of {size}, expected one from 0"))
+        };
+        let mut shape: TVec<usize> = data.into();
+        match self.operator.as_str() {
+            "ConstantOfShape" => {
+                shape = sizes.into_iter().map(size).collect::<TractResult<_>>()?;
+            }
+            "Expand" => {
+                while shape.len() < sizes.len() {
+                    shape.insert(0, 1);
+                }
+                let missing = shape.len() - sizes.len();
+                for (before, to) in std::iter::zip(&mut shape[missing..], sizes) {
+                    let to = size(to)?;
+                    ensure!(
+                        *before == to || *before == 1 || to == 1,
+                        "it expands {data:?} to {to} where it has {before} elements"
+                    );
+                    *before = if *before == 1 { to } else { *before };
+                }
+            }
+            "Tile" => {
+                for (size_along, times) in std::iter::zip(&mut shape, sizes) {
+                    *size_along = size_along.saturating_mul(size(times)?);
+                }
+            }
+            "Pad" => {
+                let axes = match self.axes {
+                    Some(axes) => numbers(axes)?,
+                    None => (0..data.len() as i64).collect(),
+                };
+                ensure!(
+                    sizes.len() == 2 * axes.len(),
+                    "it has {} pads along {} axes",
+                    sizes.len(),
+                    axes.len()
+                );
+                for (at, of_axis) in axes.iter().enumerate() {
+                    let axis = axis(*of_axis, data.len())?;
+                    let pads = [sizes[at], sizes[at + axes.len()]];
+                    let added = pads
+                        .into_iter()
+                        .map(|pad| usize::try_from(pad).unwrap_or(0));
+                    shape[axis] = added.fold(shape[axis], usize::saturating_add);
+                }
+            }
+            _ => return Ok(()),
+        }
+        self.limits.allow(of, &shape)
+    }
+
+    /// The data's sizes, if all are known; a ConstantOfShape has no data.
+    fn data(
+        &self,
+        shape: impl Fn(usize) -> TractResult<Option<TVec<usize>>>,
+    ) -> TractResult<Option<TVec<usize>>> {
+        match self.deciding[0] {
+            0 => Ok(Some(tvec![])),
+            _ => shape(0),
         }
     }
 
@@ -135,9 +274,27 @@ impl OnnxLate {
         output: &InferenceFact,
     ) -> Option<(DatumType, TVec<TDim>)> {
         let mut deciding = self.deciding.iter().map(|input| &inputs[*input]);
-        if deciding.all(|fact| fact.value.is_concrete()) {
+        let value = inputs[self.deciding[0]].value.concretize();
+        let value: Option<Vec<Option<i64>>> = match value {
+            Some(value) => {
+                let dims = dims(&value).ok()?.into_iter();
+                Some(dims.map(|it| it.to_i64().ok()).collect())
+            }
+            None => None,
+        };
+        // tract's Pad takes no symbols, and its Reshape divides by sizes.
+        let is_ours = match self.operator.as_str() {
+            "Pad" => value.iter().flatten().any(Option::is_none),
+            "Reshape" => inputs[0]
+                .shape
+                .dims()
+                .any(|it| it.concretize() == Some(0.to_dim())),
+            _ => false,
+        };
+        if deciding.all(|fact| fact.value.is_concrete()) && !is_ours {
             return None;
         }
+        let numbers = value.as_ref().unwrap_or(&self.numbers);
         let data = match self.deciding[0] {
             0 => tvec![],
             _ => inputs[0].shape.concretize()?,
@@ -149,7 +306,7 @@ impl OnnxLate {
         let rank = self.rank(data.len(), count);
         let sizes = (0..rank).map(|axis| {
             let known = known.get(axis).cloned().flatten();
-            let known = known.or_else(|| self.size(axis, &data, rank));
+            let known = known.or_else(|| self.size(axis, &data, rank, numbers));
             known.unwrap_or_else(|| self.sizes.of(axis))
         });
         Some((of, sizes.collect()))
@@ -169,6 +326,19 @@ impl FromData for OnnxLate {
     ) -> TractResult<Option<Facts>> {
         let found = tracts.infer_facts(inputs.clone(), outputs.clone(), tvec![])?;
         let fact = self.fact(&found.0, &found.1[0]);
+        if let (None, Some(of)) = (&fact, found.1[0].datum_type.concretize())
+            && let Some(data) = self.data(|input| inputs[input].shape.as_concrete_finite())?
+        {
+            let numbers = |input: usize| -> TractResult<Vec<i64>> {
+                let value = inputs[input].value.concretize();
+                numbers(&*value.context("an input is unknown")?)
+            };
+            // Those with symbols are none.
+            if numbers(self.deciding[0]).is_ok() {
+                // tract makes constants while it infers.
+                self.check(of, &data, numbers)?;
+            }
+        }
         Ok(fact.map(|(of, shape)| inferred(&found.0.iter().collect(), outputs, of, shape)))
     }
 
@@ -191,7 +361,7 @@ impl FromData for OnnxLate {
         };
         let op = Late {
             tracts: clone_box(tracts),
-            deciding: self.deciding.clone(),
+            op: self.clone(),
             fact: of.fact(shape),
         };
         let name = target.unique_name(name).into_owned();
@@ -203,8 +373,7 @@ impl FromData for OnnxLate {
 #[derive(Clone, Debug)]
 struct Late {
     tracts: Box<dyn InferenceOp>,
-    /// The inputs that tract has to know.
-    deciding: TVec<usize>,
+    op: OnnxLate,
     /// The output; sizes from data are symbols of their own.
     fact: TypedFact,
 }
@@ -281,7 +450,8 @@ enum Known {
 
 impl Prepared {
     fn plan(&mut self, inputs: &[TValue]) -> TractResult<Arc<TypedSimplePlan>> {
-        let is_deciding = |input: &usize| self.op.deciding.contains(input);
+        let deciding = &self.op.op.deciding;
+        let is_deciding = |input: &usize| deciding.contains(input);
         let known = inputs.iter().enumerate().map(|(input, value)| {
             if is_deciding(&input) {
                 Known::Value(value.clone())
@@ -295,6 +465,13 @@ impl Prepared {
         {
             return Ok(Arc::clone(plan));
         }
+        let op = &self.op.op;
+        let data = op.data(|input| Ok(Some(inputs[input].shape().into())))?;
+        op.check(
+            self.op.fact.datum_type,
+            &data.unwrap_or_default(),
+            |input| numbers(&inputs[input]),
+        )?;
         let mut model = InferenceModel::default();
         let mut outlets: TVec<OutletId> = tvec![];
         for (input, value) in inputs.iter().enumerate() {
@@ -323,8 +500,16 @@ impl OpState for Prepared {
     ) -> TractResult<TVec<TValue>> {
         let inputs = inputs.into_iter().map(|it| in_numbers(it, ctx.symbols));
         let inputs: TVec<TValue> = inputs.collect::<TractResult<_>>()?;
+        if self.op.op.operator == "Reshape" {
+            let [data, sizes] = &*inputs else {
+                bail!("it has {} inputs, expected 2", inputs.len());
+            };
+            let shape = self.op.op.reshaped(data.shape(), &numbers(sizes)?)?;
+            let data = data.clone().into_tensor().into_shape(&shape)?;
+            return Ok(tvec![data.into_tvalue()]);
+        }
         let plan = self.plan(&inputs)?;
-        let is_data = |(input, _): &(usize, TValue)| !self.op.deciding.contains(input);
+        let is_data = |(input, _): &(usize, TValue)| !self.op.op.deciding.contains(input);
         let data = inputs.into_iter().enumerate().filter(is_data);
         let outputs = plan.run(data.map(|(_, value)| value).collect())?;
         let of = self.op.fact.datum_type;

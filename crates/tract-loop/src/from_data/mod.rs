@@ -2,9 +2,11 @@
 //! operator runs.
 
 mod around;
+mod bounds;
 mod compress;
 mod late;
 mod minted;
+mod next;
 mod one_hot;
 mod or_tracts;
 mod own;
@@ -13,8 +15,10 @@ mod part;
 mod slice;
 mod squeeze;
 mod unique;
+mod wide_sizes;
 
-pub(crate) use minted::symbols_of;
+pub(crate) use minted::{in_numbers, symbols_of};
+pub(crate) use next::Next;
 pub(crate) use or_tracts::{FromData, OrTracts};
 pub(crate) use own::{Own, Untyped};
 

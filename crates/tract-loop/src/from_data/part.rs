@@ -1,65 +1,79 @@
-//! Slices with bounds from data.
+//! Slices between bounds that are applied at run time.
 
+use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use super::minted::{rewire, symbols_of};
+use super::bounds::{Extent, extent, positions};
+use super::minted::{in_numbers, rewire, symbols_of};
 
 /// Takes every `step`th element along an axis between bounds, by ONNX's rule.
 ///
-/// The inputs are the data, and the starts and ends of a Slice along all of its axes.
+/// The inputs are the data, and the lists of starts and ends that bounds are elements of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Part {
     pub(crate) axis: usize,
+    pub(crate) start: Bound,
+    pub(crate) end: Bound,
     pub(crate) step: i64,
-    /// The index of its bounds, and the number of bounds.
-    pub(crate) at: usize,
-    pub(crate) of: usize,
-    /// The size of the output's axis, a symbol of its own.
+    /// The size of the output's axis.
     pub(crate) size: TDim,
+    /// Whether the size comes from data, and is a symbol of its own.
+    pub(crate) is_minted: bool,
 }
 
-/// The first position of ONNX's Slice along an axis, and the number of positions.
-///
-/// A negative bound counts from the end; bounds beyond the axis are clamped.
-pub(crate) fn positions(start: i64, end: i64, step: i64, size: i64) -> (i64, i64) {
-    let from_first = |bound: i64| {
-        if bound < 0 {
-            bound.saturating_add(size)
-        } else {
-            bound
-        }
-    };
-    let (least, most) = if step > 0 { (0, size) } else { (-1, size - 1) };
-    // Backwards, the first position is within the axis.
-    let start = from_first(start).clamp(0, most.max(0));
-    let end = from_first(end).clamp(least, most);
-    let span = if step > 0 { end - start } else { start - end };
-    let step = i64::try_from(step.unsigned_abs()).unwrap_or(i64::MAX);
-    let count = if size == 0 { 0 } else { span.max(0) };
-    (start, count / step + i64::from(count % step != 0))
+/// A bound of a slice.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Bound {
+    Known(TDim),
+    /// An element of a list, with the list's length.
+    Element {
+        at: usize,
+        of: usize,
+    },
 }
 
-impl Part {
-    fn bound(&self, bounds: &Tensor, what: &str, symbols: &SymbolValues) -> TractResult<i64> {
-        ensure!(
-            bounds.len() == self.of,
-            "a Slice along {} axes has {} {what}",
-            self.of,
-            bounds.len()
-        );
-        if bounds.datum_type() == TDim::datum_type() {
-            let bounds = bounds.to_plain_array_view::<TDim>()?;
-            let bound = bounds.iter().nth(self.at).context("as many as axes")?;
-            return Ok(bound.eval(symbols).to_i64()?);
+impl Bound {
+    /// The number; an element is one of the next list.
+    fn at_run(
+        &self,
+        what: &str,
+        lists: &mut impl Iterator<Item = TValue>,
+        symbols: &SymbolValues,
+    ) -> TractResult<i64> {
+        match self {
+            Self::Known(bound) => Ok(bound.eval_to_i64(symbols)?),
+            Self::Element { at, of } => {
+                let list = lists.next().context("the list of a bound")?;
+                ensure!(
+                    list.len() == *of,
+                    "a Slice along {of} axes has {} {what}",
+                    list.len()
+                );
+                let list = in_numbers(list, symbols)?;
+                let list = list.cast_to::<i64>()?;
+                let list = list.try_as_plain_ram()?;
+                Ok(list.as_slice::<i64>()?[*at])
+            }
         }
-        let bounds = bounds.cast_to::<i64>()?;
-        let bounds = bounds.to_plain_array_view::<i64>()?;
-        bounds
-            .iter()
-            .nth(self.at)
-            .copied()
-            .context("as many as axes")
+    }
+
+    pub(crate) fn number(&self) -> Option<i64> {
+        self.known()?.to_i64().ok()
+    }
+
+    fn known(&self) -> Option<&TDim> {
+        match self {
+            Self::Known(bound) => Some(bound),
+            Self::Element { .. } => None,
+        }
+    }
+
+    fn substitute(&self, subs: &HashMap<Symbol, TDim>) -> TractResult<Self> {
+        Ok(match self {
+            Self::Known(bound) => Self::Known(bound.substitute_all(subs)?),
+            Self::Element { .. } => self.clone(),
+        })
     }
 }
 
@@ -73,52 +87,107 @@ impl Op for Part {
     }
 
     fn mints_runtime_symbols(&self) -> bool {
-        true
+        self.is_minted
     }
 
     fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
-        let bounds = inputs[1..].iter();
-        bounds.flat_map(|fact| symbols_of(fact)).collect()
+        let lists = inputs[1..].iter().flat_map(|fact| symbols_of(fact));
+        let bounds = [&self.start, &self.end].into_iter();
+        let known = bounds.filter_map(Bound::known).flat_map(TDim::symbols);
+        lists.chain(known).collect()
     }
 
     op_as_typed_op!();
 }
 
 impl EvalOp for Part {
-    op_out_of_plan!();
+    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+        // A constant would not give its symbol a number.
+        let is_constant = !self.is_minted;
+        let eval = || self.eval(&EvalContext::out_of_plan(), inputs);
+        is_constant.then(eval).transpose()
+    }
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let (data, starts, ends) = args_3!(inputs);
-        let start = self.bound(&starts, "starts", ctx.symbols)?;
-        let end = self.bound(&ends, "ends", ctx.symbols)?;
-        let size = data.shape()[self.axis];
-        let (first, count) = positions(start, end, self.step, i64::try_from(size)?);
-        let output = if self.step == 1 && count > 0 {
-            let first = usize::try_from(first)?;
-            data.slice(self.axis, first, first + usize::try_from(count)?)?
-        } else {
-            let positions = (0..count).map(|at| usize::try_from(first + at * self.step));
-            take(&data, self.axis, positions.collect::<Result<Vec<_>, _>>()?)?
-        };
+        let mut inputs = inputs.into_iter();
+        let data = inputs.next().context("the data of a Slice")?;
+        let start = self.start.at_run("starts", &mut inputs, ctx.symbols)?;
+        let end = self.end.at_run("ends", &mut inputs, ctx.symbols)?;
+        let output = between(&data, self.axis, start, end, self.step)?;
+        let count = output.shape()[self.axis];
+        if let Ok(expected) = self.size.to_i64() {
+            ensure!(
+                usize::try_from(expected) == Ok(count),
+                "a Slice from {start} to {end} takes {count} of {} elements along axis {}, \
+                 expected {expected}",
+                data.shape()[self.axis],
+                self.axis
+            );
+        }
         Ok(tvec![output.into_tvalue()])
     }
 }
 
-/// The elements at some positions along an axis, which may be none.
-pub(crate) fn take(
+/// The elements of a Slice along an axis.
+pub(crate) fn between(
     data: &Tensor,
     axis: usize,
-    positions: impl IntoIterator<Item = usize>,
+    start: i64,
+    end: i64,
+    step: i64,
 ) -> TractResult<Tensor> {
-    let elements = positions.into_iter();
-    let elements = elements.map(|position| data.slice(axis, position, position + 1));
-    let elements = elements.collect::<TractResult<Vec<_>>>()?;
-    if !elements.is_empty() {
-        return Tensor::stack_tensors(axis, &elements);
+    let size = i64::try_from(data.shape()[axis])?;
+    let (first, count) = positions(start, end, step, size);
+    if step == 1 && count > 0 {
+        let first = usize::try_from(first)?;
+        return data.slice(axis, first, first + usize::try_from(count)?);
     }
-    let mut shape: TVec<usize> = data.shape().into();
-    shape[axis] = 0;
-    Tensor::zero_dt(data.datum_type(), &shape)
+    if count > 0 && data.datum_type().is_copy() && !data.datum_type().is_quantized() {
+        return dispatch_datum!(strided(data.datum_type())(data, axis, first, count, step));
+    }
+    let positions = (0..count).map(|at| usize::try_from(first + at * step));
+    take(data, axis, &positions.collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Some elements at equal distances, by their first position.
+fn strided<T: Datum>(
+    data: &Tensor,
+    axis: usize,
+    first: i64,
+    count: i64,
+    step: i64,
+) -> TractResult<Tensor> {
+    let last = first + (count - 1) * step;
+    let (from, to) = (first.min(last), first.max(last) + 1);
+    // Backwards, it starts at the end of the range.
+    let slice = tract_ndarray::Slice {
+        start: isize::try_from(from)?,
+        end: Some(isize::try_from(to)?),
+        step: if count == 1 {
+            1
+        } else {
+            isize::try_from(step)?
+        },
+    };
+    let data = data.to_plain_array_view::<T>()?;
+    let data = data.slice_axis(tract_ndarray::Axis(axis), slice);
+    Ok(data.to_owned().into_tensor())
+}
+
+/// The elements at some positions along an axis, which may be none.
+pub(crate) fn take(data: &Tensor, axis: usize, positions: &[usize]) -> TractResult<Tensor> {
+    if positions.is_empty() || data.datum_type().is_copy() {
+        let mut shape: TVec<usize> = data.shape().into();
+        shape[axis] = positions.len();
+        let mut taken = Tensor::zero_dt(data.datum_type(), &shape)?;
+        for (to, from) in positions.iter().enumerate() {
+            taken.assign_slice(to..=to, data, *from..=*from, axis)?;
+        }
+        return Ok(taken);
+    }
+    let elements = positions.iter();
+    let elements = elements.map(|position| data.slice(axis, *position, position + 1));
+    Tensor::stack_tensors(axis, &elements.collect::<TractResult<Vec<_>>>()?)
 }
 
 /// The data and the axis of an operator; without an axis, the flattened data.
@@ -181,40 +250,48 @@ impl TypedOp for Part {
         subs: &HashMap<Symbol, TDim>,
     ) -> TractResult<TVec<OutletId>> {
         let op = Self {
+            start: self.start.substitute(subs)?,
+            end: self.end.substitute(subs)?,
             size: self.size.substitute_all(subs)?,
             ..self.clone()
         };
         rewire(op, node, target, mapping)
     }
 
+    fn declutter(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        rule_if_some!(start = self.start.known());
+        rule_if_some!(end = self.end.known());
+        let size = &model.outlet_fact(node.inputs[0])?.shape[self.axis];
+        let Some(Extent::Within(from, to)) = extent(start, end, self.step, size) else {
+            return Ok(None);
+        };
+        // Otherwise it fails at run time.
+        rule_if!(to.clone() - &from == self.size);
+        let mut patch = TypedModelPatch::default();
+        let data = patch.tap_model(model, node.inputs[0])?;
+        let taken = wire_within((from, to), &node.name, &mut patch, self.axis, data)?;
+        patch.shunt_outside(model, node.id.into(), taken)?;
+        Ok(Some(patch))
+    }
+
     as_op!();
 }
 
-#[cfg(test)]
-mod tests {
-    use super::positions;
-
-    #[test]
-    fn positions_are_those_of_python() {
-        for (start, end, step, size, expected) in [
-            (0, 3, 1, 5, (0, 3)),
-            (1, 1_000_000_000, 1, 5, (1, 4)),
-            (-2, i64::MAX, 1, 5, (3, 2)),
-            (-9, 2, 1, 5, (0, 2)),
-            (3, 2, 1, 5, (3, 0)),
-            (7, 9, 1, 5, (5, 0)),
-            (0, -1, 1, 5, (0, 4)),
-            (0, 5, 2, 5, (0, 3)),
-            (1, 5, 1_000_000_000, 5, (1, 1)),
-            (4, i64::MIN, -1, 5, (4, 5)),
-            (9, -9, -2, 5, (4, 3)),
-            (1, 3, -1, 5, (1, 0)),
-            (-1, 0, -1, 5, (4, 4)),
-            (0, 3, 1, 0, (0, 0)),
-            (0, i64::MIN, -1, 0, (0, 0)),
-        ] {
-            let found = positions(start, end, step, size);
-            assert_eq!(found, expected, "{start}:{end}:{step} of {size}");
-        }
+/// Wires a slice between two positions within an axis.
+pub(crate) fn wire_within(
+    (from, to): (TDim, TDim),
+    name: &str,
+    model: &mut TypedModel,
+    axis: usize,
+    data: OutletId,
+) -> TractResult<OutletId> {
+    if from == 0.to_dim() && to == model.outlet_fact(data)?.shape[axis] {
+        return Ok(data);
     }
+    let name = model.unique_name(format!("{name}.slice")).into_owned();
+    Ok(model.wire_node(name, Slice::new(axis, from, to), &[data])?[0])
 }

@@ -1,81 +1,104 @@
-//! Slices whose bounds come from data.
+//! Slices of all versions, between bounds that may come from data, along axes of any size.
 
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::ops::Downsample;
 use tract_onnx::tract_core::ops::array::{Gather, Slice};
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_core::ops::identity::Identity;
+use tract_onnx::tract_hir::infer::{DimFact, ShapeFactoid};
 use tract_onnx::tract_hir::internal::*;
 
-use super::around::{Around, BEYOND, Number};
-use super::late;
-use super::minted::{Minted, axis, inferred};
-use super::or_tracts::{FromData, OrTracts};
-use super::part::{Part, positions};
-use crate::node::Facts;
+use super::around::{Around, Number};
+use super::bounds::{BEYOND, Extent, extent, most};
+use super::minted::{Minted, axis, dims};
+use super::next::Next;
+use super::part::{Bound, Part, between, wire_within};
+use crate::node::{Facts, check_domain};
 use crate::wire::wire_cast;
 
-/// Parses a Slice: like tract if its bounds turn out to be known, otherwise as a [`Part`] along
-/// each axis, or as a Gather if it takes one element that is then squeezed.
+/// Parses a Slice. tract's takes bounds for right that may lie outside of the axis.
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    let (tracts, captured) = late::parse(ctx, node)?;
-    let Some(along) = along(ctx, node)? else {
-        return Ok((tracts, captured));
+    check_domain(node)?;
+    let around = Around::new(ctx);
+    let lists = if node.input.len() > 1 {
+        let mut inputs = optional_inputs(node);
+        let mut list = |index: usize| -> TractResult<List> {
+            let Some(input) = inputs.nth(usize::from(index == 0)).flatten() else {
+                return Ok(List::Absent);
+            };
+            let numbers = around.numbers(&node.input[index + 1], None)?;
+            Ok(List::Input(
+                input,
+                numbers.map(|it| it.into_iter().map(known).collect()),
+            ))
+        };
+        [list(0)?, list(1)?, list(2)?, list(3)?]
+    } else {
+        // Before opset 10 they were attributes.
+        let list = |name| -> TractResult<List> {
+            let numbers: Option<Vec<i64>> = node.get_attr_opt_vec(name)?;
+            Ok(numbers.map_or(List::Absent, List::Constant))
+        };
+        [list("starts")?, list("ends")?, list("axes")?, List::Absent]
     };
+    ensure!(
+        !matches!(lists[0], List::Absent) && !matches!(lists[1], List::Absent),
+        "a Slice without starts or ends"
+    );
     let op = OnnxSlice {
-        along,
-        steps: optional_inputs(node).nth(4).flatten(),
+        hints: hints(&around, node, &lists[2])?,
+        lists,
         sizes: Minted::new(ctx),
     };
-    Ok((Box::new(OrTracts { tracts, op }), captured))
+    Ok((Box::new(op), vec![]))
+}
+
+/// A number that the graph determines.
+fn known(number: Number<'_>) -> Option<i64> {
+    match number {
+        Number::Known(number) => Some(number),
+        // A larger bound means the same.
+        Number::AtLeast(BEYOND..) => Some(BEYOND),
+        _ => None,
+    }
+}
+
+/// A list of numbers.
+#[derive(Clone, Debug)]
+enum List {
+    Absent,
+    Constant(Vec<i64>),
+    /// An input, and its elements as far as the graph determines them and their number.
+    Input(usize, Option<Vec<Option<i64>>>),
 }
 
 /// Facts from the graph about a Slice along an axis.
-#[derive(Clone, Copy, Debug)]
-struct Along {
-    axis: i64,
-    bounds: Bounds,
+#[derive(Clone, Copy, Debug, Default)]
+struct Hint {
     /// Whether the end is the start plus one.
     is_next: bool,
     /// Whether all readers squeeze the axis.
     is_squeezed: bool,
 }
 
-/// The start, the end and the step, where known.
-type Bounds = [Option<i64>; 3];
-
-/// The kind of slice along an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taken {
-    /// The element at the start; the Squeeze fails otherwise.
-    Element,
-    Whole,
-    /// Start, end and step.
-    Range(usize, usize, i64),
-    /// Between the bounds at run time.
-    Part(i64),
-}
-
-/// Facts about the bounds of a Slice that are not constants.
-fn along(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<Along>>> {
-    let [_, start, end, more @ ..] = &*node.input else {
-        return Ok(None);
+/// Facts for each axis, if the graph determines them.
+fn hints(around: &Around<'_>, node: &NodeProto, axes: &List) -> TractResult<Vec<Hint>> {
+    let [_, start, end, ..] = &*node.input else {
+        return Ok(vec![]);
     };
-    let around = Around::new(ctx);
-    let given = |index: usize| more.get(index).filter(|name| !name.is_empty());
-    let axes = match given(0) {
-        Some(axes) => around.constant(axes)?,
-        None => {
-            let starts = around.numbers(start, None)?;
-            starts.map(|starts| (0..).take(starts.len()).collect())
-        }
-    };
-    let Some(axes) = axes else {
-        return Ok(None);
+    let starts = around.numbers(start, None)?;
+    let axes: Vec<i64> = match axes {
+        List::Absent => (0..starts.map_or(0, |it| it.len()) as i64).collect(),
+        List::Constant(axes) => axes.clone(),
+        List::Input(_, axes) => axes
+            .iter()
+            .flatten()
+            .copied()
+            .collect::<Option<_>>()
+            .unwrap_or_default(),
     };
     let numbers = |name| -> TractResult<_> {
         let found = around.numbers(name, Some(axes.len()))?;
@@ -83,20 +106,8 @@ fn along(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<A
         Ok(found.unwrap_or_else(|| vec![Number::Unknown; axes.len()]))
     };
     let (starts, ends) = (numbers(start)?, numbers(end)?);
-    let steps = match given(1) {
-        Some(steps) => numbers(steps)?,
-        None => vec![Number::Known(1); axes.len()],
-    };
-    let known = |number| match number {
-        Number::Known(number) => Some(number),
-        // A larger bound means the same.
-        Number::AtLeast(BEYOND..) => Some(BEYOND),
-        _ => None,
-    };
-    let along = axes.iter().enumerate().map(|(at, &axis)| {
-        Ok(Along {
-            axis,
-            bounds: [starts[at], ends[at], steps[at]].map(known),
+    let hints = axes.iter().enumerate().map(|(at, &axis)| {
+        Ok(Hint {
             is_next: match (starts[at], ends[at]) {
                 (Number::Above(start, a), Number::Above(end, b)) => {
                     start == end && a.checked_add(1) == Some(b)
@@ -106,184 +117,330 @@ fn along(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<A
             is_squeezed: around.is_squeezed(&node.output[0], axis)?,
         })
     });
-    along.collect::<TractResult<_>>().map(Some)
+    hints.collect()
 }
 
-/// A Slice before it is known whether its bounds come from data.
+/// A Slice before the types and shapes of its inputs are known.
 #[derive(Clone, Debug)]
 struct OnnxSlice {
-    along: Vec<Along>,
-    /// The input of the steps.
-    steps: Option<usize>,
+    /// The starts, the ends, the axes and the steps.
+    lists: [List; 4],
+    hints: Vec<Hint>,
     sizes: Minted,
 }
 
-impl Along {
-    /// The kind of slice for an axis of this size; `None` if the step is unknown.
-    fn taken(&self, bounds: Bounds, size: &TDim) -> TractResult<Option<Taken>> {
-        let [start, end, Some(step)] = bounds else {
-            return Ok(None);
-        };
-        ensure!(step != 0, "its step along axis {} is 0", self.axis);
-        let to_end = end.is_some_and(|end| end >= BEYOND);
-        let is_one = self.is_next && step > 0 || to_end && step >= BEYOND;
-        if is_one && self.is_squeezed && start.is_none() {
-            return Ok(Some(Taken::Element));
-        }
-        if start == Some(0) && to_end && step == 1 {
-            return Ok(Some(Taken::Whole));
-        }
-        let (Some((start, end)), Ok(size)) = (start.zip(end), size.to_i64()) else {
-            return Ok(Some(Taken::Part(step)));
-        };
-        let (first, count) = positions(start, end, step, size);
-        if count == 0 {
-            return Ok(Some(Taken::Range(0, 0, 1)));
-        }
-        let last = first + (count - 1) * step;
-        let from = usize::try_from(first.min(last))?;
-        let to = usize::try_from(first.max(last) + 1)?;
-        let step = if count == 1 { 1 } else { step };
-        Ok(Some(Taken::Range(from, to, step)))
+never_equal!(OnnxSlice);
+
+/// What is known of an input that holds a list: its elements, or its length.
+#[derive(Clone, Debug, Default)]
+struct Given {
+    value: Option<Arc<Tensor>>,
+    length: Option<usize>,
+}
+
+impl Given {
+    fn new(value: Option<Arc<Tensor>>, shape: Option<TVec<TDim>>) -> Self {
+        let length = shape.and_then(|shape| shape.first()?.to_usize().ok());
+        Self { value, length }
     }
 }
 
-/// The known value of an input.
-type Value = Option<Arc<Tensor>>;
+/// A Slice along an axis.
+#[derive(Clone, Debug)]
+struct Along {
+    axis: usize,
+    start: Bound,
+    end: Bound,
+    step: i64,
+    hint: Hint,
+}
+
+/// The elements that a Slice takes along an axis.
+#[derive(Clone, Debug)]
+enum Taken {
+    /// The one at the start; the Squeeze fails if there is none.
+    Element { at: usize },
+    /// Those between two positions within the axis.
+    Within(TDim, TDim),
+    /// This many, between the bounds at run time.
+    Part(TDim),
+    /// As many as the data has between the bounds.
+    Unknown,
+}
+
+impl Along {
+    fn taken(&self, size: &TDim) -> Taken {
+        let Hint {
+            is_next,
+            is_squeezed,
+        } = self.hint;
+        let to_end = self.end.number().is_some_and(|end| end >= BEYOND);
+        if let Bound::Element { at, .. } = self.start
+            && is_squeezed
+            && (is_next && self.step > 0 || to_end && self.step >= BEYOND)
+        {
+            return Taken::Element { at };
+        }
+        let (Bound::Known(start), Bound::Known(end)) = (&self.start, &self.end) else {
+            return Taken::Unknown;
+        };
+        match extent(start, end, self.step, size) {
+            // Without an element, the Squeeze fails.
+            Some(Extent::Count(count)) if is_squeezed && most(&count) == Some(1) => {
+                Taken::Part(1.to_dim())
+            }
+            Some(Extent::Count(count)) => Taken::Part(count),
+            Some(Extent::Within(from, to)) => Taken::Within(from, to),
+            None => Taken::Unknown,
+        }
+    }
+}
 
 impl OnnxSlice {
-    /// The axes with their kinds of slice, given the known values of starts, ends and steps; `None`
-    /// to slice like tract.
-    fn taken(
+    /// The axes with their bounds; `None` if axes or steps are not known.
+    fn along(
         &self,
-        values: &[Value; 3],
-        shape: &[TDim],
-    ) -> TractResult<Option<Vec<(usize, Taken)>>> {
-        let is_given = |value: &Value| value.is_some();
-        if is_given(&values[0]) && is_given(&values[1]) {
-            return Ok(None);
-        }
-        let known = |value: &Value, at: usize| {
-            let value = value.as_ref()?.cast_to::<i64>().ok()?;
-            let value = value.to_plain_array_view::<i64>().ok()?;
-            value.iter().nth(at).copied()
-        };
-        let taken = self.along.iter().enumerate().map(|(at, along)| {
-            let mut bounds = along.bounds;
-            for (bound, value) in std::iter::zip(&mut bounds, values) {
-                *bound = known(value, at).or(*bound);
-            }
-            let axis = axis(along.axis, shape.len())?;
-            let taken = along.taken(bounds, &shape[axis])?;
-            Ok(taken.map(|taken| (axis, taken)))
-        });
-        taken.collect()
-    }
-
-    /// The output's sizes.
-    fn shape(&self, taken: &[(usize, Taken)], mut shape: TVec<TDim>) -> TractResult<TVec<TDim>> {
-        for &(axis, taken) in taken {
-            match taken {
-                Taken::Element => shape[axis] = 1.to_dim(),
-                Taken::Whole => {}
-                Taken::Range(from, to, step) => {
-                    let step = usize::try_from(step.unsigned_abs())?;
-                    shape[axis] = (to - from).div_ceil(step).to_dim();
+        rank: usize,
+        given: impl Fn(usize) -> TractResult<Given>,
+    ) -> TractResult<Option<Vec<Along>>> {
+        let mut lists: TVec<Option<Vec<Option<TDim>>>> = tvec![];
+        for list in &self.lists {
+            lists.push(match list {
+                List::Absent => None,
+                List::Constant(numbers) => {
+                    Some(numbers.iter().map(|it| Some(it.to_dim())).collect())
                 }
-                Taken::Part(_) => shape[axis] = self.sizes.of(axis),
-            }
+                List::Input(input, numbers) => {
+                    let given = given(*input)?;
+                    let count = numbers.as_ref().map(Vec::len).or(given.length);
+                    match (given.value, numbers) {
+                        (Some(value), _) => Some(dims(&value)?.into_iter().map(Some).collect()),
+                        (None, Some(numbers)) => {
+                            let numbers = numbers.iter();
+                            Some(numbers.map(|it| it.map(|it| it.to_dim())).collect())
+                        }
+                        (None, None) => count.map(|count| vec![None; count]),
+                    }
+                }
+            });
         }
-        Ok(shape)
+        let lengths: Vec<usize> = lists.iter().flatten().map(Vec::len).collect();
+        let Some(&of) = lengths.first() else {
+            return Ok(None);
+        };
+        ensure!(
+            lengths.iter().all(|length| *length == of),
+            "a Slice whose starts, ends, axes and steps have {lengths:?} elements, expected \
+             equally many"
+        );
+        let mut found: Vec<Along> = vec![];
+        for at in 0..of {
+            // Absent, known, or neither.
+            let number = |list: usize, absent: i64| match (&self.lists[list], &lists[list]) {
+                (List::Absent, _) => Some(absent),
+                (_, Some(list)) => list[at].as_ref()?.to_i64().ok(),
+                (_, None) => None,
+            };
+            let (Some(of_axis), Some(step)) = (number(2, at as i64), number(3, 1)) else {
+                return Ok(None);
+            };
+            ensure!(step != 0, "its step along axis {of_axis} is 0");
+            let axis = axis(of_axis, rank).ok();
+            let is_new = |axis: &usize| found.iter().all(|known| known.axis != *axis);
+            let axis = axis.filter(is_new).with_context(|| {
+                format!(
+                    "axis {of_axis} of data of rank {rank}, expected each axis at most once, from \
+                     {} to {}",
+                    -(rank as i64),
+                    rank as i64 - 1
+                )
+            })?;
+            let bound = |list: usize| match &lists[list] {
+                Some(list) => list[at].clone().map(Bound::Known),
+                None => None,
+            };
+            let [start, end] = [bound(0), bound(1)];
+            let unknown = Bound::Element { at, of };
+            found.push(Along {
+                axis,
+                start: start.unwrap_or_else(|| unknown.clone()),
+                end: end.unwrap_or(unknown),
+                step,
+                hint: self.hints.get(at).copied().unwrap_or_default(),
+            });
+        }
+        Ok(Some(found))
     }
 
-    /// The starts, ends and steps.
-    fn bounds(&self, value: impl Fn(usize) -> TractResult<Value>) -> TractResult<[Value; 3]> {
-        let steps = self.steps.map_or(Ok(None), &value)?;
-        Ok([value(1)?, value(2)?, steps])
+    /// A list of bounds that are not all known.
+    fn list(&self, list: usize, inputs: &[OutletId]) -> TractResult<OutletId> {
+        match self.lists[list] {
+            List::Input(input, _) => Ok(inputs[input]),
+            _ => bail!("a bound of a Slice is unknown"),
+        }
     }
 }
 
-impl FromData for OnnxSlice {
-    fn name(&self, _tracts: &dyn InferenceOp) -> StaticName {
+impl Op for OnnxSlice {
+    fn name(&self) -> StaticName {
         "Slice".into()
     }
 
-    fn infer(
-        &self,
-        _tracts: &mut dyn InferenceOp,
-        inputs: &TVec<&InferenceFact>,
-        outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<Option<Facts>> {
-        let values = self.bounds(|input| Ok(inputs[input].value.concretize()))?;
-        let data = inputs[0].datum_type.concretize();
-        let Some((of, shape)) = data.zip(inputs[0].shape.concretize()) else {
-            return Ok(None);
-        };
-        let Some(taken) = self.taken(&values, &shape)? else {
-            return Ok(None);
-        };
-        Ok(Some(inferred(
-            inputs,
-            outputs,
-            of,
-            self.shape(&taken, shape)?,
-        )))
-    }
+    not_a_typed_op!();
+}
 
-    fn wire(
-        &self,
-        _tracts: &dyn InferenceOp,
-        node: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        let [data, start, end] = [0, 1, 2].map(|input| inputs[input]);
-        let values = self.bounds(|input| Ok(target.outlet_fact(inputs[input])?.konst.clone()))?;
-        let shape = target.outlet_fact(data)?.shape.to_tvec();
-        let Some(taken) = self.taken(&values, &shape)? else {
+impl EvalOp for OnnxSlice {
+    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+        let given = |input: usize| {
+            let value = inputs.get(input).cloned();
+            Ok(Given::new(value.map(TValue::into_arc_tensor), None))
+        };
+        let mut data = inputs[0].clone();
+        let Some(along) = self.along(data.rank(), given)? else {
             return Ok(None);
         };
-        let of = taken.len();
-        let mut wire = data;
-        for (at, (axis, taken)) in taken.into_iter().enumerate() {
-            let name = |target: &TypedModel, name: &str| {
-                let name = format!("{node}.axis{axis}.{name}");
-                target.unique_name(name).into_owned()
+        for along in along {
+            let (Some(start), Some(end)) = (along.start.number(), along.end.number()) else {
+                return Ok(None);
             };
-            match taken {
-                Taken::Element => {
-                    let bound = name(target, "bound");
-                    let index = target.wire_node(bound, Slice::new(0, at, at + 1), &[start])?;
-                    let scalar = name(target, "scalar");
-                    let index = target.wire_node(scalar, AxisOp::Rm(0), &index)?[0];
-                    let index = wire_cast(target, name(target, "index"), index, i64::datum_type())?;
-                    let element = name(target, "element");
-                    let element = target.wire_node(element, Gather::new(axis), &[wire, index])?;
-                    wire = target.wire_node(name(target, "of"), AxisOp::Add(axis), &element)?[0];
-                }
-                Taken::Whole => {}
-                Taken::Range(from, to, step) => {
-                    let slice = Slice::new(axis, from, to);
-                    wire = target.wire_node(name(target, "slice"), slice, &[wire])?[0];
-                    if step != 1 {
-                        let stride = Downsample::new(axis, isize::try_from(step)?, 0);
-                        wire = target.wire_node(name(target, "stride"), stride, &[wire])?[0];
+            let output = between(&data, along.axis, start, end, along.step)?;
+            data = output.into_tvalue();
+        }
+        Ok(Some(tvec![data]))
+    }
+}
+
+impl InferenceOp for OnnxSlice {
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        _observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        let given = |input: usize| {
+            let fact = inputs
+                .get(input)
+                .context("an input of a Slice is missing")?;
+            Ok(Given::new(fact.value.concretize(), fact.shape.concretize()))
+        };
+        let mut shape = ShapeFactoid::default();
+        if let Some(rank) = inputs[0].shape.rank().concretize() {
+            let rank = usize::try_from(rank)?;
+            let mut dims: TVec<DimFact> = inputs[0].shape.dims().cloned().collect();
+            match self.along(rank, given)? {
+                None => dims = tvec![DimFact::default(); rank],
+                Some(along) => {
+                    for along in along {
+                        let dim = &mut dims[along.axis];
+                        let Some(size) = dim.concretize() else {
+                            continue;
+                        };
+                        *dim = match along.taken(&size) {
+                            Taken::Element { .. } => 1.to_dim(),
+                            Taken::Within(from, to) => to - from,
+                            Taken::Part(size) => size,
+                            Taken::Unknown => self.sizes.of(along.axis),
+                        }
+                        .into();
                     }
                 }
-                Taken::Part(step) => {
-                    let size = self.sizes.of(axis);
-                    let part = Part {
-                        axis,
-                        step,
-                        at,
-                        of,
-                        size,
-                    };
-                    wire = target.wire_node(name(target, "part"), part, &[wire, start, end])?[0];
-                }
+            }
+            shape = ShapeFactoid::closed(dims);
+        }
+        let mut output = outputs[0].clone();
+        output.datum_type.unify_with(&inputs[0].datum_type)?;
+        for (axis, known) in output.shape.dims().enumerate() {
+            if let Some(known) = known.concretize() {
+                shape.set_dim(axis, known);
             }
         }
-        let name = target.unique_name(node).into_owned();
-        target.wire_node(name, Identity, &[wire]).map(Some)
+        output.shape = shape;
+        let inputs = inputs.into_iter().cloned().collect();
+        Ok((inputs, tvec![output], tvec![]))
+    }
+
+    fn to_typed(
+        &self,
+        _source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+        let rank = target.outlet_fact(inputs[0])?.rank();
+        let given = |input: usize| {
+            let input = inputs
+                .get(input)
+                .context("an input of a Slice is missing")?;
+            let fact = target.outlet_fact(*input)?;
+            Ok(Given::new(fact.konst.clone(), Some(fact.shape.to_tvec())))
+        };
+        let along = self.along(rank, given)?;
+        let along = along.context("its axes or its steps are not constants")?;
+        let mut wire = inputs[0];
+        for along in along {
+            let name = format!("{}.axis{}", node.name, along.axis);
+            wire = self.wire(&name, target, &inputs, &along, wire)?;
+        }
+        let name = target.unique_name(&node.name).into_owned();
+        target.wire_node(name, Identity, &[wire])
+    }
+
+    as_op!();
+}
+
+impl OnnxSlice {
+    fn wire(
+        &self,
+        name: &str,
+        target: &mut TypedModel,
+        inputs: &[OutletId],
+        along: &Along,
+        data: OutletId,
+    ) -> TractResult<OutletId> {
+        let axis = along.axis;
+        let unique = |target: &TypedModel, what: &str| {
+            let name = format!("{name}.{what}");
+            target.unique_name(name).into_owned()
+        };
+        let size = target.outlet_fact(data)?.shape[axis].clone();
+        let (size, is_minted) = match along.taken(&size) {
+            Taken::Element { at } => {
+                let start = self.list(0, inputs)?;
+                let bound = unique(target, "bound");
+                let index = target.wire_node(bound, Slice::new(0, at, at + 1), &[start])?;
+                let scalar = unique(target, "scalar");
+                let index = target.wire_node(scalar, AxisOp::Rm(0), &index)?[0];
+                let name = unique(target, "index");
+                let mut index = wire_cast(target, name, index, i64::datum_type())?;
+                if along.hint.is_next {
+                    index = target.wire_node(unique(target, "next"), Next { axis }, &[index])?[0];
+                }
+                let element = unique(target, "element");
+                let element = target.wire_node(element, Gather::new(axis), &[data, index])?[0];
+                let of = unique(target, "of");
+                return Ok(target.wire_node(of, AxisOp::Add(axis), &[element])?[0]);
+            }
+            Taken::Within(from, to) => {
+                return wire_within((from, to), name, target, axis, data);
+            }
+            Taken::Part(size) => (size, false),
+            Taken::Unknown => (self.sizes.of(axis), true),
+        };
+        let mut inputs_of_part = tvec![data];
+        for (list, bound) in [&along.start, &along.end].into_iter().enumerate() {
+            if let Bound::Element { .. } = bound {
+                inputs_of_part.push(self.list(list, inputs)?);
+            }
+        }
+        let part = Part {
+            axis,
+            start: along.start.clone(),
+            end: along.end.clone(),
+            step: along.step,
+            size,
+            is_minted,
+        };
+        Ok(target.wire_node(unique(target, "part"), part, &inputs_of_part)?[0])
     }
 }

@@ -1,5 +1,7 @@
 //! Squeezes of axes whose sizes come from data.
 
+use std::fmt;
+
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
@@ -7,9 +9,9 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::array;
 
 use super::around::Around;
+use super::bounds::{least, most};
 use super::minted::{axis, inferred};
 use super::or_tracts::{FromData, OrTracts};
-
 use crate::node::{Facts, check_domain, tracts};
 
 /// Parses a Squeeze: like tract if its axes are known to have one element, otherwise as one that
@@ -23,7 +25,8 @@ pub(crate) fn parse(
         Some(axes) => Around::new(ctx).constant(axes)?,
         None => node.get_attr_opt_vec("axes")?,
     };
-    if axes.as_ref().is_some_and(Vec::is_empty) {
+    let is_without = node.input.get(1).is_none_or(String::is_empty) && axes.is_none();
+    if is_without || axes.as_ref().is_some_and(Vec::is_empty) {
         return Ok((expand(SqueezeAll), vec![]));
     }
     let (tracts, captured) = tracts("Squeeze", ctx, node)?;
@@ -36,14 +39,26 @@ pub(crate) fn parse(
     })
 }
 
-/// A Squeeze of an empty list of axes: of all of size 1, as in ONNX Runtime.
+/// A Squeeze without axes, or of an empty list of them: of all of size 1, as in ONNX Runtime.
 #[derive(Clone, Debug)]
 struct SqueezeAll;
 
 impl SqueezeAll {
-    fn without_axes(shape: &[TDim]) -> array::Squeeze {
-        let ones = (0..shape.len()).filter(|&axis| shape[axis].is_one());
-        array::Squeeze::new(Some(ones.map(|axis| axis as isize).collect()))
+    fn without_axes(shape: &[TDim]) -> TractResult<array::Squeeze> {
+        let mut ones = vec![];
+        for (axis, size) in shape.iter().enumerate() {
+            let may_be_one =
+                least(size).is_none_or(|it| it <= 1) && most(size).is_none_or(|it| it >= 1);
+            ensure!(
+                size.is_one() || !may_be_one || size.to_i64().is_ok(),
+                "it has no axes, and whether axis {axis} of its input has one element is not \
+                 known: its rank depends on data"
+            );
+            if size.is_one() {
+                ones.push(axis as isize);
+            }
+        }
+        Ok(array::Squeeze::new(Some(ones)))
     }
 }
 
@@ -61,7 +76,7 @@ impl Expansion for SqueezeAll {
         check_output_arity(outputs, 1)?;
         s.equals(&outputs[0].datum_type, &inputs[0].datum_type)?;
         s.given(&inputs[0].shape, move |s, shape| {
-            let shape = Self::without_axes(&shape).output_shape(&shape)?;
+            let shape = Self::without_axes(&shape)?.output_shape(&shape)?;
             s.equals(&outputs[0].shape, shape)
         })
     }
@@ -73,7 +88,7 @@ impl Expansion for SqueezeAll {
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
         let shape = model.outlet_fact(inputs[0])?.shape.to_tvec();
-        Self::without_axes(&shape).wire(prefix, model, &inputs[..1])
+        Self::without_axes(&shape)?.wire(prefix, model, &inputs[..1])
     }
 }
 
@@ -90,6 +105,11 @@ impl OnnxSqueeze {
         axes.sort_unstable();
         axes.dedup();
         axes.reverse();
+        for axis in &axes {
+            if let Ok(size) = shape[*axis].to_i64() {
+                check(*axis, size, shape)?;
+            }
+        }
         let is_unknown = axes.iter().any(|axis| shape[*axis].to_i64().is_err());
         Ok(is_unknown.then_some(axes))
     }
@@ -145,6 +165,15 @@ impl FromData for OnnxSqueeze {
     }
 }
 
+/// Checks that an axis has one element.
+fn check<D: fmt::Debug>(axis: usize, size: i64, shape: &[D]) -> TractResult<()> {
+    ensure!(
+        size == 1,
+        "Squeeze of axis {axis} of {shape:?}, which has {size} elements along it, expected 1"
+    );
+    Ok(())
+}
+
 /// Removes an axis of one element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Only {
@@ -168,13 +197,8 @@ impl EvalOp for Only {
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let data = args_1!(inputs);
-        let size = data.shape()[self.axis];
-        ensure!(
-            size == 1,
-            "Squeeze of axis {} of {:?}, which has {size} elements along it, expected 1",
-            self.axis,
-            data.shape()
-        );
+        let size = i64::try_from(data.shape()[self.axis])?;
+        check(self.axis, size, data.shape())?;
         let mut data = data.into_tensor();
         data.remove_axis(self.axis)?;
         Ok(tvec![data.into_tvalue()])

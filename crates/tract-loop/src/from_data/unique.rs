@@ -143,7 +143,8 @@ impl Op for Unique {
 }
 
 impl EvalOp for Unique {
-    op_out_of_plan!();
+    // Its size is a symbol elsewhere, which a constant would not give a number.
+    not_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let data = in_numbers(args_1!(inputs), ctx.symbols)?;
@@ -161,7 +162,7 @@ impl EvalOp for Unique {
         };
         let mut outputs = tvec![];
         if self.is_wanted[0] {
-            outputs.push(take(&data, axis, kept.iter().copied())?.into_tvalue());
+            outputs.push(take(&data, axis, &kept)?.into_tvalue());
         }
         if self.is_wanted[1] {
             outputs.push(of_indices(&kept));

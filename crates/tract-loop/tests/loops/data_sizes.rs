@@ -1,5 +1,6 @@
 //! Sizes that come from data: slices, counts and repetitions.
 
+use tract_loop::{Limits, with_limits};
 use tract_onnx::prelude::*;
 
 use crate::build::{Graph, graph, ops, parse, run};
@@ -362,5 +363,215 @@ fn an_index_outside_of_the_axis_is_an_error() {
         let error = format!("{:?}", run(index).unwrap_err());
         let expected = format!("index {index} of a Gather lies outside of axis 1, which has 2");
         assert!(error.contains(&expected), "{error}");
+    }
+}
+
+/// Operators that make an output of `n` elements or more, with `n` from data or a constant.
+fn makers(is_constant: bool, n: i64) -> Vec<(&'static str, Graph)> {
+    let nodes = [
+        "y = ConstantOfShape(n)",
+        "y = Expand(x, n)",
+        "y = Tile(x, n)",
+        "pads = Concat<axis=0>(zero, n)\n y = Pad(x, pads)",
+        "y = OneHot(zero, n, pair)",
+    ];
+    let makers = nodes.into_iter().map(|nodes| {
+        let inputs = ["x:f32[1] n:i64[1]", "x:f32[1]"][usize::from(is_constant)];
+        let graph = graph(inputs, "y", nodes)
+            .constant("zero", tensor1(&[0_i64]))
+            .constant("pair", tensor1(&[-1_f32, 1.]));
+        let graph = if is_constant {
+            graph.constant("n", tensor1(&[n]))
+        } else {
+            graph
+        };
+        (nodes, graph)
+    });
+    makers.collect()
+}
+
+/// Sizes from data are limited like those of constants, before anything is allocated.
+#[test]
+fn sizes_far_too_large_are_errors() {
+    let limited = Limits::none().with_bytes(1 << 20);
+    for (n, limits, why) in [
+        (
+            (1 << 18) + 1,
+            limited,
+            "1048580 bytes, more than the 1048576",
+        ),
+        (
+            (1 << 32) + 1,
+            limited,
+            "more than the 1048576 that are allowed",
+        ),
+        (1 << 40, limited, "more than the 1048576 that are allowed"),
+        (1 << 50, Limits::none(), "for which there is no memory"),
+        (1 << 62, Limits::none(), "larger than any memory"),
+        (i64::MAX, Limits::none(), "larger than any memory"),
+    ] {
+        for is_constant in [false, true] {
+            for (nodes, graph) in makers(is_constant, n) {
+                let run = || {
+                    let model = with_limits(limits, || parse(graph))?;
+                    let mut inputs: TVec<TValue> = tvec![tensor1(&[2_f32]).into()];
+                    if !is_constant {
+                        inputs.push(tensor1(&[n]).into());
+                    }
+                    tract_loop::into_optimized(model.into_typed()?)?
+                        .into_runnable()?
+                        .run(inputs)
+                };
+                let error = format!("{:?}", run().map(|_| ()).unwrap_err());
+                // A Pad adds to one element, and tract keeps 32 bits of a constant pad.
+                let is_pad = nodes.contains("Pad") && (is_constant || error.contains("1048584"));
+                assert!(
+                    error.contains(why) || is_pad,
+                    "{n} {is_constant} {nodes}: {error}"
+                );
+            }
+        }
+    }
+}
+
+/// Within the limits, sizes from data are what they are.
+#[test]
+fn sizes_within_the_limits_are_no_errors() {
+    let limits = Limits::none().with_bytes(64);
+    for is_constant in [false, true] {
+        for (nodes, graph) in makers(is_constant, 15) {
+            let model = with_limits(limits, || parse(graph)).unwrap();
+            let plan = model.into_optimized().unwrap().into_runnable().unwrap();
+            let mut inputs: TVec<TValue> = tvec![tensor1(&[2_f32]).into()];
+            if !is_constant {
+                inputs.push(tensor1(&[15_i64]).into());
+            }
+            let found = plan.run(inputs).unwrap();
+            let expected = 15 + usize::from(nodes.contains("Pad"));
+            assert_eq!(found[0].len(), expected, "{nodes}");
+        }
+    }
+}
+
+/// ONNX Runtime's Squeeze, too, looks at the sizes; here the rank has to be known before.
+#[test]
+fn a_squeeze_without_axes_of_an_unknown_size_is_refused() {
+    for (x, nodes) in [
+        ("x:f32[3]", "places = NonZero(x)\n y = Squeeze(places)"),
+        (
+            "x:f32[3]",
+            "places = NonZero(x)\n y = Squeeze(places, no_axes)",
+        ),
+        ("x:f32[N,1]", "y = Squeeze(x)"),
+        ("x:f32[N,1]", "y = Squeeze(x, no_axes)"),
+        (
+            "x:f32[N]",
+            "last = Slice(x, back, most, first)\n y = Squeeze(last)",
+        ),
+    ] {
+        let model = graph(x, "y", nodes)
+            .constant("no_axes", Tensor::zero::<i64>(&[0]).unwrap())
+            .constant("back", tensor1(&[-1_i64]))
+            .constant("most", tensor1(&[i64::MAX]))
+            .constant("first", tensor1(&[0_i64]));
+        let error = parse(model).and_then(InferenceModelExt::into_typed);
+        let error = format!("{:?}", error.unwrap_err());
+        assert!(
+            error.contains("its rank depends on data"),
+            "{nodes}: {error}"
+        );
+    }
+    let model = graph(
+        "x:f32[N,2]",
+        "y",
+        "long = Concat<axis=0>(x, rows)\n y = Squeeze(long)",
+    )
+    .constant("rows", counted(&[2, 2]));
+    let found = run(model, &[floats(&[0, 2], &[])]).unwrap();
+    assert_eq!(found[0].shape(), [2, 2]);
+}
+
+/// `x[t:t + 1]` of the last element ends before the first.
+#[test]
+fn an_element_at_minus_one_is_none() {
+    let model = || {
+        graph(
+            "x:f32[N] t:i64[1]",
+            "y",
+            "next = Add(t, one)\n part = Slice(x, t, next, zero)\n y = Squeeze(part, zero)",
+        )
+        .constant("one", tensor1(&[1_i64]))
+        .constant("zero", tensor1(&[0_i64]))
+    };
+    for (t, expected) in [(0_i64, 1_f32), (2, 3.), (-2, 2.), (-3, 1.)] {
+        let found = run(model(), &[counted(&[3]), tensor1(&[t])]).unwrap();
+        assert_eq!(found[0], tensor0(expected), "{t}");
+    }
+    let error = run(model(), &[counted(&[3]), tensor1(&[-1_i64])]).unwrap_err();
+    let error = format!("{error:?}");
+    assert!(
+        error.contains("from -1 to 0 takes no element along axis 0"),
+        "{error}"
+    );
+}
+
+/// ONNX Runtime 1.24 and the reference evaluator compare; a depth loses its fraction.
+#[test]
+fn a_one_hot_of_fractions_is_off() {
+    let model = graph("x:f32[N] d:f32[]", "y", "y = OneHot(x, d, pair)")
+        .constant("pair", tensor1(&[0_f32, 1.]));
+    let x = tensor1(&[1.7_f32, -0.5, 2., -1., f32::NAN, f32::INFINITY, 1e30]);
+    let found = run(model.clone(), &[x, tensor0(3.7_f32)]).unwrap();
+    let mut expected = [0_f32; 21];
+    expected[8] = 1.;
+    expected[11] = 1.;
+    assert_eq!(found[0], floats(&[7, 3], &expected));
+    let error = run(model, &[tensor1(&[1_f32]), tensor0(f32::NAN)]).unwrap_err();
+    let error = format!("{error:?}");
+    assert!(
+        error.contains("depth [NaN], expected one number"),
+        "{error}"
+    );
+}
+
+/// Before opset 10, the bounds of a Slice were attributes.
+#[test]
+fn a_slice_with_attributes_goes_by_the_same_rule() {
+    let model = |x: &str| {
+        let nodes = "y = Slice<axes=[-1];starts=[-2];ends=[9223372036854775807]>(x)";
+        graph(x, "y", nodes)
+    };
+    for (x, count, expected) in [
+        ("x:f32[N]", 5, &[4_f32, 5.][..]),
+        ("x:f32[N]", 1, &[1.]),
+        ("x:f32[N]", 0, &[]),
+        ("x:f32[5]", 5, &[4., 5.]),
+    ] {
+        let found = run(model(x), &[counted(&[count])]).unwrap();
+        assert_eq!(found[0], tensor1(expected), "{x} {count}");
+    }
+}
+
+/// The sizes of usual slices over a symbol, which other operators compare.
+#[test]
+fn slices_of_a_symbol_keep_its_expressions() {
+    for (start, end, step, expected) in [
+        (0, i64::MAX, 1, "T"),
+        (0, -1, 1, "max(0,T+-1)"),
+        (1, 1_000_000_000, 1, "max(0,T+-1)"),
+        (0, 100, 1, "min(T,100)"),
+        (-5, i64::MAX, 1, "min(T,5)"),
+        (0, i64::MAX, 2, "(T+1)/2"),
+        (-1, i64::MIN, -1, "T"),
+    ] {
+        let nodes = "y = Slice(x, start, end, zero, step)";
+        let model = graph("x:f32[T]", "y", nodes)
+            .constant("start", tensor1(&[start]))
+            .constant("end", tensor1(&[end]))
+            .constant("zero", tensor1(&[0_i64]))
+            .constant("step", tensor1(&[step]));
+        let model = parse(model).unwrap().into_typed().unwrap();
+        let shape = &model.output_fact(0).unwrap().shape;
+        assert_eq!(format!("{shape:?}"), expected, "{start}:{end}:{step}");
     }
 }

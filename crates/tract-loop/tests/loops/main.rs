@@ -12,6 +12,7 @@ mod integers;
 mod layers;
 mod memory;
 mod random;
+mod random_sizes;
 mod recognised;
 mod recurrent;
 mod symbols;

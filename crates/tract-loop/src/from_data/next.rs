@@ -1,0 +1,40 @@
+//! The index of the only element of `x[i:i + 1]`.
+
+use tract_onnx::tract_hir::internal::*;
+
+/// Passes an index on, except for -1, which a Gather takes for the last element: `x[-1:0]` is
+/// empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Next {
+    /// The axis of the Slice.
+    pub(crate) axis: usize,
+}
+
+impl Op for Next {
+    fn name(&self) -> StaticName {
+        "Next".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Next {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        ensure!(
+            inputs[0].cast_to_scalar::<i64>()? != -1,
+            "a Slice from -1 to 0 takes no element along axis {}, expected 1",
+            self.axis
+        );
+        Ok(inputs)
+    }
+}
+
+impl TypedOp for Next {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec![inputs[0].without_value()])
+    }
+
+    as_op!();
+}
