@@ -55,7 +55,8 @@
 //!
 //! In both cases, the small operators of a step are fused into one. It applies the same functions
 //! in the same order, on memory that is kept from step to step; only products of small matrices are
-//! summed in a different order than tract's. A Scan whose step is one such operator runs without a
+//! summed in a different order than tract's, and NaN stays NaN, of which some of tract's own
+//! operators make a number. A Scan whose step is one such operator runs without a
 //! plan. The example `examples/loops.rs` shows how the loops of a model run.
 //!
 //! # Symbolic sizes
@@ -106,6 +107,7 @@ mod gather;
 mod graph;
 mod induction;
 mod infer;
+mod kernel;
 mod last;
 mod limits;
 mod node;

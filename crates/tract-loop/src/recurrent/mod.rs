@@ -23,6 +23,7 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::expand;
 
 use crate::node::check_domain;
+pub(crate) use activation::{Functions, GateFunction};
 use cell::Cell;
 use layer::{Inputs, Layer, Outputs};
 pub(crate) use recognise::{Scanned, wire as wire_scanned};
