@@ -34,8 +34,9 @@
 //!
 //! tract ignores `direction = reverse`, activations and `clip` of `LSTM`, `GRU` and `RNN`, and
 //! refuses lengths (`sequence_lens`). This crate supports all of them, for known and symbolic
-//! sizes, and each run starts with the initial states. Lengths are clamped to the number of steps;
-//! for a length of 0 the final states are zeros, as in ONNX Runtime.
+//! sizes, and each run starts with the initial states. A length below 0 or above the number of steps
+//! is an error, as in ONNX Runtime, unless [`LoadOptions::with_lengths`] has them clamped; for a
+//! length of 0 the final states are zeros. NaN stays NaN.
 //!
 //! A layer is a product of all inputs with the weights, and a `Scan` in each direction. With large
 //! weights that are known at load time, it is a single operator that packs its weights once; so is
@@ -110,6 +111,7 @@ mod infer;
 mod kernel;
 mod last;
 mod limits;
+mod load;
 mod node;
 mod numbers;
 mod op;
@@ -131,7 +133,8 @@ mod wire;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use limits::{Limits, with_limits};
+pub use limits::Limits;
+pub use load::{LengthsPolicy, LoadOptions, with_limits};
 pub use op::Loop;
 pub use optimize::into_optimized;
 pub use parse::register;
