@@ -95,8 +95,8 @@ impl LoadOptions {
         Self::default()
     }
 
-    /// Sets the policy for lengths out of range. By default ReverseSequence rejects
-    /// them and ReverseSubsequences clamps them.
+    /// Sets the policy for lengths out of range, of recurrent layers too. By default they and
+    /// ReverseSequence reject them, and ReverseSubsequences clamps them.
     #[must_use]
     pub fn with_lengths(mut self, policy: LengthsPolicy) -> Self {
         self.lengths = Some(policy);
@@ -139,10 +139,15 @@ impl LoadOptions {
         }
 
         let _restore = Restore(LOADING.replace(self.clone()));
-        match self.limits {
-            Some(limits) => tract_loop::with_limits(limits, load),
-            None => load(),
-        }
+        let options = tract_loop::LoadOptions::new().with_lengths(match self.lengths {
+            Some(LengthsPolicy::Clamp) => tract_loop::LengthsPolicy::Clamp,
+            _ => tract_loop::LengthsPolicy::Reject,
+        });
+        let options = match self.limits {
+            Some(limits) => options.with_limits(limits),
+            None => options,
+        };
+        options.load(load)
     }
 
     /// Sets the sizes that a [`Session`](crate::Session) plans for.

@@ -58,6 +58,14 @@ pub(crate) struct Solved {
     outputs: TVec<InferenceFact>,
 }
 
+/// Sizes that are the same in all steps.
+struct Settled {
+    /// After a step.
+    states: Vec<TVec<TDim>>,
+    /// Of the body's scan outputs.
+    scans: Vec<TVec<TDim>>,
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Source {
     /// An input of the node: a state that no step changes.
@@ -166,16 +174,67 @@ impl OnnxLoop {
         Ok(Some(solved))
     }
 
+    /// The shapes of states after a step.
+    fn after_step(
+        &self,
+        body: &TypedModel,
+        inputs: &[TypedFact],
+        carried: &[usize],
+        shapes: &StateShapes,
+    ) -> TractResult<Vec<TVec<TDim>>> {
+        let after = carried.iter().enumerate().map(|(index, &state)| {
+            let fact = body.output_fact(1 + state)?;
+            let before = self.state_type(state, &inputs[self.first_state() + state]);
+            let made = self.state_type(state, fact);
+            ensure!(
+                before == made,
+                "state {state} is {before:?} before a step and {made:?} after it"
+            );
+            ensure!(
+                fact.rank() == shapes.of(index).len(),
+                "state {state} has rank {} before a step and {} after it: states that change \
+                 their rank are not supported",
+                shapes.of(index).len(),
+                fact.rank()
+            );
+            Ok(fact.shape.to_tvec())
+        });
+        after.collect()
+    }
+
+    /// The sizes of states and scan outputs if states change their sizes in the first step alone, like
+    /// one row that the step broadcasts to the batch.
+    fn settled(
+        &self,
+        inputs: &[TypedFact],
+        carried: &[usize],
+        start: &[TVec<TDim>],
+    ) -> TractResult<Option<Settled>> {
+        let step = |start: &[TVec<TDim>]| -> TractResult<_> {
+            let shapes = StateShapes::new(start.to_vec());
+            let (body, _) = self.typed_body(inputs, carried, &shapes)?;
+            let after = self.after_step(&body, inputs, carried, &shapes)?;
+            let scans = body.outputs[1 + self.states..].iter();
+            let scans = scans.map(|it| Ok(body.outlet_fact(*it)?.shape.to_tvec()));
+            Ok((after, scans.collect::<TractResult<Vec<_>>>()?))
+        };
+        let (states, first) = step(start)?;
+        let (after, rest) = step(&states)?;
+        Ok((after == states && first == rest).then_some(Settled {
+            states,
+            scans: first,
+        }))
+    }
+
     fn solve_typed(&self, key: &[InferenceFact], inputs: &[TypedFact]) -> TractResult<Solved> {
         let scope = self.body.symbols.clone();
         let carried = self.carried();
         let initial = |state: usize| &inputs[self.first_state() + state];
-        let mut shapes = StateShapes::new(
-            carried
-                .iter()
-                .map(|&state| initial(state).shape.to_tvec())
-                .collect(),
-        );
+        let start: Vec<TVec<TDim>> = carried
+            .iter()
+            .map(|&state| initial(state).shape.to_tvec())
+            .collect();
+        let mut shapes = StateShapes::new(start.clone());
         let (mut body, feeds) = loop {
             let typed = match self.typed_body(inputs, &carried, &shapes) {
                 Ok(typed) => typed,
@@ -191,28 +250,21 @@ impl OnnxLoop {
                 }
                 Err(error) => return Err(error),
             };
-            let mut after = vec![];
-            for (index, &state) in carried.iter().enumerate() {
-                let fact = typed.0.output_fact(1 + state)?;
-                let before = self.state_type(state, initial(state));
-                let made = self.state_type(state, fact);
-                ensure!(
-                    before == made,
-                    "state {state} is {before:?} before a step and {made:?} after it"
-                );
-                ensure!(
-                    fact.rank() == shapes.of(index).len(),
-                    "state {state} has rank {} before a step and {} after it: states that \
-                     change their rank are not supported",
-                    shapes.of(index).len(),
-                    fact.rank()
-                );
-                after.push(fact.shape.to_tvec());
-            }
+            let after = self.after_step(&typed.0, inputs, &carried, &shapes)?;
             if shapes.refine(&after, &scope) {
                 break typed;
             }
         };
+
+        // Symbols of the body have no meaning outside it, or in another step.
+        let outer: Vec<Symbol> = inputs.iter().flat_map(symbols_of).collect();
+        let is_outer = |dim: &TDim| dim.symbols().iter().all(|symbol| outer.contains(symbol));
+        // A body that is invalid for fixed sizes has none that settle.
+        let settled = match shapes.any_varies() {
+            true => self.settled(inputs, &carried, &start).unwrap_or_default(),
+            false => None,
+        };
+        let settled = settled.filter(|it| it.states.iter().flatten().all(is_outer));
 
         let condition = self.wire_condition(&mut body)?;
         let scans = self.outputs.iter().filter(|it| **it >= self.states);
@@ -255,11 +307,10 @@ impl OnnxLoop {
             Some(steps) => steps.clone(),
             None => scope.new_with_prefix("loop_steps").to_dim(),
         };
-        // Symbols of the body have no meaning outside it.
-        let outer: Vec<Symbol> = inputs.iter().flat_map(symbols_of).collect();
+        let has_step = steps.to_i64().is_ok_and(|steps| steps > 0);
         let mut renamed: Vec<((bool, TDim), TDim)> = vec![];
         let mut around = |is_scan: bool, dim: &TDim| -> TDim {
-            if dim.symbols().iter().all(|symbol| outer.contains(symbol)) {
+            if is_outer(dim) {
                 return dim.clone();
             }
             let key = (is_scan, dim.clone());
@@ -275,7 +326,13 @@ impl OnnxLoop {
         for &output in &self.outputs {
             let (value, shape, inner) =
                 if let Some(state) = carried.iter().position(|it| *it == output) {
-                    let shape = shapes.of(state).iter().map(|dim| around(false, dim));
+                    let shape = match &settled {
+                        Some(settled) if has_step || settled.states[state] == start[state] => {
+                            &settled.states[state]
+                        }
+                        _ => shapes.of(state),
+                    };
+                    let shape = shape.iter().map(|dim| around(false, dim));
                     (
                         Value::State(state),
                         shape.collect(),
@@ -290,8 +347,11 @@ impl OnnxLoop {
                     let scan = scans.iter().position(|it| *it == output - self.states);
                     let scan = scan.context("all outputs of the body are kept")?;
                     let inner = spec.scan_output(scan);
-                    let sizes = spec.body.output_fact(inner)?.shape.iter();
-                    let sizes = sizes.map(|dim| around(true, dim));
+                    let sizes = match &settled {
+                        Some(settled) => settled.scans[output - self.states].clone(),
+                        None => spec.body.output_fact(inner)?.shape.to_tvec(),
+                    };
+                    let sizes = sizes.iter().map(|dim| around(true, dim));
                     let shape: TVec<TDim> = std::iter::once(steps.clone()).chain(sizes).collect();
                     (Value::Scan(scan), shape, inner)
                 };

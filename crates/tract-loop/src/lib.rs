@@ -34,8 +34,9 @@
 //!
 //! tract ignores `direction = reverse`, activations and `clip` of `LSTM`, `GRU` and `RNN`, and
 //! refuses lengths (`sequence_lens`). This crate supports all of them, for known and symbolic
-//! sizes, and each run starts with the initial states. Lengths are clamped to the number of steps;
-//! for a length of 0 the final states are zeros, as in ONNX Runtime.
+//! sizes, and each run starts with the initial states. A length below 0 or above the number of steps
+//! is an error, as in ONNX Runtime, unless [`LoadOptions::with_lengths`] has them clamped; for a
+//! length of 0 the final states are zeros. NaN stays NaN.
 //!
 //! A layer is a product of all inputs with the weights, and a `Scan` in each direction. With large
 //! weights that are known at load time, it is a single operator that packs its weights once; so is
@@ -55,7 +56,8 @@
 //!
 //! In both cases, the small operators of a step are fused into one. It applies the same functions
 //! in the same order, on memory that is kept from step to step; only products of small matrices are
-//! summed in a different order than tract's. A Scan whose step is one such operator runs without a
+//! summed in a different order than tract's, and NaN stays NaN, of which some of tract's own
+//! operators make a number. A Scan whose step is one such operator runs without a
 //! plan. The example `examples/loops.rs` shows how the loops of a model run.
 //!
 //! # Symbolic sizes
@@ -109,8 +111,10 @@ mod gather;
 mod graph;
 mod induction;
 mod infer;
+mod kernel;
 mod last;
 mod limits;
+mod load;
 mod node;
 mod numbers;
 mod op;
@@ -132,7 +136,8 @@ mod wire;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use limits::{Limits, with_limits};
+pub use limits::Limits;
+pub use load::{LengthsPolicy, LoadOptions, with_limits};
 pub use op::Loop;
 pub use optimize::into_optimized;
 pub use parse::register;

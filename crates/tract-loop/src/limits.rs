@@ -1,7 +1,5 @@
 //! Limits of loops, and of outputs whose sizes come from data.
 
-use std::cell::Cell;
-
 use tract_onnx::tract_hir::internal::*;
 
 /// Limits of one run of a loop, including its inner loops, and of outputs whose sizes come from
@@ -46,6 +44,9 @@ impl Limits {
     }
 }
 
+/// The limits of the nodes being parsed.
+pub(crate) use crate::load::limits_of_nodes_read as of_nodes_read;
+
 /// From here on, it is tried whether there is memory: an allocation that fails aborts the process.
 const TRIED: usize = 1 << 28;
 
@@ -75,48 +76,6 @@ impl Limits {
         );
         Ok(())
     }
-}
-
-thread_local! {
-    /// The limits of nodes that this thread is parsing.
-    static LOADING: Cell<Limits> = const { Cell::new(Limits::none()) };
-}
-
-/// The limits of the nodes being parsed.
-pub(crate) fn of_nodes_read() -> Limits {
-    LOADING.get()
-}
-
-/// Calls `load`, and bounds all loops of the ONNX models it reads on this thread, and outputs whose
-/// sizes come from data. A run that exceeds the limits fails.
-///
-/// tract registers plain functions, which cannot hold the limits.
-///
-/// ```no_run
-/// use tract_loop::{Limits, with_limits};
-/// use tract_onnx::prelude::*;
-///
-/// # fn main() -> TractResult<()> {
-/// let mut onnx = tract_onnx::onnx();
-/// tract_loop::register(&mut onnx);
-/// let limits = Limits::none().with_steps(100_000).with_bytes(1 << 30);
-/// let model = with_limits(limits, || onnx.model_for_path("decoder.onnx"))?;
-/// let model = model.into_optimized()?.into_runnable()?;
-/// # Ok(())
-/// # }
-/// ```
-pub fn with_limits<T>(limits: Limits, load: impl FnOnce() -> T) -> T {
-    /// Restores the previous limits, even after a panic.
-    struct Restore(Limits);
-
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            LOADING.set(self.0);
-        }
-    }
-
-    let _restore = Restore(LOADING.replace(limits));
-    load()
 }
 
 #[cfg(test)]

@@ -121,7 +121,8 @@ pub(crate) struct EngineArguments {
     /// The policy for lengths out of range
     ///
     /// By default ReverseSequence rejects them, as ONNX Runtime does, and ReverseSubsequences
-    /// clamps them, as DirectML's page says.
+    /// clamps them, as DirectML's page says. On tract, LSTM, GRU and RNN follow it as well, and
+    /// reject them by default.
     #[arg(long, value_enum)]
     pub(crate) lengths: Option<Lengths>,
     /// The number of threads of a run; by default one per core

@@ -1,6 +1,6 @@
 //! Data sets: inputs and outputs of a model, in the layout of ONNX's backend tests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -97,6 +97,8 @@ pub(super) struct Record {
     pub(super) recorded_on: Option<String>,
     /// How far outputs may be off.
     pub(super) tolerances: BTreeMap<String, Tolerance>,
+    /// The outputs in order, by name, and from what each was computed; `None` in older records.
+    outputs: Option<Vec<(String, u32)>>,
 }
 
 impl Record {
@@ -111,10 +113,78 @@ impl Record {
             Ok(Self {
                 recorded_on: json["recorded_on"].as_str().map(str::to_owned),
                 tolerances: tolerances(&json)?,
+                outputs: recorded_outputs(&json)?,
             })
         };
         read().with_context(|| format!("cannot read {}", path.display()))
     }
+
+    /// How outputs of the same names have changed places since: in the model's list, or because each
+    /// is computed as another one was. Their values may be equal for the recorded inputs.
+    pub(super) fn moved(&self, model: &Model) -> Vec<String> {
+        let Some(recorded) = &self.outputs else {
+            return Vec::new();
+        };
+        let now: Vec<(String, u32)> = model
+            .output_names()
+            .into_iter()
+            .zip(model.origins())
+            .collect();
+        let names = |outputs: &[(String, u32)]| {
+            let names = outputs.iter().map(|(name, _)| name.clone());
+            names.collect::<Vec<String>>()
+        };
+        let (before, after) = (names(recorded), names(&now));
+        let as_set = |names: &[String]| names.iter().cloned().collect::<BTreeSet<String>>();
+        let mut moved = Vec::new();
+        if before != after && as_set(&before) == as_set(&after) {
+            moved.push(format!(
+                "the outputs are in the order {}, recorded as {}",
+                after.join(", "),
+                before.join(", ")
+            ));
+        }
+        let of_name = |outputs: &[(String, u32)], name: &str| {
+            let found = outputs.iter().find(|(it, _)| it == name);
+            found.map(|(_, origin)| *origin)
+        };
+        // Those that are not computed as they were.
+        let changed: Vec<&(String, u32)> = now
+            .iter()
+            .filter(|(name, origin)| of_name(recorded, name).is_some_and(|it| it != *origin))
+            .collect();
+        for (name, origin) in &changed {
+            let was = |(other, _): &&&(String, u32)| of_name(recorded, other) == Some(*origin);
+            if let Some((other, _)) = changed.iter().find(was) {
+                moved.push(format!("output {name} is computed as output {other} was"));
+            }
+        }
+        moved
+    }
+}
+
+/// The outputs of a record.
+fn recorded_outputs(record: &Json) -> Result<Option<Vec<(String, u32)>>> {
+    let Some(all) = record.get("outputs") else {
+        return Ok(None);
+    };
+    let all = all.as_array().context("its outputs are not a list")?;
+    let outputs = all.iter().map(|output| {
+        let name = output["name"].as_str().context("an output has no name")?;
+        let origin = output["origin"].as_str();
+        let origin = origin.and_then(|it| u32::from_str_radix(it, 16).ok());
+        let origin = origin.with_context(|| format!("output {name:?} has no origin"))?;
+        Ok((name.to_owned(), origin))
+    });
+    outputs.collect::<Result<_>>().map(Some)
+}
+
+/// The outputs of a model for a record.
+fn outputs_record(model: &Model, origins: &[u32]) -> Json {
+    let outputs = std::iter::zip(model.output_names(), origins);
+    let outputs =
+        outputs.map(|(name, origin)| json!({ "name": name, "origin": format!("{origin:08x}") }));
+    outputs.collect()
 }
 
 fn tolerances(record: &Json) -> Result<BTreeMap<String, Tolerance>> {
@@ -147,6 +217,8 @@ pub(super) struct Recording<'a> {
     pub(super) model: &'a Model,
     pub(super) inputs: &'a Tensors,
     pub(super) outputs: &'a [Tensor],
+    /// From what each output is computed: [`Model::origins`].
+    pub(super) origins: &'a [u32],
     pub(super) engine: &'a Engine,
     pub(super) tolerances: &'a BTreeMap<String, Tolerance>,
 }
@@ -190,6 +262,7 @@ impl Recording<'_> {
             let record = json!({
                 "revseq": env!("CARGO_PKG_VERSION"),
                 "recorded_on": self.engine.to_string(),
+                "outputs": outputs_record(self.model, self.origins),
                 "tolerances": tolerances,
             });
             let text = serde_json::to_string_pretty(&record)? + "\n";
@@ -211,5 +284,16 @@ pub(super) fn update(set: &DataSet, model: &Model, outputs: &[Tensor]) -> Result
     for (file, bytes) in encoded_outputs(model, outputs) {
         file::write(&set.path.join(file), &bytes)?;
     }
-    Ok(())
+    let path = set.path.join(RECORD);
+    if !path.exists() {
+        return Ok(());
+    }
+    let mut record: serde_json::Map<String, Json> = serde_json::from_slice(&read::file(&path)?)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    let outputs = outputs_record(model, &model.origins());
+    record.insert("outputs".to_owned(), outputs);
+    file::write(
+        &path,
+        (serde_json::to_string_pretty(&record)? + "\n").as_bytes(),
+    )
 }

@@ -23,12 +23,17 @@ mod snapshot;
 pub(crate) mod tolerance;
 mod verify;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::Result;
 use serde_json::{Value as Json, json};
 
+use crate::backend::Engine;
 use crate::backend::ort::Placement;
 use crate::cli::{Arguments, Command};
+use crate::model::Model;
 use crate::note::note;
+use crate::tensor::Tensor;
 
 /// How a command ended, if not with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +70,28 @@ fn say_gpu(name: Option<&str>) {
     if let Some(name) = name {
         note(format!(
             "ReverseSequence and ReverseSubsequences: on {name}"
+        ));
+    }
+}
+
+/// Notes that a value is NaN that tract reads, returns or is compared with; once, whatever runs.
+fn say_nan<'a>(
+    engine: &Engine,
+    model: &Model,
+    what: &str,
+    values: impl IntoIterator<Item = (&'a String, &'a Tensor)>,
+) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !matches!(engine, Engine::Tract(_)) || IS_SAID.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut values = values.into_iter();
+    if let Some((name, _)) = values.find(|(_, value)| value.has_nan()) {
+        IS_SAID.store(true, Ordering::Relaxed);
+        note(format!(
+            "{}: {what} {name:?} holds NaN, of which some operators make a number on tract, such as \
+             Relu, Max and Sigmoid",
+            model.path.display()
         ));
     }
 }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use super::Outcome;
 use super::data_set::Recording;
 use super::destination::Destination;
 use super::inputs::{self, in_model};
 use super::tolerance::Tolerances;
+use super::{Outcome, say_nan};
 use crate::backend::Engine;
 use crate::cli::{Format, SnapshotArguments};
 use crate::model::{Model, read};
@@ -104,10 +104,14 @@ fn record(arguments: &SnapshotArguments, path: &Path, engine: &Engine) -> Result
         Ok((inputs, outputs))
     };
     let (inputs, outputs) = run().with_context(in_model(&located.model))?;
+    say_nan(engine, &model, "input", &inputs);
+    let names = model.output_names();
+    say_nan(engine, &model, "output", std::iter::zip(&names, &outputs));
     let recording = Recording {
         model: &model,
         inputs: &inputs,
         outputs: &outputs,
+        origins: &model.origins(),
         engine,
         tolerances: &tolerances,
     };

@@ -13,7 +13,7 @@ use walkdir::WalkDir;
 use super::destination::Destination;
 use super::results::{Results, Tested, Verdict};
 use super::tolerance::Tolerances;
-use super::{Outcome, data_set, junit};
+use super::{Outcome, data_set, junit, say_nan};
 use crate::backend::ort::Placement;
 use crate::backend::{Engine, Loaded, Session};
 use crate::chain;
@@ -292,6 +292,7 @@ impl RunSet<'_> {
         let inputs = data_set::inputs(self.model, self.set)?;
         let expected = data_set::outputs(self.model, self.set)?;
         let got = session.run(&inputs)?;
+        self.say_nan(&inputs, &expected, &got);
         self.differences(&expected, &got)
     }
 
@@ -308,6 +309,7 @@ impl RunSet<'_> {
         match read {
             Ok((inputs, expected)) => {
                 let got = session.run(&inputs)?;
+                self.say_nan(&inputs, &expected, &got);
                 let differences = self.differences(&expected, &got)?;
                 if !differences.is_empty() {
                     data_set::update(set, model, &got)?;
@@ -317,10 +319,12 @@ impl RunSet<'_> {
             Err(why) => {
                 let inputs = data_set::adapted_inputs(model, set)?;
                 let outputs = session.run(&inputs)?;
+                self.say_nan(&inputs, &Tensors::new(), &outputs);
                 let recording = data_set::Recording {
                     model,
                     inputs: &inputs,
                     outputs: &outputs,
+                    origins: &model.origins(),
                     engine: self.engine,
                     tolerances: &data_set::Record::read(set)?.tolerances,
                 };
@@ -330,15 +334,23 @@ impl RunSet<'_> {
         }
     }
 
+    fn say_nan(&self, inputs: &Tensors, expected: &Tensors, got: &[Tensor]) {
+        let Self { engine, model, .. } = self;
+        let names = model.output_names();
+        say_nan(engine, model, "input", inputs);
+        say_nan(engine, model, "expected output", expected);
+        say_nan(engine, model, "output", std::iter::zip(&names, got));
+    }
+
     fn differences(&self, expected: &Tensors, got: &[Tensor]) -> Result<Vec<String>> {
-        let recorded = data_set::Record::read(self.set)?.tolerances;
+        let recorded = data_set::Record::read(self.set)?;
         let outputs = std::iter::zip(self.model.output_names(), got);
         let differ = outputs.filter_map(|(name, got)| {
-            let tolerance = self.tolerances.of(&name, &recorded);
+            let tolerance = self.tolerances.of(&name, &recorded.tolerances);
             let difference = compare(&expected[&name], got, tolerance).err()?;
             Some(format!("output {name}{difference}"))
         });
-        Ok(differ.collect())
+        Ok(differ.chain(recorded.moved(self.model)).collect())
     }
 }
 

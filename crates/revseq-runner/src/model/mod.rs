@@ -7,6 +7,7 @@ pub(crate) mod external;
 mod fix;
 pub(crate) mod inner;
 mod order;
+mod origins;
 pub(crate) mod read;
 mod scan;
 mod start;

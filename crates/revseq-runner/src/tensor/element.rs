@@ -55,6 +55,30 @@ impl Tensor {
     }
 }
 
+impl Tensor {
+    /// Whether a float or a component of a complex number is NaN.
+    pub(crate) fn has_nan(&self) -> bool {
+        let (Data::Bytes(bytes), ElementType::Fixed(data_type)) = (&self.data, self.element_type)
+        else {
+            return false;
+        };
+        let halves = || bytes.as_chunks().0.iter().copied();
+        match data_type {
+            DataType::Float16 => halves().any(|it| f16::from_le_bytes(it).is_nan()),
+            DataType::Bfloat16 => halves().any(|it| bf16::from_le_bytes(it).is_nan()),
+            DataType::Float32 | DataType::Complex64 => {
+                let mut all = bytes.as_chunks().0.iter();
+                all.any(|it| f32::from_le_bytes(*it).is_nan())
+            }
+            DataType::Float64 | DataType::Complex128 => {
+                let mut all = bytes.as_chunks().0.iter();
+                all.any(|it| f64::from_le_bytes(*it).is_nan())
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Element<'_> {
     /// The components of a float or complex value; `None` for values that are compared exactly.
     pub(crate) fn components(self) -> Option<[f64; 2]> {

@@ -3,7 +3,9 @@
 use prost::Message;
 use tract_onnx::pb::{GraphProto, TensorProto};
 
-use crate::common::{FLOAT, Folder, model, node, refuses, reverse_graph, revseq, succeeds, value};
+use crate::common::{
+    FLOAT, Folder, model, node, refuses, reverse_graph, revseq, succeeds, tensor, value,
+};
 
 /// A model NAME.onnx in a folder, and its path.
 fn encoder(folder: &Folder) -> String {
@@ -326,4 +328,132 @@ fn nothing_tested_is_a_failure() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["without_snapshot"][0], format!("{all}/broken.onnx"));
     assert_eq!(json["interrupted"], false);
+}
+
+/// Outputs that change places fail although their values agree, and `--update` accepts them.
+#[test]
+fn outputs_that_change_places_are_a_difference() {
+    let of = |outputs: &[(&str, &str)]| of(&["x"], outputs, "3");
+    let recorded = of(&[("Abs", "y"), ("Relu", "z"), ("Neg", "w")]);
+    for (changed, why) in [
+        (
+            of(&[("Relu", "y"), ("Abs", "z"), ("Neg", "w")]),
+            ": FAILED: test_data_set_0: output y is computed as output z was; test_data_set_0: output \
+             z is computed as output y was\n",
+        ),
+        (
+            of(&[("Relu", "z"), ("Abs", "y"), ("Neg", "w")]),
+            ": FAILED: test_data_set_0: the outputs are in the order z, y, w, recorded as y, z, w\n",
+        ),
+    ] {
+        let folder = Folder::new();
+        let path = folder.write("m.onnx", &recorded);
+        let path = path.to_str().unwrap();
+        // Of numbers that are not negative, Abs and Relu are the same.
+        succeeds(&["snapshot", path, "--fill", "iota", "--atol", "y=0.5"]);
+        succeeds(&["verify", path]);
+        folder.write("m.onnx", &changed);
+        let run = revseq(&["verify", path]);
+        assert_eq!(run.code, Some(1), "{run:?}");
+        assert!(run.stdout.contains(why), "{run:?}");
+        let updated = succeeds(&["verify", path, "--update"]);
+        assert!(updated.contains(": updated: "), "{updated}");
+        succeeds(&["verify", path]);
+        let record = "m.snapshots/test_data_set_0/snapshot.json";
+        let text = std::fs::read_to_string(folder.path(record)).unwrap();
+        assert!(text.contains("\"atol\": 0.5"), "{text}");
+        // One without outputs, of an older version, and none at all.
+        let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        json.as_object_mut().unwrap().remove("outputs").unwrap();
+        folder.write("m.onnx", &recorded);
+        folder.write(record, json.to_string().as_bytes());
+        succeeds(&["verify", path]);
+        std::fs::remove_file(folder.path(record)).unwrap();
+        succeeds(&["verify", path]);
+    }
+}
+
+/// Other nodes that compute the same, and other computations, are told by values alone.
+#[test]
+fn outputs_that_are_computed_otherwise_keep_their_places() {
+    let folder = Folder::new();
+    let path = folder.write("m.onnx", &of(&["x"], &[("Abs", "y"), ("Relu", "z")], "3"));
+    let path = path.to_str().unwrap();
+    succeeds(&["snapshot", path, "--fill", "iota"]);
+    for outputs in [
+        [("Identity", "y"), ("Relu", "z")],
+        [("Relu", "y"), ("Relu", "z")],
+    ] {
+        folder.write("m.onnx", &of(&["x"], &outputs, "3"));
+        succeeds(&["verify", path]);
+    }
+    // A record that someone else wrote.
+    for (record, why) in [
+        ("{\"outputs\": 1}", "its outputs are not a list"),
+        ("{\"outputs\": [1]}", "an output has no name"),
+        (
+            "{\"outputs\": [{\"name\": \"y\", \"origin\": \"x\"}]}",
+            "output \"y\" has no origin",
+        ),
+    ] {
+        folder.write(
+            "m.snapshots/test_data_set_0/snapshot.json",
+            record.as_bytes(),
+        );
+        let run = revseq(&["verify", path]);
+        assert_eq!(run.code, Some(1), "{run:?}");
+        assert!(run.stdout.contains(why), "{run:?}");
+    }
+}
+
+#[test]
+fn the_command_warns_of_nan_on_tract() {
+    let folder = Folder::new();
+    let model = of(&["x"], &[("Relu", "y"), ("Neg", "z")], "3");
+    let path = folder.write("m.onnx", &model);
+    let path = path.to_str().unwrap();
+    let floats = |name: &str, values: [f32; 3]| {
+        let bytes: Vec<u8> = values.iter().flat_map(|it| it.to_le_bytes()).collect();
+        tensor(name, FLOAT, &[3], &bytes).encode_to_vec()
+    };
+    folder.write("x.pb", &floats("x", [1.0, f32::NAN, 3.0]));
+    let x = format!("x={}", folder.path("x.pb").display());
+    let warning = |what: &str| {
+        format!(
+            "{path}: {what} holds NaN, of which some operators make a number on tract, such as Relu, \
+             Max and Sigmoid\n"
+        )
+    };
+    let said = |arguments: &[&str]| revseq(arguments).stderr;
+    assert_eq!(said(&["run", path, "--input", &x]), warning("input \"x\""));
+    assert_eq!(said(&["run", path, "--input", &x, "-q"]), "");
+    assert_eq!(said(&["run", path, "--fill", "iota"]), "");
+    assert_eq!(
+        said(&["snapshot", path, "--input", &x]),
+        warning("input \"x\"")
+    );
+    assert_eq!(said(&["verify", path]), warning("input \"x\""));
+    // 0 / 0, and an expected NaN that tract does not return.
+    folder.write("n.onnx", &model_of_zero_by_zero());
+    let other = folder.path("n.onnx");
+    let said_of_output = said(&["run", other.to_str().unwrap(), "--fill", "zeros"]);
+    assert!(
+        said_of_output.contains("n.onnx: output \"y\" holds NaN, "),
+        "{said_of_output}"
+    );
+    let set = "m.snapshots/test_data_set_0";
+    folder.write(&format!("{set}/input_0.pb"), &floats("x", [1.0; 3]));
+    folder.write(&format!("{set}/output_0.pb"), &floats("y", [f32::NAN; 3]));
+    assert_eq!(said(&["verify", path]), warning("expected output \"y\""));
+}
+
+fn model_of_zero_by_zero() -> Vec<u8> {
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![node("Div", &["x", "x"], &["y"])],
+        input: vec![value("x", FLOAT, &["3"])],
+        output: vec![value("y", FLOAT, &["3"])],
+        ..GraphProto::default()
+    };
+    model(graph).encode_to_vec()
 }

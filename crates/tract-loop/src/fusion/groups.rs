@@ -18,6 +18,8 @@ use tract_onnx::tract_hir::internal::*;
 use super::Fused;
 use super::program::{Binary, Function, Instruction, Operand, Output, Program, Unary, pack};
 use super::view::{Base, View};
+use crate::kernel::Kernel;
+use crate::recurrent::{Functions, GateFunction};
 
 /// The most elements of a value, not counting symbolic sizes: with more, an operator's fixed cost
 /// is small.
@@ -59,8 +61,12 @@ fn known(size: &TDim) -> u64 {
 }
 
 fn unary(op: &ElementWiseOp) -> Option<Unary> {
-    let kernel = |function: Func| function.ew_f32().ok().map(Unary::Kernel);
+    let kernel = |function: Func| Kernel::new(function).ok().map(Unary::Kernel);
     let op = &op.0;
+    if let Some(function) = op.downcast_ref::<GateFunction>() {
+        let functions = Functions::new().ok();
+        return functions.map(|functions| Unary::Gate(*function, functions));
+    }
     match () {
         () if op.is::<nn::Sigmoid>() => kernel(Func::Sigmoid),
         () if op.is::<math::Tanh>() => kernel(Func::Tanh),

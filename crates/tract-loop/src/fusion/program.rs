@@ -1,15 +1,16 @@
 //! The program of a fused operator.
 
-use tract_onnx::tract_core::tract_linalg::element_wise::ElementWise;
 use tract_onnx::tract_hir::internal::*;
 
 use super::view::{Base, View};
+use crate::kernel::Kernel;
+use crate::recurrent::{Functions, GateFunction};
 
 /// A function of one operand.
 #[derive(Clone, Debug)]
 pub(super) enum Unary {
-    /// One of tract's vectorised functions.
-    Kernel(Box<dyn ElementWise<f32>>),
+    Kernel(Kernel),
+    Gate(GateFunction, Functions),
     Abs,
     Neg,
     Not,
@@ -322,6 +323,10 @@ fn unary(function: &Unary, to: &mut [f32], from: &[f32]) -> TractResult<()> {
             to.copy_from_slice(from);
             kernel.run(to)?;
         }
+        Unary::Gate(function, functions) => {
+            to.copy_from_slice(from);
+            function.apply(functions, to)?;
+        }
         Unary::Abs => each(f32::abs),
         Unary::Neg => each(|x| -x),
         Unary::Not => each(|x| truth(x == 0.0)),
@@ -348,8 +353,9 @@ fn binary(function: Binary, to: &mut [f32], a: &[f32], b: &[f32]) {
         Binary::SubFrom => each(to, a, b, |a, b| b - a),
         Binary::Mul => each(to, a, b, |a, b| a * b),
         Binary::Div => each(to, a, b, |a, b| a / b),
-        Binary::Min => each(to, a, b, f32::min),
-        Binary::Max => each(to, a, b, f32::max),
+        // A NaN in either operand stays.
+        Binary::Min => each(to, a, b, |a, b| if a.is_nan() || a < b { a } else { b }),
+        Binary::Max => each(to, a, b, |a, b| if a.is_nan() || a > b { a } else { b }),
         Binary::And => each(to, a, b, |a, b| truth(a != 0.0 && b != 0.0)),
         Binary::Or => each(to, a, b, |a, b| truth(a != 0.0 || b != 0.0)),
         Binary::Equal => each(to, a, b, |a, b| truth(a == b)),

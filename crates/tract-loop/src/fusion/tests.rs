@@ -174,6 +174,10 @@ proptest! {
         let plain = model(&choices, rows.is_some()).unwrap();
         let inputs = inputs(&plain, rows.unwrap_or(ROWS)).unwrap();
         let run = |model: TypedModel| model.into_runnable()?.run(inputs.clone());
+        // Of NaN, tract makes a number.
+        let all: Vec<Choice> = choices.iter().map(|it| Choice { is_output: true, ..*it }).collect();
+        let values = run(model(&all, rows.is_some()).unwrap()).unwrap();
+        prop_assume!(!bits(&values).concat().contains(&f32::NAN.to_bits()));
         let optimized = plain.clone().into_optimized().unwrap();
         let mut models = vec![(plain.clone(), run(plain).unwrap())];
         // tract 0.23 leaves a Dummy in some optimised models.
@@ -188,6 +192,45 @@ proptest! {
                 let found = state.run(inputs.clone()).unwrap();
                 prop_assert_eq!(bits(&found), bits(&expected));
             }
+        }
+    }
+}
+
+#[test]
+fn fused_functions_keep_nan() {
+    const LEN: usize = 19;
+    type Wire = fn(&mut TypedModel, OutletId, OutletId) -> TractResult<OutletId>;
+    let functions: [Wire; 9] = [
+        |model, x, _| Ok(model.wire_node("f", nn::sigmoid(), &[x])?[0]),
+        |model, x, _| Ok(model.wire_node("f", math::tanh(), &[x])?[0]),
+        |model, x, _| Ok(model.wire_node("f", math::exp(), &[x])?[0]),
+        |model, x, _| Ok(model.wire_node("f", math::ln(), &[x])?[0]),
+        |model, x, _| Ok(model.wire_node("f", math::erf(), &[x])?[0]),
+        |model, x, one| Ok(model.wire_node("f", math::max(), &[x, one])?[0]),
+        |model, x, one| Ok(model.wire_node("f", math::max(), &[one, x])?[0]),
+        |model, x, one| Ok(model.wire_node("f", math::min(), &[x, one])?[0]),
+        |model, x, one| Ok(model.wire_node("f", math::min(), &[one, x])?[0]),
+    ];
+    for (number, function) in functions.into_iter().enumerate() {
+        let mut model = TypedModel::default();
+        let x = model.add_source("x", f32::fact([LEN])).unwrap();
+        let one = tensor1(&[1_f32; LEN]);
+        let one = model.add_const("one", one).unwrap();
+        let made = function(&mut model, x, one).unwrap();
+        // Two operators are worth fusing.
+        let made = model.wire_node("less", math::neg(), &[made]).unwrap();
+        model.select_output_outlets(&made).unwrap();
+        let known = known(&model);
+        fuse_all(&mut model, &known).unwrap();
+        assert!(model.nodes().iter().any(|node| node.op_is::<Fused>()));
+        let state = &mut model.into_runnable().unwrap().spawn().unwrap();
+        for at in 0..LEN {
+            let mut x = [0.5_f32; LEN];
+            x[at] = f32::NAN;
+            let found = state.run(tvec!(tensor1(&x).into_tvalue())).unwrap();
+            let found = found[0].to_plain_array_view::<f32>().unwrap();
+            let nan: Vec<usize> = (0..LEN).filter(|it| found[[*it]].is_nan()).collect();
+            assert_eq!(nan, [at], "function {number}");
         }
     }
 }

@@ -1,18 +1,17 @@
 //! Activation functions.
 
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::ops::binary::TypedBinOp;
-use tract_onnx::tract_core::ops::logic::{Iff, comp_gte};
-use tract_onnx::tract_core::ops::{math, nn};
-use tract_onnx::tract_core::tract_linalg::element_wise::ElementWise;
+use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
+use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_core::tract_linalg::routines::Func;
 use tract_onnx::tract_hir::internal::*;
+use tract_onnx::tract_hir::tract_num_traits::Float;
 
-use super::Wiring;
+use crate::kernel::Kernel;
 
 /// An ONNX activation function with its constants.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Activation {
+pub(crate) enum Activation {
     Affine { alpha: f32, beta: f32 },
     Elu { alpha: f32 },
     HardSigmoid { alpha: f32, beta: f32 },
@@ -83,151 +82,162 @@ pub(super) fn read(
 
 /// tract's vectorised functions.
 #[derive(Clone, Debug)]
-pub(super) struct Functions {
-    sigmoid: Box<dyn ElementWise<f32>>,
-    tanh: Box<dyn ElementWise<f32>>,
+pub(crate) struct Functions {
+    sigmoid: Kernel,
+    tanh: Kernel,
 }
 
 impl Functions {
-    pub(super) fn new() -> TractResult<Self> {
+    pub(crate) fn new() -> TractResult<Self> {
         Ok(Self {
-            sigmoid: Func::Sigmoid.ew_f32()?,
-            tanh: Func::Tanh.ew_f32()?,
+            sigmoid: Kernel::new(Func::Sigmoid)?,
+            tanh: Kernel::new(Func::Tanh)?,
         })
     }
 }
 
-impl Activation {
+/// The numbers that layers compute with.
+pub(crate) trait Number: Float {
+    fn of(number: f32) -> Self;
+    fn all_sigmoid(functions: &Functions, all: &mut [Self]) -> TractResult<()>;
+    fn all_tanh(functions: &Functions, all: &mut [Self]) -> TractResult<()>;
+}
+
+impl Number for f32 {
+    fn of(number: f32) -> Self {
+        number
+    }
+
+    fn all_sigmoid(functions: &Functions, all: &mut [Self]) -> TractResult<()> {
+        functions.sigmoid.run(all)
+    }
+
+    fn all_tanh(functions: &Functions, all: &mut [Self]) -> TractResult<()> {
+        functions.tanh.run(all)
+    }
+}
+
+impl Number for f64 {
+    fn of(number: f32) -> Self {
+        number.into()
+    }
+
+    fn all_sigmoid(_functions: &Functions, all: &mut [Self]) -> TractResult<()> {
+        each(all, |x| 1.0 / (1.0 + (-x).exp()));
+        Ok(())
+    }
+
+    fn all_tanh(_functions: &Functions, all: &mut [Self]) -> TractResult<()> {
+        each(all, f64::tanh);
+        Ok(())
+    }
+}
+
+/// Replaces each number. Inlined where the function is known, so that the loop is vectorised.
+#[inline(always)]
+fn each<T: Copy>(all: &mut [T], function: impl Fn(T) -> T) {
+    for x in all {
+        *x = function(*x);
+    }
+}
+
+/// A number clamped, where NaN stays NaN.
+#[inline(always)]
+fn clamped<T: PartialOrd>(x: T, least: T, most: T) -> T {
+    if x < least {
+        least
+    } else if x > most {
+        most
+    } else {
+        x
+    }
+}
+
+/// The function of a gate: an activation, behind a clip if there is one. NaN stays NaN, but for an
+/// activation whose definition says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct GateFunction {
+    pub(super) clip: Option<f32>,
+    pub(super) activation: Activation,
+}
+
+impl GateFunction {
     /// Applies the function in place.
-    pub(super) fn apply(self, functions: &Functions, all: &mut [f32]) -> TractResult<()> {
-        // Inlined into each arm, where the function is known, so that the loop is vectorised.
-        #[inline(always)]
-        fn each(all: &mut [f32], function: impl Fn(f32) -> f32) {
-            for x in all {
-                *x = function(*x);
-            }
+    pub(crate) fn apply<T: Number>(self, functions: &Functions, all: &mut [T]) -> TractResult<()> {
+        if let Some(clip) = self.clip {
+            let clip = T::of(clip);
+            each(all, |x| clamped(x, -clip, clip));
         }
-        match self {
-            Self::Sigmoid => functions.sigmoid.run(all)?,
-            Self::Tanh => functions.tanh.run(all)?,
-            Self::Relu => each(all, |x| x.max(0.0)),
-            Self::Affine { alpha, beta } => each(all, |x| x * alpha + beta),
-            Self::HardSigmoid { alpha, beta } => {
-                each(all, |x| (x * alpha + beta).clamp(0.0, 1.0));
+        let (zero, one) = (T::zero(), T::one());
+        match self.activation {
+            Activation::Sigmoid => T::all_sigmoid(functions, all)?,
+            Activation::Tanh => T::all_tanh(functions, all)?,
+            Activation::Relu => each(all, |x| if x < zero { zero } else { x }),
+            Activation::Affine { alpha, beta } => {
+                let (alpha, beta) = (T::of(alpha), T::of(beta));
+                each(all, |x| x * alpha + beta);
             }
-            Self::ScaledTanh { alpha, beta } => {
+            Activation::HardSigmoid { alpha, beta } => {
+                let (alpha, beta) = (T::of(alpha), T::of(beta));
+                each(all, |x| clamped(x * alpha + beta, zero, one));
+            }
+            Activation::ScaledTanh { alpha, beta } => {
+                let (alpha, beta) = (T::of(alpha), T::of(beta));
                 each(all, |x| x * beta);
-                functions.tanh.run(all)?;
+                T::all_tanh(functions, all)?;
                 each(all, |x| x * alpha);
             }
             // max(x, 0) + ln(1 + exp(-|x|)), which does not overflow.
-            Self::Softplus => each(all, |x| x.max(0.0) + (-x.abs()).exp().ln_1p()),
-            Self::Softsign => each(all, |x| x / (x.abs() + 1.0)),
-            Self::LeakyRelu { alpha } => each(all, |x| if x >= 0.0 { x } else { x * alpha }),
-            Self::Elu { alpha } => {
-                each(all, |x| if x >= 0.0 { x } else { alpha * x.exp_m1() });
+            Activation::Softplus => {
+                each(all, |x| x.max(zero) + (-x.abs()).exp().ln_1p());
             }
-            Self::ThresholdedRelu { alpha } => each(all, |x| if x >= alpha { x } else { 0.0 }),
+            Activation::Softsign => each(all, |x| x / (x.abs() + one)),
+            Activation::LeakyRelu { alpha } => {
+                let alpha = T::of(alpha);
+                each(all, |x| if x >= zero { x } else { x * alpha });
+            }
+            Activation::Elu { alpha } => {
+                let alpha = T::of(alpha);
+                each(all, |x| if x >= zero { x } else { alpha * x.exp_m1() });
+            }
+            Activation::ThresholdedRelu { alpha } => {
+                let alpha = T::of(alpha);
+                each(all, |x| if x >= alpha { x } else { zero });
+            }
         }
         Ok(())
     }
 
-    pub(super) fn wire(
-        self,
-        to: &mut Wiring<'_>,
-        name: &str,
-        x: OutletId,
-    ) -> TractResult<OutletId> {
-        let constant = |to: &mut Wiring<'_>, value: f32| to.number(name, x, value);
-        match self {
-            // tract has no sigmoid for doubles.
-            Self::Sigmoid if to.fact(x)?.datum_type == f64::datum_type() => {
-                let one = constant(to, 1.0)?;
-                let less = to.op(name, math::neg(), &[x])?;
-                let exp = to.op(name, math::exp(), &[less])?;
-                let sum = to.math(name, math::add(), &[exp, one])?;
-                to.math(name, math::div(), &[one, sum])
-            }
-            Self::Sigmoid => to.op(name, nn::sigmoid(), &[x]),
-            Self::Tanh => to.op(name, math::tanh(), &[x]),
-            Self::Relu => {
-                let zero = constant(to, 0.0)?;
-                to.math(name, math::max(), &[x, zero])
-            }
-            Self::Affine { alpha, beta } => {
-                let (alpha, beta) = (constant(to, alpha)?, constant(to, beta)?);
-                let scaled = to.math(name, math::mul(), &[x, alpha])?;
-                to.math(name, math::add(), &[scaled, beta])
-            }
-            Self::HardSigmoid { alpha, beta } => {
-                let affine = Self::Affine { alpha, beta }.wire(to, name, x)?;
-                clamp(to, name, affine, 0.0, 1.0)
-            }
-            Self::ScaledTanh { alpha, beta } => {
-                let (alpha, beta) = (constant(to, alpha)?, constant(to, beta)?);
-                let scaled = to.math(name, math::mul(), &[x, beta])?;
-                let tanh = to.op(name, math::tanh(), &[scaled])?;
-                to.math(name, math::mul(), &[tanh, alpha])
-            }
-            Self::Softplus => {
-                // max(x, 0) + ln(1 + exp(-|x|)), which does not overflow.
-                let one = constant(to, 1.0)?;
-                let abs = to.op(name, math::abs(), &[x])?;
-                let less = to.op(name, math::neg(), &[abs])?;
-                let exp = to.op(name, math::exp(), &[less])?;
-                let sum = to.math(name, math::add(), &[exp, one])?;
-                let ln = to.op(name, math::ln(), &[sum])?;
-                let relu = Self::Relu.wire(to, name, x)?;
-                to.op(name, math::add(), &[relu, ln])
-            }
-            Self::Softsign => {
-                let one = constant(to, 1.0)?;
-                let abs = to.op(name, math::abs(), &[x])?;
-                let sum = to.math(name, math::add(), &[abs, one])?;
-                to.math(name, math::div(), &[x, sum])
-            }
-            Self::LeakyRelu { alpha } => {
-                let alpha = constant(to, alpha)?;
-                let scaled = to.math(name, math::mul(), &[x, alpha])?;
-                at_least(to, name, x, 0.0, scaled)
-            }
-            Self::Elu { alpha } => {
-                let (alpha, one) = (constant(to, alpha)?, constant(to, 1.0)?);
-                let exp = to.op(name, math::exp(), &[x])?;
-                let less = to.math(name, math::sub(), &[exp, one])?;
-                let scaled = to.math(name, math::mul(), &[less, alpha])?;
-                at_least(to, name, x, 0.0, scaled)
-            }
-            Self::ThresholdedRelu { alpha } => {
-                let zero = constant(to, 0.0)?;
-                at_least(to, name, x, alpha, zero)
-            }
-        }
+    /// The function as an operator.
+    pub(super) fn op(self) -> ElementWiseOp {
+        ElementWiseOp(Box::new(self), None)
     }
 }
 
-/// `x` where it is at least `bound`, `other` elsewhere.
-fn at_least(
-    to: &mut Wiring<'_>,
-    name: &str,
-    x: OutletId,
-    bound: f32,
-    other: OutletId,
-) -> TractResult<OutletId> {
-    let bound = to.number(name, x, bound)?;
-    let is_so = to.math(name, TypedBinOp(comp_gte(), None), &[x, bound])?;
-    to.math(name, Iff, &[is_so, x, other])
-}
+// A function whose constant is NaN differs from itself, so that tract does not merge such nodes.
+impl Eq for GateFunction {}
 
-/// Clamps `x`.
-pub(super) fn clamp(
-    to: &mut Wiring<'_>,
-    name: &str,
-    x: OutletId,
-    least: f32,
-    most: f32,
-) -> TractResult<OutletId> {
-    let (least, most) = (to.number(name, x, least)?, to.number(name, x, most)?);
-    let x = to.math(name, math::max(), &[x, least])?;
-    to.math(name, math::min(), &[x, most])
+impl ElementWiseMiniOp for GateFunction {
+    fn name(&self) -> String {
+        "GateFunction".to_owned()
+    }
+
+    fn validation(&self) -> Validation {
+        Validation::Rounding
+    }
+
+    fn eval_in_place(&self, t: &mut Tensor, _out_dt: Option<DatumType>) -> TractResult<()> {
+        fn apply<T: Number + Datum>(function: GateFunction, t: &mut Tensor) -> TractResult<()> {
+            let functions = Functions::new()?;
+            let mut plain = t.try_as_plain_ram_mut()?;
+            let all = plain.as_slice_mut::<T>()?;
+            let len = all.len();
+            par_chunks_mut(all, 1, len, |_, part| function.apply(&functions, part))
+        }
+        if t.datum_type().is::<f64>() {
+            apply::<f64>(*self, t)
+        } else {
+            apply::<f32>(*self, t)
+        }
+    }
 }

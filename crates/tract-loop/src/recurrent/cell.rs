@@ -6,7 +6,7 @@ use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_hir::internal::*;
 
 use super::Wiring;
-use super::activation::{Activation, clamp};
+use super::activation::{Activation, GateFunction};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cell {
@@ -134,11 +134,11 @@ impl Step<'_> {
         function: usize,
         x: OutletId,
     ) -> TractResult<OutletId> {
-        let x = match self.clip {
-            Some(clip) => clamp(to, "clip", x, -clip, clip)?,
-            None => x,
+        let function = GateFunction {
+            clip: self.clip,
+            activation: self.activations[function],
         };
-        self.activations[function].wire(to, name, x)
+        to.op(name, function.op(), &[x])
     }
 
     fn lstm(
@@ -176,7 +176,11 @@ impl Step<'_> {
         let c = to.op("c", math::add(), &[kept, added])?;
         let o = gate(to, 1, Some((1, c)))?;
         let o = self.activate(to, "o", 0, o)?;
-        let shown = self.activations[2].wire(to, "shown", c)?;
+        let shown = GateFunction {
+            clip: None,
+            activation: self.activations[2],
+        };
+        let shown = to.op("shown", shown.op(), &[c])?;
         let h = to.op("h", math::mul(), &[o, shown])?;
         Ok(tvec![h, c])
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tract_onnx::tract_core::ops::array::{Range as Count, Slice, TypedConcat};
+use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Range as Count, Slice, TypedConcat};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
@@ -16,6 +16,8 @@ use tract_onnx::tract_hir::ops::expandable::Expansion;
 use super::Wiring;
 use super::activation::Activation;
 use super::cell::{Cell, Step};
+use super::checked::{self, Expected, Size};
+use crate::LengthsPolicy;
 use crate::alias::Alias;
 use crate::last::LastOrInitial;
 
@@ -53,14 +55,16 @@ pub(super) struct Layer {
     pub(super) clip: Option<f32>,
     /// Whether the batch axis comes before the time axis.
     pub(super) is_batch_first: bool,
+    /// What becomes of lengths out of range.
+    pub(super) lengths: LengthsPolicy,
     pub(super) inputs: Inputs,
     pub(super) outputs: Outputs,
 }
 
 /// The places of the node's axes.
-struct Axes {
-    batch: usize,
-    time: usize,
+pub(super) struct Axes {
+    pub(super) batch: usize,
+    pub(super) time: usize,
     /// The axes of directions and batch in states.
     states: [usize; 2],
     /// The axes of time, directions and batch in `Y`.
@@ -68,7 +72,7 @@ struct Axes {
 }
 
 impl Layer {
-    fn axes(&self) -> Axes {
+    pub(super) fn axes(&self) -> Axes {
         if self.is_batch_first {
             Axes {
                 batch: 0,
@@ -84,6 +88,38 @@ impl Layer {
                 y: [0, 1, 2],
             }
         }
+    }
+
+    /// The sizes that inputs other than X have to have.
+    pub(super) fn expected(&self) -> TVec<(usize, Expected)> {
+        let directions = Size::Known(self.directions.len());
+        let gates = self.cell.gates();
+        let state = if self.is_batch_first {
+            tvec![Size::Batch, directions, Size::Units(1)]
+        } else {
+            tvec![directions, Size::Batch, Size::Units(1)]
+        };
+        let Inputs {
+            bias,
+            lengths,
+            initial_h,
+            initial_c,
+            peepholes,
+        } = self.inputs;
+        let w = tvec![directions, Size::Units(gates), Size::Features];
+        let r = tvec![directions, Size::Units(gates), Size::Units(1)];
+        let all = [
+            (Some(1), "W", w),
+            (Some(2), "R", r),
+            (bias, "B", tvec![directions, Size::Units(2 * gates)]),
+            (lengths, "sequence_lens", tvec![Size::Batch]),
+            (initial_h, "initial_h", state.clone()),
+            (initial_c, "initial_c", state),
+            (peepholes, "P", tvec![directions, Size::Units(3)]),
+        ];
+        let all = all.into_iter();
+        all.filter_map(|(input, name, sizes)| Some((input?, Expected { name, sizes })))
+            .collect()
     }
 
     /// Wires the weights of a direction, and the products with all inputs.
@@ -201,8 +237,19 @@ impl Layer {
         if sizes[..2].contains(&0.to_dim()) {
             // Nothing is computed, but tract's Scan requires a step, and elements in its states.
             sizes[2] = weights.hidden;
+            let states = match lengths {
+                // Zeros, but read from the lengths, so that these are checked.
+                Some(lengths) => {
+                    let of = to.fact(x)?.datum_type;
+                    let none = to.op("none", cast(of), &[lengths.is_any])?;
+                    let sizes = tvec![1.to_dim(), sizes[1].clone(), sizes[2].clone()];
+                    let broadcast = MultiBroadcastTo::new(ShapeFact::from_dims(sizes));
+                    tvec![to.op("last", broadcast, &[none])?; initial.len()]
+                }
+                None => initial,
+            };
             let y = to.zeros("y", x, sizes)?;
-            let state = |index: usize| initial.get(index).copied();
+            let state = |index: usize| states.get(index).copied();
             return Ok([
                 self.outputs.y.and(Some(y)),
                 self.outputs.y_h.and(state(0)),
@@ -347,7 +394,6 @@ impl Layer {
         let steps = to.op("steps", cast(i64::datum_type()), &[steps])?;
         let steps = to.op("steps", AxisOp::Add(1), &[steps])?;
         let steps = to.op("steps", AxisOp::Add(2), &[steps])?;
-        let lengths = to.op("lengths", cast(i64::datum_type()), &[lengths])?;
         let lengths = to.op("lengths", AxisOp::Add(0), &[lengths])?;
         let lengths = to.op("lengths", AxisOp::Add(2), &[lengths])?;
         let less = || TypedBinOp(comp_lt(), None);
@@ -434,6 +480,27 @@ impl Sources<'_, '_> {
     }
 }
 
+/// Sets a size unless it is known. A known one may be another symbol for the same size, and is
+/// [checked] otherwise.
+fn fill<'r, A>(s: &mut Solver<'r>, of: A, size: TDim) -> InferenceResult
+where
+    A: IntoExp<DimFact> + Copy + 'r,
+{
+    s.with(of, move |s, found: DimFact| match found.concretize() {
+        None => s.equals(of, size.clone()),
+        Some(_) => Ok(()),
+    })
+}
+
+/// Sets a size to another one, whichever is known.
+fn alike<'r, A>(s: &mut Solver<'r>, a: A, b: A) -> InferenceResult
+where
+    A: IntoExp<DimFact> + Copy + 'r,
+{
+    s.given(a, move |s, size: TDim| fill(s, b, size))?;
+    s.given(b, move |s, size: TDim| fill(s, a, size))
+}
+
 impl Expansion for Layer {
     fn name(&self) -> StaticName {
         self.cell.name().into()
@@ -463,35 +530,30 @@ impl Expansion for Layer {
         check_input_arity(inputs, 3 + optional.iter().flatten().count())?;
         check_output_arity(outputs, self.outputs.count())?;
         let axes = self.axes();
-        let gates = self.cell.gates() as i64;
         let directions = self.directions.len().to_dim();
-        let (x, w, r) = (&inputs[0], &inputs[1], &inputs[2]);
-        for input in [x, w, r] {
-            s.equals(&input.rank, 3)?;
-            s.equals(&input.datum_type, &x.datum_type)?;
-        }
-        s.equals(&w.shape[0], directions.clone())?;
-        s.equals(&r.shape[0], directions.clone())?;
-        s.equals(&w.shape[1], gates * r.shape[2].bex())?;
-        s.equals(&r.shape[1], gates * r.shape[2].bex())?;
-        s.equals(&w.shape[2], &x.shape[2])?;
-        let wide = [(self.inputs.bias, 2 * gates), (self.inputs.peepholes, 3)];
-        for (input, times) in wide {
-            if let Some(input) = input {
-                s.equals(&inputs[input].datum_type, &x.datum_type)?;
-                s.equals(&inputs[input].rank, 2)?;
-                s.equals(&inputs[input].shape[0], directions.clone())?;
-                s.equals(&inputs[input].shape[1], times * r.shape[2].bex())?;
+        let (x, r) = (&inputs[0], &inputs[2]);
+        s.equals(&x.rank, 3)?;
+        for (input, expected) in self.expected() {
+            let input = &inputs[input];
+            s.equals(&input.rank, expected.sizes.len() as i64)?;
+            if expected.name != "sequence_lens" {
+                s.equals(&input.datum_type, &x.datum_type)?;
+            }
+            for (axis, size) in expected.sizes.into_iter().enumerate() {
+                let of = &input.shape[axis];
+                match size {
+                    Size::Known(size) => fill(s, of, size.to_dim())?,
+                    Size::Batch => alike(s, of, &x.shape[axes.batch])?,
+                    Size::Features => alike(s, of, &x.shape[2])?,
+                    Size::Units(1) => alike(s, of, &r.shape[2])?,
+                    Size::Units(times) => {
+                        s.given(&r.shape[2], move |s, units| fill(s, of, units * times))?;
+                    }
+                }
             }
         }
-        if let Some(lengths) = self.inputs.lengths {
-            s.equals(&inputs[lengths].rank, 1)?;
-            s.equals(&inputs[lengths].shape[0], &x.shape[axes.batch])?;
-        }
-        let initial = [self.inputs.initial_h, self.inputs.initial_c];
-        let last = [self.outputs.y_h, self.outputs.y_c];
-        let states = initial.into_iter().flatten().map(|input| &inputs[input]);
-        for state in states.chain(last.into_iter().flatten().map(|output| &outputs[output])) {
+        for output in [self.outputs.y_h, self.outputs.y_c].into_iter().flatten() {
+            let state = &outputs[output];
             s.equals(&state.datum_type, &x.datum_type)?;
             s.equals(&state.rank, 3)?;
             s.equals(&state.shape[axes.states[0]], directions.clone())?;
@@ -527,6 +589,7 @@ impl Expansion for Layer {
         } else {
             inputs.into()
         };
+        let inputs = checked::wire(&mut to, self, &inputs)?;
         let mut x = inputs[0];
         if self.is_batch_first {
             x = to.op("x", AxisOp::Move(1, 0), &[x])?;

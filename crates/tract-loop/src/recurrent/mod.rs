@@ -7,6 +7,7 @@
 
 mod activation;
 mod cell;
+mod checked;
 mod large;
 mod layer;
 mod op;
@@ -22,7 +23,9 @@ use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::expand;
 
+use crate::load;
 use crate::node::check_domain;
+pub(crate) use activation::{Functions, GateFunction};
 use cell::Cell;
 use layer::{Inputs, Layer, Outputs};
 pub(crate) use recognise::{Scanned, wire as wire_scanned};
@@ -90,6 +93,7 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
         activations,
         clip: node.get_attr_opt("clip")?,
         is_batch_first: is_set("layout")?,
+        lengths: load::lengths_of_nodes_read(),
         inputs,
         outputs,
     })

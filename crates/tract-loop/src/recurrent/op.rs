@@ -21,8 +21,8 @@ pub(super) struct Slots {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
     All,
-    /// Steps below an input's lengths, of any integer type, [batch]. Other outputs are zeros, and
-    /// so are final states without steps.
+    /// Steps below an input's lengths, int64 of [batch], each 0 to the number of steps. Other
+    /// outputs are zeros, and so are final states without steps.
     Lengths,
     /// Steps that are true in an input, [steps, batch].
     Masked {
@@ -143,9 +143,8 @@ impl PackedRecurrent {
                     "its lengths have sizes {:?}, expected [{batch}]",
                     of.shape()
                 );
-                let of = of.cast_to::<i64>()?;
                 let of = of.try_as_plain_ram()?;
-                let steps_of = |length: &i64| usize::try_from(*length).unwrap_or(0).min(steps);
+                let steps_of = |length: &i64| usize::try_from(*length).unwrap_or(0);
                 lengths.extend(of.as_slice::<i64>()?.iter().map(steps_of));
                 Counts::Lengths(&lengths)
             }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tract_onnx::tract_hir::internal::*;
 
-use super::activation::{Activation, Functions};
+use super::activation::{Activation, Functions, GateFunction};
 use super::cell::Cell;
 use super::product::{Panels, panel_columns};
 
@@ -347,12 +347,11 @@ impl PackedLayer {
 
     /// Applies an activation to gates.
     fn gates(&self, direction: &Direction, function: usize, x: &mut [f32]) -> TractResult<()> {
-        if let Some(clip) = self.clip {
-            for x in &mut *x {
-                *x = x.max(-clip).min(clip);
-            }
-        }
-        direction.activations[function].apply(&self.functions, x)
+        let function = GateFunction {
+            clip: self.clip,
+            activation: direction.activations[function],
+        };
+        function.apply(&self.functions, x)
     }
 
     /// Updates the states of an LSTM, from its gates in the order i, o, f, c.
@@ -409,7 +408,11 @@ impl PackedLayer {
         self.gates(direction, 0, o)?;
         let shown = new;
         shown.copy_from_slice(f);
-        direction.activations[2].apply(&self.functions, shown)?;
+        let of_shown = GateFunction {
+            clip: None,
+            activation: direction.activations[2],
+        };
+        of_shown.apply(&self.functions, shown)?;
         for (o, shown) in std::iter::zip(&mut *o, &*shown) {
             *o *= shown;
         }

@@ -9,6 +9,7 @@ mod errors;
 mod example;
 mod features;
 mod integers;
+mod layer_inputs;
 mod layers;
 mod memory;
 mod random;

@@ -1,5 +1,6 @@
 //! Sizes that are unknown when a model is prepared.
 
+use proptest::prelude::*;
 use tract_onnx::prelude::*;
 
 use crate::build::{Graph, graph, ops, parse, run};
@@ -308,5 +309,106 @@ fn a_condition_on_a_symbol_ends_it() {
         let [x, h, ..] = inputs(true, 0);
         let outputs = run(model, &[x, h]).unwrap();
         assert_eq!(outputs[1].shape(), [expected, 2], "{ends}");
+    }
+}
+
+/// An operator of a step, and its effect.
+type Operator = (&'static str, fn(f32, f32) -> f32);
+
+const OPERATORS: [Operator; 3] = [
+    ("Add", |a, b| a + b),
+    ("Sub", |a, b| a - b),
+    ("Mul", |a, b| a * b),
+];
+
+/// A loop over the rows of x with a state `k` of one row, which the first step broadcasts.
+fn broadcasts(operators: [usize; 3], names: [&str; 2]) -> Graph {
+    let [a, b, c] = operators.map(|it| OPERATORS[it].0);
+    let body = graph(
+        "i c h k",
+        "c1 h1 k1 out",
+        &format!(
+            "c1 = Identity(c)
+             xt = Gather<axis=0>(x, i)
+             k1 = {a}(k, xt)
+             h1 = {b}(h, k1)
+             out = {c}(h1, k)"
+        ),
+    );
+    let [steps, batch] = names;
+    graph(
+        &format!("x:f32[{steps},{batch},2] h:f32[{batch},2]"),
+        "ys last row joined",
+        "shape = Shape(x)
+         n = Gather<axis=0>(shape, first)
+         last, row, ys = Loop<body=@body>(n, yes, h, k)
+         joined = Concat<axis=0>(ys, x)",
+    )
+    .constant("first", tensor0(0_i64))
+    .constant("yes", tensor0(true))
+    .constant("k", tensor2(&[[0.5_f32, -2.]]))
+    .with("body", body)
+}
+
+/// The outputs of [`broadcasts`].
+fn broadcast(operators: [usize; 3], x: &Tensor, h: &Tensor) -> [Tensor; 4] {
+    let [a, b, c] = operators.map(|it| OPERATORS[it].1);
+    let (steps, batch) = (x.shape()[0], x.shape()[1]);
+    let x_at = x.to_plain_array_view::<f32>().unwrap();
+    let mut h: Vec<f32> = h
+        .to_plain_array_view::<f32>()
+        .unwrap()
+        .iter()
+        .copied()
+        .collect();
+    let mut k: Vec<f32> = (0..2 * batch).map(|at| [0.5, -2.][at % 2]).collect();
+    let mut ys = vec![];
+    for step in 0..steps {
+        for at in 0..2 * batch {
+            let before = k[at];
+            k[at] = a(before, x_at[[step, at / 2, at % 2]]);
+            h[at] = b(h[at], k[at]);
+            ys.push(c(h[at], before));
+        }
+    }
+    // Without steps, one row is left.
+    let rows = if steps > 0 { batch } else { 1 };
+    if steps == 0 {
+        k = vec![0.5, -2.];
+    }
+    let ys = Tensor::from_shape(&[steps, batch, 2], &ys).unwrap();
+    let joined = Tensor::stack_tensors(0, &[ys.clone(), x.clone()]).unwrap();
+    let h = Tensor::from_shape(&[batch, 2], &h).unwrap();
+    [ys, h, Tensor::from_shape(&[rows, 2], &k).unwrap(), joined]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn a_state_of_one_row_settles_in_the_first_step(operators in [0usize..3, 0..3, 0..3]) {
+        let model = parse(broadcasts(operators, ["T", "N"])).unwrap();
+        let model = model.into_typed().unwrap();
+        for (output, size) in [(0, "T,N,2,F32"), (1, "N,2,F32"), (3, "2*T,N,2,F32")] {
+            let fact = format!("{:?}", model.output_fact(output).unwrap());
+            prop_assert_eq!(&fact, size);
+        }
+        let plan = model.into_optimized().unwrap().into_runnable().unwrap();
+        for (steps, batch) in [(3, 4), (1, 2), (0, 3), (2, 1), (3, 4), (2, 0)] {
+            let numbers = |count: usize| -> Vec<f32> {
+                (0..count).map(|it| (it % 7) as f32 / 2. - 1.).collect()
+            };
+            let x = Tensor::from_shape(&[steps, batch, 2], &numbers(steps * batch * 2)).unwrap();
+            let h = Tensor::from_shape(&[batch, 2], &numbers(batch * 2)).unwrap();
+            let expected = broadcast(operators, &x, &h);
+            let sizes = [steps.to_string(), batch.to_string()];
+            let known = broadcasts(operators, [&sizes[0], &sizes[1]]);
+            let inputs = [x, h];
+            let found = plan.run(inputs.iter().cloned().map(Tensor::into_tvalue).collect());
+            let found = found.unwrap().into_iter().map(IntoTensor::into_tensor);
+            for found in [found.collect(), run(known, &inputs).unwrap()] {
+                prop_assert_eq!(&found[..], &expected[..], "{} steps of {}", steps, batch);
+            }
+        }
     }
 }

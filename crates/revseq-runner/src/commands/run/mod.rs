@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::Outcome;
 use super::data_set::Recording;
 use super::destination::Destination;
 use super::inputs::{self, Sources, in_model, list};
+use super::{Outcome, say_nan};
 use crate::backend::ort::Placement;
 use crate::backend::profile::Profile;
 use crate::backend::{Engine, Runs, Session, Timed};
@@ -39,6 +39,11 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     let names = model.output_names();
     let files = OutputFiles::new(arguments, &names)?;
     let engine = Engine::open(&arguments.on)?;
+    // Before a part of the model is dropped.
+    let origins = match arguments.save_test_data {
+        Some(_) => model.origins(),
+        None => Vec::new(),
+    };
     let model = engine.needed_of(model);
     let sources = Sources {
         data_set: located.data_sets.first().map(|set| set.inputs.as_slice()),
@@ -53,6 +58,13 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
         Ok((tensors, results))
     };
     let (tensors, mut results) = run().with_context(in_model(&located.model))?;
+    say_nan(&engine, &model, "input", &tensors);
+    say_nan(
+        &engine,
+        &model,
+        "output",
+        std::iter::zip(&names, &results.outputs),
+    );
     files.write(&names, &results.outputs)?;
     let trace = results.profile.as_mut().and_then(|it| it.trace.take());
     if let (Some(file), Some(trace)) = (&arguments.trace, trace) {
@@ -63,6 +75,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
             model: &model,
             inputs: &tensors,
             outputs: &results.outputs,
+            origins: &origins,
             engine: &engine,
             tolerances: &BTreeMap::new(),
         };

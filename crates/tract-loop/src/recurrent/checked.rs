@@ -1,0 +1,221 @@
+//! Checks of a layer's inputs: when it is wired, and of sizes and lengths that are not known by then,
+//! when it runs.
+
+use tract_onnx::tract_core::ops::cast::cast;
+use tract_onnx::tract_hir::internal::*;
+
+use super::Wiring;
+use super::layer::Layer;
+use crate::LengthsPolicy;
+
+/// A size that an input has to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Size {
+    Known(usize),
+    Batch,
+    Features,
+    /// This many times the number of units.
+    Units(usize),
+}
+
+/// An input with the sizes that it has to have.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Expected {
+    /// ONNX's name of the input.
+    pub(super) name: &'static str,
+    pub(super) sizes: TVec<Size>,
+}
+
+impl Expected {
+    /// The sizes, from those of X and R.
+    fn of(&self, x: &[TDim], batch_axis: usize, r: &[TDim]) -> TVec<TDim> {
+        let sizes = self.sizes.iter().map(|size| match *size {
+            Size::Known(size) => size.to_dim(),
+            Size::Batch => x[batch_axis].clone(),
+            Size::Features => x[2].clone(),
+            Size::Units(times) => r[2].clone() * times,
+        });
+        sizes.collect()
+    }
+
+    fn wrong(&self, found: &[TDim], expected: &[TDim]) -> TractError {
+        let list = |sizes: &[TDim]| {
+            let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+            sizes.join(",")
+        };
+        format_err!(
+            "{} has shape [{}], expected [{}]",
+            self.name,
+            list(found),
+            list(expected)
+        )
+    }
+}
+
+/// Wires the checks of all inputs: lengths become int64.
+pub(super) fn wire(
+    to: &mut Wiring<'_>,
+    layer: &Layer,
+    inputs: &[OutletId],
+) -> TractResult<TVec<OutletId>> {
+    let mut checked: TVec<OutletId> = inputs.into();
+    let (x, r) = (inputs[0], inputs[2]);
+    let batch_axis = layer.axes().batch;
+    for (input, expected) in layer.expected() {
+        let (of_x, of_r) = (to.fact(x)?, to.fact(r)?);
+        let sizes = expected.of(&of_x.shape, batch_axis, &of_r.shape);
+        let found = &to.fact(inputs[input])?.shape;
+        let differs = |(found, expected): (&TDim, &TDim)| match (found.to_i64(), expected.to_i64())
+        {
+            (Ok(found), Ok(expected)) => found != expected,
+            _ => false,
+        };
+        if std::iter::zip(found.iter(), &sizes).any(differs) {
+            return Err(expected.wrong(found, &sizes));
+        }
+        if Some(input) == layer.inputs.lengths {
+            checked[input] = wire_lengths(to, layer, x, inputs[input])?;
+        } else if **found != *sizes {
+            let name = expected.name;
+            let op = CheckedShape {
+                expected,
+                batch_axis,
+            };
+            checked[input] = to.op(name, op, &[inputs[input], x, r])?;
+        }
+    }
+    Ok(checked)
+}
+
+fn wire_lengths(
+    to: &mut Wiring<'_>,
+    layer: &Layer,
+    x: OutletId,
+    lengths: OutletId,
+) -> TractResult<OutletId> {
+    let of = to.fact(lengths)?.clone();
+    let types = [i32::datum_type(), i64::datum_type(), TDim::datum_type()];
+    ensure!(
+        types.contains(&of.datum_type),
+        "sequence_lens is {:?}, expected I32",
+        of.datum_type
+    );
+    let op = CheckedLengths {
+        policy: layer.lengths,
+        time_axis: layer.axes().time,
+        batch_axis: layer.axes().batch,
+    };
+    let known = of.konst.as_ref().and_then(|it| it.cast_to::<i64>().ok());
+    if let Some(known) = known {
+        let steps = &to.fact(x)?.shape[op.time_axis];
+        let within = op.within(&known, steps)?;
+        if steps.to_i64().is_ok() {
+            return to.constant("lengths", within);
+        }
+    }
+    let lengths = to.op("lengths", cast(i64::datum_type()), &[lengths])?;
+    to.op("lengths", op, &[lengths, x])
+}
+
+/// Passes on its first input once it has the sizes that it has to have. The others are X and R.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CheckedShape {
+    expected: Expected,
+    batch_axis: usize,
+}
+
+impl Op for CheckedShape {
+    fn name(&self) -> StaticName {
+        "CheckedShape".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for CheckedShape {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let [found, x, r] = [0, 1, 2].map(|input| {
+            let sizes = inputs[input].shape().iter();
+            sizes.map(|size| size.to_dim()).collect::<TVec<TDim>>()
+        });
+        let sizes = self.expected.of(&x, self.batch_axis, &r);
+        if found != sizes {
+            return Err(self.expected.wrong(&found, &sizes));
+        }
+        Ok(inputs.into_iter().take(1).collect())
+    }
+}
+
+impl TypedOp for CheckedShape {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let (x, r) = (&inputs[1].shape, &inputs[2].shape);
+        let sizes = self.expected.of(x, self.batch_axis, r);
+        Ok(tvec![inputs[0].datum_type.fact(sizes)])
+    }
+
+    as_op!();
+}
+
+/// Checks lengths, or clamps them: each is then 0 to the number of steps. The inputs are the lengths,
+/// as int64, and X.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CheckedLengths {
+    policy: LengthsPolicy,
+    time_axis: usize,
+    batch_axis: usize,
+}
+
+impl CheckedLengths {
+    /// The lengths for this number of steps. One that is not known exceeds all lengths.
+    fn within(&self, lengths: &Tensor, steps: &TDim) -> TractResult<Tensor> {
+        let most = steps.to_i64().unwrap_or(i64::MAX);
+        let mut within = lengths.clone();
+        let mut plain = within.try_as_plain_ram_mut()?;
+        for (index, length) in plain.as_slice_mut::<i64>()?.iter_mut().enumerate() {
+            match self.policy {
+                LengthsPolicy::Clamp => *length = (*length).clamp(0, most),
+                LengthsPolicy::Reject => ensure!(
+                    (0..=most).contains(length),
+                    "sequence length {length} at index {index} is out of range: expected 0 to \
+                     {steps}"
+                ),
+            }
+        }
+        Ok(within)
+    }
+}
+
+impl Op for CheckedLengths {
+    fn name(&self) -> StaticName {
+        "CheckedLengths".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for CheckedLengths {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let (lengths, x) = args_2!(inputs);
+        let batch = x.shape()[self.batch_axis];
+        ensure!(
+            lengths.shape() == [batch],
+            "sequence_lens has shape {:?}, expected [{batch}]",
+            lengths.shape()
+        );
+        let steps = x.shape()[self.time_axis].to_dim();
+        Ok(tvec![self.within(&lengths, &steps)?.into_tvalue()])
+    }
+}
+
+impl TypedOp for CheckedLengths {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let batch = inputs[1].shape[self.batch_axis].clone();
+        Ok(tvec![i64::fact([batch])])
+    }
+
+    as_op!();
+}
