@@ -22,6 +22,7 @@ mod options;
 mod ort;
 #[cfg(feature = "rewrite")]
 mod random_loops;
+mod random_quantized;
 #[cfg(feature = "rewrite")]
 mod random_rewrites;
 mod rewrite;

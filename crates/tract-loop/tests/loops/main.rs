@@ -11,6 +11,7 @@ mod features;
 mod integers;
 mod layers;
 mod memory;
+mod quantized;
 mod random;
 mod recognised;
 mod recurrent;
