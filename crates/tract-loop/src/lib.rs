@@ -89,6 +89,11 @@
 //! - `Unique`.
 //! - Decreasing `Range`, `Cast` of sizes to int32, and `Cast` of all else to int64 as numbers,
 //!   which `CumSum`, `TopK`, `NonZero` and others then take.
+//! - `QuantizeLinear` and `DequantizeLinear` of all versions, with parameters by axis or by block,
+//!   constant or computed, and `DynamicQuantizeLinear`. They compute with integers of tract's plain
+//!   types: tract replaces operators between two of them by a table of all bytes, `Softmax`
+//!   included, though its elements depend on each other. Constants are dequantised when the model
+//!   is loaded.
 //! - `Mod`, whose operands tract may swap, and `CumSum` with its axis in a list of one.
 //!
 //! # Limitations
@@ -120,6 +125,7 @@ mod numbers;
 mod op;
 mod optimize;
 mod parse;
+mod quantize;
 mod range;
 mod recurrent;
 mod remainder;

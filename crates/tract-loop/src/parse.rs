@@ -9,7 +9,9 @@ use tract_onnx::tract_hir::internal::*;
 use crate::graph::self_contained;
 use crate::infer::{BodyInput, OnnxLoop};
 use crate::node::check_domain;
-use crate::{branches, from_data, limits, numbers, range, recurrent, remainder, sizes, square};
+use crate::{
+    branches, from_data, limits, numbers, quantize, range, recurrent, remainder, sizes, square,
+};
 
 /// The maximum nesting of graphs: a state that changes its size doubles the visits of inner loops
 /// at each level.
@@ -18,8 +20,8 @@ const MAXIMUM_DEPTH: usize = 8;
 /// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, `If` with any names and
 /// constants in its branches, `Cast` of sizes to int32 without losing symbols, decreasing `Range`,
 /// `Slice`, `Squeeze`, `Compress`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and
-/// `Tile` with sizes from data, `Unique`, `Mod`, and operators such as `CumSum` and `TopK` for
-/// int64 that comes from data.
+/// `Tile` with sizes from data, `Unique`, `Mod`, `QuantizeLinear` and `DequantizeLinear` of all
+/// versions, and operators such as `CumSum` and `TopK` for int64 that comes from data.
 ///
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
 /// an error when the model is read.
@@ -31,6 +33,7 @@ pub fn register(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Pow", square::parse);
     onnx.op_register.insert("Range", range::parse);
     numbers::register(onnx);
+    quantize::register(onnx);
     from_data::register(onnx);
     recurrent::register(onnx);
 }

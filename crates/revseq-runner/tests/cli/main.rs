@@ -19,6 +19,7 @@ mod names;
 mod options;
 mod ort;
 mod random_loops;
+mod random_quantized;
 mod random_rewrites;
 mod rewrite;
 mod rewrite_output;

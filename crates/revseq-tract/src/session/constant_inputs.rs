@@ -20,7 +20,6 @@ pub(crate) fn wanted(operator: &str) -> &'static [(usize, &'static str)] {
         "ConstantOfShape" => &[(0, "input")],
         "CumSum" => &[(1, "axis")],
         "DFT" => &[(1, "dft_length"), (2, "axis")],
-        "DequantizeLinear" => &[(1, "x_scale"), (2, "x_zero_point")],
         "MelWeightMatrix" => &[
             (0, "num_mel_bins"),
             (1, "dft_length"),
@@ -30,7 +29,6 @@ pub(crate) fn wanted(operator: &str) -> &'static [(usize, &'static str)] {
         ],
         "OneHot" => &[(1, "depth"), (2, "values")],
         "Pad" => &[(1, "pads"), (2, "constant_value"), (3, "axes")],
-        "QuantizeLinear" => &[(1, "y_scale"), (2, "y_zero_point")],
         "Range" => &[(0, "start"), (1, "limit"), (2, "delta")],
         "Resize" => &[(1, "roi"), (2, "scales"), (3, "sizes")],
         "STFT" => &[(1, "frame_step"), (2, "window"), (3, "frame_length")],

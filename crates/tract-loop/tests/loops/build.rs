@@ -270,6 +270,10 @@ fn tensor_proto(name: &str, tensor: &Tensor) -> TensorProto {
         DatumType::F32 => bytes::<f32>(tensor, |it| it.to_le_bytes().to_vec()),
         DatumType::F64 => bytes::<f64>(tensor, |it| it.to_le_bytes().to_vec()),
         DatumType::F16 => bytes::<f16>(tensor, |it| it.to_le_bytes().to_vec()),
+        DatumType::I8 => bytes::<i8>(tensor, |it| it.to_le_bytes().to_vec()),
+        DatumType::U8 => bytes::<u8>(tensor, |it| vec![*it]),
+        DatumType::I16 => bytes::<i16>(tensor, |it| it.to_le_bytes().to_vec()),
+        DatumType::U16 => bytes::<u16>(tensor, |it| it.to_le_bytes().to_vec()),
         other => panic!("{other:?} is not needed as a constant"),
     };
     TensorProto {

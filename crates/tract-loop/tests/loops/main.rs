@@ -12,6 +12,7 @@ mod integers;
 mod layer_inputs;
 mod layers;
 mod memory;
+mod quantized;
 mod random;
 mod random_sizes;
 mod recognised;

@@ -1,0 +1,471 @@
+//! QuantizeLinear and DequantizeLinear.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::tract_hir::internal::*;
+
+use super::parameter::Along;
+use crate::node::check_domain;
+use crate::wire::wire_cast;
+
+pub(super) const OPERATORS: [&str; 2] = ["DequantizeLinear", "QuantizeLinear"];
+
+/// Parses a QuantizeLinear or a DequantizeLinear.
+pub(super) fn parse(
+    _ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let number = |name: &str| node.get_attr_opt::<i64>(name);
+    let block = number("block_size")?.unwrap_or(0);
+    let type_of = |name: &str| -> TractResult<Option<DatumType>> {
+        let code = number(name)?.filter(|code| *code != 0);
+        code.map(|code| datum_type(name, code)).transpose()
+    };
+    let op = OnnxLinear {
+        direction: match node.op_type.as_str() {
+            "QuantizeLinear" => Direction::Quantize,
+            _ => Direction::Dequantize,
+        },
+        axis: number("axis")?.unwrap_or(1),
+        block: usize::try_from(block)
+            .with_context(|| format!("its block_size is {block}, expected 0 or more"))?,
+        output: type_of("output_dtype")?,
+        precision: type_of("precision")?,
+        has_zero_point: node.input.get(2).is_some_and(|name| !name.is_empty()),
+    };
+    Ok((expand(op), vec![]))
+}
+
+fn datum_type(attribute: &str, code: i64) -> TractResult<DatumType> {
+    let known = i32::try_from(code).map(DataType::try_from);
+    let known = known.ok().and_then(Result::ok).map(DatumType::try_from);
+    known.and_then(Result::ok).with_context(|| {
+        format!("its {attribute} is the type of number {code}, which tract does not have")
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Direction {
+    Quantize,
+    Dequantize,
+}
+
+/// A node before types and shapes are known.
+#[derive(Clone, Debug)]
+struct OnnxLinear {
+    direction: Direction,
+    axis: i64,
+    /// 0 for none.
+    block: usize,
+    output: Option<DatumType>,
+    precision: Option<DatumType>,
+    has_zero_point: bool,
+}
+
+impl Expansion for OnnxLinear {
+    fn name(&self) -> StaticName {
+        self.direction.name().into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 2 + usize::from(self.has_zero_point))?;
+        check_output_arity(outputs, 1)?;
+        s.equals(&inputs[0].shape, &outputs[0].shape)?;
+        let output = &outputs[0].datum_type;
+        match (self.direction, self.output) {
+            (Direction::Quantize, _) if self.has_zero_point => {
+                s.equals(output, &inputs[2].datum_type)
+            }
+            (Direction::Dequantize, None) => s.equals(output, &inputs[1].datum_type),
+            (_, to) => s.equals(output, to.unwrap_or_else(u8::datum_type)),
+        }
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let mut inputs: TVec<OutletId> = inputs.into();
+        if model.outlet_fact(inputs[0])?.datum_type.is_tdim() {
+            // An int32 that depends on sizes.
+            let name = format!("{prefix}.number");
+            inputs[0] = wire_cast(model, name, inputs[0], i64::datum_type())?;
+        }
+        let facts = inputs.iter().map(|input| model.outlet_fact(*input));
+        let op = self.typed(&facts.collect::<TractResult<TVec<_>>>()?)?;
+        model.wire_node(prefix, op, &inputs)
+    }
+}
+
+impl OnnxLinear {
+    fn typed(&self, inputs: &[&TypedFact]) -> TractResult<Linear> {
+        let rank = inputs[0].rank() as i64;
+        let is_scalar = inputs[1..].iter().all(|fact| is_shared(fact));
+        let from_first = self.axis + if self.axis < 0 { rank } else { 0 };
+        let axis = match usize::try_from(from_first) {
+            Ok(axis) => axis,
+            Err(_) if is_scalar => 0,
+            Err(_) => bail!("its axis is {}, of {rank} axes", self.axis),
+        };
+        let types: TVec<DatumType> = inputs.iter().map(|fact| fact.datum_type).collect();
+        let zero_point = types.get(2).copied();
+        ensure!(
+            types[1].is_float(),
+            "its scale is {:?}, expected a float",
+            types[1]
+        );
+        let to = match self.direction {
+            Direction::Quantize => {
+                let to = zero_point.or(self.output).unwrap_or_else(u8::datum_type);
+                ensure!(
+                    self.output.is_none_or(|output| output == to),
+                    "its output_dtype is {:?}, and its zero point {to:?}",
+                    self.output
+                );
+                to
+            }
+            Direction::Dequantize => self.output.unwrap_or(types[1]),
+        };
+        let (real, whole) = match self.direction {
+            Direction::Quantize => (types[0], to),
+            Direction::Dequantize => (to, types[0]),
+        };
+        let is_zero = zero_point
+            .is_none_or(|it| it == whole || whole.is_integer() && it == i32::datum_type());
+        ensure!(
+            is_zero,
+            "its zero point is {zero_point:?}, expected {whole:?}"
+        );
+        let is_wide = [real, types[1]].contains(&f64::datum_type())
+            || real.is_integer()
+            || self.precision == Some(f64::datum_type());
+        Ok(Linear {
+            direction: self.direction,
+            along: Along {
+                axis,
+                block: (self.block > 0).then_some(self.block),
+            },
+            to,
+            is_wide,
+        })
+    }
+}
+
+impl Direction {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Quantize => "QuantizeLinear",
+            Self::Dequantize => "DequantizeLinear",
+        }
+    }
+}
+
+/// A QuantizeLinear or a DequantizeLinear of data, scales and possibly zero points.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Linear {
+    direction: Direction,
+    along: Along,
+    /// The type of the result.
+    to: DatumType,
+    /// Whether it computes in doubles.
+    is_wide: bool,
+}
+
+/// A number of the data.
+trait Real: Datum + Copy {
+    /// The nearest integer to `self / scale`, the even one of two, plus `zero`, between two bounds.
+    fn quantized(self, scale: Self, zero: i32, least: i32, most: i32) -> i32;
+
+    /// A product with a difference of quantised numbers.
+    fn times(self, number: i64) -> Self;
+
+    /// The same with a small difference.
+    fn times_small(self, number: i32) -> Self;
+}
+
+macro_rules! real {
+    ($real:ty, $one_and_a_half:expr) => {
+        impl Real for $real {
+            fn quantized(self, scale: Self, zero: i32, least: i32, most: i32) -> i32 {
+                // The bounds are integers, so they may come before the rounding. Of NaN, `max` makes
+                // the lower one, as ONNX Runtime's does.
+                let [least, most] = [least - zero, most - zero].map(|it| it as $real);
+                let bounded = (self / scale).max(least).min(most);
+                // The sum has no place for fractions: it rounds as needed, in vectors.
+                let whole = (bounded + $one_and_a_half) - $one_and_a_half;
+                whole as i32 + zero
+            }
+
+            fn times(self, number: i64) -> Self {
+                number as $real * self
+            }
+
+            fn times_small(self, number: i32) -> Self {
+                number as $real * self
+            }
+        }
+    };
+}
+
+real!(f32, 1.5 * (1_u64 << 23) as f32);
+real!(f64, 1.5 * (1_u64 << 52) as f64);
+
+/// A small integer.
+trait Whole: Datum + Copy + Into<i32> {
+    const LEAST: i32;
+    const MOST: i32;
+
+    /// A number within these bounds.
+    fn of(number: i32) -> Self;
+}
+
+macro_rules! whole {
+    ($($whole:ty),*) => {
+        $(impl Whole for $whole {
+            const LEAST: i32 = <$whole>::MIN as i32;
+            const MOST: i32 = <$whole>::MAX as i32;
+
+            fn of(number: i32) -> Self {
+                number as $whole
+            }
+        })*
+    };
+}
+
+whole!(i8, u8, i16, u16);
+
+/// The data and its parameters.
+struct Operands<'a, F> {
+    along: Along,
+    shape: &'a [usize],
+    scales: &'a [F],
+    zeros: &'a [i32],
+}
+
+impl<F: Real> Operands<'_, F> {
+    /// Computes the elements of a result from those of `from`, with their scales and zero points.
+    fn map<A: Datum + Copy, B: Datum + Copy>(
+        &self,
+        from: &Tensor,
+        of: impl Fn(A, F, i32) -> B,
+    ) -> TractResult<Tensor> {
+        let from = from.try_as_plain_ram()?;
+        let from = from.as_slice::<A>()?;
+        let mut result = Tensor::zero_dt(B::datum_type(), self.shape)?;
+        let mut plain = result.try_as_plain_ram_mut()?;
+        let into = plain.as_slice_mut::<B>()?;
+        let mut run = |range: std::ops::Range<usize>, scale: F, zero: i32| {
+            for (into, from) in std::iter::zip(&mut into[range.clone()], &from[range]) {
+                *into = of(*from, scale, zero);
+            }
+        };
+        match (self.scales, self.zeros) {
+            (&[scale], &[zero]) => run(0..from.len(), scale, zero),
+            (scales, zeros) => self.along.for_each_run(self.shape, |range, place| {
+                let scale = if let &[scale] = scales {
+                    scale
+                } else {
+                    scales[place]
+                };
+                let zero = if let &[zero] = zeros {
+                    zero
+                } else {
+                    zeros[place]
+                };
+                run(range, scale, zero);
+            }),
+        }
+        Ok(result)
+    }
+
+    fn quantize<Q: Whole>(&self, data: &Tensor) -> TractResult<Tensor> {
+        self.map(&*data.cast_to::<F>()?, |x: F, scale, zero| {
+            Q::of(x.quantized(scale, zero, Q::LEAST, Q::MOST))
+        })
+    }
+
+    fn dequantize<Q: Whole>(&self, data: &Tensor) -> TractResult<Tensor> {
+        self.map(data, |q: Q, scale: F, zero| {
+            scale.times_small(q.into() - zero)
+        })
+    }
+
+    fn dequantize_wide<Q: Datum + Copy + Into<i64>>(&self, data: &Tensor) -> TractResult<Tensor> {
+        self.map(data, |q: Q, scale: F, zero| {
+            scale.times(q.into().saturating_sub(zero.into()))
+        })
+    }
+}
+
+/// Quantises floats to uint8.
+pub(super) fn bytes(data: &Tensor, scale: f32, zero: u8) -> TractResult<Tensor> {
+    let operands = Operands {
+        along: Along {
+            axis: 0,
+            block: None,
+        },
+        shape: data.shape(),
+        scales: &[scale],
+        zeros: &[zero.into()],
+    };
+    operands.quantize::<u8>(data)
+}
+
+/// Whether all elements of the data share a parameter.
+fn is_shared(parameter: &TypedFact) -> bool {
+    parameter.rank() <= 1 && parameter.shape.iter().all(TDim::is_one)
+}
+
+impl Linear {
+    fn check<D: DimLike>(&self, shapes: &[&[D]]) -> TractResult<()> {
+        for (name, parameter) in std::iter::zip(["scale", "zero point"], &shapes[1..]) {
+            self.along.check(name, parameter, shapes[0])?;
+        }
+        Ok(())
+    }
+
+    fn apply<F: Real>(&self, inputs: &[TValue]) -> TractResult<Tensor> {
+        let scales = inputs[1].cast_to::<F>()?;
+        let scales = scales.try_as_plain_ram()?;
+        let zeros = match inputs.get(2) {
+            Some(zeros) => zeros.cast_to::<i32>()?.into_owned(),
+            None => tensor0(0_i32),
+        };
+        let zeros = zeros.try_as_plain_ram()?;
+        let data = &*inputs[0];
+        let operands = Operands::<F> {
+            along: self.along,
+            shape: data.shape(),
+            scales: scales.as_slice()?,
+            zeros: zeros.as_slice()?,
+        };
+        match self.direction {
+            Direction::Quantize => match self.to {
+                DatumType::I8 => operands.quantize::<i8>(data),
+                DatumType::U8 => operands.quantize::<u8>(data),
+                DatumType::I16 => operands.quantize::<i16>(data),
+                DatumType::U16 => operands.quantize::<u16>(data),
+                other => bail!("it is to make {other:?}, expected integers of 8 or 16 bits"),
+            },
+            Direction::Dequantize => {
+                let real = match data.datum_type() {
+                    DatumType::I8 => operands.dequantize::<i8>(data),
+                    DatumType::U8 => operands.dequantize::<u8>(data),
+                    DatumType::I16 => operands.dequantize::<i16>(data),
+                    DatumType::U16 => operands.dequantize::<u16>(data),
+                    DatumType::I32 => operands.dequantize_wide::<i32>(data),
+                    DatumType::I64 => operands.dequantize_wide::<i64>(data),
+                    other => bail!("its data is {other:?}, expected integers"),
+                }?;
+                Ok(real.cast_to_dt(self.to)?.into_owned())
+            }
+        }
+    }
+}
+
+impl Op for Linear {
+    fn name(&self) -> StaticName {
+        self.direction.name().into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Linear {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let shapes: TVec<&[usize]> = inputs.iter().map(|input| input.shape()).collect();
+        self.check(&shapes)?;
+        let result = match self.is_wide {
+            true => self.apply::<f64>(&inputs)?,
+            false => self.apply::<f32>(&inputs)?,
+        };
+        Ok(tvec!(result.into_tvalue()))
+    }
+}
+
+impl TypedOp for Linear {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let shapes: TVec<&[TDim]> = inputs.iter().map(|fact| &*fact.shape).collect();
+        self.check(&shapes)?;
+        Ok(tvec!(self.to.fact(inputs[0].shape.clone())))
+    }
+
+    fn axes_mapping(
+        &self,
+        inputs: &[&TypedFact],
+        outputs: &[&TypedFact],
+    ) -> TractResult<AxesMapping> {
+        let ranks: TVec<usize> = inputs.iter().map(|fact| fact.rank()).collect();
+        let mut axes = AxesMapping::disconnected_for_ranks(&ranks, &[outputs[0].rank()])?;
+        for axis in 0..ranks[0] {
+            axes = axes.linking((InOut::In(0), axis), (InOut::Out(0), axis))?;
+        }
+        for (input, fact) in inputs.iter().enumerate().skip(1) {
+            if self.along.block.is_none() && !is_shared(fact) {
+                axes = axes.linking((InOut::In(input), 0), (InOut::Out(0), self.along.axis))?;
+            }
+        }
+        Ok(axes)
+    }
+
+    fn change_axes(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+        io: InOut,
+        change: &AxisOp,
+    ) -> TractResult<Option<AxisChangeConsequence>> {
+        rule_if!(matches!(io, InOut::In(0) | InOut::Out(_)));
+        let parameters = &model.node_input_facts(node.id)?[1..];
+        let wire_changes = tvec!(
+            (InOut::In(0), change.clone()),
+            (InOut::Out(0), change.clone())
+        );
+        let substitute_op = if parameters.iter().all(|fact| is_shared(fact)) {
+            None
+        } else {
+            rule_if!(self.along.block.is_none());
+            rule_if_some!(axis = change.transform_axis(self.along.axis));
+            let along = Along { axis, ..self.along };
+            Some(Box::new(Self {
+                along,
+                ..self.clone()
+            }) as _)
+        };
+        Ok(Some(AxisChangeConsequence {
+            substitute_op,
+            wire_changes,
+        }))
+    }
+
+    fn declutter(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        // tract keeps constants that grow: each run would dequantise the weights again.
+        let facts = model.node_input_facts(node.id)?;
+        let inputs = facts
+            .iter()
+            .map(|fact| fact.konst.clone().map(IntoTValue::into_tvalue));
+        rule_if_some!(inputs = inputs.collect::<Option<TVec<TValue>>>());
+        rule_if_some!(outputs = self.eval_out_of_plan(inputs)?);
+        let mut patch = TypedModelPatch::default();
+        let constant = patch.add_const(&*node.name, args_1!(outputs).into_arc_tensor())?;
+        patch.shunt_outside(model, node.id.into(), constant)?;
+        Ok(Some(patch))
+    }
+
+    as_op!();
+}
