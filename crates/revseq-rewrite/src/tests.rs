@@ -1,5 +1,7 @@
 //! Tests of matches and near misses of each pass.
 
+mod conditions;
+mod interpreter;
 mod kinds;
 mod many;
 mod sizes;
