@@ -94,6 +94,7 @@ fn rewritten(model: &ModelProto, options: &Options) -> (ModelProto, Report) {
     );
     check_order(&after.node, &mut defined(after));
     check_forms(&after.node, crate::driver::opset(&once.opset_import));
+    check_types(after);
     (once, report)
 }
 
@@ -149,6 +150,16 @@ fn check_forms(nodes: &[NodeProto], opset: i64) {
         for graph in node.graphs() {
             check_forms(&graph.node, opset);
         }
+    }
+}
+
+/// Checks that conditions are truth values where their type is known.
+fn check_types(graph: &GraphProto) {
+    let scope = crate::scope::Scope::graph(graph, None, 18);
+    for node in graph.node.iter().filter(|node| node.is("Where")) {
+        let condition = node.input(0).expect("a condition");
+        let code = crate::types::of(&scope, condition);
+        assert!(code.is_none_or(|code| code == model::BOOL), "{node:?}");
     }
 }
 
