@@ -1,6 +1,7 @@
 //! Tests of matches and near misses of each pass.
 
 mod conditions;
+mod forms;
 mod interpreter;
 mod kinds;
 mod many;
