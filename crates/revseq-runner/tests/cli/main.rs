@@ -21,6 +21,7 @@ mod names;
 mod options;
 mod ort;
 #[cfg(feature = "rewrite")]
+mod random_conditions;
 mod random_loops;
 #[cfg(feature = "rewrite")]
 mod random_rewrites;
