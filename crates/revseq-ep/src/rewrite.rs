@@ -114,6 +114,10 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 fn json(report: &Report) -> Vec<u8> {
-    let json = serde_json::json!({ "exactness": report.exactness(), "steps": report.steps });
+    let json = serde_json::json!({
+        "exactness": report.exactness(),
+        "steps": report.steps,
+        "removed_inputs": report.removed_inputs,
+    });
     json.to_string().into_bytes()
 }

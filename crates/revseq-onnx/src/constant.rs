@@ -1,6 +1,11 @@
 //! Values that are provably the same in every run.
 
-use crate::model::{Attribute, BOOL, FLOAT, INT32, INT64, NodeProto, TensorProto, tensor_proto};
+use std::collections::HashSet;
+
+use crate::model::{
+    Attribute, BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT32, INT64, NodeProto,
+    TensorProto, UINT8, UINT16, UINT32, UINT64, tensor_proto,
+};
 use crate::scope::{Scope, Source};
 
 /// How far values are followed, so that no model takes long or recurses deeply.
@@ -96,6 +101,16 @@ fn integers_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Intege
             _ => None,
         },
         "Identity" => integers_within(scope, node.input(0)?, steps),
+        "Squeeze" => {
+            let value = integers_within(scope, node.input(0)?, steps / 2)?;
+            let sizes = squeezed(&value.sizes, &axes_within(scope, node, steps / 2)?)?;
+            Some(Integers { sizes, ..value })
+        }
+        "Unsqueeze" => {
+            let value = integers_within(scope, node.input(0)?, steps / 2)?;
+            let sizes = unsqueezed(&value.sizes, &axes_within(scope, node, steps / 2)?)?;
+            Some(Integers { sizes, ..value })
+        }
         // Concatenates vectors.
         "Concat" => {
             let mut elements = Vec::new();
@@ -153,23 +168,44 @@ pub fn tensor_ints(tensor: &TensorProto) -> Option<Integers> {
     (elements.len() == count).then_some(Integers { sizes, elements })
 }
 
-/// The truth values in a tensor, row-major; `None` if one is neither 0 nor 1.
+/// The truth values in a tensor, or the numbers in it as truth values, row-major; `None` if one is
+/// neither 0 nor 1.
 #[must_use]
 pub fn truths(tensor: &TensorProto) -> Option<Vec<bool>> {
     let count = element_count(&sizes(tensor)?)?;
-    if tensor.data_type != Some(BOOL) || is_external(tensor) {
-        return None;
-    }
-    let truth = |number: i32| match number {
+    let code = tensor.data_type.filter(|_| !is_external(tensor))?;
+    // The bits of 1, and how many bytes they take.
+    let (one, width): (u64, usize) = match code {
+        BOOL | INT8 | UINT8 => (1, 1),
+        INT16 | UINT16 => (1, 2),
+        FLOAT16 => (0x3c00, 2),
+        BFLOAT16 => (0x3f80, 2),
+        INT32 | UINT32 => (1, 4),
+        FLOAT => (1_f32.to_bits().into(), 4),
+        INT64 | UINT64 => (1, 8),
+        DOUBLE => (1_f64.to_bits(), 8),
+        _ => return None,
+    };
+    let truth = |bits: u64| match bits {
         0 => Some(false),
-        1 => Some(true),
-        _ => None,
+        bits => (bits == one).then_some(true),
     };
-    let truths: Option<Vec<bool>> = match tensor.raw_data.as_deref().unwrap_or_default() {
-        [] => tensor.int32_data.iter().map(|&it| truth(it)).collect(),
-        raw => raw.iter().map(|&it| truth(it.into())).collect(),
+    let raw = tensor.raw_data.as_deref().unwrap_or_default();
+    let bits: Vec<u64> = match (raw, code) {
+        ([], FLOAT) => Vec::from_iter(tensor.float_data.iter().map(|it| it.to_bits().into())),
+        ([], DOUBLE) => Vec::from_iter(tensor.double_data.iter().map(|it| it.to_bits())),
+        ([], INT64) => Vec::from_iter(tensor.int64_data.iter().map(|&it| it as u64)),
+        ([], UINT32 | UINT64) => tensor.uint64_data.clone(),
+        ([], _) => Vec::from_iter(tensor.int32_data.iter().map(|&it| (it as u32).into())),
+        (raw, _) => {
+            let bits = |bytes: &[u8]| {
+                let bytes = bytes.iter().rev();
+                bytes.fold(0, |bits, &byte| bits << 8 | u64::from(byte))
+            };
+            raw.chunks(width).map(bits).collect()
+        }
     };
-    let truths = truths?;
+    let truths = bits.into_iter().map(truth).collect::<Option<Vec<_>>>()?;
     (truths.len() == count).then_some(truths)
 }
 
@@ -247,32 +283,13 @@ fn floats_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Floats> 
     match node.op() {
         "Identity" => input(),
         "Squeeze" => {
-            let mut value = input()?;
-            let rank = value.sizes.len();
-            let mut removed = normal_axes(&axes(scope, node)?, rank)?;
-            if removed.is_empty() {
-                removed = (0..rank).filter(|&axis| value.sizes[axis] == 1).collect();
-            }
-            if removed.iter().any(|&axis| value.sizes[axis] != 1) {
-                return None;
-            }
-            value.sizes = (0..rank)
-                .filter(|axis| !removed.contains(axis))
-                .map(|axis| value.sizes[axis])
-                .collect();
-            Some(value)
+            let value = input()?;
+            let sizes = squeezed(&value.sizes, &axes(scope, node)?)?;
+            Some(Floats { sizes, ..value })
         }
         "Unsqueeze" => {
             let value = input()?;
-            let axes = axes(scope, node)?;
-            let rank = value.sizes.len() + axes.len();
-            let added = normal_axes(&axes, rank)?;
-            let mut old = value.sizes.iter().copied();
-            let sizes = (0..rank).map(|axis| match added.contains(&axis) {
-                true => Some(1),
-                false => old.next(),
-            });
-            let sizes = sizes.collect::<Option<_>>()?;
+            let sizes = unsqueezed(&value.sizes, &axes(scope, node)?)?;
             Some(Floats { sizes, ..value })
         }
         "Reshape" => reshaped(input()?, &ints(scope, node.input(1)?)?),
@@ -341,10 +358,43 @@ fn expanded(value: Floats, shape: &[i64]) -> Option<Floats> {
 /// all possible ones; `None` if they are not constant.
 #[must_use]
 pub fn axes(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<i64>> {
+    axes_within(scope, node, MAXIMUM_STEPS)
+}
+
+fn axes_within(scope: &Scope<'_>, node: &NodeProto, steps: usize) -> Option<Vec<i64>> {
     match (node.input(1), node.ints("axes")) {
-        (Some(name), _) => ints(scope, name),
+        (Some(name), _) => Some(integers_within(scope, name, steps)?.elements),
         (None, axes) => axes.or(&[]).map(<[i64]>::to_vec),
     }
+}
+
+/// Returns the sizes after a Squeeze of these axes, or of all of size 1 if there are none; `None` if
+/// it is invalid.
+#[must_use]
+pub fn squeezed(sizes: &[usize], axes: &[i64]) -> Option<Vec<usize>> {
+    let all = 0..sizes.len();
+    let removed: Vec<usize> = match axes {
+        [] => all.clone().filter(|&axis| sizes[axis] == 1).collect(),
+        axes => normal_axes(axes, sizes.len())?,
+    };
+    if removed.iter().any(|&axis| sizes[axis] != 1) {
+        return None;
+    }
+    let kept = all.filter(|axis| !removed.contains(axis));
+    Some(kept.map(|axis| sizes[axis]).collect())
+}
+
+/// Returns the sizes after an Unsqueeze; `None` if it is invalid.
+#[must_use]
+pub fn unsqueezed(sizes: &[usize], axes: &[i64]) -> Option<Vec<usize>> {
+    let rank = sizes.len() + axes.len();
+    let mut added = normal_axes(axes, rank)?;
+    added.sort_unstable();
+    let mut sizes = sizes.to_vec();
+    for axis in added {
+        sizes.insert(axis, 1);
+    }
+    Some(sizes)
 }
 
 /// An axis counted from the front, of as many as `rank`; `None` if there is no such axis.
@@ -358,9 +408,12 @@ pub fn normal_axis(axis: i64, rank: usize) -> Option<usize> {
     usize::try_from(axis).ok().filter(|&axis| axis < rank)
 }
 
-/// Axes counted from the front.
+/// Axes counted from the front; `None` if one is listed twice.
 pub(crate) fn normal_axes(axes: &[i64], rank: usize) -> Option<Vec<usize>> {
-    axes.iter().map(|&axis| normal_axis(axis, rank)).collect()
+    let mut seen = HashSet::new();
+    let axes = axes.iter().map(|&axis| normal_axis(axis, rank));
+    axes.map(|axis| axis.filter(|&axis| seen.insert(axis)))
+        .collect()
 }
 
 /// The start and length of an output of Split, on an axis of this size.
@@ -423,7 +476,13 @@ pub fn ranges(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<Range>> {
     let axes = part(3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = part(4, "steps")?.unwrap_or_else(|| vec![1; starts.len()]);
     let lengths = [ends.len(), axes.len(), steps.len()];
-    if lengths != [starts.len(); 3] || steps.contains(&0) {
+    // ONNX Runtime takes these ends as "all" in both directions, ONNX's text only forwards.
+    let is_all = |end: i64| end == i64::MAX || end == i64::from(i32::MAX);
+    let is_open = |(&step, &end): (&i64, &i64)| step < 0 && is_all(end);
+    if lengths != [starts.len(); 3]
+        || steps.contains(&0)
+        || std::iter::zip(&steps, &ends).any(is_open)
+    {
         return None;
     }
     let ranges = (0..starts.len()).map(|index| Range {
@@ -449,15 +508,18 @@ impl Range {
             }
         };
         let (start, end) = (from_front(self.start), from_front(self.end));
-        if self.step > 0 {
+        let (start, count) = if self.step > 0 {
             let (start, end) = (start.clamp(0, size), end.clamp(0, size));
-            let count = (end - start).max(0) as u64;
-            (start, count.div_ceil(self.step.unsigned_abs()) as i64)
+            (start, end - start)
+        } else if size > 0 {
+            // A start before the first element is that element.
+            let (start, end) = (start.clamp(0, size - 1), end.clamp(-1, size - 1));
+            (start, start - end)
         } else {
-            let (start, end) = (start.clamp(-1, size - 1), end.clamp(-1, size - 1));
-            let count = (start - end).max(0) as u64;
-            (start, count.div_ceil(self.step.unsigned_abs()) as i64)
-        }
+            (0, 0)
+        };
+        let count = count.max(0) as u64;
+        (start, count.div_ceil(self.step.unsigned_abs()) as i64)
     }
 
     /// Whether it covers the whole of any axis, in order.

@@ -236,6 +236,13 @@ impl<'a> Scope<'a> {
         self.opaque.get(name).copied()
     }
 
+    /// Takes a value of this graph to have a rank, until the scope is dropped: for proofs by
+    /// induction, which assume it of a state and then prove it of the state's next value.
+    pub fn assume_rank(&self, name: &str, rank: usize) {
+        let mut proved = self.proved.borrow_mut();
+        proved.ranks.insert(name.to_owned(), Some(rank));
+    }
+
     /// The graph `levels` outwards from this one.
     pub(crate) fn around(&'a self, levels: usize) -> Option<&'a Scope<'a>> {
         match levels.checked_sub(1) {

@@ -13,64 +13,101 @@ use crate::pass::{Context, Edit, Options, Pass, Verdict};
 use crate::report::{Outcome, Report, Step};
 use crate::scope::{Names, Scope};
 
-/// The maximum number of rounds per pass: one round may enable the next.
+/// The most rounds of a pass in its turn: one round may enable the next.
 const MAXIMUM_ROUNDS: usize = 100;
 
-/// Rewrites a model.
+/// The most turns of all passes: one pass may enable another, also an earlier one.
+pub(crate) const MAXIMUM_TURNS: usize = 100;
+
+/// Rewrites a model. All passes run in their order until none of them changes anything, so that
+/// rewriting the result changes nothing either.
 pub(crate) fn rewrite(
     model: &mut ModelProto,
     passes: &[&'static Pass],
     options: &Options,
 ) -> Report {
-    let unread = Unread::of(model);
-    let are_fixed = are_initializers_fixed(model, options);
-    let mut names = Names::new(model);
-    let mut report = Report::default();
-    // The names of the nodes written by passes.
-    let mut written = HashSet::new();
-    for pass in passes {
-        let mut rounds = 0;
-        loop {
-            let round = look(model, pass, options, &mut names);
-            let done = round.edits.is_empty();
-            rounds += 1;
-            if !done {
-                report
-                    .steps
-                    .extend(round.edits.iter().map(|found| found.step.clone()));
-                apply(model, round.edits, &mut written);
-            }
-            if !done || rounds == 1 {
-                unread.sweep(model, are_fixed);
-            }
-            if done || rounds == MAXIMUM_ROUNDS {
-                report.steps.extend(round.left);
-                break;
-            }
+    let inputs = input_names(model);
+    let mut driver = Driver {
+        options,
+        unread: Unread::of(model),
+        are_fixed: are_initializers_fixed(model, options),
+        names: Names::new(model),
+        written: HashSet::new(),
+    };
+    let mut found: Vec<Found> = passes.iter().map(|_| Found::default()).collect();
+    for _ in 0..MAXIMUM_TURNS {
+        let mut is_changed = false;
+        for (pass, found) in std::iter::zip(passes, &mut found) {
+            is_changed |= driver.settle(model, pass, found);
+        }
+        if !is_changed {
+            break;
         }
     }
+    let steps = found.into_iter();
+    let mut report = Report {
+        steps: steps
+            .flat_map(|found| found.rewritten.into_iter().chain(found.left))
+            .collect(),
+        removed_inputs: Vec::new(),
+    };
     if report.rewritten().next().is_some() {
         import(model);
     }
-    forget_what_was_done_later(&mut report);
+    let kept: HashSet<String> = input_names(model).into_iter().collect();
+    let is_removed = |name: &String| !kept.contains(name);
+    report.removed_inputs = inputs.into_iter().filter(is_removed).collect();
     report
 }
 
-/// Drops "left alone" for nodes that a later pass rewrote.
-fn forget_what_was_done_later(report: &mut Report) {
-    let place = |step: &Step| (step.graph.clone(), step.node.clone());
-    let mut done = HashSet::new();
-    let steps = std::mem::take(&mut report.steps);
-    for step in steps.into_iter().rev() {
-        let is_done = matches!(step.outcome, Outcome::Rewritten(_));
-        if is_done {
-            done.insert(place(&step));
+fn input_names(model: &ModelProto) -> Vec<String> {
+    let graph = model.graph.as_option().into_iter();
+    graph
+        .flat_map(GraphProto::inputs)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// A model's rewriting in progress.
+struct Driver<'o> {
+    options: &'o Options,
+    unread: Unread,
+    are_fixed: bool,
+    names: Names,
+    /// The names of the nodes written by passes.
+    written: HashSet<String>,
+}
+
+/// The steps of a pass.
+#[derive(Default)]
+struct Found {
+    /// The nodes that it rewrote, in all its turns.
+    rewritten: Vec<Step>,
+    /// Those that it left alone in its last turn.
+    left: Vec<Step>,
+}
+
+impl Driver<'_> {
+    /// Runs a pass until it changes nothing; whether it changed anything.
+    fn settle(&mut self, model: &mut ModelProto, pass: &'static Pass, found: &mut Found) -> bool {
+        for round in 0..MAXIMUM_ROUNDS {
+            let Round { edits, left } = look(model, pass, self.options, &mut self.names);
+            let is_done = edits.is_empty();
+            let steps = edits.iter().map(|place| place.step.clone());
+            found.rewritten.extend(steps);
+            found.left = left;
+            if !is_done {
+                apply(model, edits, &mut self.written);
+            }
+            if !is_done || round == 0 {
+                self.unread.sweep(model, self.are_fixed);
+            }
+            if is_done {
+                return round > 0;
+            }
         }
-        if is_done || !done.contains(&place(&step)) {
-            report.steps.push(step);
-        }
+        true
     }
-    report.steps.reverse();
 }
 
 /// The path to a graph in a model.
@@ -83,7 +120,7 @@ struct Path {
 }
 
 /// A replacement and its place.
-struct Found {
+struct Placed {
     path: Path,
     index: usize,
     edit: Edit,
@@ -92,7 +129,7 @@ struct Found {
 
 #[derive(Default)]
 struct Round {
-    edits: Vec<Found>,
+    edits: Vec<Placed>,
     left: Vec<Step>,
 }
 
@@ -170,7 +207,7 @@ impl Look<'_> {
                 Verdict::Left(why) => self.round.left.push(step(Outcome::LeftAlone(why))),
                 Verdict::Edit(edit) => {
                     let step = step(Outcome::Rewritten(edit.what.clone()));
-                    self.round.edits.push(Found {
+                    self.round.edits.push(Placed {
                         path: path.clone(),
                         index,
                         edit,
@@ -184,7 +221,7 @@ impl Look<'_> {
 
 /// Applies replacements. Each one produces the same values under the same names, so all those found
 /// in one round are valid together.
-fn apply(model: &mut ModelProto, edits: Vec<Found>, written: &mut HashSet<String>) {
+fn apply(model: &mut ModelProto, edits: Vec<Placed>, written: &mut HashSet<String>) {
     let nodes = edits.iter().flat_map(|found| &found.edit.nodes);
     written.extend(nodes.filter_map(|node| node.name.clone()));
     let mut graphs: BTreeMap<Path, BTreeMap<usize, Edit>> = BTreeMap::new();

@@ -1,7 +1,8 @@
 //! Rewrites ONNX models: to standard operators where a runtime lacks ReverseSequence, and to
 //! cheaper ones where a loop is an LSTM.
 //!
-//! A model comes in as bytes or as a [`ModelProto`] of [`revseq_onnx`] and goes out with the same inputs and outputs.
+//! A model comes in as bytes or as a [`ModelProto`] of [`revseq_onnx`] and goes out with the same
+//! inputs and outputs, but for [inputs that only list an initializer](Report::removed_inputs).
 //! Every rewrite is proved from the graph; a node that cannot be proved is left alone, and the
 //! [`Report`] says why. Fields unknown to this version of ONNX are kept, and parts that no pass
 //! touches are written back unchanged.
@@ -70,12 +71,20 @@ pub fn rewrite_bytes(model: &[u8], options: &Options) -> Result<(Vec<u8>, Report
 /// If a requested pass does not exist.
 pub fn rewrite(model: &mut ModelProto, options: &Options) -> Result<Report, Error> {
     let passes = passes::select(options)?;
-    let mut report = Report::default();
-    if options.tract {
-        report = prepare::prepare(model, options)?;
+    if !options.tract {
+        return Ok(driver::rewrite(model, &passes, options));
     }
-    report
-        .steps
-        .extend(driver::rewrite(model, &passes, options).steps);
+    let mut report = Report::default();
+    // The passes may leave work for the form that tract reads.
+    for _ in 0..driver::MAXIMUM_TURNS {
+        let mut turn = prepare::prepare(model, options)?;
+        turn.append(driver::rewrite(model, &passes, options));
+        let is_done = turn.rewritten().next().is_none();
+        report.forget_left_alone();
+        report.append(turn);
+        if is_done {
+            break;
+        }
+    }
     Ok(report)
 }

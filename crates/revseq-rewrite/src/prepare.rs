@@ -41,11 +41,10 @@ pub(crate) fn prepare(model: &mut ModelProto, options: &Options) -> Result<Repor
     tract::check_expansion(model)?;
     let mut report = Report {
         steps: tract::order::sort(model),
+        ..Report::default()
     };
-    let inlined = driver::rewrite(model, &[&tract::FUNCTION], options);
+    report.append(driver::rewrite(model, &[&tract::FUNCTION], options));
     tract::remove_uncalled(model);
-    report.steps.extend(inlined.steps);
-    let rewritten = driver::rewrite(model, tract::PASSES, options);
-    report.steps.extend(rewritten.steps);
+    report.append(driver::rewrite(model, tract::PASSES, options));
     Ok(report)
 }

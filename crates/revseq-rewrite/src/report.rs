@@ -68,9 +68,24 @@ impl serde::Serialize for Step {
 pub struct Report {
     /// The steps, in order.
     pub steps: Vec<Step>,
+    /// The inputs that are gone, each with the initializer that it listed: only replaced nodes read
+    /// it, and no caller could set it.
+    pub removed_inputs: Vec<String>,
 }
 
 impl Report {
+    /// Drops the nodes that were left alone: a later look at the model finds those that still are.
+    pub(crate) fn forget_left_alone(&mut self) {
+        let is_done = |step: &Step| matches!(step.outcome, Outcome::Rewritten(_));
+        self.steps.retain(is_done);
+    }
+
+    /// Adds what was done afterwards.
+    pub(crate) fn append(&mut self, later: Self) {
+        self.steps.extend(later.steps);
+        self.removed_inputs.extend(later.removed_inputs);
+    }
+
     /// The nodes that were rewritten.
     pub fn rewritten(&self) -> impl Iterator<Item = &Step> {
         self.steps

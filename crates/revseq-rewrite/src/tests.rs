@@ -1,5 +1,6 @@
 //! Tests of matches and near misses of each pass.
 
+mod forms;
 mod kinds;
 mod many;
 mod tables;
@@ -67,7 +68,7 @@ fn pass(name: &str) -> Options {
     }
 }
 
-/// Rewrites a model; the result has to be valid, and the same both times.
+/// Rewrites a model; the result has to be valid, the same both times, and stay when it is rewritten.
 fn rewritten(model: &ModelProto, options: &Options) -> (ModelProto, Report) {
     let mut once = model.clone();
     let report = rewrite(&mut once, options).expect("known passes");
@@ -76,6 +77,10 @@ fn rewritten(model: &ModelProto, options: &Options) -> (ModelProto, Report) {
     assert_eq!((&once, &report), (&again, &same));
     let bytes = encode(&once).expect("it fits");
     assert_eq!(decode(&bytes).expect("a model"), once);
+    let mut twice = once.clone();
+    let second = rewrite(&mut twice, options).expect("known passes");
+    let is_same = encode(&twice).expect("it fits") == bytes;
+    assert!(is_same, "{:#?}", second.rewritten().collect::<Vec<_>>());
     let (before, after) = (
         model.graph.as_option().unwrap(),
         once.graph.as_option().unwrap(),
@@ -86,6 +91,7 @@ fn rewritten(model: &ModelProto, options: &Options) -> (ModelProto, Report) {
     );
     check_order(&after.node, &mut defined(after));
     check_forms(&after.node, model::opset(&once.opset_import));
+    check_types(after);
     (once, report)
 }
 
@@ -141,6 +147,16 @@ fn check_forms(nodes: &[NodeProto], opset: i64) {
         for graph in node.graphs() {
             check_forms(&graph.node, opset);
         }
+    }
+}
+
+/// Checks that conditions are truth values where their type is known.
+fn check_types(graph: &GraphProto) {
+    let scope = crate::scope::Scope::graph(graph, None, 18);
+    for node in graph.node.iter().filter(|node| node.is("Where")) {
+        let condition = node.input(0).expect("a condition");
+        let code = crate::types::of(&scope, condition);
+        assert!(code.is_none_or(|code| code == model::BOOL), "{node:?}");
     }
 }
 
@@ -567,7 +583,11 @@ fn initializers_among_the_inputs_are_constants_before_ir_version_4() {
             let mut stored = graph.initializer.iter();
             let is_stored = stored.any(|it| it.name.as_ref() == Some(name));
             assert_eq!(inputs.contains(&name.as_str()), is_stored, "{name}");
+            assert_eq!(report.removed_inputs.contains(name), !is_stored, "{name}");
         }
+        let is_weight = |name: &String| constants.contains(name);
+        assert!(report.removed_inputs.iter().all(is_weight));
+        assert_eq!(report.removed_inputs.is_empty(), expected == [4, 0]);
     }
 }
 

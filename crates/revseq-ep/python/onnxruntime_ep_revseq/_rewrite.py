@@ -50,6 +50,9 @@ class Report:
     #: ``exact`` or ``rounding``, for the whole model.
     exactness: str
     steps: tuple[Step, ...]
+    #: The inputs that are gone, each with the initializer that it listed and that only replaced
+    #: nodes read.
+    removed_inputs: tuple[str, ...] = ()
 
     @property
     def rewritten(self) -> tuple[Step, ...]:
@@ -98,7 +101,8 @@ def rewrite(
     if _ERROR in parts:
         raise RewriteError(f"{source}: {parts[_ERROR].decode()}")
     report = json.loads(parts[_REPORT])
-    return parts[_MODEL], Report(report["exactness"], tuple(map(_step, report["steps"])))
+    steps = tuple(map(_step, report["steps"]))
+    return parts[_MODEL], Report(report["exactness"], steps, tuple(report["removed_inputs"]))
 
 
 def _step(step: dict[str, Any]) -> Step:

@@ -5,7 +5,7 @@ use super::{
     unsqueezed_within,
 };
 use crate::constant;
-use crate::model::Attribute;
+use crate::model::{Attribute, INT32, INT64, NodeProto};
 use crate::scope::Scope;
 
 /// The most elements of a tensor that are visited one by one.
@@ -43,8 +43,7 @@ pub(super) fn element<'a>(
             axis_within(scope, input, start.checked_add(place)?, steps)
         }
         "Identity" => of_input(place),
-        // Sizes fit into both types.
-        "Cast" if matches!(node.int("to"), Attribute::Value(6 | 7)) => of_input(place),
+        "Cast" => cast(node, of_input(place)?),
         "Squeeze" => {
             let removed = squeezed_within(scope, node, steps)?;
             let mut kept = place.iter().copied();
@@ -141,6 +140,19 @@ pub(super) fn element<'a>(
     }
 }
 
+/// An element after a Cast. Both types hold every length, but int32 not every number.
+fn cast<'a>(node: &NodeProto, element: Size<'a>) -> Option<Size<'a>> {
+    let holds = |number: i64| match node.int("to") {
+        Attribute::Value(to) if to == i64::from(INT32) => i32::try_from(number).is_ok(),
+        to => to == Attribute::Value(INT64.into()),
+    };
+    let fits = match element {
+        Size::Known(number) => holds(number),
+        Size::Axis { .. } => holds(0),
+    };
+    fits.then_some(element)
+}
+
 /// The row-major index of an element.
 fn index_of(sizes: &[usize], place: &[usize]) -> Option<usize> {
     let is_within = std::iter::zip(sizes, place).all(|(size, place)| place < size);
@@ -232,7 +244,7 @@ fn every_element_within<'a>(
     match node.op() {
         "Expand" | "Gather" | "Identity" | "Reshape" | "Slice" | "Squeeze" | "Tile"
         | "Transpose" | "Unsqueeze" => of_input(),
-        "Cast" if matches!(node.int("to"), Attribute::Value(6 | 7)) => of_input(),
+        "Cast" => cast(node, of_input()?),
         _ => None,
     }
 }

@@ -1,5 +1,6 @@
 //! For each pass, graphs that match and near misses.
 
+mod masks;
 mod recurrent_loop;
 
 use std::path::Path;

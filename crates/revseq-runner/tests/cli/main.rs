@@ -18,6 +18,7 @@ mod memory;
 mod names;
 mod options;
 mod ort;
+mod random_conditions;
 mod random_loops;
 mod random_quantized;
 mod random_rewrites;

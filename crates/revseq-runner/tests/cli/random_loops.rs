@@ -42,6 +42,17 @@ enum Mask {
     Lengths,
 }
 
+/// The element type of a mask, and what its numbers may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Numbers {
+    Truths,
+    /// 0 and 1 as float32, or as int64.
+    Floats,
+    Integers,
+    /// 0, and others than 1, as int64.
+    Any,
+}
+
 /// The output of a masked step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Masked {
@@ -81,6 +92,7 @@ struct Layer {
     batch_first: bool,
     backwards: bool,
     mask: Mask,
+    numbers: Numbers,
     by_products: bool,
     masked: Masked,
     /// It begins with other states than 0.
@@ -108,6 +120,12 @@ fn layers() -> impl Strategy<Value = Layer> {
         Just(Mask::Prefix),
         Just(Mask::Lengths),
     ];
+    let numbers = prop_oneof![
+        3 => Just(Numbers::Truths),
+        1 => Just(Numbers::Floats),
+        1 => Just(Numbers::Integers),
+        1 => Just(Numbers::Any),
+    ];
     let masked = prop_oneof![
         Just(Masked::Repeated),
         Just(Masked::State),
@@ -124,7 +142,7 @@ fn layers() -> impl Strategy<Value = Layer> {
     let functions = [0..FUNCTIONS.len(), 0..FUNCTIONS.len()];
     (
         (kind, 1..4_usize, functions, any::<[bool; 5]>()),
-        (any::<[bool; 6]>(), mask, masked, 0..4_usize),
+        (any::<[bool; 6]>(), (mask, numbers), masked, 0..4_usize),
         proptest::option::weighted(0.25, near),
     )
         .prop_map(|(cell, read, near)| {
@@ -133,7 +151,7 @@ fn layers() -> impl Strategy<Value = Layer> {
                 |near: &Near| !cell.3[1] || !matches!(near, Near::Difference | Near::Computed);
             let near = near.filter(possible);
             let (kind, units, functions, [bias, joined, scan, batch_first, backwards]) = cell;
-            let (flags, mask, masked, end) = read;
+            let (flags, (mask, numbers), masked, end) = read;
             let [by_products, begins, last, lengths, buffered, squeezed] = flags;
             Layer {
                 kind,
@@ -146,6 +164,7 @@ fn layers() -> impl Strategy<Value = Layer> {
                 // Lengths of a reversal are not those of a layer.
                 backwards: backwards && (mask != Mask::Lengths || !lengths),
                 mask,
+                numbers,
                 by_products,
                 masked,
                 begins,
@@ -161,12 +180,22 @@ fn layers() -> impl Strategy<Value = Layer> {
 }
 
 impl Layer {
+    /// Whether its mask is a tensor.
+    fn has_mask(&self) -> bool {
+        matches!(self.mask, Mask::Any | Mask::Prefix)
+    }
+
+    /// Whether its mask mixes valid and invalid values.
+    fn is_mixing(&self) -> bool {
+        self.has_mask() && self.by_products && self.numbers == Numbers::Any
+    }
+
     /// Whether it has to be rewritten.
     fn is_plain(&self) -> bool {
         let is_near = match self.near {
             None => false,
             // It is about what there is not.
-            Some(Near::MaskBehind) => matches!(self.mask, Mask::Any | Mask::Prefix) && !self.scan,
+            Some(Near::MaskBehind) => self.has_mask() && !self.scan,
             Some(Near::Early | Near::Behind) => !self.scan,
             Some(_) => true,
         };
@@ -174,19 +203,19 @@ impl Layer {
         // begins with is what the layer does.
         let is_flipped = self.backwards && self.mask == Mask::Lengths;
         let is_other = self.buffered && self.begins;
-        !is_near && !is_flipped && !is_other
+        !is_near && !is_flipped && !is_other && !self.is_mixing()
     }
 }
 
 /// A graph as it is made; the bodies' names are their own.
-struct Graph<'c> {
-    nodes: Vec<NodeProto>,
-    initializers: Vec<TensorProto>,
+pub(crate) struct Graph<'c> {
+    pub(crate) nodes: Vec<NodeProto>,
+    pub(crate) initializers: Vec<TensorProto>,
     count: &'c Cell<usize>,
 }
 
 impl<'c> Graph<'c> {
-    fn new(count: &'c Cell<usize>) -> Self {
+    pub(crate) fn new(count: &'c Cell<usize>) -> Self {
         Self {
             nodes: Vec::new(),
             initializers: Vec::new(),
@@ -194,12 +223,17 @@ impl<'c> Graph<'c> {
         }
     }
 
-    fn fresh(&self, name: &str) -> String {
+    pub(crate) fn fresh(&self, name: &str) -> String {
         self.count.set(self.count.get() + 1);
         format!("{name}{}", self.count.get())
     }
 
-    fn with(&mut self, op: &str, inputs: &[&str], attributes: Vec<AttributeProto>) -> String {
+    pub(crate) fn with(
+        &mut self,
+        op: &str,
+        inputs: &[&str],
+        attributes: Vec<AttributeProto>,
+    ) -> String {
         let output = self.fresh(op);
         let mut made = node(op, inputs, &[&output]);
         made.attribute = attributes;
@@ -207,11 +241,11 @@ impl<'c> Graph<'c> {
         output
     }
 
-    fn op(&mut self, op: &str, inputs: &[&str]) -> String {
+    pub(crate) fn op(&mut self, op: &str, inputs: &[&str]) -> String {
         self.with(op, inputs, Vec::new())
     }
 
-    fn initializer(&mut self, data_type: i32, sizes: &[usize], bytes: &[u8]) -> String {
+    pub(crate) fn initializer(&mut self, data_type: i32, sizes: &[usize], bytes: &[u8]) -> String {
         let name = self.fresh("constant");
         let sizes: Vec<i64> = sizes.iter().map(|&size| size as i64).collect();
         self.initializers
@@ -219,7 +253,7 @@ impl<'c> Graph<'c> {
         name
     }
 
-    fn ints(&mut self, sizes: &[usize], values: &[i64]) -> String {
+    pub(crate) fn ints(&mut self, sizes: &[usize], values: &[i64]) -> String {
         let bytes: Vec<u8> = values.iter().flat_map(|it| it.to_le_bytes()).collect();
         self.initializer(INT64, sizes, &bytes)
     }
@@ -362,13 +396,32 @@ impl Step<'_, '_> {
 
     /// One value where a condition holds, another elsewhere.
     fn choose(&mut self, counts: &str, new: &str, old: &str) -> String {
+        let mut cast =
+            |name: &str, to: i32| self.body.with("Cast", &[name], vec![int("to", to.into())]);
+        let is_number = self.layer.has_mask() && self.layer.numbers != Numbers::Truths;
         if !self.layer.by_products {
-            return self.op("Where", &[counts, new, old]);
+            let counts = match is_number {
+                true => cast(counts, BOOL),
+                false => counts.to_owned(),
+            };
+            return self.op("Where", &[&counts, new, old]);
         }
-        let not = self.op("Not", &[counts]);
-        let cast =
-            |step: &mut Self, name: &str| step.body.with("Cast", &[name], vec![int("to", 1)]);
-        let (yes, no) = (cast(self, counts), cast(self, &not));
+        let (yes, no) = if is_number {
+            let yes = match self.layer.numbers {
+                Numbers::Floats => counts.to_owned(),
+                _ => cast(counts, FLOAT),
+            };
+            let one = self.body.float(1.0);
+            let no = self.op("Sub", &[&one, &yes]);
+            (yes, no)
+        } else {
+            let yes = cast(counts, FLOAT);
+            let not = self.op("Not", &[counts]);
+            let no = self
+                .body
+                .with("Cast", &[&not], vec![int("to", FLOAT.into())]);
+            (yes, no)
+        };
         let new = self.op("Mul", &[&yes, new]);
         let old = self.op("Mul", &[old, &no]);
         self.op("Add", &[&new, &old])
@@ -411,6 +464,16 @@ fn mask(main: &mut Graph<'_>, layer: Layer, steps: &str) -> Option<String> {
             let times = main.op("Unsqueeze", &[&times, &axes[0]]);
             let before = main.op("Less", &[&times, "lens"]);
             main.op("Unsqueeze", &[&before, &axes[1]])
+        }
+    };
+    let mut cast = |to: i32| main.with("Cast", &[&mask], vec![int("to", to.into())]);
+    let mask = match layer.numbers {
+        Numbers::Truths => mask,
+        Numbers::Floats => cast(FLOAT),
+        Numbers::Integers => cast(INT64),
+        Numbers::Any => {
+            let numbers = cast(INT64);
+            main.op("Mul", &[&numbers, "amounts"])
         }
     };
     Some(ordered(main, layer, &mask))
@@ -513,7 +576,12 @@ fn write(main: &mut Graph<'_>, layer: Layer) -> Vec<String> {
     let begin_states: Vec<&str> = states.iter().map(|(.., begin)| &**begin).collect();
     let mut made = if layer.scan {
         inputs.push(untyped(&slice, FLOAT));
-        inputs.extend(mask.iter().map(|_| untyped(&mask_slice, BOOL)));
+        let code = match layer.numbers {
+            Numbers::Truths => BOOL,
+            Numbers::Floats => FLOAT,
+            Numbers::Integers | Numbers::Any => INT64,
+        };
+        inputs.extend(mask.iter().map(|_| untyped(&mask_slice, code)));
         let sequences: Vec<&str> = std::iter::once(&*x).chain(mask.as_deref()).collect();
         let mut scan = node(
             "Scan",
@@ -592,6 +660,7 @@ fn model_of(layers: &[Layer]) -> ModelProto {
         input: vec![
             value("x", FLOAT, &["T", "B", &WIDTH.to_string()]),
             value("mask", BOOL, &["T", "B", "1"]),
+            value("amounts", INT64, &["T", "B", "1"]),
             value("lens", INT64, &["B"]),
         ],
         output: outputs.iter().map(|name| untyped(name, FLOAT)).collect(),
@@ -601,20 +670,24 @@ fn model_of(layers: &[Layer]) -> ModelProto {
     })
 }
 
-/// The inputs of a run: a mask of any form, and lengths beyond both ends of time.
-fn inputs((time, batch, seed): (usize, usize, u64)) -> [TensorProto; 3] {
+/// The inputs of a run: a mask of any form, numbers that are not 0, and lengths beyond both ends of
+/// time.
+fn inputs((time, batch, seed): (usize, usize, u64)) -> [TensorProto; 4] {
     let mixed = |index: usize| (index as u64).wrapping_mul(seed | 1) >> 7;
     let x = (0..time * batch * WIDTH).map(|index| (mixed(index) % 128) as f32 / 64.0 - 1.0);
     let x: Vec<u8> = x.flat_map(f32::to_le_bytes).collect();
     let mask: Vec<u8> = (0..time * batch)
         .map(|index| u8::from(mixed(index + 31) % 3 > 0))
         .collect();
+    let amounts = (0..time * batch).map(|index| [1, 2, -1, 3][mixed(index) as usize % 4]);
+    let amounts: Vec<u8> = amounts.flat_map(i64::to_le_bytes).collect();
     let lens = (0..batch).map(|index| (mixed(index + 7) % (time as u64 + 3)) as i64 - 1);
     let lens: Vec<u8> = lens.flat_map(i64::to_le_bytes).collect();
     let [time, batch] = [time, batch].map(|size| size as i64);
     [
         tensor("x", FLOAT, &[time, batch, WIDTH as i64], &x),
         tensor("mask", BOOL, &[time, batch, 1], &mask),
+        tensor("amounts", INT64, &[time, batch, 1], &amounts),
         tensor("lens", INT64, &[batch], &lens),
     ]
 }
@@ -659,6 +732,8 @@ fn check(
         .filter(|step| step["result"] != "rewritten")
         .collect();
     prop_assert!(rewritten.count() >= plain, "{:#?}\n{:?}", left, layers);
+    let mixing = layers.iter().filter(|layer| layer.is_mixing()).count();
+    prop_assert!(left.len() >= mixing, "{:#?}\n{:?}", left, layers);
     Ok(())
 }
 

@@ -1,8 +1,10 @@
 //! Reads a loop as layers: cells, inputs, masks and outputs.
 
 use crate::constant;
+use crate::model::BOOL;
 use crate::pass::Assumptions;
 use crate::sizes::{self, Size};
+use crate::types;
 
 use super::body::{Body, Sequence, State};
 use super::cell::Cell;
@@ -12,6 +14,7 @@ use super::shape::{
     fits, is_reversed, is_zero_row, may_be, may_begin, shape, unflipped, with_axis_and_without,
     without_axis,
 };
+use super::truths::{Truths, truths};
 
 /// The recurrent layers of one loop: one, or a stack in which some read the output of others.
 pub(super) struct Layers<'a> {
@@ -46,19 +49,26 @@ pub(super) enum Input<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Steps<'a> {
     /// Where a mask is true.
-    Mask {
-        value: &'a str,
-        time: usize,
-        /// Whether it lacks the last axis, of size 1.
-        is_matrix: bool,
-        /// Whether valid steps come first in each sequence of the batch.
-        is_prefix: bool,
-        /// Whether the mask provably has a value for each sequence of the batch, and for each step.
-        is_of_batch: bool,
-        is_of_steps: bool,
-    },
+    Mask(Mask<'a>),
     /// Before the length of each sequence of the batch.
     Below(&'a str),
+}
+
+/// A value for each step of each sequence, or for all sequences.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Mask<'a> {
+    pub(super) value: &'a str,
+    /// The time axis.
+    pub(super) time: usize,
+    /// Whether it lacks the last axis, of size 1.
+    pub(super) is_matrix: bool,
+    /// Whether its element type is provably bool.
+    pub(super) is_bool: bool,
+    /// Whether valid steps come first in each sequence of the batch.
+    pub(super) is_prefix: bool,
+    /// Whether it provably has a value for each sequence of the batch, and for each step.
+    pub(super) is_of_batch: bool,
+    pub(super) is_of_steps: bool,
 }
 
 /// An output of the loop.
@@ -429,7 +439,19 @@ impl<'a> Layers<'a> {
                 return Err("its lengths count from the end of its input".to_owned());
             }
             Counts::Below(lengths) => return Ok(Some(Steps::Below(lengths))),
-            Counts::Mask(mask) => mask,
+            Counts::Mask {
+                sequence,
+                is_mixing,
+            } => {
+                if is_mixing {
+                    return Err(format!(
+                        "its mask {} is not provably 0 or 1 at each step, and mask · new + (1 - \
+                         mask) · old mixes the two for other numbers",
+                        sequence.value
+                    ));
+                }
+                sequence
+            }
         };
         let name = mask.value;
         let (is_of_steps, of_mask) = shape(body, mask, &[3, 2], "mask")?;
@@ -441,7 +463,7 @@ impl<'a> Layers<'a> {
                 "its mask {name} does not provably have one value for each step of each sequence"
             ));
         }
-        if mask::is_all_true(body.outer, name) {
+        if truths(body.outer, name) == Some(Truths::AllTrue) {
             return Ok(None);
         }
         let mask = unflipped(body, mask);
@@ -449,14 +471,15 @@ impl<'a> Layers<'a> {
             return Err("of its input and its mask only one is flipped".to_owned());
         }
         let is_prefix = mask::is_prefix(body.outer, mask.value, mask.axis);
-        Ok(Some(Steps::Mask {
+        Ok(Some(Steps::Mask(Mask {
             value: mask.value,
             time: mask.axis,
             is_matrix,
+            is_bool: types::of(body.outer, mask.value) == Some(BOOL),
             is_prefix: is_prefix || assume.right_padded && !is_reversed(body, mask.value),
             is_of_batch: of_mask == batch,
             is_of_steps,
-        }))
+        })))
     }
 }
 

@@ -1,18 +1,24 @@
 //! Recognises masks: which steps are valid, and the values at invalid ones.
 
 use crate::constant;
-use crate::model::{BOOL, INT32, INT64, NodeProto, TensorProto, element_type};
+use crate::model::{BOOL, INT32, INT64, NodeProto, element_type};
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
+use crate::types;
 
 use super::body::{Body, MAXIMUM_STEPS, Sequence, is_number, operands, through_identity};
 use super::sum::width;
+use super::truths::truths;
 
 /// The condition under which a step of a sequence is valid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Counts<'a> {
-    /// A mask with a value for each step is true.
-    Mask(Sequence<'a>),
+    /// A mask with a value for each step is true, or another number than 0.
+    Mask {
+        sequence: Sequence<'a>,
+        /// Whether other numbers than 0 and 1 would mix the valid and the invalid value.
+        is_mixing: bool,
+    },
     /// The step is below the sequence's length, in the order in which the loop runs.
     Below(&'a str),
 }
@@ -21,9 +27,10 @@ impl<'a> Counts<'a> {
     /// The number of sequences that it has values for.
     fn batch(self, body: &Body<'a>) -> Option<Size<'a>> {
         match self {
-            Self::Mask(Sequence { value, axis, .. }) => {
-                sizes::axis(body.outer, value, 1_usize.checked_sub(axis)?)
-            }
+            Self::Mask {
+                sequence: Sequence { value, axis, .. },
+                ..
+            } => sizes::axis(body.outer, value, 1_usize.checked_sub(axis)?),
             Self::Below(lengths) => sizes::axis(body.outer, lengths, 0),
         }
     }
@@ -54,7 +61,8 @@ impl<'a> Choice<'a> {
         let scope = body.inner;
         let name = body.plain(name);
         if let Some(node) = scope.first_output_of(name, "Where") {
-            let flag = flag(body, node.input(0)?, MAXIMUM_STEPS)?;
+            // Its condition has no other values.
+            let flag = flag(body, node.input(0)?, MAXIMUM_STEPS)?.of_truth();
             return Self::by(body, flag, node.input(1)?, node.input(2)?);
         }
         let (first, second) = operands(scope, name, "Add")?;
@@ -86,39 +94,73 @@ impl<'a> Choice<'a> {
     }
 }
 
+impl Flag<'_> {
+    fn not(self) -> Self {
+        Self {
+            is_true: !self.is_true,
+            ..self
+        }
+    }
+
+    /// The same of the truth value, which is true for every number but 0.
+    fn of_truth(mut self) -> Self {
+        if let Counts::Mask { is_mixing, .. } = &mut self.counts {
+            *is_mixing = false;
+        }
+        self
+    }
+
+    fn is_mixing(self) -> bool {
+        matches!(
+            self.counts,
+            Counts::Mask {
+                is_mixing: true,
+                ..
+            }
+        )
+    }
+}
+
 /// A value times a condition as a number.
 fn selected<'a>(body: &Body<'a>, name: &'a str) -> Option<(&'a str, Flag<'a>)> {
     let (first, second) = operands(body.inner, body.plain(name), "Mul")?;
-    match (number(body, first), number(body, second)) {
-        (Some(flag), None) => Some((second, flag)),
-        (None, Some(flag)) => Some((first, flag)),
+    match [first, second].map(|name| number(body, name, MAXIMUM_STEPS)) {
+        [Some(flag), None] => Some((second, flag)),
+        [None, Some(flag)] => Some((first, flag)),
+        [Some(flag), Some(other)] if other.is_mixing() && !flag.is_mixing() => Some((second, flag)),
+        [Some(other), Some(flag)] if other.is_mixing() && !flag.is_mixing() => Some((first, flag)),
         _ => None,
     }
 }
 
 /// A condition as a number, 0 or 1.
-fn number<'a>(body: &Body<'a>, name: &'a str) -> Option<Flag<'a>> {
+fn number<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
+    let steps = steps.checked_sub(1)?;
     let name = through_identity(body.inner, name);
     if let Some((one, less)) = operands(body.inner, name, "Sub") {
-        let flag = number(body, less).filter(|_| body.number(one) == Some(1.0))?;
-        let is_true = !flag.is_true;
-        return Some(Flag { is_true, ..flag });
+        let flag = number(body, less, steps).filter(|_| body.number(one) == Some(1.0))?;
+        return Some(flag.not());
     }
-    let cast = body.inner.first_output_of(name, "Cast")?;
-    flag(body, cast.input(0)?, MAXIMUM_STEPS)
+    match body.inner.first_output_of(name, "Cast") {
+        Some(cast) if cast.int("to").value() != Some(BOOL.into()) => {
+            number(body, cast.input(0)?, steps)
+        }
+        _ => flag(body, name, steps),
+    }
 }
 
 fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
     let steps = steps.checked_sub(1)?;
     let scope = body.inner;
     let name = through_identity(scope, name);
-    let not = |flag: Flag<'a>| Flag {
-        is_true: !flag.is_true,
-        ..flag
-    };
     if let Some(sequence) = body.sequence(name) {
+        let is_truth =
+            truths(body.outer, sequence.value).is_some() || types::of(scope, name) == Some(BOOL);
         return Some(Flag {
-            counts: Counts::Mask(sequence),
+            counts: Counts::Mask {
+                sequence,
+                is_mixing: !is_truth,
+            },
             is_true: true,
             rank: sizes::rank(body.outer, sequence.value)?.checked_sub(1)?,
             columns: 1,
@@ -141,12 +183,12 @@ fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
         })
     };
     match node.op() {
-        "Not" => of(0).map(not),
-        "Cast" if node.int("to").value() == Some(BOOL.into()) => of(0),
+        "Not" => of(0).map(|flag| flag.of_truth().not()),
+        "Cast" if node.int("to").value() == Some(BOOL.into()) => of(0).map(Flag::of_truth),
         "Less" => below(0, 1),
         "Greater" => below(1, 0),
-        "GreaterOrEqual" => below(0, 1).map(not),
-        "LessOrEqual" => below(1, 0).map(not),
+        "GreaterOrEqual" => below(0, 1).map(Flag::not),
+        "LessOrEqual" => below(1, 0).map(Flag::not),
         "Unsqueeze" => {
             let flag = of(0)?;
             let axes = constant::axes(scope, node)?;
@@ -217,36 +259,6 @@ fn is_integer(scope: &Scope<'_>, name: &str, steps: usize) -> bool {
     }
 }
 
-/// Whether a mask is provably all true.
-pub(super) fn is_all_true(scope: &Scope<'_>, name: &str) -> bool {
-    all_true_within(scope, name, MAXIMUM_STEPS)
-}
-
-fn all_true_within(scope: &Scope<'_>, name: &str, steps: usize) -> bool {
-    let Some(steps) = steps.checked_sub(1) else {
-        return false;
-    };
-    let is_true = |tensor: &TensorProto| {
-        let truths = constant::truths(tensor);
-        truths.is_some_and(|truths| !truths.is_empty() && truths.iter().all(|&it| it))
-    };
-    if let Some(tensor) = constant::tensor(scope, name) {
-        return is_true(tensor);
-    }
-    let Some((scope, node, 0)) = scope.producer(name) else {
-        return false;
-    };
-    match node.op() {
-        _ if !node.domain().is_empty() => false,
-        "ConstantOfShape" => node.tensor("value").value().is_some_and(is_true),
-        "Identity" | "Expand" | "Tile" | "Reshape" | "Squeeze" | "Unsqueeze" | "Transpose"
-        | "Slice" => node
-            .input(0)
-            .is_some_and(|input| all_true_within(scope, input, steps)),
-        _ => false,
-    }
-}
-
 /// How a value changes along an axis.
 #[derive(Clone, Copy, PartialEq)]
 enum Course {
@@ -273,7 +285,9 @@ fn course(scope: &Scope<'_>, name: &str, axis: usize, steps: usize) -> Option<Co
         return Some(Course::Level);
     }
     if let Some(values) = constant::ints(scope, name) {
-        let is_vector = sizes::rank(scope, name) == Some(1);
+        // A cast of others may turn back.
+        let is_vector = sizes::rank(scope, name) == Some(1)
+            && values.iter().all(|&it| i32::try_from(it).is_ok());
         return (is_vector && values.is_sorted()).then_some(Course::Rising);
     }
     let (scope, node, output) = scope.producer(name)?;

@@ -3,7 +3,7 @@
 //! Such a loop iterates over the time axis of its input, and possibly of a mask, and carries the
 //! states of one or more cells. `body` and `trips` prove the trip count and the sequences.
 //! `pattern`, `activation` and `sum` match parts of a formula, which `cell` combines; `mask` finds
-//! the valid steps, and `shape` checks sizes. `layer` puts these together as layers, and `write`
+//! the valid steps, `truths` what its numbers are, and `shape` checks sizes. `layer` puts these together as layers, and `write`
 //! writes their operators; `ordering` sorts the steps if some are invalid.
 
 mod activation;
@@ -17,6 +17,7 @@ mod reason;
 mod shape;
 mod sum;
 mod trips;
+mod truths;
 mod write;
 
 use crate::pass::{Context, Pass, PassInfo, Verdict};

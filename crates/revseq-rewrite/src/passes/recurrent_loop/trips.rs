@@ -1,7 +1,7 @@
 //! Proves a loop's trip count.
 
 use crate::constant;
-use crate::model::NodeProto;
+use crate::model::{DOUBLE, FLOAT, INT32, NodeProto};
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
@@ -84,15 +84,22 @@ pub(super) fn count<'a>(body: &Body<'a>, node: &'a NodeProto) -> Result<Size<'a>
 fn size<'a>(body: &Body<'a>, scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
     let mut scope = scope;
     let mut name = name;
+    let mut largest = i64::MAX;
     // Floats hold every size below 16777216 exactly.
     while let Some((inner, node, 0)) = scope.producer(name)
         && (node.is("Cast") && is_number(node) || node.is("Identity"))
     {
+        largest = largest.min(match node.int("to").value() {
+            Some(to) if to == i64::from(FLOAT) => 1 << 24,
+            Some(to) if to == i64::from(INT32) => i64::from(i32::MAX),
+            Some(to) if to == i64::from(DOUBLE) => 1 << 53,
+            _ => i64::MAX,
+        });
         scope = inner;
         name = node.input(0)?;
     }
     if let Some(number) = constant::whole_number(scope, name) {
-        return Some(Size::Known(number));
+        return (number <= largest && number >= -largest).then_some(Size::Known(number));
     }
     if !std::ptr::eq(scope, body.outer) && scope.defines(name) {
         return None;

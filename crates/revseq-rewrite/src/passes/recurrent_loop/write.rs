@@ -2,12 +2,12 @@
 
 use crate::constant::Floats;
 use crate::emit::Emit;
-use crate::model::{self, INT32, INT64, NodeProto, TensorProto};
+use crate::model::{self, BOOL, INT32, INT64, NodeProto, TensorProto};
 use crate::pass::Verdict;
 use crate::scope::{Names, Scope};
 
 use super::cell::{Cell, Gate, Kind};
-use super::layer::{Input, Layer, Layers, Masked, Output, Steps};
+use super::layer::{Input, Layer, Layers, Mask, Masked, Output, Steps};
 use super::ordering::{Ordering, int32};
 
 /// Writes the layers and the outputs of the loop that are read.
@@ -50,10 +50,8 @@ fn describe(layers: &Layers<'_>) -> String {
     let steps = match layers.steps {
         None => "",
         Some(Steps::Below(_)) => ", with its lengths",
-        Some(Steps::Mask {
-            is_prefix: true, ..
-        }) => ", with the mask as lengths",
-        Some(Steps::Mask { .. }) => ", with the steps that its mask counts put first",
+        Some(Steps::Mask(mask)) if mask.is_prefix => ", with the mask as lengths",
+        Some(Steps::Mask(_)) => ", with the steps that its mask counts put first",
     };
     format!("{}, {direction}{steps}", operators.join(" and "))
 }
@@ -68,23 +66,23 @@ enum Counting {
 
 impl Counting {
     fn write(emit: &mut Emit<'_>, steps: Steps<'_>, layers: &Layers<'_>) -> Self {
-        let (value, time, is_matrix, is_prefix, is_of_batch, is_of_steps) = match steps {
+        let mask = match steps {
             Steps::Below(lengths) => return Self::below(emit, lengths, layers),
-            Steps::Mask {
-                value,
-                time,
-                is_matrix,
-                is_prefix,
-                is_of_batch,
-                is_of_steps,
-            } => (value, time, is_matrix, is_prefix, is_of_batch, is_of_steps),
+            Steps::Mask(mask) => mask,
         };
-        let value = match is_matrix {
-            true => emit.unsqueeze(value, &[2]),
-            false => value.to_owned(),
+        let Mask { value, time, .. } = mask;
+        let value = match mask.is_bool {
+            true => value.to_owned(),
+            false => emit.op("Cast", &[value], vec![model::int("to", BOOL.into())]),
         };
+        let value = match mask.is_matrix {
+            true => emit.unsqueeze(&value, &[2]),
+            false => value,
+        };
+        let is_prefix = mask.is_prefix;
+        let is_whole = mask.is_of_batch && mask.is_of_steps;
         let mut mask = time_major(emit, &value, time);
-        if !is_of_batch || !is_of_steps {
+        if !is_whole {
             let (steps, batch) = shape_of_input(emit, layers);
             let [zero, one] = [0, 1].map(|number| emit.ints(&[number]));
             let steps = emit.unsqueeze(&steps, &[0]);

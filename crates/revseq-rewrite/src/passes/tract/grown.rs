@@ -1,11 +1,12 @@
 //! A list that a loop only appends to and that is concatenated after it, to a scan output.
 
+use crate::constant;
 use crate::emit::Emit;
 use crate::model::{self, GraphProto, NodeProto};
 use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
-use crate::sizes;
+use crate::sizes::{self, Size};
 
 use super::list;
 
@@ -51,11 +52,15 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
                 .to_owned(),
         );
     }
+    let Some(rank) = one_rank(scope, node, body, &list.appended) else {
+        return Verdict::Left(format!(
+            "the tensors {} that it appends to a sequence are not provably of one shape: tract has no sequences",
+            list.appended
+        ));
+    };
     let mut emit = Emit::new(given, scope.opset, names);
     let stacked = emit.name("stacked");
     write_loop(&mut emit, node, body, &list, &stacked);
-    let inner = Scope::graph(body, Some(scope), scope.opset);
-    let rank = sizes::rank(&inner, &list.appended);
     for reader in readers {
         if let Err(why) = join(&mut emit, &scope.nodes[reader], &stacked, rank) {
             return Verdict::Left(why);
@@ -96,6 +101,68 @@ fn grown(scope: &Scope<'_>, node: &NodeProto, body: &GraphProto) -> Option<List>
     })
 }
 
+/// The rank of a value of a Loop's body, if it provably has the same shape in all iterations.
+fn one_rank(scope: &Scope<'_>, node: &NodeProto, body: &GraphProto, value: &str) -> Option<usize> {
+    let inner = with_ranks(scope, node, body);
+    let rank = sizes::rank(&inner, value)?;
+    let is_fixed = |axis: usize| {
+        let size = sizes::axis(&inner, value, axis);
+        size.is_some_and(|size| is_fixed(scope, node, &inner, size))
+    };
+    (0..rank).all(is_fixed).then_some(rank)
+}
+
+/// A Loop's body, in which every state has the rank that it begins with, if each iteration keeps it.
+fn with_ranks<'a>(scope: &'a Scope<'a>, node: &'a NodeProto, body: &'a GraphProto) -> Scope<'a> {
+    let carried = body.inputs().skip(BEFORE_STATES);
+    let states = carried.zip(body.outputs().skip(1));
+    let initial = node.input.iter().skip(BEFORE_STATES);
+    let mut assumed: Vec<(&str, &str, usize)> = std::iter::zip(states, initial)
+        .filter_map(|((carried, updated), initial)| {
+            Some((carried, updated, sizes::rank(scope, initial)?))
+        })
+        .collect();
+    loop {
+        let inner = Scope::graph(body, Some(scope), scope.opset);
+        for &(carried, _, rank) in &assumed {
+            inner.assume_rank(carried, rank);
+        }
+        let count = assumed.len();
+        assumed.retain(|&(_, updated, rank)| sizes::rank(&inner, updated) == Some(rank));
+        if assumed.len() == count {
+            return inner;
+        }
+    }
+}
+
+/// Whether a size in a Loop's body is the same in all iterations: that of an outer value, or of a
+/// state that no iteration resizes.
+fn is_fixed<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    inner: &'a Scope<'a>,
+    size: Size<'a>,
+) -> bool {
+    let Size::Axis {
+        scope: own,
+        value,
+        axis,
+    } = size
+    else {
+        return true;
+    };
+    if !own.is(inner) {
+        return true;
+    }
+    let place = inner.inputs.iter().position(|&input| input == value);
+    let size_after = || {
+        let updated = inner.outputs.get(1 + place?.checked_sub(BEFORE_STATES)?)?;
+        sizes::axis(inner, updated, axis)
+    };
+    let size_before = || sizes::axis(scope, node.input(place?)?, axis);
+    size_after().is_some_and(|after| after == size || Some(after) == size_before())
+}
+
 /// Writes the Loop with a scan output in place of the list.
 fn write_loop(
     emit: &mut Emit<'_>,
@@ -130,25 +197,17 @@ fn write_loop(
 }
 
 /// Writes a ConcatFromSequence over the stacked elements.
-fn join(
-    emit: &mut Emit<'_>,
-    node: &NodeProto,
-    stacked: &str,
-    rank: Option<usize>,
-) -> Result<(), String> {
+fn join(emit: &mut Emit<'_>, node: &NodeProto, stacked: &str, rank: usize) -> Result<(), String> {
     let output = node.output.first().map_or("", String::as_str);
     let is_new = node.int("new_axis").or(0) == Some(1);
     let axis = node.int("axis").value().ok_or("its axis is not known")?;
-    // The rank of the result.
-    let all = rank.map(|rank| rank as i64 + i64::from(is_new));
-    let axis = match (axis, all) {
-        (0.., _) => axis,
-        (_, Some(all)) => axis + all,
-        _ => return Err("the rank of the joined tensors is not known".to_owned()),
-    };
+    let of_result = rank + usize::from(is_new);
+    let axis = constant::normal_axis(axis, of_result)
+        .ok_or_else(|| format!("its axis is {axis}, but its output has {of_result} axes"))?;
+    let axis = axis as i64;
     let mut value = stacked.to_owned();
     if axis != 0 {
-        let all = rank.ok_or("the rank of the joined tensors is not known")? as i64 + 1;
+        let all = rank as i64 + 1;
         // Moves the first axis in front of the axis of concatenation.
         let perm: Vec<i64> = (1..=axis).chain([0]).chain(axis + 1..all).collect();
         value = emit.op("Transpose", &[&value], vec![model::ints("perm", &perm)]);

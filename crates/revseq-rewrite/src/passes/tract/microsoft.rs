@@ -2,11 +2,18 @@
 //! ones.
 
 use crate::emit::Emit;
-use crate::model::{self, AttributeProto, FLOAT, NodeProto};
+use crate::model::{self, AttributeProto, FLOAT, INT8, INT16, INT32, NodeProto, UINT8, UINT16};
 use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
-use crate::sizes;
+use crate::sizes::{self, Size};
+use crate::types;
+
+/// The first opsets in which QuantizeLinear and DequantizeLinear have a scale for each place of an
+/// axis, other numbers than float32, and integers of 16 bits.
+const QUANTIZED_BY_AXIS: i64 = 13;
+const QUANTIZED_HALVES: i64 = 19;
+const QUANTIZED_16_BITS: i64 = 21;
 
 pub(super) const PASS: Pass = Pass {
     info: PassInfo {
@@ -57,10 +64,7 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
         "Gelu" => fused.gelu(&mut emit),
         "DynamicQuantizeMatMul" => fused.quantized_product(&mut emit),
         "MatMulIntegerToFloat" => fused.integer_product(&mut emit),
-        op @ ("QuantizeLinear" | "DequantizeLinear") => {
-            fused.same(&mut emit, op);
-            Some(())
-        }
+        op @ ("QuantizeLinear" | "DequantizeLinear") => fused.same(&mut emit, op),
         _ => fused.on_quantized(&mut emit),
     };
     if written.is_none() {
@@ -97,11 +101,51 @@ impl Fused<'_> {
         wanted.cloned().collect()
     }
 
-    /// Writes ONNX's operator of the same name.
-    fn same(&self, emit: &mut Emit<'_>, op: &str) {
+    /// Writes ONNX's QuantizeLinear or DequantizeLinear.
+    fn same(&self, emit: &mut Emit<'_>, op: &str) -> Option<()> {
         let inputs: Vec<&str> = self.node.input.iter().map(String::as_str).collect();
-        let attributes = self.node.attribute.clone();
-        emit.write(&[self.output], op, &inputs, attributes);
+        let (scale, version) = (self.input(1)?, emit.opset());
+        let is_vector = sizes::rank(self.scope, scale) != Some(0)
+            && sizes::axis(self.scope, scale, 0) != Some(Size::Known(1));
+        let mut axis = self.attributes(&["axis"]);
+        if !is_vector {
+            axis.clear();
+        }
+        if !axis.is_empty() && version < QUANTIZED_BY_AXIS {
+            emit.refuse(format!(
+                "version {version} of ONNX's operators has no {op} along an axis"
+            ));
+        }
+        self.check_quantized(emit, op, &inputs);
+        emit.write(&[self.output], op, &inputs, axis);
+        Some(())
+    }
+
+    /// Checks that ONNX's QuantizeLinear or DequantizeLinear takes the types of its inputs: data,
+    /// scale and zero point. It took fewer than `com.microsoft` at first.
+    fn check_quantized(&self, emit: &mut Emit<'_>, op: &str, inputs: &[&str]) {
+        let input = |index: usize| inputs.get(index).filter(|name| !name.is_empty());
+        let code = match (input(2), input(0)) {
+            (Some(zero), _) => types::of(self.scope, zero),
+            (None, _) if op == "QuantizeLinear" => Some(UINT8),
+            (None, data) => data.and_then(|data| quantized_type(self.scope, data)),
+        };
+        let version = emit.opset();
+        match code {
+            Some(INT8 | UINT8) => {}
+            Some(INT32) if op == "DequantizeLinear" => {}
+            Some(INT16 | UINT16) if version >= QUANTIZED_16_BITS => {}
+            Some(INT16 | UINT16) => emit.refuse(format!(
+                "version {version} of ONNX's operators has no {op} of 16 bits"
+            )),
+            _ => emit.refuse(format!("the type of its integers is not one of {op}'s")),
+        }
+        let of_scale = input(1).and_then(|scale| types::of(self.scope, scale));
+        if of_scale.is_some_and(|code| code != FLOAT) && version < QUANTIZED_HALVES {
+            emit.refuse(format!(
+                "version {version} of ONNX's operators has no {op} but to and from float32"
+            ));
+        }
     }
 
     fn gemm(&self, emit: &mut Emit<'_>) -> Option<()> {
@@ -205,6 +249,12 @@ impl Fused<'_> {
 
     /// A constant with the type of a value.
     fn number(&self, emit: &mut Emit<'_>, number: f32, value: &str) -> String {
+        if emit.opset() < 15 && types::of(self.scope, value).is_some_and(|code| code != FLOAT) {
+            let version = emit.opset();
+            emit.refuse(format!(
+                "version {version} of ONNX's operators has no CastLike"
+            ));
+        }
         let number = emit.tensor(model::float_scalar(number));
         if emit.opset() >= 15 {
             emit.plain("CastLike", &[&number, value])
@@ -284,44 +334,58 @@ impl Fused<'_> {
 
     /// Dequantises the inputs of an operator on integers, and quantises its output.
     fn on_quantized(&self, emit: &mut Emit<'_>) -> Option<()> {
-        let mut dequantized = |first: usize| -> Option<String> {
-            let scale = self.input(first + 1)?;
-            let inputs: Vec<&str> = [self.input(first)?, scale]
+        let dequantized = |emit: &mut Emit<'_>, first: usize| -> Option<String> {
+            let inputs: Vec<&str> = [self.input(first)?, self.input(first + 1)?]
                 .into_iter()
                 .chain(self.input(first + 2))
                 .collect();
+            self.check_quantized(emit, "DequantizeLinear", &inputs);
             Some(emit.plain("DequantizeLinear", &inputs))
         };
         let (value, scale) = match self.node.op() {
             op @ ("QLinearAdd" | "QLinearMul") => {
-                let operands = [dequantized(0)?, dequantized(3)?];
+                let operands = [dequantized(emit, 0)?, dequantized(emit, 3)?];
                 let op = op.strip_prefix("QLinear")?;
                 (emit.plain(op, &[&operands[0], &operands[1]]), 6)
             }
             "QLinearSigmoid" => {
-                let operand = dequantized(0)?;
+                let operand = dequantized(emit, 0)?;
                 (emit.plain("Sigmoid", &[&operand]), 3)
             }
             "QLinearLeakyRelu" => {
-                let operand = dequantized(0)?;
+                let operand = dequantized(emit, 0)?;
                 let attributes = self.attributes(&["alpha"]);
                 (emit.op("LeakyRelu", &[&operand], attributes), 3)
             }
             "QLinearConcat" => {
                 let parts = (2..self.node.input.len()).step_by(3);
-                let parts: Vec<String> = parts.map(dequantized).collect::<Option<_>>()?;
+                let parts = parts.map(|first| dequantized(emit, first));
+                let parts: Vec<String> = parts.collect::<Option<_>>()?;
                 let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
                 (emit.op("Concat", &parts, self.attributes(&["axis"])), 0)
             }
             _ => return None,
         };
-        let quantized = [
-            Some(value.as_str()),
-            self.input(scale),
-            self.input(scale + 1),
-        ];
-        let inputs: Vec<&str> = quantized.into_iter().flatten().collect();
+        let zero = self.input(scale + 1);
+        let data = self.input(if scale == 0 { 2 } else { 0 })?;
+        if zero.is_none() && quantized_type(self.scope, data) != Some(UINT8) {
+            emit.refuse("its output has no zero point and is not provably uint8".to_owned());
+        }
+        let mut inputs = vec![value.as_str(), self.input(scale)?];
+        inputs.extend(zero);
+        self.check_quantized(emit, "QuantizeLinear", &inputs);
         emit.write(&[self.output], "QuantizeLinear", &inputs, Vec::new());
         Some(())
     }
+}
+
+/// The element type of a quantised value.
+fn quantized_type(scope: &Scope<'_>, name: &str) -> Option<i32> {
+    types::of(scope, name).or_else(|| match scope.producer(name)? {
+        (scope, node, 0) if node.op() == "QuantizeLinear" => match node.input(2) {
+            Some(zero) => types::of(scope, zero),
+            None => Some(UINT8),
+        },
+        _ => None,
+    })
 }

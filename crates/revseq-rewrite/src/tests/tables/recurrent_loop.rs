@@ -5,7 +5,7 @@ use super::super::{fast, pass, right_padded};
 use super::{ANY, Row, check, leaves, takes};
 
 /// The start of every graph.
-const START: &str = "shape = Shape(x)
+pub(super) const START: &str = "shape = Shape(x)
     time = Gather(shape, zero)
     batch = Gather(shape, one)
     states = Concat<axis=0>(batch, two)
@@ -119,7 +119,7 @@ const LOOPS: &[Inner<'static>] = &[
 ];
 
 /// Adds the loops' bodies to a row.
-fn with_bodies(row: Row) -> Row {
+pub(super) fn with_bodies(row: Row) -> Row {
     Row {
         inner: LOOPS,
         ..row

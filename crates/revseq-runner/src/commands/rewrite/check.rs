@@ -55,6 +55,15 @@ struct Inputs {
     tensors: Tensors,
 }
 
+/// What the original model gave.
+#[derive(Default)]
+struct Expected {
+    /// The backends that ran it.
+    ran: Vec<&'static str>,
+    /// The outputs of the last one, for each of the inputs.
+    outputs: Vec<Vec<Tensor>>,
+}
+
 /// The sizes that made-up inputs have where the model leaves them open, by
 /// turns; two sets of them.
 const SIZES: [[u64; 4]; 2] = [[3, 7, 5, 4], [2, 12, 6, 3]];
@@ -85,7 +94,7 @@ impl Check<'_> {
                 .collect::<Result<_>>()?
         };
         let mut checked = Vec::new();
-        let mut expected = Vec::new();
+        let mut expected = Expected::default();
         let on = &self.arguments.on;
         let backends = on.or(&[Backend::Tract, Backend::OrtPlain]);
         let is_asked = !on.backends.is_empty() || on.engine.ort.ort_lib.is_some();
@@ -115,7 +124,14 @@ impl Check<'_> {
                     _ => None,
                 })
                 .collect();
-            bail!("--check: no backend runs both models: {}", why.join("; "));
+            let why = why.join("; ");
+            match &expected.ran[..] {
+                [] => bail!("--check: no backend runs both models: {why}"),
+                ran => bail!(
+                    "--check: the original model runs on {}, the rewritten one on no backend: {why}",
+                    ran.join(" and ")
+                ),
+            }
         }
         Ok(checked)
     }
@@ -165,12 +181,7 @@ impl Check<'_> {
 
     /// Runs both models; if this backend refuses or misreads the original, uses its outputs on
     /// another backend instead.
-    fn on(
-        &self,
-        engine: &Engine,
-        all: &[Inputs],
-        expected: &mut Vec<Vec<Tensor>>,
-    ) -> Result<Vec<Checked>> {
+    fn on(&self, engine: &Engine, all: &[Inputs], expected: &mut Expected) -> Result<Vec<Checked>> {
         let run = |model: &Model| -> Result<Vec<Vec<Tensor>>> {
             ensure!(
                 engine.backend() != Backend::OrtPlain || !counts_from_the_end(model)?,
@@ -184,10 +195,11 @@ impl Check<'_> {
         };
         let tolerance = match run(self.original) {
             Ok(outputs) => {
-                *expected = outputs;
+                expected.ran.push(engine.name());
+                expected.outputs = outputs;
                 self.tolerance
             }
-            Err(_) if expected.len() == all.len() => match is_exact(self.original)? {
+            Err(_) if expected.outputs.len() == all.len() => match is_exact(self.original)? {
                 true => self.tolerance,
                 // Another backend may round differently.
                 false => Tolerance::COMPUTED,
@@ -197,7 +209,7 @@ impl Check<'_> {
         let got = run(self.rewritten).context("the rewritten model")?;
         let tolerances =
             Tolerances::with_default(&self.arguments.tolerance, self.original, tolerance)?;
-        let outputs = std::iter::zip(expected.iter(), &got);
+        let outputs = std::iter::zip(&expected.outputs, &got);
         let compared = std::iter::zip(all, outputs).map(|(inputs, (expected, got))| {
             self.compare(engine.name(), inputs, expected, got, &tolerances)
         });

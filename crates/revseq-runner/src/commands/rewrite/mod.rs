@@ -170,6 +170,13 @@ fn print_text(
             }
         }
     }
+    if !report.removed_inputs.is_empty() {
+        writeln!(
+            out,
+            "inputs that listed initializers of replaced nodes are gone: {green}{}{green:#}",
+            printable(&report.removed_inputs.join(", "))
+        )?;
+    }
     for (name, size) in &arguments.dims {
         writeln!(out, "size of {}: {green}{size}{green:#}", printable(name))?;
     }
@@ -236,6 +243,7 @@ fn as_json(
             .map(|(name, size)| (name.clone(), (*size).into()))
             .collect::<serde_json::Map<String, Json>>(),
         "steps": report.steps,
+        "removed_inputs": report.removed_inputs,
         "checks": checked.collect::<Vec<_>>(),
     })
 }

@@ -324,6 +324,12 @@ fn check(
     for flags in rewritings() {
         let mut model = revseq_onnx::decode(&bytes).expect("a model");
         let report = revseq_rewrite::rewrite(&mut model, &options(&flags)).expect("known passes");
+        let mut again = model.clone();
+        revseq_rewrite::rewrite(&mut again, &options(&flags)).expect("known passes");
+        prop_assert!(
+            again == model,
+            "{flags:?} twice changes more than once\n{case:?}"
+        );
         if report.rewritten().next().is_some() {
             rewritten.push(flags.join(" "));
         } else {
