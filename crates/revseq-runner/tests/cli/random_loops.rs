@@ -710,15 +710,6 @@ fn check(
     library: Option<&str>,
 ) -> Result<(), TestCaseError> {
     let model = model_of(layers).encode_to_vec();
-    let fast = revseq_rewrite::Options {
-        fast: true,
-        ..Default::default()
-    };
-    let mut once = revseq_rewrite::decode(&model).expect("a model");
-    revseq_rewrite::rewrite(&mut once, &fast).expect("known passes");
-    let mut twice = once.clone();
-    revseq_rewrite::rewrite(&mut twice, &fast).expect("known passes");
-    prop_assert!(once == twice, "a second run changes more\n{layers:?}");
     let run = rewrite_and_check(&model, sizes.into_iter().map(inputs), &["--fast"], library);
     // A loop with too many steps reads past its input: no backend runs it.
     let reads_behind = "no backend runs both models: tract: the original model: ";
@@ -758,6 +749,29 @@ fn check(
     let mixing = layers.iter().filter(|layer| layer.is_mixing()).count();
     prop_assert!(left.len() >= mixing, "{:#?}\n{:?}", left, layers);
     Ok(())
+}
+
+#[test]
+fn random_loops_stay_when_they_are_rewritten_again() {
+    let config = ProptestConfig {
+        cases: 400,
+        max_shrink_iters: 100,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let fast = revseq_rewrite::Options {
+        fast: true,
+        ..Default::default()
+    };
+    let layers = proptest::collection::vec(layers(), 4);
+    proptest!(config, |(layers in layers)| {
+        let model = model_of(&layers).encode_to_vec();
+        let mut once = revseq_rewrite::decode(&model).expect("a model");
+        revseq_rewrite::rewrite(&mut once, &fast).expect("known passes");
+        let mut twice = once.clone();
+        revseq_rewrite::rewrite(&mut twice, &fast).expect("known passes");
+        prop_assert!(once == twice, "a second run changes more\n{layers:?}");
+    });
 }
 
 #[test]
