@@ -86,6 +86,8 @@
 //!   with sizes that come from data: the sizes are symbols until the operator runs. A `OneHot`
 //!   takes any index, and a `Pad` removes elements if its pads are negative. A `Squeeze` without
 //!   axes is refused if a size is not known, since its rank depends on it.
+//! - `Concat` and `Reshape` of sizes that may be equal, although different expressions stand for
+//!   them: they are compared when the model runs.
 //! - `Unique`.
 //! - Decreasing `Range`, `Cast` of sizes to int32, and `Cast` of all else to int64 as numbers,
 //!   which `CumSum`, `TopK`, `NonZero` and others then take.

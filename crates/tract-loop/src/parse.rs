@@ -19,9 +19,10 @@ const MAXIMUM_DEPTH: usize = 8;
 
 /// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, `If` with any names and
 /// constants in its branches, `Cast` of sizes to int32 without losing symbols, decreasing `Range`,
-/// `Slice`, `Squeeze`, `Compress`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and
-/// `Tile` with sizes from data, `Unique`, `Mod`, `QuantizeLinear` and `DequantizeLinear` of all
-/// versions, and operators such as `CumSum` and `TopK` for int64 that comes from data.
+/// `Slice` along axes of any size, `Squeeze`, `Compress`, `Concat`, `ConstantOfShape`, `Expand`,
+/// `OneHot`, `Pad`, `Reshape` and `Tile` with sizes from data, `Unique`, `Mod`, `QuantizeLinear`
+/// and `DequantizeLinear` of all versions, and operators such as `CumSum` and `TopK` for int64 that
+/// comes from data.
 ///
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
 /// an error when the model is read.

@@ -5,9 +5,11 @@ use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::{AttributeProto, NodeProto, TensorProto};
 use tract_onnx::tract_core::dyn_clone::clone_box;
+use tract_onnx::tract_core::ops::change_axes::to_axis_ops_with_onnx_rules;
 use tract_onnx::tract_hir::internal::*;
 
 use super::around::{Around, Number};
+use super::bounds::least;
 use super::minted::{Minted, axis, dims, in_numbers, inferred, rewire, symbols_of};
 use super::or_tracts::{FromData, OrTracts};
 use super::pad::Cropping;
@@ -267,6 +269,28 @@ impl OnnxLate {
         }
     }
 
+    /// The facts that tract finds. Its Reshape refuses expressions that may well be equal.
+    fn found(
+        &self,
+        tracts: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        let found = tracts.infer_facts(inputs.clone(), outputs.clone(), tvec![]);
+        let mut output = InferenceFact::default();
+        output.datum_type = inputs[0].datum_type.clone();
+        let unknown: TVec<InferenceFact> = inputs.iter().map(|fact| (*fact).clone()).collect();
+        let unknown = (unknown, tvec![output], tvec![]);
+        match found {
+            Err(_)
+                if self.operator == "Reshape" && self.fact(&unknown.0, &unknown.1[0]).is_some() =>
+            {
+                Ok(unknown)
+            }
+            found => found,
+        }
+    }
+
     /// The output's type and sizes, if sizes from data keep tract from knowing them.
     fn fact(
         &self,
@@ -275,26 +299,26 @@ impl OnnxLate {
     ) -> Option<(DatumType, TVec<TDim>)> {
         let mut deciding = self.deciding.iter().map(|input| &inputs[*input]);
         let value = inputs[self.deciding[0]].value.concretize();
-        let value: Option<Vec<Option<i64>>> = match value {
-            Some(value) => {
-                let dims = dims(&value).ok()?.into_iter();
-                Some(dims.map(|it| it.to_i64().ok()).collect())
+        let value = value.map(|value| dims(&value)).transpose().ok()?;
+        // tract's Pad takes no symbols, and its Reshape divides by sizes and compares expressions.
+        let is_ours = match (self.operator.as_str(), &value) {
+            ("Pad", Some(pads)) => pads.iter().any(|pad| pad.to_i64().is_err()),
+            ("Reshape", Some(to)) => {
+                let data = inputs[0].shape.concretize()?;
+                let is_known = data.iter().chain(to).all(|size| size.to_i64().is_ok());
+                data.contains(&0.to_dim())
+                    || !is_known
+                        && to_axis_ops_with_onnx_rules(&data, to, self.allows_zero).is_err()
             }
-            None => None,
-        };
-        // tract's Pad takes no symbols, and its Reshape divides by sizes.
-        let is_ours = match self.operator.as_str() {
-            "Pad" => value.iter().flatten().any(Option::is_none),
-            "Reshape" => inputs[0]
-                .shape
-                .dims()
-                .any(|it| it.concretize() == Some(0.to_dim())),
             _ => false,
         };
         if deciding.all(|fact| fact.value.is_concrete()) && !is_ours {
             return None;
         }
-        let numbers = value.as_ref().unwrap_or(&self.numbers);
+        let numbers: Vec<Option<i64>> = match &value {
+            Some(value) => value.iter().map(|it| it.to_i64().ok()).collect(),
+            None => self.numbers.clone(),
+        };
         let data = match self.deciding[0] {
             0 => tvec![],
             _ => inputs[0].shape.concretize()?,
@@ -306,7 +330,12 @@ impl OnnxLate {
         let rank = self.rank(data.len(), count);
         let sizes = (0..rank).map(|axis| {
             let known = known.get(axis).cloned().flatten();
-            let known = known.or_else(|| self.size(axis, &data, rank, numbers));
+            let known = known.or_else(|| self.size(axis, &data, rank, &numbers));
+            let to = || {
+                let to = value.as_ref().filter(|_| self.operator == "Reshape")?;
+                Some(to[axis].clone()).filter(|to| least(to).is_some_and(|it| it >= 0))
+            };
+            let known = known.or_else(to);
             known.unwrap_or_else(|| self.sizes.of(axis))
         });
         Some((of, sizes.collect()))
@@ -324,7 +353,7 @@ impl FromData for OnnxLate {
         inputs: &TVec<&InferenceFact>,
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>> {
-        let found = tracts.infer_facts(inputs.clone(), outputs.clone(), tvec![])?;
+        let found = self.found(tracts, inputs, outputs)?;
         let fact = self.fact(&found.0, &found.1[0]);
         if let (None, Some(of)) = (&fact, found.1[0].datum_type.concretize())
             && let Some(data) = self.data(|input| inputs[input].shape.as_concrete_finite())?
@@ -355,7 +384,7 @@ impl FromData for OnnxLate {
             .collect::<TractResult<_>>()?;
         let output = InferenceFact::default();
         let known = facts.iter().collect();
-        let inferred = clone_box(tracts).infer_facts(known, tvec![&output], tvec![])?;
+        let inferred = self.found(&mut *clone_box(tracts), &known, &tvec![&output])?;
         let Some((of, shape)) = self.fact(&facts, &inferred.1[0]) else {
             return Ok(None);
         };
@@ -386,7 +415,7 @@ impl Op for Late {
     }
 
     fn mints_runtime_symbols(&self) -> bool {
-        true
+        self.fact.shape.iter().any(|size| self.op.sizes.has(size))
     }
 
     fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {

@@ -25,6 +25,12 @@ impl Minted {
         }
     }
 
+    /// Whether a size is one of these symbols.
+    pub(crate) fn has(&self, size: &TDim) -> bool {
+        let of_axes = self.of_axes.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(size, TDim::Sym(symbol) if of_axes.values().any(|own| own == symbol))
+    }
+
     pub(crate) fn of(&self, axis: usize) -> TDim {
         let mut of_axes = self.of_axes.lock().unwrap_or_else(PoisonError::into_inner);
         let symbol = of_axes

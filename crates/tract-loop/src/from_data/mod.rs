@@ -4,6 +4,7 @@
 mod around;
 mod bounds;
 mod compress;
+mod concat;
 mod late;
 mod minted;
 mod next;
@@ -28,6 +29,7 @@ pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
         onnx.op_register.insert(operator, late::parse);
     }
     onnx.op_register.insert("Compress", compress::parse);
+    onnx.op_register.insert("Concat", concat::parse);
     onnx.op_register.insert("OneHot", one_hot::parse);
     onnx.op_register.insert("Slice", slice::parse);
     onnx.op_register.insert("Squeeze", squeeze::parse);

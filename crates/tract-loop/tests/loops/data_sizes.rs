@@ -434,6 +434,27 @@ fn sizes_far_too_large_are_errors() {
     }
 }
 
+/// tract keeps 32 bits of a number that it takes for a size.
+#[test]
+fn sizes_have_64_bits() {
+    let sizes = tensor1(&[0_i64, (1 << 32) + 1]);
+    let nodes = "made = ConstantOfShape(n)\n y = Shape(made)";
+    let constant = graph("x:f32[1]", "y made", nodes).constant("n", sizes.clone());
+    let x = tensor1(&[2_f32]);
+    for (model, inputs) in [
+        (graph("n:i64[2]", "y made", nodes), vec![sizes.clone()]),
+        (constant, vec![x]),
+    ] {
+        let typed = parse(model).unwrap().into_typed().unwrap();
+        let plan = tract_loop::into_optimized(typed).unwrap();
+        let inputs = inputs.into_iter().map(IntoTensor::into_tensor);
+        let inputs = inputs.map(TValue::from).collect();
+        let found = plan.into_runnable().unwrap().run(inputs).unwrap();
+        assert_eq!(*found[0], sizes);
+        assert_eq!(found[1].shape(), [0, (1 << 32) + 1]);
+    }
+}
+
 /// Within the limits, sizes from data are what they are.
 #[test]
 fn sizes_within_the_limits_are_no_errors() {

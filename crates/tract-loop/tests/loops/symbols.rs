@@ -412,3 +412,77 @@ proptest! {
         }
     }
 }
+
+/// Ordinary models join values whose sizes are equal by different expressions, and reshape them.
+#[test]
+fn expressions_may_stand_for_one_size() {
+    for nodes in [
+        // The last step, beside a value per sequence.
+        "last = Slice(x, back, most, one)
+         row = Reshape(last, rows)
+         y = Concat<axis=1>(row, s)",
+        "last = Slice(x, back, most, one)
+         row = Reshape(last, same)
+         y = Add(row, s)",
+        // Each step beside the one before it.
+        "first = Slice(x, zero, one, one)
+         before = Slice(x, zero, back, one)
+         shifted = Concat<axis=1>(first, before)
+         y = Concat<axis=2>(x, shifted)",
+        // A longer value, cropped.
+        "shape = Shape(x)
+         t = Slice(shape, one, two, zero)
+         longer = Concat<axis=1>(z, x)
+         cropped = Slice(longer, zero, t, one)
+         y = Concat<axis=2>(cropped, x)",
+    ] {
+        let model = |b: &str, t: &str| {
+            let inputs = format!("x:f32[{b},{t},2] s:f32[{b},2] z:f32[{b},1,2]");
+            graph(&inputs, "y", nodes)
+                .constant("back", tensor1(&[-1_i64]))
+                .constant("most", tensor1(&[i64::MAX]))
+                .constant("zero", tensor1(&[0_i64]))
+                .constant("one", tensor1(&[1_i64]))
+                .constant("two", tensor1(&[2_i64]))
+                .constant("rows", tensor1(&[-1_i64, 2]))
+                .constant("same", tensor1(&[0_i64, 2]))
+        };
+        let plan = |model: Graph| {
+            let typed = parse(model)?.into_typed()?;
+            tract_loop::into_optimized(typed)?.into_runnable()
+        };
+        let symbolic = plan(model("B", "T")).unwrap_or_else(|it| panic!("{nodes}: {it:?}"));
+        for (b, t) in [(2, 4), (1, 1), (3, 2), (2, 4)] {
+            let counted = |shape: &[usize]| {
+                let count: usize = shape.iter().product();
+                let values: Vec<f32> = (0..count).map(|it| it as f32).collect();
+                Tensor::from_shape(shape, &values).unwrap().into_tvalue()
+            };
+            let inputs = [counted(&[b, t, 2]), counted(&[b, 2]), counted(&[b, 1, 2])];
+            let known = plan(model(&b.to_string(), &t.to_string())).unwrap();
+            let expected = known.run(inputs.iter().cloned().collect()).unwrap();
+            let found = symbolic.run(inputs.into_iter().collect()).unwrap();
+            assert_eq!(found, expected, "{nodes} {b} {t}");
+        }
+    }
+}
+
+/// Sizes that may be equal are compared when the model runs.
+#[test]
+fn a_concat_of_other_sizes_is_an_error() {
+    let model = graph("x:f32[N,2] z:f32[M,2]", "y", "y = Concat<axis=1>(x, z)");
+    let typed = parse(model).unwrap().into_typed().unwrap();
+    let plan = tract_loop::into_optimized(typed).unwrap();
+    let plan = plan.into_runnable().unwrap();
+    let run = |n: usize, m: usize| {
+        let inputs = [n, m].map(|rows| Tensor::zero::<f32>(&[rows, 2]).unwrap().into_tvalue());
+        plan.run(inputs.into_iter().collect())
+    };
+    assert_eq!(run(3, 3).unwrap()[0].shape(), [3, 4]);
+    let error = format!("{:?}", run(3, 2).unwrap_err());
+    assert!(
+        error.contains("axis 0 has 2 elements, expected 3"),
+        "{error}"
+    );
+    assert_eq!(run(0, 0).unwrap()[0].shape(), [0, 4]);
+}
