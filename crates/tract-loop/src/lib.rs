@@ -28,7 +28,7 @@
 //!
 //! `If` is replaced as well. With a known condition, only the taken branch has to be valid, and it
 //! replaces the node. Otherwise, sizes in which the branches differ become symbols, and branches
-//! that differ in type or rank are an error.
+//! that differ in type or rank are an error. Branches know the sizes of what is around them.
 //!
 //! # Recurrent layers
 //!
@@ -69,7 +69,7 @@
 //! # Limits
 //!
 //! A loop may be endless. [`with_limits`] bounds the steps and the memory of a model's loops,
-//! nested ones included; by default there is no bound.
+//! nested ones included, and of a `Range`; by default there is no bound.
 //!
 //! # Operators around loops
 //!
@@ -83,7 +83,14 @@
 //!   with sizes that come from data: the sizes are symbols until the operator runs. A `OneHot`
 //!   takes any index, and a `Pad` removes elements if its pads are negative.
 //! - `Unique`.
-//! - Decreasing `Range`, `Cast` of sizes to int32, and `Cast` of all else to int64 as numbers,
+//! - `Range` with any step and limit: it is empty if it ends before it starts, also for symbols.
+//! - Reductions, `ArgMax` and `ArgMin`: of nothing, where the results are ONNX Runtime's (0 for a
+//!   sum or a mean, negative infinity for a maximum, an error for a position), and of integers.
+//! - `TopK`, where a `k` above the axis is an error, and NaN is more than any number.
+//! - `Mul` of integers by themselves, and of sizes.
+//! - `Shape` of a value that nothing else reads.
+//! - Any operator whose outputs are known to be empty.
+//! - `Cast` of sizes to int32, and `Cast` of all else to int64 as numbers,
 //!   which `CumSum`, `TopK`, `NonZero` and others then take.
 //! - `Mod`, whose operands tract may swap, and `CumSum` with its axis in a list of one.
 //!
@@ -100,6 +107,7 @@ mod equality;
 mod alias;
 mod branches;
 mod budget;
+mod dims;
 mod from_data;
 mod fusion;
 mod gather;
@@ -109,19 +117,23 @@ mod infer;
 mod last;
 mod limits;
 mod node;
+mod nothing;
 mod numbers;
 mod op;
 mod optimize;
 mod parse;
+mod product;
 mod range;
 mod recurrent;
+mod reduce;
 mod remainder;
 mod run;
 mod scan;
+mod shape_of;
 mod sizes;
 mod spec;
-mod square;
 mod states;
+mod top_k;
 mod trips;
 mod wire;
 

@@ -9,6 +9,7 @@ use tract_onnx::tract_core::optim::{Optimizer, OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::gather::check_indices;
+use crate::reduce::check_reductions;
 
 /// tract's [`into_optimized`](TypedModel::into_optimized), for models that the passes of 0.23 break
 /// or never finish.
@@ -18,6 +19,7 @@ use crate::gather::check_indices;
 ///   called on a Dummy op".
 /// - `ChangeAxes` may move axes of size 1 back and forth forever. Here it ends.
 /// - A Gather index out of range is an error; tract panics.
+/// - A reduction of nothing has ONNX Runtime's result; tract panics.
 ///
 /// # Errors
 /// Those of tract.
@@ -26,6 +28,7 @@ pub fn into_optimized(model: TypedModel) -> TractResult<TypedModel> {
     let optimizer = mended(Optimizer::codegen(), &model);
     model.optimize_with_session(&mut optimizer.session())?;
     check_indices(&mut model);
+    check_reductions(&mut model)?;
     Ok(model)
 }
 

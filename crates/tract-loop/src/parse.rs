@@ -9,28 +9,37 @@ use tract_onnx::tract_hir::internal::*;
 use crate::graph::self_contained;
 use crate::infer::{BodyInput, OnnxLoop};
 use crate::node::check_domain;
-use crate::{branches, from_data, limits, numbers, range, recurrent, remainder, sizes, square};
+use crate::{
+    branches, from_data, limits, nothing, numbers, product, range, recurrent, reduce, remainder,
+    shape_of, sizes, top_k,
+};
 
 /// The maximum nesting of graphs: a state that changes its size doubles the visits of inner loops
 /// at each level.
 const MAXIMUM_DEPTH: usize = 8;
 
 /// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, `If` with any names and
-/// constants in its branches, `Cast` of sizes to int32 without losing symbols, decreasing `Range`,
-/// `Slice`, `Squeeze`, `Compress`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and
-/// `Tile` with sizes from data, `Unique`, `Mod`, and operators such as `CumSum` and `TopK` for
-/// int64 that comes from data.
+/// constants in its branches, `Cast` of sizes to int32 without losing symbols, `Range` of any
+/// span, reductions of nothing and of integers, `Slice`, `Squeeze`, `Compress`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and
+/// `Tile` with sizes from data, `Unique`, `Mod`, `Mul`, `TopK`, and operators such as `CumSum` for
+/// int64 that comes from data. An operator whose outputs are known to be empty is a constant.
 ///
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
 /// an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
+    nothing::register(onnx);
     onnx.op_register.insert("Loop", parse);
     onnx.op_register.insert("If", branches::parse);
     onnx.op_register.insert("Cast", sizes::parse);
     onnx.op_register.insert("Mod", remainder::parse);
-    onnx.op_register.insert("Pow", square::parse);
+    onnx.op_register.insert("Mul", product::parse);
+    onnx.op_register.insert("Pow", product::parse);
     onnx.op_register.insert("Range", range::parse);
+    onnx.op_register.insert("Shape", shape_of::parse);
+    onnx.op_register.insert("Size", shape_of::parse);
+    onnx.op_register.insert("TopK", top_k::parse);
     numbers::register(onnx);
+    reduce::register(onnx);
     from_data::register(onnx);
     recurrent::register(onnx);
 }
@@ -139,7 +148,7 @@ fn body_inputs(body: &GraphProto, expected: usize) -> TractResult<Vec<&ValueInfo
 }
 
 /// The declared element type.
-fn element_type(value: &ValueInfoProto) -> Option<DatumType> {
+pub(crate) fn element_type(value: &ValueInfoProto) -> Option<DatumType> {
     let type_proto::Value::TensorType(tensor) = value.r#type.as_ref()?.value.as_ref()?;
     tensor.elem_type().try_into().ok()
 }

@@ -14,7 +14,8 @@ mod slice;
 mod squeeze;
 mod unique;
 
-pub(crate) use minted::symbols_of;
+pub(crate) use around::captures;
+pub(crate) use minted::{Minted, axis, in_numbers, rewire, symbols_of};
 pub(crate) use or_tracts::{FromData, OrTracts};
 pub(crate) use own::{Own, Untyped};
 

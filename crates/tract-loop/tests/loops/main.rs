@@ -3,6 +3,7 @@
 mod branches;
 mod build;
 mod data_sizes;
+mod empty;
 mod errors;
 #[path = "../../examples/loops.rs"]
 #[expect(dead_code, reason = "an example has a main function")]
@@ -12,6 +13,8 @@ mod integers;
 mod layers;
 mod memory;
 mod random;
+mod ranges;
 mod recognised;
 mod recurrent;
+mod slices;
 mod symbols;
