@@ -58,6 +58,7 @@ mod lru_cache;
 mod onnx;
 mod op;
 mod others;
+mod outputs;
 mod read;
 mod slice;
 

@@ -7,6 +7,8 @@ use tract_onnx::pb::{GraphProto, ModelProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::outputs::in_numbers;
+
 /// Reads the ONNX model in a file, with all operators that [`register`](crate::register) adds, in
 /// the form that tract reads.
 ///
@@ -92,7 +94,11 @@ fn parse(onnx: &Onnx, mut proto: ModelProto, folder: Option<&str>) -> TractResul
     if let Some(name) = parsed.unresolved_inputs.first() {
         bail!("no node produces {name:?}");
     }
-    Ok(parsed.model)
+    let mut model = parsed.model;
+    if let Some(graph) = &proto.graph {
+        in_numbers(&mut model, graph)?;
+    }
+    Ok(model)
 }
 
 /// Whether [`prepare`] may change a model: it has functions, or operators that preparation
