@@ -8,9 +8,13 @@ use tract_onnx::tract_core::ops::logic::IfThenElse;
 use tract_onnx::tract_hir::infer::{DimFact, ShapeFactoid};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::from_data::{rewire, symbols_of};
 use crate::graph::self_contained;
 use crate::node::check_domain;
-use crate::wire::free_names;
+use crate::op::forget_between_runs;
+use crate::parse::element_type;
+use crate::spec::one;
+use crate::wire::{free_names, wire_cast};
 
 /// Parses an If, with any names in its branches.
 pub(crate) fn parse(
@@ -37,6 +41,7 @@ pub(crate) fn parse(
         Ok(Branch {
             feeds: feeds.collect(),
             body: model,
+            declared: graph.output.iter().map(element_type).collect(),
         })
     };
     let branches = [branch("then_branch")?, branch("else_branch")?];
@@ -60,6 +65,8 @@ struct Branch {
     body: InferenceModel,
     /// The node's input for each input of the body.
     feeds: Vec<usize>,
+    /// The types that the branch declares for its outputs.
+    declared: Vec<Option<DatumType>>,
 }
 
 impl Branch {
@@ -107,14 +114,51 @@ impl OnnxIf {
         Ok(holds.transpose()?.map(|holds| usize::from(!holds)))
     }
 
+    /// The type of an output of both branches, which may differ in holding an integer as a size. A
+    /// size gains nothing where the other branch may be taken, so it becomes a number.
+    fn joined_type(&self, output: usize, types: [DatumType; 2]) -> Option<DatumType> {
+        let is_size = |of: DatumType| of.is_tdim();
+        match types {
+            [one, other] if is_size(one) && is_size(other) => {
+                let mut declared = self.branches.iter().map(|it| it.declared.get(output));
+                let declared = declared.find_map(|it| it.copied().flatten());
+                Some(
+                    declared
+                        .filter(|it| it.is_integer())
+                        .unwrap_or(i64::datum_type()),
+                )
+            }
+            [size, number] | [number, size] if is_size(size) && number.is_integer() => Some(number),
+            [one, other] => (one == other).then_some(one),
+        }
+    }
+
+    /// Casts outputs to the type that both branches have.
+    fn join_types(&self, bodies: &mut IfThenElse) -> TractResult<()> {
+        for output in 0..bodies.then_body.outputs.len() {
+            let then = bodies.then_body.output_fact(output)?.datum_type;
+            let other = bodies.else_body.output_fact(output)?.datum_type;
+            let Some(of) = self.joined_type(output, [then, other]) else {
+                continue;
+            };
+            for body in [&mut bodies.then_body, &mut bodies.else_body] {
+                let mut outputs = body.outputs.clone();
+                let name = format!("{}.number", body.node(outputs[output].node).name);
+                outputs[output] = wire_cast(body, name, outputs[output], of)?;
+                body.select_output_outlets(&outputs)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Facts about an output that both branches share.
     fn join(&mut self, output: usize, [one, other]: [&InferenceFact; 2]) -> InferenceFact {
         let mut fact = InferenceFact::default();
         let types = [one, other].map(|fact| fact.datum_type.concretize());
         if let [Some(one), Some(other)] = types
-            && one == other
+            && let Some(of) = self.joined_type(output, [one, other])
         {
-            fact = fact.with_datum_type(one);
+            fact = fact.with_datum_type(of);
         }
         let shapes = [&one.shape, &other.shape];
         let ranks = shapes.map(|shape| shape.rank().concretize());
@@ -239,12 +283,16 @@ impl InferenceOp for OnnxIf {
             branch.infer(&facts, None)?;
         }
         let [then, other] = &branches;
-        let bodies = IfThenElse {
+        let mut bodies = IfThenElse {
             then_body: typed(then)?,
             then_input_mapping: then.feeds.clone(),
             else_body: typed(other)?,
             else_input_mapping: other.feeds.clone(),
         };
+        self.join_types(&mut bodies)?;
+        for body in [&mut bodies.then_body, &mut bodies.else_body] {
+            forget_between_runs(body);
+        }
         let mut sizes = self.sizes.clone();
         output_facts(&bodies, &mut sizes).with_context(|| format!("If {:?}", node.name))?;
         let op = Branches { bodies, sizes };
@@ -294,8 +342,9 @@ fn wire_taken(
         .collect()
 }
 
-/// tract's IfThenElse, except that outputs become known only with the condition. tract takes a
-/// constant output of the first branch for both, and rejects branches of different sizes.
+/// tract's IfThenElse, except that outputs become known only with the condition, and that branches
+/// know the sizes outside of them. tract takes a constant output of the first branch for both, and
+/// rejects branches of different sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct Branches {
     pub(crate) bodies: IfThenElse,
@@ -304,19 +353,81 @@ pub(crate) struct Branches {
 
 never_equal!(Branches);
 
+impl Branches {
+    fn each(&self) -> [(&TypedModel, &[usize]); 2] {
+        let bodies = &self.bodies;
+        [
+            (&bodies.then_body, &bodies.then_input_mapping),
+            (&bodies.else_body, &bodies.else_input_mapping),
+        ]
+    }
+}
+
 impl Op for Branches {
     fn name(&self) -> StaticName {
         "If".into()
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        true
+    }
+
+    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
+        let mut symbols: TVec<Symbol> = inputs.iter().flat_map(|fact| symbols_of(fact)).collect();
+        for (body, _) in self.each() {
+            for node in body.nodes() {
+                if let Ok(facts) = body.node_input_facts(node.id) {
+                    symbols.extend(node.op.required_bound_symbols(&facts));
+                }
+            }
+        }
+        symbols
     }
 
     op_as_typed_op!();
 }
 
 impl EvalOp for Branches {
-    op_out_of_plan!();
+    not_out_of_plan!();
 
-    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        self.bodies.eval(ctx, inputs)
+    fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
+        Ok(Some(Box::<Taken>::default()))
+    }
+}
+
+/// The branches for a true and a false condition that have been taken so far.
+#[derive(Clone, Debug, Default)]
+struct Taken([Option<TypedSimpleState>; 2]);
+
+impl OpState for Taken {
+    fn eval(
+        &mut self,
+        ctx: &EvalContext<'_>,
+        op: &dyn Op,
+        inputs: TVec<TValue>,
+    ) -> TractResult<TVec<TValue>> {
+        let op = op.downcast_ref::<Branches>().context("its own op")?;
+        let taken = usize::from(!one::<bool>(&inputs[0], "condition")?);
+        let (body, feeds) = op.each()[taken];
+        let state = match &mut self.0[taken] {
+            Some(state) => state,
+            unused => unused.insert(SimplePlan::new(body.clone())?.spawn()?),
+        };
+        // Outer symbols keep their values; the branch's get new ones.
+        state.turn_state.resolved_symbols = ctx.symbols.clone();
+        state.turn_state.scenario = ctx.scenario;
+        for (index, &feed) in feeds.iter().enumerate() {
+            state.set_input(index, inputs[feed].clone())?;
+        }
+        state.exec()?;
+        let outputs = state.outputs()?;
+        state.reset_turn()?;
+        Ok(outputs)
+    }
+
+    fn reset_lanes(&mut self, lanes: &[LaneId]) -> TractResult<()> {
+        let mut states = self.0.iter_mut().flatten();
+        states.try_for_each(|state| state.reset_lanes(lanes))
     }
 }
 
@@ -331,6 +442,24 @@ impl TypedOp for Branches {
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
         self.bodies.declutter(model, node)
+    }
+
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        let mut op = self.clone();
+        for body in [&mut op.bodies.then_body, &mut op.bodies.else_body] {
+            *body = body.set_symbols(subs)?;
+        }
+        for size in op.sizes.values_mut() {
+            *size = size.substitute_all(subs)?;
+        }
+        rewire(op, node, target, mapping)
     }
 
     as_op!();

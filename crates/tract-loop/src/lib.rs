@@ -28,7 +28,7 @@
 //!
 //! `If` is replaced as well. With a known condition, only the taken branch has to be valid, and it
 //! replaces the node. Otherwise, sizes in which the branches differ become symbols, and branches
-//! that differ in type or rank are an error.
+//! that differ in type or rank are an error. Branches know the sizes of what is around them.
 //!
 //! # Recurrent layers
 //!
@@ -71,7 +71,8 @@
 //! # Limits
 //!
 //! A loop may be endless. [`with_limits`] bounds the steps and the memory of a model's loops,
-//! nested ones included, and of outputs whose sizes come from data; by default there is no bound.
+//! nested ones included, and of a `Range` and outputs whose sizes come from data; by default there
+//! is no bound.
 //!
 //! # Operators around loops
 //!
@@ -89,7 +90,14 @@
 //! - `Concat` and `Reshape` of sizes that may be equal, although different expressions stand for
 //!   them: they are compared when the model runs.
 //! - `Unique`.
-//! - Decreasing `Range`, `Cast` of sizes to int32, and `Cast` of all else to int64 as numbers,
+//! - `Range` with any step and limit: it is empty if it ends before it starts, also for symbols.
+//! - Reductions, `ArgMax` and `ArgMin`: of nothing, where the results are ONNX Runtime's (0 for a
+//!   sum or a mean, negative infinity for a maximum, an error for a position), and of integers.
+//! - `TopK`, where a `k` above the axis is an error, and NaN is more than any number.
+//! - `Mul` of integers by themselves, and of sizes.
+//! - Sizes that come from data, of values that nothing else reads.
+//! - Any operator whose outputs are known to be empty.
+//! - `Cast` of sizes to int32, and `Cast` of all else to int64 as numbers,
 //!   which `CumSum`, `TopK`, `NonZero` and others then take.
 //! - `QuantizeLinear` and `DequantizeLinear` of all versions, with parameters by axis or by block,
 //!   constant or computed, and `DynamicQuantizeLinear`. They compute with integers of tract's plain
@@ -112,6 +120,7 @@ mod alias;
 mod branches;
 mod budget;
 mod definers;
+mod dims;
 mod from_data;
 mod fusion;
 mod gather;
@@ -123,20 +132,23 @@ mod last;
 mod limits;
 mod load;
 mod node;
+mod nothing;
 mod numbers;
 mod op;
 mod optimize;
 mod parse;
+mod product;
 mod quantize;
 mod range;
 mod recurrent;
+mod reduce;
 mod remainder;
 mod run;
 mod scan;
 mod sizes;
 mod spec;
-mod square;
 mod states;
+mod top_k;
 mod trips;
 mod wire;
 

@@ -18,6 +18,11 @@ pub(crate) fn tracts(
     parse.with_context(|| format!("tract has no {operator}"))?(ctx, node)
 }
 
+/// The operators that tract has.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    TRACTS.0.keys().map(String::as_str)
+}
+
 /// Refuses a node of another domain.
 pub(crate) fn check_domain(node: &NodeProto) -> TractResult<()> {
     ensure!(

@@ -12,9 +12,7 @@ use crate::node::{Facts, check_domain, tracts};
 use crate::wire::{to_typed_without_facts, wire_cast};
 
 /// The operators, beside `Pad`.
-const OPERATORS: [&str; 10] = [
-    "ArgMax",
-    "ArgMin",
+const OPERATORS: [&str; 7] = [
     "BitwiseAnd",
     "BitwiseNot",
     "BitwiseOr",
@@ -22,7 +20,6 @@ const OPERATORS: [&str; 10] = [
     "EyeLike",
     "NonZero",
     "Sign",
-    "TopK",
 ];
 
 /// Registers them in a tract ONNX loader.

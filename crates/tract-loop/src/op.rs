@@ -87,7 +87,7 @@ impl Loop {
 
 /// Resets recurrent ops within a body at each run: by default, tract's keep their states for
 /// streaming.
-fn forget_between_runs(body: &mut TypedModel) {
+pub(crate) fn forget_between_runs(body: &mut TypedModel) {
     for node in body.nodes_mut() {
         if let Some(scan) = node.op_as_mut::<Scan>() {
             scan.reset_every_turn = true;

@@ -10,6 +10,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::definers::{keep_definers, sizes_in_numbers};
 use crate::gather::check_indices;
+use crate::reduce::check_reductions;
 
 /// tract's [`into_optimized`](TypedModel::into_optimized), for models that the passes of 0.23 break
 /// or never finish.
@@ -21,6 +22,7 @@ use crate::gather::check_indices;
 /// - A Gather index out of range is an error; tract panics.
 /// - A size that comes from data is known wherever it is needed, even if nothing reads the value
 ///   whose size it is. Outputs that are sizes are int64; tract's are symbolic.
+/// - A reduction of nothing has ONNX Runtime's result; tract panics.
 ///
 /// # Errors
 /// Those of tract.
@@ -36,6 +38,7 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     let optimizer = mended(Optimizer::codegen(), &model);
     model.optimize_with_session(&mut optimizer.session())?;
     check_indices(&mut model);
+    check_reductions(&mut model)?;
     Ok(model)
 }
 

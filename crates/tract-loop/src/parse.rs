@@ -10,7 +10,8 @@ use crate::graph::self_contained;
 use crate::infer::{BodyInput, OnnxLoop};
 use crate::node::check_domain;
 use crate::{
-    branches, from_data, limits, numbers, quantize, range, recurrent, remainder, sizes, square,
+    branches, from_data, limits, nothing, numbers, product, quantize, range, recurrent, reduce,
+    remainder, sizes, top_k,
 };
 
 /// The maximum nesting of graphs: a state that changes its size doubles the visits of inner loops
@@ -18,23 +19,28 @@ use crate::{
 const MAXIMUM_DEPTH: usize = 8;
 
 /// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, `If` with any names and
-/// constants in its branches, `Cast` of sizes to int32 without losing symbols, decreasing `Range`,
-/// `Slice` along axes of any size, `Squeeze`, `Compress`, `Concat`, `ConstantOfShape`, `Expand`,
-/// `OneHot`, `Pad`, `Reshape` and `Tile` with sizes from data, `Unique`, `Mod`, `QuantizeLinear`
-/// and `DequantizeLinear` of all versions, and operators such as `CumSum` and `TopK` for int64 that
-/// comes from data.
+/// constants in its branches, `Cast` of sizes to int32 without losing symbols, `Range` of any
+/// span, reductions of nothing and of integers, `Slice` along axes of any size, `Squeeze`,
+/// `Compress`, `Concat`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and `Tile` with
+/// sizes from data, `Unique`, `Mod`, `Mul`, `TopK`, `QuantizeLinear` and `DequantizeLinear` of all
+/// versions, and operators such as `CumSum` for int64 that comes from data. An operator whose
+/// outputs are known to be empty is a constant.
 ///
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
 /// an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
+    nothing::register(onnx);
     onnx.op_register.insert("Loop", parse);
     onnx.op_register.insert("If", branches::parse);
     onnx.op_register.insert("Cast", sizes::parse);
     onnx.op_register.insert("Mod", remainder::parse);
-    onnx.op_register.insert("Pow", square::parse);
+    onnx.op_register.insert("Mul", product::parse);
+    onnx.op_register.insert("Pow", product::parse);
     onnx.op_register.insert("Range", range::parse);
+    onnx.op_register.insert("TopK", top_k::parse);
     numbers::register(onnx);
     quantize::register(onnx);
+    reduce::register(onnx);
     from_data::register(onnx);
     recurrent::register(onnx);
 }
@@ -143,7 +149,7 @@ fn body_inputs(body: &GraphProto, expected: usize) -> TractResult<Vec<&ValueInfo
 }
 
 /// The declared element type.
-fn element_type(value: &ValueInfoProto) -> Option<DatumType> {
+pub(crate) fn element_type(value: &ValueInfoProto) -> Option<DatumType> {
     let type_proto::Value::TensorType(tensor) = value.r#type.as_ref()?.value.as_ref()?;
     tensor.elem_type().try_into().ok()
 }

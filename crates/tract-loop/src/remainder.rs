@@ -7,7 +7,8 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::from_data::{Own, Untyped};
+use crate::dims::{broadcast, each_size, is_size, sizes};
+use crate::from_data::{Own, Untyped, in_numbers};
 use crate::node::check_domain;
 
 /// Parses a Mod.
@@ -20,7 +21,7 @@ pub(crate) fn parse(
         Some(1) => Sign::Dividend,
         _ => Sign::Divisor,
     };
-    Ok((Box::new(Own(Remainder { sign })), vec![]))
+    Ok((Box::new(Own(OnnxMod { sign })), vec![]))
 }
 
 /// The operand whose sign a remainder has.
@@ -30,13 +31,14 @@ enum Sign {
     Divisor,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Remainder {
+/// A Mod before types and shapes are known.
+#[derive(Clone, Debug)]
+struct OnnxMod {
     sign: Sign,
 }
 
-impl Untyped for Remainder {
-    type Typed = Self;
+impl Untyped for OnnxMod {
+    type Typed = Remainder;
 
     fn name(&self) -> StaticName {
         "Mod".into()
@@ -46,9 +48,30 @@ impl Untyped for Remainder {
         (2, 1)
     }
 
-    fn typed(&self, _inputs: &[&TypedFact]) -> TractResult<Self> {
-        Ok(self.clone())
+    fn typed(&self, inputs: &[&TypedFact]) -> TractResult<Remainder> {
+        let common = common_type(inputs[0].datum_type, inputs[1].datum_type)?;
+        let known = |fact: &TypedFact, is_such: fn(&TDim) -> bool| {
+            let value = fact.konst.as_deref();
+            value.is_some_and(|it| sizes(it).is_ok_and(|sizes| sizes.iter().all(is_such)))
+        };
+        // Of anything else, tract's expressions may be wrong.
+        let stays_size = known(inputs[0], is_size) && known(inputs[1], |by| by.to_i64().is_ok());
+        let of = match common {
+            it if it.is_tdim() && !stays_size => i64::datum_type(),
+            it => it,
+        };
+        Ok(Remainder {
+            sign: self.sign,
+            of,
+        })
     }
+}
+
+/// The remainders of numbers or of sizes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Remainder {
+    sign: Sign,
+    of: DatumType,
 }
 
 fn common_type(a: DatumType, b: DatumType) -> TractResult<DatumType> {
@@ -69,14 +92,15 @@ impl Remainder {
         }
     }
 
-    fn of_sizes(&self, a: &TDim, b: &TDim, symbols: &SymbolValues) -> TractResult<TDim> {
-        let [a, b] = [a, b].map(|size| size.eval(symbols));
-        let divisor = b.to_i64()?;
+    /// The remainder of a size, which is not negative.
+    fn of_size(&self, size: &TDim, divisor: i64) -> TractResult<TDim> {
         ensure!(divisor != 0, "it divides by 0");
-        Ok(match a.to_i64() {
-            Ok(a) => i64::try_from(self.of(i128::from(a), divisor.into()))?.to_dim(),
-            // A size is not negative.
-            Err(_) => a % divisor.unsigned_abs(),
+        let by = divisor.unsigned_abs();
+        Ok(match (size.to_i64(), self.sign) {
+            (Ok(number), _) => i64::try_from(self.of(i128::from(number), divisor.into()))?.to_dim(),
+            // What lacks to the next multiple of the divisor, negated.
+            (Err(_), Sign::Divisor) if divisor < 0 => size.clone() - size.clone().div_ceil(by) * by,
+            (Err(_), _) => size.clone() % by,
         })
     }
 }
@@ -84,20 +108,11 @@ impl Remainder {
 /// Computes each element of a broadcast result.
 fn each<T: Datum>(
     inputs: [&Tensor; 2],
-    shape: &[usize],
     of: impl Fn(&T, &T) -> TractResult<T>,
 ) -> TractResult<Tensor> {
     let [a, b] = inputs.map(|input| input.cast_to::<T>());
     let (a, b) = (a?, b?);
-    let (a, b) = (a.to_plain_array_view::<T>()?, b.to_plain_array_view::<T>()?);
-    let whole = "inputs broadcast to their common shape";
-    let (a, b) = (
-        a.broadcast(shape).context(whole)?,
-        b.broadcast(shape).context(whole)?,
-    );
-    let elements = a.iter().zip(b.iter()).map(|(a, b)| of(a, b));
-    let elements = elements.collect::<TractResult<Vec<T>>>()?;
-    Ok(tract_ndarray::ArrayD::from_shape_vec(shape, elements)?.into_tensor())
+    broadcast(a.to_plain_array_view()?, b.to_plain_array_view()?, of)
 }
 
 impl Op for Remainder {
@@ -112,24 +127,30 @@ impl EvalOp for Remainder {
     op_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let [a, b] = [&*inputs[0], &*inputs[1]];
-        let shape = multi_broadcast(&[a.shape(), b.shape()])?;
+        let inputs = match self.of {
+            it if it.is_tdim() => inputs,
+            _ => {
+                let numbers = inputs.into_iter().map(|it| in_numbers(it, ctx.symbols));
+                numbers.collect::<TractResult<TVec<TValue>>>()?
+            }
+        };
+        let inputs = [&*inputs[0], &*inputs[1]];
         macro_rules! integers {
             ($($name:ident $type:ty),*) => {
-                match common_type(a.datum_type(), b.datum_type())? {
-                    $(DatumType::$name => each::<$type>([a, b], &shape, |&a, &b| {
+                match self.of {
+                    $(DatumType::$name => each::<$type>(inputs, |&a, &b| {
                         ensure!(b != 0, "it divides by 0");
                         Ok(<$type>::try_from(self.of(i128::from(a), b.into()))?)
                     }),)*
-                    DatumType::F64 => each([a, b], &shape, |&a: &f64, &b: &f64| Ok(self.of(a, b))),
-                    DatumType::F32 => each([a, b], &shape, |&a: &f32, &b: &f32| {
+                    DatumType::F64 => each(inputs, |&a: &f64, &b: &f64| Ok(self.of(a, b))),
+                    DatumType::F32 => each(inputs, |&a: &f32, &b: &f32| {
                         Ok(self.of(f64::from(a), b.into()) as f32)
                     }),
-                    DatumType::F16 => each([a, b], &shape, |&a: &f16, &b: &f16| {
+                    DatumType::F16 => each(inputs, |&a: &f16, &b: &f16| {
                         Ok(f16::from_f64(self.of(f64::from(a), b.into())))
                     }),
-                    DatumType::TDim => each([a, b], &shape, |a, b| {
-                        self.of_sizes(a, b, ctx.symbols)
+                    DatumType::TDim => each_size(inputs, |size, by| {
+                        self.of_size(size, by.to_i64()?)
                     }),
                     other => bail!("it is of {other:?}, expected numbers"),
                 }
@@ -144,9 +165,8 @@ impl EvalOp for Remainder {
 
 impl TypedOp for Remainder {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let datum_type = common_type(inputs[0].datum_type, inputs[1].datum_type)?;
         let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
-        Ok(tvec!(datum_type.fact(shape)))
+        Ok(tvec!(self.of.fact(shape)))
     }
 
     as_op!();

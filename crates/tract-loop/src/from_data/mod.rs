@@ -18,7 +18,8 @@ mod squeeze;
 mod unique;
 mod wide_sizes;
 
-pub(crate) use minted::{in_numbers, symbols_of};
+pub(crate) use around::captures;
+pub(crate) use minted::{Minted, axis, in_numbers, rewire, symbols_of};
 pub(crate) use next::Next;
 pub(crate) use or_tracts::{FromData, OrTracts};
 pub(crate) use own::{Own, Untyped};

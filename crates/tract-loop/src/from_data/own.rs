@@ -20,6 +20,28 @@ pub(crate) trait Untyped: Clone + fmt::Debug + Send + Sync + 'static {
     fn typed(&self, inputs: &[&TypedFact]) -> TractResult<Self::Typed>;
 }
 
+/// The outputs for inputs that tract takes for constants: small known values, and those without
+/// elements. It folds the operator when it is wired, and refuses readers with other sizes.
+fn folded(op: &impl TypedOp, inputs: &[&TypedFact]) -> Option<TVec<TValue>> {
+    let values = inputs.iter().map(|fact| {
+        let empty = || {
+            let shape = fact
+                .shape
+                .as_concrete()
+                .filter(|shape| shape.contains(&0))?;
+            Some(
+                Tensor::zero_dt(fact.datum_type, shape)
+                    .ok()?
+                    .into_arc_tensor(),
+            )
+        };
+        let value = fact.konst.clone().or_else(empty);
+        value.filter(|value| value.len() < 16)
+    });
+    let values = values.map(|value| Some(value?.into_tvalue()));
+    op.eval_out_of_plan(values.collect::<Option<_>>()?).ok()?
+}
+
 /// An operator of ours.
 #[derive(Clone, Debug)]
 pub(crate) struct Own<T>(pub(crate) T);
@@ -66,7 +88,14 @@ impl<T: Untyped> InferenceOp for Own<T> {
             return Ok((owned(inputs), owned(outputs), tvec![]));
         };
         let typed: TVec<&TypedFact> = typed.iter().collect();
-        let found = self.0.typed(&typed)?.output_facts(&typed)?;
+        let op = self.0.typed(&typed)?;
+        let found = match folded(&op, &typed) {
+            Some(values) => values
+                .iter()
+                .map(|it| TypedFact::shape_and_dt_of(it))
+                .collect(),
+            None => op.output_facts(&typed)?,
+        };
         let found = std::iter::zip(found, outputs)
             .map(|(found, known)| inferred_output(known, found.datum_type, found.shape.to_tvec()));
         Ok((owned(inputs), found.collect(), tvec![]))

@@ -219,8 +219,15 @@ fn meaning(model: &TypedModel, node: &TypedNode) -> TractResult<Option<Meaning>>
     } else if op.is::<IntoShape>() {
         Some(Meaning::Same)
     } else if let Some(op) = op.downcast_ref::<Slice>() {
-        let bounds = op.start.as_usize().zip(op.end.as_usize());
-        bounds.map(|(start, end)| Meaning::Slice(op.axis, start..end))
+        // Bounds beyond the axis are an error when it runs.
+        let size = inputs[0].shape[op.axis].as_usize();
+        let bounds = (op.start.as_usize(), op.end.as_usize(), size);
+        match bounds {
+            (Some(start), Some(end), Some(size)) if start <= end && end <= size => {
+                Some(Meaning::Slice(op.axis, start..end))
+            }
+            _ => None,
+        }
     } else {
         None
     })
@@ -349,7 +356,7 @@ impl Group {
             let view = writer.view(outlet)?;
             Ok(Output {
                 shape: view.sizes(),
-                elements: writer.flat(view),
+                elements: writer.flat(view)?,
                 datum_type: self.model.outlet_fact(outlet)?.datum_type,
             })
         });
@@ -415,31 +422,43 @@ impl Writer<'_> {
     }
 
     /// The elements of a view, made contiguous.
-    fn flat(&mut self, view: View) -> Operand {
+    fn flat(&mut self, view: View) -> TractResult<Operand> {
         let len = view.len();
+        let at = |start: usize| Operand {
+            base: view.base,
+            start,
+            len,
+        };
         if len == 0 {
             // A symbolic batch may be empty, without a first element.
-            return Operand {
-                base: view.base,
-                start: 0,
-                len,
-            };
+            return Ok(at(0));
         }
+        let elements = self.elements(view.base)?;
+        ensure!(
+            view.extent() <= elements,
+            "a view of {} elements of {elements}",
+            view.extent()
+        );
         if let Some(range) = view.contiguous() {
-            return Operand {
-                base: view.base,
-                start: range.start,
-                len,
-            };
+            return Ok(at(range.start));
         }
         if let Some(elements) = self.known(&view) {
-            return self.keep(elements);
+            return Ok(self.keep(elements));
         }
-        Operand {
+        Ok(Operand {
             base: self.compute(Function::Read(view.into_merged()), tvec![], len),
             start: 0,
             len,
-        }
+        })
+    }
+
+    /// The number of elements of a base.
+    fn elements(&self, base: Base) -> TractResult<usize> {
+        Ok(match base {
+            Base::Input(input) => self.sizes(self.group.inputs[input])?.iter().product(),
+            Base::Constant(constant) => self.constants[constant].len(),
+            Base::Value(value) => self.instructions[value].len,
+        })
     }
 
     /// The elements of a constant in the order of a view.
@@ -447,8 +466,12 @@ impl Writer<'_> {
         let Base::Constant(constant) = view.base else {
             return None;
         };
+        let constant = &self.constants[constant];
+        if view.extent() > constant.len() {
+            return None;
+        }
         let mut elements = vec![0.0; view.len()];
-        view.read(&self.constants[constant], &mut elements, |float| float);
+        view.read(constant, &mut elements, |float| float);
         Some(elements)
     }
 
@@ -482,8 +505,8 @@ impl Writer<'_> {
             Meaning::Unary(_) | Meaning::Binary(_) | Meaning::Select => {
                 let operands = views
                     .into_iter()
-                    .map(|view| self.flat(view.broadcast(&sizes)));
-                let operands = operands.collect();
+                    .map(|view| self.flat(view.broadcast(&sizes)?));
+                let operands = operands.collect::<TractResult<_>>()?;
                 let function = match meaning {
                     Meaning::Unary(function) => Function::Unary(function),
                     Meaning::Binary(function) => Function::Binary(function),
@@ -496,21 +519,22 @@ impl Writer<'_> {
                     let view = views[product.inputs[at]].clone();
                     view.permute(&product.axes[at])
                 });
+                let (a, b) = (a?, b?);
                 let inner = b.sizes()[..product.inner].iter().product();
-                let columns = b.len() / inner;
-                let operands = tvec![self.flat(a), self.packed(&b, columns)?];
+                let columns = b.len().checked_div(inner).context("an empty matrix")?;
+                let operands = tvec![self.flat(a)?, self.packed(&b, columns)?];
                 whole(self.compute(Function::Product { inner, columns }, operands, len))
             }
-            Meaning::Slice(axis, range) => views[0].clone().slice(axis, range),
+            Meaning::Slice(axis, range) => views[0].clone().slice(axis, range)?,
             Meaning::Move(from, to) => {
                 let mut axes: TVec<usize> = (0..sizes.len()).collect();
                 let axis = axes.remove(from);
                 axes.insert(to, axis);
-                views[0].clone().permute(&axes)
+                views[0].clone().permute(&axes)?
             }
             Meaning::Same => match views[0].with_unit_axes(&sizes) {
                 Some(view) => view,
-                None => self.flat(views[0].clone()).view(&sizes),
+                None => self.flat(views[0].clone())?.view(&sizes),
             },
         };
         self.views.insert(id.into(), view);

@@ -80,6 +80,24 @@ fn model(choices: &[Choice], is_symbolic: bool) -> TractResult<TypedModel> {
                 let product = EinSum::new("mk,kn->mn".parse()?, f32::datum_type());
                 model.wire_node(format!("node{number}"), product, &[x, weights])?[0]
             }
+            15 => {
+                // A column of any value.
+                let columns = model.outlet_fact(x)?.shape[1].to_usize()?;
+                let start = a % columns;
+                let column = Slice::new(1, start, start + 1);
+                model.wire_node(format!("node{number}"), column, &[x])?[0]
+            }
+            16 => {
+                // A row, of which a symbol says nothing, or nothing of a row.
+                let axis = usize::from(is_symbolic);
+                let size = model.outlet_fact(x)?.shape[axis].to_usize()?;
+                let start = a % (size + 1);
+                let end = start + usize::from(b % 2 == 0 && start < size);
+                let part = Slice::new(axis, start, end);
+                let part = model.wire_node(format!("node{number}.part"), part, &[x])?[0];
+                outputs.push(model.wire_node(format!("node{number}"), math::neg(), &[part])?[0]);
+                continue;
+            }
             _ => {
                 let axis = wire(AxisOp::Add(1).into(), &[x])?;
                 model.wire_node(format!("node{number}.back"), AxisOp::Rm(1), &[axis])?[0]
@@ -161,7 +179,7 @@ proptest! {
     #[test]
     fn fused_models_compute_the_same(
         choices in proptest::collection::vec(
-            (0usize..16, any::<[usize; 3]>(), proptest::bool::weighted(0.2)),
+            (0usize..18, any::<[usize; 3]>(), proptest::bool::weighted(0.2)),
             1..24,
         ),
         rows in proptest::option::of(0usize..4),
@@ -259,4 +277,41 @@ fn a_recurrent_step_is_one_operator() {
     let mut names: Vec<_> = model.nodes().iter().map(|node| node.op.name()).collect();
     names.sort();
     assert_eq!(names, ["Fused", "Source", "Source", "Source"]);
+}
+
+/// Of a size that is not known, only a run can tell whether the bounds of a slice lie within it.
+#[test]
+fn a_slice_beyond_its_axis_is_an_error() {
+    for axis in [0, 1] {
+        let mut model = TypedModel::default();
+        let size = model.symbols.sym("rows").to_dim();
+        let mut shape = [COLUMNS.to_dim(), COLUMNS.to_dim()];
+        shape[axis] = size;
+        let x = model.add_source("x", f32::fact(shape)).unwrap();
+        let mut wire = |name: &str, op: Box<dyn TypedOp>, input: OutletId| {
+            model.wire_node(name, op, &[input]).unwrap()[0]
+        };
+        let before = wire("before", math::neg().into(), x);
+        let part = wire("part", Slice::new(axis, 0, 3).into(), before);
+        let after = wire("after", math::neg().into(), part);
+        let last = wire("last", math::exp().into(), after);
+        model.select_output_outlets(&[last]).unwrap();
+        let known = known(&model);
+        let plain = model.clone().into_runnable().unwrap();
+        fuse_all(&mut model, &known).unwrap();
+        let fused = model.into_runnable().unwrap();
+        for rows in [4, 3] {
+            let mut shape = [COLUMNS; 2];
+            shape[axis] = rows;
+            let inputs = tvec![Tensor::zero::<f32>(&shape).unwrap().into_tvalue()];
+            let expected = plain.run(inputs.clone()).unwrap();
+            assert_eq!(fused.run(inputs).unwrap(), expected);
+        }
+        for rows in [2, 0] {
+            let mut shape = [COLUMNS; 2];
+            shape[axis] = rows;
+            let inputs = tvec![Tensor::zero::<f32>(&shape).unwrap().into_tvalue()];
+            assert!(fused.run(inputs).is_err(), "{rows}");
+        }
+    }
 }

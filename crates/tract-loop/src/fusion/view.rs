@@ -49,27 +49,51 @@ impl View {
         self.dims.iter().map(|dim| dim.0).product()
     }
 
-    /// A slice along an axis.
-    pub(super) fn slice(mut self, axis: usize, range: Range<usize>) -> Self {
-        self.offset += range.start * self.dims[axis].1;
-        self.dims[axis].0 = range.len();
-        self
+    /// A slice along an axis, within it.
+    pub(super) fn slice(mut self, axis: usize, range: Range<usize>) -> TractResult<Self> {
+        let dim = self.dims.get_mut(axis).context("an axis of the view")?;
+        ensure!(
+            range.start <= range.end && range.end <= dim.0,
+            "elements {} to {} of an axis of {}",
+            range.start,
+            range.end,
+            dim.0
+        );
+        self.offset += range.start * dim.1;
+        dim.0 = range.len();
+        Ok(self)
     }
 
-    /// Reorders the axes, which may leave out those of stride 0.
-    pub(super) fn permute(self, axes: &[usize]) -> Self {
-        let dims = axes.iter().map(|&axis| self.dims[axis]).collect();
-        Self { dims, ..self }
+    /// Reorders the axes, which may leave out those of size 1.
+    pub(super) fn permute(self, axes: &[usize]) -> TractResult<Self> {
+        let dims = axes.iter().map(|&axis| self.dims.get(axis).copied());
+        let dims = dims.collect::<Option<_>>().context("axes of the view")?;
+        Ok(Self { dims, ..self })
     }
 
     /// Broadcasts axes of size 1 to another shape of the same rank.
-    pub(super) fn broadcast(mut self, to: &[usize]) -> Self {
+    pub(super) fn broadcast(mut self, to: &[usize]) -> TractResult<Self> {
+        ensure!(
+            self.dims.len() == to.len(),
+            "sizes {to:?} of {} axes",
+            self.dims.len()
+        );
         for (dim, &to) in std::iter::zip(&mut self.dims, to) {
             if dim.0 != to {
+                ensure!(dim.0 == 1, "a size of {} broadcast to {to}", dim.0);
                 *dim = (to, 0);
             }
         }
-        self
+        Ok(self)
+    }
+
+    /// The number of elements that a base needs to have.
+    pub(super) fn extent(&self) -> usize {
+        if self.len() == 0 {
+            return 0;
+        }
+        let beyond = self.dims.iter().map(|(size, stride)| (size - 1) * stride);
+        self.offset + beyond.sum::<usize>() + 1
     }
 
     /// Reshapes by inserting and removing axes of size 1, if that gives these sizes.
@@ -115,7 +139,10 @@ impl View {
         to: &mut [f32],
         convert: impl Fn(T) -> f32 + Copy,
     ) {
-        read(&from[self.offset..], &self.dims, to, convert);
+        // Without elements, there may be no first one.
+        if !to.is_empty() {
+            read(&from[self.offset..], &self.dims, to, convert);
+        }
     }
 
     /// The same view with as few axes as possible.
@@ -143,5 +170,41 @@ fn read<T: Copy>(
                 read(&from[index * stride..], inner, to, convert);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_stays_within_its_base() {
+        let whole = View::whole(Base::Input(0), &[2, 3]);
+        assert_eq!(whole.extent(), 6);
+        let part = whole.clone().slice(1, 1..3).unwrap();
+        assert_eq!((part.extent(), part.len()), (6, 4));
+        assert_eq!(part.clone().slice(0, 0..1).unwrap().extent(), 3);
+        assert_eq!(part.clone().slice(0, 2..2).unwrap().extent(), 0);
+        for (axis, range) in [(1, 0..3), (1, 2..3), (0, 1..3), (2, 0..1)] {
+            assert!(
+                part.clone().slice(axis, range.clone()).is_err(),
+                "{axis} {range:?}"
+            );
+        }
+        #[expect(
+            clippy::reversed_empty_ranges,
+            reason = "a slice that ends before it starts"
+        )]
+        let reversed = part.clone().slice(0, 1..0);
+        assert!(reversed.is_err());
+        assert!(part.clone().permute(&[0, 2]).is_err());
+        assert!(part.clone().broadcast(&[2, 4]).is_err());
+        assert!(part.clone().broadcast(&[2]).is_err());
+        let column = part.slice(1, 1..2).unwrap().broadcast(&[2, 9]).unwrap();
+        assert_eq!((column.extent(), column.len()), (6, 18));
+        let mut elements = [0.0; 18];
+        column.read(&[0., 1., 2., 3., 4., 5.], &mut elements, |it: f32| it);
+        assert_eq!(elements[..9], [2.; 9]);
+        assert_eq!(elements[9..], [5.; 9]);
     }
 }

@@ -2,7 +2,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, Names, graph, run};
+use crate::build::{Graph, Names, graph, run, run_each};
 
 /// A model with nodes before `y`, and branches `yes` and `no` that output `v`.
 fn model(nodes: &str, yes: Graph, no: Graph) -> Graph {
@@ -115,5 +115,108 @@ fn branches_that_are_not_taken_may_be_unsupported() {
     ] {
         let model = rows("3", &nodes, yes, no).constant("k", tensor0(0_i64));
         assert!(outputs(&model, true).is_ok(), "{yes}");
+    }
+}
+
+#[test]
+fn the_size_of_an_output_may_be_read() {
+    for known in ["3", "N"] {
+        let nodes = format!("a = {IF}\n s = Shape(a)\n y = Cast<to=1>(s)");
+        let model = rows(known, &nodes, "v = Slice(x, zero, one, zero)", "v = Abs(x)");
+        assert_eq!(
+            outputs(&model, true).unwrap(),
+            [tensor1(&[1_f32, 2.])],
+            "{known}"
+        );
+        assert_eq!(
+            outputs(&model, false).unwrap(),
+            [tensor1(&[3_f32, 2.])],
+            "{known}"
+        );
+    }
+}
+
+/// Both branches know the sizes of what is outside of them, as symbols as well.
+#[test]
+fn branches_may_need_a_size() {
+    for known in ["3", "N"] {
+        for yes in [
+            "s = Shape(x)\n v = ConstantOfShape(s)",
+            "v = ConstantOfShape(sizes)",
+            "n = Shape<start=0;end=1>(x)\n r = Cast<to=1>(n)\n o = Mul(x, r)\n v = Sub(o, o)",
+            "r = Cast<to=1>(sizes)\n o = Mul(x, r)\n v = Sub(o, o)",
+        ] {
+            let nodes = format!("sizes = Shape(x)\n a = {IF}\n y = Neg(a)");
+            let model = rows(known, &nodes, yes, "v = Abs(x)");
+            let zeros = Tensor::zero::<f32>(&[3, 2]).unwrap();
+            let found = outputs(&model, true).unwrap_or_else(|it| panic!("{yes}: {it:?}"));
+            found[0].close_enough(&zeros, true).unwrap();
+            let abs = tensor2(&[[-1_f32, -2.], [-3., -4.], [-5., -6.]]);
+            assert_eq!(outputs(&model, false).unwrap(), [abs], "{known} {yes}");
+        }
+    }
+}
+
+#[test]
+fn a_size_may_be_beside_an_int64() {
+    let number =
+        "m = ReduceMin<keepdims=0>(x)\n p = Sub(m, m)\n f = Add(p, fours)\n v = Cast<to=7>(f)";
+    for known in ["3", "N"] {
+        for (yes, no, expected) in [
+            ("v = Shape(x)", number, [[3_f32, 2.], [4., 4.]]),
+            (number, "v = Shape(x)", [[4., 4.], [3., 2.]]),
+            (
+                "v = Shape(x)",
+                "s = Shape(x)\n v = Add(s, one)",
+                [[3., 2.], [4., 3.]],
+            ),
+        ] {
+            let nodes = format!("a = {IF}\n b = Add(a, one)\n d = Sub(b, one)\n y = Cast<to=1>(d)");
+            let model = rows(known, &nodes, yes, no).constant("fours", tensor1(&[4_f32, 4.]));
+            assert_eq!(
+                outputs(&model, true).unwrap(),
+                [tensor1(&expected[0])],
+                "{no}"
+            );
+            assert_eq!(
+                outputs(&model, false).unwrap(),
+                [tensor1(&expected[1])],
+                "{no}"
+            );
+        }
+    }
+}
+
+/// One plan takes either branch, for several sizes, and each run is a run of its own.
+#[test]
+fn one_plan_takes_either_branch() {
+    let nodes = format!("a = {IF}\n s = Shape(a)\n n = Cast<to=1>(s)\n y = Add(a, n)");
+    let model = rows("N", &nodes, "v = Slice(x, zero, one, zero)", "v = Abs(x)");
+    let inputs = |condition: bool, rows: usize| {
+        let x: Vec<f32> = (0..2 * rows).map(|it| it as f32).collect();
+        vec![
+            tensor0(condition),
+            Tensor::from_shape(&[rows, 2], &x).unwrap(),
+        ]
+    };
+    let cases = [
+        (true, 3),
+        (false, 3),
+        (false, 1),
+        (true, 1),
+        (false, 0),
+        (false, 4),
+    ];
+    let found = run_each(
+        model,
+        &cases.map(|(condition, rows)| inputs(condition, rows)),
+    )
+    .unwrap();
+    for ((condition, rows), found) in std::iter::zip(cases, found) {
+        let kept = if condition { 1 } else { rows };
+        let expected =
+            (0..kept).flat_map(|row| [(2 * row + kept) as f32, (2 * row + 1 + 2) as f32]);
+        let expected: Vec<f32> = expected.collect();
+        assert_eq!(found[0], Tensor::from_shape(&[kept, 2], &expected).unwrap());
     }
 }

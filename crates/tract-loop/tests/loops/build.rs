@@ -297,6 +297,51 @@ pub(crate) fn onnx() -> tract_onnx::Onnx {
     onnx
 }
 
+/// The ways to know the size of a vector `x`: as a number, as a symbol, and from data. Each with its
+/// inputs for these elements.
+pub(crate) fn kinds(
+    inputs: &str,
+    outputs: &str,
+    nodes: &str,
+    elements: &[f32],
+) -> [(Graph, Vec<Tensor>); 3] {
+    let count = elements.len();
+    let given = |size: &str| graph(&format!("x:f32[{size}] {inputs}"), outputs, nodes);
+    let mut all = elements.to_vec();
+    all.extend([7., -7.]);
+    let mut kept = vec![true; count];
+    kept.extend([false; 2]);
+    let picked = graph(
+        &format!("all:f32[M] kept:bool[M] {inputs}"),
+        outputs,
+        &format!("x = Compress<axis=0>(all, kept)\n{nodes}"),
+    );
+    [
+        (given(&count.to_string()), vec![tensor1(elements)]),
+        (given("N"), vec![tensor1(elements)]),
+        (picked, vec![tensor1(&all), tensor1(&kept)]),
+    ]
+}
+
+/// Runs one plan for several inputs, and again in the reverse order, optimised by this crate. The
+/// outputs are those of the first runs.
+pub(crate) fn run_each(graph: Graph, inputs: &[Vec<Tensor>]) -> TractResult<Vec<Vec<Tensor>>> {
+    let plain = parse(graph)?.into_typed()?;
+    let optimized = tract_loop::into_optimized(plain.clone())?;
+    let plain = plain.into_runnable()?;
+    let mut state = optimized.into_runnable()?.spawn()?;
+    let mut found: Vec<Vec<Tensor>> = vec![];
+    for inputs in inputs {
+        let outputs = plain.run(values(inputs))?;
+        found.push(outputs.into_iter().map(IntoTensor::into_tensor).collect());
+    }
+    let there = 0..inputs.len();
+    for at in there.clone().chain(there.rev()) {
+        assert_close(&state.run(values(&inputs[at]))?, &found[at]);
+    }
+    Ok(found)
+}
+
 /// Parses a model with tract.
 pub(crate) fn parse(graph: Graph) -> TractResult<InferenceModel> {
     let parsed = onnx().parse(&graph.into_model(), None)?;

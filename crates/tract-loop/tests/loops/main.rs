@@ -3,6 +3,7 @@
 mod branches;
 mod build;
 mod data_sizes;
+mod empty;
 mod errors;
 #[path = "../../examples/loops.rs"]
 #[expect(dead_code, reason = "an example has a main function")]
@@ -15,6 +16,8 @@ mod memory;
 mod quantized;
 mod random;
 mod random_sizes;
+mod ranges;
 mod recognised;
 mod recurrent;
+mod slices;
 mod symbols;

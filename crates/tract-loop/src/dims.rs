@@ -1,0 +1,112 @@
+//! Sizes that may be symbols.
+
+use tract_onnx::tract_core::broadcast::multi_broadcast;
+use tract_onnx::tract_hir::internal::*;
+
+/// The elements as sizes; tract's cast keeps 32 bits of each number.
+pub(crate) fn sizes(value: &Tensor) -> TractResult<Vec<TDim>> {
+    if value.datum_type().is_tdim() {
+        let sizes = value.to_plain_array_view::<TDim>()?;
+        return Ok(sizes.iter().cloned().collect());
+    }
+    let numbers = value.cast_to::<i64>()?;
+    let numbers = numbers.to_plain_array_view::<i64>()?;
+    Ok(numbers.iter().map(|number| number.to_dim()).collect())
+}
+
+/// Computes each element of a broadcast result.
+pub(crate) fn broadcast<T: Datum>(
+    a: tract_ndarray::ArrayViewD<'_, T>,
+    b: tract_ndarray::ArrayViewD<'_, T>,
+    of: impl Fn(&T, &T) -> TractResult<T>,
+) -> TractResult<Tensor> {
+    let shape = multi_broadcast(&[a.shape(), b.shape()])?;
+    let whole = "inputs broadcast to their common shape";
+    let (a, b) = (
+        a.broadcast(&*shape).context(whole)?,
+        b.broadcast(&*shape).context(whole)?,
+    );
+    let elements = std::iter::zip(&a, &b).map(|(a, b)| of(a, b));
+    let elements = elements.collect::<TractResult<Vec<T>>>()?;
+    Ok(tract_ndarray::ArrayD::from_shape_vec(&*shape, elements)?.into_tensor())
+}
+
+/// The same of [sizes](sizes).
+pub(crate) fn each_size(
+    inputs: [&Tensor; 2],
+    of: impl Fn(&TDim, &TDim) -> TractResult<TDim>,
+) -> TractResult<Tensor> {
+    let sizes = inputs.map(|input| {
+        let sizes = sizes(input)?;
+        Ok::<_, TractError>(tract_ndarray::ArrayD::from_shape_vec(input.shape(), sizes)?)
+    });
+    let [a, b] = sizes;
+    broadcast(a?.view(), b?.view(), of)
+}
+
+/// The only element as a size.
+pub(crate) fn size(value: &Tensor) -> TractResult<TDim> {
+    let mut sizes = sizes(value)?;
+    ensure!(
+        sizes.len() == 1,
+        "it has {} elements, expected one",
+        sizes.len()
+    );
+    sizes.pop().context("it has one")
+}
+
+/// The least value of an expression of symbols, which stand for sizes and are not negative.
+fn least(of: &TDim) -> Option<i64> {
+    let each = |terms: &[TDim]| terms.iter().map(least).collect::<Option<Vec<i64>>>();
+    let of_sizes = |it: &i64| *it >= 0;
+    match of {
+        TDim::Val(value) => Some(*value),
+        TDim::Sym(_) => Some(0),
+        TDim::Add(terms) => each(terms)?.into_iter().try_fold(0, i64::checked_add),
+        TDim::MulInt(times, inner) => {
+            let inner = least(inner).filter(of_sizes)?;
+            (*times >= 0).then(|| inner.checked_mul(*times))?
+        }
+        TDim::Div(inner, by) => Some(least(inner).filter(of_sizes)? / i64::try_from(*by).ok()?),
+        TDim::Mul(terms) => {
+            let each = each(terms)?;
+            let all = each.iter().all(of_sizes);
+            all.then(|| each.into_iter().try_fold(1, i64::checked_mul))?
+        }
+        TDim::Max(terms) => terms.iter().filter_map(least).max(),
+        TDim::Min(terms) | TDim::Broadcast(terms) => each(terms)?.into_iter().min(),
+        TDim::Ge(..) | TDim::Eq(..) => Some(0),
+    }
+}
+
+/// Whether an expression of sizes is not negative, whatever they are.
+pub(crate) fn is_size(of: &TDim) -> bool {
+    least(of).is_some_and(|least| least >= 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_negative_number_is_a_size() {
+        let scope = SymbolScope::default();
+        let [n, m] = ["N", "M"].map(|name| scope.sym(name).to_dim());
+        for size in [
+            n.clone(),
+            n.clone() + 1,
+            n.clone() * 3 + &m,
+            (n.clone() + 1) / 2,
+        ] {
+            assert!(is_size(&size), "{size}");
+        }
+        for other in [
+            n.clone() - 1,
+            n.clone() - &m,
+            -n.clone(),
+            (n.clone() - 3) / 2,
+        ] {
+            assert!(!is_size(&other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Random bodies with slices, which are fused into one operator.
+
+use proptest::prelude::*;
+use tract_onnx::prelude::*;
+
+use crate::build::{Graph, graph, run};
+
+/// ONNX's rule for the bounds of a slice.
+fn bounds(start: i64, end: i64, size: usize) -> std::ops::Range<usize> {
+    let size = size as i64;
+    let from_first = |bound: i64| if bound < 0 { bound + size } else { bound };
+    let clamped = |bound: i64| from_first(bound).clamp(0, size) as usize;
+    let (start, end) = (clamped(start), clamped(end));
+    start..end.max(start)
+}
+
+/// A matrix and its slices.
+#[derive(Clone, Debug)]
+struct Matrix {
+    rows: usize,
+    columns: usize,
+    elements: Vec<f32>,
+}
+
+impl Matrix {
+    fn slice(&self, axis: i64, start: i64, end: i64) -> Self {
+        let (mut rows, mut columns) = (0..self.rows, 0..self.columns);
+        match axis {
+            0 | -2 => rows = bounds(start, end, self.rows),
+            _ => columns = bounds(start, end, self.columns),
+        }
+        let at = |row: usize| &self.elements[row * self.columns..][columns.clone()];
+        Self {
+            rows: rows.len(),
+            columns: columns.len(),
+            elements: rows.clone().flat_map(|row| at(row).to_vec()).collect(),
+        }
+    }
+
+    fn map(&self, of: impl Fn(f32) -> f32) -> Self {
+        let elements = self.elements.iter().map(|it| of(*it)).collect();
+        Self {
+            elements,
+            ..self.clone()
+        }
+    }
+}
+
+/// An axis, a start and an end.
+type Slice = (i64, i64, i64);
+
+/// The slices, up to the end of the axis where they would end before their start.
+fn in_order(x: &Matrix, slices: &[Slice]) -> Vec<Slice> {
+    let mut value = x.clone();
+    let slices = slices.iter().map(|&(axis, start, end)| {
+        let size = match axis {
+            0 | -2 => value.rows,
+            _ => value.columns,
+        };
+        let [first, last] = [start, end].map(|bound| bounds(0, bound, size).end);
+        let end = if first <= last { end } else { i64::MAX };
+        value = value.slice(axis, start, end);
+        (axis, start, end)
+    });
+    slices.collect()
+}
+
+/// A loop of three steps whose state is added before, and that outputs the sum of what is left.
+fn model(x: &str, slices: &[Slice]) -> Graph {
+    let mut nodes = "v0 = Add(x, s)\n".to_owned();
+    for (number, _) in slices.iter().enumerate() {
+        let next = number + 1;
+        nodes += &format!(
+            "w{next} = Slice(v{number}, starts{number}, ends{number}, axes{number})
+             v{next} = Neg(w{next})\n"
+        );
+    }
+    let last = slices.len();
+    nodes += &format!(
+        "sum = ReduceSum<keepdims=0>(v{last})
+         s1 = Add(s, one)
+         c1 = Identity(c)"
+    );
+    let mut body = graph("i c s", "c1 s1 sum", &nodes);
+    for (number, (axis, start, end)) in slices.iter().enumerate() {
+        body = body
+            .constant(&format!("starts{number}"), tensor1(&[*start]))
+            .constant(&format!("ends{number}"), tensor1(&[*end]))
+            .constant(&format!("axes{number}"), tensor1(&[*axis]));
+    }
+    let x = format!("x:f32[{x}]");
+    graph(&x, "y", "_, y = Loop<body=@body>(three, _, zero)")
+        .constant("three", tensor0(3_i64))
+        .constant("zero", tensor0(0_f32))
+        .constant("one", tensor0(1_f32))
+        .with("body", body)
+}
+
+fn slice() -> impl Strategy<Value = Slice> {
+    let bound = || prop_oneof![-6i64..7, Just(100), Just(-100), Just(i64::MAX)];
+    let start = prop_oneof![-6i64..7, Just(-100)];
+    (-2i64..2, start, bound())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_body_slices_within_its_values(
+        slices in proptest::collection::vec(slice(), 1..4),
+        [rows, columns] in [0usize..4, 1usize..5],
+    ) {
+        let count = rows * columns;
+        let elements: Vec<f32> = (0..count).map(|it| it as f32).collect();
+        let x = Matrix { rows, columns, elements };
+        let slices = in_order(&x, &slices);
+        let sums = (0..3).map(|step| {
+            let first = x.map(|it| it + step as f32);
+            let last = slices.iter().fold(first, |value, (axis, start, end)| {
+                value.slice(*axis, *start, *end).map(|it| -it)
+            });
+            last.elements.iter().sum::<f32>()
+        });
+        let expected: Vec<f32> = sums.collect();
+        let inputs = [Tensor::from_shape(&[rows, columns], &x.elements).unwrap()];
+        let found = run(model(&format!("{rows},{columns}"), &slices), &inputs).unwrap();
+        prop_assert_eq!(&found[0], &tensor1(&expected));
+    }
+}
