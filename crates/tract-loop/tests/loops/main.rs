@@ -11,6 +11,7 @@ mod features;
 mod integers;
 mod layers;
 mod memory;
+mod optimize;
 mod quantized;
 mod random;
 mod recognised;
