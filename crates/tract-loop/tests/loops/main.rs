@@ -13,6 +13,7 @@ mod integers;
 mod layer_inputs;
 mod layers;
 mod memory;
+mod optimize;
 mod quantized;
 mod random;
 mod random_sizes;

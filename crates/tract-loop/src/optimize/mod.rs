@@ -12,9 +12,14 @@ use crate::definers::{keep_definers, sizes_in_numbers};
 use crate::gather::check_indices;
 use crate::reduce::check_reductions;
 
+mod patch;
+mod session;
+mod slices;
+
 /// tract's [`into_optimized`](TypedModel::into_optimized), for models that the passes of 0.23 break
 /// or never finish.
 ///
+/// - The time grows with the number of nodes; tract's looks at all of them for each patch.
 /// - Equal nodes are merged. `PushSplitDown` merges them too, but drops both of two nodes that read
 ///   two values whose readers are listed in different orders; the model then fails with "eval()
 ///   called on a Dummy op".
@@ -35,8 +40,13 @@ pub fn into_optimized(mut model: TypedModel) -> TractResult<TypedModel> {
 pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     keep_definers(&mut model)?;
     let mut model = into_decluttered(model)?;
-    let optimizer = mended(Optimizer::codegen(), &model);
-    model.optimize_with_session(&mut optimizer.session())?;
+    session::optimize(&mended(Optimizer::codegen(), &model), &mut model)?;
+    // It is the one to say that the model is optimised.
+    let nothing = Optimizer {
+        passes: vec![],
+        steps: None,
+    };
+    model.optimize_with_session(&mut nothing.session())?;
     check_indices(&mut model);
     check_reductions(&mut model)?;
     Ok(model)
@@ -44,8 +54,7 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
 
 /// tract's `into_decluttered`, with the same repairs.
 pub(crate) fn into_decluttered(mut model: TypedModel) -> TractResult<TypedModel> {
-    let optimizer = mended(Optimizer::declutter(), &model);
-    optimizer.session().optimize(&mut model)?;
+    session::optimize(&mended(Optimizer::declutter(), &model), &mut model)?;
     Ok(model)
 }
 
@@ -54,7 +63,8 @@ fn mended(mut optimizer: Optimizer, model: &TypedModel) -> Optimizer {
     let mut passes: Vec<Box<dyn TypedPass>> = Vec::new();
     for pass in std::mem::take(&mut optimizer.passes) {
         match format!("{pass:?}").as_str() {
-            "PushSplitDown" => passes.extend([Box::new(MergeEqual) as Box<dyn TypedPass>, pass]),
+            "PushSplitDown" => passes.push(Box::new(MergeEqual)),
+            "PushSliceUp" => passes.push(Box::new(slices::Slices { pass, open: None })),
             name if name.starts_with("ChangeAxes") => {
                 // Far more patches than a pass that ends needs.
                 let left = Arc::new(AtomicUsize::new(64 + 4 * model.nodes.len()));
@@ -113,67 +123,36 @@ impl TypedPass for MergeEqual {
         model: &TypedModel,
     ) -> TractResult<Option<TypedModelPatch>> {
         let mut patch = TypedModelPatch::default();
-        let is_output = |node: usize| model.outputs.iter().any(|outlet| outlet.node == node);
-        let mut gone = HashSet::new();
-        for node in model.eval_order()? {
-            for output in &model.node(node).outputs {
-                for (index, second) in output.successors.iter().enumerate() {
-                    let second = model.node(second.node);
-                    let earlier = output.successors[..index].iter();
-                    let mut earlier = earlier.map(|inlet| model.node(inlet.node));
-                    let first = earlier.find(|first| {
-                        first.id != second.id && !gone.contains(&first.id) && first.same_as(second)
-                    });
-                    let Some(first) = first else { continue };
-                    if gone.contains(&second.id) || is_output(first.id) && is_output(second.id) {
-                        continue;
-                    }
-                    for slot in 0..second.outputs.len() {
-                        let tap = patch.tap_model(model, OutletId::new(first.id, slot))?;
-                        patch.shunt_outside(model, OutletId::new(second.id, slot), tap)?;
-                    }
-                    patch.obliterate(second.id)?;
-                    gone.insert(second.id);
-                }
+        let outputs: HashSet<usize> = model.outputs.iter().map(|it| it.node).collect();
+        // What each merged node becomes, and the nodes that stay, by their inputs.
+        let mut merged: HashMap<usize, usize> = HashMap::new();
+        let mut kept: HashMap<TVec<OutletId>, TVec<usize>> = HashMap::new();
+        for id in model.eval_order()? {
+            let second = model.node(id);
+            if second.inputs.is_empty() {
+                continue;
             }
+            let inputs = second.inputs.iter().map(|input| {
+                let node = merged.get(&input.node).copied().unwrap_or(input.node);
+                OutletId::new(node, input.slot)
+            });
+            let alike = kept.entry(inputs.collect()).or_default();
+            let mut found = alike.iter().map(|&first| model.node(first));
+            let found = found.find(|first| {
+                let are_outputs = outputs.contains(&first.id) && outputs.contains(&id);
+                !are_outputs && first.op.dyn_eq(second.op.as_op())
+            });
+            let Some(first) = found else {
+                alike.push(id);
+                continue;
+            };
+            for slot in 0..second.outputs.len() {
+                let tap = patch.tap_model(model, OutletId::new(first.id, slot))?;
+                patch.shunt_outside(model, OutletId::new(id, slot), tap)?;
+            }
+            patch.obliterate(id)?;
+            merged.insert(id, first.id);
         }
-        Ok((!gone.is_empty()).then_some(patch))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tract_onnx::tract_core::ops::math;
-
-    /// `(-x - exp(x))` twice, with duplicate nodes.
-    fn twice() -> TypedModel {
-        let mut model = TypedModel::default();
-        let x = model.add_source("x", f32::fact([2])).unwrap();
-        let mut wire = |name: &str, op: Box<dyn TypedOp>, inputs: &[OutletId]| {
-            model.wire_node(name, op, inputs).unwrap()[0]
-        };
-        let one = wire("a", Box::new(math::neg()), &[x]);
-        let other = wire("b", Box::new(math::exp()), &[x]);
-        let one_again = wire("a2", Box::new(math::neg()), &[x]);
-        let other_again = wire("b2", Box::new(math::exp()), &[x]);
-        let first = wire("first", Box::new(math::sub()), &[one, other_again]);
-        let second = wire("second", Box::new(math::sub()), &[one_again, other]);
-        let product = wire("product", Box::new(math::mul()), &[first, second]);
-        model.select_output_outlets(&[product]).unwrap();
-        model
-    }
-
-    #[test]
-    fn equal_nodes_are_merged() {
-        let input = tensor1(&[0_f32, 1.]);
-        let run = |model: TypedModel| {
-            let plan = model.into_runnable()?;
-            plan.run(tvec!(input.clone().into()))
-        };
-        let expected = run(twice()).unwrap();
-        let optimized = into_optimized(twice()).unwrap();
-        assert!(optimized.nodes().len() <= 5, "{optimized}");
-        assert_eq!(run(optimized).unwrap(), expected);
+        Ok((!merged.is_empty()).then_some(patch))
     }
 }

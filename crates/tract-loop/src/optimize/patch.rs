@@ -1,0 +1,166 @@
+//! Applies patches to a model.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tract_onnx::tract_core::ops::source::TypedSource;
+use tract_onnx::tract_hir::internal::*;
+
+/// The names of a model's nodes.
+pub(super) struct Names {
+    /// How many nodes have each.
+    counts: HashMap<String, usize>,
+    /// The last number that was appended to each.
+    numbers: HashMap<String, usize>,
+}
+
+impl Names {
+    pub(super) fn of(model: &TypedModel) -> Self {
+        let mut names = Self {
+            counts: HashMap::new(),
+            numbers: HashMap::new(),
+        };
+        model.nodes().iter().for_each(|node| names.add(&node.name));
+        names
+    }
+
+    fn add(&mut self, name: &str) {
+        match self.counts.get_mut(name) {
+            Some(count) => *count += 1,
+            None => {
+                self.counts.insert(name.to_owned(), 1);
+            }
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some(count) = self.counts.get_mut(name) {
+            *count -= 1;
+        }
+    }
+
+    fn count(&self, name: &str) -> usize {
+        self.counts.get(name).copied().unwrap_or(0)
+    }
+
+    /// A name that no node has.
+    fn unique(&mut self, name: &str) -> String {
+        let mut unique = name.to_owned();
+        let number = self.numbers.entry(name.to_owned()).or_default();
+        while self.counts.get(&unique).is_some_and(|count| *count > 0) {
+            *number += 1;
+            unique = format!("{name}.{number}");
+        }
+        unique
+    }
+}
+
+/// Applies a patch like tract, which compares each new node with all nodes of the model. `names`
+/// are those of the model.
+pub(super) fn apply(
+    patch: TypedModelPatch,
+    model: &mut TypedModel,
+    names: &mut Names,
+) -> TractResult<()> {
+    let TypedModelPatch {
+        model: new,
+        taps,
+        shunts,
+        obliterate,
+        inputs: replaced,
+        ..
+    } = patch;
+    // Outlets of the patch to those of the model.
+    let mut mapping = taps;
+    let mut edges: Vec<(usize, Vec<OutletId>)> = vec![];
+    let mut sources = model.inputs.clone();
+    for node in new.nodes {
+        let outlet = OutletId::new(node.id, 0);
+        let is_source = node.op_is::<TypedSource>();
+        if is_source && mapping.contains_key(&outlet) {
+            continue;
+        }
+        let facts: TVec<TypedFact> = node.outputs.into_iter().map(|it| it.fact).collect();
+        let slots = facts.len();
+        names.add(&node.name);
+        let added = model.add_node(node.name, node.op, facts)?;
+        for slot in 0..slots {
+            let from = OutletId::new(node.id, slot);
+            mapping.insert(from, OutletId::new(added, slot));
+        }
+        edges.push((added, node.inputs));
+        if is_source {
+            let of = replaced.get(&node.id);
+            let of = *of.context("a new source stands for one of the model")?;
+            let same = sources.iter_mut().filter(|source| source.node == of);
+            same.for_each(|source| source.node = added);
+        }
+    }
+    let at = |outlet: &OutletId| -> TractResult<OutletId> {
+        let found = mapping.get(outlet).copied();
+        found.context("an outlet of a patch is a tap or an output of one of its nodes")
+    };
+    let shunts: BTreeMap<OutletId, OutletId> = shunts.into_iter().collect();
+    for (outlet, by) in &shunts {
+        let by = at(by)?;
+        let readers = &model.node(outlet.node).outputs[outlet.slot].successors;
+        for reader in readers.clone() {
+            model.add_edge(by, reader)?;
+        }
+        let outputs = model.outputs.iter_mut().filter(|it| *it == outlet);
+        outputs.for_each(|output| *output = by);
+        if let Some(label) = model.outlet_labels.remove(outlet) {
+            model.set_outlet_label(by, label)?;
+        }
+    }
+    for (node, inputs) in &edges {
+        for (slot, input) in inputs.iter().enumerate() {
+            model.add_edge(at(input)?, InletId::new(*node, slot))?;
+        }
+    }
+    for node in obliterate {
+        model.node_mut(node).op = model.create_dummy();
+    }
+    model.set_input_outlets(&sources)?;
+    let unread = shunts.keys().map(|outlet| outlet.node).collect();
+    remove_unread(model, unread, names)?;
+    for (node, _) in edges {
+        let name = model.node(node).name.clone();
+        let of = match name.split_once('#') {
+            Some((of, _)) => of,
+            None if names.count(&name) > 1 => &name,
+            None => continue,
+        };
+        let unique = names.unique(of);
+        names.remove(&name);
+        names.add(&unique);
+        model.node_mut(node).name = unique;
+    }
+    Ok(())
+}
+
+/// Removes the nodes whose outputs nothing reads, and their inputs in turn.
+fn remove_unread(
+    model: &mut TypedModel,
+    mut open: BTreeSet<usize>,
+    names: &mut Names,
+) -> TractResult<()> {
+    while let Some(node) = open.pop_first() {
+        let mut ends = model.inputs.iter().chain(&model.outputs);
+        let mut outputs = model.node(node).outputs.iter();
+        if ends.any(|outlet| outlet.node == node) || outputs.any(|it| !it.successors.is_empty()) {
+            continue;
+        }
+        let dummy = model.create_dummy();
+        let removed = model.node_mut(node);
+        removed.op = dummy;
+        let name = format!("Dummy-node-{node}");
+        names.remove(&std::mem::replace(&mut removed.name, name));
+        removed.outputs.clear();
+        for input in std::mem::take(&mut removed.inputs) {
+            let readers = &mut model.node_mut(input.node).outputs[input.slot].successors;
+            readers.retain(|reader| reader.node != node);
+            open.insert(input.node);
+        }
+    }
+    Ok(())
+}

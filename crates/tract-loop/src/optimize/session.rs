@@ -1,0 +1,67 @@
+//! Runs the passes of an optimizer, in a time that grows with the number of nodes.
+//!
+//! tract's own session looks at all nodes of a model for each patch.
+
+use std::collections::HashSet;
+
+use tract_onnx::tract_core::optim::{Optimizer, OptimizerSession, TypedPass};
+use tract_onnx::tract_hir::internal::*;
+
+use super::patch::{Names, apply};
+
+/// Runs all passes, again and again, until none changes the model.
+pub(super) fn optimize(optimizer: &Optimizer, model: &mut TypedModel) -> TractResult<()> {
+    let _proofs = model.symbols.proof_cache_session();
+    let mut running = Running {
+        // For the models within nodes.
+        inner: optimizer.session(),
+        seen: HashSet::new(),
+    };
+    model.compact()?;
+    loop {
+        let mut is_changed = false;
+        for mut pass in optimizer.passes.clone() {
+            let changes = running.run(&mut *pass, model);
+            is_changed |= changes.with_context(|| format!("running pass {pass:?}"))?;
+        }
+        if !is_changed {
+            return Ok(());
+        }
+    }
+}
+
+struct Running<'o> {
+    inner: OptimizerSession<'o>,
+    /// The labels of patches that are not to be applied again.
+    seen: HashSet<String>,
+}
+
+impl Running<'_> {
+    /// Runs a pass until it changes nothing more; whether it changed the model.
+    fn run(&mut self, pass: &mut dyn TypedPass, model: &mut TypedModel) -> TractResult<bool> {
+        let mut is_changed = false;
+        while self.run_once(pass, model)? {
+            is_changed = true;
+            model.compact()?;
+        }
+        model.compact()?;
+        Ok(is_changed)
+    }
+
+    fn run_once(&mut self, pass: &mut dyn TypedPass, model: &mut TypedModel) -> TractResult<bool> {
+        pass.reset()?;
+        let mut names = Names::of(model);
+        let mut is_changed = false;
+        while let Some(mut patch) = pass.next(&mut self.inner, model)? {
+            let label = patch.dont_apply_twice.take();
+            if label.is_some_and(|label| !self.seen.insert(label)) {
+                continue;
+            }
+            apply(patch, model, &mut names)?;
+            is_changed = true;
+        }
+        // Facts that change here are no reason for another round, as in tract.
+        pass.run_direct(model)?;
+        Ok(is_changed)
+    }
+}
