@@ -47,6 +47,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bind;
 pub mod constant;
 mod error;
 pub mod model;
@@ -73,6 +74,7 @@ pub mod types;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use bind::{bind_sizes, set_size};
 pub use error::Error;
 pub use model::{decode, encode, external_files};
 pub use proto::ModelProto;

@@ -67,13 +67,13 @@ pub fn decode(bytes: &[u8]) -> Result<ModelProto, Error> {
     Ok(model)
 }
 
-/// Encodes a model, with fields in numerical order like ONNX's own writers, so that an untouched
-/// model of theirs gives the same file.
+/// Encodes a model, or a part of one, with fields in numerical order like ONNX's own writers, so that
+/// an untouched model of theirs gives the same file.
 ///
 /// # Errors
 ///
 /// If it exceeds protobuf's 2 GiB.
-pub fn encode(model: &ModelProto) -> Result<Vec<u8>, Error> {
+pub fn encode(model: &impl Message) -> Result<Vec<u8>, Error> {
     model.try_encode_to_vec().map_err(Error::Encode)
 }
 

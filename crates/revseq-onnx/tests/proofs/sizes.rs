@@ -6,7 +6,10 @@ use proptest::prelude::*;
 
 use super::interpreter::{Tensor, places, run};
 
-use revseq_onnx::model::{self, AttributeProto, BOOL, FLOAT, GraphProto, INT32, INT64, NodeProto, TensorProto, int, ints, value};
+use revseq_onnx::model::{
+    self, AttributeProto, BOOL, FLOAT, GraphProto, INT32, INT64, NodeProto, TensorProto, int, ints,
+    value,
+};
 use revseq_onnx::scope::Scope;
 use revseq_onnx::sizes::{self, Size};
 

@@ -3,13 +3,21 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail, ensure};
+use tract_onnx::pb::ModelProto;
 
-use super::fix::{self, Sizes};
 use super::values::Dim;
 use super::{Bindings, Input, Model};
 
 /// How many of a model's sizes an error names.
 const SHOWN: usize = 8;
+
+/// The sizes of `--dim`: those of symbols, and of an input's dimensions without a name.
+#[derive(Debug, Default)]
+pub(crate) struct Sizes {
+    pub(crate) symbols: Bindings,
+    /// By input and dimension.
+    pub(crate) unnamed: Vec<(String, usize, u64)>,
+}
 
 impl Model {
     /// Sets sizes of inputs of a model without its data: by the names of symbols, or as in `x.0` for the first dimension of `x`.
@@ -46,8 +54,20 @@ impl Model {
     /// # Errors
     /// The model does not have such sizes.
     pub(crate) fn fix_sizes(&mut self, sizes: &Sizes) -> Result<()> {
-        let bytes = fix::fixed(&self.bytes, sizes)?;
-        let fixed = Self::parse(self.path.clone(), bytes);
+        // Neither form of the model is needed beside its messages.
+        self.proto = ModelProto::default();
+        let bytes = std::mem::take(&mut self.bytes);
+        let fixed = Self::parse_changed(&self.path, bytes, |model| {
+            revseq_onnx::bind_sizes(model, &|name| sizes.symbols.get(name).copied());
+            let inputs = model.graph.as_option_mut();
+            for input in inputs.into_iter().flat_map(|graph| &mut graph.input) {
+                for (name, dimension, size) in &sizes.unnamed {
+                    if input.name.as_deref() == Some(name) {
+                        revseq_onnx::set_size(input, *dimension, *size);
+                    }
+                }
+            }
+        });
         *self = fixed.with_context(|| format!("--dim: {}", self.path.display()))?;
         Ok(())
     }

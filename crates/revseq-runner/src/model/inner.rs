@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use anyhow::Result;
-use prost::Message;
-use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
+use tract_onnx::pb::NodeProto;
 
 use super::{Model, node_label, order};
 
@@ -55,22 +54,13 @@ impl Model {
         values: impl IntoIterator<Item = &'a Produced>,
     ) -> Result<Self> {
         let own: HashSet<String> = self.output_names().into_iter().collect();
-        let values = values
-            .into_iter()
-            .filter(|value| !own.contains(&value.name));
-        let outputs = values.map(|value| ValueInfoProto {
-            name: value.name.clone(),
-            ..ValueInfoProto::default()
-        });
-        let added = ModelProto {
-            graph: Some(GraphProto {
-                output: outputs.collect(),
-                ..GraphProto::default()
-            }),
-            ..ModelProto::default()
-        };
-        // Protobuf appends the lists of a message that occurs twice.
-        let bytes = [self.bytes.as_slice(), &added.encode_to_vec()].concat();
-        Self::parse(self.path.clone(), bytes)?.with_data()
+        let values = values.into_iter().map(|value| value.name.as_str());
+        let added = values.filter(|name| !own.contains(*name));
+        let added = added.map(revseq_onnx::model::untyped);
+        Self::parse_changed(&self.path, &*self.bytes, |model| {
+            let graph = model.graph.get_or_insert_default();
+            graph.output.extend(added);
+        })?
+        .with_data()
     }
 }

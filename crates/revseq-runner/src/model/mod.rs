@@ -4,7 +4,6 @@ pub(crate) mod check;
 pub(crate) mod dims;
 pub(crate) mod element_types;
 pub(crate) mod external;
-mod fix;
 pub(crate) mod inner;
 mod order;
 mod origins;
@@ -46,19 +45,6 @@ pub(crate) struct Model {
     pub(crate) function_defaults: Vec<Vec<AttributeProto>>,
 }
 
-/// The fields of functions that [`ModelProto`] lacks (onnx/onnx.proto, IR version 9).
-#[derive(Clone, PartialEq, prost::Message)]
-struct Functions {
-    #[prost(message, repeated, tag = "25")]
-    functions: Vec<FunctionDefaults>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct FunctionDefaults {
-    #[prost(message, repeated, tag = "11")]
-    attribute_proto: Vec<AttributeProto>,
-}
-
 /// An input of the main graph.
 #[derive(Debug)]
 pub(crate) struct Input {
@@ -92,17 +78,31 @@ impl Model {
             anyhow!(scan::missing(&bytes).unwrap_or_else(why))
         })?;
         check::check(&proto)?;
-        let functions = Functions::decode(bytes.clone())?.functions;
-        let function_defaults = functions
-            .into_iter()
-            .map(|function| function.attribute_proto)
-            .collect();
+        let function_defaults = match proto.functions.is_empty() {
+            true => Vec::new(),
+            false => function_defaults(&bytes)?,
+        };
         Ok(Self {
             path,
             bytes: bytes.into(),
             proto: Arc::new(proto),
             function_defaults,
         })
+    }
+
+    /// The model in the bytes of the file at `path` after a change, checked. Fields that this
+    /// version of ONNX does not know stay.
+    fn parse_changed(
+        path: &Path,
+        bytes: impl AsRef<[u8]>,
+        change: impl FnOnce(&mut revseq_onnx::ModelProto),
+    ) -> Result<Self> {
+        let mut model = revseq_onnx::decode(bytes.as_ref())?;
+        drop(bytes);
+        change(&mut model);
+        let bytes = revseq_onnx::encode(&model)?;
+        drop(model);
+        Self::parse(path.to_owned(), bytes)
     }
 
     /// Reads and checks a model with all of its data.
@@ -195,6 +195,18 @@ impl Model {
         })
         .collect()
     }
+}
+
+/// The defaults of the attributes of a model's functions, which tract's messages lack.
+fn function_defaults(bytes: &[u8]) -> Result<Vec<Vec<AttributeProto>>> {
+    let functions = revseq_onnx::decode(bytes)?.functions.into_iter();
+    let defaults = functions.map(|function| {
+        let defaults = function.attribute_proto.iter();
+        defaults
+            .map(|default| Ok(AttributeProto::decode(&*revseq_onnx::encode(default)?)?))
+            .collect()
+    });
+    defaults.collect()
 }
 
 /// The names of a graph's initializers.
