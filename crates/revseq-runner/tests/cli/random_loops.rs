@@ -444,12 +444,17 @@ fn untyped(name: &str, data_type: i32) -> ValueInfoProto {
     info
 }
 
+/// A sequence from its last step to its first.
+fn flipped(main: &mut Graph<'_>, value: &str) -> String {
+    let [minus, first, axis] = [-1, -i64::MAX, 0].map(|value| main.ints(&[1], &[value]));
+    main.op("Slice", &[value, &minus, &first, &axis, &minus])
+}
+
 /// A sequence as the loop reads it.
 fn ordered(main: &mut Graph<'_>, layer: Layer, value: &str) -> String {
     let mut value = value.to_owned();
     if layer.backwards && !layer.scan {
-        let [minus, first, axis] = [-1, -i64::MAX, 0].map(|value| main.ints(&[1], &[value]));
-        value = main.op("Slice", &[&value, &minus, &first, &axis, &minus]);
+        value = flipped(main, &value);
     }
     if layer.batch_first {
         value = main.with("Transpose", &[&value], vec![ints("perm", &[1, 0, 2])]);
@@ -664,7 +669,12 @@ fn model_of(layers: &[Layer]) -> ModelProto {
         let below = before.filter(|_| layer.stacked);
         let (x, width) = below.unwrap_or_else(|| ("x".to_owned(), WIDTH));
         let given = write(&mut main, layer, &x, width);
-        before = layer.is_plain().then(|| (given[0].clone(), layer.units));
+        // The steps in their order, as in Keras' Bidirectional.
+        let steps = match layer.backwards {
+            true => flipped(&mut main, &given[0]),
+            false => given[0].clone(),
+        };
+        before = layer.is_plain().then_some((steps, layer.units));
         outputs.extend(given);
     }
     model(GraphProto {
