@@ -235,7 +235,7 @@ fn ints(tensor: &Tensor) -> Option<Vec<i64>> {
 }
 
 /// Whether a subgraph of a node captures a value.
-pub(crate) fn captures(node: &NodeProto, value: &str) -> bool {
+fn captures(node: &NodeProto, value: &str) -> bool {
     let mut graphs = node.attribute.iter().filter_map(|it| it.g.as_ref());
     graphs.any(|graph| {
         let mut outputs = graph.output.iter();

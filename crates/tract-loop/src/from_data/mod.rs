@@ -18,7 +18,6 @@ mod squeeze;
 mod unique;
 mod wide_sizes;
 
-pub(crate) use around::captures;
 pub(crate) use minted::{Minted, axis, in_numbers, rewire, symbols_of};
 pub(crate) use next::Next;
 pub(crate) use or_tracts::{FromData, OrTracts};
