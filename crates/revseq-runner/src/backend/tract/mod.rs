@@ -20,6 +20,7 @@ use revseq_tract::{Limits, LoadOptions};
 use tract_onnx::data_resolver::ModelDataResolver;
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto};
 use tract_onnx::prelude::*;
+use tract_onnx::tract_core::runtime::RunOptions;
 use tract_onnx::tract_hir::infer::{InferenceFact, InferenceModel};
 
 use crate::backend::Runs;
@@ -47,6 +48,10 @@ const MAXIMUM_STEPS: u64 = if cfg!(fuzzing) { 1 << 10 } else { 1 << 20 };
 const LOOP_LIMITS: Limits = Limits::none()
     .with_steps(MAXIMUM_STEPS)
     .with_bytes(MAXIMUM_BYTES);
+
+/// The most nodes that tract orders for little memory, which takes a time that grows with their
+/// square; more keep the order in which outputs need them.
+const MAXIMUM_ORDERED: usize = 1 << 13;
 
 /// tract, and how our nodes run there.
 #[derive(Debug, Default)]
@@ -244,7 +249,12 @@ fn prepare(
     if rayon::current_num_threads() > 1 {
         multithread::set_default_executor(multithread::Executor::RayonGlobal);
     }
-    let plan = revseq_tract::into_optimized(typed)?.into_runnable()?;
+    let optimized = revseq_tract::into_optimized(typed)?;
+    let options = RunOptions {
+        skip_order_opt_ram: optimized.nodes().len() > MAXIMUM_ORDERED,
+        ..RunOptions::default()
+    };
+    let plan = optimized.into_runnable_with_options(&options)?;
     let fixed = inputs.iter().filter(|(name, _)| fixed.contains(*name));
     Ok(Prepared {
         plan,
