@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tract_onnx::pb::TensorProto;
 use tract_onnx::prelude::*;
+use tract_onnx::tract_core::runtime::RunOptions;
 use tract_onnx::tract_hir::internal::*;
 
 use super::error::{self, Error, ErrorKind, Nodes};
@@ -13,6 +14,10 @@ use crate::lru_cache::LruCache;
 use crate::options::Threads;
 use crate::read::{Source, bounded};
 use crate::{LoadOptions, fence};
+
+/// The most nodes that tract orders for little memory, which takes a time that grows with their
+/// square; more keep the order in which outputs need them.
+const MAXIMUM_ORDERED: usize = 1 << 13;
 
 /// A model that is ready for inputs of certain types and sizes, or of any sizes.
 ///
@@ -65,9 +70,14 @@ impl Plan {
                 }
             }
         }
-        let runnable = options
-            .threads
-            .scope(|| crate::into_optimized(typed)?.into_runnable())?;
+        let runnable = options.threads.scope(|| {
+            let optimized = crate::into_optimized(typed)?;
+            let options = RunOptions {
+                skip_order_opt_ram: optimized.nodes().len() > MAXIMUM_ORDERED,
+                ..RunOptions::default()
+            };
+            optimized.into_runnable_with_options(&options)
+        })?;
         Ok(Self {
             runnable,
             inputs: names,
