@@ -17,7 +17,6 @@ pub(crate) fn parse(
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
     let op = OnnxTopK {
-        name: node.name.clone(),
         axis: node.get_attr_opt("axis")?.unwrap_or(-1_i64),
         largest: node.get_attr_opt("largest")?.unwrap_or(1_i64) != 0,
         sizes: Minted::new(ctx),
@@ -28,7 +27,6 @@ pub(crate) fn parse(
 /// A TopK before types and shapes are known.
 #[derive(Clone, Debug)]
 struct OnnxTopK {
-    name: String,
     axis: i64,
     largest: bool,
     sizes: Minted,
@@ -52,7 +50,6 @@ impl Untyped for OnnxTopK {
             None => self.sizes.of(axis),
         };
         let op = TopK {
-            name: self.name.clone(),
             axis,
             largest: self.largest,
             k,
@@ -69,7 +66,6 @@ impl Untyped for OnnxTopK {
 /// Of equal elements, the first comes first. NaN is more than any number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct TopK {
-    name: String,
     axis: usize,
     largest: bool,
     /// The number of elements; a symbol of its own if that comes from data.
@@ -80,8 +76,7 @@ impl TopK {
     fn check(&self, k: i64, count: i64) -> TractResult<()> {
         ensure!(
             (0..=count).contains(&k),
-            "TopK {:?}: k is {k}, but axis {} has {count} elements",
-            self.name,
+            "k is {k}, but axis {} has {count} elements",
             self.axis
         );
         Ok(())

@@ -196,10 +196,12 @@ proptest! {
         let all: Vec<Choice> = choices.iter().map(|it| Choice { is_output: true, ..*it }).collect();
         let values = run(model(&all, rows.is_some()).unwrap()).unwrap();
         prop_assume!(!bits(&values).concat().contains(&f32::NAN.to_bits()));
-        let optimized = plain.clone().into_optimized().unwrap();
+        let optimized = plain.clone().into_optimized();
         let mut models = vec![(plain.clone(), run(plain).unwrap())];
-        // tract 0.23 leaves a Dummy in some optimised models.
-        if let Ok(expected) = run(optimized.clone()) {
+        // tract 0.23 leaves a Dummy in some optimised models, and cannot slice others to nothing.
+        if let Ok(optimized) = optimized
+            && let Ok(expected) = run(optimized.clone())
+        {
             models.push((optimized, expected));
         }
         for (mut model, expected) in models {
