@@ -1,10 +1,14 @@
 //! Unusable settings and files, and the program's own help.
 
 use prost::Message;
+use tract_onnx::pb::GraphProto;
 
 use crate::common::{
-    FLOAT, Folder, model, models, node, refuses, reverse_graph, revseq, succeeds, value,
+    FLOAT, Folder, int, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor,
+    value,
 };
+
+const INT32: i32 = 6;
 
 #[test]
 fn wrong_settings_are_refused_before_anything_runs() {
@@ -223,4 +227,35 @@ fn help_fits_a_narrow_terminal() {
         }
     }
     assert_eq!(paragraphs, 12);
+}
+
+#[test]
+fn lengths_of_layers_follow_the_policy() {
+    let folder = Folder::new();
+    let mut lstm = node("LSTM", &["x", "w", "r", "", "lens"], &["y"]);
+    lstm.attribute = vec![int("hidden_size", 1)];
+    let model = folder.model(GraphProto {
+        name: "graph".to_owned(),
+        node: vec![lstm],
+        initializer: vec![
+            tensor("w", FLOAT, &[1, 4, 2], &[0; 32]),
+            tensor("r", FLOAT, &[1, 4, 1], &[0; 16]),
+        ],
+        input: vec![
+            value("x", FLOAT, &["3", "2", "2"]),
+            value("lens", INT32, &["2"]),
+        ],
+        output: vec![value("y", FLOAT, &["3", "1", "2", "1"])],
+        ..GraphProto::default()
+    });
+    let bytes: Vec<u8> = [3_i32, 4].iter().flat_map(|it| it.to_le_bytes()).collect();
+    let lens = tensor("lens", INT32, &[2], &bytes).encode_to_vec();
+    let lens = format!("lens={}", folder.write("lens.pb", &lens).display());
+    let model = model.to_str().unwrap();
+    let run = ["run", model, "--fill", "iota", "-i", &lens];
+    refuses(
+        &run,
+        "node \"y_node\" (LSTM): sequence length 4 at index 1 is out of range: expected 0 to 3",
+    );
+    succeeds(&[&run[..], &["--lengths", "clamp"]].concat());
 }
