@@ -52,6 +52,27 @@ impl Expected {
     }
 }
 
+/// Sets a size unless it is known. A known one may be another symbol for the same size, and is
+/// [checked](wire) otherwise.
+pub(super) fn fill<'r, A>(s: &mut Solver<'r>, of: A, size: TDim) -> InferenceResult
+where
+    A: IntoExp<DimFact> + Copy + 'r,
+{
+    s.with(of, move |s, found: DimFact| match found.concretize() {
+        None => s.equals(of, size.clone()),
+        Some(_) => Ok(()),
+    })
+}
+
+/// Sets a size to another one, whichever is known.
+pub(super) fn alike<'r, A>(s: &mut Solver<'r>, a: A, b: A) -> InferenceResult
+where
+    A: IntoExp<DimFact> + Copy + 'r,
+{
+    s.given(a, move |s, size: TDim| fill(s, b, size))?;
+    s.given(b, move |s, size: TDim| fill(s, a, size))
+}
+
 /// Wires the checks of all inputs: lengths become int64.
 pub(super) fn wire(
     to: &mut Wiring<'_>,

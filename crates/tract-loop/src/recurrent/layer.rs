@@ -16,7 +16,7 @@ use tract_onnx::tract_hir::ops::expandable::Expansion;
 use super::Wiring;
 use super::activation::Activation;
 use super::cell::{Cell, Step};
-use super::checked::{self, Expected, Size};
+use super::checked::{self, Expected, Size, alike, fill};
 use crate::LengthsPolicy;
 use crate::alias::Alias;
 use crate::last::LastOrInitial;
@@ -478,27 +478,6 @@ impl Sources<'_, '_> {
         self.mapping.push(how);
         self.model.add_source(name, fact.datum_type.fact(shape))
     }
-}
-
-/// Sets a size unless it is known. A known one may be another symbol for the same size, and is
-/// [checked] otherwise.
-fn fill<'r, A>(s: &mut Solver<'r>, of: A, size: TDim) -> InferenceResult
-where
-    A: IntoExp<DimFact> + Copy + 'r,
-{
-    s.with(of, move |s, found: DimFact| match found.concretize() {
-        None => s.equals(of, size.clone()),
-        Some(_) => Ok(()),
-    })
-}
-
-/// Sets a size to another one, whichever is known.
-fn alike<'r, A>(s: &mut Solver<'r>, a: A, b: A) -> InferenceResult
-where
-    A: IntoExp<DimFact> + Copy + 'r,
-{
-    s.given(a, move |s, size: TDim| fill(s, b, size))?;
-    s.given(b, move |s, size: TDim| fill(s, a, size))
 }
 
 impl Expansion for Layer {
