@@ -1,9 +1,9 @@
 //! Sizes that the command line gives.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use tract_onnx::pb::ModelProto;
 
 use super::values::Dim;
 use super::{Bindings, Input, Model};
@@ -55,7 +55,7 @@ impl Model {
     /// The model does not have such sizes.
     pub(crate) fn fix_sizes(&mut self, sizes: &Sizes) -> Result<()> {
         // Neither form of the model is needed beside its messages.
-        self.proto = ModelProto::default();
+        self.proto = Arc::default();
         let bytes = std::mem::take(&mut self.bytes);
         let fixed = Self::parse_changed(&self.path, bytes, |model| {
             revseq_onnx::bind_sizes(model, &|name| sizes.symbols.get(name).copied());

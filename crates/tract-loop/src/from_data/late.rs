@@ -196,7 +196,7 @@ impl OnnxLate {
 
     /// Checks the output's sizes before it is made, by the data's sizes and the inputs' numbers;
     /// those of a Reshape follow from its input.
-    fn check(
+    fn allow(
         &self,
         of: DatumType,
         data: &[usize],
@@ -355,6 +355,17 @@ impl FromData for OnnxLate {
     ) -> TractResult<Option<Facts>> {
         let found = self.found(tracts, inputs, outputs)?;
         let fact = self.fact(&found.0, &found.1[0]);
+        Ok(fact.map(|(of, shape)| inferred(&found.0.iter().collect(), outputs, of, shape)))
+    }
+
+    fn check(
+        &self,
+        tracts: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<()> {
+        let found = self.found(tracts, inputs, outputs)?;
+        let fact = self.fact(&found.0, &found.1[0]);
         if let (None, Some(of)) = (&fact, found.1[0].datum_type.concretize())
             && let Some(data) = self.data(|input| inputs[input].shape.as_concrete_finite())?
         {
@@ -364,11 +375,10 @@ impl FromData for OnnxLate {
             };
             // Those with symbols are none.
             if numbers(self.deciding[0]).is_ok() {
-                // tract makes constants while it infers.
-                self.check(of, &data, numbers)?;
+                self.allow(of, &data, numbers)?;
             }
         }
-        Ok(fact.map(|(of, shape)| inferred(&found.0.iter().collect(), outputs, of, shape)))
+        Ok(())
     }
 
     fn wire(
@@ -496,7 +506,7 @@ impl Prepared {
         }
         let op = &self.op.op;
         let data = op.data(|input| Ok(Some(inputs[input].shape().into())))?;
-        op.check(
+        op.allow(
             self.op.fact.datum_type,
             &data.unwrap_or_default(),
             |input| numbers(&inputs[input]),

@@ -20,6 +20,16 @@ pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>>;
 
+    /// Checks what tract may make while it infers with values.
+    fn check(
+        &self,
+        _tracts: &mut dyn InferenceOp,
+        _inputs: &TVec<&InferenceFact>,
+        _outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<()> {
+        Ok(())
+    }
+
     /// Wires the node; `None` to wire it like tract.
     fn wire(
         &self,
@@ -61,7 +71,10 @@ impl<T: FromData> InferenceOp for OrTracts<T> {
     ) -> TractResult<Facts> {
         match self.op.infer(&mut *self.tracts, &inputs, &outputs)? {
             Some(facts) => Ok(facts),
-            None => self.tracts.infer(inputs, outputs, observed),
+            None => {
+                self.op.check(&mut *self.tracts, &inputs, &outputs)?;
+                self.tracts.infer(inputs, outputs, observed)
+            }
         }
     }
 
