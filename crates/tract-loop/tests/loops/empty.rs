@@ -146,6 +146,14 @@ fn known_sizes_of_nothing_are_sizes() {
     }
 }
 
+/// tract refuses to wire it.
+#[test]
+fn nothing_is_flattened() {
+    let model = graph("x:f32[2,0,4]", "y", "y = Flatten<axis=2>(x)");
+    let found = run(model, &[Tensor::zero::<f32>(&[2, 0, 4]).unwrap()]).unwrap();
+    assert_eq!(found[0].shape(), [0, 4]);
+}
+
 #[test]
 fn nothing_is_picked_from_nothing() {
     let nodes = "b = Greater(x, zero)\n c = Compress<axis=0>(x, b)\n y = Neg(c)";
