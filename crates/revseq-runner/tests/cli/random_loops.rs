@@ -776,7 +776,7 @@ fn random_loops_stay_when_they_are_rewritten_again() {
     let layers = proptest::collection::vec(layers(), 4);
     proptest!(config, |(layers in layers)| {
         let model = model_of(&layers).encode_to_vec();
-        let mut once = revseq_rewrite::decode(&model).expect("a model");
+        let mut once = revseq_onnx::decode(&model).expect("a model");
         revseq_rewrite::rewrite(&mut once, &fast).expect("known passes");
         let mut twice = once.clone();
         revseq_rewrite::rewrite(&mut twice, &fast).expect("known passes");

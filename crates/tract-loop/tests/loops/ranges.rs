@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tract_loop::{Limits, with_limits};
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, graph, kinds, run, run_each};
+use crate::build::{Graph, graph, kinds, run_each, run_optimized as run};
 
 /// Makes `n`, the number of elements of `x`, and names for constants.
 const SIZE: &str = "shape = Shape(x)\n n = Squeeze(shape, first)\n";
