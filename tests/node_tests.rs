@@ -37,8 +37,8 @@ fn main() -> ExitCode {
     let mut counts: BTreeMap<[Outcome; 4], Vec<String>> = BTreeMap::new();
     for test in tests(&folder) {
         let outcomes = [
-            outcome(|| agrees(&test, |path, inputs| plain(path, inputs))),
-            outcome(|| agrees(&test, |path, inputs| loaded(path, inputs))),
+            outcome(|| agrees(&test, plain)),
+            outcome(|| agrees(&test, loaded)),
             outcome(|| agrees(&test, |path, inputs| session(path, inputs, Sizes::OfData))),
             outcome(|| agrees(&test, |path, inputs| session(path, inputs, Sizes::Symbolic))),
         ];

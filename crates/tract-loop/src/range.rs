@@ -65,7 +65,7 @@ fn length(inputs: [&Tensor; 3]) -> TractResult<Option<TDim>> {
         // The cast clamps.
         return Ok(Some((length.max(0.0) as i64).to_dim()));
     }
-    let [start, limit, step] = inputs.map(|it| size(it));
+    let [start, limit, step] = inputs.map(size);
     match step?.to_i64() {
         Ok(step) => count(&start?, &limit?, step).map(Some),
         Err(_) => Ok(None),

@@ -277,8 +277,10 @@ impl OnnxLate {
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
         let found = tracts.infer_facts(inputs.clone(), outputs.clone(), tvec![]);
-        let mut output = InferenceFact::default();
-        output.datum_type = inputs[0].datum_type.clone();
+        let output = InferenceFact {
+            datum_type: inputs[0].datum_type,
+            ..InferenceFact::default()
+        };
         let unknown: TVec<InferenceFact> = inputs.iter().map(|fact| (*fact).clone()).collect();
         let unknown = (unknown, tvec![output], tvec![]);
         match found {

@@ -193,7 +193,7 @@ fn lengths_out_of_range_are_an_error_or_clamped() {
                 assert!(error.contains(&expected), "{error}");
                 // What is known is checked at load time.
                 let policy = Some(LengthsPolicy::Reject);
-                let error = message(run(constant(), policy, &[x.clone()]));
+                let error = message(run(constant(), policy, std::slice::from_ref(&x)));
                 let known = expected.trim_end_matches('3');
                 assert!(error.contains(known), "{error}");
                 let loaded = parse(constant()).unwrap().into_typed();
