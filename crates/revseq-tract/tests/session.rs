@@ -102,6 +102,14 @@ fn masked() -> Session {
     Session::open(path).expect("it opens")
 }
 
+/// What the repository's page shows.
+#[test]
+fn the_snippet_of_the_page_runs() {
+    let x = Tensor::zero::<f32>(&[1, 7, 8]).expect("floats");
+    let outputs = masked().run([("x", x)]).expect("it runs");
+    assert_eq!(outputs["Identity:0"].shape(), [1, 3]);
+}
+
 #[test]
 fn inputs_are_checked_by_name_type_and_size() {
     let session = masked();
