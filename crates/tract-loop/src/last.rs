@@ -5,9 +5,12 @@ use tract_onnx::tract_hir::internal::*;
 /// The output of the last step, or the initial state if there was none; tract's Scan then outputs
 /// nothing.
 ///
-/// The inputs are both, and a scan input with its scanned axis first.
+/// The inputs are both, and a scan input.
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
-pub(crate) struct LastOrInitial;
+pub(crate) struct LastOrInitial {
+    /// The scanned axis of the scan input.
+    pub(crate) axis: usize,
+}
 
 impl Op for LastOrInitial {
     fn name(&self) -> StaticName {
@@ -22,7 +25,7 @@ impl EvalOp for LastOrInitial {
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let (last, initial, scanned) = args_3!(inputs);
-        Ok(tvec!(match scanned.shape()[0] {
+        Ok(tvec!(match scanned.shape()[self.axis] {
             0 => initial,
             _ => last,
         }))
@@ -47,7 +50,7 @@ mod tests {
         let [last, initial] = [1_f32, 2.].map(|value| tensor0(value).into_tvalue());
         for (count, expected) in [(0, &initial), (1, &last), (5, &last)] {
             let inputs = tvec!(last.clone(), initial.clone(), steps(count));
-            let outputs = LastOrInitial.eval(&EvalContext::out_of_plan(), inputs);
+            let outputs = LastOrInitial { axis: 0 }.eval(&EvalContext::out_of_plan(), inputs);
             assert_eq!(outputs.unwrap(), tvec!(expected.clone()));
         }
     }

@@ -89,6 +89,7 @@
 //!   axes is refused if a size is not known, since its rank depends on it.
 //! - `Concat` and `Reshape` of sizes that may be equal, although different expressions stand for
 //!   them: they are compared when the model runs.
+//! - `Scan` over axes that may be empty: its final states are then the initial ones.
 //! - `Unique`.
 //! - `Range` with any step and limit: it is empty if it ends before it starts, also for symbols.
 //! - Reductions, `ArgMax` and `ArgMin`: of nothing, where the results are ONNX Runtime's (0 for a
@@ -145,6 +146,7 @@ mod reduce;
 mod remainder;
 mod run;
 mod scan;
+mod scan_node;
 mod sizes;
 mod spec;
 mod states;

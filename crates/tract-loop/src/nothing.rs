@@ -27,8 +27,8 @@ fn parse(
 
 /// An operator of tract's, or nothing.
 #[derive(Clone, Debug)]
-struct OrNothing {
-    tracts: Box<dyn InferenceOp>,
+pub(crate) struct OrNothing {
+    pub(crate) tracts: Box<dyn InferenceOp>,
 }
 
 never_equal!(OrNothing);

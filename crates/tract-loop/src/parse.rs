@@ -11,7 +11,7 @@ use crate::infer::{BodyInput, OnnxLoop};
 use crate::node::check_domain;
 use crate::{
     branches, from_data, limits, nothing, numbers, product, quantize, range, recurrent, reduce,
-    remainder, sizes, top_k,
+    remainder, scan_node, sizes, top_k,
 };
 
 /// The maximum nesting of graphs: a state that changes its size doubles the visits of inner loops
@@ -37,6 +37,7 @@ pub fn register(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Mul", product::parse);
     onnx.op_register.insert("Pow", product::parse);
     onnx.op_register.insert("Range", range::parse);
+    onnx.op_register.insert("Scan", scan_node::parse);
     onnx.op_register.insert("TopK", top_k::parse);
     numbers::register(onnx);
     quantize::register(onnx);

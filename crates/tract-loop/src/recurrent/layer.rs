@@ -362,7 +362,7 @@ impl Layer {
             for (initial, slot) in std::iter::zip(initial, &slots[1..]) {
                 if let Some(slot) = *slot {
                     let either = [made[slot], initial, weights.x];
-                    made[slot] = to.op("last", LastOrInitial, &either)?;
+                    made[slot] = to.op("last", LastOrInitial { axis: 0 }, &either)?;
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{graph, kinds, run, run_each, run_once};
+use crate::build::{graph, kinds, run, run_each, run_once, run_optimized};
 
 /// The reductions, and ONNX Runtime's result for no element and for 1, 2 and 4.
 const REDUCTIONS: [(&str, f32, f32); 10] = [
@@ -196,5 +196,37 @@ fn there_are_k_elements() {
         );
         let error = run(model, &[tensor1(&[1_f32, 2.]), tensor1(&[k])]).unwrap_err();
         assert!(format!("{error:?}").contains(expected), "{error:?}");
+    }
+}
+
+/// A Scan without steps has the states that it began with.
+#[test]
+fn a_scan_of_nothing_keeps_its_states() {
+    let model = |steps: &str, batch: &str| {
+        let inputs = format!("s:f32[{batch},3] x:f32[{batch},3]");
+        let body = graph(&inputs, "t y", "t = Add(s, x)\n y = Tanh(t)");
+        graph(
+            &format!("s:f32[{batch},3] x:f32[{steps},{batch},3]"),
+            "last all",
+            "last, all = Scan<num_scan_inputs=1;body=@body>(s, x)",
+        )
+        .with("body", body)
+    };
+    let inputs = |steps: usize, batch: usize| {
+        let state: Vec<f32> = (0..3 * batch).map(|it| it as f32).collect();
+        let state = Tensor::from_shape(&[batch, 3], &state).unwrap();
+        vec![state, Tensor::zero::<f32>(&[steps, batch, 3]).unwrap()]
+    };
+    for (steps, batch) in [(0, 2), (3, 2), (3, 0), (0, 0), (1, 1)] {
+        let inputs = inputs(steps, batch);
+        let found = run_optimized(model(&steps.to_string(), &batch.to_string()), &inputs).unwrap();
+        assert_eq!(found[0], inputs[0], "{steps} steps of {batch}");
+        assert_eq!(found[1].shape(), [steps, batch, 3]);
+    }
+    // tract's own Scan of symbolic sizes does not run for empty ones, if it checks its values.
+    for (steps, batch) in [(3, 2), (1, 1)] {
+        let inputs = inputs(steps, batch);
+        let found = run_optimized(model("T", "N"), &inputs).unwrap();
+        assert_eq!(found[0], inputs[0]);
     }
 }
