@@ -22,7 +22,7 @@
 //! For pipelines on tract's own model, [`model_for_path`] reads it, and [`into_optimized`] optimises
 //! it without the faults of tract's. [`register`] adds the operators alone, to a loader of your own:
 //! both of these, `Loop`, complete `LSTM`, `GRU` and `RNN`, and others that come with them
-//! ([`tract_loop`]). It reads a `Slice` that reverses whole axes as [`Flip`].
+//! ([`tract_onnx_extra`]). It reads a `Slice` that reverses whole axes as [`Flip`].
 //!
 //! The op itself, [`ReverseSubsequences`], can be wired into any tract model, without ONNX:
 //!
@@ -77,9 +77,9 @@ pub use revseq_kernels::gpu;
 pub use session::error::{Error, ErrorKind};
 pub use session::values::{Size, ValueInfo, datum_type, element_type};
 pub use session::{Inputs, Outputs, Plan, Session};
-pub use tract_loop::{Limits, into_optimized};
 /// The tract that this crate extends.
 pub use tract_onnx;
+pub use tract_onnx_extra::{Limits, into_optimized};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -8,14 +8,14 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::{LoadOptions, ReverseSubsequences, others, slice};
 
-/// Makes a tract ONNX loader read both operators, `Loop` and the others of [`tract_loop`], `Slice`
+/// Makes a tract ONNX loader read both operators, `Loop` and the others of [`tract_onnx_extra`], `Slice`
 /// along axes of any size (one that reverses them is a [`Flip`](crate::Flip)), and `Squeeze` and
 /// `Unsqueeze` of any version.
 ///
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
 /// an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
-    tract_loop::register(onnx);
+    tract_onnx_extra::register(onnx);
     onnx.op_register.insert("ReverseSequence", parse);
     onnx.op_register.insert("ReverseSubsequences", parse);
     onnx.op_register.insert("Slice", slice::parse);

@@ -6,7 +6,7 @@ use revseq_kernels::LengthsPolicy;
 #[cfg(feature = "wgpu")]
 use revseq_kernels::gpu::Context;
 use tract_linalg::multithread::{Executor, multithread_tract_scope};
-use tract_loop::Limits;
+use tract_onnx_extra::Limits;
 
 /// The device of an op. It is part of the op, so that it stays with the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -108,7 +108,7 @@ impl LoadOptions {
     /// fails.
     ///
     /// By default, a [`Session`](crate::Session) allows 2^20 steps and 4 GiB; otherwise, the limits
-    /// of a surrounding [`load`](Self::load) or [`tract_loop::with_limits`] apply, if there is one.
+    /// of a surrounding [`load`](Self::load) or [`tract_onnx_extra::with_limits`] apply, if there is one.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
@@ -139,9 +139,9 @@ impl LoadOptions {
         }
 
         let _restore = Restore(LOADING.replace(self.clone()));
-        let options = tract_loop::LoadOptions::new().with_lengths(match self.lengths {
-            Some(LengthsPolicy::Clamp) => tract_loop::LengthsPolicy::Clamp,
-            _ => tract_loop::LengthsPolicy::Reject,
+        let options = tract_onnx_extra::LoadOptions::new().with_lengths(match self.lengths {
+            Some(LengthsPolicy::Clamp) => tract_onnx_extra::LengthsPolicy::Clamp,
+            _ => tract_onnx_extra::LengthsPolicy::Reject,
         });
         let options = match self.limits {
             Some(limits) => options.with_limits(limits),

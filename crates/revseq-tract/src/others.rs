@@ -1,4 +1,4 @@
-//! Reads nodes with tract or tract-loop.
+//! Reads nodes with tract or tract-onnx-extra.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use tract_onnx::tract_hir::internal::*;
 
 static OTHERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
     let mut onnx = tract_onnx::onnx();
-    tract_loop::register(&mut onnx);
+    tract_onnx_extra::register(&mut onnx);
     onnx.op_register
 });
 

@@ -308,7 +308,7 @@ pub(crate) fn wasm() -> Result<(), String> {
         .run()?;
     cross
         .test(
-            &["revseq-tract", "tract-loop"],
+            &["revseq-tract", "tract-onnx-extra"],
             &[
                 "--test", "op", "--test", "slice", "--test", "read", "--test", "loops",
             ],

@@ -1,0 +1,38 @@
+//! Shows how the loops and recurrent layers of an ONNX model run.
+//!
+//! ```sh
+//! cargo run --release -p tract-onnx-extra --example loops -- keras_lstm.onnx
+//! ```
+
+use std::error::Error;
+
+use tract_onnx::prelude::*;
+use tract_onnx_extra::{Limits, Loop};
+
+/// Each of the model's loops by name, with how it runs.
+pub(crate) fn loops(path: &str) -> TractResult<Vec<String>> {
+    let mut onnx = tract_onnx::onnx();
+    tract_onnx_extra::register(&mut onnx);
+    // A loop may be endless: beyond these limits, a run is an error.
+    let limits = Limits::none().with_steps(100_000).with_bytes(1 << 30);
+    let model = tract_onnx_extra::with_limits(limits, || onnx.model_for_path(path))?;
+    let model = tract_onnx_extra::into_optimized(model.into_typed()?)?;
+    let described = model.nodes().iter().filter_map(|node| {
+        let how = match (node.op().name().as_ref(), node.op_as::<Loop>()) {
+            (_, Some(op)) => format!("step by step, a body of {} nodes", op.body().nodes().len()),
+            ("Scan", _) => "as a Scan of tract".into(),
+            ("FusedScan", _) => "as a Scan whose step is one operator".into(),
+            (layer, _) => format!("as a layer, {}", layer.strip_prefix("Packed")?),
+        };
+        Some(format!("{}: {how}", node.name))
+    });
+    Ok(described.collect())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = std::env::args().nth(1).ok_or("usage: loops MODEL")?;
+    for line in loops(&path)? {
+        println!("{line}");
+    }
+    Ok(())
+}

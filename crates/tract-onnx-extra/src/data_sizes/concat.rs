@@ -1,0 +1,180 @@
+//! Concats of values whose sizes are equal, although different expressions stand for them.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::array::TypedConcat;
+use tract_onnx::tract_hir::internal::*;
+
+use super::size_symbols::{axis, inferred, rewire};
+use super::with_fallback::{FromData, OrTracts};
+use crate::node::{Facts, check_domain, tracts};
+use crate::wire::wire_cast;
+
+/// Parses a Concat: like tract if the sizes beside its axis are known to be equal, otherwise as one
+/// that checks at run time.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let (tracts, captured) = tracts("Concat", ctx, node)?;
+    let axis = node.get_attr("axis")?;
+    let op = OnnxConcat { axis };
+    Ok((Box::new(OrTracts { tracts, op }), captured))
+}
+
+#[derive(Clone, Debug)]
+struct OnnxConcat {
+    axis: i64,
+}
+
+/// The axis, and the output's type and sizes.
+type Joined = (usize, DatumType, TVec<TDim>);
+
+impl OnnxConcat {
+    /// `None` if all sizes beside the axis are the same expressions, or contradict each other.
+    fn joined(&self, types: &[DatumType], shapes: &[TVec<TDim>]) -> TractResult<Option<Joined>> {
+        let (Some(of), Some(first)) = (DatumType::super_type_for(types), shapes.first()) else {
+            return Ok(None);
+        };
+        if shapes.iter().any(|shape| shape.len() != first.len()) {
+            return Ok(None);
+        }
+        let along = axis(self.axis, first.len())?;
+        let mut joined = first.clone();
+        let mut is_same = true;
+        for axis in 0..first.len() {
+            let sizes = shapes.iter().map(|shape| &shape[axis]);
+            if axis == along {
+                joined[axis] = sizes.sum();
+                continue;
+            }
+            is_same &= sizes.clone().all(|size| *size == joined[axis]);
+            let number = sizes.clone().find(|size| size.to_i64().is_ok());
+            let is_known = |size: &&TDim| size.to_i64().is_ok();
+            if let Some(number) = number
+                && sizes.clone().filter(is_known).any(|size| size != number)
+            {
+                return Ok(None);
+            }
+            let is_symbol = |size: &&TDim| matches!(size, TDim::Sym(_));
+            if let Some(plain) = number.or_else(|| sizes.clone().find(is_symbol)) {
+                joined[axis] = plain.clone();
+            }
+        }
+        Ok((!is_same).then_some((along, of, joined)))
+    }
+}
+
+impl FromData for OnnxConcat {
+    fn name(&self, tracts: &dyn InferenceOp) -> StaticName {
+        tracts.name()
+    }
+
+    fn infer(
+        &self,
+        _tracts: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>> {
+        let types = inputs.iter().map(|fact| fact.datum_type.concretize());
+        let shapes = inputs.iter().map(|fact| fact.shape.concretize());
+        let (types, shapes): (Option<Vec<_>>, Option<Vec<_>>) = (types.collect(), shapes.collect());
+        let Some((types, shapes)) = types.zip(shapes) else {
+            return Ok(None);
+        };
+        let joined = self.joined(&types, &shapes)?;
+        Ok(joined.map(|(_, of, shape)| inferred(inputs, outputs, of, shape)))
+    }
+
+    fn wire(
+        &self,
+        _tracts: &dyn InferenceOp,
+        name: &str,
+        target: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<Option<TVec<OutletId>>> {
+        let mut types = vec![];
+        let mut shapes = vec![];
+        for input in inputs {
+            let fact = target.outlet_fact(*input)?;
+            types.push(fact.datum_type);
+            shapes.push(fact.shape.to_tvec());
+        }
+        let Some((axis, of, joined)) = self.joined(&types, &shapes)? else {
+            return Ok(None);
+        };
+        let mut agreed: TVec<OutletId> = tvec![];
+        for (index, (input, before)) in std::iter::zip(inputs, shapes).enumerate() {
+            let cast = format!("{name}.cast{index}");
+            let mut wire = wire_cast(target, cast, *input, of)?;
+            let mut shape = joined.clone();
+            shape[axis] = before[axis].clone();
+            if shape != before {
+                let name = target.unique_name(format!("{name}.agreed{index}"));
+                let name = name.into_owned();
+                wire = target.wire_node(name, Agreed { shape }, &[wire])?[0];
+            }
+            agreed.push(wire);
+        }
+        let name = target.unique_name(name).into_owned();
+        target
+            .wire_node(name, TypedConcat::new(axis), &agreed)
+            .map(Some)
+    }
+}
+
+/// Passes a value on by other expressions for its sizes, and checks that these hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Agreed {
+    shape: TVec<TDim>,
+}
+
+impl Op for Agreed {
+    fn name(&self) -> StaticName {
+        "Agreed".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Agreed {
+    op_out_of_plan!();
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let found = inputs[0].shape();
+        for (axis, (size, expected)) in std::iter::zip(found, &self.shape).enumerate() {
+            let expected = expected.maybe_eval_to_i64(ctx.symbols);
+            ensure!(
+                expected.is_none_or(|expected| usize::try_from(expected) == Ok(*size)),
+                "a Concat reads {found:?}, of which axis {axis} has {size} elements, expected {}",
+                expected.unwrap_or_default()
+            );
+        }
+        Ok(inputs)
+    }
+}
+
+impl TypedOp for Agreed {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec![inputs[0].datum_type.fact(self.shape.clone())])
+    }
+
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        let shape = self.shape.iter();
+        let shape = shape.map(|size| size.substitute_all(subs));
+        let op = Self {
+            shape: shape.collect::<TractResult<_>>()?,
+        };
+        rewire(op, node, target, mapping)
+    }
+
+    as_op!();
+}

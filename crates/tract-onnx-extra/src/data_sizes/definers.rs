@@ -1,0 +1,176 @@
+//! The nodes that give symbols their numbers, kept for all that need these.
+
+use std::collections::HashSet;
+
+use tract_onnx::tract_core::ops::konst::Const;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::data_sizes::{in_numbers, symbols_of};
+
+/// Makes every symbol that a model needs known when it runs.
+///
+/// tract knows the shape of a value before it runs, so that what reads only the shape does not
+/// depend on the value. If the sizes come from data, the node that makes them has to run
+/// nevertheless: whatever needs such a symbol is made to depend on it.
+pub(crate) fn keep_definers(model: &mut TypedModel) -> TractResult<()> {
+    // Nodes that are kept may need further symbols.
+    while keep_some(model)? {}
+    Ok(())
+}
+
+/// Makes outputs that are sizes int64, as ONNX has them.
+pub(crate) fn sizes_in_numbers(model: &mut TypedModel) -> TractResult<()> {
+    for index in 0..model.outputs.len() {
+        let output = model.outputs[index];
+        if !model.outlet_fact(output)?.datum_type.is_tdim() {
+            continue;
+        }
+        let name = format!("{}.numbers", model.node(output.node).name);
+        let name = model.unique_name(name).into_owned();
+        let label = model.outlet_label(output).map(str::to_owned);
+        let numbers = model.wire_node(name, InNumbers, &[output])?[0];
+        if let Some(label) = label {
+            model.set_outlet_label(numbers, label)?;
+        }
+        model.outputs[index] = numbers;
+    }
+    Ok(())
+}
+
+/// The symbols that a node gives numbers, with the outlets whose sizes they are.
+fn defined(node: &TypedNode) -> Vec<(Symbol, OutletId)> {
+    if !node.op.mints_runtime_symbols() {
+        return vec![];
+    }
+    let outputs = node.outputs.iter().enumerate().flat_map(|(slot, output)| {
+        let outlet = OutletId::new(node.id, slot);
+        output.fact.shape.iter().filter_map(move |size| match size {
+            TDim::Sym(symbol) => Some((symbol.clone(), outlet)),
+            _ => None,
+        })
+    });
+    outputs.collect()
+}
+
+/// Makes one node depend on the definers of its symbols; whether there was one.
+fn keep_some(model: &mut TypedModel) -> TractResult<bool> {
+    let order = model.eval_order()?;
+    let live: HashSet<usize> = order.iter().copied().collect();
+    let mut definers: HashMap<Symbol, OutletId> = HashMap::new();
+    for node in model.nodes().iter().filter(|node| !live.contains(&node.id)) {
+        for (symbol, outlet) in defined(node) {
+            definers.entry(symbol).or_insert(outlet);
+        }
+    }
+    for id in &order {
+        for (symbol, _) in defined(model.node(*id)) {
+            definers.remove(&symbol);
+        }
+    }
+    for input in &model.inputs {
+        for symbol in symbols_of(model.outlet_fact(*input)?) {
+            definers.remove(&symbol);
+        }
+    }
+    if definers.is_empty() {
+        return Ok(false);
+    }
+    for id in order {
+        let node = model.node(id);
+        if node.inputs.is_empty() {
+            continue;
+        }
+        let facts = model.node_input_facts(id)?;
+        let mut needed: Vec<Symbol> = node.op.required_bound_symbols(&facts).into_vec();
+        let outputs = node.outputs.iter().map(|output| &output.fact);
+        // A constant of symbols has no inputs that could depend on anything.
+        let constants = std::iter::zip(&node.inputs, facts)
+            .filter(|(input, _)| model.node(input.node).op_is::<Const>())
+            .map(|(_, fact)| fact);
+        needed.extend(outputs.chain(constants).flat_map(symbols_of));
+        let mut kept: Vec<OutletId> = needed
+            .iter()
+            .filter_map(|symbol| definers.get(symbol).copied())
+            .collect();
+        kept.sort_unstable();
+        kept.dedup();
+        kept.retain(|outlet| !crate::wire::reads(model, *outlet, |it| it.node == id));
+        if kept.is_empty() {
+            continue;
+        }
+        let is_sizes = |input: &OutletId| {
+            let fact = model.outlet_fact(*input);
+            fact.is_ok_and(|fact| fact.datum_type.is_tdim())
+        };
+        let slot = node.inputs.iter().position(|input| !is_sizes(input));
+        let slot = slot.unwrap_or(0);
+        let mut inputs = tvec![node.inputs[slot]];
+        inputs.extend(kept);
+        let name = format!("{}.after", node.name);
+        let name = model.unique_name(name).into_owned();
+        let after = model.wire_node(name, After, &inputs)?[0];
+        model.add_edge(after, InletId::new(id, slot))?;
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+/// Passes its first input on, after the others have been computed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct After;
+
+impl Op for After {
+    fn name(&self) -> StaticName {
+        "After".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for After {
+    not_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        Ok(inputs.into_iter().take(1).collect())
+    }
+}
+
+impl TypedOp for After {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec![inputs[0].without_value()])
+    }
+
+    as_op!();
+}
+
+/// Sizes as numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct InNumbers;
+
+impl Op for InNumbers {
+    fn name(&self) -> StaticName {
+        "InNumbers".into()
+    }
+
+    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
+        inputs.iter().flat_map(|fact| symbols_of(fact)).collect()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for InNumbers {
+    not_out_of_plan!();
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        Ok(tvec![in_numbers(args_1!(inputs), ctx.symbols)?])
+    }
+}
+
+impl TypedOp for InNumbers {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec![i64::fact(inputs[0].shape.clone())])
+    }
+
+    as_op!();
+}

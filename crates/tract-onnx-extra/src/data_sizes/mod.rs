@@ -1,0 +1,38 @@
+//! Operators whose sizes come from data, or that tract lacks: the sizes are symbols until the
+//! operator runs.
+
+mod bounds;
+mod compress;
+mod concat;
+mod custom;
+mod deferred;
+pub(crate) mod definers;
+mod next;
+mod node_context;
+mod one_hot;
+mod pad;
+mod part;
+mod size_symbols;
+mod slice;
+mod squeeze;
+mod unique;
+mod wide_sizes;
+mod with_fallback;
+
+pub(crate) use custom::{Own, Untyped};
+pub(crate) use next::Next;
+pub(crate) use size_symbols::{Minted, axis, in_numbers, rewire, symbols_of};
+pub(crate) use with_fallback::{FromData, OrTracts};
+
+/// Registers them in a tract ONNX loader.
+pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
+    for operator in deferred::OPERATORS {
+        onnx.op_register.insert(operator, deferred::parse);
+    }
+    onnx.op_register.insert("Compress", compress::parse);
+    onnx.op_register.insert("Concat", concat::parse);
+    onnx.op_register.insert("OneHot", one_hot::parse);
+    onnx.op_register.insert("Slice", slice::parse);
+    onnx.op_register.insert("Squeeze", squeeze::parse);
+    onnx.op_register.insert("Unique", unique::parse);
+}

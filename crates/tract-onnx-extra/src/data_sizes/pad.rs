@@ -1,0 +1,107 @@
+//! Pads that remove elements, on which tract panics.
+
+use tract_onnx::tract_core::ops::array::Slice;
+use tract_onnx::tract_hir::internal::*;
+
+use super::size_symbols::axis;
+use crate::node::Facts;
+
+/// A Pad whose negative pads remove elements.
+#[derive(Clone, Debug)]
+pub(crate) struct Cropping {
+    /// tract's version, which only adds elements.
+    pub(crate) tracts: Box<dyn InferenceOp>,
+    /// The input with the padded axes.
+    pub(crate) axes: Option<usize>,
+}
+
+never_equal!(Cropping);
+
+impl Op for Cropping {
+    fn name(&self) -> StaticName {
+        self.tracts.name()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for Cropping {
+    not_out_of_plan!();
+}
+
+impl InferenceOp for Cropping {
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        self.tracts.infer_facts(inputs, outputs, observed)
+    }
+
+    fn to_typed(
+        &self,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let fact = |input: usize| target.outlet_fact(mapping[&node.inputs[input]]);
+        let rank = fact(0)?.rank();
+        let numbers = |value: &Arc<Tensor>| -> TractResult<Vec<i64>> {
+            let value = value.cast_to::<i64>()?;
+            Ok(value.try_as_plain_ram()?.as_slice::<i64>()?.to_vec())
+        };
+        let pads = match node.inputs.get(1) {
+            Some(_) => fact(1)?.konst.clone(),
+            None => None,
+        };
+        let pads = pads.and_then(|pads| numbers(&pads).ok());
+        let Some(pads) = pads.filter(|pads| pads.iter().any(|pad| *pad < 0)) else {
+            return self.tracts.to_typed(source, node, target, mapping);
+        };
+        let axes = match self.axes {
+            None => (0..rank).collect(),
+            Some(input) => {
+                let axes = fact(input)?
+                    .konst
+                    .as_ref()
+                    .context("its axes are unknown")?;
+                let axes = numbers(axes)?.into_iter().map(|it| axis(it, rank));
+                axes.collect::<TractResult<Vec<_>>>()?
+            }
+        };
+        let added: Vec<i64> = pads.iter().map(|pad| (*pad).max(0)).collect();
+        let name = target
+            .unique_name(format!("{}.added", node.name))
+            .into_owned();
+        let mut mapping = mapping.clone();
+        mapping.insert(node.inputs[1], target.add_const(name, tensor1(&added))?);
+        // tract compares wired sizes with inferred ones.
+        let mut added = node.clone();
+        added.outputs[0].fact = InferenceFact::default();
+        let mut wire = self.tracts.to_typed(source, &added, target, &mapping)?[0];
+        for (index, axis) in axes.into_iter().enumerate() {
+            let removed = |at: usize| (-pads[at]).max(0);
+            let (first, last) = (removed(index), removed(index + pads.len() / 2));
+            if first == 0 && last == 0 {
+                continue;
+            }
+            let size = target.outlet_fact(wire)?.shape[axis].clone();
+            if let Ok(size) = size.to_i64() {
+                ensure!(
+                    first + last <= size,
+                    "its pads remove {first} and {last} of {size} elements along axis {axis}"
+                );
+            }
+            let slice = Slice::new(axis, first, size - last);
+            let name = target
+                .unique_name(format!("{}.axis{axis}", node.name))
+                .into_owned();
+            wire = target.wire_node(name, slice, &[wire])?[0];
+        }
+        Ok(tvec![wire])
+    }
+
+    as_op!();
+}

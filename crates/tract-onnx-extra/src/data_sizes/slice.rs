@@ -1,0 +1,446 @@
+//! Slices of all versions, between bounds that may come from data, along axes of any size.
+
+use tract_onnx::model::{ParsingContext, optional_inputs};
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::array::{Gather, Slice};
+use tract_onnx::tract_core::ops::change_axes::AxisOp;
+use tract_onnx::tract_core::ops::identity::Identity;
+use tract_onnx::tract_hir::infer::{DimFact, ShapeFactoid};
+use tract_onnx::tract_hir::internal::*;
+
+use super::bounds::{BEYOND, Extent, extent, most};
+use super::next::Next;
+use super::node_context::{Around, Number};
+use super::part::{Bound, Part, between, wire_within};
+use super::size_symbols::{Minted, axis, dims};
+use crate::node::{Facts, check_domain};
+use crate::wire::wire_cast;
+
+/// Parses a Slice. tract's takes bounds for right that may lie outside of the axis.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let around = Around::new(ctx);
+    let lists = if node.input.len() > 1 {
+        let mut inputs = optional_inputs(node);
+        let mut list = |index: usize| -> TractResult<List> {
+            let Some(input) = inputs.nth(usize::from(index == 0)).flatten() else {
+                return Ok(List::Absent);
+            };
+            let numbers = around.numbers(&node.input[index + 1], None)?;
+            Ok(List::Input(
+                input,
+                numbers.map(|it| it.into_iter().map(known).collect()),
+            ))
+        };
+        [list(0)?, list(1)?, list(2)?, list(3)?]
+    } else {
+        // Before opset 10 they were attributes.
+        let list = |name| -> TractResult<List> {
+            let numbers: Option<Vec<i64>> = node.get_attr_opt_vec(name)?;
+            Ok(numbers.map_or(List::Absent, List::Constant))
+        };
+        [list("starts")?, list("ends")?, list("axes")?, List::Absent]
+    };
+    ensure!(
+        !matches!(lists[0], List::Absent) && !matches!(lists[1], List::Absent),
+        "a Slice without starts or ends"
+    );
+    let op = OnnxSlice {
+        hints: hints(&around, node, &lists[2])?,
+        lists,
+        sizes: Minted::new(ctx),
+    };
+    Ok((Box::new(op), vec![]))
+}
+
+/// A number that the graph determines.
+fn known(number: Number<'_>) -> Option<i64> {
+    match number {
+        Number::Known(number) => Some(number),
+        // A larger bound means the same.
+        Number::AtLeast(BEYOND..) => Some(BEYOND),
+        _ => None,
+    }
+}
+
+/// A list of numbers.
+#[derive(Clone, Debug)]
+enum List {
+    Absent,
+    Constant(Vec<i64>),
+    /// An input, and its elements as far as the graph determines them and their number.
+    Input(usize, Option<Vec<Option<i64>>>),
+}
+
+/// Facts from the graph about a Slice along an axis.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hint {
+    /// Whether the end is the start plus one.
+    is_next: bool,
+    /// Whether all readers squeeze the axis.
+    is_squeezed: bool,
+}
+
+/// Facts for each axis, if the graph determines them.
+fn hints(around: &Around<'_>, node: &NodeProto, axes: &List) -> TractResult<Vec<Hint>> {
+    let [_, start, end, ..] = &*node.input else {
+        return Ok(vec![]);
+    };
+    let starts = around.numbers(start, None)?;
+    let axes: Vec<i64> = match axes {
+        List::Absent => (0..starts.map_or(0, |it| it.len()) as i64).collect(),
+        List::Constant(axes) => axes.clone(),
+        List::Input(_, axes) => axes
+            .iter()
+            .flatten()
+            .copied()
+            .collect::<Option<_>>()
+            .unwrap_or_default(),
+    };
+    let numbers = |name| -> TractResult<_> {
+        let found = around.numbers(name, Some(axes.len()))?;
+        let found = found.filter(|found| found.len() == axes.len());
+        Ok(found.unwrap_or_else(|| vec![Number::Unknown; axes.len()]))
+    };
+    let (starts, ends) = (numbers(start)?, numbers(end)?);
+    let hints = axes.iter().enumerate().map(|(at, &axis)| {
+        Ok(Hint {
+            is_next: match (starts[at], ends[at]) {
+                (Number::Above(start, a), Number::Above(end, b)) => {
+                    start == end && a.checked_add(1) == Some(b)
+                }
+                _ => false,
+            },
+            is_squeezed: around.is_squeezed(&node.output[0], axis)?,
+        })
+    });
+    hints.collect()
+}
+
+/// A Slice before the types and shapes of its inputs are known.
+#[derive(Clone, Debug)]
+struct OnnxSlice {
+    /// The starts, the ends, the axes and the steps.
+    lists: [List; 4],
+    hints: Vec<Hint>,
+    sizes: Minted,
+}
+
+never_equal!(OnnxSlice);
+
+/// What is known of an input that holds a list: its elements, or its length.
+#[derive(Clone, Debug, Default)]
+struct Given {
+    value: Option<Arc<Tensor>>,
+    length: Option<usize>,
+}
+
+impl Given {
+    fn new(value: Option<Arc<Tensor>>, shape: Option<TVec<TDim>>) -> Self {
+        let length = shape.and_then(|shape| shape.first()?.to_usize().ok());
+        Self { value, length }
+    }
+}
+
+/// A Slice along an axis.
+#[derive(Clone, Debug)]
+struct Along {
+    axis: usize,
+    start: Bound,
+    end: Bound,
+    step: i64,
+    hint: Hint,
+}
+
+/// The elements that a Slice takes along an axis.
+#[derive(Clone, Debug)]
+enum Taken {
+    /// The one at the start; the Squeeze fails if there is none.
+    Element { at: usize },
+    /// Those between two positions within the axis.
+    Within(TDim, TDim),
+    /// This many, between the bounds at run time.
+    Part(TDim),
+    /// As many as the data has between the bounds.
+    Unknown,
+}
+
+impl Along {
+    fn taken(&self, size: &TDim) -> Taken {
+        let Hint {
+            is_next,
+            is_squeezed,
+        } = self.hint;
+        let to_end = self.end.number().is_some_and(|end| end >= BEYOND);
+        if let Bound::Element { at, .. } = self.start
+            && is_squeezed
+            && (is_next && self.step > 0 || to_end && self.step >= BEYOND)
+        {
+            return Taken::Element { at };
+        }
+        let (Bound::Known(start), Bound::Known(end)) = (&self.start, &self.end) else {
+            return Taken::Unknown;
+        };
+        match extent(start, end, self.step, size) {
+            // Without an element, the Squeeze fails.
+            Some(Extent::Count(count)) if is_squeezed && most(&count) == Some(1) => {
+                Taken::Part(1.to_dim())
+            }
+            Some(Extent::Count(count)) => Taken::Part(count),
+            Some(Extent::Within(from, to)) => Taken::Within(from, to),
+            None => Taken::Unknown,
+        }
+    }
+}
+
+impl OnnxSlice {
+    /// The axes with their bounds; `None` if axes or steps are not known.
+    fn along(
+        &self,
+        rank: usize,
+        given: impl Fn(usize) -> TractResult<Given>,
+    ) -> TractResult<Option<Vec<Along>>> {
+        let mut lists: TVec<Option<Vec<Option<TDim>>>> = tvec![];
+        for list in &self.lists {
+            lists.push(match list {
+                List::Absent => None,
+                List::Constant(numbers) => {
+                    Some(numbers.iter().map(|it| Some(it.to_dim())).collect())
+                }
+                List::Input(input, numbers) => {
+                    let given = given(*input)?;
+                    let count = numbers.as_ref().map(Vec::len).or(given.length);
+                    match (given.value, numbers) {
+                        (Some(value), _) => Some(dims(&value)?.into_iter().map(Some).collect()),
+                        (None, Some(numbers)) => {
+                            let numbers = numbers.iter();
+                            Some(numbers.map(|it| it.map(|it| it.to_dim())).collect())
+                        }
+                        (None, None) => count.map(|count| vec![None; count]),
+                    }
+                }
+            });
+        }
+        let lengths: Vec<usize> = lists.iter().flatten().map(Vec::len).collect();
+        let Some(&of) = lengths.first() else {
+            return Ok(None);
+        };
+        ensure!(
+            lengths.iter().all(|length| *length == of),
+            "a Slice whose starts, ends, axes and steps have {lengths:?} elements, expected \
+             equally many"
+        );
+        let mut found: Vec<Along> = vec![];
+        for at in 0..of {
+            // Absent, known, or neither.
+            let number = |list: usize, absent: i64| match (&self.lists[list], &lists[list]) {
+                (List::Absent, _) => Some(absent),
+                (_, Some(list)) => list[at].as_ref()?.to_i64().ok(),
+                (_, None) => None,
+            };
+            let (Some(of_axis), Some(step)) = (number(2, at as i64), number(3, 1)) else {
+                return Ok(None);
+            };
+            ensure!(step != 0, "its step along axis {of_axis} is 0");
+            let axis = axis(of_axis, rank).ok();
+            let is_new = |axis: &usize| found.iter().all(|known| known.axis != *axis);
+            let axis = axis.filter(is_new).with_context(|| {
+                format!(
+                    "axis {of_axis} of data of rank {rank}, expected each axis at most once, from \
+                     {} to {}",
+                    -(rank as i64),
+                    rank as i64 - 1
+                )
+            })?;
+            let bound = |list: usize| match &lists[list] {
+                Some(list) => list[at].clone().map(Bound::Known),
+                None => None,
+            };
+            let [start, end] = [bound(0), bound(1)];
+            let unknown = Bound::Element { at, of };
+            found.push(Along {
+                axis,
+                start: start.unwrap_or_else(|| unknown.clone()),
+                end: end.unwrap_or(unknown),
+                step,
+                hint: self.hints.get(at).copied().unwrap_or_default(),
+            });
+        }
+        Ok(Some(found))
+    }
+
+    /// A list of bounds that are not all known.
+    fn list(&self, list: usize, inputs: &[OutletId]) -> TractResult<OutletId> {
+        match self.lists[list] {
+            List::Input(input, _) => Ok(inputs[input]),
+            _ => bail!("a bound of a Slice is unknown"),
+        }
+    }
+}
+
+impl Op for OnnxSlice {
+    fn name(&self) -> StaticName {
+        "Slice".into()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for OnnxSlice {
+    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+        let given = |input: usize| {
+            let value = inputs.get(input).cloned();
+            Ok(Given::new(value.map(TValue::into_arc_tensor), None))
+        };
+        let mut data = inputs[0].clone();
+        let Some(along) = self.along(data.rank(), given)? else {
+            return Ok(None);
+        };
+        for along in along {
+            let (Some(start), Some(end)) = (along.start.number(), along.end.number()) else {
+                return Ok(None);
+            };
+            let output = between(&data, along.axis, start, end, along.step)?;
+            data = output.into_tvalue();
+        }
+        Ok(Some(tvec![data]))
+    }
+}
+
+impl InferenceOp for OnnxSlice {
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        _observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        let given = |input: usize| {
+            let fact = inputs
+                .get(input)
+                .context("an input of a Slice is missing")?;
+            Ok(Given::new(fact.value.concretize(), fact.shape.concretize()))
+        };
+        let mut shape = ShapeFactoid::default();
+        if let Some(rank) = inputs[0].shape.rank().concretize() {
+            let rank = usize::try_from(rank)?;
+            let mut dims: TVec<DimFact> = inputs[0].shape.dims().cloned().collect();
+            match self.along(rank, given)? {
+                None => dims = tvec![DimFact::default(); rank],
+                Some(along) => {
+                    for along in along {
+                        let dim = &mut dims[along.axis];
+                        let Some(size) = dim.concretize() else {
+                            continue;
+                        };
+                        *dim = match along.taken(&size) {
+                            Taken::Element { .. } => 1.to_dim(),
+                            Taken::Within(from, to) => to - from,
+                            Taken::Part(size) => size,
+                            Taken::Unknown => self.sizes.of(along.axis),
+                        }
+                        .into();
+                    }
+                }
+            }
+            shape = ShapeFactoid::closed(dims);
+        }
+        let mut output = outputs[0].clone();
+        output.datum_type.unify_with(&inputs[0].datum_type)?;
+        for (axis, known) in output.shape.dims().enumerate() {
+            if let Some(known) = known.concretize() {
+                shape.set_dim(axis, known);
+            }
+        }
+        output.shape = shape;
+        let inputs = inputs.into_iter().cloned().collect();
+        Ok((inputs, tvec![output], tvec![]))
+    }
+
+    fn to_typed(
+        &self,
+        _source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+        let rank = target.outlet_fact(inputs[0])?.rank();
+        let given = |input: usize| {
+            let input = inputs
+                .get(input)
+                .context("an input of a Slice is missing")?;
+            let fact = target.outlet_fact(*input)?;
+            Ok(Given::new(fact.konst.clone(), Some(fact.shape.to_tvec())))
+        };
+        let along = self.along(rank, given)?;
+        let along = along.context("its axes or its steps are not constants")?;
+        let mut wire = inputs[0];
+        for along in along {
+            let name = format!("{}.axis{}", node.name, along.axis);
+            wire = self.wire(&name, target, &inputs, &along, wire)?;
+        }
+        let name = target.unique_name(&node.name).into_owned();
+        target.wire_node(name, Identity, &[wire])
+    }
+
+    as_op!();
+}
+
+impl OnnxSlice {
+    fn wire(
+        &self,
+        name: &str,
+        target: &mut TypedModel,
+        inputs: &[OutletId],
+        along: &Along,
+        data: OutletId,
+    ) -> TractResult<OutletId> {
+        let axis = along.axis;
+        let unique = |target: &TypedModel, what: &str| {
+            let name = format!("{name}.{what}");
+            target.unique_name(name).into_owned()
+        };
+        let size = target.outlet_fact(data)?.shape[axis].clone();
+        let (size, is_minted) = match along.taken(&size) {
+            Taken::Element { at } => {
+                let start = self.list(0, inputs)?;
+                let bound = unique(target, "bound");
+                let index = target.wire_node(bound, Slice::new(0, at, at + 1), &[start])?;
+                let scalar = unique(target, "scalar");
+                let index = target.wire_node(scalar, AxisOp::Rm(0), &index)?[0];
+                let name = unique(target, "index");
+                let mut index = wire_cast(target, name, index, i64::datum_type())?;
+                if along.hint.is_next {
+                    index = target.wire_node(unique(target, "next"), Next { axis }, &[index])?[0];
+                }
+                let element = unique(target, "element");
+                let element = target.wire_node(element, Gather::new(axis), &[data, index])?[0];
+                let of = unique(target, "of");
+                return Ok(target.wire_node(of, AxisOp::Add(axis), &[element])?[0]);
+            }
+            Taken::Within(from, to) => {
+                return wire_within((from, to), name, target, axis, data);
+            }
+            Taken::Part(size) => (size, false),
+            Taken::Unknown => (self.sizes.of(axis), true),
+        };
+        let mut inputs_of_part = tvec![data];
+        for (list, bound) in [&along.start, &along.end].into_iter().enumerate() {
+            if let Bound::Element { .. } = bound {
+                inputs_of_part.push(self.list(list, inputs)?);
+            }
+        }
+        let part = Part {
+            axis,
+            start: along.start.clone(),
+            end: along.end.clone(),
+            step: along.step,
+            size,
+            is_minted,
+        };
+        Ok(target.wire_node(unique(target, "part"), part, &inputs_of_part)?[0])
+    }
+}

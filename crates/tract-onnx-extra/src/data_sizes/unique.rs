@@ -1,0 +1,222 @@
+//! Unique, which tract lacks.
+
+use std::cmp::Ordering;
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_hir::internal::*;
+
+use super::custom::{Own, Untyped};
+use super::part::{along, take};
+use super::size_symbols::{Minted, axis, in_numbers, rewire};
+use crate::node::check_domain;
+
+/// Parses a Unique.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let mut is_wanted = [false; 4];
+    for (is_wanted, name) in std::iter::zip(&mut is_wanted, &node.output) {
+        *is_wanted = !name.is_empty();
+    }
+    let op = OnnxUnique {
+        axis: node.get_attr_opt("axis")?,
+        is_sorted: node.get_attr_opt("sorted")?.unwrap_or(1_i64) != 0,
+        is_wanted,
+        size: Minted::new(ctx),
+    };
+    Ok((Box::new(Own(op)), vec![]))
+}
+
+/// A Unique before types and shapes are known.
+#[derive(Clone, Debug)]
+struct OnnxUnique {
+    axis: Option<i64>,
+    is_sorted: bool,
+    is_wanted: [bool; 4],
+    size: Minted,
+}
+
+impl Untyped for OnnxUnique {
+    type Typed = Unique;
+
+    fn name(&self) -> StaticName {
+        "Unique".into()
+    }
+
+    fn arity(&self) -> (usize, usize) {
+        (1, self.is_wanted.iter().filter(|it| **it).count())
+    }
+
+    fn typed(&self, inputs: &[&TypedFact]) -> TractResult<Unique> {
+        let axis = self.axis.map(|it| axis(it, inputs[0].rank())).transpose()?;
+        Ok(Unique {
+            axis,
+            is_sorted: self.is_sorted,
+            is_wanted: self.is_wanted,
+            size: self.size.of(0),
+        })
+    }
+}
+
+/// Keeps the first of equal slices along an axis, or of equal elements.
+///
+/// The outputs, as far as they are wanted, are the kept slices, where each comes from, which of
+/// them each input slice equals, and how often each occurs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Unique {
+    axis: Option<usize>,
+    /// Whether the kept slices ascend; otherwise they stay in the order of the input.
+    is_sorted: bool,
+    is_wanted: [bool; 4],
+    /// The number of kept slices, a symbol of its own.
+    size: TDim,
+}
+
+/// The input slices that are kept, and which of them each slice equals.
+struct Found {
+    kept: Vec<usize>,
+    equals: Vec<usize>,
+}
+
+impl Unique {
+    /// Orders slices, `inner` elements at each of `outer` places.
+    fn find<T: Datum + PartialOrd>(&self, data: &Tensor, axis: usize) -> TractResult<Found> {
+        let (count, shape) = (data.shape()[axis], data.shape());
+        let inner: usize = shape[axis + 1..].iter().product();
+        let outer: usize = shape[..axis].iter().product();
+        let data = data.try_as_plain_ram()?;
+        let data = data.as_slice::<T>()?;
+        let row = |at: usize, place: usize| &data[(place * count + at) * inner..][..inner];
+        // NaNs equal each other and come last.
+        let order = |a: &T, b: &T| {
+            let is_nan = |x: &T| x.partial_cmp(x).is_none();
+            a.partial_cmp(b)
+                .unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
+        };
+        let compare = |a: usize, b: usize| {
+            let places = (0..outer).flat_map(|place| std::iter::zip(row(a, place), row(b, place)));
+            places
+                .map(|(a, b)| order(a, b))
+                .find(|it| it.is_ne())
+                .unwrap_or(Ordering::Equal)
+        };
+        let mut sorted: Vec<usize> = (0..count).collect();
+        sorted.sort_by(|a, b| compare(*a, *b));
+        // The sort is stable, so the first of equal slices is the first of its group.
+        let mut kept: Vec<usize> = vec![];
+        let mut equals = vec![0; count];
+        for (position, &at) in sorted.iter().enumerate() {
+            if position == 0 || compare(sorted[position - 1], at).is_ne() {
+                kept.push(at);
+            }
+            equals[at] = kept.len() - 1;
+        }
+        if !self.is_sorted {
+            let mut order: Vec<usize> = (0..kept.len()).collect();
+            order.sort_by_key(|group| kept[*group]);
+            let mut place = vec![0; kept.len()];
+            for (new, &old) in order.iter().enumerate() {
+                place[old] = new;
+            }
+            for group in &mut equals {
+                *group = place[*group];
+            }
+            kept.sort_unstable();
+        }
+        Ok(Found { kept, equals })
+    }
+}
+
+impl Op for Unique {
+    fn name(&self) -> StaticName {
+        "Unique".into()
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        true
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Unique {
+    // Its size is a symbol elsewhere, which a constant would not give a number.
+    not_out_of_plan!();
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let data = in_numbers(args_1!(inputs), ctx.symbols)?;
+        let of = data.datum_type();
+        let (data, axis) = along(data, self.axis)?;
+        let found = match of {
+            DatumType::String => self.find::<String>(&data, axis)?,
+            DatumType::Bool => self.find::<bool>(&data, axis)?,
+            _ => dispatch_numbers!(Self::find(of)(self, &data, axis))?,
+        };
+        let Found { kept, equals } = found;
+        let of_indices = |indices: &[usize]| {
+            let indices: Vec<i64> = indices.iter().map(|it| *it as i64).collect();
+            tensor1(&indices).into_tvalue()
+        };
+        let mut outputs = tvec![];
+        if self.is_wanted[0] {
+            outputs.push(take(&data, axis, &kept)?.into_tvalue());
+        }
+        if self.is_wanted[1] {
+            outputs.push(of_indices(&kept));
+        }
+        if self.is_wanted[2] {
+            outputs.push(of_indices(&equals));
+        }
+        if self.is_wanted[3] {
+            let mut counts = vec![0; kept.len()];
+            for group in equals {
+                counts[group] += 1;
+            }
+            outputs.push(of_indices(&counts));
+        }
+        Ok(outputs)
+    }
+}
+
+impl TypedOp for Unique {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let data = inputs[0].shape.to_tvec();
+        let (slices, all) = match self.axis {
+            Some(axis) => {
+                let mut slices = data.clone();
+                slices[axis] = self.size.clone();
+                (slices, data[axis].clone())
+            }
+            None => (tvec![self.size.clone()], data.iter().product()),
+        };
+        let of_kept = i64::fact(std::slice::from_ref(&self.size));
+        let facts = [
+            inputs[0].datum_type.fact(slices),
+            of_kept.clone(),
+            i64::fact(&[all]),
+            of_kept,
+        ];
+        let facts = std::iter::zip(facts, self.is_wanted).filter(|(_, is_wanted)| *is_wanted);
+        Ok(facts.map(|(fact, _)| fact).collect())
+    }
+
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        let op = Self {
+            size: self.size.substitute_all(subs)?,
+            ..self.clone()
+        };
+        rewire(op, node, target, mapping)
+    }
+
+    as_op!();
+}

@@ -1,0 +1,562 @@
+//! Groups operators of a model for fusion.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use tract_onnx::tract_core::ops::array::Slice;
+use tract_onnx::tract_core::ops::binary::{BinMiniOp, TypedBinOp};
+use tract_onnx::tract_core::ops::cast::Cast;
+use tract_onnx::tract_core::ops::change_axes::{AxisOp, IntoShape};
+use tract_onnx::tract_core::ops::einsum::EinSum;
+use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+use tract_onnx::tract_core::ops::konst::Const;
+use tract_onnx::tract_core::ops::logic::{self, Iff};
+use tract_onnx::tract_core::ops::{math, nn};
+use tract_onnx::tract_core::tract_linalg::routines::Func;
+use tract_onnx::tract_hir::internal::*;
+
+use super::Fused;
+use super::program::{Binary, Function, Instruction, Operand, Output, Program, Unary, pack};
+use super::view::{Base, View};
+use crate::recurrent::{Functions, GateFunction};
+use crate::repairs::kernel::Kernel;
+
+/// The most elements of a value, not counting symbolic sizes: with more, an operator's fixed cost
+/// is small.
+const MAXIMUM_ELEMENTS: u64 = 1 << 14;
+
+/// The most multiplications of a product without tract's packed kernels, not counting symbolic
+/// sizes.
+const MAXIMUM_MULTIPLICATIONS: u64 = 1 << 15;
+
+/// The effect of a fusable operator.
+enum Meaning {
+    Unary(Unary),
+    Binary(Binary),
+    Select,
+    Product(Product),
+    /// The same elements in the same order.
+    Same,
+    Move(usize, usize),
+    Slice(usize, Range<usize>),
+}
+
+impl Meaning {
+    fn is_computed(&self) -> bool {
+        !matches!(self, Self::Same | Self::Move(..) | Self::Slice(..))
+    }
+}
+
+/// A product of matrices: the two inputs, their axes in the order to be multiplied, and the number
+/// of axes that both share.
+struct Product {
+    inputs: [usize; 2],
+    axes: [TVec<usize>; 2],
+    inner: usize,
+}
+
+/// A size, or 1 if it is symbolic.
+fn known(size: &TDim) -> u64 {
+    size.to_i64().map_or(1, i64::unsigned_abs)
+}
+
+fn unary(op: &ElementWiseOp) -> Option<Unary> {
+    let kernel = |function: Func| Kernel::new(function).ok().map(Unary::Kernel);
+    let op = &op.0;
+    if let Some(function) = op.downcast_ref::<GateFunction>() {
+        let functions = Functions::new().ok();
+        return functions.map(|functions| Unary::Gate(*function, functions));
+    }
+    match () {
+        () if op.is::<nn::Sigmoid>() => kernel(Func::Sigmoid),
+        () if op.is::<math::Tanh>() => kernel(Func::Tanh),
+        () if op.is::<math::Exp>() => kernel(Func::Exp),
+        () if op.is::<math::Ln>() => kernel(Func::Ln),
+        () if op.is::<math::Erf>() => kernel(Func::Erf),
+        () if op.is::<math::Abs>() => Some(Unary::Abs),
+        () if op.is::<math::Neg>() => Some(Unary::Neg),
+        () if op.is::<logic::Not>() => Some(Unary::Not),
+        () if op.is::<math::Recip>() => Some(Unary::Recip),
+        () if op.is::<math::Sqrt>() => Some(Unary::Sqrt),
+        () if op.is::<math::Square>() => Some(Unary::Square),
+        () => None,
+    }
+}
+
+fn binary(op: &dyn BinMiniOp) -> Option<Binary> {
+    Some(match () {
+        () if op.is::<math::Add>() => Binary::Add,
+        () if op.is::<math::Sub>() => Binary::Sub,
+        () if op.is::<math::SubF>() => Binary::SubFrom,
+        () if op.is::<math::Mul>() => Binary::Mul,
+        () if op.is::<math::Div>() => Binary::Div,
+        () if op.is::<math::Min>() => Binary::Min,
+        () if op.is::<math::Max>() => Binary::Max,
+        () if op.is::<logic::And>() => Binary::And,
+        () if op.is::<logic::Or>() => Binary::Or,
+        () if op.is::<logic::CompEq>() => Binary::Equal,
+        () if op.is::<logic::CompNE>() => Binary::NotEqual,
+        () if op.is::<logic::CompLT>() => Binary::Less,
+        () if op.is::<logic::CompLTE>() => Binary::LessOrEqual,
+        () if op.is::<logic::CompGT>() => Binary::Greater,
+        () if op.is::<logic::CompGTE>() => Binary::GreaterOrEqual,
+        () => return None,
+    })
+}
+
+/// Reads a small product with a constant matrix.
+fn product(op: &EinSum, facts: &[&TypedFact]) -> Option<Product> {
+    let floats = f32::datum_type();
+    let is_plain = op.q_params.is_none() && op.operating_dt == floats;
+    if !is_plain || facts.len() != 2 || facts.iter().any(|fact| fact.datum_type != floats) {
+        return None;
+    }
+    // The axes of only the first and only the second input, with their places in the output, and
+    // the shared axes.
+    let mut rows: Vec<(usize, usize)> = vec![];
+    let mut columns: Vec<(usize, usize)> = vec![];
+    let mut inner: Vec<(usize, usize)> = vec![];
+    let mut multiplications = 1u64;
+    for axis in op.axes.iter_all_axes() {
+        let at = |of: &[usize]| match *of {
+            [] => Some(None),
+            [at] => Some(Some(at)),
+            _ => None,
+        };
+        let places = (
+            at(&axis.inputs[0])?,
+            at(&axis.inputs[1])?,
+            at(&axis.outputs[0])?,
+        );
+        let size = |input: usize, at: usize| &facts[input].shape[at];
+        let of = match places {
+            // Axes of size 1 may be anywhere.
+            (None, None, _) => continue,
+            (Some(a), Some(b), _) if size(0, a).is_one() && size(1, b).is_one() => continue,
+            (Some(a), None, _) if size(0, a).is_one() => continue,
+            (None, Some(b), _) if size(1, b).is_one() => continue,
+            (Some(a), Some(b), None) if size(0, a) == size(1, b) => {
+                inner.push((a, b));
+                size(0, a)
+            }
+            (Some(a), None, Some(out)) => {
+                rows.push((out, a));
+                size(0, a)
+            }
+            (None, Some(b), Some(out)) => {
+                columns.push((out, b));
+                size(1, b)
+            }
+            _ => return None,
+        };
+        multiplications = multiplications.checked_mul(known(of))?;
+    }
+    let mut inputs = [0, 1];
+    let mut axes: [TVec<usize>; 2] = [
+        inner.iter().map(|axis| axis.0).collect(),
+        inner.iter().map(|axis| axis.1).collect(),
+    ];
+    let is_after =
+        |a: &[(usize, usize)], b: &[(usize, usize)]| match (a.iter().max(), b.iter().min()) {
+            (Some(last), Some(first)) => last > first,
+            _ => false,
+        };
+    if is_after(&rows, &columns) {
+        std::mem::swap(&mut rows, &mut columns);
+        inputs.swap(0, 1);
+        axes.swap(0, 1);
+    }
+    let is_constant = facts[inputs[1]].konst.is_some();
+    if is_after(&rows, &columns) || !is_constant || multiplications > MAXIMUM_MULTIPLICATIONS {
+        return None;
+    }
+    rows.sort_unstable();
+    columns.sort_unstable();
+    axes[0].insert_many(0, rows.iter().map(|axis| axis.1));
+    axes[1].extend(columns.iter().map(|axis| axis.1));
+    let inner = inner.len();
+    Some(Product {
+        inputs,
+        axes,
+        inner,
+    })
+}
+
+/// Whether a value has few elements, which are floats or bools.
+fn is_small(fact: &TypedFact) -> bool {
+    let of = fact.datum_type;
+    let elements = fact.shape.iter().map(known);
+    let elements = elements.fold(1, u64::saturating_mul);
+    fact.is_plain()
+        && (of.is::<f32>() || of.is::<bool>())
+        && (1..=MAXIMUM_ELEMENTS).contains(&elements)
+}
+
+fn meaning(model: &TypedModel, node: &TypedNode) -> TractResult<Option<Meaning>> {
+    let (inputs, outputs) = model.node_facts(node.id)?;
+    rule_if!(outputs.len() == 1 && inputs.iter().chain(&outputs).all(|fact| is_small(fact)));
+    let op = &node.op;
+    Ok(if let Some(op) = op.downcast_ref::<ElementWiseOp>() {
+        unary(op).map(Meaning::Unary)
+    } else if let Some(op) = op.downcast_ref::<TypedBinOp>() {
+        binary(&*op.0).map(Meaning::Binary)
+    } else if op.is::<Iff>() {
+        Some(Meaning::Select)
+    } else if let Some(op) = op.downcast_ref::<EinSum>() {
+        product(op, &inputs).map(Meaning::Product)
+    } else if op.is::<Cast>() {
+        let to_truth = outputs[0].datum_type.is::<bool>() && inputs[0].datum_type.is::<f32>();
+        Some(if to_truth {
+            Meaning::Unary(Unary::Truth)
+        } else {
+            Meaning::Same
+        })
+    } else if let Some(op) = op.downcast_ref::<AxisOp>() {
+        Some(match *op {
+            AxisOp::Move(from, to) => Meaning::Move(from, to),
+            _ => Meaning::Same,
+        })
+    } else if op.is::<IntoShape>() {
+        Some(Meaning::Same)
+    } else if let Some(op) = op.downcast_ref::<Slice>() {
+        // Bounds beyond the axis are an error when it runs.
+        let size = inputs[0].shape[op.axis].as_usize();
+        let bounds = (op.start.as_usize(), op.end.as_usize(), size);
+        match bounds {
+            (Some(start), Some(end), Some(size)) if start <= end && end <= size => {
+                Some(Meaning::Slice(op.axis, start..end))
+            }
+            _ => None,
+        }
+    } else {
+        None
+    })
+}
+
+/// The groups of nodes to fuse. Groups are convex: every node on a path between two nodes of a
+/// group is in it.
+fn groups(model: &TypedModel, known: &HashSet<Symbol>) -> TractResult<Vec<Vec<usize>>> {
+    let is_stable = |size: &TDim| size.symbols().iter().all(|it| known.contains(it));
+    // A path that leaves a group goes up a level, so it cannot return to it. Before the first group
+    // there is no level.
+    let mut levels: HashMap<usize, Option<usize>> = HashMap::new();
+    let mut groups: Vec<(usize, Vec<usize>)> = vec![];
+    for id in model.eval_order()? {
+        let node = model.node(id);
+        let before = node.inputs.iter().map(|input| levels[&input.node]);
+        let before = before.max().flatten();
+        let meaning = match meaning(model, node)? {
+            Some(meaning) if sizes(model, node)?.all(&is_stable) => meaning,
+            _ => {
+                levels.insert(id, before.map(|level| level + 1));
+                continue;
+            }
+        };
+        let level = before.unwrap_or(0);
+        levels.insert(id, Some(level));
+        if groups.len() <= level {
+            groups.resize(level + 1, (0, vec![]));
+        }
+        let (computed, nodes) = &mut groups[level];
+        *computed += usize::from(meaning.is_computed());
+        nodes.push(id);
+    }
+    let worth = groups.into_iter().filter(|(computed, _)| *computed > 1);
+    Ok(worth.map(|(_, nodes)| nodes).collect())
+}
+
+/// All sizes of a node's inputs and outputs.
+fn sizes<'a>(
+    model: &'a TypedModel,
+    node: &'a TypedNode,
+) -> TractResult<impl Iterator<Item = &'a TDim>> {
+    let (inputs, outputs) = model.node_facts(node.id)?;
+    let facts = inputs.into_iter().chain(outputs);
+    Ok(facts.flat_map(|fact| fact.shape.iter()))
+}
+
+/// A group of operators of a model.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    model: TypedModel,
+    nodes: Vec<usize>,
+    pub(super) inputs: TVec<OutletId>,
+    pub(super) outputs: TVec<OutletId>,
+}
+
+impl Group {
+    fn new(model: &TypedModel, nodes: Vec<usize>) -> Self {
+        let is_within = |id: usize| nodes.contains(&id);
+        let mut inputs: TVec<OutletId> = tvec![];
+        let mut outputs: TVec<OutletId> = tvec![];
+        for &id in &nodes {
+            let node = model.node(id);
+            for &input in &node.inputs {
+                let is_constant = model.node(input.node).op_is::<Const>();
+                if !is_within(input.node) && !is_constant && !inputs.contains(&input) {
+                    inputs.push(input);
+                }
+            }
+            let mut successors = node.outputs[0].successors.iter();
+            if model.outputs.contains(&id.into()) || successors.any(|to| !is_within(to.node)) {
+                outputs.push(id.into());
+            }
+        }
+        Self {
+            model: model.clone(),
+            nodes,
+            inputs,
+            outputs,
+        }
+    }
+
+    /// Checks that the inputs have the sizes given by the symbols.
+    pub(super) fn check<'a>(
+        &self,
+        symbols: &SymbolValues,
+        shapes: impl Iterator<Item = &'a [usize]>,
+    ) -> TractResult<()> {
+        for (input, shape) in std::iter::zip(&self.inputs, shapes) {
+            let expected = self
+                .model
+                .outlet_fact(*input)?
+                .shape
+                .eval_to_usize(symbols)?;
+            let name = &self.model.node(input.node).name;
+            ensure!(
+                **expected == *shape,
+                "{name:?} has sizes {shape:?}, expected {expected:?}"
+            );
+        }
+        Ok(())
+    }
+
+    pub(super) fn facts(&self) -> TractResult<TVec<TypedFact>> {
+        let outputs = self.outputs.iter().map(|output| {
+            let fact = self.model.outlet_fact(*output)?;
+            Ok(fact.datum_type.fact(fact.shape.clone()))
+        });
+        outputs.collect()
+    }
+
+    /// The program for these values of symbols.
+    pub(super) fn program(&self, symbols: &SymbolValues) -> TractResult<Program> {
+        let mut writer = Writer {
+            group: self,
+            symbols,
+            constants: vec![],
+            instructions: vec![],
+            views: HashMap::new(),
+        };
+        for &id in &self.nodes {
+            let meaning = meaning(&self.model, self.model.node(id))?;
+            writer.node(id, meaning.context("it was one before")?)?;
+        }
+        let outputs = self.outputs.iter().map(|&outlet| {
+            let view = writer.view(outlet)?;
+            Ok(Output {
+                shape: view.sizes(),
+                elements: writer.flat(view)?,
+                datum_type: self.model.outlet_fact(outlet)?.datum_type,
+            })
+        });
+        let outputs = outputs.collect::<TractResult<Vec<_>>>()?;
+        Ok(Program::new(writer.instructions, writer.constants, outputs))
+    }
+}
+
+/// A group's program under construction.
+struct Writer<'a> {
+    group: &'a Group,
+    symbols: &'a SymbolValues,
+    constants: Vec<Vec<f32>>,
+    instructions: Vec<Instruction>,
+    /// The views of computed values.
+    views: HashMap<OutletId, View>,
+}
+
+impl Writer<'_> {
+    fn sizes(&self, outlet: OutletId) -> TractResult<TVec<usize>> {
+        let shape = &self.group.model.outlet_fact(outlet)?.shape;
+        Ok(shape.eval_to_usize(self.symbols)?.into_owned())
+    }
+
+    fn compute(&mut self, function: Function, operands: TVec<Operand>, len: usize) -> Base {
+        self.instructions.push(Instruction {
+            function,
+            operands,
+            len,
+        });
+        Base::Value(self.instructions.len() - 1)
+    }
+
+    /// A view of a value's elements.
+    fn view(&mut self, outlet: OutletId) -> TractResult<View> {
+        if let Some(view) = self.views.get(&outlet) {
+            return Ok(view.clone());
+        }
+        let sizes = self.sizes(outlet)?;
+        let fact = self.group.model.outlet_fact(outlet)?;
+        let input = self.group.inputs.iter().position(|it| *it == outlet);
+        let view = if let Some(input) = input {
+            let view = View::whole(Base::Input(input), &sizes);
+            if fact.datum_type.is::<bool>() {
+                // Everything else reads numbers.
+                let len = view.len();
+                let function = Function::Read(view.into_merged());
+                View::whole(self.compute(function, tvec![], len), &sizes)
+            } else {
+                view
+            }
+        } else {
+            let value = fact
+                .konst
+                .as_ref()
+                .context("a constant, or it is an input")?;
+            let value = value.cast_to::<f32>()?;
+            let value = value.try_as_plain_ram()?.as_slice::<f32>()?.to_vec();
+            self.keep(value).view(&sizes)
+        };
+        self.views.insert(outlet, view.clone());
+        Ok(view)
+    }
+
+    /// The elements of a view, made contiguous.
+    fn flat(&mut self, view: View) -> TractResult<Operand> {
+        let len = view.len();
+        let at = |start: usize| Operand {
+            base: view.base,
+            start,
+            len,
+        };
+        if len == 0 {
+            // A symbolic batch may be empty, without a first element.
+            return Ok(at(0));
+        }
+        let elements = self.elements(view.base)?;
+        ensure!(
+            view.extent() <= elements,
+            "a view of {} elements of {elements}",
+            view.extent()
+        );
+        if let Some(range) = view.contiguous() {
+            return Ok(at(range.start));
+        }
+        if let Some(elements) = self.known(&view) {
+            return Ok(self.keep(elements));
+        }
+        Ok(Operand {
+            base: self.compute(Function::Read(view.into_merged()), tvec![], len),
+            start: 0,
+            len,
+        })
+    }
+
+    /// The number of elements of a base.
+    fn elements(&self, base: Base) -> TractResult<usize> {
+        Ok(match base {
+            Base::Input(input) => self.sizes(self.group.inputs[input])?.iter().product(),
+            Base::Constant(constant) => self.constants[constant].len(),
+            Base::Value(value) => self.instructions[value].len,
+        })
+    }
+
+    /// The elements of a constant in the order of a view.
+    fn known(&self, view: &View) -> Option<Vec<f32>> {
+        let Base::Constant(constant) = view.base else {
+            return None;
+        };
+        let constant = &self.constants[constant];
+        if view.extent() > constant.len() {
+            return None;
+        }
+        let mut elements = vec![0.0; view.len()];
+        view.read(constant, &mut elements, |float| float);
+        Some(elements)
+    }
+
+    fn keep(&mut self, elements: Vec<f32>) -> Operand {
+        let len = elements.len();
+        self.constants.push(elements);
+        Operand {
+            base: Base::Constant(self.constants.len() - 1),
+            start: 0,
+            len,
+        }
+    }
+
+    /// Packs a constant matrix for products.
+    fn packed(&mut self, view: &View, columns: usize) -> TractResult<Operand> {
+        let elements = self.known(view).context("the matrix is a constant")?;
+        Ok(self.keep(pack(&elements, columns)))
+    }
+
+    fn node(&mut self, id: usize, meaning: Meaning) -> TractResult<()> {
+        let node = self.group.model.node(id);
+        let sizes = self.sizes(id.into())?;
+        let len = sizes.iter().product();
+        let views: TVec<View> = node
+            .inputs
+            .iter()
+            .map(|input| self.view(*input))
+            .collect::<TractResult<_>>()?;
+        let whole = |base: Base| View::whole(base, &sizes);
+        let view = match meaning {
+            Meaning::Unary(_) | Meaning::Binary(_) | Meaning::Select => {
+                let operands = views
+                    .into_iter()
+                    .map(|view| self.flat(view.broadcast(&sizes)?));
+                let operands = operands.collect::<TractResult<_>>()?;
+                let function = match meaning {
+                    Meaning::Unary(function) => Function::Unary(function),
+                    Meaning::Binary(function) => Function::Binary(function),
+                    _ => Function::Select,
+                };
+                whole(self.compute(function, operands, len))
+            }
+            Meaning::Product(product) => {
+                let [a, b] = [0, 1].map(|at| {
+                    let view = views[product.inputs[at]].clone();
+                    view.permute(&product.axes[at])
+                });
+                let (a, b) = (a?, b?);
+                let inner = b.sizes()[..product.inner].iter().product();
+                let columns = b.len().checked_div(inner).context("an empty matrix")?;
+                let operands = tvec![self.flat(a)?, self.packed(&b, columns)?];
+                whole(self.compute(Function::Product { inner, columns }, operands, len))
+            }
+            Meaning::Slice(axis, range) => views[0].clone().slice(axis, range)?,
+            Meaning::Move(from, to) => {
+                let mut axes: TVec<usize> = (0..sizes.len()).collect();
+                let axis = axes.remove(from);
+                axes.insert(to, axis);
+                views[0].clone().permute(&axes)?
+            }
+            Meaning::Same => match views[0].with_unit_axes(&sizes) {
+                Some(view) => view,
+                None => self.flat(views[0].clone())?.view(&sizes),
+            },
+        };
+        self.views.insert(id.into(), view);
+        Ok(())
+    }
+}
+
+/// Fuses the first group of a model. All its sizes are numbers, or symbols known before the first
+/// step.
+pub(crate) fn fuse(
+    model: &TypedModel,
+    known: &HashSet<Symbol>,
+) -> TractResult<Option<TypedModelPatch>> {
+    rule_if_some!(nodes = groups(model, known)?.into_iter().next());
+    let name = format!("{}.fused", model.node(nodes[0]).name);
+    let group = Group::new(model, nodes);
+    let mut patch = TypedModelPatch::default();
+    let inputs = patch.taps(model, &group.inputs)?;
+    let outputs = group.outputs.clone();
+    let outlets = patch.wire_node(name, Fused::new(group), &inputs)?;
+    for (output, outlet) in std::iter::zip(outputs, outlets) {
+        patch.shunt_outside(model, output, outlet)?;
+    }
+    Ok(Some(patch))
+}

@@ -1,0 +1,166 @@
+//! Fuses small operators.
+//!
+//! A step of a recurrent layer is a few products of small matrices and some thirty operators on a
+//! few elements each, and each costs tract half a microsecond regardless of its work. Here they
+//! become one operator: a list of instructions with the same effects, on memory that is kept from
+//! step to step.
+
+mod groups;
+mod program;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use tract_onnx::tract_hir::internal::*;
+
+use crate::loops::alias::Alias;
+use groups::Group;
+pub(crate) use groups::fuse;
+use program::{Elements, Program, Registers};
+pub(crate) use scan::fuse as fuse_scan;
+
+/// The symbols in the sizes.
+pub(crate) fn symbols<'a>(facts: impl IntoIterator<Item = &'a TypedFact>) -> HashSet<Symbol> {
+    let sizes = facts.into_iter().flat_map(|fact| fact.shape.iter());
+    sizes.flat_map(TDim::symbols).collect()
+}
+
+/// Fuses every group of small operators of a model.
+pub(crate) fn fuse_all(model: &mut TypedModel, known: &HashSet<Symbol>) -> TractResult<()> {
+    while let Some(patch) = Alias::release(model)? {
+        patch.apply(model)?;
+    }
+    model.compact()?;
+    while let Some(patch) = fuse(model, known)? {
+        patch.apply(model)?;
+        model.compact()?;
+    }
+    Ok(())
+}
+
+/// The fused operators of a model.
+#[derive(Clone, Debug)]
+pub(crate) struct Fused {
+    group: Arc<Group>,
+    /// The latest program: symbolic sizes stay the same for many steps.
+    latest: Arc<Mutex<Option<Arc<Ready>>>>,
+}
+
+/// A program for inputs of these shapes.
+#[derive(Debug)]
+struct Ready {
+    shapes: TVec<TVec<usize>>,
+    program: Program,
+}
+
+impl Fused {
+    fn new(group: Group) -> Self {
+        Self {
+            group: Arc::new(group),
+            latest: Arc::default(),
+        }
+    }
+
+    fn ready<'a>(
+        &self,
+        symbols: &SymbolValues,
+        shapes: impl Iterator<Item = &'a [usize]> + Clone,
+    ) -> TractResult<Arc<Ready>> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ready) = latest.as_ref().filter(|ready| ready.fits(shapes.clone())) {
+            return Ok(Arc::clone(ready));
+        }
+        self.group.check(symbols, shapes.clone())?;
+        let ready = Arc::new(Ready {
+            shapes: shapes.map(Into::into).collect(),
+            program: self.group.program(symbols)?,
+        });
+        *latest = Some(Arc::clone(&ready));
+        Ok(ready)
+    }
+}
+
+impl Ready {
+    fn fits<'a>(&self, shapes: impl Iterator<Item = &'a [usize]>) -> bool {
+        shapes.eq(self.shapes.iter().map(|shape| &**shape))
+    }
+}
+
+never_equal!(Fused);
+
+impl Op for Fused {
+    fn name(&self) -> StaticName {
+        "Fused".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Fused {
+    not_out_of_plan!();
+
+    fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
+        Ok(Some(Box::<Running>::default()))
+    }
+}
+
+impl TypedOp for Fused {
+    fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        self.group.facts()
+    }
+
+    as_op!();
+}
+
+/// A running program with its memory.
+#[derive(Clone, Debug, Default)]
+struct Running {
+    ready: Option<Arc<Ready>>,
+    registers: Registers,
+}
+
+impl Running {
+    /// The program for inputs of these shapes, and its memory.
+    fn prepare<'a>(
+        &mut self,
+        op: &Fused,
+        symbols: &SymbolValues,
+        shapes: impl Iterator<Item = &'a [usize]> + Clone,
+    ) -> TractResult<(&Program, &mut Registers)> {
+        let ready = match self.ready.take().filter(|ready| ready.fits(shapes.clone())) {
+            Some(ready) => ready,
+            None => {
+                let ready = op.ready(symbols, shapes)?;
+                self.registers = ready.program.registers();
+                ready
+            }
+        };
+        let ready = self.ready.insert(ready);
+        Ok((&ready.program, &mut self.registers))
+    }
+}
+
+impl OpState for Running {
+    fn eval(
+        &mut self,
+        ctx: &EvalContext<'_>,
+        op: &dyn Op,
+        inputs: TVec<TValue>,
+    ) -> TractResult<TVec<TValue>> {
+        let op = op.downcast_ref::<Fused>().context("its own op")?;
+        let shapes = inputs.iter().map(|input| input.shape());
+        let (program, registers) = self.prepare(op, ctx.symbols, shapes)?;
+        let inputs = inputs.iter().map(|input| Elements::of(input));
+        let inputs = inputs.collect::<TractResult<TVec<_>>>()?;
+        program.run(&inputs, registers)?;
+        program.tensors(&inputs, registers)
+    }
+
+    fn reset_lanes(&mut self, _lanes: &[LaneId]) -> TractResult<()> {
+        Ok(())
+    }
+}

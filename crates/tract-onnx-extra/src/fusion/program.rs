@@ -1,0 +1,408 @@
+//! The program of a fused operator.
+
+use tract_onnx::tract_hir::internal::*;
+
+use super::view::{Base, View};
+use crate::recurrent::{Functions, GateFunction};
+use crate::repairs::kernel::Kernel;
+
+/// A function of one operand.
+#[derive(Clone, Debug)]
+pub(super) enum Unary {
+    Kernel(Kernel),
+    Gate(GateFunction, Functions),
+    Abs,
+    Neg,
+    Not,
+    Recip,
+    Sqrt,
+    Square,
+    /// 1 unless the operand is 0.
+    Truth,
+}
+
+/// A function of two operands.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Binary {
+    Add,
+    Sub,
+    /// The second minus the first.
+    SubFrom,
+    Mul,
+    Div,
+    Min,
+    Max,
+    And,
+    Or,
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// The computation of a value from its operands. A bool is 0 or 1.
+#[derive(Clone, Debug)]
+pub(super) enum Function {
+    /// The elements of a view, in its order.
+    Read(View),
+    Unary(Unary),
+    Binary(Binary),
+    /// The second operand where the first is true, the third elsewhere.
+    Select,
+    /// The product of matrices; the second is [packed](pack).
+    Product {
+        inner: usize,
+        columns: usize,
+    },
+}
+
+/// Contiguous elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operand {
+    pub(super) base: Base,
+    pub(super) start: usize,
+    pub(super) len: usize,
+}
+
+impl Operand {
+    /// The same elements with a shape.
+    pub(super) fn view(self, sizes: &[usize]) -> View {
+        View::whole(self.base, sizes).at(self.start)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Instruction {
+    pub(super) function: Function,
+    pub(super) operands: TVec<Operand>,
+    /// The number of elements of the result.
+    pub(super) len: usize,
+}
+
+impl Instruction {
+    /// The values it reads.
+    fn values(&self) -> impl Iterator<Item = usize> {
+        let view = match &self.function {
+            Function::Read(view) => Some(view.base),
+            _ => None,
+        };
+        let bases = self.operands.iter().map(|operand| operand.base).chain(view);
+        bases.filter_map(|base| match base {
+            Base::Value(value) => Some(value),
+            Base::Input(_) | Base::Constant(_) => None,
+        })
+    }
+}
+
+/// Elements that are output as a tensor.
+#[derive(Clone, Debug)]
+pub(super) struct Output {
+    pub(super) elements: Operand,
+    pub(super) datum_type: DatumType,
+    pub(super) shape: TVec<usize>,
+}
+
+/// Instructions; each computes the value of its own index.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    instructions: Vec<Instruction>,
+    /// The register of each value.
+    registers: Vec<usize>,
+    constants: Vec<Vec<f32>>,
+    pub(super) outputs: Vec<Output>,
+}
+
+/// The memory for values.
+pub(super) type Registers = Vec<Vec<f32>>;
+
+/// The elements of an input.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Elements<'a> {
+    Floats(&'a [f32]),
+    Truths(&'a [bool]),
+}
+
+impl<'a> Elements<'a> {
+    pub(super) fn of(tensor: &'a Tensor) -> TractResult<Self> {
+        let plain = tensor.try_as_plain_ram()?;
+        if tensor.datum_type() == bool::datum_type() {
+            Ok(Self::Truths(plain.as_slice()?))
+        } else {
+            Ok(Self::Floats(plain.as_slice()?))
+        }
+    }
+}
+
+/// The memory that operands are read from.
+#[derive(Clone, Copy)]
+struct Memory<'a> {
+    program: &'a Program,
+    inputs: &'a [Elements<'a>],
+    registers: &'a Registers,
+}
+
+impl<'a> Memory<'a> {
+    fn floats(self, base: Base) -> &'a [f32] {
+        match base {
+            Base::Input(input) => match self.inputs[input] {
+                Elements::Floats(floats) => floats,
+                Elements::Truths(_) => &[],
+            },
+            Base::Constant(constant) => &self.program.constants[constant],
+            Base::Value(value) => &self.registers[self.program.registers[value]],
+        }
+    }
+
+    fn operand(self, operand: Operand) -> &'a [f32] {
+        &self.floats(operand.base)[operand.start..operand.start + operand.len]
+    }
+}
+
+impl Elements<'_> {
+    /// The part with this index, of equal parts.
+    pub(super) fn part(self, index: usize, parts: usize) -> Self {
+        match self {
+            Self::Floats(all) => Self::Floats(part(all, index, parts)),
+            Self::Truths(all) => Self::Truths(part(all, index, parts)),
+        }
+    }
+}
+
+fn part<T>(all: &[T], index: usize, parts: usize) -> &[T] {
+    let len = all.len() / parts;
+    &all[index * len..][..len]
+}
+
+impl Program {
+    pub(super) fn new(
+        instructions: Vec<Instruction>,
+        constants: Vec<Vec<f32>>,
+        outputs: Vec<Output>,
+    ) -> Self {
+        Self {
+            registers: allocate(&instructions, &outputs),
+            instructions,
+            constants,
+            outputs,
+        }
+    }
+
+    /// Allocates memory for a run.
+    pub(super) fn registers(&self) -> Registers {
+        let mut registers = vec![];
+        for (instruction, &register) in std::iter::zip(&self.instructions, &self.registers) {
+            if register == registers.len() {
+                registers.push(vec![]);
+            }
+            let memory: &mut Vec<f32> = &mut registers[register];
+            memory.resize(memory.len().max(instruction.len), 0.0);
+        }
+        registers
+    }
+
+    /// Computes all values. The inputs have the types and shapes that the program was made for.
+    pub(super) fn run(
+        &self,
+        inputs: &[Elements<'_>],
+        registers: &mut Registers,
+    ) -> TractResult<()> {
+        for (instruction, &register) in std::iter::zip(&self.instructions, &self.registers) {
+            // Taken out so that the other registers can be read; no operand is in it.
+            let mut taken = std::mem::take(&mut registers[register]);
+            let memory = Memory {
+                program: self,
+                inputs,
+                registers,
+            };
+            let to = &mut taken[..instruction.len];
+            let operand = |index: usize| memory.operand(instruction.operands[index]);
+            match &instruction.function {
+                Function::Read(view) => match view.base {
+                    Base::Input(input) if let Elements::Truths(truths) = inputs[input] => {
+                        view.read(truths, to, truth);
+                    }
+                    base => view.read(memory.floats(base), to, |float| float),
+                },
+                Function::Unary(function) => unary(function, to, operand(0))?,
+                Function::Binary(function) => binary(*function, to, operand(0), operand(1)),
+                Function::Select => {
+                    let operands = std::iter::zip(operand(1), operand(2));
+                    let operands = std::iter::zip(operand(0), operands);
+                    for (to, (condition, (a, b))) in std::iter::zip(to, operands) {
+                        *to = if *condition == 0.0 { *b } else { *a };
+                    }
+                }
+                Function::Product { inner, columns } => {
+                    product(to, operand(0), operand(1), *inner, *columns);
+                }
+            }
+            registers[register] = taken;
+        }
+        Ok(())
+    }
+
+    /// The elements of an output after a [`run`](Self::run).
+    pub(super) fn output<'a>(
+        &'a self,
+        output: usize,
+        inputs: &'a [Elements<'a>],
+        registers: &'a Registers,
+    ) -> &'a [f32] {
+        let memory = Memory {
+            program: self,
+            inputs,
+            registers,
+        };
+        memory.operand(self.outputs[output].elements)
+    }
+
+    /// The outputs as tensors after a [`run`](Self::run).
+    pub(super) fn tensors(
+        &self,
+        inputs: &[Elements<'_>],
+        registers: &Registers,
+    ) -> TractResult<TVec<TValue>> {
+        let outputs = self.outputs.iter().enumerate().map(|(index, output)| {
+            let elements = self.output(index, inputs, registers);
+            let tensor = if output.datum_type == bool::datum_type() {
+                let truths: Vec<bool> = elements.iter().map(|float| *float != 0.0).collect();
+                Tensor::from_shape(&output.shape, &truths)?
+            } else {
+                Tensor::from_shape(&output.shape, elements)?
+            };
+            Ok(tensor.into_tvalue())
+        });
+        outputs.collect()
+    }
+}
+
+/// Assigns a register to each value from its definition to its last read.
+fn allocate(instructions: &[Instruction], outputs: &[Output]) -> Vec<usize> {
+    let mut last_read: Vec<usize> = (0..instructions.len()).collect();
+    for (number, instruction) in instructions.iter().enumerate() {
+        for value in instruction.values() {
+            last_read[value] = number;
+        }
+    }
+    for output in outputs {
+        if let Base::Value(value) = output.elements.base {
+            last_read[value] = instructions.len();
+        }
+    }
+    let mut free: Vec<usize> = vec![];
+    let mut count = 0;
+    let mut registers: Vec<usize> = vec![];
+    for (number, instruction) in instructions.iter().enumerate() {
+        registers.push(free.pop().unwrap_or_else(|| {
+            count += 1;
+            count - 1
+        }));
+        let mut ended: TVec<usize> = instruction.values().chain([number]).collect();
+        ended.sort_unstable();
+        ended.dedup();
+        ended.retain(|value| last_read[*value] == number);
+        free.extend(ended.into_iter().map(|value| registers[value]));
+    }
+    registers
+}
+
+fn truth(is_true: bool) -> f32 {
+    f32::from(u8::from(is_true))
+}
+
+fn unary(function: &Unary, to: &mut [f32], from: &[f32]) -> TractResult<()> {
+    let mut each = |function: fn(f32) -> f32| {
+        for (to, from) in std::iter::zip(&mut *to, from) {
+            *to = function(*from);
+        }
+    };
+    match function {
+        Unary::Kernel(kernel) => {
+            to.copy_from_slice(from);
+            kernel.run(to)?;
+        }
+        Unary::Gate(function, functions) => {
+            to.copy_from_slice(from);
+            function.apply(functions, to)?;
+        }
+        Unary::Abs => each(f32::abs),
+        Unary::Neg => each(|x| -x),
+        Unary::Not => each(|x| truth(x == 0.0)),
+        Unary::Recip => each(f32::recip),
+        Unary::Sqrt => each(f32::sqrt),
+        Unary::Square => each(|x| x * x),
+        Unary::Truth => each(|x| truth(x != 0.0)),
+    }
+    Ok(())
+}
+
+#[expect(clippy::float_cmp, reason = "ONNX's Equal")]
+fn binary(function: Binary, to: &mut [f32], a: &[f32], b: &[f32]) {
+    // Inlined into each arm, where the function is known, so that the loop is vectorised.
+    #[inline(always)]
+    fn each(to: &mut [f32], a: &[f32], b: &[f32], function: impl Fn(f32, f32) -> f32) {
+        for (to, (a, b)) in std::iter::zip(to, std::iter::zip(a, b)) {
+            *to = function(*a, *b);
+        }
+    }
+    match function {
+        Binary::Add => each(to, a, b, |a, b| a + b),
+        Binary::Sub => each(to, a, b, |a, b| a - b),
+        Binary::SubFrom => each(to, a, b, |a, b| b - a),
+        Binary::Mul => each(to, a, b, |a, b| a * b),
+        Binary::Div => each(to, a, b, |a, b| a / b),
+        // A NaN in either operand stays.
+        Binary::Min => each(to, a, b, |a, b| if a.is_nan() || a < b { a } else { b }),
+        Binary::Max => each(to, a, b, |a, b| if a.is_nan() || a > b { a } else { b }),
+        Binary::And => each(to, a, b, |a, b| truth(a != 0.0 && b != 0.0)),
+        Binary::Or => each(to, a, b, |a, b| truth(a != 0.0 || b != 0.0)),
+        Binary::Equal => each(to, a, b, |a, b| truth(a == b)),
+        Binary::NotEqual => each(to, a, b, |a, b| truth(a != b)),
+        Binary::Less => each(to, a, b, |a, b| truth(a < b)),
+        Binary::LessOrEqual => each(to, a, b, |a, b| truth(a <= b)),
+        Binary::Greater => each(to, a, b, |a, b| truth(a > b)),
+        Binary::GreaterOrEqual => each(to, a, b, |a, b| truth(a >= b)),
+    }
+}
+
+/// A product of matrices, the second one [packed](pack). For a few thousand multiplications, which
+/// take less time than tract needs to pack its operands.
+fn product(to: &mut [f32], a: &[f32], packed: &[f32], inner: usize, columns: usize) {
+    for (row, a) in a.chunks_exact(inner).enumerate() {
+        for (index, panel) in packed.chunks_exact(inner * PANEL).enumerate() {
+            let mut sums = [0.0; PANEL];
+            for (a, row) in std::iter::zip(a, panel.as_chunks::<PANEL>().0) {
+                for (sum, b) in std::iter::zip(&mut sums, row) {
+                    *sum += a * b;
+                }
+            }
+            let at = row * columns + index * PANEL;
+            // The excess is overwritten by the next row: writing whole vectors is much faster than
+            // parts.
+            if let Some(to) = to.get_mut(at..at + PANEL) {
+                to.copy_from_slice(&sums);
+            } else {
+                let to = &mut to[at..];
+                to.copy_from_slice(&sums[..to.len()]);
+            }
+        }
+    }
+}
+
+/// The columns of a panel: two vectors of SSE2 or NEON.
+const PANEL: usize = 8;
+
+/// Packs a matrix into panels of columns; the last one is padded with zeros.
+pub(super) fn pack(matrix: &[f32], columns: usize) -> Vec<f32> {
+    let mut packed = vec![];
+    for start in (0..columns).step_by(PANEL) {
+        for row in matrix.chunks_exact(columns) {
+            let panel = &row[start..columns.min(start + PANEL)];
+            packed.extend_from_slice(panel);
+            packed.extend(std::iter::repeat_n(0.0, PANEL - panel.len()));
+        }
+    }
+    packed
+}

@@ -1,0 +1,142 @@
+//! ONNX's `Loop` for tract, and complete `LSTM`, `GRU` and `RNN`.
+//!
+//! tract-onnx 0.23 has `Scan` and `If` but no `Loop`, which tf2onnx writes for every recurrent
+//! layer of Keras and every `tf.while_loop`. [`register`] adds all of its versions (1 to 25),
+//! replaces tract's recurrent layers, and leaves everything else to tract:
+//!
+//! ```no_run
+//! use tract_onnx::prelude::*;
+//!
+//! # fn main() -> TractResult<()> {
+//! let mut onnx = tract_onnx::onnx();
+//! tract_onnx_extra::register(&mut onnx);
+//! let model = onnx.model_for_path("keras_lstm.onnx")?.into_optimized()?.into_runnable()?;
+//! let x = Tensor::zero::<f32>(&[1, 200, 64])?;
+//! let outputs = model.run(tvec!(x.into()))?;
+//! println!("{:?}", outputs[0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The trip count and the condition are both optional. States may change their sizes (but not their
+//! rank) from step to step; bodies may have initializers, capture outer values, and contain other
+//! loops, `If` and `Scan`. With zero iterations, scan outputs are empty and states keep their
+//! initial values. The condition that a body outputs is followed even if the node has no condition
+//! input, as in ONNX Runtime and ONNX's reference evaluator.
+//!
+//! # Branches
+//!
+//! `If` is replaced as well. With a known condition, only the taken branch has to be valid, and it
+//! replaces the node. Otherwise, sizes in which the branches differ become symbols, and branches
+//! that differ in type or rank are an error. Branches know the sizes of what is around them.
+//!
+//! # Recurrent layers
+//!
+//! tract ignores `direction = reverse`, activations and `clip` of `LSTM`, `GRU` and `RNN`, and
+//! refuses lengths (`sequence_lens`). This crate supports all of them, for known and symbolic
+//! sizes, and each run starts with the initial states. A length below 0 or above the number of steps
+//! is an error, as in ONNX Runtime, unless [`LoadOptions::with_lengths`] has them clamped; for a
+//! length of 0 the final states are zeros. NaN stays NaN.
+//!
+//! A layer is a product of all inputs with the weights, and a `Scan` in each direction. With large
+//! weights that are known at load time, it is a single operator that packs its weights once; so is
+//! a loop whose steps compute an LSTM, GRU or RNN, masked or not. With the feature `multithread`
+//! the operator uses the threads of tract's executor, with bit-identical results for any number of
+//! them. Layers of doubles are computed in doubles, those of half floats in floats.
+//!
+//! # How a loop runs
+//!
+//! A loop that cannot stop early, and whose number of steps is known when the model is prepared,
+//! becomes tract's own `Scan`: tract then computes everything that does not depend on a state, such
+//! as the products of a recurrent layer's inputs with its weights, for all steps at once. Reads by
+//! step (`Gather(x, step)`) become scan inputs.
+//!
+//! Any other loop runs its optimised body step by step. States are moved from step to step, so
+//! operators may work in place on them, and scan outputs are copied once, after the last step.
+//!
+//! In both cases, the small operators of a step are fused into one. It applies the same functions
+//! in the same order, on memory that is kept from step to step; only products of small matrices are
+//! summed in a different order than tract's, and NaN stays NaN, of which some of tract's own
+//! operators make a number. A Scan whose step is one such operator runs without a
+//! plan. The example `examples/loops.rs` shows how the loops of a model run.
+//!
+//! # Symbolic sizes
+//!
+//! Models load before their sizes are known. A loop over a whole axis, such as that of a recurrent
+//! layer, has the axis's size in its outputs, and is a `Scan` as well unless a final state is read.
+//! Its trip count is that size, and its condition stays true until the end; if the condition of the
+//! first step cannot be proved and turns out false, the run fails. Casts of sizes to int32, which
+//! TensorFlow writes around each size, keep symbols.
+//!
+//! # Limits
+//!
+//! A loop may be endless. [`with_limits`] bounds the steps and the memory of a model's loops,
+//! nested ones included, and of a `Range` and outputs whose sizes come from data; by default there
+//! is no bound.
+//!
+//! # Operators around loops
+//!
+//! Operators that models use in and around loops, and that tract supports in part:
+//!
+//! - `If`: without a name, with names that also occur elsewhere, and with branches that output
+//!   different constants or captured values.
+//! - `Slice` of one element along an axis that is then squeezed, which is how `x[t]` is
+//!   exported: a `Gather`. Bounds may come from data, and follow ONNX's rule along axes of any
+//!   size: that of `x[:100]` is `min(T,100)`.
+//! - `Compress`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape`, `Squeeze` and `Tile`
+//!   with sizes that come from data: the sizes are symbols until the operator runs. A `OneHot`
+//!   takes any index, and a `Pad` removes elements if its pads are negative. A `Squeeze` without
+//!   axes is refused if a size is not known, since its rank depends on it.
+//! - `Concat` and `Reshape` of sizes that may be equal, although different expressions stand for
+//!   them: they are compared when the model runs.
+//! - `Scan` over axes that may be empty: its final states are then the initial ones.
+//! - `Unique`.
+//! - `Range` with any step and limit: it is empty if it ends before it starts, also for symbols.
+//! - Reductions, `ArgMax` and `ArgMin`: of nothing, where the results are ONNX Runtime's (0 for a
+//!   sum or a mean, negative infinity for a maximum, an error for a position), and of integers.
+//! - `TopK`, where a `k` above the axis is an error, and NaN is more than any number.
+//! - `Mul` of integers by themselves, and of sizes.
+//! - Sizes that come from data, of values that nothing else reads.
+//! - Any operator whose outputs are known to be empty.
+//! - `Cast` of sizes to int32, and `Cast` of all else to int64 as numbers,
+//!   which `CumSum`, `TopK`, `NonZero` and others then take.
+//! - `QuantizeLinear` and `DequantizeLinear` of all versions, with parameters by axis or by block,
+//!   constant or computed, and `DynamicQuantizeLinear`. They compute with integers of tract's plain
+//!   types: tract replaces operators between two of them by a table of all bytes, `Softmax`
+//!   included, though its elements depend on each other. Constants are dequantised when the model
+//!   is loaded.
+//! - `Mod`, whose operands tract may swap, and `CumSum` with its axis in a list of one.
+//!
+//! # Limitations
+//!
+//! Sequences and optionals as states, states whose rank changes, and loops nested more than 8
+//! graphs deep are errors when the model is loaded.
+
+#![forbid(unsafe_code)]
+
+#[macro_use]
+mod equality;
+
+mod data_sizes;
+mod dims;
+mod fusion;
+mod graph;
+mod limits;
+mod load;
+mod loops;
+mod node;
+mod operators;
+mod recurrent;
+mod register;
+mod repairs;
+mod wire;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+pub use limits::Limits;
+pub use load::{LengthsPolicy, LoadOptions, with_limits};
+pub use loops::op::Loop;
+pub use register::register;
+pub use repairs::optimize::into_optimized;

@@ -1,0 +1,165 @@
+//! ONNX's Scan over axes that may be empty.
+//!
+//! tract's Scan without steps has no final states: what it outputs is made up. ONNX's are the
+//! initial states.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::loops::last::LastOrInitial;
+use crate::node::{Facts, check_domain, tracts};
+use crate::operators::empty::OrNothing;
+use crate::wire::wire_cast;
+
+/// Parses a Scan like tract, but for the final states.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let (tracts, captured) = tracts(&node.op_type, ctx, node)?;
+    let scanned: i64 = node.get_attr("num_scan_inputs")?;
+    let states = usize::try_from(scanned).ok().and_then(|scanned| {
+        node.input
+            .len()
+            .checked_sub(scanned)
+            .filter(|_| scanned > 0)
+    });
+    let states = states.with_context(|| {
+        let inputs = node.input.len();
+        format!("its num_scan_inputs is {scanned}, expected 1 to {inputs}")
+    })?;
+    let axes: Option<Vec<i64>> = node.get_attr_opt_vec("scan_input_axes")?;
+    let op = OnnxScan {
+        tracts,
+        states,
+        axis: axes.and_then(|axes| axes.first().copied()).unwrap_or(0),
+    };
+    let tracts = Box::new(op);
+    Ok((Box::new(OrNothing { tracts }), captured))
+}
+
+/// A Scan before types and shapes are known.
+#[derive(Clone, Debug)]
+struct OnnxScan {
+    tracts: Box<dyn InferenceOp>,
+    /// The number of states, which are the first inputs and outputs.
+    states: usize,
+    /// The axis of the first scan input that it goes over.
+    axis: i64,
+}
+
+never_equal!(OnnxScan);
+
+impl Op for OnnxScan {
+    fn name(&self) -> StaticName {
+        self.tracts.name()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for OnnxScan {
+    not_out_of_plan!();
+}
+
+impl InferenceOp for OnnxScan {
+    fn infer(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        self.tracts.infer(inputs, outputs, observed)
+    }
+
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        self.tracts.infer_facts(inputs, outputs, observed)
+    }
+
+    fn nboutputs(&self) -> TractResult<usize> {
+        self.tracts.nboutputs()
+    }
+
+    fn observe_outlets(
+        &self,
+        model: &InferenceModel,
+        node: &InferenceNode,
+    ) -> TractResult<Vec<OutletId>> {
+        self.tracts.observe_outlets(model, node)
+    }
+
+    fn to_typed(
+        &self,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let mut outlets = self.tracts.to_typed(source, node, target, mapping)?;
+        let input = |index: usize| mapping[&node.inputs[index]];
+        let scanned = input(self.states);
+        let shape = &target.outlet_fact(scanned)?.shape;
+        let axis = self.axis
+            + if self.axis < 0 {
+                shape.rank() as i64
+            } else {
+                0
+            };
+        let axis = usize::try_from(axis).ok().filter(|it| *it < shape.rank());
+        let axis = axis.with_context(|| format!("it has no axis {}", self.axis))?;
+        let steps = shape[axis].to_i64().ok();
+        if steps.is_some_and(|steps| steps > 0) {
+            return Ok(outlets);
+        }
+        if steps == Some(0) {
+            return self.without_steps(node, target, mapping, &outlets);
+        }
+        for state in 0..self.states.min(outlets.len()) {
+            let of = target.outlet_fact(outlets[state])?.datum_type;
+            let name = format!("{}.initial{state}", node.name);
+            let initial = match target.outlet_fact(input(state))?.datum_type {
+                same if same == of => input(state),
+                _ => wire_cast(target, name, input(state), of)?,
+            };
+            let name = target.unique_name(format!("{}.last{state}", node.name));
+            let (name, inputs) = (name.into_owned(), [outlets[state], initial, scanned]);
+            outlets[state] = target.wire_node(name, LastOrInitial { axis }, &inputs)?[0];
+        }
+        Ok(outlets)
+    }
+
+    as_op!();
+}
+
+impl OnnxScan {
+    /// The initial states, and empty scan outputs.
+    fn without_steps(
+        &self,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        outlets: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let outlets = outlets.iter().enumerate();
+        let outlets = outlets.map(|(output, outlet)| {
+            if output < self.states {
+                return Ok(mapping[&node.inputs[output]]);
+            }
+            let fact = target.outlet_fact(*outlet)?.clone();
+            let shape = fact.shape.as_concrete();
+            let shape =
+                shape.with_context(|| format!("its outputs have sizes {:?}", fact.shape))?;
+            let nothing = Tensor::zero_dt(fact.datum_type, shape)?;
+            let name = target.unique_name(format!("{}.nothing", node.name));
+            target.add_const(name.into_owned(), nothing)
+        });
+        outlets.collect()
+    }
+}

@@ -1,0 +1,245 @@
+//! The op in typed models.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tract_onnx::tract_core::ops::gru_seq::GruSeq;
+use tract_onnx::tract_core::ops::konst::Const;
+use tract_onnx::tract_core::ops::scan::Scan;
+use tract_onnx::tract_core::optim::OptimizerSession;
+use tract_onnx::tract_hir::internal::*;
+
+use super::{run, scan};
+use crate::fusion;
+use crate::loops::if_::Branches;
+use crate::loops::spec::{Feed, Spec};
+use crate::repairs::optimize;
+
+/// ONNX's `Loop`: runs a body until its condition or its trip count ends it.
+///
+/// [`register`](crate::register) makes one for each Loop node of an ONNX model. Decluttering turns
+/// it into tract's `Scan` if that is equivalent.
+#[derive(Clone, Debug)]
+pub struct Loop {
+    pub(crate) spec: Arc<Spec>,
+    /// The plan of the optimised body.
+    plan: Option<Arc<TypedSimplePlan>>,
+    /// Whether it is known not to be a Scan; the check takes as many steps as the loop.
+    is_no_scan: Arc<AtomicBool>,
+}
+
+impl Loop {
+    pub(crate) fn new(mut spec: Spec) -> TractResult<Self> {
+        forget_between_runs(&mut spec.body);
+        ensure!(spec.feeds.len() == spec.body.inputs.len());
+        ensure!(spec.scan_output(spec.scans) == spec.body.outputs.len());
+        Ok(Self {
+            spec: Arc::new(spec),
+            plan: None,
+            is_no_scan: Arc::default(),
+        })
+    }
+
+    /// The body, which runs once per step.
+    #[must_use]
+    pub fn body(&self) -> &TypedModel {
+        &self.spec.body
+    }
+
+    /// Replaces known inputs by constants, and drops unread ones.
+    fn with_known_inputs(&self, facts: &[&TypedFact]) -> TractResult<Option<Self>> {
+        let mut body = self.spec.body.clone();
+        let mut inputs = vec![];
+        let mut feeds = vec![];
+        for (&outlet, &feed) in std::iter::zip(&self.spec.body.inputs, &self.spec.feeds) {
+            let known = match feed {
+                Feed::Outer(index) => facts[index].konst.clone(),
+                Feed::Step | Feed::State(_) => None,
+            };
+            let is_read = !body.node(outlet.node).outputs[outlet.slot]
+                .successors
+                .is_empty()
+                || body.outputs.contains(&outlet);
+            match known {
+                Some(value) => {
+                    let fact = TypedFact::try_from(Arc::clone(&value))?;
+                    body.node_mut(outlet.node).op = Box::new(Const::new(value)?);
+                    body.set_outlet_fact(outlet, fact)?;
+                }
+                None if is_read => {
+                    inputs.push(outlet);
+                    feeds.push(feed);
+                }
+                None => {}
+            }
+        }
+        if feeds.len() == self.spec.feeds.len() {
+            return Ok(None);
+        }
+        body.inputs = inputs;
+        body.compact()?;
+        let spec = Spec {
+            body,
+            feeds,
+            is_decluttered: false,
+            ..(*self.spec).clone()
+        };
+        Self::new(spec).map(Some)
+    }
+}
+
+/// Resets recurrent ops within a body at each run: by default, tract's keep their states for
+/// streaming.
+pub(crate) fn forget_between_runs(body: &mut TypedModel) {
+    for node in body.nodes_mut() {
+        if let Some(scan) = node.op_as_mut::<Scan>() {
+            scan.reset_every_turn = true;
+            forget_between_runs(&mut scan.body);
+        } else if let Some(gru) = node.op_as_mut::<GruSeq>() {
+            gru.reset_every_turn = true;
+        } else if let Some(Branches {
+            bodies: branches, ..
+        }) = node.op_as_mut()
+        {
+            forget_between_runs(&mut branches.then_body);
+            forget_between_runs(&mut branches.else_body);
+        }
+    }
+}
+
+never_equal!(Loop);
+
+impl Op for Loop {
+    fn name(&self) -> StaticName {
+        "Loop".into()
+    }
+
+    fn info(&self) -> TractResult<Vec<String>> {
+        let spec = &self.spec;
+        let ends = match (spec.trip_count, spec.gives_condition) {
+            (Some(_), true) => "trip count, condition",
+            (Some(_), false) => "trip count",
+            (None, true) => "condition",
+            (None, false) => "never",
+        };
+        Ok(vec![format!(
+            "states: {} scan outputs: {} ends by: {ends}",
+            spec.states.len(),
+            spec.scans
+        )])
+    }
+
+    fn validation(&self) -> Validation {
+        Validation::Rounding
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        true
+    }
+
+    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
+        let body = &self.spec.body;
+        let mut symbols: TVec<Symbol> = tvec![];
+        let sizes = inputs.iter().flat_map(|fact| fact.shape.iter());
+        symbols.extend(sizes.flat_map(TDim::symbols));
+        for node in body.nodes() {
+            if let Ok(facts) = body.node_input_facts(node.id) {
+                symbols.extend(node.op.required_bound_symbols(&facts));
+            }
+        }
+        symbols
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Loop {
+    not_out_of_plan!();
+
+    fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
+        let plan = match &self.plan {
+            Some(plan) => Arc::clone(plan),
+            None => SimplePlan::new(self.spec.body.clone())?,
+        };
+        let running = run::Running::new(Arc::clone(&self.spec), &plan)?;
+        Ok(Some(Box::new(running)))
+    }
+}
+
+impl TypedOp for Loop {
+    fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let outputs = self.spec.outputs.iter();
+        Ok(outputs.map(|output| output.fact.clone()).collect())
+    }
+
+    fn declutter_with_session(
+        &self,
+        session: &mut OptimizerSession<'_>,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        let facts = model.node_input_facts(node.id)?;
+        let replaced =
+            |op: Self| TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some);
+        if let Some(op) = self.with_known_inputs(&facts)? {
+            return replaced(op);
+        }
+        if !self.spec.is_decluttered {
+            let mut spec = (*self.spec).clone();
+            session.optimize(&mut spec.body)?;
+            spec.is_decluttered = true;
+            return replaced(Self::new(spec)?);
+        }
+        rule_if!(!self.is_no_scan.swap(true, Ordering::Relaxed));
+        let mut patch = TypedModelPatch::default();
+        let inputs = patch.taps(model, &node.inputs)?;
+        rule_if_some!(outlets = scan::wire(&self.spec, &mut patch.model, &node.name, &inputs));
+        for (slot, outlet) in outlets.into_iter().enumerate() {
+            patch.shunt_outside(model, OutletId::new(node.id, slot), outlet)?;
+        }
+        Ok(Some(patch))
+    }
+
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        let mut spec = (*self.spec).clone();
+        spec.body = spec.body.set_symbols(subs)?;
+        let steps = spec.steps.map(|steps| steps.substitute_all(subs));
+        spec.steps = steps.transpose()?;
+        for output in &mut spec.outputs {
+            let shape = output.fact.shape.iter();
+            let shape: TVec<TDim> = shape
+                .map(|dim| dim.substitute_all(subs))
+                .collect::<TractResult<_>>()?;
+            output.fact = output.fact.datum_type.fact(shape);
+        }
+        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+        target.wire_node(&node.name, Self::new(spec)?, &inputs)
+    }
+
+    fn codegen(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        rule_if!(self.plan.is_none());
+        let mut body = optimize::into_decluttered(self.spec.body.clone())?;
+        // Sizes that a step may change are not among those of the inputs.
+        let known = fusion::symbols(model.node_input_facts(node.id)?);
+        fusion::fuse_all(&mut body, &known)?;
+        let body = optimize::optimized(body)?;
+        let op = Self {
+            spec: Arc::clone(&self.spec),
+            plan: Some(SimplePlan::new(body)?),
+            is_no_scan: Arc::clone(&self.is_no_scan),
+        };
+        TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some)
+    }
+
+    as_op!();
+}

@@ -1,0 +1,261 @@
+//! Runs a loop step by step.
+
+use tract_onnx::tract_hir::internal::*;
+
+use crate::loops::budget::{Budget, steps_within};
+use crate::loops::spec::{Feed, Spec, Value, one};
+
+/// A running loop. Its body's state is created once and reused at every step.
+#[derive(Clone, Debug)]
+pub(crate) struct Running {
+    spec: Arc<Spec>,
+    body: TypedSimpleState,
+    /// Whether the body has symbolic sizes, which may differ between steps.
+    has_symbols: bool,
+    /// A step's cost in the budget: itself, and the steps of inner loops that became Scans.
+    steps: u64,
+    /// The cached result of [`coming`](Self::coming), for states of these shapes.
+    coming: Option<(TVec<TVec<usize>>, u64)>,
+}
+
+impl Running {
+    pub(crate) fn new(spec: Arc<Spec>, plan: &Arc<TypedSimplePlan>) -> TractResult<Self> {
+        let outputs = plan.model().nodes().iter().flat_map(|node| &node.outputs);
+        let mut sizes = outputs.flat_map(|output| output.fact.shape.iter());
+        let has_symbols = sizes.any(|size| size.to_i64().is_err());
+        let within = steps_within(&spec.body)?.unwrap_or(0);
+        Ok(Self {
+            spec,
+            body: plan.spawn()?,
+            has_symbols,
+            steps: within.saturating_add(1),
+            coming: None,
+        })
+    }
+
+    /// A lower bound of the bytes that the next step allocates: its outputs, or the largest
+    /// intermediate value.
+    fn coming(&mut self, symbols: &SymbolValues, states: &[Option<TValue>]) -> TractResult<u64> {
+        let shapes = states.iter().flatten();
+        let shapes: TVec<TVec<usize>> = shapes.map(|state| state.shape().into()).collect();
+        if let Some((known, bytes)) = &self.coming
+            && *known == shapes
+        {
+            return Ok(*bytes);
+        }
+        let symbols = with_states(&self.spec, symbols, states)?;
+        let model = self.body.model();
+        let outputs = &model.outputs[self.spec.state_output(0)..];
+        let outputs = outputs
+            .iter()
+            .map(|outlet| Ok(bytes_of(model.outlet_fact(*outlet)?, &symbols)));
+        let outputs = outputs.collect::<TractResult<Vec<_>>>()?;
+        let outputs = outputs.into_iter().flatten().fold(0, u64::saturating_add);
+        let all = model.nodes().iter().flat_map(|node| &node.outputs);
+        let largest = all
+            .filter_map(|output| bytes_of(&output.fact, &symbols))
+            .max();
+        let bytes = outputs.max(largest.unwrap_or(0));
+        self.coming = Some((shapes, bytes));
+        Ok(bytes)
+    }
+
+    /// Runs the body once and clears its values.
+    fn step(
+        &mut self,
+        ctx: &EvalContext<'_>,
+        step: i64,
+        states: &mut [Option<TValue>],
+        inputs: &[Option<TValue>],
+    ) -> TractResult<TVec<TValue>> {
+        let Self {
+            spec,
+            body,
+            has_symbols,
+            ..
+        } = self;
+        if step == 0 || *has_symbols {
+            // Outer symbols keep their values; the body's get new ones.
+            body.turn_state.resolved_symbols = ctx.symbols.clone();
+            body.turn_state.scenario = ctx.scenario;
+        }
+        for (input, feed) in spec.feeds.iter().enumerate() {
+            let value = match *feed {
+                Feed::Step => Some(tensor0(step).into_tvalue()),
+                // Moved, so that the body may write in place.
+                Feed::State(state) => states[state].take(),
+                Feed::Outer(outer) => inputs[outer].clone(),
+            };
+            body.set_input(input, value.context("each is fed once")?)?;
+        }
+        body.exec()?;
+        let outputs = body.outputs()?;
+        let plan = Arc::clone(body.plan());
+        for &node in plan.order_without_consts() {
+            body.turn_state.values[node] = None;
+        }
+        Ok(outputs)
+    }
+
+    fn run(&mut self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let spec = Arc::clone(&self.spec);
+        let trip_count = match spec.trip_count {
+            None => i64::MAX,
+            Some(input) => one(&inputs[input], "trip count")?,
+        };
+        let mut goes_on = match spec.condition {
+            None => true,
+            Some(input) => one(&inputs[input], "condition")?,
+        };
+        let mut states: TVec<Option<TValue>> = spec
+            .states
+            .iter()
+            .map(|&input| Some(inputs[input].clone()))
+            .collect();
+        let mut inputs: TVec<Option<TValue>> = inputs.into_iter().map(Some).collect();
+        for (index, input) in inputs.iter_mut().enumerate() {
+            if !spec.feeds.contains(&Feed::Outer(index)) {
+                *input = None;
+            }
+        }
+        let mut scanned: TVec<Vec<TValue>> = tvec![vec![]; spec.scans];
+        let mut budget = Budget::of(spec.limits);
+        let mut scanned_bytes = 0;
+        let mut step = 0;
+        while goes_on && step < trip_count {
+            budget.take_steps(self.steps)?;
+            if spec.limits.bytes.is_some() {
+                budget.hold(scanned_bytes + self.coming(ctx.symbols, &states)?)?;
+            }
+            let outputs = self
+                .step(ctx, step, &mut states, &inputs)
+                .with_context(|| format!("step {step}"))?;
+            let mut outputs = outputs.into_iter();
+            if spec.gives_condition {
+                let condition = outputs.next().context("the body produces a condition")?;
+                goes_on = one(&condition, "condition")?;
+            }
+            let mut held = 0;
+            for (state, after) in std::iter::zip(&mut states, &mut outputs) {
+                held += bytes(&after);
+                *state = Some(after);
+            }
+            for (scanned, value) in std::iter::zip(&mut scanned, outputs) {
+                scanned_bytes += bytes(&value);
+                if let Some(first) = scanned.first() {
+                    ensure!(
+                        first.shape() == value.shape(),
+                        "step {step} produced a scan output of sizes {:?}, but the first produced {:?}",
+                        value.shape(),
+                        first.shape()
+                    );
+                }
+                scanned.push(value);
+            }
+            budget.hold(scanned_bytes + held)?;
+            step += 1;
+        }
+        if let Some(expected) = &spec.steps {
+            // A symbol equals the trip count even if its value is unknown.
+            let expected = expected.eval(ctx.symbols).to_i64();
+            let expected = expected.unwrap_or(trip_count.max(0));
+            ensure!(
+                expected == step,
+                "its condition ended it after {step} of {expected} steps, which the sizes of its \
+                 outputs were taken from before they were known: with an input fact of known \
+                 sizes it runs"
+            );
+        }
+        let outputs = spec.outputs.iter().map(|output| match output.value {
+            Value::State(state) => states[state].clone().context("states are put back"),
+            Value::Scan(scan) if step == 0 => {
+                let empty = nothing_scanned(&spec, scan, ctx.symbols, &states)?;
+                Ok(empty.into_tvalue())
+            }
+            Value::Scan(scan) => Ok(stack(std::mem::take(&mut scanned[scan]))?.into_tvalue()),
+        });
+        outputs.collect()
+    }
+}
+
+fn bytes(value: &Tensor) -> u64 {
+    value.len() as u64 * value.datum_type().size_of() as u64
+}
+
+/// The bytes of a value, if the symbols determine its sizes.
+fn bytes_of(fact: &TypedFact, symbols: &SymbolValues) -> Option<u64> {
+    let mut bytes = fact.datum_type.size_of() as u64;
+    for size in fact.shape.iter() {
+        let size = size.eval(symbols).to_i64().ok()?;
+        bytes = bytes.saturating_mul(size.unsigned_abs());
+    }
+    Some(bytes)
+}
+
+/// Adds the symbols of the states' sizes.
+fn with_states(
+    spec: &Spec,
+    symbols: &SymbolValues,
+    states: &[Option<TValue>],
+) -> TractResult<SymbolValues> {
+    let mut symbols = symbols.clone();
+    for (input, feed) in spec.feeds.iter().enumerate() {
+        if let Feed::State(state) = *feed
+            && let Some(value) = &states[state]
+        {
+            let sizes = spec.body.input_fact(input)?.shape.iter();
+            for (dim, &size) in std::iter::zip(sizes, value.shape()) {
+                if let TDim::Sym(symbol) = dim {
+                    symbols.set(symbol, size as i64);
+                }
+            }
+        }
+    }
+    Ok(symbols)
+}
+
+/// Stacks values along a new first axis.
+fn stack(mut values: Vec<TValue>) -> TractResult<Tensor> {
+    let inner: TVec<usize> = values[0].shape().into();
+    let shape: TVec<usize> = std::iter::once(values.len()).chain(inner.clone()).collect();
+    if inner.is_empty() {
+        for value in &mut values {
+            *value = (**value).clone().into_shape(&[1])?.into_tvalue();
+        }
+    }
+    Tensor::stack_tensors(0, &values)?.into_shape(&shape)
+}
+
+/// A scan output without steps. Sizes that only a step would determine are 0.
+fn nothing_scanned(
+    spec: &Spec,
+    scan: usize,
+    symbols: &SymbolValues,
+    states: &[Option<TValue>],
+) -> TractResult<Tensor> {
+    let symbols = with_states(spec, symbols, states)?;
+    let fact = spec.body.output_fact(spec.scan_output(scan))?;
+    let sizes = fact
+        .shape
+        .iter()
+        .map(|dim| dim.eval(&symbols).to_usize().unwrap_or(0));
+    let shape: TVec<usize> = std::iter::once(0).chain(sizes).collect();
+    Tensor::zero_dt(fact.datum_type, &shape)
+}
+
+impl OpState for Running {
+    fn eval(
+        &mut self,
+        ctx: &EvalContext<'_>,
+        _op: &dyn Op,
+        inputs: TVec<TValue>,
+    ) -> TractResult<TVec<TValue>> {
+        let node = self.spec.node.clone();
+        self.run(ctx, inputs)
+            .with_context(|| format!("Loop {node:?}"))
+    }
+
+    fn reset_lanes(&mut self, _lanes: &[LaneId]) -> TractResult<()> {
+        bail!("a loop's body serves one stream at a time")
+    }
+}

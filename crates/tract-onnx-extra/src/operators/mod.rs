@@ -1,0 +1,11 @@
+//! Operators that tract has in part.
+
+pub(crate) mod cast;
+pub(crate) mod empty;
+pub(crate) mod int64;
+pub(crate) mod mod_;
+pub(crate) mod mul;
+pub(crate) mod quantize;
+pub(crate) mod range;
+pub(crate) mod reduce;
+pub(crate) mod top_k;

@@ -1,0 +1,149 @@
+//! Products of integers and of sizes.
+//!
+//! tract makes squares of `Mul(i, i)` and `Pow(i, 2)`, which it has for floats alone, and keeps 32
+//! bits of a number that is multiplied with a size.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::broadcast::multi_broadcast;
+use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
+use tract_onnx::tract_core::ops::math::mul;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::data_sizes::{FromData, OrTracts};
+use crate::dims::each_size;
+use crate::node::{Facts, check_domain, tracts};
+use crate::wire::wire_cast;
+
+/// Parses a Mul or a Pow.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let (tracts, captured) = tracts(&node.op_type, ctx, node)?;
+    let op = match node.op_type.as_str() {
+        "Mul" => ProductOf::Both,
+        _ => ProductOf::Base,
+    };
+    Ok((Box::new(OrTracts { tracts, op }), captured))
+}
+
+/// The operands that an operator multiplies.
+#[derive(Clone, Debug)]
+enum ProductOf {
+    Both,
+    /// The first one by itself, if the second is 2.
+    Base,
+}
+
+impl FromData for ProductOf {
+    fn name(&self, tracts: &dyn InferenceOp) -> StaticName {
+        tracts.name()
+    }
+
+    fn infer(
+        &self,
+        tracts: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>> {
+        let is_size = |fact: &&InferenceFact| {
+            let of = fact.datum_type.concretize();
+            of.is_some_and(|of| of.is_tdim())
+        };
+        rule_if!(matches!(self, Self::Both) && inputs.iter().any(is_size));
+        let mut found = tracts.infer_facts(inputs.clone(), outputs.clone(), tvec![])?;
+        let values = [0, 1].map(|input| found.0[input].value.concretize());
+        if let [Some(a), Some(b)] = values {
+            let products = each_size([&a, &b], |a, b| Ok(product(a, b)))?;
+            found.1[0].value = products.into_arc_tensor().into();
+        }
+        Ok(Some(found))
+    }
+
+    fn wire(
+        &self,
+        _tracts: &dyn InferenceOp,
+        name: &str,
+        target: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<Option<TVec<OutletId>>> {
+        let [first, second] = [0, 1].map(|input| target.outlet_fact(inputs[input]));
+        let (first, second) = (first?, second?);
+        let (first, second) = match self {
+            Self::Base => {
+                let is_two = |value: &Arc<Tensor>| {
+                    let number = value.cast_to_scalar::<f64>();
+                    value.len() == 1 && number.is_ok_and(|number| number == 2.0)
+                };
+                let squares =
+                    first.rank() >= second.rank() && second.konst.as_ref().is_some_and(is_two);
+                rule_if!(squares);
+                (first.datum_type, first.datum_type)
+            }
+            Self::Both => (first.datum_type, second.datum_type),
+        };
+        rule_if_some!(of = first.common_super_type(second));
+        rule_if!(of.is_integer() || of.is_tdim());
+        let operands = match self {
+            Self::Base => [inputs[0], inputs[0]],
+            Self::Both => [inputs[0], inputs[1]],
+        };
+        let mut operands = wire_rank_broadcast(name, target, &operands)?;
+        for (index, operand) in operands.iter_mut().enumerate() {
+            if !of.is_tdim() {
+                *operand = wire_cast(target, format!("{name}.in{index}"), *operand, of)?;
+            }
+        }
+        let name = target.unique_name(name).into_owned();
+        target.wire_node(name, Product { of }, &operands).map(Some)
+    }
+}
+
+/// The product of integers, or of sizes, which may be numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Product {
+    of: DatumType,
+}
+
+/// The product of sizes.
+fn product(a: &TDim, b: &TDim) -> TDim {
+    match (a.to_i64(), b.to_i64()) {
+        (Ok(a), Ok(b)) => a.wrapping_mul(b).to_dim(),
+        (Ok(times), Err(_)) => b.clone() * times,
+        (Err(_), Ok(times)) => a.clone() * times,
+        (Err(_), Err(_)) => a.clone() * b,
+    }
+}
+
+impl Op for Product {
+    fn name(&self) -> StaticName {
+        "Mul".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Product {
+    op_out_of_plan!();
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        if !self.of.is_tdim() {
+            return mul().eval(ctx, inputs);
+        }
+        let products = each_size([&inputs[0], &inputs[1]], |a, b| {
+            Ok(product(&a.eval(ctx.symbols), &b.eval(ctx.symbols)))
+        })?;
+        Ok(tvec![products.into_tvalue()])
+    }
+}
+
+impl TypedOp for Product {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
+        Ok(tvec![self.of.fact(shape)])
+    }
+
+    as_op!();
+}

@@ -1,0 +1,66 @@
+//! Products of quantised matrices. tract's version gives products with a vector another shape.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::data_sizes::{FromData, OrTracts};
+use crate::node::{Facts, check_domain, tracts};
+
+pub(super) const OPERATORS: [&str; 2] = ["MatMulInteger", "QLinearMatMul"];
+
+/// Parses a MatMulInteger or a QLinearMatMul.
+pub(super) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let (tracts, captured) = tracts(&node.op_type, ctx, node)?;
+    let op = OfMatrices {
+        places: match node.op_type.as_str() {
+            "QLinearMatMul" => [0, 3],
+            _ => [0, 1],
+        },
+    };
+    Ok((Box::new(OrTracts { tracts, op }), captured))
+}
+
+#[derive(Clone, Debug)]
+struct OfMatrices {
+    /// The operands' places among the inputs.
+    places: [usize; 2],
+}
+
+impl FromData for OfMatrices {
+    fn name(&self, tracts: &dyn InferenceOp) -> StaticName {
+        tracts.name()
+    }
+
+    fn infer(
+        &self,
+        _tracts: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        _outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>> {
+        for place in self.places {
+            let rank = inputs
+                .get(place)
+                .and_then(|it| it.shape.rank().concretize());
+            ensure!(
+                rank.is_none_or(|rank| rank > 1),
+                "an operand is a vector, expected matrices"
+            );
+        }
+        Ok(None)
+    }
+
+    fn wire(
+        &self,
+        _tracts: &dyn InferenceOp,
+        _name: &str,
+        _target: &mut TypedModel,
+        _inputs: &[OutletId],
+    ) -> TractResult<Option<TVec<OutletId>>> {
+        Ok(None)
+    }
+}

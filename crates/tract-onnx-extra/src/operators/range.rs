@@ -1,0 +1,319 @@
+//! Ranges. tract's have the wrong length for steps below 1, and for a limit behind the start.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::logic::sym_to_coord_axis;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::data_sizes::{in_numbers, rewire};
+use crate::dims::{is_size, size};
+use crate::limits::{self, Limits};
+use crate::node::check_domain;
+use crate::wire::wire_cast;
+
+/// Parses a Range.
+pub(crate) fn parse(
+    _ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let op = OnnxRange {
+        limits: limits::of_nodes_read(),
+    };
+    Ok((expand(op), vec![]))
+}
+
+/// A Range before types and shapes are known.
+#[derive(Clone, Debug)]
+struct OnnxRange {
+    limits: Limits,
+}
+
+/// The number of elements: ONNX's `max(ceil((limit - start) / step), 0)`, exact for symbols too.
+fn count(start: &TDim, limit: &TDim, step: i64) -> TractResult<TDim> {
+    ensure!(step != 0, "its step is 0");
+    if let (Ok(start), Ok(limit)) = (start.to_i64(), limit.to_i64()) {
+        let span = i128::from(limit) - i128::from(start);
+        let step = i128::from(step);
+        let whole = span / step + i128::from(span % step != 0 && (span < 0) == (step < 0));
+        return Ok(i64::try_from(whole.max(0)).unwrap_or(i64::MAX).to_dim());
+    }
+    let span = match step {
+        1.. => limit.clone() - start,
+        _ => start.clone() - limit,
+    };
+    let span = match is_size(&span) {
+        true => span,
+        false => span.maxi(0.to_dim()),
+    };
+    Ok(span.div_ceil(step.unsigned_abs()))
+}
+
+/// The number of elements, if the inputs determine it.
+fn length(inputs: [&Tensor; 3]) -> TractResult<Option<TDim>> {
+    if inputs.iter().any(|it| it.datum_type().is_float()) {
+        let numbers = inputs.map(|it| it.cast_to_scalar::<f64>());
+        let [Ok(start), Ok(limit), Ok(step)] = numbers else {
+            return Ok(None);
+        };
+        ensure!(step != 0.0, "its step is 0");
+        let length = ((limit - start) / step).ceil();
+        ensure!(
+            !length.is_nan(),
+            "it goes from {start} to {limit} in steps of {step}, expected finite numbers"
+        );
+        // The cast clamps.
+        return Ok(Some((length.max(0.0) as i64).to_dim()));
+    }
+    let [start, limit, step] = inputs.map(size);
+    match step?.to_i64() {
+        Ok(step) => count(&start?, &limit?, step).map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+impl Expansion for OnnxRange {
+    fn name(&self) -> StaticName {
+        "Range".into()
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        check_input_arity(inputs, 3)?;
+        check_output_arity(outputs, 1)?;
+        let types = inputs.iter().map(|input| &input.datum_type);
+        s.given_all(types, move |s, types| {
+            s.equals(&outputs[0].datum_type, common(&types)?)
+        })?;
+        for input in inputs {
+            s.equals(&input.rank, 0)?;
+        }
+        s.equals(&outputs[0].rank, 1)?;
+        let values = inputs.iter().map(|input| &input.value);
+        s.given_all(values, move |s, values| {
+            match length([&values[0], &values[1], &values[2]])? {
+                Some(length) => s.equals(&outputs[0].shape[0], length),
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let facts = inputs.iter().map(|input| model.outlet_fact(*input));
+        let facts = facts.collect::<TractResult<Vec<_>>>()?;
+        let types: Vec<DatumType> = facts.iter().map(|fact| fact.datum_type).collect();
+        let of = common(&types)?;
+        let length = match known_length([facts[0], facts[1], facts[2]])? {
+            Some(length) => length,
+            None => model.symbols.new_with_prefix("range").to_dim(),
+        };
+        let mut given = tvec![];
+        for (index, input) in inputs.iter().enumerate() {
+            let name = format!("{prefix}.in{index}");
+            given.push(match model.outlet_fact(*input)?.datum_type {
+                it if it.is_tdim() => *input,
+                _ => wire_cast(model, name, *input, of)?,
+            });
+        }
+        let op = Range {
+            of,
+            length,
+            limits: self.limits,
+        };
+        model.wire_node(prefix, op, &given)
+    }
+}
+
+/// The type of the elements: that of the inputs, which may be sizes.
+fn common(types: &[DatumType]) -> TractResult<DatumType> {
+    let common = DatumType::super_type_for(types);
+    let common = common.context("its inputs are of types that have nothing in common")?;
+    Ok(match common {
+        it if it.is_tdim() => i64::datum_type(),
+        it => it,
+    })
+}
+
+/// The number of elements, if the inputs' values, or the sizes that they stand for, determine it.
+///
+/// A size stays known through a cast to floats, as TensorFlow writes it around a limit.
+fn known_length(inputs: [&TypedFact; 3]) -> TractResult<Option<TDim>> {
+    if let [Some(start), Some(limit), Some(step)] = inputs.map(|fact| fact.konst.as_deref())
+        && let Some(length) = length([start, limit, step])?
+    {
+        return Ok(Some(length));
+    }
+    let [Some(start), Some(limit), Some(step)] = inputs.map(stands_for) else {
+        return Ok(None);
+    };
+    match step.to_i64() {
+        Ok(step) => count(&start, &limit, step).map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The size that a scalar stands for. An expression of the places of elements is none.
+fn stands_for(fact: &TypedFact) -> Option<TDim> {
+    if let Some(expression) = &fact.uniform_tdim {
+        let mut symbols = expression.symbols().into_iter();
+        return symbols
+            .all(|symbol| sym_to_coord_axis(&symbol).is_none())
+            .then(|| expression.clone());
+    }
+    let known = fact.konst.as_deref()?;
+    let number = size(known).ok()?;
+    let again = number.to_i64().ok().map(|it| it as f64);
+    let is_whole = !known.datum_type().is_float() || again == known.cast_to_scalar::<f64>().ok();
+    is_whole.then_some(number)
+}
+
+/// The numbers from a start by a step, before a limit. The inputs may be sizes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Range {
+    of: DatumType,
+    /// The number of elements; a symbol of its own if that comes from data.
+    length: TDim,
+    limits: Limits,
+}
+
+impl Range {
+    /// Counts in memory that may not be there: what is asked for comes from data.
+    fn elements<T: Datum + Copy>(
+        &self,
+        length: usize,
+        start: T,
+        next: impl Fn(T) -> T,
+    ) -> TractResult<Tensor> {
+        let mut elements: Vec<T> = vec![];
+        elements
+            .try_reserve_exact(length)
+            .with_context(|| format!("it has {length} elements, more than there is memory for"))?;
+        let mut element = start;
+        for _ in 0..length {
+            elements.push(element);
+            element = next(element);
+        }
+        Ok(tract_ndarray::Array1::from_vec(elements).into_tensor())
+    }
+}
+
+impl Op for Range {
+    fn name(&self) -> StaticName {
+        "Range".into()
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        true
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Range {
+    op_out_of_plan!();
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let inputs = inputs.into_iter().map(|it| in_numbers(it, ctx.symbols));
+        let inputs: TVec<TValue> = inputs.collect::<TractResult<_>>()?;
+        let [start, limit, step] = [&*inputs[0], &*inputs[1], &*inputs[2]];
+        let length = length([start, limit, step])?.context("they are numbers")?;
+        let length = length.to_usize()?;
+        let bytes = (length as u64).saturating_mul(self.of.size_of() as u64);
+        if let Some(most) = self.limits.bytes {
+            ensure!(
+                bytes <= most,
+                "it has {length} elements of {:?}, {bytes} bytes, more than the limit of {most}",
+                self.of
+            );
+        }
+        macro_rules! counted {
+            ($($type:ty),*; $($float:ty),*) => {
+                match self.of {
+                    $(it if it == <$type>::datum_type() => {
+                        let (start, step): ($type, $type) =
+                            (start.cast_to_scalar()?, step.cast_to_scalar()?);
+                        self.elements(length, start, |it: $type| it.wrapping_add(step))
+                    })*
+                    $(it if it == <$float>::datum_type() => {
+                        let (start, step): ($float, $float) =
+                            (start.cast_to_scalar()?, step.cast_to_scalar()?);
+                        self.elements(length, start, |it: $float| it + step)
+                    })*
+                    other => bail!("it is of {other:?}, expected numbers"),
+                }
+            };
+        }
+        let elements = counted!(i8, i16, i32, i64, u8, u16, u32, u64; f16, f32, f64)?;
+        Ok(tvec![elements.into_tvalue()])
+    }
+}
+
+impl TypedOp for Range {
+    fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec![self.of.fact(std::slice::from_ref(&self.length))])
+    }
+
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        let op = Self {
+            length: self.length.substitute_all(subs)?,
+            ..self.clone()
+        };
+        rewire(op, node, target, mapping)
+    }
+
+    as_op!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_exact_for_any_size() {
+        let scope = SymbolScope::default();
+        let size = scope.sym("N");
+        let n = size.to_dim();
+        let dim = |number: i64| number.to_dim();
+        for (start, limit, step) in [
+            (dim(0), n.clone(), 1),
+            (dim(0), n.clone(), 3),
+            (dim(0), n.clone() - 5, 1),
+            (dim(0), n.clone() - 5, 2),
+            (dim(3), n.clone(), 2),
+            (n.clone(), dim(0), -2),
+            (n.clone() - 1, dim(-1), -1),
+            (n.clone() - 4, dim(-1), -3),
+            (n.clone(), n.clone() * 2, 2),
+            (n.clone() / 2, n.clone(), 1),
+        ] {
+            let symbolic = count(&start, &limit, step).unwrap();
+            for number in 0..12 {
+                let values = SymbolValues::default().with(&size, number);
+                let at = |of: &TDim| of.eval(&values).to_i64().unwrap();
+                let expected = (at(&limit) - at(&start)) as f64 / step as f64;
+                let expected = expected.ceil().max(0.0) as i64;
+                assert_eq!(
+                    at(&symbolic),
+                    expected,
+                    "{start}..{limit} by {step}, N={number}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! Reductions of nothing, and of integers.
+//!
+//! tract's sum of no elements panics, its maximum of none is a finite number, and its sums of
+//! integers have 32 bits. Reductions of at least one float stay tract's own.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+use tract_onnx::tract_core::ops::math;
+use tract_onnx::tract_core::ops::nn::{Reduce, Reducer as Core};
+use tract_onnx::tract_hir::internal::tract_ndarray::Dimension as _;
+use tract_onnx::tract_hir::internal::*;
+use tract_onnx::tract_hir::ops::nn::Reducer;
+
+use crate::data_sizes::{FromData, OrTracts, axis};
+use crate::node::{Facts, check_domain, tracts};
+use crate::wire::wire_cast;
+
+/// The reductions of ONNX.
+const OPERATORS: [(&str, Reducer); 12] = [
+    ("ArgMax", Reducer::ArgMax(false)),
+    ("ArgMin", Reducer::ArgMin(false)),
+    ("ReduceL1", Reducer::L1),
+    ("ReduceL2", Reducer::L2),
+    ("ReduceLogSum", Reducer::LogSum),
+    ("ReduceLogSumExp", Reducer::LogSumExp),
+    ("ReduceMax", Reducer::Max),
+    ("ReduceMean", Reducer::Mean),
+    ("ReduceMin", Reducer::Min),
+    ("ReduceProd", Reducer::Prod),
+    ("ReduceSum", Reducer::Sum),
+    ("ReduceSumSquare", Reducer::SumSquare),
+];
+
+/// Registers them in a tract ONNX loader.
+pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
+    for (operator, _) in OPERATORS {
+        onnx.op_register.insert(operator, parse);
+    }
+}
+
+fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let (tracts, captured) = tracts(&node.op_type, ctx, node)?;
+    let is_set = |name: &str, or: i64| -> TractResult<bool> {
+        Ok(node.get_attr_opt(name)?.unwrap_or(or) == 1)
+    };
+    let known = OPERATORS.iter().find(|(name, _)| *name == node.op_type);
+    let (_, reducer) = *known.context("it is one of the registered")?;
+    let takes_last = is_set("select_last_index", 0)?;
+    let (reducer, axes) = match reducer {
+        Reducer::ArgMax(_) | Reducer::ArgMin(_) => {
+            let axis = node.get_attr_opt("axis")?.unwrap_or(0_i64);
+            let reducer = match reducer {
+                Reducer::ArgMax(_) => Reducer::ArgMax(takes_last),
+                _ => Reducer::ArgMin(takes_last),
+            };
+            (reducer, Axes::These(vec![axis]))
+        }
+        _ if node.input.len() > 1 => (reducer, Axes::OfInput),
+        _ => {
+            let these = node.get_attr_opt_vec("axes")?;
+            (reducer, these.map_or(Axes::OfInput, Axes::These))
+        }
+    };
+    let op = Reduction {
+        reducer,
+        axes,
+        keeps_axes: is_set("keepdims", 1)?,
+        is_nothing_without_axes: is_set("noop_with_empty_axes", 0)?,
+    };
+    Ok((Box::new(OrTracts { tracts, op }), captured))
+}
+
+#[derive(Clone, Debug)]
+enum Axes {
+    These(Vec<i64>),
+    /// Those of the second input, if there is one.
+    OfInput,
+}
+
+/// A reduction before types and shapes are known.
+#[derive(Clone, Debug)]
+struct Reduction {
+    reducer: Reducer,
+    axes: Axes,
+    keeps_axes: bool,
+    /// Whether an empty list of axes stands for none instead of all.
+    is_nothing_without_axes: bool,
+}
+
+impl Reduction {
+    /// The axes in order, of data of this rank; `None` if they are not known.
+    fn axes(
+        &self,
+        rank: usize,
+        given: Option<Option<&Tensor>>,
+    ) -> TractResult<Option<TVec<usize>>> {
+        let listed = match (&self.axes, given) {
+            (Axes::These(axes), _) => axes.clone(),
+            (Axes::OfInput, None) => vec![],
+            (Axes::OfInput, Some(None)) => return Ok(None),
+            (Axes::OfInput, Some(Some(axes))) => {
+                let axes = axes.cast_to::<i64>()?;
+                let axes = axes.to_plain_array_view::<i64>()?;
+                axes.iter().copied().collect()
+            }
+        };
+        if listed.is_empty() && !self.is_nothing_without_axes {
+            return Ok(Some((0..rank).collect()));
+        }
+        let axes = listed.into_iter().map(|it| axis(it, rank));
+        let mut axes = axes.collect::<TractResult<TVec<usize>>>()?;
+        axes.sort_unstable();
+        axes.dedup();
+        Ok(Some(axes))
+    }
+}
+
+impl FromData for Reduction {
+    fn name(&self, tracts: &dyn InferenceOp) -> StaticName {
+        tracts.name()
+    }
+
+    fn infer(
+        &self,
+        _tracts: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        _outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>> {
+        // tract panics if there is no such axis.
+        if let Some(rank) = inputs[0].shape.rank().concretize() {
+            let given = inputs.get(1).map(|fact| fact.value.concretize());
+            let given = given.as_ref().map(|value| value.as_deref());
+            self.axes(usize::try_from(rank)?, given)?;
+        }
+        Ok(None)
+    }
+
+    fn wire(
+        &self,
+        _tracts: &dyn InferenceOp,
+        name: &str,
+        target: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<Option<TVec<OutletId>>> {
+        let fact = target.outlet_fact(inputs[0])?;
+        let given = match inputs.get(1) {
+            Some(axes) => Some(target.outlet_fact(*axes)?.konst.as_deref()),
+            None => None,
+        };
+        let axes = self.axes(fact.rank(), given)?;
+        let axes = axes.context("its axes come from data, expected constant ones")?;
+        if is_tracts(fact, &axes) {
+            return Ok(None);
+        }
+        let to = match fact.datum_type {
+            it if it.is_tdim() => i64::datum_type(),
+            it => it,
+        };
+        let number = wire_cast(target, format!("{name}.number"), inputs[0], to)?;
+        let op = Reduced {
+            reducer: self.reducer,
+            axes,
+        };
+        let removed = op.axes.clone();
+        let named = target.unique_name(name).into_owned();
+        let mut outlet = target.wire_node(named, op, &[number])?[0];
+        if !self.keeps_axes {
+            for axis in removed.into_iter().rev() {
+                let named = target.unique_name(format!("{name}.without{axis}"));
+                let named = named.into_owned();
+                outlet = target.wire_node(named, AxisOp::Rm(axis), &[outlet])?[0];
+            }
+        }
+        Ok(Some(tvec![outlet]))
+    }
+}
+
+/// Makes the reductions that tract wired for its own operators, such as normalisations, as right as
+/// those of ONNX.
+pub(crate) fn check_reductions(model: &mut TypedModel) -> TractResult<()> {
+    for id in 0..model.nodes().len() {
+        let node = model.node(id);
+        let Some(op) = node.op_as::<Reduce>() else {
+            continue;
+        };
+        let reducer = match op.reducer {
+            Core::ArgMax(takes_last) => Reducer::ArgMax(takes_last),
+            Core::ArgMin(takes_last) => Reducer::ArgMin(takes_last),
+            Core::Max => Reducer::Max,
+            Core::Min => Reducer::Min,
+            Core::Prod => Reducer::Prod,
+            Core::Sum => Reducer::Sum,
+            Core::MeanOfSquares | Core::All | Core::Any => continue,
+        };
+        if !is_tracts(model.outlet_fact(node.inputs[0])?, &op.axes) {
+            let axes = op.axes.clone();
+            model.node_mut(id).op = Box::new(Reduced { reducer, axes });
+        }
+    }
+    Ok(())
+}
+
+/// Whether tract reduces a value correctly: it has floats, and at least one of them is reduced for
+/// each of the output.
+fn is_tracts(fact: &TypedFact, axes: &[usize]) -> bool {
+    let of = fact.datum_type;
+    let mut sizes = axes.iter().map(|axis| &fact.shape[*axis]);
+    of.is_quantized() || of.is_float() && sizes.all(TDim::prove_strict_positive)
+}
+
+/// Reduces axes, which stay with a size of 1.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Reduced {
+    reducer: Reducer,
+    /// The axes in order.
+    axes: TVec<usize>,
+}
+
+/// The result for no elements, as in ONNX Runtime; `None` if there is none.
+fn of_nothing(reducer: Reducer) -> Option<f64> {
+    Some(match reducer {
+        Reducer::ArgMax(_) | Reducer::ArgMin(_) => return None,
+        Reducer::Max | Reducer::LogSum | Reducer::LogSumExp => f64::NEG_INFINITY,
+        Reducer::Min => f64::INFINITY,
+        Reducer::Prod => 1.0,
+        Reducer::L1 | Reducer::L2 | Reducer::Mean | Reducer::Sum | Reducer::SumSquare => 0.0,
+    })
+}
+
+/// Reduces integers without overflow on the way. The result is clamped to the type.
+fn of_integers(reducer: Reducer, elements: impl Iterator<Item = i128> + Clone) -> i128 {
+    let sum = |of: fn(i128) -> i128| {
+        let elements = elements.clone().map(of);
+        elements.fold(0, i128::saturating_add)
+    };
+    let position = |is_better: fn(i128, i128) -> bool, takes_last: bool| {
+        let mut best: Option<(i128, i128)> = None;
+        for (at, element) in (0..).zip(elements.clone()) {
+            let replaces = best.is_none_or(|(_, known)| {
+                is_better(element, known) || takes_last && element == known
+            });
+            if replaces {
+                best = Some((at, element));
+            }
+        }
+        best.map_or(0, |(at, _)| at)
+    };
+    // A cast of a float to an integer truncates and clamps.
+    let float = |float: f64| float as i128;
+    match reducer {
+        Reducer::ArgMax(takes_last) => position(|a, b| a > b, takes_last),
+        Reducer::ArgMin(takes_last) => position(|a, b| a < b, takes_last),
+        Reducer::Max => elements.clone().max().unwrap_or(i128::MIN),
+        Reducer::Min => elements.clone().min().unwrap_or(i128::MAX),
+        Reducer::Prod => elements.clone().fold(1, i128::saturating_mul),
+        Reducer::Sum => sum(|it| it),
+        Reducer::L1 => sum(i128::abs),
+        Reducer::SumSquare => sum(|it| it.saturating_mul(it)),
+        Reducer::L2 => float((sum(|it| it.saturating_mul(it)) as f64).sqrt()),
+        Reducer::Mean => match elements.clone().count() as i128 {
+            0 => 0,
+            count => sum(|it| it) / count,
+        },
+        Reducer::LogSum => match sum(|it| it) {
+            ..=0 => i128::MIN,
+            sum => float((sum as f64).ln()),
+        },
+        Reducer::LogSumExp => match elements.clone().max() {
+            None => i128::MIN,
+            Some(most) => {
+                let each = elements.clone().map(|it| ((it - most) as f64).exp());
+                most.saturating_add(float(each.sum::<f64>().ln()))
+            }
+        },
+    }
+}
+
+impl Reduced {
+    /// The output's shape.
+    fn shape<D: Clone>(&self, of: &[D], one: &D) -> TVec<D> {
+        let sizes = of.iter().enumerate();
+        let reduced = sizes.map(|(axis, size)| match self.axes.contains(&axis) {
+            true => one.clone(),
+            false => size.clone(),
+        });
+        reduced.collect()
+    }
+
+    fn is_position(&self) -> bool {
+        matches!(self.reducer, Reducer::ArgMax(_) | Reducer::ArgMin(_))
+    }
+
+    fn nothing(&self, of: DatumType, shape: &[usize]) -> TractResult<Tensor> {
+        if self.is_position() {
+            ensure!(
+                shape.contains(&0),
+                "it looks for an element among none, along axis {:?}",
+                self.axes[0]
+            );
+            return Tensor::zero::<i64>(shape);
+        }
+        let value = of_nothing(self.reducer).context("all others have a result")?;
+        tensor0(value)
+            .cast_to_dt(of)?
+            .broadcast_scalar_to_shape(shape)
+    }
+
+    /// Reduces at least one float, like tract.
+    fn floats(&self, ctx: &EvalContext<'_>, input: TValue) -> TractResult<Tensor> {
+        let core = |reducer: Core, input: &Tensor| reducer.reduce(&self.axes, input);
+        let each = |op: ElementWiseOp, input: Tensor| -> TractResult<Tensor> {
+            let outputs = op.eval(ctx, tvec![input.into_tvalue()])?;
+            Ok(args_1!(outputs).into_tensor())
+        };
+        let of = input.datum_type();
+        let count: usize = self.axes.iter().map(|axis| input.shape()[*axis]).product();
+        let owned = |input: TValue| input.into_tensor();
+        match self.reducer {
+            Reducer::ArgMax(takes_last) => core(Core::ArgMax(takes_last), &input),
+            Reducer::ArgMin(takes_last) => core(Core::ArgMin(takes_last), &input),
+            Reducer::Max => core(Core::Max, &input),
+            Reducer::Min => core(Core::Min, &input),
+            Reducer::Prod => core(Core::Prod, &input),
+            Reducer::Sum => core(Core::Sum, &input),
+            Reducer::L1 => core(Core::Sum, &each(math::abs(), owned(input))?),
+            Reducer::SumSquare => core(Core::Sum, &each(math::square(), owned(input))?),
+            Reducer::L2 => {
+                let sum = core(Core::Sum, &each(math::square(), owned(input))?)?;
+                each(math::sqrt(), sum)
+            }
+            Reducer::LogSum => each(math::ln(), core(Core::Sum, &input)?),
+            Reducer::LogSumExp => {
+                let sum = core(Core::Sum, &each(math::exp(), owned(input))?)?;
+                each(math::ln(), sum)
+            }
+            Reducer::Mean => {
+                let sum = core(Core::Sum, &input)?;
+                let count = tensor0(i64::try_from(count)?).cast_to_dt(of)?.into_owned();
+                let count = count.broadcast_into_rank(sum.rank())?;
+                let operands = tvec![sum.into_tvalue(), count.into_tvalue()];
+                let outputs = math::div().eval(ctx, operands)?;
+                Ok(args_1!(outputs).into_tensor())
+            }
+        }
+    }
+
+    fn integers<T>(
+        &self,
+        input: &Tensor,
+        shape: &[usize],
+        to: impl Fn(i128) -> T,
+    ) -> TractResult<Tensor>
+    where
+        T: Datum + Copy + Into<i128>,
+    {
+        let input = input.to_plain_array_view::<T>()?;
+        let reduce = |coords: tract_ndarray::IxDyn| {
+            let mut part = input.view();
+            for (axis, at) in coords.slice().iter().enumerate() {
+                if !self.axes.contains(&axis) {
+                    part.collapse_axis(tract_ndarray::Axis(axis), *at);
+                }
+            }
+            of_integers(self.reducer, part.iter().map(|element| (*element).into()))
+        };
+        let reduced = tract_ndarray::ArrayD::from_shape_fn(shape, reduce);
+        Ok(if self.is_position() {
+            reduced.mapv(|at| at as i64).into_tensor()
+        } else {
+            reduced.mapv(to).into_tensor()
+        })
+    }
+}
+
+impl Op for Reduced {
+    fn name(&self) -> StaticName {
+        format!("Reduce<{:?}>", self.reducer).into()
+    }
+
+    fn info(&self) -> TractResult<Vec<String>> {
+        Ok(vec![format!("axes: {:?}", self.axes)])
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Reduced {
+    op_out_of_plan!();
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let input = args_1!(inputs);
+        let of = input.datum_type();
+        let shape = self.shape(input.shape(), &1);
+        macro_rules! integers {
+            ($($name:ident $type:ty),*) => {
+                match of {
+                    $(DatumType::$name => self.integers::<$type>(&input, &shape, |number| {
+                        number.clamp(<$type>::MIN.into(), <$type>::MAX.into()) as $type
+                    }),)*
+                    _ if of.is_float() => self.floats(ctx, input),
+                    other => bail!("it is of {other:?}, expected numbers"),
+                }
+            };
+        }
+        let output = if input.len() == 0 {
+            self.nothing(of, &shape)
+        } else {
+            integers!(I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64)
+        }?;
+        Ok(tvec![output.into_tvalue()])
+    }
+}
+
+impl TypedOp for Reduced {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let shape = self.shape(&inputs[0].shape.to_tvec(), &1.to_dim());
+        let of = match self.is_position() {
+            true => i64::datum_type(),
+            false => inputs[0].datum_type,
+        };
+        Ok(tvec![of.fact(shape)])
+    }
+
+    fn axes_mapping(
+        &self,
+        inputs: &[&TypedFact],
+        outputs: &[&TypedFact],
+    ) -> TractResult<AxesMapping> {
+        Reduce::new(self.axes.clone(), Core::Sum).axes_mapping(inputs, outputs)
+    }
+
+    fn change_axes(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+        _io: InOut,
+        change: &AxisOp,
+    ) -> TractResult<Option<AxisChangeConsequence>> {
+        let axes = self.axes.iter().map(|axis| change.transform_axis(*axis));
+        rule_if_some!(mut axes = axes.collect::<Option<TVec<usize>>>());
+        axes.sort_unstable();
+        let op: Box<dyn TypedOp> = Box::new(Self {
+            axes,
+            ..self.clone()
+        });
+        Ok(Some(AxisChangeConsequence::new(
+            model,
+            node,
+            Some(op),
+            change,
+        )))
+    }
+
+    /// Becomes tract's reduction once its sizes are known.
+    fn declutter(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        rule_if!(is_tracts(model.outlet_fact(node.inputs[0])?, &self.axes));
+        let mut patch = TypedModelPatch::default();
+        let input = patch.tap_model(model, node.inputs[0])?;
+        let axes = self.axes.clone();
+        let output = self
+            .reducer
+            .wire(axes, &node.name, &mut patch.model, input)?;
+        patch.shunt_outside(model, node.id.into(), output)?;
+        Ok(Some(patch))
+    }
+
+    as_op!();
+}

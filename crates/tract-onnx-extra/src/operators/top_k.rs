@@ -1,0 +1,189 @@
+//! TopK, with `k` checked: tract's fills up with zeros.
+
+use std::cmp::Ordering;
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::data_sizes::{Minted, Own, Untyped, axis, in_numbers, rewire, symbols_of};
+use crate::dims::size;
+use crate::node::check_domain;
+
+/// Parses a TopK.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let op = OnnxTopK {
+        axis: node.get_attr_opt("axis")?.unwrap_or(-1_i64),
+        largest: node.get_attr_opt("largest")?.unwrap_or(1_i64) != 0,
+        sizes: Minted::new(ctx),
+    };
+    Ok((Box::new(Own(op)), vec![]))
+}
+
+/// A TopK before types and shapes are known.
+#[derive(Clone, Debug)]
+struct OnnxTopK {
+    axis: i64,
+    largest: bool,
+    sizes: Minted,
+}
+
+impl Untyped for OnnxTopK {
+    type Typed = TopK;
+
+    fn name(&self) -> StaticName {
+        "TopK".into()
+    }
+
+    fn arity(&self) -> (usize, usize) {
+        (2, 2)
+    }
+
+    fn typed(&self, inputs: &[&TypedFact]) -> TractResult<TopK> {
+        let axis = axis(self.axis, inputs[0].rank())?;
+        let k = match &inputs[1].konst {
+            Some(k) => size(k).context("its k")?,
+            None => self.sizes.of(axis),
+        };
+        let op = TopK {
+            axis,
+            largest: self.largest,
+            k,
+        };
+        if let (Ok(k), Ok(count)) = (op.k.to_i64(), inputs[0].shape[axis].to_i64()) {
+            op.check(k, count)?;
+        }
+        Ok(op)
+    }
+}
+
+/// The first elements along an axis in descending or ascending order, and where they were.
+///
+/// Of equal elements, the first comes first. NaN is more than any number.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct TopK {
+    axis: usize,
+    largest: bool,
+    /// The number of elements; a symbol of its own if that comes from data.
+    k: TDim,
+}
+
+impl TopK {
+    fn check(&self, k: i64, count: i64) -> TractResult<()> {
+        ensure!(
+            (0..=count).contains(&k),
+            "k is {k}, but axis {} has {count} elements",
+            self.axis
+        );
+        Ok(())
+    }
+
+    fn first<T: Datum + Copy + PartialOrd>(
+        &self,
+        data: &Tensor,
+        k: usize,
+    ) -> TractResult<(Tensor, Tensor)> {
+        let axis = tract_ndarray::Axis(self.axis);
+        let mut shape = data.shape().to_vec();
+        shape[self.axis] = k;
+        let mut values = Tensor::zero_dt(data.datum_type(), &shape)?;
+        let mut places = Tensor::zero::<i64>(&shape)?;
+        let data = data.to_plain_array_view::<T>()?;
+        {
+            let mut values = values.try_as_plain_ram_mut()?;
+            let mut places = places.try_as_plain_ram_mut()?;
+            let (mut values, mut places) = (
+                values.to_array_view_mut::<T>()?,
+                places.to_array_view_mut::<i64>()?,
+            );
+            let to = std::iter::zip(values.lanes_mut(axis), places.lanes_mut(axis));
+            for (lane, (mut values, mut places)) in std::iter::zip(data.lanes(axis), to) {
+                let mut order: Vec<usize> = (0..lane.len()).collect();
+                order.sort_by(|&a, &b| {
+                    let ordering = compared(&lane[a], &lane[b]);
+                    match self.largest {
+                        true => ordering.reverse(),
+                        false => ordering,
+                    }
+                });
+                for (at, place) in order.into_iter().take(k).enumerate() {
+                    values[at] = lane[place];
+                    places[at] = place as i64;
+                }
+            }
+        }
+        Ok((values, places))
+    }
+}
+
+/// A total order of numbers: NaN is more than any other.
+fn compared<T: PartialOrd>(a: &T, b: &T) -> Ordering {
+    let is_nan = |it: &T| it.partial_cmp(it).is_none();
+    a.partial_cmp(b)
+        .unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
+}
+
+impl Op for TopK {
+    fn name(&self) -> StaticName {
+        "TopK".into()
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        true
+    }
+
+    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
+        inputs.iter().flat_map(|fact| symbols_of(fact)).collect()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for TopK {
+    op_out_of_plan!();
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let (data, k) = args_2!(inputs);
+        // Sizes are compared as numbers.
+        let data = in_numbers(data, ctx.symbols)?;
+        let k = size(&k).context("its k")?.eval(ctx.symbols).to_i64()?;
+        self.check(k, i64::try_from(data.shape()[self.axis])?)?;
+        let k = usize::try_from(k)?;
+        let of = data.datum_type();
+        let (values, places) = dispatch_numbers!(Self::first(of)(self, &data, k))?;
+        Ok(tvec![values.into_tvalue(), places.into_tvalue()])
+    }
+}
+
+impl TypedOp for TopK {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let mut shape = inputs[0].shape.to_tvec();
+        shape[self.axis] = self.k.clone();
+        let of = match inputs[0].datum_type {
+            it if it.is_tdim() => i64::datum_type(),
+            it => it,
+        };
+        Ok(tvec![of.fact(shape.clone()), i64::fact(shape)])
+    }
+
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        let op = Self {
+            k: self.k.substitute_all(subs)?,
+            ..self.clone()
+        };
+        rewire(op, node, target, mapping)
+    }
+
+    as_op!();
+}

@@ -1,0 +1,594 @@
+//! Wires a layer: the products with all inputs, the directions and the lengths.
+
+use std::ops::Range;
+
+use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Range as Count, Slice, TypedConcat};
+use tract_onnx::tract_core::ops::binary::TypedBinOp;
+use tract_onnx::tract_core::ops::cast::cast;
+use tract_onnx::tract_core::ops::change_axes::AxisOp;
+use tract_onnx::tract_core::ops::einsum::EinSum;
+use tract_onnx::tract_core::ops::logic::{Iff, comp_lt};
+use tract_onnx::tract_core::ops::math;
+use tract_onnx::tract_core::ops::scan::{InputMapping, OutputMapping, Scan, ScanInfo};
+use tract_onnx::tract_hir::internal::*;
+use tract_onnx::tract_hir::ops::expandable::Expansion;
+
+use super::Wiring;
+use super::activation::Activation;
+use super::cell::{Cell, Step};
+use super::checked::{self, Expected, Size, alike, fill};
+use crate::LengthsPolicy;
+use crate::loops::alias::Alias;
+use crate::loops::last::LastOrInitial;
+
+/// The node's optional inputs.
+#[derive(Clone, Debug)]
+pub(super) struct Inputs {
+    pub(super) bias: Option<usize>,
+    pub(super) lengths: Option<usize>,
+    pub(super) initial_h: Option<usize>,
+    pub(super) initial_c: Option<usize>,
+    pub(super) peepholes: Option<usize>,
+}
+
+/// The node's outputs that are present.
+#[derive(Clone, Debug)]
+pub(super) struct Outputs {
+    pub(super) y: Option<usize>,
+    pub(super) y_h: Option<usize>,
+    pub(super) y_c: Option<usize>,
+}
+
+impl Outputs {
+    pub(super) fn count(&self) -> usize {
+        [self.y, self.y_h, self.y_c].iter().flatten().count()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Layer {
+    pub(super) cell: Cell,
+    /// Whether each direction runs backwards.
+    pub(super) directions: TVec<bool>,
+    /// The activations of each direction.
+    pub(super) activations: Vec<Vec<Activation>>,
+    pub(super) clip: Option<f32>,
+    /// Whether the batch axis comes before the time axis.
+    pub(super) is_batch_first: bool,
+    /// What becomes of lengths out of range.
+    pub(super) lengths: LengthsPolicy,
+    pub(super) inputs: Inputs,
+    pub(super) outputs: Outputs,
+}
+
+/// The places of the node's axes.
+pub(super) struct Axes {
+    pub(super) batch: usize,
+    pub(super) time: usize,
+    /// The axes of directions and batch in states.
+    states: [usize; 2],
+    /// The axes of time, directions and batch in `Y`.
+    y: [usize; 3],
+}
+
+impl Layer {
+    pub(super) fn axes(&self) -> Axes {
+        if self.is_batch_first {
+            Axes {
+                batch: 0,
+                time: 1,
+                states: [1, 0],
+                y: [1, 2, 0],
+            }
+        } else {
+            Axes {
+                batch: 1,
+                time: 0,
+                states: [0, 1],
+                y: [0, 1, 2],
+            }
+        }
+    }
+
+    /// The sizes that inputs other than X have to have.
+    pub(super) fn expected(&self) -> TVec<(usize, Expected)> {
+        let directions = Size::Known(self.directions.len());
+        let gates = self.cell.gates();
+        let state = if self.is_batch_first {
+            tvec![Size::Batch, directions, Size::Units(1)]
+        } else {
+            tvec![directions, Size::Batch, Size::Units(1)]
+        };
+        let Inputs {
+            bias,
+            lengths,
+            initial_h,
+            initial_c,
+            peepholes,
+        } = self.inputs;
+        let w = tvec![directions, Size::Units(gates), Size::Features];
+        let r = tvec![directions, Size::Units(gates), Size::Units(1)];
+        let all = [
+            (Some(1), "W", w),
+            (Some(2), "R", r),
+            (bias, "B", tvec![directions, Size::Units(2 * gates)]),
+            (lengths, "sequence_lens", tvec![Size::Batch]),
+            (initial_h, "initial_h", state.clone()),
+            (initial_c, "initial_c", state),
+            (peepholes, "P", tvec![directions, Size::Units(3)]),
+        ];
+        let all = all.into_iter();
+        all.filter_map(|(input, name, sizes)| Some((input?, Expected { name, sizes })))
+            .collect()
+    }
+
+    /// Wires the weights of a direction, and the products with all inputs.
+    fn wire_weights(
+        &self,
+        to: &mut Wiring<'_>,
+        direction: usize,
+        x: OutletId,
+        inputs: &[OutletId],
+    ) -> TractResult<Weights> {
+        let of_direction = |to: &mut Wiring<'_>, name: &str, input: usize| {
+            to.op(
+                name,
+                Slice::new(0, direction, direction + 1),
+                &[inputs[input]],
+            )
+        };
+        let w = of_direction(to, "w", 1)?;
+        let w = to.op("w", AxisOp::Rm(0), &[w])?;
+        let r = of_direction(to, "r", 2)?;
+        let r = to.op("r", AxisOp::Rm(0), &[r])?;
+        let hidden = to.fact(r)?.shape[1].clone();
+        let product = EinSum::new("tbi,gi->tbg".parse()?, to.fact(x)?.datum_type);
+        let mut x = to.op("product", product, &[x, w])?;
+        let part = |to: &mut Wiring<'_>, name: &str, all: OutletId, gates: Range<usize>| {
+            let (start, end) = (hidden.clone() * gates.start, hidden.clone() * gates.end);
+            to.op(name, Slice::new(2, start, end), &[all])
+        };
+        let mut own_bias = None;
+        if let Some(bias) = self.inputs.bias {
+            let bias = of_direction(to, "bias", bias)?;
+            let bias = to.op("bias", AxisOp::Add(0), &[bias])?;
+            let gates = self.cell.gates();
+            // The biases of the input products, then those of the recurrent products.
+            let of_w = part(to, "bias.w", bias, 0..gates)?;
+            let mut of_r = part(to, "bias.r", bias, gates..2 * gates)?;
+            if self.cell.has_recurrent_bias() {
+                own_bias = Some(part(to, "bias.own", bias, 2 * gates - 1..2 * gates)?);
+                let added = part(to, "bias.added", bias, gates..2 * gates - 1)?;
+                let sizes = tvec![1.to_dim(), 1.to_dim(), hidden.clone()];
+                let none = to.zeros("bias.none", added, sizes)?;
+                of_r = to.op("bias.r", TypedConcat::new(2), &[added, none])?;
+            }
+            let bias = to.op("bias", math::add(), &[of_w, of_r])?;
+            x = to.op("biased", math::add(), &[x, bias])?;
+        }
+        let peepholes = match self.inputs.peepholes {
+            Some(peepholes) => {
+                let all = of_direction(to, "peepholes", peepholes)?;
+                let all = to.op("peepholes", AxisOp::Add(0), &[all])?;
+                Some([
+                    part(to, "peephole.i", all, 0..1)?,
+                    part(to, "peephole.o", all, 1..2)?,
+                    part(to, "peephole.f", all, 2..3)?,
+                ])
+            }
+            None => None,
+        };
+        Ok(Weights {
+            x,
+            r,
+            own_bias,
+            peepholes,
+            hidden,
+        })
+    }
+
+    /// The initial states of a direction, [1, batch, hidden] each.
+    fn wire_initial(
+        &self,
+        to: &mut Wiring<'_>,
+        direction: usize,
+        weights: &Weights,
+        lengths: Option<&Lengths>,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let mut given = tvec![self.inputs.initial_h];
+        if self.cell.has_cell_state() {
+            given.push(self.inputs.initial_c);
+        }
+        let batch = to.fact(weights.x)?.shape[1].clone();
+        let states = given.into_iter().map(|input| {
+            let Some(input) = input else {
+                let sizes = tvec![1.to_dim(), batch.clone(), weights.hidden.clone()];
+                return to.zeros("initial", weights.x, sizes);
+            };
+            let mut state = inputs[input];
+            if self.is_batch_first {
+                state = to.op("initial", AxisOp::Move(1, 0), &[state])?;
+            }
+            state = to.op("initial", Slice::new(0, direction, direction + 1), &[state])?;
+            // Without steps, ONNX Runtime outputs zeros as final states.
+            if let Some(lengths) = lengths {
+                let none = to.number("none", state, 0.0)?;
+                state = to.math("initial", Iff, &[lengths.is_any, state, none])?;
+            }
+            Ok(state)
+        });
+        states.collect()
+    }
+
+    /// Wires one direction. Returns Y, [time, batch, hidden], and the final states, [1, batch,
+    /// hidden], if requested.
+    fn wire_direction(
+        &self,
+        to: &mut Wiring<'_>,
+        direction: usize,
+        x: OutletId,
+        lengths: Option<&Lengths>,
+        inputs: &[OutletId],
+    ) -> TractResult<[Option<OutletId>; 3]> {
+        let weights = self.wire_weights(to, direction, x, inputs)?;
+        let initial = self.wire_initial(to, direction, &weights, lengths, inputs)?;
+        let mut sizes = to.fact(weights.x)?.shape.to_tvec();
+        if sizes[..2].contains(&0.to_dim()) {
+            // Nothing is computed, but tract's Scan requires a step, and elements in its states.
+            sizes[2] = weights.hidden;
+            let states = match lengths {
+                // Zeros, but read from the lengths, so that these are checked.
+                Some(lengths) => {
+                    let of = to.fact(x)?.datum_type;
+                    let none = to.op("none", cast(of), &[lengths.is_any])?;
+                    let sizes = tvec![1.to_dim(), sizes[1].clone(), sizes[2].clone()];
+                    let broadcast = MultiBroadcastTo::new(ShapeFact::from_dims(sizes));
+                    tvec![to.op("last", broadcast, &[none])?; initial.len()]
+                }
+                None => initial,
+            };
+            let y = to.zeros("y", x, sizes)?;
+            let state = |index: usize| states.get(index).copied();
+            return Ok([
+                self.outputs.y.and(Some(y)),
+                self.outputs.y_h.and(state(0)),
+                self.outputs.y_c.and(state(1)),
+            ]);
+        }
+        let chunk = if self.directions[direction] { -1 } else { 1 };
+        let along = ScanInfo { axis: 0, chunk };
+        let mut sources = Sources {
+            model: TypedModel {
+                symbols: to.model.symbols.clone(),
+                ..TypedModel::default()
+            },
+            outside: to,
+            outer: tvec![],
+            mapping: vec![],
+        };
+        let x = sources.add("x", weights.x, InputMapping::Scan(along))?;
+        let goes_on = match lengths {
+            Some(lengths) => {
+                let along = InputMapping::Scan(along);
+                Some(sources.add("goes_on", lengths.goes_on, along)?)
+            }
+            None => None,
+        };
+        let mut before: TVec<OutletId> = tvec![];
+        for (name, state) in std::iter::zip(["h", "c"], &initial) {
+            before.push(sources.add(name, *state, InputMapping::State)?);
+        }
+        let r = sources.add("r", weights.r, InputMapping::Full)?;
+        let bias = match weights.own_bias {
+            Some(bias) => Some(sources.add("bias", bias, InputMapping::Full)?),
+            None => None,
+        };
+        let peepholes = match weights.peepholes {
+            Some([i, o, f]) => Some([
+                sources.add("peephole.i", i, InputMapping::Full)?,
+                sources.add("peephole.o", o, InputMapping::Full)?,
+                sources.add("peephole.f", f, InputMapping::Full)?,
+            ]),
+            None => None,
+        };
+        let Sources {
+            mut model,
+            outer,
+            mapping,
+            ..
+        } = sources;
+
+        let mut body = Wiring {
+            model: &mut model,
+            prefix: "step".to_owned(),
+        };
+        for state in &mut before {
+            *state = body.op("state", Alias::State, &[*state])?;
+        }
+        let step = Step {
+            x,
+            h: before[0],
+            c: before.get(1).copied(),
+            r,
+            bias,
+            peepholes,
+            hidden: weights.hidden,
+            activations: &self.activations[direction],
+            clip: self.clip,
+        };
+        let mut after = self.cell.wire(&mut body, &step)?;
+        let mut y = after[0];
+        if let Some(goes_on) = goes_on {
+            for (before, after) in std::iter::zip(before, &mut after) {
+                *after = body.op("state", Iff, &[goes_on, *after, before])?;
+            }
+            let none = body.number("none", y, 0.0)?;
+            y = body.math("y", Iff, &[goes_on, y, none])?;
+        }
+        let y = body.op("y", Alias::Kept, &[y])?;
+
+        let wanted = [self.outputs.y, self.outputs.y_h, self.outputs.y_c];
+        let mut count = 0;
+        let slots = wanted.map(|output| {
+            count += usize::from(output.is_some());
+            output.map(|_| count - 1)
+        });
+        let mut outputs: TVec<OutletId> = tvec![];
+        let mut output_mapping = vec![];
+        if let Some(slot) = slots[0] {
+            outputs.push(y);
+            output_mapping.push(OutputMapping {
+                scan: Some((slot, along)),
+                ..OutputMapping::default()
+            });
+        }
+        for (state, slot) in std::iter::zip(after, &slots[1..]) {
+            outputs.push(state);
+            output_mapping.push(OutputMapping {
+                state: true,
+                last_value_slot: *slot,
+                ..OutputMapping::default()
+            });
+        }
+        model.select_output_outlets(&outputs)?;
+        let mut scan = Scan::new(model, mapping, output_mapping, 0)?;
+        scan.reset_every_turn = true;
+        let name = to.name("scan");
+        let made = to.model.wire_node(&name, scan, &outer)?;
+        let mut made = Alias::scanned(to.model, &name, &made)?;
+        // An unknown number of steps may be 0.
+        if to.fact(weights.x)?.shape[0].to_i64().is_err() {
+            for (initial, slot) in std::iter::zip(initial, &slots[1..]) {
+                if let Some(slot) = *slot {
+                    let either = [made[slot], initial, weights.x];
+                    made[slot] = to.op("last", LastOrInitial { axis: 0 }, &either)?;
+                }
+            }
+        }
+        Ok(slots.map(|slot| slot.map(|slot| made[slot])))
+    }
+
+    /// Whether a step is within a sequence, if there are lengths and not all cover the sequence.
+    fn wire_lengths(
+        &self,
+        to: &mut Wiring<'_>,
+        x: OutletId,
+        inputs: &[OutletId],
+    ) -> TractResult<Option<Lengths>> {
+        rule_if_some!(lengths = self.inputs.lengths);
+        let lengths = inputs[lengths];
+        let time = to.fact(x)?.shape[0].clone();
+        let known = to.fact(lengths)?.konst.as_ref();
+        let known = known.and_then(|lengths| lengths.as_uniform());
+        if let (Some(known), Ok(time)) = (known, time.to_i64()) {
+            rule_if!(time == 0 || known.cast_to_scalar::<i64>()? != time);
+        }
+        let bound = |to: &mut Wiring<'_>, value: TDim| to.constant("steps", tensor0(value));
+        let range = [
+            bound(to, 0.to_dim())?,
+            bound(to, time.clone())?,
+            bound(to, 1.to_dim())?,
+        ];
+        let steps = to.op("steps", Count::new(time), &range)?;
+        let steps = to.op("steps", cast(i64::datum_type()), &[steps])?;
+        let steps = to.op("steps", AxisOp::Add(1), &[steps])?;
+        let steps = to.op("steps", AxisOp::Add(2), &[steps])?;
+        let lengths = to.op("lengths", AxisOp::Add(0), &[lengths])?;
+        let lengths = to.op("lengths", AxisOp::Add(2), &[lengths])?;
+        let less = || TypedBinOp(comp_lt(), None);
+        let none = to.constant("none", tensor0(0i64))?;
+        Ok(Some(Lengths {
+            goes_on: to.op("goes_on", less(), &[steps, lengths])?,
+            is_any: to.math("is_any", less(), &[none, lengths])?,
+        }))
+    }
+    /// Wires a Scan for each direction. The requested outputs have ONNX's layout with the time axis
+    /// first.
+    fn wire_scans(
+        &self,
+        to: &mut Wiring<'_>,
+        x: OutletId,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let lengths = self.wire_lengths(to, x, inputs)?;
+        let prefix = to.prefix.clone();
+        let mut made = vec![];
+        for direction in 0..self.directions.len() {
+            to.prefix = format!("{prefix}.{direction}");
+            made.push(self.wire_direction(to, direction, x, lengths.as_ref(), inputs)?);
+        }
+        to.prefix = prefix;
+        let mut outputs = tvec![];
+        for (index, name) in ["y", "y_h", "y_c"].into_iter().enumerate() {
+            let sides = made.iter().filter_map(|it| it[index]);
+            let mut sides: TVec<OutletId> = sides.collect();
+            if index == 0 {
+                for side in &mut sides {
+                    *side = to.op(name, AxisOp::Add(1), &[*side])?;
+                }
+            }
+            let axis = usize::from(index == 0);
+            outputs.extend(match *sides {
+                [] => None,
+                [side] => Some(side),
+                _ => Some(to.op(name, TypedConcat::new(axis), &sides)?),
+            });
+        }
+        Ok(outputs)
+    }
+}
+
+/// Masks from the lengths of sequences.
+struct Lengths {
+    /// Whether a step is within the sequence: [time, batch, 1].
+    goes_on: OutletId,
+    /// Whether there is any step: [1, batch, 1].
+    is_any: OutletId,
+}
+
+/// The weights of one direction.
+struct Weights {
+    /// The products of all inputs with the weights, biases included: [time, batch, gates * hidden].
+    x: OutletId,
+    /// [gates * hidden, hidden].
+    r: OutletId,
+    /// [1, 1, hidden] each, as in [`Step`].
+    own_bias: Option<OutletId>,
+    peepholes: Option<[OutletId; 3]>,
+    hidden: TDim,
+}
+
+/// The inputs of a Scan and of its body, in the order of insertion.
+struct Sources<'a, 'b> {
+    outside: &'a Wiring<'b>,
+    model: TypedModel,
+    outer: TVec<OutletId>,
+    mapping: Vec<InputMapping>,
+}
+
+impl Sources<'_, '_> {
+    fn add(&mut self, name: &str, from: OutletId, how: InputMapping) -> TractResult<OutletId> {
+        let fact = self.outside.fact(from)?;
+        let mut shape = fact.shape.clone();
+        if let Some(info) = how.as_scan() {
+            shape.set(info.axis, 1.to_dim());
+        }
+        self.outer.push(from);
+        self.mapping.push(how);
+        self.model.add_source(name, fact.datum_type.fact(shape))
+    }
+}
+
+impl Expansion for Layer {
+    fn name(&self) -> StaticName {
+        self.cell.name().into()
+    }
+
+    fn validation(&self) -> Validation {
+        Validation::Rounding
+    }
+
+    fn nboutputs(&self) -> TractResult<usize> {
+        Ok(self.outputs.count())
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        let optional = [
+            self.inputs.bias,
+            self.inputs.lengths,
+            self.inputs.initial_h,
+            self.inputs.initial_c,
+            self.inputs.peepholes,
+        ];
+        check_input_arity(inputs, 3 + optional.iter().flatten().count())?;
+        check_output_arity(outputs, self.outputs.count())?;
+        let axes = self.axes();
+        let directions = self.directions.len().to_dim();
+        let (x, r) = (&inputs[0], &inputs[2]);
+        s.equals(&x.rank, 3)?;
+        for (input, expected) in self.expected() {
+            let input = &inputs[input];
+            s.equals(&input.rank, expected.sizes.len() as i64)?;
+            if expected.name != "sequence_lens" {
+                s.equals(&input.datum_type, &x.datum_type)?;
+            }
+            for (axis, size) in expected.sizes.into_iter().enumerate() {
+                let of = &input.shape[axis];
+                match size {
+                    Size::Known(size) => fill(s, of, size.to_dim())?,
+                    Size::Batch => alike(s, of, &x.shape[axes.batch])?,
+                    Size::Features => alike(s, of, &x.shape[2])?,
+                    Size::Units(1) => alike(s, of, &r.shape[2])?,
+                    Size::Units(times) => {
+                        s.given(&r.shape[2], move |s, units| fill(s, of, units * times))?;
+                    }
+                }
+            }
+        }
+        for output in [self.outputs.y_h, self.outputs.y_c].into_iter().flatten() {
+            let state = &outputs[output];
+            s.equals(&state.datum_type, &x.datum_type)?;
+            s.equals(&state.rank, 3)?;
+            s.equals(&state.shape[axes.states[0]], directions.clone())?;
+            s.equals(&state.shape[axes.states[1]], &x.shape[axes.batch])?;
+            s.equals(&state.shape[2], &r.shape[2])?;
+        }
+        if let Some(y) = self.outputs.y {
+            let y = &outputs[y];
+            s.equals(&y.datum_type, &x.datum_type)?;
+            s.equals(&y.rank, 4)?;
+            s.equals(&y.shape[axes.y[0]], &x.shape[axes.time])?;
+            s.equals(&y.shape[axes.y[1]], directions)?;
+            s.equals(&y.shape[axes.y[2]], &x.shape[axes.batch])?;
+            s.equals(&y.shape[3], &r.shape[2])?;
+        }
+        Ok(())
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let mut to = Wiring {
+            model,
+            prefix: prefix.to_owned(),
+        };
+        let datum_type = to.fact(inputs[0])?.datum_type;
+        let is_half = datum_type == f16::datum_type();
+        let inputs = if is_half {
+            to.floats(inputs)?
+        } else {
+            inputs.into()
+        };
+        let inputs = checked::wire(&mut to, self, &inputs)?;
+        let mut x = inputs[0];
+        if self.is_batch_first {
+            x = to.op("x", AxisOp::Move(1, 0), &[x])?;
+        }
+        let mut outputs = match self.packed(&to, &inputs)? {
+            Some(layer) => self.wire_packed(&mut to, layer, x, &inputs)?,
+            None => self.wire_scans(&mut to, x, &inputs)?,
+        };
+        if self.is_batch_first {
+            for (index, output) in outputs.iter_mut().enumerate() {
+                // [time, directions, batch, hidden] and [directions, batch, hidden].
+                let is_y = self.outputs.y == Some(index);
+                *output = to.op("first", AxisOp::Move(1 + usize::from(is_y), 0), &[*output])?;
+            }
+        }
+        if is_half {
+            for output in &mut outputs {
+                *output = to.op("half", cast(datum_type), &[*output])?;
+            }
+        }
+        Ok(outputs)
+    }
+}

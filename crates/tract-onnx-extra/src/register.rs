@@ -1,0 +1,33 @@
+//! Registers the operators in tract's ONNX loader.
+
+use crate::loops::{if_, onnx_scan, parse};
+use crate::operators::{cast, empty, int64, mod_, mul, quantize, range, reduce, top_k};
+use crate::{data_sizes, recurrent};
+
+/// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, `If` with any names and
+/// constants in its branches, `Cast` of sizes to int32 without losing symbols, `Range` of any
+/// span, reductions of nothing and of integers, `Slice` along axes of any size, `Squeeze`,
+/// `Compress`, `Concat`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and `Tile` with
+/// sizes from data, `Unique`, `Mod`, `Mul`, `TopK`, `QuantizeLinear` and `DequantizeLinear` of all
+/// versions, and operators such as `CumSum` for int64 that comes from data. An operator whose
+/// outputs are known to be empty is a constant.
+///
+/// tract looks operators up by name in any domain; a node with the same name in another domain is
+/// an error when the model is read.
+pub fn register(onnx: &mut tract_onnx::Onnx) {
+    empty::register(onnx);
+    onnx.op_register.insert("Loop", parse::parse);
+    onnx.op_register.insert("If", if_::parse);
+    onnx.op_register.insert("Cast", cast::parse);
+    onnx.op_register.insert("Mod", mod_::parse);
+    onnx.op_register.insert("Mul", mul::parse);
+    onnx.op_register.insert("Pow", mul::parse);
+    onnx.op_register.insert("Range", range::parse);
+    onnx.op_register.insert("Scan", onnx_scan::parse);
+    onnx.op_register.insert("TopK", top_k::parse);
+    int64::register(onnx);
+    quantize::register(onnx);
+    reduce::register(onnx);
+    data_sizes::register(onnx);
+    recurrent::register(onnx);
+}

@@ -1,0 +1,158 @@
+//! tract's optimizers, with repaired passes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tract_onnx::tract_core::optim::{Optimizer, OptimizerSession, TypedPass};
+use tract_onnx::tract_hir::internal::*;
+
+use crate::data_sizes::definers::{keep_definers, sizes_in_numbers};
+use crate::operators::reduce::check_reductions;
+use crate::repairs::gather::check_indices;
+
+mod patch;
+mod session;
+mod slices;
+
+/// tract's [`into_optimized`](TypedModel::into_optimized), for models that the passes of 0.23 break
+/// or never finish.
+///
+/// - The time grows with the number of nodes; tract's looks at all of them for each patch.
+/// - Equal nodes are merged. `PushSplitDown` merges them too, but drops both of two nodes that read
+///   two values whose readers are listed in different orders; the model then fails with "eval()
+///   called on a Dummy op".
+/// - `ChangeAxes` may move axes of size 1 back and forth forever. Here it ends.
+/// - A Gather index out of range is an error; tract panics.
+/// - A size that comes from data is known wherever it is needed, even if nothing reads the value
+///   whose size it is. Outputs that are sizes are int64; tract's are symbolic.
+/// - A reduction of nothing has ONNX Runtime's result; tract panics.
+///
+/// # Errors
+/// Those of tract.
+pub fn into_optimized(mut model: TypedModel) -> TractResult<TypedModel> {
+    sizes_in_numbers(&mut model)?;
+    optimized(model)
+}
+
+/// The same for a body, whose outputs may be sizes.
+pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
+    keep_definers(&mut model)?;
+    let mut model = into_decluttered(model)?;
+    session::optimize(&mended(Optimizer::codegen(), &model), &mut model)?;
+    // It is the one to say that the model is optimised.
+    let nothing = Optimizer {
+        passes: vec![],
+        steps: None,
+    };
+    model.optimize_with_session(&mut nothing.session())?;
+    check_indices(&mut model);
+    check_reductions(&mut model)?;
+    Ok(model)
+}
+
+/// tract's `into_decluttered`, with the same repairs.
+pub(crate) fn into_decluttered(mut model: TypedModel) -> TractResult<TypedModel> {
+    session::optimize(&mended(Optimizer::declutter(), &model), &mut model)?;
+    Ok(model)
+}
+
+/// Repairs an optimizer's passes.
+fn mended(mut optimizer: Optimizer, model: &TypedModel) -> Optimizer {
+    let mut passes: Vec<Box<dyn TypedPass>> = Vec::new();
+    for pass in std::mem::take(&mut optimizer.passes) {
+        match format!("{pass:?}").as_str() {
+            "PushSplitDown" => passes.push(Box::new(MergeEqual)),
+            "PushSliceUp" => passes.push(Box::new(slices::Slices { pass, open: None })),
+            name if name.starts_with("ChangeAxes") => {
+                // Far more patches than a pass that ends needs.
+                let left = Arc::new(AtomicUsize::new(64 + 4 * model.nodes.len()));
+                passes.push(Box::new(Ending { pass, left }));
+            }
+            _ => passes.push(pass),
+        }
+    }
+    optimizer.passes = passes;
+    optimizer
+}
+
+/// Ends a pass after a number of patches; each leaves a valid model.
+#[derive(Clone, Debug)]
+struct Ending {
+    pass: Box<dyn TypedPass>,
+    /// The remaining patches, shared by clones: the optimizer clones the pass for each round.
+    left: Arc<AtomicUsize>,
+}
+
+impl TypedPass for Ending {
+    fn reset(&mut self) -> TractResult<()> {
+        self.pass.reset()
+    }
+
+    fn next(
+        &mut self,
+        session: &mut OptimizerSession<'_>,
+        model: &TypedModel,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        if self.left.load(Relaxed) == 0 {
+            return Ok(None);
+        }
+        let patch = self.pass.next(session, model)?;
+        self.left.fetch_sub(usize::from(patch.is_some()), Relaxed);
+        Ok(patch)
+    }
+
+    fn run_direct(&mut self, model: &mut TypedModel) -> TractResult<bool> {
+        self.pass.run_direct(model)
+    }
+}
+
+/// Merges equal nodes.
+#[derive(Clone, Debug)]
+struct MergeEqual;
+
+impl TypedPass for MergeEqual {
+    fn reset(&mut self) -> TractResult<()> {
+        Ok(())
+    }
+
+    fn next(
+        &mut self,
+        _session: &mut OptimizerSession<'_>,
+        model: &TypedModel,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        let mut patch = TypedModelPatch::default();
+        let outputs: HashSet<usize> = model.outputs.iter().map(|it| it.node).collect();
+        // What each merged node becomes, and the nodes that stay, by their inputs.
+        let mut merged: HashMap<usize, usize> = HashMap::new();
+        let mut kept: HashMap<TVec<OutletId>, TVec<usize>> = HashMap::new();
+        for id in model.eval_order()? {
+            let second = model.node(id);
+            if second.inputs.is_empty() {
+                continue;
+            }
+            let inputs = second.inputs.iter().map(|input| {
+                let node = merged.get(&input.node).copied().unwrap_or(input.node);
+                OutletId::new(node, input.slot)
+            });
+            let alike = kept.entry(inputs.collect()).or_default();
+            let mut found = alike.iter().map(|&first| model.node(first));
+            let found = found.find(|first| {
+                let are_outputs = outputs.contains(&first.id) && outputs.contains(&id);
+                !are_outputs && first.op.dyn_eq(second.op.as_op())
+            });
+            let Some(first) = found else {
+                alike.push(id);
+                continue;
+            };
+            for slot in 0..second.outputs.len() {
+                let tap = patch.tap_model(model, OutletId::new(first.id, slot))?;
+                patch.shunt_outside(model, OutletId::new(id, slot), tap)?;
+            }
+            patch.obliterate(id)?;
+            merged.insert(id, first.id);
+        }
+        Ok((!merged.is_empty()).then_some(patch))
+    }
+}

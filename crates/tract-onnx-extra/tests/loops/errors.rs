@@ -1,0 +1,207 @@
+//! Errors and their messages.
+
+use tract_onnx::pb::TypeProto;
+use tract_onnx::prelude::*;
+use tract_onnx_extra::{Limits, with_limits};
+
+use crate::build::{Graph, graph, onnx, parse, run};
+use crate::features::nested;
+
+/// A model of one loop over `s:f32[2]`.
+fn model(body: Graph) -> Graph {
+    graph("n:i64[] s:f32[2]", "y", "y = Loop<body=@body>(n, _, s)").with("body", body)
+}
+
+/// The error's causes; the last one gives the reason.
+fn message(error: &TractError) -> String {
+    format!("{error:#}")
+}
+
+fn refused(model: Graph, because: &str) {
+    let result = parse(model).and_then(InferenceModel::into_typed);
+    let message = message(&result.expect_err("it is refused"));
+    assert!(message.contains("Loop \"Loop0\""), "{message}");
+    assert!(message.contains(because), "{message}");
+}
+
+#[test]
+fn mismatched_inputs_and_outputs_are_refused() {
+    refused(
+        model(graph("i c", "c", "")),
+        "its body has 2 inputs, expected a step, a condition and 1 states",
+    );
+    refused(
+        model(graph("i c s", "c", "")),
+        "its body has 1 outputs, expected a condition and 1 states",
+    );
+    let more = graph("n:i64[] s:f32[2]", "y", "y, z = Loop<body=@body>(n, _, s)");
+    refused(
+        more.with("body", graph("i c s", "c s", "")),
+        "it has 2 outputs, but its body produces 1 states and 0 scan outputs",
+    );
+    let optional = graph(
+        "n:i64[] s:f32[2]",
+        "y",
+        "y, z = Loop<body=@body>(n, _, _, s)",
+    );
+    refused(
+        optional.with("body", graph("i c a s", "c a s", "")),
+        "state 0 has no initial value",
+    );
+}
+
+#[test]
+fn sequences_and_optionals() {
+    let mut proto = model(graph("i c s", "c s", "")).into_model();
+    let loop_node = &mut proto.graph.as_mut().unwrap().node[0];
+    let body = loop_node.attribute[0].g.as_mut().unwrap();
+    // A type that tract's protobuf does not have.
+    body.input[2].r#type = Some(TypeProto::default());
+    let message = message(&onnx().parse(&proto, None).expect_err("it is refused"));
+    assert!(
+        message.contains("\"s\" of its body is a sequence, a map or an optional"),
+        "{message}"
+    );
+}
+
+#[test]
+fn states_that_change_their_shape() {
+    refused(
+        model(graph("i c s", "c s1", "s1 = Cast<to=11>(s)")),
+        "state 0 is F32 before a step and F64 after it",
+    );
+    refused(
+        model(graph("i c s", "c s1", "s1 = ReduceSum<keepdims=0>(s)")),
+        "state 0 has rank 1 before a step and 0 after it",
+    );
+    refused(
+        model(graph("i c s", "s s", "")),
+        "the condition of its body is F32, expected a bool",
+    );
+}
+
+#[test]
+fn loops_that_are_nested_too_deeply() {
+    let result = parse(model(nested(8)));
+    let message = message(&result.expect_err("it is refused"));
+    assert!(
+        message.contains("it is in 9 graphs within one another, more than the 8 that are"),
+        "{message}"
+    );
+}
+
+#[test]
+fn slices_of_other_domains_are_refused() {
+    let cast = graph("x:f32[2]", "y", "y = Cast<to=6>(x)");
+    for graph in [model(graph("i c s", "c s", "")), cast] {
+        let mut proto = graph.into_model();
+        proto.graph.as_mut().unwrap().node[0].domain = "com.example".to_owned();
+        let message = message(&onnx().parse(&proto, None).expect_err("it is refused"));
+        assert!(
+            message.contains("it is of domain \"com.example\""),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn errors_name_the_step() {
+    // It scans a growing value.
+    let body = graph("i c s", "c s1 s1", "s1 = Concat<axis=0>(s, s)");
+    let model = graph(
+        "n:i64[] s:f32[2]",
+        "ys",
+        "_, ys = Loop<body=@body>(n, _, s)",
+    )
+    .with("body", body);
+    let inputs = [tensor0(2_i64), tensor1(&[1_f32, 2.])];
+    let message = message(&run(model, &inputs).expect_err("sizes differ"));
+    assert!(
+        message.contains("step 1 produced a scan output of sizes [8], but the first produced [4]"),
+        "{message}"
+    );
+    assert!(message.contains("Loop \"Loop0\""), "{message}");
+}
+
+#[test]
+fn limits_bound_steps_and_bytes() {
+    let run = |limits: Limits, body: Graph| {
+        let endless = graph("s:f32[2]", "y", "y = Loop<body=@body>(_, _, s)").with("body", body);
+        let model = with_limits(limits, || parse(endless))?;
+        let model = model.into_optimized()?.into_runnable()?;
+        model.run(tvec![tensor1(&[1_f32, 2.]).into()])
+    };
+    let double = || graph("i c s", "c s1", "s1 = Add(s, s)");
+    let grow = || graph("i c s", "c s1", "s1 = Concat<axis=0>(s, s)");
+    let limits = Limits::none().with_steps(100);
+    let message = message(&run(limits, double()).expect_err("it is endless"));
+    assert!(
+        message.contains("it does not end within 100 steps"),
+        "{message}"
+    );
+    let limits = Limits::none().with_bytes(1000);
+    let message = self::message(&run(limits, grow()).expect_err("it is too large"));
+    assert!(
+        message.contains("take 1024 bytes, more than the 1000 that are allowed"),
+        "{message}"
+    );
+    let counted = graph("i c s", "c1 s1", "s1 = Add(s, s)\n c1 = Less(i, last)")
+        .constant("last", tensor0(99_i64));
+    let limits = Limits::none().with_steps(100).with_bytes(8);
+    let outputs = run(limits, counted.clone());
+    assert!(outputs.is_ok(), "{outputs:?}");
+    let message = self::message(&run(limits.with_steps(99), counted).expect_err("one too many"));
+    assert!(
+        message.contains("it does not end within 99 steps"),
+        "{message}"
+    );
+}
+
+/// Nested loops of `outer` and `inner` steps, with known or unknown trip counts.
+fn product_of_steps(trips: &str, scan: &str) -> Graph {
+    let inner = graph("j c q", &format!("c q1{scan}"), "q1 = Add(q, x)");
+    let (more, out) = if scan.is_empty() {
+        ("", "")
+    } else {
+        (", qs", " qs")
+    };
+    let node = format!("s1{more} = Loop<body=@inner>({trips}, _, s)");
+    let outer = graph("i c s", &format!("c s1{out}"), &node).with("inner", inner);
+    let (more, out) = if scan.is_empty() {
+        ("", "")
+    } else {
+        (", ys", " ys")
+    };
+    let nodes = format!("y{more} = Loop<body=@outer>({trips}, _, x)");
+    graph("x:f32[2] n:i64[]", &format!("y{out}"), &nodes)
+        .constant("ten", tensor0(10_i64))
+        .with("outer", outer)
+}
+
+#[test]
+fn loops_in_loops_share_their_limits() {
+    let run = |limits: Limits, graph: Graph| {
+        let model = with_limits(limits, || parse(graph))?;
+        let model = model.into_optimized()?.into_runnable()?;
+        model.run(tvec![tensor1(&[1_f32, 2.]).into(), tensor0(10_i64).into()])
+    };
+    for trips in ["ten", "n"] {
+        // Each outer step, and ten inner ones each.
+        let steps = Limits::none().with_steps(110);
+        let model = product_of_steps(trips, "");
+        assert!(run(steps, model.clone()).is_ok(), "{trips}");
+        let error = message(&run(steps.with_steps(109), model).expect_err("one too many"));
+        assert!(
+            error.contains("does not end within 109 steps"),
+            "{trips}: {error}"
+        );
+
+        // The scan outputs of all outer steps, and the outer state.
+        let scanned = 10 * 10 * 2 * 4;
+        let model = product_of_steps(trips, " q1");
+        let run = |bytes: u64| run(Limits::none().with_bytes(bytes), model.clone());
+        assert!(run(scanned + 200).is_ok(), "{trips}");
+        let error = message(&run(scanned - 1).expect_err("too much"));
+        assert!(error.contains("that are allowed"), "{trips}: {error}");
+    }
+}

@@ -1,0 +1,162 @@
+//! What the optimizers do to models.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tract_onnx::tract_core::ops::array::{Slice, TypedConcat};
+use tract_onnx::tract_core::ops::math;
+use tract_onnx::tract_hir::internal::*;
+
+use tract_onnx_extra::into_optimized;
+
+/// `(-x - exp(x))` twice, with duplicate nodes.
+fn twice() -> TypedModel {
+    let mut model = TypedModel::default();
+    let x = model.add_source("x", f32::fact([2])).unwrap();
+    let mut wire = |name: &str, op: Box<dyn TypedOp>, inputs: &[OutletId]| {
+        model.wire_node(name, op, inputs).unwrap()[0]
+    };
+    let one = wire("a", Box::new(math::neg()), &[x]);
+    let other = wire("b", Box::new(math::exp()), &[x]);
+    let one_again = wire("a2", Box::new(math::neg()), &[x]);
+    let other_again = wire("b2", Box::new(math::exp()), &[x]);
+    let first = wire("first", Box::new(math::sub()), &[one, other_again]);
+    let second = wire("second", Box::new(math::sub()), &[one_again, other]);
+    let product = wire("product", Box::new(math::mul()), &[first, second]);
+    model.select_output_outlets(&[product]).unwrap();
+    model
+}
+
+fn run(model: TypedModel, input: &Tensor) -> TVec<TValue> {
+    let plan = model.into_runnable().unwrap();
+    plan.run(tvec!(input.clone().into())).unwrap()
+}
+
+#[test]
+fn equal_nodes_are_merged() {
+    let input = tensor1(&[0_f32, 1.]);
+    let expected = run(twice(), &input);
+    let optimized = into_optimized(twice()).unwrap();
+    assert!(optimized.nodes().len() <= 5, "{optimized}");
+    assert_eq!(run(optimized, &input), expected);
+}
+
+/// How often operators were compared, and asked for their axes.
+static COMPARED: AtomicUsize = AtomicUsize::new(0);
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// Passes its input on. It replaces itself once, and may move behind a slice.
+#[derive(Clone, Debug)]
+struct Counted {
+    is_first: bool,
+    may_move: bool,
+}
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        COMPARED.fetch_add(1, Relaxed);
+        (self.is_first, self.may_move) == (other.is_first, other.may_move)
+    }
+}
+
+impl Eq for Counted {}
+
+impl Op for Counted {
+    fn name(&self) -> StaticName {
+        "Counted".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Counted {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        Ok(inputs)
+    }
+}
+
+impl TypedOp for Counted {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec!(inputs[0].without_value()))
+    }
+
+    fn axes_mapping(
+        &self,
+        inputs: &[&TypedFact],
+        outputs: &[&TypedFact],
+    ) -> TractResult<AxesMapping> {
+        ASKED.fetch_add(1, Relaxed);
+        AxesMapping::natural(inputs, outputs)
+    }
+
+    fn declutter(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        rule_if!(self.is_first);
+        let op = Self {
+            is_first: false,
+            ..self.clone()
+        };
+        TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some)
+    }
+
+    fn slice(
+        &self,
+        patch: &mut TypedModelPatch,
+        _model: &TypedModel,
+        _node: &TypedNode,
+        prefix: &str,
+        inputs: &[OutletId],
+        _axis: usize,
+        _start: &TDim,
+        _end: &TDim,
+    ) -> TractResult<Option<TVec<OutletId>>> {
+        rule_if!(self.may_move);
+        patch.wire_node(prefix, self.clone(), inputs).map(Some)
+    }
+
+    as_op!();
+}
+
+/// Steps that join halves of what two operators make, of which only one may move.
+fn steps(count: usize) -> TypedModel {
+    let mut model = TypedModel::default();
+    let mut value = model.add_source("x", f32::fact([4])).unwrap();
+    for step in 0..count {
+        let halves = [false, true].map(|may_move| {
+            let op = Counted {
+                is_first: true,
+                may_move,
+            };
+            let name = format!("{step}.{may_move}");
+            let whole = model.wire_node(&name, op, &[value]).unwrap()[0];
+            let start = if may_move { 0 } else { 2 };
+            let half = Slice::new(0, start, start + 2);
+            model
+                .wire_node(format!("{name}.half"), half, &[whole])
+                .unwrap()[0]
+        });
+        let join = TypedConcat::new(0);
+        let name = format!("{step}.join");
+        value = model.wire_node(name, join, &halves).unwrap()[0];
+    }
+    model.select_output_outlets(&[value]).unwrap();
+    model
+}
+
+#[test]
+fn nodes_are_looked_at_a_few_times_however_many_there_are() {
+    let input = tensor1(&[0_f32, 1., 2., 3.]);
+    let count = 300;
+    let expected = run(steps(count), &input);
+    let optimized = into_optimized(steps(count)).unwrap();
+    let (compared, asked) = (COMPARED.load(Relaxed), ASKED.load(Relaxed));
+    // tract's passes take hundreds of both for each step.
+    assert!(compared < 20 * count, "{compared}");
+    assert!(asked < 60 * count, "{asked}");
+    assert_eq!(run(optimized, &input), expected);
+}

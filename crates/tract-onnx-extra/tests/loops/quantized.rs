@@ -1,0 +1,666 @@
+//! Quantised numbers, and what is between a DequantizeLinear and a QuantizeLinear.
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::build::{Graph, graph, parse, run};
+
+#[track_caller]
+fn check(model: Graph, inputs: &[Tensor], expected: &[Tensor]) {
+    assert_eq!(run(model, inputs).unwrap(), expected);
+}
+
+fn quantize(zero: Tensor) -> Graph {
+    graph("x:f32[6] s:f32[]", "y", "y = QuantizeLinear(x, s, z)").constant("z", zero)
+}
+
+#[test]
+fn numbers_are_rounded_to_even_and_bounded() {
+    let x = tensor1(&[0.5_f32, 1.5, -2.5, 1e30, f32::NEG_INFINITY, f32::NAN]);
+    let inputs = [x, tensor0(0.5_f32)];
+    let all = [
+        (tensor0(-3_i8), tensor1(&[-2_i8, 0, -8, 127, -128, -128])),
+        (tensor0(200_u8), tensor1(&[201_u8, 203, 195, 255, 0, 0])),
+        (
+            tensor0(7_i16),
+            tensor1(&[8_i16, 10, 2, i16::MAX, i16::MIN, i16::MIN]),
+        ),
+        (
+            tensor0(65_530_u16),
+            tensor1(&[65_531_u16, 65_533, 65_525, u16::MAX, 0, 0]),
+        ),
+    ];
+    for (zero, expected) in all {
+        check(quantize(zero), &inputs, &[expected]);
+    }
+    let halves = [
+        tensor1(&[0.5_f32, 1.5, 2.5, -0.5, -1.5, -2.5]),
+        tensor0(1_f32),
+    ];
+    check(
+        quantize(tensor0(0_i8)),
+        &halves,
+        &[tensor1(&[0_i8, 2, 2, 0, -2, -2])],
+    );
+    // 0 of the scale, which makes infinities and NaN.
+    let nothing = [
+        tensor1(&[0.5_f32, -1.5, 0.0, 0.0, 0.0, 0.0]),
+        tensor0(0_f32),
+    ];
+    let expected = tensor1(&[127_i8, -128, -128, -128, -128, -128]);
+    check(quantize(tensor0(3_i8)), &nothing, &[expected]);
+}
+
+#[test]
+fn parameters_may_differ_along_an_axis() {
+    let x = tensor2(&[[1_f32, -2.0, 3.0], [4.0, 5.0, -6.0]]);
+    for (axis, scales, zeros, quantized, again) in [
+        (
+            1,
+            tensor1(&[1_f32, 2.0, 0.5]),
+            tensor1(&[0_i8, 1, 2]),
+            [[1_i8, 0, 8], [4, 3, -10]],
+            [[1_f32, -2.0, 3.0], [4.0, 4.0, -6.0]],
+        ),
+        (
+            -2,
+            tensor1(&[1_f32, 2.0]),
+            tensor1(&[0_i8, -1]),
+            [[1, -2, 3], [1, 1, -4]],
+            [[1.0, -2.0, 3.0], [4.0, 4.0, -6.0]],
+        ),
+        // One element is for all, whatever the axis is.
+        (
+            5,
+            tensor1(&[0.5_f32]),
+            tensor1(&[1_i8]),
+            [[3, -3, 7], [9, 11, -11]],
+            [[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]],
+        ),
+    ] {
+        let nodes = format!(
+            "q = QuantizeLinear<axis={axis}>(x, s, z)
+             y = DequantizeLinear<axis={axis}>(q, s, z)"
+        );
+        let model = graph("x:f32[2,3]", "q y", &nodes)
+            .constant("s", scales)
+            .constant("z", zeros);
+        let expected = [tensor2(&quantized), tensor2(&again)];
+        check(model, std::slice::from_ref(&x), &expected);
+    }
+}
+
+#[test]
+fn parameters_may_differ_by_block() {
+    let model = graph(
+        "q:i8[2,5]",
+        "y",
+        "y = DequantizeLinear<axis=1;block_size=2>(q, s, z)",
+    )
+    .constant("s", tensor2(&[[1_f32, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+    .constant("z", tensor2(&[[0_i8, 1, 2], [3, 4, 5]]));
+    let q = tensor2(&[[1_i8, 2, 3, 4, 5], [6, 7, 8, 9, 10]]);
+    let expected = tensor2(&[[1_f32, 2.0, 4.0, 6.0, 9.0], [12.0, 16.0, 20.0, 25.0, 30.0]]);
+    check(model, &[q], &[expected]);
+    let model = graph(
+        "x:f32[3,2]",
+        "y",
+        "y = QuantizeLinear<axis=0;block_size=2>(x, s)",
+    )
+    .constant("s", tensor2(&[[1_f32, 2.0], [0.5, 0.25]]));
+    let x = tensor2(&[[1_f32, 2.0], [3.0, 4.0], [5.0, 6.0]]);
+    check(model, &[x], &[tensor2(&[[1_u8, 1], [3, 2], [10, 24]])]);
+}
+
+#[test]
+fn all_types_are_computed() {
+    let dequantize = |of: &str| {
+        graph(
+            &format!("q:{of}[2] s:f32[]"),
+            "y",
+            "y = DequantizeLinear(q, s)",
+        )
+    };
+    let scale = tensor0(0.5_f32);
+    let expected = [tensor1(&[3_f32, 50.0])];
+    for (of, q) in [
+        ("i8", tensor1(&[6_i8, 100])),
+        ("u8", tensor1(&[6_u8, 100])),
+        ("i16", tensor1(&[6_i16, 100])),
+        ("u16", tensor1(&[6_u16, 100])),
+        ("i32", tensor1(&[6_i32, 100])),
+    ] {
+        check(dequantize(of), &[q, scale.clone()], &expected);
+    }
+    let wide = [tensor1(&[i32::MIN, i32::MAX]), tensor0(1_f32)];
+    check(
+        dequantize("i32"),
+        &wide,
+        &[tensor1(&[i32::MIN as f32, i32::MAX as f32])],
+    );
+    // The type of the scale is that of the result.
+    let halves = graph("q:i8[2] s:f16[]", "y", "y = DequantizeLinear(q, s)");
+    let scale = tensor0(f16::from_f32(0.5));
+    let expected = tensor1(&[3.0, -64.0].map(f16::from_f32));
+    check(
+        halves,
+        &[tensor1(&[6_i8, -128]), scale.clone()],
+        &[expected],
+    );
+    let halves = graph(
+        "x:f16[2] s:f16[]",
+        "y",
+        "y = QuantizeLinear<output_dtype=3>(x, s)",
+    );
+    let x = tensor1(&[3.0, -1.25].map(f16::from_f32));
+    check(halves, &[x, scale], &[tensor1(&[6_i8, -2])]);
+    let doubles = graph("x:f64[2] s:f64[]", "y", "y = QuantizeLinear(x, s)");
+    let inputs = [tensor1(&[0.5_f64 + 1e-12, 0.5]), tensor0(1_f64)];
+    check(doubles, &inputs, &[tensor1(&[1_u8, 0])]);
+    let integers = graph("x:i32[2] s:f32[]", "y", "y = QuantizeLinear(x, s)");
+    check(
+        integers,
+        &[tensor1(&[9, -1]), tensor0(2_f32)],
+        &[tensor1(&[4_u8, 0])],
+    );
+}
+
+#[test]
+fn a_range_is_quantized() {
+    let outputs = "y s z";
+    let node = "y, s, z = DynamicQuantizeLinear(x)";
+    for (x, y, scale, zero) in [
+        (vec![3_f32, 4.0], vec![191_u8, 255], 4_f32 / 255.0, 0_u8),
+        (vec![-3.0, -4.0], vec![64, 0], 4.0 / 255.0, 255),
+        (vec![1.0, 2.0, -1.0], vec![170, 255, 0], 3.0 / 255.0, 85),
+        (vec![0.0, 0.0], vec![0, 0], 1.0, 0),
+        (vec![], vec![], 1.0, 0),
+    ] {
+        let inputs = format!("x:f32[{}]", x.len());
+        let expected = [tensor1(&y), tensor0(scale), tensor0(zero)];
+        check(graph(&inputs, outputs, node), &[tensor1(&x)], &expected);
+    }
+}
+
+#[test]
+fn weights_are_dequantized_once() {
+    // More than tract folds by itself.
+    let rows = 1200;
+    let weights: Vec<i8> = (0..rows * rows).map(|it| it as i8).collect();
+    let weights = Tensor::from_shape(&[rows, rows], &weights).unwrap();
+    let model = graph(
+        &format!("x:f32[1,{rows}]"),
+        "y",
+        "w = DequantizeLinear(q, s)
+         t = Transpose<perm=[1,0]>(w)
+         y = MatMul(x, t)",
+    )
+    .constant("q", weights)
+    .constant("s", tensor0(0.5_f32));
+    let typed = parse(model).unwrap().into_typed().unwrap();
+    let model = tract_onnx_extra::into_optimized(typed).unwrap();
+    let names: Vec<StaticName> = model.nodes().iter().map(|node| node.op.name()).collect();
+    assert!(
+        names.iter().all(|name| !name.starts_with("Dequantize")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_an_error() {
+    let scales = tensor1(&[1_f32, 2.0]);
+    for (inputs, node, scale, why) in [
+        (
+            "x:f32[2,3]",
+            "y = QuantizeLinear(x, s)",
+            scales.clone(),
+            "its scale has the shape [2], expected [3]",
+        ),
+        (
+            "x:f32[2,3]",
+            "y = QuantizeLinear<axis=2>(x, s)",
+            scales.clone(),
+            "its axis is 2, of 2 axes",
+        ),
+        (
+            "x:f32[2,3]",
+            "y = QuantizeLinear<axis=-3>(x, s)",
+            scales.clone(),
+            "its axis is -3, of 2 axes",
+        ),
+        (
+            "x:f32[4]",
+            "y = QuantizeLinear<axis=0;block_size=2>(x, s)",
+            tensor2(&[[1_f32, 2.0]]),
+            "its scale has 2 axes, expected 1",
+        ),
+        (
+            "x:f32[2,3]",
+            "y = QuantizeLinear<output_dtype=17>(x, s)",
+            tensor0(1_f32),
+            "its output_dtype is the type of number 17, which tract does not have",
+        ),
+    ] {
+        let model = graph(inputs, "y", node).constant("s", scale);
+        let error = parse(model)
+            .and_then(|model| model.into_typed())
+            .unwrap_err();
+        assert!(format!("{error:?}").contains(why), "{error:?}");
+    }
+}
+
+/// tract's product of a matrix and a vector is a matrix.
+#[test]
+fn a_product_with_a_vector_is_an_error() {
+    for inputs in ["a:u8[2,3] b:u8[3]", "a:u8[3] b:u8[3,2]", "a:u8[3] b:u8[3]"] {
+        let model = graph(inputs, "y", "y = MatMulInteger(a, b)");
+        let error = parse(model)
+            .and_then(|model| model.into_typed())
+            .unwrap_err();
+        assert!(
+            format!("{error:?}").contains("an operand is a vector"),
+            "{error:?}"
+        );
+    }
+    let model = graph("a:u8[1,3] b:u8[3,1]", "y", "y = MatMulInteger(a, b)");
+    let inputs = [tensor2(&[[1_u8, 2, 3]]), tensor2(&[[4_u8], [5], [6]])];
+    check(model, &inputs, &[tensor2(&[[32_i32]])]);
+}
+
+/// How numbers are quantised.
+#[derive(Clone, Copy, Debug)]
+struct Params {
+    scale: f32,
+    zero: i32,
+    is_signed: bool,
+    /// Other parameters for each of the four columns.
+    by_column: bool,
+}
+
+impl Params {
+    fn of(self, column: usize) -> (f64, i32) {
+        match self.by_column {
+            false => (self.scale.into(), self.zero),
+            true => (
+                (self.scale * (1 + column) as f32).into(),
+                self.zero + column as i32,
+            ),
+        }
+    }
+
+    fn bounds(self) -> [i32; 2] {
+        if self.is_signed {
+            [-128, 127]
+        } else {
+            [0, 255]
+        }
+    }
+
+    fn constants(self) -> [Tensor; 2] {
+        let count = if self.by_column { 4 } else { 1 };
+        let (scales, zeros): (Vec<f64>, Vec<i32>) = (0..count).map(|it| self.of(it)).unzip();
+        let scales: Vec<f32> = scales.into_iter().map(|it| it as f32).collect();
+        let zeros = tensor1(&zeros);
+        let zeros = match self.is_signed {
+            true => zeros.cast_to::<i8>(),
+            false => zeros.cast_to::<u8>(),
+        };
+        [tensor1(&scales), zeros.unwrap().into_owned()]
+    }
+}
+
+/// An operator between two conversions.
+#[derive(Clone, Copy, Debug)]
+enum Between {
+    /// A function of each element.
+    Each(&'static str, fn(f64) -> f64),
+    Softmax(usize),
+    Transpose,
+    Gather,
+    Concat,
+    Slice,
+    Pad,
+    MaxOfColumns,
+    MeanOfRows,
+    CumSum,
+    MatMul,
+    /// With the value before it, if it has the same shape.
+    Add,
+    Where,
+    Reshape,
+    LayerNormalization,
+}
+
+const BETWEEN: [Between; 19] = [
+    Between::Each("Sigmoid", |x| 1.0 / (1.0 + (-x).exp())),
+    Between::Each("Tanh", f64::tanh),
+    Between::Each("Relu", |x| x.max(0.0)),
+    Between::Each("Identity", |x| x),
+    Between::Softmax(0),
+    Between::Softmax(1),
+    Between::Transpose,
+    Between::Gather,
+    Between::Concat,
+    Between::Slice,
+    Between::Pad,
+    Between::MaxOfColumns,
+    Between::MeanOfRows,
+    Between::CumSum,
+    Between::MatMul,
+    Between::Add,
+    Between::Where,
+    Between::Reshape,
+    Between::LayerNormalization,
+];
+
+/// Rows of four numbers, as they lie or transposed.
+type Rows = Vec<[f64; 4]>;
+
+const WEIGHTS: [[f64; 4]; 4] = [
+    [0.5, -0.25, 0.0, 1.0],
+    [0.25, 0.5, -0.5, 0.0],
+    [-1.0, 0.125, 0.5, 0.25],
+    [0.0, 1.0, 0.75, -0.5],
+];
+
+fn softmax(numbers: &[f64]) -> Vec<f64> {
+    let most = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let powers: Vec<f64> = numbers.iter().map(|it| (it - most).exp()).collect();
+    let sum: f64 = powers.iter().sum();
+    powers.into_iter().map(|it| it / sum).collect()
+}
+
+fn columns(rows: &Rows, of: impl Fn(&[f64]) -> Vec<f64>) -> Rows {
+    let made: [Vec<f64>; 4] = [0, 1, 2, 3].map(|column| {
+        let column: Vec<f64> = rows.iter().map(|row| row[column]).collect();
+        of(&column)
+    });
+    let count = made[0].len();
+    (0..count)
+        .map(|row| [0, 1, 2, 3].map(|column| made[column][row]))
+        .collect()
+}
+
+impl Between {
+    /// The result by definition; the operators that change shapes give rows of four again.
+    fn compute(self, rows: &Rows, before: &Rows) -> Rows {
+        let each = |of: &dyn Fn(&[f64; 4]) -> [f64; 4]| rows.iter().map(of).collect();
+        match self {
+            Self::Each(_, of) => each(&|row| row.map(of)),
+            Self::Softmax(0) => columns(rows, softmax),
+            Self::Softmax(_) => each(&|row| {
+                let row = softmax(row);
+                [row[0], row[1], row[2], row[3]]
+            }),
+            Self::Transpose | Self::Reshape => rows.clone(),
+            Self::Gather => each(&|row| [row[3], row[0], row[0], row[2]]),
+            Self::Concat => each(&|row| [row[2], row[3], row[0], row[1]]),
+            Self::Slice => each(&|row| [row[1], row[2], row[3], row[1]]),
+            Self::Pad => each(&|row| [0.0, row[1], row[2], 0.0]),
+            Self::MaxOfColumns => each(&|row| [row.iter().copied().fold(f64::MIN, f64::max); 4]),
+            Self::MeanOfRows => columns(rows, |column| {
+                let mean = column.iter().sum::<f64>() / column.len() as f64;
+                vec![mean; column.len()]
+            }),
+            Self::CumSum => each(&|row| {
+                let mut sum = 0.0;
+                row.map(|it| {
+                    sum += it;
+                    sum
+                })
+            }),
+            Self::MatMul => each(&|row| {
+                [0, 1, 2, 3].map(|column| (0..4).map(|it| row[it] * WEIGHTS[it][column]).sum())
+            }),
+            Self::Add => {
+                let pairs = std::iter::zip(rows, before);
+                pairs
+                    .map(|(a, b)| [0, 1, 2, 3].map(|it| a[it] + b[it]))
+                    .collect()
+            }
+            Self::Where => {
+                let pairs = std::iter::zip(rows, before);
+                let choose = |a: f64, b: f64| if a > 0.0 { a } else { b };
+                pairs
+                    .map(|(a, b)| [0, 1, 2, 3].map(|it| choose(a[it], b[it])))
+                    .collect()
+            }
+            Self::LayerNormalization => each(&|row| {
+                let mean = row.iter().sum::<f64>() / 4.0;
+                let variance = row.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / 4.0;
+                row.map(|it| (it - mean) / (variance + 1e-5).sqrt())
+            }),
+        }
+    }
+
+    /// The nodes from `d` to `v`, whose names end in a number.
+    fn nodes(self, step: usize) -> String {
+        let (d, v) = (format!("d{step}"), format!("v{step}"));
+        let before = format!("d{}", step.saturating_sub(1));
+        match self {
+            Self::Each(operator, _) => format!("{v} = {operator}({d})"),
+            Self::Softmax(axis) => format!("{v} = Softmax<axis={axis}>({d})"),
+            Self::Transpose => format!(
+                "t{step} = Transpose<perm=[1,0]>({d})
+                 {v} = Transpose<perm=[1,0]>(t{step})"
+            ),
+            Self::Gather => format!("{v} = Gather<axis=1>({d}, places)"),
+            Self::Concat => format!(
+                "a{step}, b{step} = Split<axis=1>({d})
+                 {v} = Concat<axis=1>(b{step}, a{step})"
+            ),
+            Self::Slice => format!(
+                "a{step} = Slice({d}, one, four, one)
+                 b{step} = Slice({d}, one, two, one)
+                 {v} = Concat<axis=1>(a{step}, b{step})"
+            ),
+            Self::Pad => format!(
+                "a{step} = Slice({d}, one, three, one)
+                 {v} = Pad(a{step}, pads)"
+            ),
+            Self::MaxOfColumns => format!(
+                "a{step} = ReduceMax<axes=[1]>({d})
+                 {v} = Expand(a{step}, row)"
+            ),
+            Self::MeanOfRows => format!(
+                "a{step} = ReduceMean<axes=[0]>({d})
+                 m{step} = Mul({d}, zero)
+                 {v} = Add(m{step}, a{step})"
+            ),
+            Self::CumSum => format!("{v} = CumSum({d}, one)"),
+            Self::MatMul => format!(
+                "w{step} = DequantizeLinear(weights, eighth)
+                 {v} = MatMul({d}, w{step})"
+            ),
+            Self::Add => format!("{v} = Add({d}, {before})"),
+            Self::Where => format!(
+                "a{step} = Greater({d}, zero)
+                 {v} = Where(a{step}, {d}, {before})"
+            ),
+            Self::Reshape => format!(
+                "a{step} = Reshape({d}, flat)
+                 {v} = Reshape(a{step}, rows)"
+            ),
+            Self::LayerNormalization => format!("{v} = LayerNormalization<axis=-1>({d}, ones)"),
+        }
+    }
+}
+
+/// What the nodes read.
+fn with_constants(model: Graph, params: &[Params]) -> Graph {
+    let weights = WEIGHTS.map(|row| row.map(|it| (it * 8.0) as i8));
+    let model = model
+        .constant("zero", tensor0(0_f32))
+        .constant("one", tensor1(&[1_i64]))
+        .constant("two", tensor1(&[2_i64]))
+        .constant("three", tensor1(&[3_i64]))
+        .constant("four", tensor1(&[4_i64]))
+        .constant("row", tensor1(&[1_i64, 4]))
+        .constant("rows", tensor1(&[-1_i64, 4]))
+        .constant("flat", tensor1(&[-1_i64]))
+        .constant("places", tensor1(&[3_i64, 0, 0, 2]))
+        .constant("pads", tensor1(&[0_i64, 1, 0, 1]))
+        .constant("ones", tensor1(&[1_f32; 4]))
+        .constant("weights", tensor2(&weights))
+        .constant("eighth", tensor0(0.125_f32));
+    let all = params.iter().enumerate();
+    all.fold(model, |model, (step, params)| {
+        let [scale, zero] = params.constants();
+        let model = model.constant(&format!("s{step}"), scale);
+        model.constant(&format!("z{step}"), zero)
+    })
+}
+
+fn rows_of(found: &Tensor) -> Vec<[i32; 4]> {
+    let found = found.cast_to::<i32>().unwrap();
+    let found = found.to_plain_array_view::<i32>().unwrap();
+    let numbers: Vec<i32> = found.iter().copied().collect();
+    let rows = numbers.chunks_exact(4);
+    rows.map(|row| [row[0], row[1], row[2], row[3]]).collect()
+}
+
+fn dequantized(rows: &[[i32; 4]], params: Params) -> Rows {
+    let of = |row: &[i32; 4]| {
+        [0, 1, 2, 3].map(|column| {
+            let (scale, zero) = params.of(column);
+            f64::from(row[column] - zero) * scale
+        })
+    };
+    rows.iter().map(of).collect()
+}
+
+/// Whether quantised rows are within a step of numbers.
+fn fits(found: &[[i32; 4]], rows: &Rows, params: Params) -> bool {
+    let [least, most] = params.bounds();
+    let fits = |(found, row): (&[i32; 4], &[f64; 4])| {
+        (0..4).all(|column| {
+            let (scale, zero) = params.of(column);
+            let expected = (row[column] / scale).round() + f64::from(zero);
+            let expected = expected.clamp(least.into(), most.into());
+            (f64::from(found[column]) - expected).abs() <= 1.0
+        })
+    };
+    found.len() == rows.len() && std::iter::zip(found, rows).all(fits)
+}
+
+fn params() -> impl Strategy<Value = Params> {
+    let scale = prop_oneof![Just(1.0 / 16.0), Just(0.05), Just(1.0 / 128.0), Just(0.3)];
+    (scale, -20..20_i32, any::<bool>(), any::<bool>()).prop_map(|it| {
+        let (scale, zero, is_signed, by_column) = it;
+        Params {
+            scale,
+            zero: if is_signed { zero } else { zero + 128 },
+            is_signed,
+            by_column,
+        }
+    })
+}
+
+fn between() -> impl Strategy<Value = Between> {
+    (0..BETWEEN.len()).prop_map(|it| BETWEEN[it])
+}
+
+fn data(rows: usize) -> Tensor {
+    let numbers: Vec<f32> = (0..rows * 4)
+        .map(|it| ((it * 37 + 11) % 64) as f32 / 16.0 - 2.0)
+        .collect();
+    Tensor::from_shape(&[rows, 4], &numbers).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 60,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// One plan, with a symbol for the number of rows, runs on several.
+    #[test]
+    fn operators_between_conversions_compute_as_alone(
+        first in params(),
+        steps in proptest::collection::vec((between(), params()), 1..5),
+    ) {
+        let all: Vec<Params> = [first].into_iter().chain(steps.iter().map(|it| it.1)).collect();
+        let mut nodes = "q0 = QuantizeLinear<axis=1>(x, s0, z0)\n".to_owned();
+        let mut outputs = "q0".to_owned();
+        for (step, (between, _)) in steps.iter().enumerate() {
+            let next = step + 1;
+            writeln!(
+                nodes,
+                "d{step} = DequantizeLinear<axis=1>(q{step}, s{step}, z{step})
+                 {}
+                 q{next} = QuantizeLinear<axis=1>(v{step}, s{next}, z{next})",
+                between.nodes(step)
+            )
+            .unwrap();
+            write!(outputs, " q{next}").unwrap();
+        }
+        let model = with_constants(graph("x:f32[N,4]", &outputs, &nodes), &all);
+        let typed = parse(model).and_then(|model| model.into_typed());
+        let model = typed.and_then(tract_onnx_extra::into_optimized).unwrap();
+        let plan = model.into_runnable().unwrap();
+        for rows in [3, 1, 5, 3] {
+            let found = plan.run(tvec![data(rows).into_tvalue()]).unwrap();
+            let found: Vec<_> = found.iter().map(|it| rows_of(it)).collect();
+            for (step, (between, after)) in steps.iter().enumerate() {
+                let of = |step: usize| dequantized(&found[step], all[step]);
+                let expected = between.compute(&of(step), &of(step.saturating_sub(1)));
+                prop_assert!(
+                    fits(&found[step + 1], &expected, *after),
+                    "step {}: {:?} of {:?}: {:?}, expected {:?}",
+                    step, between, found[step], found[step + 1], expected
+                );
+            }
+        }
+    }
+
+    /// The state of the loop stays quantised.
+    #[test]
+    fn operators_between_conversions_in_a_loop_compute_as_alone(
+        between in between(),
+        params in params(),
+        is_known in any::<bool>(),
+    ) {
+        let body = format!(
+            "d0 = DequantizeLinear<axis=1>(q, s0, z0)
+             {}
+             q1 = QuantizeLinear<axis=1>(v0, s0, z0)
+             after = Identity(c)
+             each = Identity(q1)",
+            between.nodes(0)
+        );
+        let of = if params.is_signed { "i8" } else { "u8" };
+        let body = graph("i c q", "after q1 each", &body);
+        let nodes = "last, all = Loop<body=@body>(n, _, q0)";
+        let inputs = if is_known { format!("q0:{of}[3,4]") } else { format!("q0:{of}[3,4] n:i64[]") };
+        let model = graph(&inputs, "last all", nodes).with("body", with_constants(body, &[params]));
+        let count = tensor0(3_i64);
+        let model = if is_known { model.constant("n", count.clone()) } else { model };
+        let first: Vec<i32> = (0..12).map(|it| params.zero + it * 7 % 40 - 20).collect();
+        let first = Tensor::from_shape(&[3, 4], &first).unwrap();
+        let first = match params.is_signed {
+            true => first.cast_to::<i8>(),
+            false => first.cast_to::<u8>(),
+        };
+        let mut given = vec![first.unwrap().into_owned()];
+        given.extend((!is_known).then_some(count));
+        let found = run(model, &given).unwrap();
+        let mut all = rows_of(&given[0]);
+        all.extend(rows_of(&found[1]));
+        prop_assert_eq!(all.len(), 12);
+        for step in 0..3 {
+            let [before, after] = [step, step + 1].map(|it| &all[it * 3..][..3]);
+            let numbers = dequantized(before, params);
+            let expected = between.compute(&numbers, &numbers);
+            prop_assert!(
+                fits(after, &expected, params),
+                "{:?} of {:?}: {:?}, expected {:?}",
+                between, before, after, expected
+            );
+        }
+        prop_assert_eq!(rows_of(&found[0]), all[9..].to_vec());
+    }
+}

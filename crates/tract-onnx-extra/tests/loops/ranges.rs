@@ -1,0 +1,185 @@
+//! Ranges, remainders and products of sizes: as numbers, as symbols and from data.
+
+use proptest::prelude::*;
+use tract_onnx::prelude::*;
+use tract_onnx_extra::{Limits, with_limits};
+
+use crate::build::{Graph, graph, kinds, run_each, run_optimized as run};
+
+/// Makes `n`, the number of elements of `x`, and names for constants.
+const SIZE: &str = "shape = Shape(x)\n n = Squeeze(shape, first)\n";
+
+fn with_constants(graph: Graph, constants: &[(&str, i64)]) -> Graph {
+    let graph = graph.constant("first", tensor1(&[0_i64]));
+    let constants = constants.iter();
+    constants.fold(graph, |graph, (name, value)| {
+        graph.constant(name, tensor0(*value))
+    })
+}
+
+fn vectors(counts: impl IntoIterator<Item = usize>) -> Vec<Vec<Tensor>> {
+    let vectors = counts
+        .into_iter()
+        .map(|count| vec![tensor1(&vec![1_f32; count])]);
+    vectors.collect()
+}
+
+/// The elements between two multiples of a size.
+const RANGE: &str = "scaled = Mul(n, a)
+    start = Add(scaled, b)
+    rescaled = Mul(n, c)
+    limit = Add(rescaled, d)
+    y = Range(start, limit, step)
+    size = Shape(y)
+    count = Cast<to=1>(size)";
+
+fn range(start: i64, limit: i64, step: i64) -> Vec<i64> {
+    let elements = (0..).map(|at| start + at * step);
+    elements
+        .take_while(|it| if step > 0 { *it < limit } else { *it > limit })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_range_has_the_elements_before_its_limit(
+        [a, b, c, d] in [-1i64..3, -4i64..5, -1i64..3, -6i64..5],
+        step in prop_oneof![-3i64..0, 1i64..4],
+        count in 0usize..5,
+    ) {
+        let constants = [("a", a), ("b", b), ("c", c), ("d", d), ("step", step)];
+        let nodes = format!("{SIZE}{RANGE}");
+        let expected = |n: i64| range(n * a + b, n * c + d, step);
+        for (model, inputs) in kinds("", "y count", &nodes, &vec![1.; count]) {
+            let found = run(with_constants(model, &constants), &inputs).unwrap();
+            let expected = expected(count as i64);
+            prop_assert_eq!(&found[0], &tensor1(&expected));
+            prop_assert_eq!(&found[1], &tensor1(&[expected.len() as f32]));
+        }
+        // One plan for several sizes.
+        let model = graph("x:f32[N]", "y count", &nodes);
+        let found = run_each(with_constants(model, &constants), &vectors(0..4)).unwrap();
+        for (count, found) in found.iter().enumerate() {
+            prop_assert_eq!(&found[0], &tensor1(&expected(count as i64)));
+        }
+    }
+
+    #[test]
+    fn a_remainder_of_a_size_has_the_sign_of_its_operand(
+        [a, b] in [0i64..3, -5i64..5],
+        by in prop_oneof![-4i64..0, 1i64..5],
+        fmod in 0i64..2,
+    ) {
+        let nodes = format!(
+            "{SIZE} scaled = Mul(n, a)\n size = Add(scaled, b)\n rest = Mod<fmod={fmod}>(size, by)
+             y = Cast<to=1>(rest)"
+        );
+        let constants = [("a", a), ("b", b), ("by", by)];
+        let expected = |n: i64| {
+            let size = n * a + b;
+            let rest = size % by;
+            let moves = fmod == 0 && rest != 0 && (rest < 0) != (by < 0);
+            tensor0((rest + if moves { by } else { 0 }) as f32)
+        };
+        for (model, inputs) in kinds("", "y", &nodes, &[1.; 4]) {
+            let found = run(with_constants(model, &constants), &inputs).unwrap();
+            prop_assert_eq!(&found[0], &expected(4));
+        }
+        let model = with_constants(graph("x:f32[N]", "y", &nodes), &constants);
+        for (count, found) in run_each(model, &vectors(0..7)).unwrap().iter().enumerate() {
+            prop_assert_eq!(&found[0], &expected(count as i64));
+        }
+    }
+}
+
+/// Sizes, what is computed from them, and a constant that has more than 32 bits.
+#[test]
+fn sizes_are_multiplied_as_a_whole() {
+    let nodes = format!(
+        "{SIZE}
+         square = Mul(n, n)
+         cube = Mul(square, n)
+         more = Mul(n, large)
+         s = Unsqueeze(square, first)
+         c = Unsqueeze(cube, first)
+         m = Unsqueeze(more, first)
+         joined = Concat<axis=0>(s, c, m)
+         y = Cast<to=11>(joined)"
+    );
+    for (model, inputs) in kinds("", "y", &nodes, &[1.; 3]) {
+        let model = with_constants(model, &[("large", 1 << 40)]);
+        let found = run(model, &inputs).unwrap();
+        assert_eq!(found[0], tensor1(&[9_f64, 27., 3. * (1_i64 << 40) as f64]));
+    }
+}
+
+/// `Mul(i, i)`, of which tract makes a square.
+#[test]
+fn integers_are_multiplied_by_themselves() {
+    for to in [2, 3, 4, 5, 6, 7, 12, 13] {
+        let cast = format!("i = Cast<to={to}>(x)\n product = Mul(i, i)\n y = Cast<to=1>(product)");
+        // The product of two nodes that are merged.
+        let twice = format!(
+            "i = Cast<to={to}>(x)\n j = Cast<to={to}>(x)\n product = Mul(i, j)\n y = Cast<to=1>(product)"
+        );
+        for nodes in [cast, twice] {
+            for (model, inputs) in kinds("", "y", &nodes, &[3., 4., 0.]) {
+                let found = run(model, &inputs).unwrap();
+                assert_eq!(found[0], tensor1(&[9_f32, 16., 0.]), "{nodes}");
+            }
+        }
+    }
+}
+
+/// Ranges that do not fit into memory.
+#[test]
+fn a_range_is_counted_before_it_is_made() {
+    let of = |types: &str| {
+        let inputs = format!("start:{types}[] limit:{types}[] step:{types}[]");
+        graph(
+            &inputs,
+            "y",
+            "made = Range(start, limit, step)\n y = Neg(made)",
+        )
+    };
+    let limits = Limits::none().with_bytes(1 << 20);
+    let bounded = |graph: Graph, inputs: &[Tensor]| with_limits(limits, || run(graph, inputs));
+    let integers = [tensor0(0_i64), tensor0(1_i64 << 40), tensor0(1_i64)];
+    let floats = [tensor0(0_f32), tensor0(1e30_f32), tensor0(1_f32)];
+    for (types, inputs) in [("i64", &integers), ("f32", &floats)] {
+        let error = format!("{:?}", bounded(of(types), inputs).unwrap_err());
+        assert!(error.contains("more than the limit of 1048576"), "{error}");
+    }
+    let few = [tensor0(0_f32), tensor0(1_f32), tensor0(0.25_f32)];
+    let found = bounded(of("f32"), &few).unwrap();
+    assert_eq!(found[0], tensor1(&[-0_f32, -0.25, -0.5, -0.75]));
+    // Without limits, memory is one.
+    let widest = [tensor0(i64::MIN), tensor0(i64::MAX), tensor0(1_i64)];
+    let error = format!("{:?}", run(of("i64"), &widest).unwrap_err());
+    assert!(error.contains("more than there is memory for"), "{error}");
+    for (step, expected) in [
+        (0_f32, "its step is 0"),
+        (f32::NAN, "expected finite numbers"),
+    ] {
+        let inputs = [tensor0(0_f32), tensor0(1_f32), tensor0(step)];
+        let error = format!("{:?}", run(of("f32"), &inputs).unwrap_err());
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// A limit that is a size in floats, as TensorFlow writes it, keeps its symbol.
+#[test]
+fn a_range_of_floats_is_as_long_as_the_size() {
+    let nodes = format!(
+        "{SIZE} limit = Cast<to=1>(n)\n places = Range(zero, limit, one)\n y = Add(x, places)"
+    );
+    for (model, inputs) in kinds("", "y", &nodes, &[1., 1., 1.]) {
+        let model = model
+            .constant("zero", tensor0(0_f32))
+            .constant("one", tensor0(1_f32));
+        let found = run(with_constants(model, &[]), &inputs).unwrap();
+        assert_eq!(found[0], tensor1(&[1_f32, 2., 3.]));
+    }
+}
