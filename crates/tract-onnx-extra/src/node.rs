@@ -6,21 +6,21 @@ use tract_onnx::model::{OnnxOpRegister, ParsingContext};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-static TRACTS: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
+static UPSTREAM: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
 
 /// Parses a node like tract.
-pub(crate) fn tracts(
+pub(crate) fn parse_with_tract(
     operator: &str,
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    let parse = TRACTS.0.get(operator);
+    let parse = UPSTREAM.0.get(operator);
     parse.with_context(|| format!("tract has no {operator}"))?(ctx, node)
 }
 
 /// The operators that tract has.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    TRACTS.0.keys().map(String::as_str)
+    UPSTREAM.0.keys().map(String::as_str)
 }
 
 /// Refuses a node of another domain.

@@ -22,7 +22,7 @@ pub(crate) fn wire_cast(
 /// Wires a node like tract, without the facts inferred for its outputs: tract compares wired facts
 /// with inferred ones, in which another symbol may stand for the same size.
 pub(crate) fn to_typed_without_facts(
-    tracts: &dyn InferenceOp,
+    upstream: &dyn InferenceOp,
     source: &InferenceModel,
     node: &InferenceNode,
     target: &mut TypedModel,
@@ -32,7 +32,7 @@ pub(crate) fn to_typed_without_facts(
     for output in &mut node.outputs {
         output.fact = InferenceFact::default();
     }
-    tracts.to_typed(source, &node, target, mapping)
+    upstream.to_typed(source, &node, target, mapping)
 }
 
 /// Whether a value is one of the sought ones, or depends on one.

@@ -5,9 +5,9 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use super::custom::{Own, Untyped};
+use super::custom::{CustomNode, CustomOp};
 use super::part::{along, change_around, take};
-use super::size_symbols::{Minted, axis, rewire};
+use super::size_symbols::{SizeSymbols, axis, rewire};
 use crate::node::check_domain;
 
 /// Parses a Compress; tract runs only constant ones.
@@ -18,19 +18,19 @@ pub(crate) fn parse(
     check_domain(node)?;
     let op = OnnxCompress {
         axis: node.get_attr_opt("axis")?,
-        sizes: Minted::new(ctx),
+        sizes: SizeSymbols::new(ctx),
     };
-    Ok((Box::new(Own(op)), vec![]))
+    Ok((Box::new(CustomOp(op)), vec![]))
 }
 
 /// A Compress before types and shapes are known.
 #[derive(Clone, Debug)]
 struct OnnxCompress {
     axis: Option<i64>,
-    sizes: Minted,
+    sizes: SizeSymbols,
 }
 
-impl Untyped for OnnxCompress {
+impl CustomNode for OnnxCompress {
     type Typed = Compress;
 
     fn name(&self) -> StaticName {

@@ -6,8 +6,8 @@ use tract_onnx::tract_core::ops::array::TypedConcat;
 use tract_onnx::tract_hir::internal::*;
 
 use super::size_symbols::{axis, inferred, rewire};
-use super::with_fallback::{FromData, OrTracts};
-use crate::node::{Facts, check_domain, tracts};
+use super::with_fallback::{Override, WithFallback};
+use crate::node::{Facts, check_domain, parse_with_tract};
 use crate::wire::wire_cast;
 
 /// Parses a Concat: like tract if the sizes beside its axis are known to be equal, otherwise as one
@@ -17,10 +17,10 @@ pub(crate) fn parse(
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    let (tracts, captured) = tracts("Concat", ctx, node)?;
+    let (upstream, captured) = parse_with_tract("Concat", ctx, node)?;
     let axis = node.get_attr("axis")?;
     let op = OnnxConcat { axis };
-    Ok((Box::new(OrTracts { tracts, op }), captured))
+    Ok((Box::new(WithFallback { upstream, op }), captured))
 }
 
 #[derive(Clone, Debug)]
@@ -66,14 +66,14 @@ impl OnnxConcat {
     }
 }
 
-impl FromData for OnnxConcat {
-    fn name(&self, tracts: &dyn InferenceOp) -> StaticName {
-        tracts.name()
+impl Override for OnnxConcat {
+    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
+        upstream.name()
     }
 
     fn infer(
         &self,
-        _tracts: &mut dyn InferenceOp,
+        _upstream: &mut dyn InferenceOp,
         inputs: &TVec<&InferenceFact>,
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>> {
@@ -89,7 +89,7 @@ impl FromData for OnnxConcat {
 
     fn wire(
         &self,
-        _tracts: &dyn InferenceOp,
+        _upstream: &dyn InferenceOp,
         name: &str,
         target: &mut TypedModel,
         inputs: &[OutletId],

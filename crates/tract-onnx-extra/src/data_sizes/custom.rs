@@ -8,7 +8,7 @@ use super::size_symbols::inferred_output;
 use crate::node::Facts;
 
 /// A node before types and shapes are known.
-pub(crate) trait Untyped: Clone + fmt::Debug + Send + Sync + 'static {
+pub(crate) trait CustomNode: Clone + fmt::Debug + Send + Sync + 'static {
     type Typed: TypedOp;
 
     fn name(&self) -> StaticName;
@@ -44,11 +44,11 @@ fn folded(op: &impl TypedOp, inputs: &[&TypedFact]) -> Option<TVec<TValue>> {
 
 /// An operator of ours.
 #[derive(Clone, Debug)]
-pub(crate) struct Own<T>(pub(crate) T);
+pub(crate) struct CustomOp<T>(pub(crate) T);
 
-never_equal!(Own<T>, T);
+never_equal!(CustomOp<T>, T);
 
-impl<T: Untyped> Op for Own<T> {
+impl<T: CustomNode> Op for CustomOp<T> {
     fn name(&self) -> StaticName {
         self.0.name()
     }
@@ -56,7 +56,7 @@ impl<T: Untyped> Op for Own<T> {
     not_a_typed_op!();
 }
 
-impl<T: Untyped> EvalOp for Own<T> {
+impl<T: CustomNode> EvalOp for CustomOp<T> {
     fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
         let facts = inputs.iter().map(|input| TypedFact::shape_and_dt_of(input));
         let facts: TVec<TypedFact> = facts.collect();
@@ -65,7 +65,7 @@ impl<T: Untyped> EvalOp for Own<T> {
     }
 }
 
-impl<T: Untyped> InferenceOp for Own<T> {
+impl<T: CustomNode> InferenceOp for CustomOp<T> {
     fn nboutputs(&self) -> TractResult<usize> {
         Ok(self.0.arity().1)
     }

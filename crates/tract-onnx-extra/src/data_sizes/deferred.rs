@@ -9,48 +9,48 @@ use tract_onnx::tract_core::ops::change_axes::to_axis_ops_with_onnx_rules;
 use tract_onnx::tract_hir::internal::*;
 
 use super::bounds::least;
-use super::node_context::{Around, Number};
+use super::node_context::{NodeContext, Number};
 use super::pad::Cropping;
-use super::size_symbols::{Minted, axis, dims, in_numbers, inferred, rewire, symbols_of};
+use super::size_symbols::{SizeSymbols, axis, dims, in_numbers, inferred, rewire, symbols_of};
 use super::wide_sizes::WideSizes;
-use super::with_fallback::{FromData, OrTracts};
+use super::with_fallback::{Override, WithFallback};
 use crate::limits::{Limits, of_nodes_read};
-use crate::node::{Facts, check_domain, tracts};
+use crate::node::{Facts, check_domain, parse_with_tract};
 use crate::operators::int64::OnNumbers;
 
 /// The operators that tract reads only if it knows their output sizes.
 pub(crate) const OPERATORS: [&str; 5] = ["ConstantOfShape", "Expand", "Pad", "Reshape", "Tile"];
 
-/// Parses one of [`OPERATORS`]: like tract if the sizes are known, otherwise as [`Late`].
+/// Parses one of [`OPERATORS`]: like tract if the sizes are known, otherwise as [`DeferredOp`].
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    let (mut tracts, captured) = match node.op_type.as_str() {
-        "ConstantOfShape" => tracts(&node.op_type, ctx, &of_floats(node))?,
-        operator => tracts(operator, ctx, node)?,
+    let (mut upstream, captured) = match node.op_type.as_str() {
+        "ConstantOfShape" => parse_with_tract(&node.op_type, ctx, &of_floats(node))?,
+        operator => parse_with_tract(operator, ctx, node)?,
     };
     let first = usize::from(node.op_type != "ConstantOfShape");
     let axes = optional_inputs(node).nth(3).flatten();
     if node.op_type == "Pad" {
-        tracts = Box::new(Cropping { tracts, axes });
-        tracts = Box::new(OnNumbers { tracts });
+        upstream = Box::new(Cropping { upstream, axes });
+        upstream = Box::new(OnNumbers { upstream });
     } else {
         let sizes = first;
-        tracts = Box::new(WideSizes { tracts, sizes });
+        upstream = Box::new(WideSizes { upstream, sizes });
     }
     let sizes = node.input.get(first).filter(|name| !name.is_empty());
     let Some(sizes) = sizes else {
-        return Ok((tracts, captured));
+        return Ok((upstream, captured));
     };
-    let around = Around::new(ctx);
-    let numbers = around.numbers(sizes, None)?.unwrap_or_default();
+    let context = NodeContext::new(ctx);
+    let numbers = context.numbers(sizes, None)?.unwrap_or_default();
     let known = numbers.into_iter().map(|number| match number {
         Number::Known(number) => Some(number),
         _ => None,
     });
-    let op = OnnxLate {
+    let op = DeferredNode {
         operator: node.op_type.clone(),
         deciding: optional_inputs(node)
             .take(node.input.len())
@@ -60,10 +60,10 @@ pub(crate) fn parse(
         numbers: known.collect(),
         axes,
         allows_zero: node.get_attr_opt("allowzero")?.unwrap_or(0_i64) != 0,
-        sizes: Minted::new(ctx),
+        sizes: SizeSymbols::new(ctx),
         limits: of_nodes_read(),
     };
-    Ok((Box::new(OrTracts { tracts, op }), captured))
+    Ok((Box::new(WithFallback { upstream, op }), captured))
 }
 
 /// The elements of a list, which has no symbols.
@@ -97,7 +97,7 @@ fn of_floats(node: &NodeProto) -> NodeProto {
 
 /// The operator before it is known whether its sizes come from data.
 #[derive(Clone, Debug)]
-struct OnnxLate {
+struct DeferredNode {
     operator: String,
     /// The inputs that tract has to know; the first one holds the sizes.
     deciding: TVec<usize>,
@@ -107,11 +107,11 @@ struct OnnxLate {
     axes: Option<usize>,
     /// Whether Reshape takes a 0 literally.
     allows_zero: bool,
-    sizes: Minted,
+    sizes: SizeSymbols,
     limits: Limits,
 }
 
-impl OnnxLate {
+impl DeferredNode {
     /// The output's rank, for `count` sizes.
     fn rank(&self, data: usize, count: usize) -> usize {
         match self.operator.as_str() {
@@ -272,11 +272,11 @@ impl OnnxLate {
     /// The facts that tract finds. Its Reshape refuses expressions that may well be equal.
     fn found(
         &self,
-        tracts: &mut dyn InferenceOp,
+        upstream: &mut dyn InferenceOp,
         inputs: &TVec<&InferenceFact>,
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
-        let found = tracts.infer_facts(inputs.clone(), outputs.clone(), tvec![]);
+        let found = upstream.infer_facts(inputs.clone(), outputs.clone(), tvec![]);
         let output = InferenceFact {
             datum_type: inputs[0].datum_type,
             ..InferenceFact::default()
@@ -344,29 +344,29 @@ impl OnnxLate {
     }
 }
 
-impl FromData for OnnxLate {
-    fn name(&self, tracts: &dyn InferenceOp) -> StaticName {
-        tracts.name()
+impl Override for DeferredNode {
+    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
+        upstream.name()
     }
 
     fn infer(
         &self,
-        tracts: &mut dyn InferenceOp,
+        upstream: &mut dyn InferenceOp,
         inputs: &TVec<&InferenceFact>,
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>> {
-        let found = self.found(tracts, inputs, outputs)?;
+        let found = self.found(upstream, inputs, outputs)?;
         let fact = self.fact(&found.0, &found.1[0]);
         Ok(fact.map(|(of, shape)| inferred(&found.0.iter().collect(), outputs, of, shape)))
     }
 
     fn check(
         &self,
-        tracts: &mut dyn InferenceOp,
+        upstream: &mut dyn InferenceOp,
         inputs: &TVec<&InferenceFact>,
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<()> {
-        let found = self.found(tracts, inputs, outputs)?;
+        let found = self.found(upstream, inputs, outputs)?;
         let fact = self.fact(&found.0, &found.1[0]);
         if let (None, Some(of)) = (&fact, found.1[0].datum_type.concretize())
             && let Some(data) = self.data(|input| inputs[input].shape.as_concrete_finite())?
@@ -385,7 +385,7 @@ impl FromData for OnnxLate {
 
     fn wire(
         &self,
-        tracts: &dyn InferenceOp,
+        upstream: &dyn InferenceOp,
         name: &str,
         target: &mut TypedModel,
         inputs: &[OutletId],
@@ -396,12 +396,12 @@ impl FromData for OnnxLate {
             .collect::<TractResult<_>>()?;
         let output = InferenceFact::default();
         let known = facts.iter().collect();
-        let inferred = self.found(&mut *clone_box(tracts), &known, &tvec![&output])?;
+        let inferred = self.found(&mut *clone_box(upstream), &known, &tvec![&output])?;
         let Some((of, shape)) = self.fact(&facts, &inferred.1[0]) else {
             return Ok(None);
         };
-        let op = Late {
-            tracts: clone_box(tracts),
+        let op = DeferredOp {
+            upstream: clone_box(upstream),
             op: self.clone(),
             fact: of.fact(shape),
         };
@@ -412,18 +412,18 @@ impl FromData for OnnxLate {
 
 /// An operator that tract prepares at run time, once its inputs are known.
 #[derive(Clone, Debug)]
-struct Late {
-    tracts: Box<dyn InferenceOp>,
-    op: OnnxLate,
+struct DeferredOp {
+    upstream: Box<dyn InferenceOp>,
+    op: DeferredNode,
     /// The output; sizes from data are symbols of their own.
     fact: TypedFact,
 }
 
-never_equal!(Late);
+never_equal!(DeferredOp);
 
-impl Op for Late {
+impl Op for DeferredOp {
     fn name(&self) -> StaticName {
-        self.tracts.name()
+        self.upstream.name()
     }
 
     fn mints_runtime_symbols(&self) -> bool {
@@ -437,7 +437,7 @@ impl Op for Late {
     op_as_typed_op!();
 }
 
-impl EvalOp for Late {
+impl EvalOp for DeferredOp {
     not_out_of_plan!();
 
     fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
@@ -448,7 +448,7 @@ impl EvalOp for Late {
     }
 }
 
-impl TypedOp for Late {
+impl TypedOp for DeferredOp {
     fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec![self.fact.clone()])
     }
@@ -478,7 +478,7 @@ impl TypedOp for Late {
 /// The operator and its latest plan.
 #[derive(Clone, Debug)]
 struct Prepared {
-    op: Late,
+    op: DeferredOp,
     last: Option<(Vec<Known>, Arc<TypedSimplePlan>)>,
 }
 
@@ -524,7 +524,7 @@ impl Prepared {
                 model.add_source(name, fact)?
             });
         }
-        let outputs = model.wire_node("output", self.op.tracts.clone(), &outlets)?;
+        let outputs = model.wire_node("output", self.op.upstream.clone(), &outlets)?;
         model.select_output_outlets(&outputs)?;
         let plan = model.into_typed()?.into_decluttered()?.into_runnable()?;
         self.last = Some((known, Arc::clone(&plan)));

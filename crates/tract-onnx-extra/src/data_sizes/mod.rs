@@ -19,10 +19,10 @@ mod unique;
 mod wide_sizes;
 mod with_fallback;
 
-pub(crate) use custom::{Own, Untyped};
+pub(crate) use custom::{CustomNode, CustomOp};
 pub(crate) use next::Next;
-pub(crate) use size_symbols::{Minted, axis, in_numbers, rewire, symbols_of};
-pub(crate) use with_fallback::{FromData, OrTracts};
+pub(crate) use size_symbols::{SizeSymbols, axis, in_numbers, rewire, symbols_of};
+pub(crate) use with_fallback::{Override, WithFallback};
 
 /// Registers them in a tract ONNX loader.
 pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {

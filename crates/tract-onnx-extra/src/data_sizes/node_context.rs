@@ -14,7 +14,7 @@ const MAXIMUM_NODES: usize = 256;
 pub(crate) enum Number<'a> {
     Known(i64),
     /// A value of one element, plus an offset.
-    Above(&'a str, i64),
+    Offset(&'a str, i64),
     AtLeast(i64),
     Unknown,
 }
@@ -23,26 +23,26 @@ impl Number<'_> {
     fn least(self) -> Option<i64> {
         match self {
             Self::Known(least) | Self::AtLeast(least) => Some(least),
-            Self::Above(..) | Self::Unknown => None,
+            Self::Offset(..) | Self::Unknown => None,
         }
     }
 }
 
 /// The graph being parsed, and the graphs it may capture from.
-pub(crate) struct Around<'a> {
+pub(crate) struct NodeContext<'a> {
     ctx: &'a ParsingContext<'a>,
     looked_at: Cell<usize>,
 }
 
 /// The definition of a name.
-enum Made<'a> {
-    By(&'a NodeProto),
+enum Definition<'a> {
+    Node(&'a NodeProto),
     Constant(Vec<i64>),
     /// A graph input, or nothing.
-    Given,
+    Input,
 }
 
-impl<'a> Around<'a> {
+impl<'a> NodeContext<'a> {
     pub(crate) fn new(ctx: &'a ParsingContext<'a>) -> Self {
         Self {
             ctx,
@@ -52,9 +52,9 @@ impl<'a> Around<'a> {
 
     /// The elements of a small integer constant.
     pub(crate) fn constant(&self, name: &'a str) -> TractResult<Option<Vec<i64>>> {
-        Ok(match self.made(name)? {
-            Made::Constant(values) => Some(values),
-            Made::By(_) | Made::Given => None,
+        Ok(match self.definition(name)? {
+            Definition::Constant(values) => Some(values),
+            Definition::Node(_) | Definition::Input => None,
         })
     }
 
@@ -68,12 +68,12 @@ impl<'a> Around<'a> {
         length: Option<usize>,
     ) -> TractResult<Option<Vec<Number<'a>>>> {
         self.looked_at.set(self.looked_at.get() + 1);
-        let node = match self.made(name)? {
-            Made::Constant(values) => {
+        let node = match self.definition(name)? {
+            Definition::Constant(values) => {
                 return Ok(Some(values.into_iter().map(Number::Known).collect()));
             }
-            Made::By(node) if self.looked_at.get() < MAXIMUM_NODES => node,
-            Made::By(_) | Made::Given => return Ok(leaf(name, length)),
+            Definition::Node(node) if self.looked_at.get() < MAXIMUM_NODES => node,
+            Definition::Node(_) | Definition::Input => return Ok(leaf(name, length)),
         };
         let one = length.filter(|it| *it == 1);
         let of = |input: usize, length| match node.input.get(input) {
@@ -139,20 +139,22 @@ impl<'a> Around<'a> {
         Ok(is_read && outputs.all(|output| output.name != value))
     }
 
-    fn made(&self, name: &'a str) -> TractResult<Made<'a>> {
+    fn definition(&self, name: &'a str) -> TractResult<Definition<'a>> {
         // The graph being parsed comes last; values of those around it may be captured.
         for graph in self.ctx.parent_graphs.iter().rev() {
             if let Some(made) = self.made_in(graph, name)? {
                 return Ok(made);
             }
         }
-        Ok(Made::Given)
+        Ok(Definition::Input)
     }
 
-    fn made_in(&self, graph: &'a GraphProto, name: &str) -> TractResult<Option<Made<'a>>> {
+    fn made_in(&self, graph: &'a GraphProto, name: &str) -> TractResult<Option<Definition<'a>>> {
         let constant = |tensor| -> TractResult<_> {
             let tensor = self.ctx.load_tensor(tensor)?;
-            Ok(Some(ints(&tensor).map_or(Made::Given, Made::Constant)))
+            Ok(Some(
+                ints(&tensor).map_or(Definition::Input, Definition::Constant),
+            ))
         };
         let mut stored = graph.initializer.iter();
         if let Some(tensor) = stored.find(|tensor| tensor.name == name) {
@@ -162,18 +164,18 @@ impl<'a> Around<'a> {
         if let Some(node) = nodes.find(|node| node.output.iter().any(|it| it == name)) {
             return match node.get_attr_opt("value")? {
                 Some(value) if node.op_type == "Constant" => constant(value),
-                _ => Ok(Some(Made::By(node))),
+                _ => Ok(Some(Definition::Node(node))),
             };
         }
         let is_input = graph.input.iter().any(|input| input.name == name);
-        Ok(is_input.then_some(Made::Given))
+        Ok(is_input.then_some(Definition::Input))
     }
 }
 
 /// A list with nothing known but its length.
 fn leaf(name: &str, length: Option<usize>) -> Option<Vec<Number<'_>>> {
     length.map(|length| match length {
-        1 => vec![Number::Above(name, 0)],
+        1 => vec![Number::Offset(name, 0)],
         _ => vec![Number::Unknown; length],
     })
 }
@@ -195,15 +197,15 @@ fn elementwise<'a>(
 }
 
 fn binary<'a>(operator: &str, a: Number<'a>, b: Number<'a>) -> Number<'a> {
-    use Number::{Above, AtLeast, Known, Unknown};
+    use Number::{AtLeast, Known, Offset, Unknown};
     let truth = |truth: bool| Known(i64::from(truth));
     match (operator, a, b) {
         ("Add", Known(a), Known(b)) => Known(a.saturating_add(b)),
-        ("Add", Above(name, a), Known(b)) | ("Add", Known(b), Above(name, a)) => {
-            Above(name, a.saturating_add(b))
+        ("Add", Offset(name, a), Known(b)) | ("Add", Known(b), Offset(name, a)) => {
+            Offset(name, a.saturating_add(b))
         }
         ("Sub", Known(a), Known(b)) => Known(a.saturating_sub(b)),
-        ("Sub", Above(name, a), Known(b)) => Above(name, a.saturating_sub(b)),
+        ("Sub", Offset(name, a), Known(b)) => Offset(name, a.saturating_sub(b)),
         ("Min", Known(a), Known(b)) => Known(a.min(b)),
         ("Max", Known(a), Known(b)) => Known(a.max(b)),
         ("Max", a, b) => a.least().max(b.least()).map_or(Unknown, AtLeast),

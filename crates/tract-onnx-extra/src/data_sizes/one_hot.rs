@@ -4,8 +4,8 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::custom::{Own, Untyped};
-use super::size_symbols::{Minted, axis, dims, in_numbers, rewire, symbols_of};
+use super::custom::{CustomNode, CustomOp};
+use super::size_symbols::{SizeSymbols, axis, dims, in_numbers, rewire, symbols_of};
 use crate::limits::{Limits, of_nodes_read};
 use crate::node::check_domain;
 
@@ -17,21 +17,21 @@ pub(crate) fn parse(
     check_domain(node)?;
     let op = OnnxOneHot {
         axis: node.get_attr_opt("axis")?.unwrap_or(-1),
-        depth: Minted::new(ctx),
+        depth: SizeSymbols::new(ctx),
         limits: of_nodes_read(),
     };
-    Ok((Box::new(Own(op)), vec![]))
+    Ok((Box::new(CustomOp(op)), vec![]))
 }
 
 /// A OneHot before types and shapes are known.
 #[derive(Clone, Debug)]
 struct OnnxOneHot {
     axis: i64,
-    depth: Minted,
+    depth: SizeSymbols,
     limits: Limits,
 }
 
-impl Untyped for OnnxOneHot {
+impl CustomNode for OnnxOneHot {
     type Typed = OneHot;
 
     fn name(&self) -> StaticName {

@@ -10,7 +10,7 @@ use crate::node::Facts;
 #[derive(Clone, Debug)]
 pub(crate) struct Cropping {
     /// tract's version, which only adds elements.
-    pub(crate) tracts: Box<dyn InferenceOp>,
+    pub(crate) upstream: Box<dyn InferenceOp>,
     /// The input with the padded axes.
     pub(crate) axes: Option<usize>,
 }
@@ -19,7 +19,7 @@ never_equal!(Cropping);
 
 impl Op for Cropping {
     fn name(&self) -> StaticName {
-        self.tracts.name()
+        self.upstream.name()
     }
 
     not_a_typed_op!();
@@ -36,7 +36,7 @@ impl InferenceOp for Cropping {
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
-        self.tracts.infer_facts(inputs, outputs, observed)
+        self.upstream.infer_facts(inputs, outputs, observed)
     }
 
     fn to_typed(
@@ -58,7 +58,7 @@ impl InferenceOp for Cropping {
         };
         let pads = pads.and_then(|pads| numbers(&pads).ok());
         let Some(pads) = pads.filter(|pads| pads.iter().any(|pad| *pad < 0)) else {
-            return self.tracts.to_typed(source, node, target, mapping);
+            return self.upstream.to_typed(source, node, target, mapping);
         };
         let axes = match self.axes {
             None => (0..rank).collect(),
@@ -80,7 +80,7 @@ impl InferenceOp for Cropping {
         // tract compares wired sizes with inferred ones.
         let mut added = node.clone();
         added.outputs[0].fact = InferenceFact::default();
-        let mut wire = self.tracts.to_typed(source, &added, target, &mapping)?[0];
+        let mut wire = self.upstream.to_typed(source, &added, target, &mapping)?[0];
         for (index, axis) in axes.into_iter().enumerate() {
             let removed = |at: usize| (-pads[at]).max(0);
             let (first, last) = (removed(index), removed(index + pads.len() / 2));

@@ -11,12 +11,12 @@ use crate::node::Facts;
 ///
 /// Copies of the node share them, since tract copies and queries nodes repeatedly.
 #[derive(Clone, Debug)]
-pub(crate) struct Minted {
+pub(crate) struct SizeSymbols {
     scope: SymbolScope,
     of_axes: Arc<Mutex<HashMap<usize, Symbol>>>,
 }
 
-impl Minted {
+impl SizeSymbols {
     /// Uses the scope that all graphs of a model share.
     pub(crate) fn new(ctx: &ParsingContext<'_>) -> Self {
         Self {

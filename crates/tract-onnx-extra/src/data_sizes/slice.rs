@@ -10,9 +10,9 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::bounds::{BEYOND, Extent, extent, most};
 use super::next::Next;
-use super::node_context::{Around, Number};
+use super::node_context::{NodeContext, Number};
 use super::part::{Bound, Part, between, wire_within};
-use super::size_symbols::{Minted, axis, dims};
+use super::size_symbols::{SizeSymbols, axis, dims};
 use crate::node::{Facts, check_domain};
 use crate::wire::wire_cast;
 
@@ -22,14 +22,14 @@ pub(crate) fn parse(
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    let around = Around::new(ctx);
+    let context = NodeContext::new(ctx);
     let lists = if node.input.len() > 1 {
         let mut inputs = optional_inputs(node);
         let mut list = |index: usize| -> TractResult<List> {
             let Some(input) = inputs.nth(usize::from(index == 0)).flatten() else {
                 return Ok(List::Absent);
             };
-            let numbers = around.numbers(&node.input[index + 1], None)?;
+            let numbers = context.numbers(&node.input[index + 1], None)?;
             Ok(List::Input(
                 input,
                 numbers.map(|it| it.into_iter().map(known).collect()),
@@ -49,9 +49,9 @@ pub(crate) fn parse(
         "a Slice without starts or ends"
     );
     let op = OnnxSlice {
-        hints: hints(&around, node, &lists[2])?,
+        hints: hints(&context, node, &lists[2])?,
         lists,
-        sizes: Minted::new(ctx),
+        sizes: SizeSymbols::new(ctx),
     };
     Ok((Box::new(op), vec![]))
 }
@@ -85,11 +85,11 @@ struct Hint {
 }
 
 /// Facts for each axis, if the graph determines them.
-fn hints(around: &Around<'_>, node: &NodeProto, axes: &List) -> TractResult<Vec<Hint>> {
+fn hints(context: &NodeContext<'_>, node: &NodeProto, axes: &List) -> TractResult<Vec<Hint>> {
     let [_, start, end, ..] = &*node.input else {
         return Ok(vec![]);
     };
-    let starts = around.numbers(start, None)?;
+    let starts = context.numbers(start, None)?;
     let axes: Vec<i64> = match axes {
         List::Absent => (0..starts.map_or(0, |it| it.len()) as i64).collect(),
         List::Constant(axes) => axes.clone(),
@@ -101,7 +101,7 @@ fn hints(around: &Around<'_>, node: &NodeProto, axes: &List) -> TractResult<Vec<
             .unwrap_or_default(),
     };
     let numbers = |name| -> TractResult<_> {
-        let found = around.numbers(name, Some(axes.len()))?;
+        let found = context.numbers(name, Some(axes.len()))?;
         let found = found.filter(|found| found.len() == axes.len());
         Ok(found.unwrap_or_else(|| vec![Number::Unknown; axes.len()]))
     };
@@ -109,12 +109,12 @@ fn hints(around: &Around<'_>, node: &NodeProto, axes: &List) -> TractResult<Vec<
     let hints = axes.iter().enumerate().map(|(at, &axis)| {
         Ok(Hint {
             is_next: match (starts[at], ends[at]) {
-                (Number::Above(start, a), Number::Above(end, b)) => {
+                (Number::Offset(start, a), Number::Offset(end, b)) => {
                     start == end && a.checked_add(1) == Some(b)
                 }
                 _ => false,
             },
-            is_squeezed: around.is_squeezed(&node.output[0], axis)?,
+            is_squeezed: context.is_squeezed(&node.output[0], axis)?,
         })
     });
     hints.collect()
@@ -126,7 +126,7 @@ struct OnnxSlice {
     /// The starts, the ends, the axes and the steps.
     lists: [List; 4],
     hints: Vec<Hint>,
-    sizes: Minted,
+    sizes: SizeSymbols,
 }
 
 never_equal!(OnnxSlice);

@@ -9,10 +9,10 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::array;
 
 use super::bounds::{least, most};
-use super::node_context::Around;
+use super::node_context::NodeContext;
 use super::size_symbols::{axis, inferred};
-use super::with_fallback::{FromData, OrTracts};
-use crate::node::{Facts, check_domain, tracts};
+use super::with_fallback::{Override, WithFallback};
+use crate::node::{Facts, check_domain, parse_with_tract};
 
 /// Parses a Squeeze: like tract if its axes are known to have one element, otherwise as one that
 /// checks at run time.
@@ -22,20 +22,20 @@ pub(crate) fn parse(
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
     let axes: Option<Vec<i64>> = match node.input.get(1).filter(|name| !name.is_empty()) {
-        Some(axes) => Around::new(ctx).constant(axes)?,
+        Some(axes) => NodeContext::new(ctx).constant(axes)?,
         None => node.get_attr_opt_vec("axes")?,
     };
     let is_without = node.input.get(1).is_none_or(String::is_empty) && axes.is_none();
     if is_without || axes.as_ref().is_some_and(Vec::is_empty) {
         return Ok((expand(SqueezeAll), vec![]));
     }
-    let (tracts, captured) = tracts("Squeeze", ctx, node)?;
+    let (upstream, captured) = parse_with_tract("Squeeze", ctx, node)?;
     Ok(match axes {
         Some(axes) => {
             let op = OnnxSqueeze { axes };
-            (Box::new(OrTracts { tracts, op }), captured)
+            (Box::new(WithFallback { upstream, op }), captured)
         }
-        None => (tracts, captured),
+        None => (upstream, captured),
     })
 }
 
@@ -115,14 +115,14 @@ impl OnnxSqueeze {
     }
 }
 
-impl FromData for OnnxSqueeze {
-    fn name(&self, _tracts: &dyn InferenceOp) -> StaticName {
+impl Override for OnnxSqueeze {
+    fn name(&self, _upstream: &dyn InferenceOp) -> StaticName {
         "Squeeze".into()
     }
 
     fn infer(
         &self,
-        _tracts: &mut dyn InferenceOp,
+        _upstream: &mut dyn InferenceOp,
         inputs: &TVec<&InferenceFact>,
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>> {
@@ -141,7 +141,7 @@ impl FromData for OnnxSqueeze {
 
     fn wire(
         &self,
-        _tracts: &dyn InferenceOp,
+        _upstream: &dyn InferenceOp,
         name: &str,
         target: &mut TypedModel,
         inputs: &[OutletId],

@@ -6,9 +6,9 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::custom::{Own, Untyped};
+use super::custom::{CustomNode, CustomOp};
 use super::part::{along, take};
-use super::size_symbols::{Minted, axis, in_numbers, rewire};
+use super::size_symbols::{SizeSymbols, axis, in_numbers, rewire};
 use crate::node::check_domain;
 
 /// Parses a Unique.
@@ -25,9 +25,9 @@ pub(crate) fn parse(
         axis: node.get_attr_opt("axis")?,
         is_sorted: node.get_attr_opt("sorted")?.unwrap_or(1_i64) != 0,
         is_wanted,
-        size: Minted::new(ctx),
+        size: SizeSymbols::new(ctx),
     };
-    Ok((Box::new(Own(op)), vec![]))
+    Ok((Box::new(CustomOp(op)), vec![]))
 }
 
 /// A Unique before types and shapes are known.
@@ -36,10 +36,10 @@ struct OnnxUnique {
     axis: Option<i64>,
     is_sorted: bool,
     is_wanted: [bool; 4],
-    size: Minted,
+    size: SizeSymbols,
 }
 
-impl Untyped for OnnxUnique {
+impl CustomNode for OnnxUnique {
     type Typed = Unique;
 
     fn name(&self) -> StaticName {

@@ -11,7 +11,7 @@ use crate::wire::to_typed_without_facts;
 /// tract casts them itself, and keeps 32 bits of each. Here it gets them in its own type of sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct WideSizes {
-    pub(crate) tracts: Box<dyn InferenceOp>,
+    pub(crate) upstream: Box<dyn InferenceOp>,
     /// The input with the sizes.
     pub(crate) sizes: usize,
 }
@@ -27,7 +27,7 @@ impl WideSizes {
         let before = inputs.get(self.sizes).copied();
         let value = before.and_then(|fact| fact.value.concretize());
         let Some((before, value)) = before.zip(value) else {
-            return infer(&mut *self.tracts, inputs);
+            return infer(&mut *self.upstream, inputs);
         };
         let sizes = InferenceFact::from(in_dims(&value)?);
         let given = inputs.iter().enumerate();
@@ -35,7 +35,7 @@ impl WideSizes {
             true => &sizes,
             false => *fact,
         });
-        let (mut found, outputs, observed) = infer(&mut *self.tracts, given.collect())?;
+        let (mut found, outputs, observed) = infer(&mut *self.upstream, given.collect())?;
         found[self.sizes] = before.clone();
         Ok((found, outputs, observed))
     }
@@ -43,7 +43,7 @@ impl WideSizes {
 
 impl Op for WideSizes {
     fn name(&self) -> StaticName {
-        self.tracts.name()
+        self.upstream.name()
     }
 
     not_a_typed_op!();
@@ -60,8 +60,8 @@ impl InferenceOp for WideSizes {
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
-        self.with_sizes(inputs, |tracts, inputs| {
-            tracts.infer(inputs, outputs, observed)
+        self.with_sizes(inputs, |upstream, inputs| {
+            upstream.infer(inputs, outputs, observed)
         })
     }
 
@@ -71,8 +71,8 @@ impl InferenceOp for WideSizes {
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
-        self.with_sizes(inputs, |tracts, inputs| {
-            tracts.infer_facts(inputs, outputs, observed)
+        self.with_sizes(inputs, |upstream, inputs| {
+            upstream.infer_facts(inputs, outputs, observed)
         })
     }
 
@@ -92,7 +92,7 @@ impl InferenceOp for WideSizes {
             let name = name.into_owned();
             mapping.insert(*input, target.add_const(name, in_dims(&value)?)?);
         }
-        to_typed_without_facts(&*self.tracts, source, node, target, &mapping)
+        to_typed_without_facts(&*self.upstream, source, node, target, &mapping)
     }
 
     as_op!();

@@ -8,14 +8,14 @@ use crate::node::Facts;
 use crate::wire::to_typed_without_facts;
 
 /// A node that tract may read.
-pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
-    /// The operator's name; `tracts` is tract's version of it.
-    fn name(&self, tracts: &dyn InferenceOp) -> StaticName;
+pub(crate) trait Override: Clone + fmt::Debug + Send + Sync + 'static {
+    /// The operator's name; `upstream` is tract's version of it.
+    fn name(&self, upstream: &dyn InferenceOp) -> StaticName;
 
     /// Infers facts; `None` to infer like tract.
     fn infer(
         &self,
-        tracts: &mut dyn InferenceOp,
+        upstream: &mut dyn InferenceOp,
         inputs: &TVec<&InferenceFact>,
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>>;
@@ -23,7 +23,7 @@ pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
     /// Checks what tract may make while it infers with values.
     fn check(
         &self,
-        _tracts: &mut dyn InferenceOp,
+        _upstream: &mut dyn InferenceOp,
         _inputs: &TVec<&InferenceFact>,
         _outputs: &TVec<&InferenceFact>,
     ) -> TractResult<()> {
@@ -33,7 +33,7 @@ pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
     /// Wires the node; `None` to wire it like tract.
     fn wire(
         &self,
-        tracts: &dyn InferenceOp,
+        upstream: &dyn InferenceOp,
         name: &str,
         target: &mut TypedModel,
         inputs: &[OutletId],
@@ -42,38 +42,38 @@ pub(crate) trait FromData: Clone + fmt::Debug + Send + Sync + 'static {
 
 /// A node before it is known whether tract reads it.
 #[derive(Clone, Debug)]
-pub(crate) struct OrTracts<T> {
+pub(crate) struct WithFallback<T> {
     /// tract's version of it.
-    pub(crate) tracts: Box<dyn InferenceOp>,
+    pub(crate) upstream: Box<dyn InferenceOp>,
     pub(crate) op: T,
 }
 
-never_equal!(OrTracts<T>, T);
+never_equal!(WithFallback<T>, T);
 
-impl<T: FromData> Op for OrTracts<T> {
+impl<T: Override> Op for WithFallback<T> {
     fn name(&self) -> StaticName {
-        self.op.name(&*self.tracts)
+        self.op.name(&*self.upstream)
     }
 
     not_a_typed_op!();
 }
 
-impl<T: FromData> EvalOp for OrTracts<T> {
+impl<T: Override> EvalOp for WithFallback<T> {
     not_out_of_plan!();
 }
 
-impl<T: FromData> InferenceOp for OrTracts<T> {
+impl<T: Override> InferenceOp for WithFallback<T> {
     fn infer(
         &mut self,
         inputs: TVec<&InferenceFact>,
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
-        match self.op.infer(&mut *self.tracts, &inputs, &outputs)? {
+        match self.op.infer(&mut *self.upstream, &inputs, &outputs)? {
             Some(facts) => Ok(facts),
             None => {
-                self.op.check(&mut *self.tracts, &inputs, &outputs)?;
-                self.tracts.infer(inputs, outputs, observed)
+                self.op.check(&mut *self.upstream, &inputs, &outputs)?;
+                self.upstream.infer(inputs, outputs, observed)
             }
         }
     }
@@ -85,9 +85,9 @@ impl<T: FromData> InferenceOp for OrTracts<T> {
         observed: TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
         // Without values, which may be large: a caller may limit them before.
-        match self.op.infer(&mut *self.tracts, &inputs, &outputs)? {
+        match self.op.infer(&mut *self.upstream, &inputs, &outputs)? {
             Some(facts) => Ok(facts),
-            None => self.tracts.infer_facts(inputs, outputs, observed),
+            None => self.upstream.infer_facts(inputs, outputs, observed),
         }
     }
 
@@ -99,9 +99,9 @@ impl<T: FromData> InferenceOp for OrTracts<T> {
         mapping: &HashMap<OutletId, OutletId>,
     ) -> TractResult<TVec<OutletId>> {
         let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
-        match self.op.wire(&*self.tracts, &node.name, target, &inputs)? {
+        match self.op.wire(&*self.upstream, &node.name, target, &inputs)? {
             Some(outlets) => Ok(outlets),
-            None => to_typed_without_facts(&*self.tracts, source, node, target, mapping),
+            None => to_typed_without_facts(&*self.upstream, source, node, target, mapping),
         }
     }
 

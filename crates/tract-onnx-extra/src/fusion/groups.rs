@@ -30,7 +30,7 @@ const MAXIMUM_ELEMENTS: u64 = 1 << 14;
 const MAXIMUM_MULTIPLICATIONS: u64 = 1 << 15;
 
 /// The effect of a fusable operator.
-enum Meaning {
+enum FusableOp {
     Unary(Unary),
     Binary(Binary),
     Select,
@@ -41,7 +41,7 @@ enum Meaning {
     Slice(usize, Range<usize>),
 }
 
-impl Meaning {
+impl FusableOp {
     fn is_computed(&self) -> bool {
         !matches!(self, Self::Same | Self::Move(..) | Self::Slice(..))
     }
@@ -56,7 +56,7 @@ struct Product {
 }
 
 /// A size, or 1 if it is symbolic.
-fn known(size: &TDim) -> u64 {
+fn size_or_1(size: &TDim) -> u64 {
     size.to_i64().map_or(1, i64::unsigned_abs)
 }
 
@@ -149,7 +149,7 @@ fn product(op: &EinSum, facts: &[&TypedFact]) -> Option<Product> {
             }
             _ => return None,
         };
-        multiplications = multiplications.checked_mul(known(of))?;
+        multiplications = multiplications.checked_mul(size_or_1(of))?;
     }
     let mut inputs = [0, 1];
     let mut axes: [TVec<usize>; 2] = [
@@ -185,46 +185,46 @@ fn product(op: &EinSum, facts: &[&TypedFact]) -> Option<Product> {
 /// Whether a value has few elements, which are floats or bools.
 fn is_small(fact: &TypedFact) -> bool {
     let of = fact.datum_type;
-    let elements = fact.shape.iter().map(known);
+    let elements = fact.shape.iter().map(size_or_1);
     let elements = elements.fold(1, u64::saturating_mul);
     fact.is_plain()
         && (of.is::<f32>() || of.is::<bool>())
         && (1..=MAXIMUM_ELEMENTS).contains(&elements)
 }
 
-fn meaning(model: &TypedModel, node: &TypedNode) -> TractResult<Option<Meaning>> {
+fn fusable_op(model: &TypedModel, node: &TypedNode) -> TractResult<Option<FusableOp>> {
     let (inputs, outputs) = model.node_facts(node.id)?;
     rule_if!(outputs.len() == 1 && inputs.iter().chain(&outputs).all(|fact| is_small(fact)));
     let op = &node.op;
     Ok(if let Some(op) = op.downcast_ref::<ElementWiseOp>() {
-        unary(op).map(Meaning::Unary)
+        unary(op).map(FusableOp::Unary)
     } else if let Some(op) = op.downcast_ref::<TypedBinOp>() {
-        binary(&*op.0).map(Meaning::Binary)
+        binary(&*op.0).map(FusableOp::Binary)
     } else if op.is::<Iff>() {
-        Some(Meaning::Select)
+        Some(FusableOp::Select)
     } else if let Some(op) = op.downcast_ref::<EinSum>() {
-        product(op, &inputs).map(Meaning::Product)
+        product(op, &inputs).map(FusableOp::Product)
     } else if op.is::<Cast>() {
         let to_truth = outputs[0].datum_type.is::<bool>() && inputs[0].datum_type.is::<f32>();
         Some(if to_truth {
-            Meaning::Unary(Unary::Truth)
+            FusableOp::Unary(Unary::Truth)
         } else {
-            Meaning::Same
+            FusableOp::Same
         })
     } else if let Some(op) = op.downcast_ref::<AxisOp>() {
         Some(match *op {
-            AxisOp::Move(from, to) => Meaning::Move(from, to),
-            _ => Meaning::Same,
+            AxisOp::Move(from, to) => FusableOp::Move(from, to),
+            _ => FusableOp::Same,
         })
     } else if op.is::<IntoShape>() {
-        Some(Meaning::Same)
+        Some(FusableOp::Same)
     } else if let Some(op) = op.downcast_ref::<Slice>() {
         // Bounds beyond the axis are an error when it runs.
         let size = inputs[0].shape[op.axis].as_usize();
         let bounds = (op.start.as_usize(), op.end.as_usize(), size);
         match bounds {
             (Some(start), Some(end), Some(size)) if start <= end && end <= size => {
-                Some(Meaning::Slice(op.axis, start..end))
+                Some(FusableOp::Slice(op.axis, start..end))
             }
             _ => None,
         }
@@ -245,8 +245,8 @@ fn groups(model: &TypedModel, known: &HashSet<Symbol>) -> TractResult<Vec<Vec<us
         let node = model.node(id);
         let before = node.inputs.iter().map(|input| levels[&input.node]);
         let before = before.max().flatten();
-        let meaning = match meaning(model, node)? {
-            Some(meaning) if sizes(model, node)?.all(&is_stable) => meaning,
+        let fusable_op = match fusable_op(model, node)? {
+            Some(fusable_op) if sizes(model, node)?.all(&is_stable) => fusable_op,
             _ => {
                 levels.insert(id, before.map(|level| level + 1));
                 continue;
@@ -258,7 +258,7 @@ fn groups(model: &TypedModel, known: &HashSet<Symbol>) -> TractResult<Vec<Vec<us
             groups.resize(level + 1, (0, vec![]));
         }
         let (computed, nodes) = &mut groups[level];
-        *computed += usize::from(meaning.is_computed());
+        *computed += usize::from(fusable_op.is_computed());
         nodes.push(id);
     }
     let worth = groups.into_iter().filter(|(computed, _)| *computed > 1);
@@ -349,8 +349,8 @@ impl Group {
             views: HashMap::new(),
         };
         for &id in &self.nodes {
-            let meaning = meaning(&self.model, self.model.node(id))?;
-            writer.node(id, meaning.context("it was one before")?)?;
+            let fusable_op = fusable_op(&self.model, self.model.node(id))?;
+            writer.node(id, fusable_op.context("it was one before")?)?;
         }
         let outputs = self.outputs.iter().map(|&outlet| {
             let view = writer.view(outlet)?;
@@ -491,7 +491,7 @@ impl Writer<'_> {
         Ok(self.keep(pack(&elements, columns)))
     }
 
-    fn node(&mut self, id: usize, meaning: Meaning) -> TractResult<()> {
+    fn node(&mut self, id: usize, fusable_op: FusableOp) -> TractResult<()> {
         let node = self.group.model.node(id);
         let sizes = self.sizes(id.into())?;
         let len = sizes.iter().product();
@@ -501,20 +501,20 @@ impl Writer<'_> {
             .map(|input| self.view(*input))
             .collect::<TractResult<_>>()?;
         let whole = |base: Base| View::whole(base, &sizes);
-        let view = match meaning {
-            Meaning::Unary(_) | Meaning::Binary(_) | Meaning::Select => {
+        let view = match fusable_op {
+            FusableOp::Unary(_) | FusableOp::Binary(_) | FusableOp::Select => {
                 let operands = views
                     .into_iter()
                     .map(|view| self.flat(view.broadcast(&sizes)?));
                 let operands = operands.collect::<TractResult<_>>()?;
-                let function = match meaning {
-                    Meaning::Unary(function) => Function::Unary(function),
-                    Meaning::Binary(function) => Function::Binary(function),
+                let function = match fusable_op {
+                    FusableOp::Unary(function) => Function::Unary(function),
+                    FusableOp::Binary(function) => Function::Binary(function),
                     _ => Function::Select,
                 };
                 whole(self.compute(function, operands, len))
             }
-            Meaning::Product(product) => {
+            FusableOp::Product(product) => {
                 let [a, b] = [0, 1].map(|at| {
                     let view = views[product.inputs[at]].clone();
                     view.permute(&product.axes[at])
@@ -525,14 +525,14 @@ impl Writer<'_> {
                 let operands = tvec![self.flat(a)?, self.packed(&b, columns)?];
                 whole(self.compute(Function::Product { inner, columns }, operands, len))
             }
-            Meaning::Slice(axis, range) => views[0].clone().slice(axis, range)?,
-            Meaning::Move(from, to) => {
+            FusableOp::Slice(axis, range) => views[0].clone().slice(axis, range)?,
+            FusableOp::Move(from, to) => {
                 let mut axes: TVec<usize> = (0..sizes.len()).collect();
                 let axis = axes.remove(from);
                 axes.insert(to, axis);
                 views[0].clone().permute(&axes)?
             }
-            Meaning::Same => match views[0].with_unit_axes(&sizes) {
+            FusableOp::Same => match views[0].with_unit_axes(&sizes) {
                 Some(view) => view,
                 None => self.flat(views[0].clone())?.view(&sizes),
             },

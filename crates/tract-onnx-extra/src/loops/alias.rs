@@ -12,7 +12,7 @@ use crate::wire::reads;
 pub(crate) enum Alias {
     /// Stands in for a repeated read. tract 0.23 panics when it declutters a Scan whose body reads
     /// an element of a scan input twice in one node, as in `x + x`.
-    SecondRead,
+    Distinct,
     /// A state before the step. During codegen, this is the hook that fuses the body's small
     /// operators: tract offers no other access to a Scan's body at that point.
     State,
@@ -23,7 +23,7 @@ pub(crate) enum Alias {
     /// last reader, or if its last scan input is unread. This node blocks folding and reads both.
     /// It also keeps the last elementwise operators in the body, where they are fused: tract would
     /// run them for all steps at once.
-    Kept,
+    Barrier,
     /// An output of a Scan: the hook that optimises the Scan itself once its body is fused.
     Scanned,
 }
@@ -55,12 +55,12 @@ impl Alias {
             return Ok(outlet);
         }
         let name = model.unique_name(format!("{name}.constant")).into_owned();
-        Ok(model.wire_node(name, Self::Kept, &[outlet])?[0])
+        Ok(model.wire_node(name, Self::Barrier, &[outlet])?[0])
     }
 
     /// Removes the first alias that would block fusion.
     pub(crate) fn release(model: &TypedModel) -> TractResult<Option<TypedModelPatch>> {
-        let is_barrier = |alias: &Self| matches!(alias, Self::Kept | Self::SecondRead);
+        let is_barrier = |alias: &Self| matches!(alias, Self::Barrier | Self::Distinct);
         let mut nodes = model.nodes().iter();
         rule_if_some!(node = nodes.find(|node| node.op_as().is_some_and(is_barrier)));
         remove(model, node).map(Some)
@@ -95,8 +95,8 @@ impl EvalOp for Alias {
 
     fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
         Ok(match self {
-            Self::Kept => None,
-            Self::SecondRead | Self::State | Self::Scanned => Some(inputs),
+            Self::Barrier => None,
+            Self::Distinct | Self::State | Self::Scanned => Some(inputs),
         })
     }
 }
@@ -104,8 +104,8 @@ impl EvalOp for Alias {
 impl TypedOp for Alias {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec!(match self {
-            Self::Kept => inputs[0].without_value(),
-            Self::SecondRead | Self::State | Self::Scanned => inputs[0].clone(),
+            Self::Barrier => inputs[0].without_value(),
+            Self::Distinct | Self::State | Self::Scanned => inputs[0].clone(),
         }))
     }
 
@@ -115,8 +115,8 @@ impl TypedOp for Alias {
         outputs: &[&TypedFact],
     ) -> TractResult<AxesMapping> {
         match self {
-            Self::Kept => AxesMapping::disconnected(inputs, outputs),
-            Self::SecondRead | Self::State | Self::Scanned => AxesMapping::natural(inputs, outputs),
+            Self::Barrier => AxesMapping::disconnected(inputs, outputs),
+            Self::Distinct | Self::State | Self::Scanned => AxesMapping::natural(inputs, outputs),
         }
     }
 
@@ -158,7 +158,7 @@ impl TypedOp for Alias {
                     return Ok(Some(patch));
                 }
             }
-            Self::SecondRead | Self::Kept => {}
+            Self::Distinct | Self::Barrier => {}
         }
         remove(model, node).map(Some)
     }

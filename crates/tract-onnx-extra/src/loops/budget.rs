@@ -123,5 +123,5 @@ pub(crate) fn steps_within(body: &TypedModel) -> TractResult<Option<u64>> {
 /// Whether a Scan comes from a loop: its outputs keep an element.
 fn is_loop(scan: &Scan) -> bool {
     let mut nodes = scan.body.nodes().iter();
-    nodes.any(|node| matches!(node.op_as(), Some(Alias::Kept)) && node.inputs.len() > 1)
+    nodes.any(|node| matches!(node.op_as(), Some(Alias::Barrier)) && node.inputs.len() > 1)
 }

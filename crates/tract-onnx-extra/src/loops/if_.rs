@@ -11,9 +11,9 @@ use tract_onnx::tract_hir::internal::*;
 use crate::data_sizes::{rewire, symbols_of};
 use crate::graph::self_contained;
 use crate::loops::op::forget_between_runs;
+use crate::loops::parse::element_type;
 use crate::loops::spec::one;
 use crate::node::check_domain;
-use crate::loops::parse::element_type;
 use crate::wire::{free_names, wire_cast};
 
 /// Parses an If, with any names in its branches.

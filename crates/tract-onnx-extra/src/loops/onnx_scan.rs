@@ -8,7 +8,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::loops::last::LastOrInitial;
-use crate::node::{Facts, check_domain, tracts};
+use crate::node::{Facts, check_domain, parse_with_tract};
 use crate::operators::empty::OrNothing;
 use crate::wire::wire_cast;
 
@@ -18,7 +18,7 @@ pub(crate) fn parse(
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    let (tracts, captured) = tracts(&node.op_type, ctx, node)?;
+    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
     let scanned: i64 = node.get_attr("num_scan_inputs")?;
     let states = usize::try_from(scanned).ok().and_then(|scanned| {
         node.input
@@ -32,18 +32,18 @@ pub(crate) fn parse(
     })?;
     let axes: Option<Vec<i64>> = node.get_attr_opt_vec("scan_input_axes")?;
     let op = OnnxScan {
-        tracts,
+        upstream,
         states,
         axis: axes.and_then(|axes| axes.first().copied()).unwrap_or(0),
     };
-    let tracts = Box::new(op);
-    Ok((Box::new(OrNothing { tracts }), captured))
+    let upstream = Box::new(op);
+    Ok((Box::new(OrNothing { upstream }), captured))
 }
 
 /// A Scan before types and shapes are known.
 #[derive(Clone, Debug)]
 struct OnnxScan {
-    tracts: Box<dyn InferenceOp>,
+    upstream: Box<dyn InferenceOp>,
     /// The number of states, which are the first inputs and outputs.
     states: usize,
     /// The axis of the first scan input that it goes over.
@@ -54,7 +54,7 @@ never_equal!(OnnxScan);
 
 impl Op for OnnxScan {
     fn name(&self) -> StaticName {
-        self.tracts.name()
+        self.upstream.name()
     }
 
     not_a_typed_op!();
@@ -71,7 +71,7 @@ impl InferenceOp for OnnxScan {
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
-        self.tracts.infer(inputs, outputs, observed)
+        self.upstream.infer(inputs, outputs, observed)
     }
 
     fn infer_facts(
@@ -80,11 +80,11 @@ impl InferenceOp for OnnxScan {
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
-        self.tracts.infer_facts(inputs, outputs, observed)
+        self.upstream.infer_facts(inputs, outputs, observed)
     }
 
     fn nboutputs(&self) -> TractResult<usize> {
-        self.tracts.nboutputs()
+        self.upstream.nboutputs()
     }
 
     fn observe_outlets(
@@ -92,7 +92,7 @@ impl InferenceOp for OnnxScan {
         model: &InferenceModel,
         node: &InferenceNode,
     ) -> TractResult<Vec<OutletId>> {
-        self.tracts.observe_outlets(model, node)
+        self.upstream.observe_outlets(model, node)
     }
 
     fn to_typed(
@@ -102,7 +102,7 @@ impl InferenceOp for OnnxScan {
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
     ) -> TractResult<TVec<OutletId>> {
-        let mut outlets = self.tracts.to_typed(source, node, target, mapping)?;
+        let mut outlets = self.upstream.to_typed(source, node, target, mapping)?;
         let input = |index: usize| mapping[&node.inputs[index]];
         let scanned = input(self.states);
         let shape = &target.outlet_fact(scanned)?.shape;

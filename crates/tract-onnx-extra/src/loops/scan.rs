@@ -381,7 +381,7 @@ impl Body<'_> {
                     if inputs.iter().any(|it| self.may_be_one(*it, outlet)) {
                         let name = format!("{}.alias{}", node.name, inputs.len());
                         let name = self.model.unique_name(name).into_owned();
-                        outlet = self.model.wire_node(name, Alias::SecondRead, &[outlet])?[0];
+                        outlet = self.model.wire_node(name, Alias::Distinct, &[outlet])?[0];
                     }
                     inputs.push(outlet);
                 }
@@ -475,7 +475,7 @@ impl Body<'_> {
         Ok(outlets)
     }
 
-    /// Wraps an output in [`Alias::Kept`].
+    /// Wraps an output in [`Alias::Barrier`].
     fn kept(
         &mut self,
         name: &str,
@@ -485,7 +485,7 @@ impl Body<'_> {
         let element = self.element.context("an element is scanned")?;
         let inputs: TVec<OutletId> = [outlet, element].into_iter().chain(before).collect();
         let name = self.model.unique_name(name).into_owned();
-        Ok(self.model.wire_node(name, Alias::Kept, &inputs)?[0])
+        Ok(self.model.wire_node(name, Alias::Barrier, &inputs)?[0])
     }
 
     /// Whether a value is better computed for all steps at once: by an operator that costs more

@@ -8,7 +8,7 @@ use tract_onnx::pb::{GraphProto, NodeProto};
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::node::{check_domain, tracts};
+use crate::node::{check_domain, parse_with_tract};
 
 /// Parses a Cast.
 ///
@@ -35,7 +35,7 @@ pub(crate) fn parse(
         let to = i32::datum_type();
         return Ok((expand(CastToIntegers { to }), vec![]));
     }
-    tracts("Cast", ctx, node)
+    parse_with_tract("Cast", ctx, node)
 }
 
 /// The most values that are visited; a Keras layer has a dozen.

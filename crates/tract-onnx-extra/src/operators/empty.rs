@@ -7,7 +7,7 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::node::{Facts, names, tracts};
+use crate::node::{Facts, names, parse_with_tract};
 
 /// Replaces all of tract's operators in its ONNX loader.
 pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
@@ -21,14 +21,14 @@ fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    let (tracts, captured) = tracts(&node.op_type, ctx, node)?;
-    Ok((Box::new(OrNothing { tracts }), captured))
+    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
+    Ok((Box::new(OrNothing { upstream }), captured))
 }
 
 /// An operator of tract's, or nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct OrNothing {
-    pub(crate) tracts: Box<dyn InferenceOp>,
+    pub(crate) upstream: Box<dyn InferenceOp>,
 }
 
 never_equal!(OrNothing);
@@ -44,15 +44,15 @@ fn nothing(fact: &InferenceFact) -> Option<TractResult<Tensor>> {
 
 impl Op for OrNothing {
     fn name(&self) -> StaticName {
-        self.tracts.name()
+        self.upstream.name()
     }
 
     fn info(&self) -> TractResult<Vec<String>> {
-        self.tracts.info()
+        self.upstream.info()
     }
 
     fn validation(&self) -> Validation {
-        self.tracts.validation()
+        self.upstream.validation()
     }
 
     not_a_typed_op!();
@@ -60,15 +60,15 @@ impl Op for OrNothing {
 
 impl EvalOp for OrNothing {
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        self.tracts.eval(ctx, inputs)
+        self.upstream.eval(ctx, inputs)
     }
 
     fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
-        self.tracts.eval_out_of_plan(inputs)
+        self.upstream.eval_out_of_plan(inputs)
     }
 
     fn state(&self, ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
-        self.tracts.state(ctx)
+        self.upstream.state(ctx)
     }
 }
 
@@ -79,7 +79,7 @@ impl InferenceOp for OrNothing {
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
-        self.tracts.infer(inputs, outputs, observed)
+        self.upstream.infer(inputs, outputs, observed)
     }
 
     fn infer_facts(
@@ -88,7 +88,7 @@ impl InferenceOp for OrNothing {
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
-        self.tracts.infer_facts(inputs, outputs, observed)
+        self.upstream.infer_facts(inputs, outputs, observed)
     }
 
     fn observe_outlets(
@@ -96,7 +96,7 @@ impl InferenceOp for OrNothing {
         model: &InferenceModel,
         node: &InferenceNode,
     ) -> TractResult<Vec<OutletId>> {
-        self.tracts.observe_outlets(model, node)
+        self.upstream.observe_outlets(model, node)
     }
 
     fn incorporate(
@@ -104,11 +104,11 @@ impl InferenceOp for OrNothing {
         model: &InferenceModel,
         node: &InferenceNode,
     ) -> TractResult<Option<InferenceModelPatch>> {
-        self.tracts.incorporate(model, node)
+        self.upstream.incorporate(model, node)
     }
 
     fn nboutputs(&self) -> TractResult<usize> {
-        self.tracts.nboutputs()
+        self.upstream.nboutputs()
     }
 
     fn to_typed(
@@ -120,7 +120,7 @@ impl InferenceOp for OrNothing {
     ) -> TractResult<TVec<OutletId>> {
         let outputs = node.outputs.iter().map(|output| nothing(&output.fact));
         let Some(outputs) = outputs.collect::<Option<TVec<_>>>() else {
-            return self.tracts.to_typed(source, node, target, mapping);
+            return self.upstream.to_typed(source, node, target, mapping);
         };
         let outputs = outputs.into_iter().map(|output| {
             let name = target.unique_name(&*node.name).into_owned();

@@ -8,7 +8,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::array;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::node::{Facts, check_domain, tracts};
+use crate::node::{Facts, check_domain, parse_with_tract};
 use crate::wire::{to_typed_without_facts, wire_cast};
 
 /// The operators, beside `Pad`.
@@ -35,8 +35,8 @@ fn parse(
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    let (tracts, captured) = tracts(&node.op_type, ctx, node)?;
-    Ok((Box::new(OnNumbers { tracts }), captured))
+    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
+    Ok((Box::new(OnNumbers { upstream }), captured))
 }
 
 fn parse_cum_sum(
@@ -49,14 +49,14 @@ fn parse_cum_sum(
         reverse: is_set("reverse")?,
         exclusive: is_set("exclusive")?,
     };
-    let tracts = expand(op);
-    Ok((Box::new(OnNumbers { tracts }), vec![]))
+    let upstream = expand(op);
+    Ok((Box::new(OnNumbers { upstream }), vec![]))
 }
 
 /// An operator that gets int64 for TDim.
 #[derive(Clone, Debug)]
 pub(crate) struct OnNumbers {
-    pub(crate) tracts: Box<dyn InferenceOp>,
+    pub(crate) upstream: Box<dyn InferenceOp>,
 }
 
 never_equal!(OnNumbers);
@@ -87,7 +87,7 @@ impl OnNumbers {
         let numbers: Vec<Option<InferenceFact>> = inputs.iter().map(|fact| given(fact)).collect();
         let given = std::iter::zip(&inputs, &numbers);
         let given = given.map(|(fact, number)| number.as_ref().unwrap_or(*fact));
-        let (mut found, outputs, observed) = infer(&mut *self.tracts, given.collect())?;
+        let (mut found, outputs, observed) = infer(&mut *self.upstream, given.collect())?;
         for (found, (before, number)) in found.iter_mut().zip(std::iter::zip(inputs, numbers)) {
             if number.is_some() {
                 found.datum_type = before.datum_type;
@@ -100,7 +100,7 @@ impl OnNumbers {
 
 impl Op for OnNumbers {
     fn name(&self) -> StaticName {
-        self.tracts.name()
+        self.upstream.name()
     }
 
     not_a_typed_op!();
@@ -117,8 +117,8 @@ impl InferenceOp for OnNumbers {
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
-        self.with_numbers(inputs, |tracts, inputs| {
-            tracts.infer(inputs, outputs, observed)
+        self.with_numbers(inputs, |upstream, inputs| {
+            upstream.infer(inputs, outputs, observed)
         })
     }
 
@@ -128,13 +128,13 @@ impl InferenceOp for OnNumbers {
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
-        self.with_numbers(inputs, |tracts, inputs| {
-            tracts.infer_facts(inputs, outputs, observed)
+        self.with_numbers(inputs, |upstream, inputs| {
+            upstream.infer_facts(inputs, outputs, observed)
         })
     }
 
     fn nboutputs(&self) -> TractResult<usize> {
-        self.tracts.nboutputs()
+        self.upstream.nboutputs()
     }
 
     fn observe_outlets(
@@ -142,7 +142,7 @@ impl InferenceOp for OnNumbers {
         model: &InferenceModel,
         node: &InferenceNode,
     ) -> TractResult<Vec<OutletId>> {
-        self.tracts.observe_outlets(model, node)
+        self.upstream.observe_outlets(model, node)
     }
 
     fn to_typed(
@@ -169,7 +169,7 @@ impl InferenceOp for OnNumbers {
             };
             numbers.insert(*input, number);
         }
-        to_typed_without_facts(&*self.tracts, source, node, target, &numbers)
+        to_typed_without_facts(&*self.upstream, source, node, target, &numbers)
     }
 
     as_op!();

@@ -7,7 +7,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{Own, Untyped, in_numbers};
+use crate::data_sizes::{CustomNode, CustomOp, in_numbers};
 use crate::dims::{broadcast, each_size, is_size, sizes};
 use crate::node::check_domain;
 
@@ -21,7 +21,7 @@ pub(crate) fn parse(
         Some(1) => Sign::Dividend,
         _ => Sign::Divisor,
     };
-    Ok((Box::new(Own(OnnxMod { sign })), vec![]))
+    Ok((Box::new(CustomOp(OnnxMod { sign })), vec![]))
 }
 
 /// The operand whose sign a remainder has.
@@ -37,7 +37,7 @@ struct OnnxMod {
     sign: Sign,
 }
 
-impl Untyped for OnnxMod {
+impl CustomNode for OnnxMod {
     type Typed = Remainder;
 
     fn name(&self) -> StaticName {

@@ -10,9 +10,9 @@ use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_core::ops::math::mul;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{FromData, OrTracts};
+use crate::data_sizes::{Override, WithFallback};
 use crate::dims::each_size;
-use crate::node::{Facts, check_domain, tracts};
+use crate::node::{Facts, check_domain, parse_with_tract};
 use crate::wire::wire_cast;
 
 /// Parses a Mul or a Pow.
@@ -21,12 +21,12 @@ pub(crate) fn parse(
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    let (tracts, captured) = tracts(&node.op_type, ctx, node)?;
+    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
     let op = match node.op_type.as_str() {
         "Mul" => ProductOf::Both,
         _ => ProductOf::Base,
     };
-    Ok((Box::new(OrTracts { tracts, op }), captured))
+    Ok((Box::new(WithFallback { upstream, op }), captured))
 }
 
 /// The operands that an operator multiplies.
@@ -37,14 +37,14 @@ enum ProductOf {
     Base,
 }
 
-impl FromData for ProductOf {
-    fn name(&self, tracts: &dyn InferenceOp) -> StaticName {
-        tracts.name()
+impl Override for ProductOf {
+    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
+        upstream.name()
     }
 
     fn infer(
         &self,
-        tracts: &mut dyn InferenceOp,
+        upstream: &mut dyn InferenceOp,
         inputs: &TVec<&InferenceFact>,
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>> {
@@ -53,7 +53,7 @@ impl FromData for ProductOf {
             of.is_some_and(|of| of.is_tdim())
         };
         rule_if!(matches!(self, Self::Both) && inputs.iter().any(is_size));
-        let mut found = tracts.infer_facts(inputs.clone(), outputs.clone(), tvec![])?;
+        let mut found = upstream.infer_facts(inputs.clone(), outputs.clone(), tvec![])?;
         let values = [0, 1].map(|input| found.0[input].value.concretize());
         if let [Some(a), Some(b)] = values {
             let products = each_size([&a, &b], |a, b| Ok(product(a, b)))?;
@@ -64,7 +64,7 @@ impl FromData for ProductOf {
 
     fn wire(
         &self,
-        _tracts: &dyn InferenceOp,
+        _upstream: &dyn InferenceOp,
         name: &str,
         target: &mut TypedModel,
         inputs: &[OutletId],

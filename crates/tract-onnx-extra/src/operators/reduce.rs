@@ -12,8 +12,8 @@ use tract_onnx::tract_hir::internal::tract_ndarray::Dimension as _;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::nn::Reducer;
 
-use crate::data_sizes::{FromData, OrTracts, axis};
-use crate::node::{Facts, check_domain, tracts};
+use crate::data_sizes::{Override, WithFallback, axis};
+use crate::node::{Facts, check_domain, parse_with_tract};
 use crate::wire::wire_cast;
 
 /// The reductions of ONNX.
@@ -44,7 +44,7 @@ fn parse(
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    let (tracts, captured) = tracts(&node.op_type, ctx, node)?;
+    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
     let is_set = |name: &str, or: i64| -> TractResult<bool> {
         Ok(node.get_attr_opt(name)?.unwrap_or(or) == 1)
     };
@@ -72,7 +72,7 @@ fn parse(
         keeps_axes: is_set("keepdims", 1)?,
         is_nothing_without_axes: is_set("noop_with_empty_axes", 0)?,
     };
-    Ok((Box::new(OrTracts { tracts, op }), captured))
+    Ok((Box::new(WithFallback { upstream, op }), captured))
 }
 
 #[derive(Clone, Debug)]
@@ -120,14 +120,14 @@ impl Reduction {
     }
 }
 
-impl FromData for Reduction {
-    fn name(&self, tracts: &dyn InferenceOp) -> StaticName {
-        tracts.name()
+impl Override for Reduction {
+    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
+        upstream.name()
     }
 
     fn infer(
         &self,
-        _tracts: &mut dyn InferenceOp,
+        _upstream: &mut dyn InferenceOp,
         inputs: &TVec<&InferenceFact>,
         _outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>> {
@@ -142,7 +142,7 @@ impl FromData for Reduction {
 
     fn wire(
         &self,
-        _tracts: &dyn InferenceOp,
+        _upstream: &dyn InferenceOp,
         name: &str,
         target: &mut TypedModel,
         inputs: &[OutletId],

@@ -6,7 +6,7 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{Minted, Own, Untyped, axis, in_numbers, rewire, symbols_of};
+use crate::data_sizes::{CustomNode, CustomOp, SizeSymbols, axis, in_numbers, rewire, symbols_of};
 use crate::dims::size;
 use crate::node::check_domain;
 
@@ -19,9 +19,9 @@ pub(crate) fn parse(
     let op = OnnxTopK {
         axis: node.get_attr_opt("axis")?.unwrap_or(-1_i64),
         largest: node.get_attr_opt("largest")?.unwrap_or(1_i64) != 0,
-        sizes: Minted::new(ctx),
+        sizes: SizeSymbols::new(ctx),
     };
-    Ok((Box::new(Own(op)), vec![]))
+    Ok((Box::new(CustomOp(op)), vec![]))
 }
 
 /// A TopK before types and shapes are known.
@@ -29,10 +29,10 @@ pub(crate) fn parse(
 struct OnnxTopK {
     axis: i64,
     largest: bool,
-    sizes: Minted,
+    sizes: SizeSymbols,
 }
 
-impl Untyped for OnnxTopK {
+impl CustomNode for OnnxTopK {
     type Typed = TopK;
 
     fn name(&self) -> StaticName {

@@ -326,7 +326,7 @@ impl Layer {
             let none = body.number("none", y, 0.0)?;
             y = body.math("y", Iff, &[goes_on, y, none])?;
         }
-        let y = body.op("y", Alias::Kept, &[y])?;
+        let y = body.op("y", Alias::Barrier, &[y])?;
 
         let wanted = [self.outputs.y, self.outputs.y_h, self.outputs.y_c];
         let mut count = 0;

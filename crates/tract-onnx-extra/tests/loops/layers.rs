@@ -31,7 +31,7 @@ enum Mask {
 enum Shown {
     State,
     /// A separate state that repeats the output.
-    Own,
+    CustomOp,
     /// Zeros at invalid steps.
     Zeros,
 }
@@ -187,7 +187,7 @@ impl Case {
         }
         let other = match self.shown {
             Shown::State => "h",
-            Shown::Own => "p",
+            Shown::CustomOp => "p",
             Shown::Zeros => "zeros",
         };
         line("not = Not(mt)".to_owned());
@@ -294,7 +294,7 @@ impl Case {
             Miss::Function => true,
             Miss::Scaled => true,
             Miss::OppositeMask => has_mask,
-            Miss::OtherStart => has_mask && self.shown == Shown::Own,
+            Miss::OtherStart => has_mask && self.shown == Shown::CustomOp,
         };
         assert_eq!(is_layer, !is_missed, "{:?}", ops(&optimized));
         let found = optimized.into_runnable()?.run(inputs)?;
@@ -322,7 +322,11 @@ fn cases() -> impl Strategy<Value = Case> {
         Just(Cell::Rnn),
     ];
     let mask = prop_oneof![Just(Mask::None), Just(Mask::Where), Just(Mask::Blend)];
-    let shown = prop_oneof![Just(Shown::State), Just(Shown::Own), Just(Shown::Zeros)];
+    let shown = prop_oneof![
+        Just(Shown::State),
+        Just(Shown::CustomOp),
+        Just(Shown::Zeros)
+    ];
     let miss = prop_oneof![
         4 => Just(Miss::None),
         1 => Just(Miss::Function),

@@ -5,7 +5,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use super::linear::bytes;
-use crate::data_sizes::{Own, Untyped};
+use crate::data_sizes::{CustomNode, CustomOp};
 use crate::node::check_domain;
 
 /// Parses a DynamicQuantizeLinear.
@@ -14,14 +14,14 @@ pub(super) fn parse(
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    Ok((Box::new(Own(Dynamic)), vec![]))
+    Ok((Box::new(CustomOp(Dynamic)), vec![]))
 }
 
 /// Quantises floats to uint8 by a scale and a zero point of their range, which includes 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Dynamic;
 
-impl Untyped for Dynamic {
+impl CustomNode for Dynamic {
     type Typed = Self;
 
     fn name(&self) -> StaticName {

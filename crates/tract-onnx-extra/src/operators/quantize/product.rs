@@ -4,8 +4,8 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{FromData, OrTracts};
-use crate::node::{Facts, check_domain, tracts};
+use crate::data_sizes::{Override, WithFallback};
+use crate::node::{Facts, check_domain, parse_with_tract};
 
 pub(super) const OPERATORS: [&str; 2] = ["MatMulInteger", "QLinearMatMul"];
 
@@ -15,14 +15,14 @@ pub(super) fn parse(
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    let (tracts, captured) = tracts(&node.op_type, ctx, node)?;
+    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
     let op = OfMatrices {
         places: match node.op_type.as_str() {
             "QLinearMatMul" => [0, 3],
             _ => [0, 1],
         },
     };
-    Ok((Box::new(OrTracts { tracts, op }), captured))
+    Ok((Box::new(WithFallback { upstream, op }), captured))
 }
 
 #[derive(Clone, Debug)]
@@ -31,14 +31,14 @@ struct OfMatrices {
     places: [usize; 2],
 }
 
-impl FromData for OfMatrices {
-    fn name(&self, tracts: &dyn InferenceOp) -> StaticName {
-        tracts.name()
+impl Override for OfMatrices {
+    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
+        upstream.name()
     }
 
     fn infer(
         &self,
-        _tracts: &mut dyn InferenceOp,
+        _upstream: &mut dyn InferenceOp,
         inputs: &TVec<&InferenceFact>,
         _outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>> {
@@ -56,7 +56,7 @@ impl FromData for OfMatrices {
 
     fn wire(
         &self,
-        _tracts: &dyn InferenceOp,
+        _upstream: &dyn InferenceOp,
         _name: &str,
         _target: &mut TypedModel,
         _inputs: &[OutletId],
