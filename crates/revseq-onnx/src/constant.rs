@@ -144,7 +144,7 @@ fn integers_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Intege
 pub fn tensor_ints(tensor: &TensorProto) -> Option<Integers> {
     let sizes = sizes(tensor)?;
     let count = element_count(&sizes)?;
-    if is_external(tensor) {
+    if tensor.is_external() {
         return None;
     }
     let raw = tensor.raw_data.as_deref().unwrap_or_default();
@@ -177,7 +177,7 @@ pub fn tensor_ints(tensor: &TensorProto) -> Option<Integers> {
 #[must_use]
 pub fn truths(tensor: &TensorProto) -> Option<Vec<bool>> {
     let count = element_count(&sizes(tensor)?)?;
-    let code = tensor.data_type.filter(|_| !is_external(tensor))?;
+    let code = tensor.data_type.filter(|_| !tensor.is_external())?;
     // The bits of 1, and how many bytes they take.
     let (one, width): (u64, usize) = match code {
         BOOL | INT8 | UINT8 => (1, 1),
@@ -240,12 +240,6 @@ fn element_count(sizes: &[usize]) -> Option<usize> {
         .iter()
         .try_fold(1_usize, |product, &size| product.checked_mul(size))
         .filter(|&count| count <= MAXIMUM_ELEMENTS)
-}
-
-/// Whether a tensor's data is in another file.
-#[must_use]
-pub fn is_external(tensor: &TensorProto) -> bool {
-    tensor.data_location == Some(tensor_proto::DataLocation::EXTERNAL)
 }
 
 /// A value's integer, if it has exactly one.
@@ -475,7 +469,7 @@ pub fn part(value: &Floats, axis: usize, start: usize, length: usize) -> Option<
 fn tensor_floats(tensor: &TensorProto) -> Option<Floats> {
     let sizes = sizes(tensor)?;
     let count = element_count(&sizes)?;
-    if tensor.data_type? != FLOAT || is_external(tensor) {
+    if tensor.data_type? != FLOAT || tensor.is_external() {
         return None;
     }
     let raw = tensor.raw_data.as_deref().unwrap_or_default();

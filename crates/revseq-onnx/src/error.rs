@@ -7,10 +7,39 @@ pub enum Error {
     /// The bytes are not a model.
     #[error("it is not an ONNX model")]
     Decode(#[source] buffa::DecodeError),
+    /// The bytes are not a tensor.
+    #[error("it is not a TensorProto")]
+    DecodeTensor(#[source] buffa::DecodeError),
+    /// The bytes are the beginning of a model.
+    #[error("it ends too early: it has {bytes} bytes of at least {expected}")]
+    Truncated {
+        /// The number of bytes.
+        bytes: usize,
+        /// The least number of bytes that a model with this beginning has.
+        expected: usize,
+    },
+    /// The model would take far more memory than it has bytes.
+    #[error("decoding its {bytes} bytes would take more than {} MiB", limit >> 20)]
+    Memory {
+        /// The number of bytes.
+        bytes: usize,
+        /// The memory allowed, in bytes.
+        limit: usize,
+    },
     /// The model has no graph.
-    #[error("the model has no graph")]
+    #[error("it has no graph: it is not an ONNX model")]
     NoGraph,
+    /// A file cannot be read, or a model is not valid: what does not hold, and where.
+    #[error("{0}")]
+    Invalid(String),
     /// The model does not fit into a file.
     #[error("the model cannot be written")]
     Encode(#[source] buffa::EncodeError),
+}
+
+impl Error {
+    /// The error that these words describe.
+    pub(crate) fn invalid(error: anyhow::Error) -> Self {
+        Self::Invalid(format!("{error:#}"))
+    }
 }

@@ -48,8 +48,12 @@
 #![forbid(unsafe_code)]
 
 mod bind;
+mod check;
+mod codec;
 pub mod constant;
 mod error;
+pub mod external;
+pub mod file;
 pub mod model;
 pub mod operators;
 pub mod order;
@@ -67,14 +71,18 @@ pub mod order;
 pub mod proto;
 pub mod scope;
 pub mod sizes;
+pub mod tensor;
 pub mod truth;
 pub mod types;
+mod visit;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
 pub use bind::{bind_sizes, set_size};
+pub use check::check;
+pub use codec::{decode, decode_tensor, encode};
 pub use error::Error;
-pub use model::{decode, encode, external_files};
+pub use model::external_files;
 pub use proto::ModelProto;

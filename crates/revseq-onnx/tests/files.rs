@@ -54,8 +54,13 @@ fn nested(depth: usize) -> Vec<u8> {
 fn an_invalid_model_is_refused() {
     let error = |bytes: &[u8]| decode(bytes).unwrap_err().to_string();
     assert_eq!(error(b"no model"), "it is not an ONNX model");
-    assert_eq!(error(b""), "the model has no graph");
+    assert_eq!(error(b""), "it has no graph: it is not an ONNX model");
     // A graph, a node and an attribute at each level.
     assert!(decode(&nested(32)).is_ok());
     assert_eq!(error(&nested(40)), "it is not an ONNX model");
+    // A graph of ten bytes, of which two are there.
+    assert_eq!(
+        error(b"\x08\x0a\x3a\x0a\x12\x01"),
+        "it ends too early: it has 6 bytes of at least 14"
+    );
 }

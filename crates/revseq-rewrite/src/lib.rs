@@ -30,7 +30,7 @@ struct Readme;
 pub use error::Error;
 pub use pass::{Assumptions, Options, PassInfo};
 pub use passes::PASSES;
-pub use prepare::{concerns_tract, for_tract};
+pub use prepare::for_tract;
 pub use report::{Exactness, Outcome, Report, Step};
 pub use revseq_onnx;
 use revseq_onnx::{

@@ -1,39 +1,41 @@
 //! Brings a model into the form that tract reads.
 
-use crate::model::{self, ModelProto};
+use crate::model::{GraphProto, ModelProto};
 use crate::passes::tract;
 use crate::report::Report;
 use crate::{Error, Options, driver};
 
-/// Brings an encoded model into the form that tract reads; `None` if it already has that form.
+/// Brings a model into the form that tract reads, and returns whether anything but names changed.
 ///
 /// Inputs and outputs stay the same, and so do their values: bit for bit, or up to rounding where
 /// operators of `com.microsoft` become standard ones. Remaining values and nodes keep their names;
-/// those from a function or a branch are named after the node that contained them.
+/// nodes without a name get that of their operator and place, and those from a function or a branch
+/// are named after the node that contained them.
 ///
 /// # Errors
-/// If the bytes are not a model, or its functions cannot be inlined.
-pub fn for_tract(bytes: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-    let mut model = model::decode(bytes)?;
+/// If its functions cannot be inlined.
+pub fn for_tract(model: &mut ModelProto) -> Result<bool, Error> {
     if let Some(graph) = model.graph.as_option_mut() {
         // Label nodes by index before any of them moves.
         for (index, node) in graph.node.iter_mut().enumerate() {
             node.name = Some(node.label(index));
         }
     }
-    let report = prepare(&mut model, &Options::default())?;
-    if report.rewritten().next().is_none() {
-        return Ok(None);
+    let graph = model.graph.as_option();
+    if model.functions.is_empty() && !graph.is_some_and(is_concerned) {
+        return Ok(!tract::order::sort(model).is_empty());
     }
-    Ok(Some(model::encode(&model)?))
+    let report = prepare(model, &Options::default())?;
+    Ok(report.rewritten().next().is_some())
 }
 
-/// Whether [`for_tract`] may change a model with nodes of an operator. A model without such nodes
-/// and without functions already has the form that tract reads, except for node order, which tract
-/// does not need.
-#[must_use]
-pub fn concerns_tract(operator: &str) -> bool {
-    tract::concerns(operator)
+/// Whether the passes for tract concern a node of a graph, or of a graph in it. Most models have
+/// none, and their large graphs need not be looked through.
+fn is_concerned(graph: &GraphProto) -> bool {
+    graph
+        .node
+        .iter()
+        .any(|node| tract::concerns(node.op()) || node.graphs().any(is_concerned))
 }
 
 /// Runs the passes for tract over a model.

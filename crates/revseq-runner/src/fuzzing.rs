@@ -69,7 +69,8 @@ pub fn tensor(bytes: &[u8]) {
 }
 
 fn check_tensor(tensor: &Tensor, name: &str) {
-    let (read_name, read) = pb::decode(&pb::encode(tensor, name)).expect("it was encoded here");
+    let (read_name, read) =
+        pb::decode(&pb::encode(tensor, name).expect("it fits")).expect("it was encoded here");
     assert_eq!(read_name, name);
     check_same(tensor, &read);
     // NumPy does not have all types and strings.

@@ -66,14 +66,15 @@ pub use flip::Flip;
 pub use onnx::register;
 pub use op::ReverseSubsequences;
 pub use options::{LoadOptions, Sizes};
-pub use read::adapt::adapt;
 pub use read::inference::{Inference, NodeFacts, infer};
-pub use read::{may_need_preparation, model_for_bytes, model_for_path, prepare};
+pub use read::{model_for_bytes, model_for_path};
 pub use revseq_graph::Operator;
 pub use revseq_kernels::LengthsPolicy;
 /// The operator on a GPU, and the choice of an adapter.
 #[cfg(feature = "wgpu")]
 pub use revseq_kernels::gpu;
+/// The ONNX messages of [`Session::from_model`].
+pub use revseq_onnx;
 pub use session::error::{Error, ErrorKind};
 pub use session::values::{Size, ValueInfo, datum_type, element_type};
 pub use session::{Inputs, Outputs, Plan, Session};

@@ -49,8 +49,9 @@ fn forms_are_prepared_by_path_and_by_bytes() {
         let proto = tract_onnx::onnx()
             .proto_model_for_path(&path)
             .expect("a model");
-        let changed = revseq_tract::prepare(&proto, &bytes).expect("it can be prepared");
-        prepared += usize::from(changed.is_some());
+        let mut model = revseq_onnx::decode(&bytes).expect("a model");
+        let changed = revseq_rewrite::for_tract(&mut model).expect("it can be prepared");
+        prepared += usize::from(changed);
         let [by_path, by_bytes] = read.each_ref().map(interface);
         assert_eq!(by_path, by_bytes, "{path:?}");
         let graph = proto.graph.as_ref().expect("a graph");

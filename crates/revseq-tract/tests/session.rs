@@ -144,12 +144,13 @@ fn inputs_are_checked_by_name_type_and_size() {
 /// A model of nodes, with inputs and outputs of a type and sizes.
 mod build {
     use prost::Message;
+    use tract_onnx::pb::tensor_proto::DataLocation;
     use tract_onnx::pb::tensor_shape_proto::Dimension;
     use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
     use tract_onnx::pb::type_proto::{Tensor as TensorType, Value as TypeValue};
     use tract_onnx::pb::{
-        GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
-        TypeProto, ValueInfoProto,
+        GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
+        TensorShapeProto, TypeProto, ValueInfoProto,
     };
 
     pub(crate) const FLOAT: i32 = 1;
@@ -212,6 +213,21 @@ mod build {
             ..ModelProto::default()
         };
         model.encode_to_vec()
+    }
+
+    /// Two floats in a file.
+    pub(crate) fn external(name: &str, location: &str) -> TensorProto {
+        TensorProto {
+            name: name.to_owned(),
+            dims: vec![2],
+            data_type: FLOAT,
+            data_location: Some(DataLocation::External as i32),
+            external_data: vec![StringStringEntryProto {
+                key: "location".to_owned(),
+                value: location.to_owned(),
+            }],
+            ..TensorProto::default()
+        }
     }
 
     pub(crate) fn integers(name: &str, values: &[i64]) -> TensorProto {
@@ -368,7 +384,48 @@ fn errors_say_what_is_wrong() {
         vec![value("z", FLOAT, &["n"])],
         |_| {},
     );
-    let session = open(&bytes);
-    let run = session.run([("x", tensor1(&[1_f32]))]);
-    assert_eq!(run.expect_err("no z").kind(), ErrorKind::Unsupported);
+    let (kind, message) = opened(&bytes);
+    assert_eq!(kind, ErrorKind::Model);
+    assert_eq!(message, "graph: no node produces its output \"z\"");
+}
+
+#[test]
+fn data_in_other_files_stays_in_the_folder_of_the_model() {
+    let folder = std::env::temp_dir().join(format!("revseq-session-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("inside")).expect("a folder");
+    for file in ["inside/data", "outside"] {
+        let data: Vec<u8> = [1_f32, 2.].iter().flat_map(|it| it.to_le_bytes()).collect();
+        std::fs::write(folder.join(file), data).expect("it is written");
+    }
+    let path = folder.join("inside/model.onnx");
+    let open = |location: &str| {
+        let bytes = model(
+            vec![node("Add", &["x", "c"], &["y"])],
+            vec![value("x", FLOAT, &["2"])],
+            vec![value("y", FLOAT, &["2"])],
+            |graph| graph.initializer.push(build::external("c", location)),
+        );
+        std::fs::write(&path, &bytes).expect("it is written");
+        (Session::open(&path), bytes)
+    };
+    let (session, bytes) = open("data");
+    let outputs = session
+        .expect("it opens")
+        .run([("x", tensor1(&[1_f32, 1.]))]);
+    assert_eq!(floats(&outputs.expect("it runs")["y"]), [2., 3.]);
+    let (outside, _) = open("../outside");
+    let error = outside.expect_err("it is outside").to_string();
+    assert!(
+        error.ends_with(
+            "its data is in \"../outside\", which is not a path below the model's folder"
+        ),
+        "{error}"
+    );
+    // Bytes have no folder.
+    let error = Session::from_bytes(&bytes, &LoadOptions::new()).expect_err("no folder");
+    assert_eq!(
+        error.to_string(),
+        "its data is in \"data\": open it by the path of its file"
+    );
+    std::fs::remove_dir_all(&folder).expect("it is removed");
 }

@@ -1,5 +1,9 @@
 //! ONNX's codes of element types (`TensorProto.DataType` of onnx.proto).
 
+use buffa::Enumeration;
+
+use crate::proto::tensor_proto::DataType;
+
 /// ONNX's code of float32.
 pub const FLOAT: i32 = 1;
 /// ONNX's code of uint8.
@@ -28,3 +32,16 @@ pub const UINT32: i32 = 12;
 pub const UINT64: i32 = 13;
 /// ONNX's code of bfloat16.
 pub const BFLOAT16: i32 = 16;
+/// ONNX's code of complex64.
+pub const COMPLEX64: i32 = 14;
+/// ONNX's code of complex128.
+pub const COMPLEX128: i32 = 15;
+
+/// Returns ONNX's name of an element type by its code, as in `tensor(float16)`, or `type CODE`.
+#[must_use]
+pub fn type_name(code: i32) -> String {
+    match DataType::from_i32(code) {
+        Some(known) => known.proto_name().to_ascii_lowercase(),
+        None => format!("type {code}"),
+    }
+}

@@ -8,7 +8,7 @@ use crate::model::{
     self, AttributeProto, BOOL, FLOAT, FunctionProto, GraphProto, INT8, INT16, INT64, ModelProto,
     NodeProto, OperatorSetIdProto, TensorProto, UINT8,
 };
-use crate::{Error, Options, Report, concerns_tract, encode, for_tract, rewrite};
+use crate::{Error, Options, Report, for_tract, rewrite};
 
 /// A graph with output `y`, inputs float `x` of sizes 1, 3 and unknown, Boolean `c` and int64 `n`,
 /// and constants.
@@ -375,17 +375,8 @@ pub(super) fn check(rows: &[(i64, &str, &str)]) {
             operators(&model) != expected || text.contains("DFT<axis=2>"),
             "{text}"
         );
-        let concerned = graph(&model)
-            .node
-            .iter()
-            .any(|node| concerns_tract(node.op()));
-        assert!(concerned || !changed, "{text}");
-        let bytes = encode(&model).expect("it fits");
-        assert_eq!(
-            for_tract(&bytes).expect("a model").is_some(),
-            changed,
-            "{text}"
-        );
+        let changes = for_tract(&mut model.clone()).expect("it can be prepared");
+        assert_eq!(changes, changed, "{text}");
     }
 }
 
@@ -529,8 +520,7 @@ fn functions_that_never_end_are_an_error() {
     for (what, functions, fits) in cases {
         let mut model = model("y, _ = my.F0(x)", 17);
         model.functions = functions;
-        let bytes = encode(&model).expect("it fits");
-        match for_tract(&bytes) {
+        match for_tract(&mut model) {
             Ok(_) => assert!(fits, "{what}"),
             Err(error) => assert!(
                 matches!(error, Error::Functions { .. }) && !fits,
@@ -628,22 +618,11 @@ fn a_scan_has_no_constants_among_the_inputs_of_its_body() {
 #[test]
 fn models_that_have_the_form_stay() {
     let changes = |path: &std::path::Path| {
-        let (bytes, model) = read(path);
-        let prepared = for_tract(&bytes).expect("a model");
-        let is_concerned = !model.functions.is_empty() || uses(&graph(&model).node);
-        assert!(prepared.is_none() || is_concerned, "{path:?}");
-        if let Some(prepared) = &prepared {
-            assert_eq!(for_tract(prepared).expect("a model"), None, "{path:?}");
-        }
-        prepared.is_some()
+        let (_, mut model) = read(path);
+        let changes = for_tract(&mut model).expect("it can be prepared");
+        assert!(!for_tract(&mut model).expect("it is"), "{path:?}");
+        changes
     };
     let changed = models().iter().filter(|path| changes(path)).count();
     assert!((2..20).contains(&changed), "{changed}");
-}
-
-/// Whether any node concerns the passes for tract.
-fn uses(nodes: &[NodeProto]) -> bool {
-    nodes
-        .iter()
-        .any(|node| concerns_tract(node.op()) || node.graphs().any(|graph| uses(&graph.node)))
 }

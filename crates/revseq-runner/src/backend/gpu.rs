@@ -121,7 +121,7 @@ pub(crate) fn adapters() -> Result<Vec<Adapter>> {
 pub(crate) fn lacks(model: &Model) -> Result<Option<String>> {
     let mut lacking = None;
     walk::walk(model, &Bindings::new(), |site| {
-        let is_ours = Operator::is_known(&site.node.domain, &site.node.op_type);
+        let is_ours = Operator::is_known(site.node.domain(), site.node.op());
         let data = site.inputs.first();
         let data = data.and_then(|data| data.known_element_type());
         if is_ours && !site.is_dead && !site.is_call && data == Some(ElementType::String) {

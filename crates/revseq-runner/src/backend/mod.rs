@@ -13,7 +13,6 @@ use anyhow::{Context, Result, bail};
 
 use crate::cli::{Backend, BackendArguments, EngineArguments};
 use crate::model::Model;
-use crate::model::check::canonical_domain;
 use crate::note::note;
 use crate::progress::Progress;
 use crate::tensor::{Tensor, Tensors};
@@ -159,7 +158,7 @@ impl Engine {
     /// The parts of a model that this backend needs, to save memory.
     pub(crate) fn needed_of(&self, model: Model) -> Model {
         match self {
-            Self::Tract(_) => tract::needed_of(model),
+            Self::Tract(_) => model.without_bytes(),
             Self::Ort(_) => model.without_constants(),
         }
     }
@@ -198,12 +197,12 @@ const NEWEST_OPSET: i64 = 28;
 /// Notes that a model's opset is newer than those tried on tract, which ignores unknown versions.
 fn note_opset(model: &Model) {
     let imports = model.proto.opset_import.iter();
-    let mut versions = imports.filter(|import| canonical_domain(&import.domain).is_empty());
-    if let Some(import) = versions.find(|import| import.version > NEWEST_OPSET) {
+    let mut versions = imports.filter(|import| import.domain().is_empty());
+    if let Some(import) = versions.find(|import| import.version() > NEWEST_OPSET) {
         note(format!(
             "{}: it is of opset {} of ONNX; {NEWEST_OPSET} is the newest that was tried on tract",
             model.path.display(),
-            import.version
+            import.version()
         ));
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn declared(model: &Model) -> Vec<Declared> {
     let outputs = model.graph().output.iter();
     outputs
         .map(|output| Declared {
-            name: output.name.clone(),
+            name: output.name().to_owned(),
             value_type: ValueType::declared(output),
         })
         .collect()

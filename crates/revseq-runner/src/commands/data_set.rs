@@ -241,9 +241,10 @@ impl Recording<'_> {
                 .filter_map(|name| Some((name, self.inputs.get(name)?)));
             for (index, (name, tensor)) in given.enumerate() {
                 let path = folder.path().join(format!("input_{index}.pb"));
-                fs::write(path, pb::encode(tensor, name))?;
+                fs::write(path, pb::encode(tensor, name)?)?;
             }
-            for (file, bytes) in encoded_outputs(self.model, self.outputs) {
+            for encoded in encoded_outputs(self.model, self.outputs) {
+                let (file, bytes) = encoded?;
                 fs::write(folder.path().join(file), bytes)?;
             }
             let outputs = self.model.output_names();
@@ -274,14 +275,20 @@ impl Recording<'_> {
 }
 
 /// The files of a data set's outputs by their names.
-fn encoded_outputs(model: &Model, outputs: &[Tensor]) -> impl Iterator<Item = (String, Vec<u8>)> {
+fn encoded_outputs(
+    model: &Model,
+    outputs: &[Tensor],
+) -> impl Iterator<Item = Result<(String, Vec<u8>)>> {
     let outputs = std::iter::zip(model.output_names(), outputs).enumerate();
-    outputs.map(|(index, (name, tensor))| (format!("output_{index}.pb"), pb::encode(tensor, &name)))
+    outputs.map(|(index, (name, tensor))| {
+        Ok((format!("output_{index}.pb"), pb::encode(tensor, &name)?))
+    })
 }
 
 /// Makes other outputs the expected ones of a data set.
 pub(super) fn update(set: &DataSet, model: &Model, outputs: &[Tensor]) -> Result<()> {
-    for (file, bytes) in encoded_outputs(model, outputs) {
+    for encoded in encoded_outputs(model, outputs) {
+        let (file, bytes) = encoded?;
         file::write(&set.path.join(file), &bytes)?;
     }
     let path = set.path.join(RECORD);

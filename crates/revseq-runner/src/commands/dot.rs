@@ -3,12 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-use tract_onnx::pb::{GraphProto, NodeProto};
+use revseq_onnx::model::{GraphProto, NodeProto};
 
 use super::report::{Outcome, Report};
 use crate::escape::printable;
-use crate::model::check::canonical_domain;
-use crate::model::{Model, node_label};
+use crate::model::Model;
 
 /// The whole model: its main graph, the graphs inside nodes and the functions
 /// as clusters, with the reported nodes filled.
@@ -26,11 +25,7 @@ pub(super) fn graph(model: &Model, reports: &[Report]) -> String {
     };
     drawing.graph(model.graph(), "graph", &mut Vec::new());
     for function in &model.proto.functions {
-        let path = format!(
-            "function {}::{}",
-            canonical_domain(function.domain()),
-            function.name()
-        );
+        let path = format!("function {}::{}", function.domain(), function.name());
         drawing.open_cluster(&path);
         let mut values = vec![HashMap::new()];
         for input in &function.input {
@@ -101,41 +96,35 @@ impl Drawing<'_> {
 
     fn graph<'a>(&mut self, graph: &'a GraphProto, path: &str, values: &mut Values<'a>) {
         values.push(HashMap::new());
-        let inputs: HashSet<&str> = graph
-            .input
-            .iter()
-            .map(|input| input.name.as_str())
-            .collect();
-        for input in &graph.input {
-            self.value(&input.name, values);
+        let inputs: HashSet<&str> = graph.inputs().collect();
+        for input in graph.inputs() {
+            self.value(input, values);
         }
-        for initializer in &graph.initializer {
-            if !inputs.contains(initializer.name.as_str()) {
-                self.value(&initializer.name, values);
-            }
+        for initializer in graph.tensors().filter(|name| !inputs.contains(name)) {
+            self.value(initializer, values);
         }
         self.nodes(&graph.node, path, values);
-        for output in &graph.output {
+        for output in graph.outputs() {
             let number = self.number();
             self.line(format_args!(
                 "n{number} [shape=ellipse, peripheries=2, label={}];",
-                quoted(&[&output.name])
+                quoted(&[output])
             ));
-            self.edge(&output.name, number, values);
+            self.edge(output, number, values);
         }
         values.pop();
     }
 
     fn nodes<'a>(&mut self, nodes: &'a [NodeProto], path: &str, values: &mut Values<'a>) {
         for (index, node) in nodes.iter().enumerate() {
-            let label = node_label(index, node);
+            let label = node.label(index);
             let path = format!("{path}/{label}");
             let number = self.number();
-            let mut lines = vec![node.op_type.as_str(), node.name.as_str()];
+            let mut lines = vec![node.op(), node.name()];
             lines.retain(|line| !line.is_empty());
             let fill = if self.invalid.contains(path.as_str()) {
                 ", style=filled, fillcolor=\"tomato\""
-            } else if revseq_graph::Operator::is_known(&node.domain, &node.op_type) {
+            } else if revseq_graph::Operator::is_known(node.domain(), node.op()) {
                 ", style=filled, fillcolor=\"gold\""
             } else {
                 ""
@@ -145,14 +134,14 @@ impl Drawing<'_> {
                 self.edge(input, number, values);
             }
             for attribute in &node.attribute {
-                for graph in attribute.g.iter().chain(&attribute.graphs) {
-                    let path = format!("{path}/{}", attribute.name);
+                for graph in attribute.all_graphs() {
+                    let path = format!("{path}/{}", attribute.name());
                     self.open_cluster(&path);
                     self.graph(graph, &path, values);
                     self.close_cluster();
                 }
             }
-            for output in node.output.iter().filter(|output| !output.is_empty()) {
+            for output in node.outputs() {
                 define(values, output, number);
             }
         }

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 
-use tract_onnx::pb::{FunctionProto, GraphProto, NodeProto};
+use revseq_onnx::model::{FunctionProto, GraphProto, NodeProto};
 
 use super::markup::escaped;
 use super::report::Report;
-use crate::model::check::canonical_domain;
-use crate::model::{Model, initializer_names, node_label};
+use crate::model::Model;
 
 /// The width of a box, the height of each of its lines, and the room around it, in pixels.
 const WIDTH: usize = 230;
@@ -115,14 +114,14 @@ pub(super) fn page(
     others: &BTreeMap<String, usize>,
 ) -> String {
     let functions = model.proto.functions.iter();
-    let mut around = Around {
+    let mut neighbourhoods = Neighbourhoods {
         functions: functions.map(|it| (key(it), it)).collect(),
         found: HashMap::new(),
     };
-    around.graph(model.graph(), "graph", &HashMap::new());
+    neighbourhoods.graph(model.graph(), "graph", &HashMap::new());
     for function in &model.proto.functions {
         let (domain, name) = key(function);
-        around.function(function, &format!("function {domain}::{name}"));
+        neighbourhoods.function(function, &format!("function {domain}::{name}"));
     }
     let title = escaped(&name(model));
     let mut page = format!(
@@ -136,7 +135,7 @@ pub(super) fn page(
     for report in reports {
         let operator = escaped(&report.operator);
         page += &format!("<h2>{}: {operator}</h2>\n", escaped(&report.path));
-        if let Some(neighbourhood) = around.found.get(&report.path) {
+        if let Some(neighbourhood) = neighbourhoods.found.get(&report.path) {
             page += &picture(neighbourhood);
         }
         page += "<table class=\"details\">\n";
@@ -175,17 +174,17 @@ type Captured<'a> = Vec<(&'a str, Reader)>;
 
 /// The domain and the name of a function.
 fn key(function: &FunctionProto) -> (&str, &str) {
-    (canonical_domain(function.domain()), function.name())
+    (function.domain(), function.name())
 }
 
 /// Finds the neighbourhood of every node of our operators.
-struct Around<'a> {
+struct Neighbourhoods<'a> {
     functions: HashMap<(&'a str, &'a str), &'a FunctionProto>,
     /// By path.
     found: HashMap<String, Neighbourhood>,
 }
 
-impl<'a> Around<'a> {
+impl<'a> Neighbourhoods<'a> {
     /// Visits a graph, and returns the values that it reads from outer graphs.
     fn graph(
         &mut self,
@@ -195,15 +194,15 @@ impl<'a> Around<'a> {
     ) -> Captured<'a> {
         let mut values = outer.clone();
         let mut local: HashSet<&str> = HashSet::new();
-        for name in initializer_names(graph) {
+        for name in graph.constants() {
             values.insert(name, End::new("constant", name));
             local.insert(name);
         }
-        for input in &graph.input {
-            values.insert(&input.name, End::new("input", &input.name));
-            local.insert(&input.name);
+        for input in graph.inputs() {
+            values.insert(input, End::new("input", input));
+            local.insert(input);
         }
-        let outputs: Vec<&str> = graph.output.iter().map(|it| it.name.as_str()).collect();
+        let outputs: Vec<&str> = graph.outputs().collect();
         let mut captured = self.nodes(&graph.node, path, &mut values, &outputs);
         captured.retain(|(name, _)| !local.contains(name));
         captured
@@ -230,11 +229,11 @@ impl<'a> Around<'a> {
         let ends: Vec<End> = nodes
             .iter()
             .enumerate()
-            .map(|(index, node)| End::new(&node.op_type, &node_label(index, node)))
+            .map(|(index, node)| End::new(node.op(), &node.label(index)))
             .collect();
         let mut local: HashSet<&str> = HashSet::new();
         for (node, end) in std::iter::zip(nodes, &ends) {
-            for output in node.output.iter().filter(|output| !output.is_empty()) {
+            for output in node.outputs() {
                 values.insert(output, end.clone());
                 local.insert(output);
             }
@@ -250,14 +249,14 @@ impl<'a> Around<'a> {
                 captured.push((input, (end.what.clone(), end.name.clone())));
             }
             let path = format!("{path}/{}", end.name);
-            let key = (canonical_domain(&node.domain), node.op_type.as_str());
+            let key = (node.domain(), node.op());
             if let Some(&function) = self.functions.get(&key) {
-                self.function(function, &format!("{path}/{}", node.op_type));
+                self.function(function, &format!("{path}/{}", node.op()));
             }
             let mut inside: BTreeMap<&str, (Reader, usize)> = BTreeMap::new();
             for attribute in &node.attribute {
-                for graph in attribute.g.iter().chain(&attribute.graphs) {
-                    let path = format!("{path}/{}", attribute.name);
+                for graph in attribute.all_graphs() {
+                    let path = format!("{path}/{}", attribute.name());
                     for (name, reader) in self.graph(graph, &path, values) {
                         match inside.get_mut(name) {
                             Some((_, others)) => *others += 1,
@@ -281,7 +280,7 @@ impl<'a> Around<'a> {
             takers.entry(output).or_default().push(end);
         }
         for (node, end) in std::iter::zip(nodes, ends) {
-            if revseq_graph::Operator::is_known(&node.domain, &node.op_type) {
+            if revseq_graph::Operator::is_known(node.domain(), node.op()) {
                 let path = format!("{path}/{}", end.name);
                 let found = neighbourhood(node, end, values, &takers);
                 self.found.insert(path, found);

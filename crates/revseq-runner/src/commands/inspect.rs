@@ -17,7 +17,6 @@ use crate::backend::tract::{self, Shapes};
 use crate::chain;
 use crate::cli::{Backend, InspectArguments, InspectFormat};
 use crate::escape::printable;
-use crate::model::check::canonical_domain;
 use crate::model::values::{Dim, ValueType};
 use crate::model::{Bindings, Input, Model, read, walk};
 use crate::units::bytes;
@@ -37,7 +36,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     let mut symbols = model.input_symbols();
     collect_symbols(&model, &mut symbols).with_context(in_model(&located.model))?;
     let bindings = model.set_sizes_among(&arguments.dims, &symbols)?;
-    let model = tract::needed_of(model).without_constants();
+    let model = model.without_bytes().without_constants();
     let in_model = in_model(&located.model);
 
     let shapes = tract::shapes(&model, &bindings);
@@ -127,7 +126,7 @@ struct Signature {
 impl Signature {
     fn new(model: &Model, bindings: &Bindings, shapes: &Shapes) -> Self {
         // Before version 4 of the format, initializers had to be inputs as well.
-        let with_defaults = model.proto.ir_version >= 4;
+        let with_defaults = model.proto.ir_version.unwrap_or_default() >= 4;
         let inputs = model.inputs().into_iter();
         let symbols = model.input_symbols().into_iter();
         let outputs = model.graph().output.iter().enumerate();
@@ -142,7 +141,7 @@ impl Signature {
             outputs: outputs
                 .map(|(index, output)| {
                     let declared = ValueType::declared(output).bind(bindings);
-                    (output.name.clone(), shapes.output(index, declared))
+                    (output.name().to_owned(), shapes.output(index, declared))
                 })
                 .collect(),
             symbols: symbols
@@ -237,7 +236,8 @@ fn collect_symbols(model: &Model, symbols: &mut BTreeSet<String>) -> Result<()> 
 /// The program that wrote a model, if it says so.
 fn producer(model: &Model) -> Option<String> {
     let name = [&model.proto.producer_name, &model.proto.producer_version];
-    let name: Vec<&str> = name.into_iter().map(|part| part.trim()).collect();
+    let name = name.into_iter().flatten().map(|part| part.trim());
+    let name: Vec<&str> = name.collect();
     let name = name.join(" ").trim().to_owned();
     (!name.is_empty()).then_some(name)
 }
@@ -256,9 +256,9 @@ fn about(model: &Model, signature: &Signature) -> Vec<String> {
         .proto
         .opset_import
         .iter()
-        .map(|import| match canonical_domain(&import.domain) {
-            "" => format!("ONNX {}", import.version),
-            domain => format!("{domain} {}", import.version),
+        .map(|import| match import.domain() {
+            "" => format!("ONNX {}", import.version()),
+            domain => format!("{domain} {}", import.version()),
         })
         .collect();
     let mut lines = vec![format!("operator sets: {}", imports.join(", "))];
@@ -266,8 +266,8 @@ fn about(model: &Model, signature: &Signature) -> Vec<String> {
         lines.push(format!("producer: {producer}"));
     }
     for entry in &model.proto.metadata_props {
-        let value = shortened(&entry.value);
-        lines.push(format!("metadata {}: {value}", entry.key));
+        let value = shortened(entry.value());
+        lines.push(format!("metadata {}: {value}", entry.key()));
     }
     let weights = model.weights();
     if weights.constants > 0 {
@@ -385,20 +385,15 @@ fn as_json(
         .proto
         .opset_import
         .iter()
-        .map(|import| {
-            (
-                canonical_domain(&import.domain).to_owned(),
-                import.version.into(),
-            )
-        })
+        .map(|import| (import.domain().to_owned(), import.version.into()))
         .collect();
     let metadata = model.proto.metadata_props.iter();
-    let metadata = metadata.map(|entry| (entry.key.clone(), entry.value.as_str().into()));
+    let metadata = metadata.map(|entry| (entry.key().to_owned(), entry.value().into()));
     let weights = model.weights();
     json!({
         "model": model.path.display().to_string(),
         "operator_sets": imports,
-        "ir_version": model.proto.ir_version,
+        "ir_version": model.proto.ir_version.unwrap_or_default(),
         "producer": producer(model),
         "metadata": metadata.collect::<serde_json::Map<String, Json>>(),
         "constants": weights.constants,

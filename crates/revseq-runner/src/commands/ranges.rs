@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use anyhow::Result;
-use tract_onnx::pb::{GraphProto, NodeProto};
+use revseq_onnx::model::{GraphProto, NodeProto};
 
 use super::report;
-use crate::model::check::canonical_domain;
 use crate::model::walk::{self, Site};
 use crate::model::{Bindings, Model};
 
@@ -43,7 +42,7 @@ pub(super) fn highest(model: &Model, bindings: &Bindings) -> Result<BTreeMap<Str
         let moved = moved.iter().filter_map(|name| origins.get(name.as_str()));
         let moved: BTreeSet<String> = moved.flatten().cloned().collect();
         if !moved.is_empty() {
-            for output in site.node.output.iter().filter(|output| !output.is_empty()) {
+            for output in site.node.outputs() {
                 origins.insert(output, moved.clone());
             }
         }
@@ -55,20 +54,17 @@ pub(super) fn highest(model: &Model, bindings: &Bindings) -> Result<BTreeMap<Str
 fn collect(graph: &GraphProto, nodes: &mut HashSet<*const NodeProto>) {
     for node in &graph.node {
         nodes.insert(std::ptr::from_ref(node));
-        let attributes = node.attribute.iter();
-        for inner in attributes.flat_map(|it| it.g.iter().chain(&it.graphs)) {
-            collect(inner, nodes);
-        }
+        node.graphs().for_each(|inner| collect(inner, nodes));
     }
 }
 
 /// The inputs of a node whose elements its outputs hold, if it does nothing else with them.
 fn moved_inputs(node: &NodeProto) -> &[String] {
     let inputs = node.input.as_slice();
-    if !canonical_domain(&node.domain).is_empty() {
+    if !node.domain().is_empty() {
         return &[];
     }
-    match node.op_type.as_str() {
+    match node.op() {
         "Cast" | "CastLike" | "Expand" | "Flatten" | "Gather" | "Identity" | "Reshape"
         | "Slice" | "Split" | "Squeeze" | "Tile" | "Transpose" | "Unsqueeze" => {
             inputs.get(..1).unwrap_or_default()
@@ -84,7 +80,7 @@ fn limit(site: &Site<'_>) -> Option<(usize, u64)> {
     let attribute = |name: &str, default: i64| {
         let mut attributes = site.attributes.iter();
         let found = attributes.find(|(found, _)| *found == name);
-        found.map_or(default, |(_, attribute)| attribute.i)
+        found.map_or(default, |(_, attribute)| attribute.i.unwrap_or_default())
     };
     let data = site.inputs.first()?.shape.as_ref()?;
     // The size of the data's axis; a negative one counts from the end.
@@ -101,10 +97,10 @@ fn limit(site: &Site<'_>) -> Option<(usize, u64)> {
         let (axis, _) = operator.ok()?.axes();
         return Some((1, data.get(axis)?.known()?));
     }
-    if !canonical_domain(&site.node.domain).is_empty() {
+    if !site.node.domain().is_empty() {
         return None;
     }
-    match site.node.op_type.as_str() {
+    match site.node.op() {
         "Gather" | "GatherElements" | "ScatterElements" | "Scatter" => {
             Some((1, size(attribute("axis", 0))?.checked_sub(1)?))
         }

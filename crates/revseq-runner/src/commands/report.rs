@@ -7,9 +7,8 @@ use revseq_graph::{
 };
 use revseq_kernels::cpu::KernelChoice;
 use revseq_kernels::{FeatureLevel, Plan, ReverseSubsequencesDesc, TensorDesc};
+use revseq_onnx::model::{AttributeProto, AttributeType, type_name};
 use serde_json::{Value as Json, json};
-use tract_onnx::pb::AttributeProto;
-use tract_onnx::pb::attribute_proto::AttributeType;
 
 use crate::model::values::{Dim, ValueType};
 use crate::model::walk::Site;
@@ -58,7 +57,7 @@ pub(super) struct Lowered {
 /// The operator of a node, if it is one of ours, or the node's error.
 pub(super) fn operator(site: &Site<'_>) -> Option<Result<Operator, Error>> {
     let node = site.node;
-    if !Operator::is_known(&node.domain, &node.op_type) {
+    if !Operator::is_known(node.domain(), node.op()) {
         return None;
     }
     let attributes: Vec<Attribute<'_>> = site
@@ -79,9 +78,9 @@ pub(super) fn operator(site: &Site<'_>) -> Option<Result<Operator, Error>> {
         })
         .collect();
     Some(Operator::from_node(&Node {
-        name: &node.name,
-        domain: &node.domain,
-        op_type: &node.op_type,
+        name: node.name(),
+        domain: node.domain.as_deref().unwrap_or_default(),
+        op_type: node.op(),
         since_version: site.version,
         attributes: &attributes,
         inputs: &inputs,
@@ -89,25 +88,24 @@ pub(super) fn operator(site: &Site<'_>) -> Option<Result<Operator, Error>> {
 }
 
 fn attribute_value(attribute: &AttributeProto) -> AttributeValue<'_> {
-    match AttributeType::try_from(attribute.r#type) {
-        Ok(AttributeType::Int) => AttributeValue::Int(attribute.i),
-        Ok(other) => AttributeValue::Other(other.as_str_name()),
-        Err(_) => AttributeValue::Other("UNDEFINED"),
+    match attribute.r#type {
+        Some(AttributeType::INT) => AttributeValue::Int(attribute.i.unwrap_or_default()),
+        _ => AttributeValue::Other(attribute.type_name()),
     }
 }
 
 /// Reports a node, if it is one of ours.
 pub(super) fn report(site: &Site<'_>) -> Option<Report> {
     let operator = operator(site)?;
-    let (roles, axes): ([&'static str; 3], &[&'static str]) =
-        if site.node.op_type == "ReverseSequence" {
-            (
-                ["input", "sequence_lens", "output"],
-                &["batch_axis", "time_axis"],
-            )
-        } else {
-            (["data", "sequence_lengths", "output"], &["axis"])
-        };
+    let (roles, axes): ([&'static str; 3], &[&'static str]) = if site.node.op() == "ReverseSequence"
+    {
+        (
+            ["input", "sequence_lens", "output"],
+            &["batch_axis", "time_axis"],
+        )
+    } else {
+        (["data", "sequence_lengths", "output"], &["axis"])
+    };
     let value = |role, name: Option<&String>, value_type: Option<&ValueType>| {
         (
             role,
@@ -173,7 +171,7 @@ fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
         (Some(code), None) => {
             return Outcome::Invalid(format!(
                 "input {data_name} has elements of type {}, which the operator does not support",
-                crate::tensor::pb::type_name(code)
+                type_name(code)
             ));
         }
         (_, known) => known,
@@ -223,7 +221,7 @@ fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
     // The known sizes of the lengths have been checked; the others follow from the data.
     let lengths_sizes = operator.lengths_shape(&sizes, 1);
     let desc = operator.lower(
-        &site.node.name,
+        site.node.name(),
         TensorType {
             element_type: data_type,
             sizes: &sizes,
@@ -373,7 +371,7 @@ pub(super) fn value_json(name: &str, value_type: &ValueType) -> Json {
     });
     json!({
         "name": name,
-        "type": value_type.element_type.map(crate::tensor::pb::type_name),
+        "type": value_type.element_type.map(type_name),
         "shape": shape,
     })
 }

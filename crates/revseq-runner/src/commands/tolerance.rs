@@ -119,7 +119,7 @@ pub(crate) fn is_exact(model: &Model) -> Result<bool> {
                     .is_some_and(|element_type| !is_float(element_type))
             })
         };
-        if !site.is_call && !EXACT.contains(&site.node.op_type.as_str()) && !integral() {
+        if !site.is_call && !EXACT.contains(&site.node.op()) && !integral() {
             exact = false;
         }
     })?;

@@ -1,7 +1,6 @@
 //! Sizes that the command line gives.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -54,22 +53,18 @@ impl Model {
     /// # Errors
     /// The model does not have such sizes.
     pub(crate) fn fix_sizes(&mut self, sizes: &Sizes) -> Result<()> {
-        // Neither form of the model is needed beside its messages.
-        self.proto = Arc::default();
-        let bytes = std::mem::take(&mut self.bytes);
-        let fixed = Self::parse_changed(&self.path, bytes, |model| {
+        let fixed = self.change(|model| {
             revseq_onnx::bind_sizes(model, &|name| sizes.symbols.get(name).copied());
-            let inputs = model.graph.as_option_mut();
-            for input in inputs.into_iter().flat_map(|graph| &mut graph.input) {
+            let graph = model.graph.as_option_mut().into_iter();
+            for input in graph.flat_map(|graph| &mut graph.input) {
                 for (name, dimension, size) in &sizes.unnamed {
-                    if input.name.as_deref() == Some(name) {
+                    if input.name() == name {
                         revseq_onnx::set_size(input, *dimension, *size);
                     }
                 }
             }
         });
-        *self = fixed.with_context(|| format!("--dim: {}", self.path.display()))?;
-        Ok(())
+        fixed.with_context(|| format!("--dim: {}", self.path.display()))
     }
 
     /// The sizes that `--dim` gives.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use tract_onnx::pb::GraphProto;
+use revseq_onnx::model::{GraphProto, TensorProto};
 
 use super::values::ValueType;
 use super::walk::walk;
@@ -20,18 +20,12 @@ pub(crate) fn element_types(model: &Model) -> Result<BTreeSet<i32>> {
             return;
         }
         for (name, attribute) in &site.attributes {
-            let tensors = attribute.t.iter().chain(&attribute.tensors);
-            types.extend(tensors.map(|tensor| tensor.data_type));
-            if site.node.op_type == "Cast" && *name == "to" {
-                types.extend(i32::try_from(attribute.i));
+            types.extend(attribute.all_tensors().map(TensorProto::code));
+            if site.node.op() == "Cast" && *name == "to" {
+                types.extend(attribute.i.and_then(|code| i32::try_from(code).ok()));
             }
         }
-        let graphs = site
-            .node
-            .attribute
-            .iter()
-            .flat_map(|attribute| &attribute.g);
-        types.extend(graphs.flat_map(types_of));
+        types.extend(site.node.graphs().flat_map(types_of));
     })?;
     Ok(types)
 }
@@ -41,6 +35,6 @@ fn types_of(graph: &GraphProto) -> Vec<i32> {
     let values = graph.input.iter().chain(&graph.output);
     let declared = values.filter_map(|value| ValueType::declared(value).element_type);
     declared
-        .chain(graph.initializer.iter().map(|tensor| tensor.data_type))
+        .chain(graph.initializer.iter().map(TensorProto::code))
         .collect()
 }

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use anyhow::Result;
-use tract_onnx::pb::NodeProto;
+use revseq_onnx::model::NodeProto;
+use revseq_onnx::order;
 
-use super::{Model, node_label, order};
+use super::Model;
 
 /// A value that a node of the main graph produces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,14 +22,13 @@ impl Model {
     pub(crate) fn produced(&self) -> Vec<Produced> {
         let nodes = &self.graph().node;
         // A checked model has an order.
-        let order = order::sorted(nodes).unwrap_or_default().into_iter();
-        let values = order.flat_map(|index| {
+        let order = order::sorted(nodes).map(|order| order.nodes);
+        let values = order.unwrap_or_default().into_iter().flat_map(|index| {
             let node = &nodes[index];
-            let names = node.output.iter().filter(|name| !name.is_empty());
-            names.map(move |name| Produced {
-                name: name.clone(),
-                node: node_label(index, node),
-                operator: node.op_type.clone(),
+            node.outputs().map(move |name| Produced {
+                name: name.to_owned(),
+                node: node.label(index),
+                operator: node.op().to_owned(),
             })
         });
         values.collect()
@@ -37,9 +37,7 @@ impl Model {
     /// How many values the nodes within nodes, such as those of a loop's body, produce.
     pub(crate) fn count_nested(&self) -> usize {
         fn nested(node: &NodeProto) -> usize {
-            let graphs = node.attribute.iter();
-            let graphs = graphs.flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs));
-            let nodes = graphs.flat_map(|graph| &graph.node);
+            let nodes = node.graphs().flat_map(|graph| &graph.node);
             nodes.map(|node| node.output.len() + nested(node)).sum()
         }
         self.graph().node.iter().map(nested).sum()
@@ -57,10 +55,8 @@ impl Model {
         let values = values.into_iter().map(|value| value.name.as_str());
         let added = values.filter(|name| !own.contains(*name));
         let added = added.map(revseq_onnx::model::untyped);
-        Self::parse_changed(&self.path, &*self.bytes, |model| {
-            let graph = model.graph.get_or_insert_default();
-            graph.output.extend(added);
-        })?
-        .with_data()
+        let mut model = Self::parse(self.path.clone(), self.bytes.clone())?;
+        model.change(|model| model.graph.get_or_insert_default().output.extend(added))?;
+        model.with_data()
     }
 }

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 
 use crc32fast::Hasher;
-use prost::Message;
-use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, TensorProto};
+use revseq_onnx::model::{AttributeProto, GraphProto, NodeProto, TensorProto};
+use revseq_onnx::order;
 
-use super::check::canonical_domain;
-use super::{Model, order};
+use super::Model;
 
 impl Model {
     /// For each output, a checksum of all nodes and constants that it is computed from. The names of
@@ -51,42 +50,51 @@ impl Parts {
     }
 
     fn tensor(&mut self, tensor: &TensorProto) {
-        let TensorProto { dims, raw_data, .. } = tensor;
-        let dims: Vec<u8> = dims.iter().flat_map(|dim| dim.to_le_bytes()).collect();
-        self.number(tensor.data_type.cast_unsigned());
+        let dims = tensor.dims.iter();
+        let dims: Vec<u8> = dims.flat_map(|dim| dim.to_le_bytes()).collect();
+        self.number(tensor.code().cast_unsigned());
         self.bytes(&dims);
-        self.bytes(raw_data);
+        self.bytes(tensor.raw());
         tensor.string_data.iter().for_each(|it| self.bytes(it));
     }
 
     fn attribute(&mut self, attribute: &AttributeProto, scope: &Scope<'_, '_>) {
-        self.text(&attribute.name);
-        let tensors = attribute.t.iter().chain(&attribute.tensors);
-        tensors.for_each(|tensor| self.tensor(tensor));
-        for graph in attribute.g.iter().chain(&attribute.graphs) {
+        self.text(attribute.name());
+        attribute
+            .all_tensors()
+            .for_each(|tensor| self.tensor(tensor));
+        for graph in attribute.all_graphs() {
             let inner = of_graph(graph, Some(scope), |index, _| {
                 checksum(|it| it.number(index as u32))
             });
             inner.into_iter().for_each(|output| self.number(output));
         }
+        // Some writers omit what is empty or zero.
         let rest = AttributeProto {
-            doc_string: String::new(),
-            t: None,
-            tensors: vec![],
-            g: None,
-            graphs: vec![],
-            ..attribute.clone()
+            name: attribute.name.clone(),
+            ref_attr_name: attribute.ref_attr_name.clone().filter(|it| !it.is_empty()),
+            r#type: attribute.r#type,
+            f: attribute.f.filter(|it| it.to_bits() != 0),
+            i: attribute.i.filter(|it| *it != 0),
+            s: attribute.s.clone().filter(|it| !it.is_empty()),
+            sparse_tensor: attribute.sparse_tensor.clone(),
+            floats: attribute.floats.clone(),
+            ints: attribute.ints.clone(),
+            strings: attribute.strings.clone(),
+            sparse_tensors: attribute.sparse_tensors.clone(),
+            ..AttributeProto::default()
         };
-        self.bytes(&rest.encode_to_vec());
+        // What is less than a model that was read fits.
+        self.bytes(&revseq_onnx::encode(&rest).unwrap_or_default());
     }
 
     fn node(&mut self, node: &NodeProto, scope: &Scope<'_, '_>) {
-        self.text(canonical_domain(&node.domain));
-        self.text(&node.op_type);
+        self.text(node.domain());
+        self.text(node.op());
         self.number(node.input.len() as u32);
         node.input.iter().for_each(|it| self.number(scope.of(it)));
         let mut attributes: Vec<&AttributeProto> = node.attribute.iter().collect();
-        attributes.sort_by_key(|attribute| &attribute.name);
+        attributes.sort_by_key(|attribute| attribute.name());
         for attribute in attributes {
             self.attribute(attribute, scope);
         }
@@ -111,19 +119,20 @@ fn of_graph<'a>(
         outer,
     };
     let inputs = graph.input.iter().enumerate();
-    let inputs = inputs.map(|(index, it)| (it.name.as_str(), of_input(index, &it.name)));
+    let inputs = inputs.map(|(index, it)| (it.name(), of_input(index, it.name())));
     scope.values.extend(inputs);
     for tensor in &graph.initializer {
         let of = checksum(|it| it.tensor(tensor));
-        scope.values.entry(tensor.name.as_str()).or_insert(of);
+        scope.values.entry(tensor.name()).or_insert(of);
     }
     for sparse in &graph.sparse_initializer {
-        let name = sparse.values.as_ref().map_or("", |it| it.name.as_str());
-        let of = checksum(|it| it.bytes(&sparse.encode_to_vec()));
+        let name = sparse.values.as_option().map_or("", TensorProto::name);
+        let of = checksum(|it| it.bytes(&revseq_onnx::encode(sparse).unwrap_or_default()));
         scope.values.entry(name).or_insert(of);
     }
     // A checked model has an order.
-    for index in order::sorted(&graph.node).unwrap_or_default() {
+    let order = order::sorted(&graph.node).map(|order| order.nodes);
+    for index in order.unwrap_or_default() {
         let node = &graph.node[index];
         let made = checksum(|it| it.node(node, &scope));
         for (slot, output) in node.output.iter().enumerate() {
@@ -135,6 +144,5 @@ fn of_graph<'a>(
         }
     }
     scope.values.remove("");
-    let outputs = graph.output.iter();
-    outputs.map(|output| scope.of(&output.name)).collect()
+    graph.outputs().map(|output| scope.of(output)).collect()
 }

@@ -1,23 +1,17 @@
-//! Files, read with bounds, and folders in the layout of ONNX's backend tests.
+//! The model that a path stands for, and folders in the layout of ONNX's backend tests.
 
-use std::fs::File;
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::start;
-
-/// The largest file that is read, in bytes. Protobuf itself ends at 2 GiB.
-const MAXIMUM_FILE: u64 = 4 << 30;
-
 /// The prefix of data sets' names.
 const DATA_SET: &str = "test_data_set_";
 
-/// Reads a regular file, no longer than it is said to be.
+/// Reads a regular file of bounded length.
 pub(crate) fn file(path: &Path) -> Result<Vec<u8>> {
-    read(path, |_| Ok(()))
+    Ok(revseq_onnx::file::read(path)?)
 }
 
 /// The path that means standard input.
@@ -32,7 +26,7 @@ pub(crate) fn is_standard_input(path: &Path) -> bool {
 pub(super) fn model_file(path: &Path) -> Result<Vec<u8>> {
     match is_standard_input(path) {
         true => standard_input(),
-        false => read(path, start::check),
+        false => Ok(revseq_onnx::file::read_model(path)?),
     }
 }
 
@@ -43,50 +37,13 @@ fn standard_input() -> Result<Vec<u8>> {
     if let Some(bytes) = READ.get() {
         return Ok(bytes.clone());
     }
-    let mut input = std::io::stdin().lock();
+    let input = std::io::stdin().lock();
     ensure!(
         !input.is_terminal(),
         "it is a terminal: pipe a model into it"
     );
-    let mut bytes = Vec::new();
-    input.by_ref().take(start::LENGTH).read_to_end(&mut bytes)?;
-    start::check(&bytes)?;
-    // One more byte, to see whether it ends there.
-    let rest = MAXIMUM_FILE + 1 - bytes.len() as u64;
-    input.take(rest).read_to_end(&mut bytes)?;
-    ensure!(
-        bytes.len() as u64 <= MAXIMUM_FILE,
-        "it is longer than the limit of {} GiB",
-        MAXIMUM_FILE >> 30
-    );
+    let bytes = revseq_onnx::file::read_model_from(input)?;
     Ok(READ.get_or_init(|| bytes).clone())
-}
-
-/// Reads a file whose first bytes pass a check.
-fn read(path: &Path, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<Vec<u8>> {
-    // A pipe or a device would block or never end: look before opening.
-    let kind = std::fs::metadata(path)?;
-    ensure!(!kind.is_dir(), "it is a folder");
-    ensure!(kind.is_file(), "it is not a regular file");
-    let mut file = File::open(path)?;
-    let metadata = file.metadata()?;
-    ensure!(metadata.is_file(), "it is not a regular file");
-    let length = metadata.len();
-    ensure!(
-        length <= MAXIMUM_FILE,
-        "it is longer than the limit of {} GiB",
-        MAXIMUM_FILE >> 30
-    );
-    let mut bytes = Vec::new();
-    let beginning = length.min(start::LENGTH);
-    file.by_ref().take(beginning).read_to_end(&mut bytes)?;
-    check(&bytes)?;
-    let rest = length - bytes.len() as u64;
-    bytes
-        .try_reserve_exact(rest as usize)
-        .with_context(|| format!("not enough memory for its {length} bytes"))?;
-    file.take(rest).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// A model, and the data sets beside it.

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use revseq_graph::ElementType;
-use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
-use tract_onnx::pb::type_proto::Value as TypeValue;
-use tract_onnx::pb::{AttributeProto, NodeProto, TensorProto, ValueInfoProto};
+use revseq_onnx::model::tensor_shape_proto::dimension::Value as DimValue;
+use revseq_onnx::model::{
+    AttributeProto, NodeProto, TensorProto, ValueInfoProto, element_type, tensor_type, type_name,
+};
 
 use super::Bindings;
-use crate::tensor::pb;
 
 /// A size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,14 +56,8 @@ impl fmt::Display for Dim {
 impl ValueType {
     /// The type that a graph declares.
     pub(crate) fn declared(value: &ValueInfoProto) -> Self {
-        let declared = value
-            .r#type
-            .as_ref()
-            .and_then(|value_type| value_type.value.as_ref());
-        let Some(TypeValue::TensorType(tensor)) = declared else {
-            return Self::default();
-        };
-        let shape = tensor.shape.as_ref().map(|shape| {
+        let shape = tensor_type(value).and_then(|tensor| tensor.shape.as_option());
+        let shape = shape.map(|shape| {
             let dims = shape.dim.iter().map(|dim| match &dim.value {
                 Some(DimValue::DimValue(size)) => {
                     u64::try_from(*size).map_or(Dim::Unknown, Dim::Known)
@@ -77,7 +71,7 @@ impl ValueType {
             dims.collect()
         });
         Self {
-            element_type: (tensor.elem_type > 0).then_some(tensor.elem_type),
+            element_type: element_type(value).filter(|&code| code > 0),
             shape,
         }
     }
@@ -89,7 +83,7 @@ impl ValueType {
             .iter()
             .map(|&size| u64::try_from(size).map_or(Dim::Unknown, Dim::Known));
         Self {
-            element_type: Some(tensor.data_type),
+            element_type: Some(tensor.code()),
             shape: Some(sizes.collect()),
         }
     }
@@ -141,9 +135,7 @@ impl ValueType {
 
 impl fmt::Display for ValueType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let element_type = self
-            .element_type
-            .map_or_else(|| "?".to_owned(), pb::type_name);
+        let element_type = self.element_type.map_or_else(|| "?".to_owned(), type_name);
         match &self.shape {
             Some(shape) => f.write_str(&crate::tensor::type_and_shape(element_type, shape)),
             None => write!(f, "{element_type} of unknown rank"),
@@ -164,7 +156,7 @@ pub(crate) fn propagate(
             .find(|(found, _)| *found == name)
             .map(|(_, attribute)| *attribute)
     };
-    let output = match node.op_type.as_str() {
+    let output = match node.op() {
         // Element by element: the output is as the input.
         "Identity"
         | "ReverseSequence"
@@ -198,14 +190,14 @@ pub(crate) fn propagate(
         | "CumSum"
         | "LayerNormalization" => first(),
         "Cast" => ValueType {
-            element_type: attribute("to").and_then(|to| i32::try_from(to.i).ok()),
+            element_type: attribute("to").and_then(|to| i32::try_from(to.i?).ok()),
             ..first()
         },
         "CastLike" => ValueType {
             element_type: inputs.get(1).and_then(|like| like.element_type),
             ..first()
         },
-        "Constant" => match attribute("value").and_then(|value| value.t.as_ref()) {
+        "Constant" => match attribute("value").and_then(|value| value.t.as_option()) {
             Some(tensor) => ValueType::of_tensor(tensor),
             None => ValueType::default(),
         },

@@ -3,11 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use anyhow::{Result, ensure};
-use tract_onnx::pb::{AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto};
+use revseq_onnx::model::{
+    AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto,
+};
 
-use super::check::canonical_domain;
 use super::values::{ValueType, propagate};
-use super::{Bindings, Model, node_label};
+use super::{Bindings, Model};
 
 /// The most nodes that are walked: functions that call functions multiply.
 const MAXIMUM_NODES: usize = if cfg!(fuzzing) { 10_000 } else { 1_000_000 };
@@ -36,9 +37,9 @@ pub(crate) struct Site<'a> {
 impl Site<'_> {
     /// The operator with its domain, unless that is ONNX's own.
     pub(crate) fn operator(&self) -> String {
-        match canonical_domain(&self.node.domain) {
-            "" => self.node.op_type.clone(),
-            domain => format!("{domain}::{}", self.node.op_type),
+        match self.node.domain() {
+            "" => self.node.op().to_owned(),
+            domain => format!("{domain}::{}", self.node.op()),
         }
     }
 }
@@ -53,15 +54,8 @@ pub(crate) fn walk<'a>(
     bindings: &Bindings,
     mut visit: impl FnMut(Site<'a>),
 ) -> Result<()> {
-    let functions = std::iter::zip(&model.proto.functions, &model.function_defaults);
-    let functions = functions
-        .map(|(function, defaults)| {
-            (
-                (canonical_domain(function.domain()), function.name()),
-                (function, defaults.as_slice()),
-            )
-        })
-        .collect();
+    let functions = model.proto.functions.iter();
+    let functions = functions.map(|it| ((it.domain(), it.name()), it)).collect();
     let mut walker = Walker {
         functions,
         called: HashSet::new(),
@@ -78,21 +72,19 @@ pub(crate) fn walk<'a>(
     };
     walker.graph(model.graph(), "graph", &context, None)?;
     walker.is_dead = true;
-    for (function, defaults) in std::iter::zip(&model.proto.functions, &model.function_defaults) {
-        let key = (canonical_domain(function.domain()), function.name());
+    for function in &model.proto.functions {
+        let key = (function.domain(), function.name());
         if !walker.called.contains(&key) {
             let path = format!("function {}::{}", key.0, key.1);
             let inputs = vec![ValueType::default(); function.input.len()];
-            walker.function(function, defaults, &path, &[], imports, &inputs)?;
+            walker.function(function, &path, &[], imports, &inputs)?;
         }
     }
     Ok(())
 }
 
-type Function<'a> = (&'a FunctionProto, &'a [AttributeProto]);
-
 struct Walker<'a, 'w> {
-    functions: HashMap<(&'a str, &'a str), Function<'a>>,
+    functions: HashMap<(&'a str, &'a str), &'a FunctionProto>,
     called: HashSet<(&'a str, &'a str)>,
     bindings: &'w Bindings,
     nodes: usize,
@@ -138,10 +130,8 @@ impl<'a> Walker<'a, '_> {
     ) -> Result<()> {
         let mut declared = HashMap::new();
         for value in graph.value_info.iter().chain(&graph.output) {
-            declared.insert(
-                value.name.as_str(),
-                ValueType::declared(value).bind(self.bindings),
-            );
+            let value_type = ValueType::declared(value).bind(self.bindings);
+            declared.insert(value.name(), value_type);
         }
         let mut scope = Scope {
             values: HashMap::new(),
@@ -149,12 +139,11 @@ impl<'a> Walker<'a, '_> {
         };
         for input in &graph.input {
             let input_type = ValueType::declared(input).bind(self.bindings);
-            scope.values.insert(input.name.as_str(), input_type);
+            scope.values.insert(input.name(), input_type);
         }
         for initializer in &graph.initializer {
-            scope
-                .values
-                .insert(initializer.name.as_str(), ValueType::of_tensor(initializer));
+            let value_type = ValueType::of_tensor(initializer);
+            scope.values.insert(initializer.name(), value_type);
         }
         self.nodes(&graph.node, path, context, &declared, &mut scope)
     }
@@ -173,7 +162,7 @@ impl<'a> Walker<'a, '_> {
                 self.nodes <= MAXIMUM_NODES,
                 "the model's functions expand to more than {MAXIMUM_NODES} nodes"
             );
-            let path = format!("{path}/{}", node_label(index, node));
+            let path = format!("{path}/{}", node.label(index));
             let attributes = resolve(&node.attribute, &context.attributes);
             let inputs: Vec<ValueType> = node.input.iter().map(|name| scope.get(name)).collect();
             let outputs: Vec<ValueType> =
@@ -189,17 +178,13 @@ impl<'a> Walker<'a, '_> {
             for (name, value_type) in std::iter::zip(&node.output, &outputs) {
                 scope.values.insert(name, value_type.clone());
             }
-            let key = (canonical_domain(&node.domain), node.op_type.as_str());
+            let key = (node.domain(), node.op());
             let call = self.functions.get(&key).copied();
             let version = context
                 .imports
                 .iter()
-                .find_map(|imports| {
-                    imports
-                        .iter()
-                        .find(|import| canonical_domain(&import.domain) == key.0)
-                })
-                .map_or(0, |import| import.version);
+                .find_map(|imports| imports.iter().find(|import| import.domain() == key.0))
+                .map_or(0, |import| import.version());
             (self.visit)(Site {
                 path: path.clone(),
                 node,
@@ -211,15 +196,15 @@ impl<'a> Walker<'a, '_> {
                 is_dead: self.is_dead,
             });
             for (name, attribute) in &attributes {
-                for graph in attribute.g.iter().chain(&attribute.graphs) {
+                for graph in attribute.all_graphs() {
                     self.graph(graph, &format!("{path}/{name}"), context, Some(scope))?;
                 }
             }
-            if let Some((function, defaults)) = call {
+            if let Some(function) = call {
                 self.called.insert(key);
                 let imports = context.imports.last().copied().unwrap_or_default();
-                let path = format!("{path}/{}", node.op_type);
-                self.function(function, defaults, &path, &attributes, imports, &inputs)?;
+                let path = format!("{path}/{}", node.op());
+                self.function(function, &path, &attributes, imports, &inputs)?;
             }
         }
         Ok(())
@@ -228,7 +213,6 @@ impl<'a> Walker<'a, '_> {
     fn function(
         &mut self,
         function: &'a FunctionProto,
-        defaults: &'a [AttributeProto],
         path: &str,
         attributes: &[(&'a str, &'a AttributeProto)],
         model_imports: &'a [OperatorSetIdProto],
@@ -239,9 +223,8 @@ impl<'a> Walker<'a, '_> {
             "the model's functions call each other more than {MAXIMUM_CALLS} deep"
         );
         self.calls += 1;
-        let defaults = defaults
-            .iter()
-            .map(|default| (default.name.as_str(), default));
+        let defaults = function.attribute_proto.iter();
+        let defaults = defaults.map(|default| (default.name(), default));
         let context = Context {
             attributes: defaults.chain(attributes.iter().copied()).collect(),
             imports: &[&function.opset_import, model_imports],
@@ -265,12 +248,12 @@ fn resolve<'a>(
     attributes
         .iter()
         .filter_map(|attribute| {
-            let value = match attribute.ref_attr_name.as_str() {
+            let value = match attribute.reference() {
                 "" => attribute,
                 // One that the call leaves out is left out here, too.
                 name => call.get(name).copied()?,
             };
-            Some((attribute.name.as_str(), value))
+            Some((attribute.name(), value))
         })
         .collect()
 }

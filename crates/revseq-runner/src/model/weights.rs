@@ -1,7 +1,7 @@
 //! How large the parameters of a model are.
 
-use revseq_graph::ElementType;
-use tract_onnx::pb::{GraphProto, TensorProto};
+use revseq_onnx::model::{GraphProto, STRING, TensorProto};
+use revseq_onnx::tensor::element_size;
 
 use super::Model;
 
@@ -27,13 +27,12 @@ impl Model {
 impl Weights {
     fn add_graph(&mut self, graph: &GraphProto) {
         graph.initializer.iter().for_each(|tensor| self.add(tensor));
-        let constants = graph.node.iter().filter(|node| node.op_type == "Constant");
+        let constants = graph.node.iter().filter(|node| node.op() == "Constant");
         let constants = constants.flat_map(|node| &node.attribute);
-        for tensor in constants.filter_map(|it| it.t.as_ref()) {
+        for tensor in constants.filter_map(|it| it.t.as_option()) {
             self.add(tensor);
         }
-        let attributes = graph.node.iter().flat_map(|node| &node.attribute);
-        for inner in attributes.flat_map(|it| it.g.iter().chain(&it.graphs)) {
+        for inner in graph.node.iter().flat_map(|node| node.graphs()) {
             self.add_graph(inner);
         }
     }
@@ -43,16 +42,13 @@ impl Weights {
         let count = sizes.fold(1_u64, |count, &size| {
             count.saturating_mul(u64::try_from(size).unwrap_or_default())
         });
-        let bits = match (
-            ElementType::from_onnx_code(tensor.data_type),
-            tensor.data_type,
-        ) {
-            (Some(ElementType::Fixed(data_type)), _) => 8 * data_type.size() as u64,
+        let bits = match tensor.code() {
+            STRING => 0,
             // The floats of 8 bits, and the types of 4 and 2 (onnx/onnx.proto).
-            (None, 17..=20 | 24) => 8,
-            (None, 21..=23) => 4,
-            (None, 25 | 26) => 2,
-            _ => 0,
+            17..=20 | 24 => 8,
+            21..=23 => 4,
+            25 | 26 => 2,
+            code => 8 * element_size(code).unwrap_or(0) as u64,
         };
         self.constants += 1;
         self.parameters = self.parameters.saturating_add(count);

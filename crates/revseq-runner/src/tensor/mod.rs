@@ -21,8 +21,8 @@ use crate::model::read;
 /// The largest tensor that is made rather than read, in bytes. Fuzzers have less memory and time.
 pub(crate) const MAXIMUM_BYTES: u64 = if cfg!(fuzzing) { 1 << 22 } else { 4 << 30 };
 
-/// The most dimensions of a tensor, as in NumPy. Printing one recurses as deep.
-pub(crate) const MAXIMUM_RANK: usize = 64;
+/// The most dimensions of a tensor. Printing one recurses as deep.
+pub(crate) use revseq_onnx::tensor::MAXIMUM_RANK;
 
 /// Tensors by name.
 pub(crate) type Tensors = BTreeMap<String, Tensor>;
@@ -121,7 +121,7 @@ impl Tensor {
     /// Writes a tensor to a `.pb` or `.npy` file, by the ending.
     pub(crate) fn write(&self, path: &Path, name: &str) -> Result<()> {
         let encode = || match format(path)? {
-            Format::Pb => Ok(pb::encode(self, name)),
+            Format::Pb => pb::encode(self, name),
             Format::Npy => npy::encode(self),
         };
         let bytes = encode().with_context(|| format!("cannot write {}", path.display()))?;

@@ -1,32 +1,28 @@
-//! Fills in details that ONNX leaves open and tract requires, and mends what tract misreads.
+//! Fills in details that ONNX leaves open and tract requires.
 
 use std::collections::{HashMap, HashSet};
 
-use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::tensor_proto::{DataLocation, DataType};
 use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
 use tract_onnx::pb::type_proto::Value as TypeValue;
-use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
-use tract_onnx::prelude::*;
-use tract_onnx::tract_hir::internal::*;
+use tract_onnx::pb::{GraphProto, ModelProto, NodeProto};
+
+use super::weights;
 
 /// Brings a prepared model's graphs into a form that tract reads as it is meant.
 pub(super) fn complete(model: &mut ModelProto) {
     // Functions that are called have been inlined.
     model.functions.clear();
     if let Some(graph) = &mut model.graph {
-        move_misread(graph);
         forget_names_of_sizes(graph);
         adapt(graph);
+        // The last: they get the names of their tensors, which no node has now.
+        weights::into_nodes(graph);
     }
 }
 
 /// Completes a graph and its nested graphs: every node gets a unique name, and every output of a
 /// Scan's body a separate node.
-///
-/// [`model_for_path`](crate::model_for_path) calls this; call it yourself to parse models with
-/// your own operator register.
-pub fn adapt(graph: &mut GraphProto) {
+fn adapt(graph: &mut GraphProto) {
     let inputs = graph.input.iter().map(|input| input.name.clone());
     let mut taken: HashSet<String> = inputs
         .chain(graph.initializer.iter().map(|tensor| tensor.name.clone()))
@@ -100,64 +96,4 @@ fn forget_names_of_sizes(graph: &mut GraphProto) {
         }
         forget_names_of_sizes(inner);
     }
-}
-
-/// Moves initializers that tract would misread into Constant nodes, in a graph and those inside it.
-fn move_misread(graph: &mut GraphProto) {
-    let (moved, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut graph.initializer)
-        .into_iter()
-        .partition(is_misread);
-    graph.initializer = kept;
-    let names: HashSet<&str> = moved.iter().map(|tensor| tensor.name.as_str()).collect();
-    graph
-        .input
-        .retain(|input| !names.contains(input.name.as_str()));
-    let constants = moved.into_iter().map(|tensor| NodeProto {
-        op_type: "Constant".to_owned(),
-        output: vec![tensor.name.clone()],
-        attribute: vec![AttributeProto {
-            name: "value".to_owned(),
-            r#type: AttributeType::Tensor as i32,
-            t: Some(tensor),
-            ..AttributeProto::default()
-        }],
-        ..NodeProto::default()
-    });
-    graph.node.splice(0..0, constants);
-    let attributes = graph.node.iter_mut().flat_map(|node| &mut node.attribute);
-    attributes
-        .flat_map(|attribute| attribute.g.iter_mut().chain(&mut attribute.graphs))
-        .for_each(move_misread);
-}
-
-/// Whether tract reads a tensor from the wrong field: uint32 and uint64, unless there is raw data,
-/// which an empty tensor has not.
-fn is_misread(tensor: &TensorProto) -> bool {
-    let unsigned = [DataType::Uint32 as i32, DataType::Uint64 as i32];
-    tensor.raw_data.is_empty()
-        && tensor.data_location != Some(DataLocation::External as i32)
-        && unsigned.contains(&tensor.data_type)
-}
-
-/// Returns the value of a tensor that tract would misread.
-pub(super) fn misread(tensor: &TensorProto) -> Option<TractResult<Tensor>> {
-    is_misread(tensor).then(|| {
-        let sizes = tensor.dims.iter().map(|&size| usize::try_from(size));
-        let shape = sizes.collect::<Result<TVec<usize>, _>>()?;
-        let data = &tensor.uint64_data;
-        ensure!(
-            shape
-                .iter()
-                .try_fold(1, |all: usize, &it| all.checked_mul(it))
-                == Some(data.len()),
-            "tensor {:?} of sizes {shape:?} has {} elements",
-            tensor.name,
-            data.len()
-        );
-        if tensor.data_type == DataType::Uint64 as i32 {
-            return Tensor::from_shape(&shape, data);
-        }
-        let narrow = data.iter().map(|&it| u32::try_from(it));
-        Tensor::from_shape(&shape, &narrow.collect::<Result<Vec<_>, _>>()?)
-    })
 }

@@ -7,20 +7,17 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use tract_onnx::pb::tensor_proto::DataLocation;
+use revseq_onnx::ModelProto;
 use tract_onnx::pb::tensor_shape_proto::Dimension;
 use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
 use tract_onnx::pb::type_proto::{Tensor as TensorType, Value as TypeValue};
-use tract_onnx::pb::{
-    GraphProto, ModelProto, NodeProto, TensorShapeProto, TypeProto, ValueInfoProto,
-};
+use tract_onnx::pb::{GraphProto, NodeProto, TensorShapeProto, TypeProto, ValueInfoProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{DimFact, InferenceFact, InferenceModelExt, ShapeFactoid};
-use tract_onnx::tract_hir::internal::*;
 
 use super::adapt::node_label;
-use super::lacking;
 use super::register::has_operator;
+use super::{Source, weights};
 use crate::LoadOptions;
 use crate::session::constant_inputs::graph_inputs;
 use crate::session::error::{self, Error};
@@ -83,24 +80,35 @@ pub struct NodeFacts {
     pub inputs: Vec<InferenceFact>,
 }
 
-/// Infers the types and shapes of a model that [`prepare`](crate::prepare) has prepared, with the
-/// sizes that are given by name; others stay symbols. Data in other files is not read.
+/// Infers the types and shapes of a model, with the sizes that are given by name; others stay
+/// symbols. Data in other files is not read.
 #[must_use]
-pub fn infer(model: &ModelProto, sizes: &HashMap<String, u64>, options: &LoadOptions) -> Inference {
+pub fn infer(model: ModelProto, sizes: &HashMap<String, u64>, options: &LoadOptions) -> Inference {
     let template = InferenceModel::default();
     let symbols = template.symbols.clone();
+    let source = match Source::prepared(model) {
+        Ok(source) => source,
+        Err(error) => {
+            return Inference {
+                nodes: vec![],
+                outputs: vec![],
+                stopped: Some(error),
+                _symbols: symbols,
+            };
+        }
+    };
     SEEN.set(Some(HashMap::new()));
-    let inferred = crate::fence::catch(|| options.load(|| analyse(model, sizes, template)));
+    let analyse = || options.load(|| analyse(&source, sizes, template));
+    let inferred = crate::fence::catch(analyse);
     let seen = SEEN.take().unwrap_or_default();
 
     let (outputs, error) = match inferred {
         Ok((outputs, error)) => (outputs, error),
         Err(error) => (vec![], Some(error)),
     };
-    let graph = model.graph.as_ref();
     // The operators that tract lacks are more helpful than the place of the first error.
-    let stopped = graph.and_then(lacking::lacks).or_else(|| {
-        let nodes = graph.map(error::node_names).unwrap_or_default();
+    let stopped = source.lacking().or_else(|| {
+        let nodes = error::node_names(source.graph());
         error.map(|error| error::of_preparation(error, &nodes))
     });
     let nodes = seen.into_iter().map(|((path, output), inputs)| NodeFacts {
@@ -118,21 +126,21 @@ pub fn infer(model: &ModelProto, sizes: &HashMap<String, u64>, options: &LoadOpt
 
 /// The outputs of the main graph, and the first error that inference went past.
 fn analyse(
-    model: &ModelProto,
+    source: &Source,
     sizes: &HashMap<String, u64>,
     template: InferenceModel,
 ) -> TractResult<(Vec<InferenceFact>, Option<TractError>)> {
     let symbols = template.symbols.clone();
-    let mut proto = model.clone();
-    let graph = proto.graph.as_mut().context("the model has no graph")?;
-    leave_out_files(graph);
-    mark(graph, "graph");
-    let declared = graph.input.iter();
-    let declared: HashMap<String, ValueInfo> = declared
-        .map(|input| (input.name.clone(), ValueInfo::declared(input, false)))
-        .collect();
-    let names = graph_inputs(graph);
-    let mut inference = super::parse(proto, None, template)?;
+    let mut declared: HashMap<String, ValueInfo> = HashMap::new();
+    let mut names = Vec::new();
+    let mut inference = source.parse_with(template, |graph| {
+        leave_out_files(graph);
+        mark(graph, "graph");
+        let inputs = graph.input.iter();
+        declared.extend(inputs.map(|it| (it.name.clone(), ValueInfo::declared(it, false))));
+        names = graph_inputs(graph);
+        Ok(())
+    })?;
     for (index, name) in names.iter().enumerate() {
         if let Some(declared) = declared.get(name) {
             inference.set_input_fact(index, fact(declared, sizes, &symbols))?;
@@ -170,7 +178,7 @@ fn mark(graph: &mut GraphProto, path: &str) {
 fn leave_out_files(graph: &mut GraphProto) {
     let (outside, inside) = std::mem::take(&mut graph.initializer)
         .into_iter()
-        .partition::<Vec<_>, _>(|it| it.data_location == Some(DataLocation::External as i32));
+        .partition::<Vec<_>, _>(weights::is_in_file);
     graph.initializer = inside;
     for tensor in outside {
         if graph.input.iter().any(|input| input.name == tensor.name) {

@@ -8,8 +8,8 @@ use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::konst::Const;
 
-use super::adapt::misread;
 use super::bounded::Bounded;
+use super::weights;
 use crate::session::error::AtNode;
 
 /// A builder of tract's: from a node to its operator and the names it captures.
@@ -87,15 +87,14 @@ pub(super) fn bounded_operators() -> OnnxOpRegister {
     register
 }
 
-/// Parses a Constant. tract's own reads uint32 and uint64 from the wrong fields if there is no raw
-/// data.
+/// Parses a Constant, whose value may be one of the model's weights.
 fn constant(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let value = node.attribute.iter().find(|it| it.name == "value");
-    match value.and_then(|value| misread(value.t.as_ref()?)) {
+    match value.and_then(|value| weights::find(value.t.as_ref()?)) {
         None => {
             let build = OPERATORS.0.get("Constant").context("tract has Constant")?;
             build(context, node)
         }
-        Some(value) => Ok((Box::new(Const::new(value?.into_arc_tensor())?), vec![])),
+        Some(weight) => Ok((Box::new(Const::new(weight)?), vec![])),
     }
 }

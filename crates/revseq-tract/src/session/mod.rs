@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use tract_onnx::pb::ModelProto;
+use revseq_onnx::ModelProto;
 use tract_onnx::prelude::*;
 
 use self::error::{Error, ErrorKind, Nodes};
@@ -87,12 +87,12 @@ impl Session {
         Self::new(Source::decode(bytes)?, options)
     }
 
-    /// Opens a decoded model that [`prepare`](crate::prepare) has prepared, and that has all of its
-    /// data inside.
+    /// Opens a decoded model that has passed [`revseq_onnx::check()`], and whose data
+    /// [`revseq_onnx::external::load`] has loaded.
     ///
     /// # Errors
     /// It has operators that tract lacks.
-    pub fn from_prepared(model: Arc<ModelProto>, options: &LoadOptions) -> Result<Self, Error> {
+    pub fn from_model(model: ModelProto, options: &LoadOptions) -> Result<Self, Error> {
         Self::new(Source::new(model)?, options)
     }
 

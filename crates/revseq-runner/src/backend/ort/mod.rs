@@ -23,6 +23,7 @@ use ort::session::{RunOptions, Session, SessionInputValue};
 use ort::value::DynValue;
 use revseq_graph::Operator;
 use revseq_kernels::Device as KernelDevice;
+use revseq_onnx::model::type_name;
 
 use crate::backend::Runs;
 use crate::backend::outputs::{self, Declared};
@@ -30,11 +31,10 @@ use crate::backend::profile::Profile;
 use crate::chain;
 use crate::cli::{EngineArguments, Optimization, OrtArguments};
 use crate::fence;
-use crate::model::check::canonical_domain;
 use crate::model::element_types::element_types;
 use crate::model::{Bindings, Model, walk};
 use crate::note::detail;
-use crate::tensor::{Tensor, Tensors, pb};
+use crate::tensor::{Tensor, Tensors};
 use convert::{from_ort, has_type, to_ort};
 use library::Found;
 use placement::Log;
@@ -247,15 +247,15 @@ impl Ort {
         if !self.with_ep {
             walk::walk(model, &Bindings::new(), |site| {
                 let operator = site.operator();
-                let is_ours = Operator::is_known(&site.node.domain, &site.node.op_type)
-                    && !canonical_domain(&site.node.domain).is_empty();
+                let is_ours = Operator::is_known(site.node.domain(), site.node.op())
+                    && !site.node.domain().is_empty();
                 if is_ours && !site.is_dead && !site.is_call && !lacking.contains(&operator) {
                     lacking.push(operator);
                 }
             })?;
         }
         let types = element_types(model)?.into_iter();
-        lacking.extend(types.filter(|&code| !has_type(code)).map(pb::type_name));
+        lacking.extend(types.filter(|&code| !has_type(code)).map(type_name));
         if let Some(input) = model
             .inputs()
             .into_iter()
@@ -474,7 +474,7 @@ fn count_nodes(model: &Model) -> Result<usize> {
     let mut count = 0;
     walk::walk(model, &Bindings::new(), |site| {
         let node = site.node;
-        let is_known = Operator::is_known(&node.domain, &node.op_type);
+        let is_known = Operator::is_known(node.domain(), node.op());
         count += usize::from(is_known && !site.is_dead && !site.is_call);
     })?;
     Ok(count)
@@ -492,14 +492,14 @@ fn refusal(model: &Model, error: &str) -> Option<String> {
         .proto
         .opset_import
         .iter()
-        .find(|import| canonical_domain(&import.domain).is_empty())
-        .map_or(0, |import| import.version);
+        .find(|import| import.domain().is_empty())
+        .map_or(0, |import| import.version());
     if let Some(highest) = number("Current official support for domain ai.onnx is till opset ")
         && opset > highest
     {
         return Some(format!("opset {opset} of ONNX, it takes {highest} at most"));
     }
-    let ir_version = model.proto.ir_version;
+    let ir_version = model.proto.ir_version.unwrap_or_default();
     if let Some(highest) = number("max supported IR version: ")
         && ir_version > highest
     {

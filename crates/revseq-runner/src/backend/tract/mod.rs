@@ -1,7 +1,6 @@
 //! Models on tract: a shell over [`revseq_tract::Session`].
 
 mod convert;
-mod form;
 mod shapes;
 
 use std::collections::BTreeMap;
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use revseq_kernels::{Device, LengthsPolicy};
+use revseq_onnx::ModelProto;
 use revseq_tract::{ErrorKind, Inputs, Limits, LoadOptions, Plan, Session, Sizes};
 use tract_onnx::prelude::*;
 
@@ -22,7 +22,6 @@ use crate::fence;
 use crate::model::Model;
 use crate::tensor::{MAXIMUM_BYTES, Tensor};
 use convert::{from_tract, to_tract};
-pub(crate) use form::{Form, needed_of};
 pub(crate) use shapes::{Shapes, shapes};
 
 /// The variable of the environment with which tract's own words are shown.
@@ -70,15 +69,15 @@ impl Tract {
     ///
     /// Only the model decides this: an error on the way never counts as a missing feature.
     pub(crate) fn read(&self, model: &Model) -> Result<Result<Loaded, String>> {
-        let form = Form::of(model)?.with_data()?;
-        let session = fenced(|| Session::from_prepared(Arc::clone(&form.proto), &self.options()));
+        let proto = ModelProto::clone(&model.proto);
+        let session = fenced(|| Session::from_model(proto, &self.options()));
         if let Err(error) = &session
             && matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Type)
         {
             return Ok(Err(in_words(error).to_string()));
         }
         if self.gpu.is_some()
-            && let Some(lacking) = gpu::lacks(&form)?
+            && let Some(lacking) = gpu::lacks(model)?
         {
             return Ok(Err(lacking));
         }

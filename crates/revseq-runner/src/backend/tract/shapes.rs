@@ -3,14 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use anyhow::Result;
+use revseq_onnx::{ModelProto, tensor};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
 
-use super::{Form, fenced, in_words, options};
+use super::{fenced, in_words, options};
 use crate::model::values::{Dim, ValueType};
 use crate::model::walk::Site;
-use crate::model::{Bindings, Model, for_each_tensor};
-use crate::tensor::pb;
+use crate::model::{Bindings, Model};
 
 /// The types and shapes that tract infers of a model without its inputs.
 #[derive(Debug, Default)]
@@ -62,10 +62,9 @@ pub(crate) fn shapes(model: &Model, bindings: &Bindings) -> Shapes {
 }
 
 fn infer(model: &Model, bindings: &Bindings) -> Result<Shapes> {
-    let form = Form::of(model)?;
-    let mut proto = (*form.proto).clone();
-    for_each_tensor(&mut proto, &mut pb::normalize)?;
-    let inferred = fenced(|| revseq_tract::infer(&proto, bindings, &options()));
+    let mut proto = ModelProto::clone(&model.proto);
+    tensor::all_to_raw(&mut proto)?;
+    let inferred = fenced(|| revseq_tract::infer(proto, bindings, &options()));
     let names = model.input_symbols();
     let all = |facts: &[InferenceFact]| -> Vec<ValueType> {
         facts.iter().map(|fact| value_type(fact, &names)).collect()

@@ -227,9 +227,9 @@ impl Check<'_> {
         let outputs = &self.original.graph().output;
         let difference = std::iter::zip(outputs, std::iter::zip(expected, got)).find_map(
             |(output, (expected, got))| {
-                let tolerance = tolerances.of(&output.name, &BTreeMap::new());
+                let tolerance = tolerances.of(output.name(), &BTreeMap::new());
                 let difference = compare(expected, got, tolerance).err()?;
-                Some(format!("output {}{difference}", output.name))
+                Some(format!("output {}{difference}", output.name()))
             },
         );
         let set = inputs.name.clone();
@@ -247,7 +247,8 @@ fn counts_from_the_end(model: &Model) -> Result<bool> {
         let is_axis = |name: &str| matches!(name, "batch_axis" | "time_axis");
         let mut attributes = site.attributes.iter();
         found |= site.operator() == "ReverseSequence"
-            && attributes.any(|(name, attribute)| is_axis(name) && attribute.i < 0);
+            && attributes
+                .any(|(name, attribute)| is_axis(name) && attribute.i.is_some_and(|axis| axis < 0));
     })?;
     Ok(found)
 }

@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use crate::file::{self, CopiedFile, NewFile};
 use crate::model::Model;
-use crate::model::external::check_location;
+use revseq_onnx::external::check_location;
 
 /// Refuses to write over a file, above all the model itself, without `--overwrite`.
 pub(super) fn refuse(model: &Path, output: &Path, overwrite: bool) -> Result<()> {

@@ -6,59 +6,89 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use tract_onnx::pb::TensorProto;
 
-use crate::tensor::{pb, size};
+use crate::Error;
+use crate::model::{ModelProto, TensorProto, type_name};
+use crate::tensor;
+use crate::visit::for_each_tensor;
 
 /// The most data that a model's tensors may have in other files, in bytes.
 const MAXIMUM_DATA: u64 = 16 << 30;
 
-/// How often all of a file may be read over: tensors may share data, but a
-/// small file is not to fill the memory.
+/// How often all of a file may be read over: tensors may share data, but a small file is not to fill
+/// the memory.
 const MAXIMUM_READS: u64 = 4;
 
-/// Checks that a location's text stays below the model's folder. Links are
-/// resolved and checked when the data is read.
-pub(crate) fn check_location(location: &str) -> Result<()> {
+/// Makes all data of a model `raw_data` ([`tensor::to_raw`]), that in files in its folder, too.
+/// Nothing outside of the folder is read, also through links.
+///
+/// # Errors
+/// A file cannot be read or is too short, data is not what a tensor promises, or all of it is more
+/// than 16 GiB.
+pub fn load(model: &mut ModelProto, folder: &Path) -> Result<(), Error> {
+    let mut loader = Loader {
+        folder: match folder.as_os_str().is_empty() {
+            true => PathBuf::from("."),
+            false => folder.to_owned(),
+        },
+        left: HashMap::new(),
+        total: 0,
+    };
+    for_each_tensor(model, &mut |tensor| {
+        loader.load(tensor)?;
+        Ok(tensor::to_raw(tensor)?)
+    })
+    .map_err(Error::invalid)
+}
+
+/// Checks that a location's text stays below the model's folder. Links are resolved and checked when
+/// the data is read.
+///
+/// # Errors
+/// It is absolute, leads upwards, or is a name on Windows alone.
+pub fn check_location(location: &str) -> Result<(), Error> {
     let inside = Path::new(location)
         .components()
         .all(|component| matches!(component, Component::Normal(_) | Component::CurDir));
     // On Windows these are separators and drives; elsewhere nothing writes them.
-    ensure!(
-        inside && !location.is_empty() && !location.contains(['\\', ':', '\0']),
+    if inside && !location.is_empty() && !location.contains(['\\', ':', '\0']) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
         "its data is in {location:?}, which is not a path below the model's folder"
-    );
-    Ok(())
+    )))
 }
 
-/// Where a tensor's data is: the file's path below the model's folder, and the
-/// range of bytes.
+/// The place of a tensor's data: the file's path below the model's folder, and the range of bytes.
 #[derive(Debug)]
 pub(crate) struct Location<'a> {
-    pub(crate) file: &'a str,
+    file: &'a str,
     offset: u64,
     length: Option<u64>,
 }
 
-/// Reads where a tensor's data is.
+/// Reads the place of a tensor's data.
 pub(crate) fn location(proto: &TensorProto) -> Result<Location<'_>> {
     let entry = |key: &str| -> Result<Option<&str>> {
-        let mut found = proto.external_data.iter().filter(|entry| entry.key == key);
+        let mut found = proto
+            .external_data
+            .iter()
+            .filter(|entry| entry.key() == key);
         let first = found.next();
         ensure!(
             found.next().is_none(),
             "it gives the {key} of its external data twice"
         );
-        Ok(first.map(|entry| entry.value.as_str()))
+        Ok(first.map(|entry| entry.value()))
     };
     let number = |key: &str| -> Result<Option<u64>> {
-        entry(key)?
-            .map(|text| {
-                text.parse().with_context(|| {
-                    format!("the {key} of its external data is {text:?}, not a number")
-                })
+        let text = entry(key)?;
+        let number = text.map(|text| {
+            text.parse().with_context(|| {
+                format!("the {key} of its external data is {text:?}, not a number")
             })
-            .transpose()
+        });
+        number.transpose()
     };
     let file = entry("location")?.context("its external data has no location")?;
     check_location(file)?;
@@ -70,7 +100,7 @@ pub(crate) fn location(proto: &TensorProto) -> Result<Location<'_>> {
 }
 
 /// Reads the data of a model's tensors.
-pub(crate) struct Loader {
+struct Loader {
     folder: PathBuf,
     /// The bytes that may still be read of each file.
     left: HashMap<PathBuf, u64>,
@@ -78,36 +108,23 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    /// A loader for the model at a path.
-    pub(crate) fn new(model: &Path) -> Self {
-        let folder = match model.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        Self {
-            folder,
-            left: HashMap::new(),
-            total: 0,
-        }
-    }
-
     /// Brings a tensor's data into the tensor, if it is in another file.
-    pub(crate) fn load(&mut self, proto: &mut TensorProto) -> Result<()> {
-        if !pb::is_external(proto) {
+    fn load(&mut self, proto: &mut TensorProto) -> Result<()> {
+        if !proto.is_external() {
             return Ok(());
         }
-        let Some((element_type, shape)) = pb::check(proto)? else {
+        let sizes = tensor::checked(proto)?;
+        let Some(promised) = tensor::promised(proto, &sizes)? else {
             bail!(
                 "its element type {} is not supported",
-                pb::type_name(proto.data_type)
+                type_name(proto.code())
             );
         };
-        let promised = size(element_type, &shape).context("its sizes overflow")? as u64;
         let location = location(proto)?;
         let bytes = self
-            .read(&location, promised)
+            .read(&location, promised as u64)
             .with_context(|| format!("its data in {:?}", location.file))?;
-        proto.raw_data = bytes;
+        proto.raw_data = Some(bytes);
         proto.data_location = None;
         proto.external_data.clear();
         Ok(())

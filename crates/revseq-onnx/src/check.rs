@@ -8,36 +8,42 @@
 use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result, bail, ensure};
-use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
-use tract_onnx::pb::type_proto::Value as TypeValue;
-use tract_onnx::pb::{
-    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
+use buffa::UnknownFieldData;
+
+use crate::model::{
+    AttributeProto, AttributeType, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto,
+    ValueInfoProto, tensor_shape_proto::dimension::Value as DimValue, tensor_type,
 };
+use crate::tensor::check_rank;
+use crate::{Error, external, order, tensor};
 
-use super::{external, initializer_names, node_label, order};
-use crate::tensor::{check_rank, pb};
+/// The number of the field `type` of AttributeProto (onnx.proto).
+const ATTRIBUTE_TYPE: u32 = 20;
 
-/// Checks a model.
+/// Checks a model: names, the order of nodes, tensors, and where external data is.
 ///
 /// # Errors
 /// The first thing that does not hold, and where.
-pub(crate) fn check(model: &ModelProto) -> Result<()> {
+pub fn check(model: &ModelProto) -> Result<(), Error> {
+    check_model(model).map_err(Error::invalid)
+}
+
+fn check_model(model: &ModelProto) -> Result<()> {
     let graph = model
         .graph
-        .as_ref()
+        .as_option()
         .context("it has no graph: it is not an ONNX model")?;
     let mut domains = HashSet::new();
     for import in &model.opset_import {
-        let domain = canonical_domain(&import.domain);
+        let domain = import.domain();
+        let version = import.version();
         ensure!(
             domains.insert(domain),
             "it imports the operator set {domain:?} twice"
         );
         ensure!(
-            import.version > 0,
-            "it imports version {} of the operator set {domain:?}",
-            import.version
+            version > 0,
+            "it imports version {version} of the operator set {domain:?}"
         );
     }
     check_functions(&model.functions)?;
@@ -45,15 +51,10 @@ pub(crate) fn check(model: &ModelProto) -> Result<()> {
     check_graph(graph, "graph", &[], false)
 }
 
-/// The domain's name, of which ONNX's own has two.
-pub(crate) fn canonical_domain(domain: &str) -> &str {
-    if domain == "ai.onnx" { "" } else { domain }
-}
-
 fn check_functions(functions: &[FunctionProto]) -> Result<()> {
     let mut known = HashMap::new();
     for function in functions {
-        let key = (canonical_domain(function.domain()), function.name());
+        let key = (function.domain(), function.name());
         ensure!(!key.1.is_empty(), "it has a function without a name");
         ensure!(
             known.insert(key, function).is_none(),
@@ -88,7 +89,7 @@ fn check_calls(
     let mut callers: HashMap<(&str, &str), Vec<(&str, &str)>> = HashMap::new();
     let mut waiting_for: HashMap<(&str, &str), usize> = HashMap::new();
     for function in functions {
-        let caller = (canonical_domain(function.domain()), function.name());
+        let caller = (function.domain(), function.name());
         let mut called = HashSet::new();
         collect_calls(&function.node, &mut |call| {
             if known.contains_key(&call) {
@@ -124,11 +125,9 @@ fn check_calls(
 
 fn collect_calls<'a>(nodes: &'a [NodeProto], visit: &mut impl FnMut((&'a str, &'a str))) {
     for node in nodes {
-        visit((canonical_domain(&node.domain), &node.op_type));
-        for attribute in &node.attribute {
-            for graph in attribute.g.iter().chain(&attribute.graphs) {
-                collect_calls(&graph.node, visit);
-            }
+        visit((node.domain(), node.op()));
+        for graph in node.graphs() {
+            collect_calls(&graph.node, visit);
         }
     }
 }
@@ -142,23 +141,23 @@ fn check_graph(
     let is_main = outer.is_empty() && !in_function;
     let mut names = HashSet::new();
     for input in &graph.input {
-        define(&mut names, &input.name).with_context(|| format!("{path}: input"))?;
-        check_value_info(input).with_context(|| format!("{path}: input {:?}", input.name))?;
+        define(&mut names, input.name()).with_context(|| format!("{path}: input"))?;
+        check_value_info(input).with_context(|| format!("{path}: input {:?}", input.name()))?;
         ensure!(
-            !is_main || input.r#type.is_some(),
+            !is_main || input.r#type.is_set(),
             "{path}: input {:?} has no type",
-            input.name
+            input.name()
         );
     }
     let mut initialized = HashSet::new();
-    for name in initializer_names(graph) {
+    for name in graph.constants() {
         define(&mut initialized, name).with_context(|| format!("{path}: initializer"))?;
         // Before version 4 of the format, initializers had to be inputs as well.
         names.insert(name);
     }
     for initializer in &graph.initializer {
         check_tensor(initializer)
-            .with_context(|| format!("{path}: initializer {:?}", initializer.name))?;
+            .with_context(|| format!("{path}: initializer {:?}", initializer.name()))?;
     }
     check_nodes(&graph.node, path, &mut names, outer, in_function)?;
     let mut outputs = HashSet::new();
@@ -167,16 +166,16 @@ fn check_graph(
             // Outputs of a body are identified by position: it may output a value twice.
             outputs.clear();
         }
-        define(&mut outputs, &output.name).with_context(|| format!("{path}: output"))?;
-        check_value_info(output).with_context(|| format!("{path}: output {:?}", output.name))?;
+        define(&mut outputs, output.name()).with_context(|| format!("{path}: output"))?;
+        check_value_info(output).with_context(|| format!("{path}: output {:?}", output.name()))?;
         ensure!(
-            names.contains(output.name.as_str()),
+            names.contains(output.name()),
             "{path}: no node produces its output {:?}",
-            output.name
+            output.name()
         );
     }
     for value in &graph.value_info {
-        check_value_info(value).with_context(|| format!("{path}: value {:?}", value.name))?;
+        check_value_info(value).with_context(|| format!("{path}: value {:?}", value.name()))?;
     }
     Ok(())
 }
@@ -195,21 +194,16 @@ fn check_nodes<'a>(
     outer: &[&HashSet<&str>],
     in_function: bool,
 ) -> Result<()> {
-    let at = |index: usize| format!("{path}/{}", node_label(index, &nodes[index]));
+    let at = |index: usize| format!("{path}/{}", nodes[index].label(index));
     for (index, node) in nodes.iter().enumerate() {
-        for output in node.output.iter().filter(|output| !output.is_empty()) {
+        for output in node.outputs() {
             define(names, output).with_context(|| format!("{}: output", at(index)))?;
         }
     }
     for (index, node) in nodes.iter().enumerate() {
-        ensure!(
-            !node.op_type.is_empty(),
-            "{}: it has no operator",
-            at(index)
-        );
-        for input in node.input.iter().filter(|input| !input.is_empty()) {
-            let is_known = names.contains(input.as_str())
-                || outer.iter().any(|scope| scope.contains(input.as_str()));
+        ensure!(!node.op().is_empty(), "{}: it has no operator", at(index));
+        for input in node.inputs() {
+            let is_known = names.contains(input) || outer.iter().any(|scope| scope.contains(input));
             ensure!(
                 is_known,
                 "{}: its input {input:?} does not exist",
@@ -220,7 +214,7 @@ fn check_nodes<'a>(
         check_scan(node).with_context(|| at(index))?;
         check_transpose(node).with_context(|| at(index))?;
     }
-    if let Some(index) = order::find_circle(nodes) {
+    if let Err(index) = order::sorted(nodes) {
         bail!("{}: its input depends on its own output", at(index));
     }
     Ok(())
@@ -229,28 +223,20 @@ fn check_nodes<'a>(
 /// Checks that a Scan's numbers of inputs and outputs add up: the states and
 /// the stacked outputs are the rest of its body's inputs and outputs.
 fn check_scan(node: &NodeProto) -> Result<()> {
-    let attribute = |name: &str| {
-        node.attribute
-            .iter()
-            .find(|attribute| attribute.name == name)
-    };
-    let (Some(scanned), Some(body)) = (
-        attribute("num_scan_inputs").filter(|scanned| scanned.ref_attr_name.is_empty()),
-        attribute("body").and_then(|body| body.g.as_ref()),
-    ) else {
+    let (Some(scanned), Some(body)) = (node.int("num_scan_inputs").value(), node.graph("body"))
+    else {
         return Ok(());
     };
     // An initializer that is an input as well is a constant.
-    let is_fed = |name: &str| body.initializer.iter().all(|tensor| tensor.name != name);
-    let inputs = body.input.iter().filter(|input| is_fed(&input.name));
-    let inputs = inputs.count();
-    let states = usize::try_from(scanned.i)
+    let is_fed = |name: &&str| body.tensors().all(|tensor| tensor != *name);
+    let inputs = body.inputs().filter(is_fed).count();
+    let states = usize::try_from(scanned)
         .ok()
         .and_then(|scanned| inputs.checked_sub(scanned));
     ensure!(
-        node.op_type != "Scan" || states.is_some_and(|states| states <= body.output.len()),
+        node.op() != "Scan" || states.is_some_and(|states| states <= body.output.len()),
         "num_scan_inputs is {}, but its body has {} inputs and {} outputs",
-        scanned.i,
+        scanned,
         inputs,
         body.output.len()
     );
@@ -260,14 +246,11 @@ fn check_scan(node: &NodeProto) -> Result<()> {
 /// Checks that a Transpose has each axis once: tract never stops looking for
 /// moves that make anything else.
 fn check_transpose(node: &NodeProto) -> Result<()> {
-    let is_transpose = node.op_type == "Transpose" && ["", "ai.onnx"].contains(&&*node.domain);
-    let mut attributes = node.attribute.iter();
-    let Some(perm) = attributes.find(|it| it.name == "perm" && is_transpose) else {
+    let Some(perm) = node.ints("perm").value().filter(|_| node.is("Transpose")) else {
         return Ok(());
     };
-    let perm = &perm.ints;
     check_rank(perm.len()).context("perm")?;
-    let mut axes = perm.clone();
+    let mut axes = perm.to_vec();
     axes.sort_unstable();
     ensure!(
         axes.into_iter().eq(0..perm.len() as i64),
@@ -286,24 +269,24 @@ fn check_attributes(
 ) -> Result<()> {
     let mut attributes = HashSet::new();
     for attribute in &node.attribute {
-        define(&mut attributes, &attribute.name).with_context(|| format!("{at}: attribute"))?;
-        let within = || format!("{at}: attribute {:?}", attribute.name);
+        define(&mut attributes, attribute.name()).with_context(|| format!("{at}: attribute"))?;
+        let within = || format!("{at}: attribute {:?}", attribute.name());
         ensure!(
-            in_function || attribute.ref_attr_name.is_empty(),
+            in_function || attribute.reference().is_empty(),
             "{}: it refers to a function's attribute, but this is no function",
             within()
         );
         check_attribute_type(attribute).with_context(within)?;
-        for tensor in attribute.t.iter().chain(&attribute.tensors) {
+        for tensor in attribute.all_tensors() {
             check_tensor(tensor).with_context(within)?;
         }
-        for graph in attribute.g.iter().chain(&attribute.graphs) {
+        for graph in attribute.all_graphs() {
             let mut scopes = Vec::with_capacity(outer.len() + 1);
             scopes.push(names);
             scopes.extend_from_slice(outer);
             check_graph(
                 graph,
-                &format!("{at}/{}", attribute.name),
+                &format!("{at}/{}", attribute.name()),
                 &scopes,
                 in_function,
             )?;
@@ -314,24 +297,32 @@ fn check_attributes(
 
 /// Checks that an attribute has the value that its type says.
 fn check_attribute_type(attribute: &AttributeProto) -> Result<()> {
-    if !attribute.ref_attr_name.is_empty() {
+    if !attribute.reference().is_empty() {
         return Ok(());
     }
-    match AttributeType::try_from(attribute.r#type) {
-        Ok(AttributeType::Tensor) => ensure!(attribute.t.is_some(), "it has no tensor"),
-        Ok(AttributeType::Graph) => ensure!(attribute.g.is_some(), "it has no graph"),
-        Ok(AttributeType::SparseTensor) => {
-            ensure!(attribute.sparse_tensor.is_some(), "it has no sparse tensor");
+    match attribute.r#type {
+        Some(AttributeType::TENSOR) => ensure!(attribute.t.is_set(), "it has no tensor"),
+        Some(AttributeType::GRAPH) => ensure!(attribute.g.is_set(), "it has no graph"),
+        Some(AttributeType::SPARSE_TENSOR) => {
+            ensure!(attribute.sparse_tensor.is_set(), "it has no sparse tensor");
         }
-        Ok(_) => {}
-        Err(_) => bail!("its type {} is unknown", attribute.r#type),
+        Some(_) => {}
+        None => {
+            // A type that this version of ONNX lacks is decoded as an unknown field.
+            let mut unknown = attribute.__buffa_unknown_fields.iter();
+            if let Some(field) = unknown.find(|field| field.number == ATTRIBUTE_TYPE)
+                && let UnknownFieldData::Varint(code) = field.data
+            {
+                bail!("its type {code} is unknown");
+            }
+        }
     }
     Ok(())
 }
 
 fn check_tensor(tensor: &TensorProto) -> Result<()> {
-    pb::check(tensor)?;
-    if pb::is_external(tensor) {
+    tensor::checked(tensor)?;
+    if tensor.is_external() {
         external::location(tensor)?;
     }
     Ok(())
@@ -339,15 +330,7 @@ fn check_tensor(tensor: &TensorProto) -> Result<()> {
 
 /// Checks the sizes of a declared type: they and their product have to be sizes.
 fn check_value_info(value: &ValueInfoProto) -> Result<()> {
-    let tensor = match value
-        .r#type
-        .as_ref()
-        .and_then(|value_type| value_type.value.as_ref())
-    {
-        Some(TypeValue::TensorType(tensor)) => tensor,
-        None => return Ok(()),
-    };
-    let Some(shape) = &tensor.shape else {
+    let Some(shape) = tensor_type(value).and_then(|tensor| tensor.shape.as_option()) else {
         return Ok(());
     };
     check_rank(shape.dim.len())?;

@@ -1,0 +1,95 @@
+//! Decodes and encodes models.
+
+use buffa::encoding::{Tag, WireType, decode_varint, skip_field};
+use buffa::{DecodeError, DecodeOptions, Message};
+
+use crate::Error;
+use crate::proto::{ModelProto, TensorProto};
+
+/// The maximum nesting depth of messages, the same as in other ONNX readers.
+const MAXIMUM_DEPTH: u32 = 100;
+
+/// The memory allowed for messages, in bytes: a constant plus a multiple of the file size.
+const MEMORY_ALLOWANCE: usize = 1 << 30;
+const MEMORY_PER_BYTE: usize = 8;
+
+/// Decodes a model. Fields unknown to this version of ONNX are kept.
+///
+/// # Errors
+///
+/// If the bytes are not a model, nest too deeply, or would take far more memory than they have
+/// bytes.
+pub fn decode(bytes: &[u8]) -> Result<ModelProto, Error> {
+    let memory = allowed_memory(bytes);
+    let options = DecodeOptions::new()
+        .with_recursion_limit(MAXIMUM_DEPTH)
+        .with_unknown_field_limit(usize::MAX)
+        .with_element_memory_limit(memory);
+    let decoded: Result<ModelProto, _> = options.decode_from_slice(bytes);
+    let model = decoded.map_err(|error| match error {
+        DecodeError::ElementMemoryLimitExceeded => Error::Memory {
+            bytes: bytes.len(),
+            limit: memory,
+        },
+        error => match expected_length(bytes) {
+            Some(expected) => Error::Truncated {
+                bytes: bytes.len(),
+                expected,
+            },
+            None => Error::Decode(error),
+        },
+    })?;
+    if model.graph.is_unset() {
+        return Err(Error::NoGraph);
+    }
+    Ok(model)
+}
+
+/// Decodes a file that holds one tensor.
+///
+/// # Errors
+///
+/// If the bytes are not a tensor.
+pub fn decode_tensor(bytes: &[u8]) -> Result<TensorProto, Error> {
+    let options = DecodeOptions::new()
+        .with_recursion_limit(MAXIMUM_DEPTH)
+        .with_element_memory_limit(allowed_memory(bytes));
+    options
+        .decode_from_slice(bytes)
+        .map_err(Error::DecodeTensor)
+}
+
+/// The memory that messages may take: a message of two bytes takes hundreds in memory.
+fn allowed_memory(bytes: &[u8]) -> usize {
+    let memory = MEMORY_PER_BYTE.saturating_mul(bytes.len());
+    memory.saturating_add(MEMORY_ALLOWANCE)
+}
+
+/// Encodes a model, or a part of one, with fields in numerical order like ONNX's own writers, so that
+/// an untouched model of theirs gives the same file.
+///
+/// # Errors
+///
+/// If it exceeds protobuf's 2 GiB.
+pub fn encode(model: &impl Message) -> Result<Vec<u8>, Error> {
+    model.try_encode_to_vec().map_err(Error::Encode)
+}
+
+/// The least length of a file whose last field is cut off; `None` if it is not.
+fn expected_length(file: &[u8]) -> Option<usize> {
+    let mut rest = file;
+    while !rest.is_empty() {
+        let tag = Tag::decode(&mut rest).ok()?;
+        if tag.wire_type() != WireType::LengthDelimited {
+            skip_field(tag, &mut rest).ok()?;
+            continue;
+        }
+        let length = usize::try_from(decode_varint(&mut rest).ok()?).ok()?;
+        let after = rest.get(length..);
+        match after {
+            Some(after) => rest = after,
+            None => return (file.len() - rest.len()).checked_add(length),
+        }
+    }
+    None
+}

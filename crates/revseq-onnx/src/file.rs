@@ -1,0 +1,188 @@
+//! Files, read with bounds; files that are no models are recognised by their first bytes, before
+//! gigabytes are read.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use buffa::encoding::{Tag, WireType};
+
+use crate::{Error, ModelProto, check, decode, external};
+
+/// The largest file that is read, in bytes. Protobuf itself ends at 2 GiB.
+const MAXIMUM_FILE: u64 = 4 << 30;
+
+/// Reads the model in a file, checks it ([`check()`](crate::check())), and loads its data
+/// ([`external::load`]).
+///
+/// # Errors
+/// The file cannot be read, is not a model, or is not a valid one.
+pub fn open(path: &Path) -> Result<ModelProto, Error> {
+    let mut model = decode(&read_model(path)?)?;
+    check(&model)?;
+    external::load(&mut model, path.parent().unwrap_or(Path::new("")))?;
+    Ok(model)
+}
+
+/// Reads a regular file of at most 4 GiB, no longer than it is said to be.
+///
+/// # Errors
+/// It is not a regular file, or cannot be read.
+pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    read_checked(path, |_| Ok(())).map_err(Error::invalid)
+}
+
+/// Reads a regular file of at most 4 GiB, unless its first bytes show that it is no model.
+///
+/// # Errors
+/// It is not a regular file, cannot be read, or is of a kind that is recognised.
+pub fn read_model(path: &Path) -> Result<Vec<u8>, Error> {
+    read_checked(path, check_start).map_err(Error::invalid)
+}
+
+/// Reads a stream of at most 4 GiB to its end, unless its first bytes show that it is no model.
+///
+/// # Errors
+/// It cannot be read, is too long, or is of a kind that is recognised.
+pub fn read_model_from(mut input: impl Read) -> Result<Vec<u8>, Error> {
+    let read = || {
+        let mut bytes = Vec::new();
+        input.by_ref().take(START).read_to_end(&mut bytes)?;
+        check_start(&bytes)?;
+        // One more byte, to see whether it ends there.
+        let rest = MAXIMUM_FILE + 1 - bytes.len() as u64;
+        input.take(rest).read_to_end(&mut bytes)?;
+        check_length(bytes.len() as u64)?;
+        Ok(bytes)
+    };
+    read().map_err(Error::invalid)
+}
+
+/// Reads a file whose first bytes pass a check.
+fn read_checked(path: &Path, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<Vec<u8>> {
+    // A pipe or a device would block or never end: look before opening.
+    let kind = std::fs::metadata(path)?;
+    ensure!(!kind.is_dir(), "it is a folder");
+    ensure!(kind.is_file(), "it is not a regular file");
+    let mut file = File::open(path)?;
+    let metadata = file.metadata()?;
+    ensure!(metadata.is_file(), "it is not a regular file");
+    let length = metadata.len();
+    check_length(length)?;
+    let mut bytes = Vec::new();
+    let beginning = length.min(START);
+    file.by_ref().take(beginning).read_to_end(&mut bytes)?;
+    check(&bytes)?;
+    let rest = length - bytes.len() as u64;
+    bytes
+        .try_reserve_exact(rest as usize)
+        .with_context(|| format!("not enough memory for its {length} bytes"))?;
+    file.take(rest).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn check_length(length: u64) -> Result<()> {
+    ensure!(
+        length <= MAXIMUM_FILE,
+        "it is longer than the limit of {} GiB",
+        MAXIMUM_FILE >> 30
+    );
+    Ok(())
+}
+
+/// How many bytes are looked at.
+const START: u64 = 64;
+
+/// The magic bytes, at an offset, of other files that people pass as models.
+const OTHERS: [(usize, &[u8], &str); 8] = [
+    (
+        0,
+        b"version https://git-lfs",
+        "it is a Git LFS pointer: `git lfs pull` gets the model",
+    ),
+    (0, b"<!DOCTYPE", "it is an HTML page"),
+    (0, b"<html", "it is an HTML page"),
+    (0, b"<?xml", "it is an XML file"),
+    (
+        0,
+        b"\x89HDF",
+        "it is an HDF5 file, perhaps a Keras model: export it to ONNX",
+    ),
+    (
+        0,
+        b"PK\x03\x04",
+        "it is a zip archive, perhaps of a PyTorch or Keras model: export it to ONNX",
+    ),
+    (4, b"TFL3", "it is a TFLite model: convert it to ONNX"),
+    (0, b"\x93NUMPY", "it is a NumPy array"),
+];
+
+/// Checks that a file may be a model.
+///
+/// # Errors
+/// The kind of file, if it is recognised.
+fn check_start(start: &[u8]) -> Result<()> {
+    for (offset, magic, what) in OTHERS {
+        if start
+            .get(offset..)
+            .is_some_and(|start| start.starts_with(magic))
+        {
+            bail!("it is not an ONNX model: {what}");
+        }
+    }
+    // An empty file is a model without a graph.
+    ensure!(
+        start.is_empty() || begins_a_model(start),
+        "it is not an ONNX model"
+    );
+    Ok(())
+}
+
+/// Whether the first field may be one of a ModelProto, known or not: it has no groups and no
+/// numbers of a fixed size.
+fn begins_a_model(mut start: &[u8]) -> bool {
+    let Ok(tag) = Tag::decode(&mut start) else {
+        return false;
+    };
+    match (tag.field_number(), tag.wire_type()) {
+        (1 | 5, wire_type) => wire_type == WireType::Varint,
+        (2..=4 | 6..=8 | 14 | 20 | 25, wire_type) => wire_type == WireType::LengthDelimited,
+        (number, WireType::Varint | WireType::LengthDelimited) => number < 100,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn other_files_are_named() {
+        for (start, why) in [
+            (
+                &b"version https://git-lfs.github.com/spec/v1\n"[..],
+                "git lfs pull",
+            ),
+            (b"<!DOCTYPE html>", "an HTML page"),
+            (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+            (b"PK\x03\x04\x14", "a zip archive"),
+            (b"\x1c\0\0\0TFL3", "a TFLite model"),
+            (b"\x93NUMPY\x01", "a NumPy array"),
+            (b"\0\0\0\0", "not an ONNX model"),
+            (b"{\"model\": 1}", "not an ONNX model"),
+            (b"\x0d\0\0\0\0", "not an ONNX model"),
+        ] {
+            let error = super::check_start(start).unwrap_err().to_string();
+            assert!(error.contains(why), "{start:?}: {error}");
+        }
+        // An IR version, a producer, a graph, and a field that is not known yet.
+        for start in [
+            &b""[..],
+            b"\x08\x0a",
+            b"\x12\x01a",
+            b"\x3a\x05",
+            b"\xda\x01\x02",
+        ] {
+            assert!(super::check_start(start).is_ok(), "{start:?}");
+        }
+    }
+}

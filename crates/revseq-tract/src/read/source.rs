@@ -1,0 +1,134 @@
+//! A model in the form that tract reads, of which plans are made.
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use revseq_onnx::{ModelProto, external, file, tensor};
+use tract_onnx::pb;
+use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::internal::*;
+
+use super::weights::{self, Weights};
+use super::{adapt, lacking, register};
+use crate::session::error::{Error, ErrorKind};
+
+/// A model that has been checked and brought into the form that tract reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// The model in tract's messages, without its weights.
+    proto: Arc<pb::ModelProto>,
+    /// Shared by all plans.
+    weights: Weights,
+}
+
+impl Source {
+    /// Reads a model's file, with its data in other files.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        let read = || {
+            let bytes = file::read_model(path)?;
+            let mut model = decode(&bytes)?;
+            drop(bytes);
+            external::load(&mut model, path.parent().unwrap_or(Path::new("")))?;
+            Ok(model)
+        };
+        let model = read().map_err(|error: revseq_onnx::Error| {
+            let kind = match path.is_file() {
+                true => ErrorKind::Model,
+                false => ErrorKind::Read,
+            };
+            Error::new(kind, format!("cannot read {}: {error}", path.display()))
+        })?;
+        Self::new(model)
+    }
+
+    /// Decodes a model, which has all of its data inside.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let read = || {
+            let mut model = decode(bytes)?;
+            tensor::all_to_raw(&mut model)?;
+            Ok(model)
+        };
+        let model: ModelProto = read().map_err(model_error)?;
+        if let Some(file) = revseq_onnx::external_files(&model).pop_first() {
+            let error = format!("its data is in {file:?}: open it by the path of its file");
+            return Err(Error::new(ErrorKind::Model, error));
+        }
+        Self::new(model)
+    }
+
+    /// Brings a model that is checked and has all of its data as `raw_data` into the form that tract
+    /// reads.
+    pub(crate) fn new(model: ModelProto) -> Result<Self, Error> {
+        let source = Self::prepared(model)?;
+        match source.lacking() {
+            Some(error) => Err(error),
+            None => Ok(source),
+        }
+    }
+
+    /// The same for a model that may have what tract lacks.
+    pub(super) fn prepared(mut model: ModelProto) -> Result<Self, Error> {
+        let error = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Model, error.to_string());
+        revseq_rewrite::for_tract(&mut model).map_err(|it| error(&it))?;
+        let weights = weights::take(&mut model).map_err(|it| error(&format!("{it:#}")))?;
+        let bytes = revseq_onnx::encode(&model).map_err(|it| error(&it))?;
+        drop(model);
+        let proto = tract_onnx::onnx().proto_model_for_read(&mut &*bytes);
+        let proto = proto.map_err(|it| error(&format!("{it:#}")))?;
+        Ok(Self {
+            proto: Arc::new(proto),
+            weights,
+        })
+    }
+
+    /// What tract lacks for the model.
+    pub(super) fn lacking(&self) -> Option<Error> {
+        lacking::lacks(self.graph())
+    }
+
+    /// The main graph.
+    pub(crate) fn graph(&self) -> &pb::GraphProto {
+        static NONE: LazyLock<pb::GraphProto> = LazyLock::new(pb::GraphProto::default);
+        self.proto.graph.as_ref().unwrap_or(&NONE)
+    }
+
+    /// Parses the model, with the options of [`LoadOptions::load`](crate::LoadOptions::load), after
+    /// `change` has changed its main graph.
+    pub(crate) fn parse(
+        &self,
+        change: impl FnOnce(&mut pb::GraphProto) -> TractResult<()>,
+    ) -> TractResult<InferenceModel> {
+        self.parse_with(InferenceModel::default(), change)
+    }
+
+    /// The same with a template, which has the scope of symbols.
+    pub(super) fn parse_with(
+        &self,
+        template: InferenceModel,
+        change: impl FnOnce(&mut pb::GraphProto) -> TractResult<()>,
+    ) -> TractResult<InferenceModel> {
+        let mut proto = pb::ModelProto::clone(&self.proto);
+        change(proto.graph.get_or_insert_default())?;
+        adapt::complete(&mut proto);
+        let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
+        onnx.op_register = register::bounded_operators();
+        let parsed = self
+            .weights
+            .lend(|| onnx.parse_with_template(&proto, None, template))?;
+        if let Some(name) = parsed.unresolved_inputs.first() {
+            bail!("no node produces {name:?}");
+        }
+        Ok(parsed.model)
+    }
+}
+
+/// Decodes a model and checks it.
+fn decode(bytes: &[u8]) -> Result<ModelProto, revseq_onnx::Error> {
+    let model = revseq_onnx::decode(bytes)?;
+    revseq_onnx::check(&model)?;
+    Ok(model)
+}
+
+fn model_error(error: revseq_onnx::Error) -> Error {
+    Error::new(ErrorKind::Model, error.to_string())
+}

@@ -1,0 +1,158 @@
+//! The large constants of a model: tensors of tract's that all plans share.
+//!
+//! tract copies each constant out of the message that it reads. Here the data leaves the message
+//! once, when a model is opened, and a mark with its place among the weights stays behind. When the
+//! message is parsed, marked initializers become Constant nodes, and the parser of Constant looks the
+//! tensor up. uint32 and uint64 go this way in any size, as tract reads them from the wrong fields.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+
+use revseq_graph::ElementType;
+use revseq_onnx::ModelProto;
+use revseq_onnx::model::{self as onnx, UINT32, UINT64};
+use tract_onnx::pb;
+use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::pb::tensor_proto::DataLocation;
+use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::session::values::datum_type;
+
+/// The bytes from which on a constant is a weight: no shape and no list of axes is.
+const LARGE: usize = 1 << 12;
+
+/// The key of a tensor's external data that says its place among the weights. No file can be meant:
+/// a model that is parsed has none.
+const PLACE: &str = "revseq.weight";
+
+/// The weights of a model, by place.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Weights(Arc<[Arc<Tensor>]>);
+
+thread_local! {
+    /// The weights of the model that this thread is parsing.
+    static LENT: RefCell<Weights> = RefCell::default();
+}
+
+impl Weights {
+    /// Calls `parse`; [`find`] finds these weights meanwhile.
+    pub(super) fn lend<T>(&self, parse: impl FnOnce() -> T) -> T {
+        /// Takes the weights back, even after a panic.
+        struct Restore(Weights);
+
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                LENT.replace(std::mem::take(&mut self.0));
+            }
+        }
+
+        let _restore = Restore(LENT.replace(self.clone()));
+        parse()
+    }
+}
+
+/// Takes the weights out of a model whose data is `raw_data`.
+pub(super) fn take(model: &mut ModelProto) -> TractResult<Weights> {
+    let mut weights = Vec::new();
+    if let Some(graph) = model.graph.as_option_mut() {
+        take_graph(graph, &mut weights)?;
+    }
+    Ok(Weights(weights.into()))
+}
+
+fn take_graph(graph: &mut onnx::GraphProto, weights: &mut Vec<Arc<Tensor>>) -> TractResult<()> {
+    for tensor in &mut graph.initializer {
+        take_tensor(tensor, weights)?;
+    }
+    for node in &mut graph.node {
+        let is_constant = node.is("Constant");
+        for attribute in &mut node.attribute {
+            if let Some(tensor) = attribute.t.as_option_mut().filter(|_| is_constant) {
+                take_tensor(tensor, weights)?;
+            }
+        }
+        for inner in node.graphs_mut() {
+            take_graph(inner, weights)?;
+        }
+    }
+    Ok(())
+}
+
+fn take_tensor(tensor: &mut onnx::TensorProto, weights: &mut Vec<Arc<Tensor>>) -> TractResult<()> {
+    let is_misread = matches!(tensor.code(), UINT32 | UINT64);
+    if tensor.is_external() || (tensor.raw().len() < LARGE && !is_misread) {
+        return Ok(());
+    }
+    let known = ElementType::from_onnx_code(tensor.code()).and_then(datum_type);
+    let Some(datum_type) = known.filter(|it| it.is_copy()) else {
+        return Ok(());
+    };
+    let sizes = tensor.dims.iter().map(|&size| usize::try_from(size));
+    let shape = sizes.collect::<Result<TVec<usize>, _>>()?;
+    let mut weight = Tensor::zero_dt(datum_type, &shape)?;
+    let data = tensor.raw_data.take().unwrap_or_default();
+    let room = weight.as_bytes_mut();
+    ensure!(
+        room.len() == data.len(),
+        "tensor {:?} has {} bytes, expected {}",
+        tensor.name(),
+        data.len(),
+        room.len()
+    );
+    room.copy_from_slice(&data);
+    tensor.data_location = Some(onnx::tensor_proto::DataLocation::EXTERNAL);
+    tensor.external_data = vec![onnx::StringStringEntryProto {
+        key: Some(PLACE.to_owned()),
+        value: Some(weights.len().to_string()),
+        ..Default::default()
+    }];
+    weights.push(weight.into_arc_tensor());
+    Ok(())
+}
+
+/// The place of a tensor among the weights, if it is one.
+fn place(tensor: &pb::TensorProto) -> Option<usize> {
+    let mut entries = tensor.external_data.iter();
+    let entry = entries.find(|entry| entry.key == PLACE)?;
+    entry.value.parse().ok()
+}
+
+/// Whether a tensor's data is in a file, which is not read for shapes alone.
+pub(super) fn is_in_file(tensor: &pb::TensorProto) -> bool {
+    tensor.data_location == Some(DataLocation::External as i32) && place(tensor).is_none()
+}
+
+/// Returns the tensor whose place a message says, among those of the model being parsed.
+pub(super) fn find(tensor: &pb::TensorProto) -> Option<Arc<Tensor>> {
+    LENT.with_borrow(|weights| weights.0.get(place(tensor)?).cloned())
+}
+
+/// Makes Constant nodes of the weights among the initializers of a graph and of those inside it.
+pub(super) fn into_nodes(graph: &mut pb::GraphProto) {
+    let (weights, others): (Vec<_>, Vec<_>) = std::mem::take(&mut graph.initializer)
+        .into_iter()
+        .partition(|tensor| place(tensor).is_some());
+    graph.initializer = others;
+    let names: HashSet<&str> = weights.iter().map(|tensor| tensor.name.as_str()).collect();
+    graph
+        .input
+        .retain(|input| !names.contains(input.name.as_str()));
+    let constants = weights.into_iter().map(|tensor| pb::NodeProto {
+        name: tensor.name.clone(),
+        op_type: "Constant".to_owned(),
+        output: vec![tensor.name.clone()],
+        attribute: vec![pb::AttributeProto {
+            name: "value".to_owned(),
+            r#type: AttributeType::Tensor as i32,
+            t: Some(tensor),
+            ..pb::AttributeProto::default()
+        }],
+        ..pb::NodeProto::default()
+    });
+    graph.node.splice(0..0, constants);
+    let attributes = graph.node.iter_mut().flat_map(|node| &mut node.attribute);
+    attributes
+        .flat_map(|attribute| attribute.g.iter_mut().chain(&mut attribute.graphs))
+        .for_each(into_nodes);
+}
