@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::model::{
     Attribute, BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT32, INT64, NodeProto,
-    TensorProto, UINT8, UINT16, UINT32, UINT64, tensor_proto,
+    TensorProto, UINT8, UINT16, UINT32, UINT64,
 };
 use crate::scope::{Scope, Source};
 

@@ -1,8 +1,9 @@
 //! ONNX's Slices that reverse whole axes.
 
 use tract_onnx::model::ParsingContext;
-use tract_onnx::pb::{GraphProto, NodeProto};
+use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
+use tract_onnx_extra::constant_integers;
 
 use crate::{Flip, others};
 
@@ -27,7 +28,7 @@ pub(crate) fn parse(
 /// the end.
 fn flipped(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec<i64>>> {
     let ints = |input: usize, default: Option<Vec<i64>>| match node.input.get(input) {
-        Some(name) if !name.is_empty() => constant_ints(ctx, name),
+        Some(name) if !name.is_empty() => constant_integers(ctx, name),
         _ => Ok(default),
     };
     // Before opset 10 there were no steps.
@@ -46,39 +47,6 @@ fn flipped(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec
         && steps.iter().all(|step| *step == -1);
     let is_each = [ends.len(), axes.len(), steps.len()] == [starts.len(); 3];
     Ok((is_whole && is_each && !axes.is_empty()).then_some(axes))
-}
-
-/// The integers of a constant, if the name is one where the node is read.
-fn constant_ints(ctx: &ParsingContext<'_>, name: &str) -> TractResult<Option<Vec<i64>>> {
-    // The graph being read comes last; it may capture values of those around it.
-    for graph in ctx.parent_graphs.iter().rev() {
-        if let Some(tensor) = graph.initializer.iter().find(|tensor| tensor.name == name) {
-            return ints(&ctx.load_tensor(tensor)?).map(Some);
-        }
-        if let Some(node) = producer(graph, name) {
-            if node.op_type != "Constant" {
-                return Ok(None);
-            }
-            let value = node.get_attr_opt("value")?;
-            return value
-                .map(|value| ints(&ctx.load_tensor(value)?))
-                .transpose();
-        }
-        if graph.input.iter().any(|input| input.name == name) {
-            return Ok(None);
-        }
-    }
-    Ok(None)
-}
-
-fn producer<'a>(graph: &'a GraphProto, name: &str) -> Option<&'a NodeProto> {
-    let mut nodes = graph.node.iter();
-    nodes.find(|node| node.output.iter().any(|output| output == name))
-}
-
-fn ints(tensor: &Tensor) -> TractResult<Vec<i64>> {
-    let tensor = tensor.cast_to::<i64>()?;
-    Ok(tensor.try_as_plain_ram()?.as_slice::<i64>()?.to_vec())
 }
 
 /// A Slice that reverses axes, before its input's rank is known.

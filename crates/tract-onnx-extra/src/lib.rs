@@ -135,6 +135,7 @@ mod wire;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use data_sizes::constant_integers;
 pub use limits::Limits;
 pub use load::{LengthsPolicy, LoadOptions, with_limits};
 pub use loops::op::Loop;

@@ -21,6 +21,7 @@ mod with_fallback;
 
 pub(crate) use custom::{CustomNode, CustomOp};
 pub(crate) use next::Next;
+pub use node_context::constant_integers;
 pub(crate) use size_symbols::{SizeSymbols, axis, in_numbers, rewire, symbols_of};
 pub(crate) use with_fallback::{Override, WithFallback};
 

@@ -3,11 +3,23 @@
 use std::cell::Cell;
 
 use tract_onnx::model::ParsingContext;
-use tract_onnx::pb::{GraphProto, NodeProto};
+use tract_onnx::pb::{GraphProto, NodeProto, TensorProto};
 use tract_onnx::tract_hir::internal::*;
 
 /// The most nodes that are visited for one parsed node.
 const MAXIMUM_NODES: usize = 256;
+
+/// The most elements of a constant that may be a list of bounds, axes or sizes.
+const MAXIMUM_ELEMENTS: i64 = 256;
+
+/// Returns the elements of an integer constant of at most 256 elements, by its name where a node is
+/// parsed; `None` if it is no constant.
+///
+/// # Errors
+/// tract cannot read the tensor.
+pub fn constant_integers(ctx: &ParsingContext<'_>, name: &str) -> TractResult<Option<Vec<i64>>> {
+    NodeContext::new(ctx).constant(name)
+}
 
 /// Facts about an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +162,14 @@ impl<'a> NodeContext<'a> {
     }
 
     fn made_in(&self, graph: &'a GraphProto, name: &str) -> TractResult<Option<Definition<'a>>> {
-        let constant = |tensor| -> TractResult<_> {
+        let constant = |tensor: &TensorProto| -> TractResult<_> {
+            let count = tensor
+                .dims
+                .iter()
+                .try_fold(1, |all: i64, it| all.checked_mul(*it));
+            if count.is_none_or(|count| count > MAXIMUM_ELEMENTS) {
+                return Ok(Some(Definition::Input));
+            }
             let tensor = self.ctx.load_tensor(tensor)?;
             Ok(Some(
                 ints(&tensor).map_or(Definition::Input, Definition::Constant),
