@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tract_onnx::prelude::*;
 
-use crate::session::error::Panicked;
+use crate::error::Panicked;
 
 /// Runs tract, and returns a panic as an error.
 ///

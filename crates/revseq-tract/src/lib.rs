@@ -50,6 +50,7 @@
 #![deny(unsafe_code)]
 
 mod axes;
+mod error;
 mod eval;
 mod fence;
 mod flip;
@@ -62,6 +63,7 @@ mod read;
 mod session;
 mod slice;
 
+pub use error::{Error, ErrorKind};
 pub use flip::Flip;
 pub use onnx::register;
 pub use op::ReverseSubsequences;
@@ -75,7 +77,6 @@ pub use revseq_kernels::LengthsPolicy;
 pub use revseq_kernels::gpu;
 /// The ONNX messages of [`Session::from_model`].
 pub use revseq_onnx;
-pub use session::error::{Error, ErrorKind};
 pub use session::values::{Size, ValueInfo, datum_type, element_type};
 pub use session::{Inputs, Outputs, Plan, Session};
 /// The tract that this crate extends.

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use tract_onnx::model::{OnnxOpRegister, ParsingContext};
-use tract_onnx::pb::NodeProto;
+use tract_onnx::pb::{NodeProto, ValueInfoProto, type_proto};
 use tract_onnx::tract_hir::internal::*;
 
 static UPSTREAM: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
@@ -39,3 +39,9 @@ pub(crate) type Facts = (
     TVec<InferenceFact>,
     TVec<InferenceFact>,
 );
+
+/// The declared element type.
+pub(crate) fn element_type(value: &ValueInfoProto) -> Option<DatumType> {
+    let type_proto::Value::TensorType(tensor) = value.r#type.as_ref()?.value.as_ref()?;
+    tensor.elem_type().try_into().ok()
+}

@@ -13,7 +13,8 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::inference;
 use crate::LoadOptions;
-use crate::session::error::{AtNode, Explained};
+use crate::error::Explained;
+use crate::session::words::AtNode;
 
 /// An operator of tract's whose outputs may not be larger than the limit of [`LoadOptions`].
 #[derive(Clone, Debug)]

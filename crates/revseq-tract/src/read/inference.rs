@@ -19,9 +19,10 @@ use super::adapt::node_label;
 use super::register::has_operator;
 use super::{Source, weights};
 use crate::LoadOptions;
+use crate::error::Error;
 use crate::session::constant_inputs::graph_inputs;
-use crate::session::error::{self, Error};
 use crate::session::values::{Size, ValueInfo};
+use crate::session::words;
 
 /// A node by its path in the model and its first output, which distinguishes nodes of the same
 /// name.
@@ -108,8 +109,8 @@ pub fn infer(model: ModelProto, sizes: &HashMap<String, u64>, options: &LoadOpti
     };
     // The operators that tract lacks are more helpful than the place of the first error.
     let stopped = source.lacking().or_else(|| {
-        let nodes = error::node_names(source.graph());
-        error.map(|error| error::of_preparation(error, &nodes))
+        let nodes = words::node_names(source.graph());
+        error.map(|error| words::of_preparation(error, &nodes))
     });
     let nodes = seen.into_iter().map(|((path, output), inputs)| NodeFacts {
         path,

@@ -8,7 +8,7 @@ use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, TensorProto, ValueIn
 
 use super::adapt::node_label;
 use super::register::has_operator;
-use crate::session::error::{Error, ErrorKind, MAXIMUM_NAME, shortened};
+use crate::error::{Error, ErrorKind, MAXIMUM_NAME, shortened};
 use crate::session::values::{datum_type, type_name};
 
 /// The most characters of all names that are shown.

@@ -10,7 +10,7 @@ use tract_onnx::tract_hir::ops::konst::Const;
 
 use super::bounded::Bounded;
 use super::weights;
-use crate::session::error::AtNode;
+use crate::session::words::AtNode;
 
 /// A builder of tract's: from a node to its operator and the names it captures.
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;

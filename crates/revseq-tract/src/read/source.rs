@@ -10,7 +10,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::weights::{self, Weights};
 use super::{adapt, lacking, register};
-use crate::session::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind};
 
 /// A model that has been checked and brought into the form that tract reads.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
 //! A model, opened once and run by the names of its inputs and outputs.
 
 pub(crate) mod constant_inputs;
-pub(crate) mod error;
 mod outputs;
 mod plan;
 pub(crate) mod values;
+pub(crate) mod words;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,9 +13,10 @@ use std::sync::Arc;
 use revseq_onnx::ModelProto;
 use tract_onnx::prelude::*;
 
-use self::error::{Error, ErrorKind, Nodes};
 use self::plan::For;
 use self::values::ValueInfo;
+use self::words::Nodes;
+use crate::error::{Error, ErrorKind};
 use crate::lru_cache::LruCache;
 use crate::options::Sizes;
 use crate::read::Source;
@@ -107,7 +108,7 @@ impl Session {
             options: options.clone().with_default_limits(),
             inputs: inputs.collect(),
             outputs: outputs.map(|it| ValueInfo::declared(it, false)).collect(),
-            nodes: Arc::new(error::node_names(graph)),
+            nodes: Arc::new(words::node_names(graph)),
             source,
             symbolic: None,
             plans: LruCache::default(),
@@ -181,7 +182,7 @@ impl Session {
     fn plan_of_data(&self, inputs: &Inputs) -> Result<Arc<Plan>, Error> {
         let make = || self.plan_for_sizes(inputs);
         let plan = self.plans.get_or_try_insert(|it| it.is_for(inputs), make);
-        plan.map_err(|error| error::of_preparation(error, &self.nodes))
+        plan.map_err(|error| words::of_preparation(error, &self.nodes))
     }
 
     fn plan_for_sizes(&self, inputs: &Inputs) -> TractResult<Plan> {

@@ -7,9 +7,10 @@ use tract_onnx::prelude::*;
 use tract_onnx::tract_core::runtime::RunOptions;
 use tract_onnx::tract_hir::internal::*;
 
-use super::error::{self, Error, ErrorKind, Nodes};
 use super::values::{self, ValueInfo};
+use super::words::{self, Nodes};
 use super::{Inputs, Outputs, constant_inputs};
+use crate::error::{Error, ErrorKind};
 use crate::lru_cache::LruCache;
 use crate::options::Threads;
 use crate::read::{Source, bounded};
@@ -190,7 +191,7 @@ impl Plan {
     /// Those of `run`.
     pub fn fenced<T>(&self, run: impl FnOnce() -> TractResult<T>) -> Result<T, Error> {
         let run = || self.threads.scope(run);
-        fence::catch(run).map_err(|error| error::of_run(error, &self.nodes))
+        fence::catch(run).map_err(|error| words::of_run(error, &self.nodes))
     }
 
     /// Checks the sizes of all values that follow from the inputs' against the limit.
@@ -223,7 +224,7 @@ impl Plan {
         let checked = self.checked.get_or_try_insert(|it| *it == sizes, check);
         checked
             .map(drop)
-            .map_err(|error| error::of_preparation(error, &self.nodes))
+            .map_err(|error| words::of_preparation(error, &self.nodes))
     }
 }
 

@@ -11,7 +11,7 @@ use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
 use tract_onnx::tract_hir::internal::*;
 
-use super::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind};
 
 /// An input or output of a model, as far as the model declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::Fused;
 use super::program::{Binary, Function, Instruction, Operand, Output, Program, Unary, pack};
 use super::view::{Base, View};
-use crate::recurrent::{Functions, GateFunction};
+use crate::recurrent::activation::{Functions, GateFunction};
 use crate::repairs::kernel::Kernel;
 
 /// The most elements of a value, not counting symbolic sizes: with more, an operator's fixed cost

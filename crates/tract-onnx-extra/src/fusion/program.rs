@@ -3,7 +3,7 @@
 use tract_onnx::tract_hir::internal::*;
 
 use super::view::{Base, View};
-use crate::recurrent::{Functions, GateFunction};
+use crate::recurrent::activation::{Functions, GateFunction};
 use crate::repairs::kernel::Kernel;
 
 /// A function of one operand.

@@ -2,13 +2,9 @@
 
 use std::cell::Cell;
 
-use tract_onnx::tract_core::ops::scan::Scan;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::limits::Limits;
-use crate::loops::alias::Alias;
-use crate::loops::if_::Branches;
-use crate::loops::op::Loop;
 
 /// The total usage of nested loops running on a thread.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,45 +79,4 @@ impl Drop for Budget {
         }
         SPENT.set(spent);
     }
-}
-
-/// The steps of inner loops that became Scans, which do not use the budget when they run. `None` if
-/// there is another loop, or a symbolic number of steps.
-pub(crate) fn steps_within(body: &TypedModel) -> TractResult<Option<u64>> {
-    let mut steps = 0_u64;
-    for node in body.nodes() {
-        let within = if let Some(scan) = node.op_as::<Scan>() {
-            let facts = body.node_input_facts(node.id)?;
-            let count = scan.iteration_count(&facts);
-            let count = count.and_then(|count| count.to_i64().ok());
-            // Scans of recurrent layers are bounded by their data.
-            let own = if !is_loop(scan) { Some(0) } else { count };
-            let within = steps_within(&scan.body)?;
-            own.zip(within).map(|(own, within)| {
-                let own = own.unsigned_abs();
-                own.saturating_add(count.unwrap_or(1).unsigned_abs().saturating_mul(within))
-            })
-        } else if let Some(Branches {
-            bodies: branches, ..
-        }) = node.op_as()
-        {
-            let then = steps_within(&branches.then_body)?;
-            let otherwise = steps_within(&branches.else_body)?;
-            then.zip(otherwise)
-                .map(|(then, otherwise)| then.max(otherwise))
-        } else {
-            (!node.op_is::<Loop>()).then_some(0)
-        };
-        match within {
-            Some(within) => steps = steps.saturating_add(within),
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(steps))
-}
-
-/// Whether a Scan comes from a loop: its outputs keep an element.
-fn is_loop(scan: &Scan) -> bool {
-    let mut nodes = scan.body.nodes().iter();
-    nodes.any(|node| matches!(node.op_as(), Some(Alias::Barrier)) && node.inputs.len() > 1)
 }

@@ -2,15 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tract_onnx::tract_core::ops::gru_seq::GruSeq;
 use tract_onnx::tract_core::ops::konst::Const;
-use tract_onnx::tract_core::ops::scan::Scan;
 use tract_onnx::tract_core::optim::OptimizerSession;
 use tract_onnx::tract_hir::internal::*;
 
 use super::{run, scan};
 use crate::fusion;
-use crate::loops::if_::Branches;
+use crate::loops::nested::{LOOP, forget_between_runs};
 use crate::loops::spec::{Feed, Spec};
 use crate::repairs::optimize;
 
@@ -87,30 +85,11 @@ impl Loop {
     }
 }
 
-/// Resets recurrent ops within a body at each run: by default, tract's keep their states for
-/// streaming.
-pub(crate) fn forget_between_runs(body: &mut TypedModel) {
-    for node in body.nodes_mut() {
-        if let Some(scan) = node.op_as_mut::<Scan>() {
-            scan.reset_every_turn = true;
-            forget_between_runs(&mut scan.body);
-        } else if let Some(gru) = node.op_as_mut::<GruSeq>() {
-            gru.reset_every_turn = true;
-        } else if let Some(Branches {
-            bodies: branches, ..
-        }) = node.op_as_mut()
-        {
-            forget_between_runs(&mut branches.then_body);
-            forget_between_runs(&mut branches.else_body);
-        }
-    }
-}
-
 never_equal!(Loop);
 
 impl Op for Loop {
     fn name(&self) -> StaticName {
-        "Loop".into()
+        LOOP.into()
     }
 
     fn info(&self) -> TractResult<Vec<String>> {

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use tract_onnx::model::{ParseResult, ParsingContext};
-use tract_onnx::pb::{GraphProto, NodeProto, ValueInfoProto, type_proto};
+use tract_onnx::pb::{GraphProto, NodeProto, ValueInfoProto};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::graph::self_contained;
 use crate::loops::infer::{BodyInput, OnnxLoop};
-use crate::node::check_domain;
+use crate::node::{check_domain, element_type};
 
 /// The maximum nesting of graphs: a state that changes its size doubles the visits of inner loops
 /// at each level.
@@ -115,12 +115,6 @@ fn body_inputs(body: &GraphProto, expected: usize) -> TractResult<Vec<&ValueInfo
         expected - 2
     );
     Ok(inputs)
-}
-
-/// The declared element type.
-pub(crate) fn element_type(value: &ValueInfoProto) -> Option<DatumType> {
-    let type_proto::Value::TensorType(tensor) = value.r#type.as_ref()?.value.as_ref()?;
-    tensor.elem_type().try_into().ok()
 }
 
 /// Whether a value may be a tensor. tract knows no other types, and reads them as absent.

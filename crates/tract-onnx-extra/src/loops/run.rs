@@ -2,7 +2,8 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::loops::budget::{Budget, steps_within};
+use crate::loops::budget::Budget;
+use crate::loops::nested::steps_within;
 use crate::loops::spec::{Feed, Spec, Value, one};
 
 /// A running loop. Its body's state is created once and reused at every step.

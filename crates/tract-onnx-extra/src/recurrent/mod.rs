@@ -5,7 +5,7 @@
 //! everything in ONNX; a layer is a product of all inputs with the weights, followed by a `Scan` in
 //! each direction.
 
-mod activation;
+pub(crate) mod activation;
 mod cell;
 mod checked;
 mod large;
@@ -25,7 +25,6 @@ use tract_onnx::tract_hir::ops::expandable::expand;
 
 use crate::load;
 use crate::node::check_domain;
-pub(crate) use activation::{Functions, GateFunction};
 use cell::Cell;
 use layer::{Inputs, Layer, Outputs};
 pub(crate) use recognise::{Scanned, wire as wire_scanned};

@@ -1,5 +1,4 @@
-//! Why a model is not opened or not run: tract's errors in ONNX's terms, the node, its operator and
-//! its inputs.
+//! tract's errors in ONNX's terms: the node, its operator and its inputs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,14 +6,11 @@ use std::fmt;
 use tract_onnx::pb::GraphProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
-use tract_onnx::tract_hir::internal::*;
 
 use super::constant_inputs;
 use super::values::fact_in_words;
+use crate::error::{Error, ErrorKind, Explained, MAXIMUM_NAME, Panicked, shortened};
 use crate::read::adapt::node_label;
-
-/// The most characters of a name that are shown.
-pub(crate) const MAXIMUM_NAME: usize = 60;
 
 /// Operators whose errors are in this project's words.
 const OURS: &[&str] = &[
@@ -33,72 +29,6 @@ const OURS: &[&str] = &[
     "Squeeze",
 ];
 
-/// An error of a [`Session`](crate::Session): one line, in ONNX's words.
-#[derive(Debug)]
-pub struct Error {
-    kind: ErrorKind,
-    message: String,
-    node: Option<String>,
-    cause: Option<TractError>,
-}
-
-/// The kind of an [`Error`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// A file cannot be read.
-    Read,
-    /// It is no ONNX model, or not a valid one.
-    Model,
-    /// tract lacks an operator or a form of it; another runtime may run the model.
-    Unsupported,
-    /// tract lacks an element type, or values that are not tensors.
-    Type,
-    /// An input is missing, unknown, or of another type or shape than the model declares.
-    Input,
-    /// A value would exceed the limits.
-    Limit,
-    /// A node does not take a value, such as a length beyond its axis.
-    Node,
-}
-
-impl Error {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            node: None,
-            cause: None,
-        }
-    }
-
-    /// The kind, for programs.
-    #[must_use]
-    pub fn kind(&self) -> ErrorKind {
-        self.kind
-    }
-
-    /// The name of the node that the error is about, if it is known.
-    #[must_use]
-    pub fn node(&self) -> Option<&str> {
-        self.node.as_deref()
-    }
-
-    /// tract's own error, which names its types and passes, to report it to tract.
-    #[must_use]
-    pub fn tract(&self) -> Option<&TractError> {
-        self.cause.as_ref()
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Error {}
-
 /// The nodes of a model, and of the graphs in it: their operators by the names that they have for
 /// tract.
 pub(crate) type Nodes = BTreeMap<String, String>;
@@ -116,30 +46,6 @@ pub(crate) fn node_names(graph: &GraphProto) -> Nodes {
     }
     names
 }
-
-/// An error whose message is already in ONNX's terms.
-#[derive(Debug)]
-pub(crate) struct Explained(pub(crate) String);
-
-impl fmt::Display for Explained {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Explained {}
-
-/// A panic of tract's, with its message.
-#[derive(Debug)]
-pub(crate) struct Panicked(pub(crate) String);
-
-impl fmt::Display for Panicked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tract panicked: {}", self.0)
-    }
-}
-
-impl std::error::Error for Panicked {}
 
 /// A node that tract does not take.
 #[derive(Clone, Debug)]
@@ -207,16 +113,6 @@ fn node(name: &str, operator: &str) -> String {
     format!("node {:?} ({operator})", shortened(name, MAXIMUM_NAME))
 }
 
-/// The end of a text that is too long: the names that exporters write begin alike.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
-    let count = text.chars().count();
-    if count <= most {
-        return text.to_owned();
-    }
-    let end: String = text.chars().skip(count - most).collect();
-    format!("…{end}")
-}
-
 /// An error of tract's about a model that is being prepared.
 pub(crate) fn of_preparation(error: TractError, nodes: &Nodes) -> Error {
     use ErrorKind::{Limit, Model, Node, Unsupported};
@@ -246,12 +142,7 @@ pub(crate) fn of_preparation(error: TractError, nodes: &Nodes) -> Error {
             }
         }
     };
-    Error {
-        kind,
-        message,
-        node: name,
-        cause: Some(error),
-    }
+    Error::caused(kind, message, name, error)
 }
 
 /// An error of tract's in the middle of a run. Those of this project's operators are clauses, which
@@ -275,12 +166,8 @@ pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
             "tract cannot run the model with these inputs".to_owned(),
         ),
     };
-    Error {
-        kind,
-        message,
-        node: found.map(|(name, _)| name.to_owned()),
-        cause: Some(error),
-    }
+    let name = found.map(|(name, _)| name.to_owned());
+    Error::caused(kind, message, name, error)
 }
 
 /// The node that a message of tract's is about: `node #3 "name" Op` or `Evaluating #3 "name" Op`,

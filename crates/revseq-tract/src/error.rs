@@ -1,0 +1,123 @@
+//! Why a model is not opened or not run.
+
+use std::fmt;
+
+use tract_onnx::prelude::*;
+
+/// The most characters of a name that are shown.
+pub(crate) const MAXIMUM_NAME: usize = 60;
+
+/// An error of a [`Session`](crate::Session): one line, in ONNX's words.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    node: Option<String>,
+    cause: Option<TractError>,
+}
+
+/// The kind of an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A file cannot be read.
+    Read,
+    /// It is no ONNX model, or not a valid one.
+    Model,
+    /// tract lacks an operator or a form of it; another runtime may run the model.
+    Unsupported,
+    /// tract lacks an element type, or values that are not tensors.
+    Type,
+    /// An input is missing, unknown, or of another type or shape than the model declares.
+    Input,
+    /// A value would exceed the limits.
+    Limit,
+    /// A node does not take a value, such as a length beyond its axis.
+    Node,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            node: None,
+            cause: None,
+        }
+    }
+
+    /// An error that tract's own caused, at a node if it is known.
+    pub(crate) fn caused(
+        kind: ErrorKind,
+        message: String,
+        node: Option<String>,
+        cause: TractError,
+    ) -> Self {
+        Self {
+            kind,
+            message,
+            node,
+            cause: Some(cause),
+        }
+    }
+
+    /// The kind, for programs.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The name of the node that the error is about, if it is known.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.node.as_deref()
+    }
+
+    /// tract's own error, which names its types and passes, to report it to tract.
+    #[must_use]
+    pub fn tract(&self) -> Option<&TractError> {
+        self.cause.as_ref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// An error whose message is already in ONNX's terms.
+#[derive(Debug)]
+pub(crate) struct Explained(pub(crate) String);
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Explained {}
+
+/// A panic of tract's, with its message.
+#[derive(Debug)]
+pub(crate) struct Panicked(pub(crate) String);
+
+impl fmt::Display for Panicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tract panicked: {}", self.0)
+    }
+}
+
+impl std::error::Error for Panicked {}
+
+/// The end of a text that is too long: the names that exporters write begin alike.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_owned();
+    }
+    let end: String = text.chars().skip(count - most).collect();
+    format!("…{end}")
+}
