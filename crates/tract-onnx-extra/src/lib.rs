@@ -118,6 +118,7 @@
 mod equality;
 
 mod data_sizes;
+pub mod delegate;
 mod dims;
 mod fusion;
 mod graph;

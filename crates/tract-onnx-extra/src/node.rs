@@ -33,13 +33,6 @@ pub(crate) fn check_domain(node: &NodeProto) -> TractResult<()> {
     Ok(())
 }
 
-/// Inferred facts: inputs, outputs and observed.
-pub(crate) type Facts = (
-    TVec<InferenceFact>,
-    TVec<InferenceFact>,
-    TVec<InferenceFact>,
-);
-
 /// The declared element type.
 pub(crate) fn element_type(value: &ValueInfoProto) -> Option<DatumType> {
     let type_proto::Value::TensorType(tensor) = value.r#type.as_ref()?.value.as_ref()?;

@@ -10,16 +10,16 @@ use tract_onnx::tract_hir::infer::{
     DimFact, InferenceFact, InferenceModel, InferenceNode, InferenceOp, ShapeFactoid,
 };
 use tract_onnx::tract_hir::internal::*;
+use tract_onnx_extra::delegate::{Facts, Hook, Inference, Known};
 
 use super::inference;
 use crate::LoadOptions;
 use crate::error::Explained;
 use crate::session::words::AtNode;
 
-/// An operator of tract's whose outputs may not be larger than the limit of [`LoadOptions`].
+/// The hook of an operator whose outputs may not be larger than the limit of [`LoadOptions`].
 #[derive(Clone, Debug)]
 pub(super) struct Bounded {
-    operator: Box<dyn InferenceOp>,
     node: String,
     op_type: String,
     /// Which of its inputs are there.
@@ -45,9 +45,8 @@ fn size_inputs(op_type: &str) -> &'static [usize] {
 }
 
 impl Bounded {
-    pub(super) fn new(operator: Box<dyn InferenceOp>, node: &NodeProto) -> Self {
+    pub(super) fn new(node: &NodeProto) -> Self {
         Self {
-            operator,
             node: node.name.clone(),
             op_type: node.op_type.clone(),
             places: (0..node.input.len())
@@ -81,15 +80,12 @@ impl Bounded {
 
     /// Infers, and refuses outputs that are too large before they are computed.
     fn infer_bounded(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<(Facts, Facts, Facts)> {
-        self.check_size_inputs(&inputs)?;
-        let (_, inferred, _) =
-            self.operator
-                .infer_facts(inputs.clone(), outputs.clone(), observed.clone())?;
+        &self,
+        upstream: &mut dyn InferenceOp,
+        known: Known<'_>,
+    ) -> TractResult<Facts> {
+        self.check_size_inputs(&known.inputs)?;
+        let (_, inferred, _) = Inference::Facts.of(upstream, known.clone())?;
         for fact in &inferred {
             // A type that is not known yet has elements of at least one byte.
             let datum_type = fact.datum_type.concretize().unwrap_or(DatumType::U8);
@@ -103,7 +99,7 @@ impl Bounded {
                 check(&self.node, datum_type, &shape, self.limit)?;
             }
         }
-        self.operator.infer(inputs, outputs, observed)
+        Inference::Values.of(upstream, known)
     }
 }
 
@@ -153,131 +149,57 @@ fn without_names(fact: &InferenceFact) -> InferenceFact {
     fact
 }
 
-type Facts = TVec<InferenceFact>;
+impl Hook for Bounded {
+    const IS_TRANSPARENT: bool = true;
 
-impl InferenceOp for Bounded {
     fn infer(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<(Facts, Facts, Facts)> {
-        if let Some(key) = &self.key {
-            inference::record(key, &inputs);
+        &self,
+        upstream: &mut dyn InferenceOp,
+        known: Known<'_>,
+        inference: Inference,
+    ) -> TractResult<Facts> {
+        if inference == Inference::Facts {
+            return inference.of(upstream, known);
         }
-        let inferred = self
-            .infer_bounded(inputs.clone(), outputs.clone(), observed.clone())
-            .map_err(|error| {
-                AtNode::add(
-                    error,
-                    &self.node,
-                    &self.op_type,
-                    &self.places,
-                    inputs.iter().copied(),
-                )
-            });
+        if let Some(key) = &self.key {
+            inference::record(key, &known.inputs);
+        }
+        let inferred = self.infer_bounded(upstream, known.clone());
+        let inferred = inferred.map_err(|error| {
+            let inputs = known.inputs.iter().copied();
+            AtNode::add(error, &self.node, &self.op_type, &self.places, inputs)
+        });
         if inferred.is_ok() || !inference::is_watched() {
             return inferred;
         }
         // Two names may well be one size: only sizes that are known contradict each other.
-        let unnamed = |facts: &[&InferenceFact]| -> Facts {
+        let unnamed = |facts: &[&InferenceFact]| -> Vec<InferenceFact> {
             facts.iter().map(|fact| without_names(fact)).collect()
         };
-        let (in_facts, out_facts) = (unnamed(&inputs), unnamed(&outputs));
-        let again = self.infer_bounded(
-            in_facts.iter().collect(),
-            out_facts.iter().collect(),
-            observed,
-        );
-        match again {
+        let (inputs, outputs) = (unnamed(&known.inputs), unnamed(&known.outputs));
+        let again = Known::new(&inputs, &outputs, known.observed);
+        match self.infer_bounded(upstream, again) {
             Ok((_, outputs, observed)) => {
-                Ok((inputs.into_iter().cloned().collect(), outputs, observed))
+                let inputs = known.inputs.into_iter().cloned().collect();
+                Ok((inputs, outputs, observed))
             }
             Err(_) => inferred,
         }
     }
 
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<(Facts, Facts, Facts)> {
-        self.operator.infer_facts(inputs, outputs, observed)
-    }
-
-    fn observe_outlets(
-        &self,
-        model: &InferenceModel,
-        node: &InferenceNode,
-    ) -> TractResult<Vec<OutletId>> {
-        self.operator.observe_outlets(model, node)
-    }
-
-    fn incorporate(
-        &self,
-        model: &InferenceModel,
-        node: &InferenceNode,
-    ) -> TractResult<Option<InferenceModelPatch>> {
-        self.operator.incorporate(model, node)
-    }
-
-    fn nboutputs(&self) -> TractResult<usize> {
-        self.operator.nboutputs()
-    }
-
     fn to_typed(
         &self,
+        upstream: &dyn InferenceOp,
         source: &InferenceModel,
         node: &InferenceNode,
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
     ) -> TractResult<TVec<OutletId>> {
-        let typed = self.operator.to_typed(source, node, target, mapping);
+        let typed = upstream.to_typed(source, node, target, mapping);
         typed.map_err(|error| {
             let inputs = node.inputs.iter();
             let facts = inputs.filter_map(|&input| source.outlet_fact(input).ok());
             AtNode::add(error, &self.node, &self.op_type, &self.places, facts)
         })
     }
-
-    as_op!();
 }
-
-impl Op for Bounded {
-    fn name(&self) -> StaticName {
-        self.operator.name()
-    }
-
-    fn info(&self) -> TractResult<Vec<String>> {
-        self.operator.info()
-    }
-
-    fn validation(&self) -> Validation {
-        self.operator.validation()
-    }
-
-    not_a_typed_op!();
-}
-
-impl EvalOp for Bounded {
-    fn eval(&self, context: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        self.operator.eval(context, inputs)
-    }
-
-    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
-        self.operator.eval_out_of_plan(inputs)
-    }
-
-    fn state(&self, context: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
-        self.operator.state(context)
-    }
-}
-
-impl PartialEq for Bounded {
-    fn eq(&self, _other: &Self) -> bool {
-        false
-    }
-}
-
-impl Eq for Bounded {}

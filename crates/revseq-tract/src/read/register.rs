@@ -7,6 +7,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::konst::Const;
+use tract_onnx_extra::delegate::Delegate;
 
 use super::bounded::Bounded;
 use super::weights;
@@ -68,7 +69,7 @@ pub(super) fn bounded_operators() -> OnnxOpRegister {
             .context("the operator was registered")?;
         let (operator, captured) = build(context, node)
             .map_err(|error| AtNode::add(error, &node.name, &node.op_type, &[], [].iter()))?;
-        Ok((Box::new(Bounded::new(operator, node)), captured))
+        Ok((Delegate::boxed(operator, Bounded::new(node)), captured))
     }
     // These hold graphs, whose nodes are wrapped themselves.
     let plain = ["If", "Loop", "Scan"];

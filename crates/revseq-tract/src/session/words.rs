@@ -193,6 +193,8 @@ fn find<'a>(message: &str, nodes: &'a Nodes) -> Option<(&'a str, &'a str)> {
 
 #[cfg(test)]
 mod tests {
+    use tract_onnx::tract_hir::internal::*;
+
     use super::*;
 
     #[test]

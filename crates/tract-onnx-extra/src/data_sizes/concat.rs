@@ -6,8 +6,9 @@ use tract_onnx::tract_core::ops::array::TypedConcat;
 use tract_onnx::tract_hir::internal::*;
 
 use super::size_symbols::{axis, inferred, rewire};
-use super::with_fallback::{Override, WithFallback};
-use crate::node::{Facts, check_domain, parse_with_tract};
+use super::with_fallback::{Override, with_fallback};
+use crate::delegate::Facts;
+use crate::node::{check_domain, parse_with_tract};
 use crate::wire::wire_cast;
 
 /// Parses a Concat: like tract if the sizes beside its axis are known to be equal, otherwise as one
@@ -20,7 +21,7 @@ pub(crate) fn parse(
     let (upstream, captured) = parse_with_tract("Concat", ctx, node)?;
     let axis = node.get_attr("axis")?;
     let op = OnnxConcat { axis };
-    Ok((Box::new(WithFallback { upstream, op }), captured))
+    Ok((with_fallback(upstream, op), captured))
 }
 
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::fmt;
 use tract_onnx::tract_hir::internal::*;
 
 use super::size_symbols::inferred_output;
-use crate::node::Facts;
+use crate::delegate::Facts;
 
 /// A node before types and shapes are known.
 pub(crate) trait CustomNode: Clone + fmt::Debug + Send + Sync + 'static {

@@ -13,9 +13,10 @@ use super::node_context::{NodeContext, Number};
 use super::pad::Cropping;
 use super::size_symbols::{SizeSymbols, axis, dims, in_numbers, inferred, rewire, symbols_of};
 use super::wide_sizes::WideSizes;
-use super::with_fallback::{Override, WithFallback};
+use super::with_fallback::{Override, with_fallback};
+use crate::delegate::{Delegate, Facts};
 use crate::limits::{Limits, of_nodes_read};
-use crate::node::{Facts, check_domain, parse_with_tract};
+use crate::node::{check_domain, parse_with_tract};
 use crate::operators::int64::OnNumbers;
 
 /// The operators that tract reads only if it knows their output sizes.
@@ -34,11 +35,11 @@ pub(crate) fn parse(
     let first = usize::from(node.op_type != "ConstantOfShape");
     let axes = optional_inputs(node).nth(3).flatten();
     if node.op_type == "Pad" {
-        upstream = Box::new(Cropping { upstream, axes });
-        upstream = Box::new(OnNumbers { upstream });
+        upstream = Delegate::boxed(upstream, Cropping { axes });
+        upstream = Delegate::boxed(upstream, OnNumbers);
     } else {
         let sizes = first;
-        upstream = Box::new(WideSizes { upstream, sizes });
+        upstream = Delegate::boxed(upstream, WideSizes { sizes });
     }
     let sizes = node.input.get(first).filter(|name| !name.is_empty());
     let Some(sizes) = sizes else {
@@ -63,7 +64,7 @@ pub(crate) fn parse(
         sizes: SizeSymbols::new(ctx),
         limits: of_nodes_read(),
     };
-    Ok((Box::new(WithFallback { upstream, op }), captured))
+    Ok((with_fallback(upstream, op), captured))
 }
 
 /// The elements of a list, which has no symbols.

@@ -4,43 +4,29 @@ use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_hir::internal::*;
 
 use super::size_symbols::axis;
-use crate::node::Facts;
+use crate::delegate::{Facts, Hook, Inference, Known};
 
-/// A Pad whose negative pads remove elements.
+/// The hook of a Pad whose negative pads remove elements; tract's only adds elements.
 #[derive(Clone, Debug)]
 pub(crate) struct Cropping {
-    /// tract's version, which only adds elements.
-    pub(crate) upstream: Box<dyn InferenceOp>,
     /// The input with the padded axes.
     pub(crate) axes: Option<usize>,
 }
 
-never_equal!(Cropping);
-
-impl Op for Cropping {
-    fn name(&self) -> StaticName {
-        self.upstream.name()
-    }
-
-    not_a_typed_op!();
-}
-
-impl EvalOp for Cropping {
-    not_out_of_plan!();
-}
-
-impl InferenceOp for Cropping {
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
+impl Hook for Cropping {
+    fn infer(
+        &self,
+        upstream: &mut dyn InferenceOp,
+        known: Known<'_>,
+        _inference: Inference,
     ) -> TractResult<Facts> {
-        self.upstream.infer_facts(inputs, outputs, observed)
+        // tract panics if it computes values.
+        Inference::Facts.of(upstream, known)
     }
 
     fn to_typed(
         &self,
+        upstream: &dyn InferenceOp,
         source: &InferenceModel,
         node: &InferenceNode,
         target: &mut TypedModel,
@@ -58,7 +44,7 @@ impl InferenceOp for Cropping {
         };
         let pads = pads.and_then(|pads| numbers(&pads).ok());
         let Some(pads) = pads.filter(|pads| pads.iter().any(|pad| *pad < 0)) else {
-            return self.upstream.to_typed(source, node, target, mapping);
+            return upstream.to_typed(source, node, target, mapping);
         };
         let axes = match self.axes {
             None => (0..rank).collect(),
@@ -80,7 +66,7 @@ impl InferenceOp for Cropping {
         // tract compares wired sizes with inferred ones.
         let mut added = node.clone();
         added.outputs[0].fact = InferenceFact::default();
-        let mut wire = self.upstream.to_typed(source, &added, target, &mapping)?[0];
+        let mut wire = upstream.to_typed(source, &added, target, &mapping)?[0];
         for (index, axis) in axes.into_iter().enumerate() {
             let removed = |at: usize| (-pads[at]).max(0);
             let (first, last) = (removed(index), removed(index + pads.len() / 2));
@@ -102,6 +88,4 @@ impl InferenceOp for Cropping {
         }
         Ok(tvec![wire])
     }
-
-    as_op!();
 }

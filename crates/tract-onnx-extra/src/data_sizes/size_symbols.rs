@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use tract_onnx::model::ParsingContext;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::node::Facts;
+use crate::delegate::Facts;
 
 /// A node's symbols, one for each output axis whose size comes from data.
 ///

@@ -13,7 +13,8 @@ use super::next::Next;
 use super::node_context::{NodeContext, Number};
 use super::part::{Bound, Part, between, wire_within};
 use super::size_symbols::{SizeSymbols, axis, dims};
-use crate::node::{Facts, check_domain};
+use crate::delegate::Facts;
+use crate::node::check_domain;
 use crate::wire::wire_cast;
 
 /// Parses a Slice. tract's takes bounds for right that may lie outside of the axis.

@@ -11,8 +11,9 @@ use tract_onnx::tract_hir::ops::array;
 use super::bounds::{least, most};
 use super::node_context::NodeContext;
 use super::size_symbols::{axis, inferred};
-use super::with_fallback::{Override, WithFallback};
-use crate::node::{Facts, check_domain, parse_with_tract};
+use super::with_fallback::{Override, with_fallback};
+use crate::delegate::Facts;
+use crate::node::{check_domain, parse_with_tract};
 
 /// Parses a Squeeze: like tract if its axes are known to have one element, otherwise as one that
 /// checks at run time.
@@ -33,7 +34,7 @@ pub(crate) fn parse(
     Ok(match axes {
         Some(axes) => {
             let op = OnnxSqueeze { axes };
-            (Box::new(WithFallback { upstream, op }), captured)
+            (with_fallback(upstream, op), captured)
         }
         None => (upstream, captured),
     })

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::node::Facts;
+use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
 use crate::wire::to_typed_without_facts;
 
 /// A node that tract may read.
@@ -40,70 +40,54 @@ pub(crate) trait Override: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> TractResult<Option<TVec<OutletId>>>;
 }
 
-/// A node before it is known whether tract reads it.
+/// The hook of a node before it is known whether tract reads it.
 #[derive(Clone, Debug)]
-pub(crate) struct WithFallback<T> {
-    /// tract's version of it.
-    pub(crate) upstream: Box<dyn InferenceOp>,
-    pub(crate) op: T,
+struct Fallback<T>(T);
+
+/// Makes an operator that is tract's where `op` leaves it to tract.
+pub(crate) fn with_fallback<T: Override>(
+    upstream: Box<dyn InferenceOp>,
+    op: T,
+) -> Box<dyn InferenceOp> {
+    Delegate::boxed(upstream, Fallback(op))
 }
 
-never_equal!(WithFallback<T>, T);
-
-impl<T: Override> Op for WithFallback<T> {
-    fn name(&self) -> StaticName {
-        self.op.name(&*self.upstream)
+impl<T: Override> Hook for Fallback<T> {
+    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
+        self.0.name(upstream)
     }
 
-    not_a_typed_op!();
-}
-
-impl<T: Override> EvalOp for WithFallback<T> {
-    not_out_of_plan!();
-}
-
-impl<T: Override> InferenceOp for WithFallback<T> {
     fn infer(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
+        &self,
+        upstream: &mut dyn InferenceOp,
+        known: Known<'_>,
+        inference: Inference,
     ) -> TractResult<Facts> {
-        match self.op.infer(&mut *self.upstream, &inputs, &outputs)? {
-            Some(facts) => Ok(facts),
-            None => {
-                self.op.check(&mut *self.upstream, &inputs, &outputs)?;
-                self.upstream.infer(inputs, outputs, observed)
-            }
+        let Known {
+            inputs, outputs, ..
+        } = &known;
+        if let Some(facts) = self.0.infer(upstream, inputs, outputs)? {
+            return Ok(facts);
         }
-    }
-
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
         // Without values, which may be large: a caller may limit them before.
-        match self.op.infer(&mut *self.upstream, &inputs, &outputs)? {
-            Some(facts) => Ok(facts),
-            None => self.upstream.infer_facts(inputs, outputs, observed),
+        if inference == Inference::Values {
+            self.0.check(upstream, inputs, outputs)?;
         }
+        inference.of(upstream, known)
     }
 
     fn to_typed(
         &self,
+        upstream: &dyn InferenceOp,
         source: &InferenceModel,
         node: &InferenceNode,
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
     ) -> TractResult<TVec<OutletId>> {
         let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
-        match self.op.wire(&*self.upstream, &node.name, target, &inputs)? {
+        match self.0.wire(upstream, &node.name, target, &inputs)? {
             Some(outlets) => Ok(outlets),
-            None => to_typed_without_facts(&*self.upstream, source, node, target, mapping),
+            None => to_typed_without_facts(upstream, source, node, target, mapping),
         }
     }
-
-    as_op!();
 }

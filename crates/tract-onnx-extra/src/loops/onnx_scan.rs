@@ -7,8 +7,9 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::delegate::{Delegate, Hook};
 use crate::loops::last::LastOrInitial;
-use crate::node::{Facts, check_domain, parse_with_tract};
+use crate::node::{check_domain, parse_with_tract};
 use crate::operators::empty::OrNothing;
 use crate::wire::wire_cast;
 
@@ -32,77 +33,32 @@ pub(crate) fn parse(
     })?;
     let axes: Option<Vec<i64>> = node.get_attr_opt_vec("scan_input_axes")?;
     let op = OnnxScan {
-        upstream,
         states,
         axis: axes.and_then(|axes| axes.first().copied()).unwrap_or(0),
     };
-    let upstream = Box::new(op);
-    Ok((Box::new(OrNothing { upstream }), captured))
+    let upstream = Delegate::boxed(upstream, op);
+    Ok((Delegate::boxed(upstream, OrNothing), captured))
 }
 
-/// A Scan before types and shapes are known.
+/// The hook of a Scan.
 #[derive(Clone, Debug)]
 struct OnnxScan {
-    upstream: Box<dyn InferenceOp>,
     /// The number of states, which are the first inputs and outputs.
     states: usize,
     /// The axis of the first scan input that it goes over.
     axis: i64,
 }
 
-never_equal!(OnnxScan);
-
-impl Op for OnnxScan {
-    fn name(&self) -> StaticName {
-        self.upstream.name()
-    }
-
-    not_a_typed_op!();
-}
-
-impl EvalOp for OnnxScan {
-    not_out_of_plan!();
-}
-
-impl InferenceOp for OnnxScan {
-    fn infer(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
-        self.upstream.infer(inputs, outputs, observed)
-    }
-
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
-        self.upstream.infer_facts(inputs, outputs, observed)
-    }
-
-    fn nboutputs(&self) -> TractResult<usize> {
-        self.upstream.nboutputs()
-    }
-
-    fn observe_outlets(
-        &self,
-        model: &InferenceModel,
-        node: &InferenceNode,
-    ) -> TractResult<Vec<OutletId>> {
-        self.upstream.observe_outlets(model, node)
-    }
-
+impl Hook for OnnxScan {
     fn to_typed(
         &self,
+        upstream: &dyn InferenceOp,
         source: &InferenceModel,
         node: &InferenceNode,
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
     ) -> TractResult<TVec<OutletId>> {
-        let mut outlets = self.upstream.to_typed(source, node, target, mapping)?;
+        let mut outlets = upstream.to_typed(source, node, target, mapping)?;
         let input = |index: usize| mapping[&node.inputs[index]];
         let scanned = input(self.states);
         let shape = &target.outlet_fact(scanned)?.shape;
@@ -134,8 +90,6 @@ impl InferenceOp for OnnxScan {
         }
         Ok(outlets)
     }
-
-    as_op!();
 }
 
 impl OnnxScan {

@@ -8,7 +8,8 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::array;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::node::{Facts, check_domain, parse_with_tract};
+use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
+use crate::node::{check_domain, parse_with_tract};
 use crate::wire::{to_typed_without_facts, wire_cast};
 
 /// The operators, beside `Pad`.
@@ -36,7 +37,7 @@ fn parse(
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
     let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
-    Ok((Box::new(OnNumbers { upstream }), captured))
+    Ok((Delegate::boxed(upstream, OnNumbers), captured))
 }
 
 fn parse_cum_sum(
@@ -50,28 +51,26 @@ fn parse_cum_sum(
         exclusive: is_set("exclusive")?,
     };
     let upstream = expand(op);
-    Ok((Box::new(OnNumbers { upstream }), vec![]))
+    Ok((Delegate::boxed(upstream, OnNumbers), vec![]))
 }
 
-/// An operator that gets int64 for TDim.
+/// The hook of an operator that gets int64 for TDim.
 #[derive(Clone, Debug)]
-pub(crate) struct OnNumbers {
-    pub(crate) upstream: Box<dyn InferenceOp>,
-}
-
-never_equal!(OnNumbers);
+pub(crate) struct OnNumbers;
 
 /// A value in numbers, unless it has symbols.
 fn as_int64(value: &Tensor) -> Option<Tensor> {
     Some(value.cast_to::<i64>().ok()?.into_owned())
 }
 
-impl OnNumbers {
-    fn with_numbers(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        infer: impl FnOnce(&mut dyn InferenceOp, TVec<&InferenceFact>) -> TractResult<Facts>,
+impl Hook for OnNumbers {
+    fn infer(
+        &self,
+        upstream: &mut dyn InferenceOp,
+        known: Known<'_>,
+        inference: Inference,
     ) -> TractResult<Facts> {
+        let inputs = known.inputs;
         let given = |fact: &InferenceFact| {
             let value = fact.value.concretize();
             let number = value.and_then(|value| as_int64(&value));
@@ -87,7 +86,8 @@ impl OnNumbers {
         let numbers: Vec<Option<InferenceFact>> = inputs.iter().map(|fact| given(fact)).collect();
         let given = std::iter::zip(&inputs, &numbers);
         let given = given.map(|(fact, number)| number.as_ref().unwrap_or(*fact));
-        let (mut found, outputs, observed) = infer(&mut *self.upstream, given.collect())?;
+        let known = Known::new(given, known.outputs, known.observed);
+        let (mut found, outputs, observed) = inference.of(upstream, known)?;
         for (found, (before, number)) in found.iter_mut().zip(std::iter::zip(inputs, numbers)) {
             if number.is_some() {
                 found.datum_type = before.datum_type;
@@ -96,57 +96,10 @@ impl OnNumbers {
         }
         Ok((found, outputs, observed))
     }
-}
-
-impl Op for OnNumbers {
-    fn name(&self) -> StaticName {
-        self.upstream.name()
-    }
-
-    not_a_typed_op!();
-}
-
-impl EvalOp for OnNumbers {
-    not_out_of_plan!();
-}
-
-impl InferenceOp for OnNumbers {
-    fn infer(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
-        self.with_numbers(inputs, |upstream, inputs| {
-            upstream.infer(inputs, outputs, observed)
-        })
-    }
-
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        observed: TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
-        self.with_numbers(inputs, |upstream, inputs| {
-            upstream.infer_facts(inputs, outputs, observed)
-        })
-    }
-
-    fn nboutputs(&self) -> TractResult<usize> {
-        self.upstream.nboutputs()
-    }
-
-    fn observe_outlets(
-        &self,
-        model: &InferenceModel,
-        node: &InferenceNode,
-    ) -> TractResult<Vec<OutletId>> {
-        self.upstream.observe_outlets(model, node)
-    }
 
     fn to_typed(
         &self,
+        upstream: &dyn InferenceOp,
         source: &InferenceModel,
         node: &InferenceNode,
         target: &mut TypedModel,
@@ -169,10 +122,8 @@ impl InferenceOp for OnNumbers {
             };
             numbers.insert(*input, number);
         }
-        to_typed_without_facts(&*self.upstream, source, node, target, &numbers)
+        to_typed_without_facts(upstream, source, node, target, &numbers)
     }
-
-    as_op!();
 }
 
 /// A CumSum; tract's does not take an axis in a list of one, as PyTorch writes it.

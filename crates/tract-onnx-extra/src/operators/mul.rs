@@ -10,9 +10,10 @@ use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_core::ops::math::mul;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{Override, WithFallback};
+use crate::data_sizes::{Override, with_fallback};
+use crate::delegate::Facts;
 use crate::dims::each_size;
-use crate::node::{Facts, check_domain, parse_with_tract};
+use crate::node::{check_domain, parse_with_tract};
 use crate::wire::wire_cast;
 
 /// Parses a Mul or a Pow.
@@ -26,7 +27,7 @@ pub(crate) fn parse(
         "Mul" => ProductOf::Both,
         _ => ProductOf::Base,
     };
-    Ok((Box::new(WithFallback { upstream, op }), captured))
+    Ok((with_fallback(upstream, op), captured))
 }
 
 /// The operands that an operator multiplies.

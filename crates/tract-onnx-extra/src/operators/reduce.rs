@@ -12,8 +12,9 @@ use tract_onnx::tract_hir::internal::tract_ndarray::Dimension as _;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::nn::Reducer;
 
-use crate::data_sizes::{Override, WithFallback, axis};
-use crate::node::{Facts, check_domain, parse_with_tract};
+use crate::data_sizes::{Override, axis, with_fallback};
+use crate::delegate::Facts;
+use crate::node::{check_domain, parse_with_tract};
 use crate::wire::wire_cast;
 
 /// The reductions of ONNX.
@@ -72,7 +73,7 @@ fn parse(
         keeps_axes: is_set("keepdims", 1)?,
         is_nothing_without_axes: is_set("noop_with_empty_axes", 0)?,
     };
-    Ok((Box::new(WithFallback { upstream, op }), captured))
+    Ok((with_fallback(upstream, op), captured))
 }
 
 #[derive(Clone, Debug)]

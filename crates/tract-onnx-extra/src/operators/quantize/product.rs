@@ -4,8 +4,9 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{Override, WithFallback};
-use crate::node::{Facts, check_domain, parse_with_tract};
+use crate::data_sizes::{Override, with_fallback};
+use crate::delegate::Facts;
+use crate::node::{check_domain, parse_with_tract};
 
 pub(super) const OPERATORS: [&str; 2] = ["MatMulInteger", "QLinearMatMul"];
 
@@ -22,7 +23,7 @@ pub(super) fn parse(
             _ => [0, 1],
         },
     };
-    Ok((Box::new(WithFallback { upstream, op }), captured))
+    Ok((with_fallback(upstream, op), captured))
 }
 
 #[derive(Clone, Debug)]
