@@ -7,7 +7,7 @@
 use std::error::Error;
 
 use tract_onnx::prelude::*;
-use tract_onnx_extra::{Limits, Loop};
+use tract_onnx_extra::Limits;
 
 /// Each of the model's loops by name, with how it runs.
 pub(crate) fn loops(path: &str) -> TractResult<Vec<String>> {
@@ -17,16 +17,10 @@ pub(crate) fn loops(path: &str) -> TractResult<Vec<String>> {
     let limits = Limits::none().with_steps(100_000).with_bytes(1 << 30);
     let model = tract_onnx_extra::with_limits(limits, || onnx.model_for_path(path))?;
     let model = tract_onnx_extra::into_optimized(model.into_typed()?)?;
-    let described = model.nodes().iter().filter_map(|node| {
-        let how = match (node.op().name().as_ref(), node.op_as::<Loop>()) {
-            (_, Some(op)) => format!("step by step, a body of {} nodes", op.body().nodes().len()),
-            ("Scan", _) => "as a Scan of tract".into(),
-            ("FusedScan", _) => "as a Scan whose step is one operator".into(),
-            (layer, _) => format!("as a layer, {}", layer.strip_prefix("Packed")?),
-        };
-        Some(format!("{}: {how}", node.name))
-    });
-    Ok(described.collect())
+    let executions = tract_onnx_extra::executions(&model).into_iter();
+    Ok(executions
+        .map(|it| format!("{}: {}", it.node, it.how))
+        .collect())
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

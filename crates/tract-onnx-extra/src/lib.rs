@@ -140,5 +140,6 @@ pub use data_sizes::constant_integers;
 pub use limits::Limits;
 pub use load::{LengthsPolicy, LoadOptions, with_limits};
 pub use loops::op::Loop;
+pub use loops::report::{Execution, How, executions};
 pub use register::register;
 pub use repairs::optimize::into_optimized;

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result, bail};
+use revseq_tract::{Execution, How};
 use serde_json::{Value as Json, json};
 
 use super::destination::Destination;
@@ -13,7 +14,7 @@ use super::report::{self, Outcome as Found, Report, value_json};
 use super::{Outcome, dot, html};
 use crate::backend::Engine;
 use crate::backend::ort::{Ort, Placement, Preparation};
-use crate::backend::tract::{self, Shapes};
+use crate::backend::tract::{self, Refusal, Shapes, Tract};
 use crate::chain;
 use crate::cli::{Backend, InspectArguments, InspectFormat};
 use crate::escape::printable;
@@ -36,6 +37,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     let mut symbols = model.input_symbols();
     collect_symbols(&model, &mut symbols).with_context(in_model(&located.model))?;
     let bindings = model.set_sizes_among(&arguments.dims, &symbols)?;
+    let mut whole = Some(model.whole());
     let model = model.without_bytes().without_constants();
     let in_model = in_model(&located.model);
 
@@ -48,7 +50,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
         backend: engine.name(),
         described: engine.to_string(),
         runs: match engine {
-            Engine::Tract(_) => on_tract(&signature),
+            Engine::Tract(tract) => on_tract(tract, whole.take(), &bindings, &signature),
             Engine::Ort(ort) => on_ort(ort, &model),
         },
     });
@@ -56,7 +58,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     match arguments.format {
         InspectFormat::Text => destination.text(|out| {
             print_text(out, &model, &signature, &reports, &others)?;
-            print_placements(out, &support)?;
+            print_runs(out, &support, &signature.symbols)?;
             writeln!(out, "\n{}", share_in_words(&reports, &others))?;
             for support in &support {
                 writeln!(out, "{}", printable(&support.in_words()))?;
@@ -87,8 +89,17 @@ struct Support {
     backend: &'static str,
     /// With its version.
     described: String,
-    /// Where ONNX Runtime places our nodes; or why the backend does not run the model.
-    runs: Result<Vec<Placement>, String>,
+    /// How the backend runs the model, or why it does not.
+    runs: Result<Runs, String>,
+}
+
+/// What a backend says of a model that it runs.
+#[derive(Default)]
+struct Runs {
+    /// Where ONNX Runtime places our nodes.
+    placements: Vec<Placement>,
+    /// How loops and recurrent layers run on tract.
+    executions: Vec<Execution>,
 }
 
 impl Support {
@@ -103,14 +114,37 @@ impl Support {
     fn json(&self) -> Json {
         let mut json = json!({ "backend": self.backend, "runs": self.runs.is_ok() });
         match &self.runs {
-            Ok(placements) if self.backend != Backend::Tract.name() => {
-                json["placements"] = placements.iter().map(super::placement_json).collect();
+            Ok(runs) if self.backend == Backend::Tract.name() => {
+                json["loops"] = runs.executions.iter().map(execution_json).collect();
             }
-            Ok(_) => {}
+            Ok(runs) => {
+                let placements = runs.placements.iter();
+                json["placements"] = placements.map(super::placement_json).collect();
+            }
             Err(why) => json["reason"] = why.trim_start_matches([':', ' ']).into(),
         }
         json
     }
+}
+
+/// How a loop or a recurrent layer runs.
+fn execution_json(execution: &Execution) -> Json {
+    let mut json = json!({ "node": execution.node });
+    match &execution.how {
+        How::Layer(operator) => {
+            json["how"] = "layer".into();
+            json["operator"] = operator.as_str().into();
+        }
+        How::FusedScan => json["how"] = "fused".into(),
+        How::Scan => json["how"] = "scan".into(),
+        How::StepByStep { nodes, why, .. } => {
+            json["how"] = "step by step".into();
+            json["nodes"] = (*nodes).into();
+            json["why"] = why.as_str().into();
+        }
+        other => json["how"] = other.to_string().into(),
+    }
+    json
 }
 
 /// The inputs and outputs of a model.
@@ -188,32 +222,48 @@ fn nodes(
 }
 
 /// Where ONNX Runtime places our nodes, or why it does not run the model.
-fn on_ort(ort: &Ort, model: &Model) -> Result<Vec<Placement>, String> {
-    let prepare = || -> Result<Vec<Placement>> {
+fn on_ort(ort: &Ort, model: &Model) -> Result<Runs, String> {
+    let prepare = || -> Result<Runs> {
         if let Some(reason) = ort.lacks(model)? {
             bail!(reason);
         }
         // Reading for inspection leaves data in other files where it is.
         match ort.prepare(&Model::load(&model.path)?)? {
-            Preparation::Ready(prepared) => Ok(prepared.placements),
+            Preparation::Ready(prepared) => Ok(Runs {
+                placements: prepared.placements,
+                ..Runs::default()
+            }),
             Preparation::Refused(reason) => bail!(reason),
         }
     };
     prepare().map_err(|error| format!(": {}", chain(&error)))
 }
 
-fn print_placements(out: &mut dyn Write, support: &[Support]) -> Result<()> {
+fn print_runs(out: &mut dyn Write, support: &[Support], symbols: &[String]) -> Result<()> {
     let bold = Style::new().bold();
     for Support {
         described, runs, ..
     } in support
     {
-        let placements = runs.iter().flatten();
-        for (index, placement) in placements.enumerate() {
-            if index == 0 {
-                writeln!(out, "\n{bold}providers in {described}{bold:#}")?;
-            }
+        let Ok(runs) = runs else {
+            continue;
+        };
+        if !runs.placements.is_empty() {
+            writeln!(out, "\n{bold}providers in {described}{bold:#}")?;
+        }
+        for placement in &runs.placements {
             writeln!(out, "  {placement}")?;
+        }
+        if !runs.executions.is_empty() {
+            let sizes = match symbols.is_empty() {
+                true => String::new(),
+                false => format!(", for any {}", symbols.join(", ")),
+            };
+            let title = format!("loops and recurrent layers on {described}{sizes}");
+            writeln!(out, "\n{bold}{}{bold:#}", printable(&title))?;
+        }
+        for Execution { node, how, .. } in &runs.executions {
+            writeln!(out, "  {}: {how}", printable(node))?;
         }
     }
     Ok(())
@@ -363,15 +413,29 @@ fn share_in_words(reports: &[Report], others: &BTreeMap<String, usize>) -> Strin
     format!("{operators}: {ours} of {all} {nodes}")
 }
 
-/// Whether tract runs the model, as far as that is known without its inputs.
-fn on_tract(signature: &Signature) -> Result<Vec<Placement>, String> {
-    match &signature.stopped {
-        None => Ok(Vec::new()),
-        Some(why) if signature.symbols.is_empty() => Err(format!(": {why}")),
-        Some(why) => {
+/// How tract runs the model, as far as that is known without its inputs.
+fn on_tract(
+    tract: &Tract,
+    whole: Option<Model>,
+    bindings: &Bindings,
+    signature: &Signature,
+) -> Result<Runs, String> {
+    let prepare = || -> Result<Model> {
+        let mut model = whole.context("the model was read")?;
+        model.bind(bindings);
+        model.with_data()
+    };
+    let model = prepare().map_err(|error| format!(": {}", chain(&error)))?;
+    match tract.executions(model) {
+        Ok(executions) => Ok(Runs {
+            executions,
+            ..Runs::default()
+        }),
+        Err(Refusal { why, may_fit_sizes }) if may_fit_sizes && !signature.symbols.is_empty() => {
             let symbols = signature.symbols.join(", ");
             Err(format!(" without --dim for {symbols}, if at all: {why}"))
         }
+        Err(refusal) => Err(format!(": {}", refusal.why)),
     }
 }
 

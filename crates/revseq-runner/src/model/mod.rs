@@ -90,6 +90,23 @@ impl Model {
         Ok(self)
     }
 
+    /// The same messages, without the bytes of the file. They are shared until one side changes.
+    pub(crate) fn whole(&self) -> Self {
+        Self {
+            path: self.path.clone(),
+            bytes: Vec::new(),
+            proto: Arc::clone(&self.proto),
+        }
+    }
+
+    /// Puts sizes in the place of their names, where nothing is to be written.
+    pub(crate) fn bind(&mut self, bindings: &Bindings) {
+        if !bindings.is_empty() {
+            let proto = Arc::make_mut(&mut self.proto);
+            revseq_onnx::bind_sizes(proto, &|name| bindings.get(name).copied());
+        }
+    }
+
     /// The model without the bytes of its file, for callers that need only the decoded model.
     pub(crate) fn without_bytes(mut self) -> Self {
         self.bytes = Vec::new();

@@ -593,7 +593,7 @@ fn a_model_s_parameters_and_its_writer_are_shown() {
         (&json["parameters"], &json["parameter_bytes"]),
         (&19.into(), &76.into())
     );
-    let tract = serde_json::json!([{ "backend": "tract", "runs": true }]);
+    let tract = serde_json::json!([{ "backend": "tract", "runs": true, "loops": [] }]);
     assert_eq!(json["backends"], tract);
 }
 
@@ -649,5 +649,60 @@ fn axes_are_shown_as_written_where_that_differs() {
     assert!(
         text.contains(&format!("  axes           {axes}\n")),
         "{text}"
+    );
+}
+
+#[test]
+fn loops_are_shown_with_how_they_run() {
+    let path = |name: &str| format!("{}/{name}/model.onnx", models().display());
+    let loops = |name: &str, more: &[&str]| {
+        let shown = json(path(name).as_ref(), more);
+        shown["backends"][0]["loops"].clone()
+    };
+    let ended = loops("loops/test_loop11", &[]);
+    assert_eq!(ended[0]["how"], "step by step");
+    assert_eq!(
+        ended[0]["why"],
+        "its number of steps depends on what it computes"
+    );
+    // With sizes, a loop may be a layer.
+    let name = "exported/keras_bilstm_masked";
+    let how = |loops: &Json| -> BTreeSet<String> {
+        let loops = loops.as_array().unwrap().iter();
+        loops
+            .map(|it| it["how"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let any = loops(name, &[]);
+    assert_eq!(how(&any), BTreeSet::from(["step by step".to_owned()]));
+    let sizes = ["--dim", "unk__1768=2", "--dim", "unk__1769=5"];
+    assert_eq!(
+        how(&loops(name, &sizes)),
+        BTreeSet::from(["fused".to_owned()])
+    );
+    let text = succeeds(&["inspect", &path(name)]);
+    assert!(
+        text.contains("\nloops and recurrent layers on tract, for any unk__1768, unk__1769\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_model_runs_on_tract_if_its_data_is_there() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    let mut outside = tensor("c", FLOAT, &[2], &[]);
+    outside.data_location = Some(DataLocation::External as i32);
+    outside.external_data = vec![StringStringEntryProto {
+        key: "location".to_owned(),
+        value: "absent".to_owned(),
+    }];
+    graph.initializer.push(outside);
+    let path = folder.model(graph);
+    let text = succeeds(&["inspect", path.to_str().unwrap()]);
+    let last = text.lines().last().unwrap();
+    assert!(
+        last.starts_with("does not run on tract: cannot read"),
+        "{last}"
     );
 }

@@ -163,6 +163,20 @@ impl Session {
         })
     }
 
+    /// Returns the plan for all sizes that the model leaves open.
+    ///
+    /// # Errors
+    /// tract does not take the model so; it may for the sizes of the data ([`plan`](Self::plan)).
+    pub fn symbolic_plan(&self) -> Result<Arc<Plan>, Error> {
+        match &self.symbolic {
+            Some(plan) => Ok(Arc::clone(plan)),
+            None => self
+                .new_plan(For::Declared)
+                .map(Arc::new)
+                .map_err(|error| words::of_preparation(error, &self.nodes)),
+        }
+    }
+
     /// Returns the plan that [`run`](Self::run) uses for these inputs, which serves to run the same
     /// sizes repeatedly, or to look at tract's model.
     ///

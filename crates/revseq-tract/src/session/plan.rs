@@ -6,6 +6,7 @@ use tract_onnx::pb::TensorProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_core::runtime::RunOptions;
 use tract_onnx::tract_hir::internal::*;
+use tract_onnx_extra::Execution;
 
 use super::values::{self, ValueInfo};
 use super::words::{self, Nodes};
@@ -97,6 +98,12 @@ impl Plan {
     #[must_use]
     pub fn runnable(&self) -> &Arc<TypedRunnableModel> {
         &self.runnable
+    }
+
+    /// Returns how each loop and recurrent layer runs.
+    #[must_use]
+    pub fn executions(&self) -> Vec<Execution> {
+        tract_onnx_extra::executions(self.runnable.model())
     }
 
     /// Whether the plan is for inputs of these values.

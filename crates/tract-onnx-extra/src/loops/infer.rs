@@ -529,8 +529,8 @@ impl InferenceOp for OnnxLoop {
             tvec![]
         } else {
             match scan::wire(&spec, target, &node.name, &inputs) {
-                Some(made) => made,
-                None => {
+                Ok(made) => made,
+                Err(_) => {
                     let name = target.unique_name(&*node.name).into_owned();
                     target.wire_node(name, Loop::new(spec)?, &inputs)?
                 }

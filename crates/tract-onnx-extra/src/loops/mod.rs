@@ -11,6 +11,7 @@ pub(crate) mod nested;
 pub(crate) mod onnx_scan;
 pub(crate) mod op;
 pub(crate) mod parse;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod scan;
 pub(crate) mod spec;

@@ -1,12 +1,13 @@
 //! The op in typed models.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::optim::OptimizerSession;
 use tract_onnx::tract_hir::internal::*;
 
-use super::{run, scan};
+use super::run;
+use super::scan::{self, Why};
 use crate::fusion;
 use crate::loops::nested::{LOOP, forget_between_runs};
 use crate::loops::spec::{Feed, Spec};
@@ -21,8 +22,8 @@ pub struct Loop {
     pub(crate) spec: Arc<Spec>,
     /// The plan of the optimised body.
     plan: Option<Arc<TypedSimplePlan>>,
-    /// Whether it is known not to be a Scan; the check takes as many steps as the loop.
-    is_no_scan: Arc<AtomicBool>,
+    /// Why it is no Scan, once that is known; the check takes as many steps as the loop.
+    why: Arc<OnceLock<Why>>,
 }
 
 impl Loop {
@@ -33,7 +34,7 @@ impl Loop {
         Ok(Self {
             spec: Arc::new(spec),
             plan: None,
-            is_no_scan: Arc::default(),
+            why: Arc::default(),
         })
     }
 
@@ -41,6 +42,19 @@ impl Loop {
     #[must_use]
     pub fn body(&self) -> &TypedModel {
         &self.spec.body
+    }
+
+    /// The optimised body if there is one.
+    pub(crate) fn running_body(&self) -> &TypedModel {
+        match &self.plan {
+            Some(plan) => plan.model(),
+            None => &self.spec.body,
+        }
+    }
+
+    /// Why it runs step by step; `None` before the model is optimised.
+    pub(crate) fn why(&self) -> Option<&Why> {
+        self.why.get()
     }
 
     /// Replaces known inputs by constants, and drops unread ones.
@@ -168,10 +182,17 @@ impl TypedOp for Loop {
             spec.is_decluttered = true;
             return replaced(Self::new(spec)?);
         }
-        rule_if!(!self.is_no_scan.swap(true, Ordering::Relaxed));
+        rule_if!(self.why.get().is_none());
         let mut patch = TypedModelPatch::default();
         let inputs = patch.taps(model, &node.inputs)?;
-        rule_if_some!(outlets = scan::wire(&self.spec, &mut patch.model, &node.name, &inputs));
+        let outlets = match scan::wire(&self.spec, &mut patch.model, &node.name, &inputs) {
+            Ok(outlets) => outlets,
+            Err(why) => {
+                // Another thread may have found the same.
+                let _ = self.why.set(why);
+                return Ok(None);
+            }
+        };
         for (slot, outlet) in outlets.into_iter().enumerate() {
             patch.shunt_outside(model, OutletId::new(node.id, slot), outlet)?;
         }
@@ -215,7 +236,7 @@ impl TypedOp for Loop {
         let op = Self {
             spec: Arc::clone(&self.spec),
             plan: Some(SimplePlan::new(body)?),
-            is_no_scan: Arc::clone(&self.is_no_scan),
+            why: Arc::clone(&self.why),
         };
         TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some)
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use revseq_kernels::{Device, LengthsPolicy};
 use revseq_onnx::ModelProto;
-use revseq_tract::{ErrorKind, Inputs, Limits, LoadOptions, Plan, Session, Sizes};
+use revseq_tract::{ErrorKind, Execution, Inputs, Limits, LoadOptions, Plan, Session, Sizes};
 use tract_onnx::prelude::*;
 
 use crate::backend::Runs;
@@ -87,6 +87,22 @@ impl Tract {
         }))
     }
 
+    /// How the loops of a model run that is prepared for all sizes that it leaves open, or why it is
+    /// not.
+    pub(crate) fn executions(&self, model: Model) -> Result<Vec<Execution>, Refusal> {
+        let proto = Arc::unwrap_or_clone(model.proto);
+        let options = self.options().with_sizes(Sizes::Symbolic);
+        let refusal = |error: &revseq_tract::Error, may_fit_sizes| Refusal {
+            why: in_words(error).to_string(),
+            may_fit_sizes,
+        };
+        let session = fenced(|| Session::from_model(proto, &options));
+        let session = session.map_err(|error| refusal(&error, false))?;
+        let plan = fenced(|| session.symbolic_plan());
+        let plan = plan.map_err(|error| refusal(&error, true))?;
+        Ok(plan.executions())
+    }
+
     /// The options of models: the command has the data, and plans for its sizes.
     fn options(&self) -> LoadOptions {
         let mut options = options();
@@ -104,6 +120,13 @@ impl Tract {
         }
         options
     }
+}
+
+/// Why tract does not take a model.
+pub(crate) struct Refusal {
+    pub(crate) why: String,
+    /// Whether it may take the model if all sizes are given.
+    pub(crate) may_fit_sizes: bool,
 }
 
 /// The options of any model.

@@ -1,0 +1,170 @@
+//! Loops as tract's `Scan`.
+
+mod body;
+mod limits;
+mod reads;
+mod wire;
+
+use std::fmt;
+
+use tract_onnx::tract_hir::internal::*;
+
+use self::body::{Body, Origin};
+use self::reads::{all_positions, gathers, positions};
+use super::trips;
+use crate::loops::induction::{Induction, follow};
+use crate::loops::spec::{Spec, Value};
+
+/// Why a loop is no Scan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Its number of steps depends on what it computes.
+    Steps,
+    /// A last state is an output, which tract's Scan without steps does not have.
+    LastState,
+    /// Its first condition may be false.
+    Start,
+    /// A state changes its type or sizes.
+    StateChanges,
+    /// It has no steps, or outputs without elements.
+    Empty,
+    /// It may exceed the limits, which a Scan does not check.
+    Limits,
+    /// The number of a step is used, and not known before the loop runs.
+    StepNumbers,
+    /// A size in its body comes from data.
+    SizeFromData,
+    /// It reads nothing step by step.
+    NoScan,
+    /// Wiring it failed.
+    Failed(String),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Steps => "its number of steps depends on what it computes",
+            Self::LastState => "a last state is an output, and it may have no steps",
+            Self::Start => "it is not known whether its first step runs",
+            Self::StateChanges => "a state changes its sizes",
+            Self::Empty => "it has no steps, or outputs without elements",
+            Self::Limits => "it may exceed the limits",
+            Self::StepNumbers => {
+                "it uses the number of the step, which depends on what it computes"
+            }
+            Self::SizeFromData => "a size in its body comes from data",
+            Self::NoScan => "it reads nothing step by step",
+            Self::Failed(error) => error,
+        })
+    }
+}
+
+/// Wires a loop as a Scan if it is one: its number of steps is known, and it reads something step
+/// by step.
+///
+/// # Errors
+/// Why it stays a loop.
+pub(crate) fn wire(
+    spec: &Spec,
+    target: &mut TypedModel,
+    name: &str,
+    inputs: &[OutletId],
+) -> Result<TVec<OutletId>, Why> {
+    // Nodes wired before an error have no readers.
+    let wired = wire_scan(spec, target, name, inputs);
+    wired.unwrap_or_else(|error| Err(Why::Failed(error.root_cause().to_string())))
+}
+
+fn wire_scan(
+    spec: &Spec,
+    target: &mut TypedModel,
+    name: &str,
+    inputs: &[OutletId],
+) -> TractResult<Result<TVec<OutletId>, Why>> {
+    let facts: TVec<TypedFact> = inputs
+        .iter()
+        .map(|input| target.outlet_fact(*input).cloned())
+        .collect::<TractResult<_>>()?;
+    let gathers = gathers(spec);
+    let mut asked: Vec<OutletId> = gathers.values().map(|gather| gather.index).collect();
+    asked.extend(&spec.body.inputs);
+    let followed = follow(spec, &facts.iter().collect::<TVec<_>>(), &asked)?;
+    let induction = match followed {
+        Some(induction) => Ok(induction),
+        None => by_symbol(spec, target, inputs, &facts),
+    };
+    let induction = match induction {
+        Ok(induction) => induction,
+        Err(why) => return Ok(Err(why)),
+    };
+    if let Err(why) = limits::check(spec, &induction)? {
+        return Ok(Err(why));
+    }
+    let gathers = gathers
+        .into_iter()
+        .filter_map(|(node, gather)| {
+            let positions = match induction.values.get(&gather.index) {
+                Some(values) => positions(values, &gather, &facts)?,
+                None => all_positions(spec, &gather, &facts, &induction.steps)?,
+            };
+            Some((node, (gather, positions)))
+        })
+        .collect();
+    let mut body = Body {
+        spec,
+        induction: &induction,
+        gathers,
+        model: TypedModel {
+            symbols: spec.body.symbols.clone(),
+            ..TypedModel::default()
+        },
+        mapping: HashMap::new(),
+        sources: vec![],
+        states: vec![],
+        element: None,
+    };
+    if !body.has_values()? {
+        return Ok(Err(Why::StepNumbers));
+    }
+    if !body.keeps_sizes()? {
+        return Ok(Err(Why::SizeFromData));
+    }
+    body.translate()?;
+    if !body.sources.iter().any(Origin::is_scanned) {
+        return Ok(Err(Why::NoScan));
+    }
+    body.scan_an_element(&facts)?;
+    body.wire(target, name, inputs).map(Ok)
+}
+
+/// The induction for a symbolic number of steps: the states that count steps. It is refused if the
+/// loop may stop early, or if another state is output, since tract's Scan outputs none without steps.
+fn by_symbol(
+    spec: &Spec,
+    target: &TypedModel,
+    inputs: &[OutletId],
+    facts: &[TypedFact],
+) -> Result<Induction, Why> {
+    let steps = spec.steps.clone().filter(|it| it.as_i64().is_none());
+    let steps = steps.ok_or(Why::Steps)?;
+    let last = (0..spec.states.len()).filter_map(|state| {
+        let first = trips::counter(spec, facts, state)?;
+        let shape = facts[spec.states[state]].shape.as_concrete()?.to_vec();
+        let last = tensor0(steps.clone() + first).into_shape(&shape).ok()?;
+        Some((state, last.into_tvalue()))
+    });
+    let induction = Induction {
+        last: last.collect(),
+        steps,
+        values: HashMap::new(),
+    };
+    let mut outputs = spec.outputs.iter().map(|output| output.value);
+    let mut starts = spec.condition.iter().map(|input| inputs[*input]);
+    if !outputs.all(|it| matches!(it, Value::Scan(_)) || induction.knows(it)) {
+        return Err(Why::LastState);
+    }
+    if !starts.all(|input| trips::holds_at_first(target, input, &induction.steps)) {
+        return Err(Why::Start);
+    }
+    Ok(induction)
+}
