@@ -39,11 +39,13 @@
 mod element_type;
 mod error;
 mod lower;
+mod lru_cache;
 mod node;
 mod operator;
 
 pub use element_type::ElementType;
 pub use error::{Error, ErrorKind};
 pub use lower::TensorType;
+pub use lru_cache::LruCache;
 pub use node::{Attribute, AttributeValue, Input, Node};
 pub use operator::{DOMAIN, Operator};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use revseq_graph::{ElementType, TensorType};
+use revseq_graph::{ElementType, LruCache, TensorType};
 use revseq_kernels::cpu::{self, Threads};
 #[cfg(feature = "wgpu")]
 use revseq_kernels::gpu;
@@ -12,7 +12,6 @@ use tract_linalg::multithread::{Executor, current_tract_executor};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::ReverseSubsequences;
-use crate::lru_cache::LruCache;
 
 /// The plan for inputs of these types and shapes.
 #[derive(Debug)]

@@ -1,12 +1,11 @@
 //! The reversal of a whole axis, as an op of tract's typed models.
 
-use revseq_graph::{Operator, TensorType};
+use revseq_graph::{LruCache, Operator, TensorType};
 use revseq_kernels::{DataType, LengthsPolicy, SequenceLengths};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::axes;
 use crate::eval::{self, Planned};
-use crate::lru_cache::LruCache;
 
 /// Reverses a whole axis of any size.
 ///

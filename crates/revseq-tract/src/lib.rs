@@ -54,7 +54,6 @@ mod error;
 mod eval;
 mod fence;
 mod flip;
-mod lru_cache;
 mod onnx;
 mod op;
 mod options;

@@ -1,10 +1,9 @@
 //! The op in typed models.
 
-use revseq_graph::{ElementType, Operator, TensorType};
+use revseq_graph::{ElementType, LruCache, Operator, TensorType};
 use revseq_kernels::{DataType, LengthsPolicy};
 use tract_onnx::tract_hir::internal::*;
 
-use crate::lru_cache::LruCache;
 use crate::options::Device;
 use crate::{axes, eval};
 

@@ -1,9 +1,9 @@
 //! The plans of a node: made once for a shape, cached for the most recent shapes.
 
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use revseq_graph::{ElementType, Operator, TensorType};
+use revseq_graph::{ElementType, LruCache, Operator, TensorType};
 use revseq_kernels::Plan;
 use smallvec::SmallVec;
 
@@ -53,16 +53,6 @@ impl Planned {
     }
 }
 
-/// How many plans of other shapes are kept: applications that batch by length have some buckets.
-const CAPACITY: usize = 8;
-
-/// The plan for these inputs, moved to the front.
-fn use_first(recent: &mut [Arc<Planned>], inputs: [Shape<'_>; 2]) -> Option<Arc<Planned>> {
-    let index = recent.iter().position(|planned| planned.is_for(inputs))?;
-    recent[..=index].rotate_right(1);
-    Some(Arc::clone(&recent[0]))
-}
-
 /// A node with its cached plans.
 #[derive(Debug)]
 pub(crate) struct Plans {
@@ -70,11 +60,10 @@ pub(crate) struct Plans {
     operator: Operator,
     /// The GPU that runs the node. `None` for the CPU.
     gpu: Option<Gpu>,
-    /// That of the shape which the model says, if it does.
+    /// The plan for the shape that the model declares, if it does.
     known: Option<Planned>,
-    /// The plans of other recent shapes, the last used first. The lock is held to look, never to
-    /// plan.
-    recent: Mutex<Vec<Arc<Planned>>>,
+    /// The plans of other recent shapes.
+    recent: LruCache<Planned>,
 }
 
 impl Plans {
@@ -101,7 +90,7 @@ impl Plans {
             operator,
             gpu,
             known: None,
-            recent: Mutex::default(),
+            recent: LruCache::default(),
         }
     }
 
@@ -144,25 +133,9 @@ impl Plans {
 
     /// The plan that was made for these inputs recently, or a new one.
     fn recent(&self, inputs: [Shape<'_>; 2]) -> Result<Arc<Planned>, Error> {
-        if let Some(planned) = use_first(&mut self.lock(), inputs) {
-            return Ok(planned);
-        }
-        let planned = Arc::new(self.plan(inputs)?);
-        let mut recent = self.lock();
-        // Another thread may have been faster.
-        if let Some(planned) = use_first(&mut recent, inputs) {
-            return Ok(planned);
-        }
-        let evicted = (recent.len() == CAPACITY).then(|| recent.pop());
-        recent.insert(0, Arc::clone(&planned));
-        drop(recent);
-        drop(evicted);
-        Ok(planned)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Planned>>> {
-        // The list is whole at any time, whatever panicked elsewhere.
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+        let is_wanted = |planned: &Planned| planned.is_for(inputs);
+        self.recent
+            .get_or_try_insert(is_wanted, || self.plan(inputs))
     }
 
     #[cold]
@@ -267,23 +240,6 @@ mod tests {
             distinct(&plans, &[3, 4, 3, 5, 6, 7, 4, 5, 6, 7, 3], &mut vec![]),
             5
         );
-    }
-
-    #[test]
-    fn the_least_recently_used_plan_is_dropped() {
-        let plans = plans();
-        let recent = |time: i64| plans.recent(inputs(&[2, time], &[2])).unwrap();
-        let made: Vec<_> = (0..CAPACITY as i64).map(recent).collect();
-        let is_kept = |time: usize| Arc::ptr_eq(&made[time], &recent(time as i64));
-        assert!((0..CAPACITY).all(is_kept));
-        // 0 is used again, so that 1 goes.
-        assert!(is_kept(0));
-        recent(100);
-        assert!(is_kept(0) && (2..CAPACITY).all(is_kept));
-        assert!(!is_kept(1));
-        // A shape that cannot be planned evicts none.
-        assert!(plans.recent(inputs(&[2, 3], &[3])).is_err());
-        assert_eq!(plans.lock().len(), CAPACITY);
     }
 
     #[test]

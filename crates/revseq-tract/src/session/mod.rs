@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use revseq_graph::LruCache;
 use revseq_onnx::ModelProto;
 use tract_onnx::prelude::*;
 
@@ -17,7 +18,6 @@ use self::plan::For;
 use self::values::ValueInfo;
 use self::words::Nodes;
 use crate::error::{Error, ErrorKind};
-use crate::lru_cache::LruCache;
 use crate::options::Sizes;
 use crate::read::Source;
 use crate::{LoadOptions, fence};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use revseq_graph::LruCache;
 use tract_onnx::pb::TensorProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_core::runtime::RunOptions;
@@ -12,7 +13,6 @@ use super::values::{self, ValueInfo};
 use super::words::{self, Nodes};
 use super::{Inputs, Outputs, constant_inputs};
 use crate::error::{Error, ErrorKind};
-use crate::lru_cache::LruCache;
 use crate::options::Threads;
 use crate::read::{Source, bounded};
 use crate::{LoadOptions, fence};

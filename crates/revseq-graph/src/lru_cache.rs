@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How many values are kept: programs that batch by length have some buckets of it.
 const CAPACITY: usize = 8;
 
-/// The most recently used values, such as plans for different shapes.
+/// The eight values used last, such as the plans of a node for different shapes: what a host keeps
+/// from run to run.
 ///
 /// A value knows its own key. The cache is not part of an op's identity, so any two are equal, and
 /// a clone is empty.
 #[derive(Debug)]
-pub(crate) struct LruCache<T> {
+pub struct LruCache<T> {
     /// The one used last comes first. The lock is held to look, never to make a value.
     values: Mutex<Vec<Arc<T>>>,
 }
@@ -22,7 +23,7 @@ impl<T> LruCache<T> {
     /// # Errors
     /// Those of `make`; the cache then stays as it was.
     #[inline]
-    pub(crate) fn get_or_try_insert<E>(
+    pub fn get_or_try_insert<E>(
         &self,
         is_wanted: impl Fn(&T) -> bool,
         make: impl FnOnce() -> Result<T, E>,
