@@ -8,12 +8,11 @@ use tract_onnx::tract_hir::ops::konst::Const;
 
 use crate::data_sizes::symbols_of;
 use crate::limits::Limits;
-use crate::loops::induction::follow;
 use crate::loops::op::Loop;
 use crate::loops::scan;
-use crate::loops::spec::{Feed, Output, Spec, Value, one};
+use crate::loops::spec::{Feed, Output, Spec, Value};
 use crate::loops::states::StateShapes;
-use crate::loops::trips::holds_until;
+use crate::loops::steps::{holds, steps};
 use crate::wire::{free_names, wire_cast};
 
 /// The role of a body's input.
@@ -227,34 +226,10 @@ impl OnnxLoop {
     }
 
     fn solve_typed(&self, key: &[InferenceFact], inputs: &[TypedFact]) -> TractResult<Solved> {
-        let scope = self.body.symbols.clone();
         let carried = self.carried();
-        let initial = |state: usize| &inputs[self.first_state() + state];
-        let start: Vec<TVec<TDim>> = carried
-            .iter()
-            .map(|&state| initial(state).shape.to_tvec())
-            .collect();
-        let mut shapes = StateShapes::new(start.clone());
-        let (mut body, feeds) = loop {
-            let typed = match self.typed_body(inputs, &carried, &shapes) {
-                Ok(typed) => typed,
-                // A body may be invalid for states that keep their initial sizes.
-                Err(_) if !shapes.any_varies() && !carried.is_empty() => {
-                    let fixed = shapes.clone();
-                    shapes.vary_all(&scope);
-                    match self.typed_body(inputs, &carried, &shapes) {
-                        Ok(typed) => typed,
-                        // Of the two errors, the one with concrete sizes is more helpful.
-                        Err(_) => self.typed_body(inputs, &carried, &fixed)?,
-                    }
-                }
-                Err(error) => return Err(error),
-            };
-            let after = self.after_step(&typed.0, inputs, &carried, &shapes)?;
-            if shapes.refine(&after, &scope) {
-                break typed;
-            }
-        };
+        let initial = |state: &usize| inputs[self.first_state() + state].shape.to_tvec();
+        let start: Vec<TVec<TDim>> = carried.iter().map(initial).collect();
+        let (mut body, feeds, shapes) = self.fixpoint(inputs, &carried, &start)?;
 
         // Symbols of the body have no meaning outside it, or in another step.
         let outer: Vec<Symbol> = inputs.iter().flat_map(symbols_of).collect();
@@ -266,23 +241,9 @@ impl OnnxLoop {
         };
         let settled = settled.filter(|it| it.states.iter().flatten().all(is_outer));
 
-        let condition = self.wire_condition(&mut body)?;
         let scans = self.outputs.iter().filter(|it| **it >= self.states);
         let scans: BTreeSet<usize> = scans.map(|it| it - self.states).collect();
-        let kept = carried
-            .iter()
-            .copied()
-            .chain(scans.iter().map(|scan| self.states + scan));
-        let mut outlets: TVec<OutletId> = condition.into_iter().collect();
-        for output in kept {
-            let outlet = body.outputs[1 + output];
-            let name = format!("{}.out{output}", self.node);
-            let to = self.state_type(output, body.outlet_fact(outlet)?);
-            outlets.push(wire_cast(&mut body, name, outlet, to)?);
-        }
-        body.select_output_outlets(&outlets)?;
-        body.compact()?;
-
+        let gives_condition = self.select_outputs(&mut body, &carried, &scans)?;
         let mut spec = Spec {
             node: self.node.clone(),
             body,
@@ -295,7 +256,7 @@ impl OnnxLoop {
                 .iter()
                 .map(|state| self.first_state() + state)
                 .collect(),
-            gives_condition: condition.is_some(),
+            gives_condition,
             steps: None,
             scans: scans.len(),
             outputs: vec![],
@@ -303,6 +264,86 @@ impl OnnxLoop {
             is_decluttered: false,
         };
         spec.steps = steps(&spec, inputs)?;
+        let shapes = Shapes {
+            start,
+            states: shapes,
+            settled,
+            outer,
+        };
+        let (outputs, sources) = self.outputs_outside(&mut spec, key, &carried, &scans, &shapes)?;
+        Ok(Solved {
+            inputs: key.to_vec(),
+            spec,
+            sources,
+            outputs,
+        })
+    }
+
+    /// The body for the sizes that the states have in every step, with what feeds its inputs: states
+    /// whose sizes change get symbols, until the body changes no others.
+    fn fixpoint(
+        &self,
+        inputs: &[TypedFact],
+        carried: &[usize],
+        start: &[TVec<TDim>],
+    ) -> TractResult<(TypedModel, Vec<Feed>, StateShapes)> {
+        let scope = &self.body.symbols;
+        let mut shapes = StateShapes::new(start.to_vec());
+        loop {
+            let typed = match self.typed_body(inputs, carried, &shapes) {
+                Ok(typed) => typed,
+                // A body may be invalid for states that keep their initial sizes.
+                Err(_) if !shapes.any_varies() && !carried.is_empty() => {
+                    let fixed = shapes.clone();
+                    shapes.vary_all(scope);
+                    match self.typed_body(inputs, carried, &shapes) {
+                        Ok(typed) => typed,
+                        // Of the two errors, the one with concrete sizes is more helpful.
+                        Err(_) => self.typed_body(inputs, carried, &fixed)?,
+                    }
+                }
+                Err(error) => return Err(error),
+            };
+            let after = self.after_step(&typed.0, inputs, carried, &shapes)?;
+            if shapes.refine(&after, scope) {
+                return Ok((typed.0, typed.1, shapes));
+            }
+        }
+    }
+
+    /// Makes the condition, unless it is always true, the states and the scan outputs that are read
+    /// the outputs of the body; returns whether the condition is one.
+    fn select_outputs(
+        &self,
+        body: &mut TypedModel,
+        carried: &[usize],
+        scans: &BTreeSet<usize>,
+    ) -> TractResult<bool> {
+        let condition = self.wire_condition(body)?;
+        let scans = scans.iter().map(|scan| self.states + scan);
+        let mut outlets: TVec<OutletId> = condition.into_iter().collect();
+        for output in carried.iter().copied().chain(scans) {
+            let outlet = body.outputs[1 + output];
+            let name = format!("{}.out{output}", self.node);
+            let to = self.state_type(output, body.outlet_fact(outlet)?);
+            outlets.push(wire_cast(body, name, outlet, to)?);
+        }
+        body.select_output_outlets(&outlets)?;
+        body.compact()?;
+        Ok(condition.is_some())
+    }
+
+    /// The facts of the node's outputs and where each comes from; those of the loop are added to
+    /// `spec`. Sizes that only the body knows become symbols.
+    fn outputs_outside(
+        &self,
+        spec: &mut Spec,
+        key: &[InferenceFact],
+        carried: &[usize],
+        scans: &BTreeSet<usize>,
+        shapes: &Shapes,
+    ) -> TractResult<(TVec<InferenceFact>, Vec<Source>)> {
+        let scope = &self.body.symbols;
         let steps = match &spec.steps {
             Some(steps) => steps.clone(),
             None => scope.new_with_prefix("loop_steps").to_dim(),
@@ -310,7 +351,7 @@ impl OnnxLoop {
         let has_step = steps.to_i64().is_ok_and(|steps| steps > 0);
         let mut renamed: Vec<((bool, TDim), TDim)> = vec![];
         let mut around = |is_scan: bool, dim: &TDim| -> TDim {
-            if is_outer(dim) {
+            if shapes.is_outer(dim) {
                 return dim.clone();
             }
             let key = (is_scan, dim.clone());
@@ -324,48 +365,34 @@ impl OnnxLoop {
         let mut facts = tvec![];
         let mut sources = vec![];
         for &output in &self.outputs {
-            let (value, shape, inner) =
-                if let Some(state) = carried.iter().position(|it| *it == output) {
-                    let shape = match &settled {
-                        Some(settled) if has_step || settled.states[state] == start[state] => {
-                            &settled.states[state]
-                        }
-                        _ => shapes.of(state),
-                    };
-                    let shape = shape.iter().map(|dim| around(false, dim));
-                    (
-                        Value::State(state),
-                        shape.collect(),
-                        spec.state_output(state),
-                    )
-                } else if output < self.states {
-                    let input = self.first_state() + output;
-                    sources.push(Source::Input(input));
-                    facts.push(key[input].clone());
-                    continue;
-                } else {
-                    let scan = scans.iter().position(|it| *it == output - self.states);
-                    let scan = scan.context("all outputs of the body are kept")?;
-                    let inner = spec.scan_output(scan);
-                    let sizes = match &settled {
-                        Some(settled) => settled.scans[output - self.states].clone(),
-                        None => spec.body.output_fact(inner)?.shape.to_tvec(),
-                    };
-                    let sizes = sizes.iter().map(|dim| around(true, dim));
-                    let shape: TVec<TDim> = std::iter::once(steps.clone()).chain(sizes).collect();
-                    (Value::Scan(scan), shape, inner)
+            let state = carried.iter().position(|it| *it == output);
+            let (value, shape, inner) = if let Some(state) = state {
+                let shape = shapes.after(state, has_step).iter();
+                let shape = shape.map(|dim| around(false, dim)).collect();
+                (Value::State(state), shape, spec.state_output(state))
+            } else if output < self.states {
+                let input = self.first_state() + output;
+                sources.push(Source::Input(input));
+                facts.push(key[input].clone());
+                continue;
+            } else {
+                let scan = scans.iter().position(|it| *it == output - self.states);
+                let scan = scan.context("all outputs of the body are kept")?;
+                let inner = spec.scan_output(scan);
+                let sizes = match &shapes.settled {
+                    Some(settled) => settled.scans[output - self.states].clone(),
+                    None => spec.body.output_fact(inner)?.shape.to_tvec(),
                 };
+                let sizes = sizes.iter().map(|dim| around(true, dim));
+                let shape: TVec<TDim> = std::iter::once(steps.clone()).chain(sizes).collect();
+                (Value::Scan(scan), shape, inner)
+            };
             let fact = spec.body.output_fact(inner)?.datum_type.fact(shape);
             facts.push(InferenceFact::from(&fact));
             sources.push(Source::Op(spec.outputs.len()));
             spec.outputs.push(Output { value, fact });
         }
-        Ok(Solved {
-            inputs: key.to_vec(),
-            spec,
-            sources,
-            outputs: facts,
-        })
+        Ok((facts, sources))
     }
 
     /// The condition that the body outputs, unless it is always true.
@@ -384,48 +411,33 @@ impl OnnxLoop {
     }
 }
 
-/// The number of steps, possibly symbolic, if the inputs determine it. Whether the initial
-/// condition holds is checked when the loop runs.
-fn steps(spec: &Spec, inputs: &[TypedFact]) -> TractResult<Option<TDim>> {
-    let count = trip_count(spec, inputs);
-    let starts = spec.condition.is_none_or(|input| holds(&inputs[input]));
-    if count.is_some() && starts && !spec.gives_condition {
-        return Ok(count);
-    }
-    let facts: TVec<&TypedFact> = inputs.iter().collect();
-    if let Some(induction) = follow(spec, &facts, &[])? {
-        return Ok(Some(induction.steps));
-    }
-    Ok(count.filter(|count| count.as_i64().is_none() && holds_until(spec, inputs, count)))
+/// The sizes of the carried states.
+struct Shapes {
+    /// Before the first step.
+    start: Vec<TVec<TDim>>,
+    /// In the body.
+    states: StateShapes,
+    /// After the first step, if no later one changes them.
+    settled: Option<Settled>,
+    /// The symbols that have a meaning around the loop.
+    outer: Vec<Symbol>,
 }
 
-/// The trip count: a known one, or a symbolic one that is not negative, like a size.
-fn trip_count(spec: &Spec, inputs: &[TypedFact]) -> Option<TDim> {
-    let count = inputs[spec.trip_count?].konst.as_ref()?;
-    if count.datum_type() != TDim::datum_type() {
-        // tract's cast to TDim keeps only 32 bits.
-        let count: i64 = one(count, "trip count").ok()?;
-        return Some(count.max(0).to_dim());
+impl Shapes {
+    fn is_outer(&self, dim: &TDim) -> bool {
+        let symbols = dim.symbols();
+        symbols.iter().all(|symbol| self.outer.contains(symbol))
     }
-    let count = count.to_plain_array_view::<TDim>().ok()?;
-    let count = count.iter().next()?;
-    match count.to_i64() {
-        Ok(count) => Some(count.max(0).to_dim()),
-        Err(_) => {
-            let mut sizes = inputs.iter().flat_map(|input| input.shape.iter());
-            let is_size = sizes.any(|size| size == count);
-            (is_size || count.prove_positive_or_zero()).then(|| count.clone())
+
+    /// The sizes of a state after the loop.
+    fn after(&self, state: usize, has_step: bool) -> &[TDim] {
+        match &self.settled {
+            Some(settled) if has_step || settled.states[state] == self.start[state] => {
+                &settled.states[state]
+            }
+            _ => self.states.of(state),
         }
     }
-}
-
-/// Whether a condition is known to be true.
-pub(crate) fn holds(fact: &TypedFact) -> bool {
-    let value = fact.konst.as_ref();
-    value.is_some_and(|value| {
-        let value = value.to_plain_array_view::<bool>();
-        value.is_ok_and(|value| value.len() == 1 && value.iter().all(|it| *it))
-    })
 }
 
 /// The type of a value at run time. TDim gains nothing for values that change, so it becomes the

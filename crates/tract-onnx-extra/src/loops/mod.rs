@@ -16,4 +16,5 @@ pub(crate) mod run;
 pub(crate) mod scan;
 pub(crate) mod spec;
 pub(crate) mod states;
+pub(crate) mod steps;
 pub(crate) mod trips;
