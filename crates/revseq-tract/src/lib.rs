@@ -38,7 +38,8 @@
 //! let reversed = model.wire_node("reversed", op, &[x, lens])?;
 //! model.select_output_outlets(&reversed)?;
 //! let x = tensor2(&[[0f32, 4.], [1., 5.], [2., 6.], [3., 7.]]);
-//! let outputs = model.into_optimized()?.into_runnable()?.run(tvec!(x.into(), tensor1(&[4i64, 3]).into()))?;
+//! let model = revseq_tract::into_optimized(model)?.into_runnable()?;
+//! let outputs = model.run(tvec!(x.into(), tensor1(&[4i64, 3]).into()))?;
 //! assert_eq!(*outputs[0], tensor2(&[[3f32, 6.], [2., 5.], [1., 4.], [0., 7.]]));
 //! # Ok(())
 //! # }

@@ -1,8 +1,9 @@
-//! ONNX's `Loop` for tract, and complete `LSTM`, `GRU` and `RNN`.
+//! ONNX operators that tract lacks or runs in part: `Loop`, complete `LSTM`, `GRU` and `RNN`, sizes
+//! that come from data, quantised numbers.
 //!
 //! tract-onnx 0.23 has `Scan` and `If` but no `Loop`, which tf2onnx writes for every recurrent
 //! layer of Keras and every `tf.while_loop`. [`register`] adds all of its versions (1 to 25),
-//! replaces tract's recurrent layers, and leaves everything else to tract:
+//! replaces tract's recurrent layers and the operators below, and leaves everything else to tract:
 //!
 //! ```no_run
 //! use tract_onnx::prelude::*;
@@ -10,7 +11,8 @@
 //! # fn main() -> TractResult<()> {
 //! let mut onnx = tract_onnx::onnx();
 //! tract_onnx_extra::register(&mut onnx);
-//! let model = onnx.model_for_path("keras_lstm.onnx")?.into_optimized()?.into_runnable()?;
+//! let model = onnx.model_for_path("keras_lstm.onnx")?.into_typed()?;
+//! let model = tract_onnx_extra::into_optimized(model)?.into_runnable()?;
 //! let x = Tensor::zero::<f32>(&[1, 200, 64])?;
 //! let outputs = model.run(tvec!(x.into()))?;
 //! println!("{:?}", outputs[0]);
@@ -58,7 +60,7 @@
 //! in the same order, on memory that is kept from step to step; only products of small matrices are
 //! summed in a different order than tract's, and NaN stays NaN, of which some of tract's own
 //! operators make a number. A Scan whose step is one such operator runs without a
-//! plan. The example `examples/loops.rs` shows how the loops of a model run.
+//! plan. [`executions`] says how each loop of a model runs, and why.
 //!
 //! # Symbolic sizes
 //!
