@@ -19,18 +19,23 @@ const MAXIMUM_DATA: u64 = 16 << 30;
 /// the memory.
 const MAXIMUM_READS: u64 = 4;
 
-/// Makes all data of a model `raw_data` ([`tensor::to_raw`]), that in files in its folder, too.
-/// Nothing outside of the folder is read, also through links.
+/// Makes all data of the model in a file `raw_data` ([`tensor::to_raw`]), that in files in its folder,
+/// too. Nothing outside of the folder is read, also through links, unless the model's own file is a
+/// link: then data may lie in the folder that it leads to, as in caches that keep all files in one
+/// folder.
 ///
 /// # Errors
 /// A file cannot be read or is too short, data is not what a tensor promises, or all of it is more
 /// than 16 GiB.
-pub fn load(model: &mut ModelProto, folder: &Path) -> Result<(), Error> {
+pub fn load(model: &mut ModelProto, path: &Path) -> Result<(), Error> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let file = path.canonicalize().ok();
     let mut loader = Loader {
         folder: match folder.as_os_str().is_empty() {
             true => PathBuf::from("."),
             false => folder.to_owned(),
         },
+        linked: file.and_then(|file| file.parent().map(Path::to_owned)),
         left: HashMap::new(),
         total: 0,
     };
@@ -101,7 +106,10 @@ pub(crate) fn location(proto: &TensorProto) -> Result<Location<'_>> {
 
 /// Reads the data of a model's tensors.
 struct Loader {
+    /// The model's folder.
     folder: PathBuf,
+    /// The folder of the file that the model's path leads to.
+    linked: Option<PathBuf>,
     /// The bytes that may still be read of each file.
     left: HashMap<PathBuf, u64>,
     total: u64,
@@ -133,8 +141,9 @@ impl Loader {
     fn read(&mut self, location: &Location<'_>, promised: u64) -> Result<Vec<u8>> {
         let folder = self.folder.canonicalize()?;
         let path = folder.join(location.file).canonicalize()?;
+        let folders = std::iter::once(&folder).chain(&self.linked);
         ensure!(
-            path.starts_with(&folder),
+            folders.into_iter().any(|folder| path.starts_with(folder)),
             "a link leads out of the model's folder"
         );
         ensure!(

@@ -21,7 +21,7 @@ const MAXIMUM_FILE: u64 = 4 << 30;
 pub fn open(path: &Path) -> Result<ModelProto, Error> {
     let mut model = decode(&read_model(path)?)?;
     check(&model)?;
-    external::load(&mut model, path.parent().unwrap_or(Path::new("")))?;
+    external::load(&mut model, path)?;
     Ok(model)
 }
 

@@ -84,8 +84,7 @@ impl Model {
 
     /// The model with all of its data as `raw_data`, that in other files, too.
     pub(crate) fn with_data(mut self) -> Result<Self> {
-        let folder = self.path.parent().unwrap_or(Path::new(""));
-        external::load(Arc::make_mut(&mut self.proto), folder)
+        external::load(Arc::make_mut(&mut self.proto), &self.path)
             .with_context(|| format!("cannot read {}", self.path.display()))?;
         Ok(self)
     }

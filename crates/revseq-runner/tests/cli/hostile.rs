@@ -399,6 +399,38 @@ fn external_data() {
     }
 }
 
+/// As in a cache where the files of all revisions lie in one folder.
+#[cfg(unix)]
+#[test]
+fn data_may_lie_where_a_link_to_the_model_leads() {
+    use std::os::unix::fs::symlink;
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    let mut outside = tensor("c", FLOAT, &[2], &[]);
+    outside.data_location = Some(DataLocation::External as i32);
+    outside.external_data = vec![StringStringEntryProto {
+        key: "location".to_owned(),
+        value: "model.onnx_data".to_owned(),
+    }];
+    graph.initializer.push(outside);
+    folder.write("blobs/0a", &model(graph).encode_to_vec());
+    folder.write("blobs/0b", &[0; 8]);
+    folder.write("elsewhere", &[0; 8]);
+    std::fs::create_dir_all(folder.path("snapshots/1")).unwrap();
+    let linked = folder.path("snapshots/1/model.onnx");
+    symlink("../../blobs/0a", &linked).unwrap();
+    let data = folder.path("snapshots/1/model.onnx_data");
+    symlink("../../blobs/0b", &data).unwrap();
+    let path = linked.to_str().unwrap();
+    succeeds(&["run", path, "--fill", "zeros"]);
+    std::fs::remove_file(&data).unwrap();
+    symlink("../../elsewhere", &data).unwrap();
+    refuses(
+        &["run", path, "--fill", "zeros"],
+        "a link leads out of the model's folder",
+    );
+}
+
 #[test]
 fn a_small_file_read_over_and_over() {
     let folder = Folder::new();

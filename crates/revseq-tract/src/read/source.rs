@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use revseq_onnx::{ModelProto, external, file, tensor};
+use revseq_onnx::{ModelProto, file, tensor};
 use tract_onnx::pb;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
@@ -24,14 +24,7 @@ pub(crate) struct Source {
 impl Source {
     /// Reads a model's file, with its data in other files.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let read = || {
-            let bytes = file::read_model(path)?;
-            let mut model = decode(&bytes)?;
-            drop(bytes);
-            external::load(&mut model, path.parent().unwrap_or(Path::new("")))?;
-            Ok(model)
-        };
-        let model = read().map_err(|error: revseq_onnx::Error| {
+        let model = file::open(path).map_err(|error| {
             let kind = match path.is_file() {
                 true => ErrorKind::Model,
                 false => ErrorKind::Read,
@@ -44,7 +37,8 @@ impl Source {
     /// Decodes a model, which has all of its data inside.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let read = || {
-            let mut model = decode(bytes)?;
+            let mut model = revseq_onnx::decode(bytes)?;
+            revseq_onnx::check(&model)?;
             tensor::all_to_raw(&mut model)?;
             Ok(model)
         };
@@ -120,13 +114,6 @@ impl Source {
         }
         Ok(parsed.model)
     }
-}
-
-/// Decodes a model and checks it.
-fn decode(bytes: &[u8]) -> Result<ModelProto, revseq_onnx::Error> {
-    let model = revseq_onnx::decode(bytes)?;
-    revseq_onnx::check(&model)?;
-    Ok(model)
 }
 
 fn model_error(error: revseq_onnx::Error) -> Error {
