@@ -540,7 +540,7 @@ impl InferenceOp for OnnxLoop {
         let made = if spec.outputs.is_empty() {
             tvec![]
         } else {
-            match scan::wire(&spec, target, &node.name, &inputs) {
+            match scan::wire(&spec, None, target, &node.name, &inputs) {
                 Ok(made) => made,
                 Err(_) => {
                     let name = target.unique_name(&*node.name).into_owned();

@@ -185,7 +185,13 @@ impl TypedOp for Loop {
         rule_if!(self.why.get().is_none());
         let mut patch = TypedModelPatch::default();
         let inputs = patch.taps(model, &node.inputs)?;
-        let outlets = match scan::wire(&self.spec, &mut patch.model, &node.name, &inputs) {
+        let outlets = match scan::wire(
+            &self.spec,
+            Some((model, &node.inputs)),
+            &mut patch.model,
+            &node.name,
+            &inputs,
+        ) {
             Ok(outlets) => outlets,
             Err(why) => {
                 // Another thread may have found the same.

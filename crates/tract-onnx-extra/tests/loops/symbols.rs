@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use tract_onnx::prelude::*;
+use tract_onnx_extra::{How, Limits, with_limits};
 
 use crate::build::{Graph, graph, ops, parse, run};
 
@@ -485,4 +486,39 @@ fn a_concat_of_other_sizes_is_an_error() {
         "{error}"
     );
     assert_eq!(run(0, 0).unwrap()[0].shape(), [0, 4]);
+}
+
+#[test]
+fn limits_hold_for_a_symbolic_number_of_steps() {
+    let graph = || layer(STARTS, "index = Identity(t)", "hs count");
+    // Two floats a step.
+    for (limits, most, why) in [
+        (
+            Limits::none().with_steps(3),
+            3,
+            "it does not end within 3 steps, which are all that are allowed",
+        ),
+        (
+            Limits::none().with_bytes(4 * 8),
+            4,
+            "its values take 40 bytes, more than the 32 that are allowed",
+        ),
+    ] {
+        let model = with_limits(limits, || parse(graph())).unwrap();
+        let model = tract_onnx_extra::into_optimized(model.into_typed().unwrap()).unwrap();
+        let how = tract_onnx_extra::executions(&model);
+        assert_eq!(how[0].how, How::FusedScan, "{how:?}");
+        let model = model.into_runnable().unwrap();
+        let run = |steps: usize| {
+            let x = Tensor::zero::<f32>(&[steps, 2]).unwrap();
+            model.run(tvec!(x.into(), tensor1(&[0.5_f32, 0.]).into()))
+        };
+        for steps in [0, 1, most] {
+            assert_eq!(run(steps).unwrap()[0].shape(), [steps, 2]);
+        }
+        let error = run(most + 1).expect_err("it is beyond the limit");
+        assert_eq!(error.root_cause().to_string(), why);
+        // What a run has spent is not held against the next.
+        assert!(run(most).is_ok());
+    }
 }

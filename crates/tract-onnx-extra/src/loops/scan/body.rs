@@ -13,6 +13,7 @@ use tract_onnx::tract_core::ops::logic::Iff;
 use tract_onnx::tract_core::ops::source::TypedSource;
 use tract_onnx::tract_hir::internal::*;
 
+use super::limits::Metered;
 use super::reads::{FromOuter, Positions};
 use crate::data_sizes::symbols_of;
 use crate::loops::alias::Alias;
@@ -51,6 +52,8 @@ pub(super) struct Body<'a> {
     pub(super) states: Vec<(usize, OutletId)>,
     /// An element of a scan input that all outputs keep alive in the body.
     pub(super) element: Option<OutletId>,
+    /// The limits that the run checks.
+    pub(super) metered: Option<Metered>,
 }
 
 impl Body<'_> {

@@ -3,13 +3,20 @@
 use tract_onnx::tract_hir::internal::*;
 
 use super::Why;
+use crate::limits::Limits;
+use crate::loops::budget::Budget;
 use crate::loops::induction::Induction;
 use crate::loops::nested::steps_within;
 use crate::loops::spec::{Feed, Spec};
 
 /// Checks that a loop can be a Scan: it has a step, or an unknown number of them; states keep their
 /// shapes; no output is known to be empty, which would make it a constant; and no limit is exceeded.
-pub(super) fn check(spec: &Spec, induction: &Induction) -> TractResult<Result<(), Why>> {
+///
+/// A limit that only the run can check is returned.
+pub(super) fn check(
+    spec: &Spec,
+    induction: &Induction,
+) -> TractResult<Result<Option<Metered>, Why>> {
     let body = &spec.body;
     let states = std::iter::zip(&body.inputs, &spec.feeds).all(|(input, feed)| match *feed {
         Feed::State(state) if !induction.last.contains_key(&state) => {
@@ -28,35 +35,106 @@ pub(super) fn check(spec: &Spec, induction: &Induction) -> TractResult<Result<()
     if induction.steps == 0.to_dim() || outputs.any(|fact| fact.shape.volume() == 0.to_dim()) {
         return Ok(Err(Why::Empty));
     }
-    Ok(match is_within_limits(spec, induction)? {
-        true => Ok(()),
-        false => Err(Why::Limits),
+    let Some(inner) = steps_within(&spec.body)? else {
+        // A loop in it has to see the remaining budget.
+        return Ok(match spec.limits.steps.or(spec.limits.bytes) {
+            Some(_) => Err(Why::InnerLoop),
+            None => Ok(None),
+        });
+    };
+    let metered = Metered::new(spec, &induction.steps, inner)?;
+    Ok(match (induction.steps.to_i64(), metered) {
+        (_, None) => Ok(None),
+        (Ok(_), Some(metered)) => match metered.spend(&SymbolValues::default()) {
+            Ok(()) => Ok(None),
+            Err(_) => Err(Why::Limits),
+        },
+        (Err(_), metered) => Ok(metered),
     })
 }
 
-/// Whether the Scan stays within the limits, which nothing checks when it runs.
-fn is_within_limits(spec: &Spec, induction: &Induction) -> TractResult<bool> {
-    let limits = spec.limits;
-    let steps = induction.steps.to_i64().map(i64::unsigned_abs);
-    let Ok(steps) = steps else {
-        return Ok(limits.steps.is_none() && limits.bytes.is_none());
-    };
-    let within = |limit: Option<u64>, found: u64| limit.is_none_or(|limit| found <= limit);
-    if limits.steps.is_some() || limits.bytes.is_some() {
-        // An inner loop has to see the remaining budget.
-        let Some(inner) = steps_within(&spec.body)? else {
-            return Ok(false);
-        };
-        if !within(limits.steps, steps.saturating_mul(inner.saturating_add(1))) {
-            return Ok(false);
+/// Passes a value on, once the steps of a Scan, whose number the run decides, and the bytes of its
+/// outputs have been found to be within the limits. tract's Scan knows no limits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Metered {
+    /// The steps of the Scan, those of the Scans in it included.
+    steps: TDim,
+    /// The bytes of all stacked outputs.
+    bytes: TDim,
+    limits: Limits,
+}
+
+impl Metered {
+    /// `None` if there are no limits.
+    fn new(spec: &Spec, steps: &TDim, inner: u64) -> TractResult<Option<Self>> {
+        let limits = spec.limits;
+        if limits.steps.is_none() && limits.bytes.is_none() {
+            return Ok(None);
         }
+        let each = i64::try_from(inner.saturating_add(1)).unwrap_or(i64::MAX);
+        let mut bytes = 0.to_dim();
+        for scan in 0..spec.scans {
+            let fact = spec.body.output_fact(spec.scan_output(scan))?;
+            bytes += fact.shape.volume() * fact.datum_type.size_of() as i64;
+        }
+        Ok(Some(Self {
+            steps: steps.clone() * each,
+            bytes: bytes * steps.clone(),
+            limits,
+        }))
     }
-    let mut bytes = 0_u64;
-    for scan in 0..spec.scans {
-        let fact = spec.body.output_fact(spec.scan_output(scan))?;
-        let elements = fact.shape.volume().to_usize().unwrap_or(0) as u64;
-        let each = elements.saturating_mul(fact.datum_type.size_of() as u64);
-        bytes = bytes.saturating_add(each.saturating_mul(steps));
+
+    /// Takes the steps and the bytes from the budget of the loops around it, and gives the bytes
+    /// back.
+    fn spend(&self, symbols: &SymbolValues) -> TractResult<()> {
+        let number = |of: &TDim| {
+            let number = of.eval(symbols).to_i64().unwrap_or(i64::MAX);
+            number.unsigned_abs()
+        };
+        let mut budget = Budget::of(self.limits);
+        budget.take_steps(number(&self.steps))?;
+        budget.hold(number(&self.bytes))
     }
-    Ok(within(limits.bytes, bytes))
+}
+
+impl Op for Metered {
+    fn name(&self) -> StaticName {
+        "Metered".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Metered {
+    not_out_of_plan!();
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        self.spend(ctx.symbols)?;
+        Ok(inputs)
+    }
+}
+
+impl TypedOp for Metered {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec!(inputs[0].without_value()))
+    }
+
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        let op = Self {
+            steps: self.steps.substitute_all(subs)?,
+            bytes: self.bytes.substitute_all(subs)?,
+            limits: self.limits,
+        };
+        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+        target.wire_node(&node.name, op, &inputs)
+    }
+
+    as_op!();
 }

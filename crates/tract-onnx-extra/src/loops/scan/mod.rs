@@ -28,8 +28,10 @@ pub(crate) enum Why {
     StateChanges,
     /// It has no steps, or outputs without elements.
     Empty,
-    /// It may exceed the limits, which a Scan does not check.
+    /// It exceeds the limits.
     Limits,
+    /// A loop in it runs step by step, and has to stay within the limits of both.
+    InnerLoop,
     /// The number of a step is used, and not known before the loop runs.
     StepNumbers,
     /// A size in its body comes from data.
@@ -48,7 +50,8 @@ impl fmt::Display for Why {
             Self::Start => "it is not known whether its first step runs",
             Self::StateChanges => "a state changes its sizes",
             Self::Empty => "it has no steps, or outputs without elements",
-            Self::Limits => "it may exceed the limits",
+            Self::Limits => "it exceeds the limits",
+            Self::InnerLoop => "a loop in it runs step by step, and both share limits",
             Self::StepNumbers => {
                 "it uses the number of the step, which depends on what it computes"
             }
@@ -59,24 +62,29 @@ impl fmt::Display for Why {
     }
 }
 
+/// A graph and the values in it that a loop takes.
+pub(crate) type Around<'a> = (&'a TypedModel, &'a [OutletId]);
+
 /// Wires a loop as a Scan if it is one: its number of steps is known, and it reads something step
-/// by step.
+/// by step. `around` is the graph that computes the inputs, if `target` is but a patch of it.
 ///
 /// # Errors
 /// Why it stays a loop.
 pub(crate) fn wire(
     spec: &Spec,
+    around: Option<Around<'_>>,
     target: &mut TypedModel,
     name: &str,
     inputs: &[OutletId],
 ) -> Result<TVec<OutletId>, Why> {
     // Nodes wired before an error have no readers.
-    let wired = wire_scan(spec, target, name, inputs);
+    let wired = wire_scan(spec, around, target, name, inputs);
     wired.unwrap_or_else(|error| Err(Why::Failed(error.root_cause().to_string())))
 }
 
 fn wire_scan(
     spec: &Spec,
+    around: Option<Around<'_>>,
     target: &mut TypedModel,
     name: &str,
     inputs: &[OutletId],
@@ -91,15 +99,16 @@ fn wire_scan(
     let followed = follow(spec, &facts.iter().collect::<TVec<_>>(), &asked)?;
     let induction = match followed {
         Some(induction) => Ok(induction),
-        None => by_symbol(spec, target, inputs, &facts),
+        None => by_symbol(spec, around.unwrap_or((target, inputs)), &facts),
     };
     let induction = match induction {
         Ok(induction) => induction,
         Err(why) => return Ok(Err(why)),
     };
-    if let Err(why) = limits::check(spec, &induction)? {
-        return Ok(Err(why));
-    }
+    let metered = match limits::check(spec, &induction)? {
+        Ok(metered) => metered,
+        Err(why) => return Ok(Err(why)),
+    };
     let gathers = gathers
         .into_iter()
         .filter_map(|(node, gather)| {
@@ -122,6 +131,7 @@ fn wire_scan(
         sources: vec![],
         states: vec![],
         element: None,
+        metered,
     };
     if !body.has_values()? {
         return Ok(Err(Why::StepNumbers));
@@ -141,8 +151,7 @@ fn wire_scan(
 /// loop may stop early, or if another state is output, since tract's Scan outputs none without steps.
 fn by_symbol(
     spec: &Spec,
-    target: &TypedModel,
-    inputs: &[OutletId],
+    (model, inputs): Around<'_>,
     facts: &[TypedFact],
 ) -> Result<Induction, Why> {
     let steps = spec.steps.clone().filter(|it| it.as_i64().is_none());
@@ -163,7 +172,7 @@ fn by_symbol(
     if !outputs.all(|it| matches!(it, Value::Scan(_)) || induction.knows(it)) {
         return Err(Why::LastState);
     }
-    if !starts.all(|input| trips::holds_at_first(target, input, &induction.steps)) {
+    if !starts.all(|input| trips::holds_at_first(model, input, &induction.steps)) {
         return Err(Why::Start);
     }
     Ok(induction)

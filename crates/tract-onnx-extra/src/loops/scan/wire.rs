@@ -73,6 +73,11 @@ impl Body<'_> {
             outer.push(outlet);
             input_mapping.push(mapping);
         }
+        // The last input is the element that is scanned for no other reason.
+        if let (Some(metered), Some(element)) = (self.metered.take(), outer.last_mut()) {
+            let name = target.unique_name(format!("{name}.limits")).into_owned();
+            *element = target.wire_node(name, metered, &[*element])?[0];
+        }
         Ok((outer, input_mapping))
     }
 
