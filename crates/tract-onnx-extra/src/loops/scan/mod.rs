@@ -105,6 +105,11 @@ fn wire_scan(
         Ok(induction) => induction,
         Err(why) => return Ok(Err(why)),
     };
+    // tract's Scan without steps has no last states; a layer has the initial ones.
+    let may_have_no_steps = induction.steps.to_i64().is_err();
+    let mut outputs = spec.outputs.iter().map(|output| output.value);
+    let knows = |value| matches!(value, Value::Scan(_)) || induction.knows(value);
+    let is_layer_or_loop = may_have_no_steps && !outputs.all(knows);
     let metered = match limits::check(spec, &induction)? {
         Ok(metered) => metered,
         Err(why) => return Ok(Err(why)),
@@ -132,6 +137,7 @@ fn wire_scan(
         states: vec![],
         element: None,
         metered,
+        is_layer_or_loop,
     };
     if !body.has_values()? {
         return Ok(Err(Why::StepNumbers));
@@ -148,7 +154,7 @@ fn wire_scan(
 }
 
 /// The induction for a symbolic number of steps: the states that count steps. It is refused if the
-/// loop may stop early, or if another state is output, since tract's Scan outputs none without steps.
+/// loop may stop early.
 fn by_symbol(
     spec: &Spec,
     (model, inputs): Around<'_>,
@@ -167,11 +173,7 @@ fn by_symbol(
         steps,
         values: HashMap::new(),
     };
-    let mut outputs = spec.outputs.iter().map(|output| output.value);
     let mut starts = spec.condition.iter().map(|input| inputs[*input]);
-    if !outputs.all(|it| matches!(it, Value::Scan(_)) || induction.knows(it)) {
-        return Err(Why::LastState);
-    }
     if !starts.all(|input| trips::holds_at_first(model, input, &induction.steps)) {
         return Err(Why::Start);
     }

@@ -4,12 +4,13 @@ use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::ops::scan::{InputMapping, OutputMapping, Scan, ScanInfo};
 use tract_onnx::tract_hir::internal::*;
 
+use super::Why;
 use super::body::{Body, Origin};
 use super::reads::{Positions, wire_positions};
 use crate::loops::alias::Alias;
 use crate::loops::induction::Induction;
 use crate::loops::spec::{Spec, Value};
-use crate::recurrent;
+use crate::recurrent::{self, Scanned};
 use crate::wire::wire_cast;
 
 impl Body<'_> {
@@ -28,12 +29,22 @@ impl Body<'_> {
         let output_mapping = self.output_mapping(&computed)?;
         self.model.select_output_outlets(&outlets)?;
         self.model.compact()?;
+        let scanned = Scanned {
+            body: &self.model,
+            outer: &outer,
+            inputs: &input_mapping,
+            outputs: &output_mapping,
+        };
         let made = match computed.is_empty() {
             true => tvec![],
-            false => {
-                let body = self.model;
-                wire_scan(body, target, name, outer, input_mapping, output_mapping)?
-            }
+            false => match recurrent::wire_scanned(&scanned, target, name)? {
+                Some(made) => made,
+                None => {
+                    ensure!(!self.is_layer_or_loop, "{}", Why::LastState);
+                    let scan = Scan::new(self.model, input_mapping, output_mapping, 0)?;
+                    wire_scan(scan, target, name, &outer)?
+                }
+            },
         };
         outputs_of(spec, induction, target, name, made)
     }
@@ -108,28 +119,16 @@ impl Body<'_> {
     }
 }
 
-/// Wires a recurrent layer if the body computes one, and a Scan otherwise.
+/// Wires a Scan.
 fn wire_scan(
-    body: TypedModel,
+    mut scan: Scan,
     target: &mut TypedModel,
     name: &str,
-    outer: TVec<OutletId>,
-    input_mapping: Vec<InputMapping>,
-    output_mapping: Vec<OutputMapping<TDim>>,
+    outer: &[OutletId],
 ) -> TractResult<TVec<OutletId>> {
-    let scanned = recurrent::Scanned {
-        body: &body,
-        outer: &outer,
-        inputs: &input_mapping,
-        outputs: &output_mapping,
-    };
-    if let Some(made) = recurrent::wire_scanned(&scanned, target, name)? {
-        return Ok(made);
-    }
-    let mut scan = Scan::new(body, input_mapping, output_mapping, 0)?;
     scan.reset_every_turn = true;
     let scan_name = target.unique_name(name).into_owned();
-    let made = target.wire_node(scan_name, scan, &outer)?;
+    let made = target.wire_node(scan_name, scan, outer)?;
     Alias::scanned(target, name, &made)
 }
 
