@@ -44,6 +44,9 @@
 //! the operator uses the threads of tract's executor, with bit-identical results for any number of
 //! them. Layers of doubles are computed in doubles, those of half floats in floats.
 //!
+//! ONNX Runtime's `DynamicQuantizeLSTM`, which its `quantize_dynamic` makes of every `LSTM`, rounds
+//! its input and its states as ONNX Runtime does with a thread for each sequence.
+//!
 //! # How a loop runs
 //!
 //! A loop that cannot stop early, and whose number of steps is known when the model is prepared,

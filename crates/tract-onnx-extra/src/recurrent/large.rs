@@ -68,6 +68,7 @@ impl Layer {
             features,
             directions,
             functions: Functions::new()?,
+            quantizes: self.quantized.is_some(),
         }))
     }
 
