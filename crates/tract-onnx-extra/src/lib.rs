@@ -108,6 +108,9 @@
 //!   types: tract replaces operators between two of them by a table of all bytes, `Softmax`
 //!   included, though its elements depend on each other. Constants are dequantised when the model
 //!   is loaded.
+//! - `Celu`, `Mish`, `Selu`, `Softplus` and `Swish` by their definitions, and a `LogSoftmax` whose
+//!   small elements are finite; `Erf`, `Gelu`, `Gemm`, `Round`, `Sigmoid` and others of doubles.
+//! - Products, convolutions, sums and normalisations of half floats, which are computed in floats.
 //! - `Mod`, whose operands tract may swap, and `CumSum` with its axis in a list of one.
 //!
 //! # Limitations

@@ -1,7 +1,10 @@
 //! Registers the operators in tract's ONNX loader.
 
 use crate::loops::{if_, onnx_scan, parse};
-use crate::operators::{cast, empty, int64, mod_, mul, quantize, range, reduce, top_k};
+use crate::operators::{
+    cast, empty, functions, gemm, half, int64, log_softmax, mod_, mul, quantize, range, reduce,
+    top_k,
+};
 use crate::{data_sizes, recurrent};
 
 /// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, `If` with any names and
@@ -15,7 +18,16 @@ use crate::{data_sizes, recurrent};
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
 /// an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
+    register_beneath(onnx);
+    half::register(onnx);
+}
+
+/// Registers all but what [`half`] wraps around operators.
+pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     empty::register(onnx);
+    functions::register(onnx);
+    onnx.op_register.insert("Gemm", gemm::parse);
+    onnx.op_register.insert("LogSoftmax", log_softmax::parse);
     onnx.op_register.insert("Loop", parse::parse);
     onnx.op_register.insert("If", if_::parse);
     onnx.op_register.insert("Cast", cast::parse);

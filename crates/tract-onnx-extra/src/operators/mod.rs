@@ -2,7 +2,11 @@
 
 pub(crate) mod cast;
 pub(crate) mod empty;
+pub(crate) mod functions;
+pub(crate) mod gemm;
+pub(crate) mod half;
 pub(crate) mod int64;
+pub(crate) mod log_softmax;
 pub(crate) mod mod_;
 pub(crate) mod mul;
 pub(crate) mod quantize;

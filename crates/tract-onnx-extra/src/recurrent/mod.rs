@@ -27,7 +27,7 @@ use tract_onnx::tract_hir::ops::expandable::expand;
 
 use crate::load;
 use crate::node::check_domain;
-pub(crate) use activation::{Functions, GateFunction};
+pub(crate) use activation::{Activation, Functions, GateFunction};
 use cell::Cell;
 use layer::{Inputs, Layer, Outputs};
 use quantized::Quantized;
