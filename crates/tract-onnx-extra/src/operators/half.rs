@@ -1,7 +1,7 @@
 //! Operators of half floats, computed in floats.
 //!
-//! tract sums products of half floats in half floats, which loses digits, and one by one where the
-//! processor has no such instructions. ONNX Runtime casts them to floats as well.
+//! tract sums half floats in half floats, which loses digits, and one by one where the processor has
+//! no such instructions. ONNX Runtime casts them to floats as well.
 
 use std::sync::LazyLock;
 
@@ -14,26 +14,46 @@ use crate::node::Facts;
 use crate::register::register_beneath;
 use crate::wire::to_typed_without_facts;
 
-/// Operators that sum or multiply many numbers, or compute exponentials.
-const OPERATORS: [&str; 20] = [
+/// Operators that lose digits, overflow, or take several times as long in half floats.
+const OPERATORS: [&str; 40] = [
+    "AveragePool",
+    "BatchNormalization",
     "Celu",
+    "Clip",
     "Conv",
     "ConvTranspose",
     "CumSum",
     "Einsum",
     "Elu",
+    "Exp",
     "Gelu",
     "Gemm",
+    "GlobalAveragePool",
     "GroupNormalization",
+    "HardSigmoid",
+    "HardSwish",
     "InstanceNormalization",
     "LayerNormalization",
+    "Log",
     "LogSoftmax",
     "MatMul",
     "MeanVarianceNormalization",
     "Mish",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceSum",
+    "ReduceSumSquare",
+    "Relu",
+    "Resize",
     "Selu",
     "Softmax",
     "Softplus",
+    "Softsign",
     "STFT",
     "Swish",
 ];
@@ -87,7 +107,9 @@ impl Op for InFloats {
 }
 
 impl EvalOp for InFloats {
-    not_out_of_plan!();
+    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+        self.upstream.eval_out_of_plan(inputs)
+    }
 }
 
 impl InferenceOp for InFloats {

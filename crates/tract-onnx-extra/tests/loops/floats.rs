@@ -2,7 +2,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, graph, onnx, run};
+use crate::build::{Graph, graph, onnx, ops, parse, run};
 
 const TYPES: [DatumType; 3] = [DatumType::F16, DatumType::F32, DatumType::F64];
 
@@ -249,6 +249,25 @@ fn half_floats_are_summed_in_floats() {
     let model = graph("x:f16[4000]", "y", "y = CumSum(x, axis)").constant("axis", tensor0(0_i64));
     let found = result(of, model, &[ones(&[COUNT])]);
     assert_eq!(found[COUNT - 1], COUNT as f64);
+}
+
+#[test]
+fn what_is_slow_in_half_floats_is_computed_in_floats() {
+    for (node, is_cast) in [
+        ("Relu(x)", true),
+        ("HardSwish(x)", true),
+        ("HardSigmoid(x)", true),
+        ("ReduceMean(x)", true),
+        // Casts would take longer than the operator.
+        ("Neg(x)", false),
+    ] {
+        for (of, is_cast) in [("f16", is_cast), ("f32", false)] {
+            let model = graph(&format!("x:{of}[1,2,N]"), "y", &format!("y = {node}"));
+            let typed = parse(model).unwrap().into_typed().unwrap();
+            let casts = ops(&typed).iter().filter(|it| *it == "Cast").count();
+            assert_eq!(casts, if is_cast { 2 } else { 0 }, "{node} of {of}");
+        }
+    }
 }
 
 #[test]
