@@ -110,6 +110,7 @@
 //!   is loaded.
 //! - `Celu`, `Mish`, `Selu`, `Softplus` and `Swish` by their definitions, and a `LogSoftmax` whose
 //!   small elements are finite; `Erf`, `Gelu`, `Gemm`, `Round`, `Sigmoid` and others of doubles.
+//! - `BatchNormalization` with a computed mean and variance, which Keras' LayerNormalization becomes.
 //! - Products, convolutions, sums and normalisations of half floats, which are computed in floats.
 //! - `Mod`, whose operands tract may swap, and `CumSum` with its axis in a list of one.
 //!

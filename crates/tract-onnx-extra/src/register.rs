@@ -2,8 +2,8 @@
 
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
-    cast, empty, functions, gemm, half, int64, log_softmax, mod_, mul, quantize, range, reduce,
-    top_k,
+    batch_norm, cast, empty, functions, gemm, half, int64, log_softmax, mod_, mul, quantize, range,
+    reduce, top_k,
 };
 use crate::{data_sizes, recurrent};
 
@@ -26,6 +26,8 @@ pub fn register(onnx: &mut tract_onnx::Onnx) {
 pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     empty::register(onnx);
     functions::register(onnx);
+    onnx.op_register
+        .insert("BatchNormalization", batch_norm::parse);
     onnx.op_register.insert("Gemm", gemm::parse);
     onnx.op_register.insert("LogSoftmax", log_softmax::parse);
     onnx.op_register.insert("Loop", parse::parse);

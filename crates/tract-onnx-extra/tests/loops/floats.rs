@@ -318,3 +318,43 @@ fn small_elements_of_a_log_softmax_are_finite() {
         "{error}"
     );
 }
+
+/// As Keras' LayerNormalization becomes one, for all types.
+#[test]
+fn a_batch_is_normalised_by_a_computed_mean_and_variance() {
+    for of in TYPES {
+        let element = element(of);
+        for (sizes, symbols) in [
+            (vec![2, 2], "N,2"),
+            (vec![1, 2, 2], "N,2,T"),
+            (vec![1, 2, 1, 2], "N,2,H,W"),
+        ] {
+            let inputs = format!("x:{element}[{symbols}] more:{element}[2]");
+            let nodes = "
+                mean = Add(known, more)
+                y = BatchNormalization<epsilon=0.75>(x, scale, bias, mean, variance)
+            ";
+            let vector = |elements: [f64; 2]| tensor(of, &[2], &elements);
+            let model = graph(&inputs, "y", nodes)
+                .constant("known", vector([1.0, 2.0]))
+                .constant("scale", vector([2.0, 3.0]))
+                .constant("bias", vector([0.5, -1.0]))
+                .constant("variance", vector([0.25, 3.25]));
+            let x = tensor(of, &sizes, &[1.0, 2.0, 3.0, 4.0]);
+            let found = result(of, model, &[x, vector([-1.0, 0.0])]);
+            // (x - [0, 2]) / [1, 2] * [2, 3] + [0.5, -1], along the second axis.
+            let expected = match sizes.len() {
+                2 => [2.5, -1.0, 6.5, 2.0],
+                _ => [2.5, 4.5, 0.5, 2.0],
+            };
+            assert_near(of, &found, &expected, symbols);
+        }
+    }
+    let text = "y = BatchNormalization<training_mode=1>(x, s, s, s, s)";
+    let model = graph("x:f32[1,2] s:f32[2]", "y", text);
+    let error = format!("{:#}", parse(model).unwrap_err());
+    assert!(
+        error.contains("its training_mode is 1, expected 0"),
+        "{error}"
+    );
+}
