@@ -3,7 +3,7 @@
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
     batch_norm, cast, empty, functions, gemm, half, int64, log_softmax, mod_, mul, quantize, range,
-    reduce, top_k,
+    reduce, split, top_k,
 };
 use crate::{data_sizes, recurrent};
 
@@ -38,6 +38,7 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Pow", mul::parse);
     onnx.op_register.insert("Range", range::parse);
     onnx.op_register.insert("Scan", onnx_scan::parse);
+    onnx.op_register.insert("Split", split::parse);
     onnx.op_register.insert("TopK", top_k::parse);
     int64::register(onnx);
     quantize::register(onnx);

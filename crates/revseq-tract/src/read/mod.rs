@@ -9,6 +9,7 @@ pub(crate) mod adapt;
 pub(crate) mod bounded;
 pub(crate) mod inference;
 pub(crate) mod lacking;
+mod mixed;
 mod register;
 
 use std::collections::HashMap;
@@ -171,6 +172,9 @@ impl Source {
     pub(crate) fn new(proto: Arc<ModelProto>) -> Result<Self, Error> {
         if let Some(lacking) = proto.graph.as_ref().and_then(lacking::lacks) {
             return Err(lacking);
+        }
+        if let Some(mixed) = proto.graph.as_ref().and_then(mixed::mixes) {
+            return Err(mixed);
         }
         Ok(Self {
             proto,

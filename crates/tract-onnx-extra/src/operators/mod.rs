@@ -13,4 +13,5 @@ pub(crate) mod mul;
 pub(crate) mod quantize;
 pub(crate) mod range;
 pub(crate) mod reduce;
+pub(crate) mod split;
 pub(crate) mod top_k;

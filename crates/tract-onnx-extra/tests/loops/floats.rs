@@ -358,3 +358,35 @@ fn a_batch_is_normalised_by_a_computed_mean_and_variance() {
         "{error}"
     );
 }
+
+/// A power has the type of its base.
+#[test]
+fn an_exponent_may_have_a_wider_type() {
+    for (base, exponent, expected) in [
+        (
+            tensor1(&[f16::from_f32(2.0), f16::from_f32(3.0)]),
+            tensor1(&[0.5_f32, 3.0]),
+            tensor1(&[f16::from_f32(2_f32.sqrt()), f16::from_f32(27.0)]),
+        ),
+        (
+            tensor1(&[4_f32, 9.0]),
+            tensor1(&[0.5_f64, 0.5]),
+            tensor1(&[2_f32, 3.0]),
+        ),
+        (
+            tensor1(&[2_i32, -3]),
+            tensor1(&[3_i64, 3]),
+            tensor1(&[8_i32, -27]),
+        ),
+    ] {
+        let declared = |name: &str, of: &Tensor| {
+            format!(
+                "{name}:{}[N]",
+                format!("{:?}", of.datum_type()).to_lowercase()
+            )
+        };
+        let inputs = format!("{} {}", declared("a", &base), declared("b", &exponent));
+        let found = run(graph(&inputs, "y", "y = Pow(a, b)"), &[base, exponent]).unwrap();
+        assert_eq!(found, [expected]);
+    }
+}

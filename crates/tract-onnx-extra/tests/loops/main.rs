@@ -22,4 +22,5 @@ mod ranges;
 mod recognised;
 mod recurrent;
 mod slices;
+mod splits;
 mod symbols;
