@@ -111,6 +111,8 @@
 //! - `Celu`, `Mish`, `Selu`, `Softplus` and `Swish` by their definitions, and a `LogSoftmax` whose
 //!   small elements are finite; `Erf`, `Gelu`, `Gemm`, `Round`, `Sigmoid` and others of doubles.
 //! - `BatchNormalization` with a computed mean and variance, which Keras' LayerNormalization becomes.
+//! - `MatMul` of two vectors and of wide integers; `Equal`, `Pad`, `ReduceMax` and `ReduceMin` of
+//!   truth values.
 //! - Products, convolutions, sums and normalisations of half floats, which are computed in floats.
 //! - `Mod`, whose operands tract may swap, and `CumSum` with its axis in a list of one.
 //!

@@ -2,8 +2,8 @@
 
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
-    batch_norm, cast, empty, functions, gemm, half, int64, log_softmax, mod_, mul, quantize, range,
-    reduce, split, top_k,
+    batch_norm, cast, empty, functions, gemm, int64, log_softmax, mat_mul, mod_, mul, quantize,
+    range, reduce, retyped, split, top_k,
 };
 use crate::{data_sizes, recurrent};
 
@@ -19,10 +19,10 @@ use crate::{data_sizes, recurrent};
 /// an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
     register_beneath(onnx);
-    half::register(onnx);
+    retyped::register(onnx);
 }
 
-/// Registers all but what [`half`] wraps around operators.
+/// Registers all but what [`retyped`] wraps around operators.
 pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     empty::register(onnx);
     functions::register(onnx);
@@ -33,6 +33,7 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Loop", parse::parse);
     onnx.op_register.insert("If", if_::parse);
     onnx.op_register.insert("Cast", cast::parse);
+    onnx.op_register.insert("MatMul", mat_mul::parse);
     onnx.op_register.insert("Mod", mod_::parse);
     onnx.op_register.insert("Mul", mul::parse);
     onnx.op_register.insert("Pow", mul::parse);

@@ -55,8 +55,10 @@ fn logistic(x: f64) -> f64 {
     }
 }
 
+type Function = fn(f64) -> f64;
+
 /// Functions, as nodes on `x`.
-const FUNCTIONS: [(&str, fn(f64) -> f64); 13] = [
+const FUNCTIONS: [(&str, Function); 13] = [
     ("Celu<alpha=2.0>", |x| {
         if x < 0.0 { 2.0 * (x / 2.0).exp_m1() } else { x }
     }),

@@ -1,4 +1,4 @@
-//! Operators of half floats, computed in floats.
+//! Operators of types that tract lacks for them, or computes badly, by those of another type.
 //!
 //! tract sums half floats in half floats, which loses digits, and one by one where the processor has
 //! no such instructions. ONNX Runtime casts them to floats as well.
@@ -12,10 +12,10 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::node::Facts;
 use crate::register::register_beneath;
-use crate::wire::to_typed_without_facts;
+use crate::wire::{to_typed_without_facts, wire_cast};
 
 /// Operators that lose digits, overflow, or take several times as long in half floats.
-const OPERATORS: [&str; 40] = [
+const OF_HALVES: [&str; 40] = [
     "AveragePool",
     "BatchNormalization",
     "Celu",
@@ -58,6 +58,30 @@ const OPERATORS: [&str; 40] = [
     "Swish",
 ];
 
+/// Operators of truth values, of which tract has those of numbers alone.
+const OF_TRUTHS: [&str; 4] = ["Equal", "Pad", "ReduceMax", "ReduceMin"];
+
+/// The types that some operators get for others.
+const RETYPED: [Retyped; 2] = [
+    Retyped {
+        from: DatumType::F16,
+        to: DatumType::F32,
+        operators: &OF_HALVES,
+    },
+    Retyped {
+        from: DatumType::Bool,
+        to: DatumType::U8,
+        operators: &OF_TRUTHS,
+    },
+];
+
+/// A type, and another one for operators that tract lacks for it or computes badly.
+struct Retyped {
+    from: DatumType,
+    to: DatumType,
+    operators: &'static [&'static str],
+}
+
 /// The operators as they are for other types.
 static BENEATH: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
     let mut onnx = tract_onnx::onnx();
@@ -67,7 +91,7 @@ static BENEATH: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
 
 /// Registers them in a tract ONNX loader.
 pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
-    for operator in OPERATORS {
+    for operator in RETYPED.iter().flat_map(|it| it.operators) {
         onnx.op_register.insert(operator, parse);
     }
 }
@@ -76,21 +100,33 @@ fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    let parse = BENEATH.0.get(&node.op_type);
-    let parse = parse.with_context(|| format!("tract has no {}", node.op_type))?;
+    let operator = node.op_type.as_str();
+    let parse = BENEATH.0.get(operator);
+    let parse = parse.with_context(|| format!("tract has no {operator}"))?;
     let (upstream, captured) = parse(ctx, node)?;
-    Ok((Box::new(InFloats { upstream }), captured))
+    let types = RETYPED.iter().filter(|it| it.operators.contains(&operator));
+    let types = types.map(|it| (it.from, it.to)).collect();
+    Ok((Box::new(InOtherType { upstream, types }), captured))
 }
 
-/// An operator that gets floats for half floats, and whose results are cast back.
+/// An operator that gets values of other types, and whose results are cast back.
 #[derive(Clone, Debug)]
-pub(crate) struct InFloats {
-    pub(crate) upstream: Box<dyn InferenceOp>,
+struct InOtherType {
+    upstream: Box<dyn InferenceOp>,
+    /// Each with the type that stands in for it.
+    types: TVec<(DatumType, DatumType)>,
 }
 
-never_equal!(InFloats);
+impl InOtherType {
+    fn other(&self, of: DatumType) -> Option<DatumType> {
+        let types = self.types.iter();
+        types.filter(|it| it.0 == of).map(|it| it.1).next()
+    }
+}
 
-impl Op for InFloats {
+never_equal!(InOtherType);
+
+impl Op for InOtherType {
     fn name(&self) -> StaticName {
         self.upstream.name()
     }
@@ -106,13 +142,13 @@ impl Op for InFloats {
     not_a_typed_op!();
 }
 
-impl EvalOp for InFloats {
+impl EvalOp for InOtherType {
     fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
         self.upstream.eval_out_of_plan(inputs)
     }
 }
 
-impl InferenceOp for InFloats {
+impl InferenceOp for InOtherType {
     fn infer(
         &mut self,
         inputs: TVec<&InferenceFact>,
@@ -150,34 +186,34 @@ impl InferenceOp for InFloats {
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
     ) -> TractResult<TVec<OutletId>> {
-        let mut floats = mapping.clone();
-        let mut is_half = false;
+        let mut retyped = mapping.clone();
+        let mut is_retyped = false;
         for input in &node.inputs {
             let outlet = mapping[input];
             let fact = target.outlet_fact(outlet)?;
-            if !fact.datum_type.is::<f16>() {
+            let Some(other) = self.other(fact.datum_type) else {
                 continue;
-            }
-            is_half = true;
+            };
+            is_retyped = true;
             let known = fact.konst.clone();
-            let name = target.unique_name(format!("{}.float", node.name));
+            let name = target.unique_name(format!("{}.cast", node.name));
             let name = name.into_owned();
             // A constant stays one: tract would cast a large one in each run.
-            let float = match known {
-                Some(known) => target.add_const(name, known.cast_to::<f32>()?.into_owned())?,
-                None => target.wire_node(name, cast(f32::datum_type()), &[outlet])?[0],
+            let cast = match known {
+                Some(known) => target.add_const(name, known.cast_to_dt(other)?.into_owned())?,
+                None => target.wire_node(name, cast(other), &[outlet])?[0],
             };
-            floats.insert(*input, float);
+            retyped.insert(*input, cast);
         }
-        if !is_half {
+        if !is_retyped {
             return self.upstream.to_typed(source, node, target, mapping);
         }
-        let mut made = to_typed_without_facts(&*self.upstream, source, node, target, &floats)?;
+        let mut made = to_typed_without_facts(&*self.upstream, source, node, target, &retyped)?;
         for (made, output) in std::iter::zip(&mut made, &node.outputs) {
             let of = output.fact.datum_type.concretize();
-            if of == Some(f16::datum_type()) {
-                let name = target.unique_name(format!("{}.half", node.name));
-                *made = target.wire_node(name.into_owned(), cast(f16::datum_type()), &[*made])?[0];
+            if let Some(of) = of.filter(|of| self.other(*of).is_some()) {
+                let name = format!("{}.result", node.name);
+                *made = wire_cast(target, name, *made, of)?;
             }
         }
         Ok(made)
