@@ -196,7 +196,7 @@ impl InferenceOp for InOtherType {
             };
             is_retyped = true;
             let known = fact.konst.clone();
-            let name = target.unique_name(format!("{}.cast", node.name));
+            let name = target.unique_name(format!("{}.retyped", node.name));
             let name = name.into_owned();
             // A constant stays one: tract would cast a large one in each run.
             let cast = match known {
@@ -212,7 +212,7 @@ impl InferenceOp for InOtherType {
         for (made, output) in std::iter::zip(&mut made, &node.outputs) {
             let of = output.fact.datum_type.concretize();
             if let Some(of) = of.filter(|of| self.other(*of).is_some()) {
-                let name = format!("{}.result", node.name);
+                let name = format!("{}.retyped", node.name);
                 *made = wire_cast(target, name, *made, of)?;
             }
         }
