@@ -119,8 +119,10 @@ impl Override for Function {
         let of = target.outlet_fact(x)?.datum_type;
         let is_double = of.is::<f64>();
         rule_if!(is_double || of.is::<f32>() && matches!(self, Self::OfAll(_)));
-        let equal = |target: &mut TypedModel, name: String, number: f64| {
-            let number = target.add_const(format!("{name}.number"), tensor0(number))?;
+        let equal = |target: &mut TypedModel, number: f64| {
+            let name = target.unique_name(format!("{name}.number")).into_owned();
+            let number = target.add_const(&*name, tensor0(number))?;
+            let name = target.unique_name(format!("{name}.equal")).into_owned();
             let operands = wire_rank_broadcast(&name, target, &[x, number])?;
             TractResult::Ok(target.wire_node(name, TypedBinOp(comp_eq(), None), &operands)?[0])
         };
@@ -134,8 +136,8 @@ impl Override for Function {
                 // Of NaN if none is sought: no number equals it.
                 let sought = |is_sought: bool, it: f64| if is_sought { it } else { f64::NAN };
                 let (most, least) = (f64::INFINITY, f64::NEG_INFINITY);
-                let above = equal(target, format!("{name}.above"), sought(positive, most))?;
-                let below = equal(target, format!("{name}.below"), sought(negative, least))?;
+                let above = equal(target, sought(positive, most))?;
+                let below = equal(target, sought(negative, least))?;
                 target.wire_node(name, TypedBinOp(Box::new(Or), None), &[above, below])?
             }
         }))

@@ -64,7 +64,8 @@ impl Override for Gemm {
         let [a, b] = self.transposes;
         let axes = AxesMapping::for_numpy_matmul(2, a, b, false)?;
         let product = EinSum::new(axes, of);
-        let product = target.wire_node(format!("{name}.product"), product, &inputs[..2])?[0];
+        let product_name = target.unique_name(format!("{name}.product")).into_owned();
+        let product = target.wire_node(product_name, product, &inputs[..2])?[0];
         let product = scaled(target, &format!("{name}.alpha"), product, self.alpha)?;
         let Some(addend) = self.addend.filter(|_| self.beta != 0.0) else {
             return Ok(Some(tvec![product]));
@@ -90,6 +91,8 @@ fn scaled(
         "its factor is {factor}, expected 1 for a product of {of:?}"
     );
     let factor = tensor0(factor).cast_to_dt(of)?.into_owned();
-    let factor = target.add_const(format!("{name}.factor"), factor)?;
+    let factor_name = target.unique_name(format!("{name}.factor")).into_owned();
+    let factor = target.add_const(factor_name, factor)?;
+    let name = target.unique_name(name).into_owned();
     Ok(wire_with_rank_broadcast(name, target, math::mul(), &[value, factor])?[0])
 }
