@@ -46,6 +46,9 @@
 //! the operator uses the threads of tract's executor, with bit-identical results for any number of
 //! them. Layers of doubles are computed in doubles, those of half floats in floats.
 //!
+//! ONNX Runtime's `DynamicQuantizeLSTM`, which its `quantize_dynamic` makes of every `LSTM`, rounds
+//! its input and its states as ONNX Runtime does with a thread for each sequence.
+//!
 //! # How a loop runs
 //!
 //! A loop that cannot stop early, and whose number of steps is known when the model is prepared,
@@ -107,6 +110,12 @@
 //!   types: tract replaces operators between two of them by a table of all bytes, `Softmax`
 //!   included, though its elements depend on each other. Constants are dequantised when the model
 //!   is loaded.
+//! - `Celu`, `Mish`, `Selu`, `Softplus` and `Swish` by their definitions, and a `LogSoftmax` whose
+//!   small elements are finite; `Erf`, `Gelu`, `Gemm`, `Round`, `Sigmoid` and others of doubles.
+//! - `BatchNormalization` with a computed mean and variance, which Keras' LayerNormalization becomes.
+//! - `MatMul` of two vectors and of wide integers; `Equal`, `Pad`, `ReduceMax` and `ReduceMin` of
+//!   truth values.
+//! - Products, convolutions, sums and normalisations of half floats, which are computed in floats.
 //! - `Mod`, whose operands tract may swap, and `CumSum` with its axis in a list of one.
 //!
 //! # Limitations

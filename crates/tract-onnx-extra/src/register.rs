@@ -1,7 +1,10 @@
 //! Registers the operators in tract's ONNX loader.
 
 use crate::loops::{if_, onnx_scan, parse};
-use crate::operators::{cast, empty, int64, mod_, mul, quantize, range, reduce, top_k};
+use crate::operators::{
+    batch_norm, cast, empty, functions, gemm, int64, log_softmax, mat_mul, mod_, mul, quantize,
+    range, reduce, retyped, split, top_k,
+};
 use crate::{data_sizes, recurrent};
 
 /// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, `If` with any names and
@@ -15,15 +18,28 @@ use crate::{data_sizes, recurrent};
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
 /// an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
+    register_beneath(onnx);
+    retyped::register(onnx);
+}
+
+/// Registers all but what [`retyped`] wraps around operators.
+pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     empty::register(onnx);
+    functions::register(onnx);
+    onnx.op_register
+        .insert("BatchNormalization", batch_norm::parse);
+    onnx.op_register.insert("Gemm", gemm::parse);
+    onnx.op_register.insert("LogSoftmax", log_softmax::parse);
     onnx.op_register.insert("Loop", parse::parse);
     onnx.op_register.insert("If", if_::parse);
     onnx.op_register.insert("Cast", cast::parse);
+    onnx.op_register.insert("MatMul", mat_mul::parse);
     onnx.op_register.insert("Mod", mod_::parse);
     onnx.op_register.insert("Mul", mul::parse);
     onnx.op_register.insert("Pow", mul::parse);
     onnx.op_register.insert("Range", range::parse);
     onnx.op_register.insert("Scan", onnx_scan::parse);
+    onnx.op_register.insert("Split", split::parse);
     onnx.op_register.insert("TopK", top_k::parse);
     int64::register(onnx);
     quantize::register(onnx);

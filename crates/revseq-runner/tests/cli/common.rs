@@ -210,7 +210,11 @@ pub(crate) fn model(graph: GraphProto) -> ModelProto {
     };
     ModelProto {
         ir_version: 8,
-        opset_import: vec![import("", 17), import("revseq", 1)],
+        opset_import: vec![
+            import("", 17),
+            import("revseq", 1),
+            import("com.microsoft", 1),
+        ],
         graph: Some(graph),
         ..ModelProto::default()
     }

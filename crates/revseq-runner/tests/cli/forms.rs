@@ -4,8 +4,8 @@ use prost::Message;
 use tract_onnx::pb::{GraphProto, ValueInfoProto};
 
 use crate::common::{
-    BOOL, FLOAT, Folder, INT64, graph_attribute, model, node, refuses, reverse_graph, revseq,
-    succeeds, value,
+    BOOL, FLOAT, Folder, INT64, graph_attribute, int, model, node, refuses, reverse_graph, revseq,
+    succeeds, tensor, value,
 };
 
 /// Writes a model of some nodes on `x`, a vector of 4, and an int64 vector `n` of 1.
@@ -141,4 +141,64 @@ fn branches_of_other_ranks_run_for_the_condition_that_is_fed() {
     let path = path.to_str().expect("a path is text");
     let printed = succeeds(&["run", path, "--fill", "zeros"]);
     assert!(printed.contains("y: float[1,4]"), "{printed}");
+}
+
+/// As ONNX Runtime's `quantize_dynamic` writes one, around weights of 0 and a bias of 1.
+#[test]
+fn a_dynamically_quantised_layer_runs() {
+    const INT8: i32 = 3;
+    let folder = Folder::new();
+    let inputs = ["x", "w", "r", "b", "", "", "", "", "s", "z", "s", "z"];
+    let mut layer = node("DynamicQuantizeLSTM", &inputs, &["", "", "y"]);
+    layer.domain = "com.microsoft".to_owned();
+    layer.attribute = vec![int("hidden_size", 1)];
+    let floats = |name: &str, dims: &[i64], elements: &[f32]| {
+        let bytes: Vec<u8> = elements.iter().flat_map(|it| it.to_le_bytes()).collect();
+        tensor(name, FLOAT, dims, &bytes)
+    };
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![layer],
+        input: vec![value("x", FLOAT, &["T", "2", "3"])],
+        output: vec![value("y", FLOAT, &["1", "2", "1"])],
+        initializer: vec![
+            tensor("w", INT8, &[1, 3, 4], &[0; 12]),
+            tensor("r", INT8, &[1, 1, 4], &[0; 4]),
+            floats("b", &[1, 8], &[1.0; 8]),
+            floats("s", &[1], &[0.5]),
+            tensor("z", INT8, &[1], &[0]),
+        ],
+        ..GraphProto::default()
+    };
+    let path = folder.model(graph);
+    let path = path.to_str().expect("a path is text");
+    let shown = succeeds(&["inspect", path]);
+    assert!(shown.ends_with("\nruns on tract\n"), "{shown}");
+    // The cell state of one step: a sigmoid of 2 times a hyperbolic tangent of 2.
+    let printed = succeeds(&["run", path, "--dim", "T=1", "--fill", "iota"]);
+    assert!(printed.contains("[[[0.849"), "{printed}");
+}
+
+#[test]
+fn a_layout_of_onnxruntime_is_refused_with_the_option_that_avoids_it() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    let mut blocked = node("Conv", &["y", "y"], &["z"]);
+    blocked.domain = "com.microsoft.nchwc".to_owned();
+    graph.node.push(blocked);
+    let path = folder.model(graph);
+    let why = "save the model with ORT_ENABLE_EXTENDED or less";
+    refuses(&["run", path.to_str().unwrap(), "--fill", "zeros"], why);
+}
+
+#[test]
+fn inputs_of_two_types_are_refused() {
+    let folder = Folder::new();
+    let nodes: [(&str, &[&str], &[&str]); 2] = [
+        ("Size", &["x"], &["size"]),
+        ("Less", &["x", "size"], &["y"]),
+    ];
+    let path = write(&folder, &nodes, "y");
+    let why = "node \"y_node\" (Less) has inputs of float and int64, expected one type";
+    refuses(&["run", &path, "--fill", "iota"], why);
 }

@@ -47,7 +47,7 @@ const SAME: [&str; 18] = [
 ];
 
 /// Operators that change it.
-const OTHER: [&str; 15] = [
+const OTHER: [&str; 16] = [
     "Transpose",
     "Concat",
     "Slice",
@@ -61,6 +61,7 @@ const OTHER: [&str; 15] = [
     "Reshape",
     "Gemm",
     "LSTM",
+    "DynamicQuantizeLSTM",
     "GRU",
     "Split",
 ];
@@ -146,12 +147,17 @@ impl Graph {
         self.initializer(FLOAT, sizes, &bytes)
     }
 
-    /// Weights as int8, which are dequantised.
-    fn weights(&mut self, sizes: &[usize]) -> String {
+    /// Weights as int8.
+    fn bytes(&mut self, sizes: &[usize]) -> String {
         let seed = self.count;
         let bytes = (0..sizes.iter().product()).map(|it: usize| (it * 37 + seed * 11) as u8);
         let bytes: Vec<u8> = bytes.collect();
-        let weights = self.initializer(INT8, sizes, &bytes);
+        self.initializer(INT8, sizes, &bytes)
+    }
+
+    /// Weights as int8, which are dequantised.
+    fn weights(&mut self, sizes: &[usize]) -> String {
+        let weights = self.bytes(sizes);
         let scale = self.floats(&[], |_| 1.0 / 128.0);
         self.op("DequantizeLinear", &[&weights, &scale])
     }
@@ -268,6 +274,23 @@ impl Graph {
                 let weights = [4, 3].map(|columns| self.weights(&[1, rows, columns]));
                 let units = vec![int("hidden_size", 3)];
                 self.with(op, &[&steps, &weights[0], &weights[1]], units)
+            }
+            "DynamicQuantizeLSTM" => {
+                let sizes = self.ints(&[6, 4, 4]);
+                let steps = self.op("Reshape", &[x, &sizes]);
+                let [w, r] = [4, 3].map(|rows| self.bytes(&[1, rows, 12]));
+                let scales = self.floats(&[1, 12], |at| (1 + at) as f32 / 512.0);
+                let zeros = self.initializer(INT8, &[1, 12], &[0; 12]);
+                let made = self.op(
+                    op,
+                    &[
+                        &steps, &w, &r, "", "", "", "", "", &scales, &zeros, &scales, &zeros,
+                    ],
+                );
+                let last = self.nodes.last_mut().expect("it was written");
+                last.domain = "com.microsoft".to_owned();
+                last.attribute = vec![int("hidden_size", 3)];
+                made
             }
             "Split" => {
                 let [one, other] = ["part", "part"].map(|it| self.fresh(it));

@@ -14,6 +14,9 @@ use crate::session::values::{datum_type, type_name};
 /// The most characters of all names that are shown.
 const MAXIMUM_NAMES: usize = 280;
 
+/// The domain of operators on ONNX Runtime's own layout, which its optimiser chooses for a processor.
+const BLOCKED_LAYOUT: &str = "com.microsoft.nchwc::";
+
 /// The operators, types and values that tract lacks for a model.
 #[derive(Debug, Default)]
 pub(crate) struct Lacking {
@@ -128,6 +131,14 @@ impl Lacking {
             text += separator;
             text += what;
         }
+        if self
+            .operators
+            .keys()
+            .any(|it| it.starts_with(BLOCKED_LAYOUT))
+        {
+            text += ", which ONNX Runtime's optimiser writes for one kind of processor: save the model \
+                     with ORT_ENABLE_EXTENDED or less";
+        }
         (!all.is_empty()).then(|| format!("tract has no {text}"))
     }
 }
@@ -158,6 +169,15 @@ mod tests {
                 "tract has no Foo (node \"n0\" and 2 others), com.example::Bar (node \"…{bar}\"), \
                  bfloat16"
             ))
+        );
+        let mut lacking = Lacking::default();
+        lacking.operator(format!("{BLOCKED_LAYOUT}Conv"), "n".to_owned());
+        assert_eq!(
+            lacking.message().as_deref(),
+            Some(
+                "tract has no com.microsoft.nchwc::Conv (node \"n\"), which ONNX Runtime's optimiser \
+                 writes for one kind of processor: save the model with ORT_ENABLE_EXTENDED or less"
+            )
         );
         let mut lacking = Lacking::default();
         for index in 0..50 {

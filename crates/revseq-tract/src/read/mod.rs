@@ -9,6 +9,7 @@ pub(crate) mod adapt;
 pub(crate) mod bounded;
 pub(crate) mod inference;
 mod lacking;
+mod mixed;
 mod register;
 mod source;
 mod weights;

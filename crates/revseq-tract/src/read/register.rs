@@ -25,8 +25,9 @@ static OPERATORS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
 
 /// The operators of `com.microsoft` among tract's, which it keeps under their
 /// bare names (tract-onnx, src/ops/nn).
-const MICROSOFT: [&str; 11] = [
+const MICROSOFT: [&str; 12] = [
     "BiasGelu",
+    "DynamicQuantizeLSTM",
     "FastGelu",
     "GatherBlockQuantized",
     "GroupQueryAttention",

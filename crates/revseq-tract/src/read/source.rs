@@ -9,7 +9,7 @@ use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 
 use super::weights::{self, Weights};
-use super::{adapt, lacking, register};
+use super::{adapt, lacking, mixed, register};
 use crate::error::{Error, ErrorKind};
 
 /// A model that has been checked and brought into the form that tract reads.
@@ -75,9 +75,9 @@ impl Source {
         })
     }
 
-    /// What tract lacks for the model.
+    /// What tract lacks for the model, or would compute otherwise than it is meant.
     pub(super) fn lacking(&self) -> Option<Error> {
-        lacking::lacks(self.graph())
+        lacking::lacks(self.graph()).or_else(|| mixed::mixes(self.graph()))
     }
 
     /// The main graph.

@@ -1,11 +1,18 @@
 //! Operators that tract has in part.
 
+pub(crate) mod batch_norm;
 pub(crate) mod cast;
 pub(crate) mod empty;
+pub(crate) mod functions;
+pub(crate) mod gemm;
 pub(crate) mod int64;
+pub(crate) mod log_softmax;
+pub(crate) mod mat_mul;
 pub(crate) mod mod_;
 pub(crate) mod mul;
 pub(crate) mod quantize;
 pub(crate) mod range;
 pub(crate) mod reduce;
+pub(crate) mod retyped;
+pub(crate) mod split;
 pub(crate) mod top_k;

@@ -1,13 +1,14 @@
-//! Products of integers and of sizes.
+//! Products of integers and of sizes, and powers with exponents of another type.
 //!
 //! tract makes squares of `Mul(i, i)` and `Pow(i, 2)`, which it has for floats alone, and keeps 32
-//! bits of a number that is multiplied with a size.
+//! bits of a number that is multiplied with a size. Its powers have the wider type of two; ONNX's have
+//! that of the base.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
-use tract_onnx::tract_core::ops::math::mul;
+use tract_onnx::tract_core::ops::math::{mul, pow};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::{Override, with_fallback};
@@ -80,7 +81,9 @@ impl Override for ProductOf {
                 };
                 let squares =
                     first.rank() >= second.rank() && second.konst.as_ref().is_some_and(is_two);
-                rule_if!(squares);
+                if !squares {
+                    return power(name, target, [inputs[0], inputs[1]]);
+                }
                 (first.datum_type, first.datum_type)
             }
             Self::Both => (first.datum_type, second.datum_type),
@@ -100,6 +103,26 @@ impl Override for ProductOf {
         let name = target.unique_name(name).into_owned();
         target.wire_node(name, Product { of }, &operands).map(Some)
     }
+}
+
+/// Wires a power whose exponent has a wider type than the base.
+fn power(
+    name: &str,
+    target: &mut TypedModel,
+    operands: [OutletId; 2],
+) -> TractResult<Option<TVec<OutletId>>> {
+    let [base, exponent] = operands.map(|it| target.outlet_fact(it).map(|fact| fact.datum_type));
+    let (base, exponent) = (base?, exponent?);
+    rule_if!(base.is_float() && exponent.is_float() || base.is_integer() && exponent.is_integer());
+    rule_if_some!(wide = base.common_super_type(exponent));
+    rule_if!(wide != base);
+    let mut operands = wire_rank_broadcast(name, target, &operands)?;
+    for (index, operand) in operands.iter_mut().enumerate() {
+        *operand = wire_cast(target, format!("{name}.in{index}"), *operand, wide)?;
+    }
+    let wide = target.unique_name(format!("{name}.wide")).into_owned();
+    let made = target.wire_node(wide, pow(), &operands)?[0];
+    Ok(Some(tvec![wire_cast(target, name.to_owned(), made, base)?]))
 }
 
 /// The product of integers, or of sizes, which may be numbers.

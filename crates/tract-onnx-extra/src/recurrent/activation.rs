@@ -9,20 +9,53 @@ use tract_onnx::tract_hir::tract_num_traits::Float;
 
 use crate::repairs::kernel::Kernel;
 
-/// An ONNX activation function with its constants.
+/// A function of one number with its constants: those of ONNX's layers, and others of its operators.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Activation {
-    Affine { alpha: f32, beta: f32 },
-    Elu { alpha: f32 },
-    HardSigmoid { alpha: f32, beta: f32 },
-    LeakyRelu { alpha: f32 },
+    Affine {
+        alpha: f32,
+        beta: f32,
+    },
+    Celu {
+        alpha: f32,
+    },
+    Elu {
+        alpha: f32,
+    },
+    Erf,
+    Gelu,
+    /// Gelu, approximated by a hyperbolic tangent.
+    GeluTanh,
+    HardSigmoid {
+        alpha: f32,
+        beta: f32,
+    },
+    HardSwish,
+    LeakyRelu {
+        alpha: f32,
+    },
+    Mish,
     Relu,
-    ScaledTanh { alpha: f32, beta: f32 },
+    /// To the nearest integer, the even one of two.
+    Round,
+    ScaledTanh {
+        alpha: f32,
+        beta: f32,
+    },
+    Selu {
+        alpha: f32,
+        gamma: f32,
+    },
     Sigmoid,
     Softplus,
     Softsign,
+    Swish {
+        alpha: f32,
+    },
     Tanh,
-    ThresholdedRelu { alpha: f32 },
+    ThresholdedRelu {
+        alpha: f32,
+    },
 }
 
 /// Reads the functions of each direction of a node.
@@ -98,14 +131,25 @@ impl Functions {
 
 /// The numbers that layers compute with.
 pub(crate) trait Number: Float {
-    fn of(number: f32) -> Self;
+    /// The nearest number.
+    fn of(number: impl Into<f64>) -> Self;
+    fn erf(self) -> Self;
+    fn round_even(self) -> Self;
     fn all_sigmoid(functions: &Functions, all: &mut [Self]) -> TractResult<()>;
     fn all_tanh(functions: &Functions, all: &mut [Self]) -> TractResult<()>;
 }
 
 impl Number for f32 {
-    fn of(number: f32) -> Self {
-        number
+    fn of(number: impl Into<f64>) -> Self {
+        number.into() as Self
+    }
+
+    fn erf(self) -> Self {
+        libm::erff(self)
+    }
+
+    fn round_even(self) -> Self {
+        self.round_ties_even()
     }
 
     fn all_sigmoid(functions: &Functions, all: &mut [Self]) -> TractResult<()> {
@@ -118,8 +162,16 @@ impl Number for f32 {
 }
 
 impl Number for f64 {
-    fn of(number: f32) -> Self {
+    fn of(number: impl Into<f64>) -> Self {
         number.into()
+    }
+
+    fn erf(self) -> Self {
+        libm::erf(self)
+    }
+
+    fn round_even(self) -> Self {
+        self.round_ties_even()
     }
 
     fn all_sigmoid(_functions: &Functions, all: &mut [Self]) -> TractResult<()> {
@@ -141,6 +193,12 @@ fn each<T: Copy>(all: &mut [T], function: impl Fn(T) -> T) {
     }
 }
 
+/// `ln(1 + exp(x))`, which does not overflow.
+#[inline(always)]
+fn softplus<T: Number>(x: T) -> T {
+    x.max(T::zero()) + (-x.abs()).exp().ln_1p()
+}
+
 /// A number clamped, where NaN stays NaN.
 #[inline(always)]
 fn clamped<T: PartialOrd>(x: T, least: T, most: T) -> T {
@@ -157,8 +215,8 @@ fn clamped<T: PartialOrd>(x: T, least: T, most: T) -> T {
 /// activation whose definition says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct GateFunction {
-    pub(super) clip: Option<f32>,
-    pub(super) activation: Activation,
+    pub(crate) clip: Option<f32>,
+    pub(crate) activation: Activation,
 }
 
 impl GateFunction {
@@ -187,10 +245,8 @@ impl GateFunction {
                 T::all_tanh(functions, all)?;
                 each(all, |x| x * alpha);
             }
-            // max(x, 0) + ln(1 + exp(-|x|)), which does not overflow.
-            Activation::Softplus => {
-                each(all, |x| x.max(zero) + (-x.abs()).exp().ln_1p());
-            }
+            Activation::Softplus => each(all, softplus),
+            Activation::Mish => each(all, |x| x * softplus(x).tanh()),
             Activation::Softsign => each(all, |x| x / (x.abs() + one)),
             Activation::LeakyRelu { alpha } => {
                 let alpha = T::of(alpha);
@@ -200,6 +256,36 @@ impl GateFunction {
                 let alpha = T::of(alpha);
                 each(all, |x| if x >= zero { x } else { alpha * x.exp_m1() });
             }
+            Activation::Celu { alpha } => {
+                let alpha = T::of(alpha);
+                let below = |x: T| alpha * (x / alpha).exp_m1();
+                each(all, |x| if x >= zero { x } else { below(x) });
+            }
+            Activation::Selu { alpha, gamma } => {
+                let (alpha, gamma) = (T::of(alpha), T::of(gamma));
+                let below = |x: T| alpha * x.exp_m1();
+                each(all, |x| gamma * if x > zero { x } else { below(x) });
+            }
+            Activation::Swish { alpha } => {
+                let alpha = T::of(alpha);
+                each(all, |x| x / (one + (-alpha * x).exp()));
+            }
+            Activation::HardSwish => {
+                let (sixth, half) = (one / T::of(6.0), T::of(0.5));
+                each(all, |x| x * clamped(x * sixth + half, zero, one));
+            }
+            Activation::Erf => each(all, T::erf),
+            Activation::Gelu => {
+                let (half, root) = (T::of(0.5), T::of(2.0).sqrt());
+                each(all, |x| half * x * (one + (x / root).erf()));
+            }
+            Activation::GeluTanh => {
+                let (half, cubic) = (T::of(0.5), T::of(0.044_715));
+                let factor = T::of(std::f64::consts::FRAC_2_PI).sqrt();
+                let inner = |x: T| factor * (x + cubic * x * x * x);
+                each(all, |x| half * x * (one + inner(x).tanh()));
+            }
+            Activation::Round => each(all, T::round_even),
             Activation::ThresholdedRelu { alpha } => {
                 let alpha = T::of(alpha);
                 each(all, |x| if x >= alpha { x } else { zero });
@@ -209,7 +295,7 @@ impl GateFunction {
     }
 
     /// The function as an operator.
-    pub(super) fn op(self) -> ElementWiseOp {
+    pub(crate) fn op(self) -> ElementWiseOp {
         ElementWiseOp(Box::new(self), None)
     }
 }

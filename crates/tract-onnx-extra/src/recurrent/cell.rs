@@ -7,6 +7,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::Wiring;
 use super::activation::{Activation, GateFunction};
+use super::quantized::FakeQuantize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cell {
@@ -33,6 +34,8 @@ pub(super) struct Step<'a> {
     pub(super) hidden: TDim,
     pub(super) activations: &'a [Activation],
     pub(super) clip: Option<f32>,
+    /// Whether products take a state as it is quantised.
+    pub(super) quantizes: bool,
 }
 
 impl Cell {
@@ -123,6 +126,10 @@ impl Step<'_> {
     ) -> TractResult<OutletId> {
         let of = to.fact(state)?.datum_type;
         let weights = self.gates(to, self.r, 0, gates)?;
+        let state = match self.quantizes {
+            true => to.op("quantized", FakeQuantize::Rows, &[state])?,
+            false => state,
+        };
         let product = EinSum::new("abh,gh->abg".parse()?, of);
         to.op("product", product, &[state, weights])
     }

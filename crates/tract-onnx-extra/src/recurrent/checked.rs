@@ -5,7 +5,7 @@ use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
 use super::Wiring;
-use super::layer::Layer;
+use super::layer::{Axes, Layer};
 use crate::LengthsPolicy;
 
 /// A size that an input has to have.
@@ -28,12 +28,13 @@ pub(super) struct Expected {
 
 impl Expected {
     /// The sizes, from those of X and R.
-    fn of(&self, x: &[TDim], batch_axis: usize, r: &[TDim]) -> TVec<TDim> {
+    fn of(&self, x: &[TDim], r: &[TDim], axes: &Axes) -> TVec<TDim> {
+        let units = &r[axes.units];
         let sizes = self.sizes.iter().map(|size| match *size {
             Size::Known(size) => size.to_dim(),
-            Size::Batch => x[batch_axis].clone(),
+            Size::Batch => x[axes.batch].clone(),
             Size::Features => x[2].clone(),
-            Size::Units(times) => r[2].clone() * times,
+            Size::Units(times) => units.clone() * times,
         });
         sizes.collect()
     }
@@ -81,10 +82,10 @@ pub(super) fn wire(
 ) -> TractResult<TVec<OutletId>> {
     let mut checked: TVec<OutletId> = inputs.into();
     let (x, r) = (inputs[0], inputs[2]);
-    let batch_axis = layer.axes().batch;
+    let axes = layer.axes();
     for (input, expected) in layer.expected() {
         let (of_x, of_r) = (to.fact(x)?, to.fact(r)?);
-        let sizes = expected.of(&of_x.shape, batch_axis, &of_r.shape);
+        let sizes = expected.of(&of_x.shape, &of_r.shape, &axes);
         let found = &to.fact(inputs[input])?.shape;
         let differs = |(found, expected): (&TDim, &TDim)| match (found.to_i64(), expected.to_i64())
         {
@@ -98,10 +99,7 @@ pub(super) fn wire(
             checked[input] = wire_lengths(to, layer, x, inputs[input])?;
         } else if **found != *sizes {
             let name = expected.name;
-            let op = CheckedShape {
-                expected,
-                batch_axis,
-            };
+            let op = CheckedShape { expected, axes };
             checked[input] = to.op(name, op, &[inputs[input], x, r])?;
         }
     }
@@ -142,7 +140,7 @@ fn wire_lengths(
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CheckedShape {
     expected: Expected,
-    batch_axis: usize,
+    axes: Axes,
 }
 
 impl Op for CheckedShape {
@@ -161,7 +159,7 @@ impl EvalOp for CheckedShape {
             let sizes = inputs[input].shape().iter();
             sizes.map(|size| size.to_dim()).collect::<TVec<TDim>>()
         });
-        let sizes = self.expected.of(&x, self.batch_axis, &r);
+        let sizes = self.expected.of(&x, &r, &self.axes);
         if found != sizes {
             return Err(self.expected.wrong(&found, &sizes));
         }
@@ -172,7 +170,7 @@ impl EvalOp for CheckedShape {
 impl TypedOp for CheckedShape {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let (x, r) = (&inputs[1].shape, &inputs[2].shape);
-        let sizes = self.expected.of(x, self.batch_axis, r);
+        let sizes = self.expected.of(x, r, &self.axes);
         Ok(tvec![inputs[0].datum_type.fact(sizes)])
     }
 

@@ -13,7 +13,7 @@ use super::packed::{Constants, Direction, PackedLayer};
 pub(super) const MINIMUM_WEIGHTS: usize = 1 << 12;
 
 impl Layer {
-    /// The layer with packed weights, if they are known and large.
+    /// The layer with packed weights, if they are known, and large or quantised.
     pub(super) fn packed(
         &self,
         to: &Wiring<'_>,
@@ -37,7 +37,9 @@ impl Layer {
         rule_if!(bias.is_some() == self.inputs.bias.is_some());
         rule_if!(peepholes.is_some() == self.inputs.peepholes.is_some());
         let (units, features) = (r.shape()[2], w.shape()[2]);
-        rule_if!(units * r.shape()[1] >= MINIMUM_WEIGHTS && x.shape[2] == features.to_dim());
+        // A step that quantises is no fused program.
+        let is_worth = units * r.shape()[1] >= MINIMUM_WEIGHTS || self.quantized.is_some();
+        rule_if!(is_worth && x.shape[2] == features.to_dim());
         let mut directions = vec![];
         for (index, &is_backward) in self.directions.iter().enumerate() {
             let of_direction = |of: &Arc<Tensor>| -> TractResult<Vec<f32>> {
@@ -68,6 +70,7 @@ impl Layer {
             features,
             directions,
             functions: Functions::new()?,
+            quantizes: self.quantized.is_some(),
         }))
     }
 

@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Range as Count, Slice, TypedConcat};
-use tract_onnx::tract_core::ops::binary::TypedBinOp;
+use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Slice, TypedConcat};
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_core::ops::einsum::EinSum;
-use tract_onnx::tract_core::ops::logic::{Iff, comp_lt};
+use tract_onnx::tract_core::ops::logic::Iff;
 use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_core::ops::scan::{InputMapping, OutputMapping, Scan, ScanInfo};
 use tract_onnx::tract_hir::internal::*;
@@ -17,6 +16,8 @@ use super::Wiring;
 use super::activation::Activation;
 use super::cell::{Cell, Step};
 use super::checked::{self, Expected, Size, alike, fill};
+use super::lengths::Lengths;
+use super::quantized::Quantized;
 use crate::LengthsPolicy;
 use crate::loops::alias::Alias;
 use crate::loops::last::LastOrInitial;
@@ -59,12 +60,17 @@ pub(super) struct Layer {
     pub(super) lengths: LengthsPolicy,
     pub(super) inputs: Inputs,
     pub(super) outputs: Outputs,
+    /// For weights that are quantised, as are then X and the state h.
+    pub(super) quantized: Option<Quantized>,
 }
 
 /// The places of the node's axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Axes {
     pub(super) batch: usize,
     pub(super) time: usize,
+    /// The axis of units in R.
+    pub(super) units: usize,
     /// The axes of directions and batch in states.
     states: [usize; 2],
     /// The axes of time, directions and batch in `Y`.
@@ -73,10 +79,12 @@ pub(super) struct Axes {
 
 impl Layer {
     pub(super) fn axes(&self) -> Axes {
+        let units = 2 - usize::from(self.quantized.is_some());
         if self.is_batch_first {
             Axes {
                 batch: 0,
                 time: 1,
+                units,
                 states: [1, 0],
                 y: [1, 2, 0],
             }
@@ -84,6 +92,7 @@ impl Layer {
             Axes {
                 batch: 1,
                 time: 0,
+                units,
                 states: [0, 1],
                 y: [0, 1, 2],
             }
@@ -106,8 +115,12 @@ impl Layer {
             initial_c,
             peepholes,
         } = self.inputs;
-        let w = tvec![directions, Size::Units(gates), Size::Features];
-        let r = tvec![directions, Size::Units(gates), Size::Units(1)];
+        let mut w = tvec![directions, Size::Units(gates), Size::Features];
+        let mut r = tvec![directions, Size::Units(gates), Size::Units(1)];
+        if self.quantized.is_some() {
+            w.swap(1, 2);
+            r.swap(1, 2);
+        }
         let all = [
             (Some(1), "W", w),
             (Some(2), "R", r),
@@ -316,6 +329,7 @@ impl Layer {
             hidden: weights.hidden,
             activations: &self.activations[direction],
             clip: self.clip,
+            quantizes: self.quantized.is_some(),
         };
         let mut after = self.cell.wire(&mut body, &step)?;
         let mut y = after[0];
@@ -369,40 +383,6 @@ impl Layer {
         Ok(slots.map(|slot| slot.map(|slot| made[slot])))
     }
 
-    /// Whether a step is within a sequence, if there are lengths and not all cover the sequence.
-    fn wire_lengths(
-        &self,
-        to: &mut Wiring<'_>,
-        x: OutletId,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<Lengths>> {
-        rule_if_some!(lengths = self.inputs.lengths);
-        let lengths = inputs[lengths];
-        let time = to.fact(x)?.shape[0].clone();
-        let known = to.fact(lengths)?.konst.as_ref();
-        let known = known.and_then(|lengths| lengths.as_uniform());
-        if let (Some(known), Ok(time)) = (known, time.to_i64()) {
-            rule_if!(time == 0 || known.cast_to_scalar::<i64>()? != time);
-        }
-        let bound = |to: &mut Wiring<'_>, value: TDim| to.constant("steps", tensor0(value));
-        let range = [
-            bound(to, 0.to_dim())?,
-            bound(to, time.clone())?,
-            bound(to, 1.to_dim())?,
-        ];
-        let steps = to.op("steps", Count::new(time), &range)?;
-        let steps = to.op("steps", cast(i64::datum_type()), &[steps])?;
-        let steps = to.op("steps", AxisOp::Add(1), &[steps])?;
-        let steps = to.op("steps", AxisOp::Add(2), &[steps])?;
-        let lengths = to.op("lengths", AxisOp::Add(0), &[lengths])?;
-        let lengths = to.op("lengths", AxisOp::Add(2), &[lengths])?;
-        let less = || TypedBinOp(comp_lt(), None);
-        let none = to.constant("none", tensor0(0i64))?;
-        Ok(Some(Lengths {
-            goes_on: to.op("goes_on", less(), &[steps, lengths])?,
-            is_any: to.math("is_any", less(), &[none, lengths])?,
-        }))
-    }
     /// Wires a Scan for each direction. The requested outputs have ONNX's layout with the time axis
     /// first.
     fn wire_scans(
@@ -437,14 +417,6 @@ impl Layer {
         }
         Ok(outputs)
     }
-}
-
-/// Masks from the lengths of sequences.
-struct Lengths {
-    /// Whether a step is within the sequence: [time, batch, 1].
-    goes_on: OutletId,
-    /// Whether there is any step: [1, batch, 1].
-    is_any: OutletId,
 }
 
 /// The weights of one direction.
@@ -506,7 +478,9 @@ impl Expansion for Layer {
             self.inputs.initial_c,
             self.inputs.peepholes,
         ];
-        check_input_arity(inputs, 3 + optional.iter().flatten().count())?;
+        let optional = optional.iter().flatten().count();
+        let parameters = self.quantized.as_ref().map_or(0, Quantized::count);
+        check_input_arity(inputs, 3 + optional + parameters)?;
         check_output_arity(outputs, self.outputs.count())?;
         let axes = self.axes();
         let directions = self.directions.len().to_dim();
@@ -515,7 +489,9 @@ impl Expansion for Layer {
         for (input, expected) in self.expected() {
             let input = &inputs[input];
             s.equals(&input.rank, expected.sizes.len() as i64)?;
-            if expected.name != "sequence_lens" {
+            let is_integer = expected.name == "sequence_lens"
+                || self.quantized.is_some() && ["W", "R"].contains(&expected.name);
+            if !is_integer {
                 s.equals(&input.datum_type, &x.datum_type)?;
             }
             for (axis, size) in expected.sizes.into_iter().enumerate() {
@@ -524,9 +500,11 @@ impl Expansion for Layer {
                     Size::Known(size) => fill(s, of, size.to_dim())?,
                     Size::Batch => alike(s, of, &x.shape[axes.batch])?,
                     Size::Features => alike(s, of, &x.shape[2])?,
-                    Size::Units(1) => alike(s, of, &r.shape[2])?,
+                    Size::Units(1) => alike(s, of, &r.shape[axes.units])?,
                     Size::Units(times) => {
-                        s.given(&r.shape[2], move |s, units| fill(s, of, units * times))?;
+                        s.given(&r.shape[axes.units], move |s, units| {
+                            fill(s, of, units * times)
+                        })?;
                     }
                 }
             }
@@ -537,7 +515,7 @@ impl Expansion for Layer {
             s.equals(&state.rank, 3)?;
             s.equals(&state.shape[axes.states[0]], directions.clone())?;
             s.equals(&state.shape[axes.states[1]], &x.shape[axes.batch])?;
-            s.equals(&state.shape[2], &r.shape[2])?;
+            s.equals(&state.shape[2], &r.shape[axes.units])?;
         }
         if let Some(y) = self.outputs.y {
             let y = &outputs[y];
@@ -546,7 +524,7 @@ impl Expansion for Layer {
             s.equals(&y.shape[axes.y[0]], &x.shape[axes.time])?;
             s.equals(&y.shape[axes.y[1]], directions)?;
             s.equals(&y.shape[axes.y[2]], &x.shape[axes.batch])?;
-            s.equals(&y.shape[3], &r.shape[2])?;
+            s.equals(&y.shape[3], &r.shape[axes.units])?;
         }
         Ok(())
     }
@@ -568,7 +546,10 @@ impl Expansion for Layer {
         } else {
             inputs.into()
         };
-        let inputs = checked::wire(&mut to, self, &inputs)?;
+        let mut inputs = checked::wire(&mut to, self, &inputs)?;
+        if let Some(quantized) = &self.quantized {
+            quantized.wire(&mut to, &mut inputs)?;
+        }
         let mut x = inputs[0];
         if self.is_batch_first {
             x = to.op("x", AxisOp::Move(1, 0), &[x])?;

@@ -1,4 +1,4 @@
-//! ONNX's recurrent layers: `LSTM`, `GRU` and `RNN`.
+//! ONNX's recurrent layers: `LSTM`, `GRU` and `RNN`, and ONNX Runtime's `DynamicQuantizeLSTM`.
 //!
 //! tract-onnx 0.23 ignores `direction = reverse`, non-default activations and `clip`, refuses
 //! lengths, and multiplies each step's input with the weights separately. This module supports
@@ -10,9 +10,11 @@ mod cell;
 mod checked;
 mod large;
 mod layer;
+mod lengths;
 mod op;
 mod packed;
 mod product;
+mod quantized;
 mod recognise;
 mod team;
 
@@ -27,11 +29,12 @@ use crate::load;
 use crate::node::check_domain;
 use cell::Cell;
 use layer::{Inputs, Layer, Outputs};
+use quantized::Quantized;
 pub(crate) use recognise::{Scanned, wire as wire_scanned};
 
 /// Registers the layers with a tract ONNX loader.
 pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
-    for operator in ["LSTM", "GRU", "RNN"] {
+    for operator in ["LSTM", "GRU", "RNN", quantized::OPERATOR] {
         onnx.op_register.insert(operator, parse);
     }
 }
@@ -45,7 +48,16 @@ fn parse(
 }
 
 fn read(node: &NodeProto) -> TractResult<Layer> {
-    check_domain(node)?;
+    let is_quantized = node.op_type == quantized::OPERATOR;
+    if is_quantized {
+        ensure!(
+            node.domain == "com.microsoft",
+            "it is of domain {:?}, expected \"com.microsoft\"",
+            node.domain
+        );
+    } else {
+        check_domain(node)?;
+    }
     let direction: Option<&str> = node.get_attr_opt("direction")?;
     // Whether each direction runs backwards.
     let directions: &[bool] = match direction {
@@ -60,7 +72,7 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
         Ok(node.get_attr_opt::<i64>(name)?.is_some_and(|it| it != 0))
     };
     let cell = match node.op_type.as_str() {
-        "LSTM" => Cell::Lstm {
+        "LSTM" | quantized::OPERATOR => Cell::Lstm {
             couples_input_and_forget: is_set("input_forget")?,
         },
         "GRU" => Cell::Gru {
@@ -77,6 +89,10 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
         initial_h: input(),
         initial_c: input(),
         peepholes: input(),
+    };
+    let quantized = match is_quantized {
+        true => Some(Quantized::read([input(), input(), input(), input()])?),
+        false => None,
     };
     let mut outputs = optional_outputs(node);
     let mut output = || outputs.next().flatten();
@@ -95,6 +111,7 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
         lengths: load::lengths_of_nodes_read(),
         inputs,
         outputs,
+        quantized,
     })
 }
 

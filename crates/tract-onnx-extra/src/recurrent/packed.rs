@@ -7,6 +7,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::activation::{Activation, Functions, GateFunction};
 use super::cell::Cell;
 use super::product::{Panels, panel_columns};
+use super::quantized;
 
 /// A layer with known weights.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub(super) struct PackedLayer {
     pub(super) features: usize,
     pub(super) directions: Vec<Direction>,
     pub(super) functions: Functions,
+    /// Whether products take the state h as it is quantised.
+    pub(super) quantizes: bool,
 }
 
 /// The weights of one direction.
@@ -239,6 +242,14 @@ impl PackedLayer {
         if !is_late && count.is_multiple_of(units.steps_at_once) {
             self.add_inputs(direction, units, of, count);
         }
+        let mut quantized = vec![];
+        let shared = if self.quantizes {
+            quantized.extend_from_slice(shared);
+            quantized::by_row(&mut quantized, self.units);
+            &quantized
+        } else {
+            shared
+        };
         let row = units.batch * units.width;
         let plane = units.steps_at_once * row;
         let at = (step - units.first) * row;

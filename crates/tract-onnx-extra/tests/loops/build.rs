@@ -141,7 +141,8 @@ fn value(text: &str) -> ValueInfoProto {
     }
 }
 
-/// `y, z = Split<axis=0>(x)`, with `_` for an omitted name.
+/// `y, z = Split<axis=0>(x)`, with `_` for an omitted name, and `domain::Operator` for one outside of
+/// ONNX's own domain.
 fn node(index: usize, text: &str) -> NodeProto {
     let (outputs, call) = text.split_once('=').unwrap();
     let (operator, inputs) = call
@@ -154,6 +155,7 @@ fn node(index: usize, text: &str) -> NodeProto {
         None => (operator, ""),
         Some((op_type, attributes)) => (op_type, attributes.strip_suffix('>').unwrap()),
     };
+    let (domain, op_type) = op_type.rsplit_once("::").unwrap_or(("", op_type));
     let names = |text: &str| {
         let names = text
             .split(',')
@@ -170,6 +172,7 @@ fn node(index: usize, text: &str) -> NodeProto {
             .collect()
     };
     NodeProto {
+        domain: domain.to_owned(),
         op_type: op_type.to_owned(),
         name: format!("{op_type}{index}"),
         input: names(inputs),

@@ -127,3 +127,92 @@ fn a_remainder_of_a_size_is_a_size() {
         assert_eq!(found[0].shape(), [rows % 2 + 1, 2]);
     }
 }
+
+/// The bits of every integer are kept, and the product of two vectors is a scalar.
+#[test]
+fn integers_and_vectors_are_multiplied_as_matrices() {
+    let large = 1_i64 << 60;
+    let a = tensor2(&[[large + 1, 2, 0], [0, -1, 3]]);
+    let b = tensor2(&[[1_i64, 0], [5, 7], [0, large]]);
+    let expected = tensor2(&[[large + 11, 14], [-5, large.wrapping_mul(3) - 7]]);
+    let check = |a: Tensor, b: Tensor, expected: Tensor| {
+        let declared = |name: &str, of: &Tensor| {
+            let names = ["P", "Q", "S"];
+            let sizes = of.shape().iter().enumerate();
+            // Sizes that the operands share are known.
+            let sizes = sizes.map(|(at, size)| match size {
+                3 => size.to_string(),
+                _ => format!("{name}{}", names[at]),
+            });
+            let sizes: Vec<String> = sizes.collect();
+            let of = format!("{:?}", of.datum_type()).to_lowercase();
+            format!("{name}:{of}[{}]", sizes.join(","))
+        };
+        let inputs = format!("{} {}", declared("a", &a), declared("b", &b));
+        let found = run(graph(&inputs, "y", "y = MatMul(a, b)"), &[a, b]).unwrap();
+        assert_eq!(found, [expected]);
+    };
+    check(a.clone(), b.clone(), expected);
+    let stacked = Tensor::stack_tensors(0, &[&a, &a]).unwrap();
+    let stacked = stacked.into_shape(&[2, 2, 3]).unwrap();
+    let product = tensor2(&[[large + 11, 14], [-5, large.wrapping_mul(3) - 7]]);
+    let product = Tensor::stack_tensors(0, &[&product, &product]).unwrap();
+    check(stacked, b.clone(), product.into_shape(&[2, 2, 2]).unwrap());
+    check(
+        tensor1(&[1_i64, 2, 3]),
+        b,
+        tensor1(&[11, large.wrapping_mul(3) + 14]),
+    );
+    check(a, tensor1(&[1_i64, 2, 3]), tensor1(&[large + 5, 7]));
+    check(
+        tensor1(&[1_i64, 2, 3]),
+        tensor1(&[4_i64, 5, 6]),
+        tensor0(32_i64),
+    );
+    check(
+        tensor1(&[1_u32, 2, 3]),
+        tensor1(&[4_u32, 5, 6]),
+        tensor0(32_u32),
+    );
+    check(
+        tensor1(&[1_u64, 2, 3]),
+        tensor1(&[4_u64, 5, 6]),
+        tensor0(32_u64),
+    );
+    check(
+        tensor1(&[1_f32, 2., 3.]),
+        tensor1(&[4_f32, 5., 6.]),
+        tensor0(32_f32),
+    );
+    check(
+        tensor1(&[1_i32, 2, 3]),
+        tensor1(&[4_i32, 5, 6]),
+        tensor0(32_i32),
+    );
+}
+
+#[test]
+fn truth_values_are_compared_padded_and_reduced() {
+    let a = tensor2(&[[true, false], [false, false]]);
+    let b = tensor2(&[[true, true], [false, true]]);
+    let pads = tensor1(&[0_i64, 0, 0, 1]);
+    for (node, expected) in [
+        ("Equal(a, b)", tensor2(&[[true, false], [true, false]])),
+        (
+            "Pad(a, pads)",
+            tensor2(&[[true, false, false], [false, false, false]]),
+        ),
+        (
+            "Pad(a, pads, filling)",
+            tensor2(&[[true, false, true], [false, false, true]]),
+        ),
+        ("ReduceMax<axes=[1];keepdims=0>(a)", tensor1(&[true, false])),
+        ("ReduceMin<axes=[0];keepdims=0>(b)", tensor1(&[false, true])),
+    ] {
+        let model = graph("a:bool[N,2] b:bool[N,2]", "y", &format!("y = {node}"))
+            .constant("pads", pads.clone())
+            .constant("filling", tensor0(true));
+        let found = run(model, &[a.clone(), b.clone()]).unwrap();
+        assert_eq!(found, [expected], "{node}");
+    }
+}

@@ -9,6 +9,7 @@ mod errors;
 #[expect(dead_code, reason = "an example has a main function")]
 mod example;
 mod features;
+mod floats;
 mod integers;
 mod layer_inputs;
 mod layers;
@@ -21,4 +22,5 @@ mod ranges;
 mod recognised;
 mod recurrent;
 mod slices;
+mod splits;
 mod symbols;

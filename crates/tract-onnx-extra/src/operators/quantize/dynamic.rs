@@ -4,7 +4,7 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::linear::bytes;
+use super::linear::{Real, bytes};
 use crate::data_sizes::{CustomNode, CustomOp};
 use crate::node::check_domain;
 
@@ -17,7 +17,30 @@ pub(super) fn parse(
     Ok((Box::new(CustomOp(Dynamic)), vec![]))
 }
 
-/// Quantises floats to uint8 by a scale and a zero point of their range, which includes 0.
+/// Returns the scale and the zero point of the range of floats, which includes 0.
+fn parameters(data: &[f32]) -> (f32, u8) {
+    let (least, most) = data.iter().fold((0_f32, 0_f32), |(least, most), &it| {
+        (least.min(it), most.max(it))
+    });
+    let scale = if least == most {
+        1.0
+    } else {
+        (most - least) / f32::from(u8::MAX)
+    };
+    let zero = (0.0 - least / scale).clamp(0.0, u8::MAX.into());
+    (scale, zero.round_ties_even() as u8)
+}
+
+/// Quantises floats like [`Dynamic`], and dequantises them. NaN stays NaN.
+pub(crate) fn fake_quantize(data: &mut [f32]) {
+    let (scale, zero) = parameters(data);
+    for it in data.iter_mut().filter(|it| !it.is_nan()) {
+        let quantized = it.quantized(scale, zero.into(), 0, u8::MAX.into());
+        *it = scale.times_small(quantized - i32::from(zero));
+    }
+}
+
+/// Quantises floats to uint8 by [`parameters`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Dynamic;
 
@@ -50,17 +73,7 @@ impl EvalOp for Dynamic {
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let data = inputs[0].try_as_plain_ram()?;
-        let data = data.as_slice::<f32>()?;
-        let (least, most) = data.iter().fold((0_f32, 0_f32), |(least, most), &it| {
-            (least.min(it), most.max(it))
-        });
-        let scale = if least == most {
-            1.0
-        } else {
-            (most - least) / f32::from(u8::MAX)
-        };
-        let zero = (0.0 - least / scale).clamp(0.0, u8::MAX.into());
-        let zero = zero.round_ties_even() as u8;
+        let (scale, zero) = parameters(data.as_slice::<f32>()?);
         let quantized = bytes(&inputs[0], scale, zero)?;
         Ok(tvec![
             quantized.into_tvalue(),

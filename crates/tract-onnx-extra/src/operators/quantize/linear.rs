@@ -181,7 +181,7 @@ struct Linear {
 }
 
 /// A number of the data.
-trait Real: Datum + Copy {
+pub(super) trait Real: Datum + Copy {
     /// The nearest integer to `self / scale`, the even one of two, plus `zero`, between two bounds.
     fn quantized(self, scale: Self, zero: i32, least: i32, most: i32) -> i32;
 

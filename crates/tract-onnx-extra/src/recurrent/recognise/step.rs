@@ -188,6 +188,7 @@ impl Step {
             features,
             directions: vec![direction],
             functions: Functions::new()?,
+            quantizes: false,
         })
     }
 }

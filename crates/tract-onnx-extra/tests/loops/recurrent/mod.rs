@@ -1,6 +1,7 @@
 //! LSTM, GRU and RNN, compared with a plain version of ONNX's equations.
 
 mod definition;
+mod quantized;
 
 use std::fmt::Write as _;
 use std::ops::Range;

@@ -1,0 +1,169 @@
+//! MatMul of two vectors, which tract refuses, and of wide integers, which it cannot run.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::broadcast::multi_broadcast;
+use tract_onnx::tract_core::ops::change_axes::{AxisOp, wire_rank_broadcast};
+use tract_onnx::tract_core::ops::einsum::EinSum;
+use tract_onnx::tract_hir::internal::*;
+use tract_onnx::tract_hir::tract_num_traits::{WrappingAdd, WrappingMul, Zero};
+
+use crate::data_sizes::{Override, with_fallback};
+use crate::delegate::Facts;
+use crate::node::{check_domain, parse_with_tract};
+
+/// Parses a MatMul.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
+    Ok((with_fallback(upstream, MatMul), captured))
+}
+
+#[derive(Clone, Debug)]
+struct MatMul;
+
+impl Override for MatMul {
+    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
+        upstream.name()
+    }
+
+    fn infer(
+        &self,
+        _upstream: &mut dyn InferenceOp,
+        _inputs: &TVec<&InferenceFact>,
+        _outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>> {
+        Ok(None)
+    }
+
+    fn wire(
+        &self,
+        _upstream: &dyn InferenceOp,
+        name: &str,
+        target: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<Option<TVec<OutletId>>> {
+        let facts = [0, 1].map(|input| target.outlet_fact(inputs[input]));
+        let [a, b] = facts;
+        let (a, b) = (a?, b?);
+        let is_vector = [a, b].map(|fact| fact.rank() == 1);
+        let of = a.datum_type;
+        let is_wide = [i64::datum_type(), u64::datum_type(), u32::datum_type()].contains(&of);
+        rule_if!(is_wide || is_vector == [true, true]);
+        let mut operands: TVec<OutletId> = inputs.into();
+        // Of a vector a row on the left side, and a column on the right side.
+        for (side, operand) in operands.iter_mut().enumerate() {
+            if is_vector[side] {
+                let name = target.unique_name(format!("{name}.matrix")).into_owned();
+                *operand = target.wire_node(name, AxisOp::Add(side), &[*operand])?[0];
+            }
+        }
+        let operands = wire_rank_broadcast(format!("{name}.operand"), target, &operands)?;
+        let rank = target.outlet_fact(operands[0])?.rank();
+        let op: Box<dyn TypedOp> = if is_wide {
+            Box::new(IntegerProduct)
+        } else {
+            let axes = AxesMapping::for_numpy_matmul(rank, false, false, false)?;
+            Box::new(EinSum::new(axes, of))
+        };
+        let product = target.unique_name(format!("{name}.product")).into_owned();
+        let mut made = target.wire_node(product, op, &operands)?[0];
+        for (side, axis) in [(1, rank - 1), (0, rank - 2)] {
+            if is_vector[side] {
+                let name = target.unique_name(format!("{name}.vector")).into_owned();
+                made = target.wire_node(name, AxisOp::Rm(axis), &[made])?[0];
+            }
+        }
+        Ok(Some(tvec![made]))
+    }
+}
+
+/// The product of matrices of integers, which wraps around. The operands have as many axes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct IntegerProduct;
+
+impl IntegerProduct {
+    fn shape<D: DimLike>(a: &[D], b: &[D]) -> TractResult<TVec<D>> {
+        let [.., rows, inner] = a else {
+            bail!("its first operand has {} axes, expected 2 or more", a.len());
+        };
+        let [.., other, columns] = b else {
+            bail!(
+                "its second operand has {} axes, expected 2 or more",
+                b.len()
+            );
+        };
+        ensure!(
+            inner.compatible_with(other),
+            "its operands have {inner} columns and {other} rows, expected as many"
+        );
+        let mut shape = multi_broadcast(&[&a[..a.len() - 2], &b[..b.len() - 2]])?;
+        shape.extend([rows.clone(), columns.clone()]);
+        Ok(shape)
+    }
+
+    fn product<T>(a: &Tensor, b: &Tensor, shape: &[usize]) -> TractResult<Tensor>
+    where
+        T: Datum + Copy + WrappingAdd + WrappingMul + Zero,
+    {
+        let batch = &shape[..shape.len() - 2];
+        let (a, b) = (a.to_plain_array_view::<T>()?, b.to_plain_array_view::<T>()?);
+        let of_batch = |sizes: &[usize]| [batch, &sizes[sizes.len() - 2..]].concat();
+        let a = a.broadcast(of_batch(a.shape())).context("it broadcasts")?;
+        let b = b.broadcast(of_batch(b.shape())).context("it broadcasts")?;
+        let rank = shape.len();
+        let inner = a.shape()[rank - 1];
+        let made = tract_ndarray::ArrayD::from_shape_fn(shape, |at| {
+            let (mut of_a, mut of_b) = (at.clone(), at);
+            (0..inner).fold(T::zero(), |sum, index| {
+                of_a[rank - 1] = index;
+                of_b[rank - 2] = index;
+                sum.wrapping_add(&a[&of_a].wrapping_mul(&b[&of_b]))
+            })
+        });
+        Ok(made.into_tensor())
+    }
+}
+
+impl Op for IntegerProduct {
+    fn name(&self) -> StaticName {
+        "IntegerMatMul".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for IntegerProduct {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let (a, b) = args_2!(inputs);
+        let shape = Self::shape(a.shape(), b.shape())?;
+        let product = match a.datum_type() {
+            DatumType::I64 => Self::product::<i64>(&a, &b, &shape),
+            DatumType::U64 => Self::product::<u64>(&a, &b, &shape),
+            DatumType::U32 => Self::product::<u32>(&a, &b, &shape),
+            other => bail!("it is of {other:?}, expected numbers"),
+        }?;
+        Ok(tvec![product.into_tvalue()])
+    }
+}
+
+impl TypedOp for IntegerProduct {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let (a, b) = (inputs[0], inputs[1]);
+        ensure!(
+            a.datum_type == b.datum_type,
+            "its operands are {:?} and {:?}, expected one type",
+            a.datum_type,
+            b.datum_type
+        );
+        let shape = Self::shape(&a.shape, &b.shape)?;
+        Ok(tvec![a.datum_type.fact(shape)])
+    }
+
+    as_op!();
+}

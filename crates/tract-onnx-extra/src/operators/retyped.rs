@@ -1,0 +1,167 @@
+//! Operators of types that tract lacks for them, or computes badly, by those of another type.
+//!
+//! tract sums half floats in half floats, which loses digits, and one by one where the processor has
+//! no such instructions. ONNX Runtime casts them to floats as well.
+
+use std::sync::LazyLock;
+
+use tract_onnx::model::{OnnxOpRegister, ParsingContext};
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::cast::cast;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::delegate::{Delegate, Hook};
+use crate::register::register_beneath;
+use crate::wire::{to_typed_without_facts, wire_cast};
+
+/// Operators that lose digits, overflow, or take several times as long in half floats.
+const OF_HALVES: [&str; 40] = [
+    "AveragePool",
+    "BatchNormalization",
+    "Celu",
+    "Clip",
+    "Conv",
+    "ConvTranspose",
+    "CumSum",
+    "Einsum",
+    "Elu",
+    "Exp",
+    "Gelu",
+    "Gemm",
+    "GlobalAveragePool",
+    "GroupNormalization",
+    "HardSigmoid",
+    "HardSwish",
+    "InstanceNormalization",
+    "LayerNormalization",
+    "Log",
+    "LogSoftmax",
+    "MatMul",
+    "MeanVarianceNormalization",
+    "Mish",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceSum",
+    "ReduceSumSquare",
+    "Relu",
+    "Resize",
+    "Selu",
+    "Softmax",
+    "Softplus",
+    "Softsign",
+    "STFT",
+    "Swish",
+];
+
+/// Operators of truth values, of which tract has those of numbers alone.
+const OF_TRUTHS: [&str; 4] = ["Equal", "Pad", "ReduceMax", "ReduceMin"];
+
+/// The types that some operators get for others.
+const RETYPED: [Retyped; 2] = [
+    Retyped {
+        from: DatumType::F16,
+        to: DatumType::F32,
+        operators: &OF_HALVES,
+    },
+    Retyped {
+        from: DatumType::Bool,
+        to: DatumType::U8,
+        operators: &OF_TRUTHS,
+    },
+];
+
+/// A type, and another one for operators that tract lacks for it or computes badly.
+struct Retyped {
+    from: DatumType,
+    to: DatumType,
+    operators: &'static [&'static str],
+}
+
+/// The operators as they are for other types.
+static BENEATH: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
+    let mut onnx = tract_onnx::onnx();
+    register_beneath(&mut onnx);
+    onnx.op_register
+});
+
+/// Registers them in a tract ONNX loader.
+pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
+    for operator in RETYPED.iter().flat_map(|it| it.operators) {
+        onnx.op_register.insert(operator, parse);
+    }
+}
+
+fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let operator = node.op_type.as_str();
+    let parse = BENEATH.0.get(operator);
+    let parse = parse.with_context(|| format!("tract has no {operator}"))?;
+    let (upstream, captured) = parse(ctx, node)?;
+    let types = RETYPED.iter().filter(|it| it.operators.contains(&operator));
+    let types = types.map(|it| (it.from, it.to)).collect();
+    Ok((Delegate::boxed(upstream, InOtherType { types }), captured))
+}
+
+/// The hook of an operator that gets values of other types, and whose results are cast back.
+#[derive(Clone, Debug)]
+struct InOtherType {
+    /// Each with the type that stands in for it.
+    types: TVec<(DatumType, DatumType)>,
+}
+
+impl InOtherType {
+    fn other(&self, of: DatumType) -> Option<DatumType> {
+        let types = self.types.iter();
+        types.filter(|it| it.0 == of).map(|it| it.1).next()
+    }
+}
+
+impl Hook for InOtherType {
+    fn to_typed(
+        &self,
+        upstream: &dyn InferenceOp,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let mut retyped = mapping.clone();
+        let mut is_retyped = false;
+        for input in &node.inputs {
+            let outlet = mapping[input];
+            let fact = target.outlet_fact(outlet)?;
+            let Some(other) = self.other(fact.datum_type) else {
+                continue;
+            };
+            is_retyped = true;
+            let known = fact.konst.clone();
+            let name = target.unique_name(format!("{}.retyped", node.name));
+            let name = name.into_owned();
+            // A constant stays one: tract would cast a large one in each run.
+            let cast = match known {
+                Some(known) => target.add_const(name, known.cast_to_dt(other)?.into_owned())?,
+                None => target.wire_node(name, cast(other), &[outlet])?[0],
+            };
+            retyped.insert(*input, cast);
+        }
+        if !is_retyped {
+            return upstream.to_typed(source, node, target, mapping);
+        }
+        let mut made = to_typed_without_facts(upstream, source, node, target, &retyped)?;
+        for (made, output) in std::iter::zip(&mut made, &node.outputs) {
+            let of = output.fact.datum_type.concretize();
+            if let Some(of) = of.filter(|of| self.other(*of).is_some()) {
+                let name = format!("{}.retyped", node.name);
+                *made = wire_cast(target, name, *made, of)?;
+            }
+        }
+        Ok(made)
+    }
+}

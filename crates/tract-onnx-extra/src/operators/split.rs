@@ -1,0 +1,293 @@
+//! Split. tract's takes sizes that do not add up to the axis.
+
+use std::fmt;
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::array::Slice;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::node::check_domain;
+
+/// The first version for which the last of equal parts may be smaller.
+const UNEVEN: i64 = 18;
+
+/// Parses a Split.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let outputs = node.output.len();
+    let version = ctx.onnx_operator_set_version;
+    let given: Option<Vec<i64>> = node.get_attr_opt_vec("split")?;
+    let parts = match given {
+        Some(sizes) => Parts::Given(sizes.into_iter().map(TDim::from).collect()),
+        None if node.input.get(1).is_some_and(|name| !name.is_empty()) => Parts::Input,
+        None => Parts::Equal {
+            are_even: version < UNEVEN,
+        },
+    };
+    let count: Option<i64> = node.get_attr_opt("num_outputs")?;
+    ensure!(
+        count.is_none_or(|count| usize::try_from(count) == Ok(outputs)),
+        "its num_outputs is {}, expected {outputs}, the number of its outputs",
+        count.unwrap_or_default()
+    );
+    let op = Split {
+        axis: node.get_attr_opt("axis")?.unwrap_or(0),
+        outputs,
+        parts,
+    };
+    Ok((expand(op), vec![]))
+}
+
+#[derive(Clone, Debug)]
+enum Parts {
+    Given(TVec<TDim>),
+    /// The sizes are the second input.
+    Input,
+    Equal {
+        are_even: bool,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Split {
+    axis: i64,
+    outputs: usize,
+    parts: Parts,
+}
+
+/// The sizes of parts, as far as they are known.
+struct Sizes {
+    parts: TVec<TDim>,
+    /// What is to be checked when the model runs.
+    open: Option<Expected>,
+}
+
+/// What an axis has to be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Expected {
+    /// The sum of these.
+    Sum(TVec<TDim>),
+    Multiple(usize),
+    /// Enough for so many equal parts, of which the last may be smaller.
+    Parts(usize),
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sum(parts) => {
+                let listed: Vec<String> = parts.iter().map(ToString::to_string).collect();
+                write!(to, "the sum of its sizes [{}]", listed.join(","))
+            }
+            Self::Multiple(parts) => write!(to, "a multiple of {parts}, the number of its outputs"),
+            Self::Parts(parts) => write!(to, "enough elements for {parts} parts of equal sizes"),
+        }
+    }
+}
+
+impl Expected {
+    /// Whether it is a size's, if that is known.
+    fn is_met(&self, size: &TDim) -> Option<bool> {
+        let known = || size.to_i64().ok();
+        match self {
+            Self::Sum(parts) => {
+                let sum: TDim = parts.iter().sum();
+                match (size.to_i64(), sum.to_i64()) {
+                    (Ok(size), Ok(sum)) => Some(size == sum),
+                    _ => (*size == sum).then_some(true),
+                }
+            }
+            Self::Multiple(parts) => known().map(|size| size % *parts as i64 == 0),
+            Self::Parts(parts) => known().map(|size| {
+                let parts = *parts as i64;
+                let part = (size + parts - 1) / parts;
+                part * (parts - 1) <= size
+            }),
+        }
+    }
+
+    fn wrong(&self, size: &TDim) -> TractError {
+        format_err!("its axis has {size} elements, expected {self}")
+    }
+}
+
+impl Split {
+    fn axis(&self, rank: usize) -> TractResult<usize> {
+        let from_first = self.axis + if self.axis < 0 { rank as i64 } else { 0 };
+        let axis = usize::try_from(from_first).ok().filter(|it| *it < rank);
+        axis.with_context(|| {
+            format!(
+                "its axis is {}, expected one of the {rank} of its input",
+                self.axis
+            )
+        })
+    }
+
+    /// The parts of an axis, checked; `given` is the value of the second input.
+    fn sizes(&self, axis: &TDim, given: Option<&Tensor>) -> TractResult<Option<Sizes>> {
+        let outputs = self.outputs;
+        let (parts, expected) = match (&self.parts, given) {
+            (Parts::Given(parts), _) => (parts.clone(), Expected::Sum(parts.clone())),
+            (Parts::Input, None) => return Ok(None),
+            (Parts::Input, Some(given)) => {
+                let given = given.cast_to::<TDim>()?;
+                let parts: TVec<TDim> = given.try_as_plain_ram()?.as_slice::<TDim>()?.into();
+                (parts.clone(), Expected::Sum(parts))
+            }
+            (Parts::Equal { are_even: true }, _) => {
+                let part = axis.clone() / outputs;
+                (tvec![part; outputs], Expected::Multiple(outputs))
+            }
+            (Parts::Equal { are_even: false }, _) => {
+                let part = axis.clone().divceil(outputs);
+                let mut parts = tvec![part.clone(); outputs - 1];
+                parts.push(axis.clone() - part * (outputs - 1));
+                (parts, Expected::Parts(outputs))
+            }
+        };
+        ensure!(
+            parts.len() == outputs,
+            "it has {} sizes, expected {outputs}, one for each of its outputs",
+            parts.len()
+        );
+        let met = expected.is_met(axis);
+        if met == Some(false) {
+            return Err(expected.wrong(axis));
+        }
+        if let Some(wrong) = parts.iter().find(|it| it.to_i64().is_ok_and(|it| it < 0)) {
+            bail!("one of its sizes is {wrong}, expected 0 or more");
+        }
+        Ok(Some(Sizes {
+            parts,
+            open: met.is_none().then_some(expected),
+        }))
+    }
+}
+
+impl Expansion for Split {
+    fn name(&self) -> StaticName {
+        "Split".into()
+    }
+
+    fn nboutputs(&self) -> TractResult<usize> {
+        Ok(self.outputs)
+    }
+
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        let has_input = matches!(self.parts, Parts::Input);
+        check_input_arity(inputs, 1 + usize::from(has_input))?;
+        check_output_arity(outputs, self.outputs)?;
+        for output in outputs {
+            s.equals(&inputs[0].datum_type, &output.datum_type)?;
+            s.equals(&inputs[0].rank, &output.rank)?;
+        }
+        s.given(&inputs[0].rank, move |s, rank| {
+            let axis = self.axis(rank as usize)?;
+            for other in (0..rank as usize).filter(|it| *it != axis) {
+                for output in outputs {
+                    s.equals(&inputs[0].shape[other], &output.shape[other])?;
+                }
+            }
+            s.given(&inputs[0].shape[axis], move |s, size| {
+                let fill = move |s: &mut Solver<'r>, given: Option<&Tensor>| {
+                    if let Some(sizes) = self.sizes(&size, given)? {
+                        for (output, part) in std::iter::zip(outputs, sizes.parts) {
+                            s.equals(&output.shape[axis], part)?;
+                        }
+                    }
+                    Ok(())
+                };
+                if has_input {
+                    s.given(&inputs[1].value, move |s, given| fill(s, Some(&given)))
+                } else {
+                    fill(s, None)
+                }
+            })
+        })
+    }
+
+    fn wire(
+        &self,
+        prefix: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
+        let fact = model.outlet_fact(inputs[0])?;
+        let axis = self.axis(fact.rank())?;
+        let size = fact.shape[axis].clone();
+        let given = match inputs.get(1) {
+            Some(given) => model.outlet_fact(*given)?.konst.clone(),
+            None => None,
+        };
+        let sizes = self.sizes(&size, given.as_deref())?;
+        let sizes = sizes.context("its sizes are not known when the model is loaded")?;
+        let mut input = inputs[0];
+        if let Some(expected) = sizes.open {
+            let op = CheckedAxis { axis, expected };
+            let name = model.unique_name(format!("{prefix}.checked")).into_owned();
+            input = model.wire_node(name, op, &[input])?[0];
+        }
+        let mut outputs = tvec![];
+        let mut start = 0.to_dim();
+        for (index, part) in sizes.parts.into_iter().enumerate() {
+            let end = start.clone() + part;
+            let op = Slice::new(axis, start, end.clone());
+            let name = model
+                .unique_name(format!("{prefix}.part{index}"))
+                .into_owned();
+            outputs.push(model.wire_node(name, op, &[input])?[0]);
+            start = end;
+        }
+        Ok(outputs)
+    }
+}
+
+/// Passes its input on if an axis is as expected.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CheckedAxis {
+    axis: usize,
+    expected: Expected,
+}
+
+impl Op for CheckedAxis {
+    fn name(&self) -> StaticName {
+        "CheckedAxis".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for CheckedAxis {
+    op_out_of_plan!();
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let size = inputs[0].shape()[self.axis].to_dim();
+        let expected = match &self.expected {
+            Expected::Sum(parts) => {
+                Expected::Sum(parts.iter().map(|it| it.eval(ctx.symbols)).collect())
+            }
+            other => other.clone(),
+        };
+        if expected.is_met(&size) == Some(false) {
+            return Err(expected.wrong(&size));
+        }
+        Ok(inputs)
+    }
+}
+
+impl TypedOp for CheckedAxis {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec![inputs[0].without_value()])
+    }
+
+    as_op!();
+}
