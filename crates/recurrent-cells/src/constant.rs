@@ -15,12 +15,18 @@ impl Constant {
     /// if their numbers differ.
     #[must_use]
     pub fn new(sizes: Vec<usize>, elements: Vec<f32>) -> Option<Self> {
-        let mut sizes_left = sizes.iter();
-        let count = sizes_left.try_fold(1_usize, |count, &size| count.checked_mul(size))?;
-        (count == elements.len()).then(|| Self {
+        (count(&sizes)? == elements.len()).then(|| Self {
             sizes,
             elements: Arc::new(elements),
         })
+    }
+
+    /// The same elements in other sizes; `None` if their numbers differ.
+    #[must_use]
+    pub fn reshaped(&self, sizes: Vec<usize>) -> Option<Self> {
+        let is_of = count(&sizes)? == self.elements.len();
+        let elements = self.elements.clone();
+        is_of.then_some(Self { sizes, elements })
     }
 
     /// The size of each axis.
@@ -45,6 +51,12 @@ impl Constant {
         };
         self.elements.get(range).map(<[f32]>::to_vec)
     }
+}
+
+/// The number of elements.
+fn count(sizes: &[usize]) -> Option<usize> {
+    let mut sizes = sizes.iter();
+    sizes.try_fold(1_usize, |count, &size| count.checked_mul(size))
 }
 
 /// A matrix in a [`Constant`]: all of it, or some rows and columns.

@@ -37,7 +37,7 @@ impl<V: Copy + PartialEq> Part<V> {
                 break;
             };
             let part = start + inner.start..end;
-            let is_whole = step.width(value) == Some(part.len());
+            let is_whole = part.start == 0 && step.width(value) == Some(part.end);
             self = Self {
                 value,
                 columns: (!is_whole).then_some(part),

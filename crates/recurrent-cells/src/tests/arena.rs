@@ -322,7 +322,18 @@ impl Step for Arena {
     }
 
     fn width(&self, value: Value) -> Option<usize> {
-        Some(self.run(value).len())
+        match &self.nodes[value] {
+            Node::Input => Some(FEATURES),
+            Node::State(_) => Some(UNITS),
+            Node::Constant(constant) => Some(constant.sizes().last().copied().unwrap_or(1)),
+            Node::Renamed(of) | Node::Function(_, of) | Node::Bounded(of, ..) => {
+                Step::width(self, *of)
+            }
+            Node::Binary(_, a, b) => Step::width(self, *a).max(Step::width(self, *b)),
+            Node::Product(_, weights, _) => Step::width(self, *weights),
+            Node::Joined(values) => values.iter().map(|it| Step::width(self, *it)).sum(),
+            Node::Columns(_, _, count) => Some(*count),
+        }
     }
 
     fn row_of_one(&self, _value: Value) -> Option<Value> {

@@ -147,7 +147,8 @@ fn candidate(a: &mut Arena, [x, h]: [Value; 2], resets_after_product: bool) -> V
     let seen = if resets_after_product {
         let own = a.constant(&[UNITS]);
         let product = a.product_and(h, UNITS, own);
-        a.times(r, product)
+        let seen = a.times(r, product);
+        a.columns(seen, 0, UNITS)
     } else {
         let reset = a.times(r, h);
         a.product(reset, UNITS)
@@ -324,6 +325,58 @@ fn a_ramp_is_hard_sigmoid() {
         };
         same(&[alpha, beta], &[0.2, 0.5]);
     }
+}
+
+#[test]
+fn no_lstm_of_two_inputs_or_of_one_state() {
+    refuse(|a| {
+        let (x, h, c) = (a.input(), a.state("h"), a.state("c"));
+        let other = a.function(TANH, x);
+        let sums = [x, x, x, other].map(|x| a.sum(x, h));
+        lstm(a, [sums[0], sums[1], sums[2]], c, |_, _| sums[3])
+    });
+    refuse(|a| {
+        let (x, h) = (a.input(), a.state("h"));
+        let sums = [(); 4].map(|()| a.sum(x, h));
+        lstm(a, [sums[0], sums[1], sums[2]], h, |_, _| sums[3])
+    });
+}
+
+#[test]
+fn no_cell_of_other_terms() {
+    refuse(|a| {
+        let (x, h) = (a.input(), a.state("h"));
+        let (sum, product) = (a.sum(x, h), a.product(x, UNITS));
+        let other = a.function(SIGMOID, product);
+        let sum = a.plus(sum, other);
+        a.function(TANH, sum)
+    });
+}
+
+/// Weights of one column broadcast.
+#[test]
+fn no_gru_of_a_single_gate_for_all_units() {
+    refuse(|a| {
+        let (x, h) = (a.input(), a.state("h"));
+        let (of_x, of_h) = (a.product(x, 1), a.product(h, 1));
+        let z = a.plus(of_x, of_h);
+        let z = a.function(SIGMOID, z);
+        let n = candidate(a, [x, h], false);
+        let n = a.function(TANH, n);
+        MIXTURES[0](a, z, h, n)
+    });
+}
+
+#[test]
+fn no_cell_of_columns_that_are_not_there() {
+    refuse(|a| {
+        let (x, h) = (a.input(), a.state("h"));
+        let (of_x, of_h) = (a.product(x, 2 * UNITS), a.product(h, 2 * UNITS));
+        let sum = a.plus(of_x, of_h);
+        let half = a.columns(sum, 0, UNITS);
+        let beyond = a.columns(half, UNITS, UNITS);
+        a.function(TANH, beyond)
+    });
 }
 
 #[test]

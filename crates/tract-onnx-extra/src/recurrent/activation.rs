@@ -1,5 +1,6 @@
 //! Activation functions.
 
+pub(crate) use recurrent_cells::Activation;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
 use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
@@ -8,22 +9,6 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::tract_num_traits::Float;
 
 use crate::repairs::kernel::Kernel;
-
-/// An ONNX activation function with its constants.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Activation {
-    Affine { alpha: f32, beta: f32 },
-    Elu { alpha: f32 },
-    HardSigmoid { alpha: f32, beta: f32 },
-    LeakyRelu { alpha: f32 },
-    Relu,
-    ScaledTanh { alpha: f32, beta: f32 },
-    Sigmoid,
-    Softplus,
-    Softsign,
-    Tanh,
-    ThresholdedRelu { alpha: f32 },
-}
 
 /// Reads the functions of each direction of a node.
 pub(super) fn read(

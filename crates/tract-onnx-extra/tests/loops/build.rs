@@ -13,6 +13,7 @@ use tract_onnx::pb::{
 };
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
+use tract_onnx_extra::{Limits, with_limits};
 
 /// A graph, with parts that the text of its nodes cannot express.
 #[derive(Clone, Default)]
@@ -351,6 +352,17 @@ pub(crate) fn parse(graph: Graph) -> TractResult<InferenceModel> {
     let parsed = onnx().parse(&graph.into_model(), None)?;
     assert_eq!(parsed.unresolved_inputs, Vec::<String>::new());
     Ok(parsed.model)
+}
+
+/// A run of a model step by step: under a bound, a loop over a symbolic axis becomes no Scan.
+pub(crate) fn step_by_step(
+    graph: Graph,
+) -> TractResult<impl Fn(TVec<TValue>) -> TractResult<TVec<TValue>>> {
+    let limits = Limits::none().with_steps(1000);
+    let model = with_limits(limits, || parse(graph)?.into_optimized())?;
+    assert!(ops(&model).iter().any(|op| op == "Loop"));
+    let model = model.into_runnable()?;
+    Ok(move |inputs| model.run(inputs))
 }
 
 /// Runs a model, optimised and not. The outputs are the same except for the order of sums in matrix
