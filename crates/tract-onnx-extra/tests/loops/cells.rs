@@ -4,7 +4,7 @@
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
 
-use crate::build::{Graph, graph, ops, parse, step_by_step};
+use crate::build::{Graph, graph, ops, parse, run, step_by_step};
 
 const FEATURES: usize = 5;
 const UNITS: usize = 66;
@@ -312,6 +312,31 @@ fn gates_may_see_the_cell_state() {
     );
     let constants = "w:5,264 u:66,264 pi:66 pf:66 po:66";
     Form::new(&["PackedLSTM"], "h k", body, constants).check();
+}
+
+/// A layer's sequence has a batch.
+#[test]
+fn a_loop_over_numbers_is_no_layer() {
+    let body = graph(
+        "i c h",
+        "c1 h1 ys1",
+        "c1 = Identity(c)\n xt = Gather<axis=0>(x, i)\n xm = Unsqueeze(xt, axes)
+         sx = MatMul(xm, w)\n sh = MatMul(h, u)\n sum = Add(sx, sh)
+         h1 = Tanh(sum)\n ys1 = Identity(h1)",
+    );
+    let model = graph(
+        "x:f32[4] h0:f32[1,66]",
+        "ys",
+        "_, ys = Loop<body=@body>(n, yes, h0)",
+    )
+    .constant("n", tensor0(4_i64))
+    .constant("yes", tensor0(true))
+    .constant("axes", tensor1(&[0_i64, 1]))
+    .constant("w", numbers(&[1, UNITS], 1))
+    .constant("u", numbers(&[UNITS, UNITS], 2))
+    .with("body", body);
+    let inputs = [numbers(&[4], 3), numbers(&[1, UNITS], 4)];
+    assert_eq!(run(model, &inputs).unwrap()[0].shape(), [4, 1, UNITS]);
 }
 
 /// A stack of two layers in one loop, the second one in front.

@@ -19,6 +19,13 @@ pub(super) struct Layer {
     pub(super) next: Next,
 }
 
+impl Layer {
+    /// Whether it makes the new value of an update, under the same mask.
+    fn makes(&self, update: &Next, scan: &Scanned<'_>) -> bool {
+        update.new == self.next.new && scan.same_mask(update, &self.next)
+    }
+}
+
 /// The input of a layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Input {
@@ -98,7 +105,7 @@ impl Layers {
             return None;
         };
         let shape = |input: usize| Some(&target.outlet_fact(scan.outer[input]).ok()?.shape);
-        let batch = &shape(x)?[1 - axis];
+        let batch = shape(x)?.get(1 - axis)?;
         for layer in &self.layers {
             let features = match layer.input {
                 Input::Scanned(x, axis) => {
@@ -170,9 +177,8 @@ impl Layers {
         outlet: OutletId,
     ) -> Option<(usize, bool)> {
         let shown = scan.next(outlet);
-        let is_of =
-            |layer: &Layer| layer.next.new == shown.new && scan.same_mask(&shown, &layer.next);
-        let index = self.layers.iter().position(is_of)?;
+        let mut layers = self.layers.iter();
+        let index = layers.position(|layer| layer.makes(&shown, scan))?;
         let layer = &self.layers[index];
         let Some(otherwise) = shown.otherwise else {
             return Some((index, true));
@@ -191,12 +197,8 @@ impl Layers {
         // A separate state equals h if both start equal.
         let (a, b) = (scan.outer[input], scan.outer[layer.hidden]);
         let starts_alike = a == b || is_zero(target, a) && is_zero(target, b);
-        (is_of_next(&own, layer, scan) && starts_alike).then_some((index, true))
+        (layer.makes(&own, scan) && starts_alike).then_some((index, true))
     }
-}
-
-fn is_of_next(next: &Next, layer: &Layer, scan: &Scanned<'_>) -> bool {
-    next.new == layer.next.new && scan.same_mask(next, &layer.next)
 }
 
 /// The cells that update states, with the states of an LSTM.
