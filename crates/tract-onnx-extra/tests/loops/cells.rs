@@ -341,6 +341,44 @@ fn gates_may_see_the_cell_state() {
     Form::new(&["PackedLSTM"], "h k", body, constants).check();
 }
 
+/// As TFLite keeps the last output, in a list of one element.
+#[test]
+fn outputs_keep_their_axes() {
+    let body = graph(
+        "i c h list",
+        "c1 h1 list1 ys1",
+        "c1 = Identity(c)\n xt = Gather<axis=0>(x, i)
+         sx = MatMul(xt, w)\n sh = MatMul(h, u)\n sum = Add(sx, sh)\n h1 = Tanh(sum)
+         list1 = Unsqueeze(h1, first)\n ys1 = Identity(list1)",
+    );
+    let model = |steps: &str| {
+        graph(
+            &format!("x:f32[{steps},3,5] h0:f32[3,66] list0:f32[1,3,66]"),
+            "last list ys",
+            "shape = Shape(x)\n n = Gather<axis=0>(shape, zero)
+             last, list, ys = Loop<body=@body>(n, yes, h0, list0)",
+        )
+        .constant("zero", tensor0(0_i64))
+        .constant("first", tensor1(&[0_i64]))
+        .constant("yes", tensor0(true))
+        .constant("w", numbers(&[FEATURES, UNITS], 1))
+        .constant("u", numbers(&[UNITS, UNITS], 2))
+        .with("body", body.clone())
+    };
+    let optimized = parse(model("4")).unwrap().into_optimized().unwrap();
+    assert!(ops(&optimized).contains(&"PackedRNN".to_owned()));
+    let inputs: [&[usize]; 3] = [&[4, 3, FEATURES], &[3, UNITS], &[1, 3, UNITS]];
+    let inputs = inputs.map(|sizes| numbers(sizes, 3).into_tvalue());
+    let inputs: TVec<TValue> = inputs.into_iter().collect();
+    let found = optimized.into_runnable().unwrap().run(inputs.clone());
+    let expected = step_by_step(model("T")).unwrap()(inputs).unwrap();
+    for (found, expected) in std::iter::zip(found.unwrap(), expected) {
+        assert_eq!(found.shape(), expected.shape());
+        let close = found.close_enough(&expected, Approximation::Approximate);
+        close.unwrap();
+    }
+}
+
 /// A layer's sequence has a batch.
 #[test]
 fn a_loop_over_numbers_is_no_layer() {

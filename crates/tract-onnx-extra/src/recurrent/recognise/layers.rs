@@ -44,11 +44,20 @@ pub(super) enum Output {
     Memory,
 }
 
+/// An output of the Scan: that of a layer, with more axes of size 1 before the batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    slot: usize,
+    pub(super) layer: usize,
+    pub(super) output: Output,
+    pub(super) axes: usize,
+}
+
 /// The layers, each after those it reads, and the Scan's outputs.
 pub(super) struct Layers {
     pub(super) layers: Vec<Layer>,
-    /// The output of each slot, and its layer.
-    pub(super) slots: Vec<(usize, usize, Output)>,
+    /// Sorted by their slots.
+    pub(super) slots: Vec<Slot>,
     /// For each layer whether its output repeats the state at invalid steps, if it is output.
     pub(super) repeats: Vec<Option<bool>>,
 }
@@ -148,7 +157,13 @@ impl Layers {
                 let is_whole = info.chunk == 1 && info.axis == 0;
                 let fits = is_whole && mapping.last_value_slot.is_none() && *known == repeats;
                 fits.then_some(())?;
-                self.slots.push((slot, layer, Output::Steps));
+                self.slots.push(Slot {
+                    slot,
+                    layer,
+                    output: Output::Steps,
+                    // The body's output has an axis for the step.
+                    axes: self.axes(scan, layer, *outlet)?.checked_sub(1)?,
+                });
             } else if let Some(slot) = mapping.last_value_slot {
                 let state = states.states.iter().find(|(_, output)| output == outlet);
                 let state = state.map(|(input, _)| *input);
@@ -160,11 +175,24 @@ impl Layers {
                         repeats.then_some((layer, Output::Hidden))?
                     }
                 };
-                self.slots.push((slot, layer, output));
+                self.slots.push(Slot {
+                    slot,
+                    layer,
+                    output,
+                    axes: self.axes(scan, layer, *outlet)?,
+                });
             }
         }
-        self.slots.sort_unstable_by_key(|slot| slot.0);
+        self.slots.sort_unstable_by_key(|slot| slot.slot);
         Some(())
+    }
+
+    /// The number of axes of size 1 that a value has before those of a layer's state.
+    fn axes(&self, scan: &Scanned<'_>, layer: usize, outlet: OutletId) -> Option<usize> {
+        let shape = |outlet: OutletId| Some(&scan.body.outlet_fact(outlet).ok()?.shape);
+        let state = shape(scan.body.inputs[self.layers[layer].hidden])?;
+        let more = shape(outlet)?.strip_suffix(&**state)?;
+        more.iter().all(TDim::is_one).then_some(more.len())
     }
 
     /// The layer whose output a value is, and whether it repeats the state at invalid steps;

@@ -63,9 +63,14 @@ impl Wiring<'_> {
             let made = self.layer(index, layer)?;
             self.made.push(made);
         }
-        let outputs = layers.slots.iter().map(|&(_, layer, output)| {
-            let made = self.made[layer][output as usize];
-            made.context("a layer has the outputs that are wanted")
+        let outputs = layers.slots.iter().map(|slot| {
+            let made = self.made[slot.layer][slot.output as usize];
+            let mut outlet = made.context("a layer has the outputs that are wanted")?;
+            for _ in 0..slot.axes {
+                let axis = usize::from(slot.output == Output::Steps);
+                outlet = self.axes("as", AxisOp::Add(axis), outlet)?;
+            }
+            Ok(outlet)
         });
         outputs.collect()
     }
@@ -113,7 +118,10 @@ impl Wiring<'_> {
             .iter()
             .any(|it| it.input == Input::Layer(index));
         let slots = layers.slots.iter();
-        let wants = |output: Output| slots.clone().any(|it| (it.1, it.2) == (index, output));
+        let wants = |output: Output| {
+            let mut slots = slots.clone();
+            slots.any(|slot| (slot.layer, slot.output) == (index, output))
+        };
         let wanted = [
             wants(Output::Steps) || is_read,
             wants(Output::Hidden),
