@@ -42,9 +42,10 @@
 //!
 //! A layer is a product of all inputs with the weights, and a `Scan` in each direction. With large
 //! weights that are known at load time, it is a single operator that packs its weights once; so is
-//! a loop whose steps compute an LSTM, GRU or RNN, masked or not. With the feature `multithread`
-//! the operator uses the threads of tract's executor, with bit-identical results for any number of
-//! them. Layers of doubles are computed in doubles, those of half floats in floats.
+//! each LSTM, GRU or RNN that the steps of a Loop or Scan compute, masked or not, in the forms that
+//! the crate recurrent-cells lists. With the feature `multithread` the operator uses the threads of
+//! tract's executor, with bit-identical results for any number of them. Layers of doubles are
+//! computed in doubles, those of half floats in floats.
 //!
 //! ONNX Runtime's `DynamicQuantizeLSTM`, which its `quantize_dynamic` makes of every `LSTM`, rounds
 //! its input and its states as ONNX Runtime does with a thread for each sequence.

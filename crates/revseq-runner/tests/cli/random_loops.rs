@@ -26,7 +26,11 @@ const FUNCTIONS: [&str; 5] = ["Tanh", "Sigmoid", "Softsign", "HardSigmoid", "Rel
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum CellKind {
     Rnn,
-    Gru { reset_after: bool },
+    /// Its new state is one of six forms of a mixture; in the last three the gate is opposite.
+    Gru {
+        reset_after: bool,
+        mixture: usize,
+    },
     Lstm,
 }
 
@@ -113,7 +117,10 @@ struct Layer {
 fn layers() -> impl Strategy<Value = Layer> {
     let kind = prop_oneof![
         Just(CellKind::Rnn),
-        any::<bool>().prop_map(|reset_after| CellKind::Gru { reset_after }),
+        (any::<bool>(), 0..6_usize).prop_map(|(reset_after, mixture)| CellKind::Gru {
+            reset_after,
+            mixture
+        }),
         Just(CellKind::Lstm),
     ];
     let mask = prop_oneof![
@@ -207,7 +214,11 @@ impl Layer {
         // begins with is what the layer does.
         let is_flipped = self.backwards && self.mask == Mask::Lengths;
         let is_other = self.buffered && self.begins;
-        !is_near && !is_flipped && !is_other && !self.is_mixing()
+        // 1 less the gate has to be a gate.
+        let is_opposite = matches!(self.kind, CellKind::Gru { mixture: 3.., .. });
+        let is_symmetric = matches!(FUNCTIONS[self.functions[0]], "Sigmoid" | "HardSigmoid");
+        let is_gate = !is_opposite || is_symmetric;
+        !is_near && !is_flipped && !is_other && is_gate && !self.is_mixing()
     }
 }
 
@@ -372,7 +383,10 @@ impl Step<'_, '_> {
                 let squashed = self.function(1, &memory);
                 (self.op("Mul", &[&o, &squashed]), Some(memory))
             }
-            CellKind::Gru { reset_after } => {
+            CellKind::Gru {
+                reset_after,
+                mixture,
+            } => {
                 let sum = self.sum(hidden, 2);
                 let gates = self.split(&sum, 2);
                 let [z, r] = [0, 1].map(|gate| self.function(0, &gates[gate]));
@@ -391,13 +405,30 @@ impl Step<'_, '_> {
                 };
                 let sum = self.op("Add", &[&kept, &fed]);
                 let n = self.function(1, &sum);
-                let one = self.body.float(1.0);
-                let rest = self.op("Sub", &[&one, &z]);
-                let old = self.op("Mul", &[&z, hidden]);
-                let new = self.op("Mul", &[&rest, &n]);
-                (self.op("Add", &[&old, &new]), None)
+                let [kept, other] = match mixture {
+                    0..3 => [hidden, &n],
+                    _ => [&*n, hidden],
+                };
+                (self.mixture(mixture % 3, &z, kept, other), None)
             }
         }
+    }
+
+    /// z · kept + (1 - z) · other
+    fn mixture(&mut self, form: usize, z: &str, kept: &str, other: &str) -> String {
+        if form == 0 {
+            let one = self.body.float(1.0);
+            let rest = self.op("Sub", &[&one, z]);
+            let (kept, other) = (self.op("Mul", &[z, kept]), self.op("Mul", &[&rest, other]));
+            return self.op("Add", &[&kept, &other]);
+        }
+        let (op, a, b) = match form {
+            1 => ("Add", kept, other),
+            _ => ("Sub", other, kept),
+        };
+        let change = self.op("Sub", &[a, b]);
+        let change = self.op("Mul", &[z, &change]);
+        self.op(op, &[other, &change])
     }
 
     /// One value where a condition holds, another elsewhere.

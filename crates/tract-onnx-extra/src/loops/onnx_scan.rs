@@ -1,16 +1,18 @@
-//! ONNX's Scan over axes that may be empty.
+//! ONNX's Scan over axes that may be empty, and as recurrent layers.
 //!
 //! tract's Scan without steps has no final states: what it outputs is made up. ONNX's are the
 //! initial states.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::scan::Scan;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::delegate::{Delegate, Hook};
 use crate::loops::last::LastOrInitial;
 use crate::node::{check_domain, parse_with_tract};
 use crate::operators::empty::OrNothing;
+use crate::recurrent;
 use crate::wire::wire_cast;
 
 /// Parses a Scan like tract, but for the final states.
@@ -71,11 +73,14 @@ impl Hook for OnnxScan {
         let axis = usize::try_from(axis).ok().filter(|it| *it < shape.rank());
         let axis = axis.with_context(|| format!("it has no axis {}", self.axis))?;
         let steps = shape[axis].to_i64().ok();
-        if steps.is_some_and(|steps| steps > 0) {
-            return Ok(outlets);
-        }
         if steps == Some(0) {
             return self.without_steps(node, target, mapping, &outlets);
+        }
+        if let Some(layers) = as_layers(target, &node.name, &outlets)? {
+            outlets = layers;
+        }
+        if steps.is_some() {
+            return Ok(outlets);
         }
         for state in 0..self.states.min(outlets.len()) {
             let of = target.outlet_fact(outlets[state])?.datum_type;
@@ -90,6 +95,27 @@ impl Hook for OnnxScan {
         }
         Ok(outlets)
     }
+}
+
+/// Wires a Scan again as layers, if it is that. Returns an outlet for each output.
+fn as_layers(
+    target: &mut TypedModel,
+    name: &str,
+    outlets: &[OutletId],
+) -> TractResult<Option<TVec<OutletId>>> {
+    rule_if_some!(first = outlets.first());
+    let made = target.node(first.node);
+    let slots = (0..outlets.len()).map(|slot| OutletId::new(made.id, slot));
+    rule_if!(slots.eq(outlets.iter().copied()));
+    rule_if_some!(scan = made.op_as::<Scan>().cloned());
+    let outer = made.inputs.clone();
+    let scanned = recurrent::Scanned {
+        body: &scan.body,
+        outer: &outer,
+        inputs: &scan.input_mapping,
+        outputs: &scan.output_mapping,
+    };
+    recurrent::wire_scanned(&scanned, target, name)
 }
 
 impl OnnxScan {

@@ -1,5 +1,6 @@
 //! Activation functions.
 
+use recurrent_cells::Activation as OfLayer;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
 use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
@@ -56,6 +57,44 @@ pub(crate) enum Activation {
     ThresholdedRelu {
         alpha: f32,
     },
+}
+
+impl From<OfLayer> for Activation {
+    fn from(activation: OfLayer) -> Self {
+        match activation {
+            OfLayer::Affine { alpha, beta } => Self::Affine { alpha, beta },
+            OfLayer::Elu { alpha } => Self::Elu { alpha },
+            OfLayer::HardSigmoid { alpha, beta } => Self::HardSigmoid { alpha, beta },
+            OfLayer::LeakyRelu { alpha } => Self::LeakyRelu { alpha },
+            OfLayer::Relu => Self::Relu,
+            OfLayer::ScaledTanh { alpha, beta } => Self::ScaledTanh { alpha, beta },
+            OfLayer::Sigmoid => Self::Sigmoid,
+            OfLayer::Softplus => Self::Softplus,
+            OfLayer::Softsign => Self::Softsign,
+            OfLayer::Tanh => Self::Tanh,
+            OfLayer::ThresholdedRelu { alpha } => Self::ThresholdedRelu { alpha },
+        }
+    }
+}
+
+impl Activation {
+    /// The function as one of a layer, if ONNX's layers have it.
+    pub(crate) fn of_layer(self) -> Option<OfLayer> {
+        Some(match self {
+            Self::Affine { alpha, beta } => OfLayer::Affine { alpha, beta },
+            Self::Elu { alpha } => OfLayer::Elu { alpha },
+            Self::HardSigmoid { alpha, beta } => OfLayer::HardSigmoid { alpha, beta },
+            Self::LeakyRelu { alpha } => OfLayer::LeakyRelu { alpha },
+            Self::Relu => OfLayer::Relu,
+            Self::ScaledTanh { alpha, beta } => OfLayer::ScaledTanh { alpha, beta },
+            Self::Sigmoid => OfLayer::Sigmoid,
+            Self::Softplus => OfLayer::Softplus,
+            Self::Softsign => OfLayer::Softsign,
+            Self::Tanh => OfLayer::Tanh,
+            Self::ThresholdedRelu { alpha } => OfLayer::ThresholdedRelu { alpha },
+            _ => return None,
+        })
+    }
 }
 
 /// Reads the functions of each direction of a node.

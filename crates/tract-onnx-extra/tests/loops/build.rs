@@ -356,6 +356,43 @@ pub(crate) fn parse(graph: Graph) -> TractResult<InferenceModel> {
     Ok(parsed.model)
 }
 
+/// A run of a model step by step: the trip counts of its loops get a zero out of its first input, so
+/// that they come from data.
+pub(crate) fn step_by_step(
+    graph: Graph,
+) -> TractResult<impl Fn(TVec<TValue>) -> TractResult<TVec<TValue>>> {
+    let mut model = graph.into_model();
+    let graph = model.graph.as_mut().unwrap();
+    let data = graph.input[0].name.clone();
+    let zero = [
+        format!("%truths = Cast<to=9>({data})"),
+        "%numbers = Cast<to=7>(%truths)".to_owned(),
+        "%count = ReduceSum<keepdims=0>(%numbers)".to_owned(),
+        "%none = Sub(%count, %count)".to_owned(),
+    ];
+    let mut nodes: Vec<NodeProto> = vec![];
+    nodes.extend(
+        zero.iter()
+            .enumerate()
+            .map(|(at, text)| node(1000 + at, text)),
+    );
+    for (at, mut own) in std::mem::take(&mut graph.node).into_iter().enumerate() {
+        if own.op_type == "Loop" {
+            nodes.push(node(
+                2000 + at,
+                &format!("%trips{at} = Add({}, %none)", own.input[0]),
+            ));
+            own.input[0] = format!("%trips{at}");
+        }
+        nodes.push(own);
+    }
+    graph.node = nodes;
+    let model = onnx().parse(&model, None)?.model.into_optimized()?;
+    assert!(ops(&model).iter().any(|op| op == "Loop"));
+    let model = model.into_runnable()?;
+    Ok(move |inputs| model.run(inputs))
+}
+
 /// Runs a model, optimised and not. The outputs are the same except for the order of sums in matrix
 /// products.
 pub(crate) fn run(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
 
-use crate::build::{Graph, graph, ops, parse};
+use crate::build::{Graph, graph, ops, parse, step_by_step};
 
 const STEPS: usize = 4;
 const BATCH: usize = 3;
@@ -56,6 +56,7 @@ struct Case {
     is_apart: bool,
     is_turned: bool,
     is_symbolic: bool,
+    is_nan: bool,
 }
 
 impl Case {
@@ -172,7 +173,7 @@ impl Case {
                 line(format!(
                     "hnew = {}(s0)",
                     if self.miss == Miss::Function {
-                        "Softplus"
+                        "Sin"
                     } else {
                         "Tanh"
                     }
@@ -215,7 +216,7 @@ impl Case {
         lines.join("\n")
     }
 
-    fn model(&self) -> Graph {
+    fn model(&self, has_last: bool) -> Graph {
         let (units, gates) = (self.units(), self.gates());
         let mut seed = 0;
         let mut numbers = |sizes: &[usize]| {
@@ -236,9 +237,8 @@ impl Case {
         } else {
             STEPS.to_string()
         };
-        // A Scan outputs no final states for a symbolic number of steps.
         let outputs = match self.cell {
-            _ if self.is_symbolic => "ys",
+            _ if !has_last => "ys",
             Cell::Lstm => "ys last cell",
             _ => "ys last",
         };
@@ -280,13 +280,20 @@ impl Case {
 
     fn check(&self) -> TractResult<()> {
         let mask: Vec<bool> = (0..STEPS * BATCH).map(|it| it * 5 % 3 != 0).collect();
-        let inputs: TVec<TValue> = tvec![
-            numbers(&[STEPS, BATCH, FEATURES], 99).into_tvalue(),
-            Tensor::from_shape(&[STEPS, BATCH, 1], &mask)?.into_tvalue(),
-        ];
-        let typed = parse(self.model())?.into_typed()?;
-        let expected = typed.clone().into_runnable()?.run(inputs.clone())?;
-        let optimized = typed.into_optimized()?;
+        let mut x = numbers(&[STEPS, BATCH, FEATURES], 99);
+        if self.is_nan {
+            // At a step that is not valid.
+            x.try_as_plain_ram_mut()?.as_slice_mut::<f32>()?[BATCH * FEATURES] = f32::NAN;
+        }
+        let mask_of_steps = Tensor::from_shape(&[STEPS, BATCH, 1], &mask)?;
+        let inputs: TVec<TValue> = tvec![x.into_tvalue(), mask_of_steps.into_tvalue()];
+        let by_step = Self {
+            is_symbolic: true,
+            ..self.clone()
+        };
+        let expected = step_by_step(by_step.model(true))?(inputs.clone())?;
+        // A Scan outputs no final states for a symbolic number of steps.
+        let optimized = parse(self.model(!self.is_symbolic))?.into_optimized()?;
         let is_layer = ops(&optimized).iter().any(|op| op.starts_with("Packed"));
         let has_mask = self.mask != Mask::None;
         let is_missed = match self.miss {
@@ -334,7 +341,7 @@ fn cases() -> impl Strategy<Value = Case> {
         1 => Just(Miss::OppositeMask),
         1 => Just(Miss::OtherStart),
     ];
-    let flags = any::<[bool; 3]>();
+    let flags = any::<[bool; 4]>();
     (cell, mask, shown, miss, flags).prop_map(|(cell, mask, shown, miss, flags)| Case {
         cell,
         mask,
@@ -343,6 +350,7 @@ fn cases() -> impl Strategy<Value = Case> {
         is_apart: flags[0],
         is_turned: flags[1],
         is_symbolic: flags[2],
+        is_nan: flags[3],
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod branches;
 mod build;
+mod cells;
 mod data_sizes;
 mod empty;
 mod errors;

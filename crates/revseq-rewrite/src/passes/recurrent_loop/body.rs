@@ -2,9 +2,10 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
 
-use crate::constant::{self, Floats};
+use recurrent_cells::Constant;
+
+use crate::constant;
 use crate::model::{Attribute, FLOAT, GraphProto, NodeProto, declared_sizes, element_type};
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
@@ -158,7 +159,7 @@ pub(super) struct Body<'a> {
     /// A Loop's iteration number.
     iteration: Option<&'a str>,
     /// Cached constants.
-    floats: RefCell<HashMap<String, Option<Rc<Floats>>>>,
+    floats: RefCell<HashMap<String, Option<Constant>>>,
     /// Cached numbers of columns.
     widths: RefCell<HashMap<String, Option<usize>>>,
 }
@@ -425,11 +426,12 @@ impl<'a> Body<'a> {
     }
 
     /// A float32 constant, cached.
-    pub(super) fn floats(&self, name: &str) -> Option<Rc<Floats>> {
+    pub(super) fn floats(&self, name: &str) -> Option<Constant> {
         if let Some(known) = self.floats.borrow().get(name) {
             return known.clone();
         }
-        let read = constant::floats(self.inner, name).map(Rc::new);
+        let read = constant::floats(self.inner, name);
+        let read = read.and_then(|it| Constant::new(it.sizes, it.elements));
         let name = name.to_owned();
         self.floats.borrow_mut().insert(name, read.clone());
         read
@@ -448,8 +450,8 @@ impl<'a> Body<'a> {
     /// The number in a constant of one element that does not raise the rank of other operands.
     pub(super) fn number(&self, name: &str) -> Option<f32> {
         let constant = self.floats(name)?;
-        match constant.elements[..] {
-            [number] if constant.sizes.len() <= 2 => Some(number),
+        match *constant.elements() {
+            [number] if constant.sizes().len() <= 2 => Some(number),
             _ => None,
         }
     }

@@ -1,5 +1,7 @@
 //! Reads a loop as layers: cells, inputs, masks and outputs.
 
+use recurrent_cells::Cell;
+
 use crate::constant;
 use crate::model::BOOL;
 use crate::pass::Assumptions;
@@ -7,7 +9,6 @@ use crate::sizes::{self, Size};
 use crate::types;
 
 use super::body::{Body, Sequence, State};
-use super::cell::Cell;
 use super::mask::{self, Choice, Counts};
 use super::reason;
 use super::shape::{
@@ -29,7 +30,7 @@ pub(super) struct Layers<'a> {
 }
 
 pub(super) struct Layer<'a> {
-    pub(super) cell: Cell<'a>,
+    pub(super) cell: Cell<&'a str>,
     pub(super) input: Input<'a>,
     /// The initial states; `None` if zero.
     pub(super) hidden: Option<&'a str>,
@@ -159,7 +160,7 @@ impl<'a> Layers<'a> {
         let cells = updates.iter().filter_map(|update| {
             Cell::of(body, update.new).filter(|cell| cell.hidden == update.state.carried)
         });
-        let mut waiting: Vec<Cell<'a>> = cells.collect();
+        let mut waiting: Vec<Cell<&'a str>> = cells.collect();
         if waiting.is_empty() {
             let mut details = updates.iter();
             let detail = details

@@ -7,7 +7,7 @@ use crate::sizes::{self, Size};
 use crate::types;
 
 use super::body::{Body, MAXIMUM_STEPS, Sequence, is_number, operands, through_identity};
-use super::sum::width;
+use super::step::width;
 use super::truths::truths;
 
 /// The condition under which a step of a sequence is valid.

@@ -2,20 +2,18 @@
 //!
 //! Such a loop iterates over the time axis of its input, and possibly of a mask, and carries the
 //! states of one or more cells. `body` and `trips` prove the trip count and the sequences.
-//! `pattern`, `activation` and `sum` match parts of a formula, which `cell` combines; `mask` finds
-//! the valid steps, `truths` what its numbers are, and `shape` checks sizes. `layer` puts these together as layers, and `write`
-//! writes their operators; `ordering` sorts the steps if some are invalid.
+//! `step` shows the body's values to the crate recurrent-cells, which recognises cells; `mask` finds
+//! the valid steps, `truths` what its numbers are, and `shape` checks sizes. `layer` puts these
+//! together as layers, and `write` writes their operators; `ordering` sorts the steps if some are
+//! invalid.
 
-mod activation;
 mod body;
-mod cell;
 mod layer;
 mod mask;
 mod ordering;
-mod pattern;
 mod reason;
 mod shape;
-mod sum;
+mod step;
 mod trips;
 mod truths;
 mod write;

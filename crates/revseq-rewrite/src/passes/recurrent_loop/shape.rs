@@ -6,7 +6,7 @@ use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
 use super::body::{Body, MAXIMUM_STEPS, Sequence, operands};
-use super::sum;
+use super::step;
 
 /// Proves that a sequence has rank 3 and as many steps as the loop. Returns the size of its batch.
 pub(super) fn fits<'a>(
@@ -146,7 +146,7 @@ pub(super) fn without_axis<'a>(body: &Body<'a>, name: &'a str) -> Option<&'a str
     let (value, shape) = operands(body.inner, name, "Reshape")?;
     let shape = constant::ints(body.inner, shape)?;
     // With the same number of columns, the number of rows is the same.
-    let width = sum::width(body, value, MAXIMUM_STEPS)?;
+    let width = step::width(body, value, MAXIMUM_STEPS)?;
     let keeps = matches!(shape[..], [1, rows, columns] if rows != 0 && columns == width as i64);
     keeps.then(|| body.plain(value))
 }

@@ -1,12 +1,13 @@
 //! Writes layers as operators.
 
+use recurrent_cells::{Cell, Gate, Kind, Matrix};
+
 use crate::constant::Floats;
 use crate::emit::Emit;
 use crate::model::{self, BOOL, INT32, INT64, NodeProto, TensorProto};
 use crate::pass::Verdict;
 use crate::scope::{Names, Scope};
 
-use super::cell::{Cell, Gate, Kind};
 use super::layer::{Input, Layer, Layers, Mask, Masked, Output, Steps};
 use super::ordering::{Ordering, int32};
 
@@ -221,7 +222,7 @@ impl Writer<'_> {
         attributes.extend(functions(cell));
         if cell.kind
             == (Kind::Gru {
-                linear_before_reset: true,
+                resets_after_product: true,
             })
         {
             attributes.push(model::int("linear_before_reset", 1));
@@ -384,19 +385,15 @@ impl Writer<'_> {
 }
 
 /// The weights of all gates, `[1, gates * units, rows]`.
-fn weights(cell: &Cell<'_>, of: impl Fn(&Gate) -> &Floats) -> TensorProto {
-    let mut elements = Vec::new();
-    let mut rows = 0;
-    for gate in &cell.gates {
-        let weights = of(gate);
-        rows = weights.sizes[0];
-        elements.extend(weights.transposed(rows, weights.sizes[1]).elements);
-    }
+fn weights(cell: &Cell<&str>, of: impl Fn(&Gate) -> &Matrix) -> TensorProto {
+    let gates = cell.gates.iter().map(&of);
+    let elements = gates.flat_map(Matrix::by_columns).collect();
+    let rows = of(&cell.gates[0]).rows();
     floats(&[1, cell.gates.len() * cell.units(), rows], elements)
 }
 
 /// All biases in ONNX's order, the input's before the state's; `None` if there are none.
-fn bias(cell: &Cell<'_>) -> Option<Vec<f32>> {
+fn bias(cell: &Cell<&str>) -> Option<Vec<f32>> {
     let all: Vec<Option<&Vec<f32>>> = {
         let inputs = cell.gates.iter().map(|gate| gate.bias.as_ref());
         let states = cell.gates.iter().map(|gate| gate.state_bias.as_ref());
@@ -411,7 +408,7 @@ fn bias(cell: &Cell<'_>) -> Option<Vec<f32>> {
 }
 
 /// LSTM's peepholes in ONNX's order, that of its first three gates.
-fn peepholes(cell: &Cell<'_>) -> Option<Vec<f32>> {
+fn peepholes(cell: &Cell<&str>) -> Option<Vec<f32>> {
     let all: Vec<Option<&Vec<f32>>> = cell
         .gates
         .iter()
@@ -426,8 +423,8 @@ fn peepholes(cell: &Cell<'_>) -> Option<Vec<f32>> {
 }
 
 /// The activations and their constants, if they differ from the operator's defaults.
-fn functions(cell: &Cell<'_>) -> Vec<model::AttributeProto> {
-    let names: Vec<&str> = cell.activations.iter().map(|it| it.name).collect();
+fn functions(cell: &Cell<&str>) -> Vec<model::AttributeProto> {
+    let names: Vec<&str> = cell.activations.iter().map(|it| it.name()).collect();
     let defaults: &[&str] = match cell.kind {
         Kind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
         Kind::Gru { .. } => &["Sigmoid", "Tanh"],
@@ -438,8 +435,9 @@ fn functions(cell: &Cell<'_>) -> Vec<model::AttributeProto> {
     }
     let mut attributes = vec![model::texts("activations", &names)];
     // A function with a constant takes the next one in the list.
-    let alphas: Vec<f32> = cell.activations.iter().filter_map(|it| it.alpha).collect();
-    let betas: Vec<f32> = cell.activations.iter().filter_map(|it| it.beta).collect();
+    let activations = cell.activations.iter();
+    let alphas: Vec<f32> = activations.clone().filter_map(|it| it.alpha()).collect();
+    let betas: Vec<f32> = activations.filter_map(|it| it.beta()).collect();
     for (name, values) in [("activation_alpha", alphas), ("activation_beta", betas)] {
         if !values.is_empty() {
             attributes.push(model::floats(name, &values));

@@ -319,6 +319,9 @@ fn recurrent_loop_with_other_activations() {
             row(
                 "more = Add(sum, whole)\nleast = Relu(more)\nmost = Min(least, two_times)\nh2 = Div(most, two_times)",
             ),
+            row(
+                "scaled = Mul(half, sum)\nmore = Add(half, scaled)\nmost = Min(whole, more)\nh2 = Relu(most)",
+            ),
             // Other bounds, another slope, other functions.
             miss("scaled = Mul(sum, half)\nh2 = Clip(scaled, nought, half)"),
             miss("scaled = Mul(sum, half)\nh2 = Clip(scaled, half, whole)"),

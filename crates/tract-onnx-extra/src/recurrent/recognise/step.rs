@@ -1,194 +1,166 @@
-//! Recognises the cells of LSTM, GRU and RNN.
+//! The values of a Scan's body, in which cells are recognised.
 
+use std::cell::RefCell;
+
+use recurrent_cells::{Activation, Constant, Matrix, Operator, Product, Step};
+use tract_onnx::tract_core::ops::array::{Slice, TypedConcat};
+use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_hir::internal::*;
 
-use super::sum::Sum;
+use super::activation;
 use super::values::Scanned;
-use crate::recurrent::activation::{Activation, Functions};
-use crate::recurrent::cell::Cell;
-use crate::recurrent::packed::{Constants, Direction, PackedLayer};
 
-/// The update of a state, without its mask.
-pub(super) struct Step {
-    pub(super) cell: Cell,
-    pub(super) activations: Vec<Activation>,
-    /// In ONNX's order, each with the products with the input and the state.
-    pub(super) gates: Vec<Gate>,
-    pub(super) x: OutletId,
-    pub(super) own_bias: Option<Vec<f32>>,
+/// A Scan's body, with the constants that were read.
+pub(super) struct Body<'a> {
+    pub(super) scan: &'a Scanned<'a>,
+    constants: RefCell<HashMap<OutletId, Option<Constant>>>,
 }
 
-/// The argument of a gate's activation: weights and biases.
-pub(super) struct Gate {
-    w: Vec<f32>,
-    r: Vec<f32>,
-    bias: Vec<f32>,
-}
+impl<'a> Body<'a> {
+    pub(super) fn new(scan: &'a Scanned<'a>) -> Self {
+        Self {
+            scan,
+            constants: RefCell::default(),
+        }
+    }
 
-impl Scanned<'_> {
-    /// Reads sums of one product with the input, one with the state, and biases as gates.
-    pub(super) fn gates(&self, sums: Vec<Sum>, h: OutletId) -> Option<(Vec<Gate>, OutletId)> {
-        let mut x = None;
-        let mut gates = vec![];
-        for sum in sums {
-            let (mut w, mut r) = (None, None);
-            for (of, weights) in sum.products {
-                if of == h {
-                    r.replace(weights).is_none().then_some(())?;
-                } else {
-                    w.replace(weights).is_none().then_some(())?;
-                    (*x.get_or_insert(of) == of).then_some(())?;
-                }
+    fn fact(&self, outlet: OutletId) -> Option<&TypedFact> {
+        self.scan.body.outlet_fact(outlet).ok()
+    }
+
+    /// The value, if it is the same at each step; in other axes of size 1.
+    fn known(&self, outlet: OutletId) -> Option<&Arc<Tensor>> {
+        let konst = |outlet| self.fact(outlet)?.konst.as_ref();
+        konst(outlet).or_else(|| konst(self.scan.strip(outlet)))
+    }
+
+    fn read(&self, outlet: OutletId) -> Option<Constant> {
+        let known = self.known(outlet)?;
+        let plain = known.try_as_plain_ram().ok()?;
+        let elements = plain.as_slice::<f32>().ok()?.to_vec();
+        // Constants of fewer axes broadcast alike.
+        let of_one = known.shape().iter().take_while(|size| **size == 1).count();
+        Constant::new(known.shape()[of_one..].to_vec(), elements)
+    }
+
+    /// The axes of a product's constant operand: the one that is summed over, and that of the
+    /// output's columns.
+    fn axes(&self, node: &TypedNode, of: usize, weights: &[usize]) -> Option<(usize, usize)> {
+        let op = node.op_as::<EinSum>()?;
+        let of_rank = self.fact(node.inputs[of])?.rank();
+        let out_rank = node.outputs[0].fact.rank();
+        let (mut inner, mut outer) = (None, None);
+        for axis in op.axes.iter_all_axes() {
+            match (&*axis.inputs[of], &*axis.inputs[1 - of], &*axis.outputs[0]) {
+                ([a], [b], []) if *a + 1 == of_rank && inner.is_none() => inner = Some(*b),
+                ([], [b], [c]) if *c + 1 == out_rank && outer.is_none() => outer = Some(*b),
+                // Axes of size 1 of the weights, and rows.
+                ([_] | [], [b], [_] | []) if weights[*b] == 1 => {}
+                ([a], [], [c]) if a.abs_diff(*c) <= of_rank.abs_diff(out_rank) => {}
+                _ => return None,
             }
-            sum.others.is_empty().then_some(())?;
-            gates.push(Gate {
-                w: w?,
-                r: r?,
-                bias: sum.bias,
-            });
         }
-        Some((gates, x?))
-    }
-
-    pub(super) fn lstm(
-        &self,
-        new_h: OutletId,
-        new_c: OutletId,
-        h: OutletId,
-        c: OutletId,
-        units: usize,
-    ) -> Option<Step> {
-        let sigmoid = |outlet: OutletId| match self.activation(outlet)? {
-            (Activation::Sigmoid, of) => Some(of),
-            _ => None,
-        };
-        let (o, shown) = self.either::<math::Mul>(new_h).find_map(|[o, shown]| {
-            let (shown, of) = self.activation(shown)?;
-            (of == new_c).then_some((sigmoid(o)?, shown))
-        })?;
-        let (f, i, new, function) = self.either::<math::Add>(new_c).find_map(|[kept, added]| {
-            let mut kept = self.either::<math::Mul>(kept);
-            let f = kept.find_map(|[f, of]| (self.strip(of) == c).then(|| sigmoid(f))?)?;
-            let mut added = self.either::<math::Mul>(added);
-            added.find_map(|[i, new]| {
-                let (function, new) = self.activation(new)?;
-                Some((f, sigmoid(i)?, new, function))
-            })
-        })?;
-        let sums = [i, o, f, new].map(|gate| self.sum(gate, units));
-        let (gates, x) = self.gates(sums.into_iter().collect::<Option<_>>()?, h)?;
-        Some(Step {
-            cell: Cell::Lstm {
-                couples_input_and_forget: false,
-            },
-            activations: vec![Activation::Sigmoid, function, shown],
-            gates,
-            x,
-            own_bias: None,
-        })
-    }
-
-    pub(super) fn gru(&self, new_h: OutletId, h: OutletId, units: usize) -> Option<Step> {
-        // z h + (1 - z) new.
-        let (z, new) = self.either::<math::Add>(new_h).find_map(|[kept, added]| {
-            let mut kept = self.either::<math::Mul>(kept);
-            let z = kept.find_map(|[z, of]| (self.strip(of) == h).then(|| self.strip(z)))?;
-            let mut added = self.either::<math::Mul>(added);
-            added.find_map(|[rest, new]| {
-                let [one, of] = self.binary::<math::Sub>(rest)?;
-                let is_rest = self.number(one)? == 1.0 && self.strip(of) == z;
-                is_rest.then_some((z, new))
-            })
-        })?;
-        let (gate, z) = self.activation(z)?;
-        let (function, new) = self.activation(new)?;
-        let mut sum = self.sum(new, units)?;
-        let mut own_bias = None;
-        // r (h R + b), or (r h) R.
-        let (resets_after_product, r) = if let [other] = *sum.others {
-            let (r, mut seen) = self.either::<math::Mul>(other).find_map(|[r, seen]| {
-                let (found, r) = self.activation(r)?;
-                Some((r, self.sum(seen, units)?)).filter(|_| found == gate)
-            })?;
-            let is_h = seen.products.len() == 1 && seen.products[0].0 == h;
-            (is_h && seen.others.is_empty()).then_some(())?;
-            sum.others.clear();
-            sum.products.append(&mut seen.products);
-            own_bias = Some(seen.bias);
-            (true, r)
-        } else {
-            let reset = sum.products.iter_mut().find_map(|(of, _)| {
-                let r = self.either::<math::Mul>(*of).find_map(|[r, of]| {
-                    let (found, r) = self.activation(r)?;
-                    (found == gate && self.strip(of) == h).then_some(r)
-                })?;
-                *of = h;
-                Some(r)
-            })?;
-            (false, reset)
-        };
-        let sums = vec![self.sum(z, units)?, self.sum(r, units)?, sum];
-        let (gates, x) = self.gates(sums, h)?;
-        Some(Step {
-            cell: Cell::Gru {
-                resets_after_product,
-            },
-            activations: vec![gate, function],
-            gates,
-            x,
-            own_bias,
-        })
-    }
-
-    pub(super) fn rnn(&self, new_h: OutletId, h: OutletId, units: usize) -> Option<Step> {
-        let (function, of) = self.activation(new_h)?;
-        let (gates, x) = self.gates(vec![self.sum(of, units)?], h)?;
-        Some(Step {
-            cell: Cell::Rnn,
-            activations: vec![function],
-            gates,
-            x,
-            own_bias: None,
-        })
+        inner.zip(outer)
     }
 }
 
-impl Step {
-    pub(super) fn pack(self, units: usize, features: usize) -> TractResult<PackedLayer> {
-        let (mut w, mut r, mut bias) = (vec![], vec![], vec![]);
-        for gate in &self.gates {
-            w.extend_from_slice(&gate.w);
-            r.extend_from_slice(&gate.r);
-            bias.extend_from_slice(&gate.bias);
+impl Step for Body<'_> {
+    type Value = OutletId;
+
+    fn plain(&self, value: OutletId) -> OutletId {
+        self.scan.strip(value)
+    }
+
+    fn state(&self, value: OutletId) -> Option<OutletId> {
+        let input = self.scan.source(value)?;
+        let outlet = self.scan.body.inputs[input];
+        let fact = self.fact(outlet)?;
+        let is_row = fact.datum_type.is::<f32>() && fact.rank() == 2;
+        (is_row && self.scan.inputs[input].is_state()).then_some(outlet)
+    }
+
+    fn constant(&self, value: OutletId) -> Option<Constant> {
+        if let Some(known) = self.constants.borrow().get(&value) {
+            return known.clone();
         }
-        let gates = self.gates.len();
-        ensure!(w.len() == gates * units * features && r.len() == gates * units * units);
-        // The recurrent biases; only the last gate's is used.
-        let own = self.own_bias.unwrap_or_else(|| vec![0.0; units]);
-        bias.resize((2 * gates - 1) * units, 0.0);
-        bias.extend_from_slice(&own);
-        let direction = Direction::pack(
-            self.cell,
-            false,
-            self.activations,
-            units,
-            features,
-            &Constants {
-                w: &w,
-                r: &r,
-                bias: Some(&bias),
-                peepholes: None,
+        let read = self.read(value);
+        self.constants.borrow_mut().insert(value, read.clone());
+        read
+    }
+
+    fn number(&self, value: OutletId) -> Option<f32> {
+        self.scan.number(value)
+    }
+
+    fn operands(&self, value: OutletId, operator: Operator) -> Option<[OutletId; 2]> {
+        match operator {
+            Operator::Add => self.scan.binary::<math::Add>(value),
+            Operator::Sub => self.scan.binary::<math::Sub>(value),
+            Operator::Mul => self.scan.binary::<math::Mul>(value),
+            Operator::Div => self.scan.binary::<math::Div>(value),
+            Operator::Max => self.scan.binary::<math::Max>(value),
+            Operator::Min => self.scan.binary::<math::Min>(value),
+        }
+    }
+
+    fn activation(&self, value: OutletId) -> Option<(Activation, OutletId)> {
+        activation::of(self.scan, value)
+    }
+
+    /// tract writes bounds as maxima and minima.
+    fn bounded(&self, _value: OutletId) -> Option<(OutletId, f32, f32)> {
+        None
+    }
+
+    fn product(&self, value: OutletId) -> Option<Product<OutletId>> {
+        let node = self.scan.node(value);
+        let op = node.op_as::<EinSum>()?;
+        if op.q_params.is_some() || node.inputs.len() != 2 {
+            return None;
+        }
+        let is_known = |input: usize| self.known(node.inputs[input]).is_some();
+        let of = match (is_known(0), is_known(1)) {
+            (false, true) => 0,
+            (true, false) => 1,
+            _ => return None,
+        };
+        let shape = self.fact(node.inputs[1 - of])?.shape.as_concrete()?;
+        let (inner, outer) = self.axes(node, of, shape)?;
+        let constant = self.constant(node.inputs[1 - of])?;
+        let sizes = [inner.min(outer), inner.max(outer)].map(|axis| shape[axis]);
+        let matrix = Matrix::new(&constant.reshaped(sizes.to_vec())?)?;
+        Some(Product {
+            factor: node.inputs[of],
+            weights: if inner < outer {
+                matrix
+            } else {
+                matrix.transposed()
             },
-        );
-        Ok(PackedLayer {
-            cell: self.cell,
-            clip: None,
-            units,
-            features,
-            directions: vec![direction],
-            functions: Functions::new()?,
-            quantizes: false,
+            more: None,
         })
+    }
+
+    fn joined(&self, value: OutletId) -> Option<Vec<OutletId>> {
+        let node = self.scan.node(value);
+        let is_of_columns = node.op_as::<TypedConcat>()?.axis + 1 == self.fact(value)?.rank();
+        is_of_columns.then(|| node.inputs.to_vec())
+    }
+
+    fn columns(&self, value: OutletId) -> Option<(OutletId, usize, usize)> {
+        let node = self.scan.node(value);
+        let slice = node.op_as::<Slice>()?;
+        let is_of_columns = slice.axis + 1 == self.fact(value)?.rank();
+        let first = slice.start.to_usize().ok().filter(|_| is_of_columns)?;
+        Some((node.inputs[0], first, self.width(value)?))
+    }
+
+    fn width(&self, value: OutletId) -> Option<usize> {
+        self.fact(value)?.shape.last()?.to_usize().ok()
+    }
+
+    /// tract's operators have all axes.
+    fn row_of_one(&self, _value: OutletId) -> Option<OutletId> {
+        None
     }
 }

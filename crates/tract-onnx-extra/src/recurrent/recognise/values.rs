@@ -1,4 +1,4 @@
-//! Recognises single values of a step.
+//! Single values of a step, and masks.
 
 use tract_onnx::tract_core::ops::binary::{BinMiniOp, TypedBinOp};
 use tract_onnx::tract_core::ops::cast::Cast;
@@ -6,12 +6,11 @@ use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_core::ops::identity::Identity;
 use tract_onnx::tract_core::ops::logic::{Iff, Not};
+use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_core::ops::scan::{InputMapping, OutputMapping};
-use tract_onnx::tract_core::ops::{math, nn};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::loops::alias::Alias;
-use crate::recurrent::activation::Activation;
 
 /// A Scan about to be wired.
 pub(crate) struct Scanned<'a> {
@@ -42,14 +41,40 @@ impl Scanned<'_> {
 
     /// Skips nodes that change only axes of size 1 or the name.
     pub(super) fn strip(&self, mut outlet: OutletId) -> OutletId {
-        loop {
-            let node = self.node(outlet);
-            let is_unit = matches!(node.op_as(), Some(AxisOp::Add(_) | AxisOp::Rm(_)));
-            if !is_unit && !node.op_is::<Alias>() && !node.op_is::<Identity>() {
-                return outlet;
-            }
-            outlet = node.inputs[0];
+        while let Some(same) = self.same(outlet) {
+            outlet = same;
         }
+        outlet
+    }
+
+    /// The value that a node outputs as it is, but for axes of size 1.
+    fn same(&self, outlet: OutletId) -> Option<OutletId> {
+        let node = self.node(outlet);
+        let input = *node.inputs.first()?;
+        let is_unit = matches!(node.op_as(), Some(AxisOp::Add(_) | AxisOp::Rm(_)));
+        if is_unit || node.op_is::<Alias>() || node.op_is::<Identity>() {
+            return Some(input);
+        }
+        let fact = |outlet: OutletId| self.body.outlet_fact(outlet).ok();
+        let (before, after) = (fact(input)?, fact(outlet)?);
+        let is_alike =
+            |other: &TypedFact| other.datum_type == after.datum_type && other.shape == after.shape;
+        if node.op_is::<Cast>() && is_alike(before) {
+            return Some(input);
+        }
+        // Gemm multiplies what it adds by beta.
+        let mut factors = self.factors(node).into_iter().flatten();
+        let (_, other) = factors.find(|&(one, other)| {
+            self.number(one) == Some(1.0) && fact(other).is_some_and(is_alike)
+        })?;
+        Some(other)
+    }
+
+    /// The operands of a product in both orders.
+    fn factors(&self, node: &TypedNode) -> Option<[(OutletId, OutletId); 2]> {
+        let op = node.op_as::<TypedBinOp>()?;
+        let (a, b) = (node.inputs[0], node.inputs[1]);
+        op.0.is::<math::Mul>().then_some([(a, b), (b, a)])
     }
 
     /// The body's input that a value is.
@@ -153,21 +178,5 @@ impl Scanned<'_> {
     pub(super) fn same_mask(&self, a: &Next, b: &Next) -> bool {
         let mask = |next: &Next| next.otherwise.map(|it| (it.mask, it.blends));
         mask(a) == mask(b)
-    }
-
-    pub(super) fn activation(&self, outlet: OutletId) -> Option<(Activation, OutletId)> {
-        let outlet = self.strip(outlet);
-        let node = self.node(outlet);
-        if let Some(op) = node.op_as::<ElementWiseOp>() {
-            let found = match () {
-                () if op.0.is::<nn::Sigmoid>() => Activation::Sigmoid,
-                () if op.0.is::<math::Tanh>() => Activation::Tanh,
-                () => return None,
-            };
-            return Some((found, self.strip(node.inputs[0])));
-        }
-        let relu = self.either::<math::Max>(outlet);
-        let mut relu = relu.filter(|[zero, _]| self.number(*zero) == Some(0.0));
-        relu.next().map(|[_, x]| (Activation::Relu, self.strip(x)))
     }
 }

@@ -1,0 +1,101 @@
+//! Activation functions as tract writes them.
+
+use recurrent_cells::Activation;
+use tract_onnx::tract_core::ops::binary::BinMiniOp;
+use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
+use tract_onnx::tract_core::ops::logic::{CompLT, Iff};
+use tract_onnx::tract_core::ops::{math, nn};
+use tract_onnx::tract_hir::internal::*;
+
+use super::values::Scanned;
+use crate::recurrent::activation::GateFunction;
+
+/// The function that makes a value, and its argument.
+pub(super) fn of(scan: &Scanned<'_>, value: OutletId) -> Option<(Activation, OutletId)> {
+    let node = scan.node(value);
+    if let Some(op) = node.op_as::<ElementWiseOp>() {
+        let function = match () {
+            () if op.0.is::<nn::Sigmoid>() => Activation::Sigmoid,
+            () if op.0.is::<math::Tanh>() => Activation::Tanh,
+            () => match (op.0.downcast_ref(), op.0.downcast_ref::<nn::LeakyRelu>()) {
+                (Some(function), _) => of_operator(function)?,
+                (None, Some(&nn::LeakyRelu { alpha })) => Activation::LeakyRelu { alpha },
+                (None, None) => return softplus(scan, value),
+            },
+        };
+        return Some((function, scan.strip(node.inputs[0])));
+    }
+    softsign(scan, value)
+        .or_else(|| choice(scan, value))
+        .or_else(|| {
+            let [_, x] = with_number::<math::Max>(scan, value, 0.0)?;
+            Some((Activation::Relu, x))
+        })
+}
+
+/// The function of an operator of this crate, if layers have it.
+fn of_operator(function: &GateFunction) -> Option<Activation> {
+    function
+        .activation
+        .of_layer()
+        .filter(|_| function.clip.is_none())
+}
+
+/// The operands of a commutative operator, of which the first is a number.
+fn with_number<T: BinMiniOp>(
+    scan: &Scanned<'_>,
+    value: OutletId,
+    number: f32,
+) -> Option<[OutletId; 2]> {
+    let mut operands = scan.either::<T>(value);
+    let [one, other] = operands.find(|[one, _]| scan.number(*one) == Some(number))?;
+    Some([one, scan.strip(other)])
+}
+
+/// The argument of an elementwise function.
+fn argument<T: ElementWiseMiniOp>(scan: &Scanned<'_>, value: OutletId) -> Option<OutletId> {
+    let node = scan.node(scan.strip(value));
+    let op = node.op_as::<ElementWiseOp>()?;
+    op.0.is::<T>().then(|| scan.strip(node.inputs[0]))
+}
+
+/// ln(1 + exp(x))
+fn softplus(scan: &Scanned<'_>, value: OutletId) -> Option<(Activation, OutletId)> {
+    let [_, exp] = with_number::<math::Add>(scan, argument::<math::Ln>(scan, value)?, 1.0)?;
+    Some((Activation::Softplus, argument::<math::Exp>(scan, exp)?))
+}
+
+/// x / (1 + |x|)
+fn softsign(scan: &Scanned<'_>, value: OutletId) -> Option<(Activation, OutletId)> {
+    let [x, divisor] = scan.binary::<math::Div>(value)?;
+    let [_, size] = with_number::<math::Add>(scan, divisor, 1.0)?;
+    let x = scan.strip(x);
+    (argument::<math::Abs>(scan, size)? == x).then_some((Activation::Softsign, x))
+}
+
+/// x where it is more than a number, and something else elsewhere.
+fn choice(scan: &Scanned<'_>, value: OutletId) -> Option<(Activation, OutletId)> {
+    let node = scan.node(value);
+    if !node.op_is::<Iff>() {
+        return None;
+    }
+    let [limit, than] = scan.binary::<CompLT>(node.inputs[0])?;
+    let (limit, x) = (scan.number(limit)?, scan.strip(than));
+    if scan.strip(node.inputs[1]) != x {
+        return None;
+    }
+    let otherwise = node.inputs[2];
+    if scan.number(otherwise) == Some(0.0) {
+        // The layer's function keeps numbers that equal its constant.
+        let alpha = limit.next_up();
+        return Some((Activation::ThresholdedRelu { alpha }, x));
+    }
+    // alpha (exp(x) - 1)
+    let mut scaled = scan.either::<math::Mul>(otherwise);
+    let alpha = scaled.find_map(|[alpha, of]| {
+        let [exp, one] = scan.binary::<math::Sub>(of)?;
+        let is_of_x = argument::<math::Exp>(scan, exp)? == x && scan.number(one)? == 1.0;
+        scan.number(alpha).filter(|_| is_of_x && limit == 0.0)
+    });
+    Some((Activation::Elu { alpha: alpha? }, x))
+}

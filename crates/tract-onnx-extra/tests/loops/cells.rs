@@ -1,0 +1,452 @@
+//! Loops whose cells are written in the ways of different frameworks: each is a layer, for known
+//! and symbolic sizes, and computes the same as step by step.
+
+use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::internal::Approximation;
+
+use crate::build::{Graph, graph, ops, parse, run, step_by_step};
+
+const FEATURES: usize = 5;
+const UNITS: usize = 66;
+
+/// A loop over the steps `xt` of its input.
+struct Form {
+    /// The states; each has a new value with `1` behind its name.
+    states: &'static str,
+    body: String,
+    constants: Vec<(String, Tensor)>,
+    /// The operators of the layers.
+    layers: &'static [&'static str],
+}
+
+/// Numbers between -0.25 and 0.25.
+fn numbers(sizes: &[usize], seed: usize) -> Tensor {
+    let count: usize = sizes.iter().product();
+    let number = |it: usize| ((it * 7919 + seed * 104_729) % 1009) as f32 / 2018.0 - 0.25;
+    let numbers: Vec<f32> = (0..count).map(number).collect();
+    Tensor::from_shape(sizes, &numbers).unwrap()
+}
+
+impl Form {
+    fn new(
+        layers: &'static [&'static str],
+        states: &'static str,
+        body: impl Into<String>,
+        constants: &str,
+    ) -> Self {
+        // `name:rows,columns`, or one size, or none.
+        let constants = constants.split_whitespace().enumerate();
+        let constants = constants.map(|(seed, text)| {
+            let (name, sizes) = text.split_once(':').unwrap();
+            let sizes = sizes.split(',').filter(|size| !size.is_empty());
+            let sizes: Vec<usize> = sizes.map(|size| size.parse().unwrap()).collect();
+            (name.to_owned(), numbers(&sizes, seed))
+        });
+        Self {
+            states,
+            body: body.into(),
+            constants: constants.collect(),
+            layers,
+        }
+    }
+
+    fn states(&self) -> impl Iterator<Item = &str> {
+        self.states.split_whitespace()
+    }
+
+    fn model(&self, op: &str, steps: &str, batch: &str) -> Graph {
+        let all = |to: &dyn Fn(&str) -> String, between: &str| {
+            self.states().map(to).collect::<Vec<_>>().join(between)
+        };
+        let after = all(&|state| format!("{state}1"), " ");
+        let starts = all(&|state| format!("{state}0"), ", ");
+        let last = all(&|state| format!("{state}9"), ", ");
+        let (body, nodes) = match op {
+            "Scan" => (
+                graph(
+                    &format!(
+                        "{} xt:f32[{batch},{FEATURES}] mt:bool[{batch},1]",
+                        all(&|state| format!("{state}:f32[{batch},{UNITS}]"), " ")
+                    ),
+                    &format!("{after} ys1"),
+                    &self.body,
+                ),
+                format!("{last}, ys = Scan<body=@body;num_scan_inputs=2>({starts}, x, m)"),
+            ),
+            _ => (
+                graph(
+                    &format!("i c {}", self.states),
+                    &format!("c1 {after} ys1"),
+                    &format!(
+                        "c1 = Identity(c)\n xt = Gather<axis=0>(x, i)
+                         mt = Gather<axis=0>(m, i)\n {}",
+                        self.body
+                    ),
+                ),
+                format!(
+                    "shape = Shape(x)\n n = Gather<axis=0>(shape, first)
+                     {last}, ys = Loop<body=@body>(n, yes, {starts})"
+                ),
+            ),
+        };
+        let outputs = last.replace(',', "");
+        let starts = all(&|state| format!("{state}0:f32[{batch},{UNITS}]"), " ");
+        let mut outer = graph(
+            &format!("x:f32[{steps},{batch},{FEATURES}] m:bool[{steps},{batch},1] {starts}"),
+            &format!("ys {outputs}"),
+            &nodes,
+        )
+        .constant("first", tensor0(0_i64))
+        .constant("yes", tensor0(true))
+        .with("body", body);
+        for (name, tensor) in &self.constants {
+            outer = outer.constant(name, tensor.clone());
+        }
+        outer
+    }
+
+    /// Checks that the loop becomes layers, also as a Scan, and that these compute the same as the
+    /// loop step by step.
+    fn check(&self) {
+        let plain = step_by_step(self.model("Loop", "T", "N")).unwrap();
+        let sizes = [
+            ("4", "3", &[(4, 3)][..]),
+            ("2", "1", &[(2, 1)][..]),
+            ("T", "N", &[(4, 3), (3, 1), (0, 3)][..]),
+        ];
+        for (op, (steps, batch, runs)) in ["Loop", "Scan"]
+            .into_iter()
+            .flat_map(|op| sizes.map(|it| (op, it)))
+        {
+            let optimized = parse(self.model(op, steps, batch)).unwrap();
+            let optimized = optimized.into_optimized().unwrap();
+            let mut found = ops(&optimized);
+            found.retain(|op| op.starts_with("Packed"));
+            assert_eq!(found, self.layers, "{op} {steps}: {}", self.body);
+            if op == "Scan" && self.layers.is_empty() {
+                // tract's own, which makes numbers of NaN.
+                continue;
+            }
+            let optimized = optimized.into_runnable().unwrap();
+            for &(steps, batch) in runs {
+                for is_nan in [false, true] {
+                    let inputs = self.inputs(steps, batch, is_nan && steps > 1);
+                    let expected = plain(inputs.clone()).unwrap();
+                    let found = optimized.run(inputs).unwrap();
+                    for (found, expected) in std::iter::zip(&found, &expected) {
+                        assert_eq!(found.shape(), expected.shape());
+                        let close = found.close_enough(expected, Approximation::Approximate);
+                        close.unwrap_or_else(|error| panic!("{op}: {}: {error}", self.body));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Inputs, with a number that is none in one sequence.
+    fn inputs(&self, steps: usize, batch: usize, is_nan: bool) -> TVec<TValue> {
+        let mut x = numbers(&[steps, batch, FEATURES], 99);
+        if is_nan {
+            let mut x = x.try_as_plain_ram_mut().unwrap();
+            x.as_slice_mut::<f32>().unwrap()[batch * FEATURES] = f32::NAN;
+        }
+        let mask: Vec<bool> = (0..steps * batch).map(|it| it * 5 % 3 != 0).collect();
+        let mask = Tensor::from_shape(&[steps, batch, 1], &mask).unwrap();
+        let mut inputs = tvec![x.into_tvalue(), mask.into_tvalue()];
+        let starts = self.states().enumerate();
+        inputs.extend(starts.map(|(seed, _)| numbers(&[batch, UNITS], seed).into_tvalue()));
+        inputs
+    }
+}
+
+/// The lines of an LSTM, from the sums `i f g o`.
+const LSTM: &str = "
+    gi = Sigmoid(si)\n gf = Sigmoid(sf)\n gg = Tanh(sg)\n go = Sigmoid(so)
+    kept = Mul(gf, k)\n added = Mul(gi, gg)\n k1 = Add(kept, added)
+    shown = Tanh(k1)\n h1 = Mul(go, shown)\n ys1 = Identity(h1)";
+
+/// The sums of the gates, as columns of `sum`.
+const SPLIT: &str = "si, sf, sg, so = Split<axis=1>(sum)";
+
+fn gru(mixture: &str, resets_after_product: bool) -> Form {
+    let seen = if resets_after_product {
+        "hr = MatMul(h, un)\n hd = Add(hr, d)\n seen = Mul(r, hd)"
+    } else {
+        "rh = Mul(r, h)\n seen = MatMul(rh, un)"
+    };
+    let body = format!(
+        "xz = MatMul(xt, wz)\n hz = MatMul(h, uz)\n sz = Add(xz, hz)\n z = Sigmoid(sz)
+         xr = MatMul(xt, wr)\n hr0 = MatMul(h, ur)\n sr = Add(xr, hr0)\n sbr = Add(sr, b)
+         r = Sigmoid(sbr)
+         xn = MatMul(xt, wn)\n {seen}\n sn = Add(xn, seen)\n n = Tanh(sn)
+         {mixture}\n ys1 = Identity(h1)"
+    );
+    let constants = "wz:5,66 wr:5,66 wn:5,66 uz:66,66 ur:66,66 un:66,66 d:66 b:66";
+    let mut form = Form::new(&["PackedGRU"], "h", body, constants);
+    form.constants.push(("one".to_owned(), tensor0(1_f32)));
+    form
+}
+
+#[test]
+fn grus_mix_in_any_form() {
+    for mixture in [
+        "k = Mul(h, z)\n q = Sub(one, z)\n a = Mul(q, n)\n h1 = Add(k, a)",
+        "q = Sub(h, n)\n a = Mul(z, q)\n h1 = Add(n, a)",
+        "q = Sub(n, h)\n a = Mul(z, q)\n h1 = Sub(n, a)",
+        "k = Mul(n, z)\n q = Sub(one, z)\n a = Mul(q, h)\n h1 = Add(a, k)",
+        "q = Sub(n, h)\n a = Mul(q, z)\n h1 = Add(h, a)",
+        "q = Sub(h, n)\n a = Mul(z, q)\n h1 = Sub(h, a)",
+    ] {
+        gru(mixture, false).check();
+        gru(mixture, true).check();
+    }
+}
+
+#[test]
+fn products_may_be_gemm() {
+    for body in [
+        "sx = Gemm<transB=1>(xt, w, b)\n sum = Gemm(h, u, sx)",
+        "sx = Gemm<transB=1;beta=0.0>(xt, w, b)\n sh = Gemm(h, u, b)\n sum = Add(sh, sx)",
+        // Turned weights, within the loop.
+        "wt = Transpose(w)\n sx = MatMul(xt, wt)\n sh = MatMul(h, u)\n s0 = Add(sx, sh)
+         sum = Add(b, s0)",
+    ] {
+        let body = format!("{body}\n {SPLIT}\n {LSTM}");
+        let constants = "w:264,5 u:66,264 b:264";
+        Form::new(&["PackedLSTM"], "h k", body, constants).check();
+    }
+}
+
+#[test]
+fn weights_may_be_joined() {
+    let body = format!(
+        "both = Concat<axis=1>(h, xt)\n s0 = MatMul(both, w)\n sum = Add(s0, b)\n {SPLIT}\n {LSTM}"
+    );
+    Form::new(&["PackedLSTM"], "h k", body, "w:71,264 b:264").check();
+    let body = "both = Concat<axis=-1>(xt, h)\n s0 = MatMul(both, w)\n sum = Add(s0, b)
+        g = Sigmoid(sum)\n r, z = Split<axis=1>(g)
+        rh = Mul(r, h)\n late = Concat<axis=1>(xt, rh)\n sn = MatMul(late, wn)\n n = Tanh(sn)
+        q = Sub(h, n)\n a = Mul(z, q)\n h1 = Add(n, a)\n ys1 = Identity(h1)";
+    Form::new(&["PackedGRU"], "h", body, "w:71,132 b:132 wn:71,66").check();
+}
+
+/// As JAX cuts them.
+#[test]
+fn gates_may_be_slices_along_two_axes() {
+    let mut body = "sx = Gemm<beta=0.0>(xt, w, zero)\n sh = Gemm<beta=0.0>(h, u, zero)
+        s0 = Add(sx, sh)\n bm = Reshape(b, of_b)\n be = Expand(bm, of_b)\n sum = Add(s0, be)\n"
+        .to_owned();
+    for (gate, start) in ["i", "g", "f", "o"].iter().zip(["c0", "c1_", "c2", "c3"]) {
+        let ends = format!("{start}e");
+        body += &format!("s{gate} = Slice(sum, {start}, {ends}, axes)\n");
+    }
+    let cast = LSTM.replace("ys1 = Identity(h1)", "ys1 = Cast<to=1>(h1)");
+    let mut form = Form::new(
+        &["PackedLSTM"],
+        "h k",
+        format!("{body} {cast}"),
+        "w:5,264 u:66,264 b:264 zero:",
+    );
+    let far = i64::from(i32::MAX);
+    for (index, name) in ["c0", "c1_", "c2", "c3"].into_iter().enumerate() {
+        let start = (index * UNITS) as i64;
+        let end = start + UNITS as i64;
+        form.constants.push((name.to_owned(), tensor1(&[0, start])));
+        form.constants
+            .push((format!("{name}e"), tensor1(&[far, end])));
+    }
+    form.constants
+        .push(("axes".to_owned(), tensor1(&[0_i64, 1])));
+    form.constants
+        .push(("of_b".to_owned(), tensor1(&[1_i64, 264])));
+    form.check();
+}
+
+#[test]
+fn activations_are_those_of_onnx() {
+    for function in [
+        "h1 = Relu(sum)",
+        "h1 = LeakyRelu<alpha=0.3>(sum)",
+        "h1 = Elu<alpha=0.7>(sum)",
+        "h1 = Softplus(sum)",
+        "h1 = Softsign(sum)",
+        "h1 = Sigmoid(sum)",
+        "h1 = ThresholdedRelu<alpha=0.1>(sum)",
+        "h1 = HardSigmoid<alpha=0.7;beta=0.4>(sum)",
+        "s1 = Mul(sum, scale)\n s2 = Add(s1, half)\n h1 = Clip(s2, nil, one)",
+        "s1 = Mul(scale, sum)\n s2 = Add(half, s1)\n s3 = Min(s2, one)\n h1 = Max(s3, nil)",
+        "h1 = Identity(sum)",
+    ] {
+        let body = format!(
+            "sx = MatMul(xt, w)\n sh = MatMul(h, u)\n sb = Add(sh, b)\n sum = Add(sx, sb)
+             {function}\n ys1 = Identity(h1)"
+        );
+        let mut form = Form::new(&["PackedRNN"], "h", body, "w:5,66 u:66,66 b:66");
+        for (name, number) in [("scale", 0.3), ("half", 0.5), ("one", 1.0), ("nil", 0.0)] {
+            form.constants
+                .push((name.to_owned(), tensor0(number as f32)));
+        }
+        form.check();
+    }
+}
+
+/// The operator is 0 where its input equals the constant.
+#[test]
+fn a_threshold_is_not_above_itself() {
+    let body = "sx = MatMul(xt, w)\n sh = MatMul(h, w2)\n s = Add(sx, sh)\n sum = Add(s, b)
+        h1 = ThresholdedRelu<alpha=0.5>(sum)\n ys1 = Identity(h1)";
+    let mut form = Form::new(&["PackedRNN"], "h", body, "");
+    let zeros = |rows: usize| Tensor::zero::<f32>(&[rows, UNITS]).unwrap();
+    for (name, value) in [
+        ("w", zeros(FEATURES)),
+        ("w2", zeros(UNITS)),
+        ("b", tensor1(&[0.5_f32; UNITS])),
+    ] {
+        form.constants.push((name.to_owned(), value));
+    }
+    form.check();
+}
+
+#[test]
+fn gates_may_have_other_functions() {
+    let body =
+        format!("sx = MatMul(xt, w)\n sh = MatMul(h, u)\n sum = Add(sx, sh)\n {SPLIT} {LSTM}");
+    let body = body
+        .replace("Sigmoid", "HardSigmoid")
+        .replace("Tanh", "Softsign");
+    Form::new(&["PackedLSTM"], "h k", body, "w:5,264 u:66,264").check();
+}
+
+#[test]
+fn gates_may_see_the_cell_state() {
+    let seen = "ci = Mul(k, pi)\n si = Add(s0i, ci)\n cf = Mul(pf, k)\n sf = Add(cf, s0f)
+        co = Mul(k1, po)\n so = Add(s0o, co)";
+    let lines: Vec<&str> = LSTM.split("go = ").collect();
+    let (early, late) = (lines[0].trim_end(), lines[1]);
+    let (first, rest) = late.split_once('\n').unwrap();
+    let (update, shown) = rest.split_once("shown = ").unwrap();
+    let (seen_k, seen_new) = seen.split_once("co = ").unwrap();
+    let body = format!(
+        "sx = MatMul(xt, w)\n sh = MatMul(h, u)\n sum = Add(sx, sh)
+         s0i, s0f, sg, s0o = Split<axis=1>(sum)\n {seen_k}\n {early}\n {update}
+         co = {seen_new}\n go = {first}\n shown = {shown}"
+    );
+    let constants = "w:5,264 u:66,264 pi:66 pf:66 po:66";
+    Form::new(&["PackedLSTM"], "h k", body, constants).check();
+}
+
+/// As TFLite keeps the last output, in a list of one element.
+#[test]
+fn outputs_keep_their_axes() {
+    let body = graph(
+        "i c h list",
+        "c1 h1 list1 ys1",
+        "c1 = Identity(c)\n xt = Gather<axis=0>(x, i)
+         sx = MatMul(xt, w)\n sh = MatMul(h, u)\n sum = Add(sx, sh)\n h1 = Tanh(sum)
+         list1 = Unsqueeze(h1, first)\n ys1 = Identity(list1)",
+    );
+    let model = |steps: &str| {
+        graph(
+            &format!("x:f32[{steps},3,5] h0:f32[3,66] list0:f32[1,3,66]"),
+            "last list ys",
+            "shape = Shape(x)\n n = Gather<axis=0>(shape, zero)
+             last, list, ys = Loop<body=@body>(n, yes, h0, list0)",
+        )
+        .constant("zero", tensor0(0_i64))
+        .constant("first", tensor1(&[0_i64]))
+        .constant("yes", tensor0(true))
+        .constant("w", numbers(&[FEATURES, UNITS], 1))
+        .constant("u", numbers(&[UNITS, UNITS], 2))
+        .with("body", body.clone())
+    };
+    let optimized = parse(model("4")).unwrap().into_optimized().unwrap();
+    assert!(ops(&optimized).contains(&"PackedRNN".to_owned()));
+    let inputs: [&[usize]; 3] = [&[4, 3, FEATURES], &[3, UNITS], &[1, 3, UNITS]];
+    let inputs = inputs.map(|sizes| numbers(sizes, 3).into_tvalue());
+    let inputs: TVec<TValue> = inputs.into_iter().collect();
+    let found = optimized.into_runnable().unwrap().run(inputs.clone());
+    let expected = step_by_step(model("T")).unwrap()(inputs).unwrap();
+    for (found, expected) in std::iter::zip(found.unwrap(), expected) {
+        assert_eq!(found.shape(), expected.shape());
+        let close = found.close_enough(&expected, Approximation::Approximate);
+        close.unwrap();
+    }
+}
+
+/// A layer's sequence has a batch.
+#[test]
+fn a_loop_over_numbers_is_no_layer() {
+    let body = graph(
+        "i c h",
+        "c1 h1 ys1",
+        "c1 = Identity(c)\n xt = Gather<axis=0>(x, i)\n xm = Unsqueeze(xt, axes)
+         sx = MatMul(xm, w)\n sh = MatMul(h, u)\n sum = Add(sx, sh)
+         h1 = Tanh(sum)\n ys1 = Identity(h1)",
+    );
+    let model = graph(
+        "x:f32[4] h0:f32[1,66]",
+        "ys",
+        "_, ys = Loop<body=@body>(n, yes, h0)",
+    )
+    .constant("n", tensor0(4_i64))
+    .constant("yes", tensor0(true))
+    .constant("axes", tensor1(&[0_i64, 1]))
+    .constant("w", numbers(&[1, UNITS], 1))
+    .constant("u", numbers(&[UNITS, UNITS], 2))
+    .with("body", body);
+    let inputs = [numbers(&[4], 3), numbers(&[1, UNITS], 4)];
+    assert_eq!(run(model, &inputs).unwrap()[0].shape(), [4, 1, UNITS]);
+}
+
+/// A stack of two layers in one loop, the second one in front.
+fn stack(choice: &str) -> Form {
+    let body = format!(
+        "sx = MatMul(xt, w)\n sh = MatMul(h, u)\n sum = Add(sx, sh)\n {SPLIT}\n {}
+         tx = MatMul(hn, v)\n tg = MatMul(g, q)\n ts = Add(tx, tg)\n gn = Tanh(ts)
+         {choice}\n ys1 = Identity(g1)",
+        LSTM.replace("h1", "hn")
+            .replace("k1", "kn")
+            .replace("ys1 = Identity(hn)", "")
+    );
+    Form::new(
+        &["PackedLSTM", "PackedRNN"],
+        "g h k",
+        body,
+        "w:5,264 u:66,264 v:66,66 q:66,66",
+    )
+}
+
+#[test]
+fn cells_of_one_loop_are_layers() {
+    stack("h1 = Identity(hn)\n k1 = Identity(kn)\n g1 = Identity(gn)").check();
+    stack("h1 = Where(mt, hn, h)\n k1 = Where(mt, kn, k)\n g1 = Where(mt, gn, g)").check();
+}
+
+#[test]
+fn cells_with_masks_of_their_own_are_no_layers() {
+    let mut form = stack(
+        "not = Not(mt)
+         h1 = Where(mt, hn, h)\n k1 = Where(mt, kn, k)\n g1 = Where(not, gn, g)",
+    );
+    form.layers = &[];
+    form.check();
+    let mut form = stack("h1 = Identity(hn)\n k1 = Identity(kn)\n g1 = Where(mt, gn, g)");
+    form.layers = &[];
+    form.check();
+}
+
+/// A mask that blends spreads the numbers of one layer to the next one.
+#[test]
+fn blended_cells_of_one_loop_are_no_layers() {
+    let mut choice = "on = Cast<to=1>(mt)\n off = Sub(one, on)\n".to_owned();
+    for state in ["h", "k", "g"] {
+        choice += &format!(
+            "{state}a = Mul(on, {state}n)\n {state}b = Mul(off, {state})
+             {state}1 = Add({state}a, {state}b)\n"
+        );
+    }
+    let mut form = stack(&choice);
+    form.layers = &[];
+    form.constants.push(("one".to_owned(), tensor0(1_f32)));
+    form.check();
+}
