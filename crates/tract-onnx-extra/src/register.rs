@@ -1,4 +1,7 @@
 //! Registers the operators in tract's ONNX loader.
+//!
+//! A loader has one parser for each name, and a later one replaces the one before. Each operator's
+//! file has its parser, which returns tract's operator behind a hook, or one of its own.
 
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{cast, empty, int64, mod_, mul, quantize, range, reduce, top_k};
@@ -15,6 +18,7 @@ use crate::{data_sizes, recurrent};
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
 /// an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
+    // First, since it replaces every operator of tract's; those below replace some of these.
     empty::register(onnx);
     onnx.op_register.insert("Loop", parse::parse);
     onnx.op_register.insert("If", if_::parse);
