@@ -1,4 +1,9 @@
 //! Runs passes over a model.
+//!
+//! A round looks at every node of every graph, inner graphs first, and then applies all edits that
+//! the pass has found. Each edit makes equal values under the same names, so none of them
+//! invalidates another. Dead nodes go after each round, since a later pass asks how often a value
+//! is read. A pass is done when a round finds nothing, and the rewrite when no pass finds anything.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -240,7 +245,8 @@ fn apply(model: &mut ModelProto, edits: Vec<Placed>, written: &mut HashSet<Strin
 /// The largest node that is compared with others, in bytes.
 const MAXIMUM_COMPARED: usize = 1 << 16;
 
-/// Merges nodes written by passes that compute the same value.
+/// Merges nodes written by passes that compute the same value: two passes, or two edits of one, ask
+/// for the same constants and shapes. The model's own nodes stay as they were written.
 fn share(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, written: &HashSet<String>) {
     let mut first: HashMap<Vec<u8>, Vec<String>> = HashMap::new();
     let mut renamed: HashMap<String, String> = HashMap::new();

@@ -1,4 +1,13 @@
 //! Writes the nodes of a replacement.
+//!
+//! A pass writes nodes in the order of computation and gets a name for each value; integers that
+//! it asks for twice are one constant. The passes have checked the node by then: what is left to
+//! check is whether the model's opset has the operators, and in which form.
+//!
+//! ```text
+//! range(x, axis 0, from 1 to 3)  opset 10 and later: Slice(x, [1], [3], [0])
+//!                                before:             Slice(x) with starts, ends and axes
+//! ```
 
 use std::collections::HashMap;
 
@@ -153,6 +162,7 @@ impl<'n> Emit<'n> {
     /// The nodes of a subgraph, which may read values written before it.
     pub(crate) fn within(&mut self, write: impl FnOnce(&mut Self)) -> Vec<NodeProto> {
         let outer = std::mem::take(&mut self.edit.nodes);
+        // Outside, the constants written within have no meaning; a later reader needs its own.
         let constants = self.constants.clone();
         write(self);
         self.constants = constants;

@@ -1,4 +1,6 @@
-//! Errors.
+//! Errors of a rewrite as a whole.
+//!
+//! A node that no pass can prove is no error: it stays as it is, and the report says why.
 
 /// Why a model cannot be rewritten.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,9 @@
 //! Removes values whose last reader is gone; values that never had one stay.
+//!
+//! Passes replace nodes and leave behind what the old ones read. So the values that nothing read
+//! are noted before the first pass, and a sweep removes all others without a reader. It goes from
+//! the last node to the first, and so removes a chain of dead nodes at once. In a list that is not
+//! sorted, a node after all of its readers counts as one that was never read, and stays.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,9 @@
 //! The definition of a pass, below the passes themselves and their driver.
+//!
+//! A pass is a function from a node to a verdict. It changes nothing, so that all edits of a round
+//! can be applied together. It sees the node's graph (`Scope`), which knows who makes and who reads
+//! a value, and a [`Context`] with the options, the whole model, and what is found once for all
+//! nodes.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -103,6 +108,8 @@ impl<'a> Context<'a> {
         index: usize,
         pairs: fn(&Scope<'_>) -> HashMap<usize, usize>,
     ) -> Option<usize> {
+        // A context lives for one round of one pass, in which no node moves: the address names the
+        // graph, and all pairs are of the same kind.
         let mut all = self.pairs.borrow_mut();
         let graph = scope.nodes.as_ptr().addr();
         let paired = all.entry(graph).or_insert_with(|| pairs(scope));

@@ -1,4 +1,9 @@
 //! Brings a model into the form that tract reads.
+//!
+//! Nodes are sorted and functions inlined first, since the other passes look at one sorted graph at
+//! a time. Then those run until none finds anything. Most models have no node that the passes
+//! concern: these are only sorted. The door to tract calls [`for_tract`]; a rewrite with
+//! [`Options::tract`] goes through [`prepare`], and reports each step.
 
 use crate::model::{GraphProto, ModelProto};
 use crate::passes::tract;
@@ -40,12 +45,14 @@ fn is_concerned(graph: &GraphProto) -> bool {
 
 /// Runs the passes for tract over a model.
 pub(crate) fn prepare(model: &mut ModelProto, options: &Options) -> Result<Report, Error> {
+    // Before anything is inlined: functions that call themselves would never end.
     tract::check_expansion(model)?;
     let mut report = Report {
         steps: tract::order::sort(model),
         ..Report::default()
     };
     report.append(driver::rewrite(model, &[&tract::FUNCTION], options));
+    // Before the other passes look at them: they would rewrite what nothing calls.
     tract::remove_uncalled(model);
     report.append(driver::rewrite(model, tract::PASSES, options));
     Ok(report)

@@ -1,4 +1,8 @@
 //! A report of a rewrite, node by node.
+//!
+//! The driver adds a step for each node that a pass applies to: what it became, or why it was left
+//! alone. Passes run again and again, so a node that was left alone is listed for the last look
+//! only. How equal the outputs are follows from the passes that rewrote something.
 
 /// How equal the outputs are to those of the original model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,21 +90,21 @@ impl Report {
         self.removed_inputs.extend(later.removed_inputs);
     }
 
-    /// The nodes that were rewritten.
+    /// Returns the nodes that were rewritten.
     pub fn rewritten(&self) -> impl Iterator<Item = &Step> {
         self.steps
             .iter()
             .filter(|step| matches!(step.outcome, Outcome::Rewritten(_)))
     }
 
-    /// The nodes that a pass applies to but left alone.
+    /// Returns the nodes that a pass applies to but left alone.
     pub fn left_alone(&self) -> impl Iterator<Item = &Step> {
         self.steps
             .iter()
             .filter(|step| matches!(step.outcome, Outcome::LeftAlone(_)))
     }
 
-    /// How equal the rewritten model's outputs are.
+    /// Returns how equal the rewritten model's outputs are.
     #[must_use]
     pub fn exactness(&self) -> Exactness {
         if self

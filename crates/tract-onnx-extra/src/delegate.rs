@@ -1,5 +1,9 @@
 //! Operators of tract's with a hook: what a node does differently, and nothing else, is written
 //! down.
+//!
+//! A parser wraps tract's operator in a [`Delegate`], and that in another one if two things differ;
+//! the outermost hook is asked first. Inference and wiring pass through the hook. Once a node is
+//! wired, it is what its hook made of it, and the hook is gone.
 
 use std::fmt;
 

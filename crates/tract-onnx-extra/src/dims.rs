@@ -1,4 +1,12 @@
-//! Sizes that may be symbols.
+//! Sizes that may be symbols: tensors of numbers and of tract's `TDim` read alike.
+//!
+//! An operator on sizes computes with `TDim` throughout, where a number is an expression, too.
+//! Symbols stand for sizes, so none is negative; what is concluded here of an expression relies on
+//! that alone.
+//!
+//! ```text
+//! is_size(3·N + M) holds; is_size(N - 1) does not, since N may be 0
+//! ```
 
 use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_hir::internal::*;

@@ -1,4 +1,7 @@
 //! Equality of operators, which tract uses to merge nodes.
+//!
+//! tract keeps one of two nodes whose operators are equal and which read the same inputs. That is
+//! right for plain parameters, and wrong where an operator stands for one place in a graph.
 
 /// Makes operators of a type never equal: tract would merge nodes that hold models, states or a
 /// place.

@@ -1,4 +1,12 @@
 //! Rewrites subgraphs into a form that tract reads.
+//!
+//! The bodies of Loop and If are parsed as graphs of their own. tract takes each name that such a
+//! graph does not define for a captured value, and keeps the names of nodes and values in one
+//! table. So declared inputs go, and names become unique.
+//!
+//! ```text
+//! body(step, x) { output x, x }  →  body() { x.out = Identity(x), x.out~ = Identity(x) }
+//! ```
 
 use std::collections::HashSet;
 

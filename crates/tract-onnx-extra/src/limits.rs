@@ -1,4 +1,7 @@
 //! Limits of loops, and of outputs whose sizes come from data.
+//!
+//! A size from data may be anything, so an operator asks [`Limits::allow`] before it allocates its
+//! output. The steps and bytes of loops are counted while they run, in `loops/budget.rs`.
 
 use tract_onnx::tract_hir::internal::*;
 
@@ -16,7 +19,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// No limits.
+    /// Sets no limits.
     #[must_use]
     pub const fn none() -> Self {
         Self {

@@ -1,4 +1,8 @@
 //! Options for loading that a model does not contain.
+//!
+//! tract's parsers are plain functions without room for options, so the thread holds them while a
+//! model is read. A parser stores what it finds in its operator; afterwards, nothing asks the
+//! thread.
 
 use std::cell::Cell;
 
@@ -47,8 +51,8 @@ thread_local! {
 }
 
 impl LoadOptions {
-    /// The options of a surrounding [`load`](Self::load), if there is one. Otherwise there are no
-    /// limits, and lengths out of range are rejected.
+    /// Returns the options of a surrounding [`load`](Self::load), if there is one. Otherwise there
+    /// are no limits, and lengths out of range are rejected.
     #[must_use]
     pub const fn new() -> Self {
         Self {

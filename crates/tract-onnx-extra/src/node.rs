@@ -1,4 +1,7 @@
-//! ONNX nodes.
+//! ONNX nodes while they are parsed: tract's own parsers, the domain and declared types.
+//!
+//! A parser that this crate registers replaces tract's in a loader. tract's is still needed for the
+//! cases that it reads well, so it is taken from a second loader, in which nothing is registered.
 
 use std::sync::LazyLock;
 
@@ -6,6 +9,7 @@ use tract_onnx::model::{OnnxOpRegister, ParsingContext};
 use tract_onnx::pb::{NodeProto, ValueInfoProto, type_proto};
 use tract_onnx::tract_hir::internal::*;
 
+/// tract's parsers as they are: a loader that was given to `register` no longer has them.
 static UPSTREAM: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
 
 /// Parses a node like tract.

@@ -1,4 +1,7 @@
 //! Registers the operators in tract's ONNX loader.
+//!
+//! A loader has one parser for each name, and a later one replaces the one before. Each operator's
+//! file has its parser, which returns tract's operator behind a hook, or one of its own.
 
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
@@ -24,6 +27,7 @@ pub fn register(onnx: &mut tract_onnx::Onnx) {
 
 /// Registers all but what [`retyped`] wraps around operators.
 pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
+    // First, since it replaces every operator of tract's; those below replace some of these.
     empty::register(onnx);
     functions::register(onnx);
     onnx.op_register

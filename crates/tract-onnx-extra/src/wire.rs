@@ -1,4 +1,8 @@
-//! Helpers for wiring nodes.
+//! Helpers for wiring nodes into a typed model.
+//!
+//! A node's name has to be free in the model, also among the nodes that are translated later. tract
+//! compares the facts of a wired node with those inferred for it, in which another symbol may stand
+//! for the same size.
 
 use std::collections::HashSet;
 

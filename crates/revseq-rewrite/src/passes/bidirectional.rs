@@ -1,4 +1,14 @@
 //! A forward and a backward layer over the same input, to one bidirectional layer.
+//!
+//! Both have to share all but their weights, and the weights have to be constants, which are joined
+//! when the model is rewritten. The layers are paired once for each graph; the later one is
+//! replaced together with the earlier one, which only moves it forward: it reads nothing but the
+//! shared inputs and constants.
+//!
+//! ```text
+//! y = LSTM(x, W1, R1), z = LSTM(x, W2, R2, reverse)
+//!   → both = LSTM(x, [W1, W2], [R1, R2], bidirectional), y = both[:, 0:1], z = both[:, 1:2]
+//! ```
 
 use std::collections::{HashMap, VecDeque};
 

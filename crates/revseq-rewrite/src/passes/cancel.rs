@@ -1,4 +1,12 @@
 //! Two reversals that undo each other, around operators that commute with them.
+//!
+//! The walk goes back from the second reversal through operators with one reader each, and takes
+//! the reversal along to the input of each. It ends at a reversal that is equal to what it carries
+//! by then.
+//!
+//! ```text
+//! Flip(Squeeze(Relu(Flip(x, axis 0)), axis 1), axis 0)  →  Squeeze(Relu(x), axis 1)
+//! ```
 
 use super::reversal::Reversal;
 use crate::emit::Emit;
@@ -100,6 +108,7 @@ fn pattern<'a>(
             }
             return Ok((node.input(0).ok_or(None)?, between));
         }
+        // Another reader expects the value reversed. The first reversal may have some: it stays.
         if scope.uses(value) != 1 || between.len() == MAXIMUM_BETWEEN {
             return Err(None);
         }

@@ -1,6 +1,12 @@
 //! A recurrent layer over a reversed input, to one that runs backwards.
 //!
-//! Its output is reversed again; `cancel` removes that together with a following reversal.
+//! The reversal has to cover all that the layer reads: the whole axis of a layer without lengths,
+//! or the layer's own lengths. Its output is reversed again; `cancel` removes that together with a
+//! following reversal. Final states need none: the layer has seen the same steps in the same order.
+//!
+//! ```text
+//! LSTM(Flip(x, axis 0))  →  Flip(LSTM(x, reverse), axis 0)
+//! ```
 
 use super::reversal::Reversal;
 use crate::emit::Emit;

@@ -1,4 +1,11 @@
 //! ReverseSequence whose lengths cover the axis, to Slice with a step of -1.
+//!
+//! The lengths have to be proved equal, and equal to the axis's size: both may be symbols or follow
+//! from shapes. The passes about reversals then know the axis alone, and no lengths.
+//!
+//! ```text
+//! ReverseSequence(x, Expand(Shape(x)[0], [N]), time 0, batch 1)  →  x[::-1]
+//! ```
 
 use crate::constant;
 use crate::emit::Emit;

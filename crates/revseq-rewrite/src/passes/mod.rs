@@ -1,4 +1,8 @@
 //! The passes, one file each: the node it matches, the conditions, and the replacement.
+//!
+//! A pass returns `Other` for a node that is not its own, which the report does not mention, and
+//! `Left` for one that it would take if a condition held. Makers and readers are found by name, so
+//! the names of values have to be unique within a graph; an inner graph may use a name again.
 
 mod bidirectional;
 mod cancel;
@@ -15,6 +19,10 @@ use crate::error::Error;
 use crate::pass::{Options, Pass, PassInfo};
 
 /// All passes, in the order in which they run.
+///
+/// Flips come first, since others know a whole axis when they see one. `direction` leaves a
+/// reversal behind, which `cancel` removes. `sequence-lens` refuses bidirectional layers, so it
+/// precedes `bidirectional`; it may write a ReverseSequence, so `portable` comes last.
 const ALL: [&Pass; 8] = [
     &full_flip::PASS,
     &transpose::PASS,

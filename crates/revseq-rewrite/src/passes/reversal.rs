@@ -1,4 +1,12 @@
 //! Reversals, and the operators they pass through, for all passes about them.
+//!
+//! Both kinds of reversal are read into one type: a Slice with a step of -1 over a whole axis, and
+//! a ReverseSequence. A reversal of a node's output is asked for the reversal of the node's input
+//! that does the same; the passes check who else reads the values in between.
+//!
+//! ```text
+//! Flip(axis 0) of Transpose(x, perm [1, 0])  =  Transpose(Flip(axis 1) of x, perm [1, 0])
+//! ```
 
 use crate::constant;
 use crate::model::{self, NodeProto};

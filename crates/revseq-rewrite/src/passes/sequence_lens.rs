@@ -2,7 +2,10 @@
 //! GRU and RNN take none.
 //!
 //! Forwards, no step depends on later ones: the layer runs over all steps, and those after the
-//! length become 0. Backwards, the layer runs forwards over the output of ReverseSequence.
+//! length become 0. Backwards, the layer runs forwards over the output of ReverseSequence, which is
+//! reversed by the same lengths afterwards. The last state is the sum over all steps of the
+//! outputs, in which all but the last valid one are 0. Lengths are within the axis, as ONNX demands
+//! of the layer.
 
 use super::reversal::Reversal;
 use crate::constant;
@@ -97,6 +100,7 @@ fn check(scope: &Scope<'_>, node: &NodeProto) -> Result<(), String> {
         .get(2)
         .is_some_and(|memory| scope.uses(memory) > 0)
     {
+        // No output has the cell states of earlier steps.
         return Err("the cell state after its last step is read (Y_c)".to_owned());
     }
     if node

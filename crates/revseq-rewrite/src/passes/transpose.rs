@@ -1,4 +1,11 @@
 //! A reversal between two inverse Transposes, to a reversal of other axes.
+//!
+//! The reversal may have no other reader. The first Transpose may, and then stays for them.
+//!
+//! ```text
+//! Transpose(ReverseSequence(Transpose(x, [1, 0, 2]), time 0, batch 1), [1, 0, 2])
+//!   → ReverseSequence(x, time 1, batch 0)
+//! ```
 
 use super::reversal::Reversal;
 use crate::emit::Emit;
@@ -57,6 +64,7 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
 /// the reversal.
 fn pattern<'a>(scope: &'a Scope<'a>, last: &NodeProto) -> Option<(&'a NodeProto, Reversal<'a>)> {
     let reversed = last.input(0).filter(|_| last.is("Transpose"))?;
+    // For another reader the reversal would stay, beside a second one.
     if scope.uses(reversed) != 1 {
         return None;
     }

@@ -1,4 +1,12 @@
 //! ONNX's rule for the bounds of a Slice, for sizes that are numbers and for sizes that are not.
+//!
+//! With numbers, [`positions`] is the rule itself. Otherwise [`extent`] finds an expression that
+//! has the rule's value for every size, or says that it knows none; the tests compare both. The
+//! form of the expression matters, since tract compares sizes as expressions.
+//!
+//! ```text
+//! x[-5:] of T elements: min(T,5); x[1:] of T + 1 elements: from 1 to T + 1, T elements
+//! ```
 
 use tract_onnx::tract_hir::internal::*;
 

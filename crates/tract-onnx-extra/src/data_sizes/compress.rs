@@ -1,4 +1,11 @@
 //! Compress, whose output size depends on data.
+//!
+//! tract has it for constant conditions alone. Here the condition may come from data; it may be
+//! shorter than the axis, whose other elements are then dropped, as ONNX says.
+//!
+//! ```text
+//! Compress(x: [N, 4], condition, axis 0): [size, 4]
+//! ```
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;

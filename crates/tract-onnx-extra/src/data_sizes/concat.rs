@@ -1,4 +1,12 @@
 //! Concats of values whose sizes are equal, although different expressions stand for them.
+//!
+//! tract refuses sizes beside the axis that are not the same expression. A size from data may well
+//! be equal to another one, so the plainest expression stands for all, and an input with another
+//! one passes a check at run time.
+//!
+//! ```text
+//! Concat(a: [T, 4], b: [size, 4], axis 1): [T, 8], checking that b has T rows
+//! ```
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;

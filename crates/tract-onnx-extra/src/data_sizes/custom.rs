@@ -1,4 +1,8 @@
 //! Operators that tract lacks or runs only in part. Their facts come from the typed operator.
+//!
+//! A [`CustomNode`] says which typed operator stands for the node, once the types and shapes of its
+//! inputs are known; before, nothing is inferred. What the operator says of its outputs is
+//! inferred, and the same operator is wired.
 
 use std::fmt;
 

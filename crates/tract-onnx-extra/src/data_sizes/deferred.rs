@@ -1,4 +1,13 @@
 //! Operators whose sizes come from data.
+//!
+//! Their shape is known up to symbols, from the graph (`node_context.rs`) and from the data's
+//! shape. At run time tract reads the operator anew, with the numbers as constants, and the plan is
+//! kept for runs with the same ones; a Reshape needs none. Where all sizes are known, the node is
+//! tract's, repaired by `pad.rs` and `wide_sizes.rs`, and its output is checked against the limits.
+//!
+//! ```text
+//! Expand(x: [1, 4], [n, 1]), n from data: [size, 4]
+//! ```
 
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::attribute_proto::AttributeType;
@@ -42,6 +51,7 @@ pub(crate) fn parse(
         upstream = Delegate::boxed(upstream, WideSizes { sizes });
     }
     let sizes = node.input.get(first).filter(|name| !name.is_empty());
+    // Early versions of Pad and Reshape have them as an attribute.
     let Some(sizes) = sizes else {
         return Ok((upstream, captured));
     };

@@ -1,4 +1,12 @@
 //! The nodes that give symbols their numbers, kept for all that need these.
+//!
+//! What reads only a value's shape loses its edge to the value, and the value's node is dropped
+//! when nothing else reads it. This runs before a model is optimised, while dropped nodes are still
+//! in it.
+//!
+//! ```text
+//! y = Expand(a, Shape(Compress(x)))  →  y = Expand(After(a, Compress(x)), [size])
+//! ```
 
 use std::collections::HashSet;
 

@@ -1,5 +1,14 @@
 //! Operators whose sizes come from data, or that tract lacks: the sizes are symbols until the
 //! operator runs.
+//!
+//! A size from data is a symbol of the node's own (`size_symbols.rs`). The operator tells tract
+//! that it defines symbols (`mints_runtime_symbols`), and tract reads their numbers off its
+//! outputs. So the operator must not fold into a constant, and has to run wherever a number is
+//! needed (`definers.rs`).
+//!
+//! ```text
+//! Compress(x: [N, 4], axis 0): [size, 4], with size a number once it has run
+//! ```
 
 mod bounds;
 mod compress;

@@ -1,4 +1,7 @@
 //! The index of the only element of `x[i:i + 1]`.
+//!
+//! A Slice of one element that is then squeezed becomes a Gather, which differs for one index
+//! alone.
 
 use tract_onnx::tract_hir::internal::*;
 

@@ -1,4 +1,12 @@
 //! The context of a node being parsed: facts about its inputs, and the readers of its output.
+//!
+//! tract parses a node without its surroundings, and infers shapes later from facts, which do not
+//! say how a value was computed. This looks at the graph's protobuf instead, and at those around
+//! it. What an operator that it does not know computes is unknown, and no error.
+//!
+//! ```text
+//! starts = step, ends = Add(step, 1)  →  Offset(step, 0), Offset(step, 1): a slice of one element
+//! ```
 
 use std::cell::Cell;
 

@@ -1,4 +1,11 @@
 //! OneHot. tract panics for an index outside of its range, and takes only a known depth.
+//!
+//! The depth is the size of the new axis: a number if it is known, an expression if it is computed
+//! from sizes, and otherwise a symbol of the node's own.
+//!
+//! ```text
+//! OneHot(indices: [N], depth, [off, on]): [N, size]
+//! ```
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;

@@ -1,4 +1,12 @@
 //! Pads that remove elements, on which tract panics.
+//!
+//! Such a Pad is one that only adds elements, and a slice of its output for each axis that loses
+//! some. The pads have to be known when the node is wired; others are deferred (`deferred.rs`), and
+//! come here when they run.
+//!
+//! ```text
+//! Pad(x, [-1, 2])  →  Pad(x, [0, 2])[1:]
+//! ```
 
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_hir::internal::*;

@@ -1,4 +1,9 @@
-//! Slices between bounds that are applied at run time.
+//! Slices between bounds that are applied at run time, and what other operators share with them.
+//!
+//! The output's size is known before: a number, an expression, or a symbol that gets its number
+//! from the output. The operator computes the elements by ONNX's rule (`bounds.rs`), and compares
+//! their number with a known size. It becomes tract's Slice once the bounds provably lie within the
+//! axis.
 
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;

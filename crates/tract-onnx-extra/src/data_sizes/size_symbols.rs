@@ -1,4 +1,7 @@
-//! Symbols for sizes that are known only after a node has run.
+//! Symbols for sizes that are known only after a node has run, and values that hold sizes.
+//!
+//! A symbol belongs to a node's output axis, not to a call: inference, wiring and copies of the
+//! node all have to speak of the same one. tract gives it a number when the node has run.
 
 use std::sync::{Mutex, PoisonError};
 

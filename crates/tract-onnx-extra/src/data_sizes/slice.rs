@@ -1,4 +1,14 @@
 //! Slices of all versions, between bounds that may come from data, along axes of any size.
+//!
+//! Axes and steps have to be known by the time the node is wired, bounds need not be. Each axis is
+//! wired alone, as the plainest operator that is right for every size: a Gather, tract's Slice, or
+//! a [`Part`] that applies the bounds at run time.
+//!
+//! ```text
+//! x[t:t+1] squeezed  →  Gather(x, t)
+//! x[1:] of T + 1     →  tract's Slice from 1 to T + 1
+//! x[:n], n from data →  Part, with a symbol for the number of elements
+//! ```
 
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
@@ -175,6 +185,7 @@ impl Along {
             is_next,
             is_squeezed,
         } = self.hint;
+        // `x[i:i + 1]` has one element, and so has `x[i::s]` for a step beyond the axis.
         let to_end = self.end.number().is_some_and(|end| end >= BEYOND);
         if let Bound::Element { at, .. } = self.start
             && is_squeezed
@@ -419,6 +430,7 @@ impl OnnxSlice {
                 }
                 let element = unique(target, "element");
                 let element = target.wire_node(element, Gather::new(axis), &[data, index])?[0];
+                // The Squeeze behind the Slice removes this axis again, and both vanish.
                 let of = unique(target, "of");
                 return Ok(target.wire_node(of, AxisOp::Add(axis), &[element])?[0]);
             }

@@ -1,4 +1,12 @@
 //! Squeezes of axes whose sizes come from data.
+//!
+//! An axis whose size is an expression is removed by an operator that checks the size at run time,
+//! and turns into tract's own once the size is known to be 1. Without axes the rank depends on the
+//! sizes, so all have to be known to be 1 or to be something else.
+//!
+//! ```text
+//! Squeeze(x: [N, size], axes [1]): [N], checking that size is 1
+//! ```
 
 use std::fmt;
 

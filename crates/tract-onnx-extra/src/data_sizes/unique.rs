@@ -1,4 +1,11 @@
 //! Unique, which tract lacks.
+//!
+//! The number of kept slices is a symbol, which up to three outputs share. NaNs equal each other
+//! and come last.
+//!
+//! ```text
+//! Unique([2, 1, 1]) → [1, 2], first places [1, 0], each one's place [1, 0, 0], counts [2, 1]
+//! ```
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,11 @@
 //! tract's operators with sizes of 64 bits.
+//!
+//! Only a known list of sizes is replaced; one from data is for [`Override`](super::Override)s. Its
+//! inferred fact stays int64, as its other readers expect.
+//!
+//! ```text
+//! Reshape(x, [5000000000, 0])  gets TDim values; of int64, tract keeps 32 bits each
+//! ```
 
 use tract_onnx::tract_hir::internal::*;
 

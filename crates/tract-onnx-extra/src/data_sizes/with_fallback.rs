@@ -1,4 +1,8 @@
 //! Operators that tract reads but for some inputs, such as sizes that come from data.
+//!
+//! An [`Override`] says `None` where tract does well, and the node stays tract's. It is asked at
+//! each inference, since inputs become known bit by bit, and again when the node is wired: by then
+//! all types and shapes are known, and the answer is final.
 
 use std::fmt;
 

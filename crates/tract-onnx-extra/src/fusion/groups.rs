@@ -1,4 +1,9 @@
-//! Groups operators of a model for fusion.
+//! Groups operators of a model for fusion, and writes the program of a group.
+//!
+//! A group is found before sizes are known: an operator joins if its elements are few, and if all
+//! its symbols have numbers before the first step. The program is written when the group first
+//! runs, for the sizes at hand, and again when they change. An operator that does not fit splits
+//! its readers off into a later group.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -4,6 +4,13 @@
 //! few elements each, and each costs tract half a microsecond regardless of its work. Here they
 //! become one operator: a list of instructions with the same effects, on memory that is kept from
 //! step to step.
+//!
+//! `groups.rs` finds what is fused and writes its program, `program.rs` runs it on elements that
+//! `view.rs` selects, and `scan.rs` runs a Scan whose step is one such program.
+//!
+//! ```text
+//! Sigmoid(Add(MatMul(h, R), x))  →  Fused [0 = h × R, 1 = 0 + x, 2 = sigmoid(1)]
+//! ```
 
 mod groups;
 mod program;

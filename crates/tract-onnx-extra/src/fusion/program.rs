@@ -1,4 +1,9 @@
 //! The program of a fused operator.
+//!
+//! An instruction reads inputs, constants and earlier results, as runs of contiguous floats or as a
+//! view, and writes one result into a register. Registers are shared by results that are not needed
+//! at the same time. `groups.rs` has checked that operands lie within what they read; a bool is 0
+//! or 1.
 
 use tract_onnx::tract_hir::internal::*;
 

@@ -1,4 +1,9 @@
 //! Scans whose step is a single fused operator.
+//!
+//! The Scan's body is a plan of one node by then, and the plan costs more than the node. Here the
+//! steps run without one: a scan input is read where it lies, after its axis has been moved to the
+//! front, and states change places with the step's results. A Scan with other outputs than floats,
+//! larger chunks or unusual mappings stays tract's.
 
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::ops::scan::{InputMapping, OptScan, OutputMapping, ScanInfo};

@@ -1,4 +1,12 @@
-//! Views of elements.
+//! Views of elements: which elements of a base are meant, and in which order.
+//!
+//! Slices, moved axes and broadcasts need no copy: they only change a view, and are checked against
+//! the one that they change. Elements are copied when an instruction needs them contiguous.
+//! `groups.rs` checks each view against its base, so reading needs no further check.
+//!
+//! ```text
+//! x: [2, 3] → x[:, 1:] has offset 1, sizes [2, 2] and strides [3, 1]
+//! ```
 
 use std::ops::Range;
 

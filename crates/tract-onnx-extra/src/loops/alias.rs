@@ -1,4 +1,8 @@
 //! Aliases: nodes that output their input.
+//!
+//! They stand where tract's passes would break a Scan's body, or where this crate needs a hook in
+//! them: tract asks each node of a body in turn, and an alias answers for the whole model around
+//! it. All are gone once a model is optimised.
 
 use tract_onnx::tract_core::ops::scan::{OptScan, Scan};
 use tract_onnx::tract_core::ops::source::TypedSource;

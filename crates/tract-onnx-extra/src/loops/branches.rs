@@ -1,4 +1,12 @@
 //! The op of an If in typed models, whose condition is known when it runs.
+//!
+//! Both branches have outputs of the same types and ranks. A size in which they differ is a symbol
+//! of the If, which gets its number from the branch that was taken. Each branch has a plan of its
+//! own, which is made when it is first taken.
+//!
+//! ```text
+//! If(c) { then: x[:2], else: x[:5] }: [if_size]
+//! ```
 
 use std::collections::HashMap;
 

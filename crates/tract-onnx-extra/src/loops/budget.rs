@@ -1,4 +1,9 @@
 //! The remaining limits while loops run.
+//!
+//! Loops nest within operators of tract, which pass nothing on, so the thread holds what all loops
+//! on it have used so far. The count starts anew when the outermost loop ends. A loop that became a
+//! Scan does not count: its steps are added by the loop around it, and its own limits are checked
+//! before.
 
 use std::cell::Cell;
 

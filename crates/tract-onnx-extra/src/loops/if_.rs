@@ -1,4 +1,13 @@
 //! ONNX's `If`: with a known condition, only the taken branch has to be valid.
+//!
+//! This is the node before types and shapes are known. It holds both branches as models and infers
+//! them with the facts around it; while the condition is unknown, an invalid branch says nothing,
+//! since it may be the one not taken. When the node is wired, the nodes of a known branch replace
+//! it, and otherwise it becomes [`Branches`].
+//!
+//! ```text
+//! If(true) { then: Relu(x), else: Reshape(x, [7]) }  →  Relu(x), whatever x's shape
+//! ```
 
 use std::collections::HashMap;
 

@@ -1,4 +1,12 @@
 //! Values of a loop that follow from the iteration number alone.
+//!
+//! The part of the body that needs no data is cut out and run while the model is prepared: it tells
+//! how many steps there are, and what counters and indices are in each. Loops of more than 65536
+//! steps, and those whose end depends on data, are not followed.
+//!
+//! ```text
+//! i = 0; while i < 5 { i += 2 }  →  3 steps, with i = 0, 2, 4 in the body and 6 after the last
+//! ```
 
 use std::collections::{BTreeSet, HashSet};
 

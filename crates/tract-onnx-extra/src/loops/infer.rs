@@ -1,4 +1,12 @@
 //! The Loop node before types and shapes are known.
+//!
+//! Once its inputs are known, the body is typed for the shapes that states have in every step, and
+//! the outputs follow from it; before, nothing is. tract infers a node many times, so results are
+//! kept. The parser has matched the counts of inputs and outputs, and has found the initial states.
+//!
+//! When the node is wired, it becomes a Scan if that is the same, and otherwise a
+//! [`Loop`](crate::Loop), which asks again when it is decluttered. A state that no step changes is
+//! no state of either: it is an outer value.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -128,6 +136,7 @@ impl OnnxLoop {
                 BodyInput::Step => (i64::scalar_fact(), Feed::Step),
                 BodyInput::Condition => {
                     let holds = tensor0(true).into_arc_tensor();
+                    // A known value becomes a constant below, and is fed by nothing.
                     (TypedFact::try_from(holds)?, Feed::Step)
                 }
                 BodyInput::State(state) => match carried.iter().position(|it| *it == state) {
@@ -542,6 +551,7 @@ impl InferenceOp for OnnxLoop {
         } else {
             match scan::wire(&spec, None, target, &node.name, &inputs) {
                 Ok(made) => made,
+                // The reason may go away: the Loop asks again once more of the model is known.
                 Err(_) => {
                     let name = target.unique_name(&*node.name).into_owned();
                     target.wire_node(name, Loop::new(spec)?, &inputs)?

@@ -1,4 +1,6 @@
 //! Final states of a Scan that may have no steps.
+//!
+//! It is wired behind each final state of a Scan whose number of steps is not known to be positive.
 
 use tract_onnx::tract_hir::internal::*;
 

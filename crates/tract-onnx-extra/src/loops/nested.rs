@@ -1,4 +1,8 @@
 //! The graphs within the operators of a body: those of Scans and of Ifs.
+//!
+//! A body runs many times, while its inner operators were made to run once, or as a stream. So
+//! their states are reset at each run, and their steps are counted in advance where they do not
+//! count themselves.
 
 use tract_onnx::tract_core::ops::gru_seq::GruSeq;
 use tract_onnx::tract_core::ops::scan::Scan;

@@ -1,7 +1,7 @@
 //! ONNX's Scan over axes that may be empty, and as recurrent layers.
 //!
 //! tract's Scan without steps has no final states: what it outputs is made up. ONNX's are the
-//! initial states.
+//! initial states. Where the axis is known to have elements, nothing is added.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;

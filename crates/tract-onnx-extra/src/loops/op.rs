@@ -1,4 +1,8 @@
 //! The op in typed models.
+//!
+//! It turns into a Scan while it is decluttered, if it is one; if not, it keeps the reason. The
+//! body is optimised with the model around it, and has its plan from then on. A [`Spec`] never
+//! changes: each rewrite makes a new operator.
 
 use std::sync::OnceLock;
 
@@ -38,7 +42,7 @@ impl Loop {
         })
     }
 
-    /// The body, which runs once per step.
+    /// Returns the body, which runs once per step.
     #[must_use]
     pub fn body(&self) -> &TypedModel {
         &self.spec.body
@@ -170,6 +174,8 @@ impl TypedOp for Loop {
         model: &TypedModel,
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
+        // Known inputs come first, since the body folds by them, and the Scan comes last, since its
+        // conditions are read off a decluttered body.
         let facts = model.node_input_facts(node.id)?;
         let replaced =
             |op: Self| TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some);

@@ -1,4 +1,8 @@
 //! Parses Loop nodes.
+//!
+//! What can be refused without shapes is refused here: counts of inputs and outputs, sequences and
+//! optionals, and graphs that are nested too deep. The body is parsed without its inputs, so that
+//! tract lists these among the captured values; the names tell which are which.
 
 use std::collections::HashSet;
 

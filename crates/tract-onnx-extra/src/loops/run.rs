@@ -1,4 +1,9 @@
 //! Runs a loop step by step.
+//!
+//! Each loop of a running model has one such state, which is kept from run to run. The body's plan
+//! is executed like a model of its own: outer values are shared, states are moved in and out, and
+//! scan outputs are kept until the last step. Limits are checked before a step runs, as far as its
+//! sizes are known, and after it.
 
 use tract_onnx::tract_hir::internal::*;
 

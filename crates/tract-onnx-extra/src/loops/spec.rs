@@ -1,4 +1,8 @@
 //! The definition of a loop: its body, inputs and outputs.
+//!
+//! It is made once the shapes of all inputs are known (`infer.rs`), and both ways to run a loop
+//! start from it: step by step (`run.rs`) and as a Scan (`scan/`). Its body has no condition among
+//! its inputs, since that is true whenever the body runs, and only outputs that are needed.
 
 use tract_onnx::tract_hir::internal::*;
 

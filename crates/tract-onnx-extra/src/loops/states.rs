@@ -1,4 +1,12 @@
 //! The shapes of states, which may change from step to step.
+//!
+//! A body is typed for assumed shapes, and the shapes after the step refine these, until a step no
+//! longer contradicts them (`infer.rs`). Each round makes symbols of further sizes, so it ends.
+//! Ranks do not change: the caller has checked that.
+//!
+//! ```text
+//! state [1, 8], each step appends a row: assumed [1, 8], found [2, 8], then [loop_size, 8] holds
+//! ```
 
 use tract_onnx::tract_hir::internal::*;
 

@@ -1,4 +1,12 @@
 //! Proves that a loop with a condition runs its whole trip count, whatever its value.
+//!
+//! The trip count is a symbol, so the loop cannot be followed (`induction.rs`). Conditions are
+//! compared with it instead, for the largest number that each may see. The proof is of form alone:
+//! it knows counters, sizes, comparisons and conjunctions, in any type that holds step numbers.
+//!
+//! ```text
+//! trip count N, condition `step + 1 < N`  →  N steps
+//! ```
 
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cast::Cast;

@@ -1,4 +1,11 @@
 //! Casts to integers: sizes keep their symbols, and all else becomes plain numbers.
+//!
+//! What is made of a value's symbols downstream depends on all that reads it, so a Cast to int32
+//! looks at the graph before it decides.
+//!
+//! ```text
+//! Cast(Shape(x)[0], int32) into a Reshape: the symbol N stays; into MatMul: an int32
+//! ```
 
 use std::collections::HashSet;
 

@@ -1,7 +1,12 @@
 //! Operators that compute with int64 as numbers, never as symbolic sizes.
 //!
 //! tract holds int64 values that depend on sizes as TDim, which its versions of these operators
-//! refuse.
+//! refuse. They get a cast to int64 before such an input, or the numbers themselves if these are
+//! known; so a symbol gets lost here, and its number is used when the model runs.
+//!
+//! ```text
+//! NonZero(Shape(x))  →  NonZero(Cast(Shape(x), int64))
+//! ```
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;

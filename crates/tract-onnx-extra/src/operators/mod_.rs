@@ -1,4 +1,11 @@
 //! Mod. tract's swaps its operands if the first one has fewer elements.
+//!
+//! Integers are divided in a wider type, so that no remainder overflows. Sizes stay sizes if the
+//! divisor is a number, and the dividend provably not negative; otherwise the output is int64.
+//!
+//! ```text
+//! Mod(N + 3, 4) stays an expression; Mod(N - 3, 4) is a number when the model runs
+//! ```
 
 use std::ops::{Add, Rem};
 

@@ -2,7 +2,11 @@
 //!
 //! tract makes squares of `Mul(i, i)` and `Pow(i, 2)`, which it has for floats alone, and keeps 32
 //! bits of a number that is multiplied with a size. Its powers have the wider type of two; ONNX's have
-//! that of the base.
+//! that of the base. Products of floats stay tract's.
+//!
+//! ```text
+//! Mul(Shape(x)[0], 5000000000): 5000000000·N
+//! ```
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -79,6 +83,7 @@ impl Override for ProductOf {
                     let number = value.cast_to_scalar::<f64>();
                     value.len() == 1 && number.is_ok_and(|number| number == 2.0)
                 };
+                // A list of one exponent may have more axes than the base; so has the output then.
                 let squares =
                     first.rank() >= second.rank() && second.konst.as_ref().is_some_and(is_two);
                 if !squares {

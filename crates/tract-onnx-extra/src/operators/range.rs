@@ -1,4 +1,11 @@
 //! Ranges. tract's have the wrong length for steps below 1, and for a limit behind the start.
+//!
+//! The length is a number, an expression of sizes, or a symbol if it comes from data. It is
+//! computed once more when the operator runs, from the numbers, and checked against the limits.
+//!
+//! ```text
+//! Range(0, N, 2): [(N+1)/2]; Range(3, N, 1): [max(0,N-3)]
+//! ```
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;

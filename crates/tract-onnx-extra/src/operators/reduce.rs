@@ -1,7 +1,13 @@
 //! Reductions of nothing, and of integers.
 //!
 //! tract's sum of no elements panics, its maximum of none is a finite number, and its sums of
-//! integers have 32 bits. Reductions of at least one float stay tract's own.
+//! integers have 32 bits. Reductions of at least one float stay tract's own. Where an axis may be
+//! empty, an operator of this crate's stands until sizes are known, and then becomes tract's if
+//! that is right.
+//!
+//! ```text
+//! ReduceSum(x: [N, 4], axes [0])  →  Reduced; with N = 3, tract's sum; with N = 0, zeros
+//! ```
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;

@@ -1,4 +1,11 @@
 //! TopK, with `k` checked: tract's fills up with zeros.
+//!
+//! A `k` that comes from data makes a symbol of the output's size. The order is total, so that
+//! equal elements and NaN have one place, in ascending order as well.
+//!
+//! ```text
+//! TopK([3, NaN, 5], k 2)  →  [NaN, 5], places [1, 2]
+//! ```
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,7 @@
 //! Activation functions.
+//!
+//! One type serves the operator in a Scan's body, the fused program and the packed layer, so that
+//! all three compute alike. Constants that a node does not give are the defaults of ONNX Runtime.
 
 use recurrent_cells::Activation as OfLayer;
 use tract_onnx::pb::NodeProto;

@@ -1,4 +1,12 @@
-//! The cells' steps, by ONNX's equations.
+//! The cells' steps, by ONNX's equations, as nodes of a Scan's body.
+//!
+//! `layer.rs` has wired what comes before: the products with the inputs, biases included. Small
+//! operators of a step are fused later (`fusion/`); `packed.rs` computes the same equations for
+//! layers with large weights.
+//!
+//! ```text
+//! GRU: z, r = σ(x + h·R), new = tanh(x + (r∘h)·R), h' = new + z∘(h - new)
+//! ```
 
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_core::ops::einsum::EinSum;

@@ -1,5 +1,9 @@
-//! Checks of a layer's inputs: when it is wired, and of sizes and lengths that are not known by then,
-//! when it runs.
+//! Checks of a layer's inputs: when it is wired, and of sizes and lengths that are not known by
+//! then, when it runs.
+//!
+//! Every size follows from X and R. Different numbers are an error at once; sizes that may be equal
+//! are compared at run time, by an operator that passes the input on. Lengths leave here as int64,
+//! each within the number of steps, and all that comes after relies on it.
 
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;

@@ -1,4 +1,7 @@
 //! Layers with large weights, as one operator.
+//!
+//! Weights, biases and peepholes have to be constants in float32 when the layer is wired; they are
+//! then packed once, for all runs. `layer.rs` asks here first, and wires Scans for any other layer.
 
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;

@@ -1,4 +1,8 @@
 //! Wires a layer: the products with all inputs, the directions and the lengths.
+//!
+//! This is the node in both of its forms: its rules infer shapes, and its wiring checks the inputs
+//! (`checked.rs`), then makes one operator (`large.rs`) or a Scan for each direction. Within, time
+//! comes first and half floats are floats; both are undone at the outputs.
 
 use std::ops::Range;
 

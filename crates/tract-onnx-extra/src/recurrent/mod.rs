@@ -3,7 +3,11 @@
 //! tract-onnx 0.23 ignores `direction = reverse`, non-default activations and `clip`, refuses
 //! lengths, and multiplies each step's input with the weights separately. This module supports
 //! everything in ONNX; a layer is a product of all inputs with the weights, followed by a `Scan` in
-//! each direction.
+//! each direction. With large constant weights it is one operator.
+//!
+//! ```text
+//! LSTM(x, W, R)  →  p = x × W for all steps; Scan(p_t) { gates = p_t + h × R; … }
+//! ```
 
 pub(crate) mod activation;
 mod cell;

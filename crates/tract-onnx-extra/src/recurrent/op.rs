@@ -1,4 +1,8 @@
 //! A whole layer as one operator.
+//!
+//! It checks the sizes that are known only now, splits inputs and outputs into those of each
+//! direction, and leaves the steps to `team.rs`. Lengths were checked by an operator before it
+//! (`checked.rs`); a mask comes from a loop that was recognised as a layer.
 
 use std::sync::Mutex;
 
@@ -217,7 +221,8 @@ impl PackedRecurrent {
             };
             team::run(layer, sequence, states, memory, &Threads::current())?;
         }
-        // Without steps, ONNX Runtime outputs zeros as final states.
+        // Without steps, ONNX Runtime outputs zeros as final states. Chunks have elements: a packed
+        // layer has units, and there is a length only if there is a batch.
         for (item, _) in lengths.iter().enumerate().filter(|it| *it.1 == 0) {
             for state in last
                 .iter_mut()

@@ -1,4 +1,9 @@
 //! A layer's packed weights, and the computation of a step.
+//!
+//! A step is one phase, or two for a GRU that resets before its product: after each, every unit
+//! needs the results of all others. Within a phase, units are independent, and each thread computes
+//! its own (`team.rs`). Numbers are summed in the same order however units are split. The operator
+//! has checked all sizes (`op.rs`).
 
 use std::ops::Range;
 
@@ -157,6 +162,7 @@ impl Sequence<'_> {
             match self.counts {
                 Counts::Masked { repeats: true, .. } => to.copy_from_slice(state),
                 _ if self.counts(step, item) => to.copy_from_slice(state),
+                // Keras multiplies outputs with the mask, so infinity becomes NaN.
                 Counts::Masked { blends: true, .. } => {
                     for (to, state) in std::iter::zip(to, state) {
                         *to = 0.0 * state;

@@ -2,7 +2,8 @@
 //!
 //! tract packs matrices into panels too, but multiplies all of them; here a product takes some of
 //! the panels, those of one thread, and adds to the output. A product of few rows reads the weights
-//! once, so it matters that they lie in reading order.
+//! once, so it matters that they lie in reading order. The order in which products are summed
+//! depends on the number of rows, and not on the share of the panels.
 
 use std::ops::Range;
 
@@ -55,6 +56,7 @@ impl Panels {
         let columns = panel_columns();
         let len = units.div_ceil(columns) * gates.len() * inputs * columns;
         let mut elements = vec![0.0; len + LINE / size_of::<f32>()];
+        // `align_offset` may say that it cannot tell; vectors are loaded from any address.
         let start = elements
             .as_ptr()
             .align_offset(LINE)

@@ -165,7 +165,8 @@ impl Running<'_> {
         if share.done.load(Ordering::Acquire) != phase {
             return;
         }
-        // No share is further than this one, so `shared` is still valid.
+        // No share begins the next phase before this share has finished this one, so `shared` is
+        // still valid.
         if index == 0 && phase > 0 && phase.is_multiple_of(self.layer.phases()) {
             self.write(phase / self.layer.phases() - 1, shared);
         }

@@ -1,4 +1,7 @@
 //! Gathers with checked indices.
+//!
+//! It comes after the passes of tract, which know a Gather by its type and would leave this one
+//! alone. A Gather with an output type reads packed weights, and stays as it is.
 
 use tract_onnx::tract_core::ops::array::Gather;
 use tract_onnx::tract_hir::internal::*;

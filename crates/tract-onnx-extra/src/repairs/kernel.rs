@@ -1,4 +1,7 @@
-//! tract's vectorised functions.
+//! tract's vectorised functions, which keep NaN here.
+//!
+//! The result of a function is the same as tract's for all other numbers, to the last bit, whether
+//! or not there is a NaN beside them.
 
 use tract_onnx::tract_core::tract_linalg::element_wise::ElementWise;
 use tract_onnx::tract_core::tract_linalg::routines::Func;

@@ -1,4 +1,12 @@
 //! An If whose condition is known, to the branch taken.
+//!
+//! Exporters write conditions on shapes that are the same in every run. The other branch is not
+//! looked at: it may be invalid for these shapes. The condition has to follow from constants,
+//! declared sizes and numbers of axes.
+//!
+//! ```text
+//! y = If(Equal(Size(Shape(x)), 3)) { then: Relu(x), else: Neg(x) }, x of rank 3  →  y = Relu(x)
+//! ```
 
 use super::edit;
 use super::inline::Inline;

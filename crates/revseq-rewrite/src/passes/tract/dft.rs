@@ -1,5 +1,13 @@
 //! A DFT along an axis that tract misreads: before opset 20, tract takes every axis counted from
 //! the front for the second.
+//!
+//! An axis counted from the end needs the input's rank. Where that is unknown, the axes before this
+//! one are flattened, so that it becomes the second. From opset 20 on the axis is an input, and
+//! only a missing one is written out.
+//!
+//! ```text
+//! DFT(x, axis 2) of rank 4  →  DFT(x, axis -2)
+//! ```
 
 use crate::constant;
 use crate::emit::Emit;

@@ -1,4 +1,9 @@
 //! Calls of the model's own functions, to their bodies.
+//!
+//! A call in the main graph is replaced by the nodes of its function, and the calls among these in
+//! the next round. [`check_expansion`] has refused functions that call themselves, or expand to too
+//! much, before the pass runs. A function of another version of ONNX's operators is inlined unless
+//! it has an operator whose meaning differs between both.
 
 use std::collections::HashMap;
 
@@ -153,6 +158,7 @@ pub(crate) fn remove_uncalled(model: &mut ModelProto) {
         return;
     }
     let main = model.graph.as_option().map_or(&[][..], |graph| &graph.node);
+    // A function that stays may call others: unless none stays, all do.
     let is_called = |function: &FunctionProto| calls(main, key(function));
     if model.functions.iter().any(is_called) {
         return;

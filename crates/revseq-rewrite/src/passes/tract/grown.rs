@@ -1,4 +1,14 @@
 //! A list that a loop only appends to and that is concatenated after it, to a scan output.
+//!
+//! tract has no sequences. A scan output stacks the same values, but all of one shape, so this has
+//! to be proved of the body: no size may depend on the step. The list may have no reader but
+//! ConcatFromSequence, which becomes a Transpose and a Reshape of the stacked values, as far as
+//! needed.
+//!
+//! ```text
+//! list = Loop { list = SequenceInsert(list, h) }, y = ConcatFromSequence(list, axis 0)
+//!   → all = Loop { scan output h }, y = Reshape(all, [steps * rows, columns])
+//! ```
 
 use crate::constant;
 use crate::emit::Emit;

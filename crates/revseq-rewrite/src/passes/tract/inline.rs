@@ -1,4 +1,13 @@
 //! Inlines the nodes of a function or a branch in place of the node that contains it.
+//!
+//! All values of the body get fresh names, since the graph around may use the same ones; those of
+//! its outputs become the names that the replaced node gave them. Names that the body does not
+//! define are those of the graphs around, and stay. References to a function's attributes become
+//! the values of the call, or the operator's default.
+//!
+//! ```text
+//! node c: y = f(a), with f(x) = { t = Exp(x); out = Neg(t) }  →  c/f/t = Exp(a); y = Neg(c/f/t)
+//! ```
 
 use std::collections::HashMap;
 
@@ -165,6 +174,7 @@ impl<'a> Inline<'a> {
             .initializer
             .iter_mut()
             .for_each(|it| rename(&mut it.name));
+        // They refer to values by the old names.
         graph.quantization_annotation.clear();
         let values = graph.input.iter_mut().chain(&mut graph.output);
         values

@@ -1,4 +1,13 @@
 //! Reads of lists whose elements are known, to tensor operators.
+//!
+//! tract has no sequences. A list is followed back from its reader, through the operators that
+//! build it, to values and slices of values; it has to be the same in every run. The operators that
+//! built it lose their readers, and are swept away.
+//!
+//! ```text
+//! SequenceAt(SplitToSequence(x, keepdims = 0), 1)  →  Squeeze(x[1:2], 0)
+//! ConcatFromSequence(SequenceConstruct(a, b))      →  Concat(a, b)
+//! ```
 
 use crate::constant;
 use crate::emit::Emit;

@@ -1,5 +1,14 @@
 //! Operators of `com.microsoft` that ONNX Runtime's optimiser and quantiser write, to standard
 //! ones.
+//!
+//! Fused operators become the nodes that they were fused from. Operators on quantised integers are
+//! computed between DequantizeLinear and QuantizeLinear, and so up to rounding. A form whose
+//! attributes or types are not known here is left alone.
+//!
+//! ```text
+//! FusedMatMul(a, b, alpha 0.5)  →  Mul(MatMul(a, b), 0.5)
+//! QLinearSigmoid(x, …)          →  QuantizeLinear(Sigmoid(DequantizeLinear(x)))
+//! ```
 
 use crate::emit::Emit;
 use crate::model::{self, AttributeProto, FLOAT, INT8, INT16, INT32, NodeProto, UINT8, UINT16};

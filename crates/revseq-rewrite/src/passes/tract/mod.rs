@@ -39,7 +39,8 @@ pub(crate) fn concerns(operator: &str) -> bool {
     OPERATORS.contains(&operator) || microsoft::OPERATORS.contains(&operator)
 }
 
-/// The standard operators that the passes apply to.
+/// The standard operators that the passes apply to. A model without any of them is not looked
+/// through, so each pass for another one adds it here. A Loop counts by what builds its lists.
 const OPERATORS: &[&str] = &[
     "ConcatFromSequence",
     "DFT",

@@ -1,5 +1,13 @@
 //! The shape of a NonZero that nothing else reads. tract drops the NonZero, and with it the number
 //! that its size stands for.
+//!
+//! tract knows a value's shape before it runs, so Shape does not keep its input alive. The shape is
+//! computed without the NonZero instead; a NonZero that something else reads stays, and is left
+//! alone.
+//!
+//! ```text
+//! Shape(NonZero(x))  →  [rank of x, number of elements of x that are not 0]
+//! ```
 
 use crate::emit::Emit;
 use crate::model::{self, BOOL, INT64};

@@ -1,4 +1,8 @@
 //! Sorts nodes topologically. ONNX demands it, writers forget it, and ONNX Runtime sorts.
+//!
+//! It comes before the other passes: dead nodes are looked for from the last node to the first.
+//! Inner graphs are sorted on their own, before the graph around them. The report has one step for
+//! each graph that was not sorted, at its first misplaced node.
 
 use crate::model::{ModelProto, NodeProto};
 use crate::order;

@@ -1,5 +1,14 @@
 //! A Scan of opset 8, which iterates over each sequence of a batch, or one whose body declares no
 //! types, to Loops: tract reads neither.
+//!
+//! A scan input becomes a Gather at the step's number in the body, from the last to the first
+//! element if it is read backwards. In opset 8 there is a Loop over the batch around it, whose scan
+//! outputs are padded with zeros up to the axis's size; a batch of one sequence needs none. Any
+//! other Scan stays one, and only loses the constants that its body lists among its inputs.
+//!
+//! ```text
+//! Scan(x) { y = f(state, x_t) }  →  Loop(steps of x) { x_t = Gather(x, step); y = f(state, x_t) }
+//! ```
 
 use buffa::{Enumeration as _, MessageField};
 

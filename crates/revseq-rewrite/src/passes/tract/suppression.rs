@@ -1,4 +1,10 @@
 //! NonMaxSuppression with scalar limits, where tract expects vectors.
+//!
+//! A limit of unknown rank is reshaped as well, which does no harm to a vector of one element.
+//!
+//! ```text
+//! NonMaxSuppression(boxes, scores, 5)  →  NonMaxSuppression(boxes, scores, Reshape(5, [1]))
+//! ```
 
 use crate::emit::Emit;
 use crate::pass::{Context, Pass, PassInfo, Verdict};
@@ -48,7 +54,8 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     emit.finish("the same with vectors of one element as limits".to_owned())
 }
 
-/// Whether a Reshape makes a value a vector of one element.
+/// Whether a Reshape makes a value a vector of one element, as this pass does: the next round must
+/// find nothing, even if no rank is known.
 fn is_made_so(scope: &Scope<'_>, name: &str) -> bool {
     let node = scope.first_output_of(name, "Reshape");
     let shape = node.and_then(|node| crate::constant::ints(scope, node.input(1)?));

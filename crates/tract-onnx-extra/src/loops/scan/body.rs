@@ -1,4 +1,13 @@
 //! The body of a Scan.
+//!
+//! It is the loop's body, except that what follows from the step's number is known or scanned:
+//! reads by step become scan inputs, and counters become constants with a value for each step.
+//! Aliases guard what tract's passes would break (`alias.rs`). The caller has checked that the loop
+//! is not without steps, and that all needed values of each step are known.
+//!
+//! ```text
+//! Loop body: h = f(h, Gather(x, step))  →  Scan body: h = f(h, x_t), with x scanned along its axis
+//! ```
 
 use std::collections::HashSet;
 

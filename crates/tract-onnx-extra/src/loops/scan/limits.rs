@@ -1,4 +1,7 @@
 //! Whether a loop stays what it is as a Scan, whose states and limits nothing checks when it runs.
+//!
+//! The number of steps is known or a symbol by then. With limits and a symbol there is nothing to
+//! compare, so the loop stays one that counts.
 
 use tract_onnx::tract_hir::internal::*;
 

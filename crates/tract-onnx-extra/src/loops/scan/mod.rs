@@ -1,4 +1,13 @@
 //! Loops as tract's `Scan`.
+//!
+//! tract moves what does not depend on a state out of a Scan and computes it for all steps at once,
+//! so a loop is one wherever that is provably the same. A Scan takes its number of steps from its
+//! scan inputs; it has no condition, no limits, and no sizes that differ between steps. Each of
+//! these is a reason against it ([`Why`]).
+//!
+//! ```text
+//! Loop(N, true) { y = MatMul(Gather(x, step), W) }  →  Scan(x: [N, …]) { y = MatMul(x_t, W) }
+//! ```
 
 mod body;
 mod limits;
@@ -95,6 +104,7 @@ fn wire_scan(
         .collect::<TractResult<_>>()?;
     let gathers = gathers(spec);
     let mut asked: Vec<OutletId> = gathers.values().map(|gather| gather.index).collect();
+    // Counters and step numbers that the body uses become scanned constants.
     asked.extend(&spec.body.inputs);
     let followed = follow(spec, &facts.iter().collect::<TVec<_>>(), &asked)?;
     let induction = match followed {

@@ -1,4 +1,12 @@
 //! Values around a loop of which its body reads one element at each step.
+//!
+//! The index of such a read is known for each step (`induction.rs`), or counts the steps of a
+//! symbolic loop. Elements in order, forwards or backwards, are scanned as they lie; any other
+//! order is gathered once, before the loop.
+//!
+//! ```text
+//! positions 2, 3, 4  →  x[2:5], forwards;  4, 3, 2  →  x[2:5], backwards;  0, 2, 4  →  Gather(x)
+//! ```
 
 use tract_onnx::tract_core::ops::array::{Gather, Slice};
 use tract_onnx::tract_core::ops::scan::{InputMapping, ScanInfo};
@@ -75,7 +83,8 @@ pub(super) fn positions(
     positions.map(Positions::At)
 }
 
-/// Wires the elements at these positions along an axis as a scan input.
+/// Wires the elements at these positions along an axis as a scan input. There is at least one: a
+/// loop without steps is no Scan.
 pub(super) fn wire_positions(
     target: &mut TypedModel,
     name: &str,

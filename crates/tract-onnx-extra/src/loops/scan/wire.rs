@@ -1,4 +1,8 @@
 //! A Scan in the graph around it: its inputs, its mappings and its outputs.
+//!
+//! The body is complete by then (`body.rs`). A loop that computes a recurrent layer with large
+//! weights is wired as that instead. States that are known without the loop become constants;
+//! tract's Scan has the others, in the order of the loop's outputs.
 
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::ops::scan::{InputMapping, OutputMapping, Scan, ScanInfo};

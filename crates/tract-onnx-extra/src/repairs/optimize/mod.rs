@@ -1,4 +1,8 @@
 //! tract's optimizers, with repaired passes.
+//!
+//! The passes and their order are tract's. Three of them are replaced or wrapped, and a session of
+//! this crate's runs them (`session.rs`). What has to see the whole model stands around them:
+//! symbols keep their definers before, and Gathers and reductions are checked afterwards.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -62,6 +66,7 @@ pub(crate) fn into_decluttered(mut model: TypedModel) -> TractResult<TypedModel>
 fn mended(mut optimizer: Optimizer, model: &TypedModel) -> Optimizer {
     let mut passes: Vec<Box<dyn TypedPass>> = Vec::new();
     for pass in std::mem::take(&mut optimizer.passes) {
+        // Most of tract's passes are private types, which nothing but their names tells apart.
         match format!("{pass:?}").as_str() {
             "PushSplitDown" => passes.push(Box::new(MergeEqual)),
             "PushSliceUp" => passes.push(Box::new(slices::Slices { pass, open: None })),

@@ -1,4 +1,8 @@
 //! Applies patches to a model.
+//!
+//! The result is that of tract's own function, except that a new node is not compared with all
+//! nodes of the model; equal ones are merged later, in a pass. The names of all nodes are counted
+//! along the way, so that a free one is found without a look at each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,6 +127,7 @@ pub(super) fn apply(
     model.set_input_outlets(&sources)?;
     let unread = shunts.keys().map(|outlet| outlet.node).collect();
     remove_unread(model, unread, names)?;
+    // tract drops what follows a `#` in a name, and so does this.
     for (node, _) in edges {
         let name = model.node(node).name.clone();
         let of = match name.split_once('#') {

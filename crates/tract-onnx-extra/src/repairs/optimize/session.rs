@@ -1,6 +1,8 @@
 //! Runs the passes of an optimizer, in a time that grows with the number of nodes.
 //!
-//! tract's own session looks at all nodes of a model for each patch.
+//! tract's own session looks at all nodes of a model for each patch. Here patches are applied one
+//! after another; the nodes that they remove stay as dummies until the pass has looked at all
+//! nodes, and the model is compacted.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,8 @@
 //! Moves slices before the operators that they cut.
+//!
+//! The pass that decides is tract's. It is given a small model of one node and its readers, and its
+//! patch is carried over to the whole model. What the readers make counts as the small model's
+//! outputs.
 
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_core::ops::source::TypedSource;
