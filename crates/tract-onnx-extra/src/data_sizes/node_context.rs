@@ -17,10 +17,11 @@ use tract_onnx::tract_hir::internal::*;
 /// The most nodes that are visited for one parsed node.
 const MAXIMUM_NODES: usize = 256;
 
-/// The most elements of a constant that may be a list of bounds, axes or sizes.
-const MAXIMUM_ELEMENTS: i64 = 256;
+/// The most elements of a constant that may be a list of bounds, axes or sizes: a tensor has at most
+/// 64 axes, and two pads for each.
+const MAXIMUM_ELEMENTS: i64 = 128;
 
-/// Returns the elements of an integer constant of at most 256 elements, by its name where a node is
+/// Returns the elements of an integer constant of at most 128 elements, by its name where a node is
 /// parsed; `None` if it is no constant.
 ///
 /// # Errors
@@ -248,7 +249,7 @@ fn binary<'a>(operator: &str, a: Number<'a>, b: Number<'a>) -> Number<'a> {
 
 /// The elements of a small tensor of any numeric type, if they are integers.
 fn ints(tensor: &Tensor) -> Option<Vec<i64>> {
-    if tensor.len() > 8 || tensor.datum_type() == String::datum_type() {
+    if tensor.datum_type() == String::datum_type() {
         return None;
     }
     let numbers = tensor.cast_to::<i64>().ok()?;

@@ -14,7 +14,9 @@ use tract_onnx::tract_core::ops::logic::IfThenElse;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::{rewire, symbols_of};
+use crate::fusion;
 use crate::loops::spec::one;
+use crate::repairs::optimize;
 
 /// Symbols for sizes in which the branches differ, by output and axis.
 pub(crate) type Sizes = HashMap<(usize, usize), TDim>;
@@ -26,6 +28,8 @@ pub(crate) type Sizes = HashMap<(usize, usize), TDim>;
 pub(crate) struct Branches {
     pub(crate) bodies: IfThenElse,
     pub(crate) sizes: Sizes,
+    /// Whether the branches are optimised.
+    pub(crate) is_optimized: bool,
 }
 
 never_equal!(Branches);
@@ -119,6 +123,23 @@ impl TypedOp for Branches {
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
         self.bodies.declutter(model, node)
+    }
+
+    fn codegen(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        rule_if!(!self.is_optimized);
+        let known = fusion::symbols(model.node_input_facts(node.id)?);
+        let mut op = self.clone();
+        op.is_optimized = true;
+        for body in [&mut op.bodies.then_body, &mut op.bodies.else_body] {
+            let mut branch = optimize::into_decluttered(body.clone())?;
+            fusion::fuse_all(&mut branch, &known)?;
+            *body = optimize::optimized(branch)?;
+        }
+        TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some)
     }
 
     fn set_symbols(

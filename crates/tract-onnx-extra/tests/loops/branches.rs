@@ -2,7 +2,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, Names, graph, run, run_each, run_optimized};
+use crate::build::{Graph, Names, graph, parse, run, run_each, run_optimized};
 
 /// A model with nodes before `y`, and branches `yes` and `no` that output `v`.
 fn model(nodes: &str, yes: Graph, no: Graph) -> Graph {
@@ -213,5 +213,50 @@ fn one_plan_takes_either_branch() {
             (0..kept).flat_map(|row| [(2 * row + kept) as f32, (2 * row + 1 + 2) as f32]);
         let expected: Vec<f32> = expected.collect();
         assert_eq!(found[0], Tensor::from_shape(&[kept, 2], &expected).unwrap());
+    }
+}
+
+#[test]
+fn an_index_outside_of_the_axis_is_an_error_in_bodies_too() {
+    let gather = "v = Gather<axis=1>(x, i)";
+    let inputs = "c:bool[] x:f32[T,2] i:i64[1]";
+    let branches = graph(inputs, "y", &format!("y = {IF}"))
+        .with("yes", graph("", "v", gather))
+        .with("no", graph("", "v", "v = Gather<axis=1>(x, zero)"))
+        .constant("zero", tensor1(&[0_i64]));
+    // The index is scanned, so that the Gather stays in the body.
+    let body = graph(
+        "s:f32[2] j:i64[1]",
+        "s1 v",
+        "s1 = Add(s, s)\n v = Gather<axis=0>(s, j)",
+    );
+    let scan = graph(
+        inputs,
+        "y",
+        "j = Unsqueeze(i, axis)\n js = Concat<axis=0>(j, j)
+         last, y = Scan<body=@body;num_scan_inputs=1>(start, js)",
+    )
+    .constant("axis", tensor1(&[0_i64]))
+    .constant("start", tensor1(&[1_f32, 2.]))
+    .with("body", body);
+    for model in [branches, scan] {
+        let typed = parse(model).unwrap().into_typed().unwrap();
+        let plan = tract_onnx_extra::into_optimized(typed).unwrap();
+        let plan = plan.into_runnable().unwrap();
+        let x = Tensor::zero::<f32>(&[3, 2]).unwrap();
+        let run = |index: i64| {
+            let inputs = tvec![
+                tensor0(true).into(),
+                x.clone().into(),
+                tensor1(&[index]).into()
+            ];
+            plan.run(inputs)
+        };
+        assert!(run(1).is_ok());
+        let error = format!("{:?}", run(2).unwrap_err());
+        assert!(
+            error.contains("index 2 of a Gather lies outside of axis"),
+            "{error}"
+        );
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
+use tract_onnx::tract_core::ops::scan::Scan;
 use tract_onnx::tract_core::optim::{Optimizer, OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
 
@@ -44,6 +45,7 @@ pub fn into_optimized(mut model: TypedModel) -> TractResult<TypedModel> {
 pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     keep_definers(&mut model)?;
     let mut model = into_decluttered(model)?;
+    check_scans(&mut model)?;
     session::optimize(&mended(Optimizer::codegen(), &model), &mut model)?;
     // It is the one to say that the model is optimised.
     let nothing = Optimizer {
@@ -51,9 +53,26 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
         steps: None,
     };
     model.optimize_with_session(&mut nothing.session())?;
-    check_indices(&mut model);
-    check_reductions(&mut model)?;
+    check(&mut model)?;
     Ok(model)
+}
+
+/// Checks the Gathers and reductions of a model whose operators are final.
+fn check(model: &mut TypedModel) -> TractResult<()> {
+    check_indices(model);
+    check_reductions(model)
+}
+
+/// Checks those within Scans, which nothing reaches once they are optimised. Loops and Ifs optimise
+/// their bodies themselves.
+fn check_scans(model: &mut TypedModel) -> TractResult<()> {
+    for node in model.nodes_mut() {
+        if let Some(scan) = node.op_as_mut::<Scan>() {
+            check(&mut scan.body)?;
+            check_scans(&mut scan.body)?;
+        }
+    }
+    Ok(())
 }
 
 /// tract's `into_decluttered`, with the same repairs.
