@@ -92,7 +92,14 @@ pub(crate) const GIVES_BOOL: &[&str] = &[
 ];
 
 /// Operators whose outputs are int64 for any input.
-pub(crate) const GIVES_SIZES: &[&str] = &["ArgMax", "ArgMin", "NonZero", "Shape", "Size"];
+pub(crate) const GIVES_SIZES: &[&str] = &[
+    "ArgMax",
+    "ArgMin",
+    "NonZero",
+    "SequenceLength",
+    "Shape",
+    "Size",
+];
 
 /// Operators, besides elementwise ones with one input, whose outputs have the first input's type.
 pub(crate) const FIRST_INPUTS_TYPE: &[&str] = &[

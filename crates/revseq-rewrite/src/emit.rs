@@ -65,6 +65,7 @@ const SINCE: &[(&str, i64)] = &[
     ("Shape", 1),
     ("Sigmoid", 6),
     ("Slice", 1),
+    ("SplitToSequence", 11),
     ("Squeeze", 1),
     ("Sub", 7),
     ("Tanh", 6),

@@ -1,8 +1,8 @@
 //! Proves elements of integer tensors.
 
 use super::{
-    Size, Steps, axis_within, follow, rank_within, reshape_axis, shape_range, squeezed_within,
-    unsqueezed_within,
+    Size, Steps, arithmetic, axis_within, follow, rank_within, reshape_axis, shape_range,
+    squeezed_within, unsqueezed_within,
 };
 use crate::constant;
 use crate::model::{Attribute, INT32, INT64, NodeProto};
@@ -136,7 +136,7 @@ pub(super) fn element<'a>(
             }
             None
         }
-        _ => None,
+        _ => arithmetic::element_of(scope, node, place, steps),
     }
 }
 
@@ -245,6 +245,7 @@ fn every_element_within<'a>(
         "Expand" | "Gather" | "Identity" | "Reshape" | "Slice" | "Squeeze" | "Tile"
         | "Transpose" | "Unsqueeze" => of_input(),
         "Cast" => cast(node, of_input()?),
+        "ConstantOfShape" => arithmetic::element_of(scope, node, &[], steps),
         _ => None,
     }
 }

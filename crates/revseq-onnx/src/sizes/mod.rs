@@ -3,7 +3,10 @@
 //! Shapes are computed in tensors, so a tensor of sizes is followed with its axes and element order
 //! through every operator that moves its elements. Only a tensor of rank 1 is a vector.
 
+mod arithmetic;
 mod element;
+mod loops;
+mod matmul;
 mod reshape;
 mod window;
 
@@ -12,9 +15,10 @@ use std::cell::Cell;
 use crate::constant;
 use crate::model::{Attribute, NodeProto, declared_sizes};
 use crate::operators::{BROADCAST, REDUCE, has_sizes_of_input};
-use crate::scope::{ProvedSize, Scope, Source};
+use crate::scope::{ProvedSize, Scope, Source, names_of_sizes};
 use element::{element, scalar_within};
 pub use element::{element_at, every_element, scalar};
+pub use loops::LoopBody;
 use reshape::reshape_axis;
 use window::{WINDOWED, window_axis};
 
@@ -97,7 +101,7 @@ impl PartialEq for Size<'_> {
 
 impl<'a> Size<'a> {
     /// In the form that a graph caches.
-    fn proved(&self, graph: &Scope<'_>) -> Option<ProvedSize> {
+    pub(crate) fn proved(&self, graph: &Scope<'_>) -> Option<ProvedSize> {
         Some(match *self {
             Self::Known(size) => ProvedSize::Known(size),
             Self::Axis { scope, value, axis } => ProvedSize::Axis {
@@ -163,6 +167,7 @@ fn node_rank(
     match (node.domain(), node.op(), output) {
         ("", "LSTM" | "GRU" | "RNN", output) => Some(if output == 0 { 4 } else { 3 }),
         ("", "Split", _) => of_input(0),
+        ("", "Loop", output) => loops::rank_of_output(scope, node, output, steps),
         ("", op, 0) => match op {
             "Constant" => Some(constant::constant_sizes(node)?.len()),
             "Transpose" => match node.ints("perm") {
@@ -170,6 +175,7 @@ fn node_rank(
                 _ => of_input(0),
             },
             "Range" | "Shape" => Some(1),
+            "SequenceLength" | "Size" => Some(0),
             "ConstantOfShape" => length(scope, node.input(0)?, steps),
             "Reshape" => length(scope, node.input(1)?, steps),
             "Expand" => Some(of_input(0)?.max(length(scope, node.input(1)?, steps)?)),
@@ -177,7 +183,11 @@ fn node_rank(
             "Squeeze" => of_input(0)?.checked_sub(squeezed_within(scope, node, steps)?.len()),
             "Slice" | "Concat" => of_input(0),
             "Gather" => (of_input(0)? + of_input(1)?).checked_sub(1),
-            "MatMul" if of_input(1)? == 2 => of_input(0),
+            "MatMul" => matmul::rank_of([of_input(0)?, of_input(1)?]),
+            "GatherElements" => of_input(1),
+            "ArgMax" | "ArgMin" => {
+                of_input(0)?.checked_sub(usize::from(node.int("keepdims").or(1)? == 0))
+            }
             op if REDUCE.contains(&op) => match node.int("keepdims").or(1)? {
                 0 => of_input(0)?.checked_sub(reduced(scope, node, steps)?.len()),
                 _ => of_input(0),
@@ -201,6 +211,16 @@ fn length(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize> {
         Size::Known(length) => usize::try_from(length).ok(),
         Size::Axis { .. } => None,
     }
+}
+
+/// The elements of a short vector that is computed from known sizes.
+fn known_vector(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<Vec<i64>> {
+    let length = length(scope, name, steps).filter(|&length| length <= MAXIMUM_RANK)?;
+    let element = |place| match element(scope, name, &[place], steps)? {
+        Size::Known(number) => Some(number),
+        Size::Axis { .. } => None,
+    };
+    (0..length).map(element).collect()
 }
 
 /// The axes that a Squeeze removes, counted from the front.
@@ -296,7 +316,11 @@ fn axis_within<'a>(
                 None
             };
             let size = main.and_then(|value| *declared_sizes(value)?.get(axis)?);
-            (from(size), scope.input(name)?)
+            let named = main.and_then(|value| *names_of_sizes(value)?.get(axis)?);
+            match named.and_then(|name| scope.input_with_size(name)) {
+                Some((value, axis)) => (Some(Size::Axis { scope, value, axis }), value),
+                None => (from(size), scope.input(name)?),
+            }
         }
         Source::Node { node, output } => (
             node_axis(scope, node, output, axis, steps),
@@ -336,6 +360,7 @@ fn node_axis<'a>(
                 _ => node.int("hidden_size").value().map(Size::Known),
             }
         }
+        ("", "Loop", output) => loops::axis_of_output(scope, node, output, axis, steps),
         ("", "Split", _) => {
             let split = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;
             match of_input(axis)? {
@@ -382,11 +407,18 @@ fn node_axis<'a>(
             }
             "Reshape" => reshape_axis(scope, node, axis, steps),
             "Expand" => expand_axis(scope, node, axis, steps),
-            "MatMul" if rank(1)? == 2 => match rank(0)?.checked_sub(1)? {
-                last if axis == last => axis_within(scope, node.input(1)?, 1, steps),
-                last if axis < last => of_input(axis),
-                _ => None,
-            },
+            "MatMul" => matmul::axis_of(scope, node, axis, steps),
+            "GatherElements" => axis_within(scope, node.input(1)?, axis, steps),
+            "ArgMax" | "ArgMin" => {
+                let reduced = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;
+                if node.int("keepdims").or(1)? == 0 {
+                    of_input(axis + usize::from(axis >= reduced))
+                } else if axis == reduced {
+                    Some(Size::Known(1))
+                } else {
+                    of_input(axis)
+                }
+            }
             "Concat" => {
                 let joined = constant::normal_axis(node.int("axis").value()?, rank(0)?)?;
                 if axis != joined {
@@ -438,7 +470,11 @@ fn slice_axis<'a>(
     steps: Steps<'_>,
 ) -> Option<Size<'a>> {
     let mut size = axis_within(scope, node.input(0)?, axis, steps)?;
-    for range in constant::ranges(scope, node)? {
+    let computed = || constant::ranges_by(node, |name| known_vector(scope, name, steps));
+    let Some(ranges) = constant::ranges(scope, node).or_else(computed) else {
+        return (!may_slice(scope, node, axis, steps)?).then_some(size);
+    };
+    for range in ranges {
         let sliced = match usize::try_from(range.axis) {
             Ok(sliced) => sliced,
             Err(_) => {
@@ -452,6 +488,16 @@ fn slice_axis<'a>(
         }
     }
     Some(size)
+}
+
+/// Whether a Slice with bounds that are not known may shorten an axis; `None` if its axes are not known.
+fn may_slice(scope: &Scope<'_>, node: &NodeProto, axis: usize, steps: Steps<'_>) -> Option<bool> {
+    let Some(axes) = node.input(3) else {
+        return Some(axis < length(scope, node.input(1)?, steps)?);
+    };
+    let rank = rank_within(scope, node.input(0)?, steps)?;
+    let axes = constant::normal_axes(&constant::ints(scope, axes)?, rank)?;
+    Some(axes.contains(&axis))
 }
 
 /// The first and the last size in a Shape's output, as a half-open range.

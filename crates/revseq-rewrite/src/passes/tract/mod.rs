@@ -26,6 +26,7 @@ pub(crate) use function::{PASS as FUNCTION, check_expansion, remove_uncalled};
 pub(crate) const PASSES: &[&Pass] = &[
     &branch::PASS,
     &list::PASS,
+    &list::STACKED,
     &grown::PASS,
     &scan::PASS,
     &dft::PASS,
@@ -48,6 +49,8 @@ const OPERATORS: &[&str] = &[
     "NonZero",
     "Scan",
     "SequenceAt",
+    "SequenceConstruct",
+    "SequenceErase",
     "SequenceInsert",
     "SequenceLength",
 ];
