@@ -66,7 +66,9 @@ impl<'a> LoopBody<'a> {
             let scope = Scope::graph(body, Some(outer), outer.opset);
             assume(&scope);
             if let Some(step) = body.inputs().next()
-                && scope.declaration(step).is_none_or(|it| declared_sizes(it).is_none())
+                && scope
+                    .declaration(step)
+                    .is_none_or(|it| declared_sizes(it).is_none())
             {
                 scope.assume_rank(step, 0);
             }

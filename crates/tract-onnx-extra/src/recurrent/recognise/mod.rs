@@ -103,19 +103,19 @@ pub(crate) fn wire(
             None => is_zero(target, scan.outer[input]).then_some(false),
         }
     };
-    // For each slot, the index of the layer's output among Y, Y_h and Y_c.
-    let mut slots: Vec<(usize, usize)> = vec![];
+    // For each slot, the index of the layer's output among Y, Y_h and Y_c, and the body's output.
+    let mut slots: Vec<(usize, usize, OutletId)> = vec![];
     let mut repeats_y = None;
     for (outlet, mapping) in std::iter::zip(&body.outputs, scan.outputs) {
         if let Some((slot, info)) = mapping.scan {
             rule_if_some!(how = repeats(*outlet));
             rule_if!(info.chunk == 1 && info.axis == 0 && mapping.last_value_slot.is_none());
             rule_if!(*repeats_y.get_or_insert(how) == how);
-            slots.push((slot, 0));
+            slots.push((slot, 0, *outlet));
         } else if let Some(slot) = mapping.last_value_slot {
             let is_c = cell_state.is_some_and(|state| *outlet == body.outputs[next[state]]);
             rule_if!(is_c || repeats(*outlet) == Some(true));
-            slots.push((slot, if is_c { 2 } else { 1 }));
+            slots.push((slot, if is_c { 2 } else { 1 }, *outlet));
         }
     }
     slots.sort_unstable();
@@ -175,16 +175,22 @@ pub(crate) fn wire(
     let op_name = target.unique_name(name).into_owned();
     let made = target.wire_node(op_name, op, &operands)?;
     let mut outlets = tvec![];
-    for (_, output) in slots.iter().copied() {
+    for (_, output, in_body) in slots.iter().copied() {
         let index = (0..output).filter(|it| wants(*it)).count();
         // Removes the axis of directions.
         let axis = usize::from(output == 0);
-        outlets.push(wire(
-            target,
-            &format!("{name}.of"),
-            AxisOp::Rm(axis),
-            made[index],
-        )?);
+        let name = format!("{name}.of");
+        let outlet = wire(target, &name, AxisOp::Rm(axis), made[index])?;
+        // The body may output a state in another shape, with axes of 1 more.
+        let from = target.outlet_fact(outlet)?.shape.to_tvec();
+        let to = body.outlet_fact(in_body)?.shape.to_tvec();
+        let steps = usize::from(output == 0);
+        outlets.push(if from[steps..] == to[steps..] {
+            outlet
+        } else {
+            let [from, to] = [&from, &to].map(|dims| dims[steps..].into());
+            wire(target, &name, AxisOp::Reshape(steps, from, to), outlet)?
+        });
     }
     Ok(Some(outlets))
 }
