@@ -62,6 +62,8 @@ const SINCE: &[(&str, i64)] = &[
     ("Reshape", 5),
     ("ReverseSequence", 10),
     ("ScatterElements", 11),
+    ("SequenceConstruct", 11),
+    ("SequenceInsert", 11),
     ("Shape", 1),
     ("Sigmoid", 6),
     ("Slice", 1),

@@ -1,4 +1,4 @@
-//! Sizes after MatMul.
+//! Sizes after MatMul and Gemm.
 
 use super::{Size, Steps, axis_within, broadcast, rank_within};
 use crate::model::NodeProto;
@@ -45,4 +45,16 @@ pub(super) fn axis_of<'a>(
             broadcast(sizes)
         }
     }
+}
+
+pub(super) fn axis_of_gemm<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    axis: usize,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    let attribute = *["transA", "transB"].get(axis)?;
+    let is_transposed = node.int(attribute).or(0)? != 0;
+    let own = if is_transposed { 1 - axis } else { axis };
+    axis_within(scope, node.input(axis)?, own, steps)
 }

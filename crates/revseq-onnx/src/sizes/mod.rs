@@ -14,7 +14,7 @@ use std::cell::Cell;
 
 use crate::constant;
 use crate::model::{Attribute, NodeProto, declared_sizes};
-use crate::operators::{BROADCAST, REDUCE, has_sizes_of_input};
+use crate::operators::{BROADCAST, REDUCE, SAME_RANK, has_sizes_of_input};
 use crate::scope::{ProvedSize, Scope, Source, names_of_sizes};
 use element::{element, scalar_within};
 pub use element::{element_at, every_element, scalar};
@@ -166,7 +166,7 @@ fn node_rank(
     let of_input = |index: usize| rank_within(scope, node.input(index)?, steps);
     match (node.domain(), node.op(), output) {
         ("", "LSTM" | "GRU" | "RNN", output) => Some(if output == 0 { 4 } else { 3 }),
-        ("", "Split", _) => of_input(0),
+        ("", "Split" | "TopK", _) => of_input(0),
         ("", "Loop", output) => loops::rank_of_output(scope, node, output, steps),
         ("", op, 0) => match op {
             "Constant" => Some(constant::constant_sizes(node)?.len()),
@@ -176,6 +176,7 @@ fn node_rank(
             },
             "Range" | "Shape" => Some(1),
             "SequenceLength" | "Size" => Some(0),
+            "Flatten" | "Gemm" | "NonZero" => Some(2),
             "ConstantOfShape" => length(scope, node.input(0)?, steps),
             "Reshape" => length(scope, node.input(1)?, steps),
             "Expand" => Some(of_input(0)?.max(length(scope, node.input(1)?, steps)?)),
@@ -192,7 +193,9 @@ fn node_rank(
                 0 => of_input(0)?.checked_sub(reduced(scope, node, steps)?.len()),
                 _ => of_input(0),
             },
-            op if has_sizes_of_input(op) || WINDOWED.contains(&op) => of_input(0),
+            op if has_sizes_of_input(op) || WINDOWED.contains(&op) || SAME_RANK.contains(&op) => {
+                of_input(0)
+            }
             op if BROADCAST.contains(&op) => node.inputs().try_fold(0, |most, input| {
                 Some(rank_within(scope, input, steps)?.max(most))
             }),
@@ -360,6 +363,13 @@ fn node_axis<'a>(
                 _ => node.int("hidden_size").value().map(Size::Known),
             }
         }
+        ("", "TopK", _) => {
+            let chosen = constant::normal_axis(node.int("axis").or(-1)?, rank(0)?)?;
+            match axis == chosen {
+                true => scalar_within(scope, node.input(1)?, steps),
+                false => of_input(axis),
+            }
+        }
         ("", "Loop", output) => loops::axis_of_output(scope, node, output, axis, steps),
         ("", "Split", _) => {
             let split = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;
@@ -408,6 +418,7 @@ fn node_axis<'a>(
             "Reshape" => reshape_axis(scope, node, axis, steps),
             "Expand" => expand_axis(scope, node, axis, steps),
             "MatMul" => matmul::axis_of(scope, node, axis, steps),
+            "Gemm" => matmul::axis_of_gemm(scope, node, axis, steps),
             "GatherElements" => axis_within(scope, node.input(1)?, axis, steps),
             "ArgMax" | "ArgMin" => {
                 let reduced = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;

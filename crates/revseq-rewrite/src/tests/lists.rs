@@ -43,6 +43,21 @@ pub(super) const BODIES: &[(&str, &str, &str, &str)] = &[
         "c2 = Identity(c)\na = SequenceAt(l, i)\nb = Neg(a)\nl2 = SequenceInsert(l, b)",
     ),
     (
+        "exchanges",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\na = SequenceAt(l, 0)\nb = Neg(a)\nr = SequenceErase(l, 0)\nl2 = SequenceInsert(r, b)",
+    ),
+    (
+        "drops",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\nl2 = SequenceErase(l, 0)",
+    ),
+    ("adds", "", "o", "b = Neg(x)\no = SequenceInsert(q, b)"),
+    ("puts first", "", "o", "o = SequenceInsert(q, x, 0)"),
+    ("hands on", "", "o", "o = Identity(q)"),
+    (
         "reads",
         "i c p",
         "c2 b",
@@ -432,4 +447,53 @@ fn lists_that_stay_are_left_for_a_reason() {
             "{text}: {left:?}"
         );
     }
+}
+
+#[test]
+fn a_list_of_fixed_length_is_as_many_states() {
+    check(&[
+        (
+            17,
+            "e = SequenceConstruct(x, x)\nq = Loop<body=@exchanges>(n, _, e)\ny = SequenceAt(q, 1)",
+            "Loop Identity",
+        ),
+        (
+            17,
+            "e = SequenceConstruct(x, x)\nq = Loop<body=@exchanges>(n, _, e)\ny = ConcatFromSequence<axis=0>(q)",
+            "Loop Concat",
+        ),
+        (
+            17,
+            "e = SequenceConstruct(x, x)\nq = Loop<body=@drops>(n, _, e)\ny = SequenceAt(q, 1)",
+            "SequenceConstruct Loop SequenceAt",
+        ),
+    ]);
+    let nodes = body(
+        "e = SequenceConstruct(x, x)\nq = Loop<body=@exchanges>(n, _, e)\ny = SequenceAt(q, 1)",
+    );
+    assert!(
+        nodes.iter().all(|node| !node.op().starts_with("Sequence")),
+        "{nodes:?}"
+    );
+}
+
+#[test]
+fn branches_that_add_to_one_list_output_what_they_add() {
+    check(&[
+        (
+            17,
+            "q = SequenceConstruct(x)\np = If<then_branch=@adds;else_branch=@adds>(c)\ny = SequenceAt(p, 1)",
+            "If Identity",
+        ),
+        (
+            17,
+            "q = SequenceConstruct(x)\np = If<then_branch=@adds;else_branch=@puts first>(c)\ny = SequenceAt(p, 1)",
+            "SequenceConstruct If SequenceAt",
+        ),
+        (
+            17,
+            "q = SequenceConstruct(x)\np = If<then_branch=@adds;else_branch=@hands on>(c)\ny = SequenceAt(p, 1)",
+            "SequenceConstruct If SequenceAt",
+        ),
+    ]);
 }

@@ -1,11 +1,13 @@
-//! A list among a loop's states, to a scan output or to a tensor.
+//! A list among a loop's states, to a scan output or to tensors.
 //!
+//! One of as many tensors in all iterations is as many states.
 //! A list to which each iteration adds one tensor of a fixed shape is a scan output. One that
 //! iterations read, too, is a state that holds its tensors stacked. One of tensors of many sizes that
 //! are joined along that axis is a state that holds them joined. The list itself becomes the parts of
 //! the result, whose reads the pass `list` replaces.
 
 mod body;
+mod fixed;
 mod reads;
 mod write;
 
@@ -50,6 +52,9 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
         let Some(initial) = initial.and_then(|initial| list::segments(scope, initial)) else {
             continue;
         };
+        if let Some(edit) = fixed::replaced(scope, index, state, &initial, names) {
+            return edit;
+        }
         let found = List::of(&body.scope, state, initial);
         match found.and_then(|list| replaced(scope, index, &list, names)) {
             Ok(edit) => return edit,

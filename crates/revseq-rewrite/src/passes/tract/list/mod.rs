@@ -11,11 +11,10 @@ use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
-pub(super) use segment::{Segment, makes, segments};
+pub(super) use segment::{Segment, elements, makes, segments};
 pub(super) use stacked::{PASS as STACKED, write_parts_of};
 pub(super) use write::{write_element as write_last, write_join, write_length, write_stack};
 
-use segment::elements;
 use write::{have_one_shape, write_at, write_element};
 
 pub(super) const PASS: Pass = Pass {

@@ -139,7 +139,7 @@ fn place(list: &mut Vec<Segment<'_>>, at: i64, beyond: usize) -> Option<usize> {
 }
 
 /// The elements, if they are the same in every run.
-pub(super) fn elements<'a>(list: &[Segment<'a>]) -> Option<Vec<Element<'a>>> {
+pub(in crate::passes::tract) fn elements<'a>(list: &[Segment<'a>]) -> Option<Vec<Element<'a>>> {
     let mut all = Vec::new();
     for segment in list {
         match segment {
