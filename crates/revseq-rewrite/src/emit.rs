@@ -20,6 +20,7 @@ const CAST_LIKE: i64 = 15;
 /// The operators that passes write, with the first opset that has each in the form and for the
 /// element types used.
 const SINCE: &[(&str, i64)] = &[
+    ("Abs", 6),
     ("Add", 7),
     ("Cast", 6),
     ("CastLike", CAST_LIKE),

@@ -39,14 +39,22 @@ pub(in crate::passes::tract) enum Element<'a> {
 pub(in crate::passes::tract) struct Cut<'a> {
     pub(super) value: &'a str,
     pub(super) axis: i64,
-    /// The length of each part, but of a shorter last one.
-    pub(super) length: i64,
+    pub(super) parts: Parts<'a>,
     /// Whether the axis stays.
     pub(super) keeps: bool,
     /// The length of the axis, if it is known.
     size: Option<i64>,
-    /// A vector whose length the axis must have.
-    pub(super) counted_by: Option<&'a str>,
+}
+
+/// The lengths of the parts of a value.
+#[derive(Clone, Copy)]
+pub(in crate::passes::tract) enum Parts<'a> {
+    /// All this long, but for a shorter last one.
+    Of(i64),
+    /// As many of length 1 as a vector has elements.
+    Ones(&'a str),
+    /// The elements of a vector.
+    Listed(&'a str),
 }
 
 /// Consecutive elements of a list.
@@ -145,16 +153,18 @@ pub(in crate::passes::tract) fn elements<'a>(list: &[Segment<'a>]) -> Option<Vec
         match segment {
             Segment::One(element) => all.push(element.clone()),
             Segment::Cut(cut) => {
-                let size = cut.size.filter(|_| cut.counted_by.is_none())?;
-                if size.div_euclid(cut.length) >= MAXIMUM_ELEMENTS as i64 {
+                let (Parts::Of(length), Some(size)) = (cut.parts, cut.size) else {
+                    return None;
+                };
+                if size.div_euclid(length) >= MAXIMUM_ELEMENTS as i64 {
                     return None;
                 }
-                let starts = (0..size).step_by(usize::try_from(cut.length).ok()?);
+                let starts = (0..size).step_by(usize::try_from(length).ok()?);
                 all.extend(starts.map(|start| Element::Part {
                     value: cut.value,
                     axis: cut.axis,
                     start,
-                    end: (start + cut.length).min(size),
+                    end: (start + length).min(size),
                     keeps: cut.keeps,
                 }));
             }
@@ -177,23 +187,22 @@ fn split<'a>(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Vec<Segment<'a
         _ => None,
     };
     let keeps = node.int("keepdims").or(1)? != 0;
-    let cut = |length, keeps, counted_by| {
+    let cut = |parts, keeps| {
         vec![Segment::Cut(Cut {
             value,
             axis,
-            length,
+            parts,
             keeps,
             size,
-            counted_by,
         })]
     };
     let Some(lengths) = node.input(1) else {
-        return Some(cut(1, keeps, None));
+        return Some(cut(Parts::Of(1), keeps));
     };
     if sizes::rank(scope, lengths)? == 0 {
         let length = constant::int(scope, lengths).filter(|&length| length > 0)?;
         // ONNX's text keeps the axis, but PyTorch writes `unbind` so, and ONNX Runtime removes it.
-        return (keeps || length == 1).then(|| cut(length, keeps, None));
+        return (keeps || length == 1).then(|| cut(Parts::Of(length), keeps));
     }
     if let Some(lengths) = constant::ints(scope, lengths) {
         let fit = lengths
@@ -213,10 +222,21 @@ fn split<'a>(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Vec<Segment<'a
         });
         return (fit && lengths.len() <= MAXIMUM_ELEMENTS).then(|| parts.collect());
     }
-    let is_unit = sizes::every_element(scope, lengths)? == Size::Known(1);
+    if sizes::every_element(scope, lengths) != Some(Size::Known(1)) {
+        return Some(cut(Parts::Listed(lengths), true));
+    }
     let count = sizes::axis(scope, lengths, 0);
-    let is_known = count.is_some() && count == all;
-    is_unit.then(|| cut(1, true, (!is_known).then_some(lengths)))
+    let parts = match count.is_some() && count == all {
+        true => Parts::Of(1),
+        false => Parts::Ones(lengths),
+    };
+    Some(cut(parts, true))
+}
+
+impl Cut<'_> {
+    pub(super) fn is_unit(&self) -> bool {
+        matches!(self.parts, Parts::Of(1) | Parts::Ones(_))
+    }
 }
 
 impl<'a> Segment<'a> {
@@ -224,7 +244,10 @@ impl<'a> Segment<'a> {
     fn values(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let (value, other) = match self {
             Self::One(Element::Value(value) | Element::Part { value, .. }) => (*value, None),
-            Self::Cut(cut) => (cut.value, cut.counted_by),
+            Self::Cut(cut) => match cut.parts {
+                Parts::Of(_) => (cut.value, None),
+                Parts::Ones(other) | Parts::Listed(other) => (cut.value, Some(other)),
+            },
         };
         std::iter::once(value).chain(other)
     }
@@ -240,16 +263,13 @@ impl<'a> Segment<'a> {
                 end,
                 keeps,
             }) => (value, Some((axis, end - start, keeps))),
-            Self::Cut(ref cut) => (cut.value, Some((cut.axis, cut.length, cut.keeps))),
+            Self::Cut(ref cut) if cut.is_unit() => (cut.value, Some((cut.axis, 1, cut.keeps))),
+            Self::Cut(_) => return None,
         };
         let rank = sizes::rank(scope, value)?;
         let mut all: Vec<Size<'a>> = (0..rank)
             .map(|axis| sizes::axis(scope, value, axis))
             .collect::<Option<_>>()?;
-        let is_ragged = matches!(self, Self::Cut(cut) if cut.length > 1);
-        if is_ragged {
-            return None;
-        }
         if let Some((axis, length, keeps)) = cut {
             let axis = constant::normal_axis(axis, rank)?;
             match keeps {

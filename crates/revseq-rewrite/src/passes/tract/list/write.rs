@@ -1,6 +1,6 @@
 //! Writes what is read from a list as operators on tensors.
 
-use super::segment::{Cut, Element, Segment};
+use super::segment::{Cut, Element, Parts, Segment};
 use crate::constant;
 use crate::emit::Emit;
 use crate::model;
@@ -38,39 +38,79 @@ pub(in crate::passes::tract) fn write_length(
 
 /// The number of parts of a value, a scalar.
 fn write_count(emit: &mut Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>) -> String {
+    if let Parts::Listed(lengths) = cut.parts {
+        let shape = emit.plain("Shape", &[lengths]);
+        let zero = emit.scalar(0);
+        return emit.plain("Gather", &[&shape, &zero]);
+    }
     let value = write_checked(emit, scope, cut);
     let axis = emit.scalar(cut.axis);
     let shape = emit.plain("Shape", &[&value]);
     let size = emit.plain("Gather", &[&shape, &axis]);
-    if cut.length == 1 {
+    let Parts::Of(length @ 2..) = cut.parts else {
         return size;
-    }
-    let [length, more] = [cut.length, cut.length - 1].map(|it| emit.scalar(it));
+    };
+    let [length, more] = [length, length - 1].map(|it| emit.scalar(it));
     let rounded = emit.plain("Add", &[&size, &more]);
     emit.plain("Div", &[&rounded, &length])
 }
 
-/// The value of a cut. A vector that counts the parts has to have the axis's length, which a Reshape
-/// to that length checks.
+/// The value of a cut. The lengths of the parts have to add up to the axis's, which a Reshape to their
+/// sum checks.
 fn write_checked(emit: &mut Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>) -> String {
-    let Some(counted_by) = cut.counted_by else {
-        return cut.value.to_owned();
-    };
+    let value = cut.value.to_owned();
+    if let Parts::Of(_) = cut.parts {
+        return value;
+    }
     let axis = sizes::rank(scope, cut.value).and_then(|rank| constant::normal_axis(cut.axis, rank));
     let Some(axis) = axis.map(|axis| axis as i64) else {
-        emit.refuse(format!("the rank of {:?} is not known", cut.value));
-        return cut.value.to_owned();
+        emit.refuse(format!("the rank of {value:?} is not known"));
+        return value;
     };
-    let shape = emit.plain("Shape", &[cut.value]);
-    let count = emit.plain("Shape", &[counted_by]);
-    let behind = emit.range(&shape, 0, axis + 1, i64::MAX);
-    let mut sizes = vec![count, behind];
-    if axis > 0 {
-        sizes.insert(0, emit.range(&shape, 0, 0, axis));
+    match cut.parts {
+        Parts::Of(_) => value,
+        Parts::Ones(ones) => {
+            let count = emit.plain("Shape", &[ones]);
+            write_with_size(emit, &value, axis, &count)
+        }
+        Parts::Listed(lengths) => {
+            // Negative lengths make the second sum the smaller one.
+            let lengths = write_longs(emit, lengths);
+            let magnitudes = emit.plain("Abs", &[&lengths]);
+            [magnitudes, lengths].iter().fold(value, |value, lengths| {
+                let sum = emit.sum(lengths, &[0]);
+                let sum = emit.unsqueeze(&sum, &[0]);
+                write_with_size(emit, &value, axis, &sum)
+            })
+        }
     }
-    let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
+}
+
+/// A value whose axis has to have the size in a vector.
+fn write_with_size(emit: &mut Emit<'_>, value: &str, axis: i64, size: &str) -> String {
+    let shape = emit.plain("Shape", &[value]);
+    let behind = emit.range(&shape, 0, axis + 1, i64::MAX);
+    let before = (axis > 0).then(|| emit.range(&shape, 0, 0, axis));
+    let sizes: Vec<&str> = before
+        .as_deref()
+        .into_iter()
+        .chain([size, &behind])
+        .collect();
     let shape = emit.op("Concat", &sizes, vec![model::int("axis", 0)]);
-    emit.plain("Reshape", &[cut.value, &shape])
+    // Otherwise a size of 0 is the value's own.
+    let allows_zero = vec![model::int("allowzero", 1)];
+    match emit.opset() {
+        14.. => emit.op("Reshape", &[value, &shape], allows_zero),
+        _ => emit.plain("Reshape", &[value, &shape]),
+    }
+}
+
+fn write_longs(emit: &mut Emit<'_>, value: &str) -> String {
+    emit.op(
+        "Cast",
+        &[value],
+        vec![model::int("to", model::INT64.into())],
+    )
 }
 
 pub(in crate::passes::tract) fn write_element(
@@ -115,8 +155,24 @@ pub(super) fn write_at(
         }
     };
     let axis = vec![model::int("axis", cut.axis)];
-    if cut.length > 1 {
-        let places = write_places(emit, scope, cut, &at);
+    if let Parts::Listed(lengths) = cut.parts {
+        let lengths = write_longs(emit, lengths);
+        let first = emit.scalar(0);
+        let ends = emit.plain("CumSum", &[&lengths, &first]);
+        let starts = emit.plain("Sub", &[&ends, &lengths]);
+        let [start, end] = [&starts, &ends].map(|all| {
+            let bound = emit.plain("Gather", &[all, &at]);
+            emit.unsqueeze(&bound, &[0])
+        });
+        let axis = emit.ints(&[cut.axis]);
+        emit.write(
+            &[output],
+            "Slice",
+            &[&value, &start, &end, &axis],
+            Vec::new(),
+        );
+    } else if let Parts::Of(length @ 2..) = cut.parts {
+        let places = write_places(emit, scope, cut, length, &at);
         emit.write(&[output], "Gather", &[&value, &places], axis);
     } else if cut.keeps {
         let part = emit.op("Gather", &[&value, &at], axis);
@@ -128,9 +184,15 @@ pub(super) fn write_at(
 
 /// The places along the axis of the part at a position. A position outside of the list gives a place
 /// outside of the axis.
-fn write_places(emit: &mut Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>, at: &str) -> String {
-    let at = emit.op("Cast", &[at], vec![model::int("to", model::INT64.into())]);
-    let [zero, one, length] = [0, 1, cut.length].map(|it| emit.scalar(it));
+fn write_places(
+    emit: &mut Emit<'_>,
+    scope: &Scope<'_>,
+    cut: &Cut<'_>,
+    length: i64,
+    at: &str,
+) -> String {
+    let at = write_longs(emit, at);
+    let [zero, one, length] = [0, 1, length].map(|it| emit.scalar(it));
     let count = write_count(emit, scope, cut);
     let from_front = emit.plain("Add", &[&at, &count]);
     let is_back = emit.plain("Less", &[&at, &zero]);
@@ -208,9 +270,9 @@ fn write_parts(
     if !new && cut.keeps && axis == from {
         return Ok(value);
     }
-    if cut.length > 1 {
+    if !cut.is_unit() {
         return Err(format!(
-            "the last part of {:?} may be shorter than others, and they are joined along another axis",
+            "the parts of {:?} may differ in length, and they are joined along another axis",
             cut.value
         ));
     }
