@@ -43,9 +43,6 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     }
     // If inputs break their declaration, stacking different tensors fails.
     scope.prove_more();
-    let Some(body) = LoopBody::of(scope, node) else {
-        return Verdict::Other;
-    };
     let mut left = Verdict::Other;
     for state in 0..node.input.len().saturating_sub(BEFORE_STATES) {
         let initial = node.input(BEFORE_STATES + state);
@@ -55,6 +52,9 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
         if let Some(edit) = fixed::replaced(scope, index, state, &initial, names) {
             return edit;
         }
+        let Some(body) = LoopBody::of(scope, node) else {
+            continue;
+        };
         let found = List::of(&body.scope, state, initial);
         match found.and_then(|list| replaced(scope, index, &list, names)) {
             Ok(edit) => return edit,
