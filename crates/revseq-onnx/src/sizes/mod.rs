@@ -4,6 +4,7 @@
 //! through every operator that moves its elements. Only a tensor of rank 1 is a vector.
 
 mod arithmetic;
+mod branches;
 mod element;
 mod loops;
 mod matmul;
@@ -168,6 +169,7 @@ fn node_rank(
         ("", "LSTM" | "GRU" | "RNN", output) => Some(if output == 0 { 4 } else { 3 }),
         ("", "Split" | "TopK", _) => of_input(0),
         ("", "Loop", output) => loops::rank_of_output(scope, node, output, steps),
+        ("", "If", output) => branches::rank_of_output(scope, node, output, steps),
         ("", op, 0) => match op {
             "Constant" => Some(constant::constant_sizes(node)?.len()),
             "Transpose" => match node.ints("perm") {
@@ -371,6 +373,7 @@ fn node_axis<'a>(
             }
         }
         ("", "Loop", output) => loops::axis_of_output(scope, node, output, axis, steps),
+        ("", "If", output) => branches::axis_of_output(scope, node, output, axis, steps),
         ("", "Split", _) => {
             let split = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;
             match of_input(axis)? {

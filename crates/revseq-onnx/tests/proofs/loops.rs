@@ -197,3 +197,33 @@ fn states_keep_their_sizes_unless_an_iteration_changes_them() {
     assert_eq!(found[1], ["grown0", "4"]);
     assert_eq!(found[2], ["all0", "a0", "4"]);
 }
+
+#[test]
+fn branches_agree_on_sizes() {
+    let branch = |name: &str, nodes: Vec<NodeProto>| AttributeProto {
+        name: Some(name.to_owned()),
+        r#type: Some(AttributeType::GRAPH),
+        g: GraphProto {
+            node: nodes,
+            output: vec![untyped("o"), untyped("p")],
+            ..GraphProto::default()
+        }
+        .into(),
+        ..AttributeProto::default()
+    };
+    let one = vec![
+        node("Neg", &["b"], &["o"], vec![]),
+        node("Neg", &["b"], &["p"], vec![]),
+    ];
+    let other = vec![
+        node("Abs", &["b"], &["o"], vec![]),
+        node("Concat", &["b", "b"], &["p"], vec![int("axis", 0)]),
+    ];
+    let branches = vec![branch("then_branch", one), branch("else_branch", other)];
+    let model = model(vec![node("If", &["n"], &["same", "longer"], branches)]);
+    let scope = Scope::main(&model, false).expect("a graph");
+    scope.prove_more();
+    let found = ["same", "longer"].map(|name| sizes_of(&scope, name).expect("a rank"));
+    assert_eq!(found[0], ["a0", "4"]);
+    assert_eq!(found[1], ["longer0", "4"]);
+}
