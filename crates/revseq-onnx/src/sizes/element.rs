@@ -1,8 +1,9 @@
 //! Proves elements of integer tensors.
 
+use super::reshape::reshape_axis;
 use super::{
-    Size, Steps, arithmetic, axis_within, follow, rank_within, reshape_axis, shape_range,
-    squeezed_within, unsqueezed_within,
+    Size, Steps, arithmetic, axis_within, follow, rank_within, shape_range, squeezed_within,
+    unsqueezed_within,
 };
 use crate::constant;
 use crate::model::{Attribute, INT32, INT64, NodeProto};
