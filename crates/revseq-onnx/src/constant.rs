@@ -10,6 +10,7 @@ use crate::scope::{Scope, Source};
 
 mod ranges;
 
+pub(crate) use ranges::ranges_by;
 pub use ranges::{Range, ranges, slice_ranges};
 
 /// How far values are followed, so that no model takes long or recurses deeply.

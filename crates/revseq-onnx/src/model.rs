@@ -218,13 +218,14 @@ pub fn tensor(name: &str, value: TensorProto) -> AttributeProto {
     }
 }
 
-/// Makes a scalar 0 of a floating-point type; `None` for other types.
+/// Makes a scalar 0 of a type of 8 to 64 bits that is a number or bool; `None` for other types.
 #[must_use]
 pub fn zero(code: i32) -> Option<TensorProto> {
     let size = match code {
-        FLOAT => 4,
-        FLOAT16 | BFLOAT16 => 2,
-        DOUBLE => 8,
+        BOOL | INT8 | UINT8 => 1,
+        FLOAT16 | BFLOAT16 | INT16 | UINT16 => 2,
+        FLOAT | INT32 | UINT32 => 4,
+        DOUBLE | INT64 | UINT64 => 8,
         _ => return None,
     };
     Some(TensorProto {

@@ -29,16 +29,53 @@ pub const ELEMENTWISE: &[&str] = &[
 
 /// Other operators whose first output has the sizes of the first input.
 const SAME_SIZES: &[&str] = &[
+    "Acos",
+    "Acosh",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
     "BatchNormalization",
+    "Celu",
     "Clip",
+    "Cos",
+    "Cosh",
     "CumSum",
+    "DequantizeLinear",
     "Dropout",
+    "Gelu",
+    "GroupNormalization",
+    "HardSwish",
+    "Hardmax",
     "InstanceNormalization",
+    "IsInf",
+    "IsNaN",
     "LayerNormalization",
     "LogSoftmax",
+    "LpNormalization",
+    "MeanVarianceNormalization",
+    "Mish",
+    "QuantizeLinear",
     "ReverseSequence",
     "ScatterElements",
+    "ScatterND",
+    "Shrink",
+    "Sign",
+    "Sin",
+    "Sinh",
     "Softmax",
+    "Tan",
+    "Trilu",
+];
+
+/// Operators whose output has as many axes as the first input, of other sizes.
+pub(crate) const SAME_RANK: &[&str] = &[
+    "DepthToSpace",
+    "Pad",
+    "Resize",
+    "SpaceToDepth",
+    "Tile",
+    "Upsample",
 ];
 
 /// Whether an operator's first output has the sizes of its first input.
@@ -58,8 +95,10 @@ pub(crate) const BROADCAST: &[&str] = &[
     "LessOrEqual",
     "Max",
     "Min",
+    "Mod",
     "Mul",
     "Or",
+    "PRelu",
     "Pow",
     "Sub",
     "Sum",
@@ -69,11 +108,16 @@ pub(crate) const BROADCAST: &[&str] = &[
 
 /// Operators that reduce axes.
 pub(crate) const REDUCE: &[&str] = &[
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
     "ReduceMax",
     "ReduceMean",
     "ReduceMin",
     "ReduceProd",
     "ReduceSum",
+    "ReduceSumSquare",
 ];
 
 /// Operators whose only output is bool.
@@ -92,7 +136,14 @@ pub(crate) const GIVES_BOOL: &[&str] = &[
 ];
 
 /// Operators whose outputs are int64 for any input.
-pub(crate) const GIVES_SIZES: &[&str] = &["ArgMax", "ArgMin", "NonZero", "Shape", "Size"];
+pub(crate) const GIVES_SIZES: &[&str] = &[
+    "ArgMax",
+    "ArgMin",
+    "NonZero",
+    "SequenceLength",
+    "Shape",
+    "Size",
+];
 
 /// Operators, besides elementwise ones with one input, whose outputs have the first input's type.
 pub(crate) const FIRST_INPUTS_TYPE: &[&str] = &[

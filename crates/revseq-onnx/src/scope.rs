@@ -1,6 +1,6 @@
 //! A graph with its values indexed by name, and its enclosing graphs.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 
 use buffa::Message;
@@ -8,6 +8,7 @@ use buffa::Message;
 use crate::model::{
     self, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 };
+use crate::sizes::Size;
 
 /// A graph within its enclosing graphs.
 pub struct Scope<'a> {
@@ -33,6 +34,8 @@ pub struct Scope<'a> {
     /// read.
     uses: HashMap<&'a str, usize>,
     same: OnceCell<Same>,
+    /// Whether it proves as much as [`prove_more`](Self::prove_more) says, in the main graph.
+    proves_more: Cell<bool>,
     /// Facts proved about the sizes of the graph's own values.
     pub(crate) proved: RefCell<Proved>,
 }
@@ -190,6 +193,7 @@ impl<'a> Scope<'a> {
             declared: HashMap::new(),
             uses,
             same: OnceCell::new(),
+            proves_more: Cell::new(false),
             proved: RefCell::default(),
         }
     }
@@ -241,6 +245,46 @@ impl<'a> Scope<'a> {
     pub fn assume_rank(&self, name: &str, rank: usize) {
         let mut proved = self.proved.borrow_mut();
         proved.ranks.insert(name.to_owned(), Some(rank));
+    }
+
+    /// Takes an axis of a value of this graph to have a length, as [`assume_rank`](Self::assume_rank)
+    /// does.
+    pub fn assume_size(&self, name: &str, axis: usize, size: Size<'_>) {
+        if let Some(size) = size.proved(self) {
+            let mut proved = self.proved.borrow_mut();
+            proved.axes.insert((name.to_owned(), axis), size);
+        }
+    }
+
+    /// Also proves sizes of the outputs of loops, and takes axes of the main graph's inputs that are
+    /// declared under one name to have one length, as ONNX's text says but ONNX Runtime does not check.
+    ///
+    /// A pass that replaces loops one after the other does without: it proves more of a loop's output
+    /// once the loop is replaced.
+    pub fn prove_more(&self) {
+        match self.parent {
+            Some(parent) => parent.prove_more(),
+            None => self.proves_more.set(true),
+        }
+    }
+
+    /// Whether [`prove_more`](Self::prove_more) was called on any graph of the model.
+    pub(crate) fn proves_more(&self) -> bool {
+        self.parent
+            .map_or(self.proves_more.get(), Self::proves_more)
+    }
+
+    /// The first input of the main graph with an axis of this name, and the axis, if such names
+    /// count.
+    pub(crate) fn input_with_size(&self, name: &str) -> Option<(&'a str, usize)> {
+        if !self.proves_more() || name.is_empty() {
+            return None;
+        }
+        self.inputs.iter().find_map(|&input| {
+            let sizes = names_of_sizes(self.declared_inputs.get(input)?)?;
+            let axis = sizes.iter().position(|&it| it == Some(name))?;
+            Some((input, axis))
+        })
     }
 
     /// The graph `levels` outwards from this one.
@@ -330,6 +374,24 @@ impl<'a> Scope<'a> {
             None => self.parent?.declaration(name),
         }
     }
+}
+
+/// The declared names of a value's sizes: `None` if the rank is unknown, with `None` for each size
+/// without a name.
+pub(crate) fn names_of_sizes(value: &ValueInfoProto) -> Option<Vec<Option<&str>>> {
+    let tensor = model::tensor_type(value)?;
+    let names = tensor
+        .shape
+        .as_option()?
+        .dim
+        .iter()
+        .map(|dim| match &dim.value {
+            Some(model::tensor_shape_proto::dimension::Value::DimParam(name)) => {
+                Some(name.as_str())
+            }
+            _ => None,
+        });
+    Some(names.collect())
 }
 
 /// The largest constant that is compared with others, in bytes.

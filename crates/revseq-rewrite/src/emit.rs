@@ -29,6 +29,7 @@ const CAST_LIKE: i64 = 15;
 /// The operators that passes write, with the first opset that has each in the form and for the
 /// element types used.
 const SINCE: &[(&str, i64)] = &[
+    ("Abs", 6),
     ("Add", 7),
     ("Cast", 6),
     ("CastLike", CAST_LIKE),
@@ -71,9 +72,12 @@ const SINCE: &[(&str, i64)] = &[
     ("Reshape", 5),
     ("ReverseSequence", 10),
     ("ScatterElements", 11),
+    ("SequenceConstruct", 11),
+    ("SequenceInsert", 11),
     ("Shape", 1),
     ("Sigmoid", 6),
     ("Slice", 1),
+    ("SplitToSequence", 11),
     ("Squeeze", 1),
     ("Sub", 7),
     ("Tanh", 6),

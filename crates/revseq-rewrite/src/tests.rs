@@ -2,6 +2,7 @@
 
 mod forms;
 mod kinds;
+mod lists;
 mod many;
 mod tables;
 mod text;

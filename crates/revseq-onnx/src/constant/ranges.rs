@@ -20,9 +20,17 @@ pub struct Range {
 /// A Slice's ranges, one for each axis it lists; `None` if they are not constant.
 #[must_use]
 pub fn ranges(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<Range>> {
+    ranges_by(node, |name| ints(scope, name))
+}
+
+/// A Slice's ranges, of inputs whose integers `integers` knows.
+pub(crate) fn ranges_by(
+    node: &NodeProto,
+    integers: impl Fn(&str) -> Option<Vec<i64>>,
+) -> Option<Vec<Range>> {
     // Before opset 10 all of them were attributes.
     let part = |index: usize, attribute: &str| match node.input(index) {
-        Some(name) => Some(Some(ints(scope, name)?)),
+        Some(name) => Some(Some(integers(name)?)),
         None => match node.ints(attribute) {
             Attribute::Value(values) => Some(Some(values.to_vec())),
             Attribute::Absent => Some(None),

@@ -1,7 +1,8 @@
 //! Proves elements of integer tensors.
 
+use super::reshape::reshape_axis;
 use super::{
-    Size, Steps, axis_within, follow, rank_within, reshape_axis, shape_range, squeezed_within,
+    Size, Steps, arithmetic, axis_within, follow, rank_within, shape_range, squeezed_within,
     unsqueezed_within,
 };
 use crate::constant;
@@ -136,7 +137,7 @@ pub(super) fn element<'a>(
             }
             None
         }
-        _ => None,
+        _ => arithmetic::element_of(scope, node, place, steps),
     }
 }
 
@@ -245,6 +246,7 @@ fn every_element_within<'a>(
         "Expand" | "Gather" | "Identity" | "Reshape" | "Slice" | "Squeeze" | "Tile"
         | "Transpose" | "Unsqueeze" => of_input(),
         "Cast" => cast(node, of_input()?),
+        "ConstantOfShape" => arithmetic::element_of(scope, node, &[], steps),
         _ => None,
     }
 }

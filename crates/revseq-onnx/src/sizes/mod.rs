@@ -3,7 +3,12 @@
 //! Shapes are computed in tensors, so a tensor of sizes is followed with its axes and element order
 //! through every operator that moves its elements. Only a tensor of rank 1 is a vector.
 
+mod arithmetic;
+mod branches;
 mod element;
+mod loops;
+mod matmul;
+mod node;
 mod reshape;
 mod window;
 
@@ -11,12 +16,13 @@ use std::cell::Cell;
 
 use crate::constant;
 use crate::model::{Attribute, NodeProto, declared_sizes};
-use crate::operators::{BROADCAST, REDUCE, has_sizes_of_input};
-use crate::scope::{ProvedSize, Scope, Source};
-use element::{element, scalar_within};
+use crate::operators::{BROADCAST, REDUCE, SAME_RANK, has_sizes_of_input};
+use crate::scope::{ProvedSize, Scope, Source, names_of_sizes};
+use element::element;
 pub use element::{element_at, every_element, scalar};
-use reshape::reshape_axis;
-use window::{WINDOWED, window_axis};
+pub use loops::LoopBody;
+use node::node_axis;
+use window::WINDOWED;
 
 /// How deep values are followed, so that no model overflows the stack.
 const MAXIMUM_DEPTH: usize = 128;
@@ -97,7 +103,7 @@ impl PartialEq for Size<'_> {
 
 impl<'a> Size<'a> {
     /// In the form that a graph caches.
-    fn proved(&self, graph: &Scope<'_>) -> Option<ProvedSize> {
+    pub(crate) fn proved(&self, graph: &Scope<'_>) -> Option<ProvedSize> {
         Some(match *self {
             Self::Known(size) => ProvedSize::Known(size),
             Self::Axis { scope, value, axis } => ProvedSize::Axis {
@@ -162,7 +168,9 @@ fn node_rank(
     let of_input = |index: usize| rank_within(scope, node.input(index)?, steps);
     match (node.domain(), node.op(), output) {
         ("", "LSTM" | "GRU" | "RNN", output) => Some(if output == 0 { 4 } else { 3 }),
-        ("", "Split", _) => of_input(0),
+        ("", "Split" | "TopK", _) => of_input(0),
+        ("", "Loop", output) => loops::rank_of_output(scope, node, output, steps),
+        ("", "If", output) => branches::rank_of_output(scope, node, output, steps),
         ("", op, 0) => match op {
             "Constant" => Some(constant::constant_sizes(node)?.len()),
             "Transpose" => match node.ints("perm") {
@@ -170,6 +178,8 @@ fn node_rank(
                 _ => of_input(0),
             },
             "Range" | "Shape" => Some(1),
+            "SequenceLength" | "Size" => Some(0),
+            "Flatten" | "Gemm" | "NonZero" => Some(2),
             "ConstantOfShape" => length(scope, node.input(0)?, steps),
             "Reshape" => length(scope, node.input(1)?, steps),
             "Expand" => Some(of_input(0)?.max(length(scope, node.input(1)?, steps)?)),
@@ -177,12 +187,18 @@ fn node_rank(
             "Squeeze" => of_input(0)?.checked_sub(squeezed_within(scope, node, steps)?.len()),
             "Slice" | "Concat" => of_input(0),
             "Gather" => (of_input(0)? + of_input(1)?).checked_sub(1),
-            "MatMul" if of_input(1)? == 2 => of_input(0),
+            "MatMul" => matmul::rank_of([of_input(0)?, of_input(1)?]),
+            "GatherElements" => of_input(1),
+            "ArgMax" | "ArgMin" => {
+                of_input(0)?.checked_sub(usize::from(node.int("keepdims").or(1)? == 0))
+            }
             op if REDUCE.contains(&op) => match node.int("keepdims").or(1)? {
                 0 => of_input(0)?.checked_sub(reduced(scope, node, steps)?.len()),
                 _ => of_input(0),
             },
-            op if has_sizes_of_input(op) || WINDOWED.contains(&op) => of_input(0),
+            op if has_sizes_of_input(op) || WINDOWED.contains(&op) || SAME_RANK.contains(&op) => {
+                of_input(0)
+            }
             op if BROADCAST.contains(&op) => node.inputs().try_fold(0, |most, input| {
                 Some(rank_within(scope, input, steps)?.max(most))
             }),
@@ -201,6 +217,16 @@ fn length(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize> {
         Size::Known(length) => usize::try_from(length).ok(),
         Size::Axis { .. } => None,
     }
+}
+
+/// The elements of a short vector that is computed from known sizes.
+fn known_vector(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<Vec<i64>> {
+    let length = length(scope, name, steps).filter(|&length| length <= MAXIMUM_RANK)?;
+    let element = |place| match element(scope, name, &[place], steps)? {
+        Size::Known(number) => Some(number),
+        Size::Axis { .. } => None,
+    };
+    (0..length).map(element).collect()
 }
 
 /// The axes that a Squeeze removes, counted from the front.
@@ -296,7 +322,11 @@ fn axis_within<'a>(
                 None
             };
             let size = main.and_then(|value| *declared_sizes(value)?.get(axis)?);
-            (from(size), scope.input(name)?)
+            let named = main.and_then(|value| *names_of_sizes(value)?.get(axis)?);
+            match named.and_then(|name| scope.input_with_size(name)) {
+                Some((value, axis)) => (Some(Size::Axis { scope, value, axis }), value),
+                None => (from(size), scope.input(name)?),
+            }
         }
         Source::Node { node, output } => (
             node_axis(scope, node, output, axis, steps),
@@ -313,124 +343,6 @@ fn axis_within<'a>(
     Some(size)
 }
 
-fn node_axis<'a>(
-    scope: &'a Scope<'a>,
-    node: &'a NodeProto,
-    output: usize,
-    axis: usize,
-    steps: Steps<'_>,
-) -> Option<Size<'a>> {
-    let of_input = |axis: usize| axis_within(scope, node.input(0)?, axis, steps);
-    let rank = |index: usize| rank_within(scope, node.input(index)?, steps);
-    match (node.domain(), node.op(), output) {
-        ("revseq", "ReverseSubsequences", 0) => of_input(axis),
-        // Y is [time, directions, batch, units], the states are [directions, batch, units].
-        ("", "LSTM" | "GRU" | "RNN", _) if node.int("layout").or(0) == Some(0) => {
-            match axis + usize::from(output != 0) {
-                0 => of_input(0),
-                1 if node.text("direction").or("forward")? == "bidirectional" => {
-                    Some(Size::Known(2))
-                }
-                1 => Some(Size::Known(1)),
-                2 => of_input(1),
-                _ => node.int("hidden_size").value().map(Size::Known),
-            }
-        }
-        ("", "Split", _) => {
-            let split = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;
-            match of_input(axis)? {
-                size if axis != split => Some(size),
-                Size::Known(size) => {
-                    let size = usize::try_from(size).ok()?;
-                    let (_, length) = constant::split_part(scope, node, output, size)?;
-                    Some(Size::Known(length as i64))
-                }
-                Size::Axis { .. } => None,
-            }
-        }
-        ("", op, 0) => match op {
-            "Constant" => Some(Size::Known(*constant::constant_sizes(node)?.get(axis)?)),
-            "Transpose" => {
-                let from = *node.ints("perm").value()?.get(axis)?;
-                of_input(usize::try_from(from).ok()?)
-            }
-            "Unsqueeze" => {
-                let (added, _) = unsqueezed_within(scope, node, steps)?;
-                if added.contains(&axis) {
-                    return Some(Size::Known(1));
-                }
-                of_input(axis_before(&added, axis))
-            }
-            "Squeeze" => {
-                let removed = squeezed_within(scope, node, steps)?;
-                of_input(kept_axis(rank(0)?, &removed, axis)?)
-            }
-            "Slice" => slice_axis(scope, node, axis, steps),
-            "Shape" => {
-                let (start, end) = shape_range(scope, node, steps)?;
-                (axis == 0).then_some(Size::Known((end - start).max(0)))
-            }
-            "ConstantOfShape" => element(scope, node.input(0)?, &[axis], steps),
-            "Range" if axis == 0 => {
-                let is = |input, number| Some(constant::int(scope, node.input(input)?)? == number);
-                // A range from 0 by 1, empty up to a negative number.
-                match scalar_within(scope, node.input(1)?, steps)? {
-                    _ if !is(0, 0)? || !is(2, 1)? => None,
-                    Size::Known(end) => Some(Size::Known(end.max(0))),
-                    end => Some(end),
-                }
-            }
-            "Reshape" => reshape_axis(scope, node, axis, steps),
-            "Expand" => expand_axis(scope, node, axis, steps),
-            "MatMul" if rank(1)? == 2 => match rank(0)?.checked_sub(1)? {
-                last if axis == last => axis_within(scope, node.input(1)?, 1, steps),
-                last if axis < last => of_input(axis),
-                _ => None,
-            },
-            "Concat" => {
-                let joined = constant::normal_axis(node.int("axis").value()?, rank(0)?)?;
-                if axis != joined {
-                    return of_input(axis);
-                }
-                let mut parts = node.inputs();
-                let total = parts.try_fold(0_i64, |total, part| {
-                    match axis_within(scope, part, axis, steps)? {
-                        Size::Known(size) => total.checked_add(size),
-                        Size::Axis { .. } => None,
-                    }
-                });
-                total.map(Size::Known)
-            }
-            "Gather" => {
-                let gathered = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;
-                let indices = rank(1)?;
-                match axis.checked_sub(gathered) {
-                    None => of_input(axis),
-                    Some(place) if place < indices => {
-                        axis_within(scope, node.input(1)?, place, steps)
-                    }
-                    Some(place) => of_input(gathered + place - indices + 1),
-                }
-            }
-            op if has_sizes_of_input(op) => of_input(axis),
-            op if WINDOWED.contains(&op) => window_axis(scope, node, axis, steps),
-            op if BROADCAST.contains(&op) => broadcast_axis(scope, node, axis, steps),
-            op if REDUCE.contains(&op) => {
-                let reduced = reduced(scope, node, steps)?;
-                if node.int("keepdims").or(1)? == 0 {
-                    of_input(kept_axis(rank(0)?, &reduced, axis)?)
-                } else if reduced.contains(&axis) {
-                    Some(Size::Known(1))
-                } else {
-                    of_input(axis)
-                }
-            }
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
 fn slice_axis<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
@@ -438,7 +350,11 @@ fn slice_axis<'a>(
     steps: Steps<'_>,
 ) -> Option<Size<'a>> {
     let mut size = axis_within(scope, node.input(0)?, axis, steps)?;
-    for range in constant::ranges(scope, node)? {
+    let computed = || constant::ranges_by(node, |name| known_vector(scope, name, steps));
+    let Some(ranges) = constant::ranges(scope, node).or_else(computed) else {
+        return (!may_slice(scope, node, axis, steps)?).then_some(size);
+    };
+    for range in ranges {
         let sliced = match usize::try_from(range.axis) {
             Ok(sliced) => sliced,
             Err(_) => {
@@ -452,6 +368,16 @@ fn slice_axis<'a>(
         }
     }
     Some(size)
+}
+
+/// Whether a Slice with bounds that are not known may shorten an axis; `None` if its axes are not known.
+fn may_slice(scope: &Scope<'_>, node: &NodeProto, axis: usize, steps: Steps<'_>) -> Option<bool> {
+    let Some(axes) = node.input(3) else {
+        return Some(axis < length(scope, node.input(1)?, steps)?);
+    };
+    let rank = rank_within(scope, node.input(0)?, steps)?;
+    let axes = constant::normal_axes(&constant::ints(scope, axes)?, rank)?;
+    Some(axes.contains(&axis))
 }
 
 /// The first and the last size in a Shape's output, as a half-open range.

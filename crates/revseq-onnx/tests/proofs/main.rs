@@ -1,5 +1,6 @@
-//! Proofs about sizes and conditions, against an interpreter.
+//! Proofs about sizes and conditions, most of them against an interpreter.
 
 mod conditions;
 mod interpreter;
+mod loops;
 mod sizes;

@@ -40,43 +40,6 @@ fn conditions_are_those_of_the_runtime() {
     ]);
 }
 
-#[test]
-fn lists_of_tensors_that_may_differ_in_shape_stay() {
-    check(&[
-        // A Slice as PyTorch writes it.
-        (
-            17,
-            "e = SequenceEmpty()\nq = Loop<body=@slices>(n, _, e)\ny = ConcatFromSequence<axis=0>(q)",
-            "Loop Shape Slice Slice Mul Slice Concat Reshape",
-        ),
-        (
-            17,
-            "e = SequenceEmpty()\nq = Loop<body=@cuts>(n, _, e)\ny = ConcatFromSequence<axis=0>(q)",
-            "SequenceEmpty Loop ConcatFromSequence",
-        ),
-        (
-            17,
-            "e = SequenceEmpty()\na, q = Loop<body=@grows>(n, _, x, e)\ny = ConcatFromSequence<axis=0>(q)",
-            "SequenceEmpty Loop ConcatFromSequence",
-        ),
-        (
-            17,
-            "e = SequenceEmpty()\na, q = Loop<body=@widens>(n, _, x, e)\ny = ConcatFromSequence<axis=0>(q)",
-            "SequenceEmpty Loop ConcatFromSequence",
-        ),
-        (
-            17,
-            "e = SequenceEmpty()\ntwice = Concat<axis=2>(x, x)\na, q = Loop<body=@replaces>(n, _, twice, e)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
-            "SequenceEmpty Concat Loop ConcatFromSequence",
-        ),
-        (
-            17,
-            "e = SequenceEmpty()\na, q = Loop<body=@replaces>(n, _, x, e)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
-            "Loop Identity",
-        ),
-    ]);
-}
-
 /// ONNX's QuantizeLinear and DequantizeLinear took less at first than those of `com.microsoft`.
 #[test]
 fn quantised_values_need_a_version_that_has_them() {

@@ -17,55 +17,16 @@ pub(super) fn model(text: &str, opset: i64) -> ModelProto {
         ("then", "", "o", "s = Neg(x)\no = Abs(s)"),
         ("else", "", "o", "o = Exp(x)"),
         ("steps", "a v", "b s", "b = Add(a, v)\ns = Neg(b)"),
-        (
-            "appends",
-            "i c p l",
-            "c2 b l2",
-            "c2 = Identity(c)\nb = Neg(p)\nl2 = SequenceInsert(l, b)",
-        ),
-        (
-            "measures",
-            "i c p l",
-            "c2 b l2",
-            "c2 = Identity(c)\nk = SequenceLength(l)\nb = Add(p, k)\nl2 = SequenceInsert(l, b)",
-        ),
-        (
-            "cuts",
-            "i c l",
-            "c2 l2",
-            "c2 = Identity(c)\nend = Unsqueeze(i, [0])\nb = Slice(x, [0], end, [0])\nl2 = SequenceInsert(l, b)",
-        ),
-        (
-            "slices",
-            "i c l",
-            "c2 l2",
-            "c2 = Identity(c)\naxis = Unsqueeze(1, [0])\nb = Slice(x, [0], [0], axis)\nl2 = SequenceInsert(l, b)",
-        ),
-        (
-            "grows",
-            "i c p l",
-            "c2 b l2",
-            "c2 = Identity(c)\nb = Concat<axis=0>(p, p)\nl2 = SequenceInsert(l, p)",
-        ),
-        (
-            "widens",
-            "i c p l",
-            "c2 b l2",
-            "c2 = Identity(c)\nb = Unsqueeze(p, [0])\nl2 = SequenceInsert(l, p)",
-        ),
-        (
-            "replaces",
-            "i c p l",
-            "c2 b l2",
-            "c2 = Identity(c)\nb = Neg(x)\nl2 = SequenceInsert(l, p)",
-        ),
-    ]
-    .map(|(name, inputs, outputs, nodes)| Inner {
-        name,
-        inputs,
-        outputs,
-        nodes,
-    });
+    ];
+    let all = inner.iter().chain(super::lists::BODIES);
+    let inner: Vec<Inner<'_>> = all
+        .map(|&(name, inputs, outputs, nodes)| Inner {
+            name,
+            inputs,
+            outputs,
+            nodes,
+        })
+        .collect();
     let scalar = |name: &str, code: i32, raw: &[u8]| TensorProto {
         name: Some(name.to_owned()),
         data_type: Some(code),
@@ -96,6 +57,10 @@ pub(super) fn model(text: &str, opset: i64) -> ModelProto {
             integer("3", 3),
             float("half", 0.5),
             vector("[0]", &[0]),
+            vector("one", &[1]),
+            vector("two", &[2]),
+            vector("three", &[3]),
+            vector("axis", &[2]),
             vector("lengths", &[1, 2]),
             integer("huge", 1 << 32),
             TensorProto {
@@ -211,58 +176,6 @@ fn each_form_becomes_one_that_tract_reads() {
             "Shape Gather Equal If",
         ),
         (17, "y = If<then_branch=@then;else_branch=@else>(c)", "If"),
-        // Lists.
-        (
-            17,
-            "q = SequenceConstruct(x, x)\ny = ConcatFromSequence<axis=1>(q)",
-            "Concat",
-        ),
-        (
-            17,
-            "q = SequenceConstruct(x)\np = SequenceInsert(q, x)\ny = ConcatFromSequence<axis=0;new_axis=1>(p)",
-            "Unsqueeze Concat",
-        ),
-        (
-            17,
-            "q = SplitToSequence<axis=1;keepdims=0>(x)\ny = SequenceAt(q, -1)",
-            "Slice Squeeze Identity",
-        ),
-        (
-            17,
-            "q = SplitToSequence<axis=1>(x, lengths)\ny = SequenceAt(q, 0)",
-            "Slice Identity",
-        ),
-        (
-            17,
-            "q = SplitToSequence<axis=2>(x)\ny = SequenceAt(q, 0)",
-            "SplitToSequence SequenceAt",
-        ),
-        (
-            17,
-            "q = SequenceConstruct(x)\ny = SequenceAt(q, n)",
-            "SequenceConstruct SequenceAt",
-        ),
-        // A list that a loop appends to.
-        (
-            17,
-            "e = SequenceEmpty()\na, q = Loop<body=@appends>(n, _, x, e)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
-            "Loop Identity",
-        ),
-        (
-            17,
-            "e = SequenceEmpty()\na, q = Loop<body=@appends>(n, _, x, e)\ny = ConcatFromSequence<axis=0>(q)",
-            "Loop Shape Slice Slice Mul Slice Concat Reshape",
-        ),
-        (
-            17,
-            "e = SequenceEmpty()\na, q = Loop<body=@appends>(n, _, x, e)\ny = SequenceAt(q, n)",
-            "SequenceEmpty Loop SequenceAt",
-        ),
-        (
-            17,
-            "e = SequenceEmpty()\na, q = Loop<body=@measures>(n, _, x, e)\ny = ConcatFromSequence<axis=0>(q)",
-            "SequenceEmpty Loop ConcatFromSequence",
-        ),
         // Scans of opset 8, and without types.
         (
             8,

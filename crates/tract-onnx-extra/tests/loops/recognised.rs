@@ -284,3 +284,51 @@ fn ranges_go_down_as_well() {
     check([3, 3, -1], &[]);
     check([0, 3, -1], &[]);
 }
+
+/// TFLite keeps the last output in a list of one, as a state of one more axis.
+#[test]
+fn outputs_have_the_shape_of_the_loop() {
+    let layer = |size: &str| {
+        let body = graph(
+            "i c h kept",
+            "c1 h1 kept1 out",
+            "c1 = Identity(c)
+             xt = Gather<axis=0>(x, i)
+             wx = MatMul(xt, w)
+             uh = MatMul(h, u)
+             sum = Add(wx, uh)
+             h1 = Tanh(sum)
+             kept1 = Reshape(h1, in_the_middle)
+             out = Reshape(h1, in_front)",
+        );
+        graph(
+            &format!("x:f32[{size},2,3] h:f32[2,70]"),
+            "last hs",
+            "shape = Shape(x)
+             n = Gather<axis=0>(shape, first)
+             _, last, hs = Loop<body=@body>(n, starts, h, kept)",
+        )
+        .constant("first", tensor0(0_i64))
+        .constant("starts", tensor0(true))
+        .constant("kept", values(&[2, 1, 70], 0))
+        .constant("in_the_middle", tensor1(&[2_i64, 1, 70]))
+        .constant("in_front", tensor1(&[1_i64, 2, 70]))
+        .constant("w", values(&[3, 70], 3))
+        .constant("u", values(&[70, 70], 4))
+        .with("body", body)
+    };
+    let inputs = [values(&[STEPS, 2, 3], 1), values(&[2, 70], 2)];
+    let run = |size: &str| {
+        let inputs = inputs.iter().cloned().map(Tensor::into_tvalue).collect();
+        let model = decluttered(layer(size)).into_optimized().unwrap();
+        model.into_runnable().unwrap().run(inputs).unwrap()
+    };
+    let (known, symbolic) = (run("5"), run("T"));
+    assert_eq!(known[0].shape(), [2, 1, 70]);
+    assert_eq!(known[1].shape(), [STEPS, 1, 2, 70]);
+    for (known, symbolic) in std::iter::zip(&known, &symbolic) {
+        known
+            .close_enough(symbolic, Approximation::Approximate)
+            .unwrap();
+    }
+}

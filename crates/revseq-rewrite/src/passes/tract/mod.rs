@@ -4,6 +4,7 @@
 //! become part of the main graph first, where the later passes see them.
 
 mod branch;
+mod branch_list;
 mod dft;
 mod function;
 mod grown;
@@ -25,7 +26,9 @@ pub(crate) use function::{PASS as FUNCTION, check_expansion, remove_uncalled};
 /// The passes after the functions are inlined, in their order.
 pub(crate) const PASSES: &[&Pass] = &[
     &branch::PASS,
+    &branch_list::PASS,
     &list::PASS,
+    &list::STACKED,
     &grown::PASS,
     &scan::PASS,
     &dft::PASS,
@@ -49,6 +52,8 @@ const OPERATORS: &[&str] = &[
     "NonZero",
     "Scan",
     "SequenceAt",
+    "SequenceConstruct",
+    "SequenceErase",
     "SequenceInsert",
     "SequenceLength",
 ];

@@ -10,12 +10,12 @@
 //! Scan(x) { y = f(state, x_t) }  →  Loop(steps of x) { x_t = Gather(x, step); y = f(state, x_t) }
 //! ```
 
-use buffa::{Enumeration as _, MessageField};
+use buffa::MessageField;
 
 use crate::emit::Emit;
 use crate::model::{
     self, Attribute, AttributeProto, AttributeType, BOOL, GraphProto, INT64, NodeProto,
-    TensorProto, ValueInfoProto, tensor_proto::DataType, type_proto,
+    TensorProto, ValueInfoProto, type_proto,
 };
 use crate::onnx::{TensorShapeProto, TypeProto};
 use crate::pass::{Context, Edit, Pass, PassInfo, Verdict};
@@ -258,7 +258,7 @@ impl<'a> Parts<'a> {
             let missing = emit.unsqueeze(&missing, &[0]);
             let all = std::iter::zip(&unpadded, &names).zip(&self.body.output);
             for ((value, name), output) in all.skip(states.len()) {
-                match zero(output) {
+                match model::element_type(output).and_then(model::zero) {
                     Some(zero) => pad(emit, [value, &missing, name], zero),
                     None => written = Err("the types that its body stacks are unknown".to_owned()),
                 }
@@ -396,23 +396,6 @@ fn pad(emit: &mut Emit<'_>, [value, missing, output]: [&str; 3], zero: TensorPro
     let shape = emit.op("Concat", &[missing, &sizes], first.clone());
     let zeros = emit.plain("Expand", &[&zero, &shape]);
     emit.write(&[output], "Concat", &[value, &zeros], first);
-}
-
-/// A zero of the declared type.
-fn zero(value: &ValueInfoProto) -> Option<TensorProto> {
-    let code = model::element_type(value)?;
-    let bytes = match DataType::from_i32(code)? {
-        DataType::BOOL | DataType::INT8 | DataType::UINT8 => 1,
-        DataType::FLOAT16 | DataType::BFLOAT16 | DataType::INT16 | DataType::UINT16 => 2,
-        DataType::FLOAT | DataType::INT32 | DataType::UINT32 => 4,
-        DataType::DOUBLE | DataType::INT64 | DataType::UINT64 => 8,
-        _ => return None,
-    };
-    Some(TensorProto {
-        data_type: Some(code),
-        raw_data: Some(vec![0; bytes]),
-        ..TensorProto::default()
-    })
 }
 
 fn scalar(name: &str, code: i32) -> ValueInfoProto {

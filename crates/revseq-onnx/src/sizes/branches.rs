@@ -1,0 +1,51 @@
+//! Ranks and sizes of an If's outputs.
+
+use super::{Size, Steps, axis_within, rank_within};
+use crate::model::NodeProto;
+use crate::scope::Scope;
+
+/// The rank that an output has in all branches.
+pub(super) fn rank_of_output(
+    scope: &Scope<'_>,
+    node: &NodeProto,
+    output: usize,
+    steps: Steps<'_>,
+) -> Option<usize> {
+    agreed(scope, node, |branch| {
+        rank_within(branch, branch.outputs.get(output)?, steps)
+    })
+}
+
+/// The size that an output has in all branches, in terms of the graphs around them.
+pub(super) fn axis_of_output<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    output: usize,
+    axis: usize,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    agreed(scope, node, |branch| {
+        let size = axis_within(branch, branch.outputs.get(output)?, axis, steps)?;
+        let proved = size.proved(scope)?;
+        Size::of_proved(scope, &proved)
+    })
+}
+
+/// What all branches agree on.
+fn agreed<'a, T: PartialEq>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    ask: impl Fn(&Scope<'_>) -> Option<T>,
+) -> Option<T> {
+    if !scope.proves_more() {
+        return None;
+    }
+    let mut answers = node.graphs().map(|branch| {
+        let branch = Scope::graph(branch, Some(scope), scope.opset);
+        ask(&branch)
+    });
+    let first = answers.next()??;
+    answers
+        .all(|it| it.as_ref() == Some(&first))
+        .then_some(first)
+}

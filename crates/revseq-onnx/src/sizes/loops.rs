@@ -1,0 +1,162 @@
+//! Ranks and sizes of a Loop's states and outputs.
+
+use super::{Size, Steps, axis_within, follow, rank_within};
+use crate::model::{GraphProto, NodeProto, declared_sizes};
+use crate::scope::Scope;
+
+/// The inputs of a Loop, and of its body, before the states.
+const BEFORE_STATES: usize = 2;
+
+/// A Loop's body, in which every state has the rank and the sizes that it begins with, where each
+/// iteration keeps them.
+pub struct LoopBody<'a> {
+    /// The body's graph.
+    pub scope: Scope<'a>,
+}
+
+/// A state that keeps its rank and some of its sizes, as far as is known.
+struct Kept<'a> {
+    carried: &'a str,
+    updated: &'a str,
+    rank: usize,
+    sizes: Vec<(usize, Size<'a>)>,
+}
+
+impl<'a> LoopBody<'a> {
+    /// The body of a Loop of a graph; `None` for other nodes.
+    #[must_use]
+    pub fn of(outer: &'a Scope<'a>, node: &'a NodeProto) -> Option<Self> {
+        Self::assuming(outer, node, |_| {})
+    }
+
+    /// [`of`](Self::of) under assumptions about the body's values, for proofs by induction.
+    #[must_use]
+    pub fn assuming(
+        outer: &'a Scope<'a>,
+        node: &'a NodeProto,
+        assume: impl Fn(&Scope<'a>),
+    ) -> Option<Self> {
+        follow(|steps| Self::of_within(outer, node, steps, assume))
+    }
+
+    fn of_within(
+        outer: &'a Scope<'a>,
+        node: &'a NodeProto,
+        steps: Steps<'_>,
+        assume: impl Fn(&Scope<'a>),
+    ) -> Option<Self> {
+        let body: &GraphProto = node.graph("body").filter(|_| node.is("Loop"))?;
+        let carried = body.inputs().skip(BEFORE_STATES);
+        let states = carried.zip(body.outputs().skip(1));
+        let initial = node.input.iter().skip(BEFORE_STATES);
+        let mut kept: Vec<Kept<'a>> = std::iter::zip(states, initial)
+            .filter_map(|((carried, updated), initial)| {
+                let rank = rank_within(outer, initial, steps)?;
+                let size = |axis| Some((axis, axis_within(outer, initial, axis, steps)?));
+                Some(Kept {
+                    carried,
+                    updated,
+                    rank,
+                    sizes: (0..rank).filter_map(size).collect(),
+                })
+            })
+            .collect();
+        // Assumes all of it, until all that is assumed follows for the next iteration.
+        loop {
+            let scope = Scope::graph(body, Some(outer), outer.opset);
+            assume(&scope);
+            if let Some(step) = body.inputs().next()
+                && scope
+                    .declaration(step)
+                    .is_none_or(|it| declared_sizes(it).is_none())
+            {
+                scope.assume_rank(step, 0);
+            }
+            for state in &kept {
+                scope.assume_rank(state.carried, state.rank);
+                for &(axis, size) in &state.sizes {
+                    scope.assume_size(state.carried, axis, size);
+                }
+            }
+            let mut holds = true;
+            kept.retain_mut(|state| {
+                let updated = state.updated;
+                let keeps_rank = rank_within(&scope, updated, steps) == Some(state.rank);
+                let count = state.sizes.len();
+                state.sizes.retain(|&(axis, size)| {
+                    axis_within(&scope, updated, axis, steps) == Some(size)
+                });
+                holds &= keeps_rank && state.sizes.len() == count;
+                keeps_rank
+            });
+            if holds {
+                return Some(Self { scope });
+            }
+        }
+    }
+
+    /// The length of an axis of a value of the body, in terms of the graphs around it, if it is the
+    /// same in all iterations.
+    #[must_use]
+    pub fn fixed_axis<'s>(&'s self, value: &'s str, axis: usize) -> Option<Size<'s>> {
+        follow(|steps| self.fixed_axis_within(value, axis, steps))
+    }
+
+    fn fixed_axis_within<'s>(
+        &'s self,
+        value: &str,
+        axis: usize,
+        steps: Steps<'_>,
+    ) -> Option<Size<'s>> {
+        let size = axis_within(&self.scope, value, axis, steps)?;
+        let is_outer = match size {
+            Size::Known(_) => true,
+            Size::Axis { scope, .. } => !scope.is(&self.scope),
+        };
+        is_outer.then_some(size)
+    }
+}
+
+pub(super) fn rank_of_output(
+    scope: &Scope<'_>,
+    node: &NodeProto,
+    output: usize,
+    steps: Steps<'_>,
+) -> Option<usize> {
+    if !scope.proves_more() {
+        return None;
+    }
+    let body = LoopBody::of_within(scope, node, steps, |_| {})?;
+    let value = *body.scope.outputs.get(1 + output)?;
+    let rank = rank_within(&body.scope, value, steps)?;
+    match node.input.get(BEFORE_STATES + output) {
+        // Without an iteration, a state is as it begins.
+        Some(initial) => (rank_within(scope, initial, steps)? == rank).then_some(rank),
+        None => Some(rank + 1),
+    }
+}
+
+pub(super) fn axis_of_output<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    output: usize,
+    axis: usize,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    if !scope.proves_more() {
+        return None;
+    }
+    let initial = node.input.get(BEFORE_STATES + output);
+    // The first axis of a scan output is the number of iterations.
+    let own = if initial.is_some() {
+        axis
+    } else {
+        axis.checked_sub(1)?
+    };
+    let body = LoopBody::of_within(scope, node, steps, |_| {})?;
+    let size = body.fixed_axis_within(body.scope.outputs.get(1 + output)?, own, steps)?;
+    let begins =
+        initial.is_none_or(|initial| axis_within(scope, initial, axis, steps) == Some(size));
+    let proved = size.proved(scope).filter(|_| begins)?;
+    Size::of_proved(scope, &proved)
+}

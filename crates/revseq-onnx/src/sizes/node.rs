@@ -1,0 +1,158 @@
+//! The lengths of the axes of a node's outputs.
+
+use super::element::{element, scalar_within};
+use super::reshape::reshape_axis;
+use super::window::{WINDOWED, window_axis};
+use super::{
+    Size, Steps, axis_before, axis_within, branches, broadcast_axis, expand_axis, kept_axis, loops,
+    matmul, rank_within, reduced, shape_range, slice_axis, squeezed_within, unsqueezed_within,
+};
+use crate::constant;
+use crate::model::NodeProto;
+use crate::operators::{BROADCAST, REDUCE, has_sizes_of_input};
+use crate::scope::Scope;
+
+pub(super) fn node_axis<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    output: usize,
+    axis: usize,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    let of_input = |axis: usize| axis_within(scope, node.input(0)?, axis, steps);
+    let rank = |index: usize| rank_within(scope, node.input(index)?, steps);
+    match (node.domain(), node.op(), output) {
+        ("revseq", "ReverseSubsequences", 0) => of_input(axis),
+        // Y is [time, directions, batch, units], the states are [directions, batch, units].
+        ("", "LSTM" | "GRU" | "RNN", _) if node.int("layout").or(0) == Some(0) => {
+            match axis + usize::from(output != 0) {
+                0 => of_input(0),
+                1 if node.text("direction").or("forward")? == "bidirectional" => {
+                    Some(Size::Known(2))
+                }
+                1 => Some(Size::Known(1)),
+                2 => of_input(1),
+                _ => node.int("hidden_size").value().map(Size::Known),
+            }
+        }
+        ("", "TopK", _) => {
+            let chosen = constant::normal_axis(node.int("axis").or(-1)?, rank(0)?)?;
+            match axis == chosen {
+                true => scalar_within(scope, node.input(1)?, steps),
+                false => of_input(axis),
+            }
+        }
+        ("", "Loop", output) => loops::axis_of_output(scope, node, output, axis, steps),
+        ("", "If", output) => branches::axis_of_output(scope, node, output, axis, steps),
+        ("", "Split", _) => {
+            let split = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;
+            match of_input(axis)? {
+                size if axis != split => Some(size),
+                Size::Known(size) => {
+                    let size = usize::try_from(size).ok()?;
+                    let (_, length) = constant::split_part(scope, node, output, size)?;
+                    Some(Size::Known(length as i64))
+                }
+                Size::Axis { .. } => None,
+            }
+        }
+        ("", _, 0) => first_output_axis(scope, node, axis, steps),
+        _ => None,
+    }
+}
+
+/// The length of an axis of the first output of one of ONNX's own operators.
+fn first_output_axis<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    axis: usize,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    let of_input = |axis: usize| axis_within(scope, node.input(0)?, axis, steps);
+    let rank = |index: usize| rank_within(scope, node.input(index)?, steps);
+    match node.op() {
+        "Constant" => Some(Size::Known(*constant::constant_sizes(node)?.get(axis)?)),
+        "Transpose" => {
+            let from = *node.ints("perm").value()?.get(axis)?;
+            of_input(usize::try_from(from).ok()?)
+        }
+        "Unsqueeze" => {
+            let (added, _) = unsqueezed_within(scope, node, steps)?;
+            if added.contains(&axis) {
+                return Some(Size::Known(1));
+            }
+            of_input(axis_before(&added, axis))
+        }
+        "Squeeze" => {
+            let removed = squeezed_within(scope, node, steps)?;
+            of_input(kept_axis(rank(0)?, &removed, axis)?)
+        }
+        "Slice" => slice_axis(scope, node, axis, steps),
+        "Shape" => {
+            let (start, end) = shape_range(scope, node, steps)?;
+            (axis == 0).then_some(Size::Known((end - start).max(0)))
+        }
+        "ConstantOfShape" => element(scope, node.input(0)?, &[axis], steps),
+        "Range" if axis == 0 => {
+            let is = |input, number| Some(constant::int(scope, node.input(input)?)? == number);
+            // A range from 0 by 1, empty up to a negative number.
+            match scalar_within(scope, node.input(1)?, steps)? {
+                _ if !is(0, 0)? || !is(2, 1)? => None,
+                Size::Known(end) => Some(Size::Known(end.max(0))),
+                end => Some(end),
+            }
+        }
+        "Reshape" => reshape_axis(scope, node, axis, steps),
+        "Expand" => expand_axis(scope, node, axis, steps),
+        "MatMul" => matmul::axis_of(scope, node, axis, steps),
+        "Gemm" => matmul::axis_of_gemm(scope, node, axis, steps),
+        "GatherElements" => axis_within(scope, node.input(1)?, axis, steps),
+        "ArgMax" | "ArgMin" => {
+            let reduced = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;
+            if node.int("keepdims").or(1)? == 0 {
+                of_input(axis + usize::from(axis >= reduced))
+            } else if axis == reduced {
+                Some(Size::Known(1))
+            } else {
+                of_input(axis)
+            }
+        }
+        "Concat" => {
+            let joined = constant::normal_axis(node.int("axis").value()?, rank(0)?)?;
+            if axis != joined {
+                return of_input(axis);
+            }
+            let mut parts = node.inputs();
+            let total = parts.try_fold(0_i64, |total, part| {
+                match axis_within(scope, part, axis, steps)? {
+                    Size::Known(size) => total.checked_add(size),
+                    Size::Axis { .. } => None,
+                }
+            });
+            total.map(Size::Known)
+        }
+        "Gather" => {
+            let gathered = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;
+            let indices = rank(1)?;
+            match axis.checked_sub(gathered) {
+                None => of_input(axis),
+                Some(place) if place < indices => axis_within(scope, node.input(1)?, place, steps),
+                Some(place) => of_input(gathered + place - indices + 1),
+            }
+        }
+        op if has_sizes_of_input(op) => of_input(axis),
+        op if WINDOWED.contains(&op) => window_axis(scope, node, axis, steps),
+        op if BROADCAST.contains(&op) => broadcast_axis(scope, node, axis, steps),
+        op if REDUCE.contains(&op) => {
+            let reduced = reduced(scope, node, steps)?;
+            if node.int("keepdims").or(1)? == 0 {
+                of_input(kept_axis(rank(0)?, &reduced, axis)?)
+            } else if reduced.contains(&axis) {
+                Some(Size::Known(1))
+            } else {
+                of_input(axis)
+            }
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,137 @@
+//! What a loop's body does with a list.
+
+use crate::constant;
+use crate::model::NodeProto;
+use crate::scope::Scope;
+
+use super::BEFORE_STATES;
+use crate::passes::tract::list::Segment;
+
+/// A tensor that an iteration adds to a list.
+pub(super) struct Added<'a> {
+    pub(super) value: &'a str,
+    /// The body's node that adds it.
+    pub(super) node: usize,
+    pub(super) is_front: bool,
+    /// The list with it.
+    name: &'a str,
+}
+
+/// A list among a Loop's states.
+pub(super) struct List<'a> {
+    pub(super) state: usize,
+    /// Its name before an iteration.
+    pub(super) old: &'a str,
+    pub(super) initial: Vec<Segment<'a>>,
+    /// In the order in which they are added.
+    pub(super) added: Vec<Added<'a>>,
+    /// The body's nodes that read its length, with the number of tensors added before.
+    pub(super) lengths: Vec<(usize, usize)>,
+    /// The body's nodes that read the last tensor of the iteration before.
+    pub(super) lasts: Vec<usize>,
+    /// Whether other nodes read it.
+    has_other_reads: bool,
+}
+
+impl<'a> List<'a> {
+    pub(super) fn of(
+        inner: &Scope<'a>,
+        state: usize,
+        initial: Vec<Segment<'a>>,
+    ) -> Result<Self, String> {
+        let unfit = "its inputs, outputs and body do not fit together";
+        let old = *inner.inputs.get(BEFORE_STATES + state).ok_or(unfit)?;
+        let new = *inner.outputs.get(1 + state).ok_or(unfit)?;
+        let mut list = Self {
+            state,
+            old,
+            initial,
+            added: Vec::new(),
+            lengths: Vec::new(),
+            lasts: Vec::new(),
+            has_other_reads: false,
+        };
+        let mut name = new;
+        while name != old {
+            let added = Added::of(inner, name)
+                .filter(|_| list.added.len() < inner.nodes.len())
+                .ok_or("a sequence changes otherwise than by tensors added at an end")?;
+            name = inner.nodes[added.node].input(0).unwrap_or_default();
+            list.added.push(added);
+        }
+        list.added.reverse();
+        list.find_reads(inner);
+        Ok(list)
+    }
+
+    fn find_reads(&mut self, inner: &Scope<'a>) {
+        let names: Vec<&str> = self.names().collect();
+        for (count, &name) in names.iter().enumerate() {
+            let mut known = 1;
+            for (index, node) in inner.nodes.iter().enumerate() {
+                if node.input(0) != Some(name) {
+                    continue;
+                }
+                let reads_last = || {
+                    let at = node.input(1).and_then(|at| constant::int(inner, at));
+                    count == 0 && at == Some(-1)
+                };
+                match node.op() {
+                    "SequenceLength" => self.lengths.push((index, count)),
+                    "SequenceAt" if reads_last() => self.lasts.push(index),
+                    _ => continue,
+                }
+                known += 1;
+            }
+            self.has_other_reads |= inner.uses(name) != known;
+        }
+        let is_tracked = match self.added.as_slice() {
+            [added] => !added.is_front && matches!(self.initial.last(), Some(Segment::One(_))),
+            _ => false,
+        };
+        self.has_other_reads |= !self.lasts.is_empty() && !is_tracked;
+    }
+
+    /// The list before an iteration, and with each tensor.
+    fn names(&self) -> impl Iterator<Item = &'a str> {
+        std::iter::once(self.old).chain(self.added.iter().map(|added| added.name))
+    }
+
+    pub(super) fn is_name(&self, name: &str) -> bool {
+        self.names().any(|it| it == name)
+    }
+
+    /// Whether it has to be at hand in the body, as others than its length and its last tensor are
+    /// read.
+    pub(super) fn is_read_anywhere(&self) -> bool {
+        self.has_other_reads || self.added.len() != 1
+    }
+
+    /// The tensor that each iteration adds, if it is one.
+    pub(super) fn added_alone(&self) -> Result<&Added<'a>, String> {
+        match self.added.as_slice() {
+            [added] => Ok(added),
+            _ => Err("it adds several tensors to a sequence".to_owned()),
+        }
+    }
+}
+
+impl<'a> Added<'a> {
+    /// The tensor that a node adds to a list, at the end or in front.
+    fn of(inner: &Scope<'a>, name: &'a str) -> Option<Self> {
+        let is_maker = |node: &NodeProto| node.output.first().is_some_and(|it| it == name);
+        let index = inner.nodes.iter().position(is_maker)?;
+        let node = &inner.nodes[index];
+        let is_front = match node.input(2) {
+            None => false,
+            Some(at) => constant::int(inner, at)? == 0,
+        };
+        let is_added = node.is("SequenceInsert") && (is_front || node.input(2).is_none());
+        Some(Self {
+            value: node.input(1).filter(|_| is_added)?,
+            node: index,
+            is_front,
+            name,
+        })
+    }
+}

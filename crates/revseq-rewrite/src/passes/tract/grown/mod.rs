@@ -1,0 +1,182 @@
+//! A list among a loop's states, to a scan output or to tensors.
+//!
+//! One of as many tensors in all iterations is as many states.
+//! A list to which each iteration adds one tensor of a fixed shape is a scan output. One that
+//! iterations read, too, is a state that holds its tensors stacked. One of tensors of many sizes that
+//! are joined along that axis is a state that holds them joined. The list itself becomes the parts of
+//! the result, whose reads the pass `list` replaces.
+
+mod body;
+mod fixed;
+mod reads;
+mod write;
+
+use crate::emit::Emit;
+use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+use crate::sizes::{self, LoopBody, Size};
+
+use super::list;
+use body::List;
+use reads::Reads;
+use write::Write;
+
+pub(super) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "appended-list",
+        exactness: Exactness::Exact,
+        about: "A list that a Loop adds to, to a scan output or a tensor",
+        portable: false,
+        fast: false,
+    },
+    find,
+};
+
+/// The inputs of a Loop, and of its body, before the loop-carried states.
+const BEFORE_STATES: usize = 2;
+
+fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
+    let node = &scope.nodes[index];
+    if !node.is("Loop") {
+        return Verdict::Other;
+    }
+    // If inputs break their declaration, stacking different tensors fails.
+    scope.prove_more();
+    let mut left = Verdict::Other;
+    for state in 0..node.input.len().saturating_sub(BEFORE_STATES) {
+        let initial = node.input(BEFORE_STATES + state);
+        let Some(initial) = initial.and_then(|initial| list::segments(scope, initial)) else {
+            continue;
+        };
+        if let Some(edit) = fixed::replaced(scope, index, state, &initial, names) {
+            return edit;
+        }
+        let Some(body) = LoopBody::of(scope, node) else {
+            continue;
+        };
+        let found = List::of(&body.scope, state, initial);
+        match found.and_then(|list| replaced(scope, index, &list, names)) {
+            Ok(edit) => return edit,
+            Err(why) => left = Verdict::Left(format!("{why}: tract has no sequences")),
+        }
+    }
+    left
+}
+
+/// The Loop without a list among its states.
+fn replaced<'a>(
+    scope: &'a Scope<'a>,
+    index: usize,
+    list: &List<'a>,
+    names: &mut Names,
+) -> Result<Verdict, String> {
+    let node = &scope.nodes[index];
+    let body = body_with_elements(scope, index, list).ok_or("its body is missing")?;
+    let given = node.output.get(list.state).map_or("", String::as_str);
+    let reads = Reads::of(scope, given)?;
+    let label = if given.is_empty() { list.old } else { given };
+    let mut emit = Emit::new(label, scope.opset, names);
+    let what;
+    if list.is_read_anywhere() {
+        let sizes = common_sizes(scope, &body, list).ok_or_else(|| unequal(list))?;
+        Write::new(&mut emit, scope, node, list)?.carry(&sizes, given)?;
+        what = "the same with a list that it reads as a tensor";
+    } else {
+        let sizes = sizes_of(&body, list.added_alone()?.value);
+        let joined = sizes.as_deref().and_then(|sizes| reads.ragged_axis(sizes));
+        if let (Some(axis), Some(sizes)) = (joined, &sizes) {
+            Write::new(&mut emit, scope, node, list)?.join(sizes, axis, &reads)?;
+            what = "the same with a list that is joined as a tensor";
+        } else {
+            let is_counted = is_only_counted(scope, list, sizes.as_deref(), &reads)?;
+            Write::new(&mut emit, scope, node, list)?.scan(given, is_counted)?;
+            what = "the same with a list that it adds to as a scan output";
+        }
+    }
+    Ok(emit.finish(what.to_owned()))
+}
+
+fn unequal(list: &List<'_>) -> String {
+    let values: Vec<&str> = list.added.iter().map(|added| added.value).collect();
+    format!(
+        "the tensors {} that it adds to a sequence are not provably of one shape",
+        values.join(", ")
+    )
+}
+
+/// Whether a scan output in place of the list holds anything of each tensor's number; an error if
+/// the tensors would have to have one shape and do not provably.
+fn is_only_counted(
+    scope: &Scope<'_>,
+    list: &List<'_>,
+    sizes: Option<&[Option<Size<'_>>]>,
+    reads: &Reads<'_>,
+) -> Result<bool, String> {
+    let are_fixed = sizes.is_some_and(|sizes| sizes.iter().all(Option::is_some));
+    let is_fixed =
+        |axis: usize| sizes.is_some_and(|sizes| sizes.get(axis).is_some_and(Option::is_some));
+    let is_begun = !list.initial.is_empty();
+    if is_begun && !reads.are_new_axes() {
+        let begins = list.initial.iter().map(|segment| segment.sizes(scope));
+        let fixed = sizes.and_then(|sizes| sizes.iter().copied().collect::<Option<Vec<_>>>());
+        let mut all = begins.into_iter();
+        let is_one = fixed.is_some() && all.all(|sizes| sizes == fixed);
+        return is_one.then_some(false).ok_or_else(|| unequal(list));
+    }
+    let fits = match reads.axes(sizes.map(<[_]>::len)) {
+        _ if are_fixed || reads.are_new_axes() => true,
+        Some(axes) => !axes.is_empty() && axes.into_iter().all(is_fixed),
+        None => false,
+    };
+    (fits || reads.are_lengths())
+        .then_some(!fits)
+        .ok_or_else(|| unequal(list))
+}
+
+/// The sizes of a value of a Loop's body; `None` for those that are not provably the same in all
+/// iterations.
+fn sizes_of<'s>(body: &'s LoopBody<'_>, value: &'s str) -> Option<Vec<Option<Size<'s>>>> {
+    let rank = sizes::rank(&body.scope, value)?;
+    Some((0..rank).map(|axis| body.fixed_axis(value, axis)).collect())
+}
+
+/// A Loop's body in which reads of a list have the sizes of the tensors that it begins with, which
+/// holds if they follow for those that the body adds.
+fn body_with_elements<'a>(
+    scope: &'a Scope<'a>,
+    index: usize,
+    list: &List<'_>,
+) -> Option<LoopBody<'a>> {
+    let node = &scope.nodes[index];
+    let begins = list.initial.first().and_then(|it| it.sizes(scope));
+    LoopBody::assuming(scope, node, |inner| {
+        let reads = inner.nodes.iter().filter(|it| it.is("SequenceAt"));
+        for read in reads.filter(|it| it.input(0).is_some_and(|it| list.is_name(it))) {
+            let (Some(output), Some(sizes)) = (read.output.first(), &begins) else {
+                continue;
+            };
+            inner.assume_rank(output, sizes.len());
+            for (axis, &size) in sizes.iter().enumerate() {
+                inner.assume_size(output, axis, size);
+            }
+        }
+    })
+}
+
+/// The sizes that all tensors of a list have, if they provably do.
+fn common_sizes<'s>(
+    scope: &'s Scope<'s>,
+    body: &'s LoopBody<'s>,
+    list: &List<'s>,
+) -> Option<Vec<Size<'s>>> {
+    let begins = list.initial.iter().map(|segment| segment.sizes(scope));
+    let added = list.added.iter().map(|added| {
+        let sizes = sizes_of(body, added.value)?;
+        sizes.into_iter().collect::<Option<Vec<_>>>()
+    });
+    let mut all = begins.chain(added);
+    let first = all.next()??;
+    all.all(|sizes| sizes.as_ref() == Some(&first))
+        .then_some(first)
+}

@@ -1,0 +1,505 @@
+//! Lists: what is read from them, and those that loops build.
+
+use super::left;
+use super::tract::{brought, check, graph, model};
+use crate::model::{ModelProto, NodeProto};
+
+/// The bodies of loops with lists: name, inputs, outputs and nodes.
+pub(super) const BODIES: &[(&str, &str, &str, &str)] = &[
+    (
+        "appends",
+        "i c p l",
+        "c2 b l2",
+        "c2 = Identity(c)\nb = Neg(p)\nl2 = SequenceInsert(l, b)",
+    ),
+    (
+        "prepends",
+        "i c p l",
+        "c2 b l2",
+        "c2 = Identity(c)\nb = Neg(p)\nl2 = SequenceInsert(l, b, 0)",
+    ),
+    (
+        "inserts second",
+        "i c p l",
+        "c2 b l2",
+        "c2 = Identity(c)\nb = Neg(p)\nl2 = SequenceInsert(l, b, 1)",
+    ),
+    (
+        "measures",
+        "i c p l",
+        "c2 b l2",
+        "c2 = Identity(c)\nk = SequenceLength(l)\nb = Mul(p, k)\nl2 = SequenceInsert(l, b)",
+    ),
+    (
+        "continues",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\na = SequenceAt(l, -1)\nb = Neg(a)\nl2 = SequenceInsert(l, b)",
+    ),
+    (
+        "looks up",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\na = SequenceAt(l, i)\nb = Neg(a)\nl2 = SequenceInsert(l, b)",
+    ),
+    (
+        "exchanges",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\na = SequenceAt(l, 0)\nb = Neg(a)\nr = SequenceErase(l, 0)\nl2 = SequenceInsert(r, b)",
+    ),
+    (
+        "drops",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\nl2 = SequenceErase(l, 0)",
+    ),
+    ("adds", "", "o", "b = Neg(x)\no = SequenceInsert(q, b)"),
+    ("puts first", "", "o", "o = SequenceInsert(q, x, 0)"),
+    ("hands on", "", "o", "o = Identity(q)"),
+    (
+        "reads",
+        "i c p",
+        "c2 b",
+        "c2 = Identity(c)\na = SequenceAt(q, i)\nb = Add(p, a)",
+    ),
+    (
+        "repeats",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\nk = SequenceAt(s, i)\nv = Unsqueeze(i, [0])\nshape = Concat<axis=0>(v, three)\nb = Expand(half, shape)\nl2 = SequenceInsert(l, b)",
+    ),
+    (
+        "cuts",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\nend = Unsqueeze(i, [0])\nb = Slice(x, [0], end, axis)\nl2 = SequenceInsert(l, b)",
+    ),
+    (
+        "slices",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\naxis = Unsqueeze(1, [0])\nb = Slice(x, [0], [0], axis)\nl2 = SequenceInsert(l, b)",
+    ),
+    (
+        "grows",
+        "i c p l",
+        "c2 b l2",
+        "c2 = Identity(c)\nb = Concat<axis=0>(p, p)\nl2 = SequenceInsert(l, p)",
+    ),
+    (
+        "widens",
+        "i c p l",
+        "c2 b l2",
+        "c2 = Identity(c)\nb = Unsqueeze(p, [0])\nl2 = SequenceInsert(l, p)",
+    ),
+    (
+        "replaces",
+        "i c p l",
+        "c2 b l2",
+        "c2 = Identity(c)\nb = Neg(x)\nl2 = SequenceInsert(l, p)",
+    ),
+];
+
+#[test]
+fn reads_of_known_elements_are_operators_on_these() {
+    check(&[
+        (
+            17,
+            "q = SequenceConstruct(x, x)\ny = ConcatFromSequence<axis=1>(q)",
+            "Concat",
+        ),
+        (
+            17,
+            "q = SequenceConstruct(x)\np = SequenceInsert(q, x)\ny = ConcatFromSequence<axis=0;new_axis=1>(p)",
+            "Unsqueeze Concat",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=1;keepdims=0>(x)\ny = SequenceAt(q, -1)",
+            "Slice Squeeze Identity",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=1>(x, lengths)\ny = SequenceAt(q, 0)",
+            "Slice Identity",
+        ),
+        // The axis that PyTorch's `unbind` removes.
+        (
+            17,
+            "q = SplitToSequence<axis=1;keepdims=0>(x, 1)\ny = SequenceAt(q, -1)",
+            "Slice Squeeze Identity",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=1>(x, 1)\np = SequenceErase(q, 0)\nr = SequenceInsert(p, x, -1)\ny = SequenceAt(r, 1)",
+            "Identity",
+        ),
+    ]);
+}
+
+#[test]
+fn parts_of_any_number_are_gathered() {
+    check(&[
+        (
+            17,
+            "q = SplitToSequence<axis=2>(x)\ny = SequenceAt(q, 0)",
+            "Gather Unsqueeze",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=2;keepdims=0>(x)\ny = SequenceAt(q, n)",
+            "Gather",
+        ),
+        // The parts of a known number, at any position.
+        (
+            17,
+            "q = SplitToSequence<axis=1;keepdims=0>(x)\ny = SequenceAt(q, n)",
+            "Gather",
+        ),
+        // A vector of one element.
+        (
+            17,
+            "v = Unsqueeze(n, [0])\nq = SplitToSequence<axis=2;keepdims=0>(x)\ny = SequenceAt(q, v)",
+            "Unsqueeze Reshape Gather",
+        ),
+        // As many ones as the axis is long, and as many as another one is.
+        (
+            17,
+            "s = Shape(x)\nk = Slice(s, two, three)\nones = Expand(one, k)\nq = SplitToSequence<axis=2>(x, ones)\ny = SequenceAt(q, n)",
+            "Gather Unsqueeze",
+        ),
+        (
+            17,
+            "k = Unsqueeze(n, [0])\nones = Expand(one, k)\nq = SplitToSequence<axis=2>(x, ones)\ny = SequenceAt(q, n)",
+            "Unsqueeze Expand Shape Shape Slice Slice Concat Reshape Gather Unsqueeze",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=2>(x, 2)\ny = SequenceAt(q, n)",
+            "Cast Shape Gather Add Div Add Less Where Mul Add Add Less Where Less Where Less Sub Where Sub Where Range Gather",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=2>(x)\np = SequenceInsert(q, x)\ny = SequenceLength(p)",
+            "Shape Gather Add Identity",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=2>(x, 2)\ny = SequenceLength(q)",
+            "Shape Gather Add Div Identity",
+        ),
+        // Lengths from data.
+        (
+            17,
+            "k = Unsqueeze(n, [0])\nq = SplitToSequence<axis=2>(x, k)\ny = SequenceAt(q, n)",
+            "Unsqueeze Cast Abs ReduceSum Unsqueeze Shape Slice Slice Concat Reshape ReduceSum Unsqueeze Shape Slice Slice Concat Reshape CumSum Sub Gather Unsqueeze Gather Unsqueeze Slice",
+        ),
+        // The ends of a list whose length is open.
+        (
+            17,
+            "q = SplitToSequence<axis=2>(x)\np = SequenceInsert(q, x)\ny = SequenceAt(p, -1)",
+            "Identity",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=2>(x)\np = SequenceInsert(q, x, 0)\nr = SequenceInsert(p, n, 0)\nt = SequenceErase(r, 0)\ny = SequenceAt(t, 0)",
+            "Identity",
+        ),
+        // Joins: of all as they were, along another axis, and along a new one.
+        (
+            17,
+            "q = SplitToSequence<axis=2>(x)\ny = ConcatFromSequence<axis=2>(q)",
+            "Identity",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=2;keepdims=0>(x)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
+            "Transpose Identity",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=2>(x)\np = SequenceInsert(q, x)\ny = ConcatFromSequence<axis=2>(p)",
+            "Concat",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=2>(x, 2)\ny = ConcatFromSequence<axis=1>(q)",
+            "SplitToSequence ConcatFromSequence",
+        ),
+    ]);
+}
+
+#[test]
+fn tensors_of_one_shape_are_stacked_to_be_read_anywhere() {
+    check(&[
+        (
+            17,
+            "q = SequenceConstruct(x, x)\ny = SequenceAt(q, n)",
+            "Unsqueeze Concat Gather",
+        ),
+        (
+            17,
+            "q = SplitToSequence<axis=2;keepdims=0>(x)\na = Squeeze(x, two)\np = SequenceInsert(q, a)\ny = SequenceAt(p, n)",
+            "Squeeze Transpose Unsqueeze Concat Gather",
+        ),
+        (
+            17,
+            "z = Concat<axis=1>(x, x)\nq = SequenceConstruct(x, z)\ny = SequenceAt(q, n)",
+            "Concat SequenceConstruct SequenceAt",
+        ),
+        // A position that the list does not have is an error of the Gather.
+        (
+            17,
+            "q = SequenceConstruct(x)\ny = SequenceAt(q, 1)",
+            "Unsqueeze Gather",
+        ),
+        (
+            17,
+            "q = SequenceConstruct(x, x)\ny = Loop<body=@reads>(n, _, x)",
+            "Unsqueeze Concat Loop",
+        ),
+    ]);
+}
+
+#[test]
+fn a_list_that_a_loop_adds_to_is_a_scan_output() {
+    check(&[
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@appends>(n, _, x, e)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
+            "Loop Identity",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@appends>(n, _, x, e)\ny = ConcatFromSequence<axis=0>(q)",
+            "Loop Shape Slice Slice Mul Slice Concat Reshape Identity",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@appends>(n, _, x, e)\ny = SequenceAt(q, n)",
+            "Loop Gather",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@appends>(n, _, x, e)\ny = SequenceLength(q)",
+            "Loop Shape Gather Identity",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@appends>(n, _, x, e)\ny = Loop<body=@reads>(n, _, x)",
+            "Loop Loop",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@prepends>(n, _, x, e)\ny = SequenceAt(q, n)",
+            "Loop Slice Gather",
+        ),
+        (
+            17,
+            "e = SequenceConstruct(x)\na, q = Loop<body=@appends>(n, _, x, e)\ny = SequenceAt(q, n)",
+            "Loop Unsqueeze Concat Gather",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@measures>(n, _, x, e)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
+            "Loop Identity",
+        ),
+        // The last tensor is a state.
+        (
+            17,
+            "e = SequenceConstruct(x)\nq = Loop<body=@continues>(n, _, e)\ny = SequenceAt(q, n)",
+            "Loop Unsqueeze Concat Gather",
+        ),
+        // The whole list is one.
+        (
+            17,
+            "e = SequenceConstruct(x)\nq = Loop<body=@looks up>(n, _, e)\ny = SequenceAt(q, n)",
+            "Unsqueeze Loop Gather",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@inserts second>(n, _, x, e)\ny = SequenceAt(q, n)",
+            "SequenceEmpty Loop SequenceAt",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@appends>(n, _, x, e)\ny = my.Op(q)",
+            "SequenceEmpty Loop Op",
+        ),
+    ]);
+}
+
+#[test]
+fn lists_of_tensors_that_may_differ_in_shape_stay_or_are_joined() {
+    check(&[
+        // A Slice as PyTorch writes it.
+        (
+            17,
+            "e = SequenceEmpty()\nq = Loop<body=@slices>(n, _, e)\ny = ConcatFromSequence<axis=0>(q)",
+            "Loop Shape Slice Slice Mul Slice Concat Reshape Identity",
+        ),
+        // Sizes that differ along the axis of the join, and along another one, which fails.
+        (
+            17,
+            "e = SequenceEmpty()\nq = Loop<body=@cuts>(n, _, e)\ny = ConcatFromSequence<axis=2>(q)",
+            "Concat ConstantOfShape Loop Identity",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\nq = Loop<body=@cuts>(n, _, e)\ny = ConcatFromSequence<axis=0>(q)",
+            "Loop Shape Slice Slice Mul Slice Concat Reshape Identity",
+        ),
+        // Their number is the number of iterations all the same.
+        (
+            17,
+            "e = SequenceEmpty()\nq = Loop<body=@cuts>(n, _, e)\ny = SequenceLength(q)",
+            "Loop Shape Gather Identity",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@grows>(n, _, x, e)\ny = ConcatFromSequence<axis=0>(q)",
+            "Shape Slice Concat ConstantOfShape Loop Identity",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@widens>(n, _, x, e)\ny = ConcatFromSequence<axis=0>(q)",
+            "SequenceEmpty Loop ConcatFromSequence",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\ntwice = Concat<axis=2>(x, x)\na, q = Loop<body=@replaces>(n, _, twice, e)\ny = SequenceAt(q, n)",
+            "SequenceEmpty Concat Loop SequenceAt",
+        ),
+        // Stacking fails unless they have one shape, as the scan output does.
+        (
+            17,
+            "e = SequenceEmpty()\ntwice = Concat<axis=2>(x, x)\na, q = Loop<body=@replaces>(n, _, twice, e)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
+            "Concat Loop Identity",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@replaces>(n, _, x, e)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
+            "Loop Identity",
+        ),
+    ]);
+}
+
+/// The body of the only Loop of a model in its form for tract.
+fn body(text: &str) -> Vec<NodeProto> {
+    let (after, _): (ModelProto, _) = brought(&model(text, 17));
+    let mut loops = graph(&after)
+        .node
+        .iter()
+        .filter_map(|node| node.graph("body"));
+    loops.next().expect("a Loop").node.clone()
+}
+
+#[test]
+fn a_body_reads_numbers_and_states_in_place_of_its_list() {
+    let has = |nodes: &[NodeProto], op: &str| nodes.iter().any(|node| node.op() == op);
+    let measures =
+        body("e = SequenceEmpty()\na, q = Loop<body=@measures>(n, _, x, e)\ny = SequenceAt(q, n)");
+    assert!(
+        !has(&measures, "SequenceLength") && has(&measures, "Add"),
+        "{measures:?}"
+    );
+    let continues =
+        body("e = SequenceConstruct(x)\nq = Loop<body=@continues>(n, _, e)\ny = SequenceAt(q, n)");
+    assert!(!has(&continues, "SequenceAt") && !has(&continues, "Gather"));
+    let looks_up =
+        body("e = SequenceConstruct(x)\nq = Loop<body=@looks up>(n, _, e)\ny = SequenceAt(q, n)");
+    assert!(!has(&looks_up, "SequenceAt") && has(&looks_up, "Gather"));
+    let joins = body(
+        "e = SequenceEmpty()\nq = Loop<body=@cuts>(n, _, e)\ny = ConcatFromSequence<axis=2>(q)",
+    );
+    assert!(!has(&joins, "SequenceInsert") && has(&joins, "Concat"));
+}
+
+#[test]
+fn lists_that_stay_are_left_for_a_reason() {
+    let rows = [
+        (
+            "e = SequenceEmpty()\na, q = Loop<body=@inserts second>(n, _, x, e)\ny = SequenceAt(q, n)",
+            "Loop",
+            "changes otherwise than by tensors added at an end",
+        ),
+        (
+            "e = SequenceEmpty()\na, q = Loop<body=@appends>(n, _, x, e)\ny = my.Op(q)",
+            "Loop",
+            "the sequence q has other readers than",
+        ),
+        (
+            "e = SequenceEmpty()\na, q = Loop<body=@grows>(n, _, x, e)\ny = SequenceAt(q, n)",
+            "Loop",
+            "the tensors p that it adds to a sequence are not provably of one shape",
+        ),
+        (
+            "z = Concat<axis=1>(x, x)\nq = SequenceConstruct(x, z)\ny = SequenceAt(q, n)",
+            "SequenceConstruct",
+            "not provably of one shape",
+        ),
+        (
+            "q = SplitToSequence<axis=2>(x, 2)\ny = ConcatFromSequence<axis=1>(q)",
+            "ConcatFromSequence",
+            "may differ in length",
+        ),
+    ];
+    for (text, op, why) in rows {
+        let (_, report) = brought(&model(text, 17));
+        let left = left(&report, op);
+        assert!(
+            left.iter().any(|left| left.contains(why)),
+            "{text}: {left:?}"
+        );
+    }
+}
+
+#[test]
+fn a_list_of_fixed_length_is_as_many_states() {
+    check(&[
+        (
+            17,
+            "e = SequenceConstruct(x, x)\nq = Loop<body=@exchanges>(n, _, e)\ny = SequenceAt(q, 1)",
+            "Loop Identity",
+        ),
+        (
+            17,
+            "e = SequenceConstruct(x, x)\nq = Loop<body=@exchanges>(n, _, e)\ny = ConcatFromSequence<axis=0>(q)",
+            "Loop Concat",
+        ),
+        (
+            17,
+            "e = SequenceConstruct(x, x)\nq = Loop<body=@drops>(n, _, e)\ny = SequenceAt(q, 1)",
+            "SequenceConstruct Loop SequenceAt",
+        ),
+    ]);
+    let nodes = body(
+        "e = SequenceConstruct(x, x)\nq = Loop<body=@exchanges>(n, _, e)\ny = SequenceAt(q, 1)",
+    );
+    assert!(
+        nodes.iter().all(|node| !node.op().starts_with("Sequence")),
+        "{nodes:?}"
+    );
+}
+
+#[test]
+fn branches_that_add_to_one_list_output_what_they_add() {
+    check(&[
+        (
+            17,
+            "q = SequenceConstruct(x)\np = If<then_branch=@adds;else_branch=@adds>(c)\ny = SequenceAt(p, 1)",
+            "If Identity",
+        ),
+        (
+            17,
+            "q = SequenceConstruct(x)\np = If<then_branch=@adds;else_branch=@puts first>(c)\ny = SequenceAt(p, 1)",
+            "SequenceConstruct If SequenceAt",
+        ),
+        (
+            17,
+            "q = SequenceConstruct(x)\np = If<then_branch=@adds;else_branch=@hands on>(c)\ny = SequenceAt(p, 1)",
+            "SequenceConstruct If SequenceAt",
+        ),
+    ]);
+}
