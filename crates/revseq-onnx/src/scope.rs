@@ -8,7 +8,6 @@ use buffa::Message;
 use crate::model::{
     self, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 };
-use crate::sizes::Size;
 
 /// A graph within its enclosing graphs.
 pub struct Scope<'a> {
@@ -245,15 +244,6 @@ impl<'a> Scope<'a> {
     pub fn assume_rank(&self, name: &str, rank: usize) {
         let mut proved = self.proved.borrow_mut();
         proved.ranks.insert(name.to_owned(), Some(rank));
-    }
-
-    /// Takes an axis of a value of this graph to have a length, as [`assume_rank`](Self::assume_rank)
-    /// does.
-    pub fn assume_size(&self, name: &str, axis: usize, size: Size<'_>) {
-        if let Some(size) = size.proved(self) {
-            let mut proved = self.proved.borrow_mut();
-            proved.axes.insert((name.to_owned(), axis), size);
-        }
     }
 
     /// Also proves sizes of the outputs of loops, and takes axes of the main graph's inputs that are

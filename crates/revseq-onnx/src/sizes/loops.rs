@@ -75,7 +75,7 @@ impl<'a> LoopBody<'a> {
             for state in &kept {
                 scope.assume_rank(state.carried, state.rank);
                 for &(axis, size) in &state.sizes {
-                    scope.assume_size(state.carried, axis, size);
+                    size.assume(&scope, state.carried, axis);
                 }
             }
             let mut holds = true;

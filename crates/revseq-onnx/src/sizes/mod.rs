@@ -114,6 +114,15 @@ impl<'a> Size<'a> {
         })
     }
 
+    /// Takes an axis of a value of a graph to have this length, as [`Scope::assume_rank`] takes it to
+    /// have a rank.
+    pub fn assume(&self, graph: &Scope<'_>, name: &str, axis: usize) {
+        if let Some(size) = self.proved(graph) {
+            let mut proved = graph.proved.borrow_mut();
+            proved.axes.insert((name.to_owned(), axis), size);
+        }
+    }
+
     /// From the form that a graph caches.
     fn of_proved(graph: &'a Scope<'a>, proved: &ProvedSize) -> Option<Self> {
         Some(match *proved {

@@ -522,3 +522,44 @@ fn limits_hold_for_a_symbolic_number_of_steps() {
         assert!(run(most).is_ok());
     }
 }
+
+#[test]
+fn limits_hold_for_steps_and_sizes_from_data() {
+    let body = graph(
+        "i c h",
+        "c1 h1 ys1",
+        "c1 = Identity(c)\n row = Gather<axis=0>(rows, i)
+         h1 = Add(h, row)\n ys1 = Add(h1, columns)",
+    );
+    let model = || {
+        graph(
+            "x:f32[T,1] r:bool[T] z:f32[K] k:bool[K]",
+            "ys",
+            "rows = Compress<axis=0>(x, r)\n columns = Compress<axis=0>(z, k)
+             shape = Shape(rows)\n n = Gather<axis=0>(shape, first)
+             _, ys = Loop<body=@body>(n, yes, start)",
+        )
+        .constant("start", tensor1(&[0_f32]))
+        .constant("first", tensor0(0_i64))
+        .constant("yes", tensor0(true))
+        .with("body", body.clone())
+    };
+    let limits = Limits::none().with_steps(3).with_bytes(1 << 20);
+    let model = with_limits(limits, || parse(model())).unwrap();
+    let model = tract_onnx_extra::into_optimized(model.into_typed().unwrap()).unwrap();
+    let model = model.into_runnable().unwrap();
+    let run = |rows: &[bool], columns: &[bool]| {
+        let x = Tensor::zero::<f32>(&[rows.len(), 1]).unwrap();
+        let z = Tensor::zero::<f32>(&[columns.len()]).unwrap();
+        model.run(tvec!(
+            x.into(),
+            tensor1(rows).into(),
+            z.into(),
+            tensor1(columns).into()
+        ))
+    };
+    let ys = run(&[true, false, true, true], &[false, true, true]).unwrap();
+    assert_eq!(ys[0].shape(), [3, 2]);
+    let error = run(&[true; 4], &[true]).expect_err("it is beyond the limit");
+    assert!(format!("{error:?}").contains("within 3 steps"), "{error:?}");
+}

@@ -90,19 +90,22 @@ impl Metered {
     /// Takes the steps and the bytes from the budget of the loops around it, and gives the bytes
     /// back.
     fn spend(&self, symbols: &SymbolValues) -> TractResult<()> {
-        let number = |of: &TDim| {
-            let number = of.eval(symbols).to_i64().unwrap_or(i64::MAX);
-            number.unsigned_abs()
-        };
+        let number = |of: &TDim| of.eval(symbols).to_i64().ok().map(i64::unsigned_abs);
         let mut budget = Budget::of(self.limits);
-        budget.take_steps(number(&self.steps))?;
-        budget.hold(number(&self.bytes))
+        budget.take_steps(number(&self.steps).unwrap_or(u64::MAX))?;
+        // A size from data that the steps do not depend on may be unknown by now.
+        budget.hold(number(&self.bytes).unwrap_or(0))
     }
 }
 
 impl Op for Metered {
     fn name(&self) -> StaticName {
         "Metered".into()
+    }
+
+    fn required_bound_symbols(&self, _inputs: &[&TypedFact]) -> TVec<Symbol> {
+        let symbols = self.steps.symbols().into_iter();
+        symbols.chain(self.bytes.symbols()).collect()
     }
 
     op_as_typed_op!();

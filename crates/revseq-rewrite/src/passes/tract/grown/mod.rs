@@ -158,7 +158,7 @@ fn body_with_elements<'a>(
             };
             inner.assume_rank(output, sizes.len());
             for (axis, &size) in sizes.iter().enumerate() {
-                inner.assume_size(output, axis, size);
+                size.assume(&inner, output, axis);
             }
         }
     })
