@@ -122,112 +122,58 @@ impl OpState for Kept {
     }
 }
 
+/// The inputs of a run, which have the sizes that they should have.
+struct Given<'a> {
+    x: &'a TValue,
+    /// Lengths or a mask.
+    counted: Option<&'a TValue>,
+    /// The states h and c before the first step.
+    initial: [Option<&'a TValue>; 2],
+}
+
+impl Given<'_> {
+    fn steps(&self) -> usize {
+        self.x.shape()[0]
+    }
+
+    fn batch(&self) -> usize {
+        self.x.shape()[1]
+    }
+}
+
 impl PackedRecurrent {
+    /// Runs the layer, and returns the outputs that are wanted.
     fn run(&self, inputs: &[TValue], memory: &mut Memory) -> TractResult<TVec<TValue>> {
         let (layer, slots) = (&*self.layer, self.slots);
-        let mut inputs = inputs.iter();
-        let mut input = |is_there: bool| if is_there { inputs.next() } else { None };
-        let x = input(true).context("a layer has an input")?;
-        let counted = input(self.counted != Counted::All);
-        let initial = [input(slots.initial_h), input(slots.initial_c)];
-        let (steps, batch) = (x.shape()[0], x.shape()[1]);
-        let (directions, units) = (layer.directions.len(), layer.units);
-        ensure!(
-            x.shape()[2] == layer.features,
-            "its input has {} features, expected {}",
-            x.shape()[2],
-            layer.features
-        );
+        let given = self.given(inputs)?;
+        let counted = given.counted.map(|it| it.try_as_plain_ram()).transpose()?;
         let mut lengths: Vec<usize> = vec![];
-        let mut mask = None;
-        let counts = match (self.counted, counted) {
+        let counts = match (self.counted, &counted) {
             (Counted::Lengths, Some(of)) => {
-                ensure!(
-                    of.shape() == [batch],
-                    "its lengths have sizes {:?}, expected [{batch}]",
-                    of.shape()
-                );
-                let of = of.try_as_plain_ram()?;
                 let steps_of = |length: &i64| usize::try_from(*length).unwrap_or(0);
                 lengths.extend(of.as_slice::<i64>()?.iter().map(steps_of));
                 Counts::Lengths(&lengths)
             }
-            (Counted::Masked { blends, repeats }, Some(of)) => {
-                ensure!(
-                    of.shape() == [steps, batch],
-                    "its mask has sizes {:?}, expected [{steps}, {batch}]",
-                    of.shape()
-                );
-                let mask = mask.insert(of.try_as_plain_ram()?);
-                Counts::Masked {
-                    mask: mask.as_slice::<bool>()?,
-                    blends,
-                    repeats,
-                }
-            }
+            (Counted::Masked { blends, repeats }, Some(mask)) => Counts::Masked {
+                mask: mask.as_slice::<bool>()?,
+                blends,
+                repeats,
+            },
             _ => Counts::All,
         };
-        let sizes = [directions, batch, units];
-        let mut plain = [None, None];
-        for (plain, initial) in std::iter::zip(&mut plain, initial) {
-            if let Some(initial) = initial {
-                ensure!(
-                    initial.shape() == sizes,
-                    "an initial state has sizes {:?}, expected {sizes:?}",
-                    initial.shape()
-                );
-                *plain = Some(initial.try_as_plain_ram()?);
-            }
-        }
-        let of_direction = batch * units;
-        let mut y =
-            Tensor::zero::<f32>(&[if slots.y { steps } else { 0 }, directions, batch, units])?;
-        let mut last = [slots.y_h, slots.y_c].map(|is_wanted| {
-            let len = if is_wanted { of_direction } else { 0 };
-            vec![0.0_f32; directions * len]
-        });
-        {
-            let mut y = y.try_as_plain_ram_mut()?;
-            let y = y
-                .as_slice_mut::<f32>()?
-                .chunks_exact_mut(of_direction.max(1));
-            let [h, c] = &mut last;
-            let mut h = h.chunks_exact_mut(of_direction.max(1));
-            let mut c = c.chunks_exact_mut(of_direction.max(1));
-            let mut states = vec![];
-            for direction in 0..directions {
-                let mut initial = [None, None];
-                for (initial, plain) in std::iter::zip(&mut initial, &plain) {
-                    if let Some(plain) = plain {
-                        let all = plain.as_slice::<f32>()?;
-                        *initial = Some(&all[direction * of_direction..][..of_direction]);
-                    }
-                }
-                states.push(States {
-                    initial,
-                    last: [h.next(), c.next()],
-                    y: vec![],
-                });
-            }
-            for (index, y) in y.enumerate() {
-                states[index % directions].y.push(y);
-            }
-            let plain = x.try_as_plain_ram()?;
-            let sequence = Sequence {
-                x: plain.as_slice::<f32>()?,
-                steps,
-                batch,
-                counts,
-            };
-            team::run(layer, sequence, states, memory, &Threads::current())?;
-        }
+        let sizes = [layer.directions.len(), given.batch(), layer.units];
+        let steps = if slots.y { given.steps() } else { 0 };
+        let mut y = Tensor::zero::<f32>(&[steps, sizes[0], sizes[1], sizes[2]])?;
+        let count: usize = sizes.iter().product();
+        let wanted = [slots.y_h, slots.y_c];
+        let mut last = wanted.map(|is_wanted| vec![0.0_f32; if is_wanted { count } else { 0 }]);
+        self.run_steps(&given, counts, &mut y, &mut last, memory)?;
         // Without steps, ONNX Runtime outputs zeros as final states. Chunks have elements: a packed
         // layer has units, and there is a length only if there is a batch.
+        let (units, of_direction) = (layer.units, layer.units * given.batch());
         for (item, _) in lengths.iter().enumerate().filter(|it| *it.1 == 0) {
-            for state in last
-                .iter_mut()
-                .flat_map(|it| it.chunks_exact_mut(units * batch))
-            {
+            let states = last.iter_mut();
+            for state in states.flat_map(|it| it.chunks_exact_mut(of_direction)) {
                 state[item * units..][..units].fill(0.0);
             }
         }
@@ -235,11 +181,101 @@ impl PackedRecurrent {
         if slots.y {
             outputs.push(y.into_tvalue());
         }
-        for (last, is_wanted) in std::iter::zip(last, [slots.y_h, slots.y_c]) {
+        for (last, is_wanted) in std::iter::zip(last, wanted) {
             if is_wanted {
                 outputs.push(Tensor::from_shape(&sizes, &last)?.into_tvalue());
             }
         }
         Ok(outputs)
+    }
+
+    /// Reads the inputs, and checks the sizes that are known only now.
+    fn given<'a>(&self, inputs: &'a [TValue]) -> TractResult<Given<'a>> {
+        let (layer, slots) = (&*self.layer, self.slots);
+        let mut inputs = inputs.iter();
+        let mut input = |is_there: bool| if is_there { inputs.next() } else { None };
+        let given = Given {
+            x: input(true).context("a layer has an input")?,
+            counted: input(self.counted != Counted::All),
+            initial: [input(slots.initial_h), input(slots.initial_c)],
+        };
+        let (steps, batch) = (given.steps(), given.batch());
+        ensure!(
+            given.x.shape()[2] == layer.features,
+            "its input has {} features, expected {}",
+            given.x.shape()[2],
+            layer.features
+        );
+        if let Some(counted) = given.counted {
+            let (what, expected) = match self.counted {
+                Counted::Masked { .. } => ("mask has", tvec![steps, batch]),
+                _ => ("lengths have", tvec![batch]),
+            };
+            ensure!(
+                counted.shape() == &*expected,
+                "its {what} sizes {:?}, expected {expected:?}",
+                counted.shape()
+            );
+        }
+        let sizes = [layer.directions.len(), batch, layer.units];
+        for initial in given.initial.iter().flatten() {
+            ensure!(
+                initial.shape() == sizes,
+                "an initial state has sizes {:?}, expected {sizes:?}",
+                initial.shape()
+            );
+        }
+        Ok(given)
+    }
+
+    /// Runs all steps of all directions into `y` and the last states, of which one may be empty if
+    /// it is not wanted.
+    fn run_steps(
+        &self,
+        given: &Given<'_>,
+        counts: Counts<'_>,
+        y: &mut Tensor,
+        last: &mut [Vec<f32>; 2],
+        memory: &mut Memory,
+    ) -> TractResult<()> {
+        let layer = &*self.layer;
+        let directions = layer.directions.len();
+        let of_direction = given.batch() * layer.units;
+        let mut plain = [None, None];
+        for (plain, initial) in std::iter::zip(&mut plain, given.initial) {
+            *plain = initial.map(|it| it.try_as_plain_ram()).transpose()?;
+        }
+        let [h, c] = last;
+        let mut h = h.chunks_exact_mut(of_direction.max(1));
+        let mut c = c.chunks_exact_mut(of_direction.max(1));
+        let mut states = vec![];
+        for direction in 0..directions {
+            let mut initial = [None, None];
+            for (initial, plain) in std::iter::zip(&mut initial, &plain) {
+                if let Some(plain) = plain {
+                    let all = plain.as_slice::<f32>()?;
+                    *initial = Some(&all[direction * of_direction..][..of_direction]);
+                }
+            }
+            states.push(States {
+                initial,
+                last: [h.next(), c.next()],
+                y: vec![],
+            });
+        }
+        let mut y = y.try_as_plain_ram_mut()?;
+        let y = y.as_slice_mut::<f32>()?;
+        let y = y.chunks_exact_mut(of_direction.max(1));
+        for (index, y) in y.enumerate() {
+            states[index % directions].y.push(y);
+        }
+        let x = given.x.try_as_plain_ram()?;
+        let sequence = Sequence {
+            x: x.as_slice::<f32>()?,
+            steps: given.steps(),
+            batch: given.batch(),
+            counts,
+        };
+        team::run(layer, sequence, states, memory, &Threads::current())
     }
 }
