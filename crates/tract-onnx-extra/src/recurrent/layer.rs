@@ -6,25 +6,22 @@
 
 use std::ops::Range;
 
-use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Slice, TypedConcat};
+use tract_onnx::tract_core::ops::array::{Slice, TypedConcat};
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::logic::Iff;
 use tract_onnx::tract_core::ops::math;
-use tract_onnx::tract_core::ops::scan::{InputMapping, OutputMapping, Scan, ScanInfo};
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::Expansion;
 
 use super::Wiring;
 use super::activation::Activation;
-use super::cell::{Cell, Step};
+use super::cell::Cell;
 use super::checked::{self, Expected, Size, alike, fill};
 use super::lengths::Lengths;
 use super::quantized::Quantized;
 use crate::LengthsPolicy;
-use crate::loops::alias::Alias;
-use crate::loops::last::LastOrInitial;
 
 /// The node's optional inputs.
 #[derive(Clone, Debug)]
@@ -140,7 +137,7 @@ impl Layer {
     }
 
     /// Wires the weights of a direction, and the products with all inputs.
-    fn wire_weights(
+    pub(super) fn wire_weights(
         &self,
         to: &mut Wiring<'_>,
         direction: usize,
@@ -205,7 +202,7 @@ impl Layer {
     }
 
     /// The initial states of a direction, [1, batch, hidden] each.
-    fn wire_initial(
+    pub(super) fn wire_initial(
         &self,
         to: &mut Wiring<'_>,
         direction: usize,
@@ -236,155 +233,6 @@ impl Layer {
             Ok(state)
         });
         states.collect()
-    }
-
-    /// Wires one direction. Returns Y, [time, batch, hidden], and the final states, [1, batch,
-    /// hidden], if requested.
-    fn wire_direction(
-        &self,
-        to: &mut Wiring<'_>,
-        direction: usize,
-        x: OutletId,
-        lengths: Option<&Lengths>,
-        inputs: &[OutletId],
-    ) -> TractResult<[Option<OutletId>; 3]> {
-        let weights = self.wire_weights(to, direction, x, inputs)?;
-        let initial = self.wire_initial(to, direction, &weights, lengths, inputs)?;
-        let mut sizes = to.fact(weights.x)?.shape.to_tvec();
-        if sizes[..2].contains(&0.to_dim()) {
-            // Nothing is computed, but tract's Scan requires a step, and elements in its states.
-            sizes[2] = weights.hidden;
-            let states = match lengths {
-                // Zeros, but read from the lengths, so that these are checked.
-                Some(lengths) => {
-                    let of = to.fact(x)?.datum_type;
-                    let none = to.op("none", cast(of), &[lengths.is_any])?;
-                    let sizes = tvec![1.to_dim(), sizes[1].clone(), sizes[2].clone()];
-                    let broadcast = MultiBroadcastTo::new(ShapeFact::from_dims(sizes));
-                    tvec![to.op("last", broadcast, &[none])?; initial.len()]
-                }
-                None => initial,
-            };
-            let y = to.zeros("y", x, sizes)?;
-            let state = |index: usize| states.get(index).copied();
-            return Ok([
-                self.outputs.y.and(Some(y)),
-                self.outputs.y_h.and(state(0)),
-                self.outputs.y_c.and(state(1)),
-            ]);
-        }
-        let chunk = if self.directions[direction] { -1 } else { 1 };
-        let along = ScanInfo { axis: 0, chunk };
-        let mut sources = Sources {
-            model: TypedModel {
-                symbols: to.model.symbols.clone(),
-                ..TypedModel::default()
-            },
-            outside: to,
-            outer: tvec![],
-            mapping: vec![],
-        };
-        let x = sources.add("x", weights.x, InputMapping::Scan(along))?;
-        let goes_on = match lengths {
-            Some(lengths) => {
-                let along = InputMapping::Scan(along);
-                Some(sources.add("goes_on", lengths.goes_on, along)?)
-            }
-            None => None,
-        };
-        let mut before: TVec<OutletId> = tvec![];
-        for (name, state) in std::iter::zip(["h", "c"], &initial) {
-            before.push(sources.add(name, *state, InputMapping::State)?);
-        }
-        let r = sources.add("r", weights.r, InputMapping::Full)?;
-        let bias = match weights.own_bias {
-            Some(bias) => Some(sources.add("bias", bias, InputMapping::Full)?),
-            None => None,
-        };
-        let peepholes = match weights.peepholes {
-            Some([i, o, f]) => Some([
-                sources.add("peephole.i", i, InputMapping::Full)?,
-                sources.add("peephole.o", o, InputMapping::Full)?,
-                sources.add("peephole.f", f, InputMapping::Full)?,
-            ]),
-            None => None,
-        };
-        let Sources {
-            mut model,
-            outer,
-            mapping,
-            ..
-        } = sources;
-
-        let mut body = Wiring {
-            model: &mut model,
-            prefix: "step".to_owned(),
-        };
-        for state in &mut before {
-            *state = body.op("state", Alias::State, &[*state])?;
-        }
-        let step = Step {
-            x,
-            h: before[0],
-            c: before.get(1).copied(),
-            r,
-            bias,
-            peepholes,
-            hidden: weights.hidden,
-            activations: &self.activations[direction],
-            clip: self.clip,
-            quantizes: self.quantized.is_some(),
-        };
-        let mut after = self.cell.wire(&mut body, &step)?;
-        let mut y = after[0];
-        if let Some(goes_on) = goes_on {
-            for (before, after) in std::iter::zip(before, &mut after) {
-                *after = body.op("state", Iff, &[goes_on, *after, before])?;
-            }
-            let none = body.number("none", y, 0.0)?;
-            y = body.math("y", Iff, &[goes_on, y, none])?;
-        }
-        let y = body.op("y", Alias::Barrier, &[y])?;
-
-        let wanted = [self.outputs.y, self.outputs.y_h, self.outputs.y_c];
-        let mut count = 0;
-        let slots = wanted.map(|output| {
-            count += usize::from(output.is_some());
-            output.map(|_| count - 1)
-        });
-        let mut outputs: TVec<OutletId> = tvec![];
-        let mut output_mapping = vec![];
-        if let Some(slot) = slots[0] {
-            outputs.push(y);
-            output_mapping.push(OutputMapping {
-                scan: Some((slot, along)),
-                ..OutputMapping::default()
-            });
-        }
-        for (state, slot) in std::iter::zip(after, &slots[1..]) {
-            outputs.push(state);
-            output_mapping.push(OutputMapping {
-                state: true,
-                last_value_slot: *slot,
-                ..OutputMapping::default()
-            });
-        }
-        model.select_output_outlets(&outputs)?;
-        let mut scan = Scan::new(model, mapping, output_mapping, 0)?;
-        scan.reset_every_turn = true;
-        let name = to.name("scan");
-        let made = to.model.wire_node(&name, scan, &outer)?;
-        let mut made = Alias::scanned(to.model, &name, &made)?;
-        // An unknown number of steps may be 0.
-        if to.fact(weights.x)?.shape[0].to_i64().is_err() {
-            for (initial, slot) in std::iter::zip(initial, &slots[1..]) {
-                if let Some(slot) = *slot {
-                    let either = [made[slot], initial, weights.x];
-                    made[slot] = to.op("last", LastOrInitial { axis: 0 }, &either)?;
-                }
-            }
-        }
-        Ok(slots.map(|slot| slot.map(|slot| made[slot])))
     }
 
     /// Wires a Scan for each direction. The requested outputs have ONNX's layout with the time axis
@@ -424,36 +272,15 @@ impl Layer {
 }
 
 /// The weights of one direction.
-struct Weights {
+pub(super) struct Weights {
     /// The products of all inputs with the weights, biases included: [time, batch, gates * hidden].
-    x: OutletId,
+    pub(super) x: OutletId,
     /// [gates * hidden, hidden].
-    r: OutletId,
-    /// [1, 1, hidden] each, as in [`Step`].
-    own_bias: Option<OutletId>,
-    peepholes: Option<[OutletId; 3]>,
-    hidden: TDim,
-}
-
-/// The inputs of a Scan and of its body, in the order of insertion.
-struct Sources<'a, 'b> {
-    outside: &'a Wiring<'b>,
-    model: TypedModel,
-    outer: TVec<OutletId>,
-    mapping: Vec<InputMapping>,
-}
-
-impl Sources<'_, '_> {
-    fn add(&mut self, name: &str, from: OutletId, how: InputMapping) -> TractResult<OutletId> {
-        let fact = self.outside.fact(from)?;
-        let mut shape = fact.shape.clone();
-        if let Some(info) = how.as_scan() {
-            shape.set(info.axis, 1.to_dim());
-        }
-        self.outer.push(from);
-        self.mapping.push(how);
-        self.model.add_source(name, fact.datum_type.fact(shape))
-    }
+    pub(super) r: OutletId,
+    /// [1, 1, hidden] each, as in [`Step`](super::cell::Step).
+    pub(super) own_bias: Option<OutletId>,
+    pub(super) peepholes: Option<[OutletId; 3]>,
+    pub(super) hidden: TDim,
 }
 
 impl Expansion for Layer {

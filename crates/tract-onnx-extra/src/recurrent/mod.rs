@@ -12,6 +12,7 @@
 pub(crate) mod activation;
 mod cell;
 mod checked;
+mod direction;
 mod large;
 mod layer;
 mod lengths;

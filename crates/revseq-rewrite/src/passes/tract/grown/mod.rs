@@ -158,7 +158,7 @@ fn body_with_elements<'a>(
             };
             inner.assume_rank(output, sizes.len());
             for (axis, &size) in sizes.iter().enumerate() {
-                size.assume(&inner, output, axis);
+                size.assume(inner, output, axis);
             }
         }
     })
