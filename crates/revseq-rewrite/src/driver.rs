@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use buffa::Message;
 
+use crate::error::Error;
 use crate::live::Unread;
 use crate::model::{
     self, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, default_import, opset,
@@ -18,7 +19,8 @@ use crate::pass::{Context, Edit, Options, Pass, Verdict};
 use crate::report::{Outcome, Report, Step};
 use crate::scope::{Names, Scope};
 
-/// The most rounds of a pass in its turn: one round may enable the next.
+/// The most rounds of a pass in its turn: one round may enable the next. What is left is done in the
+/// next turn.
 const MAXIMUM_ROUNDS: usize = 100;
 
 /// The most turns of all passes: one pass may enable another, also an earlier one.
@@ -26,11 +28,15 @@ pub(crate) const MAXIMUM_TURNS: usize = 100;
 
 /// Rewrites a model. All passes run in their order until none of them changes anything, so that
 /// rewriting the result changes nothing either.
+///
+/// # Errors
+///
+/// If they do not come to an end.
 pub(crate) fn rewrite(
     model: &mut ModelProto,
     passes: &[&'static Pass],
     options: &Options,
-) -> Report {
+) -> Result<Report, Error> {
     let inputs = input_names(model);
     let mut driver = Driver {
         options,
@@ -40,14 +46,16 @@ pub(crate) fn rewrite(
         written: HashSet::new(),
     };
     let mut found: Vec<Found> = passes.iter().map(|_| Found::default()).collect();
-    for _ in 0..MAXIMUM_TURNS {
+    let is_settled = (0..MAXIMUM_TURNS).any(|_| {
         let mut is_changed = false;
         for (pass, found) in std::iter::zip(passes, &mut found) {
             is_changed |= driver.settle(model, pass, found);
         }
-        if !is_changed {
-            break;
-        }
+        !is_changed
+    });
+    if !is_settled {
+        let steps = found.iter().map(|found| found.rewritten.len()).sum();
+        return Err(Error::Endless { steps });
     }
     let steps = found.into_iter();
     let mut report = Report {
@@ -62,7 +70,7 @@ pub(crate) fn rewrite(
     let kept: HashSet<String> = input_names(model).into_iter().collect();
     let is_removed = |name: &String| !kept.contains(name);
     report.removed_inputs = inputs.into_iter().filter(is_removed).collect();
-    report
+    Ok(report)
 }
 
 fn input_names(model: &ModelProto) -> Vec<String> {

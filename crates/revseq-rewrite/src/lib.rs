@@ -57,7 +57,7 @@ use revseq_onnx::{
 ///
 /// # Errors
 ///
-/// If the bytes are not a model, if a pass is unknown, or if the result exceeds protobuf's 2 GiB.
+/// If the bytes are not a model, if the result exceeds protobuf's 2 GiB, and as [`rewrite`].
 pub fn rewrite_bytes(model: &[u8], options: &Options) -> Result<(Vec<u8>, Report), Error> {
     let mut model = decode(model)?;
     let report = rewrite(&mut model, options)?;
@@ -68,23 +68,24 @@ pub fn rewrite_bytes(model: &[u8], options: &Options) -> Result<(Vec<u8>, Report
 ///
 /// # Errors
 ///
-/// If a requested pass does not exist.
+/// If a requested pass does not exist, or if the passes do not come to an end.
 pub fn rewrite(model: &mut ModelProto, options: &Options) -> Result<Report, Error> {
     let passes = passes::select(options)?;
     if !options.tract {
-        return Ok(driver::rewrite(model, &passes, options));
+        return driver::rewrite(model, &passes, options);
     }
     let mut report = Report::default();
     // The passes may leave work for the form that tract reads.
     for _ in 0..driver::MAXIMUM_TURNS {
         let mut turn = prepare::prepare(model, options)?;
-        turn.append(driver::rewrite(model, &passes, options));
+        turn.append(driver::rewrite(model, &passes, options)?);
         let is_done = turn.rewritten().next().is_none();
         report.forget_left_alone();
         report.append(turn);
         if is_done {
-            break;
+            return Ok(report);
         }
     }
-    Ok(report)
+    let steps = report.rewritten().count();
+    Err(Error::Endless { steps })
 }

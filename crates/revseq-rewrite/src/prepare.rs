@@ -51,9 +51,9 @@ pub(crate) fn prepare(model: &mut ModelProto, options: &Options) -> Result<Repor
         steps: tract::order::sort(model),
         ..Report::default()
     };
-    report.append(driver::rewrite(model, &[&tract::FUNCTION], options));
+    report.append(driver::rewrite(model, &[&tract::FUNCTION], options)?);
     // Before the other passes look at them: they would rewrite what nothing calls.
     tract::remove_uncalled(model);
-    report.append(driver::rewrite(model, tract::PASSES, options));
+    report.append(driver::rewrite(model, tract::PASSES, options)?);
     Ok(report)
 }

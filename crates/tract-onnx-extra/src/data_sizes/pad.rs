@@ -76,18 +76,18 @@ impl Hook for Cropping {
         added.outputs[0].fact = InferenceFact::default();
         let mut wire = upstream.to_typed(source, &added, target, &mapping)?[0];
         for (index, axis) in axes.into_iter().enumerate() {
-            let removed = |at: usize| (-pads[at]).max(0);
+            let removed = |at: usize| pads[at].min(0).saturating_neg();
             let (first, last) = (removed(index), removed(index + pads.len() / 2));
             if first == 0 && last == 0 {
                 continue;
             }
             let size = target.outlet_fact(wire)?.shape[axis].clone();
-            if let Ok(size) = size.to_i64() {
-                ensure!(
-                    first + last <= size,
-                    "its pads remove {first} and {last} of {size} elements along axis {axis}"
-                );
-            }
+            // A symbolic size is checked at run, if its expression does not overflow until then.
+            let most = size.to_i64().unwrap_or(i64::MAX / 2);
+            ensure!(
+                first.saturating_add(last) <= most,
+                "its pads remove {first} and {last} of {size} elements along axis {axis}"
+            );
             let slice = Slice::new(axis, first, size - last);
             let name = target
                 .unique_name(format!("{}.axis{axis}", node.name))

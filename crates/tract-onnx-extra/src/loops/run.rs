@@ -20,7 +20,7 @@ pub(crate) struct Running {
     has_symbols: bool,
     /// A step's cost in the budget: itself, and the steps of inner loops that became Scans.
     steps: u64,
-    /// The cached result of [`coming`](Self::coming), for states of these shapes.
+    /// The cached result of [`coming`](Self::coming) in this run, for states of these shapes.
     coming: Option<(TVec<TVec<usize>>, u64)>,
 }
 
@@ -126,6 +126,8 @@ impl Running {
         }
         let mut scanned: TVec<Vec<TValue>> = tvec![vec![]; spec.scans];
         let mut budget = Budget::of(spec.limits);
+        // Outer symbols may have other values than in the last run.
+        self.coming = None;
         let mut scanned_bytes = 0;
         let mut step = 0;
         while goes_on && step < trip_count {

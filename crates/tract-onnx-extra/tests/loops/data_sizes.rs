@@ -474,6 +474,36 @@ fn sizes_within_the_limits_are_no_errors() {
     }
 }
 
+/// A Pad cannot remove more elements than there are, also if the most negative number says so.
+#[test]
+fn a_pad_that_removes_more_than_there_is_is_an_error() {
+    for pads in [[-4, 0], [-2, -2], [i64::MIN, 0], [i64::MIN, i64::MIN]] {
+        for (x, is_constant) in [
+            ("x:f32[3]", true),
+            ("x:f32[N]", true),
+            ("x:f32[3]", false),
+            ("x:f32[N]", false),
+        ] {
+            let inputs = if is_constant {
+                x.to_owned()
+            } else {
+                format!("{x} pads:i64[2]")
+            };
+            let model = graph(&inputs, "y", "y = Pad(x, pads)");
+            let pads = tensor1(&pads);
+            let mut values = vec![counted(&[3])];
+            let model = if is_constant {
+                model.constant("pads", pads)
+            } else {
+                values.push(pads);
+                model
+            };
+            let found = run(model, &values);
+            assert!(found.is_err(), "{inputs} {values:?}: {found:?}");
+        }
+    }
+}
+
 /// ONNX Runtime's Squeeze, too, looks at the sizes; here the rank has to be known before.
 #[test]
 fn a_squeeze_without_axes_of_an_unknown_size_is_refused() {
