@@ -29,11 +29,6 @@ pub(super) fn element<'a>(
         return None;
     }
     let input = node.input(0)?;
-    let of_input = |place: &[usize]| element(scope, input, place, steps);
-    let known_size = |name: &str, axis: usize| match axis_within(scope, name, axis, steps)? {
-        Size::Known(size) => usize::try_from(size).ok(),
-        Size::Axis { .. } => None,
-    };
     match node.op() {
         "Shape" => {
             let &[place] = place else { return None };
@@ -43,93 +38,17 @@ pub(super) fn element<'a>(
             };
             axis_within(scope, input, start.checked_add(place)?, steps)
         }
-        "Identity" => of_input(place),
-        "Cast" => cast(node, of_input(place)?),
-        "Squeeze" => {
-            let removed = squeezed_within(scope, node, steps)?;
-            let mut kept = place.iter().copied();
-            let rank = place.len() + removed.len();
-            let place = (0..rank).map(|axis| match removed.contains(&axis) {
-                true => Some(0),
-                false => kept.next(),
-            });
-            of_input(&place.collect::<Option<Vec<_>>>()?)
-        }
-        "Unsqueeze" => {
-            let (added, rank) = unsqueezed_within(scope, node, steps)?;
-            let kept = (0..place.len()).filter(|axis| !added.contains(axis));
-            let before: Vec<usize> = kept.map(|axis| place[axis]).collect();
-            (place.len() == rank).then(|| of_input(&before)).flatten()
-        }
-        "Transpose" => {
-            let perm = node.ints("perm").value()?;
-            let mut before = vec![0; place.len()];
-            for (&axis, &place) in std::iter::zip(perm, place) {
-                *before.get_mut(usize::try_from(axis).ok()?)? = place;
-            }
-            (perm.len() == place.len())
-                .then(|| of_input(&before))
-                .flatten()
-        }
-        "Reshape" => {
-            let sizes =
-                (1..place.len()).map(|axis| match reshape_axis(scope, node, axis, steps)? {
-                    Size::Known(size) => usize::try_from(size).ok(),
-                    Size::Axis { .. } => None,
-                });
-            let sizes: Vec<usize> = sizes.collect::<Option<_>>()?;
-            let index = index_behind(&sizes, place)?;
-            let rank = rank_within(scope, input, steps)?;
-            let sizes = (1..rank).map(|axis| known_size(input, axis));
-            let sizes: Vec<usize> = sizes.collect::<Option<_>>()?;
-            of_input(&place_of(&sizes, index, rank)?)
-        }
-        "Expand" => {
-            let rank = rank_within(scope, input, steps)?;
-            let skipped = place.len().checked_sub(rank)?;
-            let place = (0..rank).map(|axis| match known_size(input, axis)? {
-                1 => Some(0),
-                _ => Some(place[skipped + axis]),
-            });
-            of_input(&place.collect::<Option<Vec<_>>>()?)
-        }
-        "Gather" => {
-            let axis =
-                constant::normal_axis(node.int("axis").or(0)?, rank_within(scope, input, steps)?)?;
-            let indices = node.input(1)?;
-            let end = axis + rank_within(scope, indices, steps)?;
-            let Size::Known(index) = element(scope, indices, place.get(axis..end)?, steps)? else {
-                return None;
-            };
-            let index = match usize::try_from(index) {
-                Ok(index) => index,
-                Err(_) => {
-                    let size = known_size(input, axis)? as i64;
-                    usize::try_from(index.checked_add(size)?).ok()?
-                }
-            };
-            of_input(&[&place[..axis], &[index], &place[end..]].concat())
-        }
-        "Slice" => {
-            let mut place = place.to_vec();
-            for range in constant::ranges(scope, node)? {
-                let axis = constant::normal_axis(range.axis, place.len())?;
-                // A start beyond the axis gives an empty output, of which no element is requested.
-                let start = if range.start >= 0 && range.step > 0 {
-                    range.start
-                } else {
-                    range.on(known_size(input, axis)? as i64).0
-                };
-                let moved = range.step.checked_mul(place[axis] as i64)?;
-                place[axis] = usize::try_from(start.checked_add(moved)?).ok()?;
-            }
-            of_input(&place)
+        "Cast" => cast(node, element(scope, input, place, steps)?),
+        "Identity" => element(scope, input, place, steps),
+        "Squeeze" | "Unsqueeze" | "Transpose" | "Reshape" | "Expand" | "Gather" | "Slice" => {
+            let place = place_in_input(scope, node, place, steps)?;
+            element(scope, input, &place, steps)
         }
         "Concat" => {
             let axis = constant::normal_axis(node.int("axis").value()?, place.len())?;
             let mut place = place.to_vec();
             for part in node.inputs() {
-                let size = known_size(part, axis)?;
+                let size = known_size(scope, part, axis, steps)?;
                 if place[axis] < size {
                     return element(scope, part, &place, steps);
                 }
@@ -138,6 +57,117 @@ pub(super) fn element<'a>(
             None
         }
         _ => arithmetic::element_of(scope, node, place, steps),
+    }
+}
+
+/// The place in its first input of an element that a node moves.
+fn place_in_input<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    place: &[usize],
+    steps: Steps<'_>,
+) -> Option<Vec<usize>> {
+    let input = node.input(0)?;
+    match node.op() {
+        "Squeeze" => {
+            let removed = squeezed_within(scope, node, steps)?;
+            let mut kept = place.iter().copied();
+            let rank = place.len() + removed.len();
+            let place = (0..rank).map(|axis| match removed.contains(&axis) {
+                true => Some(0),
+                false => kept.next(),
+            });
+            place.collect()
+        }
+        "Unsqueeze" => {
+            let (added, rank) = unsqueezed_within(scope, node, steps)?;
+            let kept = (0..place.len()).filter(|axis| !added.contains(axis));
+            (place.len() == rank).then(|| kept.map(|axis| place[axis]).collect())
+        }
+        "Transpose" => {
+            let perm = node.ints("perm").value()?;
+            let mut before = vec![0; place.len()];
+            for (&axis, &place) in std::iter::zip(perm, place) {
+                *before.get_mut(usize::try_from(axis).ok()?)? = place;
+            }
+            (perm.len() == place.len()).then_some(before)
+        }
+        "Reshape" => {
+            let sizes =
+                (1..place.len()).map(|axis| number(reshape_axis(scope, node, axis, steps)?));
+            let sizes: Vec<usize> = sizes.collect::<Option<_>>()?;
+            let index = index_behind(&sizes, place)?;
+            let rank = rank_within(scope, input, steps)?;
+            let sizes = (1..rank).map(|axis| known_size(scope, input, axis, steps));
+            let sizes: Vec<usize> = sizes.collect::<Option<_>>()?;
+            place_of(&sizes, index, rank)
+        }
+        "Expand" => {
+            let rank = rank_within(scope, input, steps)?;
+            let skipped = place.len().checked_sub(rank)?;
+            let place = (0..rank).map(|axis| match known_size(scope, input, axis, steps)? {
+                1 => Some(0),
+                _ => Some(place[skipped + axis]),
+            });
+            place.collect()
+        }
+        "Gather" => gathered_place(scope, node, place, steps),
+        "Slice" => {
+            let mut place = place.to_vec();
+            for range in constant::ranges(scope, node)? {
+                let axis = constant::normal_axis(range.axis, place.len())?;
+                // A start beyond the axis gives an empty output, of which no element is requested.
+                let start = if range.start >= 0 && range.step > 0 {
+                    range.start
+                } else {
+                    range.on(known_size(scope, input, axis, steps)? as i64).0
+                };
+                let moved = range.step.checked_mul(place[axis] as i64)?;
+                place[axis] = usize::try_from(start.checked_add(moved)?).ok()?;
+            }
+            Some(place)
+        }
+        _ => None,
+    }
+}
+
+/// [`place_in_input`] of a Gather: the index stands between the axes before and after it.
+fn gathered_place<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    place: &[usize],
+    steps: Steps<'_>,
+) -> Option<Vec<usize>> {
+    let (input, indices) = (node.input(0)?, node.input(1)?);
+    let axis = constant::normal_axis(node.int("axis").or(0)?, rank_within(scope, input, steps)?)?;
+    let end = axis + rank_within(scope, indices, steps)?;
+    let Size::Known(index) = element(scope, indices, place.get(axis..end)?, steps)? else {
+        return None;
+    };
+    let index = match usize::try_from(index) {
+        Ok(index) => index,
+        Err(_) => {
+            let size = known_size(scope, input, axis, steps)? as i64;
+            usize::try_from(index.checked_add(size)?).ok()?
+        }
+    };
+    Some([&place[..axis], &[index], &place[end..]].concat())
+}
+
+fn known_size<'a>(
+    scope: &'a Scope<'a>,
+    name: &str,
+    axis: usize,
+    steps: Steps<'_>,
+) -> Option<usize> {
+    number(axis_within(scope, name, axis, steps)?)
+}
+
+/// A size as a number, `None` if it is symbolic.
+fn number(size: Size<'_>) -> Option<usize> {
+    match size {
+        Size::Known(size) => usize::try_from(size).ok(),
+        Size::Axis { .. } => None,
     }
 }
 
@@ -254,13 +284,8 @@ fn every_element_within<'a>(
 /// The integer that all elements equal, proved one by one.
 fn agreed_element<'a>(scope: &'a Scope<'a>, name: &str, steps: Steps<'_>) -> Option<Size<'a>> {
     let rank = rank_within(scope, name, steps)?;
-    let mut sizes = Vec::new();
-    for axis in 0..rank {
-        match axis_within(scope, name, axis, steps)? {
-            Size::Known(size) => sizes.push(usize::try_from(size).ok()?),
-            Size::Axis { .. } => return None,
-        }
-    }
+    let sizes = (0..rank).map(|axis| known_size(scope, name, axis, steps));
+    let sizes: Vec<usize> = sizes.collect::<Option<_>>()?;
     let count = sizes
         .iter()
         .try_fold(1, |count: usize, &size| count.checked_mul(size))?;

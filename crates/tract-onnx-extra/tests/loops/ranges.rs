@@ -183,3 +183,34 @@ fn a_range_of_floats_is_as_long_as_the_size() {
         assert_eq!(found[0], tensor1(&[1_f32, 2., 3.]));
     }
 }
+
+/// A loop of constants computes the number of elements.
+#[test]
+fn a_length_may_come_from_a_loop() {
+    for (nodes, expected) in [
+        (
+            "list = Range(zero, n, one)\n y = Neg(list)",
+            tensor1(&[0_i64, -1, -2]),
+        ),
+        (
+            "k = Unsqueeze(n, zeros)\n top, at = TopK<axis=0>(x, k)\n y = Neg(top)",
+            tensor1(&[-9_i64, -8, -7]),
+        ),
+        (
+            "k = Unsqueeze(n, zeros)\n list = ConstantOfShape(k)\n y = Shape(list)",
+            tensor1(&[3_i64]),
+        ),
+    ] {
+        let body = graph("i c n", "c1 n1", "c1 = Identity(c)\n n1 = Add(n, one)");
+        let nodes = format!("n = Loop<body=@body>(m, c, zero)\n {nodes}");
+        let model = graph("x:i64[5]", "y", &nodes)
+            .with("body", body)
+            .constant("m", tensor0(3_i64))
+            .constant("c", tensor0(true))
+            .constant("zero", tensor0(0_i64))
+            .constant("zeros", tensor1(&[0_i64]))
+            .constant("one", tensor0(1_i64));
+        let found = run(model, &[tensor1(&[5_i64, 9, 6, 7, 8])]);
+        assert_eq!(found.unwrap(), [expected], "{nodes}");
+    }
+}
