@@ -76,10 +76,6 @@ impl OnnxConcat {
 }
 
 impl Override for OnnxConcat {
-    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
-        upstream.name()
-    }
-
     fn infer(
         &self,
         _upstream: &mut dyn InferenceOp,

@@ -356,10 +356,6 @@ impl DeferredNode {
 }
 
 impl Override for DeferredNode {
-    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
-        upstream.name()
-    }
-
     fn infer(
         &self,
         upstream: &mut dyn InferenceOp,

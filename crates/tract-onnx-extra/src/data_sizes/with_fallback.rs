@@ -14,15 +14,19 @@ use crate::wire::to_typed_without_facts;
 /// A node that tract may read.
 pub(crate) trait Override: Clone + fmt::Debug + Send + Sync + 'static {
     /// The operator's name; `upstream` is tract's version of it.
-    fn name(&self, upstream: &dyn InferenceOp) -> StaticName;
+    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
+        upstream.name()
+    }
 
     /// Infers facts; `None` to infer like tract.
     fn infer(
         &self,
-        upstream: &mut dyn InferenceOp,
-        inputs: &TVec<&InferenceFact>,
-        outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<Option<Facts>>;
+        _upstream: &mut dyn InferenceOp,
+        _inputs: &TVec<&InferenceFact>,
+        _outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>> {
+        Ok(None)
+    }
 
     /// Checks what tract may make while it infers with values.
     fn check(

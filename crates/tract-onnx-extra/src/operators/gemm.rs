@@ -8,7 +8,6 @@ use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::{Override, with_fallback};
-use crate::delegate::Facts;
 use crate::node::{check_domain, parse_with_tract};
 
 /// Parses a Gemm.
@@ -40,19 +39,6 @@ struct Gemm {
 }
 
 impl Override for Gemm {
-    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
-        upstream.name()
-    }
-
-    fn infer(
-        &self,
-        _upstream: &mut dyn InferenceOp,
-        _inputs: &TVec<&InferenceFact>,
-        _outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<Option<Facts>> {
-        Ok(None)
-    }
-
     fn wire(
         &self,
         _upstream: &dyn InferenceOp,

@@ -9,7 +9,6 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::tract_num_traits::{WrappingAdd, WrappingMul, Zero};
 
 use crate::data_sizes::{Override, with_fallback};
-use crate::delegate::Facts;
 use crate::node::{check_domain, parse_with_tract};
 
 /// Parses a MatMul.
@@ -26,19 +25,6 @@ pub(crate) fn parse(
 struct MatMul;
 
 impl Override for MatMul {
-    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
-        upstream.name()
-    }
-
-    fn infer(
-        &self,
-        _upstream: &mut dyn InferenceOp,
-        _inputs: &TVec<&InferenceFact>,
-        _outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<Option<Facts>> {
-        Ok(None)
-    }
-
     fn wire(
         &self,
         _upstream: &dyn InferenceOp,

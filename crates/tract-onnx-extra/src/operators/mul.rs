@@ -44,10 +44,6 @@ enum ProductOf {
 }
 
 impl Override for ProductOf {
-    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
-        upstream.name()
-    }
-
     fn infer(
         &self,
         upstream: &mut dyn InferenceOp,

@@ -128,10 +128,6 @@ impl Reduction {
 }
 
 impl Override for Reduction {
-    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
-        upstream.name()
-    }
-
     fn infer(
         &self,
         _upstream: &mut dyn InferenceOp,

@@ -33,10 +33,6 @@ struct OfMatrices {
 }
 
 impl Override for OfMatrices {
-    fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
-        upstream.name()
-    }
-
     fn infer(
         &self,
         _upstream: &mut dyn InferenceOp,
