@@ -103,12 +103,12 @@ fn hard_sigmoid<S: Step>(step: &S, value: S::Value) -> Option<(Activation, S::Va
         alpha: ramp.scale,
         beta: ramp.offset,
     };
-    is_whole.then_some((function, ramp.of))
+    is_whole.then_some((function, ramp.input))
 }
 
-/// `scale · of + offset`, limited to two bounds.
+/// `scale · input + offset`, limited to two bounds.
 struct Ramp<V> {
-    of: V,
+    input: V,
     scale: f32,
     offset: f32,
     low: f32,
@@ -119,7 +119,7 @@ impl<V: Copy + PartialEq> Ramp<V> {
     fn of<S: Step<Value = V>>(step: &S, value: V, depth: usize) -> Option<Self> {
         let depth = depth.checked_sub(1)?;
         let value = step.plain(value);
-        let of = |of: V| Self::of(step, of, depth);
+        let inner = |value: V| Self::of(step, value, depth);
         // The variable operand and the constant.
         let parts = |operator| -> Option<(V, f32, bool)> {
             let [first, second] = step.operands(value, operator)?;
@@ -131,13 +131,13 @@ impl<V: Copy + PartialEq> Ramp<V> {
         };
         // A factor ends the function unless there are bounds below it.
         let scaled = |argument: V, factor: f32| {
-            let inner = of(argument)?;
-            let inner = if inner.is_bounded() {
-                inner
+            let ramp = inner(argument)?;
+            let ramp = if ramp.is_bounded() {
+                ramp
             } else {
                 Self::whole(argument)
             };
-            (factor > 0.0).then(|| inner.map(|value| value * factor, factor))
+            (factor > 0.0).then(|| ramp.map(|value| value * factor, factor))
         };
         if let Some((argument, factor, _)) = parts(Operator::Mul) {
             return scaled(argument, factor);
@@ -146,26 +146,26 @@ impl<V: Copy + PartialEq> Ramp<V> {
             return scaled(argument, divisor.recip());
         }
         if let Some((argument, more, _)) = parts(Operator::Add) {
-            return Some(of(argument)?.map(|value| value + more, 1.0));
+            return Some(inner(argument)?.map(|value| value + more, 1.0));
         }
         if let Some((argument, less, true)) = parts(Operator::Sub) {
-            return Some(of(argument)?.map(|value| value - less, 1.0));
+            return Some(inner(argument)?.map(|value| value - less, 1.0));
         }
         if let Some((argument, least, _)) = parts(Operator::Max) {
-            return Some(of(argument)?.between(least, f32::INFINITY));
+            return Some(inner(argument)?.between(least, f32::INFINITY));
         }
         if let Some((argument, most, _)) = parts(Operator::Min) {
-            return Some(of(argument)?.between(f32::NEG_INFINITY, most));
+            return Some(inner(argument)?.between(f32::NEG_INFINITY, most));
         }
         if let Some((argument, low, high)) = step.bounded(value) {
-            return Some(of(argument)?.between(low, high));
+            return Some(inner(argument)?.between(low, high));
         }
         Some(Self::whole(value))
     }
 
-    fn whole(of: V) -> Self {
+    fn whole(input: V) -> Self {
         Self {
-            of,
+            input,
             scale: 1.0,
             offset: 0.0,
             low: f32::NEG_INFINITY,

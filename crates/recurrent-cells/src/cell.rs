@@ -100,7 +100,7 @@ impl<V: Copy + PartialEq> Cell<V> {
     /// Accepts the cell if the weights of all gates fit together.
     fn fits(self) -> Option<Self> {
         let (features, units) = (self.features(), self.units());
-        let sizes = |of: &Matrix| [of.rows(), of.columns()];
+        let sizes = |matrix: &Matrix| [matrix.rows(), matrix.columns()];
         let mut gates = self.gates.iter();
         let fits = gates.all(|gate| {
             sizes(&gate.input) == [features, units] && sizes(&gate.state) == [units, units]
@@ -214,11 +214,11 @@ impl<V: Copy + PartialEq> Candidate<V> {
             return (gate("r") * value("state")).find(step, reset, |inner| {
                 let reset = Reading::of(step, inner, "r")?;
                 let state = Sum::of(step, inner.value("state")?)?;
-                let [(of, weights)] = state.products.as_slice() else {
+                let [(value, weights)] = state.products.as_slice() else {
                     return None;
                 };
                 let plain = state.scaled.is_empty() && state.rest.is_empty();
-                if step.state(*of)? != hidden || !plain {
+                if step.state(*value)? != hidden || !plain {
                     return None;
                 }
                 let state_bias = state.bias(weights.columns())?;

@@ -37,8 +37,8 @@ pub(crate) fn number(number: f32) -> Pattern {
     Pattern::Number(number)
 }
 
-pub(crate) fn function(name: &'static str, of: Pattern) -> Pattern {
-    Pattern::Function(name, Box::new(of))
+pub(crate) fn function(name: &'static str, argument: Pattern) -> Pattern {
+    Pattern::Function(name, Box::new(argument))
 }
 
 /// An activation of a sum; both get the gate's name.
@@ -149,10 +149,10 @@ fn solve<'p, S: Step, T>(
                 return None;
             }
         }
-        Pattern::Function(key, of) => {
+        Pattern::Function(key, inner) => {
             let (function, argument) = Activation::of(step, part)?;
             found.functions.push((key, function));
-            todo.push((of, argument));
+            todo.push((inner, argument));
         }
         Pattern::Called(key, inner) => {
             if !found.bind(key, part.clone()) {

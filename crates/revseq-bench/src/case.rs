@@ -9,7 +9,7 @@ use revseq_kernels::{LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengt
 
 use crate::buffer::Buffer;
 use crate::machine::available_memory;
-use crate::peers::{Peers, Prepared};
+use crate::peers::{PeerRuns, Peers};
 use crate::plain::{Nest, is_reversed_bytes, reverse_bytes};
 use crate::regime::Kind;
 use crate::{Contestant, Error, Regime, floor};
@@ -89,7 +89,7 @@ pub struct Case<'a> {
     /// The output of every contestant. Contestants in place reverse its current contents.
     output: Buffer,
     arena: &'a Arena,
-    peers: Prepared,
+    peers: PeerRuns,
 }
 
 impl<'a> Case<'a> {

@@ -36,12 +36,12 @@ impl ReverseSequence {
         lengths: &Layout,
     ) -> candle_core::Result<ReverseSubsequencesDesc> {
         let strides: Vec<u64> = data.stride().iter().map(|&stride| stride as u64).collect();
-        let of = |element_type, sizes| TensorType {
+        let tensor_type = |element_type, sizes| TensorType {
             element_type: ElementType::Fixed(element_type),
             sizes,
         };
         let (data, lengths) = (sizes(data), sizes(lengths));
-        let (data, lengths) = (of(data_type, &data), of(DataType::Int64, &lengths));
+        let (data, lengths) = (tensor_type(data_type, &data), tensor_type(DataType::Int64, &lengths));
         let desc = self.operator.lower_strided(self.name(), data, &strides, lengths);
         desc.map_err(failed)
     }

@@ -285,18 +285,18 @@ impl<'a> SequenceLengths<'a> {
             lengths: &[T],
             stride: usize,
             into: &mut [usize],
-            of: impl Fn(T) -> usize,
+            length_of: impl Fn(T) -> usize,
         ) {
             match stride {
-                0 => into.fill(of(lengths[0])),
+                0 => into.fill(length_of(lengths[0])),
                 1 => {
                     for (into, &length) in into.iter_mut().zip(lengths) {
-                        *into = of(length);
+                        *into = length_of(length);
                     }
                 }
                 _ => {
                     for (into, &length) in into.iter_mut().zip(lengths.iter().step_by(stride)) {
-                        *into = of(length);
+                        *into = length_of(length);
                     }
                 }
             }

@@ -17,13 +17,13 @@ fn plan<T: Element>() -> Plan {
     Plan::new(&desc.unwrap()).unwrap()
 }
 
-fn check<T: Element + PartialEq + Debug>(of: impl Fn(u8) -> T) {
+fn check<T: Element + PartialEq + Debug>(element: impl Fn(u8) -> T) {
     let plan = plan::<T>();
     let lengths = SequenceLengths::new(&plan, LENGTHS.as_slice(), LengthsPolicy::Reject).unwrap();
-    let input: Vec<T> = (0..12).map(&of).collect();
+    let input: Vec<T> = (0..12).map(&element).collect();
     let expected: Vec<T> = REVERSED.iter().map(|&index| input[index]).collect();
 
-    let mut output = vec![of(0); 12];
+    let mut output = vec![element(0); 12];
     cpu::run_elements(&plan, &lengths, &input, &mut output, Threads::default()).unwrap();
     assert_eq!(output, expected);
 

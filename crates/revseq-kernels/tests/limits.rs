@@ -190,8 +190,8 @@ prop_compose! {
             DataType::Uint32,
             axis as u32,
         );
-        let set = |tensor: &mut TensorDesc, packed: bool, of: fn(&(u64, u64, u64)) -> u64| {
-            tensor.strides = (!packed).then(|| strides[..rank].iter().map(of).collect());
+        let set = |tensor: &mut TensorDesc, packed: bool, field: fn(&(u64, u64, u64)) -> u64| {
+            tensor.strides = (!packed).then(|| strides[..rank].iter().map(field).collect());
         };
         set(&mut desc.input, packed[0], |strides| strides.0);
         set(&mut desc.sequence_lengths, packed[1], |strides| strides.1);

@@ -20,7 +20,7 @@ enum Known {
 /// ONNX's code of a value's element type, as declared or as operators make it.
 #[must_use]
 pub fn of(scope: &Scope<'_>, name: &str) -> Option<i32> {
-    match known(scope, name) {
+    match inferred(scope, name) {
         Known::Type(code) => Some(code),
         Known::NoStrings | Known::Nothing => None,
     }
@@ -29,14 +29,14 @@ pub fn of(scope: &Scope<'_>, name: &str) -> Option<i32> {
 /// Whether a value's elements may be strings.
 #[must_use]
 pub fn may_be_strings(scope: &Scope<'_>, name: &str) -> bool {
-    match known(scope, name) {
+    match inferred(scope, name) {
         Known::Type(code) => code == STRING,
         Known::NoStrings => false,
         Known::Nothing => true,
     }
 }
 
-fn known(scope: &Scope<'_>, name: &str) -> Known {
+fn inferred(scope: &Scope<'_>, name: &str) -> Known {
     let (mut scope, mut name) = (scope, name);
     for _ in 0..MAXIMUM_STEPS {
         if let Some(code) = scope.declaration(name).and_then(declared) {

@@ -26,7 +26,7 @@ pub(crate) fn sizes(value: &Tensor) -> TractResult<Vec<TDim>> {
 pub(crate) fn broadcast<T: Datum>(
     a: tract_ndarray::ArrayViewD<'_, T>,
     b: tract_ndarray::ArrayViewD<'_, T>,
-    of: impl Fn(&T, &T) -> TractResult<T>,
+    function: impl Fn(&T, &T) -> TractResult<T>,
 ) -> TractResult<Tensor> {
     let shape = multi_broadcast(&[a.shape(), b.shape()])?;
     let whole = "inputs broadcast to their common shape";
@@ -34,7 +34,7 @@ pub(crate) fn broadcast<T: Datum>(
         a.broadcast(&*shape).context(whole)?,
         b.broadcast(&*shape).context(whole)?,
     );
-    let elements = std::iter::zip(&a, &b).map(|(a, b)| of(a, b));
+    let elements = std::iter::zip(&a, &b).map(|(a, b)| function(a, b));
     let elements = elements.collect::<TractResult<Vec<T>>>()?;
     Ok(tract_ndarray::ArrayD::from_shape_vec(&*shape, elements)?.into_tensor())
 }
@@ -42,14 +42,14 @@ pub(crate) fn broadcast<T: Datum>(
 /// The same of [sizes](sizes).
 pub(crate) fn each_size(
     inputs: [&Tensor; 2],
-    of: impl Fn(&TDim, &TDim) -> TractResult<TDim>,
+    function: impl Fn(&TDim, &TDim) -> TractResult<TDim>,
 ) -> TractResult<Tensor> {
     let sizes = inputs.map(|input| {
         let sizes = sizes(input)?;
         Ok::<_, TractError>(tract_ndarray::ArrayD::from_shape_vec(input.shape(), sizes)?)
     });
     let [a, b] = sizes;
-    broadcast(a?.view(), b?.view(), of)
+    broadcast(a?.view(), b?.view(), function)
 }
 
 /// The only element as a size.
@@ -64,10 +64,10 @@ pub(crate) fn size(value: &Tensor) -> TractResult<TDim> {
 }
 
 /// The least value of an expression of symbols, which stand for sizes and are not negative.
-fn least(of: &TDim) -> Option<i64> {
+fn least(size: &TDim) -> Option<i64> {
     let each = |terms: &[TDim]| terms.iter().map(least).collect::<Option<Vec<i64>>>();
     let of_sizes = |it: &i64| *it >= 0;
-    match of {
+    match size {
         TDim::Val(value) => Some(*value),
         TDim::Sym(_) => Some(0),
         TDim::Add(terms) => each(terms)?.into_iter().try_fold(0, i64::checked_add),
@@ -88,8 +88,8 @@ fn least(of: &TDim) -> Option<i64> {
 }
 
 /// Whether an expression of sizes is not negative, whatever they are.
-pub(crate) fn is_size(of: &TDim) -> bool {
-    least(of).is_some_and(|least| least >= 0)
+pub(crate) fn is_size(dim: &TDim) -> bool {
+    least(dim).is_some_and(|least| least >= 0)
 }
 
 #[cfg(test)]

@@ -55,10 +55,10 @@ const TRIED: usize = 1 << 28;
 
 impl Limits {
     /// Checks the sizes of an output before it is allocated.
-    pub(crate) fn allow(&self, of: DatumType, shape: &[usize]) -> TractResult<()> {
+    pub(crate) fn allow(&self, datum_type: DatumType, shape: &[usize]) -> TractResult<()> {
         let sizes = shape.iter().map(|size| *size.max(&1));
         let elements = sizes.into_iter().try_fold(1_usize, usize::checked_mul);
-        let bytes = elements.and_then(|it| it.checked_mul(of.size_of()));
+        let bytes = elements.and_then(|it| it.checked_mul(datum_type.size_of()));
         let Some(bytes) = bytes.filter(|bytes| isize::try_from(*bytes).is_ok()) else {
             bail!("its output of sizes {shape:?} is larger than any memory");
         };

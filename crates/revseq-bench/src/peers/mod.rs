@@ -115,8 +115,8 @@ impl Peers {
         regime: Regime,
         input: &Buffer,
         lengths: &[i64],
-    ) -> Result<Prepared, Error> {
-        Ok(Prepared {
+    ) -> Result<PeerRuns, Error> {
+        Ok(PeerRuns {
             #[cfg(feature = "ort")]
             onnxruntime: match &self.onnxruntime {
                 Some(runtime) if onnxruntime::takes(&regime) => {
@@ -126,7 +126,7 @@ impl Peers {
             },
             #[cfg(feature = "rten")]
             rten: match self.rten && rten::takes(&regime) {
-                true => Some(rten::Prepared::new(regime, lengths)?),
+                true => Some(rten::LoadedModel::new(regime, lengths)?),
                 false => None,
             },
         })
@@ -134,14 +134,14 @@ impl Peers {
 }
 
 /// The runtimes that take a regime, ready to run it.
-pub(crate) struct Prepared {
+pub(crate) struct PeerRuns {
     #[cfg(feature = "ort")]
-    onnxruntime: Option<onnxruntime::Prepared>,
+    onnxruntime: Option<onnxruntime::BoundSession>,
     #[cfg(feature = "rten")]
-    rten: Option<rten::Prepared>,
+    rten: Option<rten::LoadedModel>,
 }
 
-impl Prepared {
+impl PeerRuns {
     /// Runs one a number of times; nothing if it is not there.
     pub(crate) fn run(
         &mut self,

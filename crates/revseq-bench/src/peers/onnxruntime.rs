@@ -62,12 +62,12 @@ impl Onnxruntime {
         regime: Regime,
         input: &[u8],
         lengths: &[i64],
-    ) -> Result<Prepared, Error> {
+    ) -> Result<BoundSession, Error> {
         self.session(regime, input, lengths)
             .map_err(|error| refused(regime, &error))
     }
 
-    fn session(&self, regime: Regime, input: &[u8], lengths: &[i64]) -> ort::Result<Prepared> {
+    fn session(&self, regime: Regime, input: &[u8], lengths: &[i64]) -> ort::Result<BoundSession> {
         let model = model(&regime).unwrap_or_default();
         let session = Session::builder(&self.environment)?
             .with_intra_threads(1)?
@@ -93,7 +93,7 @@ impl Onnxruntime {
         binding.bind_input(INPUT, &data)?;
         binding.bind_input(LENGTHS, &lengths)?;
         binding.bind_output(OUTPUT, &mut output)?;
-        Ok(Prepared {
+        Ok(BoundSession {
             session,
             binding,
             output,
@@ -114,13 +114,13 @@ pub(super) fn takes(regime: &Regime) -> bool {
 }
 
 /// A session with its tensors.
-pub(super) struct Prepared {
+pub(super) struct BoundSession {
     session: Session,
     binding: IoBinding,
     output: DynTensor,
 }
 
-impl Prepared {
+impl BoundSession {
     pub(super) fn run(&mut self, regime: Regime, repeats: u64) -> Result<(), Error> {
         for _ in 0..repeats {
             self.session

@@ -20,7 +20,7 @@ pub(super) fn takes(regime: &Regime) -> bool {
 }
 
 /// A model that is loaded.
-pub(super) struct Prepared {
+pub(super) struct LoadedModel {
     model: Model,
     inputs: [NodeId; 2],
     outputs: [NodeId; 1],
@@ -29,7 +29,7 @@ pub(super) struct Prepared {
     output: Option<Value>,
 }
 
-impl Prepared {
+impl LoadedModel {
     /// Loads the model for a regime.
     pub(super) fn new(regime: Regime, lengths: &[i64]) -> Result<Self, Error> {
         let refused = |error: &dyn std::error::Error| refused(regime, error);

@@ -24,7 +24,7 @@ pub(crate) struct Shape<'a> {
 
 impl<'a> Shape<'a> {
     /// That of an input in the model, if all of it is known.
-    fn known(input: &'a Option<TypeAndSizes>) -> Option<Self> {
+    fn declared(input: &'a Option<TypeAndSizes>) -> Option<Self> {
         let input = input.as_ref()?;
         let sizes = input.sizes.as_deref()?;
         sizes.iter().all(|&size| size >= 0).then_some(Self {
@@ -77,7 +77,7 @@ impl Plans {
         let operator = operator(&node)?;
         let mut plans = Self::new(node.name, operator, gpu);
         if let [(_, data), (_, lengths)] = node.inputs.as_slice()
-            && let (Some(data), Some(lengths)) = (Shape::known(data), Shape::known(lengths))
+            && let (Some(data), Some(lengths)) = (Shape::declared(data), Shape::declared(lengths))
         {
             plans.plan_known([data, lengths])?;
         }

@@ -26,7 +26,7 @@ const PREPARED: usize = 64;
 pub struct ReverseSubsequencesPass {
     context: Context,
     plan: Plan,
-    prepared: Mutex<HashMap<Key, Arc<Vec<Prepared>>>>,
+    prepared: Mutex<HashMap<Key, Arc<Vec<BoundDispatch>>>>,
 }
 
 /// The key of a plan's cached dispatches.
@@ -41,7 +41,7 @@ struct Key {
 
 /// A dispatch with its pipeline and parameters.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(super) struct BoundDispatch {
     dispatch: Dispatch,
     pipeline: wgpu::ComputePipeline,
     params: wgpu::Buffer,
@@ -281,7 +281,7 @@ impl ReverseSubsequencesPass {
     }
 
     /// All dispatches of a motion whose tensors start at the key's offsets.
-    fn prepare(&self, nest: &Nest, key: &Key) -> Result<Vec<Prepared>, Error> {
+    fn prepare(&self, nest: &Nest, key: &Key) -> Result<Vec<BoundDispatch>, Error> {
         let builder = self.builder(nest, key.layout, &key.offsets, Offsets::default());
         let mut prepared = Vec::new();
         for dispatch in builder.dispatches(Slab::whole(nest), &key.offsets)? {
@@ -326,7 +326,7 @@ impl ReverseSubsequencesPass {
         nest: &Nest,
         shared: bool,
         dispatch: Dispatch,
-    ) -> Result<Prepared, Error> {
+    ) -> Result<BoundDispatch, Error> {
         let uses_units = matches!(dispatch.kernel, Kernel::CopyUnits | Kernel::SwapUnits);
         let variant = Variant {
             kernel: dispatch.kernel,
@@ -361,7 +361,7 @@ impl ReverseSubsequencesPass {
             buffer.unmap();
             buffer
         })?;
-        Ok(Prepared {
+        Ok(BoundDispatch {
             dispatch,
             pipeline,
             params,
@@ -370,7 +370,7 @@ impl ReverseSubsequencesPass {
 
     pub(super) fn bind_prepared(
         &self,
-        prepared: &[Prepared],
+        prepared: &[BoundDispatch],
         buffers: &Buffers<'_>,
         starts: &Offsets,
     ) -> Result<Bound, Error> {

@@ -313,7 +313,7 @@ fn check(choices: Vec<u32>, proved: &mut Proved) -> Result<(), TestCaseError> {
             let is = |size: Size<'_>, actual: i64| match size {
                 Size::Known(known) => known == actual,
                 Size::Axis { value, axis, .. } => match &made.values[value][run] {
-                    Some(of) => of
+                    Some(size) => size
                         .sizes
                         .get(axis)
                         .is_some_and(|&size| size as i64 == actual),

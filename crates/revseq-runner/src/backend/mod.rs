@@ -254,7 +254,7 @@ impl<'a> Loaded<'a> {
 pub(crate) enum Session<'a> {
     Tract(tract::Loaded),
     Ort {
-        prepared: Box<ort::Prepared>,
+        prepared: Box<ort::Executable>,
         ort: &'a Ort,
         model: &'a Model,
     },
@@ -273,14 +273,14 @@ impl Session<'_> {
     ///
     /// # Errors
     /// The error of the runtime, or of one of our operators.
-    pub(crate) fn prepare(&mut self, inputs: &Tensors) -> Result<Prepared<'_>> {
+    pub(crate) fn prepare(&mut self, inputs: &Tensors) -> Result<Executable<'_>> {
         Ok(match self {
-            Self::Tract(loaded) => Prepared::Tract(loaded.prepare(inputs)?),
+            Self::Tract(loaded) => Executable::Tract(loaded.prepare(inputs)?),
             Self::Ort {
                 prepared,
                 ort,
                 model,
-            } => Prepared::Ort {
+            } => Executable::Ort {
                 prepared,
                 ort,
                 model,
@@ -307,16 +307,16 @@ impl Session<'_> {
 }
 
 /// A model that is ready for inputs of certain types and shapes.
-pub(crate) enum Prepared<'a> {
-    Tract(tract::Prepared),
+pub(crate) enum Executable<'a> {
+    Tract(tract::Executable),
     Ort {
-        prepared: &'a mut ort::Prepared,
+        prepared: &'a mut ort::Executable,
         ort: &'a Ort,
         model: &'a Model,
     },
 }
 
-impl Prepared<'_> {
+impl Executable<'_> {
     /// Runs the model and returns its outputs, in order.
     ///
     /// # Errors

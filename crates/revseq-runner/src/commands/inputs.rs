@@ -50,8 +50,8 @@ pub(super) fn read_data_set(files: &[PathBuf], names: &[String]) -> Result<Tenso
 
 /// The inputs that a data set is for: those that have to be given, then the others.
 pub(super) fn names(declared: &[Input]) -> Vec<String> {
-    let of = |optional: bool| declared.iter().filter(move |it| it.optional == optional);
-    let all = of(false).chain(of(true));
+    let declared_as = |optional: bool| declared.iter().filter(move |it| it.optional == optional);
+    let all = declared_as(false).chain(declared_as(true));
     all.map(|input| input.name.clone()).collect()
 }
 
@@ -319,7 +319,7 @@ fn made_up(
     })?;
     let sizes = shape.iter().map(|dim| {
         // Sizes are checked before.
-        Ok(usize::try_from(dim.known().context("a size is unknown")?)?)
+        Ok(usize::try_from(dim.size().context("a size is unknown")?)?)
     });
     let sizes: Vec<usize> = sizes.collect::<Result<_>>()?;
     fill(how, element_type, &sizes, number, highest)

@@ -91,11 +91,11 @@ fn limit(site: &Site<'_>) -> Option<(usize, u64)> {
                 .checked_sub(usize::try_from(axis.unsigned_abs()).ok()?)?,
             false => usize::try_from(axis).ok()?,
         };
-        data.get(axis)?.known()
+        data.get(axis)?.size()
     };
     if let Some(operator) = report::operator(site) {
         let (axis, _) = operator.ok()?.axes();
-        return Some((1, data.get(axis)?.known()?));
+        return Some((1, data.get(axis)?.size()?));
     }
     if !site.node.domain().is_empty() {
         return None;
@@ -107,7 +107,7 @@ fn limit(site: &Site<'_>) -> Option<(usize, u64)> {
         "GatherND" | "ScatterND" => {
             let first = attribute("batch_dims", 0);
             let indices = site.inputs.get(1)?.shape.as_ref()?;
-            let count = i64::try_from(indices.last()?.known()?).ok()?;
+            let count = i64::try_from(indices.last()?.size()?).ok()?;
             let sizes = (first..first.checked_add(count)?).map(&size);
             let least = sizes.collect::<Option<Vec<u64>>>()?.into_iter().min()?;
             Some((1, least.checked_sub(1)?))

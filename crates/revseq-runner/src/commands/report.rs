@@ -210,7 +210,7 @@ fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
     let sizes: Option<Vec<u64>> = data
         .shape
         .as_ref()
-        .and_then(|shape| shape.iter().map(Dim::known).collect());
+        .and_then(|shape| shape.iter().map(Dim::size).collect());
     let (Some(sizes), Some(data_type), Some(lengths_type)) = (sizes, data_type, lengths_type)
     else {
         return Outcome::Missing {
@@ -284,7 +284,7 @@ impl Report {
                 .collect();
             texts.join(", ")
         };
-        let of = |axes: &[(&'static str, i64)]| match normal(axes) {
+        let ordered = |axes: &[(&'static str, i64)]| match normal(axes) {
             axes if axes == written => axes,
             axes => format!("{axes} (written: {written})"),
         };
@@ -294,11 +294,11 @@ impl Report {
                 lines.push(("error", error.clone()));
             }
             Outcome::Missing { axes, what } => {
-                lines.push(("axes", of(axes)));
+                lines.push(("axes", ordered(axes)));
                 lines.push(("descriptor", format!("depends on {}", what.join(", "))));
             }
             Outcome::Lowered { axes, lowered } => {
-                lines.push(("axes", of(axes)));
+                lines.push(("axes", ordered(axes)));
                 lines.push(("descriptor", lowered.to_string()));
                 let plan = match &lowered.plan {
                     Ok(_) if lowered.is_of_strings => SWAPS.to_owned(),

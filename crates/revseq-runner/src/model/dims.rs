@@ -82,7 +82,7 @@ impl Model {
             let symbol = match symbols.contains(name) {
                 true => Some(name.clone()),
                 false => match dimension(&inputs, name)? {
-                    None => bail!("--dim {name}: {}", known(symbols)),
+                    None => bail!("--dim {name}: {}", listed(symbols)),
                     Some((_, _, Dim::Symbol(symbol))) => Some(symbol),
                     Some((_, _, Dim::Known(known))) => {
                         ensure!(known == *size, "--dim {name}={size}: it is {known}");
@@ -139,7 +139,7 @@ fn dimension(inputs: &[Input], name: &str) -> Result<Option<(String, usize, Dim)
 }
 
 /// The error of a size that the model does not have.
-fn known(symbols: &BTreeSet<String>) -> String {
+fn listed(symbols: &BTreeSet<String>) -> String {
     let shown: Vec<&str> = symbols.iter().take(SHOWN).map(String::as_str).collect();
     let known = match (shown.as_slice(), symbols.len() - shown.len()) {
         ([], _) => "none".to_owned(),

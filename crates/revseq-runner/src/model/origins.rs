@@ -122,13 +122,13 @@ fn of_graph<'a>(
     let inputs = inputs.map(|(index, it)| (it.name(), of_input(index, it.name())));
     scope.values.extend(inputs);
     for tensor in &graph.initializer {
-        let of = checksum(|it| it.tensor(tensor));
-        scope.values.entry(tensor.name()).or_insert(of);
+        let sum = checksum(|it| it.tensor(tensor));
+        scope.values.entry(tensor.name()).or_insert(sum);
     }
     for sparse in &graph.sparse_initializer {
         let name = sparse.values.as_option().map_or("", TensorProto::name);
-        let of = checksum(|it| it.bytes(&revseq_onnx::encode(sparse).unwrap_or_default()));
-        scope.values.entry(name).or_insert(of);
+        let sum = checksum(|it| it.bytes(&revseq_onnx::encode(sparse).unwrap_or_default()));
+        scope.values.entry(name).or_insert(sum);
     }
     // A checked model has an order.
     let order = order::sorted(&graph.node).map(|order| order.nodes);
@@ -136,11 +136,11 @@ fn of_graph<'a>(
         let node = &graph.node[index];
         let made = checksum(|it| it.node(node, &scope));
         for (slot, output) in node.output.iter().enumerate() {
-            let of = checksum(|it| {
+            let sum = checksum(|it| {
                 it.number(made);
                 it.number(slot as u32);
             });
-            scope.values.insert(output, of);
+            scope.values.insert(output, sum);
         }
     }
     scope.values.remove("");

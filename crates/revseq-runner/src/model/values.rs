@@ -35,7 +35,7 @@ pub(crate) struct ValueType {
 
 impl Dim {
     /// The size, if it is known.
-    pub(crate) fn known(&self) -> Option<u64> {
+    pub(crate) fn size(&self) -> Option<u64> {
         match self {
             Self::Known(size) => Some(*size),
             _ => None,
@@ -129,7 +129,7 @@ impl ValueType {
     pub(crate) fn sizes(&self) -> Option<Vec<Option<u64>>> {
         self.shape
             .as_ref()
-            .map(|shape| shape.iter().map(Dim::known).collect())
+            .map(|shape| shape.iter().map(Dim::size).collect())
     }
 }
 

@@ -108,9 +108,9 @@ impl Made<'_> {
         }
     }
 
-    fn unary(&mut self, op: &str, of: &Value, code: i32, attributes: Vec<AttributeProto>) {
-        let name = self.graph.with(op, &[&of.name], attributes);
-        self.add(name, code, of.sizes.clone());
+    fn unary(&mut self, op: &str, input: &Value, code: i32, attributes: Vec<AttributeProto>) {
+        let name = self.graph.with(op, &[&input.name], attributes);
+        self.add(name, code, input.sizes.clone());
     }
 
     /// A binary operator on a value and another that fits.
@@ -260,17 +260,17 @@ impl Made<'_> {
     }
 
     /// An If of a value: whether all its elements hold, or any number is above 0.
-    fn condition(&mut self, of: &Value) -> String {
+    fn condition(&mut self, operand: &Value) -> String {
         let cast = |made: &mut Self, name: &str, code: i32| {
             made.graph
                 .with("Cast", &[name], vec![int("to", code.into())])
         };
-        let condition = if of.code == BOOL && of.count() == 1 {
-            of.name.clone()
+        let condition = if operand.code == BOOL && operand.count() == 1 {
+            operand.name.clone()
         } else {
-            let (numbers, op) = match of.code {
-                BOOL => (cast(self, &of.name, INT32), "ReduceMin"),
-                _ => (of.name.clone(), "ReduceMax"),
+            let (numbers, op) = match operand.code {
+                BOOL => (cast(self, &operand.name, INT32), "ReduceMin"),
+                _ => (operand.name.clone(), "ReduceMax"),
             };
             let one = self.graph.with(op, &[&numbers], vec![int("keepdims", 0)]);
             cast(self, &one, BOOL)

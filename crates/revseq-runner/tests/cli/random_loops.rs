@@ -361,8 +361,8 @@ impl Step<'_, '_> {
         outputs
     }
 
-    fn function(&mut self, which: usize, of: &str) -> String {
-        self.op(FUNCTIONS[self.layer.functions[which]], &[of])
+    fn function(&mut self, which: usize, input: &str) -> String {
+        self.op(FUNCTIONS[self.layer.functions[which]], &[input])
     }
 
     /// The new output, and the new cell state if there is one.
@@ -604,17 +604,19 @@ fn write(main: &mut Graph<'_>, layer: Layer, x: &str, width: usize) -> Vec<Strin
         states.push((body.fresh("b"), FLOAT, buffer, room));
     }
     // A body's outputs are its own values, each once.
-    let left = states.iter().map(|(_, of, value, _)| (value, *of));
+    let left = states
+        .iter()
+        .map(|(_, data_type, value, _)| (value, *data_type));
     let outputs = left.chain(std::iter::once((&output, FLOAT)));
     let mut results: Vec<ValueInfoProto> = outputs
-        .map(|(value, of)| untyped(&body.op("Identity", &[value]), of))
+        .map(|(value, data_type)| untyped(&body.op("Identity", &[value]), data_type))
         .collect();
     let given: Vec<String> = results.iter().map(|_| main.fresh("given")).collect();
     let given_names: Vec<&str> = given.iter().map(String::as_str).collect();
 
     let mut inputs: Vec<ValueInfoProto> = states
         .iter()
-        .map(|(name, of, ..)| untyped(name, *of))
+        .map(|(name, data_type, ..)| untyped(name, *data_type))
         .collect();
     let begin_states: Vec<&str> = states.iter().map(|(.., begin)| &**begin).collect();
     let mut made = if layer.scan {

@@ -141,8 +141,8 @@ impl Graph {
         name
     }
 
-    fn floats(&mut self, sizes: &[usize], of: impl Fn(usize) -> f32) -> String {
-        let bytes = (0..sizes.iter().product()).flat_map(|it| of(it).to_le_bytes());
+    fn floats(&mut self, sizes: &[usize], number: impl Fn(usize) -> f32) -> String {
+        let bytes = (0..sizes.iter().product()).flat_map(|it| number(it).to_le_bytes());
         let bytes: Vec<u8> = bytes.collect();
         self.initializer(FLOAT, sizes, &bytes)
     }
@@ -170,14 +170,14 @@ impl Graph {
             None => &[],
         };
         let scale = self.floats(sizes, |at| params.scale * (1 + at) as f32);
-        let of = if params.is_signed { INT8 } else { UINT8 };
+        let data_type = if params.is_signed { INT8 } else { UINT8 };
         let zero = params
             .zero
             .wrapping_sub(if params.is_signed { 128 } else { 0 });
         let zeros: Vec<u8> = (0..sizes.iter().product())
             .map(|at: usize| zero.wrapping_add(at as u8))
             .collect();
-        let zero = self.initializer(of, sizes, &zeros);
+        let zero = self.initializer(data_type, sizes, &zeros);
         let axis = vec![int("axis", axis as i64)];
         let quantized = self.with("QuantizeLinear", &[value, &scale, &zero], axis);
         (quantized, [scale, zero])

@@ -562,15 +562,15 @@ fn a_model_comes_from_standard_input() {
             "tract",
         ],
     ] {
-        let of = |model: &str| -> Vec<String> {
+        let lines_of = |model: &str| -> Vec<String> {
             let arguments = arguments.iter();
             arguments.map(|it| it.replace("MODEL", model)).collect()
         };
         let of_file = std::process::Command::new(env!("CARGO_BIN_EXE_revseq"))
-            .args(of(path.to_str().unwrap()))
+            .args(lines_of(path.to_str().unwrap()))
             .output()
             .unwrap();
-        let arguments = of("-");
+        let arguments = lines_of("-");
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let output = piped(&arguments, &bytes);
         assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -286,16 +286,16 @@ mod tests {
                     let extent = extent.expect("bounds that are numbers");
                     for number in 0..12 {
                         let values = SymbolValues::default().with(&symbol, number);
-                        let of = |it: &TDim| it.eval(&values).to_i64().unwrap();
-                        let (first, count) = positions(start, end, step, of(&size));
-                        let at = format!("{start}:{end}:{step} of {size} = {}", of(&size));
+                        let value = |it: &TDim| it.eval(&values).to_i64().unwrap();
+                        let (first, count) = positions(start, end, step, value(&size));
+                        let at = format!("{start}:{end}:{step} of {size} = {}", value(&size));
                         match &extent {
-                            Extent::Count(found) => assert_eq!(of(found), count, "{at}"),
+                            Extent::Count(found) => assert_eq!(value(found), count, "{at}"),
                             Extent::Within(from, to) => {
-                                assert_eq!(of(to) - of(from), count, "{at}");
-                                assert!(count == 0 || of(from) == first, "{at}");
-                                assert!((0..=of(&size)).contains(&of(from)), "{at}");
-                                assert!(of(to) <= of(&size), "{at}");
+                                assert_eq!(value(to) - value(from), count, "{at}");
+                                assert!(count == 0 || value(from) == first, "{at}");
+                                assert!((0..=value(&size)).contains(&value(from)), "{at}");
+                                assert!(value(to) <= value(&size), "{at}");
                             }
                         }
                     }
@@ -335,14 +335,14 @@ mod tests {
             };
             for (a, b) in (0..6).flat_map(|a| (0..6).map(move |b| (a, b))) {
                 let values = SymbolValues::default().with(&n, a).with(&t, b);
-                let of = |it: &TDim| it.eval(&values).to_i64().unwrap();
-                let (first, count) = positions(of(start), of(end), 1, a);
+                let value = |it: &TDim| it.eval(&values).to_i64().unwrap();
+                let (first, count) = positions(value(start), value(end), 1, a);
                 let at = format!("{start}:{end} of {size} = {a}, T = {b}");
                 match &extent {
-                    Extent::Count(found) => assert_eq!(of(found), count, "{at}"),
+                    Extent::Count(found) => assert_eq!(value(found), count, "{at}"),
                     Extent::Within(from, to) => {
-                        assert_eq!(of(to) - of(from), count, "{at}");
-                        assert!(count == 0 || of(from) == first, "{at}");
+                        assert_eq!(value(to) - value(from), count, "{at}");
+                        assert!(count == 0 || value(from) == first, "{at}");
                     }
                 }
             }

@@ -43,7 +43,8 @@ type Joined = (usize, DatumType, TVec<TDim>);
 impl OnnxConcat {
     /// `None` if all sizes beside the axis are the same expressions, or contradict each other.
     fn joined(&self, types: &[DatumType], shapes: &[TVec<TDim>]) -> TractResult<Option<Joined>> {
-        let (Some(of), Some(first)) = (DatumType::super_type_for(types), shapes.first()) else {
+        let (Some(datum_type), Some(first)) = (DatumType::super_type_for(types), shapes.first())
+        else {
             return Ok(None);
         };
         if shapes.iter().any(|shape| shape.len() != first.len()) {
@@ -71,7 +72,7 @@ impl OnnxConcat {
                 joined[axis] = plain.clone();
             }
         }
-        Ok((!is_same).then_some((along, of, joined)))
+        Ok((!is_same).then_some((along, datum_type, joined)))
     }
 }
 
@@ -106,13 +107,13 @@ impl Override for OnnxConcat {
             types.push(fact.datum_type);
             shapes.push(fact.shape.to_tvec());
         }
-        let Some((axis, of, joined)) = self.joined(&types, &shapes)? else {
+        let Some((axis, datum_type, joined)) = self.joined(&types, &shapes)? else {
             return Ok(None);
         };
         let mut agreed: TVec<OutletId> = tvec![];
         for (index, (input, before)) in std::iter::zip(inputs, shapes).enumerate() {
             let cast = format!("{name}.cast{index}");
-            let mut wire = wire_cast(target, cast, *input, of)?;
+            let mut wire = wire_cast(target, cast, *input, datum_type)?;
             let mut shape = joined.clone();
             shape[axis] = before[axis].clone();
             if shape != before {

@@ -148,9 +148,9 @@ impl DeferredNode {
                 size => (size >= 0).then(|| size.to_dim()),
             },
             "Expand" => {
-                let of = |count: usize| (axis + count).checked_sub(rank);
-                let before = of(data.len()).map_or(1.to_dim(), |at| data[at].clone());
-                let to = match of(numbers.len()) {
+                let leading = |count: usize| (axis + count).checked_sub(rank);
+                let before = leading(data.len()).map_or(1.to_dim(), |at| data[at].clone());
+                let to = match leading(numbers.len()) {
                     None if !numbers.is_empty() => Some(1),
                     at => at.and_then(number),
                 };
@@ -209,7 +209,7 @@ impl DeferredNode {
     /// those of a Reshape follow from its input.
     fn allow(
         &self,
-        of: DatumType,
+        datum_type: DatumType,
         data: &[usize],
         numbers: impl Fn(usize) -> TractResult<Vec<i64>>,
     ) -> TractResult<()> {
@@ -266,7 +266,7 @@ impl DeferredNode {
             }
             _ => return Ok(()),
         }
-        self.limits.allow(of, &shape)
+        self.limits.allow(datum_type, &shape)
     }
 
     /// The data's sizes, if all are known; a ConstantOfShape has no data.
@@ -338,7 +338,7 @@ impl DeferredNode {
         };
         let counts = inputs[self.deciding[0]].shape.concretize()?;
         let count = counts.iter().product::<TDim>().to_usize().ok()?;
-        let of = output.datum_type.concretize()?;
+        let datum_type = output.datum_type.concretize()?;
         let known: Vec<Option<TDim>> = output.shape.dims().map(|it| it.concretize()).collect();
         let rank = self.rank(data.len(), count);
         let sizes = (0..rank).map(|axis| {
@@ -351,7 +351,7 @@ impl DeferredNode {
             let known = known.or_else(to);
             known.unwrap_or_else(|| self.sizes.of(axis))
         });
-        Some((of, sizes.collect()))
+        Some((datum_type, sizes.collect()))
     }
 }
 
@@ -364,7 +364,9 @@ impl Override for DeferredNode {
     ) -> TractResult<Option<Facts>> {
         let found = self.found(upstream, inputs, outputs)?;
         let fact = self.fact(&found.0, &found.1[0]);
-        Ok(fact.map(|(of, shape)| inferred(&found.0.iter().collect(), outputs, of, shape)))
+        Ok(fact.map(|(datum_type, shape)| {
+            inferred(&found.0.iter().collect(), outputs, datum_type, shape)
+        }))
     }
 
     fn check(
@@ -375,7 +377,7 @@ impl Override for DeferredNode {
     ) -> TractResult<()> {
         let found = self.found(upstream, inputs, outputs)?;
         let fact = self.fact(&found.0, &found.1[0]);
-        if let (None, Some(of)) = (&fact, found.1[0].datum_type.concretize())
+        if let (None, Some(datum_type)) = (&fact, found.1[0].datum_type.concretize())
             && let Some(data) = self.data(|input| inputs[input].shape.as_concrete_finite())?
         {
             let numbers = |input: usize| -> TractResult<Vec<i64>> {
@@ -384,7 +386,7 @@ impl Override for DeferredNode {
             };
             // Those with symbols are none.
             if numbers(self.deciding[0]).is_ok() {
-                self.allow(of, &data, numbers)?;
+                self.allow(datum_type, &data, numbers)?;
             }
         }
         Ok(())
@@ -404,13 +406,13 @@ impl Override for DeferredNode {
         let output = InferenceFact::default();
         let known = facts.iter().collect();
         let inferred = self.found(&mut *clone_box(upstream), &known, &tvec![&output])?;
-        let Some((of, shape)) = self.fact(&facts, &inferred.1[0]) else {
+        let Some((datum_type, shape)) = self.fact(&facts, &inferred.1[0]) else {
             return Ok(None);
         };
         let op = DeferredOp {
             upstream: clone_box(upstream),
             op: self.clone(),
-            fact: of.fact(shape),
+            fact: datum_type.fact(shape),
         };
         let name = target.unique_name(name).into_owned();
         target.wire_node(name, op, inputs).map(Some)
@@ -448,7 +450,7 @@ impl EvalOp for DeferredOp {
     not_out_of_plan!();
 
     fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
-        Ok(Some(Box::new(Prepared {
+        Ok(Some(Box::new(PlannedOp {
             op: self.clone(),
             last: None,
         })))
@@ -484,7 +486,7 @@ impl TypedOp for DeferredOp {
 
 /// The operator and its latest plan.
 #[derive(Clone, Debug)]
-struct Prepared {
+struct PlannedOp {
     op: DeferredOp,
     last: Option<(Vec<Known>, Arc<TypedSimplePlan>)>,
 }
@@ -496,7 +498,7 @@ enum Known {
     Value(TValue),
 }
 
-impl Prepared {
+impl PlannedOp {
     fn plan(&mut self, inputs: &[TValue]) -> TractResult<Arc<TypedSimplePlan>> {
         let deciding = &self.op.op.deciding;
         let is_deciding = |input: &usize| deciding.contains(input);
@@ -539,7 +541,7 @@ impl Prepared {
     }
 }
 
-impl OpState for Prepared {
+impl OpState for PlannedOp {
     fn eval(
         &mut self,
         ctx: &EvalContext<'_>,
@@ -560,12 +562,12 @@ impl OpState for Prepared {
         let is_data = |(input, _): &(usize, TValue)| !self.op.op.deciding.contains(input);
         let data = inputs.into_iter().enumerate().filter(is_data);
         let outputs = plan.run(data.map(|(_, value)| value).collect())?;
-        let of = self.op.fact.datum_type;
+        let datum_type = self.op.fact.datum_type;
         let outputs = outputs.into_iter().map(|output| {
-            if output.datum_type() == of {
+            if output.datum_type() == datum_type {
                 return Ok(output);
             }
-            Ok(output.cast_to_dt(of)?.into_owned().into_tvalue())
+            Ok(output.cast_to_dt(datum_type)?.into_owned().into_tvalue())
         });
         outputs.collect()
     }

@@ -211,7 +211,7 @@ fn leaf(name: &str, length: Option<usize>) -> Option<Vec<Number<'_>>> {
 /// Applies a function to the elements of lists of equal length, or of one element.
 fn elementwise<'a>(
     inputs: &[Option<Vec<Number<'a>>>],
-    of: impl Fn(&[Number<'a>]) -> Number<'a>,
+    function: impl Fn(&[Number<'a>]) -> Number<'a>,
 ) -> Option<Vec<Number<'a>>> {
     let inputs: Vec<&Vec<Number<'a>>> = inputs.iter().map(Option::as_ref).collect::<Option<_>>()?;
     let length = inputs.iter().map(|input| input.len()).max()?;
@@ -220,7 +220,7 @@ fn elementwise<'a>(
         let at = |input: &Vec<Number<'a>>, at: usize| input[if input.len() == 1 { 0 } else { at }];
         let elements =
             (0..length).map(|it| -> Vec<_> { inputs.iter().map(|i| at(i, it)).collect() });
-        elements.map(|elements| of(&elements)).collect()
+        elements.map(|elements| function(&elements)).collect()
     })
 }
 

@@ -58,7 +58,7 @@ impl CustomNode for OnnxOneHot {
         };
         Ok(OneHot {
             axis,
-            is_minted: depth.is_none(),
+            is_from_data: depth.is_none(),
             depth: depth.unwrap_or_else(|| self.depth.of(axis)),
             limits: self.limits,
         })
@@ -134,7 +134,7 @@ struct OneHot {
     /// The size of the new axis.
     depth: TDim,
     /// Whether the depth comes from data, and is a symbol of its own.
-    is_minted: bool,
+    is_from_data: bool,
     limits: Limits,
 }
 
@@ -182,7 +182,7 @@ impl Op for OneHot {
     }
 
     fn mints_runtime_symbols(&self) -> bool {
-        self.is_minted
+        self.is_from_data
     }
 
     fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
@@ -195,7 +195,7 @@ impl Op for OneHot {
 impl EvalOp for OneHot {
     fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
         // A constant would not give its symbol a number.
-        let is_constant = !self.is_minted;
+        let is_constant = !self.is_from_data;
         let eval = || self.eval(&EvalContext::out_of_plan(), inputs);
         is_constant.then(eval).transpose()
     }

@@ -24,7 +24,7 @@ pub(crate) struct Part {
     /// The size of the output's axis.
     pub(crate) size: TDim,
     /// Whether the size comes from data, and is a symbol of its own.
-    pub(crate) is_minted: bool,
+    pub(crate) is_from_data: bool,
 }
 
 /// A bound of a slice.
@@ -34,7 +34,7 @@ pub(crate) enum Bound {
     /// An element of a list, with the list's length.
     Element {
         at: usize,
-        of: usize,
+        length: usize,
     },
 }
 
@@ -48,11 +48,11 @@ impl Bound {
     ) -> TractResult<i64> {
         match self {
             Self::Known(bound) => Ok(bound.eval_to_i64(symbols)?),
-            Self::Element { at, of } => {
+            Self::Element { at, length } => {
                 let list = lists.next().context("the list of a bound")?;
                 ensure!(
-                    list.len() == *of,
-                    "a Slice along {of} axes has {} {what}",
+                    list.len() == *length,
+                    "a Slice along {length} axes has {} {what}",
                     list.len()
                 );
                 let list = in_numbers(list, symbols)?;
@@ -64,10 +64,10 @@ impl Bound {
     }
 
     pub(crate) fn number(&self) -> Option<i64> {
-        self.known()?.to_i64().ok()
+        self.fixed()?.to_i64().ok()
     }
 
-    fn known(&self) -> Option<&TDim> {
+    fn fixed(&self) -> Option<&TDim> {
         match self {
             Self::Known(bound) => Some(bound),
             Self::Element { .. } => None,
@@ -92,13 +92,13 @@ impl Op for Part {
     }
 
     fn mints_runtime_symbols(&self) -> bool {
-        self.is_minted
+        self.is_from_data
     }
 
     fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
         let lists = inputs[1..].iter().flat_map(|fact| symbols_of(fact));
         let bounds = [&self.start, &self.end].into_iter();
-        let known = bounds.filter_map(Bound::known).flat_map(TDim::symbols);
+        let known = bounds.filter_map(Bound::fixed).flat_map(TDim::symbols);
         lists.chain(known).collect()
     }
 
@@ -108,7 +108,7 @@ impl Op for Part {
 impl EvalOp for Part {
     fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
         // A constant would not give its symbol a number.
-        let is_constant = !self.is_minted;
+        let is_constant = !self.is_from_data;
         let eval = || self.eval(&EvalContext::out_of_plan(), inputs);
         is_constant.then(eval).transpose()
     }
@@ -268,8 +268,8 @@ impl TypedOp for Part {
         model: &TypedModel,
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
-        rule_if_some!(start = self.start.known());
-        rule_if_some!(end = self.end.known());
+        rule_if_some!(start = self.start.fixed());
+        rule_if_some!(end = self.end.fixed());
         let size = &model.outlet_fact(node.inputs[0])?.shape[self.axis];
         let Some(Extent::Within(from, to)) = extent(start, end, self.step, size) else {
             return Ok(None);

@@ -43,7 +43,7 @@ pub(crate) fn parse(
             let numbers = context.numbers(&node.input[index + 1], None)?;
             Ok(List::Input(
                 input,
-                numbers.map(|it| it.into_iter().map(known).collect()),
+                numbers.map(|it| it.into_iter().map(bound).collect()),
             ))
         };
         [list(0)?, list(1)?, list(2)?, list(3)?]
@@ -68,7 +68,7 @@ pub(crate) fn parse(
 }
 
 /// A number that the graph determines.
-fn known(number: Number<'_>) -> Option<i64> {
+fn bound(number: Number<'_>) -> Option<i64> {
     match number {
         Number::Known(number) => Some(number),
         // A larger bound means the same.
@@ -237,31 +237,31 @@ impl OnnxSlice {
             });
         }
         let lengths: Vec<usize> = lists.iter().flatten().map(Vec::len).collect();
-        let Some(&of) = lengths.first() else {
+        let Some(&count) = lengths.first() else {
             return Ok(None);
         };
         ensure!(
-            lengths.iter().all(|length| *length == of),
+            lengths.iter().all(|length| *length == count),
             "a Slice whose starts, ends, axes and steps have {lengths:?} elements, expected \
              equally many"
         );
         let mut found: Vec<Along> = vec![];
-        for at in 0..of {
+        for at in 0..count {
             // Absent, known, or neither.
             let number = |list: usize, absent: i64| match (&self.lists[list], &lists[list]) {
                 (List::Absent, _) => Some(absent),
                 (_, Some(list)) => list[at].as_ref()?.to_i64().ok(),
                 (_, None) => None,
             };
-            let (Some(of_axis), Some(step)) = (number(2, at as i64), number(3, 1)) else {
+            let (Some(number_of_axis), Some(step)) = (number(2, at as i64), number(3, 1)) else {
                 return Ok(None);
             };
-            ensure!(step != 0, "its step along axis {of_axis} is 0");
-            let axis = axis(of_axis, rank).ok();
+            ensure!(step != 0, "its step along axis {number_of_axis} is 0");
+            let axis = axis(number_of_axis, rank).ok();
             let is_new = |axis: &usize| found.iter().all(|known| known.axis != *axis);
             let axis = axis.filter(is_new).with_context(|| {
                 format!(
-                    "axis {of_axis} of data of rank {rank}, expected each axis at most once, from \
+                    "axis {number_of_axis} of data of rank {rank}, expected each axis at most once, from \
                      {} to {}",
                     -(rank as i64),
                     rank as i64 - 1
@@ -272,7 +272,7 @@ impl OnnxSlice {
                 None => None,
             };
             let [start, end] = [bound(0), bound(1)];
-            let unknown = Bound::Element { at, of };
+            let unknown = Bound::Element { at, length: count };
             found.push(Along {
                 axis,
                 start: start.unwrap_or_else(|| unknown.clone()),
@@ -361,9 +361,9 @@ impl InferenceOp for OnnxSlice {
         }
         let mut output = outputs[0].clone();
         output.datum_type.unify_with(&inputs[0].datum_type)?;
-        for (axis, known) in output.shape.dims().enumerate() {
-            if let Some(known) = known.concretize() {
-                shape.set_dim(axis, known);
+        for (axis, size) in output.shape.dims().enumerate() {
+            if let Some(size) = size.concretize() {
+                shape.set_dim(axis, size);
             }
         }
         output.shape = shape;
@@ -416,7 +416,7 @@ impl OnnxSlice {
             target.unique_name(name).into_owned()
         };
         let size = target.outlet_fact(data)?.shape[axis].clone();
-        let (size, is_minted) = match along.taken(&size) {
+        let (size, is_from_data) = match along.taken(&size) {
             Taken::Element { at } => {
                 let start = self.list(0, inputs)?;
                 let bound = unique(target, "bound");
@@ -431,8 +431,8 @@ impl OnnxSlice {
                 let element = unique(target, "element");
                 let element = target.wire_node(element, Gather::new(axis), &[data, index])?[0];
                 // The Squeeze behind the Slice removes this axis again, and both vanish.
-                let of = unique(target, "of");
-                return Ok(target.wire_node(of, AxisOp::Add(axis), &[element])?[0]);
+                let position = unique(target, "of");
+                return Ok(target.wire_node(position, AxisOp::Add(axis), &[element])?[0]);
             }
             Taken::Within(from, to) => {
                 return wire_within((from, to), name, target, axis, data);
@@ -452,7 +452,7 @@ impl OnnxSlice {
             end: along.end.clone(),
             step: along.step,
             size,
-            is_minted,
+            is_from_data,
         };
         Ok(target.wire_node(unique(target, "part"), part, &inputs_of_part)?[0])
     }

@@ -136,7 +136,7 @@ impl Override for OnnxSqueeze {
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>> {
         let data = inputs[0].datum_type.concretize();
-        let Some((of, mut shape)) = data.zip(inputs[0].shape.concretize()) else {
+        let Some((datum_type, mut shape)) = data.zip(inputs[0].shape.concretize()) else {
             return Ok(None);
         };
         let Some(axes) = self.unknown(&shape)? else {
@@ -145,7 +145,7 @@ impl Override for OnnxSqueeze {
         for axis in axes {
             shape.remove(axis);
         }
-        Ok(Some(inferred(inputs, outputs, of, shape)))
+        Ok(Some(inferred(inputs, outputs, datum_type, shape)))
     }
 
     fn wire(

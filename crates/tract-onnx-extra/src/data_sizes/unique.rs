@@ -155,12 +155,12 @@ impl EvalOp for Unique {
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let data = in_numbers(args_1!(inputs), ctx.symbols)?;
-        let of = data.datum_type();
+        let datum_type = data.datum_type();
         let (data, axis) = along(data, self.axis)?;
-        let found = match of {
+        let found = match datum_type {
             DatumType::String => self.find::<String>(&data, axis)?,
             DatumType::Bool => self.find::<bool>(&data, axis)?,
-            _ => dispatch_numbers!(Self::find(of)(self, &data, axis))?,
+            _ => dispatch_numbers!(Self::find(datum_type)(self, &data, axis))?,
         };
         let Found { kept, equals } = found;
         let of_indices = |indices: &[usize]| {

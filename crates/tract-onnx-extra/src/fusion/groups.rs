@@ -123,7 +123,7 @@ fn product(op: &EinSum, facts: &[&TypedFact]) -> Option<Product> {
     let mut inner: Vec<(usize, usize)> = vec![];
     let mut multiplications = 1u64;
     for axis in op.axes.iter_all_axes() {
-        let at = |of: &[usize]| match *of {
+        let at = |place: &[usize]| match *place {
             [] => Some(None),
             [at] => Some(Some(at)),
             _ => None,
@@ -134,7 +134,7 @@ fn product(op: &EinSum, facts: &[&TypedFact]) -> Option<Product> {
             at(&axis.outputs[0])?,
         );
         let size = |input: usize, at: usize| &facts[input].shape[at];
-        let of = match places {
+        let place = match places {
             // Axes of size 1 may be anywhere.
             (None, None, _) => continue,
             (Some(a), Some(b), _) if size(0, a).is_one() && size(1, b).is_one() => continue,
@@ -154,7 +154,7 @@ fn product(op: &EinSum, facts: &[&TypedFact]) -> Option<Product> {
             }
             _ => return None,
         };
-        multiplications = multiplications.checked_mul(size_or_1(of))?;
+        multiplications = multiplications.checked_mul(size_or_1(place))?;
     }
     let mut inputs = [0, 1];
     let mut axes: [TVec<usize>; 2] = [
@@ -189,11 +189,11 @@ fn product(op: &EinSum, facts: &[&TypedFact]) -> Option<Product> {
 
 /// Whether a value has few elements, which are floats or bools.
 fn is_small(fact: &TypedFact) -> bool {
-    let of = fact.datum_type;
+    let datum_type = fact.datum_type;
     let elements = fact.shape.iter().map(size_or_1);
     let elements = elements.fold(1, u64::saturating_mul);
     fact.is_plain()
-        && (of.is::<f32>() || of.is::<bool>())
+        && (datum_type.is::<f32>() || datum_type.is::<bool>())
         && (1..=MAXIMUM_ELEMENTS).contains(&elements)
 }
 
@@ -447,7 +447,7 @@ impl Writer<'_> {
         if let Some(range) = view.contiguous() {
             return Ok(at(range.start));
         }
-        if let Some(elements) = self.known(&view) {
+        if let Some(elements) = self.constant_elements(&view) {
             return Ok(self.keep(elements));
         }
         Ok(Operand {
@@ -467,7 +467,7 @@ impl Writer<'_> {
     }
 
     /// The elements of a constant in the order of a view.
-    fn known(&self, view: &View) -> Option<Vec<f32>> {
+    fn constant_elements(&self, view: &View) -> Option<Vec<f32>> {
         let Base::Constant(constant) = view.base else {
             return None;
         };
@@ -492,7 +492,9 @@ impl Writer<'_> {
 
     /// Packs a constant matrix for products.
     fn packed(&mut self, view: &View, columns: usize) -> TractResult<Operand> {
-        let elements = self.known(view).context("the matrix is a constant")?;
+        let elements = self
+            .constant_elements(view)
+            .context("the matrix is a constant")?;
         Ok(self.keep(pack(&elements, columns)))
     }
 

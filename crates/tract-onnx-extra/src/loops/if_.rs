@@ -122,7 +122,7 @@ impl OnnxIf {
     /// The type of an output of both branches, which may differ in holding an integer as a size. A
     /// size gains nothing where the other branch may be taken, so it becomes a number.
     fn joined_type(&self, output: usize, types: [DatumType; 2]) -> Option<DatumType> {
-        let is_size = |of: DatumType| of.is_tdim();
+        let is_size = |datum_type: DatumType| datum_type.is_tdim();
         match types {
             [one, other] if is_size(one) && is_size(other) => {
                 let mut declared = self.branches.iter().map(|it| it.declared.get(output));
@@ -143,13 +143,13 @@ impl OnnxIf {
         for output in 0..bodies.then_body.outputs.len() {
             let then = bodies.then_body.output_fact(output)?.datum_type;
             let other = bodies.else_body.output_fact(output)?.datum_type;
-            let Some(of) = self.joined_type(output, [then, other]) else {
+            let Some(datum_type) = self.joined_type(output, [then, other]) else {
                 continue;
             };
             for body in [&mut bodies.then_body, &mut bodies.else_body] {
                 let mut outputs = body.outputs.clone();
                 let name = format!("{}.number", body.node(outputs[output].node).name);
-                outputs[output] = wire_cast(body, name, outputs[output], of)?;
+                outputs[output] = wire_cast(body, name, outputs[output], datum_type)?;
                 body.select_output_outlets(&outputs)?;
             }
         }
@@ -161,9 +161,9 @@ impl OnnxIf {
         let mut fact = InferenceFact::default();
         let types = [one, other].map(|fact| fact.datum_type.concretize());
         if let [Some(one), Some(other)] = types
-            && let Some(of) = self.joined_type(output, [one, other])
+            && let Some(datum_type) = self.joined_type(output, [one, other])
         {
-            fact = fact.with_datum_type(of);
+            fact = fact.with_datum_type(datum_type);
         }
         let shapes = [&one.shape, &other.shape];
         let ranks = shapes.map(|shape| shape.rank().concretize());

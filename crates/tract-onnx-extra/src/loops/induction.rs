@@ -46,7 +46,7 @@ fn regular(spec: &Spec, inputs: &[&TypedFact]) -> TractResult<(HashSet<usize>, H
     let body = &spec.body;
     let mut states: HashSet<usize> = (0..spec.states.len())
         .filter(|&state| {
-            let initial = known(inputs[spec.states[state]]);
+            let initial = constant(inputs[spec.states[state]]);
             initial.is_some_and(|it| {
                 let is_counted =
                     it.datum_type().is_integer() || it.datum_type() == bool::datum_type();
@@ -87,7 +87,7 @@ fn regular(spec: &Spec, inputs: &[&TypedFact]) -> TractResult<(HashSet<usize>, H
 }
 
 /// A value that is known before the model runs, with sizes as integers.
-pub(crate) fn known(fact: &TypedFact) -> Option<TValue> {
+pub(crate) fn constant(fact: &TypedFact) -> Option<TValue> {
     let value = fact.konst.as_ref()?;
     if value.datum_type() == TDim::datum_type() {
         let value = value.cast_to::<i64>().ok()?.into_owned();
@@ -106,14 +106,14 @@ pub(crate) fn follow(
 ) -> TractResult<Option<Induction>> {
     let trip_count = match spec.trip_count {
         None => i64::MAX,
-        Some(input) => match known(inputs[input]) {
+        Some(input) => match constant(inputs[input]) {
             Some(count) => one(&count, "trip count")?,
             None => return Ok(None),
         },
     };
     let mut goes_on = match spec.condition {
         None => true,
-        Some(input) => match known(inputs[input]) {
+        Some(input) => match constant(inputs[input]) {
             Some(condition) => one(&condition, "condition")?,
             None => return Ok(None),
         },
@@ -153,7 +153,7 @@ pub(crate) fn follow(
     let mut current: HashMap<usize, TValue> = states
         .iter()
         .map(|&state| {
-            let initial = known(inputs[spec.states[state]]);
+            let initial = constant(inputs[spec.states[state]]);
             Ok((state, initial.context("it is known")?))
         })
         .collect::<TractResult<_>>()?;

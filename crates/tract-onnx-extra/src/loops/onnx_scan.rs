@@ -83,11 +83,11 @@ impl Hook for OnnxScan {
             return Ok(outlets);
         }
         for state in 0..self.states.min(outlets.len()) {
-            let of = target.outlet_fact(outlets[state])?.datum_type;
+            let datum_type = target.outlet_fact(outlets[state])?.datum_type;
             let name = format!("{}.initial{state}", node.name);
             let initial = match target.outlet_fact(input(state))?.datum_type {
-                same if same == of => input(state),
-                _ => wire_cast(target, name, input(state), of)?,
+                same if same == datum_type => input(state),
+                _ => wire_cast(target, name, input(state), datum_type)?,
             };
             let name = target.unique_name(format!("{}.last{state}", node.name));
             let (name, inputs) = (name.into_owned(), [outlets[state], initial, scanned]);

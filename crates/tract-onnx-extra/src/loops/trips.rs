@@ -18,7 +18,7 @@ use tract_onnx::tract_core::ops::math::Add;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::Next;
-use crate::loops::induction::known;
+use crate::loops::induction::constant;
 use crate::loops::spec::{Feed, Spec, one};
 
 /// Whether the body outputs a condition that holds after every step but the last of `trip_count`.
@@ -56,7 +56,7 @@ pub(crate) fn offset(spec: &Spec, inputs: &[TypedFact], outlet: OutletId) -> Opt
 pub(crate) fn counter(spec: &Spec, inputs: &[TypedFact], state: usize) -> Option<i64> {
     let after = spec.body.outputs[spec.state_output(state)];
     let is_counter = counted(spec, after)? == (Base::State(state), 1);
-    let first = known(&inputs[spec.states[state]]).filter(|_| is_counter)?;
+    let first = constant(&inputs[spec.states[state]]).filter(|_| is_counter)?;
     one(&first, "counter").ok()
 }
 

@@ -46,7 +46,7 @@ impl Override for Computed {
         rule_if!(!inputs[1..].iter().all(is_known));
         let mut to = Wiring { name, target };
         let fact = to.target.outlet_fact(inputs[0])?;
-        let (of, rank) = (fact.datum_type, fact.rank());
+        let (datum_type, rank) = (fact.datum_type, fact.rank());
         let mut parameters: TVec<OutletId> = inputs[1..].into();
         for parameter in &mut parameters {
             // From [channels] to [channels, 1, …].
@@ -57,7 +57,7 @@ impl Override for Computed {
         let &[scale, bias, mean, variance] = &*parameters else {
             bail!("it has {} inputs, expected 5", inputs.len());
         };
-        let epsilon = tensor0(self.epsilon).cast_to_dt(of)?.into_owned();
+        let epsilon = tensor0(self.epsilon).cast_to_dt(datum_type)?.into_owned();
         let epsilon = to.target.add_const(to.unique("epsilon"), epsilon)?;
         let centered = to.wire("centered", math::sub(), &[inputs[0], mean])?;
         let variance = to.wire("variance", math::add(), &[variance, epsilon])?;
@@ -75,18 +75,18 @@ struct Wiring<'a> {
 }
 
 impl Wiring<'_> {
-    fn unique(&self, of: &str) -> String {
-        let name = format!("{}.{of}", self.name);
+    fn unique(&self, part: &str) -> String {
+        let name = format!("{}.{part}", self.name);
         self.target.unique_name(name).into_owned()
     }
 
     fn wire(
         &mut self,
-        of: &str,
+        part: &str,
         op: impl Into<Box<dyn TypedOp>>,
         inputs: &[OutletId],
     ) -> TractResult<OutletId> {
-        let name = self.unique(of);
+        let name = self.unique(part);
         Ok(wire_with_rank_broadcast(name, self.target, op, inputs)?[0])
     }
 }

@@ -141,12 +141,12 @@ impl Expansion for CastToIntegers {
         check_output_arity(outputs, 1)?;
         s.equals(&inputs[0].shape, &outputs[0].shape)?;
         s.given(&inputs[0].datum_type, move |s, from| {
-            if let Some(of) = self.output_type(from, None) {
-                return s.equals(&outputs[0].datum_type, of);
+            if let Some(datum_type) = self.output_type(from, None) {
+                return s.equals(&outputs[0].datum_type, datum_type);
             }
             s.given(&inputs[0].value, move |s, value| {
-                let of = self.output_type(from, Some(&value)).unwrap_or(self.to);
-                s.equals(&outputs[0].datum_type, of)
+                let datum_type = self.output_type(from, Some(&value)).unwrap_or(self.to);
+                s.equals(&outputs[0].datum_type, datum_type)
             })
         })
     }

@@ -37,11 +37,13 @@ pub(crate) struct OrNothing;
 
 /// A value without elements, if it is known to have none.
 fn nothing(fact: &InferenceFact) -> Option<TractResult<Tensor>> {
-    let of = fact.datum_type.concretize()?;
+    let datum_type = fact.datum_type.concretize()?;
     let shape = fact.shape.concretize()?;
     let shape = shape.iter().map(|size| size.to_usize().ok());
     let shape = shape.collect::<Option<TVec<usize>>>()?;
-    shape.contains(&0).then(|| Tensor::zero_dt(of, &shape))
+    shape
+        .contains(&0)
+        .then(|| Tensor::zero_dt(datum_type, &shape))
 }
 
 impl Hook for OrNothing {

@@ -103,9 +103,9 @@ impl Override for Function {
         inputs: &[OutletId],
     ) -> TractResult<Option<TVec<OutletId>>> {
         let x = inputs[0];
-        let of = target.outlet_fact(x)?.datum_type;
-        let is_double = of.is::<f64>();
-        rule_if!(is_double || of.is::<f32>() && matches!(self, Self::OfAll(_)));
+        let datum_type = target.outlet_fact(x)?.datum_type;
+        let is_double = datum_type.is::<f64>();
+        rule_if!(is_double || datum_type.is::<f32>() && matches!(self, Self::OfAll(_)));
         let equal = |target: &mut TypedModel, number: f64| {
             let name = target.unique_name(format!("{name}.number")).into_owned();
             let number = target.add_const(&*name, tensor0(number))?;

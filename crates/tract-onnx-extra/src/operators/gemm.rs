@@ -46,11 +46,11 @@ impl Override for Gemm {
         target: &mut TypedModel,
         inputs: &[OutletId],
     ) -> TractResult<Option<TVec<OutletId>>> {
-        let of = target.outlet_fact(inputs[0])?.datum_type;
-        rule_if!(!of.is::<f32>());
+        let datum_type = target.outlet_fact(inputs[0])?.datum_type;
+        rule_if!(!datum_type.is::<f32>());
         let [a, b] = self.transposes;
         let axes = AxesMapping::for_numpy_matmul(2, a, b, false)?;
-        let product = EinSum::new(axes, of);
+        let product = EinSum::new(axes, datum_type);
         let product_name = target.unique_name(format!("{name}.product")).into_owned();
         let product = target.wire_node(product_name, product, &inputs[..2])?[0];
         let product = scaled(target, &format!("{name}.alpha"), product, self.alpha)?;
@@ -72,12 +72,12 @@ fn scaled(
     if factor == 1.0 {
         return Ok(value);
     }
-    let of = target.outlet_fact(value)?.datum_type;
+    let datum_type = target.outlet_fact(value)?.datum_type;
     ensure!(
-        of.is_float(),
-        "its factor is {factor}, expected 1 for a product of {of:?}"
+        datum_type.is_float(),
+        "its factor is {factor}, expected 1 for a product of {datum_type:?}"
     );
-    let factor = tensor0(factor).cast_to_dt(of)?.into_owned();
+    let factor = tensor0(factor).cast_to_dt(datum_type)?.into_owned();
     let factor_name = target.unique_name(format!("{name}.factor")).into_owned();
     let factor = target.add_const(factor_name, factor)?;
     let name = target.unique_name(name).into_owned();

@@ -36,8 +36,9 @@ impl Override for MatMul {
         let [a, b] = facts;
         let (a, b) = (a?, b?);
         let is_vector = [a, b].map(|fact| fact.rank() == 1);
-        let of = a.datum_type;
-        let is_wide = [i64::datum_type(), u64::datum_type(), u32::datum_type()].contains(&of);
+        let datum_type = a.datum_type;
+        let is_wide =
+            [i64::datum_type(), u64::datum_type(), u32::datum_type()].contains(&datum_type);
         rule_if!(is_wide || is_vector == [true, true]);
         let mut operands: TVec<OutletId> = inputs.into();
         // Of a vector a row on the left side, and a column on the right side.
@@ -53,7 +54,7 @@ impl Override for MatMul {
             Box::new(IntegerProduct)
         } else {
             let axes = AxesMapping::for_numpy_matmul(rank, false, false, false)?;
-            Box::new(EinSum::new(axes, of))
+            Box::new(EinSum::new(axes, datum_type))
         };
         let product = target.unique_name(format!("{name}.product")).into_owned();
         let mut made = target.wire_node(product, op, &operands)?[0];

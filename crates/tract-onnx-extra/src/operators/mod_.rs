@@ -63,13 +63,13 @@ impl CustomNode for OnnxMod {
         };
         // Of anything else, tract's expressions may be wrong.
         let stays_size = known(inputs[0], is_size) && known(inputs[1], |by| by.to_i64().is_ok());
-        let of = match common {
+        let datum_type = match common {
             it if it.is_tdim() && !stays_size => i64::datum_type(),
             it => it,
         };
         Ok(Remainder {
             sign: self.sign,
-            of,
+            datum_type,
         })
     }
 }
@@ -78,7 +78,7 @@ impl CustomNode for OnnxMod {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Remainder {
     sign: Sign,
-    of: DatumType,
+    datum_type: DatumType,
 }
 
 fn common_type(a: DatumType, b: DatumType) -> TractResult<DatumType> {
@@ -115,11 +115,11 @@ impl Remainder {
 /// Computes each element of a broadcast result.
 fn each<T: Datum>(
     inputs: [&Tensor; 2],
-    of: impl Fn(&T, &T) -> TractResult<T>,
+    function: impl Fn(&T, &T) -> TractResult<T>,
 ) -> TractResult<Tensor> {
     let [a, b] = inputs.map(|input| input.cast_to::<T>());
     let (a, b) = (a?, b?);
-    broadcast(a.to_plain_array_view()?, b.to_plain_array_view()?, of)
+    broadcast(a.to_plain_array_view()?, b.to_plain_array_view()?, function)
 }
 
 impl Op for Remainder {
@@ -134,7 +134,7 @@ impl EvalOp for Remainder {
     op_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let inputs = match self.of {
+        let inputs = match self.datum_type {
             it if it.is_tdim() => inputs,
             _ => {
                 let numbers = inputs.into_iter().map(|it| in_numbers(it, ctx.symbols));
@@ -144,7 +144,7 @@ impl EvalOp for Remainder {
         let inputs = [&*inputs[0], &*inputs[1]];
         macro_rules! integers {
             ($($name:ident $type:ty),*) => {
-                match self.of {
+                match self.datum_type {
                     $(DatumType::$name => each::<$type>(inputs, |&a, &b| {
                         ensure!(b != 0, "it divides by 0");
                         Ok(<$type>::try_from(self.of(i128::from(a), b.into()))?)
@@ -173,7 +173,7 @@ impl EvalOp for Remainder {
 impl TypedOp for Remainder {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
-        Ok(tvec!(self.of.fact(shape)))
+        Ok(tvec!(self.datum_type.fact(shape)))
     }
 
     as_op!();

@@ -51,8 +51,8 @@ impl Override for ProductOf {
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>> {
         let is_size = |fact: &&InferenceFact| {
-            let of = fact.datum_type.concretize();
-            of.is_some_and(|of| of.is_tdim())
+            let datum_type = fact.datum_type.concretize();
+            datum_type.is_some_and(|it| it.is_tdim())
         };
         rule_if!(matches!(self, Self::Both) && inputs.iter().any(is_size));
         let mut found = upstream.infer_facts(inputs.clone(), outputs.clone(), tvec![])?;
@@ -89,20 +89,22 @@ impl Override for ProductOf {
             }
             Self::Both => (first.datum_type, second.datum_type),
         };
-        rule_if_some!(of = first.common_super_type(second));
-        rule_if!(of.is_integer() || of.is_tdim());
+        rule_if_some!(datum_type = first.common_super_type(second));
+        rule_if!(datum_type.is_integer() || datum_type.is_tdim());
         let operands = match self {
             Self::Base => [inputs[0], inputs[0]],
             Self::Both => [inputs[0], inputs[1]],
         };
         let mut operands = wire_rank_broadcast(name, target, &operands)?;
         for (index, operand) in operands.iter_mut().enumerate() {
-            if !of.is_tdim() {
-                *operand = wire_cast(target, format!("{name}.in{index}"), *operand, of)?;
+            if !datum_type.is_tdim() {
+                *operand = wire_cast(target, format!("{name}.in{index}"), *operand, datum_type)?;
             }
         }
         let name = target.unique_name(name).into_owned();
-        target.wire_node(name, Product { of }, &operands).map(Some)
+        target
+            .wire_node(name, Product { datum_type }, &operands)
+            .map(Some)
     }
 }
 
@@ -129,7 +131,7 @@ fn power(
 /// The product of integers, or of sizes, which may be numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Product {
-    of: DatumType,
+    datum_type: DatumType,
 }
 
 /// The product of sizes.
@@ -154,7 +156,7 @@ impl EvalOp for Product {
     op_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        if !self.of.is_tdim() {
+        if !self.datum_type.is_tdim() {
             return mul().eval(ctx, inputs);
         }
         let products = each_size([&inputs[0], &inputs[1]], |a, b| {
@@ -167,7 +169,7 @@ impl EvalOp for Product {
 impl TypedOp for Product {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
-        Ok(tvec![self.of.fact(shape)])
+        Ok(tvec![self.datum_type.fact(shape)])
     }
 
     as_op!();

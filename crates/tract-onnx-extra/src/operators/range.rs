@@ -118,7 +118,7 @@ impl Expansion for OnnxRange {
         let facts = inputs.iter().map(|input| model.outlet_fact(*input));
         let facts = facts.collect::<TractResult<Vec<_>>>()?;
         let types: Vec<DatumType> = facts.iter().map(|fact| fact.datum_type).collect();
-        let of = common(&types)?;
+        let datum_type = common(&types)?;
         let length = match known_length([facts[0], facts[1], facts[2]])? {
             Some(length) => length,
             None => model.symbols.new_with_prefix("range").to_dim(),
@@ -128,11 +128,11 @@ impl Expansion for OnnxRange {
             let name = format!("{prefix}.in{index}");
             given.push(match model.outlet_fact(*input)?.datum_type {
                 it if it.is_tdim() => *input,
-                _ => wire_cast(model, name, *input, of)?,
+                _ => wire_cast(model, name, *input, datum_type)?,
             });
         }
         let op = Range {
-            of,
+            datum_type,
             length,
             limits: self.limits,
         };
@@ -186,7 +186,7 @@ fn stands_for(fact: &TypedFact) -> Option<TDim> {
 /// The numbers from a start by a step, before a limit. The inputs may be sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Range {
-    of: DatumType,
+    datum_type: DatumType,
     /// The number of elements; a symbol of its own if that comes from data.
     length: TDim,
     limits: Limits,
@@ -234,17 +234,17 @@ impl EvalOp for Range {
         let [start, limit, step] = [&*inputs[0], &*inputs[1], &*inputs[2]];
         let length = length([start, limit, step])?.context("they are numbers")?;
         let length = length.to_usize()?;
-        let bytes = (length as u64).saturating_mul(self.of.size_of() as u64);
+        let bytes = (length as u64).saturating_mul(self.datum_type.size_of() as u64);
         if let Some(most) = self.limits.bytes {
             ensure!(
                 bytes <= most,
                 "it has {length} elements of {:?}, {bytes} bytes, more than the limit of {most}",
-                self.of
+                self.datum_type
             );
         }
         macro_rules! counted {
             ($($type:ty),*; $($float:ty),*) => {
-                match self.of {
+                match self.datum_type {
                     $(it if it == <$type>::datum_type() => {
                         let (start, step): ($type, $type) =
                             (start.cast_to_scalar()?, step.cast_to_scalar()?);
@@ -266,7 +266,9 @@ impl EvalOp for Range {
 
 impl TypedOp for Range {
     fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec![self.of.fact(std::slice::from_ref(&self.length))])
+        Ok(tvec![
+            self.datum_type.fact(std::slice::from_ref(&self.length))
+        ])
     }
 
     fn set_symbols(
@@ -312,7 +314,7 @@ mod tests {
             let symbolic = count(&start, &limit, step).unwrap();
             for number in 0..12 {
                 let values = SymbolValues::default().with(&size, number);
-                let at = |of: &TDim| of.eval(&values).to_i64().unwrap();
+                let at = |bound: &TDim| bound.eval(&values).to_i64().unwrap();
                 let expected = (at(&limit) - at(&start)) as f64 / step as f64;
                 let expected = expected.ceil().max(0.0) as i64;
                 assert_eq!(

@@ -211,9 +211,9 @@ pub(crate) fn check_reductions(model: &mut TypedModel) -> TractResult<()> {
 /// Whether tract reduces a value correctly: it has floats, and at least one of them is reduced for
 /// each of the output.
 fn is_tracts(fact: &TypedFact, axes: &[usize]) -> bool {
-    let of = fact.datum_type;
+    let datum_type = fact.datum_type;
     let mut sizes = axes.iter().map(|axis| &fact.shape[*axis]);
-    of.is_quantized() || of.is_float() && sizes.all(TDim::prove_strict_positive)
+    datum_type.is_quantized() || datum_type.is_float() && sizes.all(TDim::prove_strict_positive)
 }
 
 /// Reduces axes, which stay with a size of 1.
@@ -285,8 +285,8 @@ fn of_integers(reducer: Reducer, elements: impl Iterator<Item = i128> + Clone) -
 
 impl Reduced {
     /// The output's shape.
-    fn shape<D: Clone>(&self, of: &[D], one: &D) -> TVec<D> {
-        let sizes = of.iter().enumerate();
+    fn shape<D: Clone>(&self, sizes: &[D], one: &D) -> TVec<D> {
+        let sizes = sizes.iter().enumerate();
         let reduced = sizes.map(|(axis, size)| match self.axes.contains(&axis) {
             true => one.clone(),
             false => size.clone(),
@@ -298,7 +298,7 @@ impl Reduced {
         matches!(self.reducer, Reducer::ArgMax(_) | Reducer::ArgMin(_))
     }
 
-    fn nothing(&self, of: DatumType, shape: &[usize]) -> TractResult<Tensor> {
+    fn nothing(&self, datum_type: DatumType, shape: &[usize]) -> TractResult<Tensor> {
         if self.is_position() {
             ensure!(
                 shape.contains(&0),
@@ -309,7 +309,7 @@ impl Reduced {
         }
         let value = of_nothing(self.reducer).context("all others have a result")?;
         tensor0(value)
-            .cast_to_dt(of)?
+            .cast_to_dt(datum_type)?
             .broadcast_scalar_to_shape(shape)
     }
 
@@ -320,7 +320,7 @@ impl Reduced {
             let outputs = op.eval(ctx, tvec![input.into_tvalue()])?;
             Ok(args_1!(outputs).into_tensor())
         };
-        let of = input.datum_type();
+        let datum_type = input.datum_type();
         let count: usize = self.axes.iter().map(|axis| input.shape()[*axis]).product();
         let owned = |input: TValue| input.into_tensor();
         match self.reducer {
@@ -343,7 +343,9 @@ impl Reduced {
             }
             Reducer::Mean => {
                 let sum = core(Core::Sum, &input)?;
-                let count = tensor0(i64::try_from(count)?).cast_to_dt(of)?.into_owned();
+                let count = tensor0(i64::try_from(count)?)
+                    .cast_to_dt(datum_type)?
+                    .into_owned();
                 let count = count.broadcast_into_rank(sum.rank())?;
                 let operands = tvec![sum.into_tvalue(), count.into_tvalue()];
                 let outputs = math::div().eval(ctx, operands)?;
@@ -397,21 +399,21 @@ impl EvalOp for Reduced {
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let input = args_1!(inputs);
-        let of = input.datum_type();
+        let datum_type = input.datum_type();
         let shape = self.shape(input.shape(), &1);
         macro_rules! integers {
             ($($name:ident $type:ty),*) => {
-                match of {
+                match datum_type {
                     $(DatumType::$name => self.integers::<$type>(&input, &shape, |number| {
                         number.clamp(<$type>::MIN.into(), <$type>::MAX.into()) as $type
                     }),)*
-                    _ if of.is_float() => self.floats(ctx, input),
+                    _ if datum_type.is_float() => self.floats(ctx, input),
                     other => bail!("it is of {other:?}, expected numbers"),
                 }
             };
         }
         let output = if input.len() == 0 {
-            self.nothing(of, &shape)
+            self.nothing(datum_type, &shape)
         } else {
             integers!(I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64)
         }?;
@@ -422,11 +424,11 @@ impl EvalOp for Reduced {
 impl TypedOp for Reduced {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let shape = self.shape(&inputs[0].shape.to_tvec(), &1.to_dim());
-        let of = match self.is_position() {
+        let datum_type = match self.is_position() {
             true => i64::datum_type(),
             false => inputs[0].datum_type,
         };
-        Ok(tvec![of.fact(shape)])
+        Ok(tvec![datum_type.fact(shape)])
     }
 
     fn axes_mapping(

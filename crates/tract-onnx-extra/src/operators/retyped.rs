@@ -117,9 +117,9 @@ struct InOtherType {
 }
 
 impl InOtherType {
-    fn other(&self, of: DatumType) -> Option<DatumType> {
+    fn other(&self, datum_type: DatumType) -> Option<DatumType> {
         let types = self.types.iter();
-        types.filter(|it| it.0 == of).map(|it| it.1).next()
+        types.filter(|it| it.0 == datum_type).map(|it| it.1).next()
     }
 }
 
@@ -156,10 +156,10 @@ impl Hook for InOtherType {
         }
         let mut made = to_typed_without_facts(upstream, source, node, target, &retyped)?;
         for (made, output) in std::iter::zip(&mut made, &node.outputs) {
-            let of = output.fact.datum_type.concretize();
-            if let Some(of) = of.filter(|of| self.other(*of).is_some()) {
+            let datum_type = output.fact.datum_type.concretize();
+            if let Some(datum_type) = datum_type.filter(|it| self.other(*it).is_some()) {
                 let name = format!("{}.retyped", node.name);
-                *made = wire_cast(target, name, *made, of)?;
+                *made = wire_cast(target, name, *made, datum_type)?;
             }
         }
         Ok(made)

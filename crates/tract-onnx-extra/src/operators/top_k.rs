@@ -160,8 +160,8 @@ impl EvalOp for TopK {
         let k = size(&k).context("its k")?.eval(ctx.symbols).to_i64()?;
         self.check(k, i64::try_from(data.shape()[self.axis])?)?;
         let k = usize::try_from(k)?;
-        let of = data.datum_type();
-        let (values, places) = dispatch_numbers!(Self::first(of)(self, &data, k))?;
+        let datum_type = data.datum_type();
+        let (values, places) = dispatch_numbers!(Self::first(datum_type)(self, &data, k))?;
         Ok(tvec![values.into_tvalue(), places.into_tvalue()])
     }
 }

@@ -202,25 +202,25 @@ fn attribute(text: &str) -> AttributeProto {
     } else if let Some(list) = value.strip_prefix('[') {
         let list = list.strip_suffix(']').unwrap().split(',').map(str::trim);
         let list: Vec<&str> = list.collect();
-        let of = |kind: AttributeType| kind as i32;
+        let code = |kind: AttributeType| kind as i32;
         if value.contains('"') {
             let strings = list
                 .iter()
                 .map(|it| it.trim_matches('"').as_bytes().to_vec());
             AttributeProto {
-                r#type: of(AttributeType::Strings),
+                r#type: code(AttributeType::Strings),
                 strings: strings.collect(),
                 ..attribute
             }
         } else if value.contains('.') {
             AttributeProto {
-                r#type: of(AttributeType::Floats),
+                r#type: code(AttributeType::Floats),
                 floats: list.iter().map(|it| it.parse().unwrap()).collect(),
                 ..attribute
             }
         } else {
             AttributeProto {
-                r#type: of(AttributeType::Ints),
+                r#type: code(AttributeType::Ints),
                 ints: list.iter().map(|it| it.parse().unwrap()).collect(),
                 ..attribute
             }

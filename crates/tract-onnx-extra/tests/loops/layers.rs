@@ -99,8 +99,8 @@ impl Case {
                 }
             }
         } else {
-            let names = |of: &str| {
-                let names = (0..gates).map(|gate| format!("{of}{gate}"));
+            let names = |part: &str| {
+                let names = (0..gates).map(|gate| format!("{part}{gate}"));
                 names.collect::<Vec<_>>().join(", ")
             };
             lines.push("xw = MatMul(xt, w)".to_owned());

@@ -373,10 +373,10 @@ fn softmax(numbers: &[f64]) -> Vec<f64> {
     powers.into_iter().map(|it| it / sum).collect()
 }
 
-fn columns(rows: &Rows, of: impl Fn(&[f64]) -> Vec<f64>) -> Rows {
+fn columns(rows: &Rows, function: impl Fn(&[f64]) -> Vec<f64>) -> Rows {
     let made: [Vec<f64>; 4] = [0, 1, 2, 3].map(|column| {
         let column: Vec<f64> = rows.iter().map(|row| row[column]).collect();
-        of(&column)
+        function(&column)
     });
     let count = made[0].len();
     (0..count)
@@ -523,13 +523,13 @@ fn rows_of(found: &Tensor) -> Vec<[i32; 4]> {
 }
 
 fn dequantized(rows: &[[i32; 4]], params: Params) -> Rows {
-    let of = |row: &[i32; 4]| {
+    let value = |row: &[i32; 4]| {
         [0, 1, 2, 3].map(|column| {
             let (scale, zero) = params.of(column);
             f64::from(row[column] - zero) * scale
         })
     };
-    rows.iter().map(of).collect()
+    rows.iter().map(value).collect()
 }
 
 /// Whether quantised rows are within a step of numbers.
@@ -632,10 +632,10 @@ proptest! {
              each = Identity(q1)",
             between.nodes(0)
         );
-        let of = if params.is_signed { "i8" } else { "u8" };
+        let datum_type = if params.is_signed { "i8" } else { "u8" };
         let body = graph("i c q", "after q1 each", &body);
         let nodes = "last, all = Loop<body=@body>(n, _, q0)";
-        let inputs = if is_known { format!("q0:{of}[3,4]") } else { format!("q0:{of}[3,4] n:i64[]") };
+        let inputs = if is_known { format!("q0:{datum_type}[3,4]") } else { format!("q0:{datum_type}[3,4] n:i64[]") };
         let model = graph(&inputs, "last all", nodes).with("body", with_constants(body, &[params]));
         let count = tensor0(3_i64);
         let model = if is_known { model.constant("n", count.clone()) } else { model };

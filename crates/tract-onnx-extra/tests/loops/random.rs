@@ -365,34 +365,34 @@ fn body(choices: &[u32], trip_count: i64) -> Body {
     let mut operations = vec![];
     for _ in 0..choose(6) {
         let known = Body::all_kinds(&kinds, &operations);
-        let of = |kind: Kind, choice: usize| {
+        let number = |kind: Kind, choice: usize| {
             let all: Vec<usize> = (0..known.len()).filter(|it| known[*it] == kind).collect();
             all[choice % all.len()]
         };
         let operator = ["Add", "Sub", "Max", "Min"][choose(4)];
         let [kind, a, b, c] = [choose(10), choose(99), choose(99), choose(99)];
-        let pair = |choice: usize| of(Kind::Pair, choice);
+        let pair = |choice: usize| number(Kind::Pair, choice);
         operations.push(match kind {
             0 => Operation::TimesZero(pair(a)),
             1 => Operation::Same(a % known.len()),
-            2 => Operation::Less(of(Kind::Number, a), of(Kind::Number, b)),
-            3 => Operation::Choice(of(Kind::Truth, c), pair(a), pair(b)),
+            2 => Operation::Less(number(Kind::Number, a), number(Kind::Number, b)),
+            3 => Operation::Choice(number(Kind::Truth, c), pair(a), pair(b)),
             4 => Operation::Inner(pair(a), pair(b)),
             5 => Operation::Steps(pair(a)),
-            6 => Operation::Binary(operator, of(Kind::Number, a), of(Kind::Number, b)),
+            6 => Operation::Binary(operator, number(Kind::Number, a), number(Kind::Number, b)),
             _ => Operation::Binary(operator, pair(a), pair(b)),
         });
     }
     let known = Body::all_kinds(&kinds, &operations);
-    let of = |kind: Kind, choice: usize| {
+    let number = |kind: Kind, choice: usize| {
         let all: Vec<usize> = (0..known.len()).filter(|it| known[*it] == kind).collect();
         all[choice % all.len()]
     };
-    let states = kinds.iter().map(|kind| of(*kind, choose(99))).collect();
+    let states = kinds.iter().map(|kind| number(*kind, choose(99))).collect();
     let scans: Vec<usize> = (0..choose(4)).map(|_| choose(known.len())).collect();
     let condition = match choose(3) {
         0 => Condition::Step(choose(6) as i64),
-        1 => Condition::Sum(of(Kind::Pair, choose(99)), choose(16) as f32 - 8.),
+        1 => Condition::Sum(number(Kind::Pair, choose(99)), choose(16) as f32 - 8.),
         _ => Condition::Kept,
     };
     Body {

@@ -70,8 +70,8 @@ impl Inputs {
 }
 
 /// Python's slice.
-fn sliced(of: &[f32], start: i64, end: i64, step: i64) -> Vec<f32> {
-    let size = of.len() as i64;
+fn sliced(row: &[f32], start: i64, end: i64, step: i64) -> Vec<f32> {
+    let size = row.len() as i64;
     let at = |bound: i64| {
         if bound < 0 {
             bound.saturating_add(size)
@@ -84,7 +84,7 @@ fn sliced(of: &[f32], start: i64, end: i64, step: i64) -> Vec<f32> {
     if step > 0 {
         let mut position = at(start).clamp(0, size);
         while position < at(end).clamp(0, size) {
-            found.push(of[position as usize]);
+            found.push(row[position as usize]);
             position = position.saturating_add(step);
         }
     } else if size > 0 {
@@ -95,7 +95,7 @@ fn sliced(of: &[f32], start: i64, end: i64, step: i64) -> Vec<f32> {
         };
         let mut position = at(start).clamp(0, size - 1);
         while position > end {
-            found.push(of[position as usize]);
+            found.push(row[position as usize]);
             position = position.saturating_add(step);
         }
     }

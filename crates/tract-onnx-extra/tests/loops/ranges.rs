@@ -136,7 +136,7 @@ fn integers_are_multiplied_by_themselves() {
 /// Ranges that do not fit into memory.
 #[test]
 fn a_range_is_counted_before_it_is_made() {
-    let of = |types: &str| {
+    let model = |types: &str| {
         let inputs = format!("start:{types}[] limit:{types}[] step:{types}[]");
         graph(
             &inputs,
@@ -149,22 +149,22 @@ fn a_range_is_counted_before_it_is_made() {
     let integers = [tensor0(0_i64), tensor0(1_i64 << 40), tensor0(1_i64)];
     let floats = [tensor0(0_f32), tensor0(1e30_f32), tensor0(1_f32)];
     for (types, inputs) in [("i64", &integers), ("f32", &floats)] {
-        let error = format!("{:?}", bounded(of(types), inputs).unwrap_err());
+        let error = format!("{:?}", bounded(model(types), inputs).unwrap_err());
         assert!(error.contains("more than the limit of 1048576"), "{error}");
     }
     let few = [tensor0(0_f32), tensor0(1_f32), tensor0(0.25_f32)];
-    let found = bounded(of("f32"), &few).unwrap();
+    let found = bounded(model("f32"), &few).unwrap();
     assert_eq!(found[0], tensor1(&[-0_f32, -0.25, -0.5, -0.75]));
     // Without limits, memory is one.
     let widest = [tensor0(i64::MIN), tensor0(i64::MAX), tensor0(1_i64)];
-    let error = format!("{:?}", run(of("i64"), &widest).unwrap_err());
+    let error = format!("{:?}", run(model("i64"), &widest).unwrap_err());
     assert!(error.contains("more than there is memory for"), "{error}");
     for (step, expected) in [
         (0_f32, "its step is 0"),
         (f32::NAN, "expected finite numbers"),
     ] {
         let inputs = [tensor0(0_f32), tensor0(1_f32), tensor0(step)];
-        let error = format!("{:?}", run(of("f32"), &inputs).unwrap_err());
+        let error = format!("{:?}", run(model("f32"), &inputs).unwrap_err());
         assert!(error.contains(expected), "{error}");
     }
 }

@@ -37,8 +37,8 @@ impl Matrix {
         }
     }
 
-    fn map(&self, of: impl Fn(f32) -> f32) -> Self {
-        let elements = self.elements.iter().map(|it| of(*it)).collect();
+    fn map(&self, function: impl Fn(f32) -> f32) -> Self {
+        let elements = self.elements.iter().map(|it| function(*it)).collect();
         Self {
             elements,
             ..self.clone()

@@ -50,7 +50,7 @@ fn recurrent_loop_with_a_mask_of_numbers() {
             )
     };
     let take = || by_products(takes(ordered, ANY, &nodes));
-    let of = |mask| take().with("mask = Cast<to=1>(is_any)", mask);
+    let model = |mask| take().with("mask = Cast<to=1>(is_any)", mask);
     let as_float = |row: Row| {
         row.with(
             "counts = Gather<axis=0>(mask, t)",
@@ -73,26 +73,34 @@ fn recurrent_loop_with_a_mask_of_numbers() {
             take(),
             take().opset(11),
             // The forms of numbers that are 0 or 1.
-            as_float(of("mask = Cast<to=7>(is_any)")),
-            as_float(of("mask = Cast<to=11>(is_any)")),
-            as_float(of("small = Cast<to=6>(is_any)\nmask = Cast<to=10>(small)")),
-            of("is_none = Equal(any, nought)\nis_some = Not(is_none)\nmask = Cast<to=1>(is_some)"),
-            of("is_more = Greater(any, half)\nmask = Cast<to=1>(is_more)"),
-            of(
+            as_float(model("mask = Cast<to=7>(is_any)")),
+            as_float(model("mask = Cast<to=11>(is_any)")),
+            as_float(model(
+                "small = Cast<to=6>(is_any)\nmask = Cast<to=10>(small)",
+            )),
+            model(
+                "is_none = Equal(any, nought)\nis_some = Not(is_none)\nmask = Cast<to=1>(is_some)",
+            ),
+            model("is_more = Greater(any, half)\nmask = Cast<to=1>(is_more)"),
+            model(
                 "is_more = Greater(any, half)\nboth = And(is_more, is_any)\nmask = Cast<to=1>(both)",
             ),
-            of("one_mask = Cast<to=1>(is_any)\nis_more = Greater(any, half)
-                other = Cast<to=1>(is_more)\nmask = Mul(one_mask, other)"),
-            of("padding = Cast<to=1>(is_any)\nmask = Sub(whole, padding)"),
-            of("mask = Where(is_any, whole, nought)"),
-            of(
+            model(
+                "one_mask = Cast<to=1>(is_any)\nis_more = Greater(any, half)
+                other = Cast<to=1>(is_more)\nmask = Mul(one_mask, other)",
+            ),
+            model("padding = Cast<to=1>(is_any)\nmask = Sub(whole, padding)"),
+            model("mask = Where(is_any, whole, nought)"),
+            model(
                 "numbers = Cast<to=1>(is_any)\nturned = Transpose<perm=[1,0,2]>(numbers)
                 mask = Transpose<perm=[1,0,2]>(turned)",
             ),
-            of("numbers = Cast<to=1>(is_any)\nflat = Squeeze(numbers, two)
-                mask = Unsqueeze(flat, two)"),
-            of("numbers = Cast<to=1>(is_any)\nmask = Concat<axis=0>(numbers, numbers)"),
-            of("wide = Shape(any)\nmask = ConstantOfShape(wide)"),
+            model(
+                "numbers = Cast<to=1>(is_any)\nflat = Squeeze(numbers, two)
+                mask = Unsqueeze(flat, two)",
+            ),
+            model("numbers = Cast<to=1>(is_any)\nmask = Concat<axis=0>(numbers, numbers)"),
+            model("wide = Shape(any)\nmask = ConstantOfShape(wide)"),
             // A constant of ones is no mask.
             by_products(takes("RNN, forward", ANY, &nodes)).with(
                 "mask = Cast<to=1>(is_any)",

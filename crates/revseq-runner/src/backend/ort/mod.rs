@@ -282,7 +282,7 @@ impl std::fmt::Display for Ort {
 }
 
 /// A prepared model.
-pub(crate) struct Prepared {
+pub(crate) struct Executable {
     session: Session,
     outputs: Vec<Declared>,
     /// The placements of our nodes.
@@ -293,7 +293,7 @@ pub(crate) struct Prepared {
 
 /// The result of preparing a model.
 pub(crate) enum Preparation {
-    Ready(Box<Prepared>),
+    Ready(Box<Executable>),
     /// This ONNX Runtime takes no model of this opset or IR version.
     Refused(String),
 }
@@ -344,7 +344,7 @@ impl Ort {
             let placements = placement::of(assigned, &log.take());
             let is_complete = !self.with_ep
                 || (placements.len() == nodes && placement::check(&placements, EP).is_ok());
-            prepared = Some(Prepared {
+            prepared = Some(Executable {
                 session,
                 outputs: outputs::declared(model),
                 placements,
@@ -359,8 +359,8 @@ impl Ort {
     }
 
     /// The same without a log that runs would write to, for taking times.
-    pub(crate) fn without_log(&self, prepared: &Prepared, model: &Model) -> Result<Prepared> {
-        Ok(Prepared {
+    pub(crate) fn without_log(&self, prepared: &Executable, model: &Model) -> Result<Executable> {
+        Ok(Executable {
             session: self.session(model, prepared.is_unfolded, Observer::None)?,
             outputs: prepared.outputs.clone(),
             placements: prepared.placements.clone(),
@@ -371,7 +371,7 @@ impl Ort {
     /// How long each node takes in some runs of a model that is ready.
     pub(crate) fn profile(
         &self,
-        prepared: &Prepared,
+        prepared: &Executable,
         model: &Model,
         inputs: &Tensors,
         runs: usize,
@@ -510,7 +510,7 @@ fn refusal(model: &Model, error: &str) -> Option<String> {
     None
 }
 
-impl Prepared {
+impl Executable {
     /// Runs the model and returns each output, in order, or why it is no tensor.
     ///
     /// # Errors

@@ -147,10 +147,10 @@ impl Loaded {
     ///
     /// # Errors
     /// The error of tract, or of one of our operators.
-    pub(crate) fn prepare(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Prepared> {
+    pub(crate) fn prepare(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Executable> {
         let inputs = values(inputs)?;
         let plan = fenced(|| self.session.plan(&inputs));
-        Ok(Prepared {
+        Ok(Executable {
             plan: plan.map_err(|error| in_words(&error))?,
             outputs: self.outputs.clone(),
         })
@@ -158,12 +158,12 @@ impl Loaded {
 }
 
 /// A model prepared for inputs of certain types and shapes.
-pub(crate) struct Prepared {
+pub(crate) struct Executable {
     plan: Arc<Plan>,
     outputs: Vec<Declared>,
 }
 
-impl Prepared {
+impl Executable {
     /// Runs the model and returns each output, in order, or why it is no tensor.
     ///
     /// # Errors

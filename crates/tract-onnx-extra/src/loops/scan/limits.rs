@@ -90,7 +90,7 @@ impl Metered {
     /// Takes the steps and the bytes from the budget of the loops around it, and gives the bytes
     /// back.
     fn spend(&self, symbols: &SymbolValues) -> TractResult<()> {
-        let number = |of: &TDim| of.eval(symbols).to_i64().ok().map(i64::unsigned_abs);
+        let number = |size: &TDim| size.eval(symbols).to_i64().ok().map(i64::unsigned_abs);
         let mut budget = Budget::of(self.limits);
         budget.take_steps(number(&self.steps).unwrap_or(u64::MAX))?;
         // A size from data that the steps do not depend on may be unknown by now.

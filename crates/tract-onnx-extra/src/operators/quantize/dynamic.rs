@@ -85,10 +85,10 @@ impl EvalOp for Dynamic {
 
 impl TypedOp for Dynamic {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let of = inputs[0].datum_type;
+        let datum_type = inputs[0].datum_type;
         ensure!(
-            of == f32::datum_type(),
-            "its data is {of:?}, expected floats"
+            datum_type == f32::datum_type(),
+            "its data is {datum_type:?}, expected floats"
         );
         let quantized = u8::fact(inputs[0].shape.clone());
         Ok(tvec![quantized, f32::scalar_fact(), u8::scalar_fact()])

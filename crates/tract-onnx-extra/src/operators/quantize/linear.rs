@@ -256,7 +256,7 @@ impl<F: Real> Operands<'_, F> {
     fn map<A: Datum + Copy, B: Datum + Copy>(
         &self,
         from: &Tensor,
-        of: impl Fn(A, F, i32) -> B,
+        function: impl Fn(A, F, i32) -> B,
     ) -> TractResult<Tensor> {
         let from = from.try_as_plain_ram()?;
         let from = from.as_slice::<A>()?;
@@ -265,7 +265,7 @@ impl<F: Real> Operands<'_, F> {
         let into = plain.as_slice_mut::<B>()?;
         let mut run = |range: std::ops::Range<usize>, scale: F, zero: i32| {
             for (into, from) in std::iter::zip(&mut into[range.clone()], &from[range]) {
-                *into = of(*from, scale, zero);
+                *into = function(*from, scale, zero);
             }
         };
         match (self.scales, self.zeros) {

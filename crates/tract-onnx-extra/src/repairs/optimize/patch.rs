@@ -93,9 +93,9 @@ pub(super) fn apply(
         }
         edges.push((added, node.inputs));
         if is_source {
-            let of = replaced.get(&node.id);
-            let of = *of.context("a new source stands for one of the model")?;
-            let same = sources.iter_mut().filter(|source| source.node == of);
+            let old = replaced.get(&node.id);
+            let old = *old.context("a new source stands for one of the model")?;
+            let same = sources.iter_mut().filter(|source| source.node == old);
             same.for_each(|source| source.node = added);
         }
     }
@@ -130,12 +130,12 @@ pub(super) fn apply(
     // tract drops what follows a `#` in a name, and so does this.
     for (node, _) in edges {
         let name = model.node(node).name.clone();
-        let of = match name.split_once('#') {
-            Some((of, _)) => of,
+        let start = match name.split_once('#') {
+            Some((start, _)) => start,
             None if names.count(&name) > 1 => &name,
             None => continue,
         };
-        let unique = names.unique(of);
+        let unique = names.unique(start);
         names.remove(&name);
         names.add(&unique);
         model.node_mut(node).name = unique;

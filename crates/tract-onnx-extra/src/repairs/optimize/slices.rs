@@ -119,11 +119,13 @@ impl Around {
 
     /// The same patch of the whole model.
     fn patch(&self, mut patch: TypedModelPatch) -> TypedModelPatch {
-        for of in patch.taps.values_mut() {
-            *of = self.whole(*of);
+        for outlet in patch.taps.values_mut() {
+            *outlet = self.whole(*outlet);
         }
         let shunts = std::mem::take(&mut patch.shunts).into_iter();
-        patch.shunts = shunts.map(|(of, by)| (self.whole(of), by)).collect();
+        patch.shunts = shunts
+            .map(|(outlet, by)| (self.whole(outlet), by))
+            .collect();
         for node in &mut patch.obliterate {
             *node = self.nodes[*node].node;
         }

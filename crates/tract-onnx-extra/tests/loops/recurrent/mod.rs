@@ -150,9 +150,9 @@ impl Array {
         }
     }
 
-    fn tensor(&self, of: DatumType) -> Tensor {
+    fn tensor(&self, datum_type: DatumType) -> Tensor {
         let tensor = Tensor::from_shape(&self.sizes, &self.elements).unwrap();
-        tensor.cast_to_dt(of).unwrap().into_owned()
+        tensor.cast_to_dt(datum_type).unwrap().into_owned()
     }
 }
 
@@ -305,8 +305,8 @@ impl Case {
             sizes[usize::from(!self.is_batch_first)] = batch.clone();
             "T".clone_into(&mut sizes[usize::from(self.is_batch_first)]);
         }
-        let of = format!("{:?}", self.datum_type).to_lowercase();
-        let mut declared = format!("x:{of}[{}]", sizes.join(","));
+        let datum_type = format!("{:?}", self.datum_type).to_lowercase();
+        let mut declared = format!("x:{datum_type}[{}]", sizes.join(","));
         let mut inputs: TVec<TValue> = tvec![x.tensor(self.datum_type).into_tvalue()];
         let lengths = self.lengths.as_ref().map(|lengths| tensor1(lengths));
         if let Some(lengths) = lengths.as_ref().filter(|_| !self.knows_lengths) {
