@@ -8,10 +8,21 @@ use super::values::{
 use crate::tensor::compare::Tolerance;
 use crate::tensor::fill::Fill;
 
-/// Where inputs come from.
+/// Inputs of a run, and their symbolic sizes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Inputs")]
 pub(crate) struct InputArguments {
+    #[command(flatten)]
+    pub(crate) values: ValueArguments,
+    /// Set a size: a symbolic one, or as in x.0 the first of input x
+    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
+    pub(crate) dims: Vec<(String, u64)>,
+}
+
+/// Values of inputs: from files, or made up.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Inputs")]
+pub(crate) struct ValueArguments {
     /// Feed an input from a file: .pb (TensorProto) or .npy
     ///
     /// The name may be left out if the model has one input. Of an .npz file each array is the input
@@ -31,12 +42,9 @@ pub(crate) struct InputArguments {
         value_parser = name_and_fill
     )]
     pub(crate) fill: Vec<(Option<String>, Fill)>,
-    /// Set a size: a symbolic one, or as in x.0 the first of input x
-    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
-    pub(crate) dims: Vec<(String, u64)>,
 }
 
-impl InputArguments {
+impl ValueArguments {
     /// The fill of inputs that are not named.
     pub(crate) fn fill(&self) -> Option<Fill> {
         let unnamed = self.fill.iter().rfind(|(name, _)| name.is_none());

@@ -27,7 +27,7 @@ pub(crate) use bench::BenchArguments;
 pub(crate) use bench::BenchFormat;
 pub(crate) use compare::CompareArguments;
 pub(crate) use devices::DevicesArguments;
-pub(crate) use inputs::{InputArguments, ToleranceArguments};
+pub(crate) use inputs::{InputArguments, ToleranceArguments, ValueArguments};
 pub(crate) use inspect::{InspectArguments, InspectFormat};
 pub(crate) use output::{Format, OverwriteArguments, ReportArguments};
 pub(crate) use rewrite::RewriteArguments;

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::values::name_and_size;
-use super::{BackendsArguments, Format, OverwriteArguments, ToleranceArguments};
+use super::{BackendsArguments, Format, OverwriteArguments, ToleranceArguments, ValueArguments};
 
 pub(super) const EXAMPLES: &str = "\
 Without --portable, --fast or --pass, only those passes of --fast run that keep outputs the same bit \
@@ -59,9 +59,9 @@ pub(crate) struct RewriteArguments {
     pub(crate) assume: Vec<Assumption>,
     /// Run both models and compare their outputs
     ///
-    /// Inputs are the data sets in DATA or beside the model, or else made up. Without --backend, both
-    /// run on tract and, if it is found, on ort-plain. If outputs differ, the exit status is 1 and
-    /// nothing is written.
+    /// Inputs are those of --input and --fill, the data sets in DATA or beside the model, or else made
+    /// up. Without --backend, both run on tract and, if it is found, on ort-plain. If outputs differ,
+    /// the exit status is 1 and nothing is written.
     #[arg(long, value_name = "DATA", num_args = 0..=1)]
     pub(crate) check: Option<Option<PathBuf>>,
     /// Write a size into the model, in place of a symbolic one
@@ -74,6 +74,8 @@ pub(crate) struct RewriteArguments {
     /// How to print the report
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) values: ValueArguments,
     #[command(flatten)]
     pub(crate) tolerance: ToleranceArguments,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::ranges;
-use crate::cli::{InputArguments, NamedFile};
+use crate::cli::{NamedFile, ValueArguments};
 use crate::model::values::{Dim, ValueType};
 use crate::model::{Bindings, Input, Model, read};
 use crate::note::note;
@@ -108,7 +108,7 @@ pub(crate) struct Sources<'a> {
 
 impl<'a> Sources<'a> {
     /// The sources that the arguments name.
-    pub(crate) fn new(arguments: &'a InputArguments) -> Self {
+    pub(crate) fn new(arguments: &'a ValueArguments) -> Self {
         Self {
             files: &arguments.inputs,
             fill: arguments.fill(),
@@ -151,6 +151,18 @@ fn from_files(files: &[NamedFile], declared: &[Input]) -> Result<Tensors> {
     for (name, tensor) in archived {
         tensors.entry(name).or_insert(tensor);
     }
+    Ok(tensors)
+}
+
+/// Reads the inputs that files hold, checks them, and binds the symbolic sizes.
+pub(super) fn given(
+    model: &Model,
+    files: &[NamedFile],
+    bindings: &mut Bindings,
+) -> Result<Tensors> {
+    let declared = model.inputs();
+    let tensors = from_files(files, &declared)?;
+    bind(&declared, &tensors, bindings)?;
     Ok(tensors)
 }
 
@@ -245,7 +257,7 @@ pub(crate) fn gather(
         );
     }
     check_sizes(&missing, bindings)?;
-    let highest = ranges::highest(model, bindings)?;
+    let highest = ranges::highest(model, bindings);
     for (input, how) in missing
         .into_iter()
         .filter_map(|input| Some((input, how(input)?)))

@@ -96,8 +96,8 @@ fn record(arguments: &SnapshotArguments, path: &Path, engine: &Engine) -> Result
     let mut run = || -> Result<_> {
         let mut session = engine.load(&model)?.ready()?;
         let sources = inputs::Sources {
-            fill: arguments.inputs.fill().or(Some(Fill::Random(0))),
-            ..inputs::Sources::new(&arguments.inputs)
+            fill: arguments.inputs.values.fill().or(Some(Fill::Random(0))),
+            ..inputs::Sources::new(&arguments.inputs.values)
         };
         let inputs = inputs::gather(&model, &sources, &mut bindings)?;
         let outputs = session.run(&inputs)?;

@@ -13,6 +13,7 @@ mod hostile;
 mod inspect;
 #[cfg(not(all(feature = "bench", feature = "gpu")))]
 mod left_out;
+mod made_up;
 #[cfg(target_os = "linux")]
 mod memory;
 mod names;

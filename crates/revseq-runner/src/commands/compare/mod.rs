@@ -95,7 +95,7 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
         check_same_values(&model, other)?;
     }
     let tolerances = Tolerances::new(&arguments.tolerance, &model)?;
-    let sources = inputs::Sources::new(&arguments.inputs);
+    let sources = inputs::Sources::new(&arguments.inputs.values);
     let fill = match located.data_sets.first() {
         Some(_) => sources.fill,
         None => sources.fill.or(Some(Fill::Random(0))),

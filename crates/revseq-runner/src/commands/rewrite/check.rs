@@ -1,9 +1,9 @@
 //! Runs the original and the rewritten model, and compares.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 
 use crate::backend::Engine;
 use crate::chain;
@@ -12,6 +12,7 @@ use crate::commands::data_set;
 use crate::commands::inputs::{self, Sources};
 use crate::commands::tolerance::{Tolerances, is_exact};
 use crate::model::read::{self, DataSet};
+use crate::model::values::Dim;
 use crate::model::{Bindings, Model, walk};
 use crate::tensor::compare::{Tolerance, compare};
 use crate::tensor::fill::Fill;
@@ -64,6 +65,67 @@ struct Expected {
     outputs: Vec<Vec<Tensor>>,
 }
 
+/// Symbolic sizes that are given one number. Exporters name sizes that have to agree differently.
+#[derive(Clone, Copy)]
+enum Agreement {
+    /// None: each has its own.
+    None,
+    /// Those of the inputs' first axes.
+    FirstAxes,
+    All,
+}
+
+impl Agreement {
+    /// In the order in which they are tried.
+    const ALL: [Self; 3] = [Self::None, Self::FirstAxes, Self::All];
+
+    /// Gives a number to each symbolic size that has none.
+    fn bind(self, model: &Model, sizes: &[u64; 4], bindings: &mut Bindings) {
+        let firsts: BTreeSet<String> = model
+            .inputs()
+            .into_iter()
+            .filter_map(|input| match input.value_type.shape?.into_iter().next()? {
+                Dim::Symbol(name) => Some(name),
+                _ => None,
+            })
+            .collect();
+        // A size that is given holds for those that agree with it.
+        let given = firsts.iter().find_map(|name| bindings.get(name).copied());
+        let first = given.or(sizes.first().copied());
+        let mut others = sizes.iter().copied().cycle();
+        for symbol in model.input_symbols() {
+            let size = match self {
+                Self::None => others.next(),
+                Self::FirstAxes if !firsts.contains(&symbol) => others.nth(1),
+                Self::FirstAxes | Self::All => first,
+            };
+            if let Some(size) = size {
+                bindings.entry(symbol).or_insert(size);
+            }
+        }
+    }
+}
+
+/// The reason why no backend ran both models.
+struct Refusal {
+    /// The backends that ran the original model.
+    ran: Vec<&'static str>,
+    why: String,
+}
+
+impl Refusal {
+    fn into_error(self) -> Error {
+        match &self.ran[..] {
+            [] => anyhow!("--check: no backend runs both models: {}", self.why),
+            ran => anyhow!(
+                "--check: the original model runs on {}, the rewritten one on no backend: {}",
+                ran.join(" and "),
+                self.why
+            ),
+        }
+    }
+}
+
 /// The sizes that made-up inputs have where the model leaves them open, by
 /// turns; two sets of them.
 const SIZES: [[u64; 4]; 2] = [[3, 7, 5, 4], [2, 12, 6, 3]];
@@ -85,14 +147,49 @@ impl Check<'_> {
     /// # Errors
     /// If there is nothing to run the models on, or no inputs to run them on.
     pub(super) fn run(&self, sets: &[DataSet]) -> Result<Vec<Checked>> {
-        let all = if sets.is_empty() {
-            self.made_up()
-                .context("--check has no data set, and cannot make inputs up")?
-        } else {
-            sets.iter()
+        let values = &self.arguments.values;
+        if values.inputs.is_empty() && values.fill.is_empty() && !sets.is_empty() {
+            let all: Vec<Inputs> = sets
+                .iter()
                 .map(|set| self.read_set(set))
-                .collect::<Result<_>>()?
-        };
+                .collect::<Result<_>>()?;
+            return self.run_on(&all)?.map_err(Refusal::into_error);
+        }
+        let symbols = self.original.input_symbols();
+        let mut first = None;
+        for agreement in Agreement::ALL {
+            let all = self.made_up(agreement).context(
+                "--check has no data set, and cannot make all inputs up; give them with --input, or \
+                 a folder of data sets with --check DATA",
+            )?;
+            let refusal = match self.run_on(&all)? {
+                Ok(checked) => return Ok(checked),
+                Err(refusal) => refusal,
+            };
+            // Sizes that have to agree are a reason why the original model refuses its inputs.
+            let is_final = !refusal.ran.is_empty() || symbols.len() < 2;
+            first.get_or_insert(refusal);
+            if is_final {
+                break;
+            }
+        }
+        let error = first.map_or_else(|| anyhow!("--check: nothing ran"), Refusal::into_error);
+        let names: Vec<String> = symbols
+            .iter()
+            .map(|it| format!("--dim {it}=SIZE"))
+            .collect();
+        Err(match names.len() {
+            0 | 1 => error,
+            _ => error.context(format!(
+                "made-up inputs may not fit each other; give their sizes with {}, or the inputs \
+                 with --input",
+                names.join(" ")
+            )),
+        })
+    }
+
+    /// Compares on the backends with these inputs; `Err` if none ran both models.
+    fn run_on(&self, all: &[Inputs]) -> Result<Result<Vec<Checked>, Refusal>> {
         let mut checked = Vec::new();
         let mut expected = Expected::default();
         let on = &self.arguments.on;
@@ -105,7 +202,7 @@ impl Check<'_> {
                 engine => engine,
             };
             let backend = backend.name();
-            match engine.and_then(|engine| self.on(&engine, &all, &mut expected)) {
+            match engine.and_then(|engine| self.on(&engine, all, &mut expected)) {
                 Ok(results) => checked.extend(results),
                 Err(why) => checked.push(Checked::Skipped {
                     backend,
@@ -113,27 +210,20 @@ impl Check<'_> {
                 }),
             }
         }
-        if checked
+        let why: Option<Vec<String>> = checked
             .iter()
-            .all(|checked| matches!(checked, Checked::Skipped { .. }))
-        {
-            let why: Vec<String> = checked
-                .into_iter()
-                .filter_map(|checked| match checked {
-                    Checked::Skipped { backend, why } => Some(format!("{backend}: {why}")),
-                    _ => None,
-                })
-                .collect();
-            let why = why.join("; ");
-            match &expected.ran[..] {
-                [] => bail!("--check: no backend runs both models: {why}"),
-                ran => bail!(
-                    "--check: the original model runs on {}, the rewritten one on no backend: {why}",
-                    ran.join(" and ")
-                ),
-            }
-        }
-        Ok(checked)
+            .map(|checked| match checked {
+                Checked::Skipped { backend, why } => Some(format!("{backend}: {why}")),
+                Checked::Same { .. } | Checked::Different { .. } => None,
+            })
+            .collect();
+        Ok(match why {
+            Some(why) => Err(Refusal {
+                ran: expected.ran,
+                why: why.join("; "),
+            }),
+            None => Ok(checked),
+        })
     }
 
     fn read_set(&self, set: &DataSet) -> Result<Inputs> {
@@ -143,29 +233,35 @@ impl Check<'_> {
         })
     }
 
-    /// Random inputs of two sizes, unchanged and zero-padded after different
-    /// lengths.
-    fn made_up(&self) -> Result<Vec<Inputs>> {
+    /// Returns inputs of two sizes, random unless they are given, unchanged and zero-padded after
+    /// different lengths.
+    fn made_up(&self, agreement: Agreement) -> Result<Vec<Inputs>> {
+        let values = &self.arguments.values;
+        let mut given_sizes = Bindings::new();
+        let given = inputs::given(self.original, &values.inputs, &mut given_sizes)?;
         let mut all = Vec::new();
         for (seed, sizes) in SIZES.iter().enumerate() {
-            let mut bindings = Bindings::new();
-            for (symbol, &size) in self
-                .original
-                .input_symbols()
-                .into_iter()
-                .zip(sizes.iter().cycle())
-            {
-                bindings.entry(symbol).or_insert(size);
-            }
+            let mut bindings = given_sizes.clone();
+            agreement.bind(self.original, sizes, &mut bindings);
             let sources = Sources {
-                fill: Some(Fill::Random(seed as u64)),
+                fill: values.fill().or(Some(Fill::Random(seed as u64))),
+                fill_by_name: &values.fill,
+                tensors: given.clone(),
                 ..Sources::default()
             };
             let tensors = inputs::gather(self.original, &sources, &mut bindings)?;
-            let padded = tensors
-                .iter()
-                .map(|(name, tensor)| Ok((name.clone(), pad(tensor)?)))
-                .collect::<Result<Tensors>>()?;
+            if tensors.len() == given.len() {
+                let name = "the given inputs".to_owned();
+                return Ok(vec![Inputs { name, tensors }]);
+            }
+            let padded = tensors.iter().map(|(name, tensor)| {
+                let padded = match given.contains_key(name) {
+                    true => tensor.clone(),
+                    false => pad(tensor)?,
+                };
+                Ok((name.clone(), padded))
+            });
+            let padded = padded.collect::<Result<Tensors>>()?;
             let name = |what: &str| format!("made-up inputs {what}{}", seed + 1);
             all.push(Inputs {
                 name: name(""),

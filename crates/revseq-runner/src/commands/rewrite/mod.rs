@@ -95,6 +95,8 @@ fn check_is_asked(arguments: &RewriteArguments) -> Result<()> {
     let others = [
         ("--backend", !arguments.on.backends.is_empty()),
         ("--rtol and --atol", arguments.tolerance.is_given()),
+        ("--input", !arguments.values.inputs.is_empty()),
+        ("--fill", !arguments.values.fill.is_empty()),
     ];
     let others = others.into_iter().filter(|(_, given)| *given);
     match engine.chain(others.map(|(flag, _)| flag)).next() {

@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     let model = engine.needed_of(model);
     let sources = Sources {
         data_set: located.data_sets.first().map(|set| set.inputs.as_slice()),
-        ..Sources::new(&arguments.inputs)
+        ..Sources::new(&arguments.inputs.values)
     };
     let mut run = || -> Result<_> {
         let start = Instant::now();

@@ -67,10 +67,21 @@ fn softplus(scan: &Scanned<'_>, value: OutletId) -> Option<(Activation, OutletId
 
 /// x / (1 + |x|)
 fn softsign(scan: &Scanned<'_>, value: OutletId) -> Option<(Activation, OutletId)> {
-    let [x, divisor] = scan.binary::<math::Div>(value)?;
-    let [_, size] = with_number::<math::Add>(scan, divisor, 1.0)?;
-    let x = scan.strip(x);
-    (argument::<math::Abs>(scan, size)? == x).then_some((Activation::Softsign, x))
+    quotients(scan, value).find_map(|[x, divisor]| {
+        let [_, size] = with_number::<math::Add>(scan, divisor, 1.0)?;
+        let x = scan.strip(x);
+        (argument::<math::Abs>(scan, size)? == x).then_some((Activation::Softsign, x))
+    })
+}
+
+/// The dividend and the divisor of a quotient, which decluttering makes a product with a reciprocal.
+fn quotients(scan: &Scanned<'_>, value: OutletId) -> impl Iterator<Item = [OutletId; 2]> {
+    let products = scan.either::<math::Mul>(value);
+    let decluttered = products
+        .filter_map(|[dividend, factor]| Some([dividend, argument::<math::Recip>(scan, factor)?]));
+    scan.binary::<math::Div>(value)
+        .into_iter()
+        .chain(decluttered)
 }
 
 /// x where it is more than a number, and something else elsewhere.
