@@ -8,7 +8,7 @@ use super::values::{
 use crate::tensor::compare::Tolerance;
 use crate::tensor::fill::Fill;
 
-/// Where inputs come from.
+/// Sources of inputs.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Inputs")]
 pub(crate) struct InputArguments {
@@ -44,7 +44,7 @@ impl InputArguments {
     }
 }
 
-/// How far outputs may be off.
+/// Tolerances of outputs.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ToleranceArguments {
     /// Relative tolerance for floats
@@ -60,7 +60,7 @@ pub(crate) struct ToleranceArguments {
 }
 
 impl ToleranceArguments {
-    /// That of an output, if one is given for it.
+    /// Returns the tolerance of an output, if one is given for it.
     pub(crate) fn of(&self, output: &str) -> Option<Tolerance> {
         let given = |all: &[(Option<String>, f64)]| {
             let named = all

@@ -1,4 +1,4 @@
-//! How large the parameters of a model are.
+//! The size of a model's parameters.
 
 use revseq_onnx::model::{GraphProto, STRING, TensorProto};
 use revseq_onnx::tensor::element_size;

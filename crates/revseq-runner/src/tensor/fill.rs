@@ -258,13 +258,13 @@ impl SplitMix64 {
         bits ^ (bits >> 31)
     }
 
-    /// From -1 up to, but not, 1: a multiple of 2^-10, which every float holds
-    /// but bfloat16, which rounds it.
+    /// Returns a number in [-1, 1): a multiple of 2^-10, which every float holds but bfloat16,
+    /// which rounds it.
     pub(crate) fn unit(&mut self) -> f64 {
         ((self.next() >> 53) as f64 - 1024.0) / 1024.0
     }
 
-    /// From 0 up to, but not, 1.
+    /// Returns a number in [0, 1).
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -57,7 +57,7 @@ pub(super) struct Partial {
 
 enum Written {
     File(NewFile),
-    /// For standard output.
+    /// A temporary file, for standard output.
     Temporary(NamedTempFile),
 }
 

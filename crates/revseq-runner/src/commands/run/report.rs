@@ -18,7 +18,7 @@ use crate::note::note;
 use crate::tensor::print;
 use crate::units::time;
 
-/// How many nodes a profile names in text.
+/// Number of nodes that a profile names in text.
 const NODES_TOLD: usize = 5;
 
 /// The times of several runs.
@@ -60,7 +60,7 @@ fn summary(times: &[Duration]) -> Option<Summary> {
 struct OperatorTime<'a> {
     operator: &'a str,
     nodes: usize,
-    /// In each run.
+    /// The time of all its nodes in each run.
     times: Vec<Duration>,
 }
 

@@ -42,7 +42,7 @@ const UNDO: [usize; 5] = [0, 2, 1, 3, 4];
 /// The features of the input.
 const WIDTH: usize = 3;
 
-/// How something is reversed.
+/// The way in which something is reversed.
 #[derive(Clone, Copy, Debug)]
 enum How {
     /// An axis, by Slice.
@@ -160,7 +160,7 @@ struct Case {
     element_type: i32,
     /// Whether its values have the names that a rewriting makes up.
     collides: bool,
-    /// Which value is an output besides.
+    /// The value that is an output besides.
     middle: Index,
     opset: i64,
     sizes: [Sizes; 2],
