@@ -14,7 +14,7 @@ enum Number {
     Data(usize),
     /// The size of the input `m`.
     Size,
-    /// That size, counted from the end.
+    /// The size of the input `m`, counted from the end.
     FromEnd,
     /// The size of the value itself, minus this.
     OwnLess(i64),
