@@ -54,7 +54,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// Which adapter of the GPUs that there are.
+/// Choice among the adapters of the GPUs that there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AdapterChoice {
     /// The best hardware: discrete before integrated before virtual. Never software.

@@ -147,8 +147,8 @@ unsafe fn move_rows(
     }
 }
 
-/// As [`move_rows`], as chosen: `for_each_piece` gets the number of items, the bytes of each, and
-/// the function that moves some of them.
+/// Moves rows like [`move_rows`], as chosen: `for_each_piece` gets the number of items, the bytes
+/// of each, and the function that moves some of them.
 ///
 /// # Safety
 /// As [`move_rows`], for a kernel that takes the plan, and instructions that the CPU has.

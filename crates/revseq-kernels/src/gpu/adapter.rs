@@ -1,4 +1,4 @@
-//! Which GPU: listing adapters and choosing one.
+//! Adapters: listing them and choosing one.
 
 use std::fmt;
 
@@ -72,7 +72,7 @@ impl AdapterInfo {
         }
     }
 
-    /// How much rather this adapter than another; `None` for software.
+    /// Returns the adapter's rank, 0 for the best; `None` for software.
     fn rank(&self) -> Option<u8> {
         match self.device_type {
             wgpu::DeviceType::DiscreteGpu => Some(0),

@@ -21,9 +21,9 @@ const ROW_STEP: usize = 16;
 /// The action at every step of the loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Motion {
-    /// Out of place.
+    /// Copies out of place.
     Copy,
-    /// In place.
+    /// Swaps of pairs in place.
     Swap,
     /// Nothing moves: the lengths are looked at.
     Check,
@@ -110,7 +110,7 @@ pub(super) struct Slab {
     pub(super) row: Range<usize>,
 }
 
-/// Where a slab can be cut.
+/// Place at which a slab can be cut.
 #[derive(Clone, Copy)]
 enum Cut {
     Rounds(usize),

@@ -42,7 +42,7 @@ impl Role {
 /// A buffer of the pool, returned to it on drop.
 pub(super) struct Pooled<'a> {
     context: &'a Context,
-    /// There until dropped.
+    /// The buffer, until dropped.
     buffer: Option<wgpu::Buffer>,
 }
 
