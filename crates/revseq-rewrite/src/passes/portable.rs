@@ -38,7 +38,7 @@ pub(super) const PASS: Pass = Pass {
 const RANGE: i64 = 11;
 /// The first opset in which Reshape takes a size of 0 literally.
 const ALLOW_ZERO: i64 = 14;
-/// After the last axis of any tensor.
+/// Index after the last axis of any tensor.
 const END: i64 = i64::MAX;
 
 /// An axis of the data.

@@ -1,4 +1,4 @@
-//! For each pass, graphs that match and near misses.
+//! Graphs that match and near misses, for each pass.
 
 mod masks;
 mod recurrent_loop;
