@@ -13,7 +13,8 @@ mod ranges;
 pub(crate) use ranges::ranges_by;
 pub use ranges::{Range, ranges, slice_ranges};
 
-/// How far values are followed, so that no model takes long or recurses deeply.
+/// Number of values that are followed one after another, so that no model takes long or recurses
+/// deeply.
 const MAXIMUM_STEPS: usize = 64;
 
 /// The most elements that are followed through nodes.
@@ -367,8 +368,8 @@ fn axes_within(scope: &Scope<'_>, node: &NodeProto, steps: usize) -> Option<Vec<
     }
 }
 
-/// Returns the sizes after a Squeeze of these axes, or of all of size 1 if there are none; `None` if
-/// it is invalid.
+/// Returns the sizes after a Squeeze of these axes, or of all of size 1 if there are none; `None`
+/// if it is invalid.
 #[must_use]
 pub fn squeezed(sizes: &[usize], axes: &[i64]) -> Option<Vec<usize>> {
     let all = 0..sizes.len();

@@ -12,7 +12,7 @@ const MAXIMUM_STEPS: usize = 256;
 enum Known {
     /// Their type, as ONNX's code.
     Type(i32),
-    /// They are not strings: no operator that produces the value outputs any.
+    /// No strings: no operator that produces the value outputs any.
     NoStrings,
     Nothing,
 }

@@ -1,4 +1,4 @@
-//! What is asked of messages often. A field that a writer left out is empty.
+//! Accessors for what is asked of messages often. A field that a writer left out is empty.
 
 use std::collections::HashSet;
 
@@ -191,7 +191,7 @@ pub enum Attribute<T> {
     Absent,
     /// Given in the node.
     Value(T),
-    /// In a function: given by the caller.
+    /// A reference in a function: the caller gives the value.
     Reference,
 }
 
