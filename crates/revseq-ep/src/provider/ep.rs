@@ -31,8 +31,8 @@ pub(crate) struct Ep {
     log: Log,
     /// The factory's, which outlives its EPs.
     registry: *const OrtKernelRegistry,
-    /// Why this EP cannot be used: its options are wrong, there is no such
-    /// GPU, or `GetCapability` failed. The host ignores both, and would go on without the EP.
+    /// Reason why this EP cannot be used: its options are wrong, there is no such GPU, or
+    /// `GetCapability` failed. The host ignores these errors, and would go on without the EP.
     problem: OnceLock<Error>,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Factory {
     host: Host,
     domain: Domain,
     registry: Registry,
-    /// How many use it: the registration, until it is released, and each EP.
+    /// Number of users: the registration, until it is released, and each EP.
     users: AtomicUsize,
 }
 
