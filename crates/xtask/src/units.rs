@@ -20,7 +20,7 @@ struct Unit {
     target: String,
     /// `todo` for a build, `check`, `doc`, `run-custom-build` or a test's name.
     mode: String,
-    /// In seconds.
+    /// Duration in seconds.
     duration: f64,
 }
 
