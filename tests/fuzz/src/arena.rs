@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// How many bytes beside a buffer are looked at.
+/// Number of bytes on either side of a buffer that are looked at.
 const MARGIN: usize = 64;
 
 /// Their bytes.
@@ -12,7 +12,7 @@ const UNTOUCHED: u8 = 0xee;
 pub(crate) struct Arena {
     start: *mut u8,
     bytes: usize,
-    /// Where the buffer lies in it.
+    /// The place of the buffer in it.
     place: Range<usize>,
 }
 
