@@ -65,7 +65,7 @@ pub struct Step {
     pub operator: Operator,
     /// The lengths.
     pub lengths: Lengths,
-    /// Their sizes.
+    /// The lengths' sizes.
     pub lengths_sizes: Vec<u64>,
 }
 

@@ -71,7 +71,7 @@ pub enum AdapterChoice {
 impl FromStr for AdapterChoice {
     type Err = Infallible;
 
-    /// `auto`, `software`, an index, or anything else as a name.
+    /// Parses `auto`, `software`, an index, or anything else as a name.
     fn from_str(choice: &str) -> Result<Self, Infallible> {
         Ok(match choice {
             "auto" => Self::Auto,

@@ -122,13 +122,13 @@ where
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LengthsPolicy {
-    /// Return an error, like ONNX Runtime's CPU kernel for ReverseSequence.
+    /// Returns an error, like ONNX Runtime's CPU kernel for ReverseSequence.
     #[default]
     Reject,
-    /// Treat it as the axis, or as 0 if negative, as the page of
-    /// `DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC` specifies. DirectML 1.15.4 itself differs for
-    /// a length above the axis: step `i` of `n` becomes step `min(length - 1 - i, n - 1)`,
-    /// where `length` is the low 32 bits.
+    /// Treats the length as the axis, or as 0 if negative, as the page of
+    /// `DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC` specifies. DirectML 1.15.4 itself differs for a
+    /// length above the axis: step `i` of `n` becomes step `min(length - 1 - i, n - 1)`, where
+    /// `length` is the low 32 bits.
     Clamp,
 }
 

@@ -25,7 +25,7 @@ const MAXIMUM_ELEMENTS: usize = 1 << 28;
 pub struct Floats {
     /// Its shape; empty for a scalar.
     pub sizes: Vec<usize>,
-    /// Row-major.
+    /// The elements in row-major order.
     pub elements: Vec<f32>,
 }
 
@@ -70,7 +70,7 @@ pub fn tensor<'a>(scope: &'a Scope<'a>, name: &str) -> Option<&'a TensorProto> {
 pub struct Integers {
     /// Its shape; empty for a scalar.
     pub sizes: Vec<usize>,
-    /// Row-major.
+    /// The elements in row-major order.
     pub elements: Vec<i64>,
 }
 

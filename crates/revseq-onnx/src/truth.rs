@@ -35,7 +35,7 @@ struct Value {
     /// ONNX's code of the element type: bool, int32 or int64.
     code: i32,
     sizes: Vec<usize>,
-    /// Row-major.
+    /// The elements in row-major order.
     elements: Vec<i64>,
 }
 

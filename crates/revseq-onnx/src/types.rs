@@ -10,7 +10,7 @@ const MAXIMUM_STEPS: usize = 256;
 /// The known facts about a value's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// Their type, as ONNX's code.
+    /// The elements' type, as ONNX's code.
     Type(i32),
     /// No strings: no operator that produces the value outputs any.
     NoStrings,

@@ -330,7 +330,7 @@ impl<'n> Emit<'n> {
         output
     }
 
-    /// [`with_axes`](Self::with_axes) into a named value.
+    /// Writes what [`with_axes`](Self::with_axes) does into a named value.
     fn axes_into(
         &mut self,
         op: &str,

@@ -15,13 +15,13 @@ use crate::scope::{Names, Scope};
 /// Options of a rewrite.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Remove every ReverseSequence and ReverseSubsequences.
+    /// Whether to remove every ReverseSequence and ReverseSubsequences.
     pub portable: bool,
-    /// Make the model cheaper to run.
+    /// Whether to make the model cheaper to run.
     pub fast: bool,
-    /// Bring the model into the form that tract reads.
+    /// Whether to bring the model into the form that tract reads.
     pub tract: bool,
-    /// Further passes, by name.
+    /// Names of further passes.
     pub passes: Vec<String>,
     /// Facts that the caller vouches for.
     pub assume: Assumptions,

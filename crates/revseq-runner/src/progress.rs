@@ -74,7 +74,7 @@ impl Progress {
         self.bar.set_message(printable(&message).into_owned());
     }
 
-    /// One step is done.
+    /// Counts one step as done.
     pub(crate) fn step(&self) {
         self.bar.inc(1);
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 /// Number of bytes on either side of a buffer that are looked at.
 const MARGIN: usize = 64;
 
-/// Their bytes.
+/// The value of the bytes beside a buffer.
 const UNTOUCHED: u8 = 0xee;
 
 /// Memory between two inaccessible pages.

@@ -22,7 +22,7 @@ use crate::plugin::node::Node;
 /// The EP of one session.
 #[repr(C)]
 pub(crate) struct Ep {
-    /// First, so that a pointer to it is one to the whole.
+    /// The table, first so that a pointer to it is one to the whole.
     table: OrtEp,
     host: Host,
     options: Options,

@@ -28,7 +28,7 @@ use crate::plugin::{fence, options, pin};
 /// The library's one factory of a registration.
 #[repr(C)]
 pub(crate) struct Factory {
-    /// First, so that a pointer to it is one to the whole.
+    /// The table, first so that a pointer to it is one to the whole.
     table: OrtEpFactory,
     host: Host,
     domain: Domain,

@@ -61,7 +61,7 @@ pub fn run<'a>(
     run_uninit(plan, lengths, input, output, options)
 }
 
-/// [`run`] into memory that need not be initialised.
+/// Runs like [`run`], into memory that need not be initialised.
 ///
 /// Afterwards every element that the output's strides reach is initialised;
 /// the bytes between them are as before.

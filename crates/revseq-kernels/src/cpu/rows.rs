@@ -18,7 +18,7 @@ const BAND: usize = 8 << 10;
 /// Number of bytes of rows of the same columns that are swapped at once.
 const BLOCK: usize = 16 << 10;
 
-/// Narrower rows are not prefetched along time in place. [M5]
+/// Number of bytes of the narrowest rows that are prefetched along time in place. [M5]
 const MIN_ROW_ALONG_TIME: usize = 512;
 
 /// Number of bytes of a row that are swapped before more is prefetched.

@@ -94,9 +94,9 @@ pub(crate) struct Job<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) walk: &'a Walk,
     pub(crate) lengths: &'a SequenceLengths<'a>,
-    /// Readable for the plan's `input_bytes`. In place, the output.
+    /// The input, readable for the plan's `input_bytes`. In place, the output.
     pub(crate) input: *const u8,
-    /// Writable for the plan's `output_bytes`.
+    /// The output, writable for the plan's `output_bytes`.
     pub(crate) output: *mut u8,
     pub(crate) choice: KernelChoice,
 }

@@ -16,7 +16,7 @@ pub struct AdapterInfo {
     pub name: String,
     /// The graphics API.
     pub backend: wgpu::Backend,
-    /// Discrete, integrated, virtual, or on the CPU.
+    /// The type: discrete, integrated, virtual, or on the CPU.
     pub device_type: wgpu::DeviceType,
     /// The driver's name and version.
     pub driver: String,

@@ -12,7 +12,7 @@ use super::Error;
 use crate::Plan;
 use crate::plan::Loop;
 
-/// More slabs than this are not a way to run a plan.
+/// Number of slabs above which a plan is refused.
 const MAXIMUM_SLABS: usize = 1 << 16;
 
 /// Rows are cut at multiples of the widest unit.
@@ -25,7 +25,7 @@ pub(super) enum Motion {
     Copy,
     /// Swaps of pairs in place.
     Swap,
-    /// Nothing moves: the lengths are looked at.
+    /// A look at the lengths: nothing moves.
     Check,
 }
 

@@ -187,9 +187,9 @@ pub(crate) fn mentioned<'a>(nodes: &'a [NodeProto], names: &mut HashSet<&'a str>
 /// An attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Attribute<T> {
-    /// Absent: the operator's default holds.
+    /// No value: the operator's default holds.
     Absent,
-    /// Given in the node.
+    /// The value given in the node.
     Value(T),
     /// A reference in a function: the caller gives the value.
     Reference,

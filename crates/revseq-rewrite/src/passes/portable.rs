@@ -43,7 +43,7 @@ const END: i64 = i64::MAX;
 
 /// An axis of the data.
 enum Axis {
-    /// Counted from the front.
+    /// An axis counted from the front.
     Known(i64),
     /// A vector of one element, counted from the front.
     Computed(String),
@@ -188,7 +188,7 @@ impl Axis {
     }
 }
 
-/// 0, 1, 2, … for each row.
+/// Numbers the rows: 0, 1, 2, …
 fn count(emit: &mut Emit<'_>, shape: &str, end: i64) -> String {
     if emit.opset() >= RANGE {
         let rows = product(emit, shape, 0..end, false);

@@ -96,7 +96,7 @@ impl Destination {
         self.bytes(escape::json(&text).as_bytes())
     }
 
-    /// Puts a file in its place.
+    /// Completes a file and moves it to its place.
     pub(super) fn complete(self) -> Result<()> {
         match self {
             Self::File { path, file } => file.complete().with_context(|| cannot_write(&path)),

@@ -200,7 +200,7 @@ pub(crate) fn everything(model: &Model) -> Result<()> {
     Ok(())
 }
 
-/// Our nodes, and the counts of others.
+/// Returns our nodes, and the counts of others.
 fn nodes(
     model: &Model,
     bindings: &Bindings,

@@ -123,7 +123,7 @@ fn count(results: &[Tested], name: &str) -> usize {
 /// The tests found below some paths.
 #[derive(Default)]
 struct Found {
-    /// Each once, in order.
+    /// The tests, each once, in order.
     tests: Vec<Test>,
     /// The paths that fail without being run, and why.
     failures: Vec<(PathBuf, String)>,

@@ -61,9 +61,9 @@ pub(crate) struct DataSet {
     pub(crate) path: PathBuf,
     /// The folder's name.
     pub(crate) name: String,
-    /// `input_<i>.pb`, by number.
+    /// The files `input_<i>.pb`, by number.
     pub(crate) inputs: Vec<PathBuf>,
-    /// `output_<i>.pb`, by number.
+    /// The files `output_<i>.pb`, by number.
     pub(crate) outputs: Vec<PathBuf>,
 }
 

@@ -39,9 +39,9 @@ impl Tolerance {
 /// Difference between an output and the expected one.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Difference {
-    /// Another type or shape.
+    /// A difference of type or shape.
     Type { expected: String, got: String },
-    /// Other values.
+    /// A difference of values.
     Values {
         /// The first element that differs.
         at: Vec<usize>,

@@ -12,7 +12,7 @@ use super::{Data, MAXIMUM_BYTES, Tensor, count, type_and_shape};
 /// The values of made-up inputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fill {
-    /// 0, 1, 2, … in row-major order, over and over as far as the type counts exactly.
+    /// The numbers 0, 1, 2, … in row-major order, over and over as far as the type counts exactly.
     Iota,
     /// Random values that depend on the seed alone.
     Random(u64),
@@ -52,7 +52,7 @@ impl FromStr for Fill {
     }
 }
 
-/// `LOW..HIGH` or `LOW..HIGH:SEED`.
+/// Parses `LOW..HIGH` or `LOW..HIGH:SEED`.
 fn parse_range<T: FromStr + PartialOrd>(text: &str, example: &str) -> Result<(T, T, u64), String> {
     let (range, seed) = match text.split_once(':') {
         Some((range, seed)) => (range, parse_seed(seed)?),

@@ -13,7 +13,7 @@ use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataLocation;
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, StringStringEntryProto, TensorProto};
 
-/// Far longer than any refusal takes, even on a busy machine.
+/// Time that is far longer than any refusal takes, even on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
 /// Runs a model with made-up inputs, which has to be refused.

@@ -50,10 +50,10 @@ enum Mask {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Numbers {
     Truths,
-    /// 0 and 1 as float32, or as int64.
+    /// The numbers 0 and 1 as float32, or as int64.
     Floats,
     Integers,
-    /// 0, and others than 1, as int64.
+    /// The number 0, and others than 1, as int64.
     Any,
 }
 

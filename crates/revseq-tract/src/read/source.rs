@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) struct Source {
     /// The model in tract's messages, without its weights.
     proto: Arc<pb::ModelProto>,
-    /// Shared by all plans.
+    /// The weights, which all plans share.
     weights: Weights,
 }
 

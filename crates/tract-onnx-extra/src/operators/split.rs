@@ -72,7 +72,7 @@ enum Expected {
     /// The sum of these.
     Sum(TVec<TDim>),
     Multiple(usize),
-    /// Enough for so many equal parts, of which the last may be smaller.
+    /// A size that is enough for so many equal parts, of which the last may be smaller.
     Parts(usize),
 }
 

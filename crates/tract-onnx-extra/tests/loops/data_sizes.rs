@@ -455,7 +455,7 @@ fn sizes_have_64_bits() {
     }
 }
 
-/// Within the limits, sizes from data are what they are.
+/// Sizes from data are what they are as long as they stay within the limits.
 #[test]
 fn sizes_within_the_limits_are_no_errors() {
     let limits = Limits::none().with_bytes(64);

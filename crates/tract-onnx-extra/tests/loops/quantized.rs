@@ -276,7 +276,7 @@ struct Params {
     scale: f32,
     zero: i32,
     is_signed: bool,
-    /// Other parameters for each of the four columns.
+    /// Whether each of the four columns has other parameters.
     by_column: bool,
 }
 

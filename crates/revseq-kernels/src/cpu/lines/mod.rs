@@ -25,7 +25,8 @@ pub(crate) const MAX_BYTES_IN_PLACE: usize = MAX_VECTORS_IN_PLACE * WIDEST;
 /// Number of bytes of a line that are reversed in place from both ends before more is prefetched.
 const PIECE: usize = 2 << 10;
 
-/// Shorter lines are prefetched whole in place: a branch on the length is often mispredicted.
+/// Number of bytes below which lines are prefetched whole in place: a branch on the length is often
+/// mispredicted.
 const SHORT_LINE: usize = 1 << 10;
 
 /// Copies the rows of some items to their place, or swaps those of pairs in place.

@@ -50,7 +50,7 @@ enum Row {
 /// Comparison of a value with the expected one.
 enum Compared {
     Same,
-    /// Within the tolerance.
+    /// A value within the tolerance.
     Close(Difference),
     Different(Difference),
 }

@@ -25,7 +25,7 @@ const NODES_TOLD: usize = 5;
 struct Summary {
     median: Duration,
     mean: Duration,
-    /// 0 of one run.
+    /// The standard deviation; 0 of one run.
     standard_deviation: Duration,
     minimum: Duration,
     maximum: Duration,

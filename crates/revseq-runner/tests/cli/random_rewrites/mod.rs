@@ -73,7 +73,7 @@ enum Step {
     Elementwise(usize),
     Sum(Index),
     Concat(Index),
-    /// Fewer features.
+    /// An operator that leaves fewer features.
     Narrow,
     /// A reversal in between of four axes.
     Wide(usize, How),
@@ -101,7 +101,7 @@ fn hows() -> impl Strategy<Value = How> + Clone {
 }
 
 impl How {
-    /// Another that is easily taken for it.
+    /// Returns another way that is easily taken for it.
     fn near(self) -> Self {
         match self {
             Self::Flip(axis) => Self::Flip((axis + 1) % 3),
@@ -418,7 +418,8 @@ fn random_graphs_give_the_same_once_rewritten() {
     }
 }
 
-/// Their masks become equal when sizes are known, and tract's own optimizer drops both of them.
+/// The masks of such layers become equal when sizes are known, and tract's own optimizer drops both
+/// of them.
 #[test]
 fn layers_of_the_same_lengths_run_on_tract_without_them() {
     let layer = Layer {

@@ -47,7 +47,7 @@ pub(crate) enum Why {
     SizeFromData,
     /// The loop reads nothing step by step.
     NoScan,
-    /// Wiring it failed.
+    /// The wiring failed.
     Failed(String),
 }
 
