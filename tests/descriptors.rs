@@ -230,7 +230,7 @@ fn violations_name_the_tensor_the_dimension_and_the_values() {
     insta::assert_snapshot!(text);
 }
 
-/// How shapes fold.
+/// Dimensions fold as the snapshot shows.
 #[test]
 fn plans_fold_contiguous_dimensions() {
     let mut text = String::new();

@@ -37,7 +37,7 @@ struct Case {
     total_output: Option<u64>,
     /// Whether DirectML creates the operator.
     created: bool,
-    /// In hexadecimal, as is the output; only of cases that were run.
+    /// The input in hexadecimal, as is the output; only of cases that were run.
     input: Option<String>,
     output: Option<String>,
 }
@@ -109,7 +109,7 @@ impl Case {
         element.into_iter().cycle().take(bytes).collect()
     }
 
-    /// As DirectML does; its page does not define lengths above the axis.
+    /// Reverses as DirectML does; its page does not define lengths above the axis.
     fn by_directmls_rule(&self, desc: &ReverseSubsequencesDesc, input: &[u8]) -> Vec<u8> {
         let lengths = self.lengths.as_ref().expect("a case that was run");
         let (&[rows, axis], 1) = (&*self.sizes, self.axis) else {

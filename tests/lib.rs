@@ -20,7 +20,7 @@ struct Readme;
 /// Elements, packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Elements {
-    /// Of a fixed size, as bytes.
+    /// Elements of a fixed size, as bytes.
     Bytes(Vec<u8>),
     /// Strings.
     Strings(Vec<String>),
@@ -48,7 +48,7 @@ impl Lengths {
         }
     }
 
-    /// As ONNX's ReverseSequence has them.
+    /// Returns the lengths as ONNX's ReverseSequence has them.
     #[must_use]
     pub fn to_i64(&self) -> Vec<i64> {
         let data = self.data();
@@ -65,7 +65,7 @@ pub struct Step {
     pub operator: Operator,
     /// The lengths.
     pub lengths: Lengths,
-    /// Their sizes.
+    /// The lengths' sizes.
     pub lengths_sizes: Vec<u64>,
 }
 

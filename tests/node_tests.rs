@@ -20,7 +20,7 @@ use tract_onnx::tract_hir::internal::Approximation;
 enum Outcome {
     /// The outputs are the expected ones.
     Agrees,
-    /// They are others.
+    /// The outputs are not the expected ones.
     Differs,
     /// The model is refused, or an error when it runs.
     Fails,

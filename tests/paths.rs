@@ -24,7 +24,7 @@ type Run = dyn Fn(&Case, &Step, Elements, LengthsPolicy) -> Result<Elements, Err
 pub struct Path {
     /// Its name.
     pub name: String,
-    /// Why it cannot move elements of a type, if it cannot.
+    /// Returns the reason why it cannot move elements of a type, if it cannot.
     lacks: fn(ElementType) -> Option<&'static str>,
     run: Box<Run>,
 }
@@ -85,7 +85,7 @@ impl Path {
         })
     }
 
-    /// Why this path cannot run a case at all.
+    /// Returns the reason why this path cannot run a case at all.
     #[must_use]
     pub fn lacks(&self, case: &Case) -> Option<&'static str> {
         (self.lacks)(case.element_type)

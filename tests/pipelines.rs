@@ -99,7 +99,7 @@ fn symbolic_sizes_give_the_outputs_of_known_sizes() {
     assert!(compared > 20, "{compared}");
 }
 
-/// How many sizes of a model were compared.
+/// Compares a model for several sizes, and returns their number.
 fn any_sizes_of(folder: PathBuf) -> usize {
     let template = load(&folder);
     let model = prepared(&folder);

@@ -12,7 +12,7 @@ use criterion::{Criterion, Throughput};
 use revseq_bench::peers::{Onnxruntime, Peers};
 use revseq_bench::{Arena, Case, Error, Regime, regimes};
 
-/// More than this many bytes takes too long for a test.
+/// Number of bytes above which a regime takes too long for a test.
 const SMALL: usize = 256 << 10;
 
 fn main() {

@@ -1,4 +1,4 @@
-//! How a test says that it cannot run on a machine.
+//! Reports of tests that cannot run on a machine.
 //!
 //! The harness shows nothing of a test that passes, so a line on its captured
 //! standard error is lost. `cargo xtask test` names a file in `REVSEQ_SKIPS`,

@@ -22,7 +22,7 @@ pub(crate) struct Times {
     pub(crate) in_place: f64,
 }
 
-/// How long the rounds of a row go on, beyond the fewest.
+/// Time after which the rounds of a row end, once the fewest are done.
 const ENOUGH: Duration = Duration::from_secs(2);
 
 /// Two timestamps, and the way they come back.
@@ -53,7 +53,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// How long commands take that nothing else runs beside, in nanoseconds.
+    /// Returns the time that commands take while nothing else runs, in nanoseconds.
     fn time(&self, record: impl FnOnce(&mut wgpu::CommandEncoder)) -> Result<f64> {
         let (device, queue) = (self.context.device(), self.context.queue());
         let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());

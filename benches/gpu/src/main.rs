@@ -1,4 +1,4 @@
-//! How long the GPU kernels take, beside a copy of the same bytes.
+//! Times of the GPU kernels, beside a copy of the same bytes.
 //!
 //! ```sh
 //! cargo run --release -p revseq-gpu-bench

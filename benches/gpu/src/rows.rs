@@ -7,11 +7,11 @@ use revseq_kernels::{DataType, ReverseSubsequencesDesc};
 /// The lengths of the sequences.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lengths {
-    /// Anything from 0 to the whole axis.
+    /// Lengths from 0 to the whole axis.
     Random,
     /// The whole axis.
     Full,
-    /// 0 or 1: nothing moves.
+    /// Lengths of 0 or 1: nothing moves.
     Short,
 }
 

@@ -20,7 +20,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// No function.
+    /// The identity.
     pub(crate) const NONE: Self = Self::Affine {
         alpha: 1.0,
         beta: 0.0,

@@ -52,7 +52,7 @@ pub use activation::Activation;
 pub use cell::{Cell, Gate, Kind};
 pub use constant::{Constant, Matrix};
 
-/// How many values are followed one after another.
+/// Number of values that are followed one after another.
 const MAXIMUM_DEPTH: usize = 64;
 
 /// An elementwise operator with two operands, which broadcast.

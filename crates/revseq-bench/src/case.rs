@@ -54,7 +54,8 @@ impl Arena {
         copies.chain(Contestant::WORKERS).filter(can).collect()
     }
 
-    /// Why a regime does not fit into memory, if the system reports how much is available.
+    /// Returns the reason why a regime does not fit into memory, if the system reports how much is
+    /// available.
     #[must_use]
     pub fn lacking_memory(&self, regime: &Regime) -> Option<String> {
         // Input, output and the tensors of the other runtimes, with a margin.
@@ -82,7 +83,7 @@ pub struct Case<'a> {
     regime: Regime,
     desc: ReverseSubsequencesDesc,
     plan: Plan,
-    /// Those of one run after the other, from the first on again.
+    /// The lengths of consecutive runs; after the last ones come the first again.
     lengths: Vec<Vec<i64>>,
     nest: Nest,
     input: Buffer,

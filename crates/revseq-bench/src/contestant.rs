@@ -1,4 +1,4 @@
-//! Who is measured.
+//! The contestants of a measurement.
 
 use std::fmt;
 

@@ -2,14 +2,14 @@
 
 use crate::Contestant;
 
-/// Why there is no figure.
+/// Reason why there is no figure.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The allocator has no more.
     #[error("not enough memory for {bytes} bytes")]
     OutOfMemory {
-        /// How much was asked for.
+        /// Number of bytes that were asked for.
         bytes: usize,
     },
     /// The kernels refuse the regime.
@@ -17,7 +17,7 @@ pub enum Error {
     Kernels {
         /// The regime's name.
         regime: String,
-        /// Why.
+        /// The kernels' error.
         source: revseq_kernels::Error,
     },
     /// A result that is not the operator's: a bug in the contestant.
@@ -25,7 +25,7 @@ pub enum Error {
     WrongResult {
         /// The regime's name.
         regime: String,
-        /// Whose result it is.
+        /// The contestant with that result.
         contestant: Contestant,
     },
     /// A runtime to compare with fails.
@@ -33,7 +33,7 @@ pub enum Error {
     Peer {
         /// The regime's name.
         regime: String,
-        /// Which runtime.
+        /// The runtime.
         contestant: Contestant,
         /// Its message.
         message: String,
@@ -50,9 +50,9 @@ pub enum Error {
     /// A pool of threads does not start.
     #[error("cannot start {threads} threads: {message}")]
     Threads {
-        /// How many were asked for.
+        /// Number of threads that were asked for.
         threads: usize,
-        /// Why there are none.
+        /// Reason why they do not start.
         message: String,
     },
     /// No regime has a name like that.

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 pub struct Machine {
     /// The processor's name, or its architecture if the system does not report one.
     pub processor: String,
-    /// How many threads the process may run at a time.
+    /// Number of threads that the process may run at a time.
     pub cores: usize,
     /// The operating system.
     pub system: String,
     /// The instructions that the kernels use.
     pub simd: String,
-    /// How many threads [`Contestant::Threads`](crate::Contestant::Threads) has.
+    /// Number of threads of [`Contestant::Threads`](crate::Contestant::Threads).
     pub threads: usize,
     /// The version of revseq.
     pub version: String,
@@ -29,7 +29,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine, without the runtimes to compare with.
+    /// Describes this machine, without the runtimes to compare with.
     #[must_use]
     pub fn this(threads: usize) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! When figures were taken, and how busy the machine was then.
+//! The moment at which figures were taken, and the load of the machine then.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 pub struct Moment {
     /// The date and time, as in `2026-11-25 13:35 UTC`.
     pub date: String,
-    /// How many threads ran or waited to run, on average over the minute before; `None` if the
-    /// system does not report it.
+    /// Number of threads that ran or waited to run, on average over the minute before; `None` if
+    /// the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<f64>,
 }
 
 impl Moment {
-    /// This moment.
+    /// Returns the current moment.
     pub(crate) fn now() -> Self {
         Self {
             // A clock before 1970 is one that was not set.

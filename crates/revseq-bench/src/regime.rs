@@ -4,7 +4,7 @@ use std::fmt;
 
 use revseq_kernels::{DataType, ReverseSubsequencesDesc};
 
-/// How many random lengths in sequence no processor learns.
+/// Number of random lengths in sequence that no processor learns.
 const UNLEARNABLE: usize = 1 << 15;
 
 /// One row of the table: a shape, its axes, its elements and its lengths.
@@ -20,7 +20,7 @@ pub struct Regime {
     pub batch_axis: usize,
     /// The type of the elements.
     pub data_type: DataType,
-    /// How long the reversed prefixes are.
+    /// The lengths of the reversed prefixes.
     pub lengths: Lengths,
 }
 
@@ -63,16 +63,16 @@ impl Kind {
     }
 }
 
-/// How long the reversed prefixes are, along an axis of size `t`.
+/// Lengths of the reversed prefixes, in steps of an axis of size `t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
-    /// Evenly spread over 0 to `t`, the same in every run.
+    /// Lengths evenly spread over 0 to `t`, the same in every run.
     Random,
-    /// All `t`.
+    /// Lengths that are all `t`.
     Full,
-    /// All `t / 2`.
+    /// Lengths that are all `t / 2`.
     Equal,
-    /// Alternately 0 and 1: there is nothing to reverse.
+    /// Lengths of 0 and 1 in turn: there is nothing to reverse.
     ZeroOne,
 }
 
@@ -242,7 +242,7 @@ const ELEMENTS: [(DataType, [[u64; 2]; 4]); 5] = {
     ]
 };
 
-/// More than this many bytes is measured only if asked for.
+/// Number of bytes above which a regime is left out of a quick run.
 pub const LARGE: usize = 512 << 20;
 
 /// Every regime, in the order of the table.

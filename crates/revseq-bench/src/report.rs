@@ -14,7 +14,7 @@ use crate::{Arena, Case, Contestant, Error, Moment, Regime, regimes};
 pub struct Report {
     /// The machine of the figures.
     pub machine: Machine,
-    /// When they were taken.
+    /// The moment at which they were taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<Moment>,
     /// Whether they were taken in little time, so with few samples.
@@ -45,7 +45,7 @@ pub struct Row {
     /// The kernel that a run on one thread takes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kernel: String,
-    /// Why there are no figures, if there are none.
+    /// Reason why there are no figures, if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
     /// The copies and those who did the work.
@@ -56,18 +56,18 @@ pub struct Row {
 /// A contestant's figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Whose it is.
+    /// The contestant.
     pub contestant: Contestant,
     /// The median of the samples, for one run, in nanoseconds.
     pub median_ns: f64,
     /// The shortest sample, for one run, in nanoseconds.
     pub minimum_ns: f64,
-    /// How many samples there are.
+    /// Number of samples.
     pub samples: usize,
     /// The median as a multiple of the floor's: the faster copy is 1.
     pub ratio: f64,
-    /// In place: the ratio as a multiple of the share of the bytes in reversed
-    /// prefixes, if there are any.
+    /// The ratio in place as a multiple of the share of the bytes in reversed prefixes, if there
+    /// are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_per_share: Option<f64>,
 }
@@ -90,7 +90,7 @@ impl Row {
             .min_by(|a, b| a.median_ns.total_cmp(&b.median_ns))
     }
 
-    /// How fast the floor is, in 10^9 bytes of the data each second.
+    /// Returns the speed of the floor, in 10^9 bytes of the data each second.
     #[must_use]
     pub fn floor_gb_per_s(&self) -> Option<f64> {
         Some(self.bytes as f64 / self.floor()?.median_ns)

@@ -14,23 +14,23 @@ const COLD: Duration = Duration::from_millis(50);
 /// The number of samples of each contestant.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// As many samples as fit this time, for all contestants together, …
+    /// Time for the samples of all contestants together, …
     pub budget: Duration,
-    /// … but no fewer than this, …
+    /// … but each has no fewer than this, …
     pub minimum: usize,
     /// … and no more than this.
     pub maximum: usize,
 }
 
 impl Effort {
-    /// For figures worth keeping.
+    /// Effort for figures worth keeping.
     pub const FULL: Self = Self {
         budget: Duration::from_secs(4),
         minimum: 9,
         maximum: 101,
     };
 
-    /// For a look.
+    /// Effort for a look.
     pub const QUICK: Self = Self {
         budget: Duration::from_millis(250),
         minimum: 3,
@@ -38,16 +38,16 @@ impl Effort {
     };
 }
 
-/// How long a contestant takes.
+/// Time that a contestant takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Time {
-    /// Whose time it is.
+    /// The contestant.
     pub contestant: Contestant,
     /// The median of the samples, for one run, in nanoseconds.
     pub median_ns: f64,
     /// The shortest sample, for one run, in nanoseconds.
     pub minimum_ns: f64,
-    /// How many samples there are.
+    /// Number of samples.
     pub samples: usize,
 }
 
@@ -98,8 +98,8 @@ pub fn measure(case: &mut Case<'_>, effort: Effort) -> Result<Vec<Time>, Error> 
         .collect())
 }
 
-/// How often a contestant has to run for a sample to last long enough, when its
-/// first run took some time.
+/// Returns the number of runs with which a contestant's sample lasts long enough, when its first
+/// run took some time.
 fn repeats_per_sample(
     case: &mut Case<'_>,
     contestant: Contestant,

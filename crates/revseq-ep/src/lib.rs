@@ -148,7 +148,7 @@ unsafe extern "system" fn RegisterCustomOps(
 mod tests {
     use std::fs;
 
-    /// So that it can become a separate crate.
+    /// The folder can become a separate crate.
     #[test]
     fn the_plugin_folder_knows_nothing_of_the_rest() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/plugin");

@@ -14,7 +14,7 @@ enum Part {
     Model = 0,
     /// The report: JSON with `exactness` and `steps`.
     Report = 1,
-    /// Why there is neither, as text.
+    /// Reason why there is neither, as text.
     Error = 2,
 }
 

@@ -1,4 +1,4 @@
-//! Why a node is not taken.
+//! The reasons why nodes are not taken.
 
 use crate::ElementType;
 
@@ -129,7 +129,7 @@ pub enum ErrorKind {
         /// The input's rank.
         rank: usize,
     },
-    /// Both axes are the same dimension.
+    /// The batch axis and the time axis are the same dimension.
     #[error(
         "attributes batch_axis {batch_axis} and time_axis {time_axis} are the same dimension, \
          expected two distinct ones"
@@ -152,7 +152,7 @@ pub enum ErrorKind {
         /// The size found.
         actual: u64,
     },
-    /// There are more or fewer strides than dimensions.
+    /// The number of strides is not that of dimensions.
     #[error(
         "input {input:?} has {actual} strides, expected one for each of its {expected} dimensions"
     )]

@@ -1,4 +1,4 @@
-//! From an operator and its shapes to the descriptor.
+//! Lowering of an operator and its shapes to the descriptor.
 
 use revseq_kernels::{DataType, ReverseSubsequencesDesc, TensorDesc};
 

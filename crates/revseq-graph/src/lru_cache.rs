@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many values are kept: programs that batch by length have some buckets of it.
+/// Number of values that are kept: programs that batch by length have some buckets of it.
 const CAPACITY: usize = 8;
 
 /// The eight values used last, such as the plans of a node for different shapes: what a host keeps

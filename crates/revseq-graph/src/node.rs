@@ -34,7 +34,7 @@ pub struct Attribute<'a> {
 pub enum AttributeValue<'a> {
     /// An integer: the one type that the operators have.
     Int(i64),
-    /// Any other, by the name of its type.
+    /// A value of any other type, by the type's name.
     Other(&'a str),
 }
 

@@ -54,7 +54,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// Which adapter of the GPUs that there are.
+/// Choice among the adapters of the GPUs that there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AdapterChoice {
     /// The best hardware: discrete before integrated before virtual. Never software.
@@ -71,7 +71,7 @@ pub enum AdapterChoice {
 impl FromStr for AdapterChoice {
     type Err = Infallible;
 
-    /// `auto`, `software`, an index, or anything else as a name.
+    /// Parses `auto`, `software`, an index, or anything else as a name.
     fn from_str(choice: &str) -> Result<Self, Infallible> {
         Ok(match choice {
             "auto" => Self::Auto,

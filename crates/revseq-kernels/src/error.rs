@@ -69,7 +69,7 @@ pub enum Error {
         /// The dimension count found.
         actual: usize,
     },
-    /// There are more or fewer strides than dimensions.
+    /// The number of strides is not that of dimensions.
     #[error("{tensor}: {actual} strides, expected one for each of its {expected} dimensions")]
     StrideCountMismatch {
         /// The tensor.

@@ -23,7 +23,7 @@ pub enum FeatureLevel {
     V5_0,
 }
 
-/// Up to 32 bits: the types of the levels below 5.0.
+/// The types of the levels below 5.0, of up to 32 bits.
 const TYPES_TO_4_0: &[DataType] = &[
     DataType::Float32,
     DataType::Float16,

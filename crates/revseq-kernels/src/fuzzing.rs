@@ -19,8 +19,8 @@ pub fn choose(choice: Choice) {
 /// The fuzzer's choices for a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// As if the bytes were in the innermost cache (1), in an outer one (2) or
-    /// beyond (3); else where their number says.
+    /// The memory that the bytes count as lying in: the innermost cache (1), an outer one (2) or
+    /// beyond the caches (3); any other value leaves this to the number of bytes.
     pub memory: u8,
     /// The least bytes of a piece of work, from which on threads share a run; 0:
     /// as always.

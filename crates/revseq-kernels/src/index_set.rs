@@ -1,4 +1,4 @@
-//! Which indices loops of sizes and strides reach.
+//! The set of indices that loops of sizes and strides reach.
 
 use smallvec::SmallVec;
 

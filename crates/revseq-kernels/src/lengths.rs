@@ -118,17 +118,17 @@ where
     usize::try_from(length.max(T::default())).map_or(maximum, |length| length.min(maximum))
 }
 
-/// How to treat a length that is negative or longer than the axis.
+/// Policy for lengths that are negative or longer than the axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LengthsPolicy {
-    /// Return an error, like ONNX Runtime's CPU kernel for ReverseSequence.
+    /// Returns an error, like ONNX Runtime's CPU kernel for ReverseSequence.
     #[default]
     Reject,
-    /// Treat it as the axis, or as 0 if negative, as the page of
-    /// `DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC` specifies. DirectML 1.15.4 itself differs for
-    /// a length above the axis: step `i` of `n` becomes step `min(length - 1 - i, n - 1)`,
-    /// where `length` is the low 32 bits.
+    /// Treats the length as the axis, or as 0 if negative, as the page of
+    /// `DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC` specifies. DirectML 1.15.4 itself differs for a
+    /// length above the axis: step `i` of `n` becomes step `min(length - 1 - i, n - 1)`, where
+    /// `length` is the low 32 bits.
     Clamp,
 }
 
@@ -234,9 +234,8 @@ impl<'a> SequenceLengths<'a> {
         uniform.filter(|_| all)
     }
 
-    /// How many neighbours of the plan's innermost loop have equal lengths, at
-    /// least: the largest number of which all such groups consist. 1 if they are
-    /// fewer than `worthwhile`.
+    /// Returns the largest number that divides the size of every group of neighbours with equal
+    /// lengths in the plan's innermost loop; 1 if it is below `worthwhile`.
     pub(crate) fn group(&self, plan: &Plan, worthwhile: usize) -> usize {
         let Some(columns) = plan.loops.last().filter(|columns| columns.lengths != 0) else {
             return 1;

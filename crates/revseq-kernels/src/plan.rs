@@ -1,4 +1,4 @@
-//! From a descriptor to loops over bytes.
+//! Plans: descriptors as loops over bytes.
 
 use smallvec::SmallVec;
 
@@ -11,11 +11,11 @@ use crate::{Error, ReverseSubsequencesDesc, Tensor, TensorDesc, overlap};
 pub(crate) struct Loop {
     /// The number of iterations.
     pub(crate) size: usize,
-    /// How far one round moves in the input, in bytes.
+    /// Stride in the input, in bytes.
     pub(crate) input: usize,
-    /// How far one round moves in the output, in bytes.
+    /// Stride in the output, in bytes.
     pub(crate) output: usize,
-    /// How far one round moves in the lengths, in lengths.
+    /// Stride in the lengths, in lengths.
     pub(crate) lengths: usize,
 }
 
@@ -45,7 +45,7 @@ pub struct Plan {
     pub(crate) time: Loop,
     /// All other loops, from the largest output stride to the smallest.
     pub(crate) loops: SmallVec<[Loop; 4]>,
-    /// How many of `loops` have a larger output stride than `time`.
+    /// Number of `loops` that have a larger output stride than `time`.
     pub(crate) outside_time: usize,
     /// The axis size, the upper bound of lengths. `time.size` is 1 if this is 0 or 1.
     axis_size: usize,
@@ -57,8 +57,8 @@ pub struct Plan {
     /// The loops over the lengths themselves, [merged](index_set::merge), which are
     /// there even without elements.
     lengths_loops: SmallVec<[(usize, usize); 4]>,
-    /// Why the plan cannot run in place: a dimension and its strides in input
-    /// and output, in elements.
+    /// Reason why the plan cannot run in place: a dimension and its strides in input and output, in
+    /// elements.
     layouts_differ: Option<(usize, u64, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Which instructions the kernels use.
+//! Sets of instructions for the kernels.
 
 use std::error::Error;
 use std::fmt;
@@ -141,7 +141,7 @@ impl Error for UnknownSimdLevel {}
 impl FromStr for SimdLevel {
     type Err = UnknownSimdLevel;
 
-    /// In upper or lower case.
+    /// Finds the level of a name in upper or lower case.
     fn from_str(name: &str) -> Result<Self, UnknownSimdLevel> {
         let mut all = Self::ALL.into_iter();
         all.find(|level| level.name().eq_ignore_ascii_case(name))

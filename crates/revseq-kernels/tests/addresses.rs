@@ -3,7 +3,7 @@
 
 use revseq_kernels::{DataType, Plan, ReverseSubsequencesDesc};
 
-/// Beyond 32 bits; truncated it would be 3.
+/// A size beyond 32 bits; truncated it would be 3.
 const FAR: u64 = (1 << 32) + 3;
 
 fn desc(sizes: &[u64]) -> ReverseSubsequencesDesc {

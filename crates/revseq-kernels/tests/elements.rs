@@ -82,7 +82,7 @@ fn slices_that_are_too_short_are_refused() {
     );
 }
 
-/// Both functions of one call, on the same data.
+/// Calls both functions of one call on the same data.
 fn one_call<'a, T: Element>(
     input: &[T],
     sizes: &[usize],

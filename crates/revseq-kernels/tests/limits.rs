@@ -11,7 +11,7 @@ use revseq_kernels::{
     TensorDesc,
 };
 
-/// Enough dimensions that a quadratic algorithm takes minutes.
+/// Number of dimensions with which a quadratic algorithm takes minutes.
 const MANY: usize = 1 << 18;
 
 /// Runs work of less than a second on a thread with a small stack.

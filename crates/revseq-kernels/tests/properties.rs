@@ -239,7 +239,8 @@ fn check_large(
 /// Runs a case where its buffers start at a cache line, at a vector and at any byte.
 fn check_places(checked: &Checked<'_>) {
     const LINE: usize = 64;
-    /// Where the data starts in a buffer with room for it after the wanted byte of a line.
+    /// Returns the start of the data in a buffer that has room for it after the wanted byte of a
+    /// line.
     fn start(buffer: &[u8], byte: usize) -> usize {
         (byte + LINE - buffer.as_ptr().addr() % LINE) % LINE
     }
@@ -309,7 +310,8 @@ fn large_tensors_agree_with_the_reference() {
             (vec![20, 700], 0, 1, 1),
             (vec![elements(300).max(2), 90], 0, 1, 1),
             (vec![37, 500, 3], 0, 1, 1),
-            // As many as the scratch memory holds for one lane of columns, for two, and for no column.
+            // As many as the scratch memory holds for one lane of columns, for two, and for no
+            // column.
             (vec![elements(30_000), 60], 0, 1, 1),
             (vec![70_000, 7], 0, 1, 1),
             // Lines shorter than a lane.

@@ -13,7 +13,8 @@ mod ranges;
 pub(crate) use ranges::ranges_by;
 pub use ranges::{Range, ranges, slice_ranges};
 
-/// How far values are followed, so that no model takes long or recurses deeply.
+/// Number of values that are followed one after another, so that no model takes long or recurses
+/// deeply.
 const MAXIMUM_STEPS: usize = 64;
 
 /// The most elements that are followed through nodes.
@@ -24,7 +25,7 @@ const MAXIMUM_ELEMENTS: usize = 1 << 28;
 pub struct Floats {
     /// Its shape; empty for a scalar.
     pub sizes: Vec<usize>,
-    /// Row-major.
+    /// The elements in row-major order.
     pub elements: Vec<f32>,
 }
 
@@ -69,7 +70,7 @@ pub fn tensor<'a>(scope: &'a Scope<'a>, name: &str) -> Option<&'a TensorProto> {
 pub struct Integers {
     /// Its shape; empty for a scalar.
     pub sizes: Vec<usize>,
-    /// Row-major.
+    /// The elements in row-major order.
     pub elements: Vec<i64>,
 }
 
@@ -367,8 +368,8 @@ fn axes_within(scope: &Scope<'_>, node: &NodeProto, steps: usize) -> Option<Vec<
     }
 }
 
-/// Returns the sizes after a Squeeze of these axes, or of all of size 1 if there are none; `None` if
-/// it is invalid.
+/// Returns the sizes after a Squeeze of these axes, or of all of size 1 if there are none; `None`
+/// if it is invalid.
 #[must_use]
 pub fn squeezed(sizes: &[usize], axes: &[i64]) -> Option<Vec<usize>> {
     let all = 0..sizes.len();

@@ -1,6 +1,6 @@
 //! Errors.
 
-/// Why a model cannot be read or written.
+/// Reason why a model cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

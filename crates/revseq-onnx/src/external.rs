@@ -15,14 +15,14 @@ use crate::visit::for_each_tensor;
 /// The most data that a model's tensors may have in other files, in bytes.
 const MAXIMUM_DATA: u64 = 16 << 30;
 
-/// How often all of a file may be read over: tensors may share data, but a small file is not to fill
-/// the memory.
+/// Number of times that the size of a file may be read from it in all: tensors may share data, but
+/// a small file is not to fill the memory.
 const MAXIMUM_READS: u64 = 4;
 
-/// Makes all data of the model in a file `raw_data` ([`tensor::to_raw`]), that in files in its folder,
-/// too. Nothing outside of the folder is read, also through links, unless the model's own file is a
-/// link: then data may lie in the folder that it leads to, as in caches that keep all files in one
-/// folder.
+/// Makes all data of the model in a file `raw_data` ([`tensor::to_raw`]), that in files in its
+/// folder, too. Nothing outside of the folder is read, also through links, unless the model's own
+/// file is a link: then data may lie in the folder that it leads to, as in caches that keep all
+/// files in one folder.
 ///
 /// # Errors
 /// A file cannot be read or is too short, data is not what a tensor promises, or all of it is more
@@ -46,8 +46,8 @@ pub fn load(model: &mut ModelProto, path: &Path) -> Result<(), Error> {
     .map_err(Error::invalid)
 }
 
-/// Checks that a location's text stays below the model's folder. Links are resolved and checked when
-/// the data is read.
+/// Checks that a location's text stays below the model's folder. Links are resolved and checked
+/// when the data is read.
 ///
 /// # Errors
 /// It is absolute, leads upwards, or is a name on Windows alone.

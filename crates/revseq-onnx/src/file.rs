@@ -91,7 +91,7 @@ fn check_length(length: u64) -> Result<()> {
     Ok(())
 }
 
-/// How many bytes are looked at.
+/// Number of bytes at the start of a file that are looked at.
 const START: u64 = 64;
 
 /// The magic bytes, at an offset, of other files that people pass as models.

@@ -29,8 +29,8 @@ pub struct Scope<'a> {
     initializers: HashMap<&'a str, &'a TensorProto>,
     declared_inputs: HashMap<&'a str, &'a ValueInfoProto>,
     declared: HashMap<&'a str, &'a ValueInfoProto>,
-    /// How often each value is read, here and in subgraphs; an output of the graph counts as one
-    /// read.
+    /// Number of times that each value is read, here and in subgraphs; an output of the graph
+    /// counts as one read.
     uses: HashMap<&'a str, usize>,
     same: OnceCell<Same>,
     /// Whether it proves as much as [`prove_more`](Self::prove_more) says, in the main graph.
@@ -60,7 +60,8 @@ pub(crate) enum ProvedSize {
 
 /// Values of a graph that are equal in every run.
 struct Same {
-    /// For each value the first one computed in the same way, unless it is the first itself.
+    /// The first value that is computed in the same way as each value, unless it is the first
+    /// itself.
     first: HashMap<String, String>,
     /// The nodes that compute values first, by key.
     nodes: HashMap<Vec<u8>, usize>,
@@ -112,8 +113,8 @@ impl<'a> Scope<'a> {
         self.inputs.retain(|name| !initializers.contains_key(name));
     }
 
-    /// A subgraph: a graph in an attribute of a node, whose initializers nothing can replace. Without
-    /// a parent, a graph that stands alone.
+    /// A subgraph: a graph in an attribute of a node, whose initializers nothing can replace.
+    /// Without a parent, a graph that stands alone.
     pub fn graph(graph: &'a GraphProto, parent: Option<&'a Scope<'a>>, opset: i64) -> Self {
         let name = |value: &'a ValueInfoProto| value.name.as_deref().unwrap_or_default();
         let by_name = |values: &'a [ValueInfoProto]| {
@@ -246,11 +247,12 @@ impl<'a> Scope<'a> {
         proved.ranks.insert(name.to_owned(), Some(rank));
     }
 
-    /// Also proves sizes of the outputs of loops, and takes axes of the main graph's inputs that are
-    /// declared under one name to have one length, as ONNX's text says but ONNX Runtime does not check.
+    /// Lets proofs cover sizes of the outputs of loops, and take axes of the main graph's inputs
+    /// that are declared under one name to have one length, as ONNX's text says but ONNX Runtime
+    /// does not check.
     ///
-    /// A pass that replaces loops one after the other does without: it proves more of a loop's output
-    /// once the loop is replaced.
+    /// A pass that replaces loops one after the other does without: it proves more of a loop's
+    /// output once the loop is replaced.
     pub fn prove_more(&self) {
         match self.parent {
             Some(parent) => parent.prove_more(),
@@ -301,7 +303,8 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Whether a name refers to the same value here as in `from`, which is this graph or one around it.
+    /// Whether a name refers to the same value here as in `from`, which is this graph or one around
+    /// it.
     #[must_use]
     pub fn sees(&self, from: &Scope<'_>, name: &str) -> bool {
         self.is(from)
@@ -346,7 +349,7 @@ impl<'a> Scope<'a> {
             || self.initializers.contains_key(name)
     }
 
-    /// How often a value is read.
+    /// Returns the number of times that a value is read.
     #[must_use]
     pub fn uses(&self, name: &str) -> usize {
         self.uses.get(name).copied().unwrap_or(0)

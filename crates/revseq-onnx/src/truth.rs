@@ -9,8 +9,10 @@ use crate::scope::{Scope, Source};
 use crate::sizes::{self, Size};
 use crate::types;
 
-/// How deep values are followed, and how many are visited per query.
+/// The largest depth to which values are followed.
 const MAXIMUM_DEPTH: usize = 64;
+
+/// Number of values that are visited per query.
 const MAXIMUM_VALUES: usize = 1024;
 
 /// The most elements that are followed: conditions are small.
@@ -33,7 +35,7 @@ struct Value {
     /// ONNX's code of the element type: bool, int32 or int64.
     code: i32,
     sizes: Vec<usize>,
-    /// Row-major.
+    /// The elements in row-major order.
     elements: Vec<i64>,
 }
 
@@ -174,12 +176,12 @@ fn size(scope: &Scope<'_>, name: &str, axis: usize) -> Option<i64> {
 /// A binary elementwise operator.
 #[derive(Clone, Copy)]
 enum Operation {
-    /// Of numbers; `None` for a result that is not defined.
+    /// A function of numbers; `None` for a result that is not defined.
     Numbers(fn(i64, i64) -> Option<i64>),
-    /// Of numbers that have an order.
+    /// A comparison of the order of numbers.
     Order(fn(&i64, &i64) -> bool),
     Equal,
-    /// Of truth values.
+    /// A function of truth values.
     Truths(fn(bool, bool) -> bool),
 }
 

@@ -10,9 +10,9 @@ const MAXIMUM_STEPS: usize = 256;
 /// The known facts about a value's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// Their type, as ONNX's code.
+    /// The elements' type, as ONNX's code.
     Type(i32),
-    /// They are not strings: no operator that produces the value outputs any.
+    /// No strings: no operator that produces the value outputs any.
     NoStrings,
     Nothing,
 }

@@ -19,8 +19,8 @@ use crate::pass::{Context, Edit, Options, Pass, Verdict};
 use crate::report::{Outcome, Report, Step};
 use crate::scope::{Names, Scope};
 
-/// The most rounds of a pass in its turn: one round may enable the next. What is left is done in the
-/// next turn.
+/// The most rounds of a pass in its turn: one round may enable the next. What is left is done in
+/// the next turn.
 const MAXIMUM_ROUNDS: usize = 100;
 
 /// The most turns of all passes: one pass may enable another, also an earlier one.
@@ -96,7 +96,7 @@ struct Driver<'o> {
 struct Found {
     /// The nodes that it rewrote, in all its turns.
     rewritten: Vec<Step>,
-    /// Those that it left alone in its last turn.
+    /// The nodes that it left alone in its last turn.
     left: Vec<Step>,
 }
 
@@ -128,7 +128,7 @@ impl Driver<'_> {
 struct Path {
     /// The enclosing function, unless it is in the main graph.
     function: Option<usize>,
-    /// From there inwards: the node, and the index of its subgraph.
+    /// The steps from there inwards, each the index of a node and that of its subgraph.
     steps: Vec<(usize, usize)>,
 }
 

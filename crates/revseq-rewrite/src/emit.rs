@@ -97,7 +97,7 @@ const BEFORE_THE_FIRST: i64 = -i64::MAX;
 /// a reason to leave the node alone.
 pub(crate) struct Emit<'n> {
     edit: Edit,
-    /// Why the replacement cannot be written.
+    /// Reason why the replacement cannot be written.
     refusal: Option<String>,
     names: &'n mut Names,
     /// The prefix of new names: the replaced value.
@@ -188,7 +188,7 @@ impl<'n> Emit<'n> {
         self.edit.same.push((output.to_owned(), value.to_owned()));
     }
 
-    /// Also replaces a later node of the graph.
+    /// Replaces a later node of the graph as well.
     pub(crate) fn also(&mut self, index: usize) {
         self.edit.also.push(index);
     }
@@ -330,7 +330,7 @@ impl<'n> Emit<'n> {
         output
     }
 
-    /// [`with_axes`](Self::with_axes) into a named value.
+    /// Writes what [`with_axes`](Self::with_axes) does into a named value.
     fn axes_into(
         &mut self,
         op: &str,

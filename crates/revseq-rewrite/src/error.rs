@@ -2,7 +2,7 @@
 //!
 //! A node that no pass can prove is no error: it stays as it is, and the report says why.
 
-/// Why a model cannot be rewritten.
+/// Reason why a model cannot be rewritten.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

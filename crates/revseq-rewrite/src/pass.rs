@@ -12,16 +12,16 @@ use crate::model::{self, FunctionProto, ModelProto, NodeProto};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
-/// How to rewrite a model.
+/// Options of a rewrite.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Remove every ReverseSequence and ReverseSubsequences.
+    /// Whether to remove every ReverseSequence and ReverseSubsequences.
     pub portable: bool,
-    /// Make the model cheaper to run.
+    /// Whether to make the model cheaper to run.
     pub fast: bool,
-    /// Bring the model into the form that tract reads.
+    /// Whether to bring the model into the form that tract reads.
     pub tract: bool,
-    /// Further passes, by name.
+    /// Names of further passes.
     pub passes: Vec<String>,
     /// Facts that the caller vouches for.
     pub assume: Assumptions,
@@ -30,7 +30,7 @@ pub struct Options {
 /// Facts that the caller vouches for because the graph cannot prove them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assumptions {
-    /// In every mask, the valid steps come first.
+    /// The valid steps come first in every mask.
     pub right_padded: bool,
     /// No caller replaces an initializer that is an input as well.
     pub constant_initializers: bool,
@@ -41,7 +41,7 @@ pub struct Assumptions {
 pub struct PassInfo {
     /// Its name.
     pub name: &'static str,
-    /// How equal the results are.
+    /// The exactness of its results.
     pub exactness: Exactness,
     /// A one-line description.
     pub about: &'static str,
@@ -64,7 +64,7 @@ pub(crate) enum Verdict {
     Other,
     /// The pass applies but leaves it alone, for this reason.
     Left(String),
-    /// It is replaced.
+    /// The pass replaces it.
     Edit(Edit),
 }
 
@@ -86,8 +86,8 @@ pub(crate) struct Context<'a> {
     pub(crate) model: &'a ModelProto,
     /// Attributes of functions that some call omits, by function.
     missing: OnceCell<HashSet<(usize, &'a str)>>,
-    /// For each graph, by the address of its nodes: matching nodes, the first one's index to the
-    /// second's.
+    /// The matching nodes of each graph, by the address of its nodes: from the first one's index to
+    /// the second's.
     pairs: RefCell<HashMap<usize, HashMap<usize, usize>>>,
 }
 
@@ -175,11 +175,11 @@ fn missing(model: &ModelProto) -> HashSet<(usize, &str)> {
 /// The attributes given by calls of functions.
 #[derive(Default)]
 struct Calls<'a> {
-    /// By domain, name and overload.
+    /// The functions by domain, name and overload, each with its index.
     functions: HashMap<(&'a str, &'a str, &'a str), (usize, &'a FunctionProto)>,
     /// Attributes that a call omits.
     missing: Vec<(usize, &'a str)>,
-    /// For each attribute of a function, those of other functions that receive it.
+    /// The attributes of other functions to which each attribute of a function is passed on.
     passed_on: HashMap<(usize, &'a str), Vec<(usize, &'a str)>>,
 }
 

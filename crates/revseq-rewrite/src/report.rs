@@ -4,23 +4,23 @@
 //! alone. Passes run again and again, so a node that was left alone is listed for the last look
 //! only. How equal the outputs are follows from the passes that rewrote something.
 
-/// How equal the outputs are to those of the original model.
+/// Degree to which the outputs equal those of the original model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Exactness {
-    /// Bit for bit.
+    /// Equality bit for bit.
     Exact,
-    /// Up to rounding: the same numbers are added in another order.
+    /// Equality up to rounding: the same numbers are added in another order.
     Rounding,
 }
 
 /// The result for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was rewritten, to this.
+    /// The node was rewritten, to this.
     Rewritten(String),
-    /// It was left alone, for this reason.
+    /// The node was left alone, for this reason.
     LeftAlone(String),
 }
 
@@ -29,7 +29,7 @@ pub enum Outcome {
 pub struct Step {
     /// The pass's name.
     pub pass: &'static str,
-    /// How equal the results of the pass are.
+    /// The exactness of the pass's results.
     pub exactness: Exactness,
     /// The place of the node: the names of the enclosing nodes or function.
     pub graph: Vec<String>,

@@ -69,7 +69,8 @@ fn pass(name: &str) -> Options {
     }
 }
 
-/// Rewrites a model; the result has to be valid, the same both times, and stay when it is rewritten.
+/// Rewrites a model; the result has to be valid, the same both times, and stay when it is
+/// rewritten.
 fn rewritten(model: &ModelProto, options: &Options) -> (ModelProto, Report) {
     let mut once = model.clone();
     let report = rewrite(&mut once, options).expect("known passes");
@@ -556,8 +557,8 @@ fn a_whole_encoder_becomes_two_layers() {
     }
 }
 
-/// Before IR version 4, initializers have to be inputs as well, and nothing can replace them; since,
-/// one that is an input is a default.
+/// Initializers have to be inputs as well before IR version 4, and nothing can replace them; since
+/// then, one that is an input is a default.
 #[test]
 fn initializers_among_the_inputs_are_constants_before_ir_version_4() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/keras");

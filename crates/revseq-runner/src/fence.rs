@@ -25,7 +25,7 @@ pub(crate) fn install() {
     }));
 }
 
-/// Where a panic happened, without the path of the machine that built it.
+/// The source file of a panic, without the path of the machine that built it.
 fn file_name(path: &str) -> &str {
     let start = path
         .rfind("tract-")

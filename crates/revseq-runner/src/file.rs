@@ -129,7 +129,7 @@ impl NewFile {
         }
     }
 
-    /// Puts it in its place.
+    /// Completes the file and moves it to its place.
     ///
     /// # Errors
     /// Not all of it is on the disk, or it cannot be renamed.
@@ -212,7 +212,7 @@ impl Drop for CopiedFile {
 /// A folder that is being written.
 pub(crate) struct NewFolder {
     to: PathBuf,
-    /// `None` while it is dropped.
+    /// The folder in the meantime; `None` while it is dropped.
     folder: Option<TempDir>,
     /// The folders around it that were made for it, the innermost first.
     made: Vec<PathBuf>,

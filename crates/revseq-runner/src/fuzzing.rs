@@ -96,7 +96,7 @@ fn read(bytes: &[u8]) -> Result<Model> {
     Model::parse(PathBuf::from("/nonexistent/model.onnx"), bytes.to_vec())
 }
 
-/// [`answer`] with the stack of the command line: models nest.
+/// Runs [`answer`] with the stack of the command line: models nest.
 fn answer_on_deep_stack(run: impl FnOnce() -> Result<()> + Send) {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK);

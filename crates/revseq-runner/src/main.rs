@@ -12,8 +12,9 @@ fn main() -> ExitCode {
     revseq_runner::main()
 }
 
-/// When GPUs are listed, a Vulkan layer of Mesa's looks for a compositor, and libwayland writes an error
-/// of its own if this variable names no absolute path. Nothing can be in the one that it gets here.
+/// Sets `XDG_RUNTIME_DIR` to an absolute path if it has none. When GPUs are listed, a Vulkan layer
+/// of Mesa's looks for a compositor, and without such a path libwayland writes an error of its own.
+/// Nothing can be in the one that it gets here.
 #[expect(unsafe_code, reason = "sets a variable of the environment")]
 fn silence_wayland() {
     let variable = "XDG_RUNTIME_DIR";

@@ -10,10 +10,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::escape::printable;
 use crate::note;
 
-/// How long work may take without a bar.
+/// Time that work may take without a bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many bars there are: of one within another only the outer one is shown.
+/// Number of bars, nested ones included; only the outermost is shown.
 static BARS: AtomicUsize = AtomicUsize::new(0);
 
 /// A bar on standard error, if that is a terminal, from the second second on.
@@ -74,7 +74,7 @@ impl Progress {
         self.bar.set_message(printable(&message).into_owned());
     }
 
-    /// One step is done.
+    /// Counts one step as done.
     pub(crate) fn step(&self) {
         self.bar.inc(1);
     }

@@ -28,7 +28,7 @@ use crate::tensor::{Data, Tensor};
 /// The default number of values shown of an output.
 const VALUES: usize = 12;
 
-/// Why a model could not be run.
+/// Error of a model that could not be run.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A run of a model: on tract, on inputs that are made up from random numbers which are
@@ -83,16 +83,16 @@ impl Run {
         self
     }
 
-    /// To how many significant digits floats are rounded that a model computes: 3 unless
-    /// given. Backends and processors differ in the last of seven.
+    /// Sets the number of significant digits, 1 to 17, to which computed floats are rounded: 3
+    /// unless given. Backends and processors differ in the last of seven.
     #[must_use]
     pub fn digits(mut self, digits: usize) -> Self {
         self.digits = digits.clamp(1, 17);
         self
     }
 
-    /// How many values of each output are shown: the first 12 unless given. All others count
-    /// in the digest, or in the statistics.
+    /// Sets the number of values shown of each output: 12 unless given. All others count in the
+    /// digest, or in the statistics.
     #[must_use]
     pub fn values(mut self, values: usize) -> Self {
         self.values = values;
@@ -156,12 +156,12 @@ pub struct Snapshot {
 struct Output {
     name: String,
     type_and_shape: String,
-    /// Of all elements, if they have to be the same bit for bit.
+    /// CRC-32 of all elements, if they have to be the same bit for bit.
     digest: Option<u32>,
     values: Vec<String>,
-    /// How many more there are.
+    /// Number of elements that are not shown.
     more: usize,
-    /// Of all elements, if some are not shown and there is no digest.
+    /// Statistics of all elements, if some are not shown and there is no digest.
     statistics: Option<String>,
 }
 
@@ -201,10 +201,10 @@ fn is_complex(element_type: ElementType) -> bool {
     )
 }
 
-/// Of all finite elements: the least, the greatest, the mean, the Euclidean norm, and the
-/// projection on a fixed direction, which elements that change places change, too. All are
-/// rounded as far as the size of the elements makes them reproducible. A complex number counts
-/// as two elements.
+/// Returns the minimum, maximum, mean and Euclidean norm of all finite elements, and their
+/// projection on a fixed direction, which also changes when elements are permuted. All are rounded
+/// as far as the size of the elements makes them reproducible. A complex number counts as two
+/// elements.
 fn statistics(tensor: &Tensor, digits: usize) -> String {
     let components = if is_complex(tensor.element_type()) {
         2

@@ -26,13 +26,13 @@ const READ: [&str; 15] = [
     "types/string",
 ];
 
-/// Those of them whose outputs are computed and not only moved.
+/// Models whose outputs are computed and not only moved.
 const COMPUTED: [&str; 2] = [
     "exported/keras_bilstm_masked",
     "exported/mxnet_sequence_reverse_encoder",
 ];
 
-/// Of those to read: models that only one of tract and ONNX Runtime runs, or neither.
+/// Models that only one of tract and ONNX Runtime runs, or neither.
 const NOT_BOTH: [&str; 1] = ["types/complex64"];
 
 fn root() -> PathBuf {

@@ -1,4 +1,4 @@
-//! How an op's axes relate, and how the op follows when tract moves them.
+//! The relations between an op's axes, and the changes of the op when tract moves them.
 
 use revseq_graph::Operator;
 use tract_onnx::tract_hir::internal::*;

@@ -1,4 +1,4 @@
-//! Why a model is not opened or not run.
+//! The reasons why a model is not opened or not run.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub struct Error {
 pub enum ErrorKind {
     /// A file cannot be read.
     Read,
-    /// It is no ONNX model, or not a valid one.
+    /// The model is no ONNX model, or not a valid one.
     Model,
     /// tract lacks an operator or a form of it; another runtime may run the model.
     Unsupported,

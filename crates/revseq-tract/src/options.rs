@@ -11,10 +11,10 @@ use tract_onnx_extra::Limits;
 /// The device of an op. It is part of the op, so that it stays with the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Device {
-    /// On tract's executor.
+    /// The CPU, on tract's executor.
     #[default]
     Cpu,
-    /// On a GPU.
+    /// A GPU.
     #[cfg(feature = "wgpu")]
     Gpu(Context),
 }
@@ -53,8 +53,8 @@ pub enum Sizes {
     /// model so.
     #[default]
     Symbolic,
-    /// Those of the data: a plan for each combination, of which the latest few are kept. A run may
-    /// be faster; the first run with new sizes takes as long as opening the model.
+    /// The sizes of the data: a plan for each combination, of which the latest few are kept. A run
+    /// may be faster; the first run with new sizes takes as long as opening the model.
     OfData,
 }
 
@@ -104,11 +104,12 @@ impl LoadOptions {
     }
 
     /// Limits the steps and the memory of loops, which otherwise may be endless, and the bytes of
-    /// any other value, as far as its size is known before it is made. A run that exceeds the limits
-    /// fails.
+    /// any other value, as far as its size is known before it is made. A run that exceeds the
+    /// limits fails.
     ///
     /// By default, a [`Session`](crate::Session) allows 2^20 steps and 4 GiB; otherwise, the limits
-    /// of a surrounding [`load`](Self::load) or [`tract_onnx_extra::with_limits`] apply, if there is one.
+    /// of a surrounding [`load`](Self::load) or [`tract_onnx_extra::with_limits`] apply, if there
+    /// is one.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
@@ -161,8 +162,8 @@ impl LoadOptions {
     /// caller's thread alone. By default, tract's executor decides, which is one thread unless the
     /// program sets another.
     ///
-    /// Results are the same on any number of threads. Without the feature `multithread`, only one is
-    /// used.
+    /// Results are the same on any number of threads. Without the feature `multithread`, only one
+    /// is used.
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         #[cfg(feature = "multithread")]

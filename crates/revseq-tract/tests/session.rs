@@ -102,7 +102,7 @@ fn masked() -> Session {
     Session::open(path).expect("it opens")
 }
 
-/// What the repository's page shows.
+/// The repository's page shows this.
 #[test]
 fn the_snippet_of_the_page_runs() {
     let x = Tensor::zero::<f32>(&[1, 7, 8]).expect("floats");

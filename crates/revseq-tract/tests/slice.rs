@@ -163,7 +163,7 @@ fn whole_axes_of_any_size_are_flipped() {
     }
 }
 
-/// As tf2onnx writes `x[1:]`, which takes all elements after the first.
+/// tf2onnx writes `x[1:]` in this form, which takes all elements after the first.
 #[test]
 fn the_end_of_an_axis_may_be_a_large_number() {
     for end in [1_000_000_000, i64::from(i32::MAX) - 1] {

@@ -19,11 +19,11 @@ pub type Facts = (
 /// The facts that are known of a node: of its inputs, of its outputs, and of what it observes.
 #[derive(Clone, Debug)]
 pub struct Known<'a> {
-    /// Those of its inputs.
+    /// The facts of its inputs.
     pub inputs: TVec<&'a InferenceFact>,
-    /// Those of its outputs.
+    /// The facts of its outputs.
     pub outputs: TVec<&'a InferenceFact>,
-    /// Those that it observes.
+    /// The facts of the outlets that it observes.
     pub observed: TVec<&'a InferenceFact>,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// How far an inference goes.
+/// The extent of an inference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inference {
     /// Types and shapes alone.
@@ -70,7 +70,7 @@ impl Inference {
     }
 }
 
-/// What a [`Delegate`] does instead of its operator.
+/// Behaviour of a [`Delegate`] that differs from its operator's.
 pub trait Hook: Clone + fmt::Debug + Send + Sync + 'static {
     /// Whether the operator may be evaluated and replaced while facts are inferred, without this
     /// hook.
@@ -115,7 +115,7 @@ pub trait Hook: Clone + fmt::Debug + Send + Sync + 'static {
 pub struct Delegate<H> {
     /// tract's version of the operator, or one with another hook.
     pub upstream: Box<dyn InferenceOp>,
-    /// What differs.
+    /// The behaviour that differs.
     pub hook: H,
 }
 

@@ -50,7 +50,8 @@ impl Limits {
 /// The limits of the nodes being parsed.
 pub(crate) use crate::load::limits_of_nodes_read as of_nodes_read;
 
-/// From here on, it is tried whether there is memory: an allocation that fails aborts the process.
+/// Number of bytes of an output from which it is tried whether there is memory: an allocation that
+/// fails aborts the process.
 const TRIED: usize = 1 << 28;
 
 impl Limits {

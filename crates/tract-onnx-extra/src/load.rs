@@ -8,15 +8,14 @@ use std::cell::Cell;
 
 use crate::Limits;
 
-/// What becomes of a sequence length of LSTM, GRU or RNN that is negative or above the number of
-/// steps.
+/// Policy for sequence lengths of LSTM, GRU and RNN that are negative or above the number of steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LengthsPolicy {
-    /// It is an error, as in ONNX Runtime: of the run, or of loading if the length is a constant.
+    /// An error, as in ONNX Runtime: of the run, or of loading if the length is a constant.
     #[default]
     Reject,
-    /// It counts as the number of steps, or as 0 if negative.
+    /// The number of steps, or 0 if the length is negative.
     Clamp,
 }
 

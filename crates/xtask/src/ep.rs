@@ -89,7 +89,7 @@ fn requirements(version: &str) -> PathBuf {
     tests.join(format!("requirements-{version}.txt"))
 }
 
-/// This machine, as the table of the wheels' platforms names it.
+/// Returns the name of this machine's platform in the table of the wheels' platforms.
 pub(crate) fn this_platform() -> String {
     use std::env::consts::{ARCH, OS};
     format!("{OS}-{ARCH}")

@@ -11,7 +11,8 @@ use crate::step::{Command, cargo};
 /// The licences beside each crate's manifest.
 const LICENSES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
-/// Published, but only a part of the command line, without promises of its own.
+/// Packages that are published, but only as a part of the command line, without promises of their
+/// own.
 const WITHOUT_API: [&str; 1] = ["revseq-bench"];
 
 /// A member of the workspace.

@@ -17,8 +17,8 @@ fn folder(name: &str) -> PathBuf {
 
 const ADDRESS: &str = "-Zsanitizer=address --cfg revseq_sanitize";
 
-/// With debug assertions and without optimisation, which takes longer than it saves in instrumented
-/// code.
+/// Options for builds with debug assertions and without optimisation, which takes longer than it
+/// saves in instrumented code.
 const UNOPTIMISED: [&str; 2] = ["--profile", "dev"];
 
 /// The models that the provider runs under AddressSanitizer: lengths and data of several kinds,

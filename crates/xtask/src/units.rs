@@ -9,7 +9,7 @@ use serde::Deserialize;
 /// The number of units to print.
 const TOLD: usize = 10;
 
-/// Faster units are not printed.
+/// Number of seconds from which on a unit is printed.
 const SECONDS: f64 = 5.0;
 
 /// A unit of compilation: a crate, for one purpose.
@@ -20,7 +20,7 @@ struct Unit {
     target: String,
     /// `todo` for a build, `check`, `doc`, `run-custom-build` or a test's name.
     mode: String,
-    /// In seconds.
+    /// Duration in seconds.
     duration: f64,
 }
 

@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
-/// How many bytes beside a buffer are looked at.
+/// Number of bytes on either side of a buffer that are looked at.
 const MARGIN: usize = 64;
 
-/// Their bytes.
+/// The value of the bytes beside a buffer.
 const UNTOUCHED: u8 = 0xee;
 
 /// Memory between two inaccessible pages.
 pub(crate) struct Arena {
     start: *mut u8,
     bytes: usize,
-    /// Where the buffer lies in it.
+    /// The place of the buffer in it.
     place: Range<usize>,
 }
 

@@ -502,9 +502,10 @@ fn rayon_pool() -> &'static rayon::ThreadPool {
 
 /// A host's pool: how it calls the pieces of a run.
 struct Pool {
-    /// How many threads it says that it has; 0 for none, 1 for one of rayon's.
+    /// Number of threads that it says that it has; 0 for no pool, 1 for one of rayon's in its
+    /// place.
     threads: usize,
-    /// How it mixes the pieces.
+    /// Number of the order in which it calls the pieces.
     order: u8,
     seed: u16,
 }

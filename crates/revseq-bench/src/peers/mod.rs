@@ -26,7 +26,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// With an ONNX Runtime that is loaded.
+    /// Adds an ONNX Runtime that is loaded.
     #[cfg(feature = "ort")]
     #[must_use]
     pub fn with_onnxruntime(mut self, onnxruntime: Onnxruntime) -> Self {
@@ -34,7 +34,7 @@ impl Peers {
         self
     }
 
-    /// With rten.
+    /// Adds rten.
     #[cfg(feature = "rten")]
     #[must_use]
     pub fn with_rten(mut self) -> Self {

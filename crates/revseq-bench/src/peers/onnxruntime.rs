@@ -22,7 +22,7 @@ pub struct Onnxruntime {
 }
 
 impl Onnxruntime {
-    /// One that the caller has loaded, and its version for the report.
+    /// Takes one that the caller has loaded, and its version for the report.
     #[must_use]
     pub fn new(environment: Environment, version: impl Into<String>) -> Self {
         Self {

@@ -18,7 +18,7 @@ use super::abi::{
 use super::host::Host;
 
 thread_local! {
-    /// How many calls succeed before one fails.
+    /// Number of calls that succeed before one fails; the largest number if none is to fail.
     static CALLS_LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
     /// The number of the host's objects that have not been released.
     static ALIVE: Cell<isize> = const { Cell::new(0) };
@@ -38,7 +38,7 @@ pub(crate) fn has_not_failed() -> bool {
     CALLS_LEFT.get() != usize::MAX
 }
 
-/// How many objects are neither released nor the host's own again.
+/// Returns the number of objects that are neither released nor the host's own again.
 pub(crate) fn alive() -> isize {
     ALIVE.get()
 }
@@ -109,7 +109,7 @@ fn called() -> OrtStatusPtr {
     }
 }
 
-/// As [`called`], with an object if all is well.
+/// Returns the status of [`called`], with an object if all is well.
 unsafe extern "system" fn create<T>(out: *mut *mut T) -> OrtStatusPtr {
     let status = called();
     if status.0.is_null() {

@@ -97,7 +97,7 @@ impl GraphNode<'_> {
         Ok(string!(self, Node_GetEpName))
     }
 
-    /// All of the node.
+    /// Reads all of the node.
     pub(crate) fn read(self) -> Result<Node, Error> {
         let (host, node, mut since_version) = (self.host, self.node, 0);
         // SAFETY: the node lives as long as the graph.

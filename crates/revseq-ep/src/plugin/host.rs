@@ -36,7 +36,7 @@ macro_rules! ort {
     };
 }
 
-/// As `ort!` for a function that returns a status, which a test may have fail.
+/// Calls like `ort!` a function that returns a status, which a test may have fail.
 macro_rules! ort_status {
     ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {
         match $host.injected(stringify!($function)) {
@@ -52,7 +52,7 @@ macro_rules! ort_status {
     };
 }
 
-/// As `ort_status!`: an error if the status is one.
+/// Calls like `ort_status!`, and returns an error if the status is one.
 macro_rules! ort_try {
     ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {
         $host.check(stringify!($function), $crate::plugin::host::ort_status!($host, ep $function($($argument),*)))?

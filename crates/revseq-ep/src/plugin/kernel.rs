@@ -26,7 +26,7 @@ pub(crate) trait Kernel: Send + Sync + Sized {
 /// A kernel with its table.
 #[repr(C)]
 struct EpKernel<K> {
-    /// First, so that a pointer to it is one to the whole.
+    /// The table, first so that a pointer to it is one to the whole.
     table: OrtKernelImpl,
     host: Host,
     kernel: K,

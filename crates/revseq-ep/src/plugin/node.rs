@@ -23,7 +23,7 @@ pub(crate) struct Node {
 #[derive(Clone, Copy)]
 pub(crate) enum Attribute {
     Int(i64),
-    /// Any other, by the name of its type.
+    /// A value of any other type, by the type's name.
     Other(&'static str),
 }
 

@@ -29,7 +29,8 @@ pub(crate) fn library() {
 pub(crate) fn library() {
     use std::ffi::c_void;
 
-    /// `GET_MODULE_HANDLE_EX_FLAG_PIN` and `GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS` (libloaderapi.h).
+    /// `GET_MODULE_HANDLE_EX_FLAG_PIN` and `GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS`
+    /// (libloaderapi.h).
     const PIN_BY_ADDRESS: u32 = 0x1 | 0x4;
 
     #[link(name = "kernel32")]
@@ -44,6 +45,6 @@ pub(crate) fn library() {
     unsafe { GetModuleHandleExW(PIN_BY_ADDRESS, here as *const u16, &raw mut module) };
 }
 
-/// This library is built for no other system; Miri unloads nothing.
+/// Does nothing: this library is built for no other system, and Miri unloads nothing.
 #[cfg(any(miri, not(any(unix, windows))))]
 pub(crate) fn library() {}

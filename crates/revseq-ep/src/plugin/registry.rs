@@ -1,4 +1,4 @@
-//! Which kernels an EP has.
+//! The registry of the kernels that an EP has.
 
 use std::ffi::{CStr, c_int};
 use std::ptr;

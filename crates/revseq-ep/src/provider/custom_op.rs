@@ -37,7 +37,7 @@ const LENGTHS: [ONNXTensorElementDataType; 4] = [
 pub(crate) struct Domain {
     host: Host,
     domain: *mut OrtCustomOpDomain,
-    /// Out of a box; the domain points to them.
+    /// The custom ops, out of a box; the domain points to them.
     ops: *mut [CustomOp; LENGTHS.len()],
 }
 
@@ -88,7 +88,7 @@ impl Drop for Domain {
 /// A custom op for one type of lengths.
 #[repr(C)]
 struct CustomOp {
-    /// First, so that a pointer to it is one to the whole.
+    /// The table, first so that a pointer to it is one to the whole.
     table: OrtCustomOp,
     host: Host,
     lengths: ONNXTensorElementDataType,

@@ -22,7 +22,7 @@ use crate::plugin::node::Node;
 /// The EP of one session.
 #[repr(C)]
 pub(crate) struct Ep {
-    /// First, so that a pointer to it is one to the whole.
+    /// The table, first so that a pointer to it is one to the whole.
     table: OrtEp,
     host: Host,
     options: Options,
@@ -31,8 +31,8 @@ pub(crate) struct Ep {
     log: Log,
     /// The factory's, which outlives its EPs.
     registry: *const OrtKernelRegistry,
-    /// Why this EP cannot be used: its options are wrong, there is no such
-    /// GPU, or `GetCapability` failed. The host ignores both, and would go on without the EP.
+    /// Reason why this EP cannot be used: its options are wrong, there is no such GPU, or
+    /// `GetCapability` failed. The host ignores these errors, and would go on without the EP.
     problem: OnceLock<Error>,
 }
 

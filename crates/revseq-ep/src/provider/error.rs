@@ -12,10 +12,10 @@ use crate::plugin::error::{self as plugin, Failure};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
-    /// One that any plugin can have.
+    /// An error that any plugin can have.
     #[error(transparent)]
     Plugin(#[from] plugin::Error),
-    /// One of a node.
+    /// An error of a node.
     #[error("{node}: {source}")]
     InNode { node: String, source: Box<Self> },
     /// A provider option is unknown.

@@ -28,12 +28,12 @@ use crate::plugin::{fence, options, pin};
 /// The library's one factory of a registration.
 #[repr(C)]
 pub(crate) struct Factory {
-    /// First, so that a pointer to it is one to the whole.
+    /// The table, first so that a pointer to it is one to the whole.
     table: OrtEpFactory,
     host: Host,
     domain: Domain,
     registry: Registry,
-    /// How many use it: the registration, until it is released, and each EP.
+    /// Number of users: the registration, until it is released, and each EP.
     users: AtomicUsize,
 }
 

@@ -54,8 +54,8 @@ impl kernel::Kernel for Kernel {
     }
 }
 
-/// How many threads this machine runs at once. Asking the system takes longer than all else that
-/// makes a kernel.
+/// Number of threads that this machine runs at once. Asking the system takes longer than all else
+/// that makes a kernel.
 static CORES: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
 
 impl Kernel {

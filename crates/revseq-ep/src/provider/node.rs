@@ -7,7 +7,7 @@ use crate::plugin::node;
 /// The attributes of the operators.
 pub(super) const ATTRIBUTES: [&str; 3] = ["batch_axis", "time_axis", "axis"];
 
-/// How messages name a node.
+/// Returns the name of a node in messages.
 pub(super) fn label(node: &node::Node) -> String {
     format!("{} node {:?}", node.op_type, node.name)
 }

@@ -13,11 +13,10 @@ const DEVICE: &str = r#""cpu", "gpu", "gpu:INDEX", "gpu:NAME" or "gpu:software""
 /// The options of an EP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// `lengths`: the policy for lengths out of range. It applies to both
-    /// operators. By default ReverseSequence rejects them, and
-    /// ReverseSubsequences clamps them.
+    /// The policy for lengths out of range: the option `lengths`. It applies to both operators. By
+    /// default ReverseSequence rejects them, and ReverseSubsequences clamps them.
     lengths: Option<LengthsPolicy>,
-    /// `device`: the device that runs the nodes.
+    /// The device that runs the nodes: the option `device`.
     device: Device,
 }
 

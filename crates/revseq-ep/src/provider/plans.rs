@@ -23,7 +23,7 @@ pub(crate) struct Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    /// That of an input in the model, if all of it is known.
+    /// Returns the shape of an input in the model, if all of it is known.
     fn declared(input: &'a Option<TypeAndSizes>) -> Option<Self> {
         let input = input.as_ref()?;
         let sizes = input.sizes.as_deref()?;

@@ -5,8 +5,8 @@ use std::fmt;
 use super::threads::Threads;
 use crate::simd_level::SimdLevel;
 
-/// How [`run`](super::run) and [`run_in_place`](super::run_in_place) move the bytes of a plan: the
-/// kernel, how far away the bytes are, and the instructions.
+/// Choice of the way in which [`run`](super::run) and [`run_in_place`](super::run_in_place) move
+/// the bytes of a plan: the kernel, how far away the bytes are, and the instructions.
 ///
 /// Displayed as in `rows, far`, without the instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,14 +30,15 @@ pub(crate) enum Kernel {
     Columns,
 }
 
-/// How far away a run's bytes are, and so how they are read ahead and written.
+/// Distance of a run's bytes from the processor, which decides how they are read ahead and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tier {
-    /// In the first level of the cache: nothing is prefetched.
+    /// The first level of the cache: nothing is prefetched.
     Near,
-    /// In outer levels: prefetched, and written through the caches. In place, or beyond them.
+    /// Outer levels, and memory where nothing can be streamed: prefetched, and written through the
+    /// caches.
     Far,
-    /// Beyond the caches: prefetched, and written past them.
+    /// Memory beyond the caches: prefetched, and written past them.
     Streamed,
 }
 
@@ -59,8 +60,8 @@ impl KernelChoice {
         self.simd
     }
 
-    /// From how many bytes on a second thread gains: one of rayon's has to be woken, which takes
-    /// some ten microseconds, and a host's waits for the next call awake. [M7]
+    /// Returns the number of bytes from which on a second thread gains: one of rayon's has to be
+    /// woken, which takes some ten microseconds, and a host's waits for the next call awake. [M7]
     pub(crate) fn parallel_min(&self, threads: &Threads<'_>) -> usize {
         let (host, rayon) = match self.kernel {
             Kernel::Small => (128 << 10, 512 << 10),

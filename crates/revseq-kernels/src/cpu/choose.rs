@@ -13,7 +13,7 @@ use crate::{Plan, SequenceLengths};
 /// The least bytes of the parts that rows are cut into for threads.
 const ROW_PART: usize = 32 << 10;
 
-/// From this many bytes on stores are non-temporal: when the last-level cache no longer holds
+/// Number of bytes from which on stores are non-temporal: the last-level cache then no longer holds
 /// input and output. [M2]
 const STREAMED_BYTES: usize = 8 << 20;
 
@@ -91,7 +91,7 @@ pub(crate) fn fold_equal_lengths(plan: &Plan, lengths: &SequenceLengths<'_>) -> 
     (group > 1).then(|| plan.with_grouped_lengths(group))
 }
 
-/// Into how many equal parts long rows are cut.
+/// Returns the number of equal parts into which long rows are cut.
 fn parts_of_row(bytes: usize) -> Option<usize> {
     // Sizes have small factors; a row that has none stays whole.
     let mut parts = (2..=bytes / ROW_PART).rev().take(ROW_PART);
@@ -116,7 +116,7 @@ fn kernel(plan: &Plan, in_place: bool, simd: SimdLevel) -> Kernel {
     }
 }
 
-/// How far away the bytes of a plan are.
+/// Returns the tier of a plan: how far away its bytes are.
 fn tier(plan: &Plan, choice: &KernelChoice) -> Tier {
     let bytes = plan.moved_bytes();
     // The bytes between the output's strides stay as they are, in lines that are not streamed.

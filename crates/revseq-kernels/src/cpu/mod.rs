@@ -61,7 +61,7 @@ pub fn run<'a>(
     run_uninit(plan, lengths, input, output, options)
 }
 
-/// [`run`] into memory that need not be initialised.
+/// Runs like [`run`], into memory that need not be initialised.
 ///
 /// Afterwards every element that the output's strides reach is initialised;
 /// the bytes between them are as before.
@@ -147,8 +147,8 @@ unsafe fn move_rows(
     }
 }
 
-/// As [`move_rows`], as chosen: `for_each_piece` gets the number of items, the bytes of each, and
-/// the function that moves some of them.
+/// Moves rows like [`move_rows`], as chosen: `for_each_piece` gets the number of items, the bytes
+/// of each, and the function that moves some of them.
 ///
 /// # Safety
 /// As [`move_rows`], for a kernel that takes the plan, and instructions that the CPU has.

@@ -3,9 +3,9 @@
 use super::Threads;
 use crate::simd_level::SimdLevel;
 
-/// How a run is made: on which threads, and by which instructions.
+/// Options of a run: its threads and its instructions.
 ///
-/// Made [from](From) [`Threads`], so that a run takes these as they are.
+/// They are made [from](From) [`Threads`], so that a run takes these as they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
     pub(crate) threads: Threads<'a>,

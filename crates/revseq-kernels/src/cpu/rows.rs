@@ -9,19 +9,19 @@ use super::walk::{Band, Job, MAX_COLUMNS, longest, source};
 use super::write::{L1_DISTANCE, L2_DISTANCE, Span, prefetch_l2, prefetch_range, write};
 use crate::plan::Loop;
 
-/// How many bytes of neighbouring columns go through time together beyond the caches.
+/// Number of bytes of neighbouring columns that go through time together beyond the caches.
 ///
 /// Then the rows that are read soon are one step ahead, and lie in the same pages, or in pages
 /// whose translations share a cache line. [M9]
 const BAND: usize = 8 << 10;
 
-/// How many bytes of rows of the same columns are swapped at once.
+/// Number of bytes of rows of the same columns that are swapped at once.
 const BLOCK: usize = 16 << 10;
 
-/// Narrower rows are not prefetched along time in place. [M5]
+/// Number of bytes of the narrowest rows that are prefetched along time in place. [M5]
 const MIN_ROW_ALONG_TIME: usize = 512;
 
-/// How much of a row is swapped before more is prefetched, in bytes.
+/// Number of bytes of a row that are swapped before more is prefetched.
 const PIECE: usize = 1 << 10;
 
 /// Copies the rows of some items to their place, or swaps those of pairs in place.
@@ -49,7 +49,7 @@ pub(crate) unsafe fn run(job: &Job<'_>, items: Range<usize>) {
     }
 }
 
-/// As [`run`], for rows of `LEAST` to `MOST` bytes.
+/// Runs like [`run`], for rows of `LEAST` to `MOST` bytes.
 ///
 /// # Safety
 /// As [`run`].
@@ -69,8 +69,8 @@ unsafe fn run_class<const LEAST: usize, const MOST: usize>(job: &Job<'_>, items:
     });
 }
 
-/// How many columns are taken at once: beyond the caches about a [`BAND`], in equal parts, if a
-/// column's neighbour comes before its next row.
+/// Returns the number of columns that are taken at once: beyond the caches those of about a
+/// [`BAND`], in equal parts, if a column's neighbour comes before its next row.
 fn columns_together(job: &Job<'_>) -> usize {
     let (row, columns) = (job.plan.row_bytes, job.walk.columns.size);
     if job.choice.tier == Tier::Near || job.walk.along_time {

@@ -79,7 +79,7 @@ pub(crate) unsafe fn run_plan(
 /// Calls `column` with where each starts: in the input, in the output and in the lengths.
 #[inline(always)]
 fn for_each_column(loops: &[Loop], mut at: [usize; 3], column: &mut impl FnMut([usize; 3])) {
-    /// For several loops, of which a small plan has few, as each iterates at least twice.
+    /// Iterates over several loops, of which a small plan has few, as each iterates at least twice.
     #[inline(never)]
     fn nested(loops: &[Loop], at: [usize; 3], column: &mut impl FnMut([usize; 3])) {
         for_each_column(loops, at, column);

@@ -13,7 +13,7 @@ pub(crate) unsafe fn swap<V: Vector, const W: usize, const REVERSED: bool>(
     other: *mut u8,
     bytes: usize,
 ) {
-    /// By vectors, of which the last one overlaps the one before it.
+    /// Swaps by vectors, of which the last one overlaps the one before it.
     ///
     /// # Safety
     /// As [`swap`]; `bytes` is at least a vector.
@@ -69,7 +69,7 @@ pub(crate) unsafe fn swap<V: Vector, const W: usize, const REVERSED: bool>(
 /// See [`Vector`]; the line is readable and writable for `bytes`, whole elements.
 #[inline(always)]
 pub(crate) unsafe fn reverse<V: Vector, const W: usize>(line: *mut u8, bytes: usize) {
-    /// By vectors from both ends.
+    /// Reverses by vectors from both ends.
     ///
     /// # Safety
     /// As [`reverse`]; `bytes` is at least a vector.

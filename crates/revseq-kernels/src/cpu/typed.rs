@@ -4,7 +4,7 @@ use super::walk::{Job, MAX_COLUMNS, Walk};
 use super::{KernelChoice, Options, run, run_in_place};
 use crate::{Element, Error, Plan, SequenceLengths};
 
-/// [`run`](super::run) with slices of elements.
+/// Runs like [`run`](super::run), with slices of elements.
 ///
 /// # Errors
 /// As [`run`](super::run), and [`Error::ElementSizeMismatch`] for a type of another

@@ -94,9 +94,9 @@ pub(crate) struct Job<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) walk: &'a Walk,
     pub(crate) lengths: &'a SequenceLengths<'a>,
-    /// Readable for the plan's `input_bytes`. In place, the output.
+    /// The input, readable for the plan's `input_bytes`. In place, the output.
     pub(crate) input: *const u8,
-    /// Writable for the plan's `output_bytes`.
+    /// The output, writable for the plan's `output_bytes`.
     pub(crate) output: *mut u8,
     pub(crate) choice: KernelChoice,
 }
@@ -110,9 +110,9 @@ unsafe impl Sync for Job<'_> {}
 /// Columns of rows, evenly spaced, each with its length, and some time steps of them.
 #[derive(Clone)]
 pub(crate) struct Band<'a> {
-    /// Where the first column starts: its row of time step 0.
+    /// The start of the first column: its row of time step 0.
     pub(crate) input: *const u8,
-    /// Where it starts in the output. In place, the same.
+    /// The start of the first column in the output. In place, the same.
     pub(crate) output: *mut u8,
     /// The bytes of the input before the first column.
     pub(crate) before: usize,

@@ -1,4 +1,4 @@
-//! From a number to a constant, so that the compiler knows it.
+//! Numbers as constants that the compiler knows.
 
 /// Runs `$body` with the constant `$NAME` as `$value`, which is one of some.
 macro_rules! with_const {

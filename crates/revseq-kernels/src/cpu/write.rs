@@ -18,20 +18,20 @@ pub(crate) const CACHE_LINE: usize = 64;
 #[repr(align(64))]
 pub(crate) struct CacheLine(pub(crate) [u8; CACHE_LINE]);
 
-/// How far ahead the next bytes are prefetched into the first level, in bytes.
+/// Distance in bytes at which the next bytes are prefetched into the first level.
 ///
-/// A run reads its rows in no order that the hardware foresees. Too near and the bytes are not there
-/// in time; too far and they have left the first level. [M8]
+/// A run reads its rows in no order that the hardware foresees. Too near and the bytes are not
+/// there in time; too far and they have left the first level. [M8]
 pub(crate) const L1_DISTANCE: usize = 4 << 10;
 
-/// The same into the second level, where memory is far away. [M8]
+/// Distance for the second level, where memory is far away, in bytes. [M8]
 pub(crate) const L2_DISTANCE: usize = 32 << 10;
 
-/// How far ahead of ordinary stores their cache lines are prefetched, in bytes: a store to a line
+/// Distance in bytes at which the cache lines of ordinary stores are prefetched: a store to a line
 /// that is not in the first level waits for it, and the stores after it wait with it.
 const STORE_DISTANCE: usize = 2 << 10;
 
-/// How many vectors are read before any is written in the caches.
+/// Number of vectors that are read before any is written in the caches.
 const UNROLL: usize = 4;
 
 /// The bytes of an output, by their place.
@@ -62,7 +62,8 @@ pub(crate) trait Source: Copy {
 pub(crate) struct Span<const W: usize, const REVERSED: bool> {
     edge: *const u8,
     bytes: usize,
-    /// Where reading goes on after it, within the nearer distance and within the farther one.
+    /// The addresses at which reading goes on after it, within the nearer distance and within the
+    /// farther one.
     next: [*const u8; 2],
 }
 

@@ -1,4 +1,4 @@
-//! Which GPU: listing adapters and choosing one.
+//! Adapters: listing them and choosing one.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct AdapterInfo {
     pub name: String,
     /// The graphics API.
     pub backend: wgpu::Backend,
-    /// Discrete, integrated, virtual, or on the CPU.
+    /// The type: discrete, integrated, virtual, or on the CPU.
     pub device_type: wgpu::DeviceType,
     /// The driver's name and version.
     pub driver: String,
@@ -72,7 +72,7 @@ impl AdapterInfo {
         }
     }
 
-    /// How much rather this adapter than another; `None` for software.
+    /// Returns the adapter's rank, 0 for the best; `None` for software.
     fn rank(&self) -> Option<u8> {
         match self.device_type {
             wgpu::DeviceType::DiscreteGpu => Some(0),

@@ -14,7 +14,7 @@ use super::staging::Pool;
 use super::sync::{lock, ready};
 use crate::AdapterChoice;
 
-/// How a [`Context`] is made.
+/// Options of a [`Context`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ContextOptions {
@@ -47,7 +47,7 @@ struct Inner {
     queue: wgpu::Queue,
     adapter: AdapterInfo,
     limits: wgpu::Limits,
-    /// Why the device was lost, once it is.
+    /// Reason why the device was lost, once it is.
     lost: Arc<OnceLock<String>>,
     pipelines: Mutex<HashMap<Variant, wgpu::ComputePipeline>>,
     pool: Pool,

@@ -45,7 +45,7 @@ pub enum Error {
     Validation {
         /// The action that failed.
         action: &'static str,
-        /// Why, in wgpu's words.
+        /// Reason in wgpu's words.
         reason: String,
     },
     /// A tensor does not start at a multiple of 4 bytes in its buffer.
@@ -53,7 +53,7 @@ pub enum Error {
     MisalignedOffset {
         /// The tensor.
         tensor: Tensor,
-        /// Where it starts, in bytes.
+        /// The byte of the buffer at which it starts.
         offset: u64,
         /// The required alignment.
         alignment: u64,
@@ -92,7 +92,7 @@ pub enum Error {
     UnsupportedSize {
         /// The thing that is too large.
         what: &'static str,
-        /// How large it is.
+        /// The size found.
         actual: u64,
         /// The most that works.
         maximum: u64,

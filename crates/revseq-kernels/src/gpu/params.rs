@@ -59,7 +59,7 @@ pub(super) struct LengthsLayout {
     pub(super) signed: bool,
 }
 
-/// Where the tensors start in their buffers, in bytes.
+/// The starts of the tensors in their buffers, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Offsets {
     pub(super) input: u64,
@@ -74,7 +74,7 @@ pub(super) struct Window {
     pub(super) offset: u64,
     /// The binding's size in bytes, whole words.
     pub(super) bytes: u64,
-    /// Where the slab starts in the binding, in bytes.
+    /// The start of the slab in the binding, in bytes.
     base: u64,
 }
 
@@ -117,7 +117,7 @@ struct Level {
     is_time: bool,
 }
 
-/// How a kernel processes the levels of a slab.
+/// Work of a kernel on the levels of a slab.
 struct Work {
     kernel: Kernel,
     levels: Vec<Level>,

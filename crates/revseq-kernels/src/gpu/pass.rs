@@ -12,7 +12,7 @@ use super::sync::lock;
 use super::{Context, Error};
 use crate::{Plan, Tensor};
 
-/// How many sets of dispatches a pass keeps, one for each way in which offsets are aligned.
+/// Number of sets of dispatches that a pass keeps, one for each way in which offsets are aligned.
 const PREPARED: usize = 64;
 
 /// A [`Plan`] on a device, which a pipeline records among its own passes.
@@ -73,8 +73,8 @@ impl Bound {
         }
     }
 
-    /// How many dispatches there are: 1 where the device reaches all bytes at
-    /// once, 0 if there is nothing to move.
+    /// The number of dispatches: 1 where the device reaches all bytes at once, 0 if there is
+    /// nothing to move.
     #[must_use]
     pub fn dispatch_count(&self) -> usize {
         self.dispatches.len()

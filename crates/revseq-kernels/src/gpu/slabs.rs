@@ -12,7 +12,7 @@ use super::Error;
 use crate::Plan;
 use crate::plan::Loop;
 
-/// More slabs than this are not a way to run a plan.
+/// Number of slabs above which a plan is refused.
 const MAXIMUM_SLABS: usize = 1 << 16;
 
 /// Rows are cut at multiples of the widest unit.
@@ -21,11 +21,11 @@ const ROW_STEP: usize = 16;
 /// The action at every step of the loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Motion {
-    /// Out of place.
+    /// Copies out of place.
     Copy,
-    /// In place.
+    /// Swaps of pairs in place.
     Swap,
-    /// Nothing moves: the lengths are looked at.
+    /// A look at the lengths: nothing moves.
     Check,
 }
 
@@ -110,7 +110,7 @@ pub(super) struct Slab {
     pub(super) row: Range<usize>,
 }
 
-/// Where a slab can be cut.
+/// Place at which a slab can be cut.
 #[derive(Clone, Copy)]
 enum Cut {
     Rounds(usize),

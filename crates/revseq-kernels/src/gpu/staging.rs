@@ -20,9 +20,9 @@ pub(super) struct Pool {
 /// The use of a pooled buffer.
 #[derive(Clone, Copy)]
 pub(super) enum Role {
-    /// Filled by the host, copied to a tensor.
+    /// A buffer that the host fills and that is copied to a tensor.
     Upload,
-    /// Copied from a tensor, read by the host.
+    /// A buffer that a tensor is copied to and that the host reads.
     Download,
     /// A tensor.
     Tensor,
@@ -42,7 +42,7 @@ impl Role {
 /// A buffer of the pool, returned to it on drop.
 pub(super) struct Pooled<'a> {
     context: &'a Context,
-    /// There until dropped.
+    /// The buffer, until dropped.
     buffer: Option<wgpu::Buffer>,
 }
 

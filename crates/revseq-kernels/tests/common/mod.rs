@@ -13,7 +13,7 @@ pub(crate) struct Layout {
     repeated: Vec<bool>,
 }
 
-/// As many dimensions as any case has.
+/// Number of dimensions that a case has at most.
 const RANKS: usize = 11;
 
 prop_compose! {

@@ -73,7 +73,7 @@ fn say(line: &str) {
 /// Tensors in buffers of the device, with other bytes around them.
 pub(crate) struct Arena<'a> {
     context: &'a Context,
-    /// Where each tensor is in `bytes`.
+    /// The place of each tensor in `bytes`.
     pub(crate) ranges: Vec<Range<usize>>,
     /// The bytes of all buffers together.
     pub(crate) bytes: Vec<u8>,

@@ -37,7 +37,7 @@ impl Expected {
     }
 }
 
-/// Through the host's slices.
+/// Checks a run on the host's slices.
 fn check_host(context: &Context, case: &Case) {
     let plan = Plan::new(&case.desc).unwrap();
     let expected = Expected::new(case, &plan);
@@ -56,7 +56,7 @@ fn check_host(context: &Context, case: &Case) {
     }
 }
 
-/// Through an encoder, with tensors anywhere in one buffer or in several.
+/// Checks a run through an encoder, with tensors anywhere in one buffer or in several.
 fn check_encoded(context: &Context, case: &Case, offsets: [u64; 3], one_buffer: bool) {
     let plan = Plan::new(&case.desc).unwrap();
     let expected = Expected::new(case, &plan);
@@ -64,7 +64,8 @@ fn check_encoded(context: &Context, case: &Case, offsets: [u64; 3], one_buffer: 
     let data_type = case.desc.sequence_lengths.data_type;
     let pass = ReverseSubsequencesPass::new(context, &plan).unwrap();
 
-    // Out of place, twice in one encoder: the second run starts from the state that the first one left.
+    // Out of place, twice in one encoder: the second run starts from the state that the first one
+    // left.
     let tensors = [&expected.input[..], &lengths, &expected.before];
     let mut arena = Arena::new(context, &tensors, offsets, one_buffer);
     let ranges = arena.ranges.clone();

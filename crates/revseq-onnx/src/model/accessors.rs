@@ -1,4 +1,4 @@
-//! What is asked of messages often. A field that a writer left out is empty.
+//! Accessors for what is asked of messages often. A field that a writer left out is empty.
 
 use std::collections::HashSet;
 
@@ -187,11 +187,11 @@ pub(crate) fn mentioned<'a>(nodes: &'a [NodeProto], names: &mut HashSet<&'a str>
 /// An attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Attribute<T> {
-    /// Absent: the operator's default holds.
+    /// No value: the operator's default holds.
     Absent,
-    /// Given in the node.
+    /// The value given in the node.
     Value(T),
-    /// In a function: given by the caller.
+    /// A reference in a function: the caller gives the value.
     Reference,
 }
 

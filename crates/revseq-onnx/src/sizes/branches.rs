@@ -31,7 +31,7 @@ pub(super) fn axis_of_output<'a>(
     })
 }
 
-/// What all branches agree on.
+/// Returns the answer on which all branches agree.
 fn agreed<'a, T: PartialEq>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,

@@ -131,7 +131,7 @@ fn place_in_input<'a>(
     }
 }
 
-/// [`place_in_input`] of a Gather: the index stands between the axes before and after it.
+/// Returns [`place_in_input`] of a Gather: the index stands between the axes before and after it.
 fn gathered_place<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
@@ -193,7 +193,7 @@ fn index_of(sizes: &[usize], place: &[usize]) -> Option<usize> {
     index_behind(sizes.get(1..).unwrap_or_default(), place)
 }
 
-/// [`index_of`] with the sizes after the first axis; the first axis may have any size.
+/// Returns [`index_of`] with the sizes after the first axis; the first axis may have any size.
 fn index_behind(sizes: &[usize], place: &[usize]) -> Option<usize> {
     let Some((&first, rest)) = place.split_first() else {
         return Some(0);

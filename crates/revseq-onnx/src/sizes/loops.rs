@@ -29,7 +29,7 @@ impl<'a> LoopBody<'a> {
         Self::assuming(outer, node, |_| {})
     }
 
-    /// [`of`](Self::of) under assumptions about the body's values, for proofs by induction.
+    /// Returns [`of`](Self::of) under assumptions about the body's values, for proofs by induction.
     #[must_use]
     pub fn assuming(
         outer: &'a Scope<'a>,

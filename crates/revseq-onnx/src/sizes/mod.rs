@@ -24,10 +24,10 @@ pub use loops::LoopBody;
 use node::node_axis;
 use window::WINDOWED;
 
-/// How deep values are followed, so that no model overflows the stack.
+/// The largest depth to which values are followed, so that no model overflows the stack.
 const MAXIMUM_DEPTH: usize = 128;
 
-/// How many values are visited per query, so that none takes forever.
+/// Number of values that are visited per query, so that none takes forever.
 const MAXIMUM_VALUES: usize = 4096;
 
 /// The most axes that are visited: a model can name any number, but no runtime takes more.
@@ -102,7 +102,8 @@ impl PartialEq for Size<'_> {
 }
 
 impl<'a> Size<'a> {
-    /// In the form that a graph caches.
+    /// Returns the size in the form that a graph caches; `None` if its axis is not one of that
+    /// graph or of those around it.
     pub(crate) fn proved(&self, graph: &Scope<'_>) -> Option<ProvedSize> {
         Some(match *self {
             Self::Known(size) => ProvedSize::Known(size),
@@ -114,8 +115,8 @@ impl<'a> Size<'a> {
         })
     }
 
-    /// Takes an axis of a value of a graph to have this length, as [`Scope::assume_rank`] takes it to
-    /// have a rank.
+    /// Takes an axis of a value of a graph to have this length, as [`Scope::assume_rank`] takes it
+    /// to have a rank.
     pub fn assume(&self, graph: &Scope<'_>, name: &str, axis: usize) {
         if let Some(size) = self.proved(graph) {
             let mut proved = graph.proved.borrow_mut();
@@ -123,7 +124,7 @@ impl<'a> Size<'a> {
         }
     }
 
-    /// From the form that a graph caches.
+    /// Returns the size that the form cached by a graph stands for.
     fn of_proved(graph: &'a Scope<'a>, proved: &ProvedSize) -> Option<Self> {
         Some(match *proved {
             ProvedSize::Known(size) => Self::Known(size),
@@ -379,7 +380,8 @@ fn slice_axis<'a>(
     Some(size)
 }
 
-/// Whether a Slice with bounds that are not known may shorten an axis; `None` if its axes are not known.
+/// Whether a Slice with bounds that are not known may shorten an axis; `None` if its axes are not
+/// known.
 fn may_slice(scope: &Scope<'_>, node: &NodeProto, axis: usize, steps: Steps<'_>) -> Option<bool> {
     let Some(axes) = node.input(3) else {
         return Some(axis < length(scope, node.input(1)?, steps)?);

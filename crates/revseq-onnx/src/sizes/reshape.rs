@@ -47,7 +47,7 @@ pub(super) fn reshape_axis<'a>(
 
 /// The number of elements of a value, as a product.
 struct Volume<'a> {
-    /// Not 0.
+    /// The product of the known sizes; not 0.
     known: i64,
     unknown: Vec<Size<'a>>,
 }

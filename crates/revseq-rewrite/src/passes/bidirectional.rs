@@ -32,7 +32,7 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
-/// W, R and B, which are concatenated as stored.
+/// The inputs W, R and B, which are concatenated as stored.
 const WEIGHTS: [usize; 3] = [1, 2, 3];
 
 fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {

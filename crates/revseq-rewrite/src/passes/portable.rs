@@ -38,12 +38,12 @@ pub(super) const PASS: Pass = Pass {
 const RANGE: i64 = 11;
 /// The first opset in which Reshape takes a size of 0 literally.
 const ALLOW_ZERO: i64 = 14;
-/// After the last axis of any tensor.
+/// Index after the last axis of any tensor.
 const END: i64 = i64::MAX;
 
 /// An axis of the data.
 enum Axis {
-    /// Counted from the front.
+    /// An axis counted from the front.
     Known(i64),
     /// A vector of one element, counted from the front.
     Computed(String),
@@ -188,7 +188,7 @@ impl Axis {
     }
 }
 
-/// 0, 1, 2, … for each row.
+/// Numbers the rows: 0, 1, 2, …
 fn count(emit: &mut Emit<'_>, shape: &str, end: i64) -> String {
     if emit.opset() >= RANGE {
         let rows = product(emit, shape, 0..end, false);

@@ -17,7 +17,7 @@ use crate::sizes;
 /// A reversal, relative to one of the values around it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reversal<'a> {
-    /// Of a whole axis.
+    /// Reversal of a whole axis.
     Flip { axis: usize },
     /// ReverseSequence.
     Sequence {

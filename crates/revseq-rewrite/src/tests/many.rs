@@ -15,7 +15,7 @@ use crate::{Options, rewrite};
 /// The number of nodes: enough that cubic or exponential time exceeds the limit.
 const COUNT: usize = 1_000;
 
-/// Far more than any test takes.
+/// Time that is far more than any test takes.
 const ALLOWED: Duration = Duration::from_secs(60);
 
 fn takes_little(what: &str, model: &ModelProto, options: &Options, rewrites: usize) {

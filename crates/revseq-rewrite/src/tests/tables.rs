@@ -1,4 +1,4 @@
-//! For each pass, graphs that match and near misses.
+//! Graphs that match and near misses, for each pass.
 
 mod masks;
 mod recurrent_loop;
@@ -33,13 +33,13 @@ struct Row {
     expected: Expected,
 }
 
-/// Too many operators to list, but no reversal and no loop.
+/// Stands for operators that are too many to list, with no reversal and no loop among them.
 const ANY: &str = "any";
 
 enum Expected {
     /// The pass reports this rewrite, and these operators remain.
     Taken(&'static str, &'static str),
-    /// Nothing changes, for this reason; empty if the pass reports none.
+    /// The pass changes nothing, for this reason; empty if the pass reports none.
     Left(&'static str),
 }
 

@@ -16,7 +16,7 @@ use crate::model::{Bindings, Model, walk};
 pub(crate) struct Gpu {
     #[cfg(feature = "gpu")]
     context: revseq_tract::gpu::Context,
-    /// Nothing is of this type.
+    /// A type without values: there is no GPU.
     #[cfg(not(feature = "gpu"))]
     none: std::convert::Infallible,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Adapter {
     pub(crate) name: String,
     /// The graphics API.
     pub(crate) backend: String,
-    /// Discrete, integrated, virtual or software.
+    /// The kind: discrete, integrated, virtual or software.
     pub(crate) kind: &'static str,
     pub(crate) driver: String,
     /// The most bytes of a buffer.

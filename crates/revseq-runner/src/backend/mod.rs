@@ -26,24 +26,25 @@ pub(crate) enum Engine {
     Ort(Ort),
 }
 
-/// How often a model is run.
+/// Number of runs of a model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Runs {
-    /// Before any time is taken.
+    /// Number of runs before any time is taken.
     pub(crate) warmup: u32,
     pub(crate) timed: Timed,
 }
 
-/// How many runs are timed.
+/// Number of runs that are timed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timed {
     Runs(u32),
-    /// As many as end in this time, and one at least.
+    /// Runs until this time has passed, and one at least.
     For(Duration),
 }
 
 impl Runs {
-    /// How long each run takes, after those that warm up; calls `step` after each.
+    /// Returns the time of each run, as `run` returns it, except for those that warm up; calls
+    /// `step` after each.
     ///
     /// # Errors
     /// The error of a run, which returns the time that it took.
@@ -124,7 +125,7 @@ impl Engine {
         Ok(engines.collect())
     }
 
-    /// As it is written on the command line.
+    /// The name on the command line.
     pub(crate) fn name(&self) -> &'static str {
         self.backend().name()
     }
@@ -236,7 +237,7 @@ fn set_threads(threads: usize, backends: &[Backend]) -> Result<()> {
 /// The result of loading a model.
 pub(crate) enum Loaded<'a> {
     Ready(Session<'a>),
-    /// With the feature that the runtime lacks.
+    /// The feature that the runtime lacks.
     Refused(String),
 }
 
@@ -333,7 +334,7 @@ impl Executable<'_> {
         }
     }
 
-    /// How long each run takes; calls `step` after each, and after those that warm up.
+    /// Returns the time of each run; calls `step` after each, and after those that warm up.
     pub(crate) fn repeat(
         &mut self,
         inputs: &Tensors,
@@ -350,7 +351,7 @@ impl Executable<'_> {
         }
     }
 
-    /// How long each node takes in some runs.
+    /// Measures the time that each node takes in some runs.
     pub(crate) fn profile(
         &mut self,
         inputs: &Tensors,

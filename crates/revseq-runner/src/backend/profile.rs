@@ -1,4 +1,4 @@
-//! Where the time of a run goes.
+//! Profiles: the time that each node of a run takes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,25 +8,25 @@ use serde_json::json;
 /// The profile of some runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Profile {
-    /// How long each run took.
+    /// The time of each run.
     pub(crate) runs: Vec<Duration>,
     /// The slowest first.
     pub(crate) nodes: Vec<NodeTime>,
-    /// When each call of a node began and how long it took, in the format of chrome://tracing.
+    /// The start and duration of each call of a node, in the format of chrome://tracing.
     pub(crate) trace: Option<Vec<u8>>,
 }
 
 /// The time of a node, without that of other nodes inside it.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeTime {
-    /// As the backend names it once the model is optimised.
+    /// The name of the operator in the optimised model, as the backend has it.
     pub(crate) operator: String,
     pub(crate) node: String,
-    /// Which provider of ONNX Runtime ran it.
+    /// The provider of ONNX Runtime that ran it.
     pub(crate) provider: Option<String>,
-    /// How often it ran, in all runs together.
+    /// Number of calls in all runs together.
     pub(crate) calls: u64,
-    /// In each run, all its calls together.
+    /// The time of all its calls in each run.
     pub(crate) times: Vec<Duration>,
     /// The same, including other nodes inside it.
     pub(crate) times_with_inner: Vec<Duration>,
@@ -44,7 +44,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl NodeTime {
-    /// How long it takes in a run.
+    /// Returns the median of its times in a run.
     pub(crate) fn median(&self) -> Duration {
         median(&self.times)
     }

@@ -20,7 +20,7 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// As it is written on the command line.
+    /// The name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Tract => "tract",
@@ -40,7 +40,7 @@ pub(crate) enum Lengths {
 }
 
 impl Lengths {
-    /// As it is written on the command line, and in the provider's option.
+    /// The name on the command line, and in the provider's option.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Reject => "reject",
@@ -56,7 +56,7 @@ impl Lengths {
     }
 }
 
-/// How far ONNX Runtime optimises a model.
+/// Level of ONNX Runtime's optimisations of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Optimization {
     /// Not at all
@@ -107,7 +107,7 @@ impl BackendsArguments {
     }
 }
 
-/// How models are run, on any backend.
+/// Options for running models, on any backend.
 #[derive(Debug, Default, Args)]
 pub(crate) struct EngineArguments {
     /// The device for ReverseSequence and ReverseSubsequences
@@ -132,7 +132,7 @@ pub(crate) struct EngineArguments {
     pub(crate) ort: OrtArguments,
 }
 
-/// Where ONNX Runtime is, and its options.
+/// The path of ONNX Runtime, and its options.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "ONNX Runtime")]
 pub(crate) struct OrtArguments {
@@ -225,7 +225,7 @@ impl EngineArguments {
     }
 }
 
-/// How the keys of ONNX Runtime's session begin (onnxruntime_session_options_config_keys.h).
+/// Prefixes of the keys of ONNX Runtime's session (onnxruntime_session_options_config_keys.h).
 const SESSION_OPTIONS: [&str; 4] = ["session.", "optimization.", "ep.", "mlas."];
 
 /// Checks an option of the provider before ONNX Runtime does, whose errors name its source files.

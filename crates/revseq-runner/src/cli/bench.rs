@@ -16,7 +16,7 @@ Examples:
   revseq bench --format html -o bench.html
   revseq bench --filter time-major";
 
-/// How a benchmark's report is printed.
+/// Format of a benchmark's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchFormat {
     /// For people

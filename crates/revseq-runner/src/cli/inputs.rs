@@ -52,7 +52,7 @@ impl ValueArguments {
     }
 }
 
-/// How far outputs may be off.
+/// Tolerances of outputs.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ToleranceArguments {
     /// Relative tolerance for floats
@@ -68,7 +68,7 @@ pub(crate) struct ToleranceArguments {
 }
 
 impl ToleranceArguments {
-    /// That of an output, if one is given for it.
+    /// Returns the tolerance of an output, if one is given for it.
     pub(crate) fn of(&self, output: &str) -> Option<Tolerance> {
         let given = |all: &[(Option<String>, f64)]| {
             let named = all

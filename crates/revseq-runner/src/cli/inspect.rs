@@ -18,7 +18,7 @@ Examples:
   revseq inspect model.onnx --format html -o model.html
   revseq inspect model.onnx --format dot | dot -Tsvg > model.svg";
 
-/// How a model is shown.
+/// Format of a model's description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum InspectFormat {
     /// For people

@@ -94,7 +94,7 @@ pub(crate) struct Arguments {
     pub(crate) notes: NoteArguments,
 }
 
-/// How much is said beside the results.
+/// Amount of text beside the results.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct NoteArguments {
     /// Print results and errors only: neither notes nor progress

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// How results are printed.
+/// Format of printed results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people
@@ -13,7 +13,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Where a report goes.
+/// Destination of a report.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
     /// Write the report to a file instead of standard output

@@ -20,7 +20,7 @@ Examples:
   revseq verify model.onnx --update
       accept the new outputs";
 
-/// How the results of `verify` are printed.
+/// Format of the results of `verify`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VerifyFormat {
     /// For people

@@ -95,7 +95,7 @@ pub(super) fn adapted_inputs(model: &Model, set: &DataSet) -> Result<Tensors> {
 pub(super) struct Record {
     /// The backend that computed the outputs, as it describes itself.
     pub(super) recorded_on: Option<String>,
-    /// How far outputs may be off.
+    /// The recorded tolerances, by output.
     pub(super) tolerances: BTreeMap<String, Tolerance>,
     /// The outputs in order, by name, and from what each was computed; `None` in older records.
     outputs: Option<Vec<(String, u32)>>,
@@ -119,8 +119,9 @@ impl Record {
         read().with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// How outputs of the same names have changed places since: in the model's list, or because each
-    /// is computed as another one was. Their values may be equal for the recorded inputs.
+    /// Describes the outputs that have changed places since under the same names: in the model's
+    /// list, or because each is computed as another one was. Their values may be equal for the
+    /// recorded inputs.
     pub(super) fn moved(&self, model: &Model) -> Vec<String> {
         let Some(recorded) = &self.outputs else {
             return Vec::new();
@@ -217,7 +218,7 @@ pub(super) struct Recording<'a> {
     pub(super) model: &'a Model,
     pub(super) inputs: &'a Tensors,
     pub(super) outputs: &'a [Tensor],
-    /// From what each output is computed: [`Model::origins`].
+    /// The checksums of what each output is computed from: [`Model::origins`].
     pub(super) origins: &'a [u32],
     pub(super) engine: &'a Engine,
     pub(super) tolerances: &'a BTreeMap<String, Tolerance>,

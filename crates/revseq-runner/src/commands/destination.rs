@@ -1,4 +1,4 @@
-//! Where a report goes: to standard output, or whole into a file.
+//! Destinations of reports: standard output, standard error, or a file, which is written whole.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const STANDARD_OUTPUT: &str = "cannot write to standard output";
 /// The destination of a report.
 pub(super) enum Destination {
     StandardOutput,
-    /// For commands whose standard output is something else.
+    /// Standard error, for commands whose standard output is something else.
     StandardError,
     File {
         path: PathBuf,
@@ -96,7 +96,7 @@ impl Destination {
         self.bytes(escape::json(&text).as_bytes())
     }
 
-    /// Puts a file in its place.
+    /// Completes a file and moves it to its place.
     pub(super) fn complete(self) -> Result<()> {
         match self {
             Self::File { path, file } => file.complete().with_context(|| cannot_write(&path)),

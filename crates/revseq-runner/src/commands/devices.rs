@@ -15,7 +15,7 @@ use crate::cli::{DevicesArguments, Format};
 
 /// The ONNX Runtime that was found.
 struct Onnxruntime {
-    /// It, or why there is none.
+    /// The loaded library, or the reason why there is none.
     runtime: Result<Runtime, String>,
     /// The provider's devices, or why there are none.
     devices: Result<Vec<Device>, String>,

@@ -93,7 +93,7 @@ fn check(declared: &ValueType, tensor: &Tensor, bindings: &mut Bindings) -> Resu
     Ok(())
 }
 
-/// Where inputs come from.
+/// Sources of inputs.
 #[derive(Default)]
 pub(crate) struct Sources<'a> {
     pub(crate) files: &'a [NamedFile],

@@ -22,7 +22,7 @@ use crate::model::values::{Dim, ValueType};
 use crate::model::{Bindings, Input, Model, read, walk};
 use crate::units::bytes;
 
-/// How many characters of a metadata entry are shown in text.
+/// Number of characters of a metadata entry that are shown in text.
 const LONGEST_TEXT: usize = 80;
 
 /// Counts are aligned beside operators of up to this many characters.
@@ -85,20 +85,20 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
 
 /// Whether a backend runs the model.
 struct Support {
-    /// As it is written on the command line.
+    /// The backend's name on the command line.
     backend: &'static str,
-    /// With its version.
+    /// The backend's name and version.
     described: String,
-    /// How the backend runs the model, or why it does not.
+    /// The way in which the backend runs the model, or the reason why it does not.
     runs: Result<Runs, String>,
 }
 
-/// What a backend says of a model that it runs.
+/// Report of a backend on a model that it runs.
 #[derive(Default)]
 struct Runs {
-    /// Where ONNX Runtime places our nodes.
+    /// The placements of our nodes on ONNX Runtime.
     placements: Vec<Placement>,
-    /// How loops and recurrent layers run on tract.
+    /// The way in which loops and recurrent layers run on tract.
     executions: Vec<Execution>,
 }
 
@@ -127,7 +127,7 @@ impl Support {
     }
 }
 
-/// How a loop or a recurrent layer runs.
+/// Describes in JSON how a loop or a recurrent layer runs.
 fn execution_json(execution: &Execution) -> Json {
     let mut json = json!({ "node": execution.node });
     match &execution.how {
@@ -153,7 +153,7 @@ struct Signature {
     outputs: Vec<(String, ValueType)>,
     /// The inputs' sizes that have no value.
     symbols: Vec<String>,
-    /// Why not all types and shapes are known.
+    /// Reason why not all types and shapes are known.
     stopped: Option<String>,
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn everything(model: &Model) -> Result<()> {
     Ok(())
 }
 
-/// Our nodes, and the counts of others.
+/// Returns our nodes, and the counts of others.
 fn nodes(
     model: &Model,
     bindings: &Bindings,
@@ -221,7 +221,7 @@ fn nodes(
     Ok((reports, others))
 }
 
-/// Where ONNX Runtime places our nodes, or why it does not run the model.
+/// Finds where ONNX Runtime places our nodes, or why it does not run the model.
 fn on_ort(ort: &Ort, model: &Model) -> Result<Runs, String> {
     let prepare = || -> Result<Runs> {
         if let Some(reason) = ort.lacks(model)? {
@@ -413,7 +413,7 @@ fn share_in_words(reports: &[Report], others: &BTreeMap<String, usize>) -> Strin
     format!("{operators}: {ours} of {all} {nodes}")
 }
 
-/// How tract runs the model, as far as that is known without its inputs.
+/// Finds how tract runs the model, as far as that is known without its inputs.
 fn on_tract(
     tract: &Tract,
     whole: Option<Model>,

@@ -35,7 +35,7 @@ use crate::model::Model;
 use crate::note::note;
 use crate::tensor::Tensor;
 
-/// How a command ended, if not with an error.
+/// Outcome of a command that ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// All is well.
@@ -96,7 +96,7 @@ fn say_nan<'a>(
     }
 }
 
-/// Which provider runs a node, as JSON.
+/// Returns the provider that runs a node, in JSON.
 fn placement_json(placement: &Placement) -> Json {
     let mut json = json!({
         "operator": placement.op_type,

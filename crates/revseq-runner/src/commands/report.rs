@@ -31,7 +31,7 @@ const SWAPS: &str = "swaps of elements";
 pub(super) enum Outcome {
     /// No runtime may take it.
     Invalid(String),
-    /// It depends on sizes or types that the model does not declare.
+    /// Sizes or types that it depends on are not declared by the model.
     Missing {
         axes: Vec<(&'static str, i64)>,
         what: Vec<String>,

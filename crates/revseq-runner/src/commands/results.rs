@@ -8,11 +8,11 @@ use crate::backend::ort::Placement;
 /// The result of a test.
 pub(super) enum Verdict {
     Ok,
-    /// With the difference, which is accepted from now on.
+    /// The difference, which is accepted from now on.
     Updated(String),
-    /// With the differences, or the error.
+    /// The differences, or the error.
     Failed(String),
-    /// With the feature that the backend lacks.
+    /// The feature that the backend lacks.
     Skipped(String),
 }
 

@@ -1,4 +1,4 @@
-//! How far the outputs of a model may be off.
+//! Tolerances for the outputs of a model.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ const EXACT: [&str; 44] = [
     "Xor",
 ];
 
-/// How far each output may be off.
+/// The tolerance of each output.
 pub(super) struct Tolerances<'a> {
     given: &'a ToleranceArguments,
     /// The tolerance of outputs that have no specific one.

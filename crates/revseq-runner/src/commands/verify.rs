@@ -112,7 +112,7 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
     })
 }
 
-/// How many tests had a result of this name.
+/// Counts the tests with a result of this name.
 fn count(results: &[Tested], name: &str) -> usize {
     let results = results.iter();
     results
@@ -123,7 +123,7 @@ fn count(results: &[Tested], name: &str) -> usize {
 /// The tests found below some paths.
 #[derive(Default)]
 struct Found {
-    /// Each once, in order.
+    /// The tests, each once, in order.
     tests: Vec<Test>,
     /// The paths that fail without being run, and why.
     failures: Vec<(PathBuf, String)>,
@@ -284,7 +284,7 @@ struct RunSet<'a> {
 }
 
 impl RunSet<'_> {
-    /// How each output differs that does.
+    /// Describes the difference of each output that differs.
     ///
     /// # Errors
     /// The data set is not for such a model, or it cannot be run.

@@ -7,19 +7,20 @@ use anyhow::{Context, Result, bail, ensure};
 use super::values::Dim;
 use super::{Bindings, Input, Model};
 
-/// How many of a model's sizes an error names.
+/// Number of a model's sizes that an error names at most.
 const SHOWN: usize = 8;
 
 /// The sizes of `--dim`: those of symbols, and of an input's dimensions without a name.
 #[derive(Debug, Default)]
 pub(crate) struct Sizes {
     pub(crate) symbols: Bindings,
-    /// By input and dimension.
+    /// Sizes of dimensions, each as (name of the input, index of the dimension, size).
     pub(crate) unnamed: Vec<(String, usize, u64)>,
 }
 
 impl Model {
-    /// Sets sizes of inputs of a model without its data: by the names of symbols, or as in `x.0` for the first dimension of `x`.
+    /// Sets sizes of inputs of a model without its data: by the names of symbols, or as in `x.0`
+    /// for the first dimension of `x`.
     ///
     /// # Errors
     /// There is no such size, or it has another value already.

@@ -34,7 +34,7 @@ impl Model {
         values.collect()
     }
 
-    /// How many values the nodes within nodes, such as those of a loop's body, produce.
+    /// Counts the values that nodes within nodes produce, such as those of a loop's body.
     pub(crate) fn count_nested(&self) -> usize {
         fn nested(node: &NodeProto) -> usize {
             let nodes = node.graphs().flat_map(|graph| &graph.node);

@@ -1,4 +1,4 @@
-//! From what each output is computed, as a checksum.
+//! Checksums of the nodes and constants that each output is computed from.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,9 @@ use revseq_onnx::order;
 use super::Model;
 
 impl Model {
-    /// For each output, a checksum of all nodes and constants that it is computed from. The names of
-    /// nodes, of constants and of the values between nodes do not matter, nor do other outputs.
+    /// Returns a checksum for each output, of all nodes and constants that it is computed from. The
+    /// names of nodes, of constants and of the values between nodes do not matter, nor do other
+    /// outputs.
     pub(crate) fn origins(&self) -> Vec<u32> {
         of_graph(self.graph(), None, |_, input| checksum(|it| it.text(input)))
     }

@@ -61,9 +61,9 @@ pub(crate) struct DataSet {
     pub(crate) path: PathBuf,
     /// The folder's name.
     pub(crate) name: String,
-    /// `input_<i>.pb`, by number.
+    /// The files `input_<i>.pb`, by number.
     pub(crate) inputs: Vec<PathBuf>,
-    /// `output_<i>.pb`, by number.
+    /// The files `output_<i>.pb`, by number.
     pub(crate) outputs: Vec<PathBuf>,
 }
 
@@ -95,8 +95,8 @@ pub(crate) fn next_data_set(folder: &Path) -> Result<PathBuf> {
         })
 }
 
-/// Where the data sets of a model are: those of `NAME.onnx` in `NAME.snapshots`, those of
-/// `model.onnx` beside it, as ONNX's backend tests have them.
+/// Returns the folder with the data sets of a model: `NAME.snapshots` for `NAME.onnx`, and the
+/// folder around `model.onnx`, as ONNX's backend tests have them.
 pub(crate) fn data_folder(model: &Path) -> PathBuf {
     match model.parent() {
         Some(folder) if model.file_name().is_some_and(|name| name == "model.onnx") => {

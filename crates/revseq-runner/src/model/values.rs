@@ -14,9 +14,9 @@ use super::Bindings;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Dim {
     Known(u64),
-    /// Known by name alone.
+    /// A size known by its name alone.
     Symbol(String),
-    /// Known once the names that it is computed from are.
+    /// A size that is known once the names that it is computed from are.
     Computed {
         text: String,
         symbols: Vec<String>,

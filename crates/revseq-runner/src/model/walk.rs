@@ -13,13 +13,13 @@ use super::{Bindings, Model};
 /// The most nodes that are walked: functions that call functions multiply.
 const MAXIMUM_NODES: usize = if cfg!(fuzzing) { 10_000 } else { 1_000_000 };
 
-/// How deep functions may call functions.
+/// Number of calls of functions that may be nested.
 const MAXIMUM_CALLS: usize = 64;
 
 /// A node where it runs: a function's once for every call.
 #[derive(Debug)]
 pub(crate) struct Site<'a> {
-    /// Where it is: the labels of the nodes and the names of the attributes that lead there.
+    /// Path to the node: the labels of the nodes and the names of the attributes around it.
     pub(crate) path: String,
     pub(crate) node: &'a NodeProto,
     /// The attributes that it sets; within a function, with the values of the call.

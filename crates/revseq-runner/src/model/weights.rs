@@ -1,4 +1,4 @@
-//! How large the parameters of a model are.
+//! The size of a model's parameters.
 
 use revseq_onnx::model::{GraphProto, STRING, TensorProto};
 use revseq_onnx::tensor::element_size;
@@ -9,9 +9,9 @@ use super::Model;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weights {
     pub(crate) constants: u64,
-    /// Their elements.
+    /// Number of their elements.
     pub(crate) parameters: u64,
-    /// Strings count nothing.
+    /// Number of bytes of their elements; strings count nothing.
     pub(crate) bytes: u64,
 }
 

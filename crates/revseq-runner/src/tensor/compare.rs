@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::element::Element;
 use super::{Data, Tensor, coordinates, type_and_shape};
 
-/// How far an output may be from the expected one.
+/// Tolerance of an output's elements around the expected ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Tolerance {
     /// Every element has the same bits.
@@ -18,7 +18,7 @@ pub(crate) enum Tolerance {
 }
 
 impl Tolerance {
-    /// For floats that were computed.
+    /// The tolerance of floats that were computed.
     pub(crate) const COMPUTED: Self = Self::Within {
         relative: 1e-4,
         absolute: 1e-5,
@@ -36,18 +36,18 @@ impl Tolerance {
     }
 }
 
-/// How an output is not the expected one.
+/// Difference between an output and the expected one.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Difference {
-    /// Another type or shape.
+    /// A difference of type or shape.
     Type { expected: String, got: String },
-    /// Other values.
+    /// A difference of values.
     Values {
         /// The first element that differs.
         at: Vec<usize>,
         expected: String,
         got: String,
-        /// How many elements differ, and how many there are.
+        /// Number of elements that differ, out of `count`.
         differing: usize,
         count: usize,
         /// The largest distance between floats that differ. NaN beside a number is infinitely far.
@@ -129,7 +129,7 @@ fn distance(expected: f64, got: f64) -> f64 {
     }
 }
 
-/// Both values, with their bits if they read the same.
+/// Returns the texts of both values, with their bits if they read the same.
 fn texts(expected: &Tensor, got: &Tensor, index: usize) -> (String, String) {
     let (one, other) = (
         expected.value(index).to_string(),

@@ -91,7 +91,7 @@ impl Element<'_> {
         }
     }
 
-    /// As JSON: a number, or a string for values that JSON's numbers lack.
+    /// Returns the element in JSON: a number, or a string for values that JSON's numbers lack.
     pub(crate) fn json(self) -> Json {
         let float = |value: f64, text: String| {
             serde_json::Number::from_f64(value).map_or_else(|| Json::from(text), Json::from)

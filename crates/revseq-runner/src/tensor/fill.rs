@@ -12,7 +12,7 @@ use super::{Data, MAXIMUM_BYTES, Tensor, count, type_and_shape};
 /// The values of made-up inputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fill {
-    /// 0, 1, 2, … in row-major order, over and over as far as the type counts exactly.
+    /// The numbers 0, 1, 2, … in row-major order, over and over as far as the type counts exactly.
     Iota,
     /// Random values that depend on the seed alone.
     Random(u64),
@@ -52,7 +52,7 @@ impl FromStr for Fill {
     }
 }
 
-/// `LOW..HIGH` or `LOW..HIGH:SEED`.
+/// Parses `LOW..HIGH` or `LOW..HIGH:SEED`.
 fn parse_range<T: FromStr + PartialOrd>(text: &str, example: &str) -> Result<(T, T, u64), String> {
     let (range, seed) = match text.split_once(':') {
         Some((range, seed)) => (range, parse_seed(seed)?),
@@ -258,13 +258,13 @@ impl SplitMix64 {
         bits ^ (bits >> 31)
     }
 
-    /// From -1 up to, but not, 1: a multiple of 2^-10, which every float holds
-    /// but bfloat16, which rounds it.
+    /// Returns a number in [-1, 1): a multiple of 2^-10, which every float holds but bfloat16,
+    /// which rounds it.
     pub(crate) fn unit(&mut self) -> f64 {
         ((self.next() >> 53) as f64 - 1024.0) / 1024.0
     }
 
-    /// From 0 up to, but not, 1.
+    /// Returns a number in [0, 1).
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -37,8 +37,8 @@ impl Plain for bool {
     }
 }
 
-/// `match_plain!(data_type, T => expression of Rust's type T, other patterns => …)`: the other
-/// patterns are for the types that not all of Rust, tract and ONNX Runtime have.
+/// Matches `match_plain!(data_type, T => expression of Rust's type T, other patterns => …)`: the
+/// other patterns are for the types that not all of Rust, tract and ONNX Runtime have.
 macro_rules! match_plain {
     ($data_type:expr, $plain:ident => $then:expr, $($rest:tt)*) => {
         $crate::tensor::plain::match_plain!(@rows $data_type, $plain, $then, { $($rest)* }

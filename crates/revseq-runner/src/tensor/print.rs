@@ -5,7 +5,7 @@ use super::{Tensor, count};
 /// Tensors of up to this many elements are printed whole.
 const WHOLE: usize = 1000;
 
-/// How many entries of a long dimension are left at either end.
+/// Number of entries of a long dimension that are left at either end.
 const EDGE: usize = 3;
 
 /// Lines are broken before they get longer than this.
@@ -40,7 +40,7 @@ pub(crate) fn values(tensor: &Tensor, indent: &str) -> String {
     printer.out
 }
 
-/// Which entries of a dimension are shown; `None` stands for those left out.
+/// Returns the entries of a dimension to show; `None` stands for those left out.
 fn shown(size: usize, edge: usize) -> impl Iterator<Item = Option<usize>> {
     let cut = size > edge.saturating_mul(2);
     let head = if cut { edge } else { size };

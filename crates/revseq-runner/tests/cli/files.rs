@@ -11,7 +11,7 @@ use tract_onnx::pb::GraphProto;
 
 use crate::common::{FLOAT, Folder, model, models, node, reverse_graph, succeeds, tensor, value};
 
-/// Far longer than anything here takes, even on a busy machine.
+/// Time that is far longer than anything here takes, even on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
 /// Runs `revseq` where no file can grow beyond 4 KiB.

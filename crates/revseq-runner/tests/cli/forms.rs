@@ -1,4 +1,5 @@
-//! Models in forms that tract does not read by itself, and the messages for those that it does not run.
+//! Models in forms that tract does not read by itself, and the messages for those that it does not
+//! run.
 
 use prost::Message;
 use tract_onnx::pb::{GraphProto, ValueInfoProto};
@@ -108,7 +109,7 @@ fn all_missing_operators_are_named_at_once() {
     );
 }
 
-/// Which branch is taken is known before the model runs, as the condition is fed.
+/// The branch that is taken is known before the model runs, as the condition is fed.
 #[test]
 fn branches_of_other_ranks_run_for_the_condition_that_is_fed() {
     let folder = Folder::new();
@@ -143,7 +144,8 @@ fn branches_of_other_ranks_run_for_the_condition_that_is_fed() {
     assert!(printed.contains("y: float[1,4]"), "{printed}");
 }
 
-/// As ONNX Runtime's `quantize_dynamic` writes one, around weights of 0 and a bias of 1.
+/// The layer is as ONNX Runtime's `quantize_dynamic` writes one, around weights of 0 and a bias of
+/// 1.
 #[test]
 fn a_dynamically_quantised_layer_runs() {
     const INT8: i32 = 3;

@@ -13,7 +13,7 @@ use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataLocation;
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, StringStringEntryProto, TensorProto};
 
-/// Far longer than any refusal takes, even on a busy machine.
+/// Time that is far longer than any refusal takes, even on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
 /// Runs a model with made-up inputs, which has to be refused.
@@ -399,7 +399,7 @@ fn external_data() {
     }
 }
 
-/// As in a cache where the files of all revisions lie in one folder.
+/// The folders are those of a cache where the files of all revisions lie in one folder.
 #[cfg(unix)]
 #[test]
 fn data_may_lie_where_a_link_to_the_model_leads() {
@@ -596,7 +596,8 @@ fn a_scan_of_too_many_steps() {
     }
 }
 
-/// `x` negated `trip` times, or without end. The value of each step is a scan output if `is_scanned`.
+/// `x` negated `trip` times, or without end. The value of each step is a scan output if
+/// `is_scanned`.
 fn negations(trip: Option<i64>, is_scanned: bool) -> GraphProto {
     let mut body = GraphProto {
         node: vec![

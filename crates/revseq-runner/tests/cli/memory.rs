@@ -1,4 +1,4 @@
-//! How much memory a large model takes, in multiples of its size.
+//! The memory that a large model takes, in multiples of its size.
 
 use std::fs::File;
 use std::process::Command;

@@ -34,15 +34,15 @@ enum CellKind {
     Lstm,
 }
 
-/// Which steps count.
+/// The steps that count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mask {
     None,
-    /// Where a value of the caller's says so.
+    /// Steps that a value of the caller's marks.
     Any,
-    /// Those before a length, by a mask that the graph makes of it.
+    /// Steps before a length, by a mask that the graph makes of it.
     Prefix,
-    /// Those before a length, by a comparison in each step.
+    /// Steps before a length, by a comparison in each step.
     Lengths,
 }
 
@@ -50,10 +50,10 @@ enum Mask {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Numbers {
     Truths,
-    /// 0 and 1 as float32, or as int64.
+    /// The numbers 0 and 1 as float32, or as int64.
     Floats,
     Integers,
-    /// 0, and others than 1, as int64.
+    /// The number 0, and others than 1, as int64.
     Any,
 }
 
@@ -68,7 +68,7 @@ enum Masked {
 /// A change that makes a loop no layer, or another one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Near {
-    /// It reads the step before.
+    /// The loop reads the step before.
     Behind,
     /// A difference stands for a sum.
     Difference,
@@ -76,7 +76,7 @@ enum Near {
     Negated,
     /// Its weights are computed.
     Computed,
-    /// It ends before the last step.
+    /// The loop ends before the last step.
     Early,
     /// The mask of the step before counts.
     MaskBehind,
@@ -99,7 +99,7 @@ struct Layer {
     numbers: Numbers,
     by_products: bool,
     masked: Masked,
-    /// It begins with other states than 0.
+    /// The states begin with other values than 0.
     begins: bool,
     /// The states after the last step are read.
     last: bool,
@@ -107,9 +107,9 @@ struct Layer {
     buffered: bool,
     /// The state's product loses the axis of a batch of one.
     squeezed: bool,
-    /// How its condition says when it ends, if it does.
+    /// The form in which the condition says when the loop ends, if it does.
     end: usize,
-    /// It reads the output of the layer before, if that is plain.
+    /// The layer reads the output of the layer before, if that is plain.
     stacked: bool,
     near: Option<Near>,
 }

@@ -194,7 +194,7 @@ fn exported_models_are_the_same_without_their_loops() {
     }
 }
 
-/// In a pipeline that knows no sizes when it loads a model; the outputs have them as symbols.
+/// The pipeline knows no sizes when it loads a model; the outputs have them as symbols.
 #[test]
 fn rewritten_models_of_keras_load_on_tract_without_sizes() {
     use tract_onnx::prelude::*;

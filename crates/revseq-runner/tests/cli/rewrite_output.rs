@@ -1,4 +1,4 @@
-//! Where `revseq rewrite` writes, and the backends of its check.
+//! The destinations of `revseq rewrite`, and the backends of its check.
 
 use crate::common::{Folder, models, refuses, reverse_graph, revseq, succeeds};
 use crate::ort::onnxruntime;

@@ -22,11 +22,11 @@ use crate::session::words::AtNode;
 pub(super) struct Bounded {
     node: String,
     op_type: String,
-    /// Which of its inputs are there.
+    /// The indices of its inputs that are given.
     places: Vec<usize>,
     /// Key under which the inferred input facts are recorded, for nodes of our operators.
     key: Option<inference::Key>,
-    /// Which inputs tract reads as sizes.
+    /// The indices of the inputs that tract reads as sizes.
     size_inputs: &'static [usize],
     /// The most bytes of an output.
     limit: Option<u64>,

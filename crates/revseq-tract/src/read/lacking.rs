@@ -1,4 +1,4 @@
-//! What tract lacks for a model: operators, element types, and kinds of values.
+//! The operators, element types and kinds of values that tract lacks for a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,8 @@ use crate::session::values::{datum_type, type_name};
 /// The most characters of all names that are shown.
 const MAXIMUM_NAMES: usize = 280;
 
-/// The domain of operators on ONNX Runtime's own layout, which its optimiser chooses for a processor.
+/// The domain of operators on ONNX Runtime's own layout, which its optimiser chooses for a
+/// processor.
 const BLOCKED_LAYOUT: &str = "com.microsoft.nchwc::";
 
 /// The operators, types and values that tract lacks for a model.
@@ -22,12 +23,12 @@ const BLOCKED_LAYOUT: &str = "com.microsoft.nchwc::";
 pub(crate) struct Lacking {
     /// The nodes of each operator.
     operators: BTreeMap<String, Vec<String>>,
-    /// In the order of the message.
+    /// Everything else that it lacks, in the order of the message.
     others: BTreeSet<(u8, String)>,
 }
 
-/// Returns what tract lacks for a prepared model's main graph, as an error on one line; `None` if it
-/// lacks nothing that the graph alone shows.
+/// Returns what tract lacks for a prepared model's main graph, as an error on one line; `None` if
+/// it lacks nothing that the graph alone shows.
 pub(crate) fn lacks(graph: &GraphProto) -> Option<Error> {
     let mut lacking = Lacking::default();
     for input in &graph.input {

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) struct Source {
     /// The model in tract's messages, without its weights.
     proto: Arc<pb::ModelProto>,
-    /// Shared by all plans.
+    /// The weights, which all plans share.
     weights: Weights,
 }
 
@@ -50,8 +50,8 @@ impl Source {
         Self::new(model)
     }
 
-    /// Brings a model that is checked and has all of its data as `raw_data` into the form that tract
-    /// reads.
+    /// Brings a model that is checked and has all of its data as `raw_data` into the form that
+    /// tract reads.
     pub(crate) fn new(model: ModelProto) -> Result<Self, Error> {
         let source = Self::prepared(model)?;
         match source.lacking() {
@@ -75,7 +75,7 @@ impl Source {
         })
     }
 
-    /// What tract lacks for the model, or would compute otherwise than it is meant.
+    /// Returns what tract lacks for the model, or would compute otherwise than it is meant.
     pub(super) fn lacking(&self) -> Option<Error> {
         lacking::lacks(self.graph()).or_else(|| mixed::mixes(self.graph()))
     }

@@ -46,7 +46,7 @@ pub struct Plan {
 pub(super) enum For<'a> {
     /// Any that the model declares.
     Declared,
-    /// Those of these inputs, of which some are to be part of the plan.
+    /// The sizes of these inputs, of which some are to be part of the plan.
     Inputs(&'a Inputs, &'a Inputs),
 }
 
@@ -117,8 +117,8 @@ impl Plan {
         !self.open.is_empty()
     }
 
-    /// Whether a plan for all sizes takes these inputs: it has fixed those that nodes determine, and
-    /// an input that is given is no constant.
+    /// Whether a plan for all sizes takes these inputs: it has fixed those that nodes determine,
+    /// and an input that is given is no constant.
     pub(super) fn takes(&self, inputs: &Inputs) -> bool {
         inputs.len() == self.inputs.len()
     }

@@ -56,9 +56,9 @@ pub(super) enum Extent {
 /// A bound, counted such that only one side of the axis remains to be clamped to.
 #[derive(Clone, Debug)]
 enum Bound {
-    /// From the first element; not negative.
+    /// Number of elements from the first one; not negative.
     First(TDim),
-    /// Back from the end; not negative.
+    /// Number of elements back from the end; not negative.
     Last(TDim),
 }
 

@@ -41,7 +41,9 @@ struct OnnxConcat {
 type Joined = (usize, DatumType, TVec<TDim>);
 
 impl OnnxConcat {
-    /// `None` if all sizes beside the axis are the same expressions, or contradict each other.
+    /// Returns the axis and the output's type and sizes, with a number or a symbol in place of
+    /// other expressions for the same size; `None` if all sizes beside the axis are the same
+    /// expressions, or contradict each other.
     fn joined(&self, types: &[DatumType], shapes: &[TVec<TDim>]) -> TractResult<Option<Joined>> {
         let (Some(datum_type), Some(first)) = (DatumType::super_type_for(types), shapes.first())
         else {

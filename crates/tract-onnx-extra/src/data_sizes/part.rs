@@ -204,7 +204,8 @@ pub(crate) fn along(data: TValue, axis: Option<usize>) -> TractResult<(TValue, u
     Ok((data.into_tensor().into_shape(&[elements])?.into_tvalue(), 0))
 }
 
-/// How an axis of the first input and of the output may change without another operator.
+/// Returns the consequence of a change to an axis of the first input or of the output; `None` if it
+/// would take another operator.
 pub(crate) fn change_around(
     axis: usize,
     io: InOut,

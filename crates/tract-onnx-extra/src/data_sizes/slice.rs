@@ -142,7 +142,7 @@ struct OnnxSlice {
 
 never_equal!(OnnxSlice);
 
-/// What is known of an input that holds a list: its elements, or its length.
+/// Knowledge of an input that holds a list: its elements, or its length.
 #[derive(Clone, Debug, Default)]
 struct Given {
     value: Option<Arc<Tensor>>,
@@ -169,13 +169,13 @@ struct Along {
 /// The elements that a Slice takes along an axis.
 #[derive(Clone, Debug)]
 enum Taken {
-    /// The one at the start; the Squeeze fails if there is none.
+    /// The element at the start; the Squeeze fails if there is none.
     Element { at: usize },
-    /// Those between two positions within the axis.
+    /// The elements between two positions within the axis.
     Within(TDim, TDim),
-    /// This many, between the bounds at run time.
+    /// A number of elements, between the bounds at run time.
     Part(TDim),
-    /// As many as the data has between the bounds.
+    /// A number of elements that no expression gives before the run.
     Unknown,
 }
 

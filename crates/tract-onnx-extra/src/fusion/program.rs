@@ -22,7 +22,7 @@ pub(super) enum Unary {
     Recip,
     Sqrt,
     Square,
-    /// 1 unless the operand is 0.
+    /// The truth value of a number: 1 unless the operand is 0.
     Truth,
 }
 

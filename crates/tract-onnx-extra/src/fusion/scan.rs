@@ -18,7 +18,7 @@ use super::{Fused, Running};
 #[derive(Clone, Debug)]
 struct FusedScan {
     step: Fused,
-    /// For each input of the step, the Scan's input that it is or is part of.
+    /// The Scan's input that each input of the step is, or is part of.
     sources: TVec<usize>,
     inputs: Vec<InputMapping>,
     /// The step's outputs by index, in the order of the Scan's body.

@@ -281,7 +281,7 @@ fn a_recurrent_step_is_one_operator() {
     assert_eq!(names, ["Fused", "Source", "Source", "Source"]);
 }
 
-/// Of a size that is not known, only a run can tell whether the bounds of a slice lie within it.
+/// The bounds of a slice of an unknown size can be checked by a run only.
 #[test]
 fn a_slice_beyond_its_axis_is_an_error() {
     for axis in [0, 1] {

@@ -14,8 +14,8 @@ use crate::wire::reads;
 /// Outputs its first input, and is removed from optimised models.
 #[derive(Clone, Debug)]
 pub(crate) enum Alias {
-    /// Stands in for a repeated read. tract 0.23 panics when it declutters a Scan whose body reads
-    /// an element of a scan input twice in one node, as in `x + x`.
+    /// A repeated read. tract 0.23 panics when it declutters a Scan whose body reads an element of
+    /// a scan input twice in one node, as in `x + x`.
     Distinct,
     /// A state before the step. During codegen, this is the hook that fuses the body's small
     /// operators: tract offers no other access to a Scan's body at that point.

@@ -46,7 +46,7 @@ pub(crate) struct OnnxLoop {
     /// The outputs are the condition, the states and the scan outputs.
     pub(crate) body: InferenceModel,
     pub(crate) body_inputs: Vec<BodyInput>,
-    /// For each output of the node, its index among the states and scan outputs.
+    /// The index, among the states and scan outputs, of each output of the node.
     pub(crate) outputs: Vec<usize>,
     pub(crate) limits: Limits,
     /// Results, shared by copies of the node: tract copies and queries nodes repeatedly, and each
@@ -66,9 +66,9 @@ pub(crate) struct Solved {
 
 /// Sizes that are the same in all steps.
 struct Settled {
-    /// After a step.
+    /// The sizes of each state after a step.
     states: Vec<TVec<TDim>>,
-    /// Of the body's scan outputs.
+    /// The sizes of each of the body's scan outputs.
     scans: Vec<TVec<TDim>>,
 }
 
@@ -421,11 +421,11 @@ impl OnnxLoop {
 
 /// The sizes of the carried states.
 struct Shapes {
-    /// Before the first step.
+    /// The sizes before the first step.
     start: Vec<TVec<TDim>>,
-    /// In the body.
+    /// The sizes in the body.
     states: StateShapes,
-    /// After the first step, if no later one changes them.
+    /// The sizes after the first step, if no later one changes them.
     settled: Option<Settled>,
     /// The symbols that have a meaning around the loop.
     outer: Vec<Symbol>,

@@ -26,7 +26,7 @@ pub struct Loop {
     pub(crate) spec: Arc<Spec>,
     /// The plan of the optimised body.
     plan: Option<Arc<TypedSimplePlan>>,
-    /// Why it is no Scan, once that is known; the check takes as many steps as the loop.
+    /// Reason why it is no Scan, once that is known; the check takes as many steps as the loop.
     why: Arc<OnceLock<Why>>,
 }
 
@@ -56,7 +56,7 @@ impl Loop {
         }
     }
 
-    /// Why it runs step by step; `None` before the model is optimised.
+    /// Returns the reason why it runs step by step; `None` before the model is optimised.
     pub(crate) fn why(&self) -> Option<&Why> {
         self.why.get()
     }

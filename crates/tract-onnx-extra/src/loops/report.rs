@@ -1,4 +1,4 @@
-//! How the loops and recurrent layers of a model run.
+//! Reports on how the loops and recurrent layers of a model run.
 //!
 //! The answer is read off the operators of an optimised model, so it tells what happens and not
 //! what was planned. Before the last passes, a Loop may still become a Scan, and a Scan may still
@@ -18,25 +18,25 @@ use crate::loops::op::Loop;
 pub struct Execution {
     /// The name of its node, after those of the loops around it.
     pub node: String,
-    /// How it runs.
+    /// The way in which it runs.
     pub how: How,
 }
 
-/// How a loop or a recurrent layer runs, from the fastest to the slowest.
+/// The way in which a loop or a recurrent layer runs, from the fastest to the slowest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum How {
-    /// As one operator, which packs its weights once: of an `LSTM`, `GRU` or `RNN`.
+    /// One operator, which packs its weights once: of an `LSTM`, `GRU` or `RNN`.
     Layer(String),
     /// Step by step over its inputs, where a step is one operator.
     FusedScan,
     /// Step by step over its inputs, as tract's Scan.
     Scan,
-    /// As a loop, whose states and conditions are looked at in each step.
+    /// A loop, whose states and conditions are looked at in each step.
     StepByStep {
         /// The number of nodes in a step.
         nodes: usize,
-        /// Why it is no Scan.
+        /// Reason why it is no Scan.
         why: String,
     },
 }

@@ -1,5 +1,5 @@
-//! BatchNormalization. tract's takes constants alone; Keras' LayerNormalization computes the mean and
-//! the variance.
+//! BatchNormalization. tract's takes constants alone; Keras' LayerNormalization computes the mean
+//! and the variance.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -25,7 +25,7 @@ pub(crate) fn parse(
     Ok((with_fallback(upstream, op), captured))
 }
 
-/// One with a computed scale, bias, mean or variance.
+/// A BatchNormalization with a computed scale, bias, mean or variance.
 #[derive(Clone, Debug)]
 struct Computed {
     epsilon: f32,

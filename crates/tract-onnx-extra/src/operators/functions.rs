@@ -84,13 +84,13 @@ fn read(node: &NodeProto) -> TractResult<Function> {
 
 #[derive(Clone, Debug)]
 enum Function {
-    /// For floats and doubles.
+    /// A function for floats and doubles.
     OfAll(Activation),
-    /// For doubles; for floats tract's is as good, and uses vectors.
+    /// A function for doubles; for floats tract's is as good, and uses vectors.
     OfDoubles(Activation),
-    /// For doubles.
+    /// IsNaN, for doubles.
     IsNan,
-    /// For doubles.
+    /// IsInf, for doubles.
     IsInfinite { positive: bool, negative: bool },
 }
 

@@ -85,7 +85,7 @@ fn parse(
 #[derive(Clone, Debug)]
 enum Axes {
     These(Vec<i64>),
-    /// Those of the second input, if there is one.
+    /// The axes of the second input, if there is one.
     OfInput,
 }
 

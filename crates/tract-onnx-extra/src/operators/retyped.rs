@@ -1,7 +1,7 @@
 //! Operators of types that tract lacks for them, or computes badly, by those of another type.
 //!
-//! tract sums half floats in half floats, which loses digits, and one by one where the processor has
-//! no such instructions. ONNX Runtime casts them to floats as well.
+//! tract sums half floats in half floats, which loses digits, and one by one where the processor
+//! has no such instructions. ONNX Runtime casts them to floats as well.
 
 use std::sync::LazyLock;
 
@@ -112,7 +112,7 @@ fn parse(
 /// The hook of an operator that gets values of other types, and whose results are cast back.
 #[derive(Clone, Debug)]
 struct InOtherType {
-    /// Each with the type that stands in for it.
+    /// The types, each with the one that stands in for it.
     types: TVec<(DatumType, DatumType)>,
 }
 

@@ -62,17 +62,17 @@ struct Split {
 /// The sizes of parts, as far as they are known.
 struct Sizes {
     parts: TVec<TDim>,
-    /// What is to be checked when the model runs.
+    /// The requirement that is checked when the model runs.
     open: Option<Expected>,
 }
 
-/// What an axis has to be.
+/// Requirement for the size of an axis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Expected {
     /// The sum of these.
     Sum(TVec<TDim>),
     Multiple(usize),
-    /// Enough for so many equal parts, of which the last may be smaller.
+    /// A size that is enough for so many equal parts, of which the last may be smaller.
     Parts(usize),
 }
 

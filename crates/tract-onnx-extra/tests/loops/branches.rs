@@ -131,7 +131,7 @@ fn the_size_of_an_output_may_be_read() {
     }
 }
 
-/// Both branches know the sizes of what is outside of them, as symbols as well.
+/// The sizes of what is outside of the branches are known in both, as symbols as well.
 #[test]
 fn branches_may_need_a_size() {
     for known in ["3", "N"] {

@@ -230,7 +230,7 @@ fn weights_may_be_joined() {
     Form::new(&["PackedGRU"], "h", body, "w:71,132 b:132 wn:71,66").check();
 }
 
-/// As JAX cuts them.
+/// JAX cuts gates in this form.
 #[test]
 fn gates_may_be_slices_along_two_axes() {
     let mut body = "sx = Gemm<beta=0.0>(xt, w, zero)\n sh = Gemm<beta=0.0>(h, u, zero)
@@ -335,7 +335,7 @@ fn gates_may_see_the_cell_state() {
     Form::new(&["PackedLSTM"], "h k", body, constants).check();
 }
 
-/// As TFLite keeps the last output, in a list of one element.
+/// TFLite keeps the last output like this, in a list of one element.
 #[test]
 fn outputs_keep_their_axes() {
     let body = graph(

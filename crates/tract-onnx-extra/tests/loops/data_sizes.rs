@@ -79,7 +79,7 @@ fn an_axis_of_one_element_is_known_beside_one_that_comes_from_data() {
     assert_eq!(found[0], floats(&[2, 2], &[7., 8., 9., 10.]));
 }
 
-/// As in ONNX Runtime.
+/// ONNX Runtime does the same.
 #[test]
 fn a_squeeze_of_an_empty_list_of_axes_removes_all_of_one_element() {
     let none = Tensor::zero::<i64>(&[0]).unwrap();
@@ -455,7 +455,7 @@ fn sizes_have_64_bits() {
     }
 }
 
-/// Within the limits, sizes from data are what they are.
+/// Sizes from data are what they are as long as they stay within the limits.
 #[test]
 fn sizes_within_the_limits_are_no_errors() {
     let limits = Limits::none().with_bytes(64);
@@ -585,7 +585,7 @@ fn a_one_hot_of_fractions_is_off() {
     );
 }
 
-/// Before opset 10, the bounds of a Slice were attributes.
+/// The bounds of a Slice were attributes before opset 10.
 #[test]
 fn a_slice_with_attributes_goes_by_the_same_rule() {
     let model = |x: &str| {

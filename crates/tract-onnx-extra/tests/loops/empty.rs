@@ -37,7 +37,7 @@ fn nothing_is_reduced_as_in_onnx_runtime() {
     }
 }
 
-/// Along either axis of a matrix that has rows or columns only, with one plan.
+/// One plan reduces along either axis of a matrix that has rows or columns only.
 #[test]
 fn one_plan_reduces_nothing_and_something() {
     for axis in [-2_i64, -1, 0, 1] {
@@ -122,7 +122,7 @@ fn an_axis_that_the_data_lacks_is_an_error() {
     assert!(error.contains("axis 1 of data of rank 1"), "{error}");
 }
 
-/// What tract takes for constants, because there are no elements.
+/// tract takes these for constants, because there are no elements.
 #[test]
 fn known_sizes_of_nothing_are_sizes() {
     for (rows, columns) in [(0, 3), (2, 0), (0, 0), (2, 3)] {

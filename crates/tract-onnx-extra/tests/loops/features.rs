@@ -14,7 +14,7 @@ fn sum() -> Graph {
     graph("i c s", "c s1 s1", "s1 = Add(s, x)")
 }
 
-/// Like [`sum`], while the state is below the captured `limit`.
+/// Adds the captured `x` to a state, like [`sum`], while the state is below the captured `limit`.
 fn sum_below() -> Graph {
     graph(
         "i c s",

@@ -324,7 +324,7 @@ fn small_elements_of_a_log_softmax_are_finite() {
     );
 }
 
-/// As Keras' LayerNormalization becomes one, for all types.
+/// Keras' LayerNormalization becomes such a BatchNormalization, for all types.
 #[test]
 fn a_batch_is_normalised_by_a_computed_mean_and_variance() {
     for of in TYPES {

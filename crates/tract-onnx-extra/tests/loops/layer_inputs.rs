@@ -35,11 +35,11 @@ fn errors_name_the_cause() {
     assert!(error.contains("it has no outputs"), "{error}");
 }
 
-/// How an input is given.
+/// The way in which an input is given.
 #[derive(Clone)]
 enum Given {
     Not,
-    /// As an input of the model, with its type.
+    /// An input of the model, with its type.
     Input(String),
     Constant(Tensor),
 }

@@ -18,7 +18,7 @@ enum Cell {
     Rnn,
 }
 
-/// How a mask chooses between the new and the old value.
+/// Form of the choice by a mask between the new and the old value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mask {
     None,

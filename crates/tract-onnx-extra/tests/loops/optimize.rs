@@ -1,4 +1,4 @@
-//! What the optimizers do to models.
+//! Tests of what the optimizers do to models.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -41,8 +41,9 @@ fn equal_nodes_are_merged() {
     assert_eq!(run(optimized, &input), expected);
 }
 
-/// How often operators were compared, and asked for their axes.
+/// Number of comparisons of operators.
 static COMPARED: AtomicUsize = AtomicUsize::new(0);
+/// Number of times that operators were asked for their axes.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
 /// Passes its input on. It replaces itself once, and may move behind a slice.

@@ -270,13 +270,13 @@ fn a_product_with_a_vector_is_an_error() {
     check(model, &inputs, &[tensor2(&[[32_i32]])]);
 }
 
-/// How numbers are quantised.
+/// Parameters of a quantisation.
 #[derive(Clone, Copy, Debug)]
 struct Params {
     scale: f32,
     zero: i32,
     is_signed: bool,
-    /// Other parameters for each of the four columns.
+    /// Whether each of the four columns has other parameters.
     by_column: bool,
 }
 
@@ -327,7 +327,7 @@ enum Between {
     MeanOfRows,
     CumSum,
     MatMul,
-    /// With the value before it, if it has the same shape.
+    /// The sum with the value before it, if it has the same shape.
     Add,
     Where,
     Reshape,
@@ -489,7 +489,7 @@ impl Between {
     }
 }
 
-/// What the nodes read.
+/// Adds the constants that the nodes read.
 fn with_constants(model: Graph, params: &[Params]) -> Graph {
     let weights = WEIGHTS.map(|row| row.map(|it| (it * 8.0) as i8));
     let model = model

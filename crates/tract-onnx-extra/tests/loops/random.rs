@@ -61,7 +61,7 @@ enum Kind {
 
 #[derive(Clone, Copy, Debug)]
 enum Condition {
-    /// Unchanged.
+    /// The condition stays unchanged.
     Kept,
     /// The step is less than this.
     Step(i64),

@@ -14,7 +14,7 @@ enum Number {
     Data(usize),
     /// The size of the input `m`.
     Size,
-    /// That size, counted from the end.
+    /// The size of the input `m`, counted from the end.
     FromEnd,
     /// The size of the value itself, minus this.
     OwnLess(i64),
@@ -103,7 +103,7 @@ fn sliced(row: &[f32], start: i64, end: i64, step: i64) -> Vec<f32> {
 }
 
 impl Step {
-    /// `None` if it is an error.
+    /// Applies the step; `None` if it is an error.
     fn apply(self, before: Vec<f32>, inputs: &Inputs) -> Option<Vec<f32>> {
         let number = |number: Number| inputs.number(number, before.len());
         let size = |it: Number| usize::try_from(number(it)).ok();

@@ -221,7 +221,7 @@ fn a_scan_may_read_an_element_twice_in_one_node() {
     );
 }
 
-/// As `x[t]` is exported by TensorFlow and PyTorch.
+/// TensorFlow and PyTorch export `x[t]` in this form.
 #[test]
 fn a_slice_of_one_element_that_is_squeezed_is_read_by_the_step() {
     let model = |nodes: &str, x: &str| {

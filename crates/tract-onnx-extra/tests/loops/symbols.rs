@@ -242,7 +242,7 @@ fn sizes_stay_known_through_int32() {
     assert_eq!(run(graph, &[x]).unwrap()[0].shape(), [5, 1]);
 }
 
-/// Where a symbol could do harm, a cast to int32 really casts.
+/// A cast to int32 really casts where a symbol could do harm.
 #[test]
 fn sizes_that_are_output_or_computed_with_stay_int32() {
     for (nodes, expected) in [
@@ -285,7 +285,7 @@ fn a_state_that_starts_as_a_size_is_the_body_s_integer() {
     assert_eq!(run(model, &[x]).unwrap(), [tensor1(&[5_i32])]);
 }
 
-/// Only the condition, which compares with a size, ends the loop.
+/// The loop ends by its condition alone, which compares with a size.
 #[test]
 fn a_condition_on_a_symbol_ends_it() {
     for (ends, expected) in [("c1 = Less(next, n)", 5), ("c1 = Less(next, half)", 2)] {

@@ -21,8 +21,8 @@ use super::walk::{Band, Job, longest};
 use super::write::{CACHE_LINE, Span, prefetch_l2, write};
 use crate::plan::Loop;
 
-/// How far ahead of the current rows the next are prefetched, in bytes: into the second level of
-/// the cache, as rows a power of two apart share so few sets of the first that they evict each
+/// Distance in bytes at which the rows after the current ones are prefetched: into the second level
+/// of the cache, as rows a power of two apart share so few sets of the first that they evict each
 /// other before they are read.
 const AHEAD: usize = 4 << 10;
 
@@ -44,7 +44,7 @@ pub(crate) unsafe fn run(job: &Job<'_>, tiling: Tiling, tiles: Range<usize>) {
     }
 }
 
-/// As [`run`], for elements of `W` bytes, of which `R` are a lane.
+/// Runs like [`run`], for elements of `W` bytes, of which `R` are a lane.
 ///
 /// # Safety
 /// As [`run`].
@@ -89,7 +89,7 @@ unsafe fn run_elements<const W: usize, const R: usize>(
 /// A tile: all time steps of some columns.
 #[derive(Clone, Copy)]
 struct Tile<'a> {
-    /// Where it starts in the input, and in the output.
+    /// The start of the tile in the input; `to` is that in the output.
     from: *const u8,
     to: *mut u8,
     /// The bytes of its rows.
@@ -149,14 +149,15 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// How many rows ahead of those from `t` on the next are prefetched, of `steps`.
+    /// Returns the distance, in rows, from those at `t` to those that are prefetched with them; 0
+    /// if fewer of `steps` are left.
     #[inline(always)]
     fn ahead<const R: usize>(&self, t: usize, steps: usize) -> usize {
         let ahead = (AHEAD / self.bytes).max(R);
         if t + R + ahead <= steps { ahead } else { 0 }
     }
 
-    /// Where the vectors of a row start: the last one overlaps the one before. [M37]
+    /// Returns the starts of a row's vectors, in bytes: the last one overlaps the one before. [M37]
     #[inline(always)]
     fn places<V: Vector>(&self) -> impl Iterator<Item = usize> + use<V> {
         let last = self.bytes.saturating_sub(V::BYTES);

@@ -26,7 +26,7 @@ impl Scratch {
         Self(lines)
     }
 
-    /// Where columns start, with room for [`CAPACITY`] bytes, and of the same memory
+    /// Returns the start of the columns, with room for [`CAPACITY`] bytes, and of the same memory
     /// before them for [`MAX_BYTES_IN_PLACE`].
     pub(super) fn start(&mut self) -> *mut u8 {
         let start = self.0.as_mut_ptr().cast::<u8>();

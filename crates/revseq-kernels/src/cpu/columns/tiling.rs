@@ -1,4 +1,4 @@
-//! How a plan's columns are cut into tiles.
+//! The tiles that a plan's columns are cut into.
 
 use std::ops::Range;
 
@@ -13,12 +13,12 @@ use crate::cpu::write::CACHE_LINE;
 /// wider ones than this gain nothing. [M31]
 pub(super) const WIDEST_TILE: usize = 512;
 
-/// How a plan's columns are cut.
+/// Cut of a plan's columns into tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tiling {
     /// The bytes of a tile's rows.
     pub(crate) bytes: usize,
-    /// Those of the first tile's, from which on the others start.
+    /// The bytes of the first tile's rows, at whose end the others start.
     first: usize,
     /// The elements that a row is made of, in bytes: 1, 2, 4, 8 or 16.
     pub(crate) element: usize,
@@ -66,7 +66,7 @@ impl Tiling {
         })
     }
 
-    /// How many tiles there are in all columns of a plan.
+    /// Returns the number of tiles in all columns of a plan.
     pub(crate) fn tiles(self, plan: &Plan) -> usize {
         let columns = plan.loops.last().map_or(1, |columns| columns.size);
         let rest = (columns * plan.row_bytes).saturating_sub(self.first);

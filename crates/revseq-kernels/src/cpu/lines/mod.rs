@@ -22,10 +22,11 @@ const MAX_VECTORS_IN_PLACE: usize = 8;
 /// The most bytes before a line that are read in place.
 pub(crate) const MAX_BYTES_IN_PLACE: usize = MAX_VECTORS_IN_PLACE * WIDEST;
 
-/// How much of a line is reversed in place from both ends before more is prefetched, in bytes.
+/// Number of bytes of a line that are reversed in place from both ends before more is prefetched.
 const PIECE: usize = 2 << 10;
 
-/// Shorter lines are prefetched whole in place: a branch on the length is often mispredicted.
+/// Number of bytes below which lines are prefetched whole in place: a branch on the length is often
+/// mispredicted.
 const SHORT_LINE: usize = 1 << 10;
 
 /// Copies the rows of some items to their place, or swaps those of pairs in place.
@@ -51,7 +52,7 @@ pub(crate) unsafe fn run(job: &Job<'_>, items: Range<usize>) {
     }
 }
 
-/// As [`run`], for elements of `W` bytes.
+/// Runs like [`run`], for elements of `W` bytes.
 ///
 /// # Safety
 /// As [`run`].
@@ -176,13 +177,13 @@ impl<const W: usize> SimdTask for SwapPairs<'_, W> {
 
 /// Reverses the prefixes of whole lines where they lie.
 pub(crate) struct Reverse<'a, const W: usize, const AHEAD: bool> {
-    /// Where the first line starts.
+    /// The start of the first line.
     pub(crate) first: *mut u8,
     /// The bytes from a line to the next.
     pub(crate) step: usize,
     /// The bytes of a line.
     pub(crate) bytes: usize,
-    /// How many bytes before the first line are readable.
+    /// Number of readable bytes before the first line.
     pub(crate) before: usize,
     pub(crate) lengths: &'a [usize],
 }

@@ -1,5 +1,5 @@
-//! Lines of rows that are no elements, such as RGB pixels: reversed by as many at a time as a vector
-//! holds. [M15]
+//! Lines of rows that are no elements, such as RGB pixels: reversed by as many at a time as a
+//! vector holds. [M15]
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use crate::cpu::write::{CACHE_LINE, CacheLine, Span, prefetch_l1, write};
 /// The size of the buffer for rows whose place is written, or that are streamed later, in bytes.
 const KEPT: usize = 4 << 10;
 
-/// How far ahead pixels in order are prefetched, in bytes: the hardware foresees most of them.
+/// Distance in bytes at which pixels in order are prefetched: the hardware foresees most of them.
 const DISTANCE: usize = 8 << 10;
 
-/// As [`run`](super::run), for rows that are no elements.
+/// Runs like [`run`](super::run), for rows that are no elements.
 ///
 /// # Safety
 /// As [`run`](super::run).
@@ -110,18 +110,18 @@ impl SimdTask for Swap<'_> {
     }
 }
 
-/// How rows of a width are reversed.
+/// Reversal of rows of a width.
 struct Pixels {
     /// The bytes of a row.
     row: usize,
-    /// How many rows a vector moves.
+    /// Number of rows that a vector moves.
     rows: usize,
     /// The order of a vector's bytes that reverses them.
     order: CacheLine,
 }
 
-// A vector's bytes after its last row lie inside the rows on both sides, and the next rows overwrite
-// them; rows at either end, where this does not hold, are copied exactly.
+// A vector's bytes after its last row lie inside the rows on both sides, and the next rows
+// overwrite them; rows at either end, where this does not hold, are copied exactly.
 impl Pixels {
     #[inline(always)]
     fn new<V: Vector>(row: usize) -> Self {

@@ -134,7 +134,7 @@ pub(crate) type Lane<V> = <<V as Vector>::Half as Vector>::Half;
 /// A mask of the first `bytes` bytes of a vector, all if they are more than it has.
 #[inline(always)]
 pub(crate) fn prefix_mask(bytes: usize) -> *const u8 {
-    /// Aligned, as a load from two cache lines takes twice as long. [M13]
+    /// The masks, aligned, as a load from two cache lines takes twice as long. [M13]
     #[repr(align(64))]
     struct Masks([[u8; WIDEST]; WIDEST + 1]);
     static MASKS: Masks = Masks({

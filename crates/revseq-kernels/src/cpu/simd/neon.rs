@@ -71,7 +71,7 @@ impl Vector for V128 {
 
     #[inline(always)]
     unsafe fn zip<const W: usize>(self, other: Self) -> (Self, Self) {
-        /// Both halves interleaved, as elements of another type.
+        /// Interleaves both halves, as elements of another type.
         macro_rules! zip {
             ($to:ident, $back:ident, $low:ident, $high:ident) => {{
                 let (one, other) = ($to(self.0), $to(other.0));

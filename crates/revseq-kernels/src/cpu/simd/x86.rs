@@ -53,7 +53,7 @@ macro_rules! plain_methods {
 struct Order<const N: usize>([u8; N]);
 
 impl<const N: usize> Order<N> {
-    /// For each byte the number of its element of `element` bytes.
+    /// Returns for each byte the number of its element of `element` bytes.
     const fn numbers(element: usize) -> Self {
         let mut numbers = [0; N];
         let mut at = 0;

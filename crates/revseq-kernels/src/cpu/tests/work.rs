@@ -1,5 +1,5 @@
-//! How much the kernels load and store, counted: a change that makes them slower shows on any
-//! machine, however busy.
+//! Counts of the bytes that the kernels load and store: a change that makes them slower shows on
+//! any machine, however busy.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -293,7 +293,7 @@ fn columns_are_transposed_twice_and_reversed_once() {
     }
 }
 
-/// Only rows of whole lines are: others would be written in parts.
+/// Rows of whole lines alone are streamed: others would be written in parts.
 #[test]
 fn columns_are_streamed_where_they_are_whole_lines() {
     for width in WIDTHS {

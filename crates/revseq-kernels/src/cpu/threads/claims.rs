@@ -1,4 +1,4 @@
-//! Which pieces of work are taken and which are done, whoever asks for them and how often.
+//! The pieces of work that are taken and those that are done, whoever asks for them and how often.
 
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ use super::thread;
 const FREE: u8 = 0;
 /// A thread works on it.
 const CLAIMED: u8 = 1;
-/// It is done.
+/// The work on it is done.
 const DONE: u8 = 2;
 /// The work on it panicked.
 const PANICKED: u8 = 3;

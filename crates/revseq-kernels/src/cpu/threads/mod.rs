@@ -1,4 +1,4 @@
-//! On which threads a run works.
+//! The threads of a run, and the pieces of work that they share.
 
 mod claims;
 #[cfg(all(test, feature = "rayon"))]
@@ -14,7 +14,7 @@ use claims::Claims;
 /// The least bytes of a piece.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// How many pieces each thread gets, so that one that is late finds less left.
+/// Number of pieces for each thread, so that one that is late finds less left.
 const PIECES_PER_THREAD: usize = 4;
 
 /// Calls a function with every number below the given one, on any threads, and
@@ -43,7 +43,7 @@ pub enum Threads<'a> {
     RayonPool(&'a rayon::ThreadPool),
     /// A pool of the host's, such as ONNX Runtime's.
     Host {
-        /// How many threads it has.
+        /// Number of its threads.
         threads: usize,
         /// Its parallel loop.
         parallel_for: &'a ParallelFor<'a>,

@@ -1,4 +1,4 @@
-//! Who takes which piece.
+//! The pieces that each thread takes.
 
 use super::*;
 use std::sync::Mutex;

@@ -18,7 +18,7 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
-/// What a branch adds to a list of the graphs around it.
+/// A tensor that a branch adds to a list of the graphs around it.
 struct Added<'a> {
     list: &'a str,
     tensor: &'a str,

@@ -31,7 +31,7 @@ pub(super) const PASS: Pass = Pass {
 /// The axis that tract reads correctly.
 const SECOND: i64 = 1;
 
-/// From this opset on the axis is an input; the last but one by default.
+/// The first opset in which the axis is an input, by default the last but one.
 const AXIS_AS_INPUT: i64 = 20;
 
 fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
@@ -74,8 +74,8 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     emit.finish(format!("the same along axis {from_end}"))
 }
 
-/// For an unknown rank: reshapes all axes before the one into a single axis, of size 1 if there are
-/// none.
+/// Rewrites one whose input's rank is unknown: reshapes all axes before the DFT's into a single
+/// one, of size 1 if there are none.
 fn by_shape(mut emit: Emit<'_>, node: &NodeProto, [data, output]: [&str; 2], axis: i64) -> Verdict {
     let shape = emit.plain("Shape", &[data]);
     let before = emit.range(&shape, 0, 0, axis);

@@ -272,7 +272,7 @@ impl Fused<'_> {
         }
     }
 
-    /// `x / 2 * (1 + erf(x / sqrt(2)))`.
+    /// Writes `x / 2 * (1 + erf(x / sqrt(2)))`.
     fn gelu(&self, emit: &mut Emit<'_>) -> Option<()> {
         let data = self.input(0)?;
         let [root, one, half] =

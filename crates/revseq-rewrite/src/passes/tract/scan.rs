@@ -189,7 +189,7 @@ impl<'a> Parts<'a> {
         )
     }
 
-    /// Other initial states, and the scan inputs with other sequences.
+    /// Returns the initial states in place of its own, and the scan inputs with other sequences.
     fn with_values<'v>(
         &self,
         states: &'v [String],

@@ -1,4 +1,4 @@
-//! Which provider ONNX Runtime gave each node of a session, as it has it on record. The crate `ort`
+//! The provider that ONNX Runtime gave each node of a session, from its own record. The crate `ort`
 //! has no safe form of that part of the C API.
 #![expect(unsafe_code, reason = "calls of ONNX Runtime's C API")]
 

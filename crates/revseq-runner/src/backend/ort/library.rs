@@ -1,4 +1,4 @@
-//! Where ONNX Runtime and the library of the execution provider are.
+//! The search for ONNX Runtime and the library of the execution provider.
 
 use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ const PYTHONS: &[&str] = if cfg!(windows) {
     &["python3", "python"]
 };
 
-/// How to get an ONNX Runtime.
+/// Advice to users without an ONNX Runtime.
 pub(super) const HOW_TO_GET: &str =
     "get one with `pip install onnxruntime`, or name its shared library with --ort-lib PATH";
 

@@ -1,4 +1,4 @@
-//! Why the system does not load a library.
+//! The error with which the system's loader refuses a library.
 
 #![expect(unsafe_code, reason = "loading a library runs code in it")]
 

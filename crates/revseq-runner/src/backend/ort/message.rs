@@ -30,7 +30,7 @@ fn without_places(text: &str) -> String {
     kept.join(" ")
 }
 
-/// Where a word such as `/core/reverse_sequence.h:20` starts and ends.
+/// Finds a word such as `/core/reverse_sequence.h:20`; returns its start and end in bytes.
 fn place(text: &str) -> Option<(usize, usize)> {
     let mut at = 0;
     for word in text.split_inclusive(' ') {

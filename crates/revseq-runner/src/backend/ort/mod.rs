@@ -56,7 +56,7 @@ const REGISTRATION: &str = "revseq";
 pub(crate) struct Runtime {
     environment: Environment,
     pub(crate) library: Found,
-    /// Such as `1.31.1`.
+    /// Version number, such as `1.31.1`.
     version: String,
     pub(crate) ep: Option<Found>,
 }
@@ -150,7 +150,7 @@ impl Runtime {
         &self.environment
     }
 
-    /// Such as `1.31.1`.
+    /// The version number, such as `1.31.1`.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
@@ -294,7 +294,7 @@ pub(crate) struct Executable {
 /// The result of preparing a model.
 pub(crate) enum Preparation {
     Ready(Box<Executable>),
-    /// This ONNX Runtime takes no model of this opset or IR version.
+    /// The opset or IR version of the model that this ONNX Runtime does not take.
     Refused(String),
 }
 
@@ -368,7 +368,7 @@ impl Ort {
         })
     }
 
-    /// How long each node takes in some runs of a model that is ready.
+    /// Measures the time that each node takes in some runs of a model that is ready.
     pub(crate) fn profile(
         &self,
         prepared: &Executable,
@@ -465,11 +465,11 @@ fn folder(model: &Path) -> Option<&str> {
 enum Observer<'a> {
     None,
     Log(&'a Log),
-    /// Into a file whose name begins so.
+    /// Writes a profile into a file whose name begins so.
     Profile(&'a Path),
 }
 
-/// How many nodes of the operators can run.
+/// Counts the nodes of the operators that can run.
 fn count_nodes(model: &Model) -> Result<usize> {
     let mut count = 0;
     walk::walk(model, &Bindings::new(), |site| {
@@ -536,7 +536,7 @@ impl Executable {
         })
     }
 
-    /// How long each of some runs takes, after others that are not timed.
+    /// Returns the time of each of some runs, after others that are not timed.
     pub(crate) fn repeat(
         &mut self,
         inputs: &Tensors,

@@ -1,5 +1,5 @@
-//! Which provider ONNX Runtime gives each ReverseSequence and ReverseSubsequences node, and why the
-//! provider of this project declined those that it does not have, which it says in the log.
+//! The provider that ONNX Runtime gives each ReverseSequence and ReverseSubsequences node, and the
+//! reason that this project's provider writes to the log for each that it declined.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -47,7 +47,7 @@ pub(crate) struct Placement {
     pub(crate) op_type: String,
     pub(crate) name: String,
     pub(crate) provider: String,
-    /// Why the provider for these nodes does not run it.
+    /// Reason why the provider for these nodes does not run it.
     pub(crate) reason: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl std::fmt::Display for Placement {
     }
 }
 
-/// Where the nodes of the operators are, with the reasons in the provider's lines.
+/// Returns the placements of the operators' nodes, with the reasons in the provider's lines.
 pub(super) fn of(assigned: Vec<Assigned>, lines: &[String]) -> Vec<Placement> {
     let declined: Vec<(&str, &str)> = lines
         .iter()

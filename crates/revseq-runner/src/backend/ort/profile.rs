@@ -13,9 +13,9 @@ const KERNEL: &str = "_kernel_time";
 /// A node's event.
 struct Event<'a> {
     thread: i64,
-    /// In microseconds since the session began.
+    /// Start in microseconds since the session began.
     start: u64,
-    /// In microseconds.
+    /// Duration in microseconds.
     time: u64,
     operator: &'a str,
     node: &'a str,

@@ -30,7 +30,7 @@ const BACKTRACE: &str = "REVSEQ_BACKTRACE";
 /// A way around what tract does not support.
 const ADVICE: &str = "--backend ort may run it";
 
-/// How many steps a loop may take. Fuzzers have less time.
+/// Number of steps that a loop may take. Fuzzers have less time.
 const MAXIMUM_STEPS: u64 = if cfg!(fuzzing) { 1 << 10 } else { 1 << 20 };
 
 /// The limits of a model: it may contain a loop that never ends.
@@ -87,8 +87,8 @@ impl Tract {
         }))
     }
 
-    /// How the loops of a model run that is prepared for all sizes that it leaves open, or why it is
-    /// not.
+    /// Reports how the loops of a model run that is prepared for all sizes that it leaves open, or
+    /// why it is not.
     pub(crate) fn executions(&self, model: Model) -> Result<Vec<Execution>, Refusal> {
         let proto = Arc::unwrap_or_clone(model.proto);
         let options = self.options().with_sizes(Sizes::Symbolic);
@@ -122,7 +122,7 @@ impl Tract {
     }
 }
 
-/// Why tract does not take a model.
+/// Reason why tract does not take a model.
 pub(crate) struct Refusal {
     pub(crate) why: String,
     /// Whether it may take the model if all sizes are given.
@@ -178,7 +178,7 @@ impl Executable {
         Ok(outputs.collect())
     }
 
-    /// How long each of some runs takes, after others that are not timed.
+    /// Returns the time of each of some runs, after others that are not timed.
     pub(crate) fn repeat(
         &self,
         inputs: &BTreeMap<String, Tensor>,

@@ -28,14 +28,15 @@ const NO_TENSORS: [&str; 8] = [
     "SplitToSequence",
 ];
 
-/// How many values that are not compared are named in text, for each reason.
+/// Number of values that are named in text for each reason why they are not compared.
 const NAMES_TOLD: usize = 5;
 
 /// The values of a model on a backend.
 pub(super) struct Inner {
-    /// In the order in which they are computed, each with its value or why there is none.
+    /// The values in the order in which they are computed, each with its tensor or the reason why
+    /// there is none.
     values: Vec<(Produced, Result<Tensor, String>)>,
-    /// How many values there are within nodes.
+    /// Number of values within nodes.
     nested: usize,
 }
 
@@ -125,16 +126,16 @@ impl Inner {
     }
 }
 
-/// How the values of a side compare with the expected ones.
+/// Comparison of the values of a side with the expected ones.
 pub(super) struct InnerRow {
     same: usize,
-    /// How many are within the tolerance.
+    /// Number of values within the tolerance.
     close: usize,
     /// The first that is computed comes first.
     different: Vec<(Produced, Difference)>,
-    /// With the reason.
+    /// The names of the values that are not compared, each with the reason.
     not_compared: Vec<(String, String)>,
-    /// How many values there are within nodes, such as loops, which are not compared either.
+    /// Number of values within nodes, such as loops, which are not compared either.
     nested: usize,
 }
 

@@ -38,7 +38,7 @@ struct Ran {
     inner: Option<Inner>,
 }
 
-/// How a side compares with the expected one.
+/// Comparison of a side with the expected one.
 enum Row {
     Ran {
         outputs: Vec<Compared>,
@@ -47,10 +47,10 @@ enum Row {
     Refused(String),
 }
 
-/// How a value compares with the expected one.
+/// Comparison of a value with the expected one.
 enum Compared {
     Same,
-    /// Within the tolerance.
+    /// A value within the tolerance.
     Close(Difference),
     Different(Difference),
 }

@@ -45,7 +45,7 @@ impl Checked {
 pub(super) struct Check<'a> {
     pub(super) original: &'a Model,
     pub(super) rewritten: &'a Model,
-    /// Of outputs for which none is given.
+    /// The tolerance of outputs for which none is given.
     pub(super) tolerance: Tolerance,
     pub(super) arguments: &'a RewriteArguments,
 }
@@ -56,7 +56,7 @@ struct Inputs {
     tensors: Tensors,
 }
 
-/// What the original model gave.
+/// The outputs of the original model.
 #[derive(Default)]
 struct Expected {
     /// The backends that ran it.

@@ -57,7 +57,7 @@ pub(super) struct Partial {
 
 enum Written {
     File(NewFile),
-    /// For standard output.
+    /// A temporary file, for standard output.
     Temporary(NamedTempFile),
 }
 
@@ -139,7 +139,7 @@ impl Partial {
             .context("the rewritten model is invalid, which is a bug in revseq")
     }
 
-    /// Puts it in its place.
+    /// Moves the model to its place, or writes it to standard output, and keeps its data.
     pub(super) fn keep(self, output: &Path) -> Result<()> {
         let keep = || -> Result<()> {
             match self.file {

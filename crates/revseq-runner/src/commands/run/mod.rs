@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
 
 /// The files that outputs are written to.
 struct OutputFiles<'a> {
-    /// By the place of the output.
+    /// The files of single outputs, by the output's index.
     by_output: HashMap<usize, &'a Path>,
     /// The file of all outputs.
     archive: Option<&'a Path>,
@@ -176,11 +176,11 @@ impl<'a> OutputFiles<'a> {
 /// The results of running a model.
 struct Results {
     outputs: Vec<Tensor>,
-    /// How long each run took, if that was asked for.
+    /// The time of each run, if that was asked for.
     times: Vec<Duration>,
-    /// How long it took to read and prepare the model.
+    /// The time that it took to read and prepare the model.
     load: Duration,
-    /// How long each node took, if that was asked for.
+    /// The time of each node, if that was asked for.
     profile: Option<Profile>,
     /// The provider of ONNX Runtime that ran each of our nodes.
     placements: Option<Vec<Placement>>,

@@ -18,14 +18,14 @@ use crate::note::note;
 use crate::tensor::print;
 use crate::units::time;
 
-/// How many nodes a profile names in text.
+/// Number of nodes that a profile names in text.
 const NODES_TOLD: usize = 5;
 
 /// The times of several runs.
 struct Summary {
     median: Duration,
     mean: Duration,
-    /// 0 of one run.
+    /// The standard deviation; 0 of one run.
     standard_deviation: Duration,
     minimum: Duration,
     maximum: Duration,
@@ -60,7 +60,7 @@ fn summary(times: &[Duration]) -> Option<Summary> {
 struct OperatorTime<'a> {
     operator: &'a str,
     nodes: usize,
-    /// In each run.
+    /// The time of all its nodes in each run.
     times: Vec<Duration>,
 }
 

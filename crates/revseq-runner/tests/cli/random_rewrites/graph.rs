@@ -37,7 +37,7 @@ pub(super) fn for_each_name(graph: &mut GraphProto, visit: &mut impl FnMut(&mut 
 #[derive(Clone, Debug)]
 struct Value {
     name: String,
-    /// Which axis is where.
+    /// The axis (time, batch or features) at each place.
     order: [usize; 3],
     features: usize,
 }

@@ -42,7 +42,7 @@ const UNDO: [usize; 5] = [0, 2, 1, 3, 4];
 /// The features of the input.
 const WIDTH: usize = 3;
 
-/// How something is reversed.
+/// The way in which something is reversed.
 #[derive(Clone, Copy, Debug)]
 enum How {
     /// An axis, by Slice.
@@ -73,7 +73,7 @@ enum Step {
     Elementwise(usize),
     Sum(Index),
     Concat(Index),
-    /// Fewer features.
+    /// An operator that leaves fewer features.
     Narrow,
     /// A reversal in between of four axes.
     Wide(usize, How),
@@ -101,7 +101,7 @@ fn hows() -> impl Strategy<Value = How> + Clone {
 }
 
 impl How {
-    /// Another that is easily taken for it.
+    /// Returns another way that is easily taken for it.
     fn near(self) -> Self {
         match self {
             Self::Flip(axis) => Self::Flip((axis + 1) % 3),
@@ -160,7 +160,7 @@ struct Case {
     element_type: i32,
     /// Whether its values have the names that a rewriting makes up.
     collides: bool,
-    /// Which value is an output besides.
+    /// The value that is an output besides.
     middle: Index,
     opset: i64,
     sizes: [Sizes; 2],
@@ -418,7 +418,8 @@ fn random_graphs_give_the_same_once_rewritten() {
     }
 }
 
-/// Their masks become equal when sizes are known, and tract's own optimizer drops both of them.
+/// The masks of such layers become equal when sizes are known, and tract's own optimizer drops both
+/// of them.
 #[test]
 fn layers_of_the_same_lengths_run_on_tract_without_them() {
     let layer = Layer {

@@ -13,7 +13,8 @@ use crate::loops::nested::steps_within;
 use crate::loops::spec::{Feed, Spec};
 
 /// Checks that a loop can be a Scan: it has a step, or an unknown number of them; states keep their
-/// shapes; no output is known to be empty, which would make it a constant; and no limit is exceeded.
+/// shapes; no output is known to be empty, which would make it a constant; and no limit is
+/// exceeded.
 ///
 /// A limit that only the run can check is returned.
 pub(super) fn check(
@@ -68,7 +69,7 @@ pub(super) struct Metered {
 }
 
 impl Metered {
-    /// `None` if there are no limits.
+    /// Returns the steps and the bytes to check; `None` if there are no limits.
     fn new(spec: &Spec, steps: &TDim, inner: u64) -> TractResult<Option<Self>> {
         let limits = spec.limits;
         if limits.steps.is_none() && limits.bytes.is_none() {

@@ -24,7 +24,7 @@ use super::trips;
 use crate::loops::induction::{Induction, follow};
 use crate::loops::spec::{Spec, Value};
 
-/// Why a loop is no Scan.
+/// Reason why a loop is no Scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// Its number of steps depends on what it computes.
@@ -35,9 +35,9 @@ pub(crate) enum Why {
     Start,
     /// A state changes its type or sizes.
     StateChanges,
-    /// It has no steps, or outputs without elements.
+    /// The loop has no steps, or outputs without elements.
     Empty,
-    /// It exceeds the limits.
+    /// The loop exceeds the limits.
     Limits,
     /// A loop in it runs step by step, and has to stay within the limits of both.
     InnerLoop,
@@ -45,9 +45,9 @@ pub(crate) enum Why {
     StepNumbers,
     /// A size in its body comes from data.
     SizeFromData,
-    /// It reads nothing step by step.
+    /// The loop reads nothing step by step.
     NoScan,
-    /// Wiring it failed.
+    /// The wiring failed.
     Failed(String),
 }
 

@@ -57,7 +57,7 @@ enum Direction {
 struct OnnxLinear {
     direction: Direction,
     axis: i64,
-    /// 0 for none.
+    /// Number of elements of a block; 0 without blocks.
     block: usize,
     output: Option<DatumType>,
     precision: Option<DatumType>,
@@ -196,8 +196,8 @@ macro_rules! real {
     ($real:ty, $one_and_a_half:expr) => {
         impl Real for $real {
             fn quantized(self, scale: Self, zero: i32, least: i32, most: i32) -> i32 {
-                // The bounds are integers, so they may come before the rounding. Of NaN, `max` makes
-                // the lower one, as ONNX Runtime's does.
+                // The bounds are integers, so they may come before the rounding. Of NaN, `max`
+                // makes the lower one, as ONNX Runtime's does.
                 let [least, most] = [least - zero, most - zero].map(|it| it as $real);
                 let bounded = (self / scale).max(least).min(most);
                 // The sum has no place for fractions: it rounds as needed, in vectors.

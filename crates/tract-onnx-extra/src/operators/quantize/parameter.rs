@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use tract_onnx::tract_hir::internal::*;
 
-/// Where the elements of a scale or a zero point apply if there are several.
+/// Axis along which a scale or a zero point has several elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Along {
     pub(super) axis: usize,

@@ -11,7 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 
 /// The names of a model's nodes.
 pub(super) struct Names {
-    /// How many nodes have each.
+    /// Number of nodes of each name.
     counts: HashMap<String, usize>,
     /// The last number that was appended to each.
     numbers: HashMap<String, usize>,

@@ -91,7 +91,7 @@ struct Case {
     features: usize,
     hidden: usize,
     has_bias: bool,
-    /// Some may be out of range.
+    /// The lengths, of which some may be out of range.
     lengths: Option<Vec<i32>>,
     clamps_lengths: bool,
     /// Whether the lengths are a constant instead of an input.

@@ -6,7 +6,7 @@ use proptest::sample::Index;
 use crate::cpu::write::CACHE_LINE;
 use crate::{DataType, ReverseSubsequencesDesc, TensorDesc};
 
-/// How the elements of a tensor lie.
+/// Layout of the elements of a tensor.
 #[derive(Clone, Debug)]
 struct Layout {
     /// The dimensions from the outermost on.
@@ -31,19 +31,19 @@ impl Layout {
     }
 }
 
-/// Where a buffer lies.
+/// Place of a buffer in memory.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(miri, expect(dead_code, reason = "Miri has no pages"))]
 pub(super) enum Place {
-    /// This many bytes after the start of a page; the page before is inaccessible.
+    /// Number of bytes after the start of a page; the page before is inaccessible.
     Start(usize),
-    /// This many bytes before the end of a page; the page after is inaccessible.
+    /// Number of bytes before the end of a page; the page after is inaccessible.
     End(usize),
-    /// On the heap, whose neighbours a sanitizer watches.
+    /// The heap, where a sanitizer watches the bytes around a buffer.
     Heap,
 }
 
-/// Who works on the pieces of a run.
+/// The threads that work on the pieces of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Workers {
     /// One thread, on pieces that are cut anywhere, in any order.
@@ -62,7 +62,7 @@ pub(in crate::cpu::tests) struct Case {
     pub(in crate::cpu::tests) lengths: Vec<i64>,
     pub(super) places: [Place; 2],
     pub(super) workers: Workers,
-    /// Where the items of a run are cut, and the order of the pieces.
+    /// The indices at which the items of a run are cut, and the order of the pieces.
     pub(super) cuts: Vec<(Index, u8)>,
     /// Whether lengths that are equal fold the plan.
     pub(super) simplified: bool,

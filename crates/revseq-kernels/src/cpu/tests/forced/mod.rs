@@ -1,5 +1,5 @@
-//! Every kernel in every tier, on every instruction set, on layouts that it can take: small
-//! tensors reach kernels that a run would choose for large ones, in pieces that begin and end anywhere.
+//! Every kernel in every tier, on every instruction set, on layouts that it can take: small tensors
+//! reach kernels that a run would choose for large ones, in pieces that begin and end anywhere.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -149,7 +149,7 @@ fn for_each_piece(case: &Case, items: usize, work: impl Fn(Range<usize>) + Sync)
     }
 }
 
-/// How often each choice was made.
+/// Number of times that each choice was made.
 type Made = RefCell<BTreeMap<String, usize>>;
 
 /// Runs a case by every choice that it leaves, beside the reference.
@@ -220,7 +220,8 @@ fn every_kernel_agrees_with_the_reference() {
     }
 }
 
-/// For Miri, which also checks pointers that nothing is read from, and their provenance.
+/// Miri runs this as well, which also checks pointers that nothing is read from, and their
+/// provenance.
 #[test]
 fn every_kernel_agrees_on_small_layouts() {
     for (width, sizes, axis, batch) in [

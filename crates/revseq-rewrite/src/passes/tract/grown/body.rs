@@ -1,4 +1,4 @@
-//! What a loop's body does with a list.
+//! The uses of a list in a loop's body.
 
 use crate::constant;
 use crate::model::NodeProto;
@@ -23,7 +23,7 @@ pub(super) struct List<'a> {
     /// Its name before an iteration.
     pub(super) old: &'a str,
     pub(super) initial: Vec<Segment<'a>>,
-    /// In the order in which they are added.
+    /// The tensors that an iteration adds, in order.
     pub(super) added: Vec<Added<'a>>,
     /// The body's nodes that read its length, with the number of tensors added before.
     pub(super) lengths: Vec<(usize, usize)>,

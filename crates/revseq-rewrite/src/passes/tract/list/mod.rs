@@ -72,7 +72,7 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     }
 }
 
-/// What a SequenceAt reads.
+/// The element or part that a SequenceAt reads.
 enum Read<'l, 'a> {
     Element(segment::Element<'a>),
     /// A part at a position.

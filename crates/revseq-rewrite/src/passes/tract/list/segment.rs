@@ -5,8 +5,10 @@ use crate::model::NodeProto;
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
-/// How far a list is followed, and the most elements that are known one by one.
+/// Number of nodes through which a list is followed.
 const MAXIMUM_STEPS: usize = 256;
+
+/// Number of elements that are known one by one.
 const MAXIMUM_ELEMENTS: usize = 1024;
 
 /// The operators that make lists.
@@ -49,11 +51,11 @@ pub(in crate::passes::tract) struct Cut<'a> {
 /// The lengths of the parts of a value.
 #[derive(Clone, Copy)]
 pub(in crate::passes::tract) enum Parts<'a> {
-    /// All this long, but for a shorter last one.
+    /// Parts of this length, but for a shorter last one.
     Of(i64),
-    /// As many of length 1 as a vector has elements.
+    /// Parts of length 1, as many as a vector has elements.
     Ones(&'a str),
-    /// The elements of a vector.
+    /// Parts of the lengths that a vector lists.
     Listed(&'a str),
 }
 
