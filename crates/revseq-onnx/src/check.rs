@@ -211,7 +211,7 @@ fn check_nodes<'a>(
             );
         }
         check_attributes(node, &at(index), names, outer, in_function)?;
-        check_scan(node).with_context(|| at(index))?;
+        check_body(node).with_context(|| at(index))?;
         check_transpose(node).with_context(|| at(index))?;
     }
     if let Err(index) = order::sorted(nodes) {
@@ -220,26 +220,38 @@ fn check_nodes<'a>(
     Ok(())
 }
 
-/// Checks that a Scan's numbers of inputs and outputs add up: the states and
-/// the stacked outputs are the rest of its body's inputs and outputs.
-fn check_scan(node: &NodeProto) -> Result<()> {
-    let (Some(scanned), Some(body)) = (node.int("num_scan_inputs").value(), node.graph("body"))
-    else {
+/// Checks that the inputs and outputs of a Loop or a Scan are those of its body: a body's input that
+/// is an initializer as well is a constant, which nothing feeds.
+fn check_body(node: &NodeProto) -> Result<()> {
+    let Some(body) = node.graph("body").filter(|_| node.domain().is_empty()) else {
         return Ok(());
     };
-    // An initializer that is an input as well is a constant.
-    let is_fed = |name: &&str| body.tensors().all(|tensor| tensor != *name);
-    let inputs = body.inputs().filter(is_fed).count();
-    let states = usize::try_from(scanned)
-        .ok()
-        .and_then(|scanned| inputs.checked_sub(scanned));
-    ensure!(
-        node.op() != "Scan" || states.is_some_and(|states| states <= body.output.len()),
-        "num_scan_inputs is {}, but its body has {} inputs and {} outputs",
-        scanned,
-        inputs,
-        body.output.len()
-    );
+    let is_constant = |name: &str| body.tensors().any(|tensor| tensor == name);
+    let constant = body.inputs().find(|name| is_constant(name));
+    let fed = body.inputs().filter(|name| !is_constant(name)).count();
+    let given = node.input.len();
+    let is_fed = match node.op() {
+        // The number of a step and the condition are always there.
+        "Loop" => fed == given.max(2),
+        // Version 8 has lengths before them.
+        "Scan" => fed == given || constant.is_none() && fed + 1 == given,
+        _ => return Ok(()),
+    };
+    let but = match constant {
+        Some(name) => format!(" besides {name:?}, which is an initializer, too"),
+        None => String::new(),
+    };
+    ensure!(is_fed, "it has {given} inputs, but its body has {fed}{but}");
+    if let ("Scan", Some(scanned)) = (node.op(), node.int("num_scan_inputs").value()) {
+        let states = usize::try_from(scanned)
+            .ok()
+            .and_then(|scanned| fed.checked_sub(scanned));
+        ensure!(
+            states.is_some_and(|states| states <= body.output.len()),
+            "num_scan_inputs is {scanned}, but its body has {fed} inputs and {} outputs",
+            body.output.len()
+        );
+    }
     Ok(())
 }
 

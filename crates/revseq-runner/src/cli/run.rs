@@ -54,7 +54,7 @@ pub(crate) struct RunArguments {
     /// Print how the time of a run is spread over the operators, from as many runs as are timed
     ///
     /// Operators have the names that the backend uses after it has optimised the model. On tract a
-    /// loop includes all that is in it.
+    /// Scan includes all that is in it.
     #[arg(long)]
     pub(crate) profile: bool,
     /// Write when each node ran, for chrome://tracing or Perfetto

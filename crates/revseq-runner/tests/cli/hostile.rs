@@ -480,6 +480,7 @@ fn operators_that_promise_terabytes() {
         ("Expand", &["x", "s"], &wide[..], cut),
         ("Tile", &["x", "s"], &[1 << 30], too_much),
         ("Tile", &["x", "s"], &[1 << 40], cut),
+        ("Resize", &["x", "", "", "s"], &[(1 << 40) + 4], cut),
     ] {
         let graph = one(
             node(operator, inputs, &["y"]),
@@ -594,6 +595,53 @@ fn a_scan_of_too_many_steps() {
         let why = format!("num_scan_inputs is {scanned}, but its body has 2 inputs");
         refuses(&["run", path.to_str().unwrap(), "--fill", "iota"], &why);
     }
+}
+
+#[test]
+fn a_body_that_takes_other_inputs_than_its_node_gives() {
+    let folder = Folder::new();
+    let body = |initializer| GraphProto {
+        name: "body".to_owned(),
+        node: vec![
+            node("Identity", &["c"], &["goes_on"]),
+            node("Add", &["s", "s"], &["next"]),
+        ],
+        input: vec![
+            value("step", INT64, &[]),
+            value("c", BOOL, &[]),
+            value("s", FLOAT, &["2"]),
+        ],
+        output: vec![value("goes_on", BOOL, &[]), value("next", FLOAT, &["2"])],
+        initializer,
+        ..GraphProto::default()
+    };
+    let graph = |body, inputs: &[&str]| {
+        let mut steps = node("Loop", inputs, &["y"]);
+        steps.attribute = vec![graph_attribute("body", body)];
+        GraphProto {
+            name: "graph".to_owned(),
+            node: vec![steps],
+            input: vec![value("n", INT64, &[]), value("x", FLOAT, &["2"])],
+            output: vec![value("y", FLOAT, &["2"])],
+            ..GraphProto::default()
+        }
+    };
+    let s = || vec![tensor("s", FLOAT, &[2], &[0; 8])];
+    for (graph, why) in [
+        (
+            graph(body(s()), &["n", "", "x"]),
+            "it has 3 inputs, but its body has 2 besides \"s\", which is an initializer, too",
+        ),
+        (
+            graph(body(vec![]), &["n", "", "x", "x"]),
+            "it has 4 inputs, but its body has 3",
+        ),
+    ] {
+        let path = folder.model(graph);
+        refuses(&["run", path.to_str().unwrap(), "--fill", "iota"], why);
+    }
+    let path = folder.model(graph(body(vec![]), &["n", "", "x"]));
+    succeeds(&["run", path.to_str().unwrap(), "--fill", "iota"]);
 }
 
 /// `x` negated `trip` times, or without end. The value of each step is a scan output if

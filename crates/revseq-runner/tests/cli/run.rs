@@ -7,8 +7,8 @@ use prost::Message;
 use tract_onnx::pb::GraphProto;
 
 use crate::common::{
-    FLOAT, Folder, INT64, int, int64s, models, node, refuses, reverse_graph, revseq, succeeds,
-    tensor, value,
+    BOOL, FLOAT, Folder, INT64, graph_attribute, int, int64s, models, node, refuses, reverse_graph,
+    revseq, succeeds, tensor, value,
 };
 
 /// The first example of the README, with figures that may differ in the last digits.
@@ -303,6 +303,48 @@ fn a_profile_has_the_times_of_operators() {
     let median = ours["median_seconds"].as_f64().unwrap();
     assert!(median > 0.0 && median <= json["profile"]["median_seconds"].as_f64().unwrap());
     assert!(json["timing"]["p99_seconds"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_profile_has_the_nodes_of_branches() {
+    let folder = Folder::new();
+    let branch = |name: &str, op: &str| GraphProto {
+        name: name.to_owned(),
+        node: vec![node(op, &["x"], &[name])],
+        output: vec![value(name, FLOAT, &["2"])],
+        ..GraphProto::default()
+    };
+    let mut choice = node("If", &["is_taken"], &["y"]);
+    choice.attribute = vec![
+        graph_attribute("then_branch", branch("kept", "Tanh")),
+        graph_attribute("else_branch", branch("other", "Exp")),
+    ];
+    let model = folder.model(GraphProto {
+        name: "graph".to_owned(),
+        node: vec![choice],
+        input: vec![value("x", FLOAT, &["2"]), value("is_taken", BOOL, &[])],
+        output: vec![value("y", FLOAT, &["2"])],
+        ..GraphProto::default()
+    });
+    let model = model.to_str().unwrap();
+    let run = [
+        "run",
+        model,
+        "--fill",
+        "zeros",
+        "--profile",
+        "--format",
+        "json",
+    ];
+    let json: serde_json::Value = serde_json::from_str(&succeeds(&run)).unwrap();
+    let nodes = json["profile"]["nodes"].as_array().unwrap();
+    let of = |operator: &str| nodes.iter().find(|node| node["operator"] == operator);
+    let seconds = |node: &serde_json::Value, key: &str| node[key].as_f64().unwrap();
+    let (inner, outer) = (of("Exp").unwrap(), of("If").unwrap());
+    let whole = seconds(outer, "median_seconds_with_inner");
+    assert!(seconds(outer, "median_seconds") < whole, "{json}");
+    assert!(seconds(inner, "median_seconds") < whole, "{json}");
+    assert!(of("Tanh").is_none(), "{json}");
 }
 
 #[test]

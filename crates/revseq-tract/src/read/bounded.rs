@@ -59,9 +59,10 @@ impl Bounded {
     }
 
     fn check_size_inputs(&self, inputs: &[&InferenceFact]) -> TractResult<()> {
-        for &index in self.size_inputs {
-            let Some(value) = inputs.get(index).and_then(|fact| fact.value.concretize()) else {
-                continue;
+        for (place, fact) in std::iter::zip(&self.places, inputs) {
+            let value = match fact.value.concretize() {
+                Some(value) if self.size_inputs.contains(place) => value,
+                _ => continue,
             };
             if !value.datum_type().is_integer() {
                 continue;
@@ -70,7 +71,7 @@ impl Bounded {
             let found = wide.to_plain_array_view::<i64>()?;
             if let Some(size) = found.iter().find(|&&size| i32::try_from(size).is_err()) {
                 bail!(Explained(format!(
-                    "node {:?} has {size} in input {index}, of which tract would keep only 32 bits",
+                    "node {:?} has {size} in input {place}, of which tract would keep only 32 bits",
                     self.node
                 )));
             }

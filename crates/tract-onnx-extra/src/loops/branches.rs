@@ -16,6 +16,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::data_sizes::{rewire, symbols_of};
 use crate::fusion;
 use crate::loops::spec::one;
+use crate::profile;
 use crate::repairs::optimize;
 
 /// Symbols for sizes in which the branches differ, by output and axis.
@@ -100,7 +101,7 @@ impl OpState for Taken {
         for (index, &feed) in feeds.iter().enumerate() {
             state.set_input(index, inputs[feed].clone())?;
         }
-        state.exec()?;
+        profile::exec(state)?;
         let outputs = state.outputs()?;
         state.reset_turn()?;
         Ok(outputs)

@@ -10,6 +10,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::loops::budget::Budget;
 use crate::loops::nested::steps_within;
 use crate::loops::spec::{Feed, Spec, Value, one};
+use crate::profile;
 
 /// A running loop. Its body's state is created once and reused at every step.
 #[derive(Clone, Debug)]
@@ -94,7 +95,7 @@ impl Running {
             };
             body.set_input(input, value.context("each is fed once")?)?;
         }
-        body.exec()?;
+        profile::exec(body)?;
         let outputs = body.outputs()?;
         let plan = Arc::clone(body.plan());
         for &node in plan.order_without_consts() {

@@ -3,14 +3,18 @@
 mod convert;
 mod shapes;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use revseq_kernels::{Device, LengthsPolicy};
 use revseq_onnx::ModelProto;
-use revseq_tract::{ErrorKind, Execution, Inputs, Limits, LoadOptions, Plan, Session, Sizes};
+use revseq_tract::{
+    ErrorKind, Execution, Inputs, Limits, LoadOptions, NodeCall, Plan, Session, Sizes,
+};
 use tract_onnx::prelude::*;
 
 use crate::backend::Runs;
@@ -197,7 +201,7 @@ impl Executable {
         runs.times(run, step)
     }
 
-    /// The time of each node in some runs. A loop includes the nodes in it.
+    /// Returns the time of each node in some runs. Only the bodies of tract's own Scans are one node.
     pub(crate) fn profile(
         &self,
         inputs: &BTreeMap<String, Tensor>,
@@ -206,39 +210,42 @@ impl Executable {
         mut step: impl FnMut(),
     ) -> Result<Profile> {
         let values = self.values(inputs)?;
-        let mut times = NodeTimes::default();
+        // The observer outlives this call as far as the compiler knows.
+        let gathered = Rc::new(RefCell::new((
+            NodeTimes::default(),
+            with_trace.then(Trace::default),
+        )));
         let mut all = Vec::new();
         let first = Instant::now();
-        let mut trace = with_trace.then(Trace::default);
         let profile = || {
             let mut state = self.plan.runnable().spawn()?;
             // The first run allocates.
             state.run(values.clone())?;
             for run in 0..runs {
                 let begin = Instant::now();
-                state.run_plan_with_eval(values.clone(), |context, state, node, inputs| {
-                    let start = Instant::now();
-                    let outputs = tract_onnx::tract_core::plan::eval(context, state, node, inputs);
-                    let time = start.elapsed();
+                let gathered = Rc::clone(&gathered);
+                let observer = move |observed: NodeCall<'_>| {
+                    let (times, trace) = &mut *gathered.borrow_mut();
                     let call = Call {
-                        operator: &node.op.name(),
-                        node: &node.name,
+                        operator: &observed.node.op.name(),
+                        node: &observed.node.name,
                         provider: None,
-                        time,
-                        time_with_inner: time,
+                        time: observed.time,
+                        time_with_inner: observed.time_with_inner,
                     };
                     times.add(run, call);
-                    if let Some(trace) = &mut trace {
-                        trace.add(&call, start - first);
+                    if let Some(trace) = trace {
+                        trace.add(&call, observed.start - first);
                     }
-                    outputs
-                })?;
+                };
+                revseq_tract::run_observed(&mut state, values.clone(), observer)?;
                 all.push(begin.elapsed());
                 step();
             }
             Ok(())
         };
         self.fenced(|| self.plan.fenced(profile))?;
+        let (times, trace) = gathered.take();
         Ok(times.of(all, trace.map(Trace::into_json)))
     }
 

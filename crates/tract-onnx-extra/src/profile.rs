@@ -1,0 +1,105 @@
+//! Times of nodes, those in the bodies of loops and branches included.
+//!
+//! An observer sees each call of a node on its thread, inner ones first:
+//!
+//! ```text
+//! If { MatMul, Tanh }  →  MatMul 3 ms, Tanh 1 ms, If 0.1 ms (4.1 ms with inner nodes)
+//! ```
+//!
+//! tract's own `Scan` shows nothing of its body.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use tract_onnx::tract_core::plan;
+use tract_onnx::tract_hir::internal::*;
+
+/// A call of a node that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeCall<'a> {
+    /// The node of the optimised model, or of a body in it.
+    pub node: &'a TypedNode,
+    /// The start of the call.
+    pub start: Instant,
+    /// The time without that of nodes in its bodies.
+    pub time: Duration,
+    /// The time of the whole call.
+    pub time_with_inner: Duration,
+}
+
+struct Profile {
+    observer: Box<dyn FnMut(NodeCall<'_>)>,
+    /// For each open call, the time of the nodes in it so far.
+    inner: Vec<Duration>,
+}
+
+thread_local! {
+    static PROFILE: RefCell<Option<Profile>> = const { RefCell::new(None) };
+}
+
+/// Runs a plan, and calls an observer at the end of each call of a node.
+///
+/// # Errors
+/// Those of the run.
+pub fn run_observed(
+    state: &mut TypedSimpleState,
+    inputs: TVec<TValue>,
+    observer: impl FnMut(NodeCall<'_>) + 'static,
+) -> TractResult<TVec<TValue>> {
+    /// Ends the observation, also if the run panics.
+    struct Guard(Option<Profile>);
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            PROFILE.set(self.0.take());
+        }
+    }
+
+    let profile = Profile {
+        observer: Box::new(observer),
+        inner: vec![],
+    };
+    let _guard = Guard(PROFILE.replace(Some(profile)));
+    state.run_plan_with_eval(inputs, eval)
+}
+
+/// Runs a body, whose nodes are observed if those around it are.
+pub(crate) fn exec(state: &mut TypedSimpleState) -> TractResult<()> {
+    match PROFILE.with_borrow(Option::is_some) {
+        true => state.exec_plan_with_eval(eval),
+        false => state.exec(),
+    }
+}
+
+fn eval(
+    ctx: &EvalContext<'_>,
+    state: Option<&mut (dyn OpState + 'static)>,
+    node: &TypedNode,
+    inputs: TVec<TValue>,
+) -> TractResult<TVec<TValue>> {
+    let enter = |profile: &mut Option<Profile>| {
+        if let Some(profile) = profile {
+            profile.inner.push(Duration::ZERO);
+        }
+    };
+    PROFILE.with_borrow_mut(enter);
+    let start = Instant::now();
+    let outputs = plan::eval(ctx, state, node, inputs);
+    let time_with_inner = start.elapsed();
+    PROFILE.with_borrow_mut(|profile| {
+        let Some(profile) = profile else {
+            return;
+        };
+        let inner = profile.inner.pop().unwrap_or_default();
+        if let Some(around) = profile.inner.last_mut() {
+            *around += time_with_inner;
+        }
+        (profile.observer)(NodeCall {
+            node,
+            start,
+            time: time_with_inner.saturating_sub(inner),
+            time_with_inner,
+        });
+    });
+    outputs
+}
