@@ -108,7 +108,7 @@ impl NewFile {
 
     fn beside(to: PathBuf, permissions: Option<fs::Permissions>) -> Result<Self> {
         let mut all = incomplete();
-        let file = shared(0o666).tempfile_in(folder(&to))?;
+        let file = shared(0o666).tempfile_in(folder(&to)).map_err(bare)?;
         all.insert(file.path().to_owned());
         drop(all);
         let new = Self {
@@ -233,7 +233,7 @@ impl NewFolder {
         };
         fs::create_dir_all(folder(path))?;
         let mut all = incomplete();
-        let folder = shared(0o777).tempdir_in(folder(path))?;
+        let folder = shared(0o777).tempdir_in(folder(path)).map_err(bare)?;
         all.insert(folder.path().to_owned());
         new.folder = Some(folder);
         drop(all);
@@ -255,7 +255,7 @@ impl NewFolder {
         if !self.to.exists() {
             return Ok(fs::rename(new, &self.to)?);
         }
-        let old = builder().tempdir_in(folder(&self.to))?;
+        let old = builder().tempdir_in(folder(&self.to)).map_err(bare)?;
         let aside = old.path().join("before");
         fs::rename(&self.to, &aside)?;
         if let Err(error) = fs::rename(new, &self.to) {
@@ -278,6 +278,15 @@ impl Drop for NewFolder {
             // A folder that is not empty stays.
             let _ = fs::remove_dir(made);
         }
+    }
+}
+
+/// The error without the path of an incomplete file, which means nothing to a user.
+fn bare(error: io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(std::error::Error::source);
+    match cause.and_then(|cause| cause.downcast_ref::<io::Error>()) {
+        Some(cause) => io::Error::new(cause.kind(), cause.to_string()),
+        None => error,
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) fn listen() -> Result<()> {
         })?;
         Ok(())
     };
-    listen().context("cannot listen for signals")
+    listen().context("cannot start the thread that listens for signals")
 }
 
 /// The same for the console's events.

@@ -49,6 +49,10 @@ pub fn main() -> ExitCode {
         report(&error.into());
         return ExitCode::from(UNUSABLE);
     }
+    if let Err(error) = backend::threads_of_environment() {
+        report(&error);
+        return ExitCode::from(UNUSABLE);
+    }
     if let Err(error) = interrupt::listen() {
         report(&error);
         return ExitCode::from(UNUSABLE);
@@ -60,7 +64,10 @@ pub fn main() -> ExitCode {
         Ok(Ok(result)) => result,
         // The panic's message has been printed.
         Ok(Err(_)) => return ExitCode::from(UNUSABLE),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(anyhow::Error::from(error).context(format!(
+            "cannot start a thread with a stack of {} MiB, which the limits of the process may forbid",
+            STACK >> 20
+        ))),
     };
     match result {
         Ok(commands::Outcome::Done) => ExitCode::SUCCESS,

@@ -6,10 +6,11 @@ mod outputs;
 pub(crate) mod profile;
 pub(crate) mod tract;
 
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::cli::{Backend, BackendArguments, EngineArguments};
 use crate::model::Model;
@@ -44,29 +45,30 @@ pub(crate) enum Timed {
 
 impl Runs {
     /// Returns the time of each run, as `run` returns it, except for those that warm up; calls
-    /// `step` after each.
+    /// `step` after each, which may end them.
     ///
     /// # Errors
-    /// The error of a run, which returns the time that it took.
+    /// The error of a run.
     fn times(
         self,
         mut run: impl FnMut() -> Result<Duration>,
-        mut step: impl FnMut(),
+        mut step: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Vec<Duration>> {
+        let mut times = Vec::new();
         for _ in 0..self.warmup {
             run()?;
-            step();
+            if step().is_break() {
+                return Ok(times);
+            }
         }
         let start = Instant::now();
-        let mut times = Vec::new();
         loop {
             times.push(run()?);
-            step();
             let is_enough = match self.timed {
                 Timed::Runs(runs) => times.len() >= runs as usize,
                 Timed::For(time) => start.elapsed() >= time,
             };
-            if is_enough {
+            if step().is_break() || is_enough {
                 return Ok(times);
             }
         }
@@ -218,10 +220,33 @@ impl std::fmt::Display for Engine {
     }
 }
 
+/// The most threads that are taken from a user.
+pub(crate) const MAXIMUM_THREADS: u16 = 1024;
+
+/// Checks the variable of the environment that rayon reads: it ignores what is no number, and never
+/// returns if there are too many.
+///
+/// # Errors
+/// The variable is no number of threads; 0 is the default.
+pub(crate) fn threads_of_environment() -> Result<()> {
+    let variable = "RAYON_NUM_THREADS";
+    let Some(value) = std::env::var_os(variable) else {
+        return Ok(());
+    };
+    let number = value.to_str().and_then(|it| it.parse::<u16>().ok());
+    ensure!(
+        number.is_some_and(|it| it <= MAXIMUM_THREADS),
+        "{variable} is {}, expected a number of threads from 1 to {MAXIMUM_THREADS}, or 0 for one \
+         per core",
+        value.display()
+    );
+    Ok(())
+}
+
 /// Sets the number of threads of tract, the kernels and ONNX Runtime.
 fn set_threads(threads: usize, backends: &[Backend]) -> Result<()> {
     #[cfg(not(feature = "multithread"))]
-    anyhow::ensure!(
+    ensure!(
         threads == 1 || !backends.contains(&Backend::Tract),
         "--threads {threads}: {}",
         crate::not_built("tract on more than one thread")
@@ -334,12 +359,13 @@ impl Executable<'_> {
         }
     }
 
-    /// Returns the time of each run; calls `step` after each, and after those that warm up.
+    /// Returns the time of each run; calls `step` after each, and after those that warm up. It ends
+    /// them with a break.
     pub(crate) fn repeat(
         &mut self,
         inputs: &Tensors,
         runs: Runs,
-        step: impl FnMut(),
+        step: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Vec<Duration>> {
         match self {
             Self::Tract(prepared) => prepared.repeat(inputs, runs, step),

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use revseq_kernels::{Device, LengthsPolicy};
 
 use super::values::key_and_value;
+use crate::backend::MAXIMUM_THREADS;
 use crate::note::note;
 
 /// A runtime of models.
@@ -126,7 +127,7 @@ pub(crate) struct EngineArguments {
     #[arg(long, value_enum)]
     pub(crate) lengths: Option<Lengths>,
     /// The number of threads of a run; by default one per core
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAXIMUM_THREADS)))]
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
     pub(crate) ort: OrtArguments,

@@ -29,16 +29,16 @@ pub(crate) struct ValueArguments {
     /// of its name, unless that is given by itself.
     #[arg(short, long = "input", value_name = "[NAME=]FILE", value_parser = NamedFileParser)]
     pub(crate) inputs: Vec<NamedFile>,
-    /// Make up the inputs that are not given, or the one named
+    /// Make up the inputs that are not given, or the one named: iota, random, zeros, …
     ///
-    /// iota counts 0, 1, 2, …; random draws floats from -1 to 1 and integers from 0 to 99, the same
-    /// for the same seed; ints:0..20 draws integers from 0 to 19, floats:0..1 floats from 0 to 1.
-    /// Lengths stay within their axis, and indices, such as token ids, within the axis that they
-    /// index.
+    /// FILL is iota, random[:SEED], ints:LOW..HIGH, floats:LOW..HIGH or zeros. iota counts 0, 1, 2, …;
+    /// random draws floats from -1 to 1 and integers from 0 to 99, the same for the same seed;
+    /// ints:0..20 draws integers from 0 to 19, floats:0..1 floats from 0 to 1. Lengths stay within
+    /// their axis, and indices, such as token ids, within the axis that they index.
     #[arg(
         short,
         long,
-        value_name = "[NAME=]iota|random[:SEED]|ints:LOW..HIGH|floats:LOW..HIGH|zeros",
+        value_name = "[NAME=]FILL",
         value_parser = name_and_fill
     )]
     pub(crate) fill: Vec<(Option<String>, Fill)>,

@@ -75,7 +75,7 @@ const AFTER_HELP: &str = "\
 Exit status: 0 success, 1 a comparison failed, 2 bad usage or bad input.
 `revseq help COMMAND` and `revseq COMMAND --help` say more.";
 
-/// Run, verify, inspect and rewrite ONNX models with ReverseSequence and ReverseSubsequences.
+/// Run, verify, inspect and rewrite ONNX models with reversed sequences, loops and recurrent layers.
 #[derive(Debug, Parser)]
 #[command(
     name = "revseq",
@@ -125,7 +125,7 @@ pub(crate) enum Command {
     /// Run a model on two backends, or two models, and compare the outputs
     #[command(after_help = compare::EXAMPLES)]
     Compare(CompareArguments),
-    /// Show every ReverseSequence and ReverseSubsequences of a model, and how it runs
+    /// Show how a model runs: its reversed sequences, loops and recurrent layers
     #[command(after_help = inspect::EXAMPLES)]
     Inspect(InspectArguments),
     /// Rewrite a model: to standard operators, or to cheaper ones

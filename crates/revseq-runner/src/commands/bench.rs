@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use revseq_bench::peers::{Onnxruntime, Peers};
 use revseq_bench::{Arena, Regime, Report, render};
+use serde_json::json;
 
 use super::Outcome;
 use super::destination::Destination;
@@ -22,10 +23,22 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<Outcome> {
         .map_err(|error| anyhow!("--filter: {error}; --list has all"))?;
     if arguments.list {
         let mut destination = Destination::open(&arguments.report)?;
-        destination.text(|out| {
-            let mut regimes = regimes.iter();
-            Ok(regimes.try_for_each(|regime| writeln!(out, "{regime}"))?)
-        })?;
+        let names = regimes.iter().map(ToString::to_string);
+        match arguments.format {
+            BenchFormat::Json => {
+                destination.json(
+                    "bench-list",
+                    json!({ "regimes": names.collect::<Vec<_>>() }),
+                )?;
+            }
+            BenchFormat::Text => {
+                let mut names = names;
+                destination.text(|out| Ok(names.try_for_each(|name| writeln!(out, "{name}"))?))?;
+            }
+            BenchFormat::Html | BenchFormat::Markdown => {
+                bail!("--list: it is text or JSON, expected --format text or json")
+            }
+        }
         destination.complete()?;
         return Ok(Outcome::Done);
     }

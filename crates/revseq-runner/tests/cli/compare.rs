@@ -45,6 +45,8 @@ fn two_models_are_compared_output_by_output() {
     assert!(close.contains("y: within the tolerance: y[0]"), "{close}");
     let json = revseq(&["compare", &neg, &abs, "--fill", "iota", "--format", "json"]);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["backend"], "tract");
+    assert_eq!(json["compared"][0]["path"], abs);
     let output = &json["compared"][0]["outputs"][0];
     assert_eq!(output["result"], "different");
     assert_eq!(output["difference"]["differing"], 3);

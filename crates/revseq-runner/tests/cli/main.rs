@@ -27,6 +27,8 @@ mod rewrite;
 mod rewrite_output;
 mod run;
 mod settings;
+#[cfg(unix)]
+mod signals;
 mod sizes;
 mod snapshot;
 mod tensors;

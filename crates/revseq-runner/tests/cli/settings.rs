@@ -27,6 +27,19 @@ fn wrong_settings_are_refused_before_anything_runs() {
     for level in ["portable", "AVX2", ""] {
         assert_eq!(simd(level), (Some(0), String::new()));
     }
+    for threads in ["10000", "-1", "two"] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_revseq"))
+            .args(["run", &path])
+            .env("RAYON_NUM_THREADS", threads)
+            .output()
+            .unwrap();
+        let why = format!(
+            "error: RAYON_NUM_THREADS is {threads}, expected a number of threads from 1 to 1024, or 0 \
+             for one per core\n"
+        );
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), why);
+        assert_eq!(output.status.code(), Some(2));
+    }
     let why = "error: REVSEQ_SIMD is \"foo\", expected one of portable, neon, avx2, avx512\n";
     assert_eq!(simd("foo"), (Some(2), why.to_owned()));
     let run = ["run", &path, "-b", "ort", "--provider-option"];
@@ -191,6 +204,12 @@ fn regimes_are_listed() {
     assert!(
         all.lines().any(|line| line == "ready-plan 4x4 f32 random"),
         "{all}"
+    );
+    let json = succeeds(&["bench", "--list", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        json["regimes"].as_array().unwrap().len(),
+        all.lines().count()
     );
     let some = succeeds(&["bench", "--list", "--filter", "time-major"]);
     assert!(some.lines().count() < all.lines().count());

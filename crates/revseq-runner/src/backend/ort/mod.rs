@@ -2,6 +2,8 @@
 
 mod assignment;
 mod convert;
+#[cfg(unix)]
+mod crash;
 mod image;
 pub(crate) mod library;
 mod loader;
@@ -10,6 +12,7 @@ mod placement;
 mod profile;
 mod version;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -310,6 +313,8 @@ impl Ort {
     /// The error of ONNX Runtime or the provider, or one of our nodes runs on another
     /// provider than the requested one, unless it is one of strings.
     pub(crate) fn prepare(&self, model: &Model) -> Result<Preparation> {
+        #[cfg(unix)]
+        crash::name(&self.runtime.to_string(), &model.path);
         let prepared = self.place(model)?;
         if let Preparation::Ready(prepared) = &prepared {
             placement::check(&prepared.placements, self.provider())?;
@@ -541,7 +546,7 @@ impl Executable {
         &mut self,
         inputs: &Tensors,
         runs: Runs,
-        step: impl FnMut(),
+        step: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Vec<Duration>> {
         let values = values(inputs)?;
         let run = || {
@@ -552,6 +557,9 @@ impl Executable {
             })?;
             Ok(start.elapsed())
         };
+        // Once for all runs: it takes the time of a small model.
+        #[cfg(unix)]
+        let _watch = crash::Watch::new();
         // The first run of a session allocates.
         let warmup = runs.warmup.max(1);
         Runs { warmup, ..runs }.times(run, step)
@@ -581,8 +589,10 @@ fn borrowed(values: &Values) -> Vec<(&str, SessionInputValue<'_>)> {
         .collect()
 }
 
-/// Runs ONNX Runtime; a panic in its binding is an error.
+/// Runs ONNX Runtime; a panic in its binding is an error, and a crash the process' last one.
 fn fenced<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
+    #[cfg(unix)]
+    let _watch = crash::Watch::new();
     let result = fence::catch(run);
     let result = result.map_err(|why| anyhow!("ort panicked, which is a defect: {why}"))?;
     result.map_err(message::readable)

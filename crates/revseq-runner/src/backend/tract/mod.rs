@@ -5,6 +5,7 @@ mod shapes;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -187,7 +188,7 @@ impl Executable {
         &self,
         inputs: &BTreeMap<String, Tensor>,
         runs: Runs,
-        step: impl FnMut(),
+        step: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Vec<Duration>> {
         let values = self.values(inputs)?;
         let run = || {

@@ -3,6 +3,7 @@
 mod inner;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
@@ -24,9 +25,22 @@ use crate::tensor::compare::{Difference, Tolerance, compare};
 use crate::tensor::fill::Fill;
 use crate::tensor::{Tensor, Tensors};
 
+/// A model and a backend.
+#[derive(Clone)]
+struct Name {
+    path: String,
+    backend: String,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.path, self.backend)
+    }
+}
+
 /// A model on a backend.
 struct Side {
-    name: String,
+    name: Name,
     /// Its values, or why there are none.
     ran: Result<Ran, String>,
 }
@@ -115,7 +129,10 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
                 true => inner::run(engine, model, &given),
             };
             sides.push(Side {
-                name: format!("{} on {engine}", model.path.display()),
+                name: Name {
+                    path: model.path.display().to_string(),
+                    backend: engine.to_string(),
+                },
                 ran: ran.map_err(|error| chain(&error)),
             });
         }
@@ -158,11 +175,11 @@ fn compared(
     names: &[String],
     sides: Vec<Side>,
     tolerances: &Tolerances<'_>,
-) -> Result<(String, Vec<(String, Row)>)> {
+) -> Result<(Name, Vec<(Name, Row)>)> {
     let Some(first) = sides.iter().position(|side| side.ran.is_ok()) else {
         let refused = sides.into_iter().map(|side| match side.ran {
             Err(why) => format!("{}: {why}", side.name),
-            Ok(_) => side.name,
+            Ok(_) => side.name.to_string(),
         });
         bail!(refused.collect::<Vec<_>>().join("; "));
     };
@@ -222,15 +239,20 @@ fn check_same_values(model: &Model, other: &Model) -> Result<()> {
 fn print_text(
     out: &mut dyn Write,
     names: &[String],
-    expected: &str,
-    rows: &[(String, Row)],
+    expected: &Name,
+    rows: &[(Name, Row)],
 ) -> Result<()> {
     let bold = Style::new().bold();
     let green = Style::new().fg_color(Some(AnsiColor::Green.into()));
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
-    writeln!(out, "expected: {bold}{}{bold:#}", printable(expected))?;
+    writeln!(
+        out,
+        "expected: {bold}{}{bold:#}",
+        printable(&expected.to_string())
+    )?;
     for (side, row) in rows {
-        let side = printable(side);
+        let side = side.to_string();
+        let side = printable(&side);
         let (results, inner) = match row {
             Row::Ran { outputs, inner } => (outputs, inner),
             Row::Refused(why) => {
@@ -259,11 +281,18 @@ fn print_text(
     Ok(())
 }
 
-fn as_json(names: &[String], expected: &str, rows: &[(String, Row)]) -> Json {
+fn as_json(names: &[String], expected: &Name, rows: &[(Name, Row)]) -> Json {
     let rows = rows.iter().map(|(side, row)| {
         let (results, inner) = match row {
             Row::Ran { outputs, inner } => (outputs, inner),
-            Row::Refused(why) => return json!({ "model": side, "refused": why }),
+            Row::Refused(why) => {
+                return json!({
+                    "model": side.to_string(),
+                    "path": side.path,
+                    "backend": side.backend,
+                    "refused": why,
+                });
+            }
         };
         let outputs = std::iter::zip(names, results).map(|(name, result)| {
             let (result, difference) = match result {
@@ -277,11 +306,21 @@ fn as_json(names: &[String], expected: &str, rows: &[(String, Row)]) -> Json {
             }
             json
         });
-        let mut json = json!({ "model": side, "outputs": outputs.collect::<Json>() });
+        let mut json = json!({
+            "model": side.to_string(),
+            "path": side.path,
+            "backend": side.backend,
+            "outputs": outputs.collect::<Json>(),
+        });
         if let Some(inner) = inner {
             json["values"] = inner.json();
         }
         json
     });
-    json!({ "expected": expected, "compared": rows.collect::<Json>() })
+    json!({
+        "expected": expected.to_string(),
+        "path": expected.path,
+        "backend": expected.backend,
+        "compared": rows.collect::<Json>(),
+    })
 }

@@ -3,6 +3,7 @@
 mod report;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use crate::backend::profile::Profile;
 use crate::backend::{Engine, Runs, Session, Timed};
 use crate::cli::{Format, NamedFile, RunArguments};
 use crate::file;
+use crate::interrupt::Watch;
 use crate::model::{Model, read};
 use crate::note::detail;
 use crate::progress::Progress;
@@ -92,7 +94,10 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
             destination.json("run", json)?;
         }
     }
-    Ok(Outcome::Done)
+    Ok(match results.is_interrupted {
+        true => Outcome::Interrupted,
+        false => Outcome::Done,
+    })
 }
 
 /// The files that outputs are written to.
@@ -188,6 +193,8 @@ struct Results {
     gpu: Option<String>,
     /// The data set that was written.
     data_set: Option<PathBuf>,
+    /// Whether Ctrl-C ended the timed runs early.
+    is_interrupted: bool,
 }
 
 /// Runs the model as often as asked.
@@ -214,16 +221,26 @@ fn execute(
     detail(format!("{engine}: prepared in {}", time(load)));
     let outputs = prepared.run(tensors)?;
     let mut times = Vec::new();
+    // What was measured is worth printing.
+    let watch = Watch::new();
     if let Some(timed) = timed {
         progress.message("running");
         let runs = Runs {
             warmup: arguments.warmup,
             timed,
         };
-        times = prepared.repeat(tensors, runs, || progress.step())?;
+        times = prepared.repeat(tensors, runs, || {
+            progress.step();
+            match watch.is_interrupted() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
     }
+    let is_interrupted = watch.is_interrupted();
+    drop(watch);
     let mut profile = None;
-    if arguments.profile {
+    if arguments.profile && !is_interrupted {
         progress.message("profiling");
         profile = Some(prepared.profile(
             tensors,
@@ -240,5 +257,6 @@ fn execute(
         placements,
         gpu: engine.gpu_name(),
         data_set: None,
+        is_interrupted,
     })
 }

@@ -239,6 +239,7 @@ pub(super) fn as_json(
         placements,
         gpu,
         data_set,
+        is_interrupted,
     } = results;
     let outputs = std::iter::zip(names, outputs).enumerate();
     let outputs: Vec<Json> = outputs
@@ -307,6 +308,7 @@ pub(super) fn as_json(
             "p90_seconds": summary.p90.as_secs_f64(),
             "p99_seconds": summary.p99.as_secs_f64(),
             "runs_per_second": summary.runs_per_second,
+            "interrupted": is_interrupted,
         });
     }
     json
