@@ -12,7 +12,7 @@ use crate::step::{Command, cargo};
 const LICENSES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Published, but only a part of the command line, without promises of its own.
-const WITHOUT_API: [&str; 1] = ["revseq-bench"];
+const WITHOUT_API: [&str; 2] = ["revseq-bench", "revseq-pages"];
 
 /// A member of the workspace.
 #[derive(Deserialize)]
