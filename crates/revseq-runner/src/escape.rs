@@ -3,13 +3,14 @@
 
 use std::borrow::Cow;
 
-/// Whether a character is printed as is: no control character, and none that changes the
-/// direction or the line of the following text.
+/// Whether a character is printed as is: no control character, none that changes the direction or
+/// the line of the following text, and none that XML cannot express.
 fn is_plain(character: char) -> bool {
     !character.is_control()
         && !matches!(
             character,
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+                | '\u{fffe}' | '\u{ffff}'
         )
 }
 
@@ -53,6 +54,7 @@ mod tests {
             ),
             ("a\nb\tc\rd\0", "a\\nb\\tc\\rd\\u{0}"),
             ("\u{202e}a\u{2069}\u{2028}", "\\u{202e}a\\u{2069}\\u{2028}"),
+            ("a\u{fffe}\u{fffd}", "a\\u{fffe}\u{fffd}"),
         ] {
             assert_eq!(super::printable(text), printable);
             let value = serde_json::json!({ "name": text });

@@ -1,50 +1,29 @@
 //! The chart of docs/benchmarks.md, drawn from its table.
 
-use std::fmt::Write;
+use revseq_pages::{Chart, Form, Row, Scale};
 
 /// The table's page, and the picture it shows.
 const PAGE: &str = "docs/benchmarks.md";
 const PICTURE: &str = "docs/benchmarks.svg";
 
-/// The columns: the head in the table, the name in the legend, the colours on light and dark.
-const SERIES: [(&str, &str, [&str; 2]); 5] = [
-    ("serial", "revseq", ["#0550ae", "#388bfd"]),
-    ("in place", "revseq in place", ["#54aeff", "#a5d6ff"]),
-    ("plain loop", "plain loop", ["#6e7781", "#8b949e"]),
-    ("ORT CPU", "ONNX Runtime", ["#d1600a", "#f0883e"]),
-    ("rten", "rten", ["#a475f9", "#d2a8ff"]),
+/// The columns: the head in the table, the class of the style sheet, the name in the key.
+const SERIES: [(&str, &str, &str); 5] = [
+    ("serial", "ours", "revseq"),
+    ("in place", "in-place", "revseq in place"),
+    ("plain loop", "others", "plain loop"),
+    ("ORT CPU", "onnxruntime", "ONNX Runtime"),
+    ("rten", "rten", "rten"),
 ];
-
-/// The colours of text, page and grid, on light and dark.
-const TEXT: [&str; 2] = ["#24292f", "#e6e9ed"];
-const CARD: [&str; 2] = ["#fff", "#14181d"];
-const GRID: [&str; 2] = ["#d0d7de", "#343b44"];
-
-/// The picture's width, and the start and end of the scale, with names to its left.
-const WIDTH: f64 = 960.0;
-const LEFT: f64 = 310.0;
-const RIGHT: f64 = 930.0;
-/// The top of the first row, below the legend, and the height of a row.
-const TOP: f64 = 64.0;
-const STEP: f64 = 26.0;
-
-/// The margin of the scale beyond the figures, as a power of two.
-const MARGIN: f64 = 0.4;
-/// The marked values, if on the scale.
-const TICKS: [f64; 6] = [0.25, 1.0, 4.0, 16.0, 64.0, 256.0];
-
-/// A regime's name, and its figure for each of the series.
-type Row<'a> = (&'a str, Vec<Option<f64>>);
 
 /// Draws the chart.
 pub(crate) fn write() -> Result<(), String> {
     let root = crate::root();
     let page = std::fs::read_to_string(root.join(PAGE)).map_err(|error| error.to_string())?;
-    std::fs::write(root.join(PICTURE), draw(&rows(&page)?)).map_err(|error| error.to_string())
+    std::fs::write(root.join(PICTURE), draw(rows(&page)?)).map_err(|error| error.to_string())
 }
 
 /// The rows of the page's table of regimes.
-fn rows(page: &str) -> Result<Vec<Row<'_>>, String> {
+fn rows(page: &str) -> Result<Vec<Row>, String> {
     let mut table = page
         .lines()
         .skip_while(|line| !line.starts_with("| regime |"))
@@ -63,103 +42,33 @@ fn rows(page: &str) -> Result<Vec<Row<'_>>, String> {
     Ok(table
         .skip(1)
         .map(|row: Vec<&str>| {
-            let figure = |&column: &usize| row.get(column)?.parse().ok();
-            (row[0], columns.iter().map(figure).collect())
+            let marks = columns
+                .iter()
+                .zip(SERIES)
+                .filter_map(|(&column, (_, class, _))| {
+                    Some((class, row.get(column)?.parse().ok()?))
+                });
+            Row {
+                name: row[0].to_owned(),
+                marks: marks.collect(),
+                figure: String::new(),
+            }
         })
         .collect())
 }
 
-/// The radius of a dot: the first series is larger, so that it shows around an equal figure.
-fn radius(series: usize) -> f64 {
-    if series == 0 { 9.0 } else { 6.0 }
-}
-
-/// The style sheet. Colours are classes, so that each has a second value on dark backgrounds.
-fn style() -> String {
-    let colours = |mode: usize| {
-        let (text, card, grid) = (TEXT[mode], CARD[mode], GRID[mode]);
-        let series = SERIES.iter().enumerate();
-        let dots =
-            series.map(|(index, (.., colours))| format!(".s{index}{{fill:{}}}", colours[mode]));
-        format!(
-            "text{{fill:{text}}}.page{{fill:{card}}}.grid{{stroke:{grid}}}.copy{{stroke:{text}}}\
-             .dot{{stroke:{card}}}{}",
-            dots.collect::<String>()
-        )
+/// The chart: a line for each regime, a dot for each figure.
+fn draw(rows: Vec<Row>) -> String {
+    let marks = rows.iter().flat_map(|row| &row.marks);
+    let chart = Chart {
+        form: Form::Dots,
+        label: "Time as a multiple of a copy's, by regime".to_owned(),
+        scale: Scale::of_multiples(marks.map(|&(_, value)| value)),
+        floor: Some("a copy".to_owned()),
+        rows,
     };
-    format!(
-        "<style>text{{font:14px system-ui,sans-serif}}.tick{{text-anchor:middle}}\
-         .name{{text-anchor:end}}.copy{{stroke-width:2}}.dot{{stroke-width:1.5}}\n{}\n\
-         @media(prefers-color-scheme:dark){{{}}}</style>",
-        colours(0),
-        colours(1)
-    )
-}
-
-/// The chart: a line for each regime, a dot for each figure, on a logarithmic scale.
-fn draw(rows: &[Row<'_>]) -> String {
-    let figures = rows
-        .iter()
-        .flat_map(|(_, figures)| figures.iter().flatten());
-    let (low, high) = figures.fold((0.0_f64, 0.0_f64), |(low, high), figure| {
-        (low.min(figure.log2()), high.max(figure.log2()))
-    });
-    let (low, high) = (low - MARGIN, high + MARGIN);
-    let x = |value: f64| LEFT + (RIGHT - LEFT) * (value.log2() - low) / (high - low);
-    let bottom = TOP + STEP * rows.len() as f64;
-    let height = bottom + 48.0;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
-         width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
-         aria-label=\"Time as a multiple of a copy's, by regime\">\n\
-         {}\n<rect class=\"page\" width=\"{WIDTH}\" height=\"{height}\" rx=\"8\"/>\n",
-        style()
-    );
-    let mut line = |text: String| writeln!(svg, "{text}").expect("a String takes all");
-    let mut at = LEFT;
-    for (index, (_, name, _)) in SERIES.iter().enumerate() {
-        let r = radius(index);
-        line(format!(
-            "<circle class=\"dot s{index}\" cx=\"{at}\" cy=\"24\" r=\"{r}\"/>\
-             <text x=\"{}\" y=\"29\">{name}</text>",
-            at + 12.0
-        ));
-        at += 44.0 + 8.0 * name.len() as f64;
-    }
-    let is_shown = |tick: &f64| (low..=high).contains(&tick.log2());
-    for tick in TICKS.into_iter().filter(is_shown) {
-        let class = if tick == 1.0 { "copy" } else { "grid" };
-        let at = x(tick);
-        line(format!(
-            "<line class=\"{class}\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{}\" y2=\"{bottom}\"/>\
-             <text class=\"tick\" x=\"{at:.1}\" y=\"{}\">{tick}</text>",
-            TOP - 12.0,
-            bottom + 18.0
-        ));
-    }
-    line(format!(
-        "<text class=\"tick\" x=\"{}\" y=\"{}\">time as a multiple of a copy's; less is better</text>",
-        (LEFT + RIGHT) / 2.0,
-        bottom + 38.0
-    ));
-    for (index, (name, figures)) in rows.iter().enumerate() {
-        let middle = TOP + STEP * (index as f64 + 0.5);
-        line(format!(
-            "<text class=\"name\" x=\"{}\" y=\"{}\">{name}</text>\
-             <line class=\"grid\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{middle}\" y2=\"{middle}\"/>",
-            LEFT - 12.0,
-            middle + 5.0
-        ));
-        for (index, figure) in figures.iter().enumerate() {
-            if let Some(figure) = figure {
-                let (at, r) = (x(*figure), radius(index));
-                line(format!(
-                    "<circle class=\"dot s{index}\" cx=\"{at:.1}\" cy=\"{middle}\" r=\"{r}\"/>"
-                ));
-            }
-        }
-    }
-    svg + "</svg>\n"
+    let key = SERIES.map(|(_, class, name)| (class, name));
+    chart.picture(&key, "time as a multiple of a copy's; less is better")
 }
 
 #[cfg(test)]
@@ -172,15 +81,21 @@ mod tests {
         let page = read(PAGE);
         let rows = rows(&page).unwrap();
         assert!(rows.len() > 10, "{rows:?}");
+        let picture = read(PICTURE);
+        for (_, class, _) in SERIES {
+            let rule = format!("\n.chart .{class} {{ fill: ");
+            assert!(picture.contains(&rule), "no colour for {class}");
+        }
         assert!(
-            read(PICTURE) == draw(&rows),
+            picture == draw(rows),
             "{PICTURE} does not show the table in {PAGE}; run `cargo xtask chart`"
         );
     }
 
     /// The least and the greatest figure of a series in some rows, as the README has them.
-    fn range(rows: &[&Row<'_>], series: usize) -> String {
-        let figures = rows.iter().filter_map(|(_, figures)| figures[series]);
+    fn range(rows: &[&Row], series: &str) -> String {
+        let figures = rows.iter().flat_map(|row| &row.marks);
+        let figures = figures.filter_map(|&(of, figure)| (of == series).then_some(figure));
         let (low, high) = figures.fold((f64::INFINITY, 0.0_f64), |(low, high), figure| {
             (low.min(figure), high.max(figure))
         });
@@ -201,8 +116,9 @@ mod tests {
         // Columns with individual lengths, and rows or sequences of 1 KiB or more.
         let (mut columns, mut long) = (Vec::new(), Vec::new());
         for row in &rows {
-            let [kind, sizes, element, lengths] = row.0.split(' ').collect::<Vec<_>>()[..] else {
-                panic!("{}", row.0);
+            let [kind, sizes, element, lengths] = row.name.split(' ').collect::<Vec<_>>()[..]
+            else {
+                panic!("{}", row.name);
             };
             let sizes: Vec<u64> = sizes.split('x').map(|size| size.parse().unwrap()).collect();
             let bytes = match element {
@@ -226,15 +142,15 @@ mod tests {
             format!(
                 "rows and contiguous sequences of 1 KiB or more take {} times as long as a copy of \
                  the same bytes at 64 KiB to 1 GiB, in place {}; ONNX Runtime's own kernel takes {}.",
-                range(&long, 0),
-                range(&long, 1),
-                range(&long, 3),
+                range(&long, "ours"),
+                range(&long, "in-place"),
+                range(&long, "onnxruntime"),
             ),
             format!(
                 "Columns with individual lengths take {} times as long as a copy; ONNX Runtime \
                  takes {} times.",
-                range(&columns, 0),
-                range(&columns, 3),
+                range(&columns, "ours"),
+                range(&columns, "onnxruntime"),
             ),
         ] {
             assert!(readme.contains(&sentence), "the README lacks: {sentence}");
@@ -251,6 +167,7 @@ mod tests {
             }
             let svg = std::fs::read_to_string(&path).unwrap();
             let (style, drawn) = svg.split_once("</style>").unwrap();
+            let style = style.replace(' ', "");
             assert!(
                 style.contains("@media(prefers-color-scheme:dark)"),
                 "{path:?}"

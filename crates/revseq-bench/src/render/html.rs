@@ -1,78 +1,57 @@
 //! For a browser: one page that needs nothing else.
 
-use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+use maud::{Markup, html as markup};
+use revseq_pages::{Chart, Form, Row as Bar, Scale};
 
-use super::chart::{Scale, chart};
-use super::table::{LEGEND, Table, cautions, workers};
-use crate::Report;
-
-/// The page's only style sheet: system fonts, light and dark as the reader has it.
-const STYLE: &str = include_str!("style.css");
+use super::table::{LEGEND, NOTHING, Table, cautions, figure, workers};
+use crate::{Contestant, Report, Row};
 
 /// A self-contained page: the machine and settings, a table, and a bar chart for each
 /// regime with the same figures.
 #[must_use]
 pub fn html(report: &Report) -> String {
-    let [multiples, times] = [false, true].map(|is_call| Scale::of(report, is_call));
-    let page = markup! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { "revseq bench: " (report.machine.processor) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                main {
-                    h1 { "revseq bench" }
-                    (head(report))
-                    p { (LEGEND) }
-                    ul.cautions { @for caution in cautions(report) { li { (caution) } } }
-                    h2 id="table" { "Table" }
-                    (table(report))
-                    h2 { "Charts" }
-                    p { "The scale is logarithmic, and the same for all charts; less is better." }
-                    p.key {
-                        span.ours { "revseq" } " "
-                        span.others { "others" } " "
-                        span.floor { "floor: 1, or as fast as a copy" }
-                    }
-                    div.charts {
-                        @for row in &report.regimes {
-                            @let scale = if row.is_call { &times } else { &multiples };
-                            (chart(row, workers(report), scale))
-                        }
-                    }
-                }
-            }
+    let body = markup! {
+        h1 { "revseq bench" }
+        (head(report))
+        p { (LEGEND) }
+        ul.cautions { @for caution in cautions(report) { li { (caution) } } }
+        h2 id="table" { "Table" }
+        (table(report))
+        h2 { "Charts" }
+        p { "The scale is logarithmic, and the same for all charts; less is better." }
+        p.key {
+            span.ours { "revseq" } " "
+            span.others { "others" } " "
+            span.floor { "floor: 1, or as fast as a copy" }
         }
+        (charts(report))
     };
-    page.into_string()
+    let title = format!("revseq bench: {}", report.machine.processor);
+    revseq_pages::page(&title, &body)
 }
 
 fn head(report: &Report) -> Markup {
     let Report { machine, taken, .. } = report;
+    let (date, load) = taken.as_ref().map(|it| (it.date.clone(), it.load)).unzip();
+    let facts = [
+        ("Date", date),
+        (
+            "Load before",
+            load.flatten().map(|load| format!("{load:.2}")),
+        ),
+        ("Processor", Some(machine.processor.clone())),
+        ("Logical cores", Some(machine.cores.to_string())),
+        ("System", Some(machine.system.clone())),
+        ("SIMD level", Some(machine.simd.clone())),
+        ("Threads in the pool", Some(machine.threads.to_string())),
+        ("revseq", Some(machine.version.clone())),
+        ("ONNX Runtime", machine.onnxruntime.clone()),
+        ("rten", machine.rten.clone()),
+    ];
     markup! {
         dl {
-            @if let Some(taken) = taken {
-                div { dt { "Date" } dd { (taken.date) } }
-                @if let Some(load) = taken.load {
-                    div { dt { "Load before" } dd { (format!("{load:.2}")) } }
-                }
-            }
-            div { dt { "Processor" } dd { (machine.processor) } }
-            div { dt { "Logical cores" } dd { (machine.cores) } }
-            div { dt { "System" } dd { (machine.system) } }
-            div { dt { "SIMD level" } dd { (machine.simd) } }
-            div { dt { "Threads in the pool" } dd { (machine.threads) } }
-            div { dt { "revseq" } dd { (machine.version) } }
-            @if let Some(version) = &machine.onnxruntime {
-                div { dt { "ONNX Runtime" } dd { (version) } }
-            }
-            @if let Some(version) = &machine.rten {
-                div { dt { "rten" } dd { (version) } }
+            @for (name, fact) in facts {
+                @if let Some(fact) = fact { div { dt { (name) } dd { (fact) } } }
             }
         }
     }
@@ -82,7 +61,7 @@ fn table(report: &Report) -> Markup {
     let table = Table::new(report);
     markup! {
         div.wide role="region" aria-labelledby="table" tabindex="0" {
-            table {
+            table.figures {
                 caption { "Multiples of the floor, by regime and contestant" }
                 thead {
                     tr { @for cell in &table.head { th scope="col" { (cell) } } }
@@ -103,4 +82,67 @@ fn table(report: &Report) -> Markup {
             }
         }
     }
+}
+
+/// A chart for each regime, or why there is none. Those of multiples have one scale, those of times
+/// another.
+fn charts(report: &Report) -> Markup {
+    let bars = report.regimes.iter().map(|row| bars(report, row));
+    let bars: Vec<Vec<Bar>> = bars.collect();
+    let regimes = || report.regimes.iter().zip(&bars);
+    let values = |is_call| {
+        let bars = regimes().filter(move |(row, _)| row.is_call == is_call);
+        let marks = bars.flat_map(|(_, bars)| bars).flat_map(|bar| &bar.marks);
+        marks.map(|&(_, value)| value)
+    };
+    let multiples = Scale::of_multiples(values(false));
+    let times = Scale::of_times(values(true));
+    markup! {
+        div.charts {
+            @for (row, bars) in regimes() {
+                figure {
+                    figcaption { (row.name) }
+                    @match &row.skipped {
+                        Some(reason) => p { "skipped: " (reason) },
+                        None if row.is_call => (chart(row, bars, times)),
+                        None => (chart(row, bars, multiples)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn chart(row: &Row, bars: &[Bar], scale: Scale) -> Markup {
+    let measured = bars.iter().filter(|bar| !bar.marks.is_empty());
+    let figures = measured.map(|bar| format!("{} {}", bar.name, bar.figure));
+    let figures = figures.collect::<Vec<_>>().join(", ");
+    let speed = row.floor_gb_per_s();
+    let speed = speed.map_or(String::new(), |speed| format!(" {speed:.1} GB/s"));
+    let chart = Chart {
+        form: Form::Bars,
+        label: format!("{}: {figures}", row.name),
+        scale,
+        floor: (!row.is_call).then(|| format!("floor{speed}")),
+        rows: bars.to_vec(),
+    };
+    chart.element()
+}
+
+/// A bar for each contestant: a multiple of the floor, or the time of a call.
+fn bars(report: &Report, row: &Row) -> Vec<Bar> {
+    let bar = |worker: Contestant| {
+        let measurement = row.of(worker);
+        let class = if worker.is_ours() { "ours" } else { "others" };
+        let mark = measurement.map(|it| match row.is_call {
+            true => (class, it.median_ns),
+            false => (class, it.ratio),
+        });
+        Bar {
+            name: worker.to_string(),
+            marks: mark.into_iter().collect(),
+            figure: measurement.map_or(NOTHING.to_owned(), |it| figure(row, it)),
+        }
+    };
+    workers(report).map(bar).collect()
 }

@@ -1,6 +1,5 @@
 //! Reports, as people read them.
 
-mod chart;
 mod html;
 mod markdown;
 mod table;

@@ -59,17 +59,18 @@ impl Drawing<'_> {
         let _ = writeln!(self.out, "  {text}");
     }
 
-    fn number(&mut self) -> usize {
+    /// Draws a node with other attributes, and returns its number.
+    fn node(&mut self, label: &[&str], attributes: &str) -> usize {
         self.next += 1;
-        self.next
+        let (number, label) = (self.next, quoted(label));
+        self.line(format_args!("n{number} [label={label}{attributes}];"));
+        number
     }
 
     fn open_cluster(&mut self, label: &str) {
-        let number = self.number();
-        self.line(format_args!(
-            "subgraph cluster_{number} {{ label={};",
-            quoted(&[label])
-        ));
+        self.next += 1;
+        let (number, label) = (self.next, quoted(&[label]));
+        self.line(format_args!("subgraph cluster_{number} {{ label={label};"));
     }
 
     fn close_cluster(&mut self) {
@@ -77,20 +78,14 @@ impl Drawing<'_> {
     }
 
     fn value<'a>(&mut self, name: &'a str, values: &mut Values<'a>) {
-        let number = self.number();
-        self.line(format_args!(
-            "n{number} [shape=ellipse, label={}];",
-            quoted(&[name])
-        ));
+        let number = self.node(&[name], ", shape=ellipse");
         define(values, name, number);
     }
 
     fn edge(&mut self, value: &str, to: usize, values: &Values<'_>) {
         if let Some(from) = values.iter().rev().find_map(|graph| graph.get(value)) {
-            self.line(format_args!(
-                "n{from} -> n{to} [label={}];",
-                quoted(&[value])
-            ));
+            let label = quoted(&[value]);
+            self.line(format_args!("n{from} -> n{to} [label={label}];"));
         }
     }
 
@@ -105,11 +100,7 @@ impl Drawing<'_> {
         }
         self.nodes(&graph.node, path, values);
         for output in graph.outputs() {
-            let number = self.number();
-            self.line(format_args!(
-                "n{number} [shape=ellipse, peripheries=2, label={}];",
-                quoted(&[output])
-            ));
+            let number = self.node(&[output], ", shape=ellipse, peripheries=2");
             self.edge(output, number, values);
         }
         values.pop();
@@ -119,7 +110,6 @@ impl Drawing<'_> {
         for (index, node) in nodes.iter().enumerate() {
             let label = node.label(index);
             let path = format!("{path}/{label}");
-            let number = self.number();
             let mut lines = vec![node.op(), node.name()];
             lines.retain(|line| !line.is_empty());
             let fill = if self.invalid.contains(path.as_str()) {
@@ -129,7 +119,7 @@ impl Drawing<'_> {
             } else {
                 ""
             };
-            self.line(format_args!("n{number} [label={}{fill}];", quoted(&lines)));
+            let number = self.node(&lines, fill);
             for input in &node.input {
                 self.edge(input, number, values);
             }

@@ -1,50 +1,54 @@
 //! Results as JUnit's XML, which CI servers read.
 
-use std::fmt::Write;
+use std::time::Duration;
 
-use super::markup::escaped;
+use maud::{PreEscaped, html};
+
 use super::results::{Results, Verdict};
+use crate::escape::printable;
 
 /// One suite with a case for each test; a model without one counts as skipped.
 pub(super) fn render(results: &Results) -> String {
-    let mut cases = String::new();
-    let (mut failures, mut skipped, mut seconds) = (0, 0, 0.0);
-    for tested in &results.tested {
-        let time = tested.time.as_secs_f64();
-        seconds += time;
-        let inner = match &tested.verdict {
-            Verdict::Ok | Verdict::Updated(_) => String::new(),
-            Verdict::Failed(why) => {
-                failures += 1;
-                format!("<failure message=\"{}\"/>", escaped(why))
+    let skipped = Verdict::Skipped("it has no snapshot".to_owned());
+    let without = results.without_snapshot.iter();
+    let without = without.map(|path| (path.display().to_string(), Duration::ZERO, &skipped));
+    let tested = results.tested.iter();
+    let cases: Vec<_> = tested
+        .map(|it| (it.path.clone(), it.time, &it.verdict))
+        .chain(without)
+        .collect();
+    let count = |is_counted: fn(&Verdict) -> bool| {
+        cases
+            .iter()
+            .filter(|(.., verdict)| is_counted(verdict))
+            .count()
+    };
+    let failures = count(|verdict| matches!(verdict, Verdict::Failed(_)));
+    let skipped = count(|verdict| matches!(verdict, Verdict::Skipped(_)));
+    let seconds = |time: Duration| format!("{:.3}", time.as_secs_f64());
+    let time = seconds(cases.iter().map(|&(_, time, _)| time).sum());
+    let xml = html! {
+        (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
+        testsuites tests=(cases.len()) failures=(failures) skipped=(skipped) errors="0" time=(time) {
+            "\n"
+            testsuite name="revseq verify" tests=(cases.len()) failures=(failures)
+                skipped=(skipped) errors="0" time=(time)
+            {
+                @for (path, time, verdict) in &cases {
+                    "\n"
+                    testcase classname="revseq" name=(printable(path)) time=(seconds(*time)) {
+                        @match verdict {
+                            Verdict::Ok | Verdict::Updated(_) => {},
+                            Verdict::Failed(why) => failure message=(printable(why)) {},
+                            Verdict::Skipped(why) => skipped message=(printable(why)) {},
+                        }
+                    }
+                }
+                "\n"
             }
-            Verdict::Skipped(why) => {
-                skipped += 1;
-                format!("<skipped message=\"{}\"/>", escaped(why))
-            }
-        };
-        let path = escaped(&tested.path);
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            cases,
-            "    <testcase classname=\"revseq\" name=\"{path}\" time=\"{time:.3}\">{inner}</testcase>"
-        );
-    }
-    for path in &results.without_snapshot {
-        skipped += 1;
-        let path = escaped(&path.display().to_string());
-        let _ = writeln!(
-            cases,
-            "    <testcase classname=\"revseq\" name=\"{path}\" time=\"0\">\
-             <skipped message=\"it has no snapshot\"/></testcase>"
-        );
-    }
-    let counts = format!(
-        "tests=\"{}\" failures=\"{failures}\" skipped=\"{skipped}\" errors=\"0\" time=\"{seconds:.3}\"",
-        results.tested.len() + results.without_snapshot.len()
-    );
-    format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n  \
-         <testsuite name=\"revseq verify\" {counts}>\n{cases}  </testsuite>\n</testsuites>\n"
-    )
+            "\n"
+        }
+        "\n"
+    };
+    xml.into_string()
 }

@@ -13,7 +13,7 @@ pub(crate) mod inputs;
 pub(crate) mod inspect;
 mod junit;
 mod man;
-mod markup;
+mod neighbours;
 mod ranges;
 mod report;
 mod results;

@@ -275,6 +275,8 @@ fn an_invalid_node_is_shown_with_its_error() {
     );
     let dot = succeeds(&["inspect", path.to_str().unwrap(), "--format", "dot"]);
     assert!(dot.contains("tomato"), "{dot}");
+    let page = succeeds(&["inspect", path.to_str().unwrap(), "--format", "html"]);
+    assert_eq!(page.matches("<tr class=\"error\">").count(), 1, "{page}");
 }
 
 #[test]
@@ -448,10 +450,10 @@ fn devices_and_completions() {
 fn a_page_shows_the_neighbours_of_each_node() {
     let folder = models().join("exported/keras_bilstm_masked");
     let page = succeeds(&["inspect", folder.to_str().unwrap(), "--format", "html"]);
-    assert!(page.starts_with("<!doctype html>"), "{page}");
+    assert!(page.starts_with("<!DOCTYPE html>"), "{page}");
     // Four nodes, each with its picture, between a transposition and a reader.
     assert_eq!(page.matches("role=\"img\"").count(), 4, "{page}");
-    assert_eq!(page.matches("class=\"ours\"").count(), 4, "{page}");
+    assert_eq!(page.matches("class=\"node\"").count(), 4, "{page}");
     assert!(page.contains(">Transpose</text>"), "{page}");
     assert_eq!(page.matches('<').count(), page.matches('>').count());
     // The folder's name is the model's.
@@ -463,7 +465,7 @@ fn a_page_shows_the_neighbours_of_each_node() {
     assert!(page.contains("prefers-color-scheme: dark"), "{page}");
     // The other operators, as the text names them.
     assert!(
-        page.contains("<tr><th>Loop</th><td class=\"count\">4</td></tr>"),
+        page.contains("<tr><th scope=\"row\">Loop</th><td class=\"count\">4</td></tr>"),
         "{page}"
     );
 }

@@ -1,4 +1,4 @@
-//! Names that would move a terminal's cursor, set its title, or make up lines.
+//! Names that would move a terminal's cursor, set its title, make up lines, or spoil XML.
 
 use prost::Message;
 use tract_onnx::pb::{FunctionProto, GraphProto, ModelProto, OperatorSetIdProto};
@@ -7,7 +7,7 @@ use crate::common::{FLOAT, Folder, INT64, Run, int, int64s, model, node, revseq,
 
 /// A name with all that a terminal might take for more than text.
 fn evil(name: &str) -> String {
-    format!("{name}\x1b]0;title\x07\x1b[31m\u{9b}2J\u{202e}\x7f\r\nFORGED: ok\t")
+    format!("{name}\x1b]0;title\x07\x1b[31m\u{9b}2J\u{202e}\u{fffe}\x7f\r\nFORGED: ok\t")
 }
 
 /// A reversal between symbolic sizes, beside a node of an unknown operator and a function, with
@@ -56,7 +56,8 @@ fn model_of_evil(unknown: bool) -> ModelProto {
 fn check(arguments: &[&str], run: &Run) {
     for text in [&run.stdout, &run.stderr] {
         let control = text.chars().find(|&character| {
-            (character.is_control() && character != '\n') || character == '\u{202e}'
+            (character.is_control() && character != '\n')
+                || matches!(character, '\u{202e}' | '\u{fffe}')
         });
         assert_eq!(control, None, "{arguments:?}: {text:?}");
         let forged = text.lines().find(|line| line.starts_with("FORGED"));
