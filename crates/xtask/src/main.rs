@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench_models;
 mod chart;
 mod ep;
 mod fuzz;
@@ -30,6 +31,9 @@ Commands:
   models          Make the files under models/ again
   onnx [--check]  Generate the messages of crates/revseq-onnx again, or check them
   api             Record the public API of the libraries, in their public-api.txt
+  bench-models [PART]...
+                  Time the models of crates/xtask/bench_models.py whose names have all these parts,
+                  on tract and on ONNX Runtime (minutes to build)
   chart           Draw the chart of docs/benchmarks.md from its table
   wheel [--all-platforms]
                   Build the Python wheels, of the command line and of the execution provider,
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         ["onnx"] => messages::write(),
         ["onnx", "--check"] => messages::check(),
         ["api"] => packages::write_api(),
+        ["bench-models", parts @ ..] => bench_models::run(parts),
         ["chart"] => chart::write(),
         ["wheel"] => ep::wheels(&ep::this_platform(), &["ep", "cli"]),
         ["wheel", "--all-platforms"] => ep::wheels("all", &["ep", "cli"]),

@@ -678,7 +678,7 @@ fn loops_are_shown_with_how_they_run() {
     let sizes = ["--dim", "unk__1768=2", "--dim", "unk__1769=5"];
     for sizes in [&[][..], &sizes] {
         let found = how(&loops(name, sizes));
-        assert_eq!(found, BTreeSet::from(["fused".to_owned()]));
+        assert_eq!(found, BTreeSet::from(["layer".to_owned()]));
     }
     let text = succeeds(&["inspect", &path(name)]);
     assert!(

@@ -1,7 +1,8 @@
 //! Activation functions.
 //!
-//! One type serves the operator in a Scan's body, the fused program and the packed layer, so that
-//! all three compute alike. Constants that a node does not give are the defaults of ONNX Runtime.
+//! One type serves the operator, the fused program and the layer. A layer's Sigmoid and Tanh without
+//! a clip are its own (`logistic.rs`). Constants that a node does not give are the defaults of ONNX
+//! Runtime.
 
 use recurrent_cells::Activation as OfLayer;
 use tract_onnx::pb::NodeProto;

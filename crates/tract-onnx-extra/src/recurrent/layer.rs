@@ -1,17 +1,11 @@
-//! Wires a layer: the products with all inputs, the directions and the lengths.
+//! Wires a layer, which is one operator.
 //!
 //! This is the node in both of its forms: its rules infer shapes, and its wiring checks the inputs
-//! (`checked.rs`), then makes one operator (`large.rs`) or a Scan for each direction. Within, time
+//! (`checked.rs`), packs weights that are constants, and makes the operator (`op.rs`). Within, time
 //! comes first and half floats are floats; both are undone at the outputs.
 
-use std::ops::Range;
-
-use tract_onnx::tract_core::ops::array::{Slice, TypedConcat};
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
-use tract_onnx::tract_core::ops::einsum::EinSum;
-use tract_onnx::tract_core::ops::logic::Iff;
-use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::Expansion;
 
@@ -19,9 +13,12 @@ use super::Wiring;
 use super::activation::Activation;
 use super::cell::Cell;
 use super::checked::{self, Expected, Size, alike, fill};
-use super::lengths::Lengths;
+use super::element::Element;
+use super::op::{Counted, Of, Recurrent, Slots};
+use super::packed::{Form, Weights};
 use super::quantized::Quantized;
 use crate::LengthsPolicy;
+use crate::operators::quantize::fake_quantize;
 
 /// The node's optional inputs.
 #[derive(Clone, Debug)]
@@ -136,151 +133,65 @@ impl Layer {
             .collect()
     }
 
-    /// Wires the weights of a direction, and the products with all inputs.
-    pub(super) fn wire_weights(
+    /// Wires the operator. The outputs have ONNX's layout with the time axis first.
+    fn wire_layer<T: Element>(
         &self,
         to: &mut Wiring<'_>,
-        direction: usize,
         x: OutletId,
         inputs: &[OutletId],
-    ) -> TractResult<Weights> {
-        let of_direction = |to: &mut Wiring<'_>, name: &str, input: usize| {
-            to.op(
-                name,
-                Slice::new(0, direction, direction + 1),
-                &[inputs[input]],
-            )
-        };
-        let w = of_direction(to, "w", 1)?;
-        let w = to.op("w", AxisOp::Rm(0), &[w])?;
-        let r = of_direction(to, "r", 2)?;
-        let r = to.op("r", AxisOp::Rm(0), &[r])?;
-        let hidden = to.fact(r)?.shape[1].clone();
-        let product = EinSum::new("tbi,gi->tbg".parse()?, to.fact(x)?.datum_type);
-        let mut x = to.op("product", product, &[x, w])?;
-        let part = |to: &mut Wiring<'_>, name: &str, all: OutletId, gates: Range<usize>| {
-            let (start, end) = (hidden.clone() * gates.start, hidden.clone() * gates.end);
-            to.op(name, Slice::new(2, start, end), &[all])
-        };
-        let mut own_bias = None;
-        if let Some(bias) = self.inputs.bias {
-            let bias = of_direction(to, "bias", bias)?;
-            let bias = to.op("bias", AxisOp::Add(0), &[bias])?;
-            let gates = self.cell.gates();
-            // The biases of the input products, then those of the recurrent products.
-            let of_w = part(to, "bias.w", bias, 0..gates)?;
-            let mut of_r = part(to, "bias.r", bias, gates..2 * gates)?;
-            if self.cell.has_recurrent_bias() {
-                own_bias = Some(part(to, "bias.own", bias, 2 * gates - 1..2 * gates)?);
-                let added = part(to, "bias.added", bias, gates..2 * gates - 1)?;
-                let sizes = tvec![1.to_dim(), 1.to_dim(), hidden.clone()];
-                let none = to.zeros("bias.none", added, sizes)?;
-                of_r = to.op("bias.r", TypedConcat::new(2), &[added, none])?;
-            }
-            let bias = to.op("bias", math::add(), &[of_w, of_r])?;
-            x = to.op("biased", math::add(), &[x, bias])?;
-        }
-        let peepholes = match self.inputs.peepholes {
-            Some(peepholes) => {
-                let all = of_direction(to, "peepholes", peepholes)?;
-                let all = to.op("peepholes", AxisOp::Add(0), &[all])?;
-                Some([
-                    part(to, "peephole.i", all, 0..1)?,
-                    part(to, "peephole.o", all, 1..2)?,
-                    part(to, "peephole.f", all, 2..3)?,
-                ])
-            }
-            None => None,
-        };
-        Ok(Weights {
-            x,
-            r,
-            own_bias,
-            peepholes,
-            hidden,
-        })
-    }
-
-    /// The initial states of a direction, [1, batch, hidden] each.
-    pub(super) fn wire_initial(
-        &self,
-        to: &mut Wiring<'_>,
-        direction: usize,
-        weights: &Weights,
-        lengths: Option<&Lengths>,
-        inputs: &[OutletId],
+        quantize: Option<fn(&mut [T])>,
     ) -> TractResult<TVec<OutletId>> {
-        let mut given = tvec![self.inputs.initial_h];
-        if self.cell.has_cell_state() {
-            given.push(self.inputs.initial_c);
-        }
-        let batch = to.fact(weights.x)?.shape[1].clone();
-        let states = given.into_iter().map(|input| {
-            let Some(input) = input else {
-                let sizes = tvec![1.to_dim(), batch.clone(), weights.hidden.clone()];
-                return to.zeros("initial", weights.x, sizes);
-            };
+        let directions = std::iter::zip(&self.directions, &self.activations);
+        let form = Form {
+            cell: self.cell,
+            clip: self.clip,
+            directions: directions.map(|(it, of)| (*it, of.clone())).collect(),
+            quantize,
+        };
+        let weights = Weights {
+            w: inputs[1],
+            r: inputs[2],
+            bias: self.inputs.bias.map(|input| inputs[input]),
+            peepholes: self.inputs.peepholes.map(|input| inputs[input]),
+        };
+        let mut operands = tvec![x];
+        let layer = match weights.known(|outlet| Ok(to.fact(*outlet)?.konst.clone()))? {
+            Some(known) => Of::Packed(Arc::new(form.pack(&known)?)),
+            None => {
+                operands.extend(weights.iter().copied());
+                Of::Inputs {
+                    form,
+                    bias: weights.bias.is_some(),
+                    peepholes: weights.peepholes.is_some(),
+                }
+            }
+        };
+        operands.extend(self.inputs.lengths.map(|input| inputs[input]));
+        let initial = [self.inputs.initial_h, self.inputs.initial_c];
+        for input in initial.into_iter().flatten() {
             let mut state = inputs[input];
             if self.is_batch_first {
                 state = to.op("initial", AxisOp::Move(1, 0), &[state])?;
             }
-            state = to.op("initial", Slice::new(0, direction, direction + 1), &[state])?;
-            // Without steps, ONNX Runtime outputs zeros as final states.
-            if let Some(lengths) = lengths {
-                let none = to.number("none", state, 0.0)?;
-                state = to.math("initial", Iff, &[lengths.is_any, state, none])?;
-            }
-            Ok(state)
-        });
-        states.collect()
-    }
-
-    /// Wires a Scan for each direction. The requested outputs have ONNX's layout with the time axis
-    /// first.
-    fn wire_scans(
-        &self,
-        to: &mut Wiring<'_>,
-        x: OutletId,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let lengths = self.wire_lengths(to, x, inputs)?;
-        let prefix = to.prefix.clone();
-        let mut made = vec![];
-        for direction in 0..self.directions.len() {
-            to.prefix = format!("{prefix}.{direction}");
-            made.push(self.wire_direction(to, direction, x, lengths.as_ref(), inputs)?);
+            operands.push(state);
         }
-        to.prefix = prefix;
-        let mut outputs = tvec![];
-        for (index, name) in ["y", "y_h", "y_c"].into_iter().enumerate() {
-            let sides = made.iter().filter_map(|it| it[index]);
-            let mut sides: TVec<OutletId> = sides.collect();
-            if index == 0 {
-                for side in &mut sides {
-                    *side = to.op(name, AxisOp::Add(1), &[*side])?;
-                }
-            }
-            let axis = usize::from(index == 0);
-            outputs.extend(match *sides {
-                [] => None,
-                [side] => Some(side),
-                _ => Some(to.op(name, TypedConcat::new(axis), &sides)?),
-            });
-        }
-        Ok(outputs)
+        let op = Recurrent {
+            layer,
+            counted: match self.inputs.lengths {
+                Some(_) => Counted::Lengths,
+                None => Counted::All,
+            },
+            slots: Slots {
+                initial_h: self.inputs.initial_h.is_some(),
+                initial_c: self.inputs.initial_c.is_some(),
+                y: self.outputs.y.is_some(),
+                y_h: self.outputs.y_h.is_some(),
+                y_c: self.outputs.y_c.is_some(),
+            },
+        };
+        let name = to.prefix.clone();
+        to.model.wire_node(name, op, &operands)
     }
-}
-
-/// The weights of one direction.
-pub(super) struct Weights {
-    /// The products of all inputs with the weights, biases included: [time, batch, gates * hidden].
-    pub(super) x: OutletId,
-    /// [gates * hidden, hidden].
-    pub(super) r: OutletId,
-    /// [1, 1, hidden] each, as in [`Step`](super::cell::Step).
-    pub(super) own_bias: Option<OutletId>,
-    pub(super) peepholes: Option<[OutletId; 3]>,
-    pub(super) hidden: TDim,
 }
 
 impl Expansion for Layer {
@@ -385,9 +296,12 @@ impl Expansion for Layer {
         if self.is_batch_first {
             x = to.op("x", AxisOp::Move(1, 0), &[x])?;
         }
-        let mut outputs = match self.packed(&to, &inputs)? {
-            Some(layer) => self.wire_packed(&mut to, layer, x, &inputs)?,
-            None => self.wire_scans(&mut to, x, &inputs)?,
+        let is_double = datum_type == f64::datum_type();
+        let mut outputs = if is_double {
+            self.wire_layer::<f64>(&mut to, x, &inputs, None)?
+        } else {
+            let quantize = self.quantized.map(|_| fake_quantize as fn(&mut [f32]));
+            self.wire_layer(&mut to, x, &inputs, quantize)?
         };
         if self.is_batch_first {
             for (index, output) in outputs.iter_mut().enumerate() {

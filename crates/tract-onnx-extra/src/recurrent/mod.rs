@@ -2,30 +2,29 @@
 //!
 //! tract-onnx 0.23 ignores `direction = reverse`, non-default activations and `clip`, refuses
 //! lengths, and multiplies each step's input with the weights separately. This module supports
-//! everything in ONNX; a layer is a product of all inputs with the weights, followed by a `Scan` in
-//! each direction. With large constant weights it is one operator.
+//! everything in ONNX. A layer is one operator, which multiplies the inputs of many steps with the
+//! weights at once, and then runs step by step:
 //!
 //! ```text
-//! LSTM(x, W, R)  →  p = x × W for all steps; Scan(p_t) { gates = p_t + h × R; … }
+//! LSTM(x, W, R): p = x × W; for each step t: gates = p_t + h × R; …
 //! ```
 
 pub(crate) mod activation;
 mod cell;
 mod checked;
-mod direction;
-mod large;
+mod element;
 mod layer;
-mod lengths;
+mod logistic;
 mod op;
 mod packed;
 mod product;
 mod quantized;
 mod recognise;
+mod step;
 mod team;
 
 use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::ops::array::MultiBroadcastTo;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::expand;
@@ -137,17 +136,6 @@ impl Wiring<'_> {
         Ok(self.model.wire_node(name, op, inputs)?[0])
     }
 
-    /// [`op`](Self::op) for operators that broadcast: makes ranks equal.
-    fn math(
-        &mut self,
-        name: &str,
-        op: impl Into<Box<dyn TypedOp>>,
-        inputs: &[OutletId],
-    ) -> TractResult<OutletId> {
-        let inputs = wire_rank_broadcast(self.name(name), self.model, inputs)?;
-        self.op(name, op, &inputs)
-    }
-
     fn constant(&mut self, name: &str, value: Tensor) -> TractResult<OutletId> {
         let name = self.name(name);
         self.model.add_const(name, value)
@@ -169,19 +157,6 @@ impl Wiring<'_> {
             }
         });
         values.collect()
-    }
-
-    /// A number of a value's type.
-    fn number(&mut self, name: &str, of: OutletId, number: f32) -> TractResult<OutletId> {
-        let of = self.fact(of)?.datum_type;
-        self.constant(name, tensor0(number).cast_to_dt(of)?.into_owned())
-    }
-
-    /// Zeros of a value's type.
-    fn zeros(&mut self, name: &str, of: OutletId, sizes: TVec<TDim>) -> TractResult<OutletId> {
-        let zero = self.number(name, of, 0.0)?;
-        let broadcast = MultiBroadcastTo::new(ShapeFact::from_dims(sizes));
-        self.op(name, broadcast, &[zero])
     }
 
     fn fact(&self, outlet: OutletId) -> TractResult<&TypedFact> {

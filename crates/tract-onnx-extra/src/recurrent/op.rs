@@ -1,6 +1,6 @@
 //! A whole layer as one operator.
 //!
-//! It checks the sizes that are known only now, splits inputs and outputs into those of each
+//! It packs weights that are no constants, checks the sizes that are known only now, splits inputs and outputs into those of each
 //! direction, and leaves the steps to `team.rs`. Lengths were checked by an operator before it
 //! (`checked.rs`); a mask comes from a loop that was recognised as a layer.
 
@@ -8,7 +8,10 @@ use std::sync::Mutex;
 
 use tract_onnx::tract_hir::internal::*;
 
-use super::packed::{Counts, PackedLayer, Sequence};
+use super::cell::Cell;
+use super::element::Element;
+use super::packed::{Form, PackedLayer, Weights};
+use super::step::{Counts, Sequence};
 use super::team::{self, Memory, States, Threads};
 
 /// The optional inputs and outputs, in order.
@@ -37,23 +40,76 @@ pub(super) enum Counted {
     },
 }
 
-/// LSTM, GRU or RNN with known weights.
-///
-/// The inputs are X, [steps, batch, features], then, if present, the lengths or mask, and the
-/// initial states, [directions, batch, units]. The outputs are Y, [steps, directions, batch,
-/// units], and the final states, as requested.
+/// The layer that an operator computes.
 #[derive(Clone, Debug)]
-pub(super) struct PackedRecurrent {
-    pub(super) layer: Arc<PackedLayer>,
+pub(super) enum Of<T> {
+    Packed(Arc<PackedLayer<T>>),
+    /// With weights that are inputs, [`Weights`].
+    Inputs {
+        form: Form<T>,
+        bias: bool,
+        peepholes: bool,
+    },
+}
+
+impl<V> Weights<V> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &V> {
+        let known = [&self.w, &self.r].into_iter();
+        known.chain(&self.bias).chain(&self.peepholes)
+    }
+
+    /// The constants that all weights are; `None` if one is none.
+    pub(super) fn known<C>(
+        &self,
+        constant: impl Fn(&V) -> TractResult<Option<C>>,
+    ) -> TractResult<Option<Weights<C>>> {
+        let mut all = vec![];
+        for of in self.iter() {
+            rule_if_some!(known = constant(of)?);
+            all.push(known);
+        }
+        let shape = [self.bias.is_some(), self.peepholes.is_some()];
+        Weights::of(&mut all.into_iter(), shape).map(Some)
+    }
+
+    /// The next values, as they are [listed](Self::iter), if there are a bias and peepholes.
+    fn of(values: &mut impl Iterator<Item = V>, [bias, peepholes]: [bool; 2]) -> TractResult<Self> {
+        let mut next = || values.next().context("a layer has its weights");
+        Ok(Self {
+            w: next()?,
+            r: next()?,
+            bias: bias.then(&mut next).transpose()?,
+            peepholes: peepholes.then(&mut next).transpose()?,
+        })
+    }
+}
+
+impl<T: Element> Of<T> {
+    fn form(&self) -> (Cell, usize) {
+        match self {
+            Self::Packed(layer) => (layer.cell, layer.directions.len()),
+            Self::Inputs { form, .. } => (form.cell, form.directions.len()),
+        }
+    }
+}
+
+/// LSTM, GRU or RNN.
+///
+/// The inputs are X, [steps, batch, features], then the weights unless they are packed, then, if
+/// present, the lengths or mask, and the initial states, [directions, batch, units]. The outputs are
+/// Y, [steps, directions, batch, units], and the final states, as requested.
+#[derive(Clone, Debug)]
+pub(super) struct Recurrent<T> {
+    pub(super) layer: Of<T>,
     pub(super) counted: Counted,
     pub(super) slots: Slots,
 }
 
-never_equal!(PackedRecurrent);
+never_equal!(Recurrent<T>, T);
 
-impl Op for PackedRecurrent {
+impl<T: Element> Op for Recurrent<T> {
     fn name(&self) -> StaticName {
-        format!("Packed{}", self.layer.cell.name()).into()
+        format!("Packed{}", self.layer.form().0.name()).into()
     }
 
     fn validation(&self) -> Validation {
@@ -63,53 +119,89 @@ impl Op for PackedRecurrent {
     op_as_typed_op!();
 }
 
-impl EvalOp for PackedRecurrent {
+impl<T: Element> EvalOp for Recurrent<T> {
     not_out_of_plan!();
 
     fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
-        Ok(Some(Box::<Kept>::default()))
+        Ok(Some(Box::<Kept<T>>::default()))
     }
 }
 
-impl TypedOp for PackedRecurrent {
+impl<T: Element> TypedOp for Recurrent<T> {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let shape = &inputs[0].shape;
         let (steps, batch) = (shape[0].clone(), shape[1].clone());
-        let directions = self.layer.directions.len().to_dim();
-        let units = self.layer.units.to_dim();
+        let directions = self.layer.form().1.to_dim();
+        let units = match &self.layer {
+            Of::Packed(layer) => layer.units.to_dim(),
+            Of::Inputs { .. } => inputs[2].shape[2].clone(),
+        };
         let state = [directions.clone(), batch.clone(), units.clone()];
         let y = [steps, directions, batch, units];
         let mut facts = tvec![];
         if self.slots.y {
-            facts.push(f32::fact(y));
+            facts.push(T::fact(y));
         }
         for _ in [self.slots.y_h, self.slots.y_c].iter().filter(|it| **it) {
-            facts.push(f32::fact(state.clone()));
+            facts.push(T::fact(state.clone()));
         }
         Ok(facts)
+    }
+
+    /// Packs weights that have become constants.
+    fn declutter(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        let Of::Inputs {
+            form,
+            bias,
+            peepholes,
+        } = &self.layer
+        else {
+            return Ok(None);
+        };
+        let mut inputs = node.inputs.iter().copied();
+        let x = inputs.next();
+        let weights = Weights::of(&mut inputs, [*bias, *peepholes])?;
+        let konst = |outlet: &OutletId| Ok(model.outlet_fact(*outlet)?.konst.clone());
+        rule_if_some!(known = weights.known(konst)?);
+        let op = Self {
+            layer: Of::Packed(Arc::new(form.pack(&known)?)),
+            ..self.clone()
+        };
+        let inputs: TVec<OutletId> = x.into_iter().chain(inputs).collect();
+        TypedModelPatch::replace_single_op(model, node, &inputs, op).map(Some)
     }
 
     as_op!();
 }
 
 /// Memory that is kept from run to run.
-#[derive(Debug, Default)]
-struct Kept(Mutex<Memory>);
+#[derive(Debug)]
+struct Kept<T>(Mutex<Memory<T>>);
 
-impl Clone for Kept {
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Clone for Kept<T> {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl OpState for Kept {
+impl<T: Element> OpState for Kept<T> {
     fn eval(
         &mut self,
         _ctx: &EvalContext<'_>,
         op: &dyn Op,
         inputs: TVec<TValue>,
     ) -> TractResult<TVec<TValue>> {
-        let op = op.downcast_ref::<PackedRecurrent>().context("its own op")?;
+        let op = op.downcast_ref::<Recurrent<T>>().context("its own op")?;
         let memory = self
             .0
             .get_mut()
@@ -141,11 +233,24 @@ impl Given<'_> {
     }
 }
 
-impl PackedRecurrent {
+impl<T: Element> Recurrent<T> {
     /// Runs the layer, and returns the outputs that are wanted.
-    fn run(&self, inputs: &[TValue], memory: &mut Memory) -> TractResult<TVec<TValue>> {
-        let (layer, slots) = (&*self.layer, self.slots);
-        let given = self.given(inputs)?;
+    fn run(&self, inputs: &[TValue], memory: &mut Memory<T>) -> TractResult<TVec<TValue>> {
+        let slots = self.slots;
+        let (x, inputs) = inputs.split_first().context("a layer has an input")?;
+        let mut inputs = inputs.iter();
+        let layer = &*match &self.layer {
+            Of::Packed(layer) => Arc::clone(layer),
+            Of::Inputs {
+                form,
+                bias,
+                peepholes,
+            } => {
+                let mut weights = inputs.by_ref().cloned();
+                Arc::new(form.pack(&Weights::of(&mut weights, [*bias, *peepholes])?)?)
+            }
+        };
+        let given = self.given(layer, x, inputs.as_slice())?;
         let counted = given.counted.map(|it| it.try_as_plain_ram()).transpose()?;
         let mut lengths: Vec<usize> = vec![];
         let counts = match (self.counted, &counted) {
@@ -163,18 +268,19 @@ impl PackedRecurrent {
         };
         let sizes = [layer.directions.len(), given.batch(), layer.units];
         let steps = if slots.y { given.steps() } else { 0 };
-        let mut y = Tensor::zero::<f32>(&[steps, sizes[0], sizes[1], sizes[2]])?;
+        let mut y = Tensor::zero::<T>(&[steps, sizes[0], sizes[1], sizes[2]])?;
         let count: usize = sizes.iter().product();
         let wanted = [slots.y_h, slots.y_c];
-        let mut last = wanted.map(|is_wanted| vec![0.0_f32; if is_wanted { count } else { 0 }]);
-        self.run_steps(&given, counts, &mut y, &mut last, memory)?;
-        // Without steps, ONNX Runtime outputs zeros as final states. Chunks have elements: a packed
-        // layer has units, and there is a length only if there is a batch.
+        let mut last = wanted.map(|is_wanted| vec![T::zero(); if is_wanted { count } else { 0 }]);
+        if layer.units > 0 {
+            run_steps(layer, &given, counts, &mut y, &mut last, memory)?;
+        }
+        // Without steps, ONNX Runtime outputs zeros as final states.
         let (units, of_direction) = (layer.units, layer.units * given.batch());
         for (item, _) in lengths.iter().enumerate().filter(|it| *it.1 == 0) {
             let states = last.iter_mut();
-            for state in states.flat_map(|it| it.chunks_exact_mut(of_direction)) {
-                state[item * units..][..units].fill(0.0);
+            for state in states.flat_map(|it| it.chunks_exact_mut(of_direction.max(1))) {
+                state[item * units..][..units].fill(T::zero());
             }
         }
         let mut outputs = tvec![];
@@ -190,12 +296,17 @@ impl PackedRecurrent {
     }
 
     /// Reads the inputs, and checks the sizes that are known only now.
-    fn given<'a>(&self, inputs: &'a [TValue]) -> TractResult<Given<'a>> {
-        let (layer, slots) = (&*self.layer, self.slots);
+    fn given<'a>(
+        &self,
+        layer: &PackedLayer<T>,
+        x: &'a TValue,
+        inputs: &'a [TValue],
+    ) -> TractResult<Given<'a>> {
+        let slots = self.slots;
         let mut inputs = inputs.iter();
         let mut input = |is_there: bool| if is_there { inputs.next() } else { None };
         let given = Given {
-            x: input(true).context("a layer has an input")?,
+            x,
             counted: input(self.counted != Counted::All),
             initial: [input(slots.initial_h), input(slots.initial_c)],
         };
@@ -227,55 +338,54 @@ impl PackedRecurrent {
         }
         Ok(given)
     }
+}
 
-    /// Runs all steps of all directions into `y` and the last states, of which one may be empty if
-    /// it is not wanted.
-    fn run_steps(
-        &self,
-        given: &Given<'_>,
-        counts: Counts<'_>,
-        y: &mut Tensor,
-        last: &mut [Vec<f32>; 2],
-        memory: &mut Memory,
-    ) -> TractResult<()> {
-        let layer = &*self.layer;
-        let directions = layer.directions.len();
-        let of_direction = given.batch() * layer.units;
-        let mut plain = [None, None];
-        for (plain, initial) in std::iter::zip(&mut plain, given.initial) {
-            *plain = initial.map(|it| it.try_as_plain_ram()).transpose()?;
-        }
-        let [h, c] = last;
-        let mut h = h.chunks_exact_mut(of_direction.max(1));
-        let mut c = c.chunks_exact_mut(of_direction.max(1));
-        let mut states = vec![];
-        for direction in 0..directions {
-            let mut initial = [None, None];
-            for (initial, plain) in std::iter::zip(&mut initial, &plain) {
-                if let Some(plain) = plain {
-                    let all = plain.as_slice::<f32>()?;
-                    *initial = Some(&all[direction * of_direction..][..of_direction]);
-                }
-            }
-            states.push(States {
-                initial,
-                last: [h.next(), c.next()],
-                y: vec![],
-            });
-        }
-        let mut y = y.try_as_plain_ram_mut()?;
-        let y = y.as_slice_mut::<f32>()?;
-        let y = y.chunks_exact_mut(of_direction.max(1));
-        for (index, y) in y.enumerate() {
-            states[index % directions].y.push(y);
-        }
-        let x = given.x.try_as_plain_ram()?;
-        let sequence = Sequence {
-            x: x.as_slice::<f32>()?,
-            steps: given.steps(),
-            batch: given.batch(),
-            counts,
-        };
-        team::run(layer, sequence, states, memory, &Threads::current())
+/// Runs all steps of all directions into `y` and the last states, of which one may be empty if
+/// it is not wanted.
+fn run_steps<T: Element>(
+    layer: &PackedLayer<T>,
+    given: &Given<'_>,
+    counts: Counts<'_>,
+    y: &mut Tensor,
+    last: &mut [Vec<T>; 2],
+    memory: &mut Memory<T>,
+) -> TractResult<()> {
+    let directions = layer.directions.len();
+    let of_direction = given.batch() * layer.units;
+    let mut plain = [None, None];
+    for (plain, initial) in std::iter::zip(&mut plain, given.initial) {
+        *plain = initial.map(|it| it.try_as_plain_ram()).transpose()?;
     }
+    let [h, c] = last;
+    let mut h = h.chunks_exact_mut(of_direction.max(1));
+    let mut c = c.chunks_exact_mut(of_direction.max(1));
+    let mut states = vec![];
+    for direction in 0..directions {
+        let mut initial = [None, None];
+        for (initial, plain) in std::iter::zip(&mut initial, &plain) {
+            if let Some(plain) = plain {
+                let all = plain.as_slice::<T>()?;
+                *initial = Some(&all[direction * of_direction..][..of_direction]);
+            }
+        }
+        states.push(States {
+            initial,
+            last: [h.next(), c.next()],
+            y: vec![],
+        });
+    }
+    let mut y = y.try_as_plain_ram_mut()?;
+    let y = y.as_slice_mut::<T>()?;
+    let y = y.chunks_exact_mut(of_direction.max(1));
+    for (index, y) in y.enumerate() {
+        states[index % directions].y.push(y);
+    }
+    let x = given.x.try_as_plain_ram()?;
+    let sequence = Sequence {
+        x: x.as_slice::<T>()?,
+        steps: given.steps(),
+        batch: given.batch(),
+        counts,
+    };
+    team::run(layer, sequence, states, memory, &Threads::current())
 }

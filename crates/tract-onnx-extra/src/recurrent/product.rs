@@ -10,12 +10,10 @@ use std::ops::Range;
 use rten_simd::ops::{BitOps, NumOps};
 use rten_simd::{Isa, SimdOp};
 
-/// The vectors in a row of a panel.
-const VECTORS: usize = 2;
+use super::element::Element;
 
-/// The most rows of the other matrix that are multiplied at once: with two vectors each, their sums
-/// and operands fit into the 16 registers of AVX2.
-const MAXIMUM_ROWS: usize = 6;
+/// The vectors in a row of a panel, but for layers of so few units that one vector holds them.
+const VECTORS: usize = 2;
 
 /// The number of rows of a panel that are reused for the next rows of the other matrix: they stay
 /// in the L1 cache.
@@ -24,8 +22,8 @@ const DEPTH: usize = 256;
 /// The bytes of a cache line, which no vector may cross.
 const LINE: usize = 64;
 
-/// The number of columns of a panel: [`VECTORS`] on this processor.
-pub(super) fn panel_columns() -> usize {
+/// The floats of a vector on this processor.
+pub(super) fn lanes() -> usize {
     struct Lanes;
     impl SimdOp for Lanes {
         type Output = usize;
@@ -35,40 +33,64 @@ pub(super) fn panel_columns() -> usize {
             isa.f32().len()
         }
     }
-    VECTORS * Lanes.dispatch()
+    Lanes.dispatch()
 }
 
-/// The weights of some gates, in panels: one per gate for each block of [`panel_columns`] units,
-/// with a row for each input and a column for each unit. The last block is padded with zeros.
+/// The units of a block: those of [`VECTORS`], or of one vector if it holds all units.
+pub(super) fn block_units(units: usize) -> usize {
+    let lanes = lanes();
+    if units <= lanes {
+        lanes
+    } else {
+        VECTORS * lanes
+    }
+}
+
+/// The weights of some gates, in panels with a row for each input and a column for each unit. The
+/// last block of units is padded with zeros.
+///
+/// There is a panel for each block and gate, or one of all gates if there is a single block of one
+/// vector: so few units are multiplied at once.
 #[derive(Clone, Debug)]
-pub(super) struct Panels {
-    elements: Vec<f32>,
+pub(super) struct Panels<T> {
+    elements: Vec<T>,
     /// The index of the first element, at a cache line.
     start: usize,
     gates: usize,
+    /// The number of gates in a panel.
+    at_once: usize,
     inputs: usize,
-    columns: usize,
+    /// The units of a block.
+    units: usize,
 }
 
-impl Panels {
-    /// Packs some gates of weights, [gates * units, inputs].
-    pub(super) fn pack(weights: &[f32], gates: Range<usize>, units: usize, inputs: usize) -> Self {
-        let columns = panel_columns();
-        let len = units.div_ceil(columns) * gates.len() * inputs * columns;
-        let mut elements = vec![0.0; len + LINE / size_of::<f32>()];
+impl<T: Element> Panels<T> {
+    /// Packs some gates of weights, [all gates * units, inputs], in this order.
+    pub(super) fn pack(weights: &[T], gates: &[usize], units: usize, inputs: usize) -> Self {
+        let of_block = block_units(units);
+        let at_once = match of_block == lanes() {
+            true => gates.len(),
+            false => 1,
+        };
+        let columns = at_once * of_block;
+        let len = units.div_ceil(of_block) * gates.len() * inputs * of_block;
+        let line = LINE / size_of::<T>();
+        let mut elements = vec![T::zero(); len + line];
         // `align_offset` may say that it cannot tell; vectors are loaded from any address.
-        let start = elements
-            .as_ptr()
-            .align_offset(LINE)
-            .min(LINE / size_of::<f32>());
+        let start = elements.as_ptr().align_offset(LINE).min(line);
         let panels = elements[start..][..len].chunks_exact_mut((inputs * columns).max(1));
         for (panel, to) in panels.enumerate() {
-            let (block, gate) = (panel / gates.len(), gates.start + panel % gates.len());
-            for unit in block * columns..units.min((block + 1) * columns) {
-                let from = &weights[(gate * units + unit) * inputs..][..inputs];
-                let to = to.iter_mut().skip(unit % columns).step_by(columns);
-                for (to, from) in std::iter::zip(to, from) {
-                    *to = *from;
+            let block = panel * at_once / gates.len();
+            let gates = &gates[panel * at_once % gates.len()..][..at_once];
+            let range = block * of_block..units.min((block + 1) * of_block);
+            for (place, gate) in gates.iter().enumerate() {
+                for unit in range.clone() {
+                    let from = &weights[(gate * units + unit) * inputs..][..inputs];
+                    let column = place * of_block + unit - range.start;
+                    let to = to.iter_mut().skip(column).step_by(columns);
+                    for (to, from) in std::iter::zip(to, from) {
+                        *to = *from;
+                    }
                 }
             }
         }
@@ -76,107 +98,219 @@ impl Panels {
             elements,
             start,
             gates: gates.len(),
+            at_once,
             inputs,
-            columns,
+            units: of_block,
         }
     }
 
     /// Adds the products of rows with the weights of some blocks of units.
-    ///
-    /// `rows` is [rows, inputs]. The sums are [rows, units of the blocks] for each gate, beginning
-    /// at `starts`.
-    pub(super) fn add_products(
-        &self,
-        blocks: Range<usize>,
-        rows: &[f32],
-        to: &mut [f32],
-        starts: &[usize],
-    ) {
+    pub(super) fn add_products(&self, blocks: Range<usize>, rows: Rows<'_, T>, to: Sums<'_, T>) {
         if self.inputs == 0 {
             return;
         }
-        let of_block = self.gates * self.inputs * self.columns;
+        let of_block = self.gates * self.inputs * self.units;
         let panels = &self.elements[self.start..];
+        let of_panel = self.at_once * to.width;
         AddProducts {
             panels: &panels[blocks.start * of_block..blocks.end * of_block],
+            starts: Starts {
+                next: to.first,
+                place: 0,
+                places: self.gates / self.at_once,
+                of_panel,
+                units: self.units,
+            },
+            at_once: self.at_once,
             inputs: self.inputs,
+            units: self.units,
             rows,
             to,
-            starts,
-            stride: blocks.len() * self.columns,
         }
         .dispatch();
     }
 }
 
-/// [`Panels::add_products`] with the instructions of a processor.
-struct AddProducts<'a> {
-    panels: &'a [f32],
-    inputs: usize,
-    rows: &'a [f32],
-    to: &'a mut [f32],
-    starts: &'a [usize],
-    stride: usize,
+/// The rows of a matrix.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a, T> {
+    pub(super) elements: &'a [T],
+    pub(super) count: usize,
+    /// The elements from one row to the next.
+    pub(super) stride: usize,
 }
 
-impl SimdOp for AddProducts<'_> {
+/// Where products are added: those of a row of the other matrix are, for each gate, `width` units.
+pub(super) struct Sums<'a, T> {
+    pub(super) elements: &'a mut [T],
+    /// The place of the first gate.
+    pub(super) first: usize,
+    pub(super) width: usize,
+    pub(super) stride: usize,
+}
+
+/// Where the products of each panel begin, without divisions.
+struct Starts {
+    next: usize,
+    place: usize,
+    places: usize,
+    of_panel: usize,
+    units: usize,
+}
+
+impl Iterator for Starts {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let start = self.next;
+        self.place += 1;
+        self.next += self.of_panel;
+        if self.place == self.places {
+            self.place = 0;
+            self.next += self.units;
+            self.next -= self.places * self.of_panel;
+        }
+        Some(start)
+    }
+}
+
+/// [`Panels::add_products`] with the instructions of a processor.
+pub(super) struct AddProducts<'a, T> {
+    panels: &'a [T],
+    starts: Starts,
+    at_once: usize,
+    inputs: usize,
+    units: usize,
+    rows: Rows<'a, T>,
+    to: Sums<'a, T>,
+}
+
+impl<T: Element> SimdOp for AddProducts<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
-        let columns = VECTORS * isa.f32().len();
-        let rows = self.rows.len() / self.inputs;
-        let tiles = rows.div_ceil(MAXIMUM_ROWS);
+        T::add_products(isa, self);
+    }
+}
+
+impl<T: Element> AddProducts<'_, T> {
+    /// The products, one after the other: for numbers that have no vectors.
+    #[inline(always)]
+    pub(super) fn plain(self) {
+        let columns = self.at_once * self.units;
         let panels = self.panels.chunks_exact(self.inputs * columns);
-        for (index, panel) in panels.enumerate() {
-            let (block, gate) = (index / self.starts.len(), index % self.starts.len());
-            let start = self.starts[gate] + block * columns;
-            for (depth, part) in panel.chunks(DEPTH * columns).enumerate() {
-                // In tiles of equal size, since sums of few rows wait for each other.
-                let mut first = 0;
-                for tile in 0..tiles {
-                    let end = rows * (tile + 1) / tiles;
-                    let a = &self.rows[first * self.inputs + depth * DEPTH..];
-                    let to = &mut self.to[start + first * self.stride..];
-                    let (inputs, stride) = (self.inputs, self.stride);
-                    match end - first {
-                        1 => add_tile::<I, 1, 4>(isa, a, inputs, part, to, stride),
-                        2 => add_tile::<I, 2, 2>(isa, a, inputs, part, to, stride),
-                        3 => add_tile::<I, 3, 2>(isa, a, inputs, part, to, stride),
-                        4 => add_tile::<I, 4, 1>(isa, a, inputs, part, to, stride),
-                        5 => add_tile::<I, 5, 1>(isa, a, inputs, part, to, stride),
-                        _ => add_tile::<I, MAXIMUM_ROWS, 1>(isa, a, inputs, part, to, stride),
+        for (panel, start) in std::iter::zip(panels, self.starts) {
+            for row in 0..self.rows.count {
+                let a = &self.rows.elements[row * self.rows.stride..][..self.inputs];
+                let to = &mut self.to.elements[start + row * self.to.stride..][..columns];
+                for (a, b) in std::iter::zip(a, panel.chunks_exact(columns)) {
+                    for (to, b) in std::iter::zip(&mut *to, b) {
+                        *to = *to + *a * *b;
                     }
-                    first = end;
                 }
             }
         }
     }
 }
 
-/// The products of a few rows with a part of a panel. With very few rows, several inputs are summed
-/// side by side, since each sum waits for the one before.
+impl AddProducts<'_, f32> {
+    /// The products by vectors.
+    #[inline(always)]
+    pub(super) fn by_vectors<I: Isa>(self, isa: I) {
+        match self.at_once * self.units / isa.f32().len() {
+            1 => self.by::<I, 1>(isa),
+            2 => self.by::<I, 2>(isa),
+            3 => self.by::<I, 3>(isa),
+            _ => self.by::<I, 4>(isa),
+        }
+    }
+
+    /// The products with panels of so many vectors.
+    #[inline(always)]
+    fn by<I: Isa, const VECTORS: usize>(self, isa: I) {
+        let columns = VECTORS * isa.f32().len();
+        let rows = self.rows.count;
+        let tiles = rows.div_ceil(const { maximum_rows(VECTORS) });
+        // In tiles of equal size, since sums of few rows wait for each other: the first ones have a
+        // row more.
+        let (size, larger) = match tiles {
+            0 => return,
+            1 => (rows, 0),
+            _ => (rows / tiles, rows % tiles),
+        };
+        let panels = self.panels.chunks_exact(self.inputs * columns);
+        for (panel, start) in std::iter::zip(panels, self.starts) {
+            for (depth, part) in panel.chunks(DEPTH * columns).enumerate() {
+                let mut first = 0;
+                for tile in 0..tiles {
+                    let count = size + usize::from(tile < larger);
+                    let a = Rows {
+                        elements: &self.rows.elements[first * self.rows.stride + depth * DEPTH..],
+                        ..self.rows
+                    };
+                    let to = &mut self.to.elements[start + first * self.to.stride..];
+                    match count {
+                        1 => add_tile::<I, VECTORS, 1>(isa, a, part, to, self.to.stride),
+                        2 => add_tile::<I, VECTORS, 2>(isa, a, part, to, self.to.stride),
+                        3 => add_tile::<I, VECTORS, 3>(isa, a, part, to, self.to.stride),
+                        4 => add_tile::<I, VECTORS, 4>(isa, a, part, to, self.to.stride),
+                        5 => add_tile::<I, VECTORS, 5>(isa, a, part, to, self.to.stride),
+                        _ => add_tile::<I, VECTORS, 6>(isa, a, part, to, self.to.stride),
+                    }
+                    first += count;
+                }
+            }
+        }
+    }
+}
+
+/// The most rows of the other matrix that are multiplied at once: with so many vectors each, their
+/// sums and operands fit into the 16 registers of AVX2.
+const fn maximum_rows(vectors: usize) -> usize {
+    match vectors {
+        1 | 2 => 6,
+        3 => 4,
+        _ => 3,
+    }
+}
+
+/// The number of inputs that are summed side by side, since each sum waits for the one before.
+const fn sides(vectors: usize, rows: usize) -> usize {
+    match vectors * rows {
+        1 | 2 => 4,
+        3..=6 => 2,
+        _ => 1,
+    }
+}
+
+/// The products of a few rows with a part of a panel.
 #[inline(always)]
-fn add_tile<I: Isa, const ROWS: usize, const SIDES: usize>(
+fn add_tile<I: Isa, const VECTORS: usize, const ROWS: usize>(
     isa: I,
-    rows: &[f32],
-    inputs: usize,
+    rows: Rows<'_, f32>,
     panel: &[f32],
     to: &mut [f32],
     stride: usize,
 ) {
+    if const { ROWS > maximum_rows(VECTORS) } {
+        return;
+    }
     let ops = isa.f32();
+    let sides = const { sides(VECTORS, ROWS) };
     let columns = VECTORS * ops.len();
     let depth = panel.len() / columns;
-    let rows: [&[f32]; ROWS] = std::array::from_fn(|row| &rows[row * inputs..][..depth]);
-    let mut sums = [[[ops.zero(); VECTORS]; ROWS]; SIDES];
-    let whole = depth / SIDES * SIDES;
-    let (sides, rest) = panel.split_at(whole * columns);
-    for (at, side_rows) in sides.chunks_exact(SIDES * columns).enumerate() {
-        for side in 0..SIDES {
+    let rows: [&[f32]; ROWS] =
+        std::array::from_fn(|row| &rows.elements[row * rows.stride..][..depth]);
+    let mut sums = [[[ops.zero(); VECTORS]; ROWS]; 4];
+    let whole = depth / sides * sides;
+    let (by_sides, rest) = panel.split_at(whole * columns);
+    for (at, side_rows) in by_sides.chunks_exact(sides * columns).enumerate() {
+        for side in 0..sides {
             let b = ops.load_many::<VECTORS>(&side_rows[side * columns..][..columns]);
             for row in 0..ROWS {
-                let a = ops.splat(rows[row][at * SIDES + side]);
+                let a = ops.splat(rows[row][at * sides + side]);
                 for vector in 0..VECTORS {
                     let sum = &mut sums[side][row][vector];
                     *sum = ops.mul_add(a, b[vector], *sum);
@@ -197,7 +331,7 @@ fn add_tile<I: Isa, const ROWS: usize, const SIDES: usize>(
         let to = &mut to[row * stride..][..columns];
         for (vector, to) in to.chunks_exact_mut(ops.len()).enumerate() {
             let mut sum = ops.load(to);
-            for side in &sums {
+            for side in &sums[..sides] {
                 sum = ops.add(sum, side[row][vector]);
             }
             ops.store(sum, to);
@@ -209,38 +343,70 @@ fn add_tile<I: Isa, const ROWS: usize, const SIDES: usize>(
 mod tests {
     use super::*;
 
-    #[test]
-    fn products_are_those_of_all_gates() {
-        let numbers = |len: usize, by: usize| -> Vec<f32> {
-            (0..len).map(|it| (it * by % 17) as f32 - 8.0).collect()
+    fn check<T: Element + std::fmt::Debug>(number: impl Fn(f32) -> T) {
+        let numbers = |len: usize, by: usize| -> Vec<T> {
+            (0..len)
+                .map(|it| number((it * by % 17) as f32 - 8.0))
+                .collect()
         };
-        for (rows, units, inputs) in [(0, 3, 2), (1, 40, 5), (2, 1, 7), (9, 70, 3), (13, 33, 600)] {
+        for (rows, units, inputs) in [
+            (0, 3, 2),
+            (1, 40, 5),
+            (2, 1, 7),
+            (9, 70, 3),
+            (5, 4, 9),
+            (13, 33, 600),
+            (7, 3, 300),
+        ] {
             let weights = numbers(4 * units * inputs, 5);
-            let a = numbers(rows * inputs, 7);
-            let panels = Panels::pack(&weights, 1..4, units, inputs);
-            let columns = panel_columns();
-            let blocks = units.div_ceil(columns);
-            for part in [0..blocks, 0..1, blocks - 1..blocks] {
-                let stride = part.len() * columns;
-                let starts = [0, 1, 2].map(|gate| gate * rows * stride);
-                let mut to = vec![1.0; 3 * rows * stride];
-                panels.add_products(part.clone(), &a, &mut to, &starts);
-                for (gate, row) in (0..3).flat_map(|gate| (0..rows).map(move |row| (gate, row))) {
-                    for column in 0..stride {
-                        let unit = part.start * columns + column;
-                        let sum: f32 = if unit < units {
-                            let weights = &weights[((gate + 1) * units + unit) * inputs..];
-                            let products = std::iter::zip(&a[row * inputs..][..inputs], weights);
-                            products.map(|(a, b)| a * b).sum()
-                        } else {
-                            0.0
-                        };
-                        // Sums of small whole numbers are exact.
-                        let found = to[starts[gate] + row * stride + column];
-                        assert_eq!(found.to_bits(), (1.0 + sum).to_bits());
+            // Rows may lie further apart than they are long.
+            let apart = inputs + 2;
+            let a = numbers(rows * apart, 7);
+            let of_block = block_units(units);
+            let blocks = units.div_ceil(of_block);
+            for gates in [&[1, 2, 3][..], &[3, 0, 1, 2], &[2], &[2, 1]] {
+                let panels = Panels::pack(&weights, gates, units, inputs);
+                for part in [0..blocks, 0..1, blocks - 1..blocks] {
+                    let width = part.len() * of_block;
+                    let (first, stride) = (width, (1 + gates.len()) * width);
+                    let mut to = vec![T::one(); rows * stride];
+                    let sums = Sums {
+                        elements: &mut to,
+                        first,
+                        width,
+                        stride,
+                    };
+                    let a = Rows {
+                        elements: &a,
+                        count: rows,
+                        stride: apart,
+                    };
+                    panels.add_products(part.clone(), a, sums);
+                    for (row, found) in to.chunks_exact(stride.max(1)).enumerate() {
+                        for (place, found) in found.iter().enumerate() {
+                            let unit = part.start * of_block + place % width;
+                            let gate = (place / width).checked_sub(1).map(|it| gates[it]);
+                            let sum = match gate {
+                                Some(gate) if unit < units => {
+                                    let weights = &weights[(gate * units + unit) * inputs..];
+                                    let a = &a.elements[row * apart..][..inputs];
+                                    std::iter::zip(a, weights)
+                                        .fold(T::zero(), |sum, (a, b)| sum + *a * *b)
+                                }
+                                _ => T::zero(),
+                            };
+                            // Sums of small whole numbers are exact.
+                            assert_eq!(*found, T::one() + sum);
+                        }
                     }
                 }
             }
         }
+    }
+
+    #[test]
+    fn products_are_those_of_all_gates() {
+        check::<f32>(|number| number);
+        check::<f64>(f64::from);
     }
 }

@@ -41,7 +41,7 @@ impl Quantized {
         let of = to.fact(inputs[0])?.datum_type;
         ensure!(of.is::<f32>(), "X is {of:?}, expected F32");
         // ONNX Runtime quantises the whole sequence at once.
-        inputs[0] = to.op("quantized", FakeQuantize::All, &[inputs[0]])?;
+        inputs[0] = to.op("quantized", FakeQuantize, &[inputs[0]])?;
         for (index, name) in ["W", "R"].into_iter().enumerate() {
             let operands = [
                 inputs[1 + index],
@@ -142,18 +142,9 @@ impl TypedOp for Dequantize {
     as_op!();
 }
 
-/// Quantises floats to uint8 and dequantises them: by the range of all, or of each row along the
-/// last axis, so that no sequence depends on others.
+/// Quantises floats to uint8 by the range of all, and dequantises them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum FakeQuantize {
-    All,
-    Rows,
-}
-
-/// Quantises and dequantises each row of a width.
-pub(super) fn by_row(data: &mut [f32], width: usize) {
-    data.chunks_mut(width.max(1)).for_each(fake_quantize);
-}
+struct FakeQuantize;
 
 impl Op for FakeQuantize {
     fn name(&self) -> StaticName {
@@ -172,12 +163,8 @@ impl EvalOp for FakeQuantize {
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let mut data = args_1!(inputs).into_tensor();
-        let width = match self {
-            Self::All => data.len(),
-            Self::Rows => data.shape().last().copied().unwrap_or(1),
-        };
         let mut plain = data.try_as_plain_ram_mut()?;
-        by_row(plain.as_slice_mut::<f32>()?, width);
+        fake_quantize(plain.as_slice_mut::<f32>()?);
         Ok(tvec![data.into_tvalue()])
     }
 }

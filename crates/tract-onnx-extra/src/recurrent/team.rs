@@ -14,7 +14,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 use tract_onnx::tract_hir::internal::*;
 
-use super::packed::{Direction, PackedLayer, Sequence, Units};
+use super::element::Element;
+use super::packed::{Direction, PackedLayer};
+use super::product::Rows;
+use super::step::{Sequence, Units};
 
 /// How often a thread polls the others before it yields its core: some microseconds.
 const SPINS: usize = 1 << 10;
@@ -29,41 +32,61 @@ const MINIMUM_MULTIPLICATIONS: usize = 1 << 16;
 const MINIMUM_RUN: usize = 1 << 21;
 
 /// Some units of a direction, and their progress.
-#[derive(Debug, Default)]
-struct Share {
+#[derive(Debug)]
+struct Share<T> {
     is_taken: AtomicBool,
     /// The number of finished phases.
     done: AtomicUsize,
-    units: Mutex<Units>,
+    units: Mutex<Units<T>>,
     /// The results of the latest phases: a phase reads one buffer while its successor writes the
     /// other.
-    published: [RwLock<Vec<f32>>; 2],
+    published: [RwLock<Vec<T>>; 2],
     range: Range<usize>,
     width: usize,
 }
 
 /// The memory of a run, reused by the next one.
-#[derive(Debug, Default)]
-pub(super) struct Memory {
-    shares: Vec<Vec<Share>>,
+#[derive(Debug)]
+pub(super) struct Memory<T> {
+    shares: Vec<Vec<Share<T>>>,
+}
+
+// Derived, these would ask for `T: Default`.
+impl<T> Default for Memory<T> {
+    fn default() -> Self {
+        Self { shares: vec![] }
+    }
+}
+
+impl<T> Default for Share<T> {
+    fn default() -> Self {
+        Self {
+            is_taken: AtomicBool::default(),
+            done: AtomicUsize::default(),
+            units: Mutex::default(),
+            published: [RwLock::default(), RwLock::default()],
+            range: 0..0,
+            width: 0,
+        }
+    }
 }
 
 /// The states and outputs of a direction.
-pub(super) struct States<'a> {
+pub(super) struct States<'a, T> {
     /// [batch, units] each.
-    pub(super) initial: [Option<&'a [f32]>; 2],
-    pub(super) last: [Option<&'a mut [f32]>; 2],
+    pub(super) initial: [Option<&'a [T]>; 2],
+    pub(super) last: [Option<&'a mut [T]>; 2],
     /// One per step, in the order of the sequence: [batch, units].
-    pub(super) y: Vec<&'a mut [f32]>,
+    pub(super) y: Vec<&'a mut [T]>,
 }
 
 /// A running direction.
-struct Running<'a> {
-    layer: &'a PackedLayer,
-    direction: &'a Direction,
-    of: Sequence<'a>,
-    shares: &'a [Share],
-    y: Mutex<Vec<&'a mut [f32]>>,
+struct Running<'a, T> {
+    layer: &'a PackedLayer<T>,
+    direction: &'a Direction<T>,
+    of: Sequence<'a, T>,
+    shares: &'a [Share<T>],
+    y: Mutex<Vec<&'a mut [T]>>,
     phases: usize,
     is_broken: &'a AtomicBool,
     error: &'a Mutex<Option<TractError>>,
@@ -84,7 +107,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Running<'_> {
+impl<T: Element> Running<'_, T> {
     /// The number of phases that all shares have finished.
     fn done(&self) -> usize {
         let done = self.shares.iter();
@@ -96,7 +119,10 @@ impl Running<'_> {
     /// has failed.
     fn work(&self, own: usize) {
         let _alarm = Alarm(self.is_broken);
-        let mut shared = vec![0.0; self.of.batch * self.layer.units];
+        if let [share] = self.shares {
+            return self.work_alone(share);
+        }
+        let mut shared = vec![T::zero(); self.of.batch * self.layer.units];
         let mut phase = self.done();
         while phase < self.phases {
             self.gather(phase, &mut shared);
@@ -108,9 +134,53 @@ impl Running<'_> {
         }
     }
 
+    /// Runs all phases of the only share: no one waits for another.
+    fn work_alone(&self, share: &Share<T>) {
+        let mut units = lock(&share.units);
+        let [mut even, mut odd] = share
+            .published
+            .each_ref()
+            .map(|it| it.write().unwrap_or_else(PoisonError::into_inner));
+        let mut y = lock(&self.y);
+        for phase in 0..self.phases {
+            let (shared, published) = if phase % 2 == 0 {
+                (&*even, &mut *odd)
+            } else {
+                (&*odd, &mut *even)
+            };
+            let shared = Rows {
+                elements: shared,
+                count: self.of.batch,
+                stride: share.width,
+            };
+            let result = self.layer.compute(
+                self.direction,
+                &mut units,
+                &self.of,
+                phase,
+                shared,
+                published,
+            );
+            if let Err(error) = result {
+                lock(self.error).get_or_insert(error);
+                return;
+            }
+            let state = Rows {
+                elements: published,
+                ..shared
+            };
+            match self.layer.phases() {
+                1 => self.write(&mut y, phase, state),
+                _ if phase % 2 == 1 => self.write(&mut y, phase / 2, state),
+                _ => {}
+            }
+        }
+        share.done.store(self.phases, Ordering::Release);
+    }
+
     /// Waits until all shares have finished the phases before this one, and helps if needed;
     /// `shared` is the input of the last of these. `false` if the run has failed.
-    fn wait(&self, phase: usize, shared: &[f32]) -> bool {
+    fn wait(&self, phase: usize, shared: &[T]) -> bool {
         let mut looks = 0;
         loop {
             if self.is_broken.load(Ordering::Acquire) {
@@ -141,7 +211,7 @@ impl Running<'_> {
     /// Collects the results of all shares after the previous phase: [batch, units].
     ///
     /// If the phase ends meanwhile, the result may be wrong, and is then unused.
-    fn gather(&self, phase: usize, to: &mut [f32]) {
+    fn gather(&self, phase: usize, to: &mut [T]) {
         let units = self.layer.units;
         for share in self.shares {
             let from = share.published[phase % 2].read();
@@ -158,17 +228,22 @@ impl Running<'_> {
         &self,
         index: usize,
         phase: usize,
-        shared: &[f32],
-        mut units: MutexGuard<'_, Units>,
+        shared: &[T],
+        mut units: MutexGuard<'_, Units<T>>,
     ) {
         let share = &self.shares[index];
         if share.done.load(Ordering::Acquire) != phase {
             return;
         }
+        let shared = Rows {
+            elements: shared,
+            count: self.of.batch,
+            stride: self.layer.units,
+        };
         // No share begins the next phase before this share has finished this one, so `shared` is
         // still valid.
         if index == 0 && phase > 0 && phase.is_multiple_of(self.layer.phases()) {
-            self.write(phase / self.layer.phases() - 1, shared);
+            self.write(&mut lock(&self.y), phase / self.layer.phases() - 1, shared);
         }
         let published = share.published[(phase + 1) % 2].write();
         let mut published = published.unwrap_or_else(PoisonError::into_inner);
@@ -189,20 +264,20 @@ impl Running<'_> {
     }
 
     /// Writes the outputs of a step.
-    fn write(&self, count: usize, state: &[f32]) {
+    fn write(&self, y: &mut [&mut [T]], count: usize, state: Rows<'_, T>) {
         let step = if self.direction.is_backward {
             self.of.steps - 1 - count
         } else {
             count
         };
-        if let Some(y) = lock(&self.y).get_mut(step) {
-            self.of.write(step, state, y);
+        if let Some(y) = y.get_mut(step) {
+            self.of.write(step, state, self.layer.units, y);
         }
     }
 }
 
 /// Takes free shares, and runs the steps of each.
-fn work(running: &[Running<'_>]) {
+fn work<T: Element>(running: &[Running<'_, T>]) {
     for running in running {
         for (index, share) in running.shares.iter().enumerate() {
             if !share.is_taken.swap(true, Ordering::Relaxed) {
@@ -215,11 +290,11 @@ fn work(running: &[Running<'_>]) {
 /// Runs all directions, with as many threads as are available and worthwhile.
 ///
 /// `y` has to be zeros: nothing is written for invalid steps.
-pub(super) fn run(
-    layer: &PackedLayer,
-    of: Sequence<'_>,
-    mut states: Vec<States<'_>>,
-    memory: &mut Memory,
+pub(super) fn run<T: Element>(
+    layer: &PackedLayer<T>,
+    of: Sequence<'_, T>,
+    mut states: Vec<States<'_, T>>,
+    memory: &mut Memory<T>,
     threads: &Threads,
 ) -> TractResult<()> {
     let phases = of.steps * layer.phases();
@@ -250,7 +325,7 @@ pub(super) fn run(
             let blocks = blocks * at / count..blocks * (at + 1) / count;
             let units = share.units.get_mut();
             let units = units.unwrap_or_else(PoisonError::into_inner);
-            layer.prepare(units, blocks, &of);
+            layer.prepare(&layer.directions[index], units, blocks, &of);
             *share.is_taken.get_mut() = false;
             *share.done.get_mut() = 0;
             (share.range, share.width) = units.place();
@@ -278,14 +353,18 @@ pub(super) fn run(
         is_broken: &is_broken,
         error: &error,
     });
-    let running: TVec<Running<'_>> = running.collect();
-    // A short run is not worth another thread.
+    let running: TVec<Running<'_, T>> = running.collect();
     threads.run(workers.min(available), || work(&running));
     for (running, states) in std::iter::zip(&running, &mut states) {
-        let mut last = vec![0.0; of.batch * layer.units];
+        let mut last = vec![T::zero(); of.batch * layer.units];
         running.gather(phases, &mut last);
         if of.steps > 0 {
-            running.write(of.steps - 1, &last);
+            let state = Rows {
+                elements: &last,
+                count: of.batch,
+                stride: layer.units,
+            };
+            running.write(&mut lock(&running.y), of.steps - 1, state);
         }
         let [h, c] = &mut states.last;
         if let Some(h) = h {

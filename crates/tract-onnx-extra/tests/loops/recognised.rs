@@ -7,8 +7,8 @@ use crate::build::{Graph, graph, ops, parse, run};
 
 const STEPS: usize = 5;
 
-/// A recurrent layer over time-major `x` as tf2onnx writes it: counters and a size as states, two
-/// comparisons, and elements read by a counter.
+/// A loop over time-major `x` as tf2onnx writes a recurrent layer: counters and a size as states, two
+/// comparisons, and elements read by a counter. Its function is none of a layer.
 fn recurrent(size: &str, index: &str, ends: &str) -> Graph {
     let body = graph(
         "i c t steps h kept",
@@ -22,7 +22,8 @@ fn recurrent(size: &str, index: &str, ends: &str) -> Graph {
              wx = MatMul(xt, kept)
              uh = MatMul(h, u)
              sum = Add(wx, uh)
-             h1 = Tanh(sum)
+             signed = Tanh(sum)
+             h1 = Abs(signed)
              out = Identity(h1)
              {ends}"
         ),
@@ -91,7 +92,7 @@ fn check(index: &str, ends: &str) -> TypedModel {
 }
 
 #[test]
-fn a_recurrent_layer_is_a_scan() {
+fn a_recurrent_loop_is_a_scan() {
     let model = check(FORWARD, ENDS);
     // The products with the inputs are computed for all steps at once.
     let scan = model.nodes().iter().find(|node| node.op.name() == "Scan");
@@ -105,7 +106,7 @@ fn a_recurrent_layer_is_a_scan() {
 }
 
 #[test]
-fn the_step_of_a_recurrent_layer_is_one_operator() {
+fn the_step_of_a_recurrent_loop_is_one_operator() {
     for index in [FORWARD, BACKWARD] {
         let model = parse(recurrent("5", index, ENDS)).unwrap();
         let ops = ops(&model.into_optimized().unwrap());

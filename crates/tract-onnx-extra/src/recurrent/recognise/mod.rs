@@ -15,26 +15,19 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::activation::{Activation, Functions};
 use super::cell::Cell;
-use super::large::MINIMUM_WEIGHTS;
-use super::op::{Counted, PackedRecurrent, Slots};
+use super::op::{Counted, Of, Recurrent, Slots};
 use super::packed::{Constants, Direction, PackedLayer};
 use layers::{Input, Layer, Layers, Output};
 use step::Body;
 pub(crate) use values::Scanned;
 
-/// Wires a Scan as layers, if it is one or more, and one of them has large weights. Returns an
-/// outlet for each slot.
+/// Wires a Scan as layers, if it is one or more. Returns an outlet for each slot.
 pub(crate) fn wire(
     scan: &Scanned<'_>,
     target: &mut TypedModel,
     name: &str,
 ) -> TractResult<Option<TVec<OutletId>>> {
     rule_if_some!(layers = Layers::of(&Body::new(scan), target));
-    let is_large = |layer: &Layer| {
-        let (units, gates) = (layer.cell.units(), layer.cell.gates.len());
-        units * units * gates >= MINIMUM_WEIGHTS
-    };
-    rule_if!(layers.layers.iter().any(is_large));
     let mut wiring = Wiring {
         scan,
         target,
@@ -127,8 +120,8 @@ impl Wiring<'_> {
             wants(Output::Hidden),
             wants(Output::Memory),
         ];
-        let op = PackedRecurrent {
-            layer: Arc::new(pack(&layer.cell)?),
+        let op = Recurrent {
+            layer: Of::Packed(Arc::new(pack(&layer.cell)?)),
             counted,
             slots: Slots {
                 initial_h: true,
@@ -152,7 +145,7 @@ impl Wiring<'_> {
 }
 
 /// Packs the constants of a cell.
-fn pack(cell: &recurrent_cells::Cell<OutletId>) -> TractResult<PackedLayer> {
+fn pack(cell: &recurrent_cells::Cell<OutletId>) -> TractResult<PackedLayer<f32>> {
     let (units, features) = (cell.units(), cell.features());
     let weights = |of: fn(&Gate) -> &Matrix| -> Vec<f32> {
         let gates = cell.gates.iter();
@@ -204,6 +197,6 @@ fn pack(cell: &recurrent_cells::Cell<OutletId>) -> TractResult<PackedLayer> {
         features,
         directions: vec![direction],
         functions: Functions::new()?,
-        quantizes: false,
+        quantize: None,
     })
 }

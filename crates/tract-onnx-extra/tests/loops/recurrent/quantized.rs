@@ -219,7 +219,7 @@ fn weights_may_be_unsigned_and_by_channel() {
     ]);
 }
 
-/// Weights that are inputs are multiplied by a Scan's steps, large known ones in panels.
+/// Weights that are inputs are packed in each run, known ones once.
 #[test]
 fn weights_may_be_large_or_inputs() {
     for units in [2, 40] {

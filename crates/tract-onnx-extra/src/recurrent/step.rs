@@ -1,0 +1,514 @@
+//! The computation of a step, for some units of a direction.
+//!
+//! A step is one phase, or two for a GRU that resets before its product: after each, every unit
+//! needs the results of all others. Within a phase, units are independent, and each thread computes
+//! its own (`team.rs`). Numbers are summed in the same order however units are split. The operator
+//! has checked all sizes (`op.rs`).
+
+use std::ops::Range;
+
+use rten_simd::{Isa, SimdOp};
+use tract_onnx::tract_hir::internal::*;
+
+use super::activation::GateFunction;
+use super::cell::Cell;
+use super::element::Element;
+use super::packed::{Direction, PackedLayer};
+use super::product::{Rows, Sums, block_units};
+
+/// The operands of all steps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sequence<'a, T> {
+    /// [steps, batch, features].
+    pub(super) x: &'a [T],
+    pub(super) steps: usize,
+    pub(super) batch: usize,
+    pub(super) counts: Counts<'a>,
+}
+
+/// The valid steps; at others, states do not change.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Counts<'a> {
+    All,
+    /// The first steps of each sequence.
+    Lengths(&'a [usize]),
+    /// Steps that are true in [steps, batch]; see [`Counted`](super::op::Counted).
+    Masked {
+        mask: &'a [bool],
+        blends: bool,
+        repeats: bool,
+    },
+}
+
+impl<T: Element> Sequence<'_, T> {
+    fn counts(&self, step: usize, item: usize) -> bool {
+        match self.counts {
+            Counts::All => true,
+            Counts::Lengths(lengths) => step < lengths[item],
+            Counts::Masked { mask, .. } => mask[step * self.batch + item],
+        }
+    }
+
+    /// How the state of a sequence changes in a step.
+    #[inline(always)]
+    fn change(&self, step: usize, item: usize) -> Change {
+        let counts = self.counts(step, item);
+        match self.counts {
+            Counts::Masked { blends: true, .. } => Change::Blended(counts),
+            _ if counts => Change::New,
+            _ => Change::None,
+        }
+    }
+
+    /// Writes the outputs of a step, which start as zeros, from the state after it; these are
+    /// [batch, units].
+    pub(super) fn write(&self, step: usize, state: Rows<'_, T>, units: usize, to: &mut [T]) {
+        for item in 0..self.batch {
+            let to = &mut to[item * units..][..units];
+            let state = &state.elements[item * state.stride..][..units];
+            match self.counts {
+                Counts::Masked { repeats: true, .. } => to.copy_from_slice(state),
+                _ if self.counts(step, item) => to.copy_from_slice(state),
+                // Keras multiplies outputs with the mask, so infinity becomes NaN.
+                Counts::Masked { blends: true, .. } => {
+                    for (to, state) in std::iter::zip(to, state) {
+                        *to = T::zero() * *state;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// How a state changes in a step.
+#[derive(Clone, Copy)]
+enum Change {
+    None,
+    New,
+    /// To the sum of both states' products with 0 and 1, the new one's with 1 if true.
+    Blended(bool),
+}
+
+/// The fewest rows, if available, of the products of inputs with weights: enough that weights are
+/// read rarely, and few enough that the products stay in a cache until their steps.
+const ROWS_AT_ONCE: usize = 128;
+
+/// Some units of a direction and their states. Rows are sequences, as wide as the blocks of units.
+#[derive(Clone, Debug)]
+pub(super) struct Units<T> {
+    blocks: Range<usize>,
+    /// The units in the blocks.
+    range: Range<usize>,
+    width: usize,
+    batch: usize,
+    /// The number of steps whose products with the inputs are computed at once.
+    steps_at_once: usize,
+    /// The steps with computed products.
+    ready: Range<usize>,
+    /// What is in the slots before any product, [slots, width].
+    bias: Vec<T>,
+    /// The products with the weights: [steps at once, batch, slots, width].
+    products: Vec<T>,
+    pub(super) h: Vec<T>,
+    c: Vec<T>,
+    /// The operand of products, if it is quantised: [batch, all units].
+    quantized: Vec<T>,
+}
+
+// Derived, it would ask for `T: Default`.
+impl<T> Default for Units<T> {
+    fn default() -> Self {
+        Self {
+            blocks: 0..0,
+            range: 0..0,
+            width: 0,
+            batch: 0,
+            steps_at_once: 0,
+            ready: 0..0,
+            bias: vec![],
+            products: vec![],
+            h: vec![],
+            c: vec![],
+            quantized: vec![],
+        }
+    }
+}
+
+impl<T: Element> PackedLayer<T> {
+    pub(super) fn blocks(&self) -> usize {
+        self.units.div_ceil(block_units(self.units))
+    }
+
+    /// The number of consecutive products in a step.
+    pub(super) fn phases(&self) -> usize {
+        1 + usize::from(self.cell.resets_before_product())
+    }
+
+    /// Prepares some blocks of units for a run, with zero states.
+    pub(super) fn prepare(
+        &self,
+        direction: &Direction<T>,
+        units: &mut Units<T>,
+        blocks: Range<usize>,
+        of: &Sequence<'_, T>,
+    ) {
+        let of_block = block_units(self.units);
+        units.range = blocks.start * of_block..self.units.min(blocks.end * of_block);
+        units.width = blocks.len() * of_block;
+        units.blocks = blocks;
+        units.batch = of.batch;
+        units.steps_at_once = ROWS_AT_ONCE.div_ceil(of.batch.max(1)).min(of.steps);
+        units.ready = 0..0;
+        units.bias.clear();
+        units
+            .bias
+            .resize(self.cell.slots() * units.width, T::zero());
+        for (slot, bias) in units.bias.chunks_exact_mut(units.width).enumerate() {
+            let of_slot = &direction.bias[slot * self.units..][units.range.clone()];
+            bias[..of_slot.len()].copy_from_slice(of_slot);
+        }
+        let row = of.batch * units.width;
+        units.products.clear();
+        let products = self.cell.slots() * units.steps_at_once * row;
+        units.products.resize(products, T::zero());
+        for state in [&mut units.h, &mut units.c] {
+            state.clear();
+            state.resize(row, T::zero());
+        }
+    }
+
+    /// Computes a phase of a step.
+    ///
+    /// `shared` holds the results of all units after the previous phase: [batch, units]. The
+    /// results of these units for the next phase go to `published`.
+    pub(super) fn compute(
+        &self,
+        direction: &Direction<T>,
+        units: &mut Units<T>,
+        of: &Sequence<'_, T>,
+        phase: usize,
+        shared: Rows<'_, T>,
+        published: &mut [T],
+    ) -> TractResult<()> {
+        let (count, is_late) = match self.phases() {
+            1 => (phase, false),
+            _ => (phase / 2, phase % 2 == 1),
+        };
+        let step = if direction.is_backward {
+            of.steps - 1 - count
+        } else {
+            count
+        };
+        if !units.ready.contains(&step) {
+            self.add_inputs(direction, units, of, count);
+        }
+        let mut shared = shared;
+        if let Some(quantize) = self.quantize {
+            units.quantized.clear();
+            for row in shared.elements.chunks(shared.stride) {
+                units.quantized.extend_from_slice(&row[..self.units]);
+            }
+            units.quantized.chunks_mut(self.units).for_each(quantize);
+            shared.elements = &units.quantized;
+            shared.stride = self.units;
+        }
+        let stride = self.cell.slots() * units.width;
+        let of_step = units.batch * stride;
+        let products = &mut units.products[(step - units.ready.start) * of_step..][..of_step];
+        let (panels, slot) = match &direction.late {
+            Some(late) if is_late => (late, 0),
+            _ => (&direction.recurrent, self.cell.first_recurrent_slot()),
+        };
+        let sums = Sums {
+            elements: &mut *products,
+            first: slot * units.width,
+            width: units.width,
+            stride,
+        };
+        panels.add_products(units.blocks.clone(), shared, sums);
+        Update {
+            layer: self,
+            direction,
+            of,
+            step,
+            is_late,
+            range: units.range.clone(),
+            width: units.width,
+            products,
+            h: &mut units.h,
+            c: &mut units.c,
+            published,
+        }
+        .dispatch()
+    }
+
+    /// Computes the products of inputs with weights for some steps, biases included.
+    fn add_inputs(
+        &self,
+        direction: &Direction<T>,
+        units: &mut Units<T>,
+        of: &Sequence<'_, T>,
+        count: usize,
+    ) {
+        let steps = units.steps_at_once.min(of.steps - count);
+        let first = if direction.is_backward {
+            of.steps - count - steps
+        } else {
+            count
+        };
+        units.ready = first..first + steps;
+        let stride = units.bias.len();
+        let rows = units.products.chunks_exact_mut(stride);
+        for row in rows.take(steps * of.batch) {
+            row.copy_from_slice(&units.bias);
+        }
+        let x = Rows {
+            elements: &of.x[first * of.batch * self.features..],
+            count: steps * of.batch,
+            stride: self.features,
+        };
+        let sums = Sums {
+            elements: &mut units.products,
+            first: 0,
+            width: units.width,
+            stride,
+        };
+        direction.input.add_products(units.blocks.clone(), x, sums);
+    }
+}
+
+/// The update of states, with the instructions of a processor.
+struct Update<'a, T> {
+    layer: &'a PackedLayer<T>,
+    direction: &'a Direction<T>,
+    of: &'a Sequence<'a, T>,
+    step: usize,
+    is_late: bool,
+    range: Range<usize>,
+    width: usize,
+    /// [batch, slots, width].
+    products: &'a mut [T],
+    h: &'a mut [T],
+    c: &'a mut [T],
+    published: &'a mut [T],
+}
+
+impl<T: Element> SimdOp for Update<'_, T> {
+    type Output = TractResult<()>;
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) -> TractResult<()> {
+        let width = self.width;
+        let stride = self.layer.cell.slots() * width;
+        for item in 0..self.of.batch {
+            let part = item * width..(item + 1) * width;
+            let row = Row {
+                layer: self.layer,
+                direction: self.direction,
+                change: self.of.change(self.step, item),
+                range: self.range.clone(),
+                width,
+                h: &mut self.h[part.clone()],
+                c: &mut self.c[part.clone()],
+                published: &mut self.published[part],
+            };
+            let products = &mut self.products[item * stride..][..stride];
+            match self.layer.cell {
+                Cell::Lstm {
+                    couples_input_and_forget,
+                } => row.lstm(isa, products, couples_input_and_forget)?,
+                Cell::Gru { .. } => row.gru(isa, products, self.is_late)?,
+                Cell::Rnn => {
+                    row.activate(isa, 0, products)?;
+                    set::<T, I>(isa, row.change, row.h, products, row.published);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The update of a sequence.
+struct Row<'a, T> {
+    layer: &'a PackedLayer<T>,
+    direction: &'a Direction<T>,
+    change: Change,
+    range: Range<usize>,
+    width: usize,
+    h: &'a mut [T],
+    c: &'a mut [T],
+    published: &'a mut [T],
+}
+
+impl<T: Element> Row<'_, T> {
+    /// Applies an activation to gates.
+    #[inline(always)]
+    fn activate<I: Isa>(&self, isa: I, function: usize, gates: &mut [T]) -> TractResult<()> {
+        let function = GateFunction {
+            clip: self.layer.clip,
+            activation: self.direction.activations[function],
+        };
+        T::activate(isa, function, &self.layer.functions, gates)
+    }
+
+    /// Adds the products of a cell state with peepholes to a gate.
+    #[inline(always)]
+    fn see(&self, gate: &mut [T], c: &[T], index: usize) {
+        if let Some(peepholes) = &self.direction.peepholes {
+            let weights = &peepholes[index * self.layer.units..][self.range.clone()];
+            for (gate, (weight, c)) in std::iter::zip(gate, std::iter::zip(weights, c)) {
+                *gate = *gate + *weight * *c;
+            }
+        }
+    }
+
+    /// Updates the states of an LSTM, from its gates in the order i, o, f, c.
+    #[inline(always)]
+    fn lstm<I: Isa>(
+        self,
+        isa: I,
+        gates: &mut [T],
+        couples_input_and_forget: bool,
+    ) -> TractResult<()> {
+        let width = self.width;
+        // Otherwise the gates are alike.
+        let is_special = couples_input_and_forget || self.direction.peepholes.is_some();
+        if !is_special {
+            self.activate(isa, 0, &mut gates[..3 * width])?;
+        }
+        let (i, gates) = gates.split_at_mut(width);
+        let (o, gates) = gates.split_at_mut(width);
+        let (f, new) = gates.split_at_mut(width);
+        if is_special {
+            self.see(i, self.c, 0);
+            self.activate(isa, 0, i)?;
+            if couples_input_and_forget {
+                for (f, i) in std::iter::zip(&mut *f, &*i) {
+                    *f = T::one() - *i;
+                }
+            } else {
+                self.see(f, self.c, 2);
+                self.activate(isa, 0, f)?;
+            }
+        }
+        self.activate(isa, 1, new)?;
+        // The new cell state takes the place of the gate f, and its function that of the gate c.
+        let lanes = T::lanes(isa);
+        let gates = std::iter::zip(i.chunks_exact(lanes), new.chunks_exact_mut(lanes));
+        let states = std::iter::zip(f.chunks_exact_mut(lanes), self.c.chunks_exact(lanes));
+        for ((i, new), (f, c)) in std::iter::zip(gates, states) {
+            let kept = T::product(isa, T::load(isa, f), T::load(isa, c));
+            let added = T::product(isa, T::load(isa, i), T::load(isa, new));
+            let c = T::sum(isa, kept, added);
+            T::store(isa, c, f);
+            T::store(isa, c, new);
+        }
+        if is_special {
+            self.see(o, f, 1);
+            self.activate(isa, 0, o)?;
+        }
+        let of_shown = GateFunction {
+            clip: None,
+            activation: self.direction.activations[2],
+        };
+        T::activate(isa, of_shown, &self.layer.functions, new)?;
+        for (o, shown) in std::iter::zip(o.chunks_exact_mut(lanes), new.chunks_exact(lanes)) {
+            let h = T::product(isa, T::load(isa, o), T::load(isa, shown));
+            T::store(isa, h, o);
+        }
+        // Nobody else reads the cell state.
+        set::<T, I>(isa, self.change, self.c, f, new);
+        set::<T, I>(isa, self.change, self.h, o, self.published);
+        Ok(())
+    }
+
+    /// Updates the state of a GRU, from its gates in the order h, z, r, and the operand of the
+    /// reset; or publishes the reset state, before its product.
+    #[inline(always)]
+    fn gru<I: Isa>(self, isa: I, gates: &mut [T], is_late: bool) -> TractResult<()> {
+        let lanes = T::lanes(isa);
+        let (new, gates) = gates.split_at_mut(self.width);
+        let (gates, seen) = gates.split_at_mut(2 * self.width);
+        if !is_late {
+            self.activate(isa, 0, gates)?;
+        }
+        let (z, r) = gates.split_at(self.width);
+        if self.layer.cell.resets_before_product() && !is_late {
+            let reset = std::iter::zip(r.chunks_exact(lanes), self.h.chunks_exact(lanes));
+            for (to, (r, h)) in std::iter::zip(self.published.chunks_exact_mut(lanes), reset) {
+                let reset = T::product(isa, T::load(isa, r), T::load(isa, h));
+                T::store(isa, reset, to);
+            }
+            return Ok(());
+        }
+        // There is nothing to see if the state was reset before.
+        let reset = std::iter::zip(r.chunks_exact(lanes), seen.chunks_exact(lanes));
+        for (new, (r, seen)) in std::iter::zip(new.chunks_exact_mut(lanes), reset) {
+            let reset = T::product(isa, T::load(isa, r), T::load(isa, seen));
+            T::store(isa, T::sum(isa, T::load(isa, new), reset), new);
+        }
+        self.activate(isa, 1, new)?;
+        let states = std::iter::zip(z.chunks_exact(lanes), self.h.chunks_exact(lanes));
+        for (new, (z, h)) in std::iter::zip(new.chunks_exact_mut(lanes), states) {
+            // (1 - z) new + z h, with one product less.
+            let of_new = T::load(isa, new);
+            let change = T::difference(isa, T::load(isa, h), of_new);
+            let kept = T::product(isa, T::load(isa, z), change);
+            T::store(isa, T::sum(isa, of_new, kept), new);
+        }
+        set::<T, I>(isa, self.change, self.h, new, self.published);
+        Ok(())
+    }
+}
+
+/// Changes a state, and copies the result.
+#[inline(always)]
+fn set<T: Element, I: Isa>(isa: I, change: Change, state: &mut [T], new: &[T], copy: &mut [T]) {
+    let lanes = T::lanes(isa);
+    let states = std::iter::zip(state.chunks_exact_mut(lanes), new.chunks_exact(lanes));
+    for (copy, (state, new)) in std::iter::zip(copy.chunks_exact_mut(lanes), states) {
+        let (old, new) = (T::load(isa, state), T::load(isa, new));
+        let now = match change {
+            Change::None => old,
+            Change::New => new,
+            Change::Blended(counts) => {
+                let (of_new, of_old) = if counts {
+                    (T::one(), T::zero())
+                } else {
+                    (T::zero(), T::one())
+                };
+                let new = T::product(isa, T::splat(isa, of_new), new);
+                T::sum(isa, new, T::product(isa, T::splat(isa, of_old), old))
+            }
+        };
+        T::store(isa, now, state);
+        T::store(isa, now, copy);
+    }
+}
+
+impl<T: Element> Units<T> {
+    /// The range of these units, and the width of a row.
+    pub(super) fn place(&self) -> (Range<usize>, usize) {
+        (self.range.clone(), self.width)
+    }
+
+    /// Sets the given states, each [batch, units] for all units.
+    pub(super) fn start(&mut self, initial: [Option<&[T]>; 2], units: usize) {
+        for (state, initial) in std::iter::zip([&mut self.h, &mut self.c], initial) {
+            let rows = state.chunks_exact_mut(self.width);
+            for (to, from) in std::iter::zip(rows, initial.unwrap_or_default().chunks_exact(units))
+            {
+                to[..self.range.len()].copy_from_slice(&from[self.range.clone()]);
+            }
+        }
+    }
+
+    /// Writes the cell state to its part of all units, [batch, units].
+    pub(super) fn store_cell(&self, units: usize, to: &mut [T]) {
+        let rows = std::iter::zip(to.chunks_exact_mut(units), self.c.chunks_exact(self.width));
+        for (to, from) in rows {
+            to[self.range.clone()].copy_from_slice(&from[..self.range.len()]);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `cargo xtask bench-models`: models on tract and on ONNX Runtime, in turns.
+//!
+//! `bench_models.py` has the table of models. Each is run in rounds, first by one runtime, then by
+//! the other, so that a load of the machine meets both; what counts is the fastest run of all.
+
+use std::path::Path;
+
+use crate::ep;
+use crate::step::{Command, cargo};
+
+/// The rounds, and the runs in each.
+const ROUNDS: usize = 3;
+const RUNS: &str = "20";
+
+/// The numbers of threads.
+const THREADS: [&str; 2] = ["1", "2"];
+
+/// Prints a table of the models whose names have all these parts.
+pub(crate) fn run(parts: &[&str]) -> Result<(), String> {
+    let folder = crate::target().join("bench-models");
+    let script = crate::root().join("crates/xtask/bench_models.py");
+    let names = Command::new(ep::python_of_models()?)
+        .arg(script)
+        .arg(&folder)
+        .args(parts)
+        .output()?;
+    if names.is_empty() {
+        return Err(format!("no model has {parts:?} in its name"));
+    }
+    cargo(&["build", "--release", "--package", "revseq-runner"])
+        .args(["--bin", "revseq", "--features", "full"])
+        .run()?;
+    let (_, library) = ep::onnxruntime()?;
+    println!("| milliseconds | threads | tract | ONNX Runtime | ratio |");
+    println!("|---|---|---|---|---|");
+    for name in names.lines() {
+        let model = folder.join(format!("{name}.onnx"));
+        for threads in THREADS {
+            let mut fastest = [f64::INFINITY; 2];
+            for _ in 0..ROUNDS {
+                for (backend, fastest) in std::iter::zip(["tract", "ort-plain"], &mut fastest) {
+                    *fastest = fastest.min(time(&model, backend, threads, &library)?);
+                }
+            }
+            let [tract, ort] = fastest.map(|seconds| seconds * 1e3);
+            let ratio = tract / ort;
+            println!("| {name} | {threads} | {tract:.3} | {ort:.3} | {ratio:.2} |");
+        }
+    }
+    Ok(())
+}
+
+/// The seconds of the fastest of some runs.
+fn time(model: &Path, backend: &str, threads: &str, library: &Path) -> Result<f64, String> {
+    let program = crate::target().join("release/revseq");
+    let mut run = Command::new(program)
+        .arg("run")
+        .arg(model)
+        .args(["--fill", "random:1", "--format", "json"])
+        .args(["--warmup", "2", "--repeat", RUNS])
+        .args(["--backend", backend, "--threads", threads]);
+    if backend == "ort-plain" {
+        run = run.arg("--ort-lib").arg(library);
+    }
+    let report = run.output()?;
+    let report: serde_json::Value =
+        serde_json::from_str(&report).map_err(|error| format!("revseq's report: {error}"))?;
+    let seconds = report["timing"]["min_seconds"].as_f64();
+    seconds.ok_or_else(|| format!("{} was not timed", model.display()))
+}
