@@ -6,7 +6,7 @@
 //! `revseq::ReverseSubsequences`. As a custom-op library it registers only
 //! that operator, to run on the CPU EP.
 //!
-//! It exports the three functions below and `RevSeqRewrite`, which rewrites a
+//! It exports the three functions below, and `RevSeqRewrite`, which rewrites a
 //! model before a session loads it. revseq-kernels has the kernels,
 //! revseq-graph reads the nodes, and only this crate knows ONNX Runtime.
 //!

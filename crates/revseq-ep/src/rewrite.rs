@@ -1,31 +1,77 @@
 //! Rewriting a model before a session loads it, for hosts that are not written in Rust.
+//!
+//! [`RevSeqRewrite`] returns memory that [`RevSeqFreeRewriting`] gives back, and calls nothing of its
+//! host: an interpreter may end while a thread is in it.
 
+use std::path::PathBuf;
 use std::slice;
 
-use revseq_rewrite::{Assumptions, Options, Report};
+use revseq_rewrite::revseq_onnx::{
+    Error as OnnxError, decode, encode, external, external_files, file, memory,
+};
+use revseq_rewrite::{Assumptions, Options};
 use serde::Deserialize;
 
 use crate::plugin::{error, fence};
 
-/// A part of the result of [`RevSeqRewrite`].
+/// The kind of a [`Rewriting`].
 #[repr(u32)]
-enum Part {
-    /// The rewritten model.
+enum Kind {
+    /// A rewritten model, and the report.
     Model = 0,
-    /// The report: JSON with `exactness` and `steps`.
-    Report = 1,
-    /// Reason why there is neither, as text.
-    Error = 2,
+    /// The text of an error.
+    Error = 1,
+    /// The text of an error: there is not enough memory.
+    OutOfMemory = 2,
 }
 
-/// Receives a part: its number, its bytes and how many they are.
-type Receive = extern "C" fn(part: u32, bytes: *const u8, size: usize);
+/// Bytes that a [`Rewriting`] owns.
+#[repr(C)]
+struct Bytes {
+    start: *const u8,
+    size: usize,
+}
+
+impl Bytes {
+    fn of(owner: &[u8]) -> Self {
+        Self {
+            start: owner.as_ptr(),
+            size: owner.len(),
+        }
+    }
+}
+
+/// The result of [`RevSeqRewrite`]. Its host reads all but the last field.
+#[repr(C)]
+pub(crate) struct Rewriting {
+    kind: Kind,
+    /// The rewritten model; empty if there is an error.
+    model: Bytes,
+    /// The report or the error, as text. The report is JSON with `exactness`, `steps`,
+    /// `removed_inputs`, `data_folder` and `has_external_data`.
+    text: Bytes,
+    /// What the two are in.
+    _owners: [Vec<u8>; 2],
+}
+
+impl Rewriting {
+    fn new(kind: Kind, model: Vec<u8>, text: Vec<u8>) -> Box<Self> {
+        Box::new(Self {
+            kind,
+            model: Bytes::of(&model),
+            text: Bytes::of(&text),
+            _owners: [model, text],
+        })
+    }
+}
 
 /// Rewrites an ONNX model.
 ///
-/// `options` is JSON: `{"fast": true, "portable": false, "passes": [], "assume": []}`, of which
-/// each may be missing. `receive` is called before this returns, either with an error or with
-/// a model and a report; the bytes are gone afterwards.
+/// `model` is the model or, if the options say so, the path of its file, in UTF-8 on Windows.
+/// `options` is JSON: `{"is_path": false, "resolve_links": false, "fast": true, "portable": false,
+/// "passes": [], "assume": []}`, of which each may be missing. With `resolve_links`, for a path, the
+/// report's `data_folder` is the folder where the model's data is found if a link leads there.
+/// The result is to be passed to [`RevSeqFreeRewriting`].
 ///
 /// # Safety
 /// `model` and `options` point to as many bytes as their sizes say.
@@ -35,36 +81,79 @@ pub(crate) unsafe extern "C" fn RevSeqRewrite(
     model_size: usize,
     options: *const u8,
     options_size: usize,
-    receive: Receive,
-) {
+) -> *mut Rewriting {
     let bytes = |bytes: *const u8, size: usize| match bytes.is_null() {
         true => &[][..],
         // SAFETY: the caller's.
         false => unsafe { slice::from_raw_parts(bytes, size) },
     };
     let (model, options) = (bytes(model, model_size), bytes(options, options_size));
-    let give = |part: Part, bytes: &[u8]| receive(part as u32, bytes.as_ptr(), bytes.len());
-    match fence::catch(|| rewrite(model, options)) {
-        Ok((model, report)) => {
-            give(Part::Model, &model);
-            give(Part::Report, &report);
-        }
-        Err(Error(message)) => give(Part::Error, message.as_bytes()),
+    let rewriting = fence::catch(|| rewrite(model, options));
+    Box::into_raw(rewriting.unwrap_or_else(|error| {
+        let (kind, text) = match error {
+            Error::OutOfMemory(text) => (Kind::OutOfMemory, text),
+            Error::Other(text) => (Kind::Error, text),
+        };
+        Rewriting::new(kind, Vec::new(), text.into_bytes())
+    }))
+}
+
+/// Frees the result of [`RevSeqRewrite`], with its bytes.
+///
+/// # Safety
+/// `rewriting` is null or comes from [`RevSeqRewrite`], and is freed only once.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn RevSeqFreeRewriting(rewriting: *mut Rewriting) {
+    if !rewriting.is_null() {
+        // SAFETY: the caller's.
+        fence::value((), || drop(unsafe { Box::from_raw(rewriting) }));
     }
 }
 
-struct Error(String);
+#[derive(Debug)]
+enum Error {
+    OutOfMemory(String),
+    Other(String),
+}
 
 impl From<error::Error> for Error {
     fn from(error: error::Error) -> Self {
-        Self(error.to_string())
+        Self::Other(error.to_string())
     }
+}
+
+impl From<OnnxError> for Error {
+    fn from(error: OnnxError) -> Self {
+        match error {
+            OnnxError::OutOfMemory { .. } => Self::OutOfMemory(error.to_string()),
+            error => Self::Other(chain(&error)),
+        }
+    }
+}
+
+impl From<revseq_rewrite::Error> for Error {
+    fn from(error: revseq_rewrite::Error) -> Self {
+        match error {
+            revseq_rewrite::Error::Model(error) => error.into(),
+            error => Self::Other(chain(&error)),
+        }
+    }
+}
+
+/// An error and its causes, on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[derive(Default)]
 struct Arguments {
+    is_path: bool,
+    resolve_links: bool,
     fast: bool,
     portable: bool,
     passes: Vec<String>,
@@ -83,7 +172,7 @@ impl Arguments {
                         "there is no assumption {name:?}, expected \"right-padded\" or \
                          \"constant-initializers\""
                     );
-                    return Err(Error(message));
+                    return Err(Error::Other(message));
                 }
             }
         }
@@ -97,27 +186,126 @@ impl Arguments {
     }
 }
 
-fn rewrite(model: &[u8], options: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Error> {
-    let arguments: Arguments =
-        serde_json::from_slice(options).map_err(|error| Error(format!("options: {error}")))?;
-    let (model, report) = revseq_rewrite::rewrite_bytes(model, &arguments.options()?)
-        .map_err(|error| Error(chain(&error)))?;
-    Ok((model, json(&report)))
-}
-
-/// An error and its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    std::iter::successors(Some(error), |error| error.source())
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
-}
-
-fn json(report: &Report) -> Vec<u8> {
-    let json = serde_json::json!({
+fn rewrite(input: &[u8], options: &[u8]) -> Result<Box<Rewriting>, Error> {
+    let arguments: Arguments = serde_json::from_slice(options)
+        .map_err(|error| Error::Other(format!("options: {error}")))?;
+    let path = arguments.is_path.then(|| path(input)).transpose()?;
+    let (mut model, size) = match &path {
+        Some(path) => {
+            let bytes = file::read_model(path)?;
+            (decode(&bytes)?, bytes.len())
+        }
+        None => (decode(input)?, input.len()),
+    };
+    let data_folder = match &path {
+        Some(path) if arguments.resolve_links => external::resolve_links(&mut model, path)?,
+        _ => None,
+    };
+    let data_folder = data_folder.map(text).transpose()?;
+    // Layers get copies of the weights of their loops, which then go.
+    memory::check(size)?;
+    let report = revseq_rewrite::rewrite(&mut model, &arguments.options()?)?;
+    let text = serde_json::json!({
         "exactness": report.exactness(),
         "steps": report.steps,
         "removed_inputs": report.removed_inputs,
+        "data_folder": data_folder,
+        "has_external_data": !external_files(&model).is_empty(),
     });
-    json.to_string().into_bytes()
+    let model = encode(&model)?;
+    let text = text.to_string().into_bytes();
+    Ok(Rewriting::new(Kind::Model, model, text))
+}
+
+/// The path that the host gives.
+#[cfg(unix)]
+#[allow(clippy::unnecessary_wraps, reason = "elsewhere it may be no path")]
+fn path(bytes: &[u8]) -> Result<PathBuf, Error> {
+    use std::os::unix::ffi::OsStrExt;
+
+    Ok(PathBuf::from(std::ffi::OsStr::from_bytes(bytes)))
+}
+
+/// The path that the host gives.
+#[cfg(not(unix))]
+fn path(bytes: &[u8]) -> Result<PathBuf, Error> {
+    let text = std::str::from_utf8(bytes);
+    let text = text.map_err(|error| Error::Other(format!("its path: {error}")))?;
+    Ok(PathBuf::from(text))
+}
+
+/// A path as text, which JSON can hold.
+fn text(path: PathBuf) -> Result<String, Error> {
+    let text = path.into_os_string().into_string().map_err(|path| {
+        let path = PathBuf::from(path);
+        Error::Other(format!("the folder {} is not in UTF-8", path.display()))
+    })?;
+    // Windows' own form of long paths, which not all programs take.
+    Ok(match text.strip_prefix(r"\\?\") {
+        Some(rest) if !rest.starts_with("UNC") => rest.to_owned(),
+        _ => text,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kind of a result, its model and its text.
+    fn rewritten(model: &[u8], options: &str) -> (u32, Vec<u8>, String) {
+        // SAFETY: both are slices, and the result is freed once.
+        unsafe {
+            let options = options.as_bytes();
+            let rewriting =
+                RevSeqRewrite(model.as_ptr(), model.len(), options.as_ptr(), options.len());
+            let read = |bytes: &Bytes| slice::from_raw_parts(bytes.start, bytes.size).to_vec();
+            let model = read(&(*rewriting).model);
+            let text = String::from_utf8(read(&(*rewriting).text)).unwrap();
+            let kind = std::ptr::from_ref(&(*rewriting).kind).cast::<u32>().read();
+            RevSeqFreeRewriting(rewriting);
+            (kind, model, text)
+        }
+    }
+
+    #[test]
+    fn a_model_comes_back_until_it_is_freed() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/shapes");
+        let path = format!("{folder}/rank3_batch0_time2/model.onnx");
+        let bytes = std::fs::read(&path).unwrap();
+        let by_bytes = rewritten(&bytes, r#"{"portable": true}"#);
+        let by_path = rewritten(path.as_bytes(), r#"{"portable": true, "is_path": true}"#);
+        assert_eq!(by_bytes, by_path);
+        assert_eq!(by_bytes.0, 0);
+        assert!(decode(&by_bytes.1).is_ok());
+        assert!(
+            by_bytes.2.contains(r#""result":"rewritten""#),
+            "{}",
+            by_bytes.2
+        );
+        // SAFETY: it is null.
+        unsafe { RevSeqFreeRewriting(std::ptr::null_mut()) };
+    }
+
+    #[test]
+    fn an_error_is_a_text() {
+        let error = |model: &[u8], options| match rewritten(model, options) {
+            (1, model, text) if model.is_empty() => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(error(b"", "{}"), "it is not an ONNX model: it is empty");
+        assert!(error(b"", "[]").starts_with("options: "));
+        let message = error(b"/nowhere/model.onnx", r#"{"is_path": true}"#);
+        assert!(
+            message.contains("No such file") || message.contains("cannot find"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_lack_of_memory_has_a_kind_of_its_own() {
+        let error = Error::from(OnnxError::OutOfMemory { bytes: 5 });
+        assert!(
+            matches!(error, Error::OutOfMemory(text) if text == "not enough memory for 5 bytes")
+        );
+    }
 }

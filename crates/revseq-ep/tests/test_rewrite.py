@@ -1,12 +1,17 @@
 """Rewriting models from Python: onnxruntime_ep_revseq.rewrite, and sessions on the result."""
 
+import os
+import subprocess
+import sys
+import threading
 import warnings
+import zipfile
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import harness
 
@@ -58,23 +63,60 @@ def test_loops_become_layers(package):
 
 
 def test_errors_name_the_cause(package, tmp_path):
-    path = tmp_path / "x.onnx"
-    path.write_bytes(b"no model")
-    with pytest.raises(package.RewriteError, match="x.onnx: it is not an ONNX model: "):
-        package.rewrite(path)
     with pytest.raises(package.RewriteError, match='the model: there is no pass "swift"; the passes are'):
         package.rewrite((MODEL / "model.onnx").read_bytes(), passes=["swift"])
     with pytest.raises(package.RewriteError, match='no assumption "sorted", expected "right-padded"'):
         package.rewrite(MODEL / "model.onnx", assume=["sorted"])
     with pytest.raises(FileNotFoundError):
         package.rewrite(tmp_path / "missing.onnx")
+    with pytest.raises(IsADirectoryError if os.name == "posix" else package.RewriteError):
+        package.rewrite(tmp_path)
+    with pytest.raises(TypeError, match="type ModelProto, expected a path or bytes, such as model.Ser"):
+        package.rewrite(onnx.load(MODEL / "model.onnx"))
+    with pytest.raises(TypeError, match="the model is of type int, expected a path or bytes$"):
+        package.rewrite(5)
     with pytest.raises(ValueError, match="rewrite is 'portable', expected None or 'fast'"):
         package.worker.create_session(MODEL / "model.onnx", rewrite="portable")
 
 
+def zipped(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("weights", "1")
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "it is empty"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "it is a PNG image"),
+        (zipped, "it is a zip archive, perhaps of a PyTorch or Keras model: export it to ONNX"),
+        (b"Thank you for your order.\n", "it is a text file"),
+        (b"\x40\0\0\0\0\0\0\0{\"w\":{\"dtype\":\"F32\"}}", "it is a safetensors file, "),
+    ],
+    ids=["empty", "png", "zip", "text", "safetensors"],
+)
+def test_a_file_that_is_no_model_is_named(package, tmp_path, content, what):
+    path = tmp_path / "x.onnx"
+    content(path) if callable(content) else path.write_bytes(content)
+    for given, source in ((path, "x.onnx"), (path.read_bytes(), "the model")):
+        with pytest.raises(package.RewriteError) as caught:
+            package.rewrite(given)
+        assert f"{source}: it is not an ONNX model: {what}" in str(caught.value)
+
+
+def test_arguments_of_any_type_that_can_be_meant(package):
+    path = MODEL / "model.onnx"
+    expected = package.rewrite(path, fast=True, assume=["right-padded"], passes=["transpose"])
+    content = path.read_bytes()
+    for given in (bytearray(content), memoryview(content)):
+        assert package.rewrite(given, fast=1, assume="right-padded", passes="transpose") == expected
+
+
 def test_a_session_rewrites(package):
-    for _ in range(2):
-        check(package.worker.create_session(MODEL / "model.onnx", threads=1, rewrite="fast"))
+    path = MODEL / "model.onnx"
+    for model in (path, str(path), path.read_bytes(), bytearray(path.read_bytes())):
+        check(package.create_session(model, threads=1, rewrite="fast"))
+    check(package.create_session(memoryview(path.read_bytes()), threads=1))
 
 
 def test_data_in_other_files_is_found(package, tmp_path):
@@ -86,6 +128,176 @@ def test_data_in_other_files_is_found(package, tmp_path):
     )
     assert (tmp_path / "weights.bin").stat().st_size > 0
     check(package.worker.create_session(path, threads=1, rewrite="fast"))
+
+
+def save_as_cache(model, root):
+    """Saves a model with external data as caches do: files in one folder, links in another."""
+    for folder in (root / "blobs", root / "snapshots/one"):
+        folder.mkdir(parents=True)
+    saved = root / "model.onnx"
+    onnx.save_model(
+        model, saved, save_as_external_data=True, location="e.data", size_threshold=100
+    )
+    for name, blob in (("model.onnx", "1111"), ("e.data", "2222")):
+        (root / name).rename(root / "blobs" / blob)
+        (root / "snapshots/one" / name).symlink_to(f"../../blobs/{blob}")
+    return root / "snapshots/one/model.onnx"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows may not let users make links")
+def test_data_behind_links_of_a_cache_is_found(package, tmp_path):
+    path = save_as_cache(onnx.load(MODEL / "model.onnx"), tmp_path)
+    check(package.create_session(path, threads=1))
+    session = package.create_session(path, threads=1, rewrite="fast")
+    check(session)
+    # Data elsewhere is refused, as it is without a rewrite.
+    (tmp_path / "blobs/2222").rename(tmp_path / "3333")
+    (path.parent / "e.data").unlink()
+    (path.parent / "e.data").symlink_to("../../3333")
+    with pytest.raises(package.RewriteError, match="a link leads out of the model's folder"):
+        package.create_session(path, threads=1, rewrite="fast")
+
+
+def run_alone(folder, body, **env):
+    """Runs a body in a process of its own; returns what it printed."""
+    harness.install(folder)
+    done = subprocess.run(
+        [sys.executable, "-c", body],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(folder), **env},
+    )
+    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def product(columns):
+    """A model of a product with weights of 4 KB for each column."""
+    weights = np.arange(1000 * columns, dtype=np.float32).reshape(1000, columns)
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "graph",
+        [info("x", TensorProto.FLOAT, [1, 1000])],
+        [info("y", TensorProto.FLOAT, [1, columns])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    return harness.model(graph)
+
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="it asks Linux for what it needs")
+
+
+@LINUX
+def test_the_interpreter_ends_during_a_rewrite(package, tmp_path):
+    """While the process is still there after the interpreter, a rewrite of it comes to its end."""
+    path = tmp_path / "model.onnx"
+    onnx.save_model(product(25000), path)
+    run_alone(tmp_path, f"""
+import ctypes, threading
+import onnxruntime_ep_revseq
+libc = ctypes.CDLL(None)
+libc.__cxa_atexit(ctypes.cast(libc.usleep, ctypes.c_void_p), ctypes.c_void_p(3_000_000), None)
+started = threading.Event()
+def work():
+    started.set()
+    onnxruntime_ep_revseq.rewrite({str(path)!r})
+threading.Thread(target=work, daemon=True).start()
+started.wait()
+""")
+
+
+@LINUX
+def test_a_lack_of_memory_is_a_memory_error(package, tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save_model(product(25000), path)
+    printed = run_alone(tmp_path, f"""
+import resource
+import onnxruntime_ep_revseq
+onnxruntime_ep_revseq.get_library_path()
+onnxruntime_ep_revseq._rewrite._library()
+with open("/proc/self/statm") as file:
+    taken = int(file.read().split()[0]) * resource.getpagesize()
+_, hard = resource.getrlimit(resource.RLIMIT_AS)
+content = open({str(path)!r}, "rb").read()
+for megabytes in range(110, 800, 60):
+    resource.setrlimit(resource.RLIMIT_AS, (taken + (megabytes << 20), hard))
+    for model in ({str(path)!r}, content):
+        try:
+            model, _ = onnxruntime_ep_revseq.rewrite(model)
+            print(len(model))
+        except MemoryError as error:
+            print(error)
+        model = None
+""").splitlines()
+    assert f"{path}: not enough memory for " in printed[0]
+    assert printed[-1] == printed[-2] == str(path.stat().st_size)
+
+
+@LINUX
+@pytest.mark.parametrize("form", ["path", "bytes"])
+def test_a_session_keeps_no_copy_of_a_large_model(package, tmp_path, form):
+    path, temporary = tmp_path / "model.onnx", tmp_path / "temporary"
+    temporary.mkdir()
+    onnx.save_model(product(50000), path)
+    taken = [
+        int(run_alone(tmp_path / str(rewrite), f"""
+import os
+import numpy as np
+import onnxruntime_ep_revseq
+model = {str(path)!r}
+if {form!r} == "bytes":
+    model = open(model, "rb").read()
+session = onnxruntime_ep_revseq.create_session(model, threads=1, rewrite={rewrite!r})
+assert session.run(None, {{"x": np.eye(1, 1000, dtype=np.float32)}})[0][0, :3].tolist() == [0, 1, 2]
+assert not os.listdir(os.environ["TMPDIR"])
+with open("/proc/self/status") as file:
+    print(next(int(line.split()[1]) for line in file if line.startswith("RssAnon")))
+""", TMPDIR=str(temporary)))
+        for rewrite in (None, "fast")
+    ]  # fmt: skip
+    # The model has 200 MB.
+    assert taken[1] < taken[0] + 50_000, taken
+
+
+@LINUX
+def test_a_large_model_without_room_for_a_file(package, tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save_model(product(20000), path)
+    printed = run_alone(tmp_path, f"""
+import resource
+import onnxruntime_ep_revseq
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+try:
+    onnxruntime_ep_revseq.create_session({str(path)!r}, rewrite="fast")
+except OSError as error:
+    print(error)
+""", TMPDIR=str(tmp_path))
+    assert "the rewritten model of 80 MB is to go there (TMPDIR) while it loads" in printed, printed
+    assert not list(tmp_path.glob("revseq-*"))
+
+
+def test_other_threads_go_on_while_a_model_is_copied(package):
+    model = product(50000).SerializeToString()
+    count, ends = 0, threading.Event()
+
+    def work():
+        nonlocal count
+        while not ends.is_set():
+            count += 1
+
+    thread = threading.Thread(target=work)
+    with package._rewrite.rewriting(model) as result:
+        thread.start()
+        before = count
+        copied = result.to_bytes()
+        during = count - before
+        ends.set()
+        thread.join()
+    assert copied == model
+    assert during > 1000
 
 
 def test_a_loop_that_is_left_is_named(package):

@@ -67,6 +67,7 @@ path = ep.get_library_path()
 assert os.path.isabs(path) and os.path.isfile(path) and path.startswith(sys.prefix), path
 requires = importlib.metadata.requires("onnxruntime-ep-revseq")
 assert requires == ["onnxruntime>=1.24; extra == 'ort'"], requires
+assert ep.__version__ == importlib.metadata.version("onnxruntime-ep-revseq")
 assert "onnxruntime" not in sys.modules
 print("well")
 """

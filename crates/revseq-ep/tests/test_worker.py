@@ -126,6 +126,59 @@ use(session)
 """)
 
 
+def test_a_process_forks_while_a_thread_registers(tmp_path):
+    run(tmp_path, """
+inside, real = threading.Event(), ort.register_execution_provider_library
+def register(*arguments):
+    inside.set()
+    # The other thread forks in the meantime.
+    threading.Event().wait(0.5)
+    real(*arguments)
+ort.register_execution_provider_library = register
+thread = threading.Thread(target=worker.register)
+thread.start()
+inside.wait()
+child = os.fork()
+if not child:
+    use(worker.create_session(MODEL, threads=1))
+    os._exit(0)
+def kill():
+    os.kill(child, 9)
+timer = threading.Timer(60, kill)
+timer.start()
+assert os.waitpid(child, 0)[1] == 0
+timer.cancel()
+thread.join()
+use(worker.create_session(MODEL, threads=1))
+""")
+
+
+def test_an_onnx_runtime_that_is_missing_or_too_old(tmp_path):
+    """Each is a stand-in: `test_old_host.py` has a real one that is too old."""
+    printed = run(tmp_path, """
+import types
+def error(module):
+    sys.modules["onnxruntime"] = module
+    try:
+        worker.create_session(MODEL)
+    except (ModuleNotFoundError, worker.RegistrationError) as error:
+        print(f"{type(error).__name__}: {error}")
+for worker._OLDEST_PYTHON in ((3, 9), (99, 0)):
+    error(None)
+    error(types.SimpleNamespace(__version__="1.19.2"))
+""").splitlines()
+    version = "{}.{}".format(*sys.version_info)
+    python = f"; ONNX Runtime 1.24 needs Python 3.11 or later, this is {version}"
+    none = "there is no ONNX Runtime: pip install 'onnxruntime-ep-revseq[ort]', or a build of it"
+    old = (
+        "it needs ONNX Runtime 1.24 or later, found 1.19.2: "
+        "pip install -U onnxruntime, or the build of it that you use"
+    )
+    for (missing, too_old), end in ((printed[:2], ""), (printed[2:], python)):
+        assert missing == f"ModuleNotFoundError: {none}{end}"
+        assert too_old.startswith("RegistrationError: ") and too_old.endswith(f"Provider: {old}{end}")
+
+
 def test_nodes_that_are_elsewhere_are_named(tmp_path):
     run(tmp_path, """
 model = harness.reverse_sequence(["t", "b"], harness.TensorProto.STRING, lengths_shape=["b"],
@@ -133,7 +186,11 @@ model = harness.reverse_sequence(["t", "b"], harness.TensorProto.STRING, lengths
 try:
     worker.create_session(model.SerializeToString())
 except worker.AssignmentError as error:
-    assert "ReverseSequence 'the_node' is with CPUExecutionProvider" in str(error), error
+    assert str(error) == (
+        "not with RevSeqExecutionProvider: ReverseSequence 'the_node' is with CPUExecutionProvider: "
+        "its elements are strings, or of another type without a fixed size, which are left to it; "
+        "to allow that, make the session by onnxruntime.InferenceSession and register()"
+    ), error
 else:
     raise AssertionError("strings were taken")
 """)
@@ -165,6 +222,19 @@ for _ in range(2):
 """, library=False)
 
 
+def test_the_documentation_begins_with_sessions(tmp_path):
+    run(tmp_path, """
+import pydoc, re
+for module in (onnxruntime_ep_revseq, worker):
+    first = re.search(r"^    (?!from|import).+", module.__doc__, re.M)[0]
+    assert "create_session(" in first, first
+    assert set(module.__all__) <= set(dir(module))
+    text = pydoc.plain(pydoc.render_doc(module))
+    assert all(f"{name}" in text for name in module.__all__)
+assert onnxruntime_ep_revseq.create_session is worker.create_session
+""")
+
+
 @pytest.mark.parametrize("page", ["README.md", "crates/revseq-ep/python/README.md"])
 def test_the_snippets_of_a_page_run_twice(tmp_path, page):
     """As in a notebook, one after the other in one process."""
@@ -173,4 +243,5 @@ def test_the_snippets_of_a_page_run_twice(tmp_path, page):
     assert snippets
     model = harness.MODELS / "exported/keras_gru_bidirectional/model.onnx"
     (tmp_path / "model.onnx").write_bytes(model.read_bytes())
+    (tmp_path / "models").symlink_to(harness.MODELS)
     run(tmp_path, f"\nos.chdir({str(tmp_path)!r})\n" + "".join(2 * snippets))

@@ -3,8 +3,8 @@
 use buffa::encoding::{Tag, WireType, decode_varint, skip_field};
 use buffa::{DecodeError, DecodeOptions, Message};
 
-use crate::Error;
 use crate::proto::{ModelProto, TensorProto};
+use crate::{Error, file, memory};
 
 /// The maximum nesting depth of messages, the same as in other ONNX readers.
 const MAXIMUM_DEPTH: u32 = 100;
@@ -13,14 +13,20 @@ const MAXIMUM_DEPTH: u32 = 100;
 const MEMORY_ALLOWANCE: usize = 1 << 30;
 const MEMORY_PER_BYTE: usize = 8;
 
+/// The most memory that a decoded model is expected to take beside its bytes.
+const EXPECTED_OVERHEAD: usize = 128 << 20;
+
 /// Decodes a model. Fields unknown to this version of ONNX are kept.
 ///
 /// # Errors
 ///
-/// If the bytes are not a model, nest too deeply, or would take far more memory than they have
-/// bytes.
+/// If the bytes are not a model, nest too deeply, would take far more memory than they have bytes,
+/// or more than there is.
 pub fn decode(bytes: &[u8]) -> Result<ModelProto, Error> {
+    file::check_start(bytes).map_err(Error::invalid)?;
     let memory = allowed_memory(bytes);
+    let overhead = EXPECTED_OVERHEAD.min(MEMORY_PER_BYTE.saturating_mul(bytes.len()));
+    memory::check(bytes.len().saturating_add(overhead))?;
     let options = DecodeOptions::new()
         .with_recursion_limit(MAXIMUM_DEPTH)
         .with_unknown_field_limit(usize::MAX)
@@ -31,13 +37,18 @@ pub fn decode(bytes: &[u8]) -> Result<ModelProto, Error> {
             bytes: bytes.len(),
             limit: memory,
         },
-        error => match expected_length(bytes) {
-            Some(expected) => Error::Truncated {
-                bytes: bytes.len(),
-                expected,
-            },
-            None => Error::Decode(error),
-        },
+        error => {
+            if let Some(what) = file::text(bytes) {
+                return Error::Invalid(format!("{}: {what}", file::NO_MODEL));
+            }
+            match expected_length(bytes) {
+                Some(expected) => Error::Truncated {
+                    bytes: bytes.len(),
+                    expected,
+                },
+                None => Error::Decode(error),
+            }
+        }
     })?;
     if model.graph.is_unset() {
         return Err(Error::NoGraph);
@@ -70,9 +81,13 @@ fn allowed_memory(bytes: &[u8]) -> usize {
 ///
 /// # Errors
 ///
-/// If it exceeds protobuf's 2 GiB.
+/// If it exceeds protobuf's 2 GiB, or the memory that there is.
 pub fn encode(model: &impl Message) -> Result<Vec<u8>, Error> {
-    model.try_encode_to_vec().map_err(Error::Encode)
+    let size = model.try_encoded_len().map_err(Error::Encode)?;
+    let mut bytes = Vec::new();
+    memory::reserve(&mut bytes, size as usize)?;
+    model.try_encode(&mut bytes).map_err(Error::Encode)?;
+    Ok(bytes)
 }
 
 /// The least length of a file whose last field is cut off; `None` if it is not.

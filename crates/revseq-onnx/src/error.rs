@@ -26,6 +26,12 @@ pub enum Error {
         /// The memory allowed, in bytes.
         limit: usize,
     },
+    /// The system has no more memory to give.
+    #[error("not enough memory for {bytes} bytes")]
+    OutOfMemory {
+        /// The number of bytes asked for.
+        bytes: usize,
+    },
     /// The model has no graph.
     #[error("it has no graph: it is not an ONNX model")]
     NoGraph,
@@ -40,6 +46,9 @@ pub enum Error {
 impl Error {
     /// The error that these words describe.
     pub(crate) fn invalid(error: anyhow::Error) -> Self {
-        Self::Invalid(format!("{error:#}"))
+        match error.downcast_ref() {
+            Some(&Self::OutOfMemory { bytes }) => Self::OutOfMemory { bytes },
+            _ => Self::Invalid(format!("{error:#}")),
+        }
     }
 }

@@ -7,10 +7,9 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::Error;
 use crate::model::{ModelProto, TensorProto, type_name};
-use crate::tensor;
 use crate::visit::for_each_tensor;
+use crate::{Error, memory, tensor};
 
 /// The most data that a model's tensors may have in other files, in bytes.
 const MAXIMUM_DATA: u64 = 16 << 30;
@@ -28,14 +27,8 @@ const MAXIMUM_READS: u64 = 4;
 /// A file cannot be read or is too short, data is not what a tensor promises, or all of it is more
 /// than 16 GiB.
 pub fn load(model: &mut ModelProto, path: &Path) -> Result<(), Error> {
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let file = path.canonicalize().ok();
     let mut loader = Loader {
-        folder: match folder.as_os_str().is_empty() {
-            true => PathBuf::from("."),
-            false => folder.to_owned(),
-        },
-        linked: file.and_then(|file| file.parent().map(Path::to_owned)),
+        folders: Folders::of(path),
         left: HashMap::new(),
         total: 0,
     };
@@ -46,8 +39,117 @@ pub fn load(model: &mut ModelProto, path: &Path) -> Result<(), Error> {
     .map_err(Error::invalid)
 }
 
-/// Checks that a location's text stays below the model's folder. Links are resolved and checked
-/// when the data is read.
+/// Names the data of a model whose file is a link in the folders where it is, and returns the folder
+/// that they are named from. `None` if all data is named from the model's folder as it was, without
+/// links out of it.
+///
+/// Runtimes that take a model as bytes look for its data in one folder, and most of them follow no
+/// link out of that.
+///
+/// # Errors
+/// Data is not there, or lies elsewhere than [`load`] reads it.
+pub fn resolve_links(model: &mut ModelProto, path: &Path) -> Result<Option<PathBuf>, Error> {
+    let folders = Folders::of(path);
+    let mut resolve = || {
+        let folder = folders.folder.canonicalize()?;
+        if folders.linked.as_ref().is_none_or(|it| *it == folder) {
+            return Ok(None);
+        }
+        let mut common: Option<PathBuf> = None;
+        for_each_file(model, &mut |file| {
+            let path = folders.resolve(file)?;
+            let parent = path.parent().unwrap_or(&path);
+            common = Some(match &common {
+                None => parent.to_owned(),
+                Some(common) => shared(common, parent),
+            });
+            Ok(file.to_owned())
+        })?;
+        let common = common.filter(|common| !common.starts_with(&folder));
+        let Some(common) = common else {
+            return Ok(None);
+        };
+        for_each_file(model, &mut |file| {
+            let path = folders.resolve(file)?;
+            let below = path.strip_prefix(&common)?;
+            let parts = below.iter().map(|part| part.to_str());
+            let parts: Option<Vec<_>> = parts.collect();
+            Ok(parts
+                .with_context(|| format!("{} is not in UTF-8", below.display()))?
+                .join("/"))
+        })?;
+        Ok(Some(common))
+    };
+    resolve().map_err(Error::invalid)
+}
+
+/// The folder that two folders lie in.
+fn shared(one: &Path, other: &Path) -> PathBuf {
+    let pairs = one.components().zip(other.components());
+    pairs
+        .take_while(|(one, other)| one == other)
+        .map(|(one, _)| one)
+        .collect()
+}
+
+/// Replaces the name of the file of each tensor's data.
+fn for_each_file(
+    model: &mut ModelProto,
+    replace: &mut impl FnMut(&str) -> Result<String>,
+) -> Result<()> {
+    for_each_tensor(model, &mut |tensor| {
+        if !tensor.is_external() {
+            return Ok(());
+        }
+        let file = location(tensor)?.file;
+        let new = replace(file).with_context(|| format!("its data in {file:?}"))?;
+        let mut entries = tensor.external_data.iter_mut();
+        if let Some(entry) = entries.find(|entry| entry.key() == LOCATION) {
+            entry.value = Some(new);
+        }
+        Ok(())
+    })
+}
+
+/// The key of the file's name.
+const LOCATION: &str = "location";
+
+/// The folders that a model's data may lie in.
+struct Folders {
+    /// The model's folder.
+    folder: PathBuf,
+    /// The folder of the file that the model's path leads to.
+    linked: Option<PathBuf>,
+}
+
+impl Folders {
+    fn of(path: &Path) -> Self {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let file = path.canonicalize().ok();
+        Self {
+            folder: match folder.as_os_str().is_empty() {
+                true => PathBuf::from("."),
+                false => folder.to_owned(),
+            },
+            linked: file.and_then(|file| file.parent().map(Path::to_owned)),
+        }
+    }
+
+    /// The path of a file, without links.
+    fn resolve(&self, file: &str) -> Result<PathBuf> {
+        let folder = self.folder.canonicalize()?;
+        let path = folder.join(file).canonicalize()?;
+        let folders = std::iter::once(&folder).chain(&self.linked);
+        ensure!(
+            folders.into_iter().any(|folder| path.starts_with(folder)),
+            "a link leads out of the model's folder"
+        );
+        Ok(path)
+    }
+}
+
+/// Checks that a location's text stays below the model's folder. Links are resolved and checked when
+/// the data is read.
 ///
 /// # Errors
 /// It is absolute, leads upwards, or is a name on Windows alone.
@@ -95,7 +197,7 @@ pub(crate) fn location(proto: &TensorProto) -> Result<Location<'_>> {
         });
         number.transpose()
     };
-    let file = entry("location")?.context("its external data has no location")?;
+    let file = entry(LOCATION)?.context("its external data has no location")?;
     check_location(file)?;
     Ok(Location {
         file,
@@ -106,10 +208,7 @@ pub(crate) fn location(proto: &TensorProto) -> Result<Location<'_>> {
 
 /// Reads the data of a model's tensors.
 struct Loader {
-    /// The model's folder.
-    folder: PathBuf,
-    /// The folder of the file that the model's path leads to.
-    linked: Option<PathBuf>,
+    folders: Folders,
     /// The bytes that may still be read of each file.
     left: HashMap<PathBuf, u64>,
     total: u64,
@@ -139,13 +238,7 @@ impl Loader {
     }
 
     fn read(&mut self, location: &Location<'_>, promised: u64) -> Result<Vec<u8>> {
-        let folder = self.folder.canonicalize()?;
-        let path = folder.join(location.file).canonicalize()?;
-        let folders = std::iter::once(&folder).chain(&self.linked);
-        ensure!(
-            folders.into_iter().any(|folder| path.starts_with(folder)),
-            "a link leads out of the model's folder"
-        );
+        let path = self.folders.resolve(location.file)?;
         ensure!(
             std::fs::metadata(&path)?.is_file(),
             "it is not a regular file"
@@ -178,9 +271,7 @@ impl Loader {
             MAXIMUM_DATA >> 30
         );
         let mut bytes = Vec::new();
-        bytes
-            .try_reserve_exact(promised as usize)
-            .with_context(|| format!("not enough memory for {promised} bytes"))?;
+        memory::reserve(&mut bytes, promised as usize)?;
         file.seek(SeekFrom::Start(location.offset))?;
         file.take(promised).read_to_end(&mut bytes)?;
         ensure!(bytes.len() as u64 == promised, "it ends early");

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use buffa::encoding::{Tag, WireType};
 
-use crate::{Error, ModelProto, check, decode, external};
+use crate::{Error, ModelProto, check, decode, external, memory};
 
 /// The largest file that is read, in bytes. Protobuf itself ends at 2 GiB.
 const MAXIMUM_FILE: u64 = 4 << 30;
@@ -75,9 +75,7 @@ fn read_checked(path: &Path, check: impl FnOnce(&[u8]) -> Result<()>) -> Result<
     file.by_ref().take(beginning).read_to_end(&mut bytes)?;
     check(&bytes)?;
     let rest = length - bytes.len() as u64;
-    bytes
-        .try_reserve_exact(rest as usize)
-        .with_context(|| format!("not enough memory for its {length} bytes"))?;
+    memory::reserve(&mut bytes, rest as usize)?;
     file.take(rest).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
@@ -94,8 +92,11 @@ fn check_length(length: u64) -> Result<()> {
 /// Number of bytes at the start of a file that are looked at.
 const START: u64 = 64;
 
+/// The beginning of a message about a file that is no model.
+pub(crate) const NO_MODEL: &str = "it is not an ONNX model";
+
 /// The magic bytes, at an offset, of other files that people pass as models.
-const OTHERS: [(usize, &[u8], &str); 8] = [
+const OTHERS: [(usize, &[u8], &str); 14] = [
     (
         0,
         b"version https://git-lfs",
@@ -116,27 +117,83 @@ const OTHERS: [(usize, &[u8], &str); 8] = [
     ),
     (4, b"TFL3", "it is a TFLite model: convert it to ONNX"),
     (0, b"\x93NUMPY", "it is a NumPy array"),
+    (0, b"\x89PNG", "it is a PNG image"),
+    (0, b"\xff\xd8\xff", "it is a JPEG image"),
+    (0, b"\x1f\x8b", "it is a gzip archive: unpack it first"),
+    (
+        0,
+        b"GGUF",
+        "it is a GGUF file, which has weights and no graph: export the model to ONNX",
+    ),
+    // A length of 8 bytes, of which the upper ones are 0, and JSON.
+    (
+        4,
+        b"\0\0\0\0{\"",
+        "it is a safetensors file, which has weights and no graph: export the model to ONNX",
+    ),
+    (
+        0,
+        b"\x80\x02\x8a\x0a",
+        "it is a pickle of PyTorch: export the model to ONNX",
+    ),
 ];
 
 /// Checks that a file may be a model.
 ///
 /// # Errors
 /// The kind of file, if it is recognised.
-fn check_start(start: &[u8]) -> Result<()> {
-    for (offset, magic, what) in OTHERS {
-        if start
-            .get(offset..)
-            .is_some_and(|start| start.starts_with(magic))
-        {
-            bail!("it is not an ONNX model: {what}");
+pub(crate) fn check_start(bytes: &[u8]) -> Result<()> {
+    let start = &bytes[..bytes.len().min(START as usize)];
+    let other = OTHERS.iter().find(|(offset, magic, _)| {
+        let at = start.get(*offset..);
+        at.is_some_and(|start| start.starts_with(magic))
+    });
+    if let Some((.., what)) = other {
+        bail!("{NO_MODEL}: {what}");
+    }
+    ensure!(
+        !is_saved_model(start),
+        "{NO_MODEL}: it is a SavedModel of TensorFlow: convert it with tf2onnx"
+    );
+    ensure!(!start.is_empty(), "{NO_MODEL}: it is empty");
+    if !begins_a_model(start) {
+        match text(start) {
+            Some(what) => bail!("{NO_MODEL}: {what}"),
+            None => bail!(NO_MODEL),
         }
     }
-    // An empty file is a model without a graph.
-    ensure!(
-        start.is_empty() || begins_a_model(start),
-        "it is not an ONNX model"
-    );
     Ok(())
+}
+
+/// Says of a file whose beginning is text that it is. A model may begin with a letter, but it has
+/// lengths of fields, which are no text.
+pub(crate) fn text(bytes: &[u8]) -> Option<&'static str> {
+    let start = &bytes[..bytes.len().min(START as usize)];
+    let text = match std::str::from_utf8(start) {
+        Ok(text) => text,
+        // A character that the beginning cuts off.
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&start[..error.valid_up_to()]).ok()?
+        }
+        Err(_) => return None,
+    };
+    let is_text = |character: char| !character.is_control() || "\t\r\n".contains(character);
+    text.chars()
+        .all(is_text)
+        .then(|| match text.trim_start().starts_with(['{', '[']) {
+            true => "it is a JSON file",
+            false => "it is a text file",
+        })
+}
+
+/// Whether this is the beginning of TensorFlow's message: after the version 1 it has a message, whose
+/// first field is the first, where a model has the name of its producer.
+fn is_saved_model(start: &[u8]) -> bool {
+    let [8, 1, 18, length @ ..] = start else {
+        return false;
+    };
+    let end = length.iter().position(|&byte| byte < 0x80);
+    end.and_then(|end| length.get(end + 1)) == Some(&0x0a)
 }
 
 /// Whether the first field may be one of a ModelProto, known or not: it has no groups and no
@@ -167,8 +224,20 @@ mod tests {
             (b"PK\x03\x04\x14", "a zip archive"),
             (b"\x1c\0\0\0TFL3", "a TFLite model"),
             (b"\x93NUMPY\x01", "a NumPy array"),
+            (b"\x89PNG\r\n\x1a\n", "a PNG image"),
+            (b"\xff\xd8\xff\xe0", "a JPEG image"),
+            (b"\x1f\x8b\x08\0", "a gzip archive"),
+            (b"GGUF\x03\0\0\0", "a GGUF file"),
+            (b"\x80\x02\x8a\x0al\xfc", "a pickle of PyTorch"),
+            (b"\x40\0\0\0\0\0\0\0{\"w\":{", "a safetensors file"),
+            (b"\x08\x01\x12\xa4\x05\x0a\x10", "a SavedModel"),
+            (b"\x08\x01\x12\x40\x0a\x10", "a SavedModel"),
+            (b"", "it is empty"),
             (b"\0\0\0\0", "not an ONNX model"),
-            (b"{\"model\": 1}", "not an ONNX model"),
+            (b"{\"model\": 1}", "a JSON file"),
+            (b"no model", "a text file"),
+            (b"no model \xc3", "a text file"),
+            (b"no model \xc3\x01", "not an ONNX model"),
             (b"\x0d\0\0\0\0", "not an ONNX model"),
         ] {
             let error = super::check_start(start).unwrap_err().to_string();
@@ -176,8 +245,8 @@ mod tests {
         }
         // An IR version, a producer, a graph, and a field that is not known yet.
         for start in [
-            &b""[..],
-            b"\x08\x0a",
+            &b"\x08\x0a"[..],
+            b"\x08\x01\x12\x04CNTK",
             b"\x12\x01a",
             b"\x3a\x05",
             b"\xda\x01\x02",

@@ -54,6 +54,7 @@ pub mod constant;
 mod error;
 pub mod external;
 pub mod file;
+pub mod memory;
 pub mod model;
 pub mod operators;
 pub mod order;

@@ -35,9 +35,10 @@ Commands:
                   Time the models of crates/xtask/bench_models.py whose names have all these parts,
                   on tract and on ONNX Runtime (minutes to build)
   chart           Draw the chart of docs/benchmarks.md from its table
-  wheel [--all-platforms]
-                  Build the Python wheels, of the command line and of the execution provider,
-                  for this machine or for all platforms, into target/wheels/PLATFORM
+  wheel [ep|cli]... [--all-platforms]
+                  Build the Python wheels, of the execution provider and of the command line, or
+                  those named, for this machine or for all platforms, into
+                  target/wheels/PLATFORM
   fuzz [TARGET] [--seconds N]
                   Fuzz a target of tests/fuzz, or each for a minute
   steps           List the steps of `test`
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments.as_slice() {
+        [_, rest @ ..] if rest.iter().any(|it| is_help(it)) => help(),
         ["test", names @ ..] => step::select(test_steps(), names).and_then(step::run_all),
         ["sanitize", names @ ..] => sanitize::run(names),
         ["models"] => models(&[]),
@@ -55,8 +57,7 @@ fn main() -> ExitCode {
         ["api"] => packages::write_api(),
         ["bench-models", parts @ ..] => bench_models::run(parts),
         ["chart"] => chart::write(),
-        ["wheel"] => ep::wheels(&ep::this_platform(), &["ep", "cli"]),
-        ["wheel", "--all-platforms"] => ep::wheels("all", &["ep", "cli"]),
+        ["wheel", arguments @ ..] => wheels(arguments),
         ["fuzz", arguments @ ..] => fuzz::fuzz(arguments),
         ["steps"] => {
             for step in test_steps() {
@@ -69,11 +70,15 @@ fn main() -> ExitCode {
             }
             Ok(())
         }
-        ["help" | "--help" | "-h"] => {
-            print!("{USAGE}");
-            Ok(())
-        }
+        [command] if is_help(command) => help(),
         [] => Err(format!("no command given\n\n{USAGE}")),
+        [
+            command @ ("models" | "onnx" | "api" | "chart" | "steps"),
+            rest @ ..,
+        ] => Err(format!(
+            "{command} does not take {}\n\n{USAGE}",
+            rest.join(" ")
+        )),
         [command, ..] => Err(format!("unknown command {command:?}\n\n{USAGE}")),
     };
     match result {
@@ -84,6 +89,44 @@ fn main() -> ExitCode {
         }
     }
 }
+
+fn is_help(argument: &str) -> bool {
+    ["help", "--help", "-h"].contains(&argument)
+}
+
+fn help() -> Result<(), String> {
+    print!("{USAGE}");
+    Ok(())
+}
+
+/// Builds the wheels that the arguments of `wheel` name.
+fn wheels(arguments: &[&str]) -> Result<(), String> {
+    let (platform, names) = wanted_wheels(arguments)?;
+    ep::wheels(&platform, &names)
+}
+
+/// The platform and the wheels that arguments name.
+fn wanted_wheels<'a>(arguments: &[&'a str]) -> Result<(String, Vec<&'a str>), String> {
+    let (options, mut names): (Vec<&str>, _) = arguments.iter().partition(|it| it.starts_with('-'));
+    if let Some(option) = options.iter().find(|&&it| it != "--all-platforms") {
+        return Err(format!("wheel does not take {option}\n\n{USAGE}"));
+    }
+    if let Some(name) = names.iter().find(|it| !WHEELS.contains(it)) {
+        let wheels = WHEELS.join(" and ");
+        return Err(format!("there is no wheel {name:?}, there are {wheels}"));
+    }
+    if names.is_empty() {
+        names = WHEELS.to_vec();
+    }
+    let platform = match options.is_empty() {
+        true => ep::this_platform(),
+        false => "all".to_owned(),
+    };
+    Ok((platform, names))
+}
+
+/// The wheels, as `wheels/build.py` names them.
+const WHEELS: [&str; 2] = ["ep", "cli"];
 
 /// The features of the runner's dependencies, the same for every step, so that
 /// each step reuses the artefacts of earlier ones.
@@ -309,4 +352,24 @@ fn metadata() -> &'static Metadata {
         serde_json::from_slice(&output.stdout).expect("cargo metadata describes the workspace")
     });
     &METADATA
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn wheels_are_named_or_all() {
+        let here = super::ep::this_platform();
+        let wanted = |arguments: &[&'static str]| super::wanted_wheels(arguments);
+        assert_eq!(wanted(&[]), Ok((here.clone(), vec!["ep", "cli"])));
+        assert_eq!(wanted(&["ep"]), Ok((here, vec!["ep"])));
+        let all = Ok(("all".to_owned(), vec!["cli"]));
+        assert_eq!(wanted(&["--all-platforms", "cli"]), all);
+        let error = wanted(&["--fast"]).unwrap_err();
+        assert!(error.starts_with("wheel does not take --fast\n"), "{error}");
+        let error = wanted(&["provider"]).unwrap_err();
+        assert_eq!(
+            error,
+            "there is no wheel \"provider\", there are ep and cli"
+        );
+    }
 }

@@ -1,29 +1,55 @@
-"""Locates the shared library of ``RevSeqExecutionProvider``, and rewrites models.
+"""ReverseSequence for ONNX Runtime 1.24 or later, and recurrent loops as layers.
 
-This is a plugin execution provider for ONNX Runtime 1.24 or later. Register it
-with::
+A session whose ReverseSequence nodes run on ``RevSeqExecutionProvider``, and whose loops that are
+recurrent layers run as LSTM, GRU and RNN::
+
+    from onnxruntime_ep_revseq import create_session
+
+    session = create_session("model.onnx", rewrite="fast")
+
+With session options of your own::
 
     import onnxruntime
-    import onnxruntime_ep_revseq
+    from onnxruntime_ep_revseq import register
 
-    onnxruntime.register_execution_provider_library(
-        "revseq", onnxruntime_ep_revseq.get_library_path()
-    )
+    options = onnxruntime.SessionOptions()
+    options.add_provider_for_devices([register()], {})
+    session = onnxruntime.InferenceSession("model.onnx", options)
 
-The package neither contains nor imports ONNX Runtime.
+A model that is rewritten for any runtime::
+
+    from onnxruntime_ep_revseq import rewrite
+
+    model, report = rewrite("model.onnx", portable=True)
+
+The package contains no ONNX Runtime, and imports it only when a function needs it: use any build of
+it, or install the extra ``ort``.
 """
 
+from __future__ import annotations
+
+import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ._rewrite import Report, RewriteError, Step, rewrite
+from .worker import AssignmentError, RegistrationError, RewriteWarning, create_session, register
+
+if TYPE_CHECKING:
+    __version__: str
 
 __all__ = [
+    "AssignmentError",
+    "RegistrationError",
     "Report",
     "RewriteError",
+    "RewriteWarning",
     "Step",
+    "create_session",
     "get_ep_name",
     "get_ep_names",
     "get_library_path",
+    "register",
     "rewrite",
 ]
 
@@ -31,7 +57,7 @@ _EP_NAME = "RevSeqExecutionProvider"
 
 
 def get_library_path() -> str:
-    """The absolute path of the shared library."""
+    """Returns the absolute path of the shared library."""
     folder = Path(__file__).resolve().parent
     # Each platform has its own beginning and end of the name, and each wheel one library.
     for path in folder.glob("*revseq_ep.*"):
@@ -42,10 +68,20 @@ def get_library_path() -> str:
 
 
 def get_ep_names() -> list[str]:
-    """The names of the execution providers in the library: only one."""
+    """Returns the names of the execution providers in the library: only one."""
     return [_EP_NAME]
 
 
 def get_ep_name() -> str:
-    """The name of the library's execution provider."""
+    """Returns the name of the library's execution provider."""
     return _EP_NAME
+
+
+def __getattr__(name: str) -> str:
+    """Looks ``__version__`` up once it is asked for: it is that of the package as installed."""
+    if name == "__version__":
+        import importlib.metadata
+
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version("onnxruntime-ep-revseq")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
+import functools
 import json
 import os
-from typing import TYPE_CHECKING, Any
+import stat
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-_MODEL, _REPORT, _ERROR = range(3)
-_RECEIVE = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)
+#: What a caller may vouch for.
+Assumption = Literal["right-padded", "constant-initializers"]
 
 
 class RewriteError(ValueError):
@@ -26,7 +29,7 @@ class Step:
     #: The pass, such as ``recurrent-loop``.
     pass_name: str
     #: ``exact`` if the outputs are equal bit for bit, ``rounding`` if they are up to rounding.
-    exactness: str
+    exactness: Literal["exact", "rounding"]
     #: The names of the nodes around the node, from the outside in, or of its function.
     graph: tuple[str, ...]
     #: The node's name, or its operator and place.
@@ -48,7 +51,7 @@ class Report:
     """The changes to a model, node by node. As text, a line a node."""
 
     #: ``exact`` or ``rounding``, for the whole model.
-    exactness: str
+    exactness: Literal["exact", "rounding"]
     steps: tuple[Step, ...]
     #: The inputs that are gone, each with the initializer that it listed and that only replaced
     #: nodes read.
@@ -56,10 +59,12 @@ class Report:
 
     @property
     def rewritten(self) -> tuple[Step, ...]:
+        """The steps of nodes that were rewritten."""
         return tuple(step for step in self.steps if step.rewritten)
 
     @property
     def left_alone(self) -> tuple[Step, ...]:
+        """The steps of nodes that a pass applies to but left alone."""
         return tuple(step for step in self.steps if not step.rewritten)
 
     def __str__(self) -> str:
@@ -70,39 +75,121 @@ def rewrite(
     model: str | os.PathLike[str] | bytes,
     fast: bool = True,
     portable: bool = False,
-    assume: Sequence[str] = (),
-    passes: Sequence[str] = (),
+    assume: Assumption | Sequence[Assumption] = (),
+    passes: str | Sequence[str] = (),
 ) -> tuple[bytes, Report]:
     """Rewrites an ONNX model (its path or its bytes) and reports each change.
 
     ``fast`` makes LSTM, GRU and RNN of the loops that are recurrent layers; ``portable`` leaves
     standard operators only; ``passes`` names single passes besides. What cannot be proved from
-    the graph is left alone, and the report says why; ``assume=["right-padded"]`` vouches that in
+    the graph is left alone, and the report says why; ``assume="right-padded"`` vouches that in
     every mask the steps that count come first, and ``"constant-initializers"`` that no caller
     replaces an initializer that is an input as well.
 
     The result refers to the same files of external data as the model, relative to its folder.
 
-    Raises ``RewriteError`` if it is no model, or if there is no such pass or assumption, and
-    ``OSError`` if the file cannot be read.
+    Raises ``RewriteError`` if it is no model, or if there is no such pass or assumption,
+    ``OSError`` if the file cannot be read, and ``MemoryError`` if there is not enough memory.
     """
+    with rewriting(
+        model, fast=bool(fast), portable=bool(portable), assume=_names(assume), passes=_names(passes)
+    ) as result:
+        return result.to_bytes(), result.report
+
+
+def _names(names: str | Sequence[str]) -> list[str]:
+    """A list of names, of which one may be given by itself."""
+    return [names] if isinstance(names, str) else list(names)
+
+
+class _Bytes(ctypes.Structure):
+    """Bytes that the library owns."""
+
+    _fields_ = [("start", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+
+
+class _Result(ctypes.Structure):
+    """The library's ``Rewriting``, of which the last field is its own."""
+
+    _fields_ = [("kind", ctypes.c_uint32), ("model", _Bytes), ("text", _Bytes)]
+
+
+#: The kinds of a ``_Result``.
+_MODEL, _ERROR, _OUT_OF_MEMORY = range(3)
+
+# Its own prototype, since those of `ctypes.pythonapi` are shared by the whole process.
+_new_bytes = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.c_ssize_t)(
+    ("PyBytes_FromStringAndSize", ctypes.pythonapi)
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rewriting:
+    """A rewritten model, in memory of the library."""
+
+    report: Report
+    #: The folder where the model's external data is, if a link of the model's leads there.
+    data_folder: str | None
+    has_external_data: bool
+    _model: _Bytes
+
+    @property
+    def size(self) -> int:
+        """The model's size in bytes."""
+        return int(self._model.size)
+
+    def view(self) -> memoryview:
+        """The model, as long as this exists."""
+        return memoryview((ctypes.c_ubyte * self.size).from_address(self._model.start))
+
+    def to_bytes(self) -> bytes:
+        """A copy of the model."""
+        # A large copy takes a while, in which other threads go on: unlike `bytes(view)`, a
+        # function called by ctypes has no need of the interpreter's lock.
+        copied: bytes = _new_bytes(None, self.size)
+        ctypes.memmove(copied, self._model.start, self.size)
+        return copied
+
+
+@contextlib.contextmanager
+def rewriting(model: str | os.PathLike[str] | bytes, **options: Any) -> Iterator[Rewriting]:
+    """Rewrites a model with the options of the library's ``RevSeqRewrite``; frees it at the end."""
     if isinstance(model, (bytes, bytearray, memoryview)):
         source, content = "the model", bytes(model)
-    else:
+    elif isinstance(model, (str, os.PathLike)):
         source = os.fspath(model)
-        with open(source, "rb") as file:
-            content = file.read()
-    options: dict[str, Any] = {"fast": fast, "portable": portable}
-    options |= {"passes": list(passes), "assume": list(assume)}
-    parts: dict[int, bytes] = {}
+        kind = os.stat(source).st_mode
+        if stat.S_ISREG(kind) or stat.S_ISDIR(kind):
+            # Python's errors say which file, and have classes of their own.
+            with open(source, "rb"):
+                pass
+        content = os.fsencode(source)
+        options["is_path"] = True
+    else:
+        hint = ", such as model.SerializeToString()" if hasattr(model, "SerializeToString") else ""
+        raise TypeError(
+            f"the model is of type {type(model).__name__}, expected a path or bytes{hint}"
+        )
     encoded = json.dumps(options).encode()
-    receive = _RECEIVE(lambda part, data, size: parts.update({part: ctypes.string_at(data, size)}))
-    _function()(content, len(content), encoded, len(encoded), receive)
-    if _ERROR in parts:
-        raise RewriteError(f"{source}: {parts[_ERROR].decode()}")
-    report = json.loads(parts[_REPORT])
-    steps = tuple(map(_step, report["steps"]))
-    return parts[_MODEL], Report(report["exactness"], steps, tuple(report["removed_inputs"]))
+    library = _library()
+    result = library.RevSeqRewrite(content, len(content), encoded, len(encoded))
+    del content
+    try:
+        found = result.contents
+        text = ctypes.string_at(found.text.start, found.text.size).decode()
+        if found.kind != _MODEL:
+            error = MemoryError if found.kind == _OUT_OF_MEMORY else RewriteError
+            raise error(f"{source}: {text}")
+        report = json.loads(text)
+        steps = tuple(map(_step, report["steps"]))
+        yield Rewriting(
+            Report(report["exactness"], steps, tuple(report["removed_inputs"])),
+            report["data_folder"],
+            report["has_external_data"],
+            found.model,
+        )
+    finally:
+        library.RevSeqFreeRewriting(result)
 
 
 def _step(step: dict[str, Any]) -> Step:
@@ -118,11 +205,14 @@ def _step(step: dict[str, Any]) -> Step:
     )
 
 
-def _function() -> Any:
+@functools.lru_cache(maxsize=None)
+def _library() -> Any:
     from . import get_library_path
 
-    function = ctypes.CDLL(get_library_path()).RevSeqRewrite
+    library = ctypes.CDLL(get_library_path())
     size = ctypes.c_size_t
-    function.argtypes = [ctypes.c_char_p, size, ctypes.c_char_p, size, _RECEIVE]
-    function.restype = None
-    return function
+    library.RevSeqRewrite.argtypes = [ctypes.c_char_p, size, ctypes.c_char_p, size]
+    library.RevSeqRewrite.restype = ctypes.POINTER(_Result)
+    library.RevSeqFreeRewriting.argtypes = [ctypes.POINTER(_Result)]
+    library.RevSeqFreeRewriting.restype = None
+    return library

@@ -1,8 +1,13 @@
-"""Sessions with ``RevSeqExecutionProvider`` in the workers of Ray, Spark and the like.
+"""Sessions with ``RevSeqExecutionProvider``, in one process or in many workers.
 
-Neither a session nor its options can be pickled, so every worker makes its own::
+::
 
     from onnxruntime_ep_revseq import worker
+
+    session = worker.create_session("model.onnx", rewrite="fast")
+
+Neither a session nor its options can be pickled, so every worker of Ray, Spark and the like makes
+its own::
 
     class Infer:
         def __init__(self, model):
@@ -14,16 +19,21 @@ The module imports ONNX Runtime only when a function is called.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import os
+import shutil
 import socket
+import sys
+import tempfile
 import threading
 import warnings
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Literal
 
     import onnxruntime
 
@@ -43,16 +53,28 @@ _NAME = "revseq"
 _LOOPS = {"Loop", "Scan"}
 #: Where ONNX Runtime looks for the external data of a model that it gets as bytes.
 _EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
-_lock = threading.Lock()
+#: The oldest ONNX Runtime that has plugin providers as this one needs them, and its oldest Python.
+_OLDEST, _OLDEST_PYTHON = (1, 24), (3, 11)
+#: The bytes of a model from which ONNX Runtime reads it from a file: Python's sessions keep the
+#: bytes that they are made of.
+_LARGE = 64 << 20
+_lock = threading.RLock()
 _sessions: weakref.WeakSet[onnxruntime.InferenceSession] = weakref.WeakSet()
+
+# A process that is forked while another thread registers the library would have the locks of that
+# thread, and nobody to release them: this one's, and those inside of ONNX Runtime.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
 
 
 class RegistrationError(RuntimeError):
-    """The library could not be registered; says on which machine."""
+    """The library could not be registered; says why, and on which machine."""
 
 
 class AssignmentError(RuntimeError):
-    """Nodes of a model that the provider should run are with another one."""
+    """Nodes of a model that the provider should run are with another one; says which, and why."""
 
 
 class RewriteWarning(UserWarning):
@@ -64,8 +86,10 @@ def register() -> onnxruntime.OrtEpDevice:
 
     It may be called any number of times, from any thread, and after a registration by others.
     What this function registered is unregistered when the interpreter exits.
+
+    Raises ``RegistrationError``, and ``ModuleNotFoundError`` without ONNX Runtime.
     """
-    import onnxruntime
+    onnxruntime = _onnxruntime()
 
     from . import get_library_path
 
@@ -79,30 +103,63 @@ def register() -> onnxruntime.OrtEpDevice:
             # Somebody else may have registered it since the look above.
             if (device := _device()) is not None:
                 return device
-            where = f"{socket.gethostname()}, process {os.getpid()}"
-            raise RegistrationError(f"{where}: no {_ep_name()}: {error}") from error
+            raise _registration_error(error) from error
         atexit.register(_unregister, os.getpid())
         device = _device()
         assert device is not None, "a registration without an error brings the device"
         return device
 
 
+def _onnxruntime() -> Any:
+    """ONNX Runtime, which is new enough."""
+    try:
+        import onnxruntime
+    except ModuleNotFoundError as error:
+        if error.name != "onnxruntime":
+            raise
+        message = "there is no ONNX Runtime: pip install 'onnxruntime-ep-revseq[ort]', or a build of it"
+        raise ModuleNotFoundError(message + _python(), name=error.name) from None
+    version = onnxruntime.__version__
+    if tuple(int(number) for number in version.split(".")[:2]) < _OLDEST:
+        raise _registration_error(
+            f"it needs ONNX Runtime 1.24 or later, found {version}: "
+            f"pip install -U onnxruntime, or the build of it that you use{_python()}"
+        )
+    return onnxruntime
+
+
+def _python() -> str:
+    """Says of a Python for which there is no such ONNX Runtime that it is too old."""
+    if sys.version_info >= _OLDEST_PYTHON:
+        return ""
+    return "; ONNX Runtime 1.24 needs Python 3.11 or later, this is {}.{}".format(*sys.version_info)
+
+
+def _registration_error(why: object) -> RegistrationError:
+    where = f"{socket.gethostname()}, process {os.getpid()}"
+    return RegistrationError(f"{where}: no {_ep_name()}: {why}")
+
+
 def create_session(
     model: str | os.PathLike[str] | bytes,
     *,
     threads: int = 0,
-    rewrite: str | None = None,
+    rewrite: Literal["fast"] | None = None,
     provider_options: Mapping[str, str] | None = None,
     configure: Callable[[onnxruntime.SessionOptions], None] | None = None,
 ) -> onnxruntime.InferenceSession:
-    """A session on a model (its path or its bytes) whose nodes are known to be with the provider.
+    """Makes a session on a model (its path or its bytes) whose nodes are with the provider.
 
     ``threads`` is ``intra_op_num_threads``: give the CPUs that the worker has, since 0 takes all
     of the machine's. With ``rewrite="fast"``, loops that are recurrent layers run as LSTM, GRU and
     RNN; a ``RewriteWarning`` names each loop that is left. ``configure`` may set further session
     options.
 
-    Raises ``RegistrationError``, ``AssignmentError`` or ``RewriteError``.
+    A rewritten model of more than 64 MB without external data is in a temporary file while ONNX
+    Runtime loads it.
+
+    Raises ``RegistrationError``, ``AssignmentError``, ``RewriteError``, ``MemoryError`` or
+    ``OSError``, and ``ModuleNotFoundError`` without ONNX Runtime.
     """
     if rewrite not in (None, "fast"):
         raise ValueError(f"rewrite is {rewrite!r}, expected None or 'fast'")
@@ -110,19 +167,14 @@ def create_session(
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    if rewrite:
-        if not isinstance(model, bytes):
-            folder = os.path.dirname(os.path.abspath(os.fspath(model)))
-            options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, folder)
-        model = _rewrite(model)
-    options.intra_op_num_threads = threads
-    if configure is not None:
-        configure(options)
-    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    options.add_provider_for_devices([device], dict(provider_options or {}))
-    session = onnxruntime.InferenceSession(
-        model if isinstance(model, bytes) else os.fspath(model), options
-    )
+    loadable = _rewritten(model, options) if rewrite else contextlib.nullcontext(_given(model))
+    with loadable as path_or_bytes:
+        options.intra_op_num_threads = threads
+        if configure is not None:
+            configure(options)
+        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+        options.add_provider_for_devices([device], dict(provider_options or {}))
+        session = onnxruntime.InferenceSession(path_or_bytes, options)
     # ONNX Runtime would answer some errors by running the model again without the provider.
     session.disable_fallback()
     check_assignment(session)
@@ -130,25 +182,66 @@ def create_session(
     return session
 
 
-def _rewrite(model: str | os.PathLike[str] | bytes) -> bytes:
-    """The model with its recurrent loops as layers; warns of those that are left."""
-    from . import rewrite
+def _given(model: str | os.PathLike[str] | bytes) -> str | bytes:
+    """A model in one of the types that ONNX Runtime takes."""
+    if isinstance(model, (bytearray, memoryview)):
+        return bytes(model)
+    return model if isinstance(model, bytes) else os.fspath(model)
 
-    rewritten, report = rewrite(model, fast=True)
-    for step in report.left_alone:
-        if step.operator in _LOOPS:
-            warnings.warn(str(step), RewriteWarning, stacklevel=3)
-    return rewritten
+
+@contextlib.contextmanager
+def _rewritten(
+    model: str | os.PathLike[str] | bytes, options: onnxruntime.SessionOptions
+) -> Iterator[str | bytes]:
+    """The model with its recurrent loops as layers, as bytes or in a file that is removed at the end.
+
+    Warns of loops that are left.
+    """
+    from ._rewrite import rewriting
+
+    folder = None
+    try:
+        with rewriting(model, fast=True, resolve_links=True) as result:
+            for step in result.report.left_alone:
+                if step.operator in _LOOPS:
+                    # Above: contextlib's, `create_session`, and its caller.
+                    warnings.warn(str(step), RewriteWarning, stacklevel=4)
+            if isinstance(model, (str, os.PathLike)):
+                data = result.data_folder or os.path.dirname(os.path.abspath(os.fspath(model)))
+                options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, data)
+            # External data of a model in a file has to be in the file's folder.
+            loadable: str | bytes
+            if result.size < _LARGE or result.has_external_data:
+                loadable = result.to_bytes()
+            else:
+                folder = tempfile.mkdtemp(prefix="revseq-")
+                loadable = os.path.join(folder, "model.onnx")
+                _write(loadable, result.view())
+        yield loadable
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(path: str, content: memoryview) -> None:
+    try:
+        with open(path, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        size = f"{content.nbytes / 1e6:.0f} MB"
+        why = f"{error.strerror}: the rewritten model of {size} is to go there (TMPDIR) while it loads"
+        raise OSError(error.errno, why, path) from error
 
 
 def check_assignment(session: onnxruntime.InferenceSession) -> int:
-    """The number of the session's nodes that the provider runs.
+    """Counts the session's nodes that the provider runs.
 
     Raises ``AssignmentError``, which names them, if nodes of its operators are elsewhere. The
     session needs the option ``session.record_ep_graph_assignment_info``, as
     ``create_session`` sets it.
     """
-    ours, elsewhere = 0, []
+    ours = 0
+    elsewhere: list[tuple[str, str]] = []
     for subgraph in session.get_provider_graph_assignment_info():
         for node in subgraph.get_nodes():
             if (node.domain, node.op_type) not in _OPERATORS:
@@ -156,10 +249,22 @@ def check_assignment(session: onnxruntime.InferenceSession) -> int:
             if subgraph.ep_name == _ep_name():
                 ours += 1
             else:
-                elsewhere.append(f"{node.op_type} {node.name!r} is with {subgraph.ep_name}")
+                elsewhere.append((subgraph.ep_name, f"{node.op_type} {node.name!r}"))
     if elsewhere:
-        raise AssignmentError(f"not with {_ep_name()}: {'; '.join(elsewhere)}")
+        explained = "; ".join(_explained(*node) for node in elsewhere)
+        raise AssignmentError(f"not with {_ep_name()}: {explained}")
     return ours
+
+
+def _explained(ep_name: str, node: str) -> str:
+    """Says why a node is with another provider, and what to do."""
+    if ep_name == "CPUExecutionProvider":
+        why = "its elements are strings, or of another type without a fixed size, which are left to it"
+        way = "to allow that, make the session by"
+    else:
+        why = "it was added first"
+        way = "to add it last, make the session by"
+    return f"{node} is with {ep_name}: {why}; {way} onnxruntime.InferenceSession and register()"
 
 
 def _ep_name() -> str:

@@ -87,7 +87,7 @@ fn wrong_usage_ends_before_anything_is_measured() {
             "--ort-lib",
             &file.display().to_string(),
         ],
-        "pip install onnxruntime",
+        "pip install -U onnxruntime",
     );
 }
 

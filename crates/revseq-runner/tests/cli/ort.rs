@@ -194,7 +194,7 @@ fn invalid_libraries_are_refused() {
     let arguments = ["run", "--backend", "ort", &path, "--ort-lib"];
     refuses(
         &[&arguments[..], &[&file]].concat(),
-        "pip install onnxruntime",
+        "pip install -U onnxruntime",
     );
     // Half a library would end the process where the system's loader reads the rest.
     let whole = std::fs::read(std::env::current_exe().unwrap()).unwrap();
@@ -220,7 +220,7 @@ fn without_onnxruntime_it_says_how_to_get_one() {
         .expect("the binary starts");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("pip install onnxruntime"), "{stderr}");
+    assert!(stderr.contains("pip install -U onnxruntime"), "{stderr}");
 }
 
 #[test]

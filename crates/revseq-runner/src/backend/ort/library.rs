@@ -25,7 +25,7 @@ const PYTHONS: &[&str] = if cfg!(windows) {
 
 /// Advice to users without an ONNX Runtime.
 pub(super) const HOW_TO_GET: &str =
-    "get one with `pip install onnxruntime`, or name its shared library with --ort-lib PATH";
+    "get one with `pip install -U onnxruntime`, or name its shared library with --ort-lib PATH";
 
 /// Prints the folder of an installed Python package, without importing it.
 /// Ignores the current folder.
