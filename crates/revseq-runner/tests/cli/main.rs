@@ -25,6 +25,7 @@ mod random_rewrites;
 mod rewrite;
 mod rewrite_output;
 mod run;
+mod sequence_lens;
 mod settings;
 mod sizes;
 mod snapshot;
