@@ -970,8 +970,9 @@ fn bidirectional() {
 #[test]
 fn sequence_lens() {
     let what = "RNN, forward, without sequence_lens";
-    let gone = "Cast RNN Shape Gather Range Unsqueeze Unsqueeze Less Where";
+    let gone = "Cast Shape Gather Range Unsqueeze Unsqueeze Less RNN Where";
     let forward = "y = RNN<hidden_size=2>(x, w, r, _, own)";
+    let not_default = "activations are not the default ones";
     check(
         "sequence-lens",
         &[
@@ -979,37 +980,55 @@ fn sequence_lens() {
             takes(what, gone, &[forward]).opset(11),
             takes(
                 what,
-                "Cast ReverseSequence RNN Shape Gather Range Unsqueeze Unsqueeze Less Squeeze \
+                "Cast Shape Gather Range Unsqueeze Unsqueeze Less ReverseSequence RNN Squeeze \
              ReverseSequence Unsqueeze Where",
                 &["y = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own)"],
             ),
             takes(
+                "RNN, one forward for each direction, without sequence_lens",
+                "Cast Shape Gather Range Unsqueeze Unsqueeze Less Slice RNN ReverseSequence \
+             Slice RNN Squeeze ReverseSequence Unsqueeze Concat Where",
+                &["y = RNN<hidden_size=2;direction=bidirectional>(x, x, x, _, own)"],
+            ),
+            takes(
                 what,
-                "Expand Cast RNN Shape Gather Range Unsqueeze Unsqueeze Less Where",
-                &["begin = Expand(nought, sizes)
-            y = RNN<hidden_size=2>(x, w, r, _, own, begin)"],
-            ),
-            leaves("version 10 of ONNX's operators has no Range", &[forward]).opset(10),
-            leaves(
-                "both directions",
-                &["y = RNN<hidden_size=2;direction=bidirectional>(x, w, r, _, own)"],
-            ),
-            leaves(
-                "its batch comes first",
-                &["y = RNN<hidden_size=2;layout=1>(x, w, r, _, own)"],
-            ),
-            leaves(
-                "not provably begin with 0",
+                "Expand Cast Shape Gather Range Unsqueeze Unsqueeze Less RNN Where",
                 &["begin = Expand(half, sizes)
             y = RNN<hidden_size=2>(x, w, r, _, own, begin)"],
             ),
+            takes(
+                what,
+                "Cast Transpose Shape Gather Range Unsqueeze Unsqueeze Less RNN Where Transpose",
+                &["y = RNN<hidden_size=2;layout=1>(x, w, r, _, own)"],
+            ),
+            takes(
+                "LSTM, forward, without sequence_lens",
+                "Cast Shape Gather Range Unsqueeze Unsqueeze Less Squeeze Where Where Concat LSTM \
+             Greater Unsqueeze Where",
+                &["_, _, y = LSTM<hidden_size=2>(x, w4, r4, _, own)"],
+            ),
+            leaves("version 10 of ONNX's operators has no Range", &[forward]).opset(10),
             leaves(
-                "not provably begin with 0",
-                &["y = RNN<hidden_size=2>(x, w, r, _, own, x)"],
+                "not constant float32",
+                &["_, _, y = LSTM<hidden_size=2>(x, w4, x, _, own)"],
             ),
             leaves(
-                "the cell state after its last step is read",
-                &["_, _, y = LSTM<hidden_size=2>(x, w4, r4, _, own)"],
+                "it has a clip",
+                &["_, _, y = LSTM<hidden_size=2;clip=3>(x, w4, r4, _, own)"],
+            ),
+            leaves(
+                not_default,
+                &["_, _, y = LSTM<hidden_size=2;activations=Relu>(x, w4, r4, _, own)"],
+            ),
+            leaves(
+                "it has peepholes",
+                &["_, _, y = LSTM<hidden_size=2>(x, w4, r4, _, own, _, _, half)"],
+            ),
+            leaves(
+                "cannot be told apart",
+                &[
+                    "y = RNN<hidden_size=2;direction=bidirectional;activations=Elu>(x, w, r, _, own)",
+                ],
             ),
             leaves("", &["y = RNN<hidden_size=2>(x, w, r)"]),
         ],

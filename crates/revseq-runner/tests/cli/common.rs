@@ -13,6 +13,7 @@ use tract_onnx::pb::{
 };
 
 pub(crate) const FLOAT: i32 = 1;
+pub(crate) const INT32: i32 = 6;
 pub(crate) const INT64: i32 = 7;
 pub(crate) const BOOL: i32 = 9;
 

@@ -26,6 +26,7 @@ mod random_rewrites;
 mod rewrite;
 mod rewrite_output;
 mod run;
+mod sequence_lens;
 mod settings;
 #[cfg(unix)]
 mod signals;

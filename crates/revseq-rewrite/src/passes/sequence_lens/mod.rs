@@ -1,0 +1,292 @@
+//! A recurrent layer with sequence lengths, to ones without, for runtimes such as tract whose LSTM,
+//! GRU and RNN take none.
+//!
+//! Forwards, no step depends on later ones: the layer runs over all steps, and those after the
+//! length become 0. Backwards, the layer runs forwards over the output of ReverseSequence, which is
+//! reversed by the same lengths afterwards; a bidirectional layer becomes one of each. The last
+//! state is the sum over all steps of the outputs, in which all but the last valid one are 0; the
+//! cell state, which no output has, is kept through the padding (`frozen.rs`). Lengths are within the
+//! axis, as ONNX demands of the layer; for a length of 0 all outputs are 0, as ONNX Runtime's.
+//!
+//! ```text
+//! y, h = LSTM(x, …, lengths)  →  all = LSTM(x, …)
+//!                                y   = Where(step < length, all, 0)
+//!                                h   = ReduceSum(Where(step + 1 == length, all, 0))
+//! ```
+
+mod frozen;
+mod part;
+
+use super::reversal::Reversal;
+use crate::emit::Emit;
+use crate::model::{self, INT64, NodeProto};
+use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+use part::Part;
+
+pub(super) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "sequence-lens",
+        exactness: Exactness::Rounding,
+        about: "LSTM, GRU and RNN with sequence_lens, to ones without",
+        portable: false,
+        fast: false,
+    },
+    find,
+};
+
+fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
+    let node = &scope.nodes[index];
+    if !["LSTM", "GRU", "RNN"].iter().any(|op| node.is(op)) {
+        return Verdict::Other;
+    }
+    let (Some(input), Some(lengths)) = (node.input(0), node.input(4)) else {
+        return Verdict::Other;
+    };
+    let layer = match Layer::of(scope, node) {
+        Ok(layer) => layer,
+        Err(why) => return Verdict::Left(why),
+    };
+    let prefix = node.outputs().next().unwrap_or_default();
+    let mut emit = Emit::new(prefix, scope.opset, names);
+    layer.write(&mut emit, input, lengths);
+    let forward = match layer.backwards.len() {
+        1 => "forward",
+        _ => "one forward for each direction",
+    };
+    emit.finish(format!("{}, {forward}, without sequence_lens", node.op()))
+}
+
+/// The order of axes that swaps the first two, of an input or a state.
+const SWAPPED: [i64; 3] = [1, 0, 2];
+/// The order of axes that makes `[batch, time, directions, units]` of an output.
+const BATCH_FIRST: [i64; 4] = [2, 0, 1, 3];
+
+/// A layer with lengths.
+struct Layer<'a> {
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    /// For each direction, whether it runs backwards.
+    backwards: &'static [bool],
+    /// Whether its batch comes first (`layout`).
+    is_batch_first: bool,
+    /// Its outputs that are read: all steps, the last state, the last cell state.
+    outputs: [Option<&'a str>; 3],
+}
+
+impl<'a> Layer<'a> {
+    /// Reads a layer, or says why it has to stay.
+    fn of(scope: &'a Scope<'a>, node: &'a NodeProto) -> Result<Self, String> {
+        let backwards: &[bool] = match node.text("direction").or("forward") {
+            Some("forward") => &[false],
+            Some("reverse") => &[true],
+            Some("bidirectional") => &[false, true],
+            _ => return Err("its direction is not known".to_owned()),
+        };
+        let layout = node.int("layout").or(0);
+        let is_batch_first = layout == Some(1);
+        if !is_batch_first && layout != Some(0) {
+            return Err("the order of its axes is not known (layout)".to_owned());
+        }
+        let outputs = [0, 1, 2].map(|output| {
+            let output = node.output.get(output).map(String::as_str);
+            output.filter(|output| scope.uses(output) > 0)
+        });
+        let layer = Self {
+            scope,
+            node,
+            backwards,
+            is_batch_first,
+            outputs,
+        };
+        part::check(node, backwards.len())?;
+        if outputs[2].is_some() {
+            frozen::check(scope, node)?;
+        }
+        Ok(layer)
+    }
+
+    fn write(&self, emit: &mut Emit<'_>, input: &str, lengths: &str) {
+        let lengths = emit.op("Cast", &[lengths], vec![model::int("to", INT64.into())]);
+        let input = self.time_first(emit, input);
+        // All of a layer's floating-point inputs have one type, and weights are mostly constant.
+        let typed = self.node.input(1).unwrap_or(&input);
+        let zero = emit.zero_like(self.scope, typed);
+        let steps = Steps::new(emit, &input, &lengths, zero);
+        let parts: Vec<Ran> = (0..self.backwards.len())
+            .map(|direction| self.run(emit, direction, &input, &steps))
+            .collect();
+        if let Some(y) = self.outputs[0] {
+            let forwards: Vec<String> = std::iter::zip(self.backwards, &parts)
+                .map(|(&backwards, ran)| match backwards {
+                    true => steps.in_order(emit, &ran.all),
+                    false => ran.all.clone(),
+                })
+                .collect();
+            let joined = join(emit, &forwards, 1);
+            let inputs = [&steps.valid, &joined, &steps.zero].map(String::as_str);
+            if self.is_batch_first {
+                let y_by_time = emit.plain("Where", &inputs);
+                let perm = vec![model::ints("perm", &BATCH_FIRST)];
+                emit.write(&[y], "Transpose", &[&y_by_time], perm);
+            } else {
+                emit.write(&[y], "Where", &inputs, Vec::new());
+            }
+        }
+        if let Some(state) = self.outputs[1] {
+            let all: Vec<String> = parts.iter().map(|ran| ran.all.clone()).collect();
+            let all = join(emit, &all, 1);
+            let last = steps.last(emit, &all);
+            self.write_state(emit, state, |emit, output| {
+                emit.sum_into(output, &last, &[0])
+            });
+        }
+        if let Some(state) = self.outputs[2] {
+            let cells: Vec<String> = parts.iter().map(|ran| ran.cell.clone()).collect();
+            let cells = join(emit, &cells, 0);
+            let has_any = steps.has_any(emit);
+            let inputs = [&has_any, &cells, &steps.zero].map(String::as_str);
+            self.write_state(emit, state, |emit, output| {
+                emit.write(&[output], "Where", &inputs, Vec::new());
+            });
+        }
+    }
+
+    /// An input or initial state with the batch as its second axis.
+    fn time_first(&self, emit: &mut Emit<'_>, value: &str) -> String {
+        match self.is_batch_first {
+            true => emit.op("Transpose", &[value], vec![model::ints("perm", &SWAPPED)]),
+            false => value.to_owned(),
+        }
+    }
+
+    /// Writes a last state, whose batch `write` makes its second axis.
+    fn write_state(
+        &self,
+        emit: &mut Emit<'_>,
+        output: &str,
+        write: impl FnOnce(&mut Emit<'_>, &str),
+    ) {
+        if !self.is_batch_first {
+            return write(emit, output);
+        }
+        let state = emit.name("state");
+        write(emit, &state);
+        let perm = vec![model::ints("perm", &SWAPPED)];
+        emit.write(&[output], "Transpose", &[&state], perm);
+    }
+
+    /// Runs one direction forwards.
+    fn run(&self, emit: &mut Emit<'_>, direction: usize, input: &str, steps: &Steps) -> Ran {
+        let mut input = input.to_owned();
+        if self.backwards[direction] {
+            let reversed = emit.name("reversed");
+            steps.reversal().write(emit, &reversed, &input);
+            input = reversed;
+        }
+        let mut part = Part::new(self.scope, self.node, direction, self.backwards.len());
+        for state in [5, 6] {
+            if let Some(name) = self.node.input(state) {
+                let name = self.time_first(emit, name);
+                part.set_state(emit, state, &name);
+            }
+        }
+        let all = emit.name("all_steps");
+        let mut outputs = vec![all.clone()];
+        let mut cell = String::new();
+        if self.outputs[2].is_some() {
+            input = frozen::input(emit, &input, steps);
+            cell = emit.name("cell");
+            outputs.extend([String::new(), cell.clone()]);
+            part.freeze(emit);
+        }
+        let node = part.into_node(emit, input, outputs);
+        emit.copy(node);
+        Ran { all, cell }
+    }
+}
+
+/// The outputs of one direction, `[time, 1, batch, units]` and `[1, batch, units]`, in the order in
+/// which it ran.
+struct Ran {
+    all: String,
+    /// Empty if it is not read.
+    cell: String,
+}
+
+/// Joins the directions' values.
+fn join(emit: &mut Emit<'_>, values: &[String], axis: i64) -> String {
+    match values {
+        [value] => value.clone(),
+        _ => {
+            let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            emit.op("Concat", &values, vec![model::int("axis", axis)])
+        }
+    }
+}
+
+/// The operands of comparisons between steps, broadcast to `[time, directions, batch, units]`.
+struct Steps {
+    /// The length of each sequence, int64 of `[batch]`.
+    lengths: String,
+    /// The index of each step.
+    indices: String,
+    /// The lengths, with the axes of `indices`.
+    ends: String,
+    /// Whether each step is below its sequence's length.
+    valid: String,
+    /// A zero of the layer's type.
+    zero: String,
+}
+
+impl Steps {
+    fn new(emit: &mut Emit<'_>, input: &str, lengths: &str, zero: String) -> Self {
+        let shape = emit.plain("Shape", &[input]);
+        let first = emit.scalar(0);
+        let time = emit.plain("Gather", &[&shape, &first]);
+        let step = emit.scalar(1);
+        let range = emit.plain("Range", &[&first, &time, &step]);
+        let indices = emit.unsqueeze(&range, &[1, 2, 3]);
+        let ends = emit.unsqueeze(lengths, &[0, 1, 3]);
+        Self {
+            lengths: lengths.to_owned(),
+            valid: emit.plain("Less", &[&indices, &ends]),
+            indices,
+            ends,
+            zero,
+        }
+    }
+
+    fn reversal(&self) -> Reversal<'_> {
+        Reversal::Sequence {
+            time: 0,
+            batch: 1,
+            lengths: &self.lengths,
+        }
+    }
+
+    /// The outputs of a direction that ran backwards, in the order of the input.
+    fn in_order(&self, emit: &mut Emit<'_>, all: &str) -> String {
+        let squeezed = emit.squeeze(all, &[1]);
+        let forwards = emit.name("forwards");
+        self.reversal().write(emit, &forwards, &squeezed);
+        emit.unsqueeze(&forwards, &[1])
+    }
+
+    /// The outputs with 0 in place of all but the last valid step.
+    fn last(&self, emit: &mut Emit<'_>, all: &str) -> String {
+        let one = emit.ints(&[1]);
+        let next = emit.plain("Add", &[&self.indices, &one]);
+        let goes_on = emit.plain("Less", &[&next, &self.ends]);
+        let counting = emit.plain("Where", &[&self.valid, all, &self.zero]);
+        emit.plain("Where", &[&goes_on, &self.zero, &counting])
+    }
+
+    /// Whether each sequence has a step, broadcast to `[directions, batch, units]`.
+    fn has_any(&self, emit: &mut Emit<'_>) -> String {
+        let none = emit.scalar(0);
+        let any = emit.plain("Greater", &[&self.lengths, &none]);
+        emit.unsqueeze(&any, &[0, 2])
+    }
+}

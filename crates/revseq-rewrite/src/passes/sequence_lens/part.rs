@@ -1,0 +1,151 @@
+//! One direction of a layer as a layer of its own: its weights, states and attributes.
+//!
+//! ```text
+//! LSTM(x, W [2, 4·units, width], …, bidirectional)  →  LSTM(x, W[0:1], …), LSTM(x', W[1:2], …)
+//! ```
+
+use super::frozen;
+use crate::constant::{self, Floats};
+use crate::emit::Emit;
+use crate::model::{AttributeProto, NodeProto};
+use crate::scope::Scope;
+
+/// Checks that the attributes of a layer can be divided among its directions.
+pub(super) fn check(node: &NodeProto, directions: usize) -> Result<(), String> {
+    let is_given = |attribute: &AttributeProto| attribute.ref_attr_name.as_deref() > Some("");
+    if node.attribute.iter().any(is_given) {
+        return Err("an attribute is its function's".to_owned());
+    }
+    if directions == 1 {
+        return Ok(());
+    }
+    let activations = node.attribute("activations");
+    let activations = activations.map_or(&[][..], |attribute| &attribute.strings);
+    let (forward, backward) = activations.split_at(activations.len() / 2);
+    let parameters = ["activation_alpha", "activation_beta"].map(|name| node.attribute(name));
+    let parameters = || parameters.iter().flatten();
+    let is_half = parameters().all(|attribute| attribute.floats.len() % 2 == 0);
+    // Which function a number belongs to follows from the functions before it.
+    if forward.len() != backward.len()
+        || parameters().next().is_some() && !(is_half && forward == backward)
+    {
+        return Err("the activations of its directions cannot be told apart".to_owned());
+    }
+    Ok(())
+}
+
+/// A direction's layer in the making.
+pub(super) struct Part<'a> {
+    scope: &'a Scope<'a>,
+    node: NodeProto,
+    direction: usize,
+    directions: usize,
+    /// W, if it is not the layer's own.
+    weights: Option<Floats>,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn new(
+        scope: &'a Scope<'a>,
+        layer: &NodeProto,
+        direction: usize,
+        directions: usize,
+    ) -> Self {
+        let mut node = layer.clone();
+        node.input[4].clear();
+        let gone = ["direction", "layout"];
+        node.attribute
+            .retain(|attribute| !gone.contains(&attribute.name.as_deref().unwrap_or_default()));
+        for attribute in &mut node.attribute {
+            divide(attribute, direction, directions);
+        }
+        Self {
+            scope,
+            node,
+            direction,
+            directions,
+            weights: None,
+        }
+    }
+
+    /// Sets an initial state, of all directions.
+    pub(super) fn set_state(&mut self, emit: &mut Emit<'_>, input: usize, state: &str) {
+        self.node.input[input] = self.slice(emit, state);
+    }
+
+    /// Adds the weights that keep the cell state through the padding.
+    pub(super) fn freeze(&mut self, emit: &mut Emit<'_>) {
+        let weights = self.node.input(1).and_then(|it| self.floats(it));
+        match weights.and_then(|weights| frozen::weights(&weights)) {
+            Some(weights) => self.weights = Some(weights),
+            None => emit.refuse(frozen::UNKNOWN_WEIGHTS.to_owned()),
+        }
+    }
+
+    pub(super) fn into_node(
+        mut self,
+        emit: &mut Emit<'_>,
+        input: String,
+        outputs: Vec<String>,
+    ) -> NodeProto {
+        // W, R, B and P.
+        for place in [1, 2, 3, 7] {
+            let Some(weights) = self.node.input(place).map(str::to_owned) else {
+                continue;
+            };
+            self.node.input[place] = match (place, self.weights.take()) {
+                (1, Some(weights)) => emit.tensor(weights.to_tensor()),
+                _ if self.directions == 1 => weights,
+                _ => match self.floats(&weights) {
+                    Some(weights) => emit.tensor(weights.to_tensor()),
+                    None => self.slice(emit, &weights),
+                },
+            };
+        }
+        while self.node.input.last().is_some_and(String::is_empty) {
+            self.node.input.pop();
+        }
+        if self.directions > 1 {
+            self.node.name = Some(emit.name("direction"));
+        }
+        self.node.input[0] = input;
+        self.node.output = outputs;
+        self.node
+    }
+
+    /// The direction's part of constant weights.
+    fn floats(&self, name: &str) -> Option<Floats> {
+        let mut all = constant::floats(self.scope, name)?;
+        let first = all.sizes.first_mut().filter(|it| **it == self.directions)?;
+        *first = 1;
+        let size = all.elements.len() / self.directions;
+        all.elements.drain(..size * self.direction);
+        all.elements.truncate(size);
+        Some(all)
+    }
+
+    /// The direction's part of a value.
+    fn slice(&self, emit: &mut Emit<'_>, value: &str) -> String {
+        let direction = self.direction as i64;
+        match self.directions {
+            1 => value.to_owned(),
+            _ => emit.range(value, 0, direction, direction + 1),
+        }
+    }
+}
+
+/// Leaves a direction's part of an attribute that lists something for each.
+fn divide(attribute: &mut AttributeProto, direction: usize, directions: usize) {
+    fn part<T>(list: &mut Vec<T>, direction: usize, directions: usize) {
+        let size = list.len() / directions;
+        list.drain(..size * direction);
+        list.truncate(size);
+    }
+    match attribute.name.as_deref() {
+        Some("activations") => part(&mut attribute.strings, direction, directions),
+        Some("activation_alpha" | "activation_beta") => {
+            part(&mut attribute.floats, direction, directions);
+        }
+        _ => {}
+    }
+}
