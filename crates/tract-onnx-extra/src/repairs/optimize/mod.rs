@@ -1,8 +1,8 @@
 //! tract's optimizers, with repaired passes.
 //!
-//! The passes and their order are tract's. Three of them are replaced or wrapped, and a session of
-//! this crate's runs them (`session.rs`). What has to see the whole model stands around them:
-//! symbols keep their definers before, and Gathers and reductions are checked afterwards.
+//! The passes and their order are tract's. Three of them are replaced or wrapped (`axes.rs`, `slices.rs`),
+//! and a session of this crate's runs them (`session.rs`). What has to see the whole model stands around
+//! them: symbols keep their definers before, and Gathers and reductions are checked afterwards.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use crate::data_sizes::definers::{keep_definers, sizes_in_numbers};
 use crate::operators::reduce::check_reductions;
 use crate::repairs::gather::check_indices;
 
+mod axes;
 mod patch;
 mod session;
 mod slices;
@@ -28,7 +29,8 @@ mod slices;
 /// - Equal nodes are merged. `PushSplitDown` merges them too, but drops both of two nodes that read
 ///   two values whose readers are listed in different orders; the model then fails with "eval()
 ///   called on a Dummy op".
-/// - `ChangeAxes` may move axes of size 1 back and forth forever. Here it ends.
+/// - `ChangeAxes` may move axes of size 1 back and forth forever. Here it ends, and does not try again
+///   what was refused after each change.
 /// - A Gather index out of range is an error; tract panics.
 /// - A size that comes from data is known wherever it is needed, even if nothing reads the value
 ///   whose size it is. Outputs that are sizes are int64; tract's are symbolic.
@@ -92,6 +94,7 @@ fn mended(mut optimizer: Optimizer, model: &TypedModel) -> Optimizer {
             name if name.starts_with("ChangeAxes") => {
                 // Far more patches than a pass that ends needs.
                 let left = Arc::new(AtomicUsize::new(64 + 4 * model.nodes.len()));
+                let pass = Box::<axes::Axes>::default();
                 passes.push(Box::new(Ending { pass, left }));
             }
             _ => passes.push(pass),
