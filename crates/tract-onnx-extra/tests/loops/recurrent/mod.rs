@@ -349,7 +349,7 @@ impl Case {
                 }
                 Source::Inputs => {
                     let sizes: Vec<String> = array.sizes.iter().map(usize::to_string).collect();
-                    write!(declared, " {name}:{of}[{}]", sizes.join(","))?;
+                    write!(declared, " {name}:{datum_type}[{}]", sizes.join(","))?;
                     inputs.push(tensor.into_tvalue());
                 }
             }
