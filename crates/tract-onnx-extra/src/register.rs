@@ -5,8 +5,8 @@
 
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
-    batch_norm, cast, empty, functions, gemm, int64, log_softmax, mat_mul, mod_, mul, quantize,
-    range, reduce, retyped, split, top_k,
+    batch_norm, cast, einsum, empty, functions, gemm, int64, log_softmax, mat_mul, mod_, mul,
+    quantize, range, reduce, retyped, split, top_k,
 };
 use crate::{data_sizes, recurrent};
 
@@ -32,6 +32,7 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     functions::register(onnx);
     onnx.op_register
         .insert("BatchNormalization", batch_norm::parse);
+    onnx.op_register.insert("Einsum", einsum::parse);
     onnx.op_register.insert("Gemm", gemm::parse);
     onnx.op_register.insert("LogSoftmax", log_softmax::parse);
     onnx.op_register.insert("Loop", parse::parse);

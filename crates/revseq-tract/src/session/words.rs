@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use revseq_graph::ElementType;
 use tract_onnx::pb::GraphProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
 
 use super::constant_inputs;
-use super::values::fact_in_words;
+use super::values::{element_type, fact_in_words};
 use crate::error::{Error, ErrorKind, Explained, MAXIMUM_NAME, Panicked, shortened};
 use crate::read::adapt::node_label;
 
@@ -17,6 +18,7 @@ const OURS: &[&str] = &[
     "DequantizeLinear",
     "DynamicQuantizeLSTM",
     "DynamicQuantizeLinear",
+    "Einsum",
     "GRU",
     "If",
     "LSTM",
@@ -159,10 +161,12 @@ pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
     let found = causes.iter().rev().find_map(|cause| find(cause, nodes));
     let (kind, message) = match found {
         Some((name, operator)) if is_ours => (Node, format!("{}: {root}", node(name, operator))),
-        Some((name, operator)) => (
-            Unsupported,
-            format!("tract cannot run {}", node(name, operator)),
-        ),
+        Some((name, operator)) => {
+            let of = lacking_type(&root).map(|it| format!(" of {}", it.name()));
+            let of = of.unwrap_or_default();
+            let message = format!("tract cannot run {}{of}", node(name, operator));
+            (Unsupported, message)
+        }
         None if is_ours => (Node, causes[0].clone()),
         None => (
             Unsupported,
@@ -171,6 +175,12 @@ pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
     };
     let name = found.map(|(name, _)| name.to_owned());
     Error::caused(kind, message, name, error)
+}
+
+/// The element type that tract's message says an operator lacks: `Sigmoid does not support I64`.
+fn lacking_type(message: &str) -> Option<ElementType> {
+    let (_, name) = message.split_once(" does not support ")?;
+    element_type(name.parse().ok()?)
 }
 
 /// The node that a message of tract's is about: `node #3 "name" Op` or `Evaluating #3 "name" Op`,
@@ -213,7 +223,7 @@ mod tests {
             ),
             (
                 at(format_err!("Square does not support I64")),
-                "tract cannot run node \"a\" (Mod)",
+                "tract cannot run node \"a\" (Mod) of int64",
                 ErrorKind::Unsupported,
             ),
             (

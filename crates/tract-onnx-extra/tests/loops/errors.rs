@@ -205,3 +205,20 @@ fn loops_in_loops_share_their_limits() {
         assert!(error.contains("that are allowed"), "{trips}: {error}");
     }
 }
+
+#[test]
+fn an_einsum_of_wide_integers_is_refused() {
+    for (element, name) in [("i64", "int64"), ("u32", "uint32"), ("i32", "")] {
+        let inputs = format!("a:{element}[2,3] b:{element}[3,2]");
+        let model = graph(&inputs, "y", "y = Einsum<equation=\"ij,jk->ik\">(a, b)");
+        let result = parse(model).and_then(InferenceModel::into_optimized);
+        match name {
+            "" => assert!(result.is_ok(), "{result:?}"),
+            _ => {
+                let message = message(&result.expect_err("it is refused"));
+                let why = format!("its operands are of {name}, of which tract has no Einsum");
+                assert!(message.contains(&why), "{message}");
+            }
+        }
+    }
+}
