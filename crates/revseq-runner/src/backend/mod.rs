@@ -158,10 +158,10 @@ impl Engine {
         }
     }
 
-    /// The parts of a model that this backend needs, to save memory.
+    /// The parts of a model that a single session on this backend needs, to save memory.
     pub(crate) fn needed_of(&self, model: Model) -> Model {
         match self {
-            Self::Tract(_) => model.without_bytes(),
+            Self::Tract(_) => model.for_one_session(),
             Self::Ort(_) => model.without_constants(),
         }
     }

@@ -9,6 +9,7 @@ pub(crate) mod values;
 pub(crate) mod walk;
 pub(crate) mod weights;
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub(crate) struct Model {
     pub(crate) bytes: Vec<u8>,
     /// The decoded model. Once its data is loaded, all tensors store theirs as `raw_data`.
     pub(crate) proto: Arc<ModelProto>,
+    /// The model with its large constants, if `proto` has lost them to it.
+    whole: RefCell<Option<ModelProto>>,
 }
 
 /// An input of the main graph.
@@ -63,6 +66,7 @@ impl Model {
             path,
             bytes,
             proto: Arc::new(proto),
+            whole: RefCell::default(),
         })
     }
 
@@ -95,6 +99,7 @@ impl Model {
             path: self.path.clone(),
             bytes: Vec::new(),
             proto: Arc::clone(&self.proto),
+            whole: RefCell::default(),
         }
     }
 
@@ -115,9 +120,37 @@ impl Model {
     /// The model without the values of its large constants, which are most of it, for callers that
     /// need only its graph and perhaps the bytes of its file. They count as data in another file.
     pub(crate) fn without_constants(mut self) -> Self {
+        drop(self.take_constants());
+        self
+    }
+
+    /// The model for a single session, which [`messages`](Self::messages) gives the large constants:
+    /// they are in memory once.
+    pub(crate) fn for_one_session(self) -> Self {
+        let mut model = self.without_bytes();
+        let constants = model.take_constants();
+        let mut whole = ModelProto::clone(&model.proto);
+        if let Some(graph) = whole.graph.as_option_mut() {
+            for (place, tensor) in constants {
+                graph.initializer[place] = tensor;
+            }
+        }
+        model.whole.replace(Some(whole));
+        model
+    }
+
+    /// Returns the messages with all constants.
+    pub(crate) fn messages(&self) -> ModelProto {
+        let whole = self.whole.take();
+        whole.unwrap_or_else(|| ModelProto::clone(&self.proto))
+    }
+
+    /// Takes the large constants out of the main graph, each with its place among the initializers.
+    fn take_constants(&mut self) -> Vec<(usize, TensorProto)> {
         let model = Arc::make_mut(&mut self.proto);
         let graph = model.graph.as_option_mut().into_iter();
-        for tensor in graph.flat_map(|graph| &mut graph.initializer) {
+        let mut taken = Vec::new();
+        for (place, tensor) in graph.flat_map(|it| it.initializer.iter_mut().enumerate()) {
             let sizes = [
                 tensor.raw().len(),
                 4 * tensor.float_data.len(),
@@ -127,16 +160,17 @@ impl Model {
                 8 * tensor.uint64_data.len(),
             ];
             if sizes.into_iter().any(|size| size > LARGE) {
-                *tensor = TensorProto {
-                    dims: std::mem::take(&mut tensor.dims),
+                let left = TensorProto {
+                    dims: tensor.dims.clone(),
                     data_type: tensor.data_type,
-                    name: tensor.name.take(),
+                    name: tensor.name.clone(),
                     data_location: Some(DataLocation::EXTERNAL),
                     ..TensorProto::default()
                 };
+                taken.push((place, std::mem::replace(tensor, left)));
             }
         }
-        self
+        taken
     }
 
     /// The main graph.

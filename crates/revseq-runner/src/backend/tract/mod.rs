@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use revseq_kernels::{Device, LengthsPolicy};
-use revseq_onnx::ModelProto;
 use revseq_tract::{
     ErrorKind, Execution, Inputs, Limits, LoadOptions, NodeCall, Plan, Session, Sizes,
 };
@@ -74,7 +73,7 @@ impl Tract {
     ///
     /// Only the model decides this: an error on the way never counts as a missing feature.
     pub(crate) fn read(&self, model: &Model) -> Result<Result<Loaded, String>> {
-        let proto = ModelProto::clone(&model.proto);
+        let proto = model.messages();
         let session = fenced(|| Session::from_model(proto, &self.options()));
         if let Err(error) = &session
             && matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Type)
