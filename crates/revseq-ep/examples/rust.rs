@@ -7,7 +7,7 @@
 //!
 //! ONNX Runtime refuses this model without the provider. Any other will do
 //! whose nodes are all the provider's, and whose inputs are float or int64
-//! tensors of known sizes.
+//! tensors of known sizes; `mixed.rs` runs models with other nodes.
 
 use std::env;
 

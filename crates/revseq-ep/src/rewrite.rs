@@ -293,7 +293,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(error(b"", "{}"), "it is not an ONNX model: it is empty");
-        assert!(error(b"", "[]").starts_with("options: "));
+        assert!(error(b"", "{").starts_with("options: "));
         let message = error(b"/nowhere/model.onnx", r#"{"is_path": true}"#);
         assert!(
             message.contains("No such file") || message.contains("cannot find"),

@@ -53,6 +53,22 @@ def test_rust_rewrites():
     model = harness.MODELS / "exported/keras_gru_bidirectional/model.onnx"
     *steps, result = run(rust_example("rewrite"), onnxruntime_library(), model).splitlines()
     assert sum("Loop" in step and "Rewritten" in step for step in steps) == 2
+    assert_result(model, result)
+
+
+def test_rust_with_other_nodes():
+    model = harness.MODELS / "exported/keras_bilstm_masked/model.onnx"
+    printed = run(rust_example("mixed"), onnxruntime_library(), harness.library(), model)
+    *nodes, result = printed.splitlines()
+    providers = {(provider, operator): int(count) for provider, count, operator in map(str.split, nodes)}
+    assert providers[harness.EP, "ReverseSequence"] == 4
+    assert providers[harness.CPU, "Loop"] == 4
+    assert (harness.CPU, "ReverseSequence") not in providers
+    assert_result(model, result)
+
+
+def assert_result(model, result):
+    """An example printed the outputs for ones, of sizes of 4 where the model leaves them open."""
     session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
     sizes = [[size if isinstance(size, int) else 4 for size in it.shape] for it in session.get_inputs()]
     names = [given.name for given in session.get_inputs()]

@@ -54,7 +54,7 @@ unsafe fn run_elements<const W: usize, const R: usize>(
     tiles: Range<usize>,
 ) {
     let choice = job.choice;
-    let mut scratch = Scratch::lend();
+    let mut scratch = Scratch::lend(tiling.scratch());
     let scratch = scratch.start();
     let mut lengths = [0; WIDEST_TILE];
     job.for_each_band(tiles, 1, |band| {

@@ -66,6 +66,12 @@ impl Tiling {
         })
     }
 
+    /// Returns the bytes of the widest tile in the scratch memory, which holds a lane of columns at
+    /// least.
+    pub(super) fn scratch(self) -> usize {
+        self.bytes.max(LANE) / self.element * self.pitch
+    }
+
     /// Returns the number of tiles in all columns of a plan.
     pub(crate) fn tiles(self, plan: &Plan) -> usize {
         let columns = plan.loops.last().map_or(1, |columns| columns.size);

@@ -54,7 +54,11 @@ fn describe(layers: &Layers<'_>) -> String {
         Some(Steps::Mask(mask)) if mask.is_prefix => ", with the mask as lengths",
         Some(Steps::Mask(_)) => ", with the steps that its mask counts put first",
     };
-    format!("{}, {direction}{steps}", operators.join(" and "))
+    let slower = match operators.contains(&Kind::Rnn.operator()) {
+        true => "; ONNX Runtime's RNN takes up to twice as long as a loop, in large batches",
+        false => "",
+    };
+    format!("{}, {direction}{steps}{slower}", operators.join(" and "))
 }
 
 /// The number of valid steps, and the way to their outputs.
