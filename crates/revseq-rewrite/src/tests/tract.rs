@@ -180,12 +180,12 @@ fn each_form_becomes_one_that_tract_reads() {
         (
             8,
             "many = Concat<axis=0>(x, x)\ny, z = Scan<body=@steps;num_scan_inputs=1>(_, many, many)",
-            "Concat Shape Gather Gather Loop",
+            "Concat Shape Cast Gather Cast Gather Loop",
         ),
         (
             8,
             "y, z = Scan<body=@steps;num_scan_inputs=1>(_, x, x)",
-            "Squeeze Shape Gather Loop Unsqueeze",
+            "Squeeze Shape Cast Gather Loop Unsqueeze",
         ),
         (
             17,
