@@ -23,8 +23,8 @@ type Receive = extern "C" fn(part: u32, bytes: *const u8, size: usize);
 
 /// Rewrites an ONNX model.
 ///
-/// `options` is JSON: `{"fast": true, "portable": false, "passes": [], "assume": []}`, of which
-/// each may be missing. `receive` is called before this returns, either with an error or with
+/// `options` is JSON: `{"fast": true, "portable": false, "runtime": null, "passes": [], "assume":
+/// []}`, of which each may be missing. `receive` is called before this returns, either with an error or with
 /// a model and a report; the bytes are gone afterwards.
 ///
 /// # Safety
@@ -67,6 +67,7 @@ impl From<error::Error> for Error {
 struct Arguments {
     fast: bool,
     portable: bool,
+    runtime: Option<String>,
     passes: Vec<String>,
     assume: Vec<String>,
 }
@@ -90,9 +91,9 @@ impl Arguments {
         Ok(Options {
             portable: self.portable,
             fast: self.fast,
+            runtime: self.runtime,
             passes: self.passes,
             assume,
-            ..Options::default()
         })
     }
 }

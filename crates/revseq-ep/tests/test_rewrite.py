@@ -64,12 +64,21 @@ def test_errors_name_the_cause(package, tmp_path):
         package.rewrite(path)
     with pytest.raises(package.RewriteError, match='the model: there is no pass "swift"; the passes are'):
         package.rewrite((MODEL / "model.onnx").read_bytes(), passes=["swift"])
+    with pytest.raises(package.RewriteError, match='there is no runtime "tensorrt" to rewrite for; there are'):
+        package.rewrite(MODEL / "model.onnx", runtime="tensorrt")
     with pytest.raises(package.RewriteError, match='no assumption "sorted", expected "right-padded"'):
         package.rewrite(MODEL / "model.onnx", assume=["sorted"])
     with pytest.raises(FileNotFoundError):
         package.rewrite(tmp_path / "missing.onnx")
     with pytest.raises(ValueError, match="rewrite is 'portable', expected None or 'fast'"):
         package.worker.create_session(MODEL / "model.onnx", rewrite="portable")
+
+
+def test_a_runtime_has_its_passes(package):
+    model, report = package.rewrite(MODEL / "model.onnx", runtime="openvino")
+    layers = [node for node in onnx.load_model_from_string(model).graph.node if node.op_type == "LSTM"]
+    assert layers and not any(len(layer.input) > 4 and layer.input[4] for layer in layers)
+    assert any(step.pass_name == "sequence-lens" for step in report.rewritten)
 
 
 def test_a_session_rewrites(package):

@@ -19,8 +19,8 @@ pub struct Options {
     pub portable: bool,
     /// Make the model cheaper to run.
     pub fast: bool,
-    /// Bring the model into the form that tract reads.
-    pub tract: bool,
+    /// Bring the model into the form that one of [`RUNTIMES`](crate::RUNTIMES) reads.
+    pub runtime: Option<String>,
     /// Further passes, by name.
     pub passes: Vec<String>,
     /// Facts that the caller vouches for.

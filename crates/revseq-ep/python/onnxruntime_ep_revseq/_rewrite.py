@@ -72,18 +72,20 @@ def rewrite(
     portable: bool = False,
     assume: Sequence[str] = (),
     passes: Sequence[str] = (),
+    runtime: str | None = None,
 ) -> tuple[bytes, Report]:
     """Rewrites an ONNX model (its path or its bytes) and reports each change.
 
     ``fast`` makes LSTM, GRU and RNN of the loops that are recurrent layers; ``portable`` leaves
-    standard operators only; ``passes`` names single passes besides. What cannot be proved from
-    the graph is left alone, and the report says why; ``assume=["right-padded"]`` vouches that in
-    every mask the steps that count come first, and ``"constant-initializers"`` that no caller
-    replaces an initializer that is an input as well.
+    standard operators only; ``passes`` names single passes besides. ``runtime`` is what is to run
+    the result, if it is another one, such as ``"openvino"`` (``revseq rewrite --help`` lists them).
+    What cannot be proved from the graph is left alone, and the report says why;
+    ``assume=["right-padded"]`` vouches that in every mask the steps that count come first, and
+    ``"constant-initializers"`` that no caller replaces an initializer that is an input as well.
 
     The result refers to the same files of external data as the model, relative to its folder.
 
-    Raises ``RewriteError`` if it is no model, or if there is no such pass or assumption, and
+    Raises ``RewriteError`` if it is no model, or if there is no such pass, runtime or assumption, and
     ``OSError`` if the file cannot be read.
     """
     if isinstance(model, (bytes, bytearray, memoryview)):
@@ -93,6 +95,8 @@ def rewrite(
         with open(source, "rb") as file:
             content = file.read()
     options: dict[str, Any] = {"fast": fast, "portable": portable}
+    if runtime is not None:
+        options["runtime"] = runtime
     options |= {"passes": list(passes), "assume": list(assume)}
     parts: dict[int, bytes] = {}
     encoded = json.dumps(options).encode()

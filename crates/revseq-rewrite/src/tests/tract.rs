@@ -2,13 +2,14 @@
 
 use buffa::MessageField;
 
+use super::of_runtime;
 use super::text::{Inner, nodes};
 use super::{models, read, value};
 use crate::model::{
     self, AttributeProto, BOOL, FLOAT, FunctionProto, GraphProto, INT8, INT16, INT64, ModelProto,
     NodeProto, OperatorSetIdProto, TensorProto, UINT8,
 };
-use crate::{Error, Options, Report, for_tract, rewrite};
+use crate::{Error, Report, for_tract, rewrite};
 
 /// A graph with output `y`, inputs float `x` of sizes 1, 3 and unknown, Boolean `c` and int64 `n`,
 /// and constants.
@@ -106,10 +107,7 @@ fn import(domain: &str, version: i64) -> OperatorSetIdProto {
 
 /// Brings a model into the form, and checks that it has it.
 pub(super) fn brought(model: &ModelProto) -> (ModelProto, Report) {
-    let options = Options {
-        tract: true,
-        ..Options::default()
-    };
+    let options = of_runtime("tract");
     let mut once = model.clone();
     let report = rewrite(&mut once, &options).expect("it can be brought into the form");
     let mut again = once.clone();
