@@ -69,9 +69,9 @@ impl Rewriting {
 ///
 /// `model` is the model or, if the options say so, the path of its file, in UTF-8 on Windows.
 /// `options` is JSON: `{"is_path": false, "resolve_links": false, "fast": true, "portable": false,
-/// "passes": [], "assume": []}`, of which each may be missing. With `resolve_links`, for a path, the
-/// report's `data_folder` is the folder where the model's data is found if a link leads there.
-/// The result is to be passed to [`RevSeqFreeRewriting`].
+/// "runtime": null, "passes": [], "assume": []}`, of which each may be missing. With
+/// `resolve_links`, for a path, the report's `data_folder` is the folder where the model's data is
+/// found if a link leads there. The result is to be passed to [`RevSeqFreeRewriting`].
 ///
 /// # Safety
 /// `model` and `options` point to as many bytes as their sizes say.
@@ -156,6 +156,7 @@ struct Arguments {
     resolve_links: bool,
     fast: bool,
     portable: bool,
+    runtime: Option<String>,
     passes: Vec<String>,
     assume: Vec<String>,
 }
@@ -179,9 +180,9 @@ impl Arguments {
         Ok(Options {
             portable: self.portable,
             fast: self.fast,
+            runtime: self.runtime,
             passes: self.passes,
             assume,
-            ..Options::default()
         })
     }
 }

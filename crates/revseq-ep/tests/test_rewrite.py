@@ -65,6 +65,8 @@ def test_loops_become_layers(package):
 def test_errors_name_the_cause(package, tmp_path):
     with pytest.raises(package.RewriteError, match='the model: there is no pass "swift"; the passes are'):
         package.rewrite((MODEL / "model.onnx").read_bytes(), passes=["swift"])
+    with pytest.raises(package.RewriteError, match='there is no runtime "tensorrt" to rewrite for; there are'):
+        package.rewrite(MODEL / "model.onnx", runtime="tensorrt")
     with pytest.raises(package.RewriteError, match='no assumption "sorted", expected "right-padded"'):
         package.rewrite(MODEL / "model.onnx", assume=["sorted"])
     with pytest.raises(FileNotFoundError):
@@ -110,6 +112,13 @@ def test_arguments_of_any_type_that_can_be_meant(package):
     content = path.read_bytes()
     for given in (bytearray(content), memoryview(content)):
         assert package.rewrite(given, fast=1, assume="right-padded", passes="transpose") == expected
+
+
+def test_a_runtime_has_its_passes(package):
+    model, report = package.rewrite(MODEL / "model.onnx", runtime="openvino")
+    layers = [node for node in onnx.load_model_from_string(model).graph.node if node.op_type == "LSTM"]
+    assert layers and not any(len(layer.input) > 4 and layer.input[4] for layer in layers)
+    assert any(step.pass_name == "sequence-lens" for step in report.rewritten)
 
 
 def test_a_session_rewrites(package):

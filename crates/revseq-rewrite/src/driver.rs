@@ -17,6 +17,7 @@ use crate::model::{
 };
 use crate::pass::{Context, Edit, Options, Pass, Verdict};
 use crate::report::{Outcome, Report, Step};
+use crate::runtimes::{self, Runtime};
 use crate::scope::{Names, Scope};
 
 /// The most rounds of a pass in its turn: one round may enable the next. What is left is done in
@@ -31,7 +32,7 @@ pub(crate) const MAXIMUM_TURNS: usize = 100;
 ///
 /// # Errors
 ///
-/// If they do not come to an end.
+/// If they do not come to an end, or the runtime is unknown.
 pub(crate) fn rewrite(
     model: &mut ModelProto,
     passes: &[&'static Pass],
@@ -40,6 +41,7 @@ pub(crate) fn rewrite(
     let inputs = input_names(model);
     let mut driver = Driver {
         options,
+        runtime: runtimes::find(options)?,
         unread: Unread::of(model),
         are_fixed: are_initializers_fixed(model, options),
         names: Names::new(model),
@@ -84,6 +86,7 @@ fn input_names(model: &ModelProto) -> Vec<String> {
 /// A model's rewriting in progress.
 struct Driver<'o> {
     options: &'o Options,
+    runtime: Option<&'static Runtime>,
     unread: Unread,
     are_fixed: bool,
     names: Names,
@@ -104,7 +107,8 @@ impl Driver<'_> {
     /// Runs a pass until it changes nothing; whether it changed anything.
     fn settle(&mut self, model: &mut ModelProto, pass: &'static Pass, found: &mut Found) -> bool {
         for round in 0..MAXIMUM_ROUNDS {
-            let Round { edits, left } = look(model, pass, self.options, &mut self.names);
+            let Round { edits, left } =
+                look(model, pass, self.options, self.runtime, &mut self.names);
             let is_done = edits.is_empty();
             let steps = edits.iter().map(|place| place.step.clone());
             found.rewritten.extend(steps);
@@ -156,12 +160,19 @@ fn are_initializers_fixed(model: &ModelProto, options: &Options) -> bool {
 }
 
 /// Runs a pass over every node of a model.
-fn look(model: &ModelProto, pass: &'static Pass, options: &Options, names: &mut Names) -> Round {
+fn look(
+    model: &ModelProto,
+    pass: &'static Pass,
+    options: &Options,
+    runtime: Option<&'static Runtime>,
+    names: &mut Names,
+) -> Round {
     let mut look = Look {
         pass,
         names,
         round: Round::default(),
         context: Context::new(options, model),
+        runtime,
     };
     if let Some(scope) = Scope::main(model, are_initializers_fixed(model, options)) {
         look.scope(
@@ -193,6 +204,8 @@ struct Look<'a> {
     names: &'a mut Names,
     round: Round,
     context: Context<'a>,
+    /// What the model is for.
+    runtime: Option<&'static Runtime>,
 }
 
 impl Look<'_> {
@@ -206,7 +219,12 @@ impl Look<'_> {
                 inner_path.steps.push((index, number));
                 self.scope(&inner, &inner_path, &inner_labels);
             }
-            let verdict = (self.pass.find)(scope, index, &self.context, self.names);
+            let mut verdict = (self.pass.find)(scope, index, &self.context, self.names);
+            if let (Verdict::Edit(edit), Some(runtime)) = (&verdict, self.runtime)
+                && let Some(why) = runtime.refusal(scope.nodes, index, edit)
+            {
+                verdict = Verdict::Left(why);
+            }
             let step = |outcome| Step {
                 pass: self.pass.info.name,
                 exactness: self.pass.info.exactness,

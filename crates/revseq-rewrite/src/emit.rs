@@ -11,7 +11,8 @@
 
 use std::collections::HashMap;
 
-use crate::model::{self, AttributeProto, NodeProto, TensorProto};
+use crate::constant::Floats;
+use crate::model::{self, AttributeProto, INT64, NodeProto, TensorProto};
 use crate::pass::{Edit, Verdict};
 use crate::scope::{Names, Scope};
 use crate::types;
@@ -22,6 +23,11 @@ const SLICE_BY_INPUTS: i64 = 10;
 const AXES_BY_INPUT: i64 = 13;
 /// The first opset in which Constant has attributes besides a tensor.
 const CONSTANT_ATTRIBUTES: i64 = 12;
+
+/// The first opset in which Constant has other types than floating-point ones.
+const CONSTANT_TYPES: i64 = 9;
+/// The integers up to which float32 has all.
+const EXACT: i64 = 1 << 24;
 
 /// The first opset with CastLike.
 const CAST_LIKE: i64 = 15;
@@ -246,9 +252,28 @@ impl<'n> Emit<'n> {
         if let Some(name) = self.constants.get(&key) {
             return name.clone();
         }
-        let name = self.tensor(model::int64_tensor(sizes, values));
+        let name = match self.opset >= CONSTANT_TYPES {
+            true => self.tensor(model::int64_tensor(sizes, values)),
+            false => self.cast_constant(sizes, values),
+        };
         self.constants.insert(key, name.clone());
         name
+    }
+
+    /// A constant int64 tensor, before Constant has integers.
+    fn cast_constant(&mut self, sizes: &[i64], values: &[i64]) -> String {
+        if values.iter().any(|value| value.abs() > EXACT) {
+            let version = self.opset;
+            self.refuse(format!(
+                "version {version} of ONNX's operators has no Constant of large integers"
+            ));
+        }
+        let floats = Floats {
+            sizes: sizes.iter().map(|&size| size as usize).collect(),
+            elements: values.iter().map(|&value| value as f32).collect(),
+        };
+        let floats = self.tensor(floats.to_tensor());
+        self.op("Cast", &[&floats], vec![model::int("to", INT64.into())])
     }
 
     /// A constant int64 vector.

@@ -17,6 +17,14 @@ pub enum Error {
         /// The existing passes.
         known: String,
     },
+    /// An unknown runtime.
+    #[error("there is no runtime {name:?} to rewrite for; there are {known}")]
+    UnknownRuntime {
+        /// The requested runtime.
+        name: String,
+        /// The existing runtimes.
+        known: String,
+    },
     /// Functions that call themselves, or expand too much.
     #[error(
         "its functions cannot be inlined: they come to more than {nodes} nodes, or call each \

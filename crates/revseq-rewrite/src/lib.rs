@@ -20,6 +20,7 @@ mod pass;
 mod passes;
 mod prepare;
 mod report;
+mod runtimes;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +38,7 @@ use revseq_onnx::{
     ModelProto, constant, decode, encode, model, operators, order, proto as onnx, scope, sizes,
     truth, types,
 };
+pub use runtimes::{RUNTIMES, RuntimeInfo};
 
 /// Rewrites an encoded model: [`decode`](revseq_onnx::decode()), [`rewrite`] and
 /// [`encode`](revseq_onnx::encode()).
@@ -68,16 +70,18 @@ pub fn rewrite_bytes(model: &[u8], options: &Options) -> Result<(Vec<u8>, Report
 ///
 /// # Errors
 ///
-/// If a requested pass does not exist, or if the passes do not come to an end.
+/// If a requested pass or runtime does not exist, or if the passes do not come to an end.
 pub fn rewrite(model: &mut ModelProto, options: &Options) -> Result<Report, Error> {
-    let passes = passes::select(options)?;
-    if !options.tract {
+    let runtime = runtimes::find(options)?;
+    let passes = passes::select(options, runtime)?;
+    let forms = runtime.map_or(&[][..], |runtime| runtime.info.passes);
+    if !forms.iter().any(|name| passes::tract::is_one(name)) {
         return driver::rewrite(model, &passes, options);
     }
     let mut report = Report::default();
-    // The passes may leave work for the form that tract reads.
+    // The passes may leave work for the form that the runtime reads.
     for _ in 0..driver::MAXIMUM_TURNS {
-        let mut turn = prepare::prepare(model, options)?;
+        let mut turn = prepare::prepare(model, options, forms)?;
         turn.append(driver::rewrite(model, &passes, options)?);
         let is_done = turn.rewritten().next().is_none();
         report.forget_left_alone();

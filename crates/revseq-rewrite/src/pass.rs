@@ -19,8 +19,8 @@ pub struct Options {
     pub portable: bool,
     /// Whether to make the model cheaper to run.
     pub fast: bool,
-    /// Whether to bring the model into the form that tract reads.
-    pub tract: bool,
+    /// Name of one of [`RUNTIMES`](crate::RUNTIMES), whose form the model is brought into.
+    pub runtime: Option<String>,
     /// Names of further passes.
     pub passes: Vec<String>,
     /// Facts that the caller vouches for.

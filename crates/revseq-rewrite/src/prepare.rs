@@ -1,14 +1,14 @@
-//! Brings a model into the form that tract reads.
+//! Brings a model into the form that a runtime reads, above all tract.
 //!
 //! Nodes are sorted and functions inlined first, since the other passes look at one sorted graph at
 //! a time. Then those run until none finds anything. Most models have no node that the passes
 //! concern: these are only sorted. The door to tract calls [`for_tract`]; a rewrite with
-//! [`Options::tract`] goes through [`prepare`], and reports each step.
+//! [`Options::runtime`] goes through [`prepare`], and reports each step.
 
 use crate::model::{GraphProto, ModelProto};
 use crate::passes::tract;
 use crate::report::Report;
-use crate::{Error, Options, driver};
+use crate::{Error, Options, driver, runtimes};
 
 /// Brings a model into the form that tract reads, and returns whether anything but names changed.
 ///
@@ -30,7 +30,7 @@ pub fn for_tract(model: &mut ModelProto) -> Result<bool, Error> {
     if model.functions.is_empty() && !graph.is_some_and(is_concerned) {
         return Ok(!tract::order::sort(model).is_empty());
     }
-    let report = prepare(model, &Options::default())?;
+    let report = prepare(model, &Options::default(), runtimes::TRACT)?;
     Ok(report.rewritten().next().is_some())
 }
 
@@ -43,17 +43,25 @@ fn is_concerned(graph: &GraphProto) -> bool {
         .any(|node| tract::concerns(node.op()) || node.graphs().any(is_concerned))
 }
 
-/// Runs the passes for tract over a model.
-pub(crate) fn prepare(model: &mut ModelProto, options: &Options) -> Result<Report, Error> {
-    // Before anything is inlined: functions that call themselves would never end.
-    tract::check_expansion(model)?;
-    let mut report = Report {
-        steps: tract::order::sort(model),
-        ..Report::default()
-    };
-    report.append(driver::rewrite(model, &[&tract::FUNCTION], options)?);
-    // Before the other passes look at them: they would rewrite what nothing calls.
-    tract::remove_uncalled(model);
-    report.append(driver::rewrite(model, tract::PASSES, options)?);
+/// Runs those of the passes for tract that are named over a model.
+pub(crate) fn prepare(
+    model: &mut ModelProto,
+    options: &Options,
+    names: &[&str],
+) -> Result<Report, Error> {
+    let mut report = Report::default();
+    if names.contains(&tract::order::NAME) {
+        report.steps = tract::order::sort(model);
+    }
+    if names.contains(&tract::FUNCTION.info.name) {
+        // Before anything is inlined: functions that call themselves would never end.
+        tract::check_expansion(model)?;
+        report.append(driver::rewrite(model, &[&tract::FUNCTION], options)?);
+        // Before the other passes look at them: they would rewrite what nothing calls.
+        tract::remove_uncalled(model);
+    }
+    let passes = tract::PASSES.iter().copied();
+    let passes: Vec<_> = passes.filter(|it| names.contains(&it.info.name)).collect();
+    report.append(driver::rewrite(model, &passes, options)?);
     Ok(report)
 }

@@ -69,6 +69,13 @@ fn pass(name: &str) -> Options {
     }
 }
 
+fn of_runtime(name: &str) -> Options {
+    Options {
+        runtime: Some(name.to_owned()),
+        ..Options::default()
+    }
+}
+
 /// Rewrites a model; the result has to be valid, the same both times, and stay when it is
 /// rewritten.
 fn rewritten(model: &ModelProto, options: &Options) -> (ModelProto, Report) {

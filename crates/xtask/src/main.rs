@@ -10,6 +10,7 @@ mod messages;
 mod packages;
 mod platforms;
 mod python;
+mod runtimes;
 mod sanitize;
 mod skips;
 mod step;
@@ -227,6 +228,11 @@ fn test_steps() -> Vec<Step> {
             "rten",
             "rten among the contestants of the benchmarks",
             || cargo(&["test", "--package", "revseq-bench", "--features", "rten"]).run(),
+        ),
+        Step::extra(
+            "runtimes",
+            "all models on OpenVINO, onnxruntime-web, rten and plain tract (Node, npm)",
+            runtimes::test,
         ),
         Step::extra(
             "deny",

@@ -330,7 +330,7 @@ pub(crate) fn i686() -> Result<(), String> {
 }
 
 /// Fails unless the programs are there; says which packages have them.
-fn need(programs: &[&str], packages: &str) -> Result<(), String> {
+pub(crate) fn need(programs: &[&str], packages: &str) -> Result<(), String> {
     programs.iter().try_for_each(|program| {
         let there = Command::new(program).arg("--version").output();
         there

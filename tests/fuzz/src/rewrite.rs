@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use arbitrary::{Result, Unstructured};
 use revseq_onnx::{decode, encode};
-use revseq_rewrite::{Assumptions, Options};
+use revseq_rewrite::{Assumptions, Options, RUNTIMES};
 use tract_onnx::pb::ModelProto;
 
 use crate::tract::{damaged, decoded, models};
@@ -62,7 +62,11 @@ fn options(u: &mut Unstructured<'_>) -> Result<Options> {
     Ok(Options {
         fast: true,
         portable: flags & 1 != 0,
-        tract: flags & 8 != 0,
+        runtime: (flags & 8 != 0).then(|| {
+            let last = RUNTIMES.len() - 1;
+            let place = last - usize::from(flags >> 4) % RUNTIMES.len();
+            RUNTIMES[place].name.to_owned()
+        }),
         passes: match flags & 2 {
             0 => Vec::new(),
             _ => vec!["sequence-lens".to_owned()],

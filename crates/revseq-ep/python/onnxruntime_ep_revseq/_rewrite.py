@@ -77,23 +77,27 @@ def rewrite(
     portable: bool = False,
     assume: Assumption | Sequence[Assumption] = (),
     passes: str | Sequence[str] = (),
+    runtime: str | None = None,
 ) -> tuple[bytes, Report]:
     """Rewrites an ONNX model (its path or its bytes) and reports each change.
 
     ``fast`` makes LSTM, GRU and RNN of the loops that are recurrent layers; ``portable`` leaves
-    standard operators only; ``passes`` names single passes besides. What cannot be proved from
-    the graph is left alone, and the report says why; ``assume="right-padded"`` vouches that in
-    every mask the steps that count come first, and ``"constant-initializers"`` that no caller
-    replaces an initializer that is an input as well.
+    standard operators only; ``passes`` names single passes besides. ``runtime`` is what is to run
+    the result, if it is another one, such as ``"openvino"`` (``revseq rewrite --help`` lists them).
+    What cannot be proved from the graph is left alone, and the report says why;
+    ``assume="right-padded"`` vouches that in every mask the steps that count come first, and
+    ``"constant-initializers"`` that no caller replaces an initializer that is an input as well.
 
     The result refers to the same files of external data as the model, relative to its folder.
 
-    Raises ``RewriteError`` if it is no model, or if there is no such pass or assumption,
+    Raises ``RewriteError`` if it is no model, or if there is no such pass, runtime or assumption,
     ``OSError`` if the file cannot be read, and ``MemoryError`` if there is not enough memory.
     """
-    with rewriting(
-        model, fast=bool(fast), portable=bool(portable), assume=_names(assume), passes=_names(passes)
-    ) as result:
+    options: dict[str, Any] = {"fast": bool(fast), "portable": bool(portable)}
+    if runtime is not None:
+        options["runtime"] = runtime
+    options |= {"passes": _names(passes), "assume": _names(assume)}
+    with rewriting(model, **options) as result:
         return result.to_bytes(), result.report
 
 

@@ -7,6 +7,7 @@
 mod bidirectional;
 mod cancel;
 mod direction;
+mod forward;
 mod full_flip;
 mod portable;
 mod recurrent_loop;
@@ -17,20 +18,26 @@ mod transpose;
 
 use crate::error::Error;
 use crate::pass::{Options, Pass, PassInfo};
+use crate::runtimes::Runtime;
 
 /// All passes, in the order in which they run.
 ///
-/// Flips come first, since others know a whole axis when they see one. `direction` leaves a
-/// reversal behind, which `cancel` removes. `sequence-lens` refuses bidirectional layers, so it
-/// precedes `bidirectional`; it may write a ReverseSequence, so `portable` comes last.
-const ALL: [&Pass; 8] = [
+/// Flips come first, since others know a whole axis when they see one. A Scan that is no layer becomes
+/// a Loop afterwards. `direction` leaves a
+/// reversal behind, which `cancel` removes. `bidirectional` joins layers whose lengths
+/// `sequence-lens` has removed, and `forward` turns those that are left alone. `sequence-lens` may
+/// write a ReverseSequence, so `portable` comes last.
+const ALL: [&Pass; 11] = [
     &full_flip::PASS,
     &transpose::PASS,
     &recurrent_loop::PASS,
+    &tract::SCAN_LOOP,
     &direction::PASS,
     &cancel::PASS,
     &sequence_lens::PASS,
     &bidirectional::PASS,
+    &forward::PASS,
+    &portable::OTHER_AXES,
     &portable::PASS,
 ];
 
@@ -51,8 +58,14 @@ const BROUGHT_ALONG: &[(&str, &str)] = &[
     ("recurrent-loop", "full-flip"),
 ];
 
+/// Passes that do not run beside another one, which undoes what they do.
+const EXCLUDED: &[(&str, &str)] = &[("direction", "forward")];
+
 /// The requested passes, in their order.
-pub(crate) fn select(options: &Options) -> Result<Vec<&'static Pass>, Error> {
+pub(crate) fn select(
+    options: &Options,
+    runtime: Option<&Runtime>,
+) -> Result<Vec<&'static Pass>, Error> {
     if let Some(unknown) = options
         .passes
         .iter()
@@ -64,9 +77,16 @@ pub(crate) fn select(options: &Options) -> Result<Vec<&'static Pass>, Error> {
             known: known.join(", "),
         });
     }
-    let is_named = |wanted: &str| options.passes.iter().any(|name| name == wanted);
+    let is_named = |wanted: &str| {
+        let of_runtime = runtime.is_some_and(|runtime| runtime.info.passes.contains(&wanted));
+        of_runtime || options.passes.iter().any(|name| name == wanted)
+    };
     let wanted = |pass: &&&'static Pass| {
         let info = &pass.info;
+        let mut excluded = EXCLUDED.iter();
+        if excluded.any(|&(name, other)| name == info.name && is_named(other)) {
+            return false;
+        }
         let mut others = BROUGHT_ALONG.iter();
         info.portable && options.portable
             || info.fast && options.fast

@@ -34,6 +34,18 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
+/// The same, for runtimes that have ONNX's ReverseSequence.
+pub(super) const OTHER_AXES: Pass = Pass {
+    info: PassInfo {
+        name: "other-axes",
+        exactness: Exactness::Exact,
+        about: "ReverseSubsequences, and ReverseSequence of other axes than 0 and 1, to standard operators",
+        portable: false,
+        fast: false,
+    },
+    find: find_other_axes,
+};
+
 /// The first opset with Range.
 const RANGE: i64 = 11;
 /// The first opset in which Reshape takes a size of 0 literally.
@@ -47,6 +59,22 @@ enum Axis {
     Known(i64),
     /// A vector of one element, counted from the front.
     Computed(String),
+}
+
+fn find_other_axes(
+    scope: &Scope<'_>,
+    index: usize,
+    context: &Context<'_>,
+    names: &mut Names,
+) -> Verdict {
+    let node = &scope.nodes[index];
+    let axes =
+        [("time_axis", 0), ("batch_axis", 1)].map(|(name, default)| node.int(name).or(default));
+    let is_standard = matches!(axes, [Some(0), Some(1)] | [Some(1), Some(0)]);
+    if node.is("ReverseSequence") && is_standard {
+        return Verdict::Other;
+    }
+    find(scope, index, context, names)
 }
 
 fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {

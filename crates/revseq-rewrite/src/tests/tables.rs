@@ -2,6 +2,7 @@
 
 mod masks;
 mod recurrent_loop;
+mod runtimes;
 
 use std::path::Path;
 

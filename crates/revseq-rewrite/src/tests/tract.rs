@@ -2,13 +2,14 @@
 
 use buffa::MessageField;
 
+use super::of_runtime;
 use super::text::{Inner, nodes};
 use super::{models, read, value};
 use crate::model::{
     self, AttributeProto, BOOL, FLOAT, FunctionProto, GraphProto, INT8, INT16, INT64, ModelProto,
     NodeProto, OperatorSetIdProto, TensorProto, UINT8,
 };
-use crate::{Error, Options, Report, for_tract, rewrite};
+use crate::{Error, Report, for_tract, rewrite};
 
 /// A graph with output `y`, inputs float `x` of sizes 1, 3 and unknown, Boolean `c` and int64 `n`,
 /// and constants.
@@ -106,10 +107,7 @@ fn import(domain: &str, version: i64) -> OperatorSetIdProto {
 
 /// Brings a model into the form, and checks that it has it.
 pub(super) fn brought(model: &ModelProto) -> (ModelProto, Report) {
-    let options = Options {
-        tract: true,
-        ..Options::default()
-    };
+    let options = of_runtime("tract");
     let mut once = model.clone();
     let report = rewrite(&mut once, &options).expect("it can be brought into the form");
     let mut again = once.clone();
@@ -180,12 +178,12 @@ fn each_form_becomes_one_that_tract_reads() {
         (
             8,
             "many = Concat<axis=0>(x, x)\ny, z = Scan<body=@steps;num_scan_inputs=1>(_, many, many)",
-            "Concat Shape Gather Gather Loop",
+            "Concat Shape Cast Gather Cast Gather Loop",
         ),
         (
             8,
             "y, z = Scan<body=@steps;num_scan_inputs=1>(_, x, x)",
-            "Squeeze Shape Gather Loop Unsqueeze",
+            "Squeeze Shape Cast Gather Loop Unsqueeze",
         ),
         (
             17,

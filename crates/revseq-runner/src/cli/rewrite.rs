@@ -10,14 +10,16 @@ use super::values::name_and_size;
 use super::{BackendsArguments, Format, OverwriteArguments, ToleranceArguments, ValueArguments};
 
 pub(super) const EXAMPLES: &str = "\
-Without --portable, --fast or --pass, only those passes of --fast run that keep outputs the same bit \
+Without --portable, --fast, --for or --pass, only those passes of --fast run that keep outputs the same bit \
 for bit. What cannot be proved from the graph is left alone, and the report says why.
 
 Examples:
   revseq rewrite model.onnx -o portable.onnx --portable
       neither ReverseSequence nor ReverseSubsequences: runs wherever ONNX runs
   revseq rewrite model.onnx -o fast.onnx --fast --assume right-padded --check
-      loops of Keras become LSTM, GRU and RNN; both models are run and compared";
+      loops of Keras become LSTM, GRU and RNN; both models are run and compared
+  revseq rewrite model.onnx -o vino.onnx --fast --for openvino
+      the same, in the form that OpenVINO computes rightly";
 
 /// An assumption that the caller guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -26,13 +28,6 @@ pub(crate) enum Assumption {
     RightPadded,
     /// No caller replaces an initializer that is an input as well, as old exporters list all
     ConstantInitializers,
-}
-
-/// A runtime that a model is prepared for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Runtime {
-    /// tract, with this project's operators
-    Tract,
 }
 
 #[derive(Debug, Args)]
@@ -48,11 +43,11 @@ pub(crate) struct RewriteArguments {
     /// Make the model cheaper to run
     #[arg(long)]
     pub(crate) fast: bool,
-    /// Bring the model into the form that a runtime reads, as `--backend tract` does by itself
-    #[arg(long = "for", value_enum, value_name = "RUNTIME")]
-    pub(crate) form: Option<Runtime>,
+    /// Bring the model into a form that a runtime reads and computes rightly
+    #[arg(long = "for", value_name = "RUNTIME", value_parser = RUNTIMES)]
+    pub(crate) runtime: Option<String>,
     /// Run this pass, too
-    #[arg(long = "pass", value_name = "NAME", value_parser = PassParser)]
+    #[arg(long = "pass", value_name = "NAME", value_parser = PASSES)]
     pub(crate) passes: Vec<String>,
     /// Assume properties that no graph can prove
     #[arg(long, value_enum, value_name = "WHAT")]
@@ -82,11 +77,23 @@ pub(crate) struct RewriteArguments {
     pub(crate) on: BackendsArguments,
 }
 
-/// Takes any name, which `rewrite` refuses in one line, and completes those of passes.
+/// Takes any name, which `rewrite` refuses in one line, and completes those that it lists.
 #[derive(Clone)]
-struct PassParser;
+struct Named(fn() -> Vec<PossibleValue>);
 
-impl TypedValueParser for PassParser {
+const PASSES: Named = Named(|| {
+    let passes = revseq_rewrite::PASSES.iter();
+    passes.map(|pass| PossibleValue::new(pass.name)).collect()
+});
+
+const RUNTIMES: Named = Named(|| {
+    let runtimes = revseq_rewrite::RUNTIMES.iter();
+    runtimes
+        .map(|runtime| PossibleValue::new(runtime.name).help(runtime.why))
+        .collect()
+});
+
+impl TypedValueParser for Named {
     type Value = String;
 
     fn parse_ref(
@@ -99,7 +106,6 @@ impl TypedValueParser for PassParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let passes = revseq_rewrite::PASSES.iter();
-        Some(Box::new(passes.map(|pass| PossibleValue::new(pass.name))))
+        Some(Box::new(self.0().into_iter()))
     }
 }

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use revseq_rewrite::{Assumptions, Options};
+use revseq_rewrite::{Assumptions, Options, RUNTIMES};
 
 use crate::common::{Folder, all_models, models, models_in};
 
@@ -42,11 +42,18 @@ fn rewritten_models_pass_onnx_s_checker() {
         passes: vec!["sequence-lens".to_owned()],
         ..options[1].clone()
     };
+    let of_runtimes: Vec<Options> = RUNTIMES
+        .iter()
+        .map(|runtime| Options {
+            runtime: Some(runtime.name.to_owned()),
+            ..options[1].clone()
+        })
+        .collect();
     let folder = Folder::new();
     let mut count = 0;
     for path in all {
         let bytes = std::fs::read(path.join("model.onnx")).expect("a model");
-        for options in options.iter().chain([&without_lengths]) {
+        for options in options.iter().chain([&without_lengths]).chain(&of_runtimes) {
             let mut model = revseq_onnx::decode(&bytes).expect("a model");
             let report = revseq_rewrite::rewrite(&mut model, options).expect("known passes");
             if report.rewritten().next().is_none() {
@@ -58,7 +65,7 @@ fn rewritten_models_pass_onnx_s_checker() {
             folder.write(&format!("{count}_{name}.onnx"), &rewritten);
         }
     }
-    assert!(count > 300, "{count}");
+    assert!(count > 600, "{count}");
     let run = Command::new(python)
         .args(["-c", SCRIPT])
         .arg(folder.path(""))

@@ -180,6 +180,26 @@ fn manual_pages_have_a_version_and_the_environment() {
     assert!(help.contains("\n  REVSEQ_EP_LIBRARY\n"), "{help}");
 }
 
+/// The help, the completions and the error have the library's table.
+#[test]
+fn runtimes_are_listed_and_refused_in_one_line() {
+    let help = succeeds(&["rewrite", "--help"]);
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let script = succeeds(&["completions", "bash"]);
+    let after = script.split("--for)").nth(1).unwrap();
+    let words = after.lines().nth(1).unwrap();
+    for runtime in revseq_rewrite::RUNTIMES {
+        let listed = format!("- {}: {}", runtime.name, runtime.why);
+        assert!(help.contains(&listed), "expected {listed:?} in {help}");
+        assert!(words.contains(runtime.name), "{words}");
+    }
+    let model = models().join("graphs/between_neg").display().to_string();
+    refuses(
+        &["rewrite", &model, "-o", "-", "--for", "tensorrt"],
+        "there is no runtime \"tensorrt\" to rewrite for; there are onnxruntime-web, openvino,",
+    );
+}
+
 #[test]
 fn passes_are_completed_and_refused_in_one_line() {
     let script = succeeds(&["completions", "bash"]);

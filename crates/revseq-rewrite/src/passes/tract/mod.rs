@@ -19,7 +19,7 @@ mod suppression;
 use crate::model::NodeProto;
 use crate::pass::{Edit, Pass, Verdict};
 
-pub(crate) use scan::BATCHED as BATCHED_SCAN;
+pub(crate) use scan::{BATCHED as BATCHED_SCAN, LOOP as SCAN_LOOP};
 
 pub(crate) use function::{PASS as FUNCTION, check_expansion, remove_uncalled};
 
@@ -57,6 +57,12 @@ const OPERATORS: &[&str] = &[
     "SequenceInsert",
     "SequenceLength",
 ];
+
+/// Whether a pass is one of those here.
+pub(crate) fn is_one(name: &str) -> bool {
+    let passes = PASSES.iter().copied().chain([&FUNCTION]);
+    name == order::NAME || passes.into_iter().any(|pass| pass.info.name == name)
+}
 
 fn edit(nodes: Vec<NodeProto>, what: String) -> Verdict {
     Verdict::Edit(Edit {

@@ -8,6 +8,9 @@ use crate::model::{ModelProto, NodeProto};
 use crate::order;
 use crate::report::{Exactness, Outcome, Step};
 
+/// Its name as a pass.
+pub(crate) const NAME: &str = "order";
+
 /// Sorts every graph in which a node reads the output of a later one. Graphs with cycles stay as
 /// they are.
 pub(crate) fn sort(model: &mut ModelProto) -> Vec<Step> {
@@ -41,7 +44,7 @@ fn sort_nodes(nodes: &mut Vec<NodeProto>, labels: &mut Vec<String>, steps: &mut 
     };
     let node = &nodes[first];
     steps.push(Step {
-        pass: "order",
+        pass: NAME,
         exactness: Exactness::Exact,
         graph: labels.clone(),
         node: node.label(first),

@@ -34,6 +34,18 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
+/// Every Scan, for runtimes that have only Loop.
+pub(crate) const LOOP: Pass = Pass {
+    info: PassInfo {
+        name: "scan-loop",
+        exactness: Exactness::Exact,
+        about: "A Scan, to a Loop",
+        portable: false,
+        fast: false,
+    },
+    find: find_any,
+};
+
 /// The only opset in which a Scan has a leading batch axis.
 pub(crate) const BATCHED: i64 = 8;
 
@@ -65,11 +77,22 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     if !node.is("Scan") {
         return Verdict::Other;
     }
-    let is_batched = scope.opset == BATCHED;
     let untyped = |body: &GraphProto| body.input.iter().any(|input| input.r#type.is_unset());
-    if !is_batched && !node.graph("body").is_some_and(untyped) {
+    if scope.opset != BATCHED && !node.graph("body").is_some_and(untyped) {
         return without_constants(node);
     }
+    as_loop(scope, node, names)
+}
+
+fn find_any(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
+    match &scope.nodes[index] {
+        node if node.is("Scan") => as_loop(scope, node, names),
+        _ => Verdict::Other,
+    }
+}
+
+fn as_loop(scope: &Scope<'_>, node: &NodeProto, names: &mut Names) -> Verdict {
+    let is_batched = scope.opset == BATCHED;
     let Some(parts) = Parts::of(node, is_batched) else {
         return Verdict::Left("its inputs, outputs and body do not fit together".to_owned());
     };
@@ -278,14 +301,11 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    /// A Loop in place of a Scan without types.
+    /// A Loop in place of a Scan that has no batch of its own.
     fn write_alone(&self, emit: &mut Emit<'_>, node: &NodeProto) -> Result<(), String> {
         let list = |name: &str| node.ints(name).or(&[]).unwrap_or(&[]);
         if list("scan_output_axes").iter().any(|&axis| axis != 0) {
-            return Err(
-                "its body declares no types, and it stacks along another axis than the first"
-                    .to_owned(),
-            );
+            return Err("a Loop stacks along the first axis, and it along another".to_owned());
         }
         let first = self.scanned[0];
         let shape = emit.plain("Shape", &[first.value]);

@@ -12,7 +12,7 @@ pub(super) const START: &str = "shape = Shape(x)
     begin = Expand(nought, states)";
 
 /// The same without the number of steps.
-const STATES: &str = "shape = Shape(x)
+pub(super) const STATES: &str = "shape = Shape(x)
     batch = Gather(shape, one)
     states = Concat<axis=0>(batch, two)
     begin = Expand(nought, states)";

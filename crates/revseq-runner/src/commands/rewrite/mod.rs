@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 
 use super::Outcome;
 use super::destination::Destination;
-use crate::cli::{Assumption, Format, RewriteArguments, Runtime};
+use crate::cli::{Assumption, Format, RewriteArguments};
 use crate::escape::printable;
 use crate::model::{Model, read};
 use crate::note::note;
@@ -108,7 +108,7 @@ fn check_is_asked(arguments: &RewriteArguments) -> Result<()> {
 /// The options that the arguments select.
 fn options(arguments: &RewriteArguments) -> Options {
     let mut passes = arguments.passes.clone();
-    let is_asked = arguments.portable || arguments.fast || arguments.form.is_some();
+    let is_asked = arguments.portable || arguments.fast || arguments.runtime.is_some();
     if !is_asked && passes.is_empty() {
         let exact = PASSES
             .iter()
@@ -118,7 +118,7 @@ fn options(arguments: &RewriteArguments) -> Options {
     Options {
         portable: arguments.portable,
         fast: arguments.fast,
-        tract: arguments.form == Some(Runtime::Tract),
+        runtime: arguments.runtime.clone(),
         passes,
         assume: Assumptions {
             right_padded: arguments.assume.contains(&Assumption::RightPadded),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use prost::Message;
-use revseq_rewrite::{Options, PASSES};
+use revseq_rewrite::{Options, PASSES, RUNTIMES};
 use serde_json::Value as Json;
 use tract_onnx::pb::{ModelProto, TensorProto};
 
@@ -272,7 +272,7 @@ fn inputs((time, batch, seed): Sizes, element_type: i32) -> [TensorProto; 4] {
     ]
 }
 
-/// The flags to rewrite a model with: each pass alone, and all of them.
+/// The flags to rewrite a model with: each pass alone, all of them, and those for each runtime.
 fn rewritings() -> Vec<Vec<&'static str>> {
     let alone = PASSES.iter().map(|pass| vec!["--pass", pass.name]);
     let together = [
@@ -281,15 +281,22 @@ fn rewritings() -> Vec<Vec<&'static str>> {
         vec!["--fast", "--portable"],
         vec!["--fast", "--pass", "sequence-lens"],
     ];
-    alone.chain(together).collect()
+    let runtimes = RUNTIMES
+        .iter()
+        .map(|runtime| vec!["--fast", "--for", runtime.name]);
+    alone.chain(together).chain(runtimes).collect()
 }
 
 fn options(flags: &[&str]) -> Options {
-    let named = flags.iter().filter(|flag| !flag.starts_with("--"));
+    let of = |flag: &str| {
+        let at = flags.iter().position(|it| *it == flag);
+        at.map(|at| flags[at + 1].to_owned())
+    };
     Options {
         portable: flags.contains(&"--portable"),
         fast: flags.contains(&"--fast"),
-        passes: named.map(|&name| name.to_owned()).collect(),
+        passes: of("--pass").into_iter().collect(),
+        runtime: of("--for"),
         ..Options::default()
     }
 }
@@ -394,7 +401,7 @@ fn compare(
 fn random_graphs_give_the_same_once_rewritten() {
     let library = onnxruntime("random_graphs_give_the_same_once_rewritten");
     let config = Config {
-        cases: 60,
+        cases: 80,
         max_shrink_iters: 100,
         failure_persistence: None,
         ..Config::default()
@@ -410,8 +417,8 @@ fn random_graphs_give_the_same_once_rewritten() {
             let on = compared.get(&flags);
             on.is_some_and(|on| on.backends.contains(backend))
         };
-        // There is no loop.
-        let is_made = flags != "--pass recurrent-loop";
+        // There is neither a Loop nor a Scan.
+        let is_made = !["--pass recurrent-loop", "--pass scan-loop"].contains(&flags.as_str());
         assert!(!is_made || is_on("tract"), "{flags}: {compared:#?}");
         let is_tested = is_made && library.is_some();
         assert!(!is_tested || is_on("ort-plain"), "{flags}: {compared:#?}");

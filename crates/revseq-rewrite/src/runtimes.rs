@@ -1,0 +1,206 @@
+//! The runtimes that models are rewritten for, in one table.
+//!
+//! A runtime has passes, which bring a model into a form that it reads and computes rightly, and
+//! kinds of layers that it lacks: no pass writes these for it, whatever else is asked for.
+
+use crate::error::Error;
+use crate::model::NodeProto;
+use crate::pass::{Edit, Options};
+
+/// A runtime, and the passes for it.
+#[derive(Debug)]
+pub struct RuntimeInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// The passes that run for it.
+    pub passes: &'static [&'static str],
+    /// The reason for them.
+    pub why: &'static str,
+}
+
+/// A runtime, with the layers that it lacks.
+pub(crate) struct Runtime {
+    pub(crate) info: RuntimeInfo,
+    lacks: &'static [Kind],
+}
+
+/// The passes for tract.
+pub(crate) const TRACT: &[&str] = &[
+    "order",
+    "function",
+    "branch",
+    "branch-list",
+    "list",
+    "stacked-list",
+    "appended-list",
+    "scan",
+    "dft-axis",
+    "nonzero-count",
+    "suppression-limits",
+    "microsoft",
+];
+
+/// All runtimes.
+const ALL: [Runtime; 5] = [
+    Runtime {
+        info: RuntimeInfo {
+            name: "onnxruntime-web",
+            passes: &["other-axes"],
+            why: "its ReverseSequence takes axes 0 and 1 only, and misreads negative ones",
+        },
+        lacks: &[],
+    },
+    Runtime {
+        info: RuntimeInfo {
+            name: "openvino",
+            passes: &["function", "other-axes", "sequence-lens"],
+            why: "it ignores sequence_lens where sizes are dynamic, and peepholes; it refuses calls of functions, and \
+                  ReverseSequence of other axes than 0 and 1",
+        },
+        lacks: &[Kind::Peepholes],
+    },
+    Runtime {
+        info: RuntimeInfo {
+            name: "plain-tract",
+            passes: &[
+                "order",
+                "function",
+                "branch",
+                "branch-list",
+                "list",
+                "stacked-list",
+                "dft-axis",
+                "nonzero-count",
+                "suppression-limits",
+                "microsoft",
+                "sequence-lens",
+                "forward",
+                "portable",
+            ],
+            why: "tract without this project's operators lacks ReverseSequence and sequence_lens, and \
+                  ignores activations, clips, and the direction of a single layer",
+        },
+        lacks: &[Kind::Activations, Kind::Clip],
+    },
+    Runtime {
+        info: RuntimeInfo {
+            name: "rten",
+            passes: &[
+                "function",
+                "scan-loop",
+                "microsoft",
+                "other-axes",
+                "sequence-lens",
+            ],
+            why: "it ignores sequence_lens; it lacks Scan, RNN, GRU with linear_before_reset = 0, layers \
+                  with peepholes, a clip or other activations, functions and fused operators",
+        },
+        lacks: &[
+            Kind::Rnn,
+            Kind::ResetBefore,
+            Kind::Peepholes,
+            Kind::Activations,
+            Kind::Clip,
+        ],
+    },
+    Runtime {
+        info: RuntimeInfo {
+            name: "tract",
+            passes: TRACT,
+            why: "with this project's operators, tract reads all else; `--backend tract` does the same",
+        },
+        lacks: &[],
+    },
+];
+
+/// The runtimes that a model can be rewritten for.
+pub const RUNTIMES: &[&RuntimeInfo] = &{
+    let mut infos = [&ALL[0].info; ALL.len()];
+    let mut index = 0;
+    while index < ALL.len() {
+        infos[index] = &ALL[index].info;
+        index += 1;
+    }
+    infos
+};
+
+/// The runtime that is asked for, if any.
+///
+/// # Errors
+/// If there is no such runtime.
+pub(crate) fn find(options: &Options) -> Result<Option<&'static Runtime>, Error> {
+    const ALL: &[Runtime] = &self::ALL;
+    let Some(name) = &options.runtime else {
+        return Ok(None);
+    };
+    let found = ALL.iter().find(|runtime| runtime.info.name == name);
+    found.map(Some).ok_or_else(|| {
+        let known: Vec<&str> = RUNTIMES.iter().map(|runtime| runtime.name).collect();
+        Error::UnknownRuntime {
+            name: name.clone(),
+            known: known.join(", "),
+        }
+    })
+}
+
+impl Runtime {
+    /// Says which layer of a replacement the runtime lacks, unless the replaced nodes have one of
+    /// that kind already.
+    pub(crate) fn refusal(&self, nodes: &[NodeProto], index: usize, edit: &Edit) -> Option<String> {
+        let replaced = || edit.also.iter().chain([&index]).map(|&index| &nodes[index]);
+        let is_new = |kind: &&Kind| {
+            edit.nodes.iter().any(|node| kind.is_of(node))
+                && !replaced().any(|node| kind.is_of(node))
+        };
+        let kind = self.lacks.iter().find(is_new)?;
+        Some(format!("{} lacks {}", self.info.name, kind.name()))
+    }
+}
+
+/// A kind of layer.
+#[derive(Clone, Copy)]
+enum Kind {
+    Rnn,
+    /// GRU whose reset gate is applied before the product.
+    ResetBefore,
+    Peepholes,
+    /// Other functions than the default ones.
+    Activations,
+    Clip,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rnn => "RNN",
+            Self::ResetBefore => "GRU with linear_before_reset = 0",
+            Self::Peepholes => "LSTM with peepholes",
+            Self::Activations => "layers with other activations than the default ones",
+            Self::Clip => "layers with a clip",
+        }
+    }
+
+    fn is_of(self, node: &NodeProto) -> bool {
+        let defaults: &[&[u8]] = match node.op() {
+            _ if !node.domain().is_empty() => return false,
+            "LSTM" => &[b"Sigmoid", b"Tanh", b"Tanh"],
+            "GRU" => &[b"Sigmoid", b"Tanh"],
+            "RNN" => &[b"Tanh"],
+            _ => return false,
+        };
+        match self {
+            Self::Rnn => node.is("RNN"),
+            Self::ResetBefore => node.is("GRU") && node.int("linear_before_reset").or(0) != Some(1),
+            Self::Peepholes => node.is("LSTM") && node.input(7).is_some(),
+            Self::Activations => {
+                let given = node.attribute("activations");
+                let given = given.map_or(&[][..], |it| &it.strings);
+                let mut pairs = std::iter::zip(given, defaults.iter().cycle());
+                pairs.any(|(given, default)| given != default)
+                    || node.attribute("activation_alpha").is_some()
+                    || node.attribute("activation_beta").is_some()
+            }
+            Self::Clip => node.attribute("clip").is_some(),
+        }
+    }
+}
