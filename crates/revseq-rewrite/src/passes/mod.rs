@@ -14,6 +14,7 @@ mod reversal;
 mod sequence_lens;
 pub(crate) mod tract;
 mod transpose;
+mod unrolled;
 
 use crate::error::Error;
 use crate::pass::{Options, Pass, PassInfo};
@@ -23,10 +24,11 @@ use crate::pass::{Options, Pass, PassInfo};
 /// Flips come first, since others know a whole axis when they see one. `direction` leaves a
 /// reversal behind, which `cancel` removes. `sequence-lens` refuses bidirectional layers, so it
 /// precedes `bidirectional`; it may write a ReverseSequence, so `portable` comes last.
-const ALL: [&Pass; 8] = [
+const ALL: [&Pass; 9] = [
     &full_flip::PASS,
     &transpose::PASS,
     &recurrent_loop::PASS,
+    &unrolled::PASS,
     &direction::PASS,
     &cancel::PASS,
     &sequence_lens::PASS,
