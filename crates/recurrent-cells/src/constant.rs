@@ -70,6 +70,16 @@ pub struct Matrix {
     sign: f32,
 }
 
+/// Matrices are equal if all of their elements are, bit for bit.
+impl PartialEq for Matrix {
+    fn eq(&self, other: &Self) -> bool {
+        let place = |of: &Self| (of.first, of.strides, of.sign.to_bits());
+        let is_same = Arc::ptr_eq(&self.elements, &other.elements) && place(self) == place(other);
+        (self.rows, self.columns) == (other.rows, other.columns)
+            && (is_same || self.bits().eq(other.bits()))
+    }
+}
+
 impl Matrix {
     /// A constant of two axes, those of rows and of columns.
     #[must_use]
@@ -132,14 +142,20 @@ impl Matrix {
     /// The elements, column by column, as ONNX's layers take weights.
     #[must_use]
     pub fn by_columns(&self) -> Vec<f32> {
+        self.elements().collect()
+    }
+
+    fn bits(&self) -> impl Iterator<Item = u32> {
+        self.elements().map(f32::to_bits)
+    }
+
+    fn elements(&self) -> impl Iterator<Item = f32> {
         let [of_rows, of_columns] = self.strides;
-        let places = (0..self.columns).flat_map(|column| {
+        let places = (0..self.columns).flat_map(move |column| {
             let first = self.first + column * of_columns;
             (0..self.rows).map(move |row| first + row * of_rows)
         });
-        places
-            .map(|place| self.sign * self.elements[place])
-            .collect()
+        places.map(|place| self.sign * self.elements[place])
     }
 
     /// The matrix with the opposite sign.

@@ -96,6 +96,12 @@ pub trait Step {
     /// The state before the step that a value is.
     fn state(&self, value: Self::Value) -> Option<Self::Value>;
 
+    /// Whether two states before the step may be one value, as where both begin with 0. In a loop they
+    /// are two, or the cell has only one.
+    fn states_begin_alike(&self) -> bool {
+        false
+    }
+
     /// A value's elements, if they are the same in every run.
     fn constant(&self, value: Self::Value) -> Option<Constant>;
 

@@ -10,8 +10,8 @@ use crate::scope::{Scope, Source};
 
 mod ranges;
 
-pub(crate) use ranges::ranges_by;
 pub use ranges::{Range, ranges, slice_ranges};
+pub(crate) use ranges::{of_one, ranges_by};
 
 /// Number of values that are followed one after another, so that no model takes long or recurses
 /// deeply.

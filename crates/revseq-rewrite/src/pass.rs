@@ -89,6 +89,8 @@ pub(crate) struct Context<'a> {
     /// The matching nodes of each graph, by the address of its nodes: from the first one's index to
     /// the second's.
     pairs: RefCell<HashMap<usize, HashMap<usize, usize>>>,
+    /// For each graph, by the same address: verdicts about nodes that were found together.
+    verdicts: RefCell<HashMap<usize, HashMap<usize, Verdict>>>,
 }
 
 impl<'a> Context<'a> {
@@ -98,6 +100,7 @@ impl<'a> Context<'a> {
             model,
             missing: OnceCell::new(),
             pairs: RefCell::default(),
+            verdicts: RefCell::default(),
         }
     }
 
@@ -114,6 +117,20 @@ impl<'a> Context<'a> {
         let graph = scope.nodes.as_ptr().addr();
         let paired = all.entry(graph).or_insert_with(|| pairs(scope));
         paired.get(&index).copied()
+    }
+
+    /// The verdict about a node of a graph, where those about all nodes are found at once: by `find`,
+    /// when the graph's first node is looked at.
+    pub(crate) fn verdict(
+        &self,
+        scope: &Scope<'_>,
+        index: usize,
+        find: impl FnOnce() -> HashMap<usize, Verdict>,
+    ) -> Verdict {
+        let mut all = self.verdicts.borrow_mut();
+        let graph = scope.nodes.as_ptr().addr();
+        let found = all.entry(graph).or_insert_with(find);
+        found.remove(&index).unwrap_or(Verdict::Other)
     }
 
     /// Whether every call of the enclosing function gives an attribute a value, or the function has

@@ -13,8 +13,8 @@ use crate::{Error, Options, driver, runtimes};
 /// Brings a model into the form that tract reads, and returns whether anything but names changed.
 ///
 /// Inputs and outputs stay the same, and so do their values: bit for bit, or up to rounding where
-/// operators of `com.microsoft` become standard ones. Remaining values and nodes keep their names;
-/// nodes without a name get that of their operator and place, and those from a function or a branch
+/// operators of `com.microsoft` become standard ones and traced cells become layers. Remaining values
+/// and nodes keep their names; nodes without a name get that of their operator and place, and those from a function or a branch
 /// are named after the node that contained them.
 ///
 /// # Errors
@@ -41,6 +41,7 @@ fn is_concerned(graph: &GraphProto) -> bool {
         .node
         .iter()
         .any(|node| tract::concerns(node.op()) || node.graphs().any(is_concerned))
+        || tract::may_be_unrolled(graph)
 }
 
 /// Runs those of the passes for tract that are named over a model.

@@ -38,6 +38,7 @@ pub(crate) const TRACT: &[&str] = &[
     "nonzero-count",
     "suppression-limits",
     "microsoft",
+    "unrolled",
 ];
 
 /// All runtimes.

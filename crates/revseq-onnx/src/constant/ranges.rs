@@ -109,7 +109,12 @@ pub fn slice_ranges(
     node: &NodeProto,
     sizes: &[usize],
 ) -> Option<Vec<(usize, usize, usize)>> {
-    let ranges = ranges(scope, node)?.into_iter().map(|range| {
+    of_one(ranges(scope, node)?, sizes)
+}
+
+/// Ranges with steps of 1, on axes of these sizes: axis, start, end.
+pub(crate) fn of_one(ranges: Vec<Range>, sizes: &[usize]) -> Option<Vec<(usize, usize, usize)>> {
+    let ranges = ranges.into_iter().map(|range| {
         let axis = normal_axis(range.axis, sizes.len())?;
         let (start, count) = range.on(sizes[axis] as i64);
         (range.step == 1).then_some((axis, start as usize, (start + count) as usize))

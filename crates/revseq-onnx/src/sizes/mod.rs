@@ -380,6 +380,20 @@ fn slice_axis<'a>(
     Some(size)
 }
 
+/// Returns the ranges of a Slice with steps of 1, on axes of these sizes: axis, start, end. They may
+/// be computed from sizes, unlike those of [`constant::slice_ranges`].
+#[must_use]
+pub fn slice_ranges(
+    scope: &Scope<'_>,
+    node: &NodeProto,
+    sizes: &[usize],
+) -> Option<Vec<(usize, usize, usize)>> {
+    let computed =
+        || follow(|steps| constant::ranges_by(node, |name| known_vector(scope, name, steps)));
+    let ranges = constant::ranges(scope, node).or_else(computed)?;
+    constant::of_one(ranges, sizes)
+}
+
 /// Whether a Slice with bounds that are not known may shorten an axis; `None` if its axes are not
 /// known.
 fn may_slice(scope: &Scope<'_>, node: &NodeProto, axis: usize, steps: Steps<'_>) -> Option<bool> {

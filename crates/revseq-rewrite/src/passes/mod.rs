@@ -15,6 +15,7 @@ mod reversal;
 mod sequence_lens;
 pub(crate) mod tract;
 mod transpose;
+mod unrolled;
 
 use crate::error::Error;
 use crate::pass::{Options, Pass, PassInfo};
@@ -23,15 +24,15 @@ use crate::runtimes::Runtime;
 /// All passes, in the order in which they run.
 ///
 /// Flips come first, since others know a whole axis when they see one. A Scan that is no layer becomes
-/// a Loop afterwards. `direction` leaves a
-/// reversal behind, which `cancel` removes. `bidirectional` joins layers whose lengths
-/// `sequence-lens` has removed, and `forward` turns those that are left alone. `sequence-lens` may
-/// write a ReverseSequence, so `portable` comes last.
-const ALL: [&Pass; 11] = [
+/// a Loop afterwards. `direction` leaves a reversal behind, which `cancel` removes. `bidirectional`
+/// joins layers whose lengths `sequence-lens` has removed, and `forward` turns those that are left
+/// alone. `sequence-lens` may write a ReverseSequence, so `portable` comes last.
+const ALL: [&Pass; 12] = [
     &full_flip::PASS,
     &transpose::PASS,
     &recurrent_loop::PASS,
     &tract::SCAN_LOOP,
+    &unrolled::PASS,
     &direction::PASS,
     &cancel::PASS,
     &sequence_lens::PASS,
@@ -78,7 +79,9 @@ pub(crate) fn select(
         });
     }
     let is_named = |wanted: &str| {
+        // Those that have a form of their own there have run by now.
         let of_runtime = runtime.is_some_and(|runtime| runtime.info.passes.contains(&wanted));
+        let of_runtime = of_runtime && !tract::is_one(wanted);
         of_runtime || options.passes.iter().any(|name| name == wanted)
     };
     let wanted = |pass: &&&'static Pass| {

@@ -3,6 +3,7 @@
 mod masks;
 mod recurrent_loop;
 mod runtimes;
+mod unrolled;
 
 use std::path::Path;
 
@@ -224,13 +225,14 @@ fn left_over(model: &ModelProto) -> String {
 
 /// The initializers of all graphs.
 fn initializers() -> Vec<TensorProto> {
-    let ints: [(&str, &[i64]); 13] = [
+    let ints: [(&str, &[i64]); 14] = [
         ("nothing", &[]),
         ("leading", &[0, 1]),
         ("rows", &[-1, 3]),
         ("zero", &[0]),
         ("one", &[1]),
         ("two", &[2]),
+        ("three", &[3]),
         ("four", &[4]),
         ("minus", &[-1]),
         ("first", &[-i64::MAX]),
@@ -241,9 +243,12 @@ fn initializers() -> Vec<TensorProto> {
     ];
     let ints = ints.map(|(name, values)| (name, int64_tensor(&[values.len() as i64], values)));
     let upright = ("upright", int64_tensor(&[2], &[-1, 1]));
-    let scalars: [(&str, i64); 4] = [
+    let scalars: [(&str, i64); 7] = [
         ("start", 0),
         ("next", 1),
+        ("at2", 2),
+        ("at3", 3),
+        ("at4", 4),
         ("five", 5),
         ("endless", i64::MAX),
     ];
@@ -273,6 +278,8 @@ fn initializers() -> Vec<TensorProto> {
         ("half", filled(&[], 0.5)),
         ("whole", filled(&[], 1.0)),
         ("two_times", filled(&[], 2.0)),
+        ("recurrent2", filled(&[2, 2], 0.25)),
+        ("begin_row", filled(&[1, 2], 0.25)),
         ("fives", filled(&[], 5.0)),
         ("zeros3", filled(&[2, 1, 2], 0.0)),
         ("always", truth()),

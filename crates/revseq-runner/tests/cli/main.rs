@@ -23,6 +23,7 @@ mod random_conditions;
 mod random_loops;
 mod random_quantized;
 mod random_rewrites;
+mod random_unrolled;
 mod rewrite;
 mod rewrite_output;
 mod run;

@@ -273,12 +273,12 @@ impl<'c> Graph<'c> {
         self.initializer(INT64, sizes, &bytes)
     }
 
-    fn float(&mut self, value: f32) -> String {
+    pub(crate) fn float(&mut self, value: f32) -> String {
         self.initializer(FLOAT, &[], &value.to_le_bytes())
     }
 
     /// Weights that are all alike as little as random ones.
-    fn weights(&mut self, sizes: &[usize]) -> String {
+    pub(crate) fn weights(&mut self, sizes: &[usize]) -> String {
         let seed = self.count.get();
         let bytes: Vec<u8> = (0..sizes.iter().product())
             .flat_map(|index: usize| {
@@ -290,7 +290,7 @@ impl<'c> Graph<'c> {
     }
 }
 
-fn ints(name: &str, ints: &[i64]) -> AttributeProto {
+pub(crate) fn ints(name: &str, ints: &[i64]) -> AttributeProto {
     AttributeProto {
         name: name.to_owned(),
         r#type: AttributeType::Ints as i32,

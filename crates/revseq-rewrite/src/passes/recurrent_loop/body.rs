@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use recurrent_cells::Constant;
 
@@ -103,25 +104,25 @@ pub(super) fn through_identity<'a>(scope: &'a Scope<'a>, name: &'a str) -> &'a s
 
 /// A loop-carried state.
 #[derive(Clone, Copy)]
-pub(super) struct State<'a> {
+pub(in crate::passes) struct State<'a> {
     /// Before a step, in the body.
-    pub(super) carried: &'a str,
+    pub(in crate::passes) carried: &'a str,
     /// After a step, in the body.
-    pub(super) updated: &'a str,
+    pub(in crate::passes) updated: &'a str,
     /// Before the loop, in the outer graph.
-    pub(super) initial: &'a str,
+    pub(in crate::passes) initial: &'a str,
     /// After the loop, in the outer graph; empty if the loop does not output it.
-    pub(super) last: &'a str,
+    pub(in crate::passes) last: &'a str,
 }
 
 /// A value of the outer graph that the body reads one step at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sequence<'a> {
-    pub(super) value: &'a str,
+pub(in crate::passes) struct Sequence<'a> {
+    pub(in crate::passes) value: &'a str,
     /// The time axis.
-    pub(super) axis: usize,
+    pub(in crate::passes) axis: usize,
     /// Whether the last step is read first.
-    pub(super) backwards: bool,
+    pub(in crate::passes) backwards: bool,
 }
 
 /// A scan output.
@@ -143,8 +144,17 @@ pub(super) struct Count {
     pub(super) rank: usize,
 }
 
+/// Facts about the values of a graph, found once.
+#[derive(Clone, Default)]
+pub(in crate::passes) struct Facts {
+    /// Float32 constants.
+    floats: Rc<RefCell<HashMap<String, Option<Constant>>>>,
+    /// Numbers of columns.
+    widths: Rc<RefCell<HashMap<String, Option<usize>>>>,
+}
+
 /// A loop that runs once for each step of a time axis.
-pub(super) struct Body<'a> {
+pub(in crate::passes) struct Body<'a> {
     pub(super) outer: &'a Scope<'a>,
     pub(super) inner: &'a Scope<'a>,
     /// The trip count, once [`trips`](super::trips) has proved it.
@@ -158,10 +168,7 @@ pub(super) struct Body<'a> {
     slices: Vec<(&'a str, Sequence<'a>)>,
     /// A Loop's iteration number.
     iteration: Option<&'a str>,
-    /// Cached constants.
-    floats: RefCell<HashMap<String, Option<Constant>>>,
-    /// Cached numbers of columns.
-    widths: RefCell<HashMap<String, Option<usize>>>,
+    facts: Facts,
 }
 
 impl<'a> Body<'a> {
@@ -189,8 +196,7 @@ impl<'a> Body<'a> {
             counters: Vec::new(),
             slices: Vec::new(),
             iteration: (layout.leading_inputs > 0).then(|| inner.inputs[0]),
-            floats: RefCell::default(),
-            widths: RefCell::default(),
+            facts: Facts::default(),
         };
         this.sort_states()?;
         let values = &inner.outputs[layout.leading_outputs + layout.states..];
@@ -216,6 +222,34 @@ impl<'a> Body<'a> {
                 .push((inner.inputs[layout.states + slice], sequence));
         }
         Ok(this)
+    }
+
+    /// A step that was written out in a graph: the values that it gets from the step before, and the
+    /// one that it reads of a sequence.
+    pub(in crate::passes) fn of_step(
+        scope: &'a Scope<'a>,
+        facts: &Facts,
+        carried: &[&'a str],
+        step: (&'a str, Sequence<'a>),
+    ) -> Self {
+        let states = carried.iter().map(|&carried| State {
+            carried,
+            updated: "",
+            initial: carried,
+            last: "",
+        });
+        Self {
+            outer: scope,
+            inner: scope,
+            steps: Size::Known(0),
+            states: states.collect(),
+            unchanged: Vec::new(),
+            scanned: Vec::new(),
+            counters: Vec::new(),
+            slices: vec![step],
+            iteration: None,
+            facts: facts.clone(),
+        }
     }
 
     /// Sorts states into counters, unchanged ones and the rest.
@@ -342,7 +376,7 @@ impl<'a> Body<'a> {
     }
 
     /// Follows a value through Identity nodes and Casts from float32 to float32.
-    pub(super) fn plain(&self, name: &'a str) -> &'a str {
+    pub(in crate::passes) fn plain(&self, name: &'a str) -> &'a str {
         let mut name = name;
         loop {
             name = through_identity(self.inner, name);
@@ -380,6 +414,11 @@ impl<'a> Body<'a> {
             "Add" | "Sub" | "Mul" | "Identity" | "Relu" | "Gather" | "Split" => of_input(0),
             op => FLOAT_OPERATORS.contains(&op),
         }
+    }
+
+    /// Whether it is a single step, in the graph itself.
+    pub(super) fn is_written_out(&self) -> bool {
+        self.outer.is(self.inner)
     }
 
     /// Whether it is a Scan, whose sequences all have the same length.
@@ -427,23 +466,26 @@ impl<'a> Body<'a> {
 
     /// A float32 constant, cached.
     pub(super) fn floats(&self, name: &str) -> Option<Constant> {
-        if let Some(known) = self.floats.borrow().get(name) {
+        if let Some(known) = self.facts.floats.borrow().get(name) {
             return known.clone();
         }
         let read = constant::floats(self.inner, name);
         let read = read.and_then(|it| Constant::new(it.sizes, it.elements));
         let name = name.to_owned();
-        self.floats.borrow_mut().insert(name, read.clone());
+        self.facts.floats.borrow_mut().insert(name, read.clone());
         read
     }
 
     /// The number of columns of a value, cached.
     pub(super) fn width(&self, name: &str, find: impl FnOnce() -> Option<usize>) -> Option<usize> {
-        if let Some(known) = self.widths.borrow().get(name) {
+        if let Some(known) = self.facts.widths.borrow().get(name) {
             return *known;
         }
         let found = find();
-        self.widths.borrow_mut().insert(name.to_owned(), found);
+        self.facts
+            .widths
+            .borrow_mut()
+            .insert(name.to_owned(), found);
         found
     }
 

@@ -18,28 +18,28 @@ use super::shape::{
 use super::truths::{Truths, truths};
 
 /// The recurrent layers of one loop: one, or a stack in which some read the output of others.
-pub(super) struct Layers<'a> {
+pub(in crate::passes) struct Layers<'a> {
     /// Sorted: each layer comes after those it reads.
-    pub(super) layers: Vec<Layer<'a>>,
+    pub(in crate::passes) layers: Vec<Layer<'a>>,
     /// Whether they run from the end of the sequence to its start.
-    pub(super) backwards: bool,
+    pub(in crate::passes) backwards: bool,
     /// The valid steps; `None` if all are.
-    pub(super) steps: Option<Steps<'a>>,
+    pub(in crate::passes) steps: Option<Steps<'a>>,
     /// The loop's outputs that are read.
-    pub(super) outputs: Vec<(&'a str, Output<'a>)>,
+    pub(in crate::passes) outputs: Vec<(&'a str, Output<'a>)>,
 }
 
-pub(super) struct Layer<'a> {
-    pub(super) cell: Cell<&'a str>,
-    pub(super) input: Input<'a>,
+pub(in crate::passes) struct Layer<'a> {
+    pub(in crate::passes) cell: Cell<&'a str>,
+    pub(in crate::passes) input: Input<'a>,
     /// The initial states; `None` if zero.
-    pub(super) hidden: Option<&'a str>,
-    pub(super) memory: Option<&'a str>,
+    pub(in crate::passes) hidden: Option<&'a str>,
+    pub(in crate::passes) memory: Option<&'a str>,
 }
 
 /// A layer's input.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Input<'a> {
+pub(in crate::passes) enum Input<'a> {
     /// A sequence, in its own step order.
     Sequence { value: &'a str, time: usize },
     /// Another layer's output.
@@ -48,7 +48,7 @@ pub(super) enum Input<'a> {
 
 /// The valid steps, in the sequence's own order.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Steps<'a> {
+pub(in crate::passes) enum Steps<'a> {
     /// Where a mask is true.
     Mask(Mask<'a>),
     /// Before the length of each sequence of the batch.
@@ -57,7 +57,7 @@ pub(super) enum Steps<'a> {
 
 /// A value for each step of each sequence, or for all sequences.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Mask<'a> {
+pub(in crate::passes) struct Mask<'a> {
     pub(super) value: &'a str,
     /// The time axis.
     pub(super) time: usize,
@@ -74,7 +74,7 @@ pub(super) struct Mask<'a> {
 
 /// An output of the loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Output<'a> {
+pub(in crate::passes) enum Output<'a> {
     /// A layer's output at every step.
     Steps {
         layer: usize,
@@ -84,6 +84,8 @@ pub(super) enum Output<'a> {
         /// Whether the sequence's last step comes first.
         backwards: bool,
     },
+    /// A layer's output at one step, by its place in the sequence, `[batch, units]`.
+    Step { layer: usize, at: i64 },
     /// The last output, `[batch, units]`.
     Hidden(usize),
     /// The same, but 0 if no step is valid.
@@ -98,7 +100,7 @@ pub(super) enum Output<'a> {
 
 /// The output at an invalid step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Masked {
+pub(in crate::passes) enum Masked {
     /// The last valid output, or 0 before any.
     Repeated,
     /// The state: the last valid output, or the initial state before any.

@@ -7,16 +7,16 @@
 //! together as layers, and `write` writes their operators; `ordering` sorts the steps if some are
 //! invalid.
 
-mod body;
-mod layer;
+pub(super) mod body;
+pub(super) mod layer;
 mod mask;
 mod ordering;
-mod reason;
-mod shape;
+pub(super) mod reason;
+pub(super) mod shape;
 mod step;
 mod trips;
 mod truths;
-mod write;
+pub(super) mod write;
 
 use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::passes::tract::BATCHED_SCAN;

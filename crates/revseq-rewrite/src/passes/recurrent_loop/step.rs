@@ -21,6 +21,10 @@ impl<'a> Step for Body<'a> {
         self.state(value).map(|state| state.carried)
     }
 
+    fn states_begin_alike(&self) -> bool {
+        self.is_written_out()
+    }
+
     fn constant(&self, value: &'a str) -> Option<Constant> {
         self.floats(value)
     }
@@ -134,7 +138,7 @@ impl<'a> Step for Body<'a> {
             return Some((base, start, length));
         }
         let mut range = (0, width);
-        for (axis, start, end) in constant::slice_ranges(scope, node, &[ANY_SIZE, width])? {
+        for (axis, start, end) in sizes::slice_ranges(scope, node, &[ANY_SIZE, width])? {
             match axis {
                 1 => range = (start, end.checked_sub(start)?),
                 _ if (start, end) == (0, ANY_SIZE) => {}

@@ -24,6 +24,15 @@ pub(super) fn layers(
     let counting = layers
         .steps
         .map(|steps| Counting::write(&mut emit, steps, layers));
+    write(emit, layers, counting).finish(describe(layers))
+}
+
+/// Writes layers without lengths, and their outputs.
+pub(in crate::passes) fn all_steps<'n>(emit: Emit<'n>, layers: &Layers<'_>) -> Emit<'n> {
+    write(emit, layers, None)
+}
+
+fn write<'n>(emit: Emit<'n>, layers: &Layers<'_>, counting: Option<Counting>) -> Emit<'n> {
     let mut writer = Writer {
         emit,
         layers,
@@ -37,7 +46,7 @@ pub(super) fn layers(
     for &(output, what) in &layers.outputs {
         writer.output(output, what);
     }
-    writer.emit.finish(describe(layers))
+    writer.emit
 }
 
 fn describe(layers: &Layers<'_>) -> String {
@@ -165,20 +174,22 @@ fn time_major(emit: &mut Emit<'_>, value: &str, time: usize) -> String {
 /// The outputs of a layer's operator.
 struct Given {
     steps: String,
+    /// The same without the axis of directions, once it is written.
+    squeezed: Option<String>,
     hidden: String,
     memory: String,
     /// The initial states unless they are 0, `[1, batch, units]`.
     begins: [Option<String>; 2],
 }
 
-struct Writer<'w> {
-    emit: Emit<'w>,
+struct Writer<'w, 'n> {
+    emit: Emit<'n>,
     layers: &'w Layers<'w>,
     counting: Option<Counting>,
     given: Vec<Given>,
 }
 
-impl Writer<'_> {
+impl Writer<'_, '_> {
     fn layer(&mut self, layer: &Layer<'_>) -> Given {
         let emit = &mut self.emit;
         let cell = &layer.cell;
@@ -237,6 +248,7 @@ impl Writer<'_> {
         emit.write(&given[..count], cell.kind.operator(), &inputs, attributes);
         Given {
             steps,
+            squeezed: None,
             hidden: last_hidden,
             memory: last_memory,
             begins: [
@@ -249,6 +261,12 @@ impl Writer<'_> {
     fn output(&mut self, output: &str, what: Output<'_>) {
         match what {
             Output::Same(outer) => self.emit.same(output, outer),
+            Output::Step { layer, at } => {
+                let steps = self.squeezed(layer);
+                let at = self.emit.scalar(at);
+                let axis = vec![model::int("axis", 0)];
+                self.emit.write(&[output], "Gather", &[&steps, &at], axis);
+            }
             Output::Hidden(layer) => {
                 let last = self.hidden(layer, false);
                 self.emit.squeeze_into(output, &last, &[0]);
@@ -275,6 +293,16 @@ impl Writer<'_> {
                 backwards,
             } => self.steps(output, layer, masked, time, backwards),
         }
+    }
+
+    /// Writes a layer's output at all steps, `[time, batch, units]`.
+    fn squeezed(&mut self, layer: usize) -> String {
+        let given = &mut self.given[layer];
+        let emit = &mut self.emit;
+        let squeezed = given
+            .squeezed
+            .get_or_insert_with(|| emit.squeeze(&given.steps, &[1]));
+        squeezed.clone()
     }
 
     fn zero(&mut self) -> String {

@@ -35,7 +35,10 @@ pub(crate) const PASSES: &[&Pass] = &[
     &nonzero::PASS,
     &suppression::PASS,
     &microsoft::PASS,
+    &super::unrolled::TRACT,
 ];
+
+pub(crate) use super::unrolled::concerns as may_be_unrolled;
 
 /// Whether a pass applies to an operator.
 pub(crate) fn concerns(operator: &str) -> bool {

@@ -1,0 +1,258 @@
+//! Cells that read a step of a sequence.
+//!
+//! What a step reaches, in the order of the nodes, is its cone. A value in it that a product reads may
+//! be the output of a cell: the operators between are its formula, and what they read from outside of
+//! the cone, besides constants, are states. The crate recurrent-cells says whether it is a cell.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashSet};
+
+use recurrent_cells::Cell;
+
+use crate::model::NodeProto;
+use crate::passes::recurrent_loop::body::{Body, Sequence};
+
+use super::slices::{Slices, Step};
+use super::{Graph, is_product};
+
+/// The most nodes that a step is followed to.
+const MAXIMUM_REACHED: usize = 192;
+
+/// The most nodes of a cell: one with a product for each gate has forty.
+const MAXIMUM_NODES: usize = 128;
+
+/// How many operators follow a state's product before the input's joins it.
+const MAXIMUM_AFTER_PRODUCT: usize = 8;
+
+/// The most values that a cell may read from outside, more than any does.
+const MAXIMUM_OUTSIDE: usize = 64;
+
+/// A cell, and the step that it reads.
+pub(super) struct Found<'a> {
+    pub(super) step: Step<'a>,
+    pub(super) cell: Cell<&'a str>,
+    /// The node that makes its output.
+    pub(super) index: usize,
+    /// Its nodes.
+    pub(super) nodes: BTreeSet<usize>,
+}
+
+/// All cells that read steps, in order of time within each sequence.
+pub(super) fn find<'a>(graph: &Graph<'a>, slices: &Slices<'a>) -> Vec<Found<'a>> {
+    let fed = fed(graph);
+    let none = HashSet::new();
+    let mut found = Vec::new();
+    for sequence in &slices.sequences {
+        let first = found.len();
+        let steps = sequence.iter().map(|&value| (value, slices.steps[value]));
+        let mut without = HashSet::new();
+        for step in steps.clone() {
+            let before = found.len();
+            let is_fed = |_, output: &str| fed.contains(output);
+            Cone::new(graph, &fed, &none, step).cells(is_fed, |_| true, &mut found);
+            if found.len() == before {
+                without.insert(step.1.at);
+            }
+        }
+        // No product has to read the last output. It is made by the operator of the others, at a step
+        // without a cell or, where one step is read in both directions, near one with a cell.
+        let hidden: HashSet<&str> = found[first..].iter().map(|it| it.cell.hidden).collect();
+        let ends = found[first..].iter();
+        let ends = ends.filter(|it| !hidden.contains(it.cell.output));
+        without.extend(ends.flat_map(|it| it.step.at - 1..=it.step.at + 1));
+        let operator = |index: usize| graph.scope.nodes[index].op();
+        let mut kinds: Vec<(&str, Cell<&str>)> = Vec::new();
+        for found in &found[first..] {
+            if !kinds.iter().any(|(_, cell)| is_alike(cell, &found.cell)) {
+                kinds.push((operator(found.index), found.cell.clone()));
+            }
+        }
+        let known: HashSet<usize> = found[first..].iter().map(|it| it.index).collect();
+        for step in steps.filter(|(_, step)| without.contains(&step.at)) {
+            let is_like = |index, _: &str| kinds.iter().any(|(it, _)| *it == operator(index));
+            let is_one = |cell: &Cell<&str>| kinds.iter().any(|(_, it)| is_of_kind(it, cell));
+            Cone::new(graph, &fed, &known, step).cells(is_like, is_one, &mut found);
+        }
+    }
+    found
+}
+
+/// Whether two cells compute the same with their operands.
+pub(super) fn is_alike(one: &Cell<&str>, other: &Cell<&str>) -> bool {
+    is_of_kind(one, other) && one.gates == other.gates
+}
+
+/// Whether two cells compute the same, but for their weights.
+pub(super) fn is_of_kind(one: &Cell<&str>, other: &Cell<&str>) -> bool {
+    (one.kind, &one.activations) == (other.kind, &other.activations)
+}
+
+/// The values that products read, alone or joined with others.
+fn fed<'a>(graph: &Graph<'a>) -> HashSet<&'a str> {
+    let mut fed = HashSet::new();
+    let products = graph.scope.nodes.iter().filter(|node| is_product(node));
+    for factor in products.filter_map(|node| node.input(0)) {
+        let factor = plain(graph, factor);
+        fed.insert(factor);
+        if let Some(joined) = graph.scope.first_output_of(factor, "Concat") {
+            fed.extend(joined.inputs().map(|part| plain(graph, part)));
+        }
+    }
+    fed
+}
+
+/// The value behind Identity nodes.
+fn plain<'a>(graph: &Graph<'a>, value: &'a str) -> &'a str {
+    let mut value = value;
+    while let Some(node) = graph.scope.first_output_of(value, "Identity")
+        && let Some(input) = node.input(0)
+    {
+        value = input;
+    }
+    value
+}
+
+/// The nodes that a step reaches before the outputs of its cells.
+struct Cone<'g, 'a> {
+    graph: &'g Graph<'a>,
+    fed: &'g HashSet<&'a str>,
+    /// The step, and the value that it is.
+    value: &'a str,
+    step: Step<'a>,
+    /// The nodes at which it ends.
+    ends: &'g HashSet<usize>,
+    reached: BTreeSet<usize>,
+}
+
+/// The operators of a cell, and what they read from outside.
+#[derive(Default)]
+struct Formula<'a> {
+    nodes: BTreeSet<usize>,
+    outside: Vec<&'a str>,
+    reads_step: bool,
+}
+
+impl<'g, 'a> Cone<'g, 'a> {
+    fn new(
+        graph: &'g Graph<'a>,
+        fed: &'g HashSet<&'a str>,
+        ends: &'g HashSet<usize>,
+        (value, step): (&'a str, Step<'a>),
+    ) -> Self {
+        Self {
+            graph,
+            fed,
+            value,
+            step,
+            ends,
+            reached: BTreeSet::new(),
+        }
+    }
+
+    /// Finds the cells whose outputs `may_be` these values, and that `fit`.
+    fn cells(
+        mut self,
+        may_be: impl Fn(usize, &'a str) -> bool,
+        fits: impl Fn(&Cell<&'a str>) -> bool,
+        found: &mut Vec<Found<'a>>,
+    ) {
+        let readers = |value: &str| self.graph.readers(value).iter().copied().map(Reverse);
+        let mut open: BinaryHeap<Reverse<usize>> = readers(self.value).collect();
+        while let Some(Reverse(index)) = open.pop()
+            && self.reached.len() < MAXIMUM_REACHED
+        {
+            if self.ends.contains(&index) || !self.reached.insert(index) {
+                continue;
+            }
+            let node: &'a NodeProto = &self.graph.scope.nodes[index];
+            if let [output] = node.output.as_slice()
+                && may_be(index, output)
+                && let Some(cell) = self.cell(index, output).filter(|it| fits(&it.cell))
+            {
+                found.push(cell);
+                continue;
+            }
+            open.extend(node.outputs().flat_map(readers));
+        }
+    }
+
+    /// The cell that makes a value.
+    fn cell(&self, index: usize, output: &'a str) -> Option<Found<'a>> {
+        let Formula { nodes, outside, .. } = self.formula(index)?;
+        let graph = self.graph;
+        let sequence = Sequence {
+            value: self.step.sequence,
+            axis: self.step.axis,
+            backwards: false,
+        };
+        let states: Vec<&str> = outside.iter().map(|it| plain(graph, it)).collect();
+        let body = Body::of_step(graph.scope, &graph.facts, &states, (self.value, sequence));
+        let cell = Cell::of(&body, output)?;
+        let is_own = cell.output == output && body.plain(cell.input) == self.value;
+        is_own.then_some(Found {
+            step: self.step,
+            cell,
+            index,
+            nodes,
+        })
+    }
+
+    /// What makes the output of a node; `None` if it is too much for a cell, or does not read the step.
+    fn formula(&self, index: usize) -> Option<Formula<'a>> {
+        let mut formula = Formula::default();
+        let mut open = vec![index];
+        while let Some(index) = open.pop() {
+            if !formula.nodes.insert(index) {
+                continue;
+            }
+            let node: &'a NodeProto = &self.graph.scope.nodes[index];
+            if node.graphs().next().is_some() {
+                return None;
+            }
+            for input in node.inputs() {
+                if input == self.value {
+                    formula.reads_step = true;
+                } else if let Some((maker, _)) = self.graph.maker(input)
+                    && (self.reached.contains(&maker) || self.is_of_product(input))
+                {
+                    open.push(maker);
+                } else if !formula.outside.contains(&input) {
+                    formula.outside.push(input);
+                }
+            }
+            if formula.nodes.len() > MAXIMUM_NODES || formula.outside.len() > MAXIMUM_OUTSIDE {
+                return None;
+            }
+        }
+        formula.reads_step.then_some(formula)
+    }
+
+    /// Whether a value that the step does not reach is a product, with a bias or in part: that of a
+    /// state.
+    fn is_of_product(&self, value: &'a str) -> bool {
+        let mut value = value;
+        for _ in 0..MAXIMUM_AFTER_PRODUCT {
+            if self.fed.contains(value) {
+                return false;
+            }
+            let Some((_, node)) = self.graph.maker(value) else {
+                return false;
+            };
+            if is_product(node) {
+                return true;
+            }
+            let is_constant = |value: &&str| self.graph.maker(value).is_none();
+            let mut inputs = node.inputs();
+            let next = match node.op() {
+                "Identity" | "Reshape" | "Slice" | "Split" | "Squeeze" => inputs.next(),
+                "Add" => inputs.find(|it| !is_constant(it)),
+                _ => None,
+            };
+            match next {
+                Some(next) => value = next,
+                None => return false,
+            }
+        }
+        false
+    }
+}

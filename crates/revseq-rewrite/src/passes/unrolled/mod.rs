@@ -1,0 +1,135 @@
+//! Layers that were traced step by step, to LSTM, GRU and RNN.
+//!
+//! A loop in Python around LSTMCell, GRUCell or RNNCell becomes the cell's operators once for each
+//! step when it is traced. `slices` finds values that are steps of one sequence, `cells` the cells that
+//! read them, by the crate recurrent-cells. `chain` puts those together whose state is the output of
+//! another with the same weights, and `write` writes their layer; `reason` says what looks like one and is
+//! none. `stack` finds steps that were taken apart and put together again.
+//!
+//! ```text
+//! h1 = Tanh(x[0] W + h0 R), h2 = Tanh(x[1] W + h1 R), ...   becomes   RNN(x, W, R, h0)
+//! ```
+
+mod cells;
+mod chain;
+mod reason;
+mod slices;
+mod stack;
+mod write;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::model::{GraphProto, NodeProto};
+use crate::pass::{Pass, PassInfo, Verdict};
+use crate::passes::recurrent_loop::body::Facts;
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+
+use slices::Slices;
+
+/// The fewest steps that are worth a layer.
+const MINIMUM_STEPS: usize = 3;
+
+const INFO: PassInfo = PassInfo {
+    name: "unrolled",
+    exactness: Exactness::Rounding,
+    about: "Cells that were traced step by step, to LSTM, GRU and RNN",
+    portable: false,
+    fast: true,
+};
+
+pub(super) const PASS: Pass = Pass {
+    info: INFO,
+    find: |scope, index, context, names| {
+        context.verdict(scope, index, || find(scope, names, false))
+    },
+};
+
+/// The same before tract loads a model: initial states that may not fit the batch are left, and sizes
+/// of inputs that are declared under one name are equal.
+pub(super) const TRACT: Pass = Pass {
+    info: INFO,
+    find: |scope, index, context, names| {
+        scope.prove_more();
+        context.verdict(scope, index, || find(scope, names, true))
+    },
+};
+
+/// Whether a graph may have such steps: several products with the same weights.
+pub(crate) fn concerns(graph: &GraphProto) -> bool {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    let mut nodes = graph.node.iter().filter(|node| is_product(node));
+    nodes.any(|node| {
+        let count = counts.entry(node.input(1).unwrap_or_default()).or_default();
+        *count += 1;
+        *count >= MINIMUM_STEPS
+    })
+}
+
+fn is_product(node: &NodeProto) -> bool {
+    node.is("MatMul") || node.is("Gemm")
+}
+
+/// The nodes of a graph by what they make and read.
+struct Graph<'a> {
+    scope: &'a Scope<'a>,
+    /// The node that makes each value.
+    makers: HashMap<&'a str, usize>,
+    /// The nodes that read each value.
+    readers: HashMap<&'a str, Vec<usize>>,
+    /// What is known of its values.
+    facts: Facts,
+}
+
+impl<'a> Graph<'a> {
+    fn of(scope: &'a Scope<'a>) -> Self {
+        let mut graph = Self {
+            scope,
+            makers: HashMap::new(),
+            readers: HashMap::new(),
+            facts: Facts::default(),
+        };
+        for (index, node) in scope.nodes.iter().enumerate() {
+            graph.makers.extend(node.outputs().map(|it| (it, index)));
+            for input in node.inputs() {
+                graph.readers.entry(input).or_default().push(index);
+            }
+        }
+        graph
+    }
+
+    fn maker(&self, value: &str) -> Option<(usize, &'a NodeProto)> {
+        let &index = self.makers.get(value)?;
+        Some((index, &self.scope.nodes[index]))
+    }
+
+    fn readers(&self, value: &str) -> &[usize] {
+        self.readers.get(value).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The verdicts about all nodes of a graph. `is_strict` says whether an initial state has to fit
+/// provably.
+fn find(scope: &Scope<'_>, names: &mut Names, is_strict: bool) -> HashMap<usize, Verdict> {
+    let mut verdicts = HashMap::new();
+    let slices = Slices::of(scope);
+    stack::find(scope, &slices, names, &mut verdicts);
+    // Without sequences, there is nothing to say to tract.
+    if slices.sequences.is_empty() && is_strict {
+        return verdicts;
+    }
+    let graph = Graph::of(scope);
+    let cells = cells::find(&graph, &slices);
+    let mut chains = chain::find(&cells);
+    // A single cell is none.
+    chains.retain(|chain| chain.cells.len() > 1);
+    if !is_strict {
+        reason::leave(&graph, &chains, &mut verdicts);
+    }
+    let mut replaced = HashSet::new();
+    for chain in &chains {
+        let (index, verdict) = write::chain(&graph, chain, names, is_strict, &mut replaced);
+        verdicts.insert(index, verdict);
+    }
+    verdicts
+}
