@@ -69,7 +69,14 @@ pub(crate) fn onnxruntime() -> Result<(PathBuf, PathBuf), String> {
 fn library() -> Result<(), String> {
     crate::workspace("build")
         .args(["--profile", "test", "--lib"])
-        .args(["--example", "rust", "--example", "mixed", "--example", "rewrite"])
+        .args([
+            "--example",
+            "rust",
+            "--example",
+            "mixed",
+            "--example",
+            "rewrite",
+        ])
         .run()
 }
 
