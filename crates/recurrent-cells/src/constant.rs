@@ -73,7 +73,7 @@ pub struct Matrix {
 /// Matrices are equal if all of their elements are, bit for bit.
 impl PartialEq for Matrix {
     fn eq(&self, other: &Self) -> bool {
-        let place = |of: &Self| (of.first, of.strides, of.sign.to_bits());
+        let place = |constant: &Self| (constant.first, constant.strides, constant.sign.to_bits());
         let is_same = Arc::ptr_eq(&self.elements, &other.elements) && place(self) == place(other);
         (self.rows, self.columns) == (other.rows, other.columns)
             && (is_same || self.bits().eq(other.bits()))

@@ -332,3 +332,4 @@ def test_a_loop_that_is_left_is_named(package):
     named = [str(warning.message) for warning in caught if warning.category is package.worker.RewriteWarning]
     assert named == [str(step) for step in report.left_alone if step.operator == "Loop"]
     assert all("doubling" in name for name in named)
+    assert {warning.filename for warning in caught if warning.category is package.RewriteWarning} == {__file__}

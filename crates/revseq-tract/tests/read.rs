@@ -68,10 +68,28 @@ fn forms_are_prepared_by_path_and_by_bytes() {
 
 #[test]
 fn an_invalid_model_is_an_error() {
-    let error = revseq_tract::model_for_bytes(b"no model");
-    assert!(error.is_err());
     let error = revseq_tract::model_for_path("/no/such/model.onnx");
     assert!(error.is_err());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = folder.join("invalid.onnx");
+    for (content, what) in [
+        (&b""[..], "it is empty"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "it is a PNG image"),
+        (b"PK\x03\x04\x14\0", "it is a zip archive, "),
+        (b"Thank you.\n", "it is a text file"),
+        (b"\x40\0\0\0\0\0\0\0{\"w\":{", "it is a safetensors file, "),
+    ] {
+        let what = format!("it is not an ONNX model: {what}");
+        let error = revseq_tract::model_for_bytes(content).unwrap_err();
+        assert!(error.to_string().starts_with(&what), "{error}");
+        std::fs::write(&path, content).unwrap();
+        let error = revseq_tract::model_for_path(&path).unwrap_err();
+        let named = format!("cannot read {}: {what}", path.display());
+        assert!(error.to_string().starts_with(&named), "{error}");
+    }
+    let error = revseq_tract::model_for_path(folder).unwrap_err();
+    let named = format!("cannot read {}: it is a folder", folder.display());
+    assert_eq!(error.to_string(), named);
 }
 
 fn model(name: &str) -> String {

@@ -95,7 +95,7 @@ mod tests {
     /// The least and the greatest figure of a series in some rows, as the README has them.
     fn range(rows: &[&Row], series: &str) -> String {
         let figures = rows.iter().flat_map(|row| &row.marks);
-        let figures = figures.filter_map(|&(of, figure)| (of == series).then_some(figure));
+        let figures = figures.filter_map(|&(name, figure)| (name == series).then_some(figure));
         let (low, high) = figures.fold((f64::INFINITY, 0.0_f64), |(low, high), figure| {
             (low.min(figure), high.max(figure))
         });

@@ -48,7 +48,7 @@ PLATFORMS = {
     "windows-aarch64": Platform("aarch64-pc-windows-gnullvm", "{}.dll", "{}.exe", "win_arm64", command=""),
     "macos-aarch64": Platform("aarch64-apple-darwin", "lib{}.dylib", "{}", "macosx_11_0_arm64",
                               # zig has no Metal to link with.
-                              command="bench,multithread,rewrite"),
+                              command="bench,multithread"),
 }  # fmt: skip
 
 

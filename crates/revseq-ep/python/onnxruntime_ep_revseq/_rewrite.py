@@ -151,7 +151,7 @@ class Rewriting:
         # A large copy takes a while, in which other threads go on: unlike `bytes(view)`, a
         # function called by ctypes has no need of the interpreter's lock.
         copied: bytes = _new_bytes(None, self.size)
-        ctypes.memmove(copied, self._model.start, self.size)
+        ctypes.memmove(ctypes.c_char_p(copied), self._model.start, self.size)
         return copied
 
 

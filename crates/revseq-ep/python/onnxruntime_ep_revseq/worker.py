@@ -150,6 +150,8 @@ def create_session(
 ) -> onnxruntime.InferenceSession:
     """Makes a session on a model (its path or its bytes) whose nodes are with the provider.
 
+    A model with external data is to be given by its path.
+
     ``threads`` is ``intra_op_num_threads``: give the CPUs that the worker has, since 0 takes all
     of the machine's. With ``rewrite="fast"``, loops that are recurrent layers run as LSTM, GRU and
     RNN; a ``RewriteWarning`` names each loop that is left. ``configure`` may set further session

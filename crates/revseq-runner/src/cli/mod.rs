@@ -75,7 +75,7 @@ const AFTER_HELP: &str = "\
 Exit status: 0 success, 1 a comparison failed, 2 bad usage or bad input.
 `revseq help COMMAND` and `revseq COMMAND --help` say more.";
 
-/// Run, verify, inspect and rewrite ONNX models with reversed sequences, loops and recurrent layers.
+/// Run, verify, inspect and rewrite ONNX models with loops, recurrent layers and ReverseSequence.
 #[derive(Debug, Parser)]
 #[command(
     name = "revseq",

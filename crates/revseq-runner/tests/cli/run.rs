@@ -338,13 +338,13 @@ fn a_profile_has_the_nodes_of_branches() {
     ];
     let json: serde_json::Value = serde_json::from_str(&succeeds(&run)).unwrap();
     let nodes = json["profile"]["nodes"].as_array().unwrap();
-    let of = |operator: &str| nodes.iter().find(|node| node["operator"] == operator);
+    let find = |operator: &str| nodes.iter().find(|node| node["operator"] == operator);
     let seconds = |node: &serde_json::Value, key: &str| node[key].as_f64().unwrap();
-    let (inner, outer) = (of("Exp").unwrap(), of("If").unwrap());
+    let (inner, outer) = (find("Exp").unwrap(), find("If").unwrap());
     let whole = seconds(outer, "median_seconds_with_inner");
     assert!(seconds(outer, "median_seconds") < whole, "{json}");
     assert!(seconds(inner, "median_seconds") < whole, "{json}");
-    assert!(of("Tanh").is_none(), "{json}");
+    assert!(find("Tanh").is_none(), "{json}");
 }
 
 #[test]

@@ -97,23 +97,23 @@ impl<'a> NodeContext<'a> {
             Definition::Node(_) | Definition::Input => return Ok(leaf(name, length)),
         };
         let one = length.filter(|it| *it == 1);
-        let of = |input: usize, length| match node.input.get(input) {
+        let input_of = |input: usize, length| match node.input.get(input) {
             Some(name) => self.numbers(name, length),
             None => Ok(None),
         };
         let found = match node.op_type.as_str() {
-            "Identity" | "Cast" => of(0, length)?,
+            "Identity" | "Cast" => input_of(0, length)?,
             // Its input is a scalar.
-            "Unsqueeze" => of(0, Some(1))?,
-            "Squeeze" => of(0, one)?,
+            "Unsqueeze" => input_of(0, Some(1))?,
+            "Squeeze" => input_of(0, one)?,
             "Concat" => {
                 let length = length.filter(|_| node.input.len() == 1);
-                let parts = (0..node.input.len()).map(|part| of(part, length));
+                let parts = (0..node.input.len()).map(|part| input_of(part, length));
                 let parts: Option<Vec<_>> = parts.collect::<TractResult<_>>()?;
                 parts.map(|parts| parts.concat())
             }
             "Where" => {
-                let inputs = [of(0, one)?, of(1, one)?, of(2, one)?];
+                let inputs = [input_of(0, one)?, input_of(1, one)?, input_of(2, one)?];
                 elementwise(&inputs, |it| match it[0] {
                     Number::Known(0) => it[2],
                     Number::Known(_) => it[1],
@@ -125,7 +125,7 @@ impl<'a> NodeContext<'a> {
             | "Greater")
                 if node.input.len() == 2 =>
             {
-                elementwise(&[of(0, one)?, of(1, one)?], |it| {
+                elementwise(&[input_of(0, one)?, input_of(1, one)?], |it| {
                     binary(operator, it[0], it[1])
                 })
             }

@@ -237,8 +237,8 @@ fn of_nothing(reducer: Reducer) -> Option<f64> {
 
 /// Reduces integers without overflow on the way. The result is clamped to the type.
 fn of_integers(reducer: Reducer, elements: impl Iterator<Item = i128> + Clone) -> i128 {
-    let sum = |of: fn(i128) -> i128| {
-        let elements = elements.clone().map(of);
+    let sum = |term: fn(i128) -> i128| {
+        let elements = elements.clone().map(term);
         elements.fold(0, i128::saturating_add)
     };
     let position = |is_better: fn(i128, i128) -> bool, takes_last: bool| {

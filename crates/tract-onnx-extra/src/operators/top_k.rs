@@ -170,11 +170,11 @@ impl TypedOp for TopK {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let mut shape = inputs[0].shape.to_tvec();
         shape[self.axis] = self.k.clone();
-        let of = match inputs[0].datum_type {
+        let datum_type = match inputs[0].datum_type {
             it if it.is_tdim() => i64::datum_type(),
             it => it,
         };
-        Ok(tvec![of.fact(shape.clone()), i64::fact(shape)])
+        Ok(tvec![datum_type.fact(shape.clone()), i64::fact(shape)])
     }
 
     fn set_symbols(

@@ -59,12 +59,12 @@ impl Expected {
 
 /// Sets a size unless it is known. A known one may be another symbol for the same size, and is
 /// [checked](wire) otherwise.
-pub(super) fn fill<'r, A>(s: &mut Solver<'r>, of: A, size: TDim) -> InferenceResult
+pub(super) fn fill<'r, A>(s: &mut Solver<'r>, proxy: A, size: TDim) -> InferenceResult
 where
     A: IntoExp<DimFact> + Copy + 'r,
 {
-    s.with(of, move |s, found: DimFact| match found.concretize() {
-        None => s.equals(of, size.clone()),
+    s.with(proxy, move |s, found: DimFact| match found.concretize() {
+        None => s.equals(proxy, size.clone()),
         Some(_) => Ok(()),
     })
 }
@@ -116,19 +116,19 @@ fn wire_lengths(
     x: OutletId,
     lengths: OutletId,
 ) -> TractResult<OutletId> {
-    let of = to.fact(lengths)?.clone();
+    let fact = to.fact(lengths)?.clone();
     let types = [i32::datum_type(), i64::datum_type(), TDim::datum_type()];
     ensure!(
-        types.contains(&of.datum_type),
+        types.contains(&fact.datum_type),
         "sequence_lens is {:?}, expected I32",
-        of.datum_type
+        fact.datum_type
     );
     let op = CheckedLengths {
         policy: layer.lengths,
         time_axis: layer.axes().time,
         batch_axis: layer.axes().batch,
     };
-    let known = of.konst.as_ref().and_then(|it| it.cast_to::<i64>().ok());
+    let known = fact.konst.as_ref().and_then(|it| it.cast_to::<i64>().ok());
     if let Some(known) = known {
         let steps = &to.fact(x)?.shape[op.time_axis];
         let within = op.within(&known, steps)?;

@@ -237,15 +237,15 @@ impl Expansion for Layer {
                 s.equals(&input.datum_type, &x.datum_type)?;
             }
             for (axis, size) in expected.sizes.into_iter().enumerate() {
-                let of = &input.shape[axis];
+                let dim = &input.shape[axis];
                 match size {
-                    Size::Known(size) => fill(s, of, size.to_dim())?,
-                    Size::Batch => alike(s, of, &x.shape[axes.batch])?,
-                    Size::Features => alike(s, of, &x.shape[2])?,
-                    Size::Units(1) => alike(s, of, &r.shape[axes.units])?,
+                    Size::Known(size) => fill(s, dim, size.to_dim())?,
+                    Size::Batch => alike(s, dim, &x.shape[axes.batch])?,
+                    Size::Features => alike(s, dim, &x.shape[2])?,
+                    Size::Units(1) => alike(s, dim, &r.shape[axes.units])?,
                     Size::Units(times) => {
                         s.given(&r.shape[axes.units], move |s, units| {
-                            fill(s, of, units * times)
+                            fill(s, dim, units * times)
                         })?;
                     }
                 }

@@ -32,8 +32,8 @@ const Q: [f32; 5] = [
 
 /// The coefficients for half of an argument, and, if `first` is 1/4, half of a result. Powers of
 /// two do not round.
-const fn halved(of: [f32; 5], first: f32) -> [f32; 5] {
-    let [a, b, c, d, e] = of;
+const fn halved(coefficients: [f32; 5], first: f32) -> [f32; 5] {
+    let [a, b, c, d, e] = coefficients;
     [
         a * first,
         b * first / 4.0,

@@ -254,9 +254,9 @@ impl<T: Element> Recurrent<T> {
         let counted = given.counted.map(|it| it.try_as_plain_ram()).transpose()?;
         let mut lengths: Vec<usize> = vec![];
         let counts = match (self.counted, &counted) {
-            (Counted::Lengths, Some(of)) => {
+            (Counted::Lengths, Some(given)) => {
                 let steps_of = |length: &i64| usize::try_from(*length).unwrap_or(0);
-                lengths.extend(of.as_slice::<i64>()?.iter().map(steps_of));
+                lengths.extend(given.as_slice::<i64>()?.iter().map(steps_of));
                 Counts::Lengths(&lengths)
             }
             (Counted::Masked { blends, repeats }, Some(mask)) => Counts::Masked {

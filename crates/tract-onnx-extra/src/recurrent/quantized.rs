@@ -38,8 +38,8 @@ impl Quantized {
 
     /// Replaces X, W and R by the floats that they stand for, the weights in the layout of an LSTM.
     pub(super) fn wire(&self, to: &mut Wiring<'_>, inputs: &mut [OutletId]) -> TractResult<()> {
-        let of = to.fact(inputs[0])?.datum_type;
-        ensure!(of.is::<f32>(), "X is {of:?}, expected F32");
+        let datum_type = to.fact(inputs[0])?.datum_type;
+        ensure!(datum_type.is::<f32>(), "X is {datum_type:?}, expected F32");
         // ONNX Runtime quantises the whole sequence at once.
         inputs[0] = to.op("quantized", FakeQuantize, &[inputs[0]])?;
         for (index, name) in ["W", "R"].into_iter().enumerate() {
@@ -70,11 +70,11 @@ struct Dequantize {
 }
 
 impl Dequantize {
-    fn check_type(&self, of: DatumType) -> TractResult<()> {
+    fn check_type(&self, datum_type: DatumType) -> TractResult<()> {
         let bytes = [i8::datum_type(), u8::datum_type()];
         ensure!(
-            bytes.contains(&of),
-            "{} is {of:?}, expected I8 or U8",
+            bytes.contains(&datum_type),
+            "{} is {datum_type:?}, expected I8 or U8",
             self.name
         );
         Ok(())
@@ -85,12 +85,12 @@ impl Dequantize {
             bail!("{} has {} axes, expected 3", self.name, weights.rank());
         };
         self.check_type(weights.datum_type())?;
-        for (kind, of) in [("scale", scales), ("zero_point", zeros)] {
+        for (kind, tensor) in [("scale", scales), ("zero_point", zeros)] {
             ensure!(
-                of.shape() == [directions] || of.shape() == [directions, rows],
+                tensor.shape() == [directions] || tensor.shape() == [directions, rows],
                 "{}_{kind} has shape {:?}, expected [{directions}] or [{directions}, {rows}]",
                 self.name,
-                of.shape()
+                tensor.shape()
             );
         }
         let [weights, scales, zeros] = [weights, scales, zeros].map(|it| it.cast_to::<f32>());

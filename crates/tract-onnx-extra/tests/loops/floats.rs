@@ -6,32 +6,32 @@ use crate::build::{Graph, graph, onnx, ops, parse, run};
 
 const TYPES: [DatumType; 3] = [DatumType::F16, DatumType::F32, DatumType::F64];
 
-fn element(of: DatumType) -> String {
-    format!("{of:?}").to_lowercase()
+fn element(datum_type: DatumType) -> String {
+    format!("{datum_type:?}").to_lowercase()
 }
 
-fn tensor(of: DatumType, sizes: &[usize], elements: &[f64]) -> Tensor {
+fn tensor(datum_type: DatumType, sizes: &[usize], elements: &[f64]) -> Tensor {
     let tensor = Tensor::from_shape(sizes, elements).unwrap();
-    tensor.cast_to_dt(of).unwrap().into_owned()
+    tensor.cast_to_dt(datum_type).unwrap().into_owned()
 }
 
-fn elements(of: &Tensor) -> Vec<f64> {
-    let doubles = of.cast_to::<f64>().unwrap();
+fn elements(tensor: &Tensor) -> Vec<f64> {
+    let doubles = tensor.cast_to::<f64>().unwrap();
     let view = doubles.to_plain_array_view::<f64>().unwrap();
     view.iter().copied().collect()
 }
 
 /// Runs a model; its only output has the type `of`.
 #[track_caller]
-fn result(of: DatumType, model: Graph, inputs: &[Tensor]) -> Vec<f64> {
-    let outputs = run(model, inputs).unwrap_or_else(|error| panic!("{of:?}: {error:#}"));
-    assert_eq!(outputs[0].datum_type(), of);
+fn result(datum_type: DatumType, model: Graph, inputs: &[Tensor]) -> Vec<f64> {
+    let outputs = run(model, inputs).unwrap_or_else(|error| panic!("{datum_type:?}: {error:#}"));
+    assert_eq!(outputs[0].datum_type(), datum_type);
     elements(&outputs[0])
 }
 
 #[track_caller]
-fn assert_near(of: DatumType, found: &[f64], expected: &[f64], what: &str) {
-    let (relative, least) = match of {
+fn assert_near(datum_type: DatumType, found: &[f64], expected: &[f64], what: &str) {
+    let (relative, least) = match datum_type {
         DatumType::F16 => (2e-3, 1e-6),
         DatumType::F32 => (2e-6, 1e-6),
         _ => (1e-12, 1e-300),
@@ -39,7 +39,10 @@ fn assert_near(of: DatumType, found: &[f64], expected: &[f64], what: &str) {
     assert_eq!(found.len(), expected.len());
     for (found, expected) in std::iter::zip(found, expected) {
         let is_near = (found - expected).abs() <= relative * expected.abs() + least;
-        assert!(is_near, "{what} of {of:?}: {found}, expected {expected}");
+        assert!(
+            is_near,
+            "{what} of {datum_type:?}: {found}, expected {expected}"
+        );
     }
 }
 
@@ -100,7 +103,7 @@ const NUMBERS: [f64; 14] = [
 
 #[test]
 fn functions_are_those_of_onnx_for_all_types() {
-    for of in TYPES {
+    for datum_type in TYPES {
         let mut numbers = NUMBERS.to_vec();
         numbers.extend([12.0, 100.0]);
         for (node, function) in FUNCTIONS {
@@ -109,11 +112,15 @@ fn functions_are_those_of_onnx_for_all_types() {
             } else {
                 &numbers
             };
-            let inputs = format!("x:{}[N]", element(of));
+            let inputs = format!("x:{}[N]", element(datum_type));
             let model = graph(&inputs, "y", &format!("y = {node}(x)"));
-            let found = result(of, model, &[tensor(of, &[numbers.len()], numbers)]);
+            let found = result(
+                datum_type,
+                model,
+                &[tensor(datum_type, &[numbers.len()], numbers)],
+            );
             let expected: Vec<f64> = numbers.iter().copied().map(function).collect();
-            assert_near(of, &found, &expected, node);
+            assert_near(datum_type, &found, &expected, node);
         }
     }
 }
@@ -121,7 +128,7 @@ fn functions_are_those_of_onnx_for_all_types() {
 /// Values of the error function, and of the Gelu by it and by the hyperbolic tangent.
 #[test]
 fn doubles_have_all_digits_of_erf_and_gelu() {
-    let of = DatumType::F64;
+    let datum_type = DatumType::F64;
     for (node, expected) in [
         ("Erf", [-0.842_700_792_949_714_9, 0.520_499_877_813_046_5]),
         (
@@ -134,8 +141,8 @@ fn doubles_have_all_digits_of_erf_and_gelu() {
         ),
     ] {
         let model = graph("x:f64[2]", "y", &format!("y = {node}(x)"));
-        let found = result(of, model, &[tensor(of, &[2], &[-1.0, 0.5])]);
-        assert_near(of, &found, &expected, node);
+        let found = result(datum_type, model, &[tensor(datum_type, &[2], &[-1.0, 0.5])]);
+        assert_near(datum_type, &found, &expected, node);
     }
 }
 
@@ -169,8 +176,8 @@ fn gemm_has_factors_and_addends_of_all_types() {
     );
     // [2, 3] times [3, 2].
     let product = [5.0, 9.0, 14.0, 16.5];
-    for of in TYPES {
-        let element = element(of);
+    for datum_type in TYPES {
+        let element = element(datum_type);
         for (attributes, sizes_a, a) in [
             ("", "2,3", a),
             ("transA=1;", "3,2", [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]),
@@ -185,11 +192,15 @@ fn gemm_has_factors_and_addends_of_all_types() {
                     let node =
                         format!("y = Gemm<{attributes}alpha={alpha:?};beta={beta:?}>(a, b, c)");
                     let inputs = format!("a:{element}[{sizes_a}] b:{element}[3,2]");
-                    let model = graph(&inputs, "y", &node).constant("c", tensor(of, sizes_c, &c));
+                    let model =
+                        graph(&inputs, "y", &node).constant("c", tensor(datum_type, sizes_c, &c));
                     let sizes: Vec<usize> =
                         sizes_a.split(',').map(|it| it.parse().unwrap()).collect();
-                    let inputs = [tensor(of, &sizes, &a), tensor(of, &[3, 2], &b)];
-                    let found = result(of, model, &inputs);
+                    let inputs = [
+                        tensor(datum_type, &sizes, &a),
+                        tensor(datum_type, &[3, 2], &b),
+                    ];
+                    let found = result(datum_type, model, &inputs);
                     let addend = |row: usize, column: usize| match sizes_c {
                         [2] => c[column],
                         [2, 1] => c[row],
@@ -200,17 +211,22 @@ fn gemm_has_factors_and_addends_of_all_types() {
                     let expected =
                         expected.map(|(at, it)| alpha * it + beta * addend(at / 2, at % 2));
                     let expected: Vec<f64> = expected.collect();
-                    assert_near(of, &found, &expected, &node);
+                    assert_near(datum_type, &found, &expected, &node);
                 }
             }
         }
         let inputs = format!("a:{element}[1,2] b:{element}[2,1]");
         let model = graph(&inputs, "y", "y = Gemm<alpha=0.5>(a, b)");
         let inputs = [
-            tensor(of, &[1, 2], &[1.0, 2.0]),
-            tensor(of, &[2, 1], &[3.0, 4.0]),
+            tensor(datum_type, &[1, 2], &[1.0, 2.0]),
+            tensor(datum_type, &[2, 1], &[3.0, 4.0]),
         ];
-        assert_near(of, &result(of, model, &inputs), &[5.5], "Gemm of two");
+        assert_near(
+            datum_type,
+            &result(datum_type, model, &inputs),
+            &[5.5],
+            "Gemm of two",
+        );
     }
 }
 
@@ -218,8 +234,8 @@ fn gemm_has_factors_and_addends_of_all_types() {
 #[test]
 fn half_floats_are_summed_in_floats() {
     const COUNT: usize = 4000;
-    let of = DatumType::F16;
-    let ones = |sizes: &[usize]| tensor(of, sizes, &vec![1.0; sizes.iter().product()]);
+    let datum_type = DatumType::F16;
+    let ones = |sizes: &[usize]| tensor(datum_type, sizes, &vec![1.0; sizes.iter().product()]);
     for (node, sizes, weights) in [
         ("MatMul(x, w)", vec![1, COUNT], vec![COUNT, 1]),
         ("Gemm(x, w)", vec![1, COUNT], vec![COUNT, 1]),
@@ -237,19 +253,19 @@ fn half_floats_are_summed_in_floats() {
         };
         let inputs = declared("x", &sizes);
         let known = graph(&inputs, "y", &format!("y = {node}")).constant("w", ones(&weights));
-        let found = result(of, known, &[ones(&sizes)]);
-        assert_near(of, &found, &[COUNT as f64], node);
+        let found = result(datum_type, known, &[ones(&sizes)]);
+        assert_near(datum_type, &found, &[COUNT as f64], node);
         // Weights may be inputs.
         if node.starts_with("Conv") {
             continue;
         }
         let inputs = format!("{inputs} {}", declared("w", &weights));
         let given = graph(&inputs, "y", &format!("y = {node}"));
-        let found = result(of, given, &[ones(&sizes), ones(&weights)]);
-        assert_near(of, &found, &[COUNT as f64], node);
+        let found = result(datum_type, given, &[ones(&sizes), ones(&weights)]);
+        assert_near(datum_type, &found, &[COUNT as f64], node);
     }
     let model = graph("x:f16[4000]", "y", "y = CumSum(x, axis)").constant("axis", tensor0(0_i64));
-    let found = result(of, model, &[ones(&[COUNT])]);
+    let found = result(datum_type, model, &[ones(&[COUNT])]);
     assert_eq!(found[COUNT - 1], COUNT as f64);
 }
 
@@ -263,13 +279,17 @@ fn what_is_slow_in_half_floats_is_computed_in_floats() {
         // Casts would take longer than the operator.
         ("Neg(x)", false),
     ] {
-        for (of, is_cast) in [("f16", is_cast), ("f32", false)] {
+        for (datum_type, is_cast) in [("f16", is_cast), ("f32", false)] {
             for sizes in ["1,2,N", "1,2,3"] {
-                let model = graph(&format!("x:{of}[{sizes}]"), "y", &format!("y = {node}"));
+                let model = graph(
+                    &format!("x:{datum_type}[{sizes}]"),
+                    "y",
+                    &format!("y = {node}"),
+                );
                 let typed = parse(model).unwrap().into_typed().unwrap();
                 let ops = ops(&typed);
                 let casts = ops.iter().filter(|it| *it == "Cast").count();
-                assert_eq!(casts >= 2, is_cast, "{node} of {of}: {ops:?}");
+                assert_eq!(casts >= 2, is_cast, "{node} of {datum_type}: {ops:?}");
             }
         }
     }
@@ -327,8 +347,8 @@ fn small_elements_of_a_log_softmax_are_finite() {
 /// Keras' LayerNormalization becomes such a BatchNormalization, for all types.
 #[test]
 fn a_batch_is_normalised_by_a_computed_mean_and_variance() {
-    for of in TYPES {
-        let element = element(of);
+    for datum_type in TYPES {
+        let element = element(datum_type);
         for (sizes, symbols) in [
             (vec![2, 2], "N,2"),
             (vec![1, 2, 2], "N,2,T"),
@@ -339,20 +359,20 @@ fn a_batch_is_normalised_by_a_computed_mean_and_variance() {
                 mean = Add(known, more)
                 y = BatchNormalization<epsilon=0.75>(x, scale, bias, mean, variance)
             ";
-            let vector = |elements: [f64; 2]| tensor(of, &[2], &elements);
+            let vector = |elements: [f64; 2]| tensor(datum_type, &[2], &elements);
             let model = graph(&inputs, "y", nodes)
                 .constant("known", vector([1.0, 2.0]))
                 .constant("scale", vector([2.0, 3.0]))
                 .constant("bias", vector([0.5, -1.0]))
                 .constant("variance", vector([0.25, 3.25]));
-            let x = tensor(of, &sizes, &[1.0, 2.0, 3.0, 4.0]);
-            let found = result(of, model, &[x, vector([-1.0, 0.0])]);
+            let x = tensor(datum_type, &sizes, &[1.0, 2.0, 3.0, 4.0]);
+            let found = result(datum_type, model, &[x, vector([-1.0, 0.0])]);
             // (x - [0, 2]) / [1, 2] * [2, 3] + [0.5, -1], along the second axis.
             let expected = match sizes.len() {
                 2 => [2.5, -1.0, 6.5, 2.0],
                 _ => [2.5, 4.5, 0.5, 2.0],
             };
-            assert_near(of, &found, &expected, symbols);
+            assert_near(datum_type, &found, &expected, symbols);
         }
     }
     let text = "y = BatchNormalization<training_mode=1>(x, s, s, s, s)";
@@ -384,10 +404,10 @@ fn an_exponent_may_have_a_wider_type() {
             tensor1(&[8_i32, -27]),
         ),
     ] {
-        let declared = |name: &str, of: &Tensor| {
+        let declared = |name: &str, tensor: &Tensor| {
             format!(
                 "{name}:{}[N]",
-                format!("{:?}", of.datum_type()).to_lowercase()
+                format!("{:?}", tensor.datum_type()).to_lowercase()
             )
         };
         let inputs = format!("{} {}", declared("a", &base), declared("b", &exponent));

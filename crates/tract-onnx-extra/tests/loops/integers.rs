@@ -136,17 +136,17 @@ fn integers_and_vectors_are_multiplied_as_matrices() {
     let b = tensor2(&[[1_i64, 0], [5, 7], [0, large]]);
     let expected = tensor2(&[[large + 11, 14], [-5, large.wrapping_mul(3) - 7]]);
     let check = |a: Tensor, b: Tensor, expected: Tensor| {
-        let declared = |name: &str, of: &Tensor| {
+        let declared = |name: &str, tensor: &Tensor| {
             let names = ["P", "Q", "S"];
-            let sizes = of.shape().iter().enumerate();
+            let sizes = tensor.shape().iter().enumerate();
             // Sizes that the operands share are known.
             let sizes = sizes.map(|(at, size)| match size {
                 3 => size.to_string(),
                 _ => format!("{name}{}", names[at]),
             });
             let sizes: Vec<String> = sizes.collect();
-            let of = format!("{:?}", of.datum_type()).to_lowercase();
-            format!("{name}:{of}[{}]", sizes.join(","))
+            let tensor = format!("{:?}", tensor.datum_type()).to_lowercase();
+            format!("{name}:{tensor}[{}]", sizes.join(","))
         };
         let inputs = format!("{} {}", declared("a", &a), declared("b", &b));
         let found = run(graph(&inputs, "y", "y = MatMul(a, b)"), &[a, b]).unwrap();

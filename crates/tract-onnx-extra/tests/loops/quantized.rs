@@ -117,23 +117,23 @@ fn parameters_may_differ_by_block() {
 
 #[test]
 fn all_types_are_computed() {
-    let dequantize = |of: &str| {
+    let dequantize = |name: &str| {
         graph(
-            &format!("q:{of}[2] s:f32[]"),
+            &format!("q:{name}[2] s:f32[]"),
             "y",
             "y = DequantizeLinear(q, s)",
         )
     };
     let scale = tensor0(0.5_f32);
     let expected = [tensor1(&[3_f32, 50.0])];
-    for (of, q) in [
+    for (name, q) in [
         ("i8", tensor1(&[6_i8, 100])),
         ("u8", tensor1(&[6_u8, 100])),
         ("i16", tensor1(&[6_i16, 100])),
         ("u16", tensor1(&[6_u16, 100])),
         ("i32", tensor1(&[6_i32, 100])),
     ] {
-        check(dequantize(of), &[q, scale.clone()], &expected);
+        check(dequantize(name), &[q, scale.clone()], &expected);
     }
     let wide = [tensor1(&[i32::MIN, i32::MAX]), tensor0(1_f32)];
     check(
@@ -606,8 +606,8 @@ proptest! {
             let found = plan.run(tvec![data(rows).into_tvalue()]).unwrap();
             let found: Vec<_> = found.iter().map(|it| rows_of(it)).collect();
             for (step, (between, after)) in steps.iter().enumerate() {
-                let of = |step: usize| dequantized(&found[step], all[step]);
-                let expected = between.compute(&of(step), &of(step.saturating_sub(1)));
+                let value = |step: usize| dequantized(&found[step], all[step]);
+                let expected = between.compute(&value(step), &value(step.saturating_sub(1)));
                 prop_assert!(
                     fits(&found[step + 1], &expected, *after),
                     "step {}: {:?} of {:?}: {:?}, expected {:?}",

@@ -170,7 +170,7 @@ fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
     if output != 0 || !node.domain().is_empty() || !scope.defines(name) {
         return None;
     }
-    let of = |index: usize| flag(body, node.input(index)?, steps);
+    let operand = |index: usize| flag(body, node.input(index)?, steps);
     let below = |step: usize, lengths: usize| {
         let count = body.counter(node.input(step)?)?;
         let lengths = outer_integers(body, node.input(lengths)?)?;
@@ -183,27 +183,27 @@ fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
         })
     };
     match node.op() {
-        "Not" => of(0).map(|flag| flag.of_truth().not()),
-        "Cast" if node.int("to").value() == Some(BOOL.into()) => of(0).map(Flag::of_truth),
+        "Not" => operand(0).map(|flag| flag.of_truth().not()),
+        "Cast" if node.int("to").value() == Some(BOOL.into()) => operand(0).map(Flag::of_truth),
         "Less" => below(0, 1),
         "Greater" => below(1, 0),
         "GreaterOrEqual" => below(0, 1).map(Flag::not),
         "LessOrEqual" => below(1, 0).map(Flag::not),
         "Unsqueeze" => {
-            let flag = of(0)?;
+            let flag = operand(0)?;
             let axes = constant::axes(scope, node)?;
             let is_column = flag.rank == 1 && matches!(axes[..], [1 | -1]);
             is_column.then_some(Flag { rank: 2, ..flag })
         }
         "Reshape" => {
-            let flag = of(0)?;
+            let flag = operand(0)?;
             let is_column = flag.columns == 1
                 && sizes::rank(scope, name) == Some(2)
                 && sizes::axis(scope, name, 1) == Some(Size::Known(1));
             is_column.then_some(Flag { rank: 2, ..flag })
         }
         "Expand" => {
-            let (flag, shape) = (of(0)?, node.input(1)?);
+            let (flag, shape) = (operand(0)?, node.input(1)?);
             let size = |axis| sizes::element_at(scope, shape, &[axis]);
             let Size::Known(columns) = size(1)? else {
                 return None;
@@ -294,13 +294,13 @@ fn course(scope: &Scope<'_>, name: &str, axis: usize, steps: usize) -> Option<Co
     if output != 0 || !node.domain().is_empty() {
         return None;
     }
-    let of = |axis: usize| course(scope, node.input(0)?, axis, steps);
+    let along = |axis: usize| course(scope, node.input(0)?, axis, steps);
     match node.op() {
-        "Identity" => of(axis),
+        "Identity" => along(axis),
         // These casts keep the order of all numbers up to the length of any axis.
-        "Cast" if is_number(node) => of(axis),
+        "Cast" if is_number(node) => along(axis),
         "Cast" if node.int("to").value() == Some(BOOL.into()) => {
-            of(axis).filter(|&course| course == Course::Prefix)
+            along(axis).filter(|&course| course == Course::Prefix)
         }
         "Range" => {
             let step = constant::int(scope, node.input(2)?)?;
@@ -308,16 +308,16 @@ fn course(scope: &Scope<'_>, name: &str, axis: usize, steps: usize) -> Option<Co
         }
         "Transpose" => {
             let from = *node.ints("perm").value()?.get(axis)?;
-            of(usize::try_from(from).ok()?)
+            along(usize::try_from(from).ok()?)
         }
         "Unsqueeze" => {
             let (added, _) = sizes::unsqueezed(scope, node)?;
-            of(sizes::axis_before(&added, axis))
+            along(sizes::axis_before(&added, axis))
         }
         "Squeeze" => {
             let rank = sizes::rank(scope, node.input(0)?)?;
             let removed = sizes::squeezed(scope, node)?;
-            of(sizes::kept_axis(rank, &removed, axis)?)
+            along(sizes::kept_axis(rank, &removed, axis)?)
         }
         "Add" => match both(scope, node, axis, steps)? {
             (Course::Rising, Course::Level | Course::Rising) | (Course::Level, Course::Rising) => {

@@ -191,7 +191,7 @@ fn width_of<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<usize> {
     if !std::ptr::eq(scope, body.inner) || !node.domain().is_empty() {
         return None;
     }
-    let of = |index: usize| width(body, node.input(index)?, steps);
+    let of_input = |index: usize| width(body, node.input(index)?, steps);
     let matrix = |axis: usize| {
         let weights = body.floats(node.input(1)?)?;
         weights.sizes().get(axis).copied()
@@ -200,12 +200,12 @@ fn width_of<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<usize> {
         "MatMul" => matrix(1),
         "Gemm" => matrix(usize::from(node.int("transB").or(0)? == 0)),
         // A broadcast operand has one column.
-        "Add" | "Sub" | "Mul" => of(0).max(of(1)),
-        "Where" => of(1).max(of(2)),
+        "Add" | "Sub" | "Mul" => of_input(0).max(of_input(1)),
+        "Where" => of_input(1).max(of_input(2)),
         "Split" if matches!(node.int("axis").or(0)?, 1 | -1) => {
-            Some(constant::split_part(scope, node, output, of(0)?)?.1)
+            Some(constant::split_part(scope, node, output, of_input(0)?)?.1)
         }
-        "Sigmoid" | "Tanh" | "Relu" | "HardSigmoid" | "Softsign" | "Elu" | "Clip" => of(0),
+        "Sigmoid" | "Tanh" | "Relu" | "HardSigmoid" | "Softsign" | "Elu" | "Clip" => of_input(0),
         _ => None,
     }
 }

@@ -46,7 +46,7 @@ fn computed(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Truths> {
     if !is_known {
         return None;
     }
-    let of = |index: usize| within(scope, node.input(index)?, steps / 2);
+    let operand = |index: usize| within(scope, node.input(index)?, steps / 2);
     let of_first = || within(scope, node.input(0)?, steps);
     match node.op() {
         "Expand" | "Flatten" | "Gather" | "Identity" | "Reshape" | "ReverseSequence" | "Slice"
@@ -58,10 +58,10 @@ fn computed(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Truths> {
             Attribute::Value(tensor) => Truths::of(tensor),
             Attribute::Reference => None,
         },
-        "And" | "Mul" => Some(of(0)?.if_both(of(1)?)),
-        "Where" => Some(of(1)?.if_both(of(2)?)),
+        "And" | "Mul" => Some(operand(0)?.if_both(operand(1)?)),
+        "Where" => Some(operand(1)?.if_both(operand(2)?)),
         // 1 less any of them is the other.
-        "Sub" if of(0)? == Truths::AllTrue => of(1).map(|_| Truths::Any),
+        "Sub" if operand(0)? == Truths::AllTrue => operand(1).map(|_| Truths::Any),
         "Concat" | "Max" | "Min" => {
             let steps = steps / node.input.len().max(1);
             let mut parts = node.inputs().map(|part| within(scope, part, steps));

@@ -417,10 +417,10 @@ impl Writer<'_, '_> {
 }
 
 /// The weights of all gates, `[1, gates * units, rows]`.
-fn weights(cell: &Cell<&str>, of: impl Fn(&Gate) -> &Matrix) -> TensorProto {
-    let gates = cell.gates.iter().map(&of);
+fn weights(cell: &Cell<&str>, matrix: impl Fn(&Gate) -> &Matrix) -> TensorProto {
+    let gates = cell.gates.iter().map(&matrix);
     let elements = gates.flat_map(Matrix::by_columns).collect();
-    let rows = of(&cell.gates[0]).rows();
+    let rows = matrix(&cell.gates[0]).rows();
     floats(&[1, cell.gates.len() * cell.units(), rows], elements)
 }
 

@@ -288,15 +288,15 @@ fn rewritings() -> Vec<Vec<&'static str>> {
 }
 
 fn options(flags: &[&str]) -> Options {
-    let of = |flag: &str| {
+    let is_given = |flag: &str| {
         let at = flags.iter().position(|it| *it == flag);
         at.map(|at| flags[at + 1].to_owned())
     };
     Options {
         portable: flags.contains(&"--portable"),
         fast: flags.contains(&"--fast"),
-        passes: of("--pass").into_iter().collect(),
-        runtime: of("--for"),
+        passes: is_given("--pass").into_iter().collect(),
+        runtime: is_given("--for"),
         ..Options::default()
     }
 }

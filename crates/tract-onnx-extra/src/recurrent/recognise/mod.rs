@@ -147,14 +147,14 @@ impl Wiring<'_> {
 /// Packs the constants of a cell.
 fn pack(cell: &recurrent_cells::Cell<OutletId>) -> TractResult<PackedLayer<f32>> {
     let (units, features) = (cell.units(), cell.features());
-    let weights = |of: fn(&Gate) -> &Matrix| -> Vec<f32> {
+    let weights = |field: fn(&Gate) -> &Matrix| -> Vec<f32> {
         let gates = cell.gates.iter();
-        gates.flat_map(|gate| of(gate).by_columns()).collect()
+        gates.flat_map(|gate| field(gate).by_columns()).collect()
     };
     let zeros = vec![0.0; units];
-    let vectors = |of: fn(&Gate) -> &Option<Vec<f32>>| -> Vec<f32> {
+    let vectors = |field: fn(&Gate) -> &Option<Vec<f32>>| -> Vec<f32> {
         let gates = cell.gates.iter();
-        let vectors = gates.flat_map(|gate| of(gate).as_ref().unwrap_or(&zeros));
+        let vectors = gates.flat_map(|gate| field(gate).as_ref().unwrap_or(&zeros));
         vectors.copied().collect()
     };
     let mut bias = vectors(|gate| &gate.bias);

@@ -46,13 +46,17 @@ impl<'a> Body<'a> {
 
     /// The axes of a product's constant operand: the one that is summed over, and that of the
     /// output's columns.
-    fn axes(&self, node: &TypedNode, of: usize, weights: &[usize]) -> Option<(usize, usize)> {
+    fn axes(&self, node: &TypedNode, factor: usize, weights: &[usize]) -> Option<(usize, usize)> {
         let op = node.op_as::<EinSum>()?;
-        let of_rank = self.fact(node.inputs[of])?.rank();
+        let of_rank = self.fact(node.inputs[factor])?.rank();
         let out_rank = node.outputs[0].fact.rank();
         let (mut inner, mut outer) = (None, None);
         for axis in op.axes.iter_all_axes() {
-            match (&*axis.inputs[of], &*axis.inputs[1 - of], &*axis.outputs[0]) {
+            match (
+                &*axis.inputs[factor],
+                &*axis.inputs[1 - factor],
+                &*axis.outputs[0],
+            ) {
                 ([a], [b], []) if *a + 1 == of_rank && inner.is_none() => inner = Some(*b),
                 ([], [b], [c]) if *c + 1 == out_rank && outer.is_none() => outer = Some(*b),
                 // Axes of size 1 of the weights, and rows.
@@ -120,18 +124,18 @@ impl Step for Body<'_> {
             return None;
         }
         let is_known = |input: usize| self.known(node.inputs[input]).is_some();
-        let of = match (is_known(0), is_known(1)) {
+        let factor = match (is_known(0), is_known(1)) {
             (false, true) => 0,
             (true, false) => 1,
             _ => return None,
         };
-        let shape = self.fact(node.inputs[1 - of])?.shape.as_concrete()?;
-        let (inner, outer) = self.axes(node, of, shape)?;
-        let constant = self.constant(node.inputs[1 - of])?;
+        let shape = self.fact(node.inputs[1 - factor])?.shape.as_concrete()?;
+        let (inner, outer) = self.axes(node, factor, shape)?;
+        let constant = self.constant(node.inputs[1 - factor])?;
         let sizes = [inner.min(outer), inner.max(outer)].map(|axis| shape[axis]);
         let matrix = Matrix::new(&constant.reshaped(sizes.to_vec())?)?;
         Some(Product {
-            factor: node.inputs[of],
+            factor: node.inputs[factor],
             weights: if inner < outer {
                 matrix
             } else {
