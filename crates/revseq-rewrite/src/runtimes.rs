@@ -55,10 +55,10 @@ const ALL: [Runtime; 5] = [
         info: RuntimeInfo {
             name: "openvino",
             passes: &["function", "other-axes", "sequence-lens"],
-            why: "it ignores sequence_lens where sizes are dynamic, and peepholes; it refuses calls of functions, and \
-                  ReverseSequence of other axes than 0 and 1",
+            why: "it ignores sequence_lens where sizes are dynamic, and peepholes; it refuses activations but \
+                  Relu, Sigmoid and Tanh, calls of functions, and ReverseSequence of other axes than 0 and 1",
         },
-        lacks: &[Kind::Peepholes],
+        lacks: &[Kind::Peepholes, Kind::RareActivations],
     },
     Runtime {
         info: RuntimeInfo {
@@ -167,6 +167,8 @@ enum Kind {
     Peepholes,
     /// Other functions than the default ones.
     Activations,
+    /// Other functions than Relu, Sigmoid and Tanh.
+    RareActivations,
     Clip,
 }
 
@@ -177,6 +179,7 @@ impl Kind {
             Self::ResetBefore => "GRU with linear_before_reset = 0",
             Self::Peepholes => "LSTM with peepholes",
             Self::Activations => "layers with other activations than the default ones",
+            Self::RareActivations => "layers with other activations than Relu, Sigmoid and Tanh",
             Self::Clip => "layers with a clip",
         }
     }
@@ -189,17 +192,23 @@ impl Kind {
             "RNN" => &[b"Tanh"],
             _ => return false,
         };
+        let given = node.attribute("activations");
+        let given = given.map_or(&[][..], |it| &it.strings);
         match self {
             Self::Rnn => node.is("RNN"),
             Self::ResetBefore => node.is("GRU") && node.int("linear_before_reset").or(0) != Some(1),
             Self::Peepholes => node.is("LSTM") && node.input(7).is_some(),
             Self::Activations => {
-                let given = node.attribute("activations");
-                let given = given.map_or(&[][..], |it| &it.strings);
                 let mut pairs = std::iter::zip(given, defaults.iter().cycle());
                 pairs.any(|(given, default)| given != default)
                     || node.attribute("activation_alpha").is_some()
                     || node.attribute("activation_beta").is_some()
+            }
+            Self::RareActivations => {
+                let common: [&[u8]; 3] = [b"Relu", b"Sigmoid", b"Tanh"];
+                given
+                    .iter()
+                    .any(|given| !common.contains(&given.as_slice()))
             }
             Self::Clip => node.attribute("clip").is_some(),
         }

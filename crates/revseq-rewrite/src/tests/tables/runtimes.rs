@@ -124,6 +124,15 @@ fn no_layer_is_written_that_the_runtime_lacks() {
         &[
             with_bodies(takes("RNN, forward", ANY, &nodes)).options(for_fast("openvino")),
             with_bodies(leaves("rten lacks RNN", &nodes)).options(for_fast("rten")),
+            with_bodies(takes("RNN, forward", ANY, &nodes))
+                .with("Tanh", "Relu")
+                .options(for_fast("openvino")),
+            with_bodies(leaves("other activations than Relu, Sigmoid", &nodes))
+                .with("Tanh", "Softsign")
+                .options(for_fast("openvino")),
+            with_bodies(leaves("other activations than the default", &nodes))
+                .with("Tanh", "Softsign")
+                .options(for_fast("plain-tract")),
         ],
     );
     let gru = "y = GRU<hidden_size=2>(flipped, w3, r3)";
