@@ -221,7 +221,7 @@ impl Look<'_> {
             }
             let mut verdict = (self.pass.find)(scope, index, &self.context, self.names);
             if let (Verdict::Edit(edit), Some(runtime)) = (&verdict, self.runtime)
-                && let Some(why) = runtime.refusal(scope.nodes, index, edit)
+                && let Some(why) = runtime.refusal(edit)
             {
                 verdict = Verdict::Left(why);
             }

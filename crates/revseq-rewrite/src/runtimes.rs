@@ -55,10 +55,11 @@ const ALL: [Runtime; 5] = [
         info: RuntimeInfo {
             name: "openvino",
             passes: &["function", "other-axes", "sequence-lens"],
-            why: "it ignores sequence_lens where sizes are dynamic, and peepholes; it refuses activations but \
-                  Relu, Sigmoid and Tanh, calls of functions, and ReverseSequence of other axes than 0 and 1",
+            why: "it ignores sequence_lens where sizes are dynamic, peepholes and input_forget; it refuses \
+                  activations but Relu, Sigmoid and Tanh, calls of functions, and ReverseSequence of other axes than \
+                  0 and 1",
         },
-        lacks: &[Kind::Peepholes, Kind::RareActivations],
+        lacks: &[Kind::Peepholes, Kind::Coupled, Kind::RareActivations],
     },
     Runtime {
         info: RuntimeInfo {
@@ -79,9 +80,9 @@ const ALL: [Runtime; 5] = [
                 "portable",
             ],
             why: "tract without this project's operators lacks ReverseSequence and sequence_lens, and \
-                  ignores activations, clips, and the direction of a single layer",
+                  ignores activations, clip, input_forget, and the direction of a single layer",
         },
-        lacks: &[Kind::Activations, Kind::Clip],
+        lacks: &[Kind::Activations, Kind::Clip, Kind::Coupled],
     },
     Runtime {
         info: RuntimeInfo {
@@ -94,7 +95,7 @@ const ALL: [Runtime; 5] = [
                 "sequence-lens",
             ],
             why: "it ignores sequence_lens; it lacks Scan, RNN, GRU with linear_before_reset = 0, layers \
-                  with peepholes, a clip or other activations, functions and fused operators",
+                  with peepholes, clip, input_forget or other activations, functions and fused operators",
         },
         lacks: &[
             Kind::Rnn,
@@ -102,6 +103,7 @@ const ALL: [Runtime; 5] = [
             Kind::Peepholes,
             Kind::Activations,
             Kind::Clip,
+            Kind::Coupled,
         ],
     },
     Runtime {
@@ -145,15 +147,13 @@ pub(crate) fn find(options: &Options) -> Result<Option<&'static Runtime>, Error>
 }
 
 impl Runtime {
-    /// Says which layer of a replacement the runtime lacks, unless the replaced nodes have one of
-    /// that kind already.
-    pub(crate) fn refusal(&self, nodes: &[NodeProto], index: usize, edit: &Edit) -> Option<String> {
-        let replaced = || edit.also.iter().chain([&index]).map(|&index| &nodes[index]);
-        let is_new = |kind: &&Kind| {
-            edit.nodes.iter().any(|node| kind.is_of(node))
-                && !replaced().any(|node| kind.is_of(node))
-        };
-        let kind = self.lacks.iter().find(is_new)?;
+    /// Says which layer of a replacement the runtime lacks.
+    ///
+    /// That the replaced nodes have one of that kind is no reason to write another: a runtime may
+    /// refuse these for something else, and compute the replacement wrongly.
+    pub(crate) fn refusal(&self, edit: &Edit) -> Option<String> {
+        let is_written = |kind: &&Kind| edit.nodes.iter().any(|node| kind.is_of(node));
+        let kind = self.lacks.iter().find(is_written)?;
         Some(format!("{} lacks {}", self.info.name, kind.name()))
     }
 }
@@ -170,6 +170,8 @@ enum Kind {
     /// Other functions than Relu, Sigmoid and Tanh.
     RareActivations,
     Clip,
+    /// LSTM whose forget gate follows from the input gate.
+    Coupled,
 }
 
 impl Kind {
@@ -181,6 +183,7 @@ impl Kind {
             Self::Activations => "layers with other activations than the default ones",
             Self::RareActivations => "layers with other activations than Relu, Sigmoid and Tanh",
             Self::Clip => "layers with a clip",
+            Self::Coupled => "LSTM with input_forget",
         }
     }
 
@@ -211,6 +214,7 @@ impl Kind {
                     .any(|given| !common.contains(&given.as_slice()))
             }
             Self::Clip => node.attribute("clip").is_some(),
+            Self::Coupled => node.is("LSTM") && node.int("input_forget").or(0) != Some(0),
         }
     }
 }
