@@ -14,8 +14,8 @@ use crate::{Error, Options, driver, runtimes};
 ///
 /// Inputs and outputs stay the same, and so do their values: bit for bit, or up to rounding where
 /// operators of `com.microsoft` become standard ones and traced cells become layers. Remaining values
-/// and nodes keep their names; nodes without a name get that of their operator and place, and those from a function or a branch
-/// are named after the node that contained them.
+/// and nodes keep their names; nodes without a name get that of their operator and place, and those from
+/// a function or a branch are named after the node that contained them.
 ///
 /// # Errors
 /// If its functions cannot be inlined.

@@ -422,3 +422,19 @@ fn parts_of_matrices_have_their_elements() {
     assert!(Constant::new(vec![usize::MAX, 2], vec![]).is_none());
     assert!(Matrix::new(&Constant::new(vec![], vec![1.0]).unwrap()).is_none());
 }
+
+#[test]
+fn matrices_are_equal_by_their_elements() {
+    let matrix = |elements: [f32; 4]| {
+        let constant = Constant::new(vec![2, 2], elements.to_vec()).unwrap();
+        Matrix::new(&constant).unwrap()
+    };
+    let one = matrix([1., 2., 3., 4.]);
+    assert_eq!(one, matrix([1., 2., 3., 4.]));
+    assert_eq!(one.transposed(), matrix([1., 3., 2., 4.]));
+    assert_ne!(one, one.transposed());
+    assert_ne!(one, one.clone().negated());
+    assert_ne!(one, matrix([1., 2., 3., 5.]));
+    assert_ne!(one, one.part_of_rows(0..1).unwrap());
+    assert_ne!(matrix([0.; 4]), matrix([-0.; 4]));
+}

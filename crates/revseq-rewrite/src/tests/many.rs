@@ -141,6 +141,40 @@ fn layers_of_one_input() {
     takes_little("names", &model, &pass("direction"), COUNT);
 }
 
+#[test]
+fn cells_one_after_another() {
+    let steps = lines(|at| {
+        let before = at
+            .checked_sub(1)
+            .map_or("begin".to_owned(), |at| format!("h{at}"));
+        format!(
+            "n{at} = Constant<value_int={at}>()
+            x{at} = Gather<axis=0>(x, n{at})
+            i{at} = MatMul(x{at}, kernel)
+            s{at} = MatMul({before}, recurrent)
+            a{at} = Add(i{at}, s{at})
+            h{at} = Tanh(a{at})
+            u{at} = Unsqueeze(h{at}, zero)"
+        )
+    });
+    let all: Vec<String> = (0..COUNT).map(|at| format!("u{at}")).collect();
+    let mut model = of(&format!("{steps}\ny = Concat<axis=0>({})", all.join(", ")));
+    let graph = model.graph.get_or_insert_default();
+    for (name, sizes) in [("kernel", [3, 2]), ("recurrent", [2, 2]), ("begin", [1, 2])] {
+        let floats = Floats {
+            sizes: sizes.to_vec(),
+            elements: vec![0.5; sizes.iter().product()],
+        };
+        graph.initializer.push(TensorProto {
+            name: Some(name.to_owned()),
+            ..floats.to_tensor()
+        });
+    }
+    takes_little("unrolled", &model, &fast(), 2);
+    let (after, _) = rewritten(&model, &fast());
+    assert!(after.graph.as_option().unwrap().node.len() < 40);
+}
+
 /// Each function calls the next one twice and passes its own axis.
 #[test]
 fn functions_that_forward_an_axis() {

@@ -290,7 +290,9 @@ impl Writer<'_> {
                 let zero = self.graph.float(0.0);
                 let state = self.op("Mul", &[&names[0], &zero]);
                 let shape = self.op("Shape", &[&state]);
-                [(); 2].map(|()| self.op("Expand", &[&zero, &shape]))
+                // One value for both, as PyTorch's LSTMCell makes them.
+                let begin = self.op("Expand", &[&zero, &shape]);
+                [begin.clone(), begin]
             }
         }
     }
