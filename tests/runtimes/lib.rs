@@ -60,7 +60,7 @@ impl Value {
     }
 }
 
-/// What came of a model.
+/// Result of a model.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer {

@@ -50,7 +50,7 @@ pub(crate) struct Rewriting {
     /// The report or the error, as text. The report is JSON with `exactness`, `steps`,
     /// `removed_inputs`, `data_folder` and `has_external_data`.
     text: Bytes,
-    /// What the two are in.
+    /// Memory of the two.
     _owners: [Vec<u8>; 2],
 }
 

@@ -8,7 +8,7 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::CHART_STYLE;
 
-/// Where the first row starts, below the floor's name.
+/// Height of the first row's start, below the floor's name.
 const TOP: f64 = 22.0;
 /// The height of a row, and of a bar in it.
 const STEP: f64 = 24.0;
@@ -18,7 +18,7 @@ const BOTTOM: f64 = 22.0;
 /// The space of a picture above the chart for the key, and below it for the caption.
 const KEY: f64 = 36.0;
 const CAPTION: f64 = 22.0;
-/// How much larger a picture of its own is.
+/// Factor by which a picture of its own is larger.
 const ZOOM: f64 = 7.0 / 6.0;
 
 /// A logarithmic scale, the same for all charts that are to be compared.
@@ -29,9 +29,9 @@ pub struct Scale {
     high: f64,
     /// The factor between marked values.
     step: f64,
-    /// Where bars start: at the floor if they are multiples of it.
+    /// Position of the start of bars: the floor, if they are multiples of it.
     base: f64,
-    /// What follows a marked value.
+    /// Text behind a marked value.
     unit: &'static str,
 }
 

@@ -204,7 +204,7 @@ struct Look<'a> {
     names: &'a mut Names,
     round: Round,
     context: Context<'a>,
-    /// What the model is for.
+    /// Runtime that the model is for, with its passes.
     runtime: Option<&'static Runtime>,
 }
 

@@ -89,7 +89,7 @@ pub(crate) struct Context<'a> {
     /// The matching nodes of each graph, by the address of its nodes: from the first one's index to
     /// the second's.
     pairs: RefCell<HashMap<usize, HashMap<usize, usize>>>,
-    /// For each graph, by the same address: verdicts about nodes that were found together.
+    /// Verdicts about nodes that were found together, for each graph by the same address.
     verdicts: RefCell<HashMap<usize, HashMap<usize, Verdict>>>,
 }
 

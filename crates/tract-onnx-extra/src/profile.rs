@@ -29,7 +29,7 @@ pub struct NodeCall<'a> {
 
 struct Profile {
     observer: Box<dyn FnMut(NodeCall<'_>)>,
-    /// For each open call, the time of the nodes in it so far.
+    /// Time of the nodes so far in each open call.
     inner: Vec<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! For a browser: one page that needs nothing else.
+//! Page for a browser, which needs nothing else.
 
 use maud::{Markup, html as markup};
 use revseq_pages::{Chart, Form, Row as Bar, Scale};

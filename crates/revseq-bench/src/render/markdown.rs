@@ -1,4 +1,4 @@
-//! For a document.
+//! Markdown for a document.
 
 use super::table::{LEGEND, Table, cautions, machine};
 use crate::Report;

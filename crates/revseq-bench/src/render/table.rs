@@ -123,7 +123,7 @@ pub(super) fn machine(report: &Report) -> String {
     line
 }
 
-/// How the figures are read.
+/// Sentences on how to read the figures.
 pub(super) const LEGEND: &str = "\
 Multiples of the floor, the faster of two copies of the same bytes: less is better. Medians of \
 samples taken in turns. ÷ share: in place, divided by the share of the bytes that lie in reversed \

@@ -1,4 +1,4 @@
-//! For a terminal.
+//! Text for a terminal.
 
 use super::table::{LEGEND, Table, TableRow, cautions, machine};
 use crate::Report;

@@ -14,7 +14,7 @@ const WIDTH: usize = 230;
 const LINE: usize = 17;
 const GAP: (usize, usize) = (20, 56);
 
-/// How many characters of a name fit into a box.
+/// Number of characters of a name that fit into a box.
 const FITS: usize = 30;
 
 /// The page of a model, with the number of nodes of other operators.

@@ -40,9 +40,9 @@ type Origins = BTreeMap<String, i64>;
 
 struct Ranges<'m> {
     bindings: &'m Bindings,
-    /// By value.
+    /// Origins by value.
     origins: BTreeMap<String, Origins>,
-    /// By input.
+    /// Greatest values by input.
     highest: BTreeMap<String, u64>,
 }
 

@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// Why a layer stays whose last cell state is read.
+    /// Reason why a layer stays whose last cell state is read.
     fn keeps_its_lengths(self) -> Option<&'static str> {
         match self {
             Self::Peepholes => Some("it has peepholes"),

@@ -41,7 +41,7 @@ pub(crate) enum Activation {
     },
     Mish,
     Relu,
-    /// To the nearest integer, the even one of two.
+    /// Rounds to the nearest integer, the even one of two.
     Round,
     ScaledTanh {
         alpha: f32,

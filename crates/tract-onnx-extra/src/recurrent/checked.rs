@@ -18,7 +18,7 @@ pub(super) enum Size {
     Known(usize),
     Batch,
     Features,
-    /// This many times the number of units.
+    /// Number of units, this many times.
     Units(usize),
 }
 

@@ -15,13 +15,13 @@ pub(super) trait Element: Number + Datum {
 
     fn lanes<I: Isa>(isa: I) -> usize;
     fn load<I: Isa>(isa: I, from: &[Self]) -> Self::Vector<I>;
-    fn store<I: Isa>(isa: I, of: Self::Vector<I>, to: &mut [Self]);
-    fn splat<I: Isa>(isa: I, of: Self) -> Self::Vector<I>;
+    fn store<I: Isa>(isa: I, vector: Self::Vector<I>, to: &mut [Self]);
+    fn splat<I: Isa>(isa: I, number: Self) -> Self::Vector<I>;
     fn sum<I: Isa>(isa: I, a: Self::Vector<I>, b: Self::Vector<I>) -> Self::Vector<I>;
     fn difference<I: Isa>(isa: I, a: Self::Vector<I>, b: Self::Vector<I>) -> Self::Vector<I>;
     fn product<I: Isa>(isa: I, a: Self::Vector<I>, b: Self::Vector<I>) -> Self::Vector<I>;
 
-    fn add_products<I: Isa>(isa: I, of: AddProducts<'_, Self>);
+    fn add_products<I: Isa>(isa: I, products: AddProducts<'_, Self>);
 
     /// Applies the function of a gate to whole vectors.
     fn activate<I: Isa>(
@@ -46,13 +46,13 @@ impl Element for f32 {
     }
 
     #[inline(always)]
-    fn store<I: Isa>(isa: I, of: I::F32, to: &mut [Self]) {
-        isa.f32().store(of, to);
+    fn store<I: Isa>(isa: I, vector: I::F32, to: &mut [Self]) {
+        isa.f32().store(vector, to);
     }
 
     #[inline(always)]
-    fn splat<I: Isa>(isa: I, of: Self) -> I::F32 {
-        isa.f32().splat(of)
+    fn splat<I: Isa>(isa: I, number: Self) -> I::F32 {
+        isa.f32().splat(number)
     }
 
     #[inline(always)]
@@ -71,8 +71,8 @@ impl Element for f32 {
     }
 
     #[inline(always)]
-    fn add_products<I: Isa>(isa: I, of: AddProducts<'_, Self>) {
-        of.by_vectors(isa);
+    fn add_products<I: Isa>(isa: I, products: AddProducts<'_, Self>) {
+        products.by_vectors(isa);
     }
 
     #[inline(always)]
@@ -113,13 +113,13 @@ impl Element for f64 {
     }
 
     #[inline(always)]
-    fn store<I: Isa>(_isa: I, of: f64, to: &mut [Self]) {
-        to[0] = of;
+    fn store<I: Isa>(_isa: I, vector: f64, to: &mut [Self]) {
+        to[0] = vector;
     }
 
     #[inline(always)]
-    fn splat<I: Isa>(_isa: I, of: Self) -> f64 {
-        of
+    fn splat<I: Isa>(_isa: I, number: Self) -> f64 {
+        number
     }
 
     #[inline(always)]
@@ -138,8 +138,8 @@ impl Element for f64 {
     }
 
     #[inline(always)]
-    fn add_products<I: Isa>(_isa: I, of: AddProducts<'_, Self>) {
-        of.plain();
+    fn add_products<I: Isa>(_isa: I, products: AddProducts<'_, Self>) {
+        products.plain();
     }
 
     #[inline(always)]

@@ -54,11 +54,11 @@ pub(super) struct Layer {
     pub(super) clip: Option<f32>,
     /// Whether the batch axis comes before the time axis.
     pub(super) is_batch_first: bool,
-    /// What becomes of lengths out of range.
+    /// Policy for lengths out of range.
     pub(super) lengths: LengthsPolicy,
     pub(super) inputs: Inputs,
     pub(super) outputs: Outputs,
-    /// For weights that are quantised, as are then X and the state h.
+    /// Quantisation of the weights; X and the state h are quantised then, too.
     pub(super) quantized: Option<Quantized>,
 }
 
@@ -145,7 +145,9 @@ impl Layer {
         let form = Form {
             cell: self.cell,
             clip: self.clip,
-            directions: directions.map(|(it, of)| (*it, of.clone())).collect(),
+            directions: directions
+                .map(|(it, activations)| (*it, activations.clone()))
+                .collect(),
             quantize,
         };
         let weights = Weights {

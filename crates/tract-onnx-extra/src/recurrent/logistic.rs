@@ -12,7 +12,7 @@
 use rten_simd::ops::{BitOps, FloatOps, NumOps};
 use rten_simd::{Isa, SimdUnaryOp};
 
-/// Where the tangent is as good as 1: beyond, the quotient here stays 1 - 1e-7.
+/// Argument from which on the tangent is as good as 1: beyond, the quotient here stays 1 - 1e-7.
 const LIMIT: f32 = 7.8;
 
 const P: [f32; 5] = [

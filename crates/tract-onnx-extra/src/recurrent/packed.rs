@@ -17,14 +17,14 @@ use super::cell::Cell;
 use super::element::Element;
 use super::product::Panels;
 
-/// What a layer computes, but for its weights.
+/// Form of a layer without its weights.
 #[derive(Clone, Debug)]
 pub(super) struct Form<T> {
     pub(super) cell: Cell,
     pub(super) clip: Option<f32>,
     /// Whether each direction runs backwards, and its activations.
     pub(super) directions: Vec<(bool, Vec<Activation>)>,
-    /// How the state h is rounded before it is multiplied, each sequence by itself.
+    /// Rounding of the state h before it is multiplied, each sequence by itself.
     pub(super) quantize: Option<fn(&mut [T])>,
 }
 
@@ -38,14 +38,21 @@ pub(super) struct Weights<V> {
 
 impl<T: Element> Form<T> {
     /// Packs the weights of all directions, whose sizes have been checked.
-    pub(super) fn pack<V: Borrow<Tensor>>(&self, of: &Weights<V>) -> TractResult<PackedLayer<T>> {
-        fn all<T: Datum, V: Borrow<Tensor>>(of: &V) -> TractResult<Vec<T>> {
-            Ok(of.borrow().try_as_plain_ram()?.as_slice::<T>()?.to_vec())
+    pub(super) fn pack<V: Borrow<Tensor>>(
+        &self,
+        weights: &Weights<V>,
+    ) -> TractResult<PackedLayer<T>> {
+        fn all<T: Datum, V: Borrow<Tensor>>(tensor: &V) -> TractResult<Vec<T>> {
+            Ok(tensor
+                .borrow()
+                .try_as_plain_ram()?
+                .as_slice::<T>()?
+                .to_vec())
         }
-        let (units, features) = (of.r.borrow().shape()[2], of.w.borrow().shape()[2]);
-        let (w, r) = (all::<T, V>(&of.w)?, all::<T, V>(&of.r)?);
-        let bias = of.bias.as_ref().map(all::<T, V>).transpose()?;
-        let peepholes = of.peepholes.as_ref().map(all::<T, V>).transpose()?;
+        let (units, features) = (weights.r.borrow().shape()[2], weights.w.borrow().shape()[2]);
+        let (w, r) = (all::<T, V>(&weights.w)?, all::<T, V>(&weights.r)?);
+        let bias = weights.bias.as_ref().map(all::<T, V>).transpose()?;
+        let peepholes = weights.peepholes.as_ref().map(all::<T, V>).transpose()?;
         let count = self.directions.len();
         let directions = self.directions.iter().enumerate();
         let directions = directions.map(|(index, (is_backward, activations))| {
@@ -88,7 +95,7 @@ pub(super) struct PackedLayer<T> {
     pub(super) features: usize,
     pub(super) directions: Vec<Direction<T>>,
     pub(super) functions: Functions,
-    /// How the state h is rounded before it is multiplied, each sequence by itself.
+    /// Rounding of the state h before it is multiplied, each sequence by itself.
     pub(super) quantize: Option<fn(&mut [T])>,
 }
 
@@ -97,15 +104,15 @@ pub(super) struct PackedLayer<T> {
 pub(super) struct Direction<T> {
     pub(super) is_backward: bool,
     pub(super) activations: Vec<Activation>,
-    /// For all gates.
+    /// Weights of the input for all gates.
     pub(super) input: Panels<T>,
-    /// For all gates, or for those before the reset.
+    /// Weights of the state for all gates, or for those before the reset.
     pub(super) recurrent: Panels<T>,
-    /// For the last gate of a GRU that resets before the product.
+    /// Weights of the state for the last gate of a GRU that resets before the product.
     pub(super) late: Option<Panels<T>>,
-    /// What is in the slots before any product: [slots, units].
+    /// Contents of the slots before any product: [slots, units].
     pub(super) bias: Vec<T>,
-    /// For the gates i, o and f: [3, units].
+    /// Peepholes of the gates i, o and f: [3, units].
     pub(super) peepholes: Option<Vec<T>>,
 }
 
@@ -160,12 +167,12 @@ impl<T: Element> Direction<T> {
         activations: Vec<Activation>,
         units: usize,
         features: usize,
-        of: &Constants<'_, T>,
+        constants: &Constants<'_, T>,
     ) -> Self {
         let gates = cell.gates();
         let (recurrent, _) = cell.recurrent();
         let mut bias = vec![T::zero(); cell.slots() * units];
-        if let Some(all) = of.bias {
+        if let Some(all) = constants.bias {
             let (of_w, of_r) = all.split_at(gates * units);
             let own = cell.has_recurrent_bias().then_some(gates - 1);
             let of_gates = cell.of_slots().iter().chain(&own);
@@ -186,11 +193,12 @@ impl<T: Element> Direction<T> {
         Self {
             is_backward,
             activations,
-            input: Panels::pack(of.w, cell.of_slots(), units, features),
-            recurrent: Panels::pack(of.r, recurrent, units, units),
-            late: (cell.resets_before_product()).then(|| Panels::pack(of.r, &last, units, units)),
+            input: Panels::pack(constants.w, cell.of_slots(), units, features),
+            recurrent: Panels::pack(constants.r, recurrent, units, units),
+            late: (cell.resets_before_product())
+                .then(|| Panels::pack(constants.r, &last, units, units)),
             bias,
-            peepholes: of.peepholes.map(<[_]>::to_vec),
+            peepholes: constants.peepholes.map(<[_]>::to_vec),
         }
     }
 }

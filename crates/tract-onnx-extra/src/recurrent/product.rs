@@ -149,7 +149,7 @@ pub(super) struct Sums<'a, T> {
     pub(super) stride: usize,
 }
 
-/// Where the products of each panel begin, without divisions.
+/// Start of the products of each panel, without divisions.
 struct Starts {
     next: usize,
     place: usize,

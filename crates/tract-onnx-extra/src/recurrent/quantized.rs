@@ -14,13 +14,13 @@ pub(super) const OPERATOR: &str = "DynamicQuantizeLSTM";
 /// The inputs that hold the scales and the zero points of the weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quantized {
-    /// For W and R.
+    /// Quantisations of W and R.
     scales: [usize; 2],
     zeros: [usize; 2],
 }
 
 impl Quantized {
-    /// From the inputs W_scale, W_zero_point, R_scale and R_zero_point.
+    /// Reads the inputs W_scale, W_zero_point, R_scale and R_zero_point.
     pub(super) fn read(inputs: [Option<usize>; 4]) -> TractResult<Self> {
         let [Some(w_scale), Some(w_zero), Some(r_scale), Some(r_zero)] = inputs else {
             bail!("it lacks W_scale, W_zero_point, R_scale or R_zero_point");

@@ -49,7 +49,7 @@ impl<T: Element> Sequence<'_, T> {
         }
     }
 
-    /// How the state of a sequence changes in a step.
+    /// Change of the state of a sequence in a step.
     #[inline(always)]
     fn change(&self, step: usize, item: usize) -> Change {
         let counts = self.counts(step, item);
@@ -81,12 +81,12 @@ impl<T: Element> Sequence<'_, T> {
     }
 }
 
-/// How a state changes in a step.
+/// Change of a state in a step.
 #[derive(Clone, Copy)]
 enum Change {
     None,
     New,
-    /// To the sum of both states' products with 0 and 1, the new one's with 1 if true.
+    /// Sum of both states' products with 0 and 1, the new one's with 1 if true.
     Blended(bool),
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Units<T> {
     steps_at_once: usize,
     /// The steps with computed products.
     ready: Range<usize>,
-    /// What is in the slots before any product, [slots, width].
+    /// Contents of the slots before any product, [slots, width].
     bias: Vec<T>,
     /// The products with the weights: [steps at once, batch, slots, width].
     products: Vec<T>,
@@ -151,14 +151,16 @@ impl<T: Element> PackedLayer<T> {
         direction: &Direction<T>,
         units: &mut Units<T>,
         blocks: Range<usize>,
-        of: &Sequence<'_, T>,
+        sequence: &Sequence<'_, T>,
     ) {
         let of_block = block_units(self.units);
         units.range = blocks.start * of_block..self.units.min(blocks.end * of_block);
         units.width = blocks.len() * of_block;
         units.blocks = blocks;
-        units.batch = of.batch;
-        units.steps_at_once = ROWS_AT_ONCE.div_ceil(of.batch.max(1)).min(of.steps);
+        units.batch = sequence.batch;
+        units.steps_at_once = ROWS_AT_ONCE
+            .div_ceil(sequence.batch.max(1))
+            .min(sequence.steps);
         units.ready = 0..0;
         units.bias.clear();
         units
@@ -168,7 +170,7 @@ impl<T: Element> PackedLayer<T> {
             let of_slot = &direction.bias[slot * self.units..][units.range.clone()];
             bias[..of_slot.len()].copy_from_slice(of_slot);
         }
-        let row = of.batch * units.width;
+        let row = sequence.batch * units.width;
         units.products.clear();
         let products = self.cell.slots() * units.steps_at_once * row;
         units.products.resize(products, T::zero());
@@ -186,7 +188,7 @@ impl<T: Element> PackedLayer<T> {
         &self,
         direction: &Direction<T>,
         units: &mut Units<T>,
-        of: &Sequence<'_, T>,
+        sequence: &Sequence<'_, T>,
         phase: usize,
         shared: Rows<'_, T>,
         published: &mut [T],
@@ -196,12 +198,12 @@ impl<T: Element> PackedLayer<T> {
             _ => (phase / 2, phase % 2 == 1),
         };
         let step = if direction.is_backward {
-            of.steps - 1 - count
+            sequence.steps - 1 - count
         } else {
             count
         };
         if !units.ready.contains(&step) {
-            self.add_inputs(direction, units, of, count);
+            self.add_inputs(direction, units, sequence, count);
         }
         let mut shared = shared;
         if let Some(quantize) = self.quantize {
@@ -230,7 +232,7 @@ impl<T: Element> PackedLayer<T> {
         Update {
             layer: self,
             direction,
-            of,
+            sequence,
             step,
             is_late,
             range: units.range.clone(),
@@ -248,24 +250,24 @@ impl<T: Element> PackedLayer<T> {
         &self,
         direction: &Direction<T>,
         units: &mut Units<T>,
-        of: &Sequence<'_, T>,
+        sequence: &Sequence<'_, T>,
         count: usize,
     ) {
-        let steps = units.steps_at_once.min(of.steps - count);
+        let steps = units.steps_at_once.min(sequence.steps - count);
         let first = if direction.is_backward {
-            of.steps - count - steps
+            sequence.steps - count - steps
         } else {
             count
         };
         units.ready = first..first + steps;
         let stride = units.bias.len();
         let rows = units.products.chunks_exact_mut(stride);
-        for row in rows.take(steps * of.batch) {
+        for row in rows.take(steps * sequence.batch) {
             row.copy_from_slice(&units.bias);
         }
         let x = Rows {
-            elements: &of.x[first * of.batch * self.features..],
-            count: steps * of.batch,
+            elements: &sequence.x[first * sequence.batch * self.features..],
+            count: steps * sequence.batch,
             stride: self.features,
         };
         let sums = Sums {
@@ -282,7 +284,7 @@ impl<T: Element> PackedLayer<T> {
 struct Update<'a, T> {
     layer: &'a PackedLayer<T>,
     direction: &'a Direction<T>,
-    of: &'a Sequence<'a, T>,
+    sequence: &'a Sequence<'a, T>,
     step: usize,
     is_late: bool,
     range: Range<usize>,
@@ -301,12 +303,12 @@ impl<T: Element> SimdOp for Update<'_, T> {
     fn eval<I: Isa>(self, isa: I) -> TractResult<()> {
         let width = self.width;
         let stride = self.layer.cell.slots() * width;
-        for item in 0..self.of.batch {
+        for item in 0..self.sequence.batch {
             let part = item * width..(item + 1) * width;
             let row = Row {
                 layer: self.layer,
                 direction: self.direction,
-                change: self.of.change(self.step, item),
+                change: self.sequence.change(self.step, item),
                 range: self.range.clone(),
                 width,
                 h: &mut self.h[part.clone()],

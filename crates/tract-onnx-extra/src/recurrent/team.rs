@@ -19,10 +19,10 @@ use super::packed::{Direction, PackedLayer};
 use super::product::Rows;
 use super::step::{Sequence, Units};
 
-/// How often a thread polls the others before it yields its core: some microseconds.
+/// Number of times that a thread polls the others before it yields its core: some microseconds.
 const SPINS: usize = 1 << 10;
 
-/// How often it yields before it takes over another thread's work.
+/// Number of times that it yields before it takes over another thread's work.
 const PATIENCE: usize = 1 << 6;
 
 /// The fewest multiplications of a phase that are worth a thread: a few microseconds.
@@ -84,7 +84,7 @@ pub(super) struct States<'a, T> {
 struct Running<'a, T> {
     layer: &'a PackedLayer<T>,
     direction: &'a Direction<T>,
-    of: Sequence<'a, T>,
+    sequence: Sequence<'a, T>,
     shares: &'a [Share<T>],
     y: Mutex<Vec<&'a mut [T]>>,
     phases: usize,
@@ -122,7 +122,7 @@ impl<T: Element> Running<'_, T> {
         if let [share] = self.shares {
             return self.work_alone(share);
         }
-        let mut shared = vec![T::zero(); self.of.batch * self.layer.units];
+        let mut shared = vec![T::zero(); self.sequence.batch * self.layer.units];
         let mut phase = self.done();
         while phase < self.phases {
             self.gather(phase, &mut shared);
@@ -150,13 +150,13 @@ impl<T: Element> Running<'_, T> {
             };
             let shared = Rows {
                 elements: shared,
-                count: self.of.batch,
+                count: self.sequence.batch,
                 stride: share.width,
             };
             let result = self.layer.compute(
                 self.direction,
                 &mut units,
-                &self.of,
+                &self.sequence,
                 phase,
                 shared,
                 published,
@@ -237,7 +237,7 @@ impl<T: Element> Running<'_, T> {
         }
         let shared = Rows {
             elements: shared,
-            count: self.of.batch,
+            count: self.sequence.batch,
             stride: self.layer.units,
         };
         // No share begins the next phase before this share has finished this one, so `shared` is
@@ -250,7 +250,7 @@ impl<T: Element> Running<'_, T> {
         let result = self.layer.compute(
             self.direction,
             &mut units,
-            &self.of,
+            &self.sequence,
             phase,
             shared,
             &mut published,
@@ -266,12 +266,12 @@ impl<T: Element> Running<'_, T> {
     /// Writes the outputs of a step.
     fn write(&self, y: &mut [&mut [T]], count: usize, state: Rows<'_, T>) {
         let step = if self.direction.is_backward {
-            self.of.steps - 1 - count
+            self.sequence.steps - 1 - count
         } else {
             count
         };
         if let Some(y) = y.get_mut(step) {
-            self.of.write(step, state, self.layer.units, y);
+            self.sequence.write(step, state, self.layer.units, y);
         }
     }
 }
@@ -292,19 +292,19 @@ fn work<T: Element>(running: &[Running<'_, T>]) {
 /// `y` has to be zeros: nothing is written for invalid steps.
 pub(super) fn run<T: Element>(
     layer: &PackedLayer<T>,
-    of: Sequence<'_, T>,
+    sequence: Sequence<'_, T>,
     mut states: Vec<States<'_, T>>,
     memory: &mut Memory<T>,
     threads: &Threads,
 ) -> TractResult<()> {
-    let phases = of.steps * layer.phases();
-    let of_step = of.batch * layer.units * layer.cell.gates() * layer.units;
+    let phases = sequence.steps * layer.phases();
+    let of_step = sequence.batch * layer.units * layer.cell.gates() * layer.units;
     let multiplications = of_step / layer.phases();
     let worth = (multiplications / MINIMUM_MULTIPLICATIONS).clamp(1, layer.blocks());
     let directions = layer.directions.len();
     // A short run is not worth another thread.
     let all = of_step
-        .saturating_mul(of.steps)
+        .saturating_mul(sequence.steps)
         .saturating_mul(layer.directions.len());
     let available = if all < MINIMUM_RUN {
         1
@@ -325,7 +325,7 @@ pub(super) fn run<T: Element>(
             let blocks = blocks * at / count..blocks * (at + 1) / count;
             let units = share.units.get_mut();
             let units = units.unwrap_or_else(PoisonError::into_inner);
-            layer.prepare(&layer.directions[index], units, blocks, &of);
+            layer.prepare(&layer.directions[index], units, blocks, &sequence);
             *share.is_taken.get_mut() = false;
             *share.done.get_mut() = 0;
             (share.range, share.width) = units.place();
@@ -346,7 +346,7 @@ pub(super) fn run<T: Element>(
     let running = running.map(|(direction, (shares, states))| Running {
         layer,
         direction,
-        of,
+        sequence,
         shares,
         y: Mutex::new(std::mem::take(&mut states.y)),
         phases,
@@ -356,15 +356,15 @@ pub(super) fn run<T: Element>(
     let running: TVec<Running<'_, T>> = running.collect();
     threads.run(workers.min(available), || work(&running));
     for (running, states) in std::iter::zip(&running, &mut states) {
-        let mut last = vec![T::zero(); of.batch * layer.units];
+        let mut last = vec![T::zero(); sequence.batch * layer.units];
         running.gather(phases, &mut last);
-        if of.steps > 0 {
+        if sequence.steps > 0 {
             let state = Rows {
                 elements: &last,
-                count: of.batch,
+                count: sequence.batch,
                 stride: layer.units,
             };
-            running.write(&mut lock(&running.y), of.steps - 1, state);
+            running.write(&mut lock(&running.y), sequence.steps - 1, state);
         }
         let [h, c] = &mut states.last;
         if let Some(h) = h {

@@ -11,7 +11,7 @@ use crate::model::{Attribute, FLOAT, GraphProto, NodeProto, declared_sizes, elem
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
-/// How far values are followed.
+/// Number of values that are followed at most.
 pub(super) const MAXIMUM_STEPS: usize = 64;
 
 /// Operators for floats only.
@@ -105,13 +105,13 @@ pub(super) fn through_identity<'a>(scope: &'a Scope<'a>, name: &'a str) -> &'a s
 /// A loop-carried state.
 #[derive(Clone, Copy)]
 pub(in crate::passes) struct State<'a> {
-    /// Before a step, in the body.
+    /// Name before a step, in the body.
     pub(in crate::passes) carried: &'a str,
-    /// After a step, in the body.
+    /// Name after a step, in the body.
     pub(in crate::passes) updated: &'a str,
-    /// Before the loop, in the outer graph.
+    /// Name before the loop, in the outer graph.
     pub(in crate::passes) initial: &'a str,
-    /// After the loop, in the outer graph; empty if the loop does not output it.
+    /// Name after the loop, in the outer graph; empty if the loop does not output it.
     pub(in crate::passes) last: &'a str,
 }
 

@@ -49,9 +49,9 @@ pub(in crate::passes) enum Input<'a> {
 /// The valid steps, in the sequence's own order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::passes) enum Steps<'a> {
-    /// Where a mask is true.
+    /// Steps at which a mask is true.
     Mask(Mask<'a>),
-    /// Before the length of each sequence of the batch.
+    /// Steps before the length of each sequence of the batch.
     Below(&'a str),
 }
 

@@ -51,7 +51,7 @@ struct Flag<'a> {
     is_true: bool,
     /// The rank: 1 for a value per sequence, 2 for a column of them.
     rank: usize,
-    /// How often the column is repeated.
+    /// Number of times that the column is repeated.
     columns: usize,
 }
 
@@ -259,14 +259,14 @@ fn is_integer(scope: &Scope<'_>, name: &str, steps: usize) -> bool {
     }
 }
 
-/// How a value changes along an axis.
+/// Change of a value along an axis.
 #[derive(Clone, Copy, PartialEq)]
 enum Course {
-    /// It is constant.
+    /// Constant along the axis.
     Level,
-    /// It never decreases.
+    /// Never less than before.
     Rising,
-    /// Once false, it stays false.
+    /// False from the first false on.
     Prefix,
 }
 

@@ -7,7 +7,7 @@ use crate::types;
 
 use super::body::MAXIMUM_STEPS;
 
-/// What is known of values that all are 0 or 1, or truth values.
+/// Facts about values that all are 0 or 1, or truth values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Truths {
     Any,

@@ -16,11 +16,11 @@ use crate::emit::Emit;
 use crate::model::{self, NodeProto};
 use crate::scope::Scope;
 
-/// Why a layer whose weights are not known is left alone.
+/// Reason why a layer whose weights are not known is left alone.
 pub(super) const UNKNOWN_WEIGHTS: &str = "the cell state after its last step is read (Y_c), and its \
                                           weights are not constant float32";
 
-/// What closes or opens a gate; float16, in which some devices compute, has it, too.
+/// Sum that closes or opens a gate; float16, in which some devices compute, has it, too.
 const CLOSED: f32 = 10_000.0;
 
 /// The most that everything else may add to a gate: the sigmoid of the difference is 0 or 1.

@@ -67,7 +67,7 @@ const BATCH_FIRST: [i64; 4] = [2, 0, 1, 3];
 struct Layer<'a> {
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
-    /// For each direction, whether it runs backwards.
+    /// Flags of the directions: whether each runs backwards.
     backwards: &'static [bool],
     /// Whether its batch comes first (`layout`).
     is_batch_first: bool,

@@ -21,7 +21,7 @@ const MAXIMUM_REACHED: usize = 192;
 /// The most nodes of a cell: one with a product for each gate has forty.
 const MAXIMUM_NODES: usize = 128;
 
-/// How many operators follow a state's product before the input's joins it.
+/// Number of operators between a state's product and the one that the input's joins, at most.
 const MAXIMUM_AFTER_PRODUCT: usize = 8;
 
 /// The most values that a cell may read from outside, more than any does.

@@ -7,7 +7,7 @@ use super::cells::{Found, is_alike, is_of_kind};
 /// Cells with the same weights, each of whose states are those after the one before.
 pub(super) struct Chain<'c, 'a> {
     pub(super) cells: Vec<&'c Found<'a>>,
-    /// Why the last one's output is not the state of one more.
+    /// Reason why the last one's output is not the state of one more.
     pub(super) end: Option<String>,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn find<'c, 'a>(cells: &'c [Found<'a>]) -> Vec<Chain<'c, 'a>> {
     chains.collect()
 }
 
-/// Why a cell that begins with another's output does not go on with it; `None` if it does.
+/// Returns why a cell that begins with another's output does not go on with it; `None` if it does.
 fn differ(before: &Found<'_>, after: &Found<'_>) -> Option<String> {
     let at = after.step.at;
     let (one, other) = (&before.cell, &after.cell);

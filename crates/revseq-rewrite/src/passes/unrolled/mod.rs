@@ -77,7 +77,7 @@ struct Graph<'a> {
     makers: HashMap<&'a str, usize>,
     /// The nodes that read each value.
     readers: HashMap<&'a str, Vec<usize>>,
-    /// What is known of its values.
+    /// Facts about its values.
     facts: Facts,
 }
 

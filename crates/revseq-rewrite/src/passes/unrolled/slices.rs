@@ -28,9 +28,9 @@ pub(super) struct Step<'a> {
 
 /// All steps of a graph's sequences.
 pub(super) struct Slices<'a> {
-    /// By the values that they are, without the time axis.
+    /// Steps by the values that they are, without the time axis.
     pub(super) steps: HashMap<&'a str, Step<'a>>,
-    /// By sequence and time axis, those with enough different steps: the values in order of time.
+    /// Values in order of time, by sequence and time axis, where enough different steps are read.
     pub(super) sequences: Vec<Vec<&'a str>>,
 }
 

@@ -31,7 +31,7 @@ pub(super) fn chain(
     (first, verdict.unwrap_or_else(Verdict::Left))
 }
 
-/// What a chain becomes.
+/// Nodes that a chain becomes.
 struct Plan<'a> {
     /// Its initial states, unless they are 0.
     hidden: Option<&'a str>,

@@ -70,13 +70,13 @@ struct Expected {
 enum Agreement {
     /// None: each has its own.
     None,
-    /// Those of the inputs' first axes.
+    /// Sizes of the inputs' first axes.
     FirstAxes,
     All,
 }
 
 impl Agreement {
-    /// In the order in which they are tried.
+    /// All, in the order in which they are tried.
     const ALL: [Self; 3] = [Self::None, Self::FirstAxes, Self::All];
 
     /// Gives a number to each symbolic size that has none.

@@ -35,7 +35,7 @@ pub(super) enum Input {
     Layer(usize),
 }
 
-/// What an output of the Scan is.
+/// Origin of an output of the Scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
     /// The output at each step.
@@ -58,7 +58,7 @@ pub(super) struct Layers {
     pub(super) layers: Vec<Layer>,
     /// Sorted by their slots.
     pub(super) slots: Vec<Slot>,
-    /// For each layer whether its output repeats the state at invalid steps, if it is output.
+    /// Flags of the layers: whether the output repeats the state at invalid steps, if it is output.
     pub(super) repeats: Vec<Option<bool>>,
 }
 
