@@ -186,27 +186,7 @@ fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
     if lengths_type.is_none() {
         missing.push(format!("the element type of {lengths_name}"));
     }
-    match &data.shape {
-        None => missing.push(format!("the rank of {data_name}")),
-        Some(shape) => {
-            for (dimension, dim) in shape.iter().enumerate() {
-                let mut name_missing = |name: &String| {
-                    let what = format!("{name} (--dim {name}=SIZE)");
-                    if !missing.contains(&what) {
-                        missing.push(what);
-                    }
-                };
-                match dim {
-                    Dim::Known(_) => {}
-                    Dim::Symbol(name) => name_missing(name),
-                    Dim::Computed { symbols, .. } => symbols.iter().for_each(&mut name_missing),
-                    Dim::Unknown => {
-                        missing.push(format!("the size of {data_name} in dimension {dimension}"));
-                    }
-                }
-            }
-        }
-    }
+    missing_sizes(data, data_name, &mut missing);
     let sizes: Option<Vec<u64>> = data
         .shape
         .as_ref()
@@ -235,28 +215,52 @@ fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
         Ok(desc) => desc,
         Err(error) => return Outcome::Invalid(error.to_string()),
     };
-    let is_of_strings = data_type == ElementType::String;
-    let level = if is_of_strings {
-        Err("DirectML has no strings".to_owned())
-    } else {
-        desc.lowest_feature_level()
-            .map_err(|error| error.to_string())
-    };
-    let refused = level.as_ref().ok().and_then(|level| {
-        let lower = FeatureLevel::ALL.into_iter().rfind(|lower| lower < level)?;
-        Some((lower, desc.validate(lower).err()?.to_string()))
-    });
-    let plan = Plan::new(&desc).map_err(|error| error.to_string());
-    let lowered = Box::new(Lowered {
-        desc,
-        is_of_strings,
-        level,
-        refused,
-        plan,
-    });
     Outcome::Lowered {
         axes: axes(operator),
-        lowered,
+        lowered: Box::new(Lowered::new(desc, data_type == ElementType::String)),
+    }
+}
+
+/// Adds the sizes of a value that are not known, each once.
+fn missing_sizes(data: &ValueType, name: &str, missing: &mut Vec<String>) {
+    let Some(shape) = &data.shape else {
+        missing.push(format!("the rank of {name}"));
+        return;
+    };
+    for (dimension, dim) in shape.iter().enumerate() {
+        let mut name_missing = |name: &String| {
+            let what = format!("{name} (--dim {name}=SIZE)");
+            if !missing.contains(&what) {
+                missing.push(what);
+            }
+        };
+        match dim {
+            Dim::Known(_) => {}
+            Dim::Symbol(name) => name_missing(name),
+            Dim::Computed { symbols, .. } => symbols.iter().for_each(&mut name_missing),
+            Dim::Unknown => missing.push(format!("the size of {name} in dimension {dimension}")),
+        }
+    }
+}
+
+impl Lowered {
+    fn new(desc: ReverseSubsequencesDesc, is_of_strings: bool) -> Self {
+        let level = match is_of_strings {
+            true => Err("DirectML has no strings".to_owned()),
+            false => (desc.lowest_feature_level()).map_err(|error| error.to_string()),
+        };
+        let refused = level.as_ref().ok().and_then(|level| {
+            let lower = FeatureLevel::ALL.into_iter().rfind(|lower| lower < level)?;
+            Some((lower, desc.validate(lower).err()?.to_string()))
+        });
+        let plan = Plan::new(&desc).map_err(|error| error.to_string());
+        Self {
+            desc,
+            is_of_strings,
+            level,
+            refused,
+            plan,
+        }
     }
 }
 

@@ -143,6 +143,70 @@ impl fmt::Display for ValueType {
     }
 }
 
+/// Operators whose output is of the input's type and shape.
+const ELEMENT_BY_ELEMENT: &[&str] = &[
+    "Identity",
+    "ReverseSequence",
+    "ReverseSubsequences",
+    "Neg",
+    "Abs",
+    "Relu",
+    "LeakyRelu",
+    "Elu",
+    "Selu",
+    "Tanh",
+    "Sigmoid",
+    "HardSigmoid",
+    "Softplus",
+    "Softmax",
+    "LogSoftmax",
+    "Exp",
+    "Log",
+    "Sqrt",
+    "Erf",
+    "Floor",
+    "Ceil",
+    "Round",
+    "Sign",
+    "Reciprocal",
+    "Clip",
+    "Not",
+    "Dropout",
+    "Gelu",
+    "HardSwish",
+    "CumSum",
+    "LayerNormalization",
+];
+
+/// Operators that move elements, or compute others of the same type.
+const SAME_TYPE: &[&str] = &[
+    "Reshape",
+    "Squeeze",
+    "Unsqueeze",
+    "Slice",
+    "Gather",
+    "Concat",
+    "Expand",
+    "Tile",
+    "Flatten",
+    "Split",
+    "Pad",
+    "GatherElements",
+    "GatherND",
+    "Range",
+    "ReduceProd",
+    "ReduceSum",
+    "ReduceMax",
+    "ReduceMin",
+    "ReduceMean",
+    "MatMul",
+    "Gemm",
+    "Conv",
+    "LSTM",
+    "GRU",
+    "RNN",
+];
+
 /// The types of a node's outputs, where they follow simply from its inputs'.
 pub(crate) fn propagate(
     node: &NodeProto,
@@ -157,38 +221,7 @@ pub(crate) fn propagate(
             .map(|(_, attribute)| *attribute)
     };
     let output = match node.op() {
-        // Element by element: the output is as the input.
-        "Identity"
-        | "ReverseSequence"
-        | "ReverseSubsequences"
-        | "Neg"
-        | "Abs"
-        | "Relu"
-        | "LeakyRelu"
-        | "Elu"
-        | "Selu"
-        | "Tanh"
-        | "Sigmoid"
-        | "HardSigmoid"
-        | "Softplus"
-        | "Softmax"
-        | "LogSoftmax"
-        | "Exp"
-        | "Log"
-        | "Sqrt"
-        | "Erf"
-        | "Floor"
-        | "Ceil"
-        | "Round"
-        | "Sign"
-        | "Reciprocal"
-        | "Clip"
-        | "Not"
-        | "Dropout"
-        | "Gelu"
-        | "HardSwish"
-        | "CumSum"
-        | "LayerNormalization" => first(),
+        op if ELEMENT_BY_ELEMENT.contains(&op) => first(),
         "Cast" => ValueType {
             element_type: attribute("to").and_then(|to| i32::try_from(to.i?).ok()),
             ..first()
@@ -232,11 +265,7 @@ pub(crate) fn propagate(
                 shape: rank.map(|rank| vec![Dim::Known(rank as u64)]),
             }
         }
-        // Operators that move elements keep the type.
-        "Reshape" | "Squeeze" | "Unsqueeze" | "Slice" | "Gather" | "Concat" | "Expand" | "Tile"
-        | "Flatten" | "Split" | "Pad" | "GatherElements" | "GatherND" | "Range" | "ReduceProd"
-        | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceMean" | "MatMul" | "Gemm" | "Conv"
-        | "LSTM" | "GRU" | "RNN" => {
+        op if SAME_TYPE.contains(&op) => {
             let moved = ValueType {
                 shape: None,
                 ..first()

@@ -114,75 +114,88 @@ pub(crate) fn fill(
         }
         Fill::Iota | Fill::Zeros => 0,
     });
-    let ElementType::Fixed(data_type) = element_type else {
-        let strings = (0..count).map(|index| match fill {
-            Fill::Iota => index.to_string(),
-            Fill::Random(_) | Fill::Ints { .. } | Fill::Floats { .. } => random.word(),
-            Fill::Zeros => String::new(),
-        });
-        return Tensor::new(
-            element_type,
-            shape.to_vec(),
-            Data::Strings(strings.collect()),
-        );
-    };
-    let bytes = count * data_type.size();
-    let mut data = Vec::new();
-    data.try_reserve_exact(bytes).with_context(|| {
-        format!(
-            "not enough memory for {}",
-            type_and_shape(element_type, shape)
-        )
-    })?;
-    match fill {
-        Fill::Zeros => data.resize(bytes, 0),
-        Fill::Iota => {
-            // The bool and the small types count only so far.
-            let exact = integers(element_type).1.min((1 << 31) - 1) as u64 + 1;
-            let period = highest.map_or(exact, |highest| exact.min(highest.saturating_add(1)));
-            for index in 0..count as u64 {
-                push(&mut data, data_type, (index % period) as f64, 0.0);
-            }
-        }
-        Fill::Ints { low, high, .. } => {
-            let period = high.abs_diff(low);
-            for _ in 0..count {
-                // The sum stays below `high`.
-                let value = low.wrapping_add_unsigned(random.next() % period);
-                push(&mut data, data_type, value as f64, 0.0);
-            }
-        }
-        Fill::Random(_) | Fill::Floats { .. } => {
-            let float = |random: &mut SplitMix64| match fill {
-                Fill::Floats { low, high, .. } => low + (high - low) * random.fraction(),
-                _ => random.unit(),
-            };
-            // 0 to 99 fits every integer.
-            let period = highest.map_or(100, |highest| highest.saturating_add(1).min(100));
-            for _ in 0..count {
-                match data_type {
-                    DataType::Bool => data.push((random.next() >> 63) as u8),
-                    DataType::Float16
-                    | DataType::Bfloat16
-                    | DataType::Float32
-                    | DataType::Float64
-                    | DataType::Complex64
-                    | DataType::Complex128 => {
-                        let real = float(&mut random);
-                        let imaginary = if is_complex(data_type) {
-                            float(&mut random)
-                        } else {
-                            0.0
-                        };
-                        push(&mut data, data_type, real, imaginary);
+    let data = match element_type {
+        ElementType::String => Data::Strings(strings(fill, count, &mut random)),
+        ElementType::Fixed(data_type) => {
+            let bytes = count * data_type.size();
+            let mut data = Vec::new();
+            data.try_reserve_exact(bytes).with_context(|| {
+                let what = type_and_shape(element_type, shape);
+                format!("not enough memory for {what}")
+            })?;
+            match fill {
+                Fill::Zeros => data.resize(bytes, 0),
+                Fill::Iota => {
+                    // The bool and the small types count only so far.
+                    let exact = integers(element_type).1.min((1 << 31) - 1) as u64 + 1;
+                    let period = highest.map_or(exact, |it| exact.min(it.saturating_add(1)));
+                    for index in 0..count as u64 {
+                        push(&mut data, data_type, (index % period) as f64, 0.0);
                     }
-                    _ => push(&mut data, data_type, (random.next() % period) as f64, 0.0),
+                }
+                Fill::Ints { low, high, .. } => {
+                    let period = high.abs_diff(low);
+                    for _ in 0..count {
+                        // The sum stays below `high`.
+                        let value = low.wrapping_add_unsigned(random.next() % period);
+                        push(&mut data, data_type, value as f64, 0.0);
+                    }
+                }
+                Fill::Random(_) => {
+                    // 0 to 99 fits every integer.
+                    let period = highest.map_or(100, |it| it.saturating_add(1).min(100));
+                    let float = SplitMix64::unit;
+                    push_random(&mut data, data_type, count, &mut random, float, period);
+                }
+                Fill::Floats { low, high, .. } => {
+                    let float = |random: &mut SplitMix64| low + (high - low) * random.fraction();
+                    push_random(&mut data, data_type, count, &mut random, float, 100);
                 }
             }
+            ensure!(data.len() == bytes, "{data_type} cannot be filled");
+            Data::Bytes(data)
+        }
+    };
+    Tensor::new(element_type, shape.to_vec(), data)
+}
+
+fn strings(fill: Fill, count: usize, random: &mut SplitMix64) -> Vec<String> {
+    let string = |index: usize| match fill {
+        Fill::Iota => index.to_string(),
+        Fill::Random(_) | Fill::Ints { .. } | Fill::Floats { .. } => random.word(),
+        Fill::Zeros => String::new(),
+    };
+    (0..count).map(string).collect()
+}
+
+/// Adds random elements: what `float` draws, or integers below `period`.
+fn push_random(
+    data: &mut Vec<u8>,
+    data_type: DataType,
+    count: usize,
+    random: &mut SplitMix64,
+    float: impl Fn(&mut SplitMix64) -> f64,
+    period: u64,
+) {
+    for _ in 0..count {
+        match data_type {
+            DataType::Bool => data.push((random.next() >> 63) as u8),
+            DataType::Float16
+            | DataType::Bfloat16
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::Complex64
+            | DataType::Complex128 => {
+                let real = float(random);
+                let imaginary = match is_complex(data_type) {
+                    true => float(random),
+                    false => 0.0,
+                };
+                push(data, data_type, real, imaginary);
+            }
+            _ => push(data, data_type, (random.next() % period) as f64, 0.0),
         }
     }
-    ensure!(data.len() == bytes, "{data_type} cannot be filled");
-    Tensor::new(element_type, shape.to_vec(), Data::Bytes(data))
 }
 
 /// The least and the greatest integer of those that a type holds without a gap, and that a

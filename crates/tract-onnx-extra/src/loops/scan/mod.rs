@@ -72,28 +72,28 @@ impl fmt::Display for Why {
 }
 
 /// A graph and the values in it that a loop takes.
-pub(crate) type Around<'a> = (&'a TypedModel, &'a [OutletId]);
+pub(crate) type Outer<'a> = (&'a TypedModel, &'a [OutletId]);
 
 /// Wires a loop as a Scan if it is one: its number of steps is known, and it reads something step
-/// by step. `around` is the graph that computes the inputs, if `target` is but a patch of it.
+/// by step. `outer` is the graph that computes the inputs, of which `target` is a patch.
 ///
 /// # Errors
 /// Why it stays a loop.
 pub(crate) fn wire(
     spec: &Spec,
-    around: Option<Around<'_>>,
+    outer: Outer<'_>,
     target: &mut TypedModel,
     name: &str,
     inputs: &[OutletId],
 ) -> Result<TVec<OutletId>, Why> {
     // Nodes wired before an error have no readers.
-    let wired = wire_scan(spec, around, target, name, inputs);
+    let wired = wire_scan(spec, outer, target, name, inputs);
     wired.unwrap_or_else(|error| Err(Why::Failed(error.root_cause().to_string())))
 }
 
 fn wire_scan(
     spec: &Spec,
-    around: Option<Around<'_>>,
+    outer: Outer<'_>,
     target: &mut TypedModel,
     name: &str,
     inputs: &[OutletId],
@@ -109,7 +109,7 @@ fn wire_scan(
     let followed = follow(spec, &facts.iter().collect::<TVec<_>>(), &asked)?;
     let induction = match followed {
         Some(induction) => Ok(induction),
-        None => by_symbol(spec, around.unwrap_or((target, inputs)), &facts),
+        None => by_symbol(spec, outer, &facts),
     };
     let induction = match induction {
         Ok(induction) => induction,
@@ -167,7 +167,7 @@ fn wire_scan(
 /// loop may stop early.
 fn by_symbol(
     spec: &Spec,
-    (model, inputs): Around<'_>,
+    (model, inputs): Outer<'_>,
     facts: &[TypedFact],
 ) -> Result<Induction, Why> {
     let steps = spec.steps.clone().filter(|it| it.as_i64().is_none());

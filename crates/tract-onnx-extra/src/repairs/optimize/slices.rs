@@ -40,11 +40,11 @@ impl TypedPass for Slices {
             if !readers.any(|reader| model.node(reader.node).op_is::<Slice>()) {
                 continue;
             }
-            let around = Around::of(model, open)?;
-            if let Some(patch) = self.pass.next(session, &around.model)? {
+            let part = Neighbourhood::of(model, open)?;
+            if let Some(patch) = self.pass.next(session, &part.model)? {
                 // The node may have more to be cut.
                 self.open = Some(open + 1);
-                return Ok(Some(around.patch(patch)));
+                return Ok(Some(part.patch(patch)));
             }
         }
         self.open = Some(0);
@@ -53,15 +53,15 @@ impl TypedPass for Slices {
 }
 
 /// A node and its readers, alone.
-struct Around {
+struct Neighbourhood {
     model: TypedModel,
     /// The nodes in the whole model.
     nodes: Vec<OutletId>,
 }
 
-impl Around {
+impl Neighbourhood {
     fn of(whole: &TypedModel, id: usize) -> TractResult<Self> {
-        let mut around = Self {
+        let mut part = Self {
             model: TypedModel {
                 symbols: whole.symbols.clone(),
                 ..TypedModel::default()
@@ -84,18 +84,17 @@ impl Around {
                     let fact = whole.outlet_fact(*input)?.clone();
                     let op = TypedSource::new(fact.clone());
                     let name = format!("{}/{}", whole.node(input.node).name, input.slot);
-                    let source = around.model.add_node(name, op, tvec![fact])?;
-                    around.nodes.push(*input);
+                    let source = part.model.add_node(name, op, tvec![fact])?;
+                    part.nodes.push(*input);
                     known.insert(*input, source.into());
-                    around.model.inputs.push(source.into());
+                    part.model.inputs.push(source.into());
                 }
             }
             let facts = node.outputs.iter().map(|it| it.fact.clone()).collect();
-            let made = around.model.add_node(&*node.name, node.op.clone(), facts)?;
-            around.nodes.push(copy.into());
+            let made = part.model.add_node(&*node.name, node.op.clone(), facts)?;
+            part.nodes.push(copy.into());
             for (slot, input) in node.inputs.iter().enumerate() {
-                around
-                    .model
+                part.model
                     .add_edge(known[input], InletId::new(made, slot))?;
             }
             for slot in 0..node.outputs.len() {
@@ -107,8 +106,8 @@ impl Around {
                 }
             }
         }
-        around.model.outputs = outputs;
-        Ok(around)
+        part.model.outputs = outputs;
+        Ok(part)
     }
 
     /// An outlet in the whole model.
