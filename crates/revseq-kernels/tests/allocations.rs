@@ -76,7 +76,8 @@ fn runs_allocate_nothing_but_scratch_memory_once() {
                 cpu::run(&plan, &lengths, &input, &mut output, Threads::Serial).unwrap();
                 cpu::run_in_place(&plan, &lengths, &mut output, Threads::Serial).unwrap();
             };
-            scratch += allocated(&mut run);
+            // A thread that needs more drops what it had.
+            scratch = scratch.max(allocated(&mut run));
             assert_eq!(allocated(run), 0, "{plan:?}");
         }
     }

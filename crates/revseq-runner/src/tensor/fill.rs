@@ -141,15 +141,14 @@ pub(crate) fn fill(
                         push(&mut data, data_type, value as f64, 0.0);
                     }
                 }
-                Fill::Random(_) => {
+                Fill::Random(_) | Fill::Floats { .. } => {
+                    let float = |random: &mut SplitMix64| match fill {
+                        Fill::Floats { low, high, .. } => low + (high - low) * random.fraction(),
+                        _ => random.unit(),
+                    };
                     // 0 to 99 fits every integer.
                     let period = highest.map_or(100, |it| it.saturating_add(1).min(100));
-                    let float = SplitMix64::unit;
                     push_random(&mut data, data_type, count, &mut random, float, period);
-                }
-                Fill::Floats { low, high, .. } => {
-                    let float = |random: &mut SplitMix64| low + (high - low) * random.fraction();
-                    push_random(&mut data, data_type, count, &mut random, float, 100);
                 }
             }
             ensure!(data.len() == bytes, "{data_type} cannot be filled");
