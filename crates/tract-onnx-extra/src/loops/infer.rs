@@ -17,6 +17,7 @@ use tract_onnx::tract_hir::ops::konst::Const;
 use crate::data_sizes::symbols_of;
 use crate::limits::Limits;
 use crate::loops::op::Loop;
+use crate::loops::scan;
 use crate::loops::spec::{Feed, Output, Spec, Value};
 use crate::loops::states::StateShapes;
 use crate::loops::steps::{holds, steps};
@@ -548,8 +549,14 @@ impl InferenceOp for OnnxLoop {
         let made = if spec.outputs.is_empty() {
             tvec![]
         } else {
-            let name = target.unique_name(&*node.name).into_owned();
-            target.wire_node(name, Loop::new(spec)?, &inputs)?
+            match scan::wire(&spec, None, target, &node.name, &inputs) {
+                Ok(made) => made,
+                // The reason may go away: the Loop asks again once more of the model is known.
+                Err(_) => {
+                    let name = target.unique_name(&*node.name).into_owned();
+                    target.wire_node(name, Loop::new(spec)?, &inputs)?
+                }
+            }
         };
         free_names(source, node, target, first);
         let outlets = sources.into_iter().map(|source| match source {

@@ -193,7 +193,7 @@ impl TypedOp for Loop {
         let inputs = patch.taps(model, &node.inputs)?;
         let outlets = match scan::wire(
             &self.spec,
-            (model, &node.inputs),
+            Some((model, &node.inputs)),
             &mut patch.model,
             &node.name,
             &inputs,

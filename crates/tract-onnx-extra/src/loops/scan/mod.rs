@@ -75,13 +75,13 @@ impl fmt::Display for Why {
 pub(crate) type Outer<'a> = (&'a TypedModel, &'a [OutletId]);
 
 /// Wires a loop as a Scan if it is one: its number of steps is known, and it reads something step
-/// by step. `outer` is the graph that computes the inputs, of which `target` is a patch.
+/// by step. `outer` is the graph that computes the inputs, if `target` is but a patch of it.
 ///
 /// # Errors
 /// Why it stays a loop.
 pub(crate) fn wire(
     spec: &Spec,
-    outer: Outer<'_>,
+    outer: Option<Outer<'_>>,
     target: &mut TypedModel,
     name: &str,
     inputs: &[OutletId],
@@ -93,7 +93,7 @@ pub(crate) fn wire(
 
 fn wire_scan(
     spec: &Spec,
-    outer: Outer<'_>,
+    outer: Option<Outer<'_>>,
     target: &mut TypedModel,
     name: &str,
     inputs: &[OutletId],
@@ -109,7 +109,7 @@ fn wire_scan(
     let followed = follow(spec, &facts.iter().collect::<TVec<_>>(), &asked)?;
     let induction = match followed {
         Some(induction) => Ok(induction),
-        None => by_symbol(spec, outer, &facts),
+        None => by_symbol(spec, outer.unwrap_or((target, inputs)), &facts),
     };
     let induction = match induction {
         Ok(induction) => induction,
