@@ -8,10 +8,12 @@ mod bidirectional;
 mod cancel;
 mod direction;
 mod full_flip;
+mod map;
 mod portable;
 mod recurrent_loop;
 mod reversal;
 mod sequence_lens;
+mod steps;
 pub(crate) mod tract;
 mod transpose;
 
@@ -20,13 +22,15 @@ use crate::pass::{Options, Pass, PassInfo};
 
 /// All passes, in the order in which they run.
 ///
-/// Flips come first, since others know a whole axis when they see one. `direction` leaves a
+/// Flips come first, since others know a whole axis when they see one. A layer is no map, but its
+/// input may be one, so loops become layers first. `direction` leaves a
 /// reversal behind, which `cancel` removes. `sequence-lens` refuses bidirectional layers, so it
 /// precedes `bidirectional`; it may write a ReverseSequence, so `portable` comes last.
-const ALL: [&Pass; 8] = [
+const ALL: [&Pass; 9] = [
     &full_flip::PASS,
     &transpose::PASS,
     &recurrent_loop::PASS,
+    &map::PASS,
     &direction::PASS,
     &cancel::PASS,
     &sequence_lens::PASS,

@@ -411,7 +411,7 @@ fn random_graphs_give_the_same_once_rewritten() {
             on.is_some_and(|on| on.backends.contains(backend))
         };
         // There is no loop.
-        let is_made = flags != "--pass recurrent-loop";
+        let is_made = !["--pass map", "--pass recurrent-loop"].contains(&flags.as_str());
         assert!(!is_made || is_on("tract"), "{flags}: {compared:#?}");
         let is_tested = is_made && library.is_some();
         assert!(!is_tested || is_on("ort-plain"), "{flags}: {compared:#?}");

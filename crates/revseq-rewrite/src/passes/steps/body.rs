@@ -11,7 +11,7 @@ use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
 /// How far values are followed.
-pub(super) const MAXIMUM_STEPS: usize = 64;
+pub(in crate::passes) const MAXIMUM_STEPS: usize = 64;
 
 /// Operators for floats only.
 const FLOAT_OPERATORS: &[&str] = &[
@@ -62,7 +62,7 @@ impl Layout {
 }
 
 /// The body, with unchanged states read directly from the outer graph.
-pub(super) fn with_captures(
+pub(in crate::passes) fn with_captures(
     scope: &Scope<'_>,
     node: &NodeProto,
     body: &GraphProto,
@@ -91,7 +91,7 @@ pub(super) fn with_captures(
 }
 
 /// Follows a value through Identity nodes.
-pub(super) fn through_identity<'a>(scope: &'a Scope<'a>, name: &'a str) -> &'a str {
+pub(in crate::passes) fn through_identity<'a>(scope: &'a Scope<'a>, name: &'a str) -> &'a str {
     let mut name = name;
     while let Some(node) = scope.first_output_of(name, "Identity")
         && let Some(input) = node.input(0)
@@ -103,61 +103,61 @@ pub(super) fn through_identity<'a>(scope: &'a Scope<'a>, name: &'a str) -> &'a s
 
 /// A loop-carried state.
 #[derive(Clone, Copy)]
-pub(super) struct State<'a> {
+pub(in crate::passes) struct State<'a> {
     /// Before a step, in the body.
-    pub(super) carried: &'a str,
+    pub(in crate::passes) carried: &'a str,
     /// After a step, in the body.
-    pub(super) updated: &'a str,
+    pub(in crate::passes) updated: &'a str,
     /// Before the loop, in the outer graph.
-    pub(super) initial: &'a str,
+    pub(in crate::passes) initial: &'a str,
     /// After the loop, in the outer graph; empty if the loop does not output it.
-    pub(super) last: &'a str,
+    pub(in crate::passes) last: &'a str,
 }
 
 /// A value of the outer graph that the body reads one step at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sequence<'a> {
-    pub(super) value: &'a str,
+pub(in crate::passes) struct Sequence<'a> {
+    pub(in crate::passes) value: &'a str,
     /// The time axis.
-    pub(super) axis: usize,
+    pub(in crate::passes) axis: usize,
     /// Whether the last step is read first.
-    pub(super) backwards: bool,
+    pub(in crate::passes) backwards: bool,
 }
 
 /// A scan output.
 #[derive(Clone, Copy)]
-pub(super) struct Scanned<'a> {
-    pub(super) value: &'a str,
-    pub(super) result: &'a str,
+pub(in crate::passes) struct Scanned<'a> {
+    pub(in crate::passes) value: &'a str,
+    pub(in crate::passes) result: &'a str,
     /// The time axis of the result.
-    pub(super) axis: i64,
+    pub(in crate::passes) axis: i64,
     /// Whether each step is prepended.
-    pub(super) backwards: bool,
+    pub(in crate::passes) backwards: bool,
 }
 
 /// A counter of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Count {
+pub(in crate::passes) struct Count {
     /// Its lead over the iteration number.
-    pub(super) ahead: i64,
-    pub(super) rank: usize,
+    pub(in crate::passes) ahead: i64,
+    pub(in crate::passes) rank: usize,
 }
 
 /// A loop that runs once for each step of a time axis.
-pub(super) struct Body<'a> {
-    pub(super) outer: &'a Scope<'a>,
-    pub(super) inner: &'a Scope<'a>,
+pub(in crate::passes) struct Body<'a> {
+    pub(in crate::passes) outer: &'a Scope<'a>,
+    pub(in crate::passes) inner: &'a Scope<'a>,
     /// The trip count, once [`trips`](super::trips) has proved it.
-    pub(super) steps: Size<'a>,
+    pub(in crate::passes) steps: Size<'a>,
     /// States that are neither counters nor unchanged.
-    pub(super) states: Vec<State<'a>>,
+    pub(in crate::passes) states: Vec<State<'a>>,
     /// States that no step changes.
-    pub(super) unchanged: Vec<State<'a>>,
-    pub(super) scanned: Vec<Scanned<'a>>,
-    counters: Vec<State<'a>>,
-    slices: Vec<(&'a str, Sequence<'a>)>,
+    pub(in crate::passes) unchanged: Vec<State<'a>>,
+    pub(in crate::passes) scanned: Vec<Scanned<'a>>,
+    pub(in crate::passes) counters: Vec<State<'a>>,
+    pub(in crate::passes) slices: Vec<(&'a str, Sequence<'a>)>,
     /// A Loop's iteration number.
-    iteration: Option<&'a str>,
+    pub(in crate::passes) iteration: Option<&'a str>,
     /// Cached constants.
     floats: RefCell<HashMap<String, Option<Constant>>>,
     /// Cached numbers of columns.
@@ -166,7 +166,7 @@ pub(super) struct Body<'a> {
 
 impl<'a> Body<'a> {
     /// Reads a Loop or a Scan.
-    pub(super) fn of(
+    pub(in crate::passes) fn of(
         outer: &'a Scope<'a>,
         node: &'a NodeProto,
         inner: &'a Scope<'a>,
@@ -261,7 +261,7 @@ impl<'a> Body<'a> {
     }
 
     /// A value as a counter of steps, if it is one.
-    pub(super) fn counter(&self, name: &str) -> Option<Count> {
+    pub(in crate::passes) fn counter(&self, name: &str) -> Option<Count> {
         self.counter_within(name, MAXIMUM_STEPS)
     }
 
@@ -342,7 +342,7 @@ impl<'a> Body<'a> {
     }
 
     /// Follows a value through Identity nodes and Casts from float32 to float32.
-    pub(super) fn plain(&self, name: &'a str) -> &'a str {
+    pub(in crate::passes) fn plain(&self, name: &'a str) -> &'a str {
         let mut name = name;
         loop {
             name = through_identity(self.inner, name);
@@ -383,23 +383,23 @@ impl<'a> Body<'a> {
     }
 
     /// Whether it is a Scan, whose sequences all have the same length.
-    pub(super) fn is_scan(&self) -> bool {
+    pub(in crate::passes) fn is_scan(&self) -> bool {
         self.iteration.is_none()
     }
 
     /// A Scan's first sequence.
-    pub(super) fn first_sequence(&self) -> Option<Sequence<'a>> {
+    pub(in crate::passes) fn first_sequence(&self) -> Option<Sequence<'a>> {
         self.slices.first().map(|&(_, sequence)| sequence)
     }
 
     /// The state with this value before the step.
-    pub(super) fn state(&self, name: &'a str) -> Option<State<'a>> {
+    pub(in crate::passes) fn state(&self, name: &'a str) -> Option<State<'a>> {
         let name = self.plain(name);
         self.states.iter().find(|it| it.carried == name).copied()
     }
 
     /// The sequence that a value is a step of.
-    pub(super) fn sequence(&self, name: &'a str) -> Option<Sequence<'a>> {
+    pub(in crate::passes) fn sequence(&self, name: &'a str) -> Option<Sequence<'a>> {
         let name = self.plain(name);
         if let Some((_, sequence)) = self.slices.iter().find(|(slice, _)| *slice == name) {
             return Some(*sequence);
@@ -426,7 +426,7 @@ impl<'a> Body<'a> {
     }
 
     /// A float32 constant, cached.
-    pub(super) fn floats(&self, name: &str) -> Option<Constant> {
+    pub(in crate::passes) fn floats(&self, name: &str) -> Option<Constant> {
         if let Some(known) = self.floats.borrow().get(name) {
             return known.clone();
         }
@@ -438,7 +438,11 @@ impl<'a> Body<'a> {
     }
 
     /// The number of columns of a value, cached.
-    pub(super) fn width(&self, name: &str, find: impl FnOnce() -> Option<usize>) -> Option<usize> {
+    pub(in crate::passes) fn width(
+        &self,
+        name: &str,
+        find: impl FnOnce() -> Option<usize>,
+    ) -> Option<usize> {
         if let Some(known) = self.widths.borrow().get(name) {
             return *known;
         }
@@ -448,7 +452,7 @@ impl<'a> Body<'a> {
     }
 
     /// The number in a constant of one element that does not raise the rank of other operands.
-    pub(super) fn number(&self, name: &str) -> Option<f32> {
+    pub(in crate::passes) fn number(&self, name: &str) -> Option<f32> {
         let constant = self.floats(name)?;
         match *constant.elements() {
             [number] if constant.sizes().len() <= 2 => Some(number),
@@ -480,7 +484,7 @@ fn is_backwards(node: &NodeProto, attribute: &str, index: usize) -> Result<bool,
 }
 
 /// The two inputs of an operator.
-pub(super) fn operands<'a>(
+pub(in crate::passes) fn operands<'a>(
     scope: &'a Scope<'a>,
     name: &str,
     op: &str,
@@ -490,6 +494,6 @@ pub(super) fn operands<'a>(
 }
 
 /// Whether a Cast preserves the number of a step.
-pub(super) fn is_number(node: &NodeProto) -> bool {
+pub(in crate::passes) fn is_number(node: &NodeProto) -> bool {
     matches!(node.int("to"), Attribute::Value(1 | 6 | 7 | 11))
 }
