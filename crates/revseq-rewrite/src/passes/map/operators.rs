@@ -104,7 +104,13 @@ pub(super) fn write<'a>(values: &mut Values<'a, '_>, node: &'a NodeProto) -> Res
             name => values.value(name)?,
         });
     }
-    if !inputs.iter().any(Value::is_stepped) {
+    // It takes only the type of its second input.
+    let depending = if node.is("CastLike") {
+        &inputs[..1]
+    } else {
+        &inputs
+    };
+    if !depending.iter().any(Value::is_stepped) {
         let names = inputs.iter().map(|it| it.name().to_owned()).collect();
         let outputs = values.copy(node, names, Vec::new());
         for (name, output) in std::iter::zip(&node.output, outputs) {

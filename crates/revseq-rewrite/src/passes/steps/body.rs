@@ -223,7 +223,10 @@ impl<'a> Body<'a> {
         let all = std::mem::take(&mut self.states);
         let mut counters = Vec::new();
         for &state in &all {
-            if through_identity(self.inner, state.updated) == state.carried {
+            // A body with captures hands on the outer value itself.
+            let updated = through_identity(self.inner, state.updated);
+            let is_outer = updated == state.initial && !self.inner.defines(updated);
+            if updated == state.carried || is_outer {
                 self.unchanged.push(state);
             } else if self.is_counter(state) {
                 counters.push(state);

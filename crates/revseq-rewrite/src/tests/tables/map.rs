@@ -1,7 +1,7 @@
 //! Loops and Scans that map each step on its own, and near misses.
 
 use super::super::text::Inner;
-use super::{Row, check, leaves, takes};
+use super::{ANY, Row, check, leaves, takes};
 
 const START: &str = "shape = Shape(x)
     time = Gather(shape, zero)";
@@ -29,6 +29,21 @@ const BODIES: &[Inner<'static>] = &[
             step = Tanh(fed)",
     },
     Inner {
+        name: "passing",
+        inputs: "i c t u n xs",
+        outputs: "c3 t2 u2 n2 xs2 step",
+        nodes: "t2 = Add(t, next)
+            u2 = Add(u, next)
+            c2 = Less(t2, time)
+            c4 = Less(u2, n)
+            c3 = And(c2, c4)
+            now = Gather<axis=0>(xs, u)
+            fed = MatMul(now, kernel)
+            step = Tanh(fed)
+            n2 = Identity(n)
+            xs2 = Identity(xs)",
+    },
+    Inner {
         name: "carrying",
         inputs: "i c t h",
         outputs: "c2 t2 h2 step",
@@ -39,6 +54,9 @@ const BODIES: &[Inner<'static>] = &[
             step = Tanh(h2)",
     },
 ];
+
+const PASSING: &str =
+    "a, b, size, same, y = Loop<body=@passing>(time, always, start, start, time, x)";
 
 /// The loop with another operator for `fed = MatMul(now, kernel)`.
 fn looped(row: Row) -> Row {
@@ -221,6 +239,13 @@ fn steps_of_maps() {
             ],
         ))
         .with("step = Tanh(h2)", "step = Tanh(now)"),
+        // As `tf.map_fn` is exported: counters of steps and of elements, and what it reads as states.
+        looped(takes(what, "MatMul Tanh", &[START, PASSING])),
+        looped(leaves("its condition c3 may end it before the last step", &[START, PASSING]))
+            .with("Less(u2, n)", "Less(u2, five)"),
+        looped(leaves("", &[START, PASSING])).with("xs2 = Identity(xs)", "xs2 = Neg(xs)"),
+        looped(takes(what, ANY, &[START, "counted, last, ended, same, y = Loop<body=@passing>(time, always, start, start, time, x)"]))
+            .outputs("y same"),
         near("only moves values").with("step = Tanh(fed)", "step = Identity(now)"),
         scan("MatMul Tanh"),
         scan("Transpose MatMul Tanh")
