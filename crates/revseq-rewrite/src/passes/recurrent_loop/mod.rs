@@ -40,11 +40,16 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
         Some(Ok(graph)) => graph,
     };
     let inner = Scope::graph(&graph, Some(scope), scope.opset);
-    let layers = body::Body::of(scope, node, &inner).and_then(|mut body| {
-        if body.states.is_empty() {
-            return Err("it carries no state from step to step".to_owned());
-        }
-        body.steps = trips::count(&body, node)?;
+    let mut body = match body::Body::of(scope, node, &inner) {
+        Ok(body) => body,
+        Err(why) => return Verdict::Left(why),
+    };
+    // It may be a map, whose pass reports it.
+    if body.states.is_empty() {
+        return Verdict::Other;
+    }
+    let layers = trips::count(&body, node).and_then(|steps| {
+        body.steps = steps;
         layer::Layers::of(&body, context.options.assume)
     });
     match layers {
