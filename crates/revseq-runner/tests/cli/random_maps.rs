@@ -183,6 +183,49 @@ impl Body {
                 let sums = self.op("ReduceSum", &[v, &first], vec![int("keepdims", 0)]);
                 self.plain("Add", &[v, &sums])
             }
+            Step::Embedding => {
+                let table = self.floats(&[width, 2]);
+                let attributes = vec![int("axis", 1), int("keepdims", 0)];
+                let best = self.op("ArgMax", &[v], attributes);
+                return (self.plain("Gather", &[&table, &best]), 2);
+            }
+            Step::TopK => {
+                let one = self.ints(&[1]);
+                let outputs = ["", "_"].map(|end| format!("k{}{end}", self.nodes.len()));
+                let best = node("TopK", &[v, &one], &[&outputs[0], &outputs[1]]);
+                self.nodes.push(best);
+                let place = self.op("Cast", &[&outputs[1]], vec![int("to", FLOAT.into())]);
+                let sum = self.plain("Add", &[&outputs[0], &place]);
+                self.plain("Mul", &[v, &sum])
+            }
+            Step::Number => {
+                let number = self.op("Cast", &["i"], vec![int("to", FLOAT.into())]);
+                self.plain("Mul", &[v, &number])
+            }
+            Step::Outer => self.plain("Add", &[v, "largest"]),
+            Step::Conv => {
+                let one = self.ints(&[1]);
+                let row = self.plain("Unsqueeze", &[v, &one]);
+                let (weights, bias) = (self.floats(&[1, 1, 1]), self.floats(&[1]));
+                let made = self.plain("Conv", &[&row, &weights, &bias]);
+                self.plain("Squeeze", &[&made, &one])
+            }
+            Step::Pool => {
+                let one = self.ints(&[1]);
+                let row = self.plain("Unsqueeze", &[v, &one]);
+                let mean = self.plain("GlobalAveragePool", &[&row]);
+                let column = self.plain("Squeeze", &[&mean, &one]);
+                self.plain("Add", &[v, &column])
+            }
+            _ => return self.shape(step, (v, width)),
+        };
+        (made, width)
+    }
+
+    /// Adds a step that moves elements, around an operator that computes.
+    fn shape(&mut self, step: Step, (v, width): (&str, usize)) -> (String, usize) {
+        let axis = |axis| vec![int("axis", axis)];
+        let made = match step {
             Step::Transposed => {
                 let turned = self.op("Transpose", &[v], vec![ints("perm", &[1, 0])]);
                 let changed = self.plain("Exp", &[&turned]);
@@ -236,40 +279,7 @@ impl Body {
                 let attributes = vec![ints("axes", &[0]), int("keepdims", 0)];
                 self.op("ReduceMean", &[&both], attributes)
             }
-            Step::Embedding => {
-                let table = self.floats(&[width, 2]);
-                let attributes = vec![int("axis", 1), int("keepdims", 0)];
-                let best = self.op("ArgMax", &[v], attributes);
-                return (self.plain("Gather", &[&table, &best]), 2);
-            }
-            Step::TopK => {
-                let one = self.ints(&[1]);
-                let outputs = ["", "_"].map(|end| format!("k{}{end}", self.nodes.len()));
-                let best = node("TopK", &[v, &one], &[&outputs[0], &outputs[1]]);
-                self.nodes.push(best);
-                let place = self.op("Cast", &[&outputs[1]], vec![int("to", FLOAT.into())]);
-                let sum = self.plain("Add", &[&outputs[0], &place]);
-                self.plain("Mul", &[v, &sum])
-            }
-            Step::Number => {
-                let number = self.op("Cast", &["i"], vec![int("to", FLOAT.into())]);
-                self.plain("Mul", &[v, &number])
-            }
-            Step::Outer => self.plain("Add", &[v, "largest"]),
-            Step::Conv => {
-                let one = self.ints(&[1]);
-                let row = self.plain("Unsqueeze", &[v, &one]);
-                let (weights, bias) = (self.floats(&[1, 1, 1]), self.floats(&[1]));
-                let made = self.plain("Conv", &[&row, &weights, &bias]);
-                self.plain("Squeeze", &[&made, &one])
-            }
-            Step::Pool => {
-                let one = self.ints(&[1]);
-                let row = self.plain("Unsqueeze", &[v, &one]);
-                let mean = self.plain("GlobalAveragePool", &[&row]);
-                let column = self.plain("Squeeze", &[&mean, &one]);
-                self.plain("Add", &[v, &column])
-            }
+            _ => unreachable!("{step:?} is no step that moves elements"),
         };
         (made, width)
     }
@@ -351,7 +361,7 @@ impl Case {
     }
 
     fn model(&self) -> ModelProto {
-        let mut body = self.body();
+        let body = self.body();
         let is_other = matches!(self.depends, Some(Dependence::OtherAxis));
         let read = if is_other { 1 - self.axis } else { self.axis };
         let place = int64s("place", &[read as i64]);
@@ -369,8 +379,6 @@ impl Case {
             outputs.insert(0, "ended");
         }
         let mut made = node("Loop", &inputs, &outputs);
-        // The same constants in both graphs would be one name for two values.
-        body.name = "steps".to_owned();
         made.attribute = vec![graph_attribute("body", body)];
         nodes.push(made);
         let mut sizes = ["T", "B", "3"];
@@ -435,13 +443,12 @@ fn each_operator_is_taken_and_left_alone() {
                 ..case.clone()
             };
             let left = outcome(&case);
-            // The pass reports no loop that carries a state.
-            let is_named = matches!(depends, Dependence::State);
-            let is_left = matches!(left, Some(Outcome::LeftAlone(_))) != is_named;
-            assert!(
-                is_left && !matches!(left, Some(Outcome::Rewritten(_))),
-                "{case:?}: {left:?}"
-            );
+            let fits = match depends {
+                // The pass reports no loop that carries a state.
+                Dependence::State => left.is_none(),
+                _ => matches!(left, Some(Outcome::LeftAlone(_))),
+            };
+            assert!(fits, "{case:?}: {left:?}");
         }
     }
 }
@@ -488,11 +495,18 @@ fn check(
     let sets = sizes.into_iter().map(|sizes| inputs(sizes, case.axis));
     let bytes = case.model().encode_to_vec();
     let run = rewrite_and_check(&bytes, sets, &["--pass", "map"], library);
+    // tract does not run every loop; without ONNX Runtime nothing is left to compare.
+    let fails_before = "no backend runs both models: tract: the original model: ";
+    if run.stderr.contains(fails_before) && library.is_none() {
+        return Ok(());
+    }
     let json: Json = serde_json::from_str(&run.stdout)
         .map_err(|_| TestCaseError::fail(format!("{}\n{case:?}", run.stderr)))?;
     for check in json["checks"].as_array().expect("checks") {
+        let reason = check["reason"].as_str().unwrap_or_default();
         let is_there = library.is_some() || check["backend"] == "tract";
-        let expected = if is_there { "ok" } else { "skipped" };
+        let could_run = is_there && !reason.starts_with("the original model: ");
+        let expected = if could_run { "ok" } else { "skipped" };
         let result = check["result"].as_str();
         prop_assert_eq!(result, Some(expected), "{}\n{:?}", check, case);
     }
