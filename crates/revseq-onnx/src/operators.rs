@@ -84,7 +84,7 @@ pub(crate) fn has_sizes_of_input(op: &str) -> bool {
 }
 
 /// Operators that broadcast two or more inputs.
-pub(crate) const BROADCAST: &[&str] = &[
+pub const BROADCAST: &[&str] = &[
     "Add",
     "And",
     "Div",
@@ -107,7 +107,7 @@ pub(crate) const BROADCAST: &[&str] = &[
 ];
 
 /// Operators that reduce axes.
-pub(crate) const REDUCE: &[&str] = &[
+pub const REDUCE: &[&str] = &[
     "ReduceL1",
     "ReduceL2",
     "ReduceLogSum",

@@ -18,9 +18,9 @@ use crate::scope::{Names, Scope};
 use crate::types;
 
 /// The first opset in which Slice takes ranges and steps as inputs.
-const SLICE_BY_INPUTS: i64 = 10;
+pub(crate) const SLICE_BY_INPUTS: i64 = 10;
 /// The first opset in which Squeeze, Unsqueeze and ReduceSum take axes as an input.
-const AXES_BY_INPUT: i64 = 13;
+pub(crate) const AXES_BY_INPUT: i64 = 13;
 /// The first opset in which Constant has attributes besides a tensor.
 const CONSTANT_ATTRIBUTES: i64 = 12;
 

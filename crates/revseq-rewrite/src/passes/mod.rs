@@ -9,10 +9,12 @@ mod cancel;
 mod direction;
 mod forward;
 mod full_flip;
+mod map;
 mod portable;
 mod recurrent_loop;
 mod reversal;
 mod sequence_lens;
+mod steps;
 pub(crate) mod tract;
 mod transpose;
 mod unrolled;
@@ -23,14 +25,16 @@ use crate::runtimes::Runtime;
 
 /// All passes, in the order in which they run.
 ///
-/// Flips come first, since others know a whole axis when they see one. A Scan that is no layer becomes
-/// a Loop afterwards. `direction` leaves a reversal behind, which `cancel` removes. `bidirectional`
-/// joins layers whose lengths `sequence-lens` has removed, and `forward` turns those that are left
-/// alone. `sequence-lens` may write a ReverseSequence, so `portable` comes last.
-const ALL: [&Pass; 12] = [
+/// Flips come first, since others know a whole axis when they see one. A layer is no map, but its
+/// input may be one, so loops become layers first; a Scan that is neither becomes a Loop afterwards.
+/// `direction` leaves a reversal behind, which `cancel` removes. `bidirectional` joins layers whose
+/// lengths `sequence-lens` has removed, and `forward` turns those that are left alone.
+/// `sequence-lens` may write a ReverseSequence, so `portable` comes last.
+const ALL: [&Pass; 13] = [
     &full_flip::PASS,
     &transpose::PASS,
     &recurrent_loop::PASS,
+    &map::PASS,
     &tract::SCAN_LOOP,
     &unrolled::PASS,
     &direction::PASS,

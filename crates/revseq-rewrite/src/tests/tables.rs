@@ -1,5 +1,6 @@
 //! Graphs that match and near misses, for each pass.
 
+mod map;
 mod masks;
 mod recurrent_loop;
 mod runtimes;

@@ -21,6 +21,7 @@ mod options;
 mod ort;
 mod random_conditions;
 mod random_loops;
+mod random_maps;
 mod random_quantized;
 mod random_rewrites;
 mod random_unrolled;

@@ -1,25 +1,23 @@
 //! Loops and Scans that frameworks make of recurrent layers, to LSTM, GRU and RNN.
 //!
 //! Such a loop iterates over the time axis of its input, and possibly of a mask, and carries the
-//! states of one or more cells. `body` and `trips` prove the trip count and the sequences.
+//! states of one or more cells. `steps` proves the trip count and the sequences.
 //! `step` shows the body's values to the crate recurrent-cells, which recognises cells; `mask` finds
 //! the valid steps, `truths` what its numbers are, and `shape` checks sizes. `layer` puts these
 //! together as layers, and `write` writes their operators; `ordering` sorts the steps if some are
 //! invalid.
 
-pub(super) mod body;
 pub(super) mod layer;
 mod mask;
 mod ordering;
 pub(super) mod reason;
 pub(super) mod shape;
 mod step;
-mod trips;
 mod truths;
 pub(super) mod write;
 
 use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::passes::tract::BATCHED_SCAN;
+use crate::passes::steps::{self, body, trips};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
@@ -36,26 +34,22 @@ pub(super) const PASS: Pass = Pass {
 
 fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];
-    let is_loop = node.is("Loop") || node.is("Scan");
-    let Some(graph) = node.graph("body").filter(|_| is_loop) else {
-        return Verdict::Other;
-    };
-    if node.is("Scan") && scope.opset == BATCHED_SCAN {
-        return Verdict::Left(
-            "it is a Scan of version 8, over batches of its own; --for tract makes a Loop of it"
-                .to_owned(),
-        );
-    }
-    let graph = match body::with_captures(scope, node, graph) {
-        Ok(graph) => graph,
-        Err(why) => return Verdict::Left(why),
+    let graph = match steps::graph_of(scope, node) {
+        None => return Verdict::Other,
+        Some(Err(why)) => return Verdict::Left(why),
+        Some(Ok(graph)) => graph,
     };
     let inner = Scope::graph(&graph, Some(scope), scope.opset);
-    let layers = body::Body::of(scope, node, &inner).and_then(|mut body| {
-        if body.states.is_empty() {
-            return Err("it carries no state from step to step".to_owned());
-        }
-        body.steps = trips::count(&body, node)?;
+    let mut body = match body::Body::of(scope, node, &inner) {
+        Ok(body) => body,
+        Err(why) => return Verdict::Left(why),
+    };
+    // It may be a map, whose pass reports it.
+    if body.states.is_empty() {
+        return Verdict::Other;
+    }
+    let layers = trips::count(&body, node).and_then(|steps| {
+        body.steps = steps;
         layer::Layers::of(&body, context.options.assume)
     });
     match layers {

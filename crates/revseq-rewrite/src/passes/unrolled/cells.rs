@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashSet};
 use recurrent_cells::Cell;
 
 use crate::model::NodeProto;
-use crate::passes::recurrent_loop::body::{Body, Sequence};
+use crate::passes::steps::body::{Body, Sequence};
 
 use super::slices::{Slices, Step};
 use super::{Graph, is_product};

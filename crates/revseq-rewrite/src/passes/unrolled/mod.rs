@@ -21,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::model::{GraphProto, NodeProto};
 use crate::pass::{Pass, PassInfo, Verdict};
-use crate::passes::recurrent_loop::body::Facts;
+use crate::passes::steps::body::Facts;
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 

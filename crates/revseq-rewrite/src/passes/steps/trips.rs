@@ -17,7 +17,10 @@ struct Bound<'a> {
 }
 
 /// A loop's trip count, from its sequences, its count or its condition.
-pub(super) fn count<'a>(body: &Body<'a>, node: &'a NodeProto) -> Result<Size<'a>, String> {
+pub(in crate::passes) fn count<'a>(
+    body: &Body<'a>,
+    node: &'a NodeProto,
+) -> Result<Size<'a>, String> {
     // All sequences of a Scan have one length.
     if let Some(sequence) = body.first_sequence() {
         let steps = sizes::axis(body.outer, sequence.value, sequence.axis);
@@ -156,7 +159,7 @@ fn starts(body: &Body<'_>, name: &str, all: Size<'_>, steps: usize) -> bool {
 }
 
 /// The smaller and the larger operand of a comparison.
-pub(super) fn less<'a>(scope: &'a Scope<'a>, name: &str) -> Option<(&'a str, &'a str)> {
+pub(in crate::passes) fn less<'a>(scope: &'a Scope<'a>, name: &str) -> Option<(&'a str, &'a str)> {
     operands(scope, name, "Less").or_else(|| {
         let (larger, smaller) = operands(scope, name, "Greater")?;
         Some((smaller, larger))

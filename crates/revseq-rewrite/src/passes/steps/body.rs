@@ -12,7 +12,7 @@ use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
 /// Number of values that are followed at most.
-pub(super) const MAXIMUM_STEPS: usize = 64;
+pub(in crate::passes) const MAXIMUM_STEPS: usize = 64;
 
 /// Operators for floats only.
 const FLOAT_OPERATORS: &[&str] = &[
@@ -63,7 +63,7 @@ impl Layout {
 }
 
 /// The body, with unchanged states read directly from the outer graph.
-pub(super) fn with_captures(
+pub(in crate::passes) fn with_captures(
     scope: &Scope<'_>,
     node: &NodeProto,
     body: &GraphProto,
@@ -92,7 +92,7 @@ pub(super) fn with_captures(
 }
 
 /// Follows a value through Identity nodes.
-pub(super) fn through_identity<'a>(scope: &'a Scope<'a>, name: &'a str) -> &'a str {
+pub(in crate::passes) fn through_identity<'a>(scope: &'a Scope<'a>, name: &'a str) -> &'a str {
     let mut name = name;
     while let Some(node) = scope.first_output_of(name, "Identity")
         && let Some(input) = node.input(0)
@@ -127,21 +127,21 @@ pub(in crate::passes) struct Sequence<'a> {
 
 /// A scan output.
 #[derive(Clone, Copy)]
-pub(super) struct Scanned<'a> {
-    pub(super) value: &'a str,
-    pub(super) result: &'a str,
+pub(in crate::passes) struct Scanned<'a> {
+    pub(in crate::passes) value: &'a str,
+    pub(in crate::passes) result: &'a str,
     /// The time axis of the result.
-    pub(super) axis: i64,
+    pub(in crate::passes) axis: i64,
     /// Whether each step is prepended.
-    pub(super) backwards: bool,
+    pub(in crate::passes) backwards: bool,
 }
 
 /// A counter of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Count {
+pub(in crate::passes) struct Count {
     /// Its lead over the iteration number.
-    pub(super) ahead: i64,
-    pub(super) rank: usize,
+    pub(in crate::passes) ahead: i64,
+    pub(in crate::passes) rank: usize,
 }
 
 /// Facts about the values of a graph, found once.
@@ -155,25 +155,25 @@ pub(in crate::passes) struct Facts {
 
 /// A loop that runs once for each step of a time axis.
 pub(in crate::passes) struct Body<'a> {
-    pub(super) outer: &'a Scope<'a>,
-    pub(super) inner: &'a Scope<'a>,
+    pub(in crate::passes) outer: &'a Scope<'a>,
+    pub(in crate::passes) inner: &'a Scope<'a>,
     /// The trip count, once [`trips`](super::trips) has proved it.
-    pub(super) steps: Size<'a>,
+    pub(in crate::passes) steps: Size<'a>,
     /// States that are neither counters nor unchanged.
-    pub(super) states: Vec<State<'a>>,
+    pub(in crate::passes) states: Vec<State<'a>>,
     /// States that no step changes.
-    pub(super) unchanged: Vec<State<'a>>,
-    pub(super) scanned: Vec<Scanned<'a>>,
-    counters: Vec<State<'a>>,
-    slices: Vec<(&'a str, Sequence<'a>)>,
+    pub(in crate::passes) unchanged: Vec<State<'a>>,
+    pub(in crate::passes) scanned: Vec<Scanned<'a>>,
+    pub(in crate::passes) counters: Vec<State<'a>>,
+    pub(in crate::passes) slices: Vec<(&'a str, Sequence<'a>)>,
     /// A Loop's iteration number.
-    iteration: Option<&'a str>,
+    pub(in crate::passes) iteration: Option<&'a str>,
     facts: Facts,
 }
 
 impl<'a> Body<'a> {
     /// Reads a Loop or a Scan.
-    pub(super) fn of(
+    pub(in crate::passes) fn of(
         outer: &'a Scope<'a>,
         node: &'a NodeProto,
         inner: &'a Scope<'a>,
@@ -257,7 +257,10 @@ impl<'a> Body<'a> {
         let all = std::mem::take(&mut self.states);
         let mut counters = Vec::new();
         for &state in &all {
-            if through_identity(self.inner, state.updated) == state.carried {
+            // A body with captures hands on the outer value itself.
+            let updated = through_identity(self.inner, state.updated);
+            let is_outer = updated == state.initial && !self.inner.defines(updated);
+            if updated == state.carried || is_outer {
                 self.unchanged.push(state);
             } else if self.is_counter(state) {
                 counters.push(state);
@@ -295,7 +298,7 @@ impl<'a> Body<'a> {
     }
 
     /// A value as a counter of steps, if it is one.
-    pub(super) fn counter(&self, name: &str) -> Option<Count> {
+    pub(in crate::passes) fn counter(&self, name: &str) -> Option<Count> {
         self.counter_within(name, MAXIMUM_STEPS)
     }
 
@@ -417,28 +420,28 @@ impl<'a> Body<'a> {
     }
 
     /// Whether it is a single step, in the graph itself.
-    pub(super) fn is_written_out(&self) -> bool {
+    pub(in crate::passes) fn is_written_out(&self) -> bool {
         self.outer.is(self.inner)
     }
 
     /// Whether it is a Scan, whose sequences all have the same length.
-    pub(super) fn is_scan(&self) -> bool {
+    pub(in crate::passes) fn is_scan(&self) -> bool {
         self.iteration.is_none()
     }
 
     /// A Scan's first sequence.
-    pub(super) fn first_sequence(&self) -> Option<Sequence<'a>> {
+    pub(in crate::passes) fn first_sequence(&self) -> Option<Sequence<'a>> {
         self.slices.first().map(|&(_, sequence)| sequence)
     }
 
     /// The state with this value before the step.
-    pub(super) fn state(&self, name: &'a str) -> Option<State<'a>> {
+    pub(in crate::passes) fn state(&self, name: &'a str) -> Option<State<'a>> {
         let name = self.plain(name);
         self.states.iter().find(|it| it.carried == name).copied()
     }
 
     /// The sequence that a value is a step of.
-    pub(super) fn sequence(&self, name: &'a str) -> Option<Sequence<'a>> {
+    pub(in crate::passes) fn sequence(&self, name: &'a str) -> Option<Sequence<'a>> {
         let name = self.plain(name);
         if let Some((_, sequence)) = self.slices.iter().find(|(slice, _)| *slice == name) {
             return Some(*sequence);
@@ -465,7 +468,7 @@ impl<'a> Body<'a> {
     }
 
     /// A float32 constant, cached.
-    pub(super) fn floats(&self, name: &str) -> Option<Constant> {
+    pub(in crate::passes) fn floats(&self, name: &str) -> Option<Constant> {
         if let Some(known) = self.facts.floats.borrow().get(name) {
             return known.clone();
         }
@@ -477,7 +480,11 @@ impl<'a> Body<'a> {
     }
 
     /// The number of columns of a value, cached.
-    pub(super) fn width(&self, name: &str, find: impl FnOnce() -> Option<usize>) -> Option<usize> {
+    pub(in crate::passes) fn width(
+        &self,
+        name: &str,
+        find: impl FnOnce() -> Option<usize>,
+    ) -> Option<usize> {
         if let Some(known) = self.facts.widths.borrow().get(name) {
             return *known;
         }
@@ -490,7 +497,7 @@ impl<'a> Body<'a> {
     }
 
     /// The number in a constant of one element that does not raise the rank of other operands.
-    pub(super) fn number(&self, name: &str) -> Option<f32> {
+    pub(in crate::passes) fn number(&self, name: &str) -> Option<f32> {
         let constant = self.floats(name)?;
         match *constant.elements() {
             [number] if constant.sizes().len() <= 2 => Some(number),
@@ -522,7 +529,7 @@ fn is_backwards(node: &NodeProto, attribute: &str, index: usize) -> Result<bool,
 }
 
 /// The two inputs of an operator.
-pub(super) fn operands<'a>(
+pub(in crate::passes) fn operands<'a>(
     scope: &'a Scope<'a>,
     name: &str,
     op: &str,
@@ -532,6 +539,6 @@ pub(super) fn operands<'a>(
 }
 
 /// Whether a Cast preserves the number of a step.
-pub(super) fn is_number(node: &NodeProto) -> bool {
+pub(in crate::passes) fn is_number(node: &NodeProto) -> bool {
     matches!(node.int("to"), Attribute::Value(1 | 6 | 7 | 11))
 }

@@ -1,0 +1,147 @@
+//! Loops and Scans that map every step on its own, to their body over all steps at once.
+//!
+//! Keras' TimeDistributed, `tf.map_fn`, `vectorized_map` and `jax.lax.map` become such loops: they
+//! carry nothing but counters, read a step of each sequence and output a value for each step. The
+//! steps become a leading axis of every value, so that each operator runs once.
+//!
+//! ```text
+//! now = Gather(x, step)              x: [steps, batch, 3]
+//! y = Tanh(MatMul(now, w))      =>   y = Tanh(MatMul(x, w))
+//! ```
+//!
+//! `values` knows which values of the body depend on the step, and brings them into the forms that
+//! operators need. `operators` has the operators, with `products`, `shapes` and `windows`.
+
+mod operators;
+mod products;
+mod shapes;
+mod values;
+mod windows;
+
+use std::collections::HashSet;
+
+use crate::constant::normal_axis;
+use crate::emit::Emit;
+use crate::model::{NodeProto, ints};
+use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::passes::steps::body::{Body, Scanned};
+use crate::passes::steps::{self, trips};
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+
+use values::{Stepped, Values};
+
+pub(super) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "map",
+        exactness: Exactness::Rounding,
+        about: "Loops and Scans that map each step on its own, to their body over all steps",
+        portable: false,
+        fast: true,
+    },
+    find,
+};
+
+/// The first opset in which all operators broadcast as they do since.
+const OPSET: i64 = 9;
+
+fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
+    let node = &scope.nodes[index];
+    // The pass of recurrent layers reports what holds for all loops.
+    let Some(Ok(graph)) = steps::graph_of(scope, node) else {
+        return Verdict::Other;
+    };
+    let inner = Scope::graph(&graph, Some(scope), scope.opset);
+    let Ok(mut body) = Body::of(scope, node, &inner) else {
+        return Verdict::Other;
+    };
+    let results: Vec<Scanned<'_>> = (body.scanned.iter().copied())
+        .filter(|scanned| scope.uses(scanned.result) > 0)
+        .collect();
+    let is_read = body.states.iter().any(|it| scope.uses(it.last) > 0);
+    let needed = needed(&inner, results.iter().map(|it| it.value));
+    let is_carried = body.states.iter().any(|it| needed.contains(it.carried));
+    if is_read || is_carried || results.is_empty() {
+        return Verdict::Other;
+    }
+    if scope.opset < OPSET {
+        return Verdict::Left(format!(
+            "version {} of ONNX's operators is below {OPSET}",
+            scope.opset
+        ));
+    }
+    match trips::count(&body, node) {
+        Ok(steps) => body.steps = steps,
+        Err(why) => return Verdict::Left(why),
+    }
+    let emit = Emit::new(results[0].result, scope.opset, names);
+    match write(&body, &results, &needed, emit) {
+        Ok(emit) => emit.finish("its body over all steps at once".to_owned()),
+        Err(why) => Verdict::Left(why),
+    }
+}
+
+/// The names of the body's values from which others follow.
+fn needed<'a>(inner: &Scope<'a>, values: impl Iterator<Item = &'a str>) -> HashSet<&'a str> {
+    let mut needed: HashSet<&str> = values.collect();
+    for node in inner.nodes.iter().rev() {
+        if node.outputs().any(|output| needed.contains(output)) {
+            needed.extend(node.inputs());
+        }
+    }
+    needed
+}
+
+/// Writes the body over all steps.
+fn write<'a, 'n>(
+    body: &'a Body<'a>,
+    results: &[Scanned<'a>],
+    needed: &HashSet<&str>,
+    emit: Emit<'n>,
+) -> Result<Emit<'n>, String> {
+    let mut values = Values::new(body, emit);
+    let is_needed = |node: &&NodeProto| node.outputs().any(|output| needed.contains(output));
+    for node in body.inner.nodes.iter().filter(is_needed) {
+        // A counter is written only where its numbers are computed with.
+        if !node.outputs().any(|output| body.counter(output).is_some()) {
+            operators::write(&mut values, node)?;
+        }
+    }
+    for result in results {
+        let value = values.stepped(result.value)?;
+        let value = in_place(&mut values, &value, result)?;
+        values.emit.same(result.result, &value);
+    }
+    for state in &body.unchanged {
+        if body.outer.uses(state.last) > 0 {
+            values.emit.same(state.last, state.initial);
+        }
+    }
+    if !values.computes {
+        return Err("its body only moves values".to_owned());
+    }
+    Ok(values.emit)
+}
+
+/// A value of all steps with the steps where a scan output has them.
+fn in_place(
+    values: &mut Values<'_, '_>,
+    value: &Stepped,
+    result: &Scanned<'_>,
+) -> Result<String, String> {
+    let rank = value.rank + 1;
+    let axis = normal_axis(result.axis, rank)
+        .ok_or_else(|| format!("its output {} has no axis {}", result.result, result.axis))?;
+    let mut name = value.name.clone();
+    if result.backwards {
+        name = values.flipped(&name, 0);
+    }
+    if axis > 0 {
+        let mut perm: Vec<i64> = (1..rank as i64).collect();
+        perm.insert(axis, 0);
+        name = values
+            .emit
+            .op("Transpose", &[&name], vec![ints("perm", &perm)]);
+    }
+    Ok(name)
+}

@@ -1,0 +1,330 @@
+//! The values of a body over all steps.
+//!
+//! A value that depends on the step gets the steps as its first axis; any other is computed once.
+//! An operator that broadcasts aligns axes at their end, so axes of size 1 go between the steps and
+//! the rest: `[steps, 3]` beside `[batch, 3]` becomes `[steps, 1, 3]`.
+
+use std::collections::HashMap;
+
+use crate::constant;
+use crate::emit::Emit;
+use crate::model::{self, AttributeProto, INT64, NodeProto, int};
+use crate::passes::steps::body::{Body, Count, Sequence};
+use crate::scope::Source;
+use crate::sizes::{self, Size};
+use crate::types;
+
+/// A value that depends on the step.
+#[derive(Clone, Debug)]
+pub(super) struct Stepped {
+    /// The name of the value over all steps.
+    pub(super) name: String,
+    /// The number of axes that it has in each step.
+    pub(super) rank: usize,
+}
+
+/// A value of the body, as the replacement computes it.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    /// One that is the same in every step, by its name outside the body.
+    Fixed(String),
+    Stepped(Stepped),
+}
+
+impl Value {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Fixed(name) => name,
+            Self::Stepped(stepped) => &stepped.name,
+        }
+    }
+
+    pub(super) fn is_stepped(&self) -> bool {
+        matches!(self, Self::Stepped(_))
+    }
+}
+
+/// The values of a body, and the nodes that compute them.
+pub(super) struct Values<'a, 'n> {
+    pub(super) body: &'a Body<'a>,
+    pub(super) emit: Emit<'n>,
+    /// Whether an operator does more than to move elements.
+    pub(super) computes: bool,
+    known: HashMap<String, Value>,
+    /// The sequences over all steps, with the steps first.
+    sequences: Vec<(Sequence<'a>, Stepped)>,
+    /// The number of steps, as a vector.
+    count: Option<String>,
+}
+
+impl<'a, 'n> Values<'a, 'n> {
+    pub(super) fn new(body: &'a Body<'a>, emit: Emit<'n>) -> Self {
+        let inner = body.inner;
+        if let Some(step) = body.iteration
+            && inner
+                .declaration(step)
+                .and_then(model::declared_sizes)
+                .is_none()
+        {
+            inner.assume_rank(step, 0);
+        }
+        for counter in &body.counters {
+            if let Some(rank) = sizes::rank(body.outer, counter.initial) {
+                inner.assume_rank(counter.carried, rank);
+            }
+        }
+        for &(slice, sequence) in &body.slices {
+            let Some(rank) = sizes::rank(body.outer, sequence.value) else {
+                continue;
+            };
+            inner.assume_rank(slice, rank.saturating_sub(1));
+            for (axis, own) in (0..rank).filter(|&axis| axis != sequence.axis).enumerate() {
+                if let Some(size) = sizes::axis(body.outer, sequence.value, own) {
+                    size.assume(inner, slice, axis);
+                }
+            }
+        }
+        Self {
+            body,
+            emit,
+            computes: false,
+            known: HashMap::new(),
+            sequences: Vec::new(),
+            count: None,
+        }
+    }
+
+    /// A value of the body.
+    pub(super) fn value(&mut self, name: &str) -> Result<Value, String> {
+        if let Some(known) = self.known.get(name) {
+            return Ok(known.clone());
+        }
+        let value = self.find(name)?;
+        self.known.insert(name.to_owned(), value.clone());
+        Ok(value)
+    }
+
+    fn find(&mut self, name: &str) -> Result<Value, String> {
+        let inner = self.body.inner;
+        if !inner.defines(name) {
+            return Ok(Value::Fixed(name.to_owned()));
+        }
+        if let Some(&(_, sequence)) = self.body.slices.iter().find(|(slice, _)| *slice == name) {
+            return self.sequence(sequence).map(Value::Stepped);
+        }
+        let mut unchanged = self.body.unchanged.iter();
+        if let Some(state) = unchanged.find(|state| state.carried == name) {
+            return Ok(Value::Fixed(state.initial.to_owned()));
+        }
+        if let Some(count) = self.body.counter(name) {
+            return self.counter(name, count).map(Value::Stepped);
+        }
+        match inner.source(name) {
+            Some((_, Source::Initializer(tensor))) if !tensor.is_external() => {
+                let tensor = model::TensorProto {
+                    name: None,
+                    ..tensor.clone()
+                };
+                Ok(Value::Fixed(self.emit.tensor(tensor)))
+            }
+            _ => Err(format!("its body reads {name}, of which nothing is known")),
+        }
+    }
+
+    /// A value with the steps first, whether it depends on them or not.
+    pub(super) fn stepped(&mut self, name: &str) -> Result<Stepped, String> {
+        match self.value(name)? {
+            Value::Stepped(stepped) => Ok(stepped),
+            Value::Fixed(fixed) => {
+                let rank = self.rank(name)?;
+                let one = self.emit.unsqueeze(&fixed, &[0]);
+                let count = self.count();
+                let mut shape = count;
+                if rank > 0 {
+                    let ones = self.emit.ints(&vec![1; rank]);
+                    shape = self
+                        .emit
+                        .op("Concat", &[&shape, &ones], vec![int("axis", 0)]);
+                }
+                let name = self.emit.plain("Expand", &[&one, &shape]);
+                Ok(Stepped { name, rank })
+            }
+        }
+    }
+
+    /// The number of axes of a value of the body.
+    pub(super) fn rank(&mut self, name: &str) -> Result<usize, String> {
+        match self.value(name)? {
+            Value::Stepped(stepped) => Ok(stepped.rank),
+            Value::Fixed(_) => sizes::rank(self.body.inner, name)
+                .ok_or_else(|| format!("the number of axes of {name} is not known")),
+        }
+    }
+
+    /// Makes a value of the body known.
+    pub(super) fn set(&mut self, name: &str, value: Value) {
+        self.known.insert(name.to_owned(), value);
+    }
+
+    /// Makes a value that depends on the step known.
+    pub(super) fn set_stepped(&mut self, name: &str, value: String, rank: usize) {
+        let value = Stepped { name: value, rank };
+        self.set(name, Value::Stepped(value));
+    }
+
+    /// A sequence with the steps first.
+    pub(super) fn sequence(&mut self, sequence: Sequence<'a>) -> Result<Stepped, String> {
+        let mut known = self.sequences.iter();
+        if let Some((_, stepped)) = known.find(|(known, _)| *known == sequence) {
+            return Ok(stepped.clone());
+        }
+        let Sequence { value, axis, .. } = sequence;
+        let outer = self.body.outer;
+        let rank = sizes::rank(outer, value)
+            .ok_or_else(|| format!("the number of axes of {value} is not known"))?;
+        // All sequences of a Scan have one length.
+        let has_steps =
+            self.body.is_scan() || sizes::axis(outer, value, axis) == Some(self.body.steps);
+        if axis >= rank || !has_steps {
+            return Err(format!(
+                "it does not provably run once for each step of {value}, along axis {axis}"
+            ));
+        }
+        let mut name = value.to_owned();
+        if axis > 0 {
+            let others = (0..rank).filter(|&other| other != axis);
+            let perm = [axis].into_iter().chain(others).map(|axis| axis as i64);
+            let perm = model::ints("perm", &perm.collect::<Vec<_>>());
+            name = self.emit.op("Transpose", &[&name], vec![perm]);
+        }
+        if sequence.backwards {
+            name = self.flipped(&name, 0);
+        }
+        let rank = rank - 1;
+        let stepped = Stepped { name, rank };
+        self.sequences.push((sequence, stepped.clone()));
+        Ok(stepped)
+    }
+
+    /// A value in reverse along an axis.
+    pub(super) fn flipped(&mut self, value: &str, axis: i64) -> String {
+        let name = self.emit.name("flipped");
+        self.emit.flip_into(&name, value, axis);
+        name
+    }
+
+    /// The number of steps, as a vector of one element.
+    pub(super) fn count(&mut self) -> String {
+        if let Some(count) = &self.count {
+            return count.clone();
+        }
+        let sequence = self
+            .sequences
+            .first()
+            .map(|(_, stepped)| stepped.name.clone());
+        let count = match (sequence, self.body.steps) {
+            (_, Size::Known(steps)) => self.emit.ints(&[steps]),
+            (Some(sequence), _) => {
+                let shape = self.emit.plain("Shape", &[&sequence]);
+                self.emit.range(&shape, 0, 0, 1)
+            }
+            (None, Size::Axis { scope, value, axis }) => {
+                if !self.body.outer.sees(scope, value) {
+                    self.emit
+                        .refuse(format!("{value} is another value at the loop"));
+                }
+                let axis = axis as i64;
+                let shape = self.emit.plain("Shape", &[value]);
+                self.emit.range(&shape, 0, axis, axis + 1)
+            }
+        };
+        self.count = Some(count.clone());
+        count
+    }
+
+    /// The numbers of all steps, where a body computes with one.
+    fn counter(&mut self, name: &str, count: Count) -> Result<Stepped, String> {
+        let inner = self.body.inner;
+        let code = if self.body.iteration == Some(name) {
+            Some(INT64)
+        } else if let Some(state) = self.body.counters.iter().find(|it| it.carried == name) {
+            types::of(self.body.outer, state.initial)
+        } else {
+            let (_, node, _) = inner.producer(name).ok_or("a counter has no producer")?;
+            super::operators::write(self, node)?;
+            return self.stepped(name);
+        };
+        let code = code.ok_or_else(|| format!("the type of its counter {name} is not known"))?;
+        let steps = self.count();
+        let end = self.emit.squeeze(&steps, &[0]);
+        let [start, next] = [0, 1].map(|number| self.emit.scalar(number));
+        let mut numbers = self.emit.plain("Range", &[&start, &end, &next]);
+        if count.ahead != 0 {
+            let ahead = self.emit.scalar(count.ahead);
+            numbers = self.emit.plain("Add", &[&numbers, &ahead]);
+        }
+        if code != INT64 {
+            numbers = self
+                .emit
+                .op("Cast", &[&numbers], vec![int("to", code.into())]);
+        }
+        let added: Vec<i64> = (1..=count.rank as i64).collect();
+        if !added.is_empty() {
+            numbers = self.emit.unsqueeze(&numbers, &added);
+        }
+        let (name, rank) = (numbers, count.rank);
+        Ok(Stepped { name, rank })
+    }
+
+    /// A value's name, once it has as many axes after the steps; nothing changes for one that is
+    /// the same in every step.
+    pub(super) fn aligned(&mut self, value: &Value, rank: usize) -> String {
+        match value {
+            Value::Stepped(stepped) if stepped.rank < rank => {
+                let added: Vec<i64> = (1..=(rank - stepped.rank) as i64).collect();
+                self.emit.unsqueeze(&stepped.name, &added)
+            }
+            _ => value.name().to_owned(),
+        }
+    }
+
+    /// Writes a node of the body over other inputs, with some attributes replaced; its outputs'
+    /// names.
+    pub(super) fn copy(
+        &mut self,
+        node: &NodeProto,
+        inputs: Vec<String>,
+        attributes: Vec<AttributeProto>,
+    ) -> Vec<String> {
+        let mut copy = node.clone();
+        copy.input = inputs;
+        let is_replaced = |kept: &AttributeProto| attributes.iter().any(|it| it.name == kept.name);
+        copy.attribute.retain(|kept| !is_replaced(kept));
+        copy.attribute.extend(attributes);
+        copy.name = Some(self.emit.name(node.op()));
+        for output in copy.output.iter_mut().filter(|it| !it.is_empty()) {
+            *output = self.emit.name(&format!("{}:0", node.op()));
+        }
+        let outputs = copy.output.clone();
+        self.emit.copy(copy);
+        outputs
+    }
+
+    /// The integers of an input of a node, if they are constant.
+    pub(super) fn constant(&self, node: &NodeProto, input: usize) -> Option<Vec<i64>> {
+        constant::ints(self.body.inner, node.input(input)?)
+    }
+
+    /// The length of an axis of a value in each step, if it is a number.
+    pub(super) fn size(&self, name: &'a str, axis: usize) -> Option<i64> {
+        match sizes::axis(self.body.inner, name, axis)? {
+            Size::Known(size) => Some(size),
+            Size::Axis { .. } => None,
+        }
+    }
+
+    /// Whether it runs at least once.
+    pub(super) fn has_steps(&self) -> bool {
+        matches!(self.body.steps, Size::Known(1..))
+    }
+}

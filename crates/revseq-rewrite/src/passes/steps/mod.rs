@@ -1,0 +1,25 @@
+//! Loops and Scans that run once for each step of a sequence.
+//!
+//! `body` sorts what such a loop carries, reads and outputs: states, counters, sequences and scan
+//! outputs. `trips` proves how often it runs. Passes that replace loops of this kind share both.
+
+pub(in crate::passes) mod body;
+pub(in crate::passes) mod trips;
+
+use crate::model::{GraphProto, NodeProto};
+use crate::passes::tract::BATCHED_SCAN;
+use crate::scope::Scope;
+
+/// The body of a Loop or a Scan, with unchanged states read directly from the outer graph; `None`
+/// for other nodes, and a reason for a loop that is of another kind.
+pub(super) fn graph_of(scope: &Scope<'_>, node: &NodeProto) -> Option<Result<GraphProto, String>> {
+    let is_loop = node.is("Loop") || node.is("Scan");
+    let graph = node.graph("body").filter(|_| is_loop)?;
+    if node.is("Scan") && scope.opset == BATCHED_SCAN {
+        return Some(Err(
+            "it is a Scan of version 8, over batches of its own; --for tract makes a Loop of it"
+                .to_owned(),
+        ));
+    }
+    Some(body::with_captures(scope, node, graph))
+}

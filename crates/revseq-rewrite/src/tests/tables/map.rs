@@ -1,0 +1,264 @@
+//! Loops and Scans that map each step on its own, and near misses.
+
+use super::super::text::Inner;
+use super::{ANY, Row, check, leaves, takes};
+
+const START: &str = "shape = Shape(x)
+    time = Gather(shape, zero)";
+
+const LOOP: &str = "counted, y = Loop<body=@mapped>(time, always, start)";
+
+const SCAN: &str = "y = Scan<body=@scanned;num_scan_inputs=1>(x)";
+
+const BODIES: &[Inner<'static>] = &[
+    Inner {
+        name: "mapped",
+        inputs: "i c t",
+        outputs: "c2 t2 step",
+        nodes: "t2 = Add(t, next)
+            c2 = Less(t2, time)
+            now = Gather<axis=0>(x, t)
+            fed = MatMul(now, kernel)
+            step = Tanh(fed)",
+    },
+    Inner {
+        name: "scanned",
+        inputs: "now",
+        outputs: "step",
+        nodes: "fed = MatMul(now, kernel)
+            step = Tanh(fed)",
+    },
+    Inner {
+        name: "passing",
+        inputs: "i c t u n xs",
+        outputs: "c3 t2 u2 n2 xs2 step",
+        nodes: "t2 = Add(t, next)
+            u2 = Add(u, next)
+            c2 = Less(t2, time)
+            c4 = Less(u2, n)
+            c3 = And(c2, c4)
+            now = Gather<axis=0>(xs, u)
+            fed = MatMul(now, kernel)
+            step = Tanh(fed)
+            n2 = Identity(n)
+            xs2 = Identity(xs)",
+    },
+    Inner {
+        name: "carrying",
+        inputs: "i c t h",
+        outputs: "c2 t2 h2 step",
+        nodes: "t2 = Add(t, next)
+            c2 = Less(t2, time)
+            now = Gather<axis=0>(x, t)
+            h2 = Add(now, h)
+            step = Tanh(h2)",
+    },
+];
+
+const PASSING: &str =
+    "a, b, size, same, y = Loop<body=@passing>(time, always, start, start, time, x)";
+
+/// The loop with another operator for `fed = MatMul(now, kernel)`.
+fn looped(row: Row) -> Row {
+    Row {
+        inner: BODIES,
+        ..row
+    }
+}
+
+fn take(operators: &'static str, to: &'static str) -> Row {
+    let row = takes("its body over all steps at once", operators, &[START, LOOP]);
+    looped(row).with("fed = MatMul(now, kernel)", to)
+}
+
+fn miss(why: &'static str, to: &'static str) -> Row {
+    looped(leaves(why, &[START, LOOP])).with("fed = MatMul(now, kernel)", to)
+}
+
+/// Each operator, and a form of it that depends on the step in another way.
+#[test]
+fn operators_of_maps() {
+    let known = [Some(5), Some(2), Some(3)];
+    let rows = [
+        take("MatMul Tanh", "fed = MatMul(now, kernel)"),
+        miss(
+            "MatMul (fed), which multiplies a scalar",
+            "row = ReduceSum<keepdims=0>(now)\nfed = MatMul(row, kernel)",
+        ),
+        take("MatMul Add Tanh", "fed = Gemm(now, kernel, bias)"),
+        take("Transpose MatMul Tanh", "fed = Gemm<transB=1>(now, w2d)"),
+        miss(
+            "Gemm (fed), which has factors other than 1",
+            "fed = Gemm<alpha=2>(now, kernel)",
+        ),
+        take("Clip Tanh", "fed = Clip(now, nought, whole)"),
+        miss(
+            "Clip (fed), which has parameters that depend on the step",
+            "most = ReduceMax<keepdims=0>(now)\nfed = Clip(now, nought, most)",
+        ),
+        take(
+            "ReduceSum Unsqueeze Add Tanh",
+            "row = ReduceSum<keepdims=0>(now, zero)\nfed = Add(now, row)",
+        ),
+        miss(
+            "lists no axes",
+            "fed = ReduceSum<noop_with_empty_axes=1>(now)",
+        ),
+        take("ReduceMax Tanh", "fed = ReduceMax<keepdims=0>(now)"),
+        take("Softmax Tanh", "fed = Softmax<axis=-1>(now)"),
+        miss(
+            "Softmax (fed), which has an axis that its input lacks",
+            "fed = Softmax<axis=2>(now)",
+        ),
+        take(
+            "LayerNormalization Tanh",
+            "fed = LayerNormalization<axis=1>(now, whole)",
+        ),
+        miss(
+            "outputs means or deviations",
+            "fed, mean = LayerNormalization<axis=1>(now, whole)",
+        ),
+        take("Transpose Tanh", "fed = Transpose(now)"),
+        take(
+            "Unsqueeze Squeeze Tanh",
+            "row = Unsqueeze(now, one)\nfed = Squeeze(row, one)",
+        ),
+        miss("removes axes that are not known", "fed = Squeeze(now)"),
+        take("Concat Tanh", "fed = Concat<axis=-1>(now, now)"),
+        miss(
+            "Concat (fed), which has an axis that its input lacks",
+            "fed = Concat<axis=2>(now, now)",
+        ),
+        take("Slice Tanh", "fed = Slice(now, zero, one, one)"),
+        miss(
+            "Slice (fed), which has a shape that depends on the step",
+            "at = Unsqueeze(t, zero)\nfed = Slice(now, zero, at, zero)",
+        ),
+        take(
+            "Split Add Tanh",
+            "a, b = Split<axis=1>(now, leading)\nfed = Add(a, b)",
+        )
+        .with("leading", "fours"),
+        miss(
+            "Split (a), which has an axis that its input lacks",
+            "a, b = Split<axis=2>(now)\nfed = Add(a, b)",
+        ),
+        take("Reshape Tanh", "fed = Reshape(now, rows)").sizes(known),
+        take("Reshape Tanh", "fed = Reshape(now, rows)").sizes([None, None, Some(3)]),
+        take(
+            "Shape Slice ReduceProd Div Slice Concat Reshape Tanh",
+            "fed = Reshape(now, upright)",
+        ),
+        miss("leaves a size open", "fed = Reshape(now, upright)").opset(13),
+        take(
+            "Shape Slice Concat Reshape Tanh",
+            "own = Shape(now)\nfed = Reshape(now, own)",
+        ),
+        miss(
+            "Reshape (fed), which has a shape that depends on the step",
+            "at = Unsqueeze(t, zero)\nfed = Reshape(now, at)",
+        ),
+        take("Unsqueeze Expand Tanh", "fed = Expand(now, sizes)"),
+        take(
+            "Cast Gather Tanh",
+            "ids = Cast<to=7>(now)\nfed = Gather(kernel, ids)",
+        ),
+        miss(
+            "along another axis than the first",
+            "ids = Cast<to=7>(now)\nfed = Gather<axis=1>(kernel, ids)",
+        ),
+        miss(
+            "at places that depend on the step",
+            "ids = Cast<to=7>(now)\nfed = Gather<axis=1>(now, ids)",
+        ),
+        take("Gather Tanh", "fed = Gather<axis=1>(now, zero)"),
+        take(
+            "Equal Where Tanh",
+            "less = Equal(now, nought)\nfed = Where(less, now, half)",
+        ),
+        take(
+            "Shape Slice Squeeze Range Cast Unsqueeze Add Tanh",
+            "at = Cast<to=1>(t)\nfed = Add(now, at)",
+        ),
+        miss(
+            "CumSum (fed), which has no form over all steps",
+            "fed = CumSum(now, zero)",
+        ),
+        miss(
+            "NonZero (fed), which has no form over all steps",
+            "fed = NonZero(now)",
+        ),
+        miss(
+            "RandomNormalLike (fed), which has no form over all steps",
+            "fed = RandomNormalLike(now)",
+        ),
+    ];
+    check("map", &rows);
+}
+
+/// Steps, sequences and outputs.
+#[test]
+fn steps_of_maps() {
+    let row = || take("MatMul Tanh", "fed = MatMul(now, kernel)");
+    let near = |why| looped(leaves(why, &[START, LOOP]));
+    let what = "its body over all steps at once";
+    let scan = |operators| looped(takes(what, operators, &[SCAN]));
+    let once = "does not provably run once for each step of x";
+    let early = "its condition c2 may end it before the last step";
+    let rows = [
+        row(),
+        row().opset(9),
+        near("below 9").opset(8),
+        row().with("(time, always", "(_, always"),
+        take("Transpose MatMul Tanh", "fed = MatMul(now, kernel)")
+            .with("Gather(shape, zero)", "Gather(shape, one)")
+            .with("Gather<axis=0>(x, t)", "Gather<axis=1>(x, t)"),
+        take("Unsqueeze MatMul Tanh", "fed = MatMul(now, kernel)")
+            .with("Gather<axis=0>(x, t)", "Gather(x, at)")
+            .with("now = Gather", "at = Unsqueeze(t, zero)\nnow = Gather"),
+        near(once).with("Gather(shape, zero)", "Gather(shape, one)"),
+        near(once).with("Gather<axis=0>(x, t)", "Gather<axis=1>(x, t)"),
+        near("Gather (now), which reads another step than its own")
+            .with("Gather<axis=0>(x, t)", "Gather(x, t2)"),
+        near(early).with("Less(t2, time)", "Less(t2, four)"),
+        near("is not one that compares").with("c2 = Less(t2, time)", "c2 = Cast<to=9>(t2)"),
+        // A carried state, also one that nothing reads.
+        looped(leaves(
+            "",
+            &[
+                START,
+                "counted, last, y = Loop<body=@carrying>(time, always, start, half)",
+            ],
+        )),
+        looped(takes(
+            what,
+            "Tanh",
+            &[
+                START,
+                "counted, last, y = Loop<body=@carrying>(time, always, start, half)",
+            ],
+        ))
+        .with("step = Tanh(h2)", "step = Tanh(now)"),
+        // As `tf.map_fn` is exported: counters of steps and of elements, and what it reads as states.
+        looped(takes(what, "MatMul Tanh", &[START, PASSING])),
+        looped(leaves("its condition c3 may end it before the last step", &[START, PASSING]))
+            .with("Less(u2, n)", "Less(u2, five)"),
+        looped(leaves("", &[START, PASSING])).with("xs2 = Identity(xs)", "xs2 = Neg(xs)"),
+        looped(takes(what, ANY, &[START, "counted, last, ended, same, y = Loop<body=@passing>(time, always, start, start, time, x)"]))
+            .outputs("y same"),
+        near("only moves values").with("step = Tanh(fed)", "step = Identity(now)"),
+        scan("MatMul Tanh"),
+        scan("Transpose MatMul Tanh")
+            .with("num_scan_inputs=1", "num_scan_inputs=1;scan_input_axes=[1]"),
+        scan("Slice MatMul Tanh").with(
+            "num_scan_inputs=1",
+            "num_scan_inputs=1;scan_input_directions=[1]",
+        ),
+        scan("MatMul Tanh Slice Transpose").with(
+            "num_scan_inputs=1",
+            "num_scan_inputs=1;scan_output_axes=[-1];scan_output_directions=[1]",
+        ),
+        near("the number of axes of x is not known").without_sizes(),
+    ];
+    check("map", &rows);
+}
