@@ -45,6 +45,12 @@ def quantized_lstm(units: int, batch: int, steps: int, features: int) -> onnx.Mo
     return model([node], [steps, batch, features], weights)
 
 
+def convolution(image: list, weights: list, **attributes) -> onnx.ModelProto:
+    """Return a model of one convolution with a bias."""
+    constants = {"W": random(*weights), "B": random(weights[0])}
+    return model([helper.make_node("Conv", ["X", *constants], ["Y"], **attributes)], image, constants)
+
+
 def model(nodes: list, sizes: list, weights: dict) -> onnx.ModelProto:
     """Return a model from X, of these sizes, to Y."""
     graph = helper.make_graph(
@@ -58,7 +64,22 @@ def model(nodes: list, sizes: list, weights: dict) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
-# The rows: a name, how its model is built, and the sizes for that.
+# The convolutions in front of recurrent layers: a name, the sizes of an image and of the weights, and
+# the attributes.
+SAME = {"auto_pad": "SAME_UPPER"}
+HALF = {**SAME, "strides": [2, 2]}
+CONVOLUTIONS = [
+    ("3x3, 1 to 64 channels of 32x128", [1, 32, 128], [64, 1, 3, 3], SAME),
+    ("3x3, 64 to 64 channels of 32x128", [64, 32, 128], [64, 64, 3, 3], SAME),
+    ("3x3, 64 to 128 channels of 16x64", [64, 16, 64], [128, 64, 3, 3], SAME),
+    ("3x3, 128 to 128 channels of 8x64", [128, 8, 64], [128, 128, 3, 3], SAME),
+    ("3x3 by 2, 64 to 128 channels of 32x128", [64, 32, 128], [128, 64, 3, 3], HALF),
+    ("1x1, 64 to 128 channels of 32x128", [64, 32, 128], [128, 64, 1, 1], {}),
+    ("5x5 by 2, each of 64 channels of 32x128", [64, 32, 128], [64, 1, 5, 5], {**HALF, "group": 64}),
+    ("5, 40 to 128 channels of 400", [40, 400], [128, 40, 5], SAME),
+]
+
+# The rows: a name, how its model is built, the sizes for that, and attributes if it takes any.
 ROWS = [
     *(
         (f"{kind} of {units}, batch {batch}", layer, (kind, units, batch, steps, 32))
@@ -70,15 +91,20 @@ ROWS = [
         (f"DynamicQuantizeLSTM of {units}, batch 1", quantized_lstm, (units, 1, 100, 32))
         for units in (16, 64)
     ),
+    *(
+        (f"Conv {name}, batch {batch}", convolution, ([batch, *image], weights), attributes)
+        for name, image, weights, attributes in CONVOLUTIONS
+        for batch in (1, 4)
+    ),
 ]
 
 
 def main() -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, build, sizes in ROWS:
+    for name, build, sizes, *attributes in ROWS:
         if all(part in name for part in sys.argv[2:]):
-            onnx.save(build(*sizes), folder / f"{name}.onnx")
+            onnx.save(build(*sizes, **(attributes[0] if attributes else {})), folder / f"{name}.onnx")
             print(name)
 
 

@@ -3,6 +3,7 @@
 mod branches;
 mod build;
 mod cells;
+mod convolutions;
 mod data_sizes;
 mod empty;
 mod errors;

@@ -1,7 +1,7 @@
 //! tract's optimizers, with repaired passes.
 //!
 //! The passes and their order are tract's. Three of them are replaced or wrapped (`axes.rs`, `slices.rs`),
-//! and a session of this crate's runs them (`session.rs`). What has to see the whole model stands around
+//! one comes before them (`convolutions.rs`), and a session of this crate's runs them (`session.rs`). What has to see the whole model stands around
 //! them: symbols keep their definers before, and Gathers and reductions are checked afterwards.
 
 use std::collections::HashSet;
@@ -18,6 +18,7 @@ use crate::operators::reduce::check_reductions;
 use crate::repairs::gather::check_indices;
 
 mod axes;
+mod convolutions;
 mod patch;
 mod session;
 mod slices;
@@ -31,6 +32,8 @@ mod slices;
 ///   called on a Dummy op".
 /// - `ChangeAxes` may move axes of size 1 back and forth forever. Here it ends, and does not try again
 ///   what was refused after each change.
+/// - Convolutions are computed in the way that is the fastest for their sizes, large images of a batch
+///   one after another.
 /// - A Gather index out of range is an error; tract panics.
 /// - A size that comes from data is known wherever it is needed, even if nothing reads the value
 ///   whose size it is. Outputs that are sizes are int64; tract's are symbolic.
@@ -48,7 +51,9 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     keep_definers(&mut model)?;
     let mut model = into_decluttered(model)?;
     check_scans(&mut model)?;
-    session::optimize(&mended(Optimizer::codegen(), &model), &mut model)?;
+    let mut codegen = mended(Optimizer::codegen(), &model);
+    codegen.add_pass(0, Box::<convolutions::Convolutions>::default());
+    session::optimize(&codegen, &mut model)?;
     // It is the one to say that the model is optimised.
     let nothing = Optimizer {
         passes: vec![],
