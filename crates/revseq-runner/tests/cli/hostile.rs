@@ -524,6 +524,18 @@ fn operators_and_types_that_tract_lacks() {
         "tract has no ReverseSubsequences",
     );
     check(
+        changed(|graph| {
+            graph.node[0].op_type = "SpaceToDepth".into();
+            graph.node[0].attribute = vec![AttributeProto {
+                name: "mode".to_owned(),
+                r#type: AttributeType::String as i32,
+                s: b"CRD".to_vec(),
+                ..AttributeProto::default()
+            }];
+        }),
+        "tract has no SpaceToDepth with mode CRD",
+    );
+    check(
         changed(|graph| graph.input[0] = value("x", 16, &["4", "5", "3"])),
         "tract has no bfloat16",
     );

@@ -70,6 +70,13 @@ impl Lacking {
             }
             for attribute in &node.attribute {
                 self.attribute(node, attribute);
+                // tract reads the nodes as if they had no mode.
+                let is_mode = node.op_type == "SpaceToDepth" && attribute.name == "mode";
+                if is_mode && attribute.s != b"DCR" {
+                    let mode = String::from_utf8_lossy(&attribute.s);
+                    let operator = format!("SpaceToDepth with mode {mode}");
+                    self.operator(operator, node_label(index, node));
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Reductions of nothing, and of integers.
+//! Reductions of nothing, of infinity, and of integers.
 //!
-//! tract's sum of no elements panics, its maximum of none is a finite number, and its sums of
-//! integers have 32 bits. Reductions of at least one float stay tract's own. Where an axis may be
+//! tract's sum of no elements panics, its maximum of none, or of -∞ alone, is a finite number, and its
+//! sums of integers have 32 bits. Other reductions of at least one float stay tract's own. Where an axis may be
 //! empty, an operator of this crate's stands until sizes are known, and then becomes tract's if
 //! that is right.
 //!
@@ -157,7 +157,7 @@ impl Override for Reduction {
         };
         let axes = self.axes(fact.rank(), given)?;
         let axes = axes.context("its axes come from data, expected constant ones")?;
-        if is_tracts(fact, &axes) {
+        if is_tracts(self.reducer, fact, &axes) {
             return Ok(None);
         }
         let to = match fact.datum_type {
@@ -200,7 +200,7 @@ pub(crate) fn check_reductions(model: &mut TypedModel) -> TractResult<()> {
             Core::Sum => Reducer::Sum,
             Core::MeanOfSquares | Core::All | Core::Any => continue,
         };
-        if !is_tracts(model.outlet_fact(node.inputs[0])?, &op.axes) {
+        if !is_tracts(reducer, model.outlet_fact(node.inputs[0])?, &op.axes) {
             let axes = op.axes.clone();
             model.node_mut(id).op = Box::new(Reduced { reducer, axes });
         }
@@ -208,12 +208,14 @@ pub(crate) fn check_reductions(model: &mut TypedModel) -> TractResult<()> {
     Ok(())
 }
 
-/// Whether tract reduces a value correctly: it has floats, and at least one of them is reduced for
-/// each of the output.
-fn is_tracts(fact: &TypedFact, axes: &[usize]) -> bool {
+/// Whether tract reduces a value correctly: it has floats, at least one of them is reduced for each
+/// of the output, and infinity is no number less than any other.
+fn is_tracts(reducer: Reducer, fact: &TypedFact, axes: &[usize]) -> bool {
     let datum_type = fact.datum_type;
     let mut sizes = axes.iter().map(|axis| &fact.shape[*axis]);
-    datum_type.is_quantized() || datum_type.is_float() && sizes.all(TDim::prove_strict_positive)
+    let is_extreme = matches!(reducer, Reducer::Max | Reducer::Min);
+    datum_type.is_quantized()
+        || datum_type.is_float() && !is_extreme && sizes.all(TDim::prove_strict_positive)
 }
 
 /// Reduces axes, which stay with a size of 1.
@@ -326,8 +328,8 @@ impl Reduced {
         match self.reducer {
             Reducer::ArgMax(takes_last) => core(Core::ArgMax(takes_last), &input),
             Reducer::ArgMin(takes_last) => core(Core::ArgMin(takes_last), &input),
-            Reducer::Max => core(Core::Max, &input),
-            Reducer::Min => core(Core::Min, &input),
+            Reducer::Max => self.with_infinity(&input, core(Core::Max, &input)?),
+            Reducer::Min => self.with_infinity(&input, core(Core::Min, &input)?),
             Reducer::Prod => core(Core::Prod, &input),
             Reducer::Sum => core(Core::Sum, &input),
             Reducer::L1 => core(Core::Sum, &each(math::abs(), owned(input))?),
@@ -354,6 +356,51 @@ impl Reduced {
         }
     }
 
+    /// Makes infinity of the number that tract's maximum or minimum starts with, where no element is
+    /// that number.
+    fn with_infinity(&self, input: &Tensor, reduced: Tensor) -> TractResult<Tensor> {
+        let datum_type = reduced.datum_type();
+        let greatest = match datum_type {
+            DatumType::F16 => f16::MAX.to_f64(),
+            DatumType::F32 => f32::MAX.into(),
+            _ => f64::MAX,
+        };
+        let (start, infinity) = match self.reducer {
+            Reducer::Max => (-greatest, f64::NEG_INFINITY),
+            _ => (greatest, f64::INFINITY),
+        };
+        let mut numbers = reduced.cast_to::<f64>()?.into_owned();
+        let mut plain = numbers.try_as_plain_ram_mut()?;
+        let mut view = plain.to_array_view_mut::<f64>()?;
+        if view.iter().all(|number| *number != start) {
+            return Ok(reduced);
+        }
+        let input = input.cast_to::<f64>()?;
+        let input = input.to_plain_array_view::<f64>()?;
+        for (coords, number) in view.indexed_iter_mut() {
+            let mut part = self.part(&input, coords.slice());
+            if *number == start && part.all(|element| *element == infinity) {
+                *number = infinity;
+            }
+        }
+        Ok(numbers.cast_to_dt(datum_type)?.into_owned())
+    }
+
+    /// The elements that an output's one is reduced from.
+    fn part<'a, T>(
+        &self,
+        input: &'a tract_ndarray::ArrayViewD<'_, T>,
+        coords: &[usize],
+    ) -> impl Iterator<Item = &'a T> + Clone {
+        let mut part = input.view();
+        for (axis, at) in coords.iter().enumerate() {
+            if !self.axes.contains(&axis) {
+                part.collapse_axis(tract_ndarray::Axis(axis), *at);
+            }
+        }
+        part.into_iter()
+    }
+
     fn integers<T>(
         &self,
         input: &Tensor,
@@ -365,13 +412,8 @@ impl Reduced {
     {
         let input = input.to_plain_array_view::<T>()?;
         let reduce = |coords: tract_ndarray::IxDyn| {
-            let mut part = input.view();
-            for (axis, at) in coords.slice().iter().enumerate() {
-                if !self.axes.contains(&axis) {
-                    part.collapse_axis(tract_ndarray::Axis(axis), *at);
-                }
-            }
-            of_integers(self.reducer, part.iter().map(|element| (*element).into()))
+            let part = self.part(&input, coords.slice());
+            of_integers(self.reducer, part.map(|element| (*element).into()))
         };
         let reduced = tract_ndarray::ArrayD::from_shape_fn(shape, reduce);
         Ok(if self.is_position() {
@@ -467,7 +509,11 @@ impl TypedOp for Reduced {
         model: &TypedModel,
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
-        rule_if!(is_tracts(model.outlet_fact(node.inputs[0])?, &self.axes));
+        rule_if!(is_tracts(
+            self.reducer,
+            model.outlet_fact(node.inputs[0])?,
+            &self.axes
+        ));
         let mut patch = TypedModelPatch::default();
         let input = patch.tap_model(model, node.inputs[0])?;
         let axes = self.axes.clone();

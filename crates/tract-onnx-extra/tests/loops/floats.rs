@@ -415,3 +415,32 @@ fn an_exponent_may_have_a_wider_type() {
         assert_eq!(found, [expected]);
     }
 }
+
+#[test]
+fn the_maximum_of_infinity_is_infinity() {
+    for datum_type in TYPES {
+        let infinity = f64::INFINITY;
+        let lowest = match datum_type {
+            DatumType::F16 => f64::from(f16::MIN),
+            DatumType::F32 => f32::MIN.into(),
+            _ => f64::MIN,
+        };
+        let rows = [
+            [-infinity, -infinity],
+            [-infinity, lowest],
+            [lowest, 3.0],
+            [-infinity, 3.0],
+        ];
+        let expected = [-infinity, lowest, 3.0, 3.0];
+        for (node, sign) in [("ReduceMax", 1.0), ("ReduceMin", -1.0)] {
+            for sizes in ["4,2", "N,2", "N,M"] {
+                let x = rows.as_flattened().iter().map(|it| sign * it);
+                let x = tensor(datum_type, &[4, 2], &x.collect::<Vec<_>>());
+                let inputs = format!("x:{}[{sizes}]", element(datum_type));
+                let node = format!("y = {node}<axes=[1];keepdims=0>(x)");
+                let found = result(datum_type, graph(&inputs, "y", &node), &[x]);
+                assert_eq!(found, expected.map(|it| sign * it), "{node} of {inputs}");
+            }
+        }
+    }
+}
