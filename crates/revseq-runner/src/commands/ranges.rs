@@ -76,8 +76,8 @@ impl Ranges<'_> {
     /// The origins of a node's outputs, if it only moves elements, or adds a number to them.
     fn moved(&self, scope: &Scope<'_>, node: &NodeProto) -> Origins {
         let inputs = node.input.as_slice();
-        let number = |index: usize, of: fn(Vec<i64>) -> Option<i64>| {
-            of(constant::ints(scope, node.input(index)?)?)
+        let number = |index: usize, choose: fn(Vec<i64>) -> Option<i64>| {
+            choose(constant::ints(scope, node.input(index)?)?)
         };
         let greatest = |numbers: Vec<i64>| numbers.into_iter().max();
         let least = |numbers: Vec<i64>| numbers.into_iter().min();

@@ -162,9 +162,9 @@ pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
     let (kind, message) = match found {
         Some((name, operator)) if is_ours => (Node, format!("{}: {root}", node(name, operator))),
         Some((name, operator)) => {
-            let of = lacking_type(&root).map(|it| format!(" of {}", it.name()));
-            let of = of.unwrap_or_default();
-            let message = format!("tract cannot run {}{of}", node(name, operator));
+            let elements = lacking_type(&root).map(|it| format!(" of {}", it.name()));
+            let elements = elements.unwrap_or_default();
+            let message = format!("tract cannot run {}{elements}", node(name, operator));
             (Unsupported, message)
         }
         None if is_ours => (Node, causes[0].clone()),

@@ -44,7 +44,7 @@ pub(super) enum Counted {
 #[derive(Clone, Debug)]
 pub(super) enum Of<T> {
     Packed(Arc<PackedLayer<T>>),
-    /// With weights that are inputs, [`Weights`].
+    /// Layer whose weights are inputs, [`Weights`].
     Inputs {
         form: Form<T>,
         bias: bool,

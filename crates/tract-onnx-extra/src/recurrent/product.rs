@@ -140,7 +140,7 @@ pub(super) struct Rows<'a, T> {
     pub(super) stride: usize,
 }
 
-/// Where products are added: those of a row of the other matrix are, for each gate, `width` units.
+/// Sums that products are added to: those of a row of the other matrix are, for each gate, `width` units.
 pub(super) struct Sums<'a, T> {
     pub(super) elements: &'a mut [T],
     /// The place of the first gate.

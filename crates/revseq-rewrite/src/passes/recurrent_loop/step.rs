@@ -152,7 +152,7 @@ impl<'a> Step for Body<'a> {
         width(self, value, MAXIMUM_STEPS)
     }
 
-    /// With more sequences the node would fail or do nothing.
+    /// A Reshape or Expand of more sequences would fail or do nothing.
     fn row_of_one(&self, value: &'a str) -> Option<&'a str> {
         let width = |row| width(self, row, MAXIMUM_STEPS).filter(|&width| width > 1);
         if let Some((row, shape)) = operands(self.inner, value, "Reshape") {

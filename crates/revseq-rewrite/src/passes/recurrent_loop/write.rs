@@ -74,7 +74,7 @@ fn describe(layers: &Layers<'_>) -> String {
 enum Counting {
     /// Valid steps come first: their number, int32 `[batch]`, and the mask `[time, batch, 1]`.
     First { lengths: String, mask: String },
-    /// They are moved to the front.
+    /// Valid steps may be anywhere: they are moved to the front.
     Ordered(Ordering),
 }
 

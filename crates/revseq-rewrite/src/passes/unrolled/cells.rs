@@ -197,7 +197,7 @@ impl<'g, 'a> Cone<'g, 'a> {
         })
     }
 
-    /// What makes the output of a node; `None` if it is too much for a cell, or does not read the step.
+    /// Returns what makes the output of a node; `None` if it is too much for a cell, or does not read the step.
     fn formula(&self, index: usize) -> Option<Formula<'a>> {
         let mut formula = Formula::default();
         let mut open = vec![index];
