@@ -18,6 +18,7 @@ mod note;
 mod progress;
 pub mod snapshot;
 mod tensor;
+mod threads;
 mod units;
 
 use std::io::{self, Write};
@@ -49,7 +50,7 @@ pub fn main() -> ExitCode {
         report(&error.into());
         return ExitCode::from(UNUSABLE);
     }
-    if let Err(error) = backend::threads_of_environment() {
+    if let Err(error) = threads::check_environment() {
         report(&error);
         return ExitCode::from(UNUSABLE);
     }

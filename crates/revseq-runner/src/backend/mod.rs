@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::cli::{Backend, BackendArguments, EngineArguments};
 use crate::model::Model;
@@ -220,33 +220,10 @@ impl std::fmt::Display for Engine {
     }
 }
 
-/// The most threads that are taken from a user.
-pub(crate) const MAXIMUM_THREADS: u16 = 1024;
-
-/// Checks the variable of the environment that rayon reads: it ignores what is no number, and never
-/// returns if there are too many.
-///
-/// # Errors
-/// The variable is no number of threads; 0 is the default.
-pub(crate) fn threads_of_environment() -> Result<()> {
-    let variable = "RAYON_NUM_THREADS";
-    let Some(value) = std::env::var_os(variable) else {
-        return Ok(());
-    };
-    let number = value.to_str().and_then(|it| it.parse::<u16>().ok());
-    ensure!(
-        number.is_some_and(|it| it <= MAXIMUM_THREADS),
-        "{variable} is {}, expected a number of threads from 1 to {MAXIMUM_THREADS}, or 0 for one \
-         per core",
-        value.display()
-    );
-    Ok(())
-}
-
 /// Sets the number of threads of tract, the kernels and ONNX Runtime.
 fn set_threads(threads: usize, backends: &[Backend]) -> Result<()> {
     #[cfg(not(feature = "multithread"))]
-    ensure!(
+    anyhow::ensure!(
         threads == 1 || !backends.contains(&Backend::Tract),
         "--threads {threads}: {}",
         crate::not_built("tract on more than one thread")

@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use revseq_kernels::{Device, LengthsPolicy};
 
 use super::values::key_and_value;
-use crate::backend::MAXIMUM_THREADS;
 use crate::note::note;
+use crate::threads::MAXIMUM_THREADS;
 
 /// A runtime of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

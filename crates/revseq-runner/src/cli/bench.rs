@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::ReportArguments;
-use crate::backend::MAXIMUM_THREADS;
+use crate::threads::MAXIMUM_THREADS;
 
 pub(super) const EXAMPLES: &str = "\
 Every figure is a multiple of the floor: the time of the faster of two copies of the same bytes, \

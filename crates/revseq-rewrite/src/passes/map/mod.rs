@@ -14,6 +14,7 @@
 
 mod operators;
 mod products;
+mod refusal;
 mod shapes;
 mod values;
 mod windows;
@@ -99,7 +100,7 @@ fn write<'a, 'n>(
     needed: &HashSet<&str>,
     emit: Emit<'n>,
 ) -> Result<Emit<'n>, String> {
-    let mut values = Values::new(body, emit);
+    let mut values = Values::new(body, emit, operators::write);
     let is_needed = |node: &&NodeProto| node.outputs().any(|output| needed.contains(output));
     for node in body.inner.nodes.iter().filter(is_needed) {
         // A counter is written only where its numbers are computed with.

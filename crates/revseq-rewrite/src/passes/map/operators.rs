@@ -10,6 +10,7 @@ use crate::model::{AttributeProto, NodeProto, int, ints};
 use crate::operators::{BROADCAST, ELEMENTWISE, REDUCE};
 use crate::passes::steps::body::{Count, Sequence};
 
+use super::refusal::{SET_BY_CALLER, axis_behind, refusal};
 use super::values::{Value, Values};
 use super::{products, shapes, windows};
 
@@ -78,15 +79,6 @@ const REDUCED_BY_INPUT: i64 = 18;
 
 /// The opset in which Softmax and its like got one axis.
 const SOFTMAX_OF_AXIS: i64 = 13;
-
-/// The reason to leave a loop alone whose body has a node.
-pub(super) fn refusal(node: &NodeProto, why: &str) -> String {
-    let name = node.outputs().next().unwrap_or_default();
-    format!("its body has {} ({name}), which {why}", node.op())
-}
-
-/// An attribute that a function's caller sets.
-pub(super) const SET_BY_CALLER: &str = "has an attribute that the function's caller sets";
 
 /// Writes a node of the body.
 pub(super) fn write<'a>(values: &mut Values<'a, '_>, node: &'a NodeProto) -> Result<(), String> {
@@ -241,14 +233,6 @@ fn broadcast(
     let outputs = values.copy(node, names, Vec::new());
     values.set_stepped(&node.output[0], outputs[0].clone(), rank);
     Ok(())
-}
-
-/// An axis of a value of the body, over all steps.
-pub(super) fn axis_behind(node: &NodeProto, axis: i64, rank: usize) -> Result<i64, String> {
-    match normal_axis(axis, rank) {
-        Some(axis) => Ok(axis as i64 + 1),
-        None => Err(refusal(node, "has an axis that its input lacks")),
-    }
 }
 
 fn along_axis(

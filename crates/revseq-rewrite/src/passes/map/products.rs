@@ -6,7 +6,7 @@
 
 use crate::model::{NodeProto, ints};
 
-use super::operators::refusal;
+use super::refusal::{SET_BY_CALLER, refusal};
 use super::values::{Value, Values};
 
 pub(super) fn matmul(
@@ -90,7 +90,7 @@ pub(super) fn gemm(
             return Err(refusal(node, "multiplies something else than matrices"));
         }
         let turned = node.int(attribute).or(0);
-        let turned = turned.ok_or_else(|| refusal(node, super::operators::SET_BY_CALLER))?;
+        let turned = turned.ok_or_else(|| refusal(node, SET_BY_CALLER))?;
         let mut operand = inputs[place].clone();
         if turned != 0 {
             let (name, perm): (_, &[i64]) = match &mut operand {

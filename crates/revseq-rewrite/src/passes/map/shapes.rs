@@ -9,7 +9,7 @@ use crate::emit::SLICE_BY_INPUTS;
 use crate::model::{NodeProto, int, ints};
 use crate::sizes::{self, Size};
 
-use super::operators::{SET_BY_CALLER, axis_behind, refusal};
+use super::refusal::{SET_BY_CALLER, axis_behind, refusal};
 use super::values::{Stepped, Value, Values};
 
 pub(super) const OPERATORS: &[&str] = &[

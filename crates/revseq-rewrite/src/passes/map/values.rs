@@ -44,12 +44,17 @@ impl Value {
     }
 }
 
+/// Writes a node of the body over all steps.
+type Write<'a, 'n> = fn(&mut Values<'a, 'n>, &'a NodeProto) -> Result<(), String>;
+
 /// The values of a body, and the nodes that compute them.
 pub(super) struct Values<'a, 'n> {
     pub(super) body: &'a Body<'a>,
     pub(super) emit: Emit<'n>,
     /// Whether an operator does more than to move elements.
     pub(super) computes: bool,
+    /// Writes a node, of a counter that is computed.
+    write: Write<'a, 'n>,
     known: HashMap<String, Value>,
     /// The sequences over all steps, with the steps first.
     sequences: Vec<(Sequence<'a>, Stepped)>,
@@ -58,7 +63,7 @@ pub(super) struct Values<'a, 'n> {
 }
 
 impl<'a, 'n> Values<'a, 'n> {
-    pub(super) fn new(body: &'a Body<'a>, emit: Emit<'n>) -> Self {
+    pub(super) fn new(body: &'a Body<'a>, emit: Emit<'n>, write: Write<'a, 'n>) -> Self {
         let inner = body.inner;
         if let Some(step) = body.iteration
             && inner
@@ -88,6 +93,7 @@ impl<'a, 'n> Values<'a, 'n> {
             body,
             emit,
             computes: false,
+            write,
             known: HashMap::new(),
             sequences: Vec::new(),
             count: None,
@@ -251,7 +257,7 @@ impl<'a, 'n> Values<'a, 'n> {
             types::of(self.body.outer, state.initial)
         } else {
             let (_, node, _) = inner.producer(name).ok_or("a counter has no producer")?;
-            super::operators::write(self, node)?;
+            (self.write)(self, node)?;
             return self.stepped(name);
         };
         let code = code.ok_or_else(|| format!("the type of its counter {name} is not known"))?;

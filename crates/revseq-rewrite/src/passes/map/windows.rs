@@ -8,7 +8,7 @@
 
 use crate::model::{NodeProto, int};
 
-use super::operators::refusal;
+use super::refusal::refusal;
 use super::values::{Value, Values};
 
 pub(super) const OPERATORS: &[&str] = &[
