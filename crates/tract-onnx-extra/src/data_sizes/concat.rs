@@ -14,9 +14,8 @@ use tract_onnx::tract_core::ops::array::TypedConcat;
 use tract_onnx::tract_hir::internal::*;
 
 use super::size_symbols::{axis, inferred, rewire};
-use super::with_fallback::{Override, with_fallback};
+use super::with_fallback::{Override, parse_overridden};
 use crate::delegate::Facts;
-use crate::node::{check_domain, parse_with_tract};
 use crate::wire::wire_cast;
 
 /// Parses a Concat: like tract if the sizes beside its axis are known to be equal, otherwise as one
@@ -25,11 +24,10 @@ pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    check_domain(node)?;
-    let (upstream, captured) = parse_with_tract("Concat", ctx, node)?;
-    let axis = node.get_attr("axis")?;
-    let op = OnnxConcat { axis };
-    Ok((with_fallback(upstream, op), captured))
+    parse_overridden(ctx, node, |node| {
+        let axis = node.get_attr("axis")?;
+        Ok(OnnxConcat { axis })
+    })
 }
 
 #[derive(Clone, Debug)]

@@ -6,9 +6,12 @@
 
 use std::fmt;
 
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
+use crate::node::{check_domain, parse_with_tract};
 use crate::wire::to_typed_without_facts;
 
 /// A node that tract may read.
@@ -58,6 +61,17 @@ pub(crate) fn with_fallback<T: Override>(
     op: T,
 ) -> Box<dyn InferenceOp> {
     Delegate::boxed(upstream, Fallback(op))
+}
+
+/// Parses a node of tract's that `op` is to override, and reads `op` from it.
+pub(crate) fn parse_overridden<T: Override>(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+    op: impl FnOnce(&NodeProto) -> TractResult<T>,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
+    Ok((with_fallback(upstream, op(node)?), captured))
 }
 
 impl<T: Override> Hook for Fallback<T> {

@@ -6,17 +6,14 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{Override, with_fallback};
-use crate::node::{check_domain, parse_with_tract};
+use crate::data_sizes::{Override, parse_overridden};
 
 /// Parses an Einsum.
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    check_domain(node)?;
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
-    Ok((with_fallback(upstream, Einsum), captured))
+    parse_overridden(ctx, node, |_| Ok(Einsum))
 }
 
 #[derive(Clone, Debug)]

@@ -7,8 +7,7 @@ use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_core::ops::logic::{Or, comp_eq, comp_ne};
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{Override, with_fallback};
-use crate::node::{check_domain, parse_with_tract};
+use crate::data_sizes::{Override, parse_overridden};
 use crate::recurrent::activation::{Activation, GateFunction};
 
 const OPERATORS: [&str; 13] = [
@@ -38,10 +37,7 @@ fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    check_domain(node)?;
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
-    let op = read(node)?;
-    Ok((with_fallback(upstream, op), captured))
+    parse_overridden(ctx, node, read)
 }
 
 fn read(node: &NodeProto) -> TractResult<Function> {

@@ -8,17 +8,14 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::tract_num_traits::{WrappingAdd, WrappingMul, Zero};
 
-use crate::data_sizes::{Override, with_fallback};
-use crate::node::{check_domain, parse_with_tract};
+use crate::data_sizes::{Override, parse_overridden};
 
 /// Parses a MatMul.
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    check_domain(node)?;
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
-    Ok((with_fallback(upstream, MatMul), captured))
+    parse_overridden(ctx, node, |_| Ok(MatMul))
 }
 
 #[derive(Clone, Debug)]

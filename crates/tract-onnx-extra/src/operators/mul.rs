@@ -15,10 +15,9 @@ use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_core::ops::math::{mul, pow};
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{Override, with_fallback};
+use crate::data_sizes::{Override, parse_overridden};
 use crate::delegate::Facts;
 use crate::dims::each_size;
-use crate::node::{check_domain, parse_with_tract};
 use crate::wire::wire_cast;
 
 /// Parses a Mul or a Pow.
@@ -26,13 +25,12 @@ pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    check_domain(node)?;
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
-    let op = match node.op_type.as_str() {
-        "Mul" => ProductOf::Both,
-        _ => ProductOf::Base,
-    };
-    Ok((with_fallback(upstream, op), captured))
+    parse_overridden(ctx, node, |node| {
+        Ok(match node.op_type.as_str() {
+            "Mul" => ProductOf::Both,
+            _ => ProductOf::Base,
+        })
+    })
 }
 
 /// The operands that an operator multiplies.

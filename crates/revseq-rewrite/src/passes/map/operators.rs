@@ -11,7 +11,7 @@ use crate::operators::{BROADCAST, ELEMENTWISE, REDUCE};
 use crate::passes::steps::body::{Count, Sequence};
 
 use super::refusal::{SET_BY_CALLER, axis_behind, refusal};
-use super::values::{Value, Values};
+use super::values::{Value, Values, data_alone};
 use super::{products, shapes, windows};
 
 /// Operators on each element of their first input, besides those of [`ELEMENTWISE`].
@@ -189,12 +189,12 @@ fn elementwise(
     node: &NodeProto,
     inputs: &[Value],
 ) -> Result<(), String> {
-    let Value::Stepped(first) = &inputs[0] else {
-        return Err(refusal(node, "has parameters that depend on the step"));
+    // Of the second one CastLike takes the type alone.
+    let read = match node.is("CastLike") {
+        true => &inputs[..1],
+        false => inputs,
     };
-    if inputs[1..].iter().any(Value::is_stepped) && !node.is("CastLike") {
-        return Err(refusal(node, "has parameters that depend on the step"));
-    }
+    let first = data_alone(node, read)?;
     let rank = first.rank;
     copy_all(values, node, inputs, Vec::new(), rank);
     Ok(())
@@ -240,12 +240,7 @@ fn along_axis(
     node: &NodeProto,
     inputs: &[Value],
 ) -> Result<(), String> {
-    let Value::Stepped(first) = &inputs[0] else {
-        return Err(refusal(node, "has parameters that depend on the step"));
-    };
-    if inputs[1..].iter().any(Value::is_stepped) {
-        return Err(refusal(node, "has parameters that depend on the step"));
-    }
+    let first = data_alone(node, inputs)?;
     if node.is("LayerNormalization") && node.outputs().count() > 1 {
         return Err(refusal(node, "outputs means or deviations"));
     }

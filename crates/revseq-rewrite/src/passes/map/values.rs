@@ -14,6 +14,8 @@ use crate::scope::Source;
 use crate::sizes::{self, Size};
 use crate::types;
 
+use super::refusal::refusal;
+
 /// A value that depends on the step.
 #[derive(Clone, Debug)]
 pub(super) struct Stepped {
@@ -29,6 +31,14 @@ pub(super) enum Value {
     /// One that is the same in every step, by its name outside the body.
     Fixed(String),
     Stepped(Stepped),
+}
+
+/// Returns the first input of a node that takes nothing else of the step.
+pub(super) fn data_alone<'v>(node: &NodeProto, inputs: &'v [Value]) -> Result<&'v Stepped, String> {
+    match inputs {
+        [Value::Stepped(data), others @ ..] if !others.iter().any(Value::is_stepped) => Ok(data),
+        _ => Err(refusal(node, "has parameters that depend on the step")),
+    }
 }
 
 impl Value {

@@ -9,7 +9,7 @@
 use crate::model::{NodeProto, int};
 
 use super::refusal::refusal;
-use super::values::{Value, Values};
+use super::values::{Value, Values, data_alone};
 
 pub(super) const OPERATORS: &[&str] = &[
     "AveragePool",
@@ -33,12 +33,7 @@ pub(super) fn write(
     node: &NodeProto,
     inputs: &[Value],
 ) -> Result<(), String> {
-    let Value::Stepped(first) = &inputs[0] else {
-        return Err(refusal(node, "has parameters that depend on the step"));
-    };
-    if inputs[1..].iter().any(Value::is_stepped) {
-        return Err(refusal(node, "has parameters that depend on the step"));
-    }
+    let first = data_alone(node, inputs)?;
     if node.outputs().count() > 1 || node.int("training_mode").or(0) != Some(0) {
         return Err(refusal(node, "has more than one output"));
     }
