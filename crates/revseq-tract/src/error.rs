@@ -121,3 +121,8 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     let end: String = text.chars().skip(count - most).collect();
     format!("…{end}")
 }
+
+/// What is wrong with a node, without its name and operator: whoever reports an error adds them.
+pub(crate) fn clause(error: revseq_graph::Error) -> TractError {
+    (*error.kind).into()
+}

@@ -12,6 +12,7 @@ use tract_linalg::multithread::{Executor, current_tract_executor};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::ReverseSubsequences;
+use crate::error::clause;
 
 /// The plan for inputs of these types and shapes.
 #[derive(Debug)]
@@ -82,17 +83,16 @@ pub(crate) fn eval(
 fn planned(op: &ReverseSubsequences, data: &Tensor, lengths: &Tensor) -> TractResult<Arc<Planned>> {
     let inputs = [data, lengths];
     Planned::of(&op.plans, &inputs, || {
-        let desc = op.operator.lower(
-            "",
-            TensorType {
-                element_type: element_type(data.datum_type())?,
-                sizes: &sizes(data),
-            },
-            TensorType {
-                element_type: lengths_type(lengths.datum_type())?,
-                sizes: &sizes(lengths),
-            },
-        )?;
+        let data_type = TensorType {
+            element_type: element_type(data.datum_type())?,
+            sizes: &sizes(data),
+        };
+        let lengths_type = TensorType {
+            element_type: lengths_type(lengths.datum_type())?,
+            sizes: &sizes(lengths),
+        };
+        let desc = op.operator.lower("", data_type, lengths_type);
+        let desc = desc.map_err(clause)?;
         let planned = Planned::new(&inputs, &desc)?;
         #[cfg(feature = "wgpu")]
         let planned = Planned {

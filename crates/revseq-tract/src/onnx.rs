@@ -6,6 +6,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::error::clause;
 use crate::{LoadOptions, ReverseSubsequences, others, slice};
 
 /// Makes a tract ONNX loader read both operators, `Loop` and the others of [`tract_onnx_extra`], `Slice`
@@ -69,7 +70,8 @@ fn parse(
         since_version: imported_version(ctx, &proto.domain),
         attributes: &attributes,
         inputs: &inputs,
-    })?;
+    });
+    let operator = operator.map_err(clause)?;
     let options = LoadOptions::of_nodes_read();
     Ok((expand(OnnxNode { operator, options }), vec![]))
 }

@@ -4,6 +4,7 @@ use revseq_graph::{ElementType, LruCache, Operator, TensorType};
 use revseq_kernels::{DataType, LengthsPolicy};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::error::clause;
 use crate::options::Device;
 use crate::{axes, eval};
 
@@ -77,8 +78,7 @@ impl ReverseSubsequences {
             .lengths_shape(&data.shape.to_tvec(), 1.to_dim());
         ensure!(
             lengths.rank() == expected.len(),
-            "{}: the lengths have rank {}, expected {}",
-            self.name(),
+            "the lengths have rank {}, expected {}",
             lengths.rank(),
             expected.len()
         );
@@ -87,14 +87,13 @@ impl ReverseSubsequences {
             if let (Ok(expected), Ok(found)) = (expected.to_usize(), found.to_usize()) {
                 ensure!(
                     expected == found,
-                    "{}: the lengths have size {found} in dimension {dimension}, expected {expected}",
-                    self.name()
+                    "the lengths have size {found} in dimension {dimension}, expected {expected}"
                 );
             }
         }
         // Sizes are checked above; this checks the type of the lengths.
         let ones = |rank: usize| vec![1; rank];
-        self.operator.lower(
+        let lowered = self.operator.lower(
             "",
             TensorType {
                 element_type: ElementType::Fixed(DataType::Uint8),
@@ -104,7 +103,8 @@ impl ReverseSubsequences {
                 element_type: eval::lengths_type(lengths.datum_type)?,
                 sizes: &ones(lengths.rank()),
             },
-        )?;
+        );
+        lowered.map_err(clause)?;
         Ok(())
     }
 
@@ -160,12 +160,7 @@ impl EvalOp for ReverseSubsequences {
 
 impl TypedOp for ReverseSubsequences {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        ensure!(
-            inputs.len() == 2,
-            "{}: {} inputs, expected 2",
-            self.name(),
-            inputs.len()
-        );
+        ensure!(inputs.len() == 2, "{} inputs, expected 2", inputs.len());
         self.check_facts(inputs[0], inputs[1])?;
         Ok(tvec!(inputs[0].datum_type.fact(inputs[0].shape.clone())))
     }

@@ -51,7 +51,7 @@ pub(super) fn adapted_inputs(model: &Model, set: &DataSet) -> Result<Tensors> {
     let mut recorded: Vec<Option<(String, Tensor)>> = set
         .inputs
         .iter()
-        .map(|file| inputs::read_named(file).map(Some))
+        .map(|file| Tensor::read_named(file).map(Some))
         .collect::<Result<_>>()?;
     let mut kept = Tensors::new();
     let mut bindings = Bindings::new();

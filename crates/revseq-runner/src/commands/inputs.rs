@@ -7,23 +7,17 @@ use anyhow::{Context, Result, bail, ensure};
 use super::ranges;
 use crate::cli::{NamedFile, ValueArguments};
 use crate::model::values::{Dim, ValueType};
-use crate::model::{Bindings, Input, Model, read};
+use crate::model::{Bindings, Input, Model};
 use crate::note::note;
 use crate::tensor::fill::{Fill, fill};
-use crate::tensor::{Tensor, Tensors, npz, pb};
-
-/// Reads a tensor of a data set, and its name, which may be empty.
-pub(super) fn read_named(file: &Path) -> Result<(String, Tensor)> {
-    let decoded = read::file(file).and_then(|bytes| pb::decode(&bytes));
-    decoded.with_context(|| format!("cannot read {}", file.display()))
-}
+use crate::tensor::{Tensor, Tensors, npz};
 
 /// Reads the tensors of a data set. Each belongs to the value of the same name, or, without a
 /// name, to the value at the same position.
 pub(super) fn read_data_set(files: &[PathBuf], names: &[String]) -> Result<Tensors> {
     let mut tensors = Tensors::new();
     for (index, file) in files.iter().enumerate() {
-        let (own_name, tensor) = read_named(file)?;
+        let (own_name, tensor) = Tensor::read_named(file)?;
         let name = match own_name.is_empty() {
             true => names.get(index).cloned(),
             false => names.contains(&own_name).then_some(own_name.clone()),
@@ -131,14 +125,22 @@ fn check_name(flag: &str, name: &str, declared: &[Input]) -> Result<()> {
 /// Reads the inputs that files hold. An array of an archive gives way to a file for its input.
 fn from_files(files: &[NamedFile], declared: &[Input]) -> Result<Tensors> {
     let (mut tensors, mut archived) = (Tensors::new(), Tensors::new());
-    let one = |name, file| -> Result<Tensors> { Ok([(name, Tensor::read(file)?)].into()) };
+    let is_input = |name: &str| declared.iter().any(|input| input.name == name);
     for NamedFile { name, file } in files {
         let (all, read) = match name {
             None if npz::has_ending(file) => (&mut archived, from_archive(file, declared)?),
-            None => (&mut tensors, one(only(declared, file)?, file)?),
+            None => {
+                let (own_name, tensor) = Tensor::read_named(file)?;
+                let name = match is_input(&own_name) {
+                    true => own_name,
+                    false => only(declared, file)?,
+                };
+                (&mut tensors, [(name, tensor)].into())
+            }
             Some(name) => {
                 check_name("--input", name, declared)?;
-                (&mut tensors, one(name.clone(), file)?)
+                let tensor = Tensor::read(file)?;
+                (&mut tensors, [(name.clone(), tensor)].into())
             }
         };
         for (name, tensor) in read {

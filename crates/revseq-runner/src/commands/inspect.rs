@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 use super::destination::Destination;
 use super::inputs::in_model;
 use super::report::{self, Outcome as Found, Report, value_json};
+use super::trial::{self, Trial};
 use super::{Outcome, dot, html};
 use crate::backend::Engine;
 use crate::backend::ort::{Ort, Placement, Preparation};
@@ -100,12 +101,39 @@ struct Runs {
     placements: Vec<Placement>,
     /// The way in which loops and recurrent layers run on tract.
     executions: Vec<Execution>,
+    /// The sizes at which tract takes the model, if it does not for all sizes at once.
+    tried: Option<Tried>,
+}
+
+/// Sizes at which tract takes a model.
+struct Tried {
+    /// Sizes by the names that `--dim` takes.
+    sizes: Vec<(String, u64)>,
+    /// The reason why no plan serves all sizes.
+    why: String,
+}
+
+impl Tried {
+    fn sizes_in_words(&self) -> String {
+        let sizes = self.sizes.iter();
+        let sizes: Vec<String> = sizes.map(|(name, size)| format!("{name}={size}")).collect();
+        sizes.join(", ")
+    }
 }
 
 impl Support {
     fn in_words(&self) -> String {
         let Self { described, .. } = self;
         match &self.runs {
+            Ok(Runs {
+                tried: Some(tried), ..
+            }) => {
+                let (sizes, why) = (tried.sizes_in_words(), &tried.why);
+                format!(
+                    "runs on {described}, prepared for the sizes of each run (tried {sizes}); not for \
+                     all sizes at once: {why}"
+                )
+            }
             Ok(_) => format!("runs on {described}"),
             Err(why) => format!("does not run on {described}{why}"),
         }
@@ -116,6 +144,13 @@ impl Support {
         match &self.runs {
             Ok(runs) if self.backend == Backend::Tract.name() => {
                 json["loops"] = runs.executions.iter().map(execution_json).collect();
+                if let Some(Tried { sizes, why }) = &runs.tried {
+                    let sizes = sizes
+                        .iter()
+                        .map(|(name, size)| (name.clone(), (*size).into()));
+                    json["sizes"] = Json::Object(sizes.collect());
+                    json["reason"] = why.as_str().into();
+                }
             }
             Ok(runs) => {
                 let placements = runs.placements.iter();
@@ -255,9 +290,10 @@ fn print_runs(out: &mut dyn Write, support: &[Support], symbols: &[String]) -> R
             writeln!(out, "  {placement}")?;
         }
         if !runs.executions.is_empty() {
-            let sizes = match symbols.is_empty() {
-                true => String::new(),
-                false => format!(", for any {}", symbols.join(", ")),
+            let sizes = match &runs.tried {
+                Some(tried) => format!(", with {}", tried.sizes_in_words()),
+                None if symbols.is_empty() => String::new(),
+                None => format!(", for any {}", symbols.join(", ")),
             };
             let title = format!("loops and recurrent layers on {described}{sizes}");
             writeln!(out, "\n{bold}{}{bold:#}", printable(&title))?;
@@ -420,22 +456,47 @@ fn on_tract(
     bindings: &Bindings,
     signature: &Signature,
 ) -> Result<Runs, String> {
-    let prepare = || -> Result<Model> {
-        let mut model = whole.context("the model was read")?;
+    let prepare = |model: Option<Model>| -> Result<Model> {
+        let mut model = model.context("the model was read")?;
         model.bind(bindings);
         model.with_data()
     };
-    let model = prepare().map_err(|error| format!(": {}", chain(&error)))?;
-    match tract.executions(model) {
-        Ok(executions) => Ok(Runs {
-            executions,
-            ..Runs::default()
-        }),
-        Err(Refusal { why, may_fit_sizes }) if may_fit_sizes && !signature.symbols.is_empty() => {
-            let symbols = signature.symbols.join(", ");
-            Err(format!(" without --dim for {symbols}, if at all: {why}"))
+    let refuse = |error: anyhow::Error| format!(": {}", chain(&error));
+    let model = prepare(whole).map_err(refuse)?;
+    let path = model.path.clone();
+    let Refusal {
+        why,
+        advice,
+        may_fit_sizes,
+    } = match tract.executions(model) {
+        Ok(executions) => {
+            return Ok(Runs {
+                executions,
+                ..Runs::default()
+            });
         }
-        Err(refusal) => Err(format!(": {}", refusal.why)),
+        Err(refusal) => refusal,
+    };
+    // It is read again, so that a model that is taken is in memory once.
+    let read = || prepare(Some(Model::read(&path)?));
+    let model = may_fit_sizes.then(read).transpose().map_err(refuse)?;
+    let trial = model.and_then(|model| trial::first(tract, &model, bindings));
+    if let Some(Trial { sizes, executions }) = trial {
+        return Ok(Runs {
+            executions,
+            tried: Some(Tried { sizes, why }),
+            ..Runs::default()
+        });
+    }
+    let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+    match &signature.symbols[..] {
+        symbols if may_fit_sizes && !symbols.is_empty() => {
+            let symbols = symbols.join(", ");
+            Err(format!(
+                " without --dim for {symbols}, if at all: {why}{advice}"
+            ))
+        }
+        _ => Err(format!(": {why}{advice}")),
     }
 }
 

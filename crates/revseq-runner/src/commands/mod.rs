@@ -21,6 +21,7 @@ mod rewrite;
 mod run;
 mod snapshot;
 pub(crate) mod tolerance;
+mod trial;
 mod verify;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -111,9 +111,14 @@ impl Tensor {
 
     /// Reads a tensor from a `.pb` or `.npy` file.
     pub(crate) fn read(path: &Path) -> Result<Self> {
+        Ok(Self::read_named(path)?.1)
+    }
+
+    /// The same, and the name that a `.pb` file holds; otherwise the name is empty.
+    pub(crate) fn read_named(path: &Path) -> Result<(String, Self)> {
         let read = || match format(path)? {
-            Format::Pb => pb::decode(&read::file(path)?).map(|(_, tensor)| tensor),
-            Format::Npy => npy::decode(&read::file(path)?),
+            Format::Pb => pb::decode(&read::file(path)?),
+            Format::Npy => Ok((String::new(), npy::decode(&read::file(path)?)?)),
         };
         read().with_context(|| format!("cannot read {}", path.display()))
     }

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use tract_onnx::pb::GraphProto;
 
 use crate::common::{
-    FLOAT, Folder, model, models, node, refuses, reverse_graph, revseq, succeeds, value,
+    FLOAT, Folder, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor, value,
 };
 
 /// `y = x - z`, all float `[2]`.
@@ -62,6 +62,15 @@ fn files_are_named_or_the_only_ones() {
         &["run", &path("two.onnx"), "-i", &path("x.npy")],
         "which input is it for? the inputs are x: float[2], z: float[2]; say it with --input NAME=FILE",
     );
+
+    // A tensor of ONNX may have its input's name.
+    for (file, name, values) in [("1.pb", "z", [1.0_f32, 2.0]), ("2.pb", "x", [5.0, 7.0])] {
+        let bytes: Vec<u8> = values.iter().flat_map(|it| it.to_le_bytes()).collect();
+        folder.write(file, &tensor(name, FLOAT, &[2], &bytes).encode_to_vec());
+    }
+    let two = path("two.onnx");
+    let text = succeeds(&["run", &two, "-i", &path("1.pb"), "-i", &path("2.pb")]);
+    assert_eq!(text, "y: float[2]\n  [4.0, 5.0]\n");
 
     // All outputs, and all inputs: an archive. Extra arrays are no error.
     let both = ["run", &path("two.onnx"), "-i", &x, "-i", &z];

@@ -2,10 +2,11 @@
 
 use prost::Message;
 use serde_json::Value as Json;
-use tract_onnx::pb::{GraphProto, ModelProto};
+use tract_onnx::pb::{GraphProto, ModelProto, ValueInfoProto};
 
 use crate::common::{
-    FLOAT, Folder, graph_attribute, model, node, refuses, reverse_graph, succeeds, value,
+    FLOAT, Folder, graph_attribute, int64s, model, node, refuses, reverse_graph, revseq, succeeds,
+    tensor, value,
 };
 
 /// `y = -x` for x of `[b,?,t]`.
@@ -140,4 +141,63 @@ fn sizes_are_written_into_branches() {
     let text = format!("{:?}", ModelProto::decode(&*written).unwrap());
     assert_eq!(text.matches("DimValue(7)").count(), 4, "{text}");
     assert!(!text.contains("DimParam"), "{text}");
+}
+
+/// The rank of the If's output depends on a size, so no plan serves all sizes.
+#[test]
+fn a_model_without_a_plan_for_all_sizes_is_inspected_at_some() {
+    let folder = Folder::new();
+    let branch = |name: &str, op: &str, inputs: &[&str]| GraphProto {
+        name: name.to_owned(),
+        node: vec![node(op, inputs, &[name])],
+        output: vec![ValueInfoProto {
+            name: name.to_owned(),
+            ..ValueInfoProto::default()
+        }],
+        ..GraphProto::default()
+    };
+    let mut either = node("If", &["is_one"], &["rows"]);
+    either.attribute = vec![
+        graph_attribute("then_branch", branch("a", "Squeeze", &["x", "last"])),
+        graph_attribute("else_branch", branch("b", "Identity", &["x"])),
+    ];
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![
+            node("Shape", &["x"], &["shape"]),
+            node("Gather", &["shape", "last"], &["size"]),
+            node("Equal", &["size", "one"], &["is_one"]),
+            either,
+            node("Gemm", &["rows", "weights"], &["y"]),
+        ],
+        input: vec![value("x", FLOAT, &["", "2", "time"])],
+        output: vec![value("y", FLOAT, &["batch", "2"])],
+        initializer: vec![
+            int64s("last", &[-1]),
+            int64s("one", &[1]),
+            tensor("weights", FLOAT, &[2, 2], &[0; 16]),
+        ],
+        ..GraphProto::default()
+    };
+    let path = folder.model(graph);
+    let path = path.to_str().expect("a path is text");
+    let shown = succeeds(&["inspect", path]);
+    let last = shown.lines().last().unwrap_or_default();
+    let expected = "runs on tract, prepared for the sizes of each run (tried x.0=1, time=1); not for all \
+                    sizes at once: ";
+    assert!(last.starts_with(expected), "{shown}");
+    assert!(!last.contains("--backend"), "{shown}");
+    let json: Json =
+        serde_json::from_str(&succeeds(&["inspect", path, "--format", "json"])).expect("JSON");
+    let tract = &json["backends"][0];
+    assert_eq!(tract["sizes"], serde_json::json!({"x.0": 1, "time": 1}));
+    assert_eq!(tract["runs"], true);
+    succeeds(&[
+        "run", path, "--fill", "zeros", "--dim", "x.0=3", "--dim", "time=1",
+    ]);
+    let refused = revseq(&["inspect", path, "--dim", "time=2"]);
+    assert!(
+        refused.stdout.contains("does not run on tract"),
+        "{refused:?}"
+    );
 }

@@ -145,7 +145,7 @@ fn runs_are_saved_as_data_sets_and_archives() {
     );
     refuses(
         &["run", &path, "--input", &path],
-        "which input is it for? the inputs are x: float[4,5,3]",
+        "the name ends neither in .pb (TensorProto) nor in .npy",
     );
     folder.write("broken.npz", b"PK");
     refuses(

@@ -13,7 +13,7 @@ use super::values::{element_type, fact_in_words};
 use crate::error::{Error, ErrorKind, Explained, MAXIMUM_NAME, Panicked, shortened};
 use crate::read::adapt::node_label;
 
-/// Operators whose errors are in this project's words.
+/// Operators whose errors may be in this project's words.
 const OURS: &[&str] = &[
     "DequantizeLinear",
     "DynamicQuantizeLSTM",
@@ -75,7 +75,7 @@ impl AtNode {
         inputs: impl Iterator<Item = &'a InferenceFact>,
     ) -> TractError {
         let is_told = error.is::<Self>() || error.is::<Explained>();
-        if OURS.contains(&operator) || is_told {
+        if is_told || OURS.contains(&operator) && is_clause(&error.root_cause().to_string()) {
             return error;
         }
         let inputs: Vec<&InferenceFact> = inputs.collect();
@@ -130,7 +130,7 @@ pub(crate) fn of_preparation(error: TractError, nodes: &Nodes) -> Error {
         (Unsupported, at.to_string(), Some(at.name.clone()))
     } else {
         match found {
-            Some((name, operator)) if OURS.contains(&operator) => {
+            Some((name, operator)) if OURS.contains(&operator) && is_clause(&root) => {
                 let message = format!("{}: {root}", node(name, operator));
                 (Node, message, Some(name.to_owned()))
             }
@@ -150,13 +150,17 @@ pub(crate) fn of_preparation(error: TractError, nodes: &Nodes) -> Error {
     Error::caused(kind, message, name, error)
 }
 
-/// An error of tract's in the middle of a run. Those of this project's operators are clauses, which
-/// begin with a small letter.
+/// Whether an error is in this project's words: a clause about the node. tract's are sentences.
+fn is_clause(message: &str) -> bool {
+    message.starts_with(|first: char| first.is_lowercase() || first.is_numeric())
+}
+
+/// An error of tract's in the middle of a run.
 pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
     use ErrorKind::{Node, Unsupported};
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     let root = causes.last().cloned().unwrap_or_default();
-    let is_ours = root.starts_with(char::is_lowercase) && !error.is::<Panicked>();
+    let is_ours = is_clause(&root) && !error.is::<Panicked>();
     // The innermost node says most.
     let found = causes.iter().rev().find_map(|cause| find(cause, nodes));
     let (kind, message) = match found {
@@ -264,6 +268,10 @@ mod tests {
             (
                 format_err!("its states differ").context("node #7 \"a/b\" Loop"),
                 "node \"a/b\" (Loop): its states differ",
+            ),
+            (
+                format_err!("Impossible to unify 5 with 3.").context("node #7 \"a/b\" Loop"),
+                "tract does not take node \"a/b\" (Loop)",
             ),
             (inner(), "tract does not take the model with these inputs"),
             (format_err!("no node produces it"), "no node produces it"),

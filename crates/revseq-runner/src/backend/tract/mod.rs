@@ -97,7 +97,8 @@ impl Tract {
         let proto = Arc::unwrap_or_clone(model.proto);
         let options = self.options().with_sizes(Sizes::Symbolic);
         let refusal = |error: &revseq_tract::Error, may_fit_sizes| Refusal {
-            why: in_words(error).to_string(),
+            why: words(error),
+            advice: advice(error),
             may_fit_sizes,
         };
         let session = fenced(|| Session::from_model(proto, &options));
@@ -129,6 +130,8 @@ impl Tract {
 /// Reason why tract does not take a model.
 pub(crate) struct Refusal {
     pub(crate) why: String,
+    /// A way around it.
+    pub(crate) advice: Option<&'static str>,
     /// Whether it may take the model if all sizes are given.
     pub(crate) may_fit_sizes: bool,
 }
@@ -168,6 +171,11 @@ pub(crate) struct Executable {
 }
 
 impl Executable {
+    /// Reports how loops and recurrent layers run.
+    pub(crate) fn executions(&self) -> Vec<Execution> {
+        self.plan.executions()
+    }
+
     /// Runs the model and returns each output, in order, or why it is no tensor.
     ///
     /// # Errors
@@ -273,16 +281,28 @@ fn fenced<T>(run: impl FnOnce() -> T) -> T {
     fence::quietly(run)
 }
 
-/// An error of the library, with a way around it, or in tract's own words if the environment asks
-/// for them.
+/// An error of the library, with a way around it.
 fn in_words(error: &revseq_tract::Error) -> anyhow::Error {
-    if std::env::var_os(BACKTRACE).is_some()
-        && let Some(cause) = error.tract()
-    {
-        return anyhow!("{cause:?}");
+    match advice(error) {
+        Some(advice) => anyhow!("{}; {advice}", words(error)),
+        None => anyhow!(words(error)),
     }
-    match error.kind() {
-        ErrorKind::Unsupported => anyhow!("{error}; {ADVICE}"),
-        _ => anyhow!("{error}"),
+}
+
+/// An error of the library, in tract's own words if the environment asks for them.
+fn words(error: &revseq_tract::Error) -> String {
+    match tract_error(error) {
+        Some(cause) => format!("{cause:?}"),
+        None => error.to_string(),
     }
+}
+
+fn advice(error: &revseq_tract::Error) -> Option<&'static str> {
+    let is_asked = tract_error(error).is_none() && error.kind() == ErrorKind::Unsupported;
+    is_asked.then_some(ADVICE)
+}
+
+/// tract's error, if the environment asks for it.
+fn tract_error(error: &revseq_tract::Error) -> Option<&TractError> {
+    std::env::var_os(BACKTRACE).and_then(|_| error.tract())
 }
