@@ -2,7 +2,7 @@
 //!
 //! Both branches have outputs of the same types and ranks. A size in which they differ is a symbol
 //! of the If, which gets its number from the branch that was taken. Each branch has a plan of its
-//! own, which is made when it is first taken.
+//! own, from when it is optimised.
 //!
 //! ```text
 //! If(c) { then: x[:2], else: x[:5] }: [if_size]
@@ -29,13 +29,21 @@ pub(crate) type Sizes = HashMap<(usize, usize), TDim>;
 pub(crate) struct Branches {
     pub(crate) bodies: IfThenElse,
     pub(crate) sizes: Sizes,
-    /// Whether the branches are optimised.
-    pub(crate) is_optimized: bool,
+    /// The plans of the optimised branches.
+    plans: Option<[Arc<TypedSimplePlan>; 2]>,
 }
 
 never_equal!(Branches);
 
 impl Branches {
+    pub(crate) fn new(bodies: IfThenElse, sizes: Sizes) -> Self {
+        Self {
+            bodies,
+            sizes,
+            plans: None,
+        }
+    }
+
     fn each(&self) -> [(&TypedModel, &[usize]); 2] {
         let bodies = &self.bodies;
         [
@@ -91,9 +99,10 @@ impl OpState for Taken {
         let op = op.downcast_ref::<Branches>().context("its own op")?;
         let taken = usize::from(!one::<bool>(&inputs[0], "condition")?);
         let (body, feeds) = op.each()[taken];
-        let state = match &mut self.0[taken] {
-            Some(state) => state,
-            unused => unused.insert(SimplePlan::new(body.clone())?.spawn()?),
+        let state = match (&mut self.0[taken], &op.plans) {
+            (Some(state), _) => state,
+            (unused, Some(plans)) => unused.insert(plans[taken].spawn()?),
+            (unused, None) => unused.insert(SimplePlan::new(body.clone())?.spawn()?),
         };
         // Outer symbols keep their values; the branch's get new ones.
         state.turn_state.resolved_symbols = ctx.symbols.clone();
@@ -131,15 +140,20 @@ impl TypedOp for Branches {
         model: &TypedModel,
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
-        rule_if!(!self.is_optimized);
+        rule_if!(self.plans.is_none());
         let known = fusion::symbols(model.node_input_facts(node.id)?);
         let mut op = self.clone();
-        op.is_optimized = true;
         for body in [&mut op.bodies.then_body, &mut op.bodies.else_body] {
             let mut branch = optimize::into_decluttered(body.clone())?;
             fusion::fuse_all(&mut branch, &known)?;
             *body = optimize::optimized(branch)?;
         }
+        let [(then, _), (other, _)] = op.each();
+        let plans = [
+            SimplePlan::new(then.clone())?,
+            SimplePlan::new(other.clone())?,
+        ];
+        op.plans = Some(plans);
         TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some)
     }
 
@@ -152,6 +166,7 @@ impl TypedOp for Branches {
         subs: &HashMap<Symbol, TDim>,
     ) -> TractResult<TVec<OutletId>> {
         let mut op = self.clone();
+        op.plans = None;
         for body in [&mut op.bodies.then_body, &mut op.bodies.else_body] {
             *body = body.set_symbols(subs)?;
         }

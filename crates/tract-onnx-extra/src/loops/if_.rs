@@ -286,11 +286,7 @@ impl InferenceOp for OnnxIf {
         }
         let mut sizes = self.sizes.clone();
         output_facts(&bodies, &mut sizes).with_context(|| format!("If {:?}", node.name))?;
-        let op = Branches {
-            bodies,
-            sizes,
-            is_optimized: false,
-        };
+        let op = Branches::new(bodies, sizes);
         let name = target.unique_name(&*node.name).into_owned();
         let outlets = target.wire_node(name, op, &inputs)?;
         free_names(source, node, target, first);

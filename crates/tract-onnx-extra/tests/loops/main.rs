@@ -17,6 +17,7 @@ mod layer_inputs;
 mod layers;
 mod memory;
 mod optimize;
+mod pools;
 mod quantized;
 mod random;
 mod random_sizes;
