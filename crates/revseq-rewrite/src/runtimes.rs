@@ -33,6 +33,7 @@ pub(crate) const TRACT: &[&str] = &[
     "list",
     "stacked-list",
     "appended-list",
+    "broadcast-state",
     "scan",
     "dft-axis",
     "nonzero-count",

@@ -4,6 +4,7 @@ mod forms;
 mod kinds;
 mod lists;
 mod many;
+mod states;
 mod tables;
 mod text;
 mod tract;

@@ -200,8 +200,9 @@ impl OnnxLoop {
             );
             ensure!(
                 fact.rank() == shapes.of(index).len(),
-                "state {state} has rank {} before a step and {} after it: states that change \
-                 their rank are not supported",
+                "state {state} has rank {} before a step and {} after it: its rank may change \
+                 in the first step alone, if each node of the body that reads it broadcasts it \
+                 and a step provably runs",
                 shapes.of(index).len(),
                 fact.rank()
             );

@@ -5,6 +5,7 @@
 
 mod branch;
 mod branch_list;
+mod broadcast_state;
 mod dft;
 mod function;
 mod grown;
@@ -30,6 +31,7 @@ pub(crate) const PASSES: &[&Pass] = &[
     &list::PASS,
     &list::STACKED,
     &grown::PASS,
+    &broadcast_state::PASS,
     &scan::PASS,
     &dft::PASS,
     &nonzero::PASS,
@@ -46,11 +48,12 @@ pub(crate) fn concerns(operator: &str) -> bool {
 }
 
 /// The standard operators that the passes apply to. A model without any of them is not looked
-/// through, so each pass for another one adds it here. A Loop counts by what builds its lists.
+/// through, so each pass for another one adds it here.
 const OPERATORS: &[&str] = &[
     "ConcatFromSequence",
     "DFT",
     "If",
+    "Loop",
     "NonMaxSuppression",
     "NonZero",
     "Scan",
