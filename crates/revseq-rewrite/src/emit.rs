@@ -21,6 +21,8 @@ use crate::types;
 pub(crate) const SLICE_BY_INPUTS: i64 = 10;
 /// The first opset in which Squeeze, Unsqueeze and ReduceSum take axes as an input.
 pub(crate) const AXES_BY_INPUT: i64 = 13;
+/// The same for ReduceMean.
+const MEAN_AXES_BY_INPUT: i64 = 18;
 /// The first opset in which Constant has attributes besides a tensor.
 const CONSTANT_ATTRIBUTES: i64 = 12;
 
@@ -37,6 +39,7 @@ const CAST_LIKE: i64 = 15;
 const SINCE: &[(&str, i64)] = &[
     ("Abs", 6),
     ("Add", 7),
+    ("AveragePool", 1),
     ("Cast", 6),
     ("CastLike", CAST_LIKE),
     ("Clip", 6),
@@ -56,6 +59,7 @@ const SINCE: &[(&str, i64)] = &[
     ("GRU", 7),
     ("Gather", 1),
     ("Gemm", 7),
+    ("GlobalAveragePool", 1),
     ("Greater", 9),
     ("HardSigmoid", 6),
     ("Identity", 1),
@@ -72,6 +76,7 @@ const SINCE: &[(&str, i64)] = &[
     ("QuantizeLinear", 10),
     ("RNN", 7),
     ("Range", 11),
+    ("ReduceMean", 1),
     ("ReduceProd", 1),
     ("ReduceSum", 1),
     ("Relu", 6),
@@ -83,6 +88,7 @@ const SINCE: &[(&str, i64)] = &[
     ("Shape", 1),
     ("Sigmoid", 6),
     ("Slice", 1),
+    ("Softmax", 1),
     ("SplitToSequence", 11),
     ("Squeeze", 1),
     ("Sub", 7),
@@ -340,6 +346,24 @@ impl<'n> Emit<'n> {
             axes,
             vec![model::int("keepdims", 0)],
         );
+    }
+
+    /// The mean over axes, or over all if there are none.
+    pub(crate) fn mean(
+        &mut self,
+        value: &str,
+        axes: &[i64],
+        mut attributes: Vec<AttributeProto>,
+    ) -> String {
+        if axes.is_empty() {
+            return self.op("ReduceMean", &[value], attributes);
+        }
+        if self.opset >= MEAN_AXES_BY_INPUT {
+            let axes = self.ints(axes);
+            return self.op("ReduceMean", &[value, &axes], attributes);
+        }
+        attributes.push(model::ints("axes", axes));
+        self.op("ReduceMean", &[value], attributes)
     }
 
     /// Writes an operator whose axes became an input in opset 13.

@@ -19,7 +19,10 @@ pub(super) fn model(text: &str, opset: i64) -> ModelProto {
         ("else", "", "o", "o = Exp(x)"),
         ("steps", "a v", "b s", "b = Add(a, v)\ns = Neg(b)"),
     ];
-    let all = inner.iter().chain(super::lists::BODIES);
+    let all = inner
+        .iter()
+        .chain(super::lists::BODIES)
+        .chain(super::states::BODIES);
     let inner: Vec<Inner<'_>> = all
         .map(|&(name, inputs, outputs, nodes)| Inner {
             name,
@@ -262,6 +265,52 @@ fn each_form_becomes_one_that_tract_reads() {
             17,
             "y = microsoft.QLinearAdd(x, half, _, x, half, _, half)",
             "QLinearAdd",
+        ),
+        (
+            17,
+            "y = microsoft.QLinearWhere(c, bytes, half, byte, bytes, half, byte, half, byte)",
+            "DequantizeLinear Where QuantizeLinear",
+        ),
+        (
+            17,
+            "y = microsoft.QLinearGlobalAveragePool(bytes, half, byte, half, byte)",
+            "DequantizeLinear GlobalAveragePool QuantizeLinear",
+        ),
+        (
+            17,
+            "y = microsoft.QLinearAveragePool<kernel_shape=[2];channels_last=1>(bytes, half, byte, half, byte)",
+            "QLinearAveragePool",
+        ),
+        (
+            17,
+            "y = microsoft.QLinearReduceMean<axes=[0];keepdims=1>(bytes, half, byte, half, byte)",
+            "DequantizeLinear ReduceMean QuantizeLinear",
+        ),
+        // A Softmax over all axes from one on is that over the last one only there.
+        (
+            17,
+            "y = microsoft.QLinearSoftmax<axis=0;opset=13>(bytes, half, byte, half, byte)",
+            "DequantizeLinear Softmax QuantizeLinear",
+        ),
+        (
+            17,
+            "y = microsoft.QLinearSoftmax<axis=0;opset=11>(bytes, half, byte, half, byte)",
+            "DequantizeLinear Softmax QuantizeLinear",
+        ),
+        (
+            17,
+            "y = microsoft.QLinearSoftmax<axis=1;opset=11>(u, half, byte, half, byte)",
+            "QLinearSoftmax",
+        ),
+        (
+            17,
+            "y = microsoft.QGemm<transB=1>(bytes, half, byte, bytes, scales, byte, n, half, byte)",
+            "Transpose MatMulInteger Add Cast Mul Mul QuantizeLinear",
+        ),
+        (
+            17,
+            "y = microsoft.QGemm(bytes, half, byte, bytes, half, byte)",
+            "MatMulInteger Cast Mul Mul",
         ),
         (
             17,

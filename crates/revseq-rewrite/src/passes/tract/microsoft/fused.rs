@@ -1,0 +1,136 @@
+//! Operators that ONNX Runtime's optimiser fuses.
+
+use super::Fused;
+use crate::emit::Emit;
+use crate::model::{self, AttributeProto, FLOAT};
+use crate::{sizes, types};
+
+impl Fused<'_> {
+    pub(super) fn gemm(&self, emit: &mut Emit<'_>) -> Option<()> {
+        let inputs: Vec<&str> = self.node.inputs().collect();
+        let attributes = self.attributes(&["alpha", "beta", "transA", "transB"]);
+        let product = emit.op("Gemm", &inputs, attributes);
+        let parameter = |name: &str, default| self.float(&format!("activation_{name}"), default);
+        let activation = self.node.text("activation").or("")?;
+        let parameters = match activation {
+            "LeakyRelu" => vec![parameter("alpha", 0.01)?],
+            "HardSigmoid" => vec![parameter("alpha", 0.2)?, parameter("beta", 0.5)?],
+            _ => Vec::new(),
+        };
+        self.activate(emit, activation, &parameters, &product)
+    }
+
+    pub(super) fn convolution(&self, emit: &mut Emit<'_>) -> Option<()> {
+        let (data, weights) = (self.input(0)?, self.input(1)?);
+        let inputs: Vec<&str> = [data, weights].into_iter().chain(self.input(2)).collect();
+        let attributes = self.attributes(&[
+            "auto_pad",
+            "dilations",
+            "group",
+            "kernel_shape",
+            "pads",
+            "strides",
+        ]);
+        let mut value = emit.op("Conv", &inputs, attributes);
+        if let Some(addend) = self.input(3) {
+            value = emit.plain("Add", &[&value, addend]);
+        }
+        let activation = self.node.text("activation").or("")?;
+        let parameters = self.node.floats("activation_params").or(&[])?;
+        self.activate(emit, activation, parameters, &value)
+    }
+
+    /// Writes the final activation.
+    fn activate(
+        &self,
+        emit: &mut Emit<'_>,
+        activation: &str,
+        parameters: &[f32],
+        value: &str,
+    ) -> Option<()> {
+        let named = |names: &[&str]| -> Option<Vec<AttributeProto>> {
+            let given = std::iter::zip(names, parameters);
+            (names.len() == parameters.len()).then(|| {
+                given
+                    .map(|(name, &value)| model::float(name, value))
+                    .collect()
+            })
+        };
+        let (op, attributes) = match activation {
+            "" => ("Identity", Vec::new()),
+            "Relu" | "Sigmoid" | "Tanh" => (activation, Vec::new()),
+            "LeakyRelu" => ("LeakyRelu", named(&["alpha"])?),
+            "HardSigmoid" => ("HardSigmoid", named(&["alpha", "beta"])?),
+            "Clip" if emit.opset() < 11 => ("Clip", named(&["min", "max"])?),
+            "Clip" => {
+                let &[min, max] = parameters else {
+                    return None;
+                };
+                let [min, max] = [min, max].map(|it| emit.tensor(model::float_scalar(it)));
+                emit.write(&[self.output], "Clip", &[value, &min, &max], Vec::new());
+                return Some(());
+            }
+            _ => return None,
+        };
+        emit.write(&[self.output], op, &[value], attributes);
+        Some(())
+    }
+
+    /// Writes a scaled product of matrices, each possibly transposed.
+    pub(super) fn product(&self, emit: &mut Emit<'_>) -> Option<()> {
+        if self.is("transBatchA")? || self.is("transBatchB")? {
+            return None;
+        }
+        let mut factors = [self.input(0)?.to_owned(), self.input(1)?.to_owned()];
+        for (factor, attribute) in factors.iter_mut().zip(["transA", "transB"]) {
+            if !self.is(attribute)? {
+                continue;
+            }
+            let rank = sizes::rank(self.scope, factor)? as i64;
+            // A vector needs no transposition.
+            if rank >= 2 {
+                let perm: Vec<i64> = (0..rank - 2).chain([rank - 1, rank - 2]).collect();
+                *factor = emit.op("Transpose", &[factor], vec![model::ints("perm", &perm)]);
+            }
+        }
+        let [one, other] = &factors;
+        let alpha = self.float("alpha", 1.0)?;
+        if alpha == 1.0 {
+            emit.write(&[self.output], "MatMul", &[one, other], Vec::new());
+            return Some(());
+        }
+        let product = emit.plain("MatMul", &[one, other]);
+        let alpha = self.number(emit, alpha, &product);
+        emit.write(&[self.output], "Mul", &[&product, &alpha], Vec::new());
+        Some(())
+    }
+
+    /// A constant with the type of a value.
+    fn number(&self, emit: &mut Emit<'_>, number: f32, value: &str) -> String {
+        if emit.opset() < 15 && types::of(self.scope, value).is_some_and(|code| code != FLOAT) {
+            let version = emit.opset();
+            emit.refuse(format!(
+                "version {version} of ONNX's operators has no CastLike"
+            ));
+        }
+        let number = emit.tensor(model::float_scalar(number));
+        if emit.opset() >= 15 {
+            emit.plain("CastLike", &[&number, value])
+        } else {
+            number
+        }
+    }
+
+    /// Writes `x / 2 * (1 + erf(x / sqrt(2)))`.
+    pub(super) fn gelu(&self, emit: &mut Emit<'_>) -> Option<()> {
+        let data = self.input(0)?;
+        let [root, one, half] =
+            [std::f32::consts::SQRT_2, 1.0, 0.5].map(|it| self.number(emit, it, data));
+        let scaled = emit.plain("Div", &[data, &root]);
+        let erf = emit.plain("Erf", &[&scaled]);
+        let shifted = emit.plain("Add", &[&erf, &one]);
+        let product = emit.plain("Mul", &[data, &shifted]);
+        emit.write(&[self.output], "Mul", &[&product, &half], Vec::new());
+        Some(())
+    }
+}

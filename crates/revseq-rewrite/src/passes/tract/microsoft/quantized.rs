@@ -1,0 +1,259 @@
+//! Operators on quantised numbers that ONNX Runtime's quantiser and optimiser write.
+
+use super::Fused;
+use crate::emit::Emit;
+use crate::model::{self, AttributeProto, FLOAT, INT8, INT16, INT32, UINT8, UINT16};
+use crate::scope::Scope;
+use crate::sizes::{self, Size};
+use crate::types;
+
+/// The first opsets in which QuantizeLinear and DequantizeLinear have a scale for each place of an
+/// axis, other numbers than float32, and integers of 16 bits.
+const QUANTIZED_BY_AXIS: i64 = 13;
+const QUANTIZED_HALVES: i64 = 19;
+const QUANTIZED_16_BITS: i64 = 21;
+
+/// The first opset in which Softmax is over one axis.
+const SOFTMAX_BY_ONE_AXIS: i64 = 13;
+
+impl Fused<'_> {
+    /// Writes ONNX's QuantizeLinear or DequantizeLinear.
+    pub(super) fn same(&self, emit: &mut Emit<'_>, op: &str) -> Option<()> {
+        let inputs: Vec<&str> = self.node.input.iter().map(String::as_str).collect();
+        let (scale, version) = (self.input(1)?, emit.opset());
+        let is_vector = sizes::rank(self.scope, scale) != Some(0)
+            && sizes::axis(self.scope, scale, 0) != Some(Size::Known(1));
+        let mut axis = self.attributes(&["axis"]);
+        if !is_vector {
+            axis.clear();
+        }
+        if !axis.is_empty() && version < QUANTIZED_BY_AXIS {
+            emit.refuse(format!(
+                "version {version} of ONNX's operators has no {op} along an axis"
+            ));
+        }
+        self.check_quantized(emit, op, &inputs);
+        emit.write(&[self.output], op, &inputs, axis);
+        Some(())
+    }
+
+    /// Checks that ONNX's QuantizeLinear or DequantizeLinear takes the types of its inputs: data,
+    /// scale and zero point. It took fewer than `com.microsoft` at first.
+    fn check_quantized(&self, emit: &mut Emit<'_>, op: &str, inputs: &[&str]) {
+        let input = |index: usize| inputs.get(index).filter(|name| !name.is_empty());
+        let code = match (input(2), input(0)) {
+            (Some(zero), _) => types::of(self.scope, zero),
+            (None, _) if op == "QuantizeLinear" => Some(UINT8),
+            (None, data) => data.and_then(|data| quantized_type(self.scope, data)),
+        };
+        let version = emit.opset();
+        match code {
+            Some(INT8 | UINT8) => {}
+            Some(INT32) if op == "DequantizeLinear" => {}
+            Some(INT16 | UINT16) if version >= QUANTIZED_16_BITS => {}
+            Some(INT16 | UINT16) => emit.refuse(format!(
+                "version {version} of ONNX's operators has no {op} of 16 bits"
+            )),
+            _ => emit.refuse(format!("the type of its integers is not one of {op}'s")),
+        }
+        let of_scale = input(1).and_then(|scale| types::of(self.scope, scale));
+        if of_scale.is_some_and(|code| code != FLOAT) && version < QUANTIZED_HALVES {
+            emit.refuse(format!(
+                "version {version} of ONNX's operators has no {op} but to and from float32"
+            ));
+        }
+    }
+
+    /// Inputs: A, B as integers, B's scale, B's zero point, bias.
+    pub(super) fn quantized_product(&self, emit: &mut Emit<'_>) -> Option<()> {
+        let [data, scale, zero] = ["quantized", "scale", "zero"].map(|it| emit.name(it));
+        let outputs = [data.as_str(), &scale, &zero];
+        emit.write(
+            &outputs,
+            "DynamicQuantizeLinear",
+            &[self.input(0)?],
+            Vec::new(),
+        );
+        let (weights, weights_scale) = (self.input(1)?, self.input(2)?);
+        let zeros = [Some(zero.as_str()), self.input(3)];
+        self.scaled(
+            [&data, weights],
+            zeros,
+            [&scale, weights_scale],
+            self.input(4),
+            emit,
+        )
+    }
+
+    /// Inputs: A, B, their scales, their zero points, bias.
+    pub(super) fn integer_product(&self, emit: &mut Emit<'_>) -> Option<()> {
+        let factors = [self.input(0)?, self.input(1)?];
+        let scales = [self.input(2)?, self.input(3)?];
+        let zeros = [self.input(4), self.input(5)];
+        self.scaled(factors, zeros, scales, self.input(6), emit)
+    }
+
+    /// Writes the product of two matrices of integers, times both scales, plus a bias of floats.
+    fn scaled(
+        &self,
+        factors: [&str; 2],
+        zeros: [Option<&str>; 2],
+        scales: [&str; 2],
+        bias: Option<&str>,
+        emit: &mut Emit<'_>,
+    ) -> Option<()> {
+        let product = whole_product(emit, factors, zeros);
+        let to_float = vec![model::int("to", FLOAT.into())];
+        let product = emit.op("Cast", &[&product], to_float);
+        let scale = emit.plain("Mul", &scales);
+        let Some(bias) = bias else {
+            emit.write(&[self.output], "Mul", &[&product, &scale], Vec::new());
+            return Some(());
+        };
+        let scaled = emit.plain("Mul", &[&product, &scale]);
+        emit.write(&[self.output], "Add", &[&scaled, bias], Vec::new());
+        Some(())
+    }
+
+    /// Inputs: A, its scale and zero point, B likewise, a bias of int32, and the scale and zero
+    /// point of the output, which is of floats without them.
+    pub(super) fn quantized_gemm(&self, emit: &mut Emit<'_>) -> Option<()> {
+        let mut factors = [self.input(0)?.to_owned(), self.input(3)?.to_owned()];
+        for (factor, attribute) in factors.iter_mut().zip(["transA", "transB"]) {
+            if self.is(attribute)? {
+                *factor = emit.op("Transpose", &[factor], vec![model::ints("perm", &[1, 0])]);
+            }
+        }
+        let zeros = [self.input(2), self.input(5)];
+        let mut sum = whole_product(emit, [&factors[0], &factors[1]], zeros);
+        if let Some(bias) = self.input(6) {
+            sum = emit.plain("Add", &[&sum, bias]);
+        }
+        let sum = emit.op("Cast", &[&sum], vec![model::int("to", FLOAT.into())]);
+        let mut scale = emit.plain("Mul", &[self.input(1)?, self.input(4)?]);
+        let alpha = self.float("alpha", 1.0)?;
+        if alpha != 1.0 {
+            let alpha = emit.tensor(model::float_scalar(alpha));
+            scale = emit.plain("Mul", &[&scale, &alpha]);
+        }
+        if self.input(7).is_none() {
+            emit.write(&[self.output], "Mul", &[&sum, &scale], Vec::new());
+            return Some(());
+        }
+        let value = emit.plain("Mul", &[&sum, &scale]);
+        self.quantize(emit, &value, 7, self.input(0)?)
+    }
+
+    /// Dequantises the inputs of an operator on integers, and quantises its output.
+    pub(super) fn on_quantized(&self, emit: &mut Emit<'_>) -> Option<()> {
+        let op = self.node.op().strip_prefix("QLinear")?;
+        let (value, scale) = match op {
+            "Add" | "Mul" => {
+                let operands = [self.dequantized(emit, 0)?, self.dequantized(emit, 3)?];
+                (emit.plain(op, &[&operands[0], &operands[1]]), 6)
+            }
+            "Where" => {
+                let operands = [self.dequantized(emit, 1)?, self.dequantized(emit, 4)?];
+                let inputs = [self.input(0)?, &operands[0], &operands[1]];
+                (emit.plain(op, &inputs), 7)
+            }
+            "Concat" => {
+                let parts = (2..self.node.input.len()).step_by(3);
+                let parts = parts.map(|first| self.dequantized(emit, first));
+                let parts: Vec<String> = parts.collect::<Option<_>>()?;
+                let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+                (emit.op(op, &parts, self.attributes(&["axis"])), 0)
+            }
+            _ => {
+                let operand = self.dequantized(emit, 0)?;
+                (self.of_one(emit, op, &operand)?, 3)
+            }
+        };
+        let data = if scale == 0 { 2 } else { scale - 3 };
+        self.quantize(emit, &value, scale, self.input(data)?)
+    }
+
+    /// Dequantises the input at a place, which its scale and possibly its zero point follow.
+    fn dequantized(&self, emit: &mut Emit<'_>, first: usize) -> Option<String> {
+        let inputs: Vec<&str> = [self.input(first)?, self.input(first + 1)?]
+            .into_iter()
+            .chain(self.input(first + 2))
+            .collect();
+        self.check_quantized(emit, "DequantizeLinear", &inputs);
+        Some(emit.plain("DequantizeLinear", &inputs))
+    }
+
+    /// Writes an operator of one input.
+    fn of_one(&self, emit: &mut Emit<'_>, op: &str, operand: &str) -> Option<String> {
+        let attributes = match op {
+            "Sigmoid" => Vec::new(),
+            "LeakyRelu" => self.attributes(&["alpha"]),
+            "Softmax" => vec![self.softmax_axis(emit.opset())?],
+            // The other layout of its data would need transpositions.
+            _ if self.is("channels_last")? => return None,
+            "GlobalAveragePool" => Vec::new(),
+            "AveragePool" => self.attributes(&[
+                "auto_pad",
+                "ceil_mode",
+                "count_include_pad",
+                "kernel_shape",
+                "pads",
+                "strides",
+            ]),
+            "ReduceMean" => {
+                let keep = self.attributes(&["keepdims"]);
+                let axes = self.node.ints("axes").or(&[])?;
+                return Some(emit.mean(operand, axes, keep));
+            }
+            _ => return None,
+        };
+        Some(emit.op(op, &[operand], attributes))
+    }
+
+    /// The axis of a Softmax, which before opset 13 is over all axes from one on. The node tells
+    /// the opset that it was made for.
+    fn softmax_axis(&self, opset: i64) -> Option<AttributeProto> {
+        let axis = self.node.int("axis").or(-1)?;
+        let by_one_axis = |opset: i64| opset >= SOFTMAX_BY_ONE_AXIS;
+        let declared = self.node.int("opset").value()?;
+        let is_last =
+            || Some(axis == -1 || axis + 1 == sizes::rank(self.scope, self.input(0)?)? as i64);
+        (by_one_axis(declared) == by_one_axis(opset) || is_last()?)
+            .then(|| model::int("axis", axis))
+    }
+
+    /// Quantises the output by the scale at a place, which its zero point may follow. Without one
+    /// it has the type of `data` in ONNX Runtime.
+    fn quantize(&self, emit: &mut Emit<'_>, value: &str, scale: usize, data: &str) -> Option<()> {
+        let zero = self.input(scale + 1);
+        if zero.is_none() && quantized_type(self.scope, data) != Some(UINT8) {
+            emit.refuse("its output has no zero point and is not provably uint8".to_owned());
+        }
+        let mut inputs = vec![value, self.input(scale)?];
+        inputs.extend(zero);
+        self.check_quantized(emit, "QuantizeLinear", &inputs);
+        emit.write(&[self.output], "QuantizeLinear", &inputs, Vec::new());
+        Some(())
+    }
+}
+
+/// Writes the product of two matrices of integers, with their zero points.
+fn whole_product(emit: &mut Emit<'_>, factors: [&str; 2], zeros: [Option<&str>; 2]) -> String {
+    let zeros = match zeros {
+        [None, None] => Vec::new(),
+        [Some(one), None] => vec![one],
+        [one, Some(other)] => vec![one.unwrap_or_default(), other],
+    };
+    emit.plain("MatMulInteger", &[&factors[..], &zeros].concat())
+}
+
+/// The element type of a quantised value.
+fn quantized_type(scope: &Scope<'_>, name: &str) -> Option<i32> {
+    types::of(scope, name).or_else(|| match scope.producer(name)? {
+        (scope, node, 0) if node.op() == "QuantizeLinear" => match node.input(2) {
+            Some(zero) => types::of(scope, zero),
+            None => Some(UINT8),
+        },
+        _ => None,
+    })
+}
