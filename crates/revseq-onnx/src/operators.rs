@@ -83,6 +83,23 @@ pub(crate) fn has_sizes_of_input(op: &str) -> bool {
     ELEMENTWISE.contains(&op) || SAME_SIZES.contains(&op)
 }
 
+/// Operators of `com.microsoft` whose first output has as many axes as the first input.
+pub(crate) const SAME_RANK_OF_MICROSOFT: &[&str] = &[
+    "BiasGelu",
+    "DequantizeLinear",
+    "FastGelu",
+    "FusedConv",
+    "Gelu",
+    "QLinearAveragePool",
+    "QLinearGlobalAveragePool",
+    "QLinearLeakyRelu",
+    "QLinearSigmoid",
+    "QLinearSoftmax",
+    "QuantizeLinear",
+    "QuickGelu",
+    "SkipLayerNormalization",
+];
+
 /// Operators that broadcast two or more inputs.
 pub const BROADCAST: &[&str] = &[
     "Add",

@@ -16,7 +16,7 @@ use std::cell::Cell;
 
 use crate::constant;
 use crate::model::{Attribute, NodeProto, declared_sizes};
-use crate::operators::{BROADCAST, REDUCE, SAME_RANK, has_sizes_of_input};
+use crate::operators::{BROADCAST, REDUCE, SAME_RANK, SAME_RANK_OF_MICROSOFT, has_sizes_of_input};
 use crate::scope::{ProvedSize, Scope, Source, names_of_sizes};
 use element::element;
 pub use element::{element_at, every_element, scalar};
@@ -179,6 +179,10 @@ fn node_rank(
     match (node.domain(), node.op(), output) {
         ("", "LSTM" | "GRU" | "RNN", output) => Some(if output == 0 { 4 } else { 3 }),
         ("", "Split" | "TopK", _) => of_input(0),
+        ("com.microsoft", "FusedMatMul" | "TransposeMatMul", 0) => {
+            matmul::rank_of([of_input(0)?, of_input(1)?])
+        }
+        ("com.microsoft", op, 0) if SAME_RANK_OF_MICROSOFT.contains(&op) => of_input(0),
         ("", "Loop", output) => loops::rank_of_output(scope, node, output, steps),
         ("", "If", output) => branches::rank_of_output(scope, node, output, steps),
         ("", op, 0) => match op {
