@@ -21,8 +21,8 @@ use crate::types;
 pub(crate) const SLICE_BY_INPUTS: i64 = 10;
 /// The first opset in which Squeeze, Unsqueeze and ReduceSum take axes as an input.
 pub(crate) const AXES_BY_INPUT: i64 = 13;
-/// The same for ReduceMean.
-const MEAN_AXES_BY_INPUT: i64 = 18;
+/// The first opset in which Softmax is over one axis.
+pub(crate) const SOFTMAX_BY_ONE_AXIS: i64 = 13;
 /// The first opset in which Constant has attributes besides a tensor.
 const CONSTANT_ATTRIBUTES: i64 = 12;
 
@@ -76,7 +76,6 @@ const SINCE: &[(&str, i64)] = &[
     ("QuantizeLinear", 10),
     ("RNN", 7),
     ("Range", 11),
-    ("ReduceMean", 1),
     ("ReduceProd", 1),
     ("ReduceSum", 1),
     ("Relu", 6),
@@ -346,24 +345,6 @@ impl<'n> Emit<'n> {
             axes,
             vec![model::int("keepdims", 0)],
         );
-    }
-
-    /// The mean over axes, or over all if there are none.
-    pub(crate) fn mean(
-        &mut self,
-        value: &str,
-        axes: &[i64],
-        mut attributes: Vec<AttributeProto>,
-    ) -> String {
-        if axes.is_empty() {
-            return self.op("ReduceMean", &[value], attributes);
-        }
-        if self.opset >= MEAN_AXES_BY_INPUT {
-            let axes = self.ints(axes);
-            return self.op("ReduceMean", &[value, &axes], attributes);
-        }
-        attributes.push(model::ints("axes", axes));
-        self.op("ReduceMean", &[value], attributes)
     }
 
     /// Writes an operator whose axes became an input in opset 13.

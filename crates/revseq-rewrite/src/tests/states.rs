@@ -22,7 +22,8 @@ pub(super) const BODIES: &[(&str, &str, &str, &str)] = &[
         "looks up the state",
         "i c s",
         "c2 s2",
-        "c2 = Identity(c)\na = Gather(table, s)\nm = ReduceMax<keepdims=0>(a)\ns2 = Reshape(m, one)",
+        "c2 = Identity(c)\na = Gather(table, s)\nb = MatMul(a, table)\nd = Softmax(b)\ne = ReduceMax<axes=[-1]>(d)\n\
+         f = Equal(d, e)\ng = ArgMax<axis=-1;keepdims=0>(f)\ns2 = Reshape(g, one)",
     ),
     (
         "gives its first value",

@@ -5,7 +5,7 @@
 //! the loop alone.
 
 use crate::constant::{axes, normal_axis};
-use crate::emit::AXES_BY_INPUT;
+use crate::emit::{AXES_BY_INPUT, SOFTMAX_BY_ONE_AXIS};
 use crate::model::{AttributeProto, NodeProto, int, ints};
 use crate::operators::{BROADCAST, ELEMENTWISE, REDUCE};
 use crate::passes::steps::body::{Count, Sequence};
@@ -76,9 +76,6 @@ const MOVING: &[&str] = &[
 
 /// The opset in which the axes of all reductions became an input.
 const REDUCED_BY_INPUT: i64 = 18;
-
-/// The opset in which Softmax and its like got one axis.
-const SOFTMAX_OF_AXIS: i64 = 13;
 
 /// Writes a node of the body.
 pub(super) fn write<'a>(values: &mut Values<'a, '_>, node: &'a NodeProto) -> Result<(), String> {
@@ -250,7 +247,9 @@ fn along_axis(
         .find(|(known, _)| *known == op)
         .map_or(0, |it| it.1);
     // It took all axes behind this one together.
-    if matches!(op, "Softmax" | "LogSoftmax" | "Hardmax") && values.emit.opset() < SOFTMAX_OF_AXIS {
+    if matches!(op, "Softmax" | "LogSoftmax" | "Hardmax")
+        && values.emit.opset() < SOFTMAX_BY_ONE_AXIS
+    {
         default = 1;
     }
     let axis = node

@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 
 use crate::constant;
-use crate::emit::Emit;
+use crate::emit::{Emit, SOFTMAX_BY_ONE_AXIS};
 use crate::model::{self, GraphProto, NodeProto};
 use crate::operators::{BROADCAST, ELEMENTWISE, REDUCE};
 use crate::pass::{Context, Pass, PassInfo, Verdict};
@@ -42,6 +42,11 @@ struct Ranks {
     before: usize,
     after: usize,
 }
+
+const NO_AXES: Ranks = Ranks {
+    before: 0,
+    after: 0,
+};
 
 /// A state to be broadcast.
 struct State<'a> {
@@ -230,28 +235,32 @@ fn ranks_of(inner: &Scope<'_>, node: &NodeProto, changed: &HashMap<&str, Ranks>)
     match (node.domain(), node.op()) {
         // Its slope has no more axes than its data.
         ("", "PRelu") => None,
-        ("", op) if BROADCAST.contains(&op) => {
-            let none = Ranks {
-                before: 0,
-                after: 0,
-            };
-            node.inputs().try_fold(none, |most, name| {
-                let one = ranks(name)?;
-                Some(Ranks {
-                    before: most.before.max(one.before),
-                    after: most.after.max(one.after),
-                })
+        ("", op) if BROADCAST.contains(&op) => node.inputs().try_fold(NO_AXES, |most, name| {
+            let one = ranks(name)?;
+            Some(Ranks {
+                before: most.before.max(one.before),
+                after: most.after.max(one.after),
             })
-        }
+        }),
         ("", op) if ELEMENTWISE.contains(&op) => data,
         ("", op) if REDUCE.contains(&op) => {
-            let is_of_all = constant::axes(inner, node)?.is_empty()
-                && node.int("keepdims").or(1)? == 0
-                && node.int("noop_with_empty_axes").or(0)? == 0;
-            (is_of_all && is_of_data()).then_some(Ranks {
-                before: 0,
-                after: 0,
-            })
+            let axes = constant::axes(inner, node)?;
+            let is_noop = node.int("noop_with_empty_axes").or(0)? != 0;
+            if !axes.is_empty() {
+                return reduced(node, data?, &axes).filter(|_| is_of_data());
+            }
+            let is_of_all = node.int("keepdims").or(1)? == 0 && !is_noop;
+            (is_of_all && is_of_data()).then_some(NO_AXES)
+        }
+        ("", "ArgMax" | "ArgMin") => reduced(node, data?, &[node.int("axis").or(0)?]),
+        ("", "LogSoftmax" | "Softmax") if inner.opset >= SOFTMAX_BY_ONE_AXIS => {
+            let axis = node.int("axis").or(-1)?;
+            data.filter(|data| is_from_end(axis, *data))
+        }
+        ("", "MatMul") => {
+            let (rows, matrix) = (data?, ranks(node.input(1)?)?);
+            let is_matrix = matrix.before == 2 && matrix.after == 2;
+            (rows.before > 0 && is_matrix).then_some(rows)
         }
         ("", "Reshape") => {
             let sizes = constant::ints(inner, node.input(1)?)?;
@@ -282,4 +291,22 @@ fn ranks_of(inner: &Scope<'_>, node: &NodeProto, changed: &HashMap<&str, Ranks>)
         }
         _ => None,
     }
+}
+
+/// Whether an axis is counted from the end, and so is the same one with axes in front.
+fn is_from_end(axis: i64, data: Ranks) -> bool {
+    (-(data.before as i64)..0).contains(&axis)
+}
+
+/// The ranks of what remains of axes that are counted from the end.
+fn reduced(node: &NodeProto, data: Ranks, axes: &[i64]) -> Option<Ranks> {
+    let removed = match node.int("keepdims").or(1)? {
+        0 => axes.len(),
+        _ => 0,
+    };
+    let is_fit = axes.iter().all(|axis| is_from_end(*axis, data));
+    is_fit.then_some(Ranks {
+        before: data.before.checked_sub(removed)?,
+        after: data.after.checked_sub(removed)?,
+    })
 }

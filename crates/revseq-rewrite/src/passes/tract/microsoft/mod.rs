@@ -45,7 +45,6 @@ pub(super) const OPERATORS: &[&str] = &[
     "QLinearGlobalAveragePool",
     "QLinearLeakyRelu",
     "QLinearMul",
-    "QLinearReduceMean",
     "QLinearSigmoid",
     "QLinearSoftmax",
     "QLinearWhere",

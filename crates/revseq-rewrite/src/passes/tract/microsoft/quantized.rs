@@ -1,7 +1,7 @@
 //! Operators on quantised numbers that ONNX Runtime's quantiser and optimiser write.
 
 use super::Fused;
-use crate::emit::Emit;
+use crate::emit::{Emit, SOFTMAX_BY_ONE_AXIS};
 use crate::model::{self, AttributeProto, FLOAT, INT8, INT16, INT32, UINT8, UINT16};
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
@@ -12,9 +12,6 @@ use crate::types;
 const QUANTIZED_BY_AXIS: i64 = 13;
 const QUANTIZED_HALVES: i64 = 19;
 const QUANTIZED_16_BITS: i64 = 21;
-
-/// The first opset in which Softmax is over one axis.
-const SOFTMAX_BY_ONE_AXIS: i64 = 13;
 
 impl Fused<'_> {
     /// Writes ONNX's QuantizeLinear or DequantizeLinear.
@@ -200,11 +197,6 @@ impl Fused<'_> {
                 "pads",
                 "strides",
             ]),
-            "ReduceMean" => {
-                let keep = self.attributes(&["keepdims"]);
-                let axes = self.node.ints("axes").or(&[])?;
-                return Some(emit.mean(operand, axes, keep));
-            }
             _ => return None,
         };
         Some(emit.op(op, &[operand], attributes))
