@@ -14,7 +14,6 @@ use tract_onnx::tract_core::ops::cast::Cast;
 use tract_onnx::tract_core::ops::change_axes::{AxisOp, IntoShape};
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
-use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::ops::logic::{self, Iff};
 use tract_onnx::tract_core::ops::{math, nn};
 use tract_onnx::tract_core::tract_linalg::routines::Func;
@@ -290,14 +289,14 @@ pub(super) struct Group {
 }
 
 impl Group {
-    fn new(model: &TypedModel, nodes: Vec<usize>) -> Self {
+    fn new(model: &TypedModel, nodes: Vec<usize>) -> TractResult<Self> {
         let is_within = |id: usize| nodes.contains(&id);
         let mut inputs: TVec<OutletId> = tvec![];
         let mut outputs: TVec<OutletId> = tvec![];
         for &id in &nodes {
             let node = model.node(id);
             for &input in &node.inputs {
-                let is_constant = model.node(input.node).op_is::<Const>();
+                let is_constant = model.outlet_fact(input)?.konst.is_some();
                 if !is_within(input.node) && !is_constant && !inputs.contains(&input) {
                     inputs.push(input);
                 }
@@ -307,12 +306,12 @@ impl Group {
                 outputs.push(id.into());
             }
         }
-        Self {
+        Ok(Self {
             model: model.clone(),
             nodes,
             inputs,
             outputs,
-        }
+        })
     }
 
     /// Checks that the inputs have the sizes given by the symbols.
@@ -500,6 +499,10 @@ impl Writer<'_> {
 
     fn node(&mut self, id: usize, fusable_op: FusableOp) -> TractResult<()> {
         let node = self.group.model.node(id);
+        if node.outputs[0].fact.konst.is_some() {
+            // Its readers take the constant.
+            return Ok(());
+        }
         let sizes = self.sizes(id.into())?;
         let len = sizes.iter().product();
         let views: TVec<View> = node
@@ -557,7 +560,7 @@ pub(crate) fn fuse(
 ) -> TractResult<Option<TypedModelPatch>> {
     rule_if_some!(nodes = groups(model, known)?.into_iter().next());
     let name = format!("{}.fused", model.node(nodes[0]).name);
-    let group = Group::new(model, nodes);
+    let group = Group::new(model, nodes)?;
     let mut patch = TypedModelPatch::default();
     let inputs = patch.taps(model, &group.inputs)?;
     let outputs = group.outputs.clone();

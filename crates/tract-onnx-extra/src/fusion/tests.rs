@@ -281,6 +281,29 @@ fn a_recurrent_step_is_one_operator() {
     assert_eq!(names, ["Fused", "Source", "Source", "Source"]);
 }
 
+/// A branch captures constants.
+#[test]
+fn a_known_matrix_may_be_an_input() {
+    let mut model = TypedModel::default();
+    let x = model.add_source("x", f32::fact([ROWS, COLUMNS])).unwrap();
+    let known_fact = TypedFact::try_from(weights().unwrap().into_arc_tensor()).unwrap();
+    let captured = model.add_source("captured", known_fact).unwrap();
+    let product = EinSum::new("mk,kn->mn".parse().unwrap(), f32::datum_type());
+    let product = model.wire_node("product", product, &[x, captured]).unwrap()[0];
+    let sum = model.wire_node("sum", math::add(), &[product, x]).unwrap();
+    model.select_output_outlets(&sum).unwrap();
+    let run = |model: TypedModel| {
+        let x = inputs(&model, ROWS).unwrap().remove(0);
+        let captured = weights().unwrap().into_tvalue();
+        model.into_runnable().unwrap().run(tvec![x, captured])
+    };
+    let expected = run(model.clone()).unwrap();
+    let known = known(&model);
+    fuse_all(&mut model, &known).unwrap();
+    assert!(model.nodes().iter().any(|node| node.op_is::<Fused>()));
+    assert_eq!(bits(&run(model).unwrap()), bits(&expected));
+}
+
 /// The bounds of a slice of an unknown size can be checked by a run only.
 #[test]
 fn a_slice_beyond_its_axis_is_an_error() {
