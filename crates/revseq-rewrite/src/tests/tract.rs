@@ -247,11 +247,6 @@ fn each_form_becomes_one_that_tract_reads() {
         ),
         (
             17,
-            "y = microsoft.FusedMatMul<transBatchA=1>(x, x)",
-            "FusedMatMul",
-        ),
-        (
-            17,
             "y = microsoft.Gelu(x)",
             "CastLike CastLike CastLike Div Erf Add Mul Mul",
         ),
@@ -337,6 +332,21 @@ pub(super) fn check(rows: &[(i64, &str, &str)]) {
         );
         let changes = for_tract(&mut model.clone()).expect("it can be prepared");
         assert_eq!(changes, changed, "{text}");
+    }
+}
+
+#[test]
+fn a_fused_product_moves_the_axis_of_rows_behind_the_batch() {
+    for (attributes, perm) in [
+        ("transA=1", [0, 2, 1]),
+        ("transBatchA=1", [1, 0, 2]),
+        ("transA=1;transBatchA=1", [1, 2, 0]),
+    ] {
+        let text = format!("y = microsoft.FusedMatMul<{attributes}>(x, x)");
+        let (after, _) = brought(&model(&text, 17));
+        assert_eq!(operators(&after), "Transpose MatMul");
+        let found = graph(&after).node[0].ints("perm").value();
+        assert_eq!(found, Some(&perm[..]), "{attributes}");
     }
 }
 

@@ -76,22 +76,29 @@ impl Fused<'_> {
         Some(())
     }
 
-    /// Writes a scaled product of matrices, each possibly transposed.
+    /// Writes a scaled product of matrices. Each may be transposed, after its first axis, which is
+    /// that of its rows, was moved behind those of the batch.
     pub(super) fn product(&self, emit: &mut Emit<'_>) -> Option<()> {
-        if self.is("transBatchA")? || self.is("transBatchB")? {
-            return None;
-        }
         let mut factors = [self.input(0)?.to_owned(), self.input(1)?.to_owned()];
-        for (factor, attribute) in factors.iter_mut().zip(["transA", "transB"]) {
-            if !self.is(attribute)? {
+        for (factor, name) in factors.iter_mut().zip(["A", "B"]) {
+            let is_transposed = self.is(&format!("trans{name}"))?;
+            let has_rows_first = self.is(&format!("transBatch{name}"))?;
+            if !is_transposed && !has_rows_first {
                 continue;
             }
-            let rank = sizes::rank(self.scope, factor)? as i64;
-            // A vector needs no transposition.
-            if rank >= 2 {
-                let perm: Vec<i64> = (0..rank - 2).chain([rank - 1, rank - 2]).collect();
-                *factor = emit.op("Transpose", &[factor], vec![model::ints("perm", &perm)]);
+            let rank = sizes::rank(self.scope, factor)?;
+            let mut perm: Vec<i64> = (0..rank as i64).collect();
+            if rank < 2 {
+                // A vector needs no transposition.
+                continue;
             }
+            if has_rows_first {
+                perm[..rank - 1].rotate_left(1);
+            }
+            if is_transposed {
+                perm.swap(rank - 2, rank - 1);
+            }
+            *factor = emit.op("Transpose", &[factor], vec![model::ints("perm", &perm)]);
         }
         let [one, other] = &factors;
         let alpha = self.float("alpha", 1.0)?;
