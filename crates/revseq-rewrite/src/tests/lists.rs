@@ -54,6 +54,69 @@ pub(super) const BODIES: &[(&str, &str, &str, &str)] = &[
         "c2 l2",
         "c2 = Identity(c)\nl2 = SequenceErase(l, 0)",
     ),
+    (
+        "adds once",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\nk = Equal(i, 1)\nl2 = If<then_branch=@puts;else_branch=@puts none>(k)",
+    ),
+    (
+        "adds first but once",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\nk = Equal(i, 1)\nl2 = If<then_branch=@puts none;else_branch=@puts at 0>(k)",
+    ),
+    (
+        "adds to either",
+        "i c l m",
+        "c2 l2 m2",
+        "c2 = Identity(c)\nk = Equal(i, 1)\nl2, m2 = If<then_branch=@puts left;else_branch=@puts right>(k)",
+    ),
+    (
+        "adds once and counts",
+        "i c l",
+        "c2 l2 b",
+        "c2 = Identity(c)\nk = Equal(i, 1)\nl2 = If<then_branch=@puts;else_branch=@puts none>(k)\nb = SequenceLength(l2)",
+    ),
+    (
+        "adds slices once",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\nk = Equal(i, 1)\nl2 = If<then_branch=@puts a slice;else_branch=@puts none>(k)",
+    ),
+    (
+        "adds a number once",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\nk = Equal(i, 1)\nl2 = If<then_branch=@puts a number;else_branch=@puts none>(k)",
+    ),
+    (
+        "puts a number",
+        "",
+        "o",
+        "b = Size(x)\no = SequenceInsert(l, b)",
+    ),
+    ("puts", "", "o", "b = Neg(x)\no = SequenceInsert(l, b)"),
+    ("puts none", "", "o", "o = Identity(l)"),
+    ("puts at 0", "", "o", "o = SequenceInsert(l, x, 0)"),
+    (
+        "puts left",
+        "",
+        "o p",
+        "o = SequenceInsert(l, x)\np = Identity(m)",
+    ),
+    (
+        "puts right",
+        "",
+        "o p",
+        "o = Identity(l)\np = SequenceInsert(m, x)",
+    ),
+    (
+        "puts a slice",
+        "",
+        "o",
+        "u = Unsqueeze(i, [0])\nb = Slice(x, [0], u, one)\no = SequenceInsert(l, b)",
+    ),
     ("adds", "", "o", "b = Neg(x)\no = SequenceInsert(q, b)"),
     ("puts first", "", "o", "o = SequenceInsert(q, x, 0)"),
     ("hands on", "", "o", "o = Identity(q)"),
@@ -502,4 +565,48 @@ fn branches_that_add_to_one_list_output_what_they_add() {
             "SequenceConstruct If SequenceAt",
         ),
     ]);
+}
+
+#[test]
+fn a_list_that_grows_under_a_condition_is_what_is_kept_of_a_scan_output() {
+    check(&[
+        (
+            17,
+            "e = SequenceEmpty()\nq = Loop<body=@adds once>(n, _, e)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
+            "Shape Slice Concat ConstantOfShape Loop Compress Identity",
+        ),
+        (
+            17,
+            "e = SequenceConstruct(x)\nq = Loop<body=@adds once>(n, _, e)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
+            "Shape Slice Concat ConstantOfShape Loop Compress Unsqueeze Concat Identity",
+        ),
+        (
+            17,
+            "e = SequenceEmpty<dtype=7>()\nq = Loop<body=@adds a number once>(n, _, e)\ny = SequenceLength(q)",
+            "ConstantOfShape Loop Compress Shape Gather Identity",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\nq = Loop<body=@adds first but once>(n, _, e)\ny = SequenceAt(q, n)",
+            "Shape Slice Concat ConstantOfShape Loop Compress Slice Gather",
+        ),
+        (
+            17,
+            "e = SequenceEmpty()\nf = SequenceEmpty()\nq, p = Loop<body=@adds to either>(n, _, e, f)\na = SequenceLength(p)\ny = SequenceAt(q, a)",
+            "Shape Slice Concat ConstantOfShape Loop Compress Compress Shape Gather Identity Gather",
+        ),
+    ]);
+    for (body, why) in [
+        ("adds once and counts", "it reads the sequence l"),
+        ("adds slices once", "is not provably of one shape"),
+    ] {
+        let text =
+            format!("e = SequenceEmpty()\nq = Loop<body=@{body}>(n, _, e)\ny = SequenceAt(q, n)");
+        let (_, report) = brought(&model(&text, 17));
+        let reasons = left(&report, "Loop");
+        assert!(
+            reasons.iter().any(|reason| reason.contains(why)),
+            "{body}: {reasons:?}"
+        );
+    }
 }

@@ -64,7 +64,7 @@ fn attribute(text: &str, inner: &[Inner<'_>]) -> AttributeProto {
         return AttributeProto {
             name: Some(name.to_owned()),
             r#type: Some(AttributeType::GRAPH),
-            g: MessageField::some(found.expect("the graph is there").graph()),
+            g: MessageField::some(found.expect("the graph is there").graph(inner)),
             ..AttributeProto::default()
         };
     }
@@ -81,7 +81,7 @@ fn attribute(text: &str, inner: &[Inner<'_>]) -> AttributeProto {
 }
 
 impl Inner<'_> {
-    fn graph(&self) -> GraphProto {
+    fn graph(&self, inner: &[Inner<'_>]) -> GraphProto {
         let values = |text: &str| {
             let values = text.split_whitespace().map(|name| ValueInfoProto {
                 name: Some(name.to_owned()),
@@ -93,7 +93,7 @@ impl Inner<'_> {
             name: Some(self.name.to_owned()),
             input: values(self.inputs),
             output: values(self.outputs),
-            node: nodes(self.nodes, &[]),
+            node: nodes(self.nodes, inner),
             ..GraphProto::default()
         }
     }

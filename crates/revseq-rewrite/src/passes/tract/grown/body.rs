@@ -14,7 +14,7 @@ pub(super) struct Added<'a> {
     pub(super) node: usize,
     pub(super) is_front: bool,
     /// The list with it.
-    name: &'a str,
+    pub(super) name: &'a str,
 }
 
 /// A list among a Loop's states.
@@ -62,6 +62,24 @@ impl<'a> List<'a> {
         list.added.reverse();
         list.find_reads(inner);
         Ok(list)
+    }
+
+    /// A list to which an iteration adds one tensor, and that it does not read.
+    pub(super) fn with(
+        state: usize,
+        old: &'a str,
+        initial: Vec<Segment<'a>>,
+        added: Added<'a>,
+    ) -> Self {
+        Self {
+            state,
+            old,
+            initial,
+            added: vec![added],
+            lengths: Vec::new(),
+            lasts: Vec::new(),
+            has_other_reads: false,
+        }
     }
 
     fn find_reads(&mut self, inner: &Scope<'a>) {

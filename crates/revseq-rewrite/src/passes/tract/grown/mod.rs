@@ -3,10 +3,12 @@
 //! One of as many tensors in all iterations is as many states.
 //! A list to which each iteration adds one tensor of a fixed shape is a scan output. One that
 //! iterations read, too, is a state that holds its tensors stacked. One of tensors of many sizes that
-//! are joined along that axis is a state that holds them joined. The list itself becomes the parts of
+//! are joined along that axis is a state that holds them joined. One to which only some iterations add
+//! is a scan output, too, of which these are kept. The list itself becomes the parts of
 //! the result, whose reads the pass `list` replaces.
 
 mod body;
+mod conditional;
 mod fixed;
 mod reads;
 mod write;
@@ -51,6 +53,14 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
         };
         if let Some(edit) = fixed::replaced(scope, index, state, &initial, names) {
             return edit;
+        }
+        match conditional::replaced(scope, index, state, &initial, names) {
+            Some(Ok(edit)) => return edit,
+            Some(Err(why)) => {
+                left = Verdict::Left(format!("{why}: tract has no sequences"));
+                continue;
+            }
+            None => {}
         }
         let Some(body) = LoopBody::of(scope, node) else {
             continue;

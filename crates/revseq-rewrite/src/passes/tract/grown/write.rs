@@ -6,9 +6,11 @@ use crate::emit::Emit;
 use crate::model::{self, GraphProto, NodeProto};
 use crate::scope::Scope;
 use crate::sizes::Size;
+use crate::types;
 
 use super::BEFORE_STATES;
 use super::body::{Added, List};
+use super::conditional::Conditional;
 use super::reads::Reads;
 use crate::passes::tract::list::{
     Segment, write_join, write_last, write_length, write_parts_of, write_stack,
@@ -79,29 +81,67 @@ impl<'w, 'n> Write<'w, 'n> {
         let hand_on = model::node("Identity", &[&source], &[&scan], Vec::new());
         self.behind.push(hand_on);
         self.remove_state();
-        let stacked = self.emit.name("stacked");
-        self.node.output.push(stacked.clone());
-        self.body.output.push(model::untyped(&scan));
-        let (scope, emit) = (self.scope, self.finish());
-        if given.is_empty() {
-            return Ok(());
+        let all = self.add_scan(&scan, "stacked");
+        let emit = (self.scope, self.finish());
+        write_list(emit, list, all, given)
+    }
+
+    /// The same if an If adds the tensor in one branch. An iteration that adds none gives zeros, which
+    /// are dropped.
+    pub(super) fn scan_where(
+        mut self,
+        given: &str,
+        conditional: &Conditional<'_>,
+        sizes: &[Size<'_>],
+    ) -> Result<(), String> {
+        let list = self.list;
+        let zeros = self.zeros(sizes)?;
+        let piece = list.added_alone()?.value;
+        let adder = &mut self.body.node[conditional.node];
+        adder.output[conditional.output] = piece.to_owned();
+        for branch in adder.graphs_mut() {
+            let tensor = conditional
+                .take_tensor(branch)
+                .unwrap_or_else(|| zeros.clone());
+            let own = self.emit.name("piece");
+            let hand_on = model::node("Identity", &[&tensor], &[&own], Vec::new());
+            branch.node.push(hand_on);
+            branch.output[conditional.output] = model::untyped(&own);
         }
-        let mut all = stacked;
-        if added.is_front {
-            let flipped = emit.name("flipped");
-            emit.flip_into(&flipped, &all, 0);
-            all = flipped;
-        }
-        if !list.initial.is_empty() {
-            let begins = write_stack(emit, scope, &list.initial)?;
-            let mut both = [begins.as_str(), &all];
-            if added.is_front {
-                both.reverse();
+        let keeps = self.emit.name("keeps");
+        self.behind = self.emit.within(|emit| {
+            let no_sizes = emit.ints(&[]);
+            match conditional.holds {
+                true => emit.write(
+                    &[&keeps],
+                    "Reshape",
+                    &[conditional.condition, &no_sizes],
+                    Vec::new(),
+                ),
+                false => {
+                    let condition = emit.plain("Reshape", &[conditional.condition, &no_sizes]);
+                    emit.write(&[&keeps], "Not", &[&condition], Vec::new());
+                }
             }
-            all = emit.op("Concat", &both, vec![model::int("axis", 0)]);
-        }
-        write_parts_of(emit, &all, given);
-        Ok(())
+        });
+        let scan = self.emit.name("added");
+        let hand_on = model::node("Identity", &[piece], &[&scan], Vec::new());
+        self.behind.push(hand_on);
+        self.remove_state();
+        let all = self.add_scan(&scan, "stacked");
+        let keeps = self.add_scan(&keeps, "kept");
+        let (scope, emit) = (self.scope, self.finish());
+        let along = vec![model::int("axis", 0)];
+        let all = emit.op("Compress", &[&all, &keeps], along);
+        write_list((scope, emit), list, all, given)
+    }
+
+    /// Makes a value of the body a scan output, and returns its name.
+    fn add_scan(&mut self, value: &str, hint: &str) -> String {
+        let name = self.emit.name(hint);
+        self.node.output.push(name.clone());
+        self.body.output.push(model::untyped(value));
+        name
     }
 
     /// The list as a state that holds its tensors stacked.
@@ -110,7 +150,7 @@ impl<'w, 'n> Write<'w, 'n> {
         let initial = match list.initial.is_empty() {
             true => {
                 let empty = std::iter::once(Size::Known(0));
-                self.empty(&empty.chain(sizes.iter().copied()).collect::<Vec<_>>())?
+                self.zeros(&empty.chain(sizes.iter().copied()).collect::<Vec<_>>())?
             }
             false => write_stack(self.emit, self.scope, &list.initial)?,
         };
@@ -155,7 +195,7 @@ impl<'w, 'n> Write<'w, 'n> {
             let mut sizes = sizes.to_vec();
             sizes[axis] = Some(Size::Known(0));
             let sizes: Option<Vec<Size<'_>>> = sizes.into_iter().collect();
-            self.empty(&sizes.ok_or("its sizes are not known")?)?
+            self.zeros(&sizes.ok_or("its sizes are not known")?)?
         } else {
             let joined = self.emit.name("begins");
             write_join(
@@ -257,17 +297,18 @@ impl<'w, 'n> Write<'w, 'n> {
         self.first.extend(nodes);
     }
 
-    /// A tensor without elements, of these sizes and the list's type.
-    fn empty(&mut self, sizes: &[Size<'_>]) -> Result<String, String> {
+    /// A tensor of zeros, of these sizes and the list's type.
+    fn zeros(&mut self, sizes: &[Size<'_>]) -> Result<String, String> {
         let name = self
             .node
             .input(BEFORE_STATES + self.list.state)
             .unwrap_or_default();
         let maker = self.scope.producer(name).map(|(_, node, _)| node);
-        let code = maker
-            .filter(|node| node.is("SequenceEmpty"))
-            .and_then(|node| node.int("dtype").or(model::FLOAT.into()))
-            .and_then(|code| i32::try_from(code).ok());
+        let code = maker.and_then(|node| match node.op() {
+            "SequenceEmpty" => i32::try_from(node.int("dtype").or(model::FLOAT.into())?).ok(),
+            "SequenceConstruct" => types::of(self.scope, node.input(0)?),
+            _ => None,
+        });
         let mut zero = code
             .and_then(model::zero)
             .ok_or("the type of its tensors is not known")?;
@@ -286,7 +327,10 @@ impl<'w, 'n> Write<'w, 'n> {
             });
         }
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        let shape = self.emit.op("Concat", &parts, vec![model::int("axis", 0)]);
+        let shape = match parts.is_empty() {
+            true => self.emit.ints(&[]),
+            false => self.emit.op("Concat", &parts, vec![model::int("axis", 0)]),
+        };
         let value = vec![model::tensor("value", zero)];
         Ok(self.emit.op("ConstantOfShape", &[&shape], value))
     }
@@ -335,4 +379,33 @@ impl<'w, 'n> Write<'w, 'n> {
         emit.copy(node);
         emit
     }
+}
+
+/// Writes a list: the tensors that it begins with, and those that a Loop has added, one after another
+/// along the first axis of `all`.
+fn write_list(
+    (scope, emit): (&Scope<'_>, &mut Emit<'_>),
+    list: &List<'_>,
+    mut all: String,
+    given: &str,
+) -> Result<(), String> {
+    if given.is_empty() {
+        return Ok(());
+    }
+    let is_front = list.added_alone()?.is_front;
+    if is_front {
+        let flipped = emit.name("flipped");
+        emit.flip_into(&flipped, &all, 0);
+        all = flipped;
+    }
+    if !list.initial.is_empty() {
+        let begins = write_stack(emit, scope, &list.initial)?;
+        let mut both = [begins.as_str(), &all];
+        if is_front {
+            both.reverse();
+        }
+        all = emit.op("Concat", &both, vec![model::int("axis", 0)]);
+    }
+    write_parts_of(emit, &all, given);
+    Ok(())
 }
