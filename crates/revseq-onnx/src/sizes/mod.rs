@@ -179,6 +179,11 @@ fn node_rank(
     match (node.domain(), node.op(), output) {
         ("", "LSTM" | "GRU" | "RNN", output) => Some(if output == 0 { 4 } else { 3 }),
         ("", "Split" | "TopK", _) => of_input(0),
+        // The weights of a convolution are a constant, as a rule: the shortest proof.
+        ("", "Conv" | "ConvInteger" | "ConvTranspose", 0) | ("com.microsoft", "FusedConv", 0) => {
+            of_input(1).or_else(|| of_input(0))
+        }
+        ("" | "com.microsoft", "QLinearConv", 0) => of_input(3).or_else(|| of_input(0)),
         ("com.microsoft", "FusedMatMul" | "TransposeMatMul", 0) => {
             matmul::rank_of([of_input(0)?, of_input(1)?])
         }

@@ -279,7 +279,22 @@ fn each_form_becomes_one_that_tract_reads() {
         (
             17,
             "y = microsoft.QLinearAveragePool<kernel_shape=[2];channels_last=1>(bytes, half, byte, half, byte)",
-            "QLinearAveragePool",
+            "DequantizeLinear Transpose AveragePool Transpose QuantizeLinear",
+        ),
+        (
+            17,
+            "y = microsoft.QLinearGlobalAveragePool<channels_last=1>(q, half, byte, half, byte)",
+            "QLinearGlobalAveragePool",
+        ),
+        (
+            17,
+            "y = microsoft.QLinearConv<channels_last=1>(q, half, byte, x, half, byte, half, byte)",
+            "Transpose QLinearConv Transpose",
+        ),
+        (
+            17,
+            "y = microsoft.NhwcMaxPool<kernel_shape=[2]>(q)",
+            "Transpose MaxPool Transpose",
         ),
         // A Softmax over all axes from one on is that over the last one only there.
         (

@@ -141,6 +141,44 @@ impl Fused<'_> {
         self.quantize(emit, &value, 7, self.input(0)?)
     }
 
+    /// Writes ONNX's QLinearConv between transpositions, if the channels are last.
+    pub(super) fn quantized_convolution(&self, emit: &mut Emit<'_>) -> Option<()> {
+        let attributes = self.attributes(&[
+            "auto_pad",
+            "dilations",
+            "group",
+            "kernel_shape",
+            "pads",
+            "strides",
+        ]);
+        let mut inputs: Vec<&str> = self.node.input.iter().map(String::as_str).collect();
+        if !self.is("channels_last")? {
+            emit.write(&[self.output], "QLinearConv", &inputs, attributes);
+            return Some(());
+        }
+        let rank = sizes::rank(self.scope, self.input(3)?)?;
+        let data = channels_second(emit, self.input(0)?, rank)?;
+        inputs[0] = &data;
+        let made = emit.op("QLinearConv", &inputs, attributes);
+        channels_last(emit, self.output, &made, rank)
+    }
+
+    /// Writes a MaxPool between transpositions.
+    pub(super) fn max_pool(&self, emit: &mut Emit<'_>) -> Option<()> {
+        let attributes = self.attributes(&[
+            "auto_pad",
+            "ceil_mode",
+            "dilations",
+            "kernel_shape",
+            "pads",
+            "strides",
+        ]);
+        let rank = self.node.ints("kernel_shape").value()?.len() + 2;
+        let data = channels_second(emit, self.input(0)?, rank)?;
+        let made = emit.op("MaxPool", &[&data], attributes);
+        channels_last(emit, self.output, &made, rank)
+    }
+
     /// Dequantises the inputs of an operator on integers, and quantises its output.
     pub(super) fn on_quantized(&self, emit: &mut Emit<'_>) -> Option<()> {
         let op = self.node.op().strip_prefix("QLinear")?;
@@ -186,8 +224,6 @@ impl Fused<'_> {
             "Sigmoid" => Vec::new(),
             "LeakyRelu" => self.attributes(&["alpha"]),
             "Softmax" => vec![self.softmax_axis(emit.opset())?],
-            // The other layout of its data would need transpositions.
-            _ if self.is("channels_last")? => return None,
             "GlobalAveragePool" => Vec::new(),
             "AveragePool" => self.attributes(&[
                 "auto_pad",
@@ -199,7 +235,18 @@ impl Fused<'_> {
             ]),
             _ => return None,
         };
-        Some(emit.op(op, &[operand], attributes))
+        if !self.is("channels_last")? {
+            return Some(emit.op(op, &[operand], attributes));
+        }
+        let rank = match self.node.ints("kernel_shape").value() {
+            Some(kernel) => kernel.len() + 2,
+            None => sizes::rank(self.scope, self.input(0)?)?,
+        };
+        let operand = channels_second(emit, operand, rank)?;
+        let made = emit.op(op, &[&operand], attributes);
+        let output = emit.name("channels_last");
+        channels_last(emit, &output, &made, rank)?;
+        Some(output)
     }
 
     /// The axis of a Softmax, which before opset 13 is over all axes from one on. The node tells
@@ -227,6 +274,26 @@ impl Fused<'_> {
         emit.write(&[self.output], "QuantizeLinear", &inputs, Vec::new());
         Some(())
     }
+}
+
+/// Moves the last axis behind the first.
+fn channels_second(emit: &mut Emit<'_>, value: &str, rank: usize) -> Option<String> {
+    let mut perm: Vec<i64> = (0..rank as i64).collect();
+    perm.get_mut(1..)?.rotate_right(1);
+    Some(emit.op("Transpose", &[value], vec![model::ints("perm", &perm)]))
+}
+
+/// Moves the second axis to the end, into a named value.
+fn channels_last(emit: &mut Emit<'_>, output: &str, value: &str, rank: usize) -> Option<()> {
+    let mut perm: Vec<i64> = (0..rank as i64).collect();
+    perm.get_mut(1..)?.rotate_left(1);
+    emit.write(
+        &[output],
+        "Transpose",
+        &[value],
+        vec![model::ints("perm", &perm)],
+    );
+    Some(())
 }
 
 /// Writes the product of two matrices of integers, with their zero points.
