@@ -324,6 +324,21 @@ fn each_form_becomes_one_that_tract_reads() {
         ),
         (
             17,
+            "y = microsoft.MatMulNBits<K=3;N=2;block_size=2;bits=8>(x, u, scales, bytes)",
+            "Reshape Reshape Reshape DequantizeLinear Reshape Slice Transpose MatMul",
+        ),
+        (
+            17,
+            "y = microsoft.MatMulNBits<K=4;N=2;block_size=2;bits=8>(x, u, scales, _, _, scales)",
+            "Reshape Reshape Expand DequantizeLinear Reshape Transpose MatMul Add",
+        ),
+        (
+            17,
+            "y = microsoft.MatMulNBits<K=4;N=2;block_size=2>(x, u, scales)",
+            "MatMulNBits",
+        ),
+        (
+            17,
             "y = microsoft.DynamicQuantizeLSTM(x, x, x)",
             "DynamicQuantizeLSTM",
         ),

@@ -38,6 +38,7 @@ pub(super) const OPERATORS: &[&str] = &[
     "FusedMatMul",
     "Gelu",
     "MatMulIntegerToFloat",
+    "MatMulNBits",
     "NhwcMaxPool",
     "QGemm",
     "QLinearAdd",
@@ -62,6 +63,10 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     if node.domain() != "com.microsoft" || !OPERATORS.contains(&node.op()) {
         return Verdict::Other;
     }
+    if node.op() == "MatMulNBits" && node.int("bits").or(quantized::BITS) != Some(8) {
+        // tract has products with weights of 2 and of 4 bits.
+        return Verdict::Other;
+    }
     let mut emit = Emit::new(output, scope.opset, names);
     let fused = Fused {
         scope,
@@ -75,6 +80,7 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
         "Gelu" => fused.gelu(&mut emit),
         "DynamicQuantizeMatMul" => fused.quantized_product(&mut emit),
         "MatMulIntegerToFloat" => fused.integer_product(&mut emit),
+        "MatMulNBits" => fused.product_of_bytes(&mut emit),
         "NhwcMaxPool" => fused.max_pool(&mut emit),
         "QLinearConv" => fused.quantized_convolution(&mut emit),
         "QGemm" => fused.quantized_gemm(&mut emit),

@@ -7,6 +7,9 @@ use crate::scope::Scope;
 use crate::sizes::{self, Size};
 use crate::types;
 
+/// The bits of a weight of MatMulNBits that tells none.
+pub(super) const BITS: i64 = 4;
+
 /// The first opsets in which QuantizeLinear and DequantizeLinear have a scale for each place of an
 /// axis, other numbers than float32, and integers of 16 bits.
 const QUANTIZED_BY_AXIS: i64 = 13;
@@ -139,6 +142,51 @@ impl Fused<'_> {
         }
         let value = emit.plain("Mul", &[&sum, &scale]);
         self.quantize(emit, &value, 7, self.input(0)?)
+    }
+
+    /// Inputs: A, B as bytes of blocks, [N, blocks, block size], B's scales and zero points, one of
+    /// each for a block; further ones are the order of B's rows, and the bias.
+    pub(super) fn product_of_bytes(&self, emit: &mut Emit<'_>) -> Option<()> {
+        let number = |name: &str| self.node.int(name).value().filter(|it| *it > 0);
+        let [inner, columns, block] = [number("K")?, number("N")?, number("block_size")?];
+        let blocks = inner.checked_add(block - 1)? / block;
+        let [count, padded] = [columns.checked_mul(blocks)?, blocks.checked_mul(block)?];
+        let is_float = types::of(self.scope, self.input(2)?) == Some(FLOAT);
+        let zeros = self.input(3);
+        let are_bytes = zeros.is_none_or(|it| types::of(self.scope, it) == Some(UINT8));
+        if !is_float || !are_bytes || self.input(4).is_some() || emit.opset() < QUANTIZED_BY_AXIS {
+            return None;
+        }
+        let reshaped = |emit: &mut Emit<'_>, value: &str, sizes: &[i64]| {
+            let sizes = emit.ints(sizes);
+            emit.plain("Reshape", &[value, &sizes])
+        };
+        let weights = reshaped(emit, self.input(1)?, &[count, block]);
+        let scales = reshaped(emit, self.input(2)?, &[count]);
+        let zeros = match zeros {
+            Some(zeros) => reshaped(emit, zeros, &[count]),
+            None => {
+                let mut middle = model::zero(UINT8)?;
+                middle.raw_data = Some(vec![1 << 7]);
+                let (middle, sizes) = (emit.tensor(middle), emit.ints(&[count]));
+                emit.plain("Expand", &[&middle, &sizes])
+            }
+        };
+        let along = vec![model::int("axis", 0)];
+        let weights = emit.op("DequantizeLinear", &[&weights, &scales, &zeros], along);
+        let mut weights = reshaped(emit, &weights, &[columns, padded]);
+        if padded > inner {
+            weights = emit.range(&weights, 1, 0, inner);
+        }
+        let weights = emit.op("Transpose", &[&weights], vec![model::ints("perm", &[1, 0])]);
+        let factors = [self.input(0)?, &weights];
+        let Some(bias) = self.input(5) else {
+            emit.write(&[self.output], "MatMul", &factors, Vec::new());
+            return Some(());
+        };
+        let product = emit.plain("MatMul", &factors);
+        emit.write(&[self.output], "Add", &[&product, bias], Vec::new());
+        Some(())
     }
 
     /// Writes ONNX's QLinearConv between transpositions, if the channels are last.
