@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::build::{Graph, graph, parse, run};
+use crate::build::{Graph, graph, parse, run, run_optimized};
 
 #[track_caller]
 fn check(model: Graph, inputs: &[Tensor], expected: &[Tensor]) {
@@ -15,6 +15,22 @@ fn check(model: Graph, inputs: &[Tensor], expected: &[Tensor]) {
 
 fn quantize(zero: Tensor) -> Graph {
     graph("x:f32[6] s:f32[]", "y", "y = QuantizeLinear(x, s, z)").constant("z", zero)
+}
+
+/// tract keeps weights of 4 bits in blocks, which it cannot slice.
+#[test]
+fn joined_values_are_multiplied_with_weights_in_blocks() {
+    let nodes = "c = Concat<axis=1>(a, b)\ny = MatMulNBits<K=64;N=1;bits=4;block_size=32>(c, w, s)";
+    let model = graph("a:f32[2,32] b:f32[2,32]", "y", nodes)
+        // Each weight is 9 - 8, times the scale of its block.
+        .constant(
+            "w",
+            tensor0(0x99_u8).broadcast_to_shape(&[1, 2, 16]).unwrap(),
+        )
+        .constant("s", tensor2(&[[0.5_f32, 2.0]]));
+    let [a, b] = [1_f32, 3.0].map(|it| tensor0(it).broadcast_to_shape(&[2, 32]).unwrap());
+    let found = run_optimized(model, &[a, b]).unwrap();
+    assert_eq!(found, [tensor2(&[[208_f32], [208.0]])]);
 }
 
 #[test]
