@@ -1,14 +1,39 @@
 //! Models that no runtime takes are asked all the same.
 
-use revseq_onnx::model::{FLOAT, GraphProto, TensorProto, int, int64_tensor, node, value};
+use buffa::MessageField;
+use revseq_onnx::model::{
+    FLOAT, GraphProto, ModelProto, OperatorSetIdProto, TensorProto, int, int64_tensor, node, value,
+};
 use revseq_onnx::scope::Scope;
-use revseq_onnx::{constant, sizes};
+use revseq_onnx::{check, constant, sizes};
 
 fn integers(name: &str, values: &[i64]) -> TensorProto {
     TensorProto {
         name: Some(name.to_owned()),
         ..int64_tensor(&[values.len() as i64], values)
     }
+}
+
+#[test]
+fn an_operator_set_is_imported_in_one_version() {
+    let model = |versions: [i64; 2]| ModelProto {
+        graph: MessageField::some(GraphProto {
+            node: vec![node("Identity", &["x"], &["y"], vec![])],
+            input: vec![value("x", FLOAT, &[])],
+            output: vec![value("y", FLOAT, &[])],
+            ..GraphProto::default()
+        }),
+        opset_import: versions
+            .map(|version| OperatorSetIdProto {
+                version: Some(version),
+                ..OperatorSetIdProto::default()
+            })
+            .to_vec(),
+        ..ModelProto::default()
+    };
+    check(&model([17, 17])).unwrap();
+    let error = check(&model([17, 18])).unwrap_err().to_string();
+    assert!(error.contains("\"\" in the versions 17 and 18"), "{error}");
 }
 
 #[test]
