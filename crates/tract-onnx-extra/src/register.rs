@@ -5,8 +5,8 @@
 
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
-    batch_norm, cast, einsum, empty, functions, gemm, int64, log_softmax, mat_mul, mod_, mul,
-    quantize, range, reduce, retyped, split, top_k,
+    batch_norm, cast, einsum, empty, functions, gemm, int64, log_softmax, mat_mul, max_pool, mod_,
+    mul, quantize, range, reduce, retyped, split, top_k,
 };
 use crate::{data_sizes, recurrent};
 
@@ -14,7 +14,7 @@ use crate::{data_sizes, recurrent};
 /// constants in its branches, `Cast` of sizes to int32 without losing symbols, `Range` of any
 /// span, reductions of nothing and of integers, `Slice` along axes of any size, `Squeeze`,
 /// `Compress`, `Concat`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and `Tile` with
-/// sizes from data, `Unique`, `Mod`, `Mul`, `TopK`, `QuantizeLinear` and `DequantizeLinear` of all
+/// sizes from data, `Unique`, `MaxPool`, `Mod`, `Mul`, `TopK`, `QuantizeLinear` and `DequantizeLinear` of all
 /// versions, and operators such as `CumSum` for int64 that comes from data. An operator whose
 /// outputs are known to be empty is a constant.
 ///
@@ -39,6 +39,7 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("If", if_::parse);
     onnx.op_register.insert("Cast", cast::parse);
     onnx.op_register.insert("MatMul", mat_mul::parse);
+    onnx.op_register.insert("MaxPool", max_pool::parse);
     onnx.op_register.insert("Mod", mod_::parse);
     onnx.op_register.insert("Mul", mul::parse);
     onnx.op_register.insert("Pow", mul::parse);

@@ -9,6 +9,7 @@ pub(crate) mod gemm;
 pub(crate) mod int64;
 pub(crate) mod log_softmax;
 pub(crate) mod mat_mul;
+pub(crate) mod max_pool;
 pub(crate) mod mod_;
 pub(crate) mod mul;
 pub(crate) mod quantize;

@@ -27,7 +27,7 @@ fn conv(batch: &str, image: &[usize], weights: &[usize], attributes: &str) -> Gr
 
 /// Runs batches on one plan, and compares with tract; returns the operators of the plan.
 #[track_caller]
-pub(super) fn check(graph: &Graph, image: &[usize], batches: &[usize]) -> Vec<String> {
+fn check(graph: &Graph, image: &[usize], batches: &[usize]) -> Vec<String> {
     let sizes = |batch| [&[batch], image].concat();
     let inputs: Vec<Vec<Tensor>> = batches
         .iter()

@@ -1,9 +1,9 @@
 //! tract's optimizers, with repaired passes.
 //!
 //! The passes and their order are tract's. Three of them are replaced or wrapped (`axes.rs`, `slices.rs`),
-//! two come before them (`convolutions.rs`, `pools.rs`), and a session of this crate's runs them
-//! (`session.rs`). What has to see the whole model stands around them: symbols keep their definers
-//! before, and Gathers and reductions are checked afterwards.
+//! one comes before them (`convolutions.rs`), and a session of this crate's runs them (`session.rs`).
+//! What has to see the whole model stands around them: symbols keep their definers before, and Gathers
+//! and reductions are checked afterwards.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +21,6 @@ use crate::repairs::gather::check_indices;
 mod axes;
 mod convolutions;
 mod patch;
-mod pools;
 mod session;
 mod slices;
 
@@ -36,7 +35,6 @@ mod slices;
 ///   what was refused after each change.
 /// - Convolutions are computed in the way that is the fastest for their sizes, large images of a batch
 ///   one after another.
-/// - Maxima of windows are computed row by row.
 /// - A Gather index out of range is an error; tract panics.
 /// - A size that comes from data is known wherever it is needed, even if nothing reads the value
 ///   whose size it is. Outputs that are sizes are int64; tract's are symbolic.
@@ -56,7 +54,6 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     check_scans(&mut model)?;
     let mut codegen = mended(Optimizer::codegen(), &model);
     codegen.add_pass(0, Box::<convolutions::Convolutions>::default());
-    codegen.add_pass(0, Box::<pools::Pools>::default());
     session::optimize(&codegen, &mut model)?;
     // It is the one to say that the model is optimised.
     let nothing = Optimizer {
