@@ -6,7 +6,7 @@
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
     batch_norm, cast, einsum, empty, functions, gemm, int64, log_softmax, mat_mul, max_pool, mod_,
-    mul, quantize, range, reduce, retyped, split, top_k,
+    mul, nd_indices, quantize, range, reduce, retyped, split, top_k,
 };
 use crate::{data_sizes, recurrent};
 
@@ -14,7 +14,7 @@ use crate::{data_sizes, recurrent};
 /// constants in its branches, `Cast` of sizes to int32 without losing symbols, `Range` of any
 /// span, reductions of nothing and of integers, `Slice` along axes of any size, `Squeeze`,
 /// `Compress`, `Concat`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and `Tile` with
-/// sizes from data, `Unique`, `MaxPool`, `Mod`, `Mul`, `TopK`, `QuantizeLinear` and `DequantizeLinear` of all
+/// sizes from data, `Unique`, `MaxPool`, `Mod`, `Mul`, `TopK`, `GatherND` and `ScatterND` from the end, `QuantizeLinear` and `DequantizeLinear` of all
 /// versions, and operators such as `CumSum` for int64 that comes from data. An operator whose
 /// outputs are known to be empty is a constant.
 ///
@@ -47,6 +47,9 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Scan", onnx_scan::parse);
     onnx.op_register.insert("Split", split::parse);
     onnx.op_register.insert("TopK", top_k::parse);
+    for operator in nd_indices::OPERATORS {
+        onnx.op_register.insert(operator, nd_indices::parse);
+    }
     int64::register(onnx);
     quantize::register(onnx);
     reduce::register(onnx);

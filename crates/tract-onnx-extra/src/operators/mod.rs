@@ -12,6 +12,7 @@ pub(crate) mod mat_mul;
 pub(crate) mod max_pool;
 pub(crate) mod mod_;
 pub(crate) mod mul;
+pub(crate) mod nd_indices;
 pub(crate) mod quantize;
 pub(crate) mod range;
 pub(crate) mod reduce;

@@ -17,6 +17,7 @@ mod layer_inputs;
 mod layers;
 mod max_pool;
 mod memory;
+mod nd_indices;
 mod optimize;
 mod quantized;
 mod random;

@@ -1,0 +1,162 @@
+//! GatherND and ScatterND, whose indices may count from the end of an axis. tract's read outside of
+//! the data then, and panic.
+//!
+//! ```text
+//! GatherND(x: [3, 2], [[-1]])  →  GatherND(x, [[2]])
+//! ```
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::array::{GatherNd, ScatterNd, ScatterReduction};
+use tract_onnx::tract_core::ops::cast::wire_cast as wire_casts;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::data_sizes::{Override, parse_overridden};
+use crate::delegate::Facts;
+use crate::wire::wire_cast;
+
+/// The operators, by their ONNX names.
+pub(crate) const OPERATORS: [&str; 2] = ["GatherND", "ScatterND"];
+
+/// Parses a GatherND or a ScatterND.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    parse_overridden(ctx, node, |node| {
+        Ok(match node.op_type.as_str() {
+            "GatherND" => {
+                let axes: i64 = node.get_attr_opt("batch_dims")?.unwrap_or(0);
+                let axes = usize::try_from(axes)
+                    .with_context(|| format!("its batch_dims is {axes}, expected 0 or more"))?;
+                Indexing::Gather(GatherNd::new(axes))
+            }
+            _ => {
+                let reduction = node.get_attr_opt("reduction")?.unwrap_or("none");
+                Indexing::Scatter(ScatterNd::new(ScatterReduction::parse(reduction)?))
+            }
+        })
+    })
+}
+
+#[derive(Clone, Debug)]
+enum Indexing {
+    Gather(GatherNd),
+    Scatter(ScatterNd),
+}
+
+impl Override for Indexing {
+    fn infer(
+        &self,
+        upstream: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>> {
+        // tract computes the values of known inputs as soon as it knows them.
+        upstream
+            .infer_facts(inputs.clone(), outputs.clone(), tvec![])
+            .map(Some)
+    }
+
+    fn wire(
+        &self,
+        _upstream: &dyn InferenceOp,
+        name: &str,
+        target: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<Option<TVec<OutletId>>> {
+        let data = inputs[0];
+        let indices = format!("{name}.indices");
+        let indices = wire_cast(target, indices, inputs[1], i64::datum_type())?;
+        let from_start = FromStart {
+            first: match self {
+                Self::Gather(gather) => gather.batch_dims,
+                Self::Scatter(_) => 0,
+            },
+        };
+        let from_start_name = target
+            .unique_name(format!("{name}.from_start"))
+            .into_owned();
+        let indices = target.wire_node(from_start_name, from_start, &[data, indices])?[0];
+        match self {
+            Self::Gather(gather) => target.wire_node(name, gather.clone(), &[data, indices]),
+            Self::Scatter(scatter) => {
+                let types = [data, inputs[2]].map(|it| Ok(target.outlet_fact(it)?.datum_type));
+                let types = types.into_iter().collect::<TractResult<TVec<_>>>()?;
+                let wide = DatumType::super_type_for(types.iter().copied()).with_context(|| {
+                    format!("its data is {:?}, and its updates {:?}", types[0], types[1])
+                })?;
+                let values = wire_casts(name, target, &[data, inputs[2]], wide)?;
+                target.wire_node(name, scatter.clone(), &[values[0], indices, values[1]])
+            }
+        }
+        .map(Some)
+    }
+}
+
+/// Indices that count from the start: those of the second input, [.., axes], into the axes of the
+/// first one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct FromStart {
+    /// The first indexed axis.
+    first: usize,
+}
+
+impl FromStart {
+    /// The sizes of the axes that indices of this shape stand for.
+    fn indexed<'a, D>(&self, sizes: &'a [D], indices: &[D]) -> TractResult<&'a [D]>
+    where
+        D: DimLike,
+    {
+        let count = indices.last().context("its indices are a scalar")?;
+        let count = count.to_usize()?;
+        let indexed = sizes.get(self.first..).and_then(|it| it.get(..count));
+        indexed.with_context(|| {
+            format!(
+                "its indices have {count} elements for axes {} and later, of {} axes",
+                self.first,
+                sizes.len()
+            )
+        })
+    }
+}
+
+impl Op for FromStart {
+    fn name(&self) -> StaticName {
+        "FromStart".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for FromStart {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let (data, indices) = args_2!(inputs);
+        let sizes = self.indexed(data.shape(), indices.shape())?;
+        let mut indices = indices.into_tensor();
+        let mut plain = indices.try_as_plain_ram_mut()?;
+        let tuples = plain.as_slice_mut::<i64>()?;
+        for tuple in tuples.chunks_exact_mut(sizes.len().max(1)) {
+            for ((index, &size), axis) in std::iter::zip(tuple, sizes).zip(self.first..) {
+                let size = i64::try_from(size)?;
+                ensure!(
+                    (-size..size).contains(index),
+                    "index {index} lies outside of axis {axis}, which has {size} elements"
+                );
+                *index += if *index < 0 { size } else { 0 };
+            }
+        }
+        Ok(tvec![indices.into_tvalue()])
+    }
+}
+
+impl TypedOp for FromStart {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        self.indexed(&inputs[0].shape.to_tvec(), &inputs[1].shape.to_tvec())?;
+        Ok(tvec![inputs[1].without_value()])
+    }
+
+    as_op!();
+}
