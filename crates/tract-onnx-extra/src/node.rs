@@ -12,14 +12,23 @@ use tract_onnx::tract_hir::internal::*;
 /// tract's parsers as they are: a loader that was given to `register` no longer has them.
 static UPSTREAM: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
 
-/// Parses a node like tract.
+/// Parses a node like tract, without the names of inputs that are left out at the end: some parsers
+/// of tract's count the names.
 pub(crate) fn parse_with_tract(
     operator: &str,
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     let parse = UPSTREAM.0.get(operator);
-    parse.with_context(|| format!("tract has no {operator}"))?(ctx, node)
+    let parse = parse.with_context(|| format!("tract has no {operator}"))?;
+    let count = node.input.iter().rposition(|name| !name.is_empty());
+    let count = count.map_or(0, |last| last + 1);
+    if count == node.input.len() {
+        return parse(ctx, node);
+    }
+    let mut node = node.clone();
+    node.input.truncate(count);
+    parse(ctx, &node)
 }
 
 /// The operators that tract has.

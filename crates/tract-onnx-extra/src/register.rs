@@ -5,8 +5,8 @@
 
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
-    batch_norm, cast, einsum, empty, functions, gemm, int64, log_softmax, mat_mul, max_pool, mod_,
-    mul, nd_indices, quantize, range, reduce, retyped, split, top_k,
+    batch_norm, cast, categories, einsum, empty, functions, gemm, int64, log_softmax, mat_mul,
+    max_pool, mod_, mul, nd_indices, quantize, range, reduce, retyped, split, top_k,
 };
 use crate::{data_sizes, recurrent};
 
@@ -16,7 +16,8 @@ use crate::{data_sizes, recurrent};
 /// `Compress`, `Concat`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and `Tile` with
 /// sizes from data, `Unique`, `MaxPool`, `Mod`, `Mul`, `TopK`, `GatherND` and `ScatterND` from the end, `QuantizeLinear` and `DequantizeLinear` of all
 /// versions, and operators such as `CumSum` for int64 that comes from data. An operator whose
-/// outputs are known to be empty is a constant.
+/// outputs are known to be empty is a constant. Of `ai.onnx.ml` it reads `LabelEncoder` and
+/// `OneHotEncoder`.
 ///
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
 /// an error when the model is read.
@@ -47,6 +48,9 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Scan", onnx_scan::parse);
     onnx.op_register.insert("Split", split::parse);
     onnx.op_register.insert("TopK", top_k::parse);
+    for operator in categories::OPERATORS {
+        onnx.op_register.insert(operator, categories::parse);
+    }
     for operator in nd_indices::OPERATORS {
         onnx.op_register.insert(operator, nd_indices::parse);
     }

@@ -134,6 +134,23 @@ fn deep_nesting() {
     );
 }
 
+/// Tools that merge models list a version several times.
+#[test]
+fn an_operator_set_may_be_imported_twice_in_one_version() {
+    let folder = Folder::new();
+    let mut merged = model(reverse_graph());
+    merged.opset_import.push(merged.opset_import[0].clone());
+    let path = folder.write("merged.onnx", &merged.encode_to_vec());
+    let shown = succeeds(&["inspect", path.to_str().unwrap()]);
+    assert!(shown.ends_with("\nruns on tract\n"), "{shown}");
+    merged.opset_import[3].version = 16;
+    let path = folder.write("merged.onnx", &merged.encode_to_vec());
+    refuses(
+        &["inspect", path.to_str().unwrap()],
+        "it imports the operator set \"\" twice, in the versions 17 and 16",
+    );
+}
+
 #[test]
 fn undefined_and_duplicate_names() {
     check(

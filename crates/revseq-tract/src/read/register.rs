@@ -40,13 +40,15 @@ const MICROSOFT: [&str; 12] = [
     "SkipSimplifiedLayerNormalization",
 ];
 
-/// The operators of `ai.onnx.ml` (tract-onnx, src/ops/ml).
-const MACHINE_LEARNING: [&str; 6] = [
+/// The operators of `ai.onnx.ml`: tract's (tract-onnx, src/ops/ml) and tract-onnx-extra's.
+const MACHINE_LEARNING: [&str; 8] = [
     "ArrayFeatureExtractor",
     "CategoryMapper",
+    "LabelEncoder",
     "LinearClassifier",
     "LinearRegressor",
     "Normalizer",
+    "OneHotEncoder",
     "TreeEnsembleClassifier",
 ];
 

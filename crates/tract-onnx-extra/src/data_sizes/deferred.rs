@@ -19,7 +19,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::bounds::least;
 use super::node_context::{NodeContext, Number};
-use super::pad::Cropping;
+use super::pad::{Cropping, ScalarValue};
 use super::size_symbols::{SizeSymbols, axis, dims, in_numbers, inferred, rewire, symbols_of};
 use super::wide_sizes::WideSizes;
 use super::with_fallback::{Override, with_fallback};
@@ -44,6 +44,9 @@ pub(crate) fn parse(
     let first = usize::from(node.op_type != "ConstantOfShape");
     let axes = optional_inputs(node).nth(3).flatten();
     if node.op_type == "Pad" {
+        if let Some(value) = optional_inputs(node).nth(2).flatten() {
+            upstream = Delegate::boxed(upstream, ScalarValue { value });
+        }
         upstream = Delegate::boxed(upstream, Cropping { axes });
         upstream = Delegate::boxed(upstream, OnNumbers);
     } else {

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch_norm;
 pub(crate) mod cast;
+pub(crate) mod categories;
 pub(crate) mod einsum;
 pub(crate) mod empty;
 pub(crate) mod functions;

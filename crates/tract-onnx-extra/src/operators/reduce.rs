@@ -9,7 +9,7 @@
 //! ReduceSum(x: [N, 4], axes [0])  →  Reduced; with N = 3, tract's sum; with N = 0, zeros
 //! ```
 
-use tract_onnx::model::ParsingContext;
+use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_core::ops::math;
@@ -67,7 +67,7 @@ fn parse(
             };
             (reducer, Axes::These(vec![axis]))
         }
-        _ if node.input.len() > 1 => (reducer, Axes::OfInput),
+        _ if optional_inputs(node).nth(1).flatten().is_some() => (reducer, Axes::OfInput),
         _ => {
             let these = node.get_attr_opt_vec("axes")?;
             (reducer, these.map_or(Axes::OfInput, Axes::These))

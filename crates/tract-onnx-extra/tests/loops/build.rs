@@ -421,7 +421,10 @@ pub(crate) fn run_once(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tenso
 fn assert_close(found: &[TValue], expected: &[Tensor]) {
     assert_eq!(found.len(), expected.len());
     for (found, expected) in std::iter::zip(found, expected) {
-        found.close_enough(expected, Approximation::Close).unwrap();
+        // Strings are not close to each other.
+        if **found != *expected {
+            found.close_enough(expected, Approximation::Close).unwrap();
+        }
     }
 }
 

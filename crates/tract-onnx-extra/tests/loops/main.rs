@@ -2,6 +2,7 @@
 
 mod branches;
 mod build;
+mod categories;
 mod cells;
 mod convolutions;
 mod data_sizes;
