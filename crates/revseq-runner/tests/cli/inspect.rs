@@ -706,3 +706,19 @@ fn a_model_runs_on_tract_if_its_data_is_there() {
         "{last}"
     );
 }
+
+#[test]
+fn an_input_that_is_an_output_keeps_its_sizes() {
+    let folder = Folder::new();
+    let x = value("x", FLOAT, &["N", "3"]);
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![node("Neg", &["x"], &["y"])],
+        input: vec![x.clone(), value("z", FLOAT, &["3"])],
+        output: vec![x, value("y", FLOAT, &["N", "3"]), value("z", FLOAT, &["3"])],
+        ..GraphProto::default()
+    };
+    let path = folder.model(graph);
+    let shown = succeeds(&["inspect", path.to_str().unwrap()]);
+    assert!(shown.ends_with("\nruns on tract\n"), "{shown}");
+}

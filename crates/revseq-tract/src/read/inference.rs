@@ -144,7 +144,7 @@ fn analyse(
     })?;
     for (index, name) in names.iter().enumerate() {
         if let Some(declared) = declared.get(name) {
-            inference.set_input_fact(index, fact(declared, sizes, &symbols))?;
+            inference.set_input_fact(index, declared_fact(declared, sizes, &symbols))?;
         }
     }
     let error = inference.analyse(true).err();
@@ -204,8 +204,8 @@ fn leave_out_files(graph: &mut GraphProto) {
     }
 }
 
-/// The declared type of an input, as a fact of tract's.
-fn fact(
+/// The declared type of an input, as a fact of tract's, with the sizes that are given by name.
+pub(crate) fn declared_fact(
     declared: &ValueInfo,
     known: &HashMap<String, u64>,
     symbols: &SymbolScope,

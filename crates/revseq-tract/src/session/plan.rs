@@ -1,9 +1,10 @@
 //! A model that is ready to run.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use revseq_graph::LruCache;
-use tract_onnx::pb::TensorProto;
+use tract_onnx::pb::{TensorProto, ValueInfoProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_core::runtime::RunOptions;
 use tract_onnx::tract_hir::internal::*;
@@ -14,6 +15,7 @@ use super::words::{self, Nodes};
 use super::{Inputs, Outputs, constant_inputs};
 use crate::error::{Error, ErrorKind};
 use crate::options::Threads;
+use crate::read::inference::declared_fact;
 use crate::read::{Source, bounded};
 use crate::{LoadOptions, fence};
 
@@ -239,10 +241,21 @@ impl Plan {
 fn parse(source: &Source, inputs: For<'_>) -> TractResult<(Vec<String>, Inputs, InferenceModel)> {
     let mut names = Vec::new();
     let For::Inputs(inputs, constants) = inputs else {
+        let mut passed_on = Vec::new();
         let mut inference = source.parse(|graph| {
             names = constant_inputs::graph_inputs(graph);
+            let is_output = |it: &&ValueInfoProto| graph.output.iter().any(|o| o.name == it.name);
+            let inputs = graph.input.iter().filter(is_output);
+            passed_on.extend(inputs.map(|it| ValueInfo::declared(it, false)));
             Ok(())
         })?;
+        // For tract such an input is what the output is, whose sizes are not read.
+        for declared in passed_on {
+            if let Some(index) = names.iter().position(|name| *name == declared.name) {
+                let fact = declared_fact(&declared, &HashMap::new(), &inference.symbols);
+                inference.set_input_fact(index, fact)?;
+            }
+        }
         name_open_sizes(&mut inference)?;
         return Ok((names, Inputs::new(), inference));
     };
