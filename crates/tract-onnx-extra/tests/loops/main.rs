@@ -4,6 +4,7 @@ mod branches;
 mod build;
 mod categories;
 mod cells;
+mod channels;
 mod convolutions;
 mod data_sizes;
 mod empty;

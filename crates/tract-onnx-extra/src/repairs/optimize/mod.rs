@@ -1,9 +1,9 @@
 //! tract's optimizers, with repaired passes.
 //!
 //! The passes and their order are tract's. Three of them are replaced or wrapped (`axes.rs`, `slices.rs`),
-//! one comes before them (`convolutions.rs`), and a session of this crate's runs them (`session.rs`).
-//! What has to see the whole model stands around them: symbols keep their definers before, and Gathers
-//! and reductions are checked afterwards.
+//! two come before them (`channels.rs`, `convolutions.rs`), and a session of this crate's runs them
+//! (`session.rs`). What has to see the whole model stands around them: symbols keep their definers
+//! before, and Gathers and reductions are checked afterwards.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use crate::operators::reduce::check_reductions;
 use crate::repairs::gather::check_indices;
 
 mod axes;
+mod channels;
 mod convolutions;
 mod patch;
 mod session;
@@ -35,6 +36,7 @@ mod slices;
 ///   what was refused after each change.
 /// - Convolutions are computed in the way that is the fastest for their sizes, large images of a batch
 ///   one after another.
+/// - Arithmetic with an operand for each channel is computed channel by channel.
 /// - A Gather index out of range is an error; tract panics.
 /// - A size that comes from data is known wherever it is needed, even if nothing reads the value
 ///   whose size it is. Outputs that are sizes are int64; tract's are symbolic.
@@ -53,6 +55,8 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     let mut model = into_decluttered(model)?;
     check_scans(&mut model)?;
     let mut codegen = mended(Optimizer::codegen(), &model);
+    // Convolutions come first: they take the sums behind them.
+    codegen.add_pass(0, Box::<channels::Channels>::default());
     codegen.add_pass(0, Box::<convolutions::Convolutions>::default());
     session::optimize(&codegen, &mut model)?;
     // It is the one to say that the model is optimised.
