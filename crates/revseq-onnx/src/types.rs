@@ -1,7 +1,9 @@
 //! Proves element types.
 
 use crate::model::{Attribute, BOOL, FLOAT, INT64, NodeProto, STRING, ValueInfoProto, tensor_type};
-use crate::operators::{ELEMENTWISE, FIRST_INPUTS_TYPE, GIVES_BOOL, GIVES_SIZES, MAY_GIVE_STRINGS};
+use crate::operators::{
+    ELEMENTWISE, FIRST_INPUTS_TYPE, GIVES_BOOL, GIVES_SIZES, MAY_GIVE_STRINGS, OTHER_OUTPUTS,
+};
 use crate::scope::{Scope, Source};
 
 /// The most values that are followed, so that no model takes long.
@@ -42,19 +44,21 @@ fn inferred(scope: &Scope<'_>, name: &str) -> Known {
         if let Some(code) = scope.declaration(name).and_then(declared) {
             return Known::Type(code);
         }
-        let (inner, node) = match scope.source(name) {
+        let (inner, node, output) = match scope.source(name) {
             Some((_, Source::Initializer(tensor))) => {
                 return tensor.data_type.map_or(Known::Nothing, Known::Type);
             }
-            Some((inner, Source::Node { node, .. })) => (inner, node),
+            Some((inner, Source::Node { node, output })) => (inner, node, output),
             Some((_, Source::Input(_))) | None => return Known::Nothing,
         };
-        match by_operator(node) {
-            Step::Done(known) => return known,
-            Step::Input(input) => match node.input(input) {
+        match of_output(node, output) {
+            OutputType::Code(code) => return Known::Type(code),
+            OutputType::Input(input) => match node.input(input) {
                 Some(input) => (scope, name) = (inner, input),
                 None => return Known::Nothing,
             },
+            OutputType::NoStrings => return Known::NoStrings,
+            OutputType::Unknown => return Known::Nothing,
         }
     }
     Known::Nothing
@@ -65,36 +69,90 @@ fn declared(value: &ValueInfoProto) -> Option<i32> {
     tensor_type(value)?.elem_type.filter(|&code| code != 0)
 }
 
-enum Step {
-    Done(Known),
-    /// The type of an input.
+/// The element type of a node's output, as far as the node itself tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputType {
+    /// ONNX's code of the type.
+    Code(i32),
+    /// The type of the input at this index.
     Input(usize),
+    /// One that holds no strings.
+    NoStrings,
+    /// Any type.
+    Unknown,
 }
 
-fn by_operator(node: &NodeProto) -> Step {
-    let is = |code| Step::Done(Known::Type(code));
+/// Returns the element type of a node's output, by its index.
+#[must_use]
+pub fn of_output(node: &NodeProto, output: usize) -> OutputType {
+    match node.domain() {
+        "" => by_operator(node, output),
+        "com.microsoft" => by_microsoft(node, output),
+        "revseq" if node.op() == "ReverseSubsequences" => OutputType::Input(0),
+        _ => OutputType::Unknown,
+    }
+}
+
+fn by_operator(node: &NodeProto, output: usize) -> OutputType {
     let of_tensor = |name: &str, default: i32| match node.tensor(name) {
         Attribute::Value(tensor) => tensor.data_type,
         Attribute::Absent => Some(default),
         Attribute::Reference => None,
     };
-    let known = |code: Option<i32>| Step::Done(code.map_or(Known::Nothing, Known::Type));
-    match node.op() {
-        _ if !node.domain().is_empty() => Step::Done(Known::Nothing),
-        "Cast" => known(node.int("to").value().and_then(|code| code.try_into().ok())),
-        "CastLike" | "Where" => Step::Input(1),
+    let known = |code: Option<i32>| code.map_or(OutputType::Unknown, OutputType::Code);
+    let chosen = |name: &str, default: OutputType| match node.int(name) {
+        Attribute::Value(code) => known(code.try_into().ok()),
+        Attribute::Absent => default,
+        Attribute::Reference => OutputType::Unknown,
+    };
+    let op = node.op();
+    let other = OTHER_OUTPUTS.iter().find(|(name, _)| *name == op);
+    if let Some((_, code)) = other.filter(|_| output > 0) {
+        return OutputType::Code(*code);
+    }
+    match op {
+        "BitCast" | "Cast" => chosen("to", OutputType::Unknown),
+        "CastLike" | "RMSNormalization" | "Where" => OutputType::Input(1),
+        "DequantizeLinear" => chosen("output_dtype", OutputType::Input(1)),
+        "OneHot" => OutputType::Input(2),
+        "Bernoulli" | "EyeLike" | "RandomNormalLike" | "RandomUniformLike" => {
+            chosen("dtype", OutputType::Input(0))
+        }
+        "RandomNormal" | "RandomUniform" => chosen("dtype", OutputType::Code(FLOAT)),
+        "BlackmanWindow" | "HammingWindow" | "HannWindow" | "MelWeightMatrix" => {
+            chosen("output_datatype", OutputType::Code(FLOAT))
+        }
         "Constant" => match node.attribute.first().and_then(|it| it.name.as_deref()) {
             Some("value") => known(of_tensor("value", FLOAT)),
-            Some("value_float" | "value_floats") => is(FLOAT),
-            Some("value_int" | "value_ints") => is(INT64),
-            Some("value_string" | "value_strings") => is(STRING),
-            _ => Step::Done(Known::Nothing),
+            Some("value_float" | "value_floats") => OutputType::Code(FLOAT),
+            Some("value_int" | "value_ints") => OutputType::Code(INT64),
+            Some("value_string" | "value_strings") => OutputType::Code(STRING),
+            _ => OutputType::Unknown,
         },
         "ConstantOfShape" => known(of_tensor("value", FLOAT)),
-        op if GIVES_SIZES.contains(&op) => is(INT64),
-        op if GIVES_BOOL.contains(&op) => is(BOOL),
-        op if ELEMENTWISE.contains(&op) || FIRST_INPUTS_TYPE.contains(&op) => Step::Input(0),
-        op if MAY_GIVE_STRINGS.contains(&op) => Step::Done(Known::Nothing),
-        _ => Step::Done(Known::NoStrings),
+        op if GIVES_SIZES.contains(&op) => OutputType::Code(INT64),
+        op if GIVES_BOOL.contains(&op) => OutputType::Code(BOOL),
+        op if ELEMENTWISE.contains(&op) || FIRST_INPUTS_TYPE.contains(&op) => OutputType::Input(0),
+        op if MAY_GIVE_STRINGS.contains(&op) => OutputType::Unknown,
+        _ => OutputType::NoStrings,
+    }
+}
+
+fn by_microsoft(node: &NodeProto, output: usize) -> OutputType {
+    match node.op() {
+        "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization"
+            if [1, 2].contains(&output) =>
+        {
+            OutputType::Code(FLOAT)
+        }
+        "BiasGelu"
+        | "FastGelu"
+        | "GroupQueryAttention"
+        | "MultiHeadAttention"
+        | "QuickGelu"
+        | "RotaryEmbedding"
+        | "SkipLayerNormalization"
+        | "SkipSimplifiedLayerNormalization" => OutputType::Input(0),
+        _ => OutputType::Unknown,
     }
 }

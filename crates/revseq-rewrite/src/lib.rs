@@ -15,6 +15,7 @@
 mod driver;
 mod emit;
 mod error;
+mod halves;
 mod live;
 mod pass;
 mod passes;
@@ -29,6 +30,7 @@ mod tests;
 struct Readme;
 
 pub use error::Error;
+pub use halves::compute_halves_in_floats;
 pub use pass::{Assumptions, Options, PassInfo};
 pub use passes::PASSES;
 pub use prepare::for_tract;

@@ -1,6 +1,7 @@
 //! Tests of matches and near misses of each pass.
 
 mod forms;
+mod halves;
 mod kinds;
 mod lists;
 mod many;

@@ -87,7 +87,7 @@ pub struct NodeFacts {
 pub fn infer(model: ModelProto, sizes: &HashMap<String, u64>, options: &LoadOptions) -> Inference {
     let template = InferenceModel::default();
     let symbols = template.symbols.clone();
-    let source = match Source::prepared(model) {
+    let source = match Source::as_declared(model) {
         Ok(source) => source,
         Err(error) => {
             return Inference {

@@ -40,7 +40,7 @@ impl Source {
             let mut model = revseq_onnx::decode(bytes)?;
             revseq_onnx::check(&model)?;
             tensor::all_to_raw(&mut model)?;
-            Ok(model)
+            Ok::<_, revseq_onnx::Error>(model)
         };
         let model: ModelProto = read().map_err(model_error)?;
         if let Some(file) = revseq_onnx::external_files(&model).pop_first() {
@@ -52,23 +52,28 @@ impl Source {
 
     /// Brings a model that is checked and has all of its data as `raw_data` into the form that
     /// tract reads.
-    pub(crate) fn new(model: ModelProto) -> Result<Self, Error> {
-        let source = Self::prepared(model)?;
+    pub(crate) fn new(mut model: ModelProto) -> Result<Self, Error> {
+        prepare(&mut model)?;
+        revseq_rewrite::compute_halves_in_floats(&mut model);
+        let source = Self::of_prepared(model)?;
         match source.lacking() {
             Some(error) => Err(error),
             None => Ok(source),
         }
     }
 
-    /// The same for a model that may have what tract lacks.
-    pub(super) fn prepared(mut model: ModelProto) -> Result<Self, Error> {
-        let error = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Model, error.to_string());
-        revseq_rewrite::for_tract(&mut model).map_err(|it| error(&it))?;
-        let weights = weights::take(&mut model).map_err(|it| error(&format!("{it:#}")))?;
-        let bytes = revseq_onnx::encode(&model).map_err(|it| error(&it))?;
+    /// The same for a model that may have what tract lacks, and whose values keep their types.
+    pub(super) fn as_declared(mut model: ModelProto) -> Result<Self, Error> {
+        prepare(&mut model)?;
+        Self::of_prepared(model)
+    }
+
+    fn of_prepared(mut model: ModelProto) -> Result<Self, Error> {
+        let weights = weights::take(&mut model).map_err(|it| model_error(format!("{it:#}")))?;
+        let bytes = revseq_onnx::encode(&model).map_err(model_error)?;
         drop(model);
         let proto = tract_onnx::onnx().proto_model_for_read(&mut &*bytes);
-        let proto = proto.map_err(|it| error(&format!("{it:#}")))?;
+        let proto = proto.map_err(|it| model_error(format!("{it:#}")))?;
         Ok(Self {
             proto: Arc::new(proto),
             weights,
@@ -116,6 +121,11 @@ impl Source {
     }
 }
 
-fn model_error(error: revseq_onnx::Error) -> Error {
+fn prepare(model: &mut ModelProto) -> Result<(), Error> {
+    revseq_rewrite::for_tract(model).map_err(model_error)?;
+    Ok(())
+}
+
+fn model_error(error: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Model, error.to_string())
 }
