@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tract_onnx::tract_core::ops::array::{Slice, TypedConcat};
+use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::change_axes::{AxisChangeConsequence, AxisOp, InOut};
 use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_hir::internal::*;
@@ -262,4 +263,61 @@ fn axes_that_cannot_move_are_not_tried_after_each_that_does() {
     let moved = MOVED.load(Relaxed);
     // tract's pass takes a hundred for each step.
     assert!(moved < 40 * count, "{moved}");
+}
+
+/// A cast of floats `x` to half floats, and back if they are rounded.
+fn casts(len: usize, is_rounded: bool) -> TypedModel {
+    let mut model = TypedModel::default();
+    let x = model.add_source("x", f32::fact([len])).unwrap();
+    let mut y = model
+        .wire_node("half", cast(f16::datum_type()), &[x])
+        .unwrap()[0];
+    if is_rounded {
+        y = model.wire_node("y", cast(f32::datum_type()), &[y]).unwrap()[0];
+    }
+    model.select_output_outlets(&[y]).unwrap();
+    model
+}
+
+#[test]
+fn casts_of_half_floats_are_those_of_tract() {
+    // Numbers that round up and down, overflow, vanish, or are none.
+    let special = [
+        0.0,
+        -0.0,
+        65504.0,
+        65519.9,
+        65520.0,
+        -1e9,
+        6e-8,
+        2.9e-8,
+        1e-40,
+        1.000_488_3,
+        1.001_464_8,
+    ];
+    let none = [f32::INFINITY, f32::NAN, f32::from_bits(0x7f80_0001)];
+    let others = (0..3000).map(|it| (it as f32).sin() * 300.0);
+    let numbers: Vec<f32> = special.into_iter().chain(none).chain(others).collect();
+    let x: TValue = tensor1(&numbers).into();
+    for is_rounded in [false, true] {
+        let plain = casts(numbers.len(), is_rounded).into_runnable().unwrap();
+        let optimized = into_optimized(casts(numbers.len(), is_rounded)).unwrap();
+        let ops = optimized.nodes().iter().map(|node| node.op.name());
+        assert_eq!(ops.collect::<Vec<_>>(), ["Source", "HalfCast"]);
+        let optimized = optimized.into_runnable().unwrap();
+        let [found, expected] = [optimized, plain].map(|it| it.run(tvec![x.clone()]).unwrap());
+        assert_eq!(found[0].datum_type(), expected[0].datum_type());
+        assert_eq!(found[0].as_bytes(), expected[0].as_bytes());
+    }
+    // Half floats that are read twice stay.
+    let mut model = casts(2, true);
+    model
+        .select_output_outlets(&[OutletId::new(1, 0), OutletId::new(2, 0)])
+        .unwrap();
+    let outputs = into_optimized(model).unwrap().into_runnable().unwrap();
+    let outputs = outputs
+        .run(tvec![tensor1(&[1.000_4_f32, 65520.0]).into()])
+        .unwrap();
+    assert_eq!(*outputs[0], tensor1(&[f16::from_f32(1.0), f16::INFINITY]));
+    assert_eq!(*outputs[1], tensor1(&[1.0, f32::INFINITY]));
 }

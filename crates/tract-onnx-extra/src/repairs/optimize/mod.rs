@@ -1,9 +1,9 @@
 //! tract's optimizers, with repaired passes.
 //!
 //! The passes and their order are tract's. Three of them are replaced or wrapped (`axes.rs`, `slices.rs`),
-//! two come before them (`channels.rs`, `convolutions.rs`), and a session of this crate's runs them
-//! (`session.rs`). What has to see the whole model stands around them: symbols keep their definers
-//! before, and Gathers and reductions are checked afterwards.
+//! three come before them (`casts.rs`, `channels.rs`, `convolutions.rs`), and a session of this
+//! crate's runs them (`session.rs`). What has to see the whole model stands around them: symbols keep
+//! their definers before, and Gathers and reductions are checked afterwards.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use crate::operators::reduce::check_reductions;
 use crate::repairs::gather::check_indices;
 
 mod axes;
+mod casts;
 mod channels;
 mod convolutions;
 mod patch;
@@ -58,6 +59,7 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     // Convolutions come first: they take the sums behind them.
     codegen.add_pass(0, Box::<channels::Channels>::default());
     codegen.add_pass(0, Box::<convolutions::Convolutions>::default());
+    codegen.add_pass(0, Box::<casts::Casts>::default());
     session::optimize(&codegen, &mut model)?;
     // It is the one to say that the model is optimised.
     let nothing = Optimizer {
