@@ -81,7 +81,9 @@ pub use session::values::{Size, ValueInfo, datum_type, element_type};
 pub use session::{Inputs, Outputs, Plan, Session};
 /// The tract that this crate extends.
 pub use tract_onnx;
-pub use tract_onnx_extra::{Execution, How, Limits, NodeCall, into_optimized, run_observed};
+pub use tract_onnx_extra::{
+    Execution, How, Limits, NodeCall, into_optimized, into_typed, run_observed,
+};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

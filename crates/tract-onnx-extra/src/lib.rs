@@ -137,12 +137,14 @@ mod graph;
 mod limits;
 mod load;
 mod loops;
+mod names;
 mod node;
 mod operators;
 mod profile;
 mod recurrent;
 mod register;
 mod repairs;
+mod typed;
 mod wire;
 
 #[cfg(doctest)]
@@ -157,3 +159,4 @@ pub use loops::report::{Execution, How, executions};
 pub use profile::{NodeCall, run_observed};
 pub use register::register;
 pub use repairs::optimize::into_optimized;
+pub use typed::into_typed;

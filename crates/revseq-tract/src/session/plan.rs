@@ -62,7 +62,7 @@ impl Plan {
     ) -> TractResult<Self> {
         let (names, constants, inference) = options.load(|| parse(source, inputs))?;
         let limit = options.maximum_bytes();
-        let typed = inference.into_typed()?;
+        let typed = crate::into_typed(inference)?;
         let mut open = Vec::new();
         for node in typed.nodes() {
             for output in &node.outputs {

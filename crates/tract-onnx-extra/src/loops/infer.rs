@@ -21,6 +21,7 @@ use crate::loops::scan;
 use crate::loops::spec::{Feed, Output, Spec, Value};
 use crate::loops::states::StateShapes;
 use crate::loops::steps::{holds, steps};
+use crate::typed::into_typed;
 use crate::wire::{free_names, wire_cast};
 
 /// The role of a body's input.
@@ -158,7 +159,7 @@ impl OnnxLoop {
             body.set_outlet_fact(outlet, InferenceFact::from(&fact))?;
         }
         body.inputs = sources;
-        Ok((body.into_typed()?, feeds))
+        Ok((into_typed(body)?, feeds))
     }
 
     /// The op and its outputs, if the inputs are known well enough.

@@ -1,15 +1,18 @@
 //! Tests of what the optimizers do to models.
 
+use std::collections::HashSet;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use tract_onnx::tract_core::ops::array::{Slice, TypedConcat};
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::change_axes::{AxisChangeConsequence, AxisOp, InOut};
 use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_hir::internal::*;
+use tract_onnx::tract_hir::ops::konst::Const;
 
-use tract_onnx_extra::into_optimized;
+use tract_onnx_extra::{into_optimized, into_typed};
 
 /// `(-x - exp(x))` twice, with duplicate nodes.
 fn twice() -> TypedModel {
@@ -320,4 +323,64 @@ fn casts_of_half_floats_are_those_of_tract() {
         .unwrap();
     assert_eq!(*outputs[0], tensor1(&[f16::from_f32(1.0), f16::INFINITY]));
     assert_eq!(*outputs[1], tensor1(&[1.0, f32::INFINITY]));
+}
+
+/// A chain of sums, each with a constant of its own.
+fn sums(count: usize) -> InferenceModel {
+    let mut model = InferenceModel::default();
+    let mut y = model.add_source("x", f32::fact([2]).into()).unwrap();
+    for index in 0..count {
+        let one = Const::new(rctensor1(&[index as f32, 1.0])).unwrap();
+        let one = model.wire_node(format!("{index}"), one, &[]).unwrap()[0];
+        let sum = tract_onnx::tract_hir::ops::math::Add.into_hir();
+        y = model
+            .wire_node(format!("sum {index}"), sum, &[y, one])
+            .unwrap()[0];
+    }
+    model.select_output_outlets(&[y]).unwrap();
+    model
+}
+
+#[test]
+fn models_become_typed_in_a_time_that_grows_with_the_nodes() {
+    let seconds = |count: usize| {
+        let model = sums(count);
+        let start = Instant::now();
+        let typed = into_typed(model).unwrap();
+        assert_eq!(typed.nodes().len(), 2 * count + 1);
+        start.elapsed().as_secs_f64()
+    };
+    let least = (0..3).map(|_| seconds(1000)).fold(f64::INFINITY, f64::min);
+    let many = (0..3)
+        .map(|_| seconds(20_000))
+        .fold(f64::INFINITY, f64::min);
+    // A look at all nodes for each would take 400 times as long.
+    assert!(many < 100.0 * least, "{many}, {least}");
+}
+
+#[test]
+fn typed_nodes_have_names_of_their_own_and_constants_to_the_bit() {
+    let mut model = InferenceModel::default();
+    let x = model.add_source("x", f32::fact([2]).into()).unwrap();
+    let zeros = [0.0_f32, -0.0, 0.0].map(|zero| rctensor1(&[zero; 2]));
+    let mut outputs = vec![];
+    for (index, zero) in zeros.into_iter().enumerate() {
+        let zero = Const::new(zero).unwrap();
+        let zero = model.wire_node(format!("zero {index}"), zero, &[]).unwrap()[0];
+        let quotient = tract_onnx::tract_hir::ops::math::Div.into_hir();
+        let inputs = [x, zero];
+        // tract takes a name once.
+        outputs.push(model.wire_node("quotient", quotient, &inputs).unwrap()[0]);
+    }
+    model.select_output_outlets(&outputs).unwrap();
+    let typed = into_typed(model).unwrap();
+    let names: HashSet<&str> = typed.nodes().iter().map(|node| &*node.name).collect();
+    assert_eq!(names.len(), typed.nodes().len(), "{names:?}");
+    let constants = typed.nodes().iter().filter(|node| node.op_is::<Const>());
+    assert_eq!(constants.count(), 2);
+    let found = run(typed, &tensor1(&[1.0_f32, -1.0]));
+    let infinite = [f32::INFINITY, f32::NEG_INFINITY];
+    assert_eq!(*found[0], tensor1(&infinite));
+    assert_eq!(*found[1], tensor1(&[infinite[1], infinite[0]]));
+    assert_eq!(*found[2], tensor1(&infinite));
 }

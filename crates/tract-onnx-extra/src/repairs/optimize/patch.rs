@@ -1,62 +1,14 @@
 //! Applies patches to a model.
 //!
 //! The result is that of tract's own function, except that a new node is not compared with all
-//! nodes of the model; equal ones are merged later, in a pass. The names of all nodes are counted
-//! along the way, so that a free one is found without a look at each.
+//! nodes of the model; equal ones are merged later, in a pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tract_onnx::tract_core::ops::source::TypedSource;
 use tract_onnx::tract_hir::internal::*;
 
-/// The names of a model's nodes.
-pub(super) struct Names {
-    /// Number of nodes of each name.
-    counts: HashMap<String, usize>,
-    /// The last number that was appended to each.
-    numbers: HashMap<String, usize>,
-}
-
-impl Names {
-    pub(super) fn of(model: &TypedModel) -> Self {
-        let mut names = Self {
-            counts: HashMap::new(),
-            numbers: HashMap::new(),
-        };
-        model.nodes().iter().for_each(|node| names.add(&node.name));
-        names
-    }
-
-    fn add(&mut self, name: &str) {
-        match self.counts.get_mut(name) {
-            Some(count) => *count += 1,
-            None => {
-                self.counts.insert(name.to_owned(), 1);
-            }
-        }
-    }
-
-    fn remove(&mut self, name: &str) {
-        if let Some(count) = self.counts.get_mut(name) {
-            *count -= 1;
-        }
-    }
-
-    fn count(&self, name: &str) -> usize {
-        self.counts.get(name).copied().unwrap_or(0)
-    }
-
-    /// A name that no node has.
-    fn unique(&mut self, name: &str) -> String {
-        let mut unique = name.to_owned();
-        let number = self.numbers.entry(name.to_owned()).or_default();
-        while self.counts.get(&unique).is_some_and(|count| *count > 0) {
-            *number += 1;
-            unique = format!("{name}.{number}");
-        }
-        unique
-    }
-}
+use crate::names::Names;
 
 /// Applies a patch like tract, which compares each new node with all nodes of the model. `names`
 /// are those of the model.

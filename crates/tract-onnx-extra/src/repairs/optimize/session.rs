@@ -9,7 +9,8 @@ use std::collections::HashSet;
 use tract_onnx::tract_core::optim::{Optimizer, OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
 
-use super::patch::{Names, apply};
+use super::patch::apply;
+use crate::names::Names;
 
 /// Runs all passes, again and again, until none changes the model.
 pub(super) fn optimize(optimizer: &Optimizer, model: &mut TypedModel) -> TractResult<()> {
@@ -52,7 +53,7 @@ impl Running<'_> {
 
     fn run_once(&mut self, pass: &mut dyn TypedPass, model: &mut TypedModel) -> TractResult<bool> {
         pass.reset()?;
-        let mut names = Names::of(model);
+        let mut names = Names::of(model.nodes().iter().map(|node| &*node.name));
         let mut is_changed = false;
         while let Some(mut patch) = pass.next(&mut self.inner, model)? {
             let label = patch.dont_apply_twice.take();
