@@ -230,6 +230,16 @@ mod build {
         }
     }
 
+    pub(crate) fn floats(name: &str, values: &[f32]) -> TensorProto {
+        TensorProto {
+            name: name.to_owned(),
+            dims: vec![values.len() as i64],
+            data_type: FLOAT,
+            float_data: values.to_vec(),
+            ..TensorProto::default()
+        }
+    }
+
     pub(crate) fn integers(name: &str, values: &[i64]) -> TensorProto {
         TensorProto {
             name: name.to_owned(),
@@ -241,7 +251,7 @@ mod build {
     }
 }
 
-use build::{FLOAT, INT64, UINT64, integers, model, node, value};
+use build::{FLOAT, INT64, UINT64, floats, integers, model, node, value};
 
 fn open(model: &[u8]) -> Session {
     Session::from_bytes(model, &LoadOptions::new()).unwrap_or_else(|error| panic!("{error}"))
@@ -428,4 +438,21 @@ fn data_in_other_files_stays_in_the_folder_of_the_model() {
         "its data is in \"data\": open it by the path of its file"
     );
     std::fs::remove_dir_all(&folder).expect("it is removed");
+}
+
+#[test]
+fn constants_of_0_and_minus_0_are_two() {
+    let bytes = model(
+        vec![
+            node("Div", &["x", "a"], &["y"]),
+            node("Div", &["x", "b"], &["z"]),
+        ],
+        vec![value("x", FLOAT, &["1"])],
+        vec![value("y", FLOAT, &["1"]), value("z", FLOAT, &["1"])],
+        |graph| graph.initializer = vec![floats("a", &[0.0]), floats("b", &[-0.0])],
+    );
+    let session = Session::from_bytes(&bytes, &LoadOptions::new()).expect("it opens");
+    let outputs = session.run([("x", tensor1(&[1.0_f32]))]).expect("it runs");
+    assert_eq!(*outputs["y"], tensor1(&[f32::INFINITY]));
+    assert_eq!(*outputs["z"], tensor1(&[f32::NEG_INFINITY]));
 }

@@ -2,8 +2,8 @@
 //!
 //! tract copies each constant out of the message that it reads. Here the data leaves the message
 //! once, when a model is opened, and a mark with its place among the weights stays behind. When the
-//! message is parsed, marked initializers become Constant nodes, and the parser of Constant looks the
-//! tensor up. uint32 and uint64 go this way in any size, as tract reads them from the wrong fields.
+//! message is parsed, initializers become Constant nodes, and the parser of Constant looks marked
+//! tensors up. uint32 and uint64 go this way in any size, as tract reads them from the wrong fields.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -128,17 +128,27 @@ pub(super) fn find(tensor: &pb::TensorProto) -> Option<Arc<Tensor>> {
     LENT.with_borrow(|weights| weights.0.get(place(tensor)?).cloned())
 }
 
-/// Makes Constant nodes of the weights among the initializers of a graph and of those inside it.
+/// Makes Constant nodes of the initializers of a main graph and of those inside it: weights are looked
+/// up by the parser of Constant, and tract compares an initializer with all constants before it, for
+/// which 0 and -0 are the same.
 pub(super) fn into_nodes(graph: &mut pb::GraphProto) {
-    let (weights, others): (Vec<_>, Vec<_>) = std::mem::take(&mut graph.initializer)
+    // Inputs with defaults are constants by now, if they are not given.
+    let names = graph.initializer.iter().map(|tensor| &*tensor.name);
+    let names: HashSet<&str> = names.collect();
+    graph.input.retain(|input| !names.contains(&*input.name));
+    initializers_into_nodes(graph);
+}
+
+/// The same for any graph, where an input that a node feeds hides an initializer.
+fn initializers_into_nodes(graph: &mut pb::GraphProto) {
+    let inputs: HashSet<&str> = graph.input.iter().map(|input| &*input.name).collect();
+    let (constants, others): (Vec<_>, Vec<_>) = std::mem::take(&mut graph.initializer)
         .into_iter()
-        .partition(|tensor| place(tensor).is_some());
+        .partition(|tensor| !inputs.contains(&*tensor.name) || place(tensor).is_some());
+    let names: HashSet<&str> = constants.iter().map(|tensor| &*tensor.name).collect();
+    graph.input.retain(|input| !names.contains(&*input.name));
     graph.initializer = others;
-    let names: HashSet<&str> = weights.iter().map(|tensor| tensor.name.as_str()).collect();
-    graph
-        .input
-        .retain(|input| !names.contains(input.name.as_str()));
-    let constants = weights.into_iter().map(|tensor| pb::NodeProto {
+    let constants = constants.into_iter().map(|tensor| pb::NodeProto {
         name: tensor.name.clone(),
         op_type: "Constant".to_owned(),
         output: vec![tensor.name.clone()],
@@ -154,5 +164,5 @@ pub(super) fn into_nodes(graph: &mut pb::GraphProto) {
     let attributes = graph.node.iter_mut().flat_map(|node| &mut node.attribute);
     attributes
         .flat_map(|attribute| attribute.g.iter_mut().chain(&mut attribute.graphs))
-        .for_each(into_nodes);
+        .for_each(initializers_into_nodes);
 }
