@@ -145,9 +145,11 @@ fn by_microsoft(node: &NodeProto, output: usize) -> OutputType {
         {
             OutputType::Code(FLOAT)
         }
+        "GatherBlockQuantized" => OutputType::Input(2),
         "BiasGelu"
         | "FastGelu"
         | "GroupQueryAttention"
+        | "MatMulNBits"
         | "MultiHeadAttention"
         | "QuickGelu"
         | "RotaryEmbedding"

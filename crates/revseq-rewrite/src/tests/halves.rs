@@ -313,8 +313,8 @@ fn constants_are_widened_and_inputs_with_defaults_are_not() {
     let mut model = model("y = Add(w, x)");
     assert!(compute_halves_in_floats(&mut model));
     let named = |model: &ModelProto, name: &str| {
-        let tensors = model.graph.initializer.iter();
-        tensors.filter(|it| it.name() == name).cloned().next()
+        let mut tensors = model.graph.initializer.iter();
+        tensors.find(|it| it.name() == name).cloned()
     };
     assert_eq!(named(&model, "w"), None);
     let wide = named(&model, "w.float32").expect("the floats of w");
