@@ -1,5 +1,7 @@
 //! Tests of how convolutions are computed, against tract's operator, which an unoptimised model runs.
 
+use proptest::prelude::*;
+use tract_onnx::tract_core::ops::scan::OptScan;
 use tract_onnx::tract_hir::internal::*;
 
 use super::build::{Graph, graph, ops, parse, run_each};
@@ -46,8 +48,13 @@ pub(super) fn check(graph: &Graph, image: &[usize], batches: &[usize]) -> Vec<St
     ops(&tract_onnx_extra::into_optimized(model).unwrap())
 }
 
-/// Images, weights and attributes of convolutions that are worth a run for each image.
-const LARGE: [(&[usize], &[usize], &str); 12] = [
+/// Whether windows are packed for a product.
+fn packs_windows(found: &[String]) -> bool {
+    found.contains(&"ConvWindows".to_owned())
+}
+
+/// Images, weights and attributes of convolutions that become products.
+const PRODUCTS: [(&[usize], &[usize], &str); 14] = [
     (&[32, 10, 134], &[32, 32, 3, 3], "strides=[1,1]"),
     (&[32, 8, 132], &[32, 32, 3, 3], "pads=[1,1,1,1]"),
     (&[32, 8, 136], &[34, 32, 3, 3], "pads=[2,0,1,3]"),
@@ -72,41 +79,46 @@ const LARGE: [(&[usize], &[usize], &str); 12] = [
     (&[64, 8, 132], &[64, 32, 3, 3], "pads=[1,1,1,1];group=2"),
     (&[64, 1400], &[32, 64, 5], "pads=[2,2]"),
     (&[16, 12, 13, 14], &[32, 16, 3, 3, 3], "pads=[1,1,1,1,1,1]"),
+    (&[32, 6, 10], &[32, 32, 3, 3], "strides=[1,1]"),
+    // The weights leave the second cache of most processors.
+    (&[256, 4, 5], &[600, 256, 3, 3], "pads=[1,1,1,1]"),
 ];
 
 #[test]
-fn images_are_convolved_one_after_another() {
-    for (image, weights, attributes) in LARGE {
-        let found = check(&conv("2", image, weights, attributes), image, &[2]);
-        if cfg!(target_arch = "x86_64") {
-            assert!(
-                found.contains(&"ConvImages".to_owned()),
+fn windows_are_packed_for_products() {
+    for (image, weights, attributes) in PRODUCTS {
+        for (batch, batches) in [("1", &[1][..]), ("2", &[2]), ("N", &[3, 1, 0])] {
+            let found = check(&conv(batch, image, weights, attributes), image, batches);
+            let is_packed = packs_windows(&found);
+            assert_eq!(
+                is_packed,
+                cfg!(target_arch = "x86_64"),
                 "{attributes}: {found:?}"
             );
         }
-        let symbolic = conv("N", image, weights, attributes);
-        assert_eq!(check(&symbolic, image, &[3, 1, 0]), found, "{attributes}");
-        let one = check(&conv("1", image, weights, attributes), image, &[1]);
-        assert!(!one.contains(&"ConvImages".to_owned()), "{attributes}");
     }
 }
 
 #[test]
-fn points_are_convolved_one_image_after_another() {
-    let image = [32, 17, 130];
+fn points_are_windows() {
+    let image = [32, 17, 13];
     for sum in [
         "z = Conv(x, w, b)",
         "z = Conv(x, w)",
         "z = Conv<strides=[2,1]>(x, w, b)",
     ] {
-        for batch in ["3", "N"] {
+        for batch in ["1", "3", "N"] {
             let nodes = format!("{sum}\ny = Relu(z)");
-            let graph = graph(&format!("x:f32[{batch},32,17,130]"), "y", &nodes)
-                .constant("w", numbers(&[32, 32, 1, 1]))
-                .constant("b", numbers(&[32]));
-            let found = check(&graph, &image, if batch == "N" { &[2, 0] } else { &[3] });
-            assert!(found.contains(&"ConvImages".to_owned()), "{sum}: {found:?}");
-            assert!(!found.contains(&"MoveAxis".to_owned()), "{sum}: {found:?}");
+            let graph = graph(&format!("x:f32[{batch},32,17,13]"), "y", &nodes)
+                .constant("w", numbers(&[34, 32, 1, 1]))
+                .constant("b", numbers(&[34]));
+            let batches = batch.parse().map_or(vec![2, 0], |batch| vec![batch]);
+            let found = check(&graph, &image, &batches);
+            assert_eq!(
+                packs_windows(&found),
+                cfg!(target_arch = "x86_64"),
+                "{sum}: {found:?}"
+            );
             assert!(!found.contains(&"Add".to_owned()), "{sum}: {found:?}");
         }
     }
@@ -121,7 +133,6 @@ fn sums_that_are_read_stay() {
             .constant("w", numbers(&[32, 32, 1, 1]))
             .constant("c", numbers(&[1, 32, 1, 1]));
         let found = check(&graph, &[32, 17, 130], &[2]);
-        assert!(found.contains(&"ConvImages".to_owned()), "{found:?}");
         assert!(found.contains(&"OptAddByScalar".to_owned()), "{found:?}");
     }
 }
@@ -146,15 +157,6 @@ fn products_replace_the_filter_where_they_are_faster() {
     }
 }
 
-#[test]
-fn small_images_stay_together() {
-    for weights in [[32, 32, 1, 1], [32, 32, 3, 3], [8, 32, 3, 3]] {
-        let graph = conv("4", &[32, 6, 10], &weights, "strides=[1,1]");
-        let found = check(&graph, &[32, 6, 10], &[4]);
-        assert!(!found.contains(&"ConvImages".to_owned()), "{found:?}");
-    }
-}
-
 /// Weights that come from an input are not known when the model is optimised.
 #[test]
 fn weights_may_be_inputs() {
@@ -170,4 +172,70 @@ fn weights_may_be_inputs() {
     found[0][0]
         .close_enough(&expected[0], Approximation::Close)
         .unwrap();
+}
+
+/// A Scan's body is optimised by tract, without the passes of this crate.
+#[test]
+fn convolutions_in_scans_are_products() {
+    let body = graph(
+        "s:f32[2,32,4,5] x:f32[2,32,4,5]",
+        "t y",
+        "c = Conv<pads=[1,1,1,1]>(s, w)\nt = Add(c, x)\ny = Neg(t)",
+    )
+    .constant("w", numbers(&[32, 32, 3, 3]));
+    let scan = graph(
+        "x:f32[3,2,32,4,5]",
+        "y",
+        "last, y = Scan<body=@body;num_scan_inputs=1>(start, x)",
+    )
+    .with("body", body)
+    .constant("start", numbers(&[2, 32, 4, 5]));
+    let plain = parse(scan).unwrap().into_typed().unwrap();
+    let model = tract_onnx_extra::into_optimized(plain.clone()).unwrap();
+    let scans = model
+        .nodes()
+        .iter()
+        .filter_map(|node| node.op_as::<OptScan>());
+    let bodies: Vec<_> = scans.map(|scan| ops(scan.plan.model())).collect();
+    let is_packed = bodies.iter().any(|found| packs_windows(found));
+    assert_eq!(is_packed, cfg!(target_arch = "x86_64"), "{bodies:?}");
+    let x = numbers(&[3, 2, 32, 4, 5]);
+    let [expected, found] = [plain, model].map(|model| {
+        let plan = model.into_runnable().unwrap();
+        plan.run(tvec!(x.clone().into_tvalue())).unwrap().remove(0)
+    });
+    found.close_enough(&expected, Approximation::Close).unwrap();
+}
+
+/// An axis of an image: its size, the pads, and the kernel's size, stride and dilation.
+fn axis() -> impl Strategy<Value = [usize; 6]> {
+    let window = (1_usize..4, 1_usize..4, 1_usize..3);
+    (1_usize..12, 0_usize..3, 0_usize..3, window).prop_map(|(size, before, after, window)| {
+        let (kernel, stride, dilation) = window;
+        let least = (kernel - 1) * dilation + 1;
+        let size = size.max(least.saturating_sub(before + after));
+        [size, before, after, kernel, stride, dilation]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn random_convolutions_match_tract(
+        axes in proptest::collection::vec(axis(), 1..4),
+        (group, inputs, outputs) in (1_usize..4, 1_usize..5, 1_usize..20),
+        batch in 1_usize..4,
+        is_symbolic in any::<bool>(),
+    ) {
+        let all = |index: usize| axes.iter().map(|axis| axis[index]).collect::<Vec<_>>();
+        let image = [&[group * inputs], &all(0)[..]].concat();
+        let weights = [&[group * outputs, inputs], &all(3)[..]].concat();
+        let pads = [all(1), all(2)].concat();
+        let attributes = format!(
+            "group={group};pads={pads:?};strides={:?};dilations={:?}", all(4), all(5)
+        );
+        let size = if is_symbolic { "N".to_owned() } else { batch.to_string() };
+        check(&conv(&size, &image, &weights, &attributes.replace(' ', "")), &image, &[batch]);
+    }
 }

@@ -1,7 +1,7 @@
 //! tract's optimizers, with repaired passes.
 //!
 //! The passes and their order are tract's. Three of them are replaced or wrapped (`axes.rs`, `slices.rs`),
-//! three come before them (`casts.rs`, `channels.rs`, `convolutions.rs`), and a session of this
+//! three come before them (`casts.rs`, `channels.rs`, `convolutions/`), and a session of this
 //! crate's runs them (`session.rs`). What has to see the whole model stands around them: symbols keep
 //! their definers before, and Gathers and reductions are checked afterwards.
 
@@ -35,8 +35,7 @@ mod slices;
 ///   called on a Dummy op".
 /// - `ChangeAxes` may move axes of size 1 back and forth forever. Here it ends, and does not try again
 ///   what was refused after each change.
-/// - Convolutions are computed in the way that is the fastest for their sizes, large images of a batch
-///   one after another.
+/// - Convolutions are computed in the way that is the fastest for their sizes, also within Scans.
 /// - Arithmetic with an operand for each channel is computed channel by channel.
 /// - A Gather index out of range is an error; tract panics.
 /// - A size that comes from data is known wherever it is needed, even if nothing reads the value
@@ -54,7 +53,7 @@ pub fn into_optimized(mut model: TypedModel) -> TractResult<TypedModel> {
 pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     keep_definers(&mut model)?;
     let mut model = into_decluttered(model)?;
-    check_scans(&mut model)?;
+    finish_scans(&mut model)?;
     let mut codegen = mended(Optimizer::codegen(), &model);
     // Convolutions come first: they take the sums behind them.
     codegen.add_pass(0, Box::<channels::Channels>::default());
@@ -71,19 +70,28 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     Ok(model)
 }
 
+/// The passes that come before tract's, where it optimises a model itself.
+fn choices() -> Optimizer {
+    Optimizer {
+        passes: vec![Box::<convolutions::Convolutions>::default()],
+        steps: None,
+    }
+}
+
 /// Checks the Gathers and reductions of a model whose operators are final.
 fn check(model: &mut TypedModel) -> TractResult<()> {
     check_indices(model);
     check_reductions(model)
 }
 
-/// Checks those within Scans, which nothing reaches once they are optimised. Loops and Ifs optimise
-/// their bodies themselves.
-fn check_scans(model: &mut TypedModel) -> TractResult<()> {
+/// Chooses and checks the operators within Scans, which nothing reaches once they are optimised. Loops
+/// and Ifs optimise their bodies themselves.
+fn finish_scans(model: &mut TypedModel) -> TractResult<()> {
     for node in model.nodes_mut() {
         if let Some(scan) = node.op_as_mut::<Scan>() {
+            session::optimize(&choices(), &mut scan.body)?;
             check(&mut scan.body)?;
-            check_scans(&mut scan.body)?;
+            finish_scans(&mut scan.body)?;
         }
     }
     Ok(())

@@ -1,0 +1,228 @@
+//! The windows of a convolution as an operand of a product of matrices.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use tract_onnx::tract_core::ops::cnn::PoolSpec;
+use tract_onnx::tract_core::ops::matmul::pack::DynPackedExoticFact;
+use tract_onnx::tract_core::tract_linalg::mmm::{
+    MMMInputFormat, MMMInputValue, PackedExoticFact, PackedMatrixStorage,
+};
+use tract_onnx::tract_core::tract_linalg::pack::PackedFormat;
+use tract_onnx::tract_hir::internal::*;
+
+use super::windows::Windows;
+
+/// The windows of images, by image and group: [batch, group].
+#[derive(Clone, Debug, Hash, PartialEq, Eq)]
+pub(super) struct ConvWindows {
+    pub(super) pool: PoolSpec,
+    pub(super) group: usize,
+    pub(super) format: PackedFormat,
+    /// Whether windows are packed where they are needed; otherwise, all of them at once.
+    pub(super) is_lazy: bool,
+}
+
+impl ConvWindows {
+    /// Returns the numbers of a window.
+    pub(super) fn k(&self) -> usize {
+        let window: usize = self.pool.kernel_shape.iter().product();
+        self.pool.input_channels / self.group * window
+    }
+}
+
+impl Op for ConvWindows {
+    fn name(&self) -> StaticName {
+        "ConvWindows".into()
+    }
+
+    fn info(&self) -> TractResult<Vec<String>> {
+        Ok(self.pool.info())
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for ConvWindows {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let image = args_1!(inputs);
+        let windows = Arc::new(Windows::new(&self.pool, image.shape())?);
+        let batch = match self.pool.data_format.has_n() {
+            true => image.shape()[0],
+            false => 1,
+        };
+        let planes = windows.lay_out(image)?;
+        let channels = self.pool.input_channels / self.group;
+        let all = (0..batch * self.group).map(|group| {
+            let packed = PackedWindows {
+                windows: windows.clone(),
+                planes: planes.clone(),
+                range: group * channels..(group + 1) * channels,
+                fact: PackedExoticFact {
+                    format: Box::new(self.format.clone()),
+                    mn: windows.count().to_dim(),
+                    k: self.k(),
+                },
+                width: self.format.r,
+            };
+            if self.is_lazy {
+                Ok(Box::new(packed) as Box<dyn MMMInputValue>)
+            } else {
+                packed.all(&self.format)
+            }
+        });
+        let all = all.collect::<TractResult<TVec<_>>>()?;
+        let all = PackedMatrixStorage::new_batched(&[batch, self.group], all);
+        Ok(tvec!(all.into_tensor(f32::datum_type()).into_tvalue()))
+    }
+}
+
+impl TypedOp for ConvWindows {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let windows = self.pool.output_shape(&inputs[0].shape)?;
+        let packed = DynPackedExoticFact {
+            k: self.k().to_dim(),
+            mn: windows.hw_dims().iter().product(),
+            packers: vec![Box::new(self.format.clone())],
+        };
+        let batch = windows.n().cloned().unwrap_or_else(|| 1.to_dim());
+        let fact = f32::fact([batch, self.group.to_dim()]);
+        Ok(tvec!(fact.with_exotic_fact(packed)))
+    }
+
+    as_op!();
+}
+
+/// The windows of some channels of an image.
+#[derive(Clone, Debug)]
+struct PackedWindows {
+    windows: Arc<Windows>,
+    /// All planes, as they are laid out.
+    planes: TValue,
+    range: std::ops::Range<usize>,
+    fact: PackedExoticFact,
+    /// The windows of a panel.
+    width: usize,
+}
+
+thread_local! {
+    /// A panel of this thread.
+    static PANEL: RefCell<Vec<f32>> = const { RefCell::new(vec![]) };
+}
+
+impl MMMInputValue for PackedWindows {
+    fn format(&self) -> &dyn MMMInputFormat {
+        &*self.fact.format
+    }
+
+    /// `None`: tract's buffer can be written by unsafe code alone.
+    fn scratch_panel_buffer_layout(&self) -> Option<std::alloc::Layout> {
+        None
+    }
+
+    /// Returns a panel that is valid until this thread asks for another: a product asks for one at a
+    /// time, and keeps a panel for as long as it needs no other.
+    fn panel_bytes(&self, panel: usize, _buffer: Option<*mut u8>) -> TractResult<*const u8> {
+        let format = self.fact.format.downcast_ref::<PackedFormat>();
+        let alignment = format.context("plain panels")?.alignment();
+        let planes = self.planes.try_as_plain_ram()?.as_slice::<f32>()?;
+        let length = self.k() * self.width;
+        PANEL.with_borrow_mut(|numbers| {
+            if numbers.len() < length + alignment {
+                *numbers = vec![0.0; length + alignment];
+            }
+            let aligned = numbers.as_ptr().align_offset(alignment);
+            let numbers = &mut numbers[aligned..aligned + length];
+            self.pack(planes, panel, numbers);
+            Ok(numbers.as_ptr().cast())
+        })
+    }
+
+    fn mn(&self) -> usize {
+        self.windows.count()
+    }
+
+    fn k(&self) -> usize {
+        self.fact.k
+    }
+
+    fn exotic_fact(&self) -> &dyn ExoticFact {
+        &self.fact
+    }
+
+    fn extract_at_mn_f16(&self, _: usize, _: &mut [f16]) -> TractResult<()> {
+        bail!("windows are read in panels")
+    }
+
+    fn extract_at_mn_f32(&self, _: usize, _: &mut [f32]) -> TractResult<()> {
+        bail!("windows are read in panels")
+    }
+}
+
+impl PackedWindows {
+    /// Packs all windows.
+    fn all(&self, format: &PackedFormat) -> TractResult<Box<dyn MMMInputValue>> {
+        let mut packed = format.new_packed_buffer(self.k(), self.mn())?;
+        let planes = self.planes.try_as_plain_ram()?.as_slice::<f32>()?;
+        let length = packed.panel_bytes / size_of::<f32>();
+        let numbers = Arc::get_mut(&mut packed.packed).context("a buffer of its own")?;
+        let numbers: &mut [f32] = bytemuck::cast_slice_mut(numbers.as_bytes_mut());
+        let work = numbers.len();
+        multithread::par_chunks_mut(numbers, length, work, |first, panels| {
+            for (index, panel) in panels.chunks_mut(length).enumerate() {
+                self.pack(planes, first + index, panel);
+            }
+            Ok(())
+        })?;
+        Ok(Box::new(packed))
+    }
+
+    /// Packs a panel. What lies behind the last window counts for nothing.
+    fn pack(&self, planes: &[f32], panel: usize, to: &mut [f32]) {
+        let Self { windows, width, .. } = self;
+        let runs = windows.runs(panel * width, *width);
+        let size = windows.plane();
+        let planes = planes[self.range.start * size..self.range.end * size].chunks_exact(size);
+        for (plane, rows) in planes.zip(to.chunks_exact_mut(width * windows.taps().len())) {
+            for (tap, mut row) in windows.taps().iter().zip(rows.chunks_exact_mut(*width)) {
+                for (start, count) in &runs {
+                    let (run, rest) = row.split_at_mut(*count);
+                    copy(&plane[tap + start..][..*count], run);
+                    row = rest;
+                }
+            }
+        }
+    }
+}
+
+/// Copies numbers, of which there are often whole vectors.
+fn copy(from: &[f32], to: &mut [f32]) {
+    let (from, from_rest) = from.as_chunks::<8>();
+    let (to, to_rest) = to.as_chunks_mut::<8>();
+    from.iter().zip(to).for_each(|(from, to)| *to = *from);
+    let rest = from_rest.iter().zip(to_rest);
+    rest.for_each(|(from, to)| *to = *from);
+}
+
+/// The same numbers of the same image.
+impl PartialEq for PackedWindows {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.planes, &self.range, &self.windows) == (&other.planes, &other.range, &other.windows)
+    }
+}
+
+impl Eq for PackedWindows {}
+
+impl std::hash::Hash for PackedWindows {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.range.hash(state);
+    }
+}
+
+impl fmt::Display for PackedWindows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "windows of planes {:?}", self.range)
+    }
+}

@@ -1,0 +1,191 @@
+//! Where the windows of a convolution lie in an image.
+
+use tract_onnx::tract_core::ops::cnn::PoolSpec;
+use tract_onnx::tract_hir::internal::*;
+
+/// The windows in a plane of an image.
+///
+/// Neighbouring windows of a row begin next to each other. Unless they do in the plane itself, it is
+/// laid out anew: with its padding, and with those columns of a row side by side that are as many
+/// steps of the windows apart:
+///
+/// ```text
+/// 1 2 3 4 5, padded by 1, windows by 2:   . 2 4 .   1 3 5 .
+/// ```
+#[derive(Debug, Hash, PartialEq, Eq)]
+pub(super) struct Windows {
+    axes: TVec<Axis>,
+    /// Whether windows are read where the image lies.
+    is_image: bool,
+    /// Where the numbers of a window lie, from its first.
+    taps: Vec<usize>,
+}
+
+/// A spatial axis.
+#[derive(Debug, Hash, PartialEq, Eq)]
+struct Axis {
+    size: usize,
+    pad: usize,
+    stride: usize,
+    windows: usize,
+    /// The indices as they are laid out, a multiple of the stride in a row.
+    extent: usize,
+}
+
+impl Windows {
+    /// Returns the windows in an image of this shape.
+    pub(super) fn new(pool: &PoolSpec, image: &[usize]) -> TractResult<Self> {
+        let shape = pool.data_format.shape(image)?;
+        let padding = pool.computed_padding(shape.hw_dims());
+        let mut axes: TVec<Axis> = tvec!();
+        for (axis, padding) in padding.iter().enumerate() {
+            let window = (pool.kernel_shape[axis] - 1) * pool.dilation(axis) + 1;
+            axes.push(Axis {
+                size: shape.hw_dims()[axis],
+                pad: padding.pad_before,
+                stride: pool.stride(axis),
+                windows: padding.convoluted,
+                extent: padding.convoluted.saturating_sub(1) * pool.stride(axis) + window,
+            });
+        }
+        let row = axes.last_mut().context("a convolution without axes")?;
+        row.extent = row.extent.next_multiple_of(row.stride);
+        let is_image = row.stride == 1 && axes.iter().all(|it| it.pad == 0 && it.extent <= it.size);
+        if is_image {
+            axes.iter_mut().for_each(|axis| axis.extent = axis.size);
+        }
+        let mut taps = vec![0];
+        for (index, axis) in axes.iter().enumerate() {
+            let indices = (0..pool.kernel_shape[index]).map(|tap| tap * pool.dilation(index));
+            let along = |outer: usize| {
+                let indices = indices.clone();
+                indices.map(move |tap| (outer * axis.extent, tap))
+            };
+            let is_row = index + 1 == axes.len();
+            let all = taps.iter().flat_map(|&outer| along(outer));
+            taps = all
+                .map(|(outer, tap)| outer + if is_row { axis.column(tap) } else { tap })
+                .collect();
+        }
+        Ok(Self {
+            axes,
+            is_image,
+            taps,
+        })
+    }
+
+    /// Returns the number of windows.
+    pub(super) fn count(&self) -> usize {
+        self.axes.iter().map(|axis| axis.windows).product()
+    }
+
+    /// Returns the numbers of a plane, as it is laid out.
+    pub(super) fn plane(&self) -> usize {
+        self.axes.iter().map(|axis| axis.extent).product()
+    }
+
+    /// Returns where the numbers of a window lie, from its first.
+    pub(super) fn taps(&self) -> &[usize] {
+        &self.taps
+    }
+
+    /// Returns the windows from one on, at most this many, in runs that begin next to each other: the
+    /// start of the first, and their number.
+    pub(super) fn runs(&self, first: usize, count: usize) -> TVec<(usize, usize)> {
+        let row = self.axes.last().map_or(1, |axis| axis.windows);
+        let end = self.count().min(first + count);
+        let mut runs = tvec!();
+        let mut at = first;
+        while at < end {
+            let count = (row - at % row).min(end - at);
+            runs.push((self.start(at), count));
+            at += count;
+        }
+        runs
+    }
+
+    fn start(&self, window: usize) -> usize {
+        let (mut rest, mut start, mut step) = (window, 0, 1);
+        for (back, axis) in self.axes.iter().rev().enumerate() {
+            let index = rest % axis.windows;
+            rest /= axis.windows;
+            start += step * index * if back == 0 { 1 } else { axis.stride };
+            step *= axis.extent;
+        }
+        start
+    }
+
+    /// Lays out the planes of images, one after another.
+    pub(super) fn lay_out(&self, images: TValue) -> TractResult<TValue> {
+        if self.is_image {
+            return Ok(images);
+        }
+        let size: usize = self.axes.iter().map(|axis| axis.size).product();
+        let plane = self.plane();
+        let shape = images.shape();
+        let planes: usize = shape[..shape.len() - self.axes.len()].iter().product();
+        let mut all = Tensor::zero::<f32>(&[planes, plane])?;
+        let from = images.try_as_plain_ram()?.as_slice::<f32>()?;
+        // Planes may be nothing but their padding.
+        if all.len() * size > 0 {
+            let mut all = all.try_as_plain_ram_mut()?;
+            multithread::par_chunks_mut(
+                all.as_slice_mut()?,
+                plane,
+                planes * plane,
+                |first, part| {
+                    let planes = from[first * size..].chunks_exact(size);
+                    for (from, to) in planes.zip(part.chunks_exact_mut(plane)) {
+                        self.lay_out_plane(from, to);
+                    }
+                    Ok(())
+                },
+            )?;
+        }
+        Ok(all.into_tvalue())
+    }
+
+    fn lay_out_plane(&self, from: &[f32], to: &mut [f32]) {
+        let Some((row, outer)) = self.axes.split_last() else {
+            return;
+        };
+        for (index, to) in to.chunks_exact_mut(row.extent).enumerate() {
+            let (mut rest, mut start, mut step) = (index, Some(0), row.size);
+            for axis in outer.iter().rev() {
+                let index = (rest % axis.extent).checked_sub(axis.pad);
+                let index = index.filter(|index| *index < axis.size);
+                start = start.zip(index).map(|(start, index)| start + step * index);
+                rest /= axis.extent;
+                step *= axis.size;
+            }
+            if let Some(start) = start {
+                row.lay_out(&from[start..start + row.size], to);
+            }
+        }
+    }
+}
+
+impl Axis {
+    /// Returns where the column of a row lies as it is laid out.
+    fn column(&self, index: usize) -> usize {
+        index % self.stride * (self.extent / self.stride) + index / self.stride
+    }
+
+    /// Lays out a row, without the padding.
+    fn lay_out(&self, from: &[f32], to: &mut [f32]) {
+        for (first, to) in to.chunks_exact_mut(self.extent / self.stride).enumerate() {
+            let skipped = self.pad.saturating_sub(first).div_ceil(self.stride);
+            let begin = skipped * self.stride + first - self.pad;
+            let (Some(to), Some(from)) = (to.get_mut(skipped..), from.get(begin..)) else {
+                continue;
+            };
+            if self.stride == 1 {
+                let count = to.len().min(from.len());
+                to[..count].copy_from_slice(&from[..count]);
+            } else {
+                let from = from.iter().step_by(self.stride);
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+            }
+        }
+    }
+}
