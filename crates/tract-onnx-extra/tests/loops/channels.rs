@@ -35,3 +35,20 @@ fn an_operand_for_each_channel_is_repeated_for_each_image() {
         }
     }
 }
+
+/// Sizes that are not known, or too small, end the optimisation as well.
+#[test]
+fn other_sizes_are_left_to_tract() {
+    for sizes in ["H,40", "H,W", "8,2", "1,1"] {
+        let shape = format!("x:f32[N,3,{sizes}]");
+        let graph = graph(&shape, "y", "y = Mul(x, c)")
+            .constant("c", tensor4(&[[[[2_f32]], [[-3.]], [[0.5]]]]));
+        let image = match sizes {
+            "8,2" => [3, 8, 2],
+            "1,1" => [3, 1, 1],
+            _ => IMAGE,
+        };
+        let found = check(&graph, &image, &[3, 1, 0]);
+        assert!(!found.contains(&"MultiBroadcastTo".to_owned()), "{found:?}");
+    }
+}

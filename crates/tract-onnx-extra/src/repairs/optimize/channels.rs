@@ -68,6 +68,8 @@ fn repeated(
         .into_owned();
     let operand = patch.wire_node(name, MultiBroadcastTo { shape }, &[taps[1 - whole]])?[0];
     let output = patch.wire_node(&node.name, op.clone(), &[taps[whole], operand])?[0];
+    // tract may find the operands too small, and would drop what it does not use.
+    rule_if!(op.codegen(&patch, patch.node(output.node))?.is_some());
     patch.shunt_outside(model, node.id.into(), output)?;
     Ok(Some(patch))
 }

@@ -38,8 +38,8 @@ mod windows;
 const MIN_CHANNELS: usize = 32;
 const MIN_INPUTS: usize = 256;
 
-/// The kernels whose tiles have two vectors of windows, from the one with the widest vectors on.
-const WIDE: [&str; 2] = ["avx512_mmm_f32_32x6", "fma_mmm_f32_16x6"];
+/// The kernel whose tiles have two vectors of windows. That of AVX2 is slower for single points.
+const WIDE: &str = "avx512_mmm_f32_32x6";
 
 /// The fewest windows that fill such tiles.
 const MIN_WINDOWS: usize = 64;
@@ -301,8 +301,8 @@ impl Product {
 
 /// Returns tract's kernel for a product of windows by weights, if it multiplies plain numbers.
 ///
-/// Two vectors of windows are the fastest for all channels; tract's choice is fitted to products whose
-/// tiles are stored number by number. [M53]
+/// With AVX-512 two vectors of windows are the fastest for all channels; tract's choice is fitted to
+/// products whose tiles are stored number by number. [M53]
 fn kernel(windows: &TDim, k: usize, channels: usize) -> Option<Box<dyn MatMatMul>> {
     let windows = windows.to_usize().ok();
     let query = Query {
@@ -314,10 +314,6 @@ fn kernel(windows: &TDim, k: usize, channels: usize) -> Option<Box<dyn MatMatMul
     if windows.is_some_and(|windows| windows < MIN_WINDOWS) {
         return (packing == 0).then_some(chosen);
     }
-    let mut wide = WIDE.iter().filter_map(|name| {
-        let mut all = dispatch.runnable().iter();
-        all.find(|kernel| kernel.name() == *name)
-    });
-    let wide = wide.next();
+    let wide = dispatch.runnable().iter().find(|it| it.name() == WIDE);
     wide.cloned().or((packing == 0).then_some(chosen))
 }
