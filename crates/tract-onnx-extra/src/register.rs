@@ -14,10 +14,10 @@ use crate::{data_sizes, recurrent};
 /// constants in its branches, `Cast` of sizes to int32 without losing symbols, `Range` of any
 /// span, reductions of nothing and of integers, `Slice` along axes of any size, `Squeeze`,
 /// `Compress`, `Concat`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and `Tile` with
-/// sizes from data, `Unique`, `MaxPool`, `Mod`, `Mul`, `TopK`, `GatherND` and `ScatterND` from the end, `QuantizeLinear` and `DequantizeLinear` of all
-/// versions, and operators such as `CumSum` for int64 that comes from data. An operator whose
-/// outputs are known to be empty is a constant. Of `ai.onnx.ml` it reads `LabelEncoder` and
-/// `OneHotEncoder`.
+/// sizes from data, `Unique`, `MaxPool`, `Mod`, `Mul`, `TopK`, `GatherND` and `ScatterND` with indices
+/// from the end, `QuantizeLinear` and `DequantizeLinear` of all versions, and operators such as
+/// `CumSum` for int64 that comes from data. An operator whose outputs are known to be empty is a
+/// constant. Of `ai.onnx.ml` it reads `LabelEncoder` and `OneHotEncoder`.
 ///
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
 /// an error when the model is read.

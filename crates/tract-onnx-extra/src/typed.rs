@@ -13,7 +13,7 @@ use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::source::Source;
 
-use crate::loops::infer::OnnxLoop;
+use crate::loops::nested::LOOP;
 use crate::names::Names;
 
 /// The bytes of a constant that are part of its key.
@@ -114,7 +114,7 @@ impl Typed {
             });
             return constants.collect();
         }
-        if node.op_is::<OnnxLoop>() {
+        if node.op.name() == LOOP {
             return self.in_place(source, node);
         }
         let (alone, inputs) = self.alone(node)?;

@@ -1,8 +1,8 @@
 //! Pads that remove elements, on which tract panics, and values in a list of one element.
 //!
-//! A Pad that removes elements is one that only adds elements, and a slice of its output for each axis that loses
-//! some. The pads have to be known when the node is wired; others are deferred (`deferred.rs`), and
-//! come here when they run.
+//! A Pad that removes elements is one that only adds elements, and a slice of its output for each
+//! axis that loses some. The pads have to be known when the node is wired; others are deferred
+//! (`deferred.rs`), and come here when they run.
 //!
 //! ```text
 //! Pad(x, [-1, 2])  →  Pad(x, [0, 2])[1:]

@@ -16,6 +16,7 @@ use tract_onnx::tract_hir::ops::konst::Const;
 
 use crate::data_sizes::symbols_of;
 use crate::limits::Limits;
+use crate::loops::nested::LOOP;
 use crate::loops::op::Loop;
 use crate::loops::scan;
 use crate::loops::spec::{Feed, Output, Spec, Value};
@@ -463,7 +464,7 @@ fn integer_type(fact: &TypedFact, declared: Option<DatumType>) -> DatumType {
 
 impl Op for OnnxLoop {
     fn name(&self) -> StaticName {
-        "Loop".into()
+        LOOP.into()
     }
 
     not_a_typed_op!();

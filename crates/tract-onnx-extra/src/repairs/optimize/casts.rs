@@ -9,51 +9,26 @@
 
 use half::slice::HalfFloatSliceExt;
 use tract_onnx::tract_core::ops::cast::Cast;
-use tract_onnx::tract_core::optim::{OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
 
 /// The numbers that are rounded together: their half floats stay in the nearest cache.
 const ROUNDED_TOGETHER: usize = 1024;
 
-/// The pass.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Casts {
-    next: usize,
-}
-
-impl TypedPass for Casts {
-    fn reset(&mut self) -> TractResult<()> {
-        self.next = 0;
-        Ok(())
-    }
-
-    fn next(
-        &mut self,
-        _session: &mut OptimizerSession<'_>,
-        model: &TypedModel,
-    ) -> TractResult<Option<TypedModelPatch>> {
-        while let Some(node) = model.nodes.get(self.next) {
-            self.next += 1;
-            let Some(cast) = half_cast(model, node)? else {
-                continue;
-            };
-            let narrowed = model.linear_prec(node.id)?.filter(|before| {
-                let before = before.op_as::<HalfCast>();
-                cast == HalfCast::Widened && before == Some(&HalfCast::Narrowed)
-            });
-            let patch = match narrowed {
-                Some(before) => TypedModelPatch::replace_single_op(
-                    model,
-                    node,
-                    &before.inputs,
-                    HalfCast::Rounded,
-                ),
-                None => TypedModelPatch::replace_single_op(model, node, &node.inputs, cast),
-            };
-            return patch.map(Some);
-        }
-        Ok(None)
-    }
+/// A cast of half floats by vectors. One to half floats and back is one operator.
+pub(super) fn by_vectors(
+    model: &TypedModel,
+    node: &TypedNode,
+) -> TractResult<Option<TypedModelPatch>> {
+    rule_if_some!(cast = half_cast(model, node)?);
+    let narrowed = model.linear_prec(node.id)?.filter(|before| {
+        let before = before.op_as::<HalfCast>();
+        cast == HalfCast::Widened && before == Some(&HalfCast::Narrowed)
+    });
+    let (inputs, cast) = match narrowed {
+        Some(before) => (&before.inputs, HalfCast::Rounded),
+        None => (&node.inputs, cast),
+    };
+    TypedModelPatch::replace_single_op(model, node, inputs, cast).map(Some)
 }
 
 /// What a Cast does, if it is from half floats to floats or back.

@@ -11,44 +11,14 @@
 
 use tract_onnx::tract_core::ops::array::MultiBroadcastTo;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
-use tract_onnx::tract_core::optim::{OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
 
-/// The pass, which comes before tract's choices.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Channels {
-    next: usize,
-}
-
-impl TypedPass for Channels {
-    fn reset(&mut self) -> TractResult<()> {
-        self.next = 0;
-        Ok(())
-    }
-
-    fn next(
-        &mut self,
-        _session: &mut OptimizerSession<'_>,
-        model: &TypedModel,
-    ) -> TractResult<Option<TypedModelPatch>> {
-        while let Some(node) = model.nodes.get(self.next) {
-            self.next += 1;
-            if let Some(op) = node.op_as::<TypedBinOp>()
-                && let Some(patch) = repeated(op, model, node)?
-            {
-                return Ok(Some(patch));
-            }
-        }
-        Ok(None)
-    }
-}
-
 /// The operator on an operand that is repeated, which is the second one.
-fn repeated(
-    op: &TypedBinOp,
+pub(super) fn repeated(
     model: &TypedModel,
     node: &TypedNode,
 ) -> TractResult<Option<TypedModelPatch>> {
+    rule_if_some!(op = node.op_as::<TypedBinOp>());
     rule_if!(op.0.as_linalg_binop().is_some());
     let facts = model.node_input_facts(node.id)?;
     rule_if!(facts.len() == 2 && facts.iter().all(|fact| fact.datum_type.is::<f32>()));

@@ -56,9 +56,13 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     finish_scans(&mut model)?;
     let mut codegen = mended(Optimizer::codegen(), &model);
     // Convolutions come first: they take the sums behind them.
-    codegen.add_pass(0, Box::<channels::Channels>::default());
-    codegen.add_pass(0, Box::<convolutions::Convolutions>::default());
-    codegen.add_pass(0, Box::<casts::Casts>::default());
+    for replace in [
+        channels::repeated,
+        convolutions::as_product,
+        casts::by_vectors,
+    ] {
+        codegen.add_pass(0, Box::new(EachNode::new(replace)));
+    }
     session::optimize(&codegen, &mut model)?;
     // It is the one to say that the model is optimised.
     let nothing = Optimizer {
@@ -73,7 +77,7 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
 /// The passes that come before tract's, where it optimises a model itself.
 fn choices() -> Optimizer {
     Optimizer {
-        passes: vec![Box::<convolutions::Convolutions>::default()],
+        passes: vec![Box::new(EachNode::new(convolutions::as_product))],
         steps: None,
     }
 }
@@ -130,6 +134,43 @@ fn mended(mut optimizer: Optimizer, model: &TypedModel) -> Optimizer {
 fn has_blocks(model: &TypedModel) -> bool {
     let mut outputs = model.nodes().iter().flat_map(|node| &node.outputs);
     outputs.any(|output| output.fact.exotic_fact().is_some())
+}
+
+/// What becomes of a node; `None` if it stays.
+type Replace = fn(&TypedModel, &TypedNode) -> TractResult<Option<TypedModelPatch>>;
+
+/// A pass that looks at each node once.
+#[derive(Clone, Debug)]
+struct EachNode {
+    replace: Replace,
+    next: usize,
+}
+
+impl EachNode {
+    fn new(replace: Replace) -> Self {
+        Self { replace, next: 0 }
+    }
+}
+
+impl TypedPass for EachNode {
+    fn reset(&mut self) -> TractResult<()> {
+        self.next = 0;
+        Ok(())
+    }
+
+    fn next(
+        &mut self,
+        _session: &mut OptimizerSession<'_>,
+        model: &TypedModel,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        while let Some(node) = model.nodes.get(self.next) {
+            self.next += 1;
+            if let Some(patch) = (self.replace)(model, node)? {
+                return Ok(Some(patch));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// Ends a pass after a number of patches; each leaves a valid model.

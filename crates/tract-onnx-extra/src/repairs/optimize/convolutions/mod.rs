@@ -19,7 +19,6 @@ use tract_onnx::tract_core::ops::matmul::optimized::{
     AddMatMulGeometry, MapOutputAxisToInput, MatMulOperand, OptMatMul, ProtoFusedSpec,
 };
 use tract_onnx::tract_core::ops::nn::DataFormat;
-use tract_onnx::tract_core::optim::{OptimizerSession, TypedPass};
 use tract_onnx::tract_core::tract_linalg::cache::cache_info;
 use tract_onnx::tract_core::tract_linalg::mmm::{
     MatMatMul, OutputStoreSpec, PackedMatrixStorage, Query,
@@ -44,38 +43,18 @@ const WIDE: &str = "avx512_mmm_f32_32x6";
 /// The fewest windows that fill such tiles.
 const MIN_WINDOWS: usize = 64;
 
-/// The pass, which comes before the choices of tract.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Convolutions {
-    next: usize,
-}
-
-impl TypedPass for Convolutions {
-    fn reset(&mut self) -> TractResult<()> {
-        self.next = 0;
-        Ok(())
-    }
-
-    fn next(
-        &mut self,
-        _session: &mut OptimizerSession<'_>,
-        model: &TypedModel,
-    ) -> TractResult<Option<TypedModelPatch>> {
-        // It was measured for AVX2 and AVX-512 alone.
-        rule_if!(cfg!(target_arch = "x86_64"));
-        while let Some(node) = model.nodes.get(self.next) {
-            self.next += 1;
-            let patch = if let Some(conv) = node.op_as::<Conv>() {
-                product_of_conv(conv, model, node)?
-            } else if let Some(sum) = node.op_as::<EinSum>() {
-                product_of_points(sum, model, node)?
-            } else {
-                None
-            };
-            if patch.is_some() {
-                return Ok(patch);
-            }
-        }
+/// A convolution as a product of its windows.
+pub(super) fn as_product(
+    model: &TypedModel,
+    node: &TypedNode,
+) -> TractResult<Option<TypedModelPatch>> {
+    // It was measured for AVX2 and AVX-512 alone.
+    rule_if!(cfg!(target_arch = "x86_64"));
+    if let Some(conv) = node.op_as::<Conv>() {
+        product_of_conv(conv, model, node)
+    } else if let Some(sum) = node.op_as::<EinSum>() {
+        product_of_points(sum, model, node)
+    } else {
         Ok(None)
     }
 }
