@@ -251,7 +251,8 @@ macro_rules! numbers {
             const LEAST: Self = Self::$least;
 
             fn stays_beside(self, other: Self) -> bool {
-                self >= other || $is_nan(self)
+                // Without a branch, which data would mispredict.
+                (self >= other) | $is_nan(self)
             }
         }
 
