@@ -41,6 +41,17 @@ impl<'a> Known<'a> {
             observed: observed.into_iter().map(|it| -> &'a _ { it }).collect(),
         }
     }
+
+    /// Returns the same with another fact of one input.
+    pub(crate) fn with_input<'b>(&self, index: usize, fact: &'b InferenceFact) -> Known<'b>
+    where
+        'a: 'b,
+    {
+        let inputs = self.inputs.iter().enumerate();
+        let inputs = inputs.map(|(input, known)| if input == index { fact } else { *known });
+        let (outputs, observed) = (self.outputs.iter(), self.observed.iter());
+        Known::new(inputs, outputs.copied(), observed.copied())
+    }
 }
 
 /// The extent of an inference.

@@ -129,12 +129,7 @@ impl Hook for ScalarValue {
             let value = value.into_tensor().into_shape(&[])?;
             scalar.value = value.into_arc_tensor().into();
         }
-        let inputs = known.inputs.iter().enumerate();
-        let inputs = inputs.map(|(index, fact)| match index == self.value {
-            true => &scalar,
-            false => *fact,
-        });
-        let known = Known::new(inputs, known.outputs, known.observed);
+        let known = known.with_input(self.value, &scalar);
         let (mut inputs, outputs, observed) = inference.of(upstream, known)?;
         inputs[self.value] = InferenceFact {
             datum_type: inputs[self.value].datum_type,

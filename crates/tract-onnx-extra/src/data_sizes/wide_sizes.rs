@@ -29,23 +29,13 @@ impl Hook for WideSizes {
         known: Known<'_>,
         inference: Inference,
     ) -> TractResult<Facts> {
-        let inputs = &known.inputs;
-        let before = inputs.get(self.sizes).copied();
+        let before = known.inputs.get(self.sizes).copied();
         let value = before.and_then(|fact| fact.value.concretize());
         let Some((before, value)) = before.zip(value) else {
             return inference.of(upstream, known);
         };
         let sizes = InferenceFact::from(in_dims(&value)?);
-        let given = inputs.iter().enumerate();
-        let given = given.map(|(input, fact)| match input == self.sizes {
-            true => &sizes,
-            false => *fact,
-        });
-        let known = Known::new(
-            given,
-            known.outputs.iter().copied(),
-            known.observed.iter().copied(),
-        );
+        let known = known.with_input(self.sizes, &sizes);
         let (mut found, outputs, observed) = inference.of(upstream, known)?;
         found[self.sizes] = before.clone();
         Ok((found, outputs, observed))
