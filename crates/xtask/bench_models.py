@@ -51,13 +51,24 @@ def convolution(image: list, weights: list, **attributes) -> onnx.ModelProto:
     return model([helper.make_node("Conv", ["X", *constants], ["Y"], **attributes)], image, constants)
 
 
+def pool(image: list, **attributes) -> onnx.ModelProto:
+    """Return a model of one MaxPool."""
+    return model([helper.make_node("MaxPool", ["X"], ["Y"], **attributes)], image, {})
+
+
+def binary(operator: str, sizes: list, operand: list) -> onnx.ModelProto:
+    """Return a model of a function of two operands, the second a constant of these sizes."""
+    node = helper.make_node(operator, ["X", "C"], ["Y"])
+    return model([node], sizes, {"C": random(*operand)})
+
+
 def model(nodes: list, sizes: list, weights: dict) -> onnx.ModelProto:
     """Return a model from X, of these sizes, to Y."""
     graph = helper.make_graph(
         nodes,
         "benchmark",
         [helper.make_tensor_value_info("X", TensorProto.FLOAT, sizes)],
-        [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)],
+        [helper.make_empty_tensor_value_info("Y")],
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
@@ -79,6 +90,22 @@ CONVOLUTIONS = [
     ("5, 40 to 128 channels of 400", [40, 400], [128, 40, 5], SAME),
 ]
 
+# Maxima of images and of a signal: the sizes, and the attributes.
+POOLS = [
+    ("2x2 by 2", [1, 64, 32, 128], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    ("3x3 by 2", [1, 64, 32, 128], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    ("5x5", [1, 64, 16, 16], {"kernel_shape": [5, 5], "pads": [2, 2, 2, 2]}),
+    ("2 by 2", [1, 128, 4000], {"kernel_shape": [2], "strides": [2]}),
+]
+
+# Functions of two operands: the sizes of both.
+BROADCASTS = [
+    ("of each channel", [4, 64, 32, 32], [1, 64, 1, 1]),
+    ("of each image", [16, 64, 32, 32], [16, 1, 32, 32]),
+    ("along the last axis", [1, 64, 256, 1], [256, 16]),
+    ("of each step", [32, 100, 64], [32, 100, 1]),
+]
+
 # The rows: a name, how its model is built, the sizes for that, and attributes if it takes any.
 ROWS = [
     *(
@@ -95,6 +122,12 @@ ROWS = [
         (f"Conv {name}, batch {batch}", convolution, ([batch, *image], weights), attributes)
         for name, image, weights, attributes in CONVOLUTIONS
         for batch in (1, 4)
+    ),
+    *((f"MaxPool {name}", pool, (image,), attributes) for name, image, attributes in POOLS),
+    *(
+        (f"{operator} {name}", binary, (operator, sizes, operand))
+        for operator in ("Mul", "Div", "Less")
+        for name, sizes, operand in BROADCASTS
     ),
 ]
 

@@ -129,6 +129,7 @@
 #[macro_use]
 mod equality;
 
+mod binary;
 mod data_sizes;
 pub mod delegate;
 mod dims;

@@ -5,13 +5,13 @@
 
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
-    batch_norm, cast, categories, einsum, empty, functions, gemm, int64, log_softmax, mat_mul,
+    batch_norm, cast, categories, div, einsum, empty, functions, gemm, int64, log_softmax, mat_mul,
     max_pool, mod_, mul, nd_indices, quantize, range, reduce, retyped, split, top_k,
 };
 use crate::{data_sizes, recurrent};
 
 /// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, `If` with any names and
-/// constants in its branches, `Cast` of sizes to int32 without losing symbols, `Range` of any
+/// constants in its branches, `Cast` of sizes to int32 without losing symbols, `Div` without reciprocals, `Range` of any
 /// span, reductions of nothing and of integers, `Slice` along axes of any size, `Squeeze`,
 /// `Compress`, `Concat`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and `Tile` with
 /// sizes from data, `Unique`, `MaxPool`, `Mod`, `Mul`, `TopK`, `GatherND` and `ScatterND` with indices
@@ -33,6 +33,7 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     functions::register(onnx);
     onnx.op_register
         .insert("BatchNormalization", batch_norm::parse);
+    onnx.op_register.insert("Div", div::parse);
     onnx.op_register.insert("Einsum", einsum::parse);
     onnx.op_register.insert("Gemm", gemm::parse);
     onnx.op_register.insert("LogSoftmax", log_softmax::parse);

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use tract_onnx::tract_core::ops::array::Slice;
-use tract_onnx::tract_core::ops::binary::{BinMiniOp, TypedBinOp};
+use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cast::Cast;
 use tract_onnx::tract_core::ops::change_axes::{AxisOp, IntoShape};
 use tract_onnx::tract_core::ops::einsum::EinSum;
@@ -20,8 +20,9 @@ use tract_onnx::tract_core::tract_linalg::routines::Func;
 use tract_onnx::tract_hir::internal::*;
 
 use super::Fused;
-use super::program::{Binary, Function, Instruction, Operand, Output, Program, Unary, pack};
+use super::program::{Function, Instruction, Operand, Output, Program, Unary, pack};
 use super::view::{Base, View};
+use crate::binary::Binary;
 use crate::recurrent::activation::{Functions, GateFunction};
 use crate::repairs::kernel::Kernel;
 
@@ -85,27 +86,6 @@ fn unary(op: &ElementWiseOp) -> Option<Unary> {
         () if op.is::<math::Square>() => Some(Unary::Square),
         () => None,
     }
-}
-
-fn binary(op: &dyn BinMiniOp) -> Option<Binary> {
-    Some(match () {
-        () if op.is::<math::Add>() => Binary::Add,
-        () if op.is::<math::Sub>() => Binary::Sub,
-        () if op.is::<math::SubF>() => Binary::SubFrom,
-        () if op.is::<math::Mul>() => Binary::Mul,
-        () if op.is::<math::Div>() => Binary::Div,
-        () if op.is::<math::Min>() => Binary::Min,
-        () if op.is::<math::Max>() => Binary::Max,
-        () if op.is::<logic::And>() => Binary::And,
-        () if op.is::<logic::Or>() => Binary::Or,
-        () if op.is::<logic::CompEq>() => Binary::Equal,
-        () if op.is::<logic::CompNE>() => Binary::NotEqual,
-        () if op.is::<logic::CompLT>() => Binary::Less,
-        () if op.is::<logic::CompLTE>() => Binary::LessOrEqual,
-        () if op.is::<logic::CompGT>() => Binary::Greater,
-        () if op.is::<logic::CompGTE>() => Binary::GreaterOrEqual,
-        () => return None,
-    })
 }
 
 /// Reads a small product with a constant matrix.
@@ -203,7 +183,7 @@ fn fusable_op(model: &TypedModel, node: &TypedNode) -> TractResult<Option<Fusabl
     Ok(if let Some(op) = op.downcast_ref::<ElementWiseOp>() {
         unary(op).map(FusableOp::Unary)
     } else if let Some(op) = op.downcast_ref::<TypedBinOp>() {
-        binary(&*op.0).map(FusableOp::Binary)
+        Binary::of(&*op.0).map(FusableOp::Binary)
     } else if op.is::<Iff>() {
         Some(FusableOp::Select)
     } else if let Some(op) = op.downcast_ref::<EinSum>() {

@@ -8,6 +8,7 @@
 use tract_onnx::tract_hir::internal::*;
 
 use super::view::{Base, View};
+use crate::binary::{Binary, Pairs, truth};
 use crate::recurrent::activation::{Functions, GateFunction};
 use crate::repairs::kernel::Kernel;
 
@@ -24,27 +25,6 @@ pub(super) enum Unary {
     Square,
     /// The truth value of a number: 1 unless the operand is 0.
     Truth,
-}
-
-/// A function of two operands.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Binary {
-    Add,
-    Sub,
-    /// The second minus the first.
-    SubFrom,
-    Mul,
-    Div,
-    Min,
-    Max,
-    And,
-    Or,
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
 }
 
 /// The computation of a value from its operands. A bool is 0 or 1.
@@ -231,7 +211,10 @@ impl Program {
                     base => view.read(memory.floats(base), to, |float| float),
                 },
                 Function::Unary(function) => unary(function, to, operand(0))?,
-                Function::Binary(function) => binary(*function, to, operand(0), operand(1)),
+                Function::Binary(function) => {
+                    let (a, b) = (operand(0), operand(1));
+                    function.apply(Zipped { to, a, b });
+                }
                 Function::Select => {
                     let operands = std::iter::zip(operand(1), operand(2));
                     let operands = std::iter::zip(operand(0), operands);
@@ -313,10 +296,6 @@ fn allocate(instructions: &[Instruction], outputs: &[Output]) -> Vec<usize> {
     registers
 }
 
-fn truth(is_true: bool) -> f32 {
-    f32::from(u8::from(is_true))
-}
-
 fn unary(function: &Unary, to: &mut [f32], from: &[f32]) -> TractResult<()> {
     let mut each = |function: fn(f32) -> f32| {
         for (to, from) in std::iter::zip(&mut *to, from) {
@@ -343,32 +322,18 @@ fn unary(function: &Unary, to: &mut [f32], from: &[f32]) -> TractResult<()> {
     Ok(())
 }
 
-#[expect(clippy::float_cmp, reason = "ONNX's Equal")]
-fn binary(function: Binary, to: &mut [f32], a: &[f32], b: &[f32]) {
-    // Inlined into each arm, where the function is known, so that the loop is vectorised.
-    #[inline(always)]
-    fn each(to: &mut [f32], a: &[f32], b: &[f32], function: impl Fn(f32, f32) -> f32) {
-        for (to, (a, b)) in std::iter::zip(to, std::iter::zip(a, b)) {
+/// Equally many elements.
+struct Zipped<'a> {
+    to: &'a mut [f32],
+    a: &'a [f32],
+    b: &'a [f32],
+}
+
+impl Pairs for Zipped<'_> {
+    fn each(self, function: impl Fn(f32, f32) -> f32) {
+        for (to, (a, b)) in std::iter::zip(self.to, std::iter::zip(self.a, self.b)) {
             *to = function(*a, *b);
         }
-    }
-    match function {
-        Binary::Add => each(to, a, b, |a, b| a + b),
-        Binary::Sub => each(to, a, b, |a, b| a - b),
-        Binary::SubFrom => each(to, a, b, |a, b| b - a),
-        Binary::Mul => each(to, a, b, |a, b| a * b),
-        Binary::Div => each(to, a, b, |a, b| a / b),
-        // A NaN in either operand stays.
-        Binary::Min => each(to, a, b, |a, b| if a.is_nan() || a < b { a } else { b }),
-        Binary::Max => each(to, a, b, |a, b| if a.is_nan() || a > b { a } else { b }),
-        Binary::And => each(to, a, b, |a, b| truth(a != 0.0 && b != 0.0)),
-        Binary::Or => each(to, a, b, |a, b| truth(a != 0.0 || b != 0.0)),
-        Binary::Equal => each(to, a, b, |a, b| truth(a == b)),
-        Binary::NotEqual => each(to, a, b, |a, b| truth(a != b)),
-        Binary::Less => each(to, a, b, |a, b| truth(a < b)),
-        Binary::LessOrEqual => each(to, a, b, |a, b| truth(a <= b)),
-        Binary::Greater => each(to, a, b, |a, b| truth(a > b)),
-        Binary::GreaterOrEqual => each(to, a, b, |a, b| truth(a >= b)),
     }
 }
 

@@ -133,7 +133,7 @@ fn sums_that_are_read_stay() {
             .constant("w", numbers(&[32, 32, 1, 1]))
             .constant("c", numbers(&[1, 32, 1, 1]));
         let found = check(&graph, &[32, 17, 130], &[2]);
-        assert!(found.contains(&"OptAddByScalar".to_owned()), "{found:?}");
+        assert!(found.contains(&"AddByRows".to_owned()), "{found:?}");
     }
 }
 

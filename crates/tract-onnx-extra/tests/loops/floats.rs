@@ -416,6 +416,28 @@ fn an_exponent_may_have_a_wider_type() {
     }
 }
 
+/// A reciprocal rounds once more: of 41 numbers below 200 a number divided by itself would not be 1.
+#[test]
+fn quotients_are_rounded_once() {
+    let numbers: Vec<f64> = (1..200).map(f64::from).collect();
+    for datum_type in TYPES {
+        let of = element(datum_type);
+        let sizes = [numbers.len()];
+        let dividends = tensor(datum_type, &sizes, &numbers);
+        let model = graph(&format!("a:{of}[N] b:{of}[N]"), "y", "y = Div(a, b)");
+        let found = result(datum_type, model, &[dividends.clone(), dividends.clone()]);
+        assert!(found.iter().all(|it| *it == 1.0), "{of}: {found:?}");
+        for divisor in [41.0, -0.25] {
+            let model = graph(&format!("a:{of}[N]"), "y", "y = Div(a, b)")
+                .constant("b", tensor(datum_type, &[], &[divisor]));
+            let found = result(datum_type, model, std::slice::from_ref(&dividends));
+            let exact: Vec<f64> = numbers.iter().map(|it| it / divisor).collect();
+            let expected = elements(&tensor(datum_type, &sizes, &exact));
+            assert_eq!(found, expected, "{of} by {divisor}");
+        }
+    }
+}
+
 #[test]
 fn the_maximum_of_infinity_is_infinity() {
     for datum_type in TYPES {

@@ -2,9 +2,9 @@
 
 mod branches;
 mod build;
+mod by_rows;
 mod categories;
 mod cells;
-mod channels;
 mod convolutions;
 mod data_sizes;
 mod empty;

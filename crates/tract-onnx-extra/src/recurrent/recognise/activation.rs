@@ -74,14 +74,12 @@ fn softsign(scan: &Scanned<'_>, value: OutletId) -> Option<(Activation, OutletId
     })
 }
 
-/// The dividend and the divisor of a quotient, which decluttering makes a product with a reciprocal.
+/// The dividend and the divisor of a quotient, or of a product with a reciprocal.
 fn quotients(scan: &Scanned<'_>, value: OutletId) -> impl Iterator<Item = [OutletId; 2]> {
     let products = scan.either::<math::Mul>(value);
-    let decluttered = products
+    let by_reciprocals = products
         .filter_map(|[dividend, factor]| Some([dividend, argument::<math::Recip>(scan, factor)?]));
-    scan.binary::<math::Div>(value)
-        .into_iter()
-        .chain(decluttered)
+    scan.quotient(value).into_iter().chain(by_reciprocals)
 }
 
 /// x where it is more than a number, and something else elsewhere.

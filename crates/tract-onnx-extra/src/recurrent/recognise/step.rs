@@ -102,7 +102,7 @@ impl Step for Body<'_> {
             Operator::Add => self.scan.binary::<math::Add>(value),
             Operator::Sub => self.scan.binary::<math::Sub>(value),
             Operator::Mul => self.scan.binary::<math::Mul>(value),
-            Operator::Div => self.scan.binary::<math::Div>(value),
+            Operator::Div => self.scan.quotient(value),
             Operator::Max => self.scan.binary::<math::Max>(value),
             Operator::Min => self.scan.binary::<math::Min>(value),
         }

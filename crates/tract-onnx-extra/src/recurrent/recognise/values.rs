@@ -11,6 +11,7 @@ use tract_onnx::tract_core::ops::scan::{InputMapping, OutputMapping};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::loops::alias::Alias;
+use crate::operators::div::Quotient;
 
 /// A Scan about to be wired.
 pub(crate) struct Scanned<'a> {
@@ -87,6 +88,12 @@ impl Scanned<'_> {
         let node = self.node(self.strip(outlet));
         let op = node.op_as::<TypedBinOp>()?;
         op.0.is::<T>().then(|| [node.inputs[0], node.inputs[1]])
+    }
+
+    /// The dividend and the divisor of a quotient, ONNX's or one that tract writes itself.
+    pub(super) fn quotient(&self, outlet: OutletId) -> Option<[OutletId; 2]> {
+        self.binary::<Quotient>(outlet)
+            .or_else(|| self.binary::<math::Div>(outlet))
     }
 
     /// The operands of a commutative operator, in both orders.

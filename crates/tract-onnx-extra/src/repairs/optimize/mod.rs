@@ -1,8 +1,8 @@
 //! tract's optimizers, with repaired passes.
 //!
 //! The passes and their order are tract's. Three of them are replaced or wrapped (`axes.rs`, `slices.rs`),
-//! three come before them (`casts.rs`, `channels.rs`, `convolutions/`), and a session of this
-//! crate's runs them (`session.rs`). What has to see the whole model stands around them: symbols keep
+//! two come before them (`casts.rs`, `convolutions/`), one behind them (`by_rows.rs`), and a session of
+//! this crate's runs them (`session.rs`). What has to see the whole model stands around them: symbols keep
 //! their definers before, and Gathers and reductions are checked afterwards.
 
 use std::collections::HashSet;
@@ -19,8 +19,8 @@ use crate::operators::reduce::check_reductions;
 use crate::repairs::gather::check_indices;
 
 mod axes;
+mod by_rows;
 mod casts;
-mod channels;
 mod convolutions;
 mod patch;
 mod session;
@@ -36,7 +36,7 @@ mod slices;
 /// - `ChangeAxes` may move axes of size 1 back and forth forever. Here it ends, and does not try again
 ///   what was refused after each change.
 /// - Convolutions are computed in the way that is the fastest for their sizes, also within Scans.
-/// - Arithmetic with an operand for each channel is computed channel by channel.
+/// - Arithmetic and comparisons with operands that broadcast are computed row by row.
 /// - A Gather index out of range is an error; tract panics.
 /// - A size that comes from data is known wherever it is needed, even if nothing reads the value
 ///   whose size it is. Outputs that are sizes are int64; tract's are symbolic.
@@ -55,14 +55,13 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     let mut model = into_decluttered(model)?;
     finish_scans(&mut model)?;
     let mut codegen = mended(Optimizer::codegen(), &model);
-    // Convolutions come first: they take the sums behind them.
-    for replace in [
-        channels::repeated,
-        convolutions::as_product,
-        casts::by_vectors,
-    ] {
+    for replace in [convolutions::as_product, casts::by_vectors] {
         codegen.add_pass(0, Box::new(EachNode::new(replace)));
     }
+    // It takes what tract has no kernel for.
+    codegen
+        .passes
+        .push(Box::new(EachNode::new(by_rows::by_rows)));
     session::optimize(&codegen, &mut model)?;
     // It is the one to say that the model is optimised.
     let nothing = Optimizer {
