@@ -145,6 +145,7 @@ mod profile;
 mod recurrent;
 mod register;
 mod repairs;
+mod sliding;
 mod typed;
 mod wire;
 

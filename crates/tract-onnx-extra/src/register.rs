@@ -6,7 +6,7 @@
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
     batch_norm, cast, categories, div, einsum, empty, functions, gemm, int64, log_softmax, mat_mul,
-    max_pool, mod_, mul, nd_indices, quantize, range, reduce, retyped, split, top_k,
+    mod_, mul, nd_indices, pool, quantize, range, reduce, retyped, split, top_k,
 };
 use crate::{data_sizes, recurrent};
 
@@ -14,7 +14,7 @@ use crate::{data_sizes, recurrent};
 /// constants in its branches, `Cast` of sizes to int32 without losing symbols, `Div` without reciprocals, `Range` of any
 /// span, reductions of nothing and of integers, `Slice` along axes of any size, `Squeeze`,
 /// `Compress`, `Concat`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and `Tile` with
-/// sizes from data, `Unique`, `MaxPool`, `Mod`, `Mul`, `TopK`, `GatherND` and `ScatterND` with indices
+/// sizes from data, `Unique`, `AveragePool`, `MaxPool`, `Mod`, `Mul`, `TopK`, `GatherND` and `ScatterND` with indices
 /// from the end, `QuantizeLinear` and `DequantizeLinear` of all versions, and operators such as
 /// `CumSum` for int64 that comes from data. An operator whose outputs are known to be empty is a
 /// constant. Of `ai.onnx.ml` it reads `LabelEncoder` and `OneHotEncoder`.
@@ -41,7 +41,8 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("If", if_::parse);
     onnx.op_register.insert("Cast", cast::parse);
     onnx.op_register.insert("MatMul", mat_mul::parse);
-    onnx.op_register.insert("MaxPool", max_pool::parse);
+    onnx.op_register.insert("AveragePool", pool::parse);
+    onnx.op_register.insert("MaxPool", pool::parse);
     onnx.op_register.insert("Mod", mod_::parse);
     onnx.op_register.insert("Mul", mul::parse);
     onnx.op_register.insert("Pow", mul::parse);

@@ -21,7 +21,7 @@ fn conv(batch: &str, image: &[usize], weights: &[usize], attributes: &str) -> Gr
     graph(
         &format!("x:f32[{batch}{image}]"),
         "y",
-        &format!("y = Conv<{attributes}>(x, w, b)"),
+        &format!("y = Conv<{attributes}>(x, w, b)").replace("<>", ""),
     )
     .constant("w", numbers(weights))
     .constant("b", numbers(&weights[..1]))
@@ -99,6 +99,46 @@ fn windows_are_packed_for_products() {
     }
 }
 
+/// Images, weights and attributes of convolutions of single channels.
+const SUMS: [(&[usize], &[usize], &str); 9] = [
+    (&[3, 9, 11], &[3, 1, 3, 3], "group=3;pads=[1,1,1,1]"),
+    (
+        &[3, 9, 70],
+        &[3, 1, 5, 5],
+        "group=3;strides=[2,2];auto_pad=\"SAME_UPPER\"",
+    ),
+    (
+        &[3, 9, 11],
+        &[6, 1, 3, 3],
+        "group=3;strides=[1,2];pads=[0,2,1,0]",
+    ),
+    (
+        &[3, 12, 11],
+        &[3, 1, 2, 3],
+        "group=3;dilations=[3,2];pads=[1,1,1,1]",
+    ),
+    (&[3, 12, 11], &[3, 1, 1, 1], "group=3;strides=[4,3]"),
+    (&[3, 90], &[3, 1, 40], "group=3;strides=[3];pads=[11,5]"),
+    (&[3, 5, 6, 7], &[3, 1, 3, 2, 3], "group=3;strides=[1,2,2]"),
+    (&[1, 6, 130], &[64, 1, 3, 3], "pads=[1,1,1,1]"),
+    (&[1, 5, 7], &[2, 1, 5, 6], "pads=[2,3,2,3]"),
+];
+
+#[test]
+fn windows_of_single_channels_are_summed() {
+    for (image, weights, attributes) in SUMS {
+        for (batch, batches) in [("1", &[1][..]), ("N", &[3, 1, 0])] {
+            let found = check(&conv(batch, image, weights, attributes), image, batches);
+            let is_sum = found.contains(&"ConvSliding".to_owned());
+            let expected = cfg!(target_arch = "x86_64");
+            assert_eq!(is_sum, expected, "{attributes}: {found:?}");
+        }
+    }
+    // A product is faster: many outputs of many elements.
+    let found = check(&conv("1", &[1, 900], &[64, 1, 64], ""), &[1, 900], &[1]);
+    assert!(!found.contains(&"ConvSliding".to_owned()), "{found:?}");
+}
+
 #[test]
 fn points_are_windows() {
     let image = [32, 17, 13];
@@ -142,7 +182,7 @@ fn sums_that_are_read_stay() {
 fn products_replace_the_filter_where_they_are_faster() {
     let image = |channels| [channels, 6, 130];
     for (inputs, outputs, is_filter) in [
-        (1, 64, true),
+        (2, 64, true),
         (32, 31, true),
         (28, 32, true),
         (29, 32, false),

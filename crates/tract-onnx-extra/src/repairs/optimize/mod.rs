@@ -55,7 +55,7 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     let mut model = into_decluttered(model)?;
     finish_scans(&mut model)?;
     let mut codegen = mended(Optimizer::codegen(), &model);
-    for replace in [convolutions::as_product, casts::by_vectors] {
+    for replace in [convolutions::chosen, casts::by_vectors] {
         codegen.add_pass(0, Box::new(EachNode::new(replace)));
     }
     // It takes what tract has no kernel for.
@@ -76,7 +76,7 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
 /// The passes that come before tract's, where it optimises a model itself.
 fn choices() -> Optimizer {
     Optimizer {
-        passes: vec![Box::new(EachNode::new(convolutions::as_product))],
+        passes: vec![Box::new(EachNode::new(convolutions::chosen))],
         steps: None,
     }
 }

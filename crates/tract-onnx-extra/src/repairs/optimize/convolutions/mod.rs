@@ -8,6 +8,8 @@
 //! ```text
 //! Conv, EinSum of an image's points   become   ConvWindows, OptMatMul
 //! ```
+//!
+//! Where each group has a single input channel, windows are summed tap by tap (`sliding.rs`).
 
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cnn::conv::DirectSpatialConv;
@@ -28,8 +30,10 @@ use tract_onnx::tract_core::tract_linalg::{BinOp, MmmDispatch};
 use tract_onnx::tract_hir::internal::*;
 
 use packed::ConvWindows;
+use sliding::ConvSliding;
 
 mod packed;
+mod sliding;
 mod windows;
 
 /// The fewest output channels, and inputs of an output, from which on a product beats the filter at
@@ -37,21 +41,22 @@ mod windows;
 const MIN_CHANNELS: usize = 32;
 const MIN_INPUTS: usize = 256;
 
+/// The most inputs of an output from which on a product of several outputs of one channel beats
+/// sums.
+const MAX_TAPS: usize = 32;
+
 /// The kernel whose tiles have two vectors of windows. That of AVX2 is slower for single points.
 const WIDE: &str = "avx512_mmm_f32_32x6";
 
 /// The fewest windows that fill such tiles.
 const MIN_WINDOWS: usize = 64;
 
-/// A convolution as a product of its windows.
-pub(super) fn as_product(
-    model: &TypedModel,
-    node: &TypedNode,
-) -> TractResult<Option<TypedModelPatch>> {
+/// A convolution as a product of its windows, or as their sums.
+pub(super) fn chosen(model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedModelPatch>> {
     // It was measured for AVX2 and AVX-512 alone.
     rule_if!(cfg!(target_arch = "x86_64"));
     if let Some(conv) = node.op_as::<Conv>() {
-        product_of_conv(conv, model, node)
+        chosen_for_conv(conv, model, node)
     } else if let Some(sum) = node.op_as::<EinSum>() {
         product_of_points(sum, model, node)
     } else {
@@ -73,7 +78,14 @@ fn prefers_product(conv: &Conv, model: &TypedModel, node: &TypedNode) -> TractRe
     }))
 }
 
-fn product_of_conv(
+/// Whether windows of single channels are summed faster than multiplied.
+fn is_sliding(conv: &Conv) -> bool {
+    let taps: usize = conv.pool_spec.kernel_shape.iter().product();
+    let outputs = conv.output_channels() / conv.group;
+    conv.input_channels() == conv.group && (outputs == 1 || taps <= MAX_TAPS)
+}
+
+fn chosen_for_conv(
     conv: &Conv,
     model: &TypedModel,
     node: &TypedNode,
@@ -85,12 +97,21 @@ fn product_of_conv(
     rule_if!(image.datum_type == f32::datum_type());
     rule_if_some!(weights = numbers(weights));
     rule_if_some!(bias = numbers(bias));
-    rule_if!(weights.len() > 0 && prefers_product(conv, model, node)?);
+    rule_if!(weights.len() > 0);
+    let pool = conv.pool_spec.clone();
+    let by_channel = || conv.kernel_fmt.kernel_as_group_o_ihw(&weights, conv.group);
+    if is_sliding(conv) {
+        let op = ConvSliding {
+            pool,
+            weights: by_channel()?.into_arc_tensor(),
+            bias,
+        };
+        return TypedModelPatch::replace_single_op(model, node, &node.inputs[..1], op).map(Some);
+    }
+    rule_if!(prefers_product(conv, model, node)?);
     let product = Product {
-        pool: conv.pool_spec.clone(),
-        weights: conv
-            .kernel_fmt
-            .kernel_as_group_o_ihw(&weights, conv.group)?,
+        pool,
+        weights: by_channel()?,
         bias: Some(bias),
     };
     product.wire(model, node, node)

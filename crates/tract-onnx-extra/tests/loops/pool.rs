@@ -1,11 +1,16 @@
-//! Tests of the maxima of windows.
+//! Tests of the maxima and the means of windows.
 
-use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::internal::*;
 
 use crate::build::{graph, run_each};
 
 /// Images and attributes.
-const POOLS: [(&[usize], &str); 12] = [
+const POOLS: [(&[usize], &str); 14] = [
+    (&[3, 9, 50], "kernel_shape=[5,5];pads=[2,2,2,2]"),
+    (
+        &[3, 19, 50],
+        "kernel_shape=[4,7];pads=[0,3,3,0];strides=[3,1]",
+    ),
     (&[3, 8, 10], "kernel_shape=[2,2];strides=[2,2]"),
     (&[3, 9, 11], "kernel_shape=[2,2];strides=[2,2];ceil_mode=1"),
     (
@@ -43,28 +48,52 @@ fn numbers(sizes: &[usize]) -> Tensor {
     tensor1(&all).into_shape(sizes).unwrap()
 }
 
-/// tract's own operator agrees for numbers.
-#[test]
-fn maxima_of_windows_are_those_of_tract() {
-    for (image, attributes) in POOLS {
-        for batch in ["2", "N"] {
-            let sizes: String = image.iter().map(|size| format!(",{size}")).collect();
-            let shape = format!("x:f32[{batch}{sizes}]");
-            let graph = graph(&shape, "y", &format!("y = MaxPool<{attributes}>(x)"));
-            let batches: &[usize] = if batch == "N" { &[3, 1, 0] } else { &[2] };
-            let inputs: Vec<Vec<Tensor>> = batches
-                .iter()
-                .map(|&batch| vec![numbers(&[&[batch], image].concat())])
-                .collect();
-            let found = run_each(graph.clone(), &inputs).unwrap();
-            let tract = tract_onnx::onnx().parse(&graph.into_model(), None).unwrap();
-            let tract = tract.model.into_typed().unwrap().into_runnable().unwrap();
-            for (inputs, found) in std::iter::zip(inputs, found) {
-                let expected = tract.run(tvec!(inputs[0].clone().into_tvalue())).unwrap();
-                assert_eq!(found[0], *expected[0], "{attributes} of {batch}");
-            }
+/// Compares an operator with tract's own, whose means are rounded twice.
+#[track_caller]
+fn check(operator: &str, image: &[usize], attributes: &str) {
+    let tolerance = match operator {
+        "MaxPool" => Approximation::Exact,
+        _ => Approximation::Approximate,
+    };
+    for batch in ["2", "N"] {
+        let sizes: String = image.iter().map(|size| format!(",{size}")).collect();
+        let shape = format!("x:f32[{batch}{sizes}]");
+        let graph = graph(&shape, "y", &format!("y = {operator}<{attributes}>(x)"));
+        let batches: &[usize] = if batch == "N" { &[3, 1, 0] } else { &[2] };
+        let inputs: Vec<Vec<Tensor>> = batches
+            .iter()
+            .map(|&batch| vec![numbers(&[&[batch], image].concat())])
+            .collect();
+        let found = run_each(graph.clone(), &inputs).unwrap();
+        let tract = tract_onnx::onnx().parse(&graph.into_model(), None).unwrap();
+        let tract = tract.model.into_typed().unwrap().into_runnable().unwrap();
+        for (inputs, found) in std::iter::zip(inputs, found) {
+            let expected = tract.run(tvec!(inputs[0].clone().into_tvalue())).unwrap();
+            let found = found[0].close_enough(&expected[0], tolerance);
+            found.unwrap_or_else(|error| panic!("{operator} {attributes} of {batch}: {error}"));
         }
     }
+}
+
+/// tract's own operators agree for numbers.
+#[test]
+fn windows_are_those_of_tract() {
+    for (image, attributes) in POOLS {
+        check("MaxPool", image, attributes);
+        for counted in ["count_include_pad=0", "count_include_pad=1"] {
+            check("AveragePool", image, &format!("{attributes};{counted}"));
+        }
+    }
+}
+
+/// A mean is the sum divided by the number of elements: with the reciprocal of 49 it is not 1.
+#[test]
+fn means_are_rounded_once() {
+    let nodes = "y = AveragePool<kernel_shape=[7,7]>(x)";
+    let ones = Tensor::from_shape(&[1, 1, 7, 7], &[1_f32; 49]).unwrap();
+    let found = run_each(graph("x:f32[1,1,7,7]", "y", nodes), &[vec![ones]]);
+    let found = found.unwrap().remove(0).remove(0);
+    assert_eq!(found, tensor4(&[[[[1_f32]]]]));
 }
 
 /// ONNX Runtime's results; tract's maximum of -∞ is a finite number, and of NaN another element.

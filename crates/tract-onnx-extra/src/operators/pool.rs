@@ -1,0 +1,330 @@
+//! MaxPool and AveragePool. tract takes most windows element by element; its MaxPool makes finite
+//! numbers of -∞, and drops NaN.
+
+use std::borrow::Cow;
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::cnn::{MaxPool as Maxima, PaddingSpec, PoolSpec, SumPool};
+use tract_onnx::tract_hir::internal::*;
+
+use crate::delegate::{Delegate, Hook};
+use crate::node::{check_domain, parse_with_tract};
+use crate::sliding::{Axis, Fold, slide};
+
+/// Parses a MaxPool or an AveragePool.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
+    Ok((Delegate::boxed(upstream, Sliding), captured))
+}
+
+/// The most taps of a window whose maximum is not taken along one axis after the other.
+const MAX_TAPS: usize = 12;
+
+#[derive(Clone, Debug)]
+struct Sliding;
+
+impl Hook for Sliding {
+    fn to_typed(
+        &self,
+        upstream: &dyn InferenceOp,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let outlets = upstream.to_typed(source, node, target, mapping)?;
+        let datum_type = target.outlet_fact(outlets[0])?.datum_type;
+        let wired = target.node_mut(outlets[0].node);
+        if let Some(op) = wired
+            .op_as::<Maxima>()
+            .filter(|_| !datum_type.is_quantized())
+        {
+            wired.op = Box::new(MaxPool {
+                spec: op.pool_spec.clone(),
+                places: op.with_index_outputs,
+            });
+        } else if let Some(op) = wired.op_as::<SumPool>().filter(|_| datum_type.is::<f32>()) {
+            wired.op = Box::new(AveragePool {
+                spec: op.pool_spec.clone(),
+                counts_padding: op.count_include_pad,
+            });
+        }
+        Ok(outlets)
+    }
+}
+
+/// The maxima of windows, and perhaps their places among the elements of a channel.
+#[derive(Clone, Debug, Hash, PartialEq, Eq)]
+struct MaxPool {
+    spec: PoolSpec,
+    /// The type of the places.
+    places: Option<DatumType>,
+}
+
+impl Op for MaxPool {
+    fn name(&self) -> StaticName {
+        "MaxPool".into()
+    }
+
+    fn info(&self) -> TractResult<Vec<String>> {
+        Ok(self.spec.info())
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for MaxPool {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let input = args_1!(inputs);
+        match self.places {
+            None => dispatch_numbers!(maxima(input.datum_type())(&self.spec, &input)),
+            Some(_) => dispatch_numbers!(placed_maxima(input.datum_type())(self, &input)),
+        }
+    }
+}
+
+impl TypedOp for MaxPool {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let mut facts = self.spec.output_facts(inputs)?;
+        let places = self.places.map(|it| it.fact(facts[0].shape.clone()));
+        facts.extend(places);
+        Ok(facts)
+    }
+
+    as_op!();
+}
+
+fn maxima<T: Datum + Number>(spec: &PoolSpec, input: &Tensor) -> TractResult<TVec<TValue>> {
+    let values = input.try_as_plain_ram()?.as_slice::<T>()?;
+    let (sizes, values) = pool(spec, input.shape(), values)?;
+    Ok(tvec!(Tensor::from_shape(&sizes, &values)?.into_tvalue()))
+}
+
+fn placed_maxima<T: Datum + Number>(op: &MaxPool, input: &Tensor) -> TractResult<TVec<TValue>> {
+    let values = input.try_as_plain_ram()?.as_slice::<T>()?;
+    let shape = op.spec.data_format.shape(TVec::from(input.shape()))?;
+    let channel = shape.hw_dims().iter().product::<usize>().max(1);
+    let placed = std::iter::zip(values, (0..channel as i64).cycle());
+    let placed = placed.map(|(&value, place)| Placed { value, place });
+    let placed = placed.collect::<Vec<_>>();
+    let (sizes, placed) = pool(&op.spec, input.shape(), &placed)?;
+    let values: Vec<T> = placed.iter().map(|it| it.value).collect();
+    let places: Vec<i64> = placed.iter().map(|it| it.place).collect();
+    let places = Tensor::from_shape(&sizes, &places)?;
+    let places = places.cast_to_dt(op.places.unwrap_or(i64::datum_type()))?;
+    Ok(tvec!(
+        Tensor::from_shape(&sizes, &values)?.into_tvalue(),
+        places.into_owned().into_tvalue()
+    ))
+}
+
+/// Returns the sizes of the output, and the maxima of all windows.
+fn pool<E: Element>(
+    spec: &PoolSpec,
+    sizes: &[usize],
+    values: &[E],
+) -> TractResult<(TVec<usize>, Vec<E>)> {
+    let shape = spec.data_format.shape(TVec::from(sizes))?;
+    let axes = Axis::all(spec, shape.hw_dims());
+    let mut sizes = shape.shape.clone();
+    let first = shape.h_axis();
+    let mut maxima = Cow::Borrowed(values);
+    let mut fold = |axes: &[Axis]| {
+        for (size, axis) in std::iter::zip(&mut sizes[first..], axes) {
+            *size = axis.output;
+        }
+        let mut folded = vec![E::LEAST; sizes.iter().product()];
+        slide(axes, &maxima, &mut folded, &Greatest)?;
+        maxima = folded.into();
+        TractResult::Ok(())
+    };
+    if axes.iter().map(|axis| axis.window).product::<usize>() <= MAX_TAPS {
+        fold(&axes)?;
+    } else {
+        // The maximum of a window is that along one axis of those along the others.
+        for (index, axis) in axes.iter().enumerate() {
+            let others = axes.iter().enumerate();
+            let others = others.map(|(other, it)| match other < index {
+                true => Axis::whole(it.output),
+                false => Axis::whole(it.input),
+            });
+            let mut along: TVec<Axis> = others.collect();
+            along[index] = *axis;
+            fold(&along)?;
+        }
+    }
+    Ok((sizes, maxima.into_owned()))
+}
+
+/// Keeps the greatest element of a window.
+struct Greatest;
+
+impl<E: Element> Fold<E> for Greatest {
+    const PADDING: E = E::LEAST;
+
+    fn first(&self, _plane: usize) -> E {
+        E::LEAST
+    }
+
+    fn taps(&self, _plane: usize) -> impl Iterator<Item = impl Fn(E, E) -> E> + Clone {
+        std::iter::repeat(|kept: E, other: E| {
+            if kept.stays_beside(other) {
+                kept
+            } else {
+                other
+            }
+        })
+    }
+}
+
+/// What a window has a greatest one of.
+trait Element: Copy + Send + Sync {
+    /// The one that gives way to any.
+    const LEAST: Self;
+
+    /// Whether it is the greater one, or as great.
+    fn stays_beside(self, other: Self) -> bool;
+}
+
+/// A number with an order.
+trait Number: Element + PartialOrd {}
+
+/// A number and its place. Of equal ones the first counts.
+#[derive(Clone, Copy)]
+struct Placed<T> {
+    value: T,
+    place: i64,
+}
+
+impl<T: Number> Element for Placed<T> {
+    const LEAST: Self = Self {
+        value: T::LEAST,
+        place: i64::MAX,
+    };
+
+    fn stays_beside(self, other: Self) -> bool {
+        match self.value == other.value {
+            true => self.place < other.place,
+            false => self.value.stays_beside(other.value),
+        }
+    }
+}
+
+macro_rules! numbers {
+    ($least:ident, $is_nan:expr, $($number:ty)*) => {$(
+        impl Element for $number {
+            const LEAST: Self = Self::$least;
+
+            fn stays_beside(self, other: Self) -> bool {
+                // Without a branch, which data would mispredict.
+                (self >= other) | $is_nan(self)
+            }
+        }
+
+        impl Number for $number {}
+    )*};
+}
+
+numbers!(NEG_INFINITY, |it: Self| it.is_nan(), f16 f32 f64);
+numbers!(MIN, |_| false, i8 i16 i32 i64 u8 u16 u32 u64);
+
+/// The means of windows of floats.
+#[derive(Clone, Debug, Hash, PartialEq, Eq)]
+struct AveragePool {
+    spec: PoolSpec,
+    /// Whether the padding counts as zeros.
+    counts_padding: bool,
+}
+
+impl Op for AveragePool {
+    fn name(&self) -> StaticName {
+        "AveragePool".into()
+    }
+
+    fn info(&self) -> TractResult<Vec<String>> {
+        Ok(self.spec.info())
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for AveragePool {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let input = args_1!(inputs);
+        let sizes = self.spec.output_shape(input.shape())?.shape;
+        let shape = self.spec.data_format.shape(input.shape())?;
+        let axes = Axis::all(&self.spec, shape.hw_dims());
+        let mean = Mean {
+            counts: self.counts(&axes),
+        };
+        let mut means = Tensor::zero::<f32>(&sizes)?;
+        let mut to = means.try_as_plain_ram_mut()?;
+        let from = input.try_as_plain_ram()?;
+        slide(&axes, from.as_slice()?, to.as_slice_mut()?, &mean)?;
+        Ok(tvec!(means.into_tvalue()))
+    }
+}
+
+impl TypedOp for AveragePool {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        self.spec.output_facts(inputs)
+    }
+
+    as_op!();
+}
+
+impl AveragePool {
+    /// Returns how many elements each window of a plane has.
+    fn counts(&self, axes: &[Axis]) -> Vec<f32> {
+        let mut counts = vec![1.0];
+        for (index, axis) in axes.iter().enumerate() {
+            let counted = match (&self.spec.padding, self.counts_padding) {
+                (_, false) => axis.before..axis.before + axis.input,
+                // A last window may reach beyond the padding.
+                (PaddingSpec::ExplicitOnnxPool(_, after, _), true) => {
+                    0..axis.before + axis.input + after[index]
+                }
+                (_, true) => 0..usize::MAX,
+            };
+            let along = (0..axis.output).map(|window| axis.count(window, &counted) as f32);
+            let along: Vec<f32> = along.collect();
+            let all = counts
+                .iter()
+                .flat_map(|outer| along.iter().map(move |it| outer * it));
+            counts = all.collect();
+        }
+        counts
+    }
+}
+
+/// Divides the sum of a window by its elements.
+struct Mean {
+    counts: Vec<f32>,
+}
+
+impl Fold<f32> for Mean {
+    const PADDING: f32 = 0.0;
+
+    fn first(&self, _plane: usize) -> f32 {
+        0.0
+    }
+
+    fn taps(&self, _plane: usize) -> impl Iterator<Item = impl Fn(f32, f32) -> f32> + Clone {
+        std::iter::repeat(|sum: f32, element: f32| sum + element)
+    }
+
+    fn finish(&self, plane: &mut [f32]) {
+        for (sum, count) in std::iter::zip(plane, &self.counts) {
+            *sum /= count;
+        }
+    }
+}

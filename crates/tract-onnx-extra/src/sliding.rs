@@ -1,0 +1,326 @@
+//! Functions of windows that slide over planes: pooling, and convolutions of single channels.
+//!
+//! A plane is the image, signal or volume of one channel. It is copied with its padding, and split
+//! into phases: the elements that lie a stride apart. A tap of all windows is then one row of a
+//! phase, and the windows are folded tap by tap, in blocks that stay in registers:
+//!
+//! ```text
+//! windows of 3 by 2 over 0 1 2 3 4 5 6 have the taps 0 2 4, 1 3 5 and 2 4 6,
+//! which lie in the phases 0 2 4 6 and 1 3 5
+//! ```
+//!
+//! A plane of several rows is one row, too: the windows that would begin at the end of one row and
+//! end in the next are folded, and dropped.
+
+use std::ops::Range;
+
+use rten_simd::{Isa, SimdOp};
+use tract_onnx::tract_core::ops::cnn::PoolSpec;
+use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
+use tract_onnx::tract_hir::internal::*;
+
+/// The elements that are folded at once: two vectors of floats of AVX-512, eight of SSE2.
+const BLOCK: usize = 32;
+
+/// The windows along an axis of a plane, in elements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Axis {
+    pub(crate) input: usize,
+    pub(crate) output: usize,
+    pub(crate) window: usize,
+    pub(crate) stride: usize,
+    pub(crate) dilation: usize,
+    /// The padding in front.
+    pub(crate) before: usize,
+}
+
+impl Axis {
+    /// The axes of planes of these sizes.
+    pub(crate) fn all(spec: &PoolSpec, sizes: &[usize]) -> TVec<Self> {
+        let padded = spec.computed_padding(sizes);
+        let axes = std::iter::zip(sizes, padded).enumerate();
+        let axes = axes.map(|(axis, (&input, padded))| Self {
+            input,
+            output: padded.convoluted,
+            window: spec.kernel_shape[axis],
+            stride: spec.stride(axis),
+            dilation: spec.dilation(axis),
+            before: padded.pad_before,
+        });
+        axes.collect()
+    }
+
+    /// The elements of a phase that some tap reads.
+    fn phase(&self) -> usize {
+        self.output + (self.window.saturating_sub(1) * self.dilation) / self.stride
+    }
+
+    /// The elements of a phase that lie in the plane.
+    fn within(&self, phase: usize) -> Range<usize> {
+        let end = (self.input + self.before).saturating_sub(phase);
+        let end = end.div_ceil(self.stride).min(self.phase());
+        let start = self.before.saturating_sub(phase).div_ceil(self.stride);
+        start.min(end)..end
+    }
+
+    /// Returns how many elements of a window lie in a range of the padded plane.
+    pub(crate) fn count(&self, window: usize, range: &Range<usize>) -> usize {
+        let taps = (0..self.window).map(|tap| window * self.stride + tap * self.dilation);
+        taps.filter(|tap| range.contains(tap)).count()
+    }
+
+    /// An axis whose windows are its elements.
+    pub(crate) fn whole(size: usize) -> Self {
+        Self {
+            input: size,
+            output: size,
+            window: 1,
+            stride: 1,
+            dilation: 1,
+            before: 0,
+        }
+    }
+}
+
+/// What becomes of a window: its elements are folded one after another.
+pub(crate) trait Fold<E>: Sync {
+    /// What stands in the padding.
+    const PADDING: E;
+
+    /// The value before the first tap, in a plane of the output.
+    fn first(&self, plane: usize) -> E;
+
+    /// Returns what folds the elements of each tap, in a plane of the output.
+    fn taps(&self, plane: usize) -> impl Iterator<Item = impl Fn(E, E) -> E> + Clone;
+
+    /// Finishes a plane of the output.
+    fn finish(&self, _plane: &mut [E]) {}
+}
+
+/// Folds the windows of planes. Each input has the same number of outputs, in order.
+pub(crate) fn slide<E: Copy + Send + Sync>(
+    axes: &[Axis],
+    from: &[E],
+    to: &mut [E],
+    fold: &impl Fold<E>,
+) -> TractResult<()> {
+    let size = |of: fn(&Axis) -> usize| axes.iter().map(of).product::<usize>();
+    let (input, output) = (size(|axis| axis.input), size(|axis| axis.output));
+    if to.is_empty() {
+        return Ok(());
+    }
+    if input == 0 {
+        // There is only padding.
+        for (plane, to) in to.chunks_exact_mut(output).enumerate() {
+            to.fill(fold.first(plane));
+            fold.finish(to);
+        }
+        return Ok(());
+    }
+    let windows = Windows::new(axes).context("windows without an axis")?;
+    let outputs = (to.len() / output) / (from.len() / input);
+    let work = to.len() * windows.taps.len();
+    par_chunks_mut(to, output, work, |first, to| {
+        Planes {
+            windows: &windows,
+            inputs: from,
+            input,
+            outputs,
+            first,
+            to,
+            output,
+            fold,
+        }
+        .dispatch();
+        Ok(())
+    })
+}
+
+/// Where the taps of all windows of a plane lie.
+struct Windows {
+    /// The rows of the phases that lie in the plane, and how far apart their elements lie there.
+    rows: Vec<Row>,
+    stride: usize,
+    /// The elements of all phases, with those that a last block reads beyond.
+    elements: usize,
+    /// Where each tap of the first window lies in the phases.
+    taps: Vec<usize>,
+    /// The windows that are folded, in whole blocks.
+    folded: usize,
+    /// Where the rows of windows that are kept begin, and the windows of each.
+    kept: Vec<usize>,
+    row: usize,
+}
+
+/// A row of a phase.
+#[derive(Clone, Copy)]
+struct Row {
+    /// Where it begins in a plane.
+    from: usize,
+    /// Where it begins in the phases.
+    to: usize,
+    len: usize,
+}
+
+impl Windows {
+    /// Returns `None` without any axis.
+    fn new(axes: &[Axis]) -> Option<Self> {
+        let (last, outer) = axes.split_last()?;
+        let phase = axes.iter().map(Axis::phase).product::<usize>() + BLOCK;
+        let mut phases: Vec<TVec<usize>> = vec![];
+        let taps: usize = axes.iter().map(|axis| axis.window).product();
+        let taps = (0..taps).map(|tap| {
+            let (mut rest, mut within, mut offset) = (tap, 1, 0);
+            let mut of = tvec![0; axes.len()];
+            for (axis, of) in std::iter::zip(axes, &mut of).rev() {
+                let place = (rest % axis.window) * axis.dilation;
+                rest /= axis.window;
+                *of = place % axis.stride;
+                offset += place / axis.stride * within;
+                within *= axis.phase();
+            }
+            let found = phases.iter().position(|it| *it == of);
+            let index = found.unwrap_or_else(|| {
+                phases.push(of);
+                phases.len() - 1
+            });
+            index * phase + offset
+        });
+        let taps = taps.collect();
+        let mut rows = vec![];
+        for (index, of) in phases.iter().enumerate() {
+            let (from, to) = (0, index * phase);
+            push_rows(axes, of, Row { from, to, len: 1 }, &mut rows);
+        }
+        let mut kept = vec![0];
+        for axis in outer {
+            let begins = kept
+                .iter()
+                .map(|begin| begin * axis.phase())
+                .flat_map(|begin| begin..begin + axis.output);
+            kept = begins.collect();
+        }
+        for begin in &mut kept {
+            *begin *= last.phase();
+        }
+        let folded = kept.last().map_or(0, |begin| begin + last.output);
+        Some(Self {
+            rows,
+            stride: last.stride,
+            elements: phases.len() * phase,
+            taps,
+            folded: folded.next_multiple_of(BLOCK),
+            kept,
+            row: last.output,
+        })
+    }
+}
+
+/// Adds the rows of a phase that lie in the plane, behind a row of the axes before.
+fn push_rows(axes: &[Axis], phase: &[usize], outer: Row, rows: &mut Vec<Row>) {
+    let ([axis, axes @ ..], [of, phase @ ..]) = (axes, phase) else {
+        return;
+    };
+    let size = |of: fn(&Axis) -> usize| axes.iter().map(of).product::<usize>();
+    let (plane, row) = (size(|axis| axis.input), size(Axis::phase));
+    let within = axis.within(*of);
+    let at = |index: usize, len: usize| Row {
+        from: outer.from + (index * axis.stride + of - axis.before) * plane,
+        to: outer.to + index * row,
+        len,
+    };
+    if axes.is_empty() && !within.is_empty() {
+        rows.push(at(within.start, within.len()));
+    } else {
+        for index in within {
+            push_rows(axes, phase, at(index, 1), rows);
+        }
+    }
+}
+
+/// Copies elements that lie a stride apart.
+#[inline(always)]
+fn copy<E: Copy>(from: &[E], stride: usize, to: &mut [E]) {
+    match stride {
+        1 => to.copy_from_slice(&from[..to.len()]),
+        2 => {
+            // The last one may have no neighbour.
+            let (pairs, rest) = from.as_chunks::<2>();
+            for (to, [from, _]) in std::iter::zip(&mut *to, pairs) {
+                *to = *from;
+            }
+            if let ([from], Some(to)) = (rest, to.get_mut(pairs.len())) {
+                *to = *from;
+            }
+        }
+        stride => {
+            for (to, from) in std::iter::zip(to, from.iter().step_by(stride)) {
+                *to = *from;
+            }
+        }
+    }
+}
+
+/// Planes that one thread computes.
+struct Planes<'a, E, F> {
+    windows: &'a Windows,
+    inputs: &'a [E],
+    /// The elements of an input plane, of which each has this many outputs.
+    input: usize,
+    outputs: usize,
+    /// The first output plane, and the elements of one.
+    first: usize,
+    to: &'a mut [E],
+    output: usize,
+    fold: &'a F,
+}
+
+impl<E: Copy, F: Fold<E>> SimdOp for Planes<'_, E, F> {
+    type Output = ();
+
+    // Everything is inlined, so that it is compiled for the instructions of the processor.
+    #[inline(always)]
+    fn eval<I: Isa>(self, _isa: I) {
+        let Windows {
+            rows,
+            stride,
+            taps,
+            kept,
+            ..
+        } = self.windows;
+        let mut loaded = None;
+        let mut elements = vec![F::PADDING; self.windows.elements];
+        let mut windows = vec![F::PADDING; self.windows.folded];
+        for (index, to) in self.to.chunks_exact_mut(self.output).enumerate() {
+            let plane = self.first + index;
+            let source = plane / self.outputs;
+            if loaded != Some(source) {
+                let from = &self.inputs[source * self.input..][..self.input];
+                for row in rows {
+                    copy(
+                        &from[row.from..],
+                        *stride,
+                        &mut elements[row.to..][..row.len],
+                    );
+                }
+                loaded = Some(source);
+            }
+            let functions = self.fold.taps(plane);
+            for (block, to) in windows.as_chunks_mut::<BLOCK>().0.iter_mut().enumerate() {
+                let mut folded = [self.fold.first(plane); BLOCK];
+                let elements = &elements[block * BLOCK..];
+                for (function, tap) in std::iter::zip(functions.clone(), taps) {
+                    let taps = &elements[*tap..][..BLOCK];
+                    for (folded, element) in std::iter::zip(&mut folded, taps) {
+                        *folded = function(*folded, *element);
+                    }
+                }
+                *to = folded;
+            }
+            for (begin, to) in std::iter::zip(kept, to.chunks_exact_mut(self.windows.row)) {
+                to.copy_from_slice(&windows[*begin..][..to.len()]);
+            }
+            self.fold.finish(to);
+        }
+    }
+}
