@@ -57,6 +57,7 @@ impl Binary {
 
     /// Applies the function to pairs.
     #[expect(clippy::float_cmp, reason = "ONNX's Equal")]
+    #[inline(always)]
     pub(crate) fn apply(self, pairs: impl Pairs) {
         match self {
             Self::Add => pairs.each(|a, b| a + b),

@@ -466,3 +466,30 @@ fn the_maximum_of_infinity_is_infinity() {
         }
     }
 }
+
+/// tract's own operator takes an axis that is not the last one element by element.
+#[test]
+fn a_softmax_is_along_any_axis() {
+    let x = tensor(
+        DatumType::F32,
+        &[2, 3, 2],
+        &[1.0, 9.0, 2.0, 9.0, 3.0, 9.0, 0.0, -80.0, 0.0, 80.0, 0.0, 0.0],
+    );
+    let thirds = [1.0 / 3.0; 3];
+    let rising = {
+        let powers = [1.0, 2.0, 3.0].map(f64::exp);
+        powers.map(|it| it / powers.iter().sum::<f64>())
+    };
+    for shape in ["2,3,2", "N,3,M"] {
+        let model = graph(&format!("x:f32[{shape}]"), "y", "y = Softmax<axis=1>(x)");
+        let found = result(DatumType::F32, model, std::slice::from_ref(&x));
+        let column = |batch: usize, column: usize| {
+            let places = (0..3).map(|row| found[batch * 6 + row * 2 + column]);
+            places.collect::<Vec<_>>()
+        };
+        assert_near(DatumType::F32, &column(0, 0), &rising, shape);
+        assert_near(DatumType::F32, &column(0, 1), &thirds, shape);
+        assert_near(DatumType::F32, &column(1, 0), &thirds, shape);
+        assert_near(DatumType::F32, &column(1, 1), &[0.0, 1.0, 0.0], shape);
+    }
+}

@@ -9,6 +9,7 @@
 //! Mul(x: [1, 64, 256, 1], y: [1, 1, 256, 16])   is 64 · 256 rows of a number by 16
 //! ```
 
+use rten_simd::{Isa, SimdOp};
 use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
@@ -56,11 +57,13 @@ impl EvalOp for ByRows {
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let (a, b) = args_2!(inputs);
         let sizes = multi_broadcast(&[a.shape(), b.shape()])?;
-        let output = if self.is_truth {
-            self.whole::<bool>(&sizes, &a, &b)?
+        let mut output = Tensor::zero_dt(self.datum_type(), &sizes)?;
+        let mut to = output.try_as_plain_ram_mut()?;
+        if self.is_truth {
+            self.run::<bool>(to.as_slice_mut()?, &sizes, [&a, &b])?;
         } else {
-            self.whole::<f32>(&sizes, &a, &b)?
-        };
+            self.run::<f32>(to.as_slice_mut()?, &sizes, [&a, &b])?;
+        }
         Ok(tvec!(output.into_tvalue()))
     }
 }
@@ -68,45 +71,43 @@ impl EvalOp for ByRows {
 impl TypedOp for ByRows {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let sizes = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
-        let datum_type = match self.is_truth {
-            true => bool::datum_type(),
-            false => f32::datum_type(),
-        };
-        Ok(tvec!(datum_type.fact(sizes)))
+        Ok(tvec!(self.datum_type().fact(sizes)))
     }
 
     as_op!();
 }
 
 impl ByRows {
-    fn whole<T: Datum + Number>(
-        &self,
-        sizes: &[usize],
-        a: &Tensor,
-        b: &Tensor,
-    ) -> TractResult<Tensor> {
-        let mut output = Tensor::zero_dt(T::datum_type(), sizes)?;
-        let mut to = output.try_as_plain_ram_mut()?;
-        let to = to.as_slice_mut::<T>()?;
-        let loops = loops(sizes, [a.shape(), b.shape()]);
-        let (a, b) = (a.try_as_plain_ram()?, b.try_as_plain_ram()?);
+    fn datum_type(&self) -> DatumType {
+        match self.is_truth {
+            true => bool::datum_type(),
+            false => f32::datum_type(),
+        }
+    }
+
+    fn run<T: Number>(&self, to: &mut [T], sizes: &[usize], of: [&Tensor; 2]) -> TractResult<()> {
+        let loops = loops(sizes, of.map(|operand| operand.shape()));
+        let [a, b] = of.map(|operand| operand.try_as_plain_ram());
+        let (a, b) = (a?, b?);
         let (a, b) = (a.as_slice::<f32>()?, b.as_slice::<f32>()?);
         let steps = loops[0].steps;
         let row = to.len() / loops[0].size.max(1);
-        if row > 0 {
-            par_chunks_mut(to, row, to.len(), |first, to| {
-                let mut loops = loops.clone();
-                loops[0].size = to.len() / row;
-                self.function.apply(Nest {
-                    loops: &loops,
-                    to,
-                    a: &a[first * steps[0]..],
-                    b: &b[first * steps[1]..],
-                });
-                Ok(())
-            })?;
+        if row == 0 {
+            return Ok(());
         }
-        Ok(output)
+        par_chunks_mut(to, row, to.len(), |first, to| {
+            let mut loops = loops.clone();
+            loops[0].size = to.len() / row;
+            Rows {
+                function: self.function,
+                loops: &loops,
+                to,
+                a: &a[first * steps[0]..],
+                b: &b[first * steps[1]..],
+            }
+            .dispatch();
+            Ok(())
+        })
     }
 }
 
@@ -163,20 +164,37 @@ impl Number for bool {
     }
 }
 
-/// The loops over all pairs.
-struct Nest<'a, T> {
+/// The rows of an output that one thread computes.
+struct Rows<'a, T> {
+    function: Binary,
     loops: &'a [Loop],
     to: &'a mut [T],
     a: &'a [f32],
     b: &'a [f32],
 }
 
-impl<T: Number> Pairs for Nest<'_, T> {
+impl<T: Number> SimdOp for Rows<'_, T> {
+    type Output = ();
+
+    // Everything is inlined, so that it is compiled for the instructions of the processor.
+    #[inline(always)]
+    fn eval<I: Isa>(self, _isa: I) {
+        self.function.apply(self);
+    }
+}
+
+impl<T: Number> Pairs for Rows<'_, T> {
+    #[inline(always)]
     fn each(self, function: impl Fn(f32, f32) -> f32 + Copy) {
-        let Self { loops, to, a, b } = self;
-        match *loops {
-            [] => {}
-            [row] => match row.steps {
+        let Some((row, outer)) = self.loops.split_last() else {
+            return;
+        };
+        let mut indices: TVec<usize> = tvec![0; outer.len()];
+        let mut at = [0; 2];
+        for to in self.to.chunks_exact_mut(row.size) {
+            let (a, b) = (&self.a[at[0]..], &self.b[at[1]..]);
+            // Three loops, so that each is vectorised.
+            match row.steps {
                 [0, _] => {
                     let a = a[0];
                     for (to, b) in std::iter::zip(to, b) {
@@ -194,18 +212,17 @@ impl<T: Number> Pairs for Nest<'_, T> {
                         *to = T::of(function(*a, *b));
                     }
                 }
-            },
-            [Loop { size, steps }, ref inner @ ..] => {
-                let row = to.len() / size;
-                for (index, to) in to.chunks_exact_mut(row).enumerate() {
-                    let nest = Nest {
-                        loops: inner,
-                        to,
-                        a: &a[index * steps[0]..],
-                        b: &b[index * steps[1]..],
-                    };
-                    nest.each(function);
+            }
+            for (index, outer) in std::iter::zip(&mut indices, outer).rev() {
+                *index += 1;
+                let is_over = *index == outer.size;
+                for (at, step) in std::iter::zip(&mut at, outer.steps) {
+                    *at = *at + step - if is_over { step * outer.size } else { 0 };
                 }
+                if !is_over {
+                    break;
+                }
+                *index = 0;
             }
         }
     }

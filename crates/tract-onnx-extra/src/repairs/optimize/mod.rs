@@ -1,7 +1,7 @@
 //! tract's optimizers, with repaired passes.
 //!
 //! The passes and their order are tract's. Three of them are replaced or wrapped (`axes.rs`, `slices.rs`),
-//! two come before them (`casts.rs`, `convolutions/`), one behind them (`by_rows.rs`), and a session of
+//! three come before them (`casts.rs`, `convolutions/`, `softmax.rs`), one behind them (`by_rows.rs`), and a session of
 //! this crate's runs them (`session.rs`). What has to see the whole model stands around them: symbols keep
 //! their definers before, and Gathers and reductions are checked afterwards.
 
@@ -25,6 +25,7 @@ mod convolutions;
 mod patch;
 mod session;
 mod slices;
+mod softmax;
 
 /// tract's [`into_optimized`](TypedModel::into_optimized), for models that the passes of 0.23 break
 /// or never finish.
@@ -55,7 +56,11 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     let mut model = into_decluttered(model)?;
     finish_scans(&mut model)?;
     let mut codegen = mended(Optimizer::codegen(), &model);
-    for replace in [convolutions::chosen, casts::by_vectors] {
+    for replace in [
+        softmax::along_last_axis,
+        convolutions::chosen,
+        casts::by_vectors,
+    ] {
         codegen.add_pass(0, Box::new(EachNode::new(replace)));
     }
     // It takes what tract has no kernel for.
