@@ -240,7 +240,7 @@ fn push_rows(axes: &[Axis], phase: &[usize], outer: Row, rows: &mut Vec<Row>) {
 
 /// Copies elements that lie a stride apart.
 #[inline(always)]
-fn copy<E: Copy>(from: &[E], stride: usize, to: &mut [E]) {
+pub(crate) fn strided<E: Copy>(from: &[E], stride: usize, to: &mut [E]) {
     match stride {
         1 => to.copy_from_slice(&from[..to.len()]),
         2 => {
@@ -297,7 +297,7 @@ impl<E: Copy, F: Fold<E>> SimdOp for Planes<'_, E, F> {
             if loaded != Some(source) {
                 let from = &self.inputs[source * self.input..][..self.input];
                 for row in rows {
-                    copy(
+                    strided(
                         &from[row.from..],
                         *stride,
                         &mut elements[row.to..][..row.len],

@@ -53,12 +53,14 @@ impl EvalOp for ConvWindows {
             true => image.shape()[0],
             false => 1,
         };
-        let planes = windows.lay_out(image)?;
+        let images = windows.lay_out(image, batch)?;
         let channels = self.pool.input_channels / self.group;
-        let all = (0..batch * self.group).map(|group| {
+        let all = (0..batch * self.group).map(|index| {
+            let group = index % self.group;
             let packed = PackedWindows {
                 windows: windows.clone(),
-                planes: planes.clone(),
+                images: images.clone(),
+                image: index / self.group,
                 range: group * channels..(group + 1) * channels,
                 fact: PackedExoticFact {
                     format: Box::new(self.format.clone()),
@@ -99,8 +101,10 @@ impl TypedOp for ConvWindows {
 #[derive(Clone, Debug)]
 struct PackedWindows {
     windows: Arc<Windows>,
-    /// All planes, as they are laid out.
-    planes: TValue,
+    /// All images, as they are laid out.
+    images: TValue,
+    image: usize,
+    /// The channels.
     range: std::ops::Range<usize>,
     fact: PackedExoticFact,
     /// The windows of a panel.
@@ -127,7 +131,7 @@ impl MMMInputValue for PackedWindows {
     fn panel_bytes(&self, panel: usize, _buffer: Option<*mut u8>) -> TractResult<*const u8> {
         let format = self.fact.format.downcast_ref::<PackedFormat>();
         let alignment = format.context("plain panels")?.alignment();
-        let planes = self.planes.try_as_plain_ram()?.as_slice::<f32>()?;
+        let images = self.images.try_as_plain_ram()?.as_slice::<f32>()?;
         let length = self.k() * self.width;
         PANEL.with_borrow_mut(|numbers| {
             if numbers.len() < length + alignment {
@@ -135,7 +139,7 @@ impl MMMInputValue for PackedWindows {
             }
             let aligned = numbers.as_ptr().align_offset(alignment);
             let numbers = &mut numbers[aligned..aligned + length];
-            self.pack(planes, panel, numbers);
+            self.pack(images, panel, numbers);
             Ok(numbers.as_ptr().cast())
         })
     }
@@ -165,14 +169,14 @@ impl PackedWindows {
     /// Packs all windows.
     fn all(&self, format: &PackedFormat) -> TractResult<Box<dyn MMMInputValue>> {
         let mut packed = format.new_packed_buffer(self.k(), self.mn())?;
-        let planes = self.planes.try_as_plain_ram()?.as_slice::<f32>()?;
+        let images = self.images.try_as_plain_ram()?.as_slice::<f32>()?;
         let length = packed.panel_bytes / size_of::<f32>();
         let numbers = Arc::get_mut(&mut packed.packed).context("a buffer of its own")?;
         let numbers: &mut [f32] = bytemuck::cast_slice_mut(numbers.as_bytes_mut());
         let work = numbers.len();
         multithread::par_chunks_mut(numbers, length, work, |first, panels| {
             for (index, panel) in panels.chunks_mut(length).enumerate() {
-                self.pack(planes, first + index, panel);
+                self.pack(images, first + index, panel);
             }
             Ok(())
         })?;
@@ -180,11 +184,14 @@ impl PackedWindows {
     }
 
     /// Packs a panel. What lies behind the last window counts for nothing.
-    fn pack(&self, planes: &[f32], panel: usize, to: &mut [f32]) {
+    fn pack(&self, images: &[f32], panel: usize, to: &mut [f32]) {
         let Self { windows, width, .. } = self;
         let runs = windows.runs(panel * width, *width);
-        let size = windows.plane();
-        let planes = planes[self.range.start * size..self.range.end * size].chunks_exact(size);
+        let image = &images[self.image * windows.image()..];
+        let planes = self
+            .range
+            .clone()
+            .map(|plane| &image[windows.plane(plane)..]);
         for (plane, rows) in planes.zip(to.chunks_exact_mut(width * windows.taps().len())) {
             for (tap, mut row) in windows.taps().iter().zip(rows.chunks_exact_mut(*width)) {
                 for (start, count) in &runs {
@@ -209,7 +216,9 @@ fn copy(from: &[f32], to: &mut [f32]) {
 /// The same numbers of the same image.
 impl PartialEq for PackedWindows {
     fn eq(&self, other: &Self) -> bool {
-        (&self.planes, &self.range, &self.windows) == (&other.planes, &other.range, &other.windows)
+        let place = |it: &Self| (it.image, it.range.clone());
+        place(self) == place(other)
+            && (&self.images, &self.windows) == (&other.images, &other.windows)
     }
 }
 
@@ -217,12 +226,16 @@ impl Eq for PackedWindows {}
 
 impl std::hash::Hash for PackedWindows {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.range.hash(state);
+        (self.image, &self.range).hash(state);
     }
 }
 
 impl fmt::Display for PackedWindows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "windows of planes {:?}", self.range)
+        write!(
+            f,
+            "windows of channels {:?} of image {}",
+            self.range, self.image
+        )
     }
 }

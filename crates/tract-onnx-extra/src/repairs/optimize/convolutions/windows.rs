@@ -3,11 +3,13 @@
 use tract_onnx::tract_core::ops::cnn::PoolSpec;
 use tract_onnx::tract_hir::internal::*;
 
-/// The windows in a plane of an image.
+use crate::sliding::strided;
+
+/// The windows in the planes of an image.
 ///
-/// Neighbouring windows of a row begin next to each other. Unless they do in the plane itself, it is
+/// Neighbouring windows of a row begin next to each other. Unless they do in the image itself, it is
 /// laid out anew: with its padding, and with those columns of a row side by side that are as many
-/// steps of the windows apart:
+/// steps of the windows apart. The rows of all planes alternate, since a window reads from each:
 ///
 /// ```text
 /// 1 2 3 4 5, padded by 1, windows by 2:   . 2 4 .   1 3 5 .
@@ -17,6 +19,8 @@ pub(super) struct Windows {
     axes: TVec<Axis>,
     /// Whether windows are read where the image lies.
     is_image: bool,
+    /// The planes of an image.
+    planes: usize,
     /// Where the numbers of a window lie, from its first.
     taps: Vec<usize>,
 }
@@ -48,12 +52,14 @@ impl Windows {
                 extent: padding.convoluted.saturating_sub(1) * pool.stride(axis) + window,
             });
         }
+        let planes = pool.input_channels;
         let row = axes.last_mut().context("a convolution without axes")?;
         row.extent = row.extent.next_multiple_of(row.stride);
         let is_image = row.stride == 1 && axes.iter().all(|it| it.pad == 0 && it.extent <= it.size);
         if is_image {
             axes.iter_mut().for_each(|axis| axis.extent = axis.size);
         }
+        let between = if is_image { 1 } else { planes };
         let mut taps = vec![0];
         for (index, axis) in axes.iter().enumerate() {
             let indices = (0..pool.kernel_shape[index]).map(|tap| tap * pool.dilation(index));
@@ -64,12 +70,16 @@ impl Windows {
             let is_row = index + 1 == axes.len();
             let all = taps.iter().flat_map(|&outer| along(outer));
             taps = all
-                .map(|(outer, tap)| outer + if is_row { axis.column(tap) } else { tap })
+                .map(|(outer, tap)| match is_row {
+                    true => outer * between + axis.column(tap),
+                    false => outer + tap,
+                })
                 .collect();
         }
         Ok(Self {
             axes,
             is_image,
+            planes,
             taps,
         })
     }
@@ -79,9 +89,20 @@ impl Windows {
         self.axes.iter().map(|axis| axis.windows).product()
     }
 
-    /// Returns the numbers of a plane, as it is laid out.
-    pub(super) fn plane(&self) -> usize {
-        self.axes.iter().map(|axis| axis.extent).product()
+    /// Returns the numbers of an image, as it is laid out.
+    pub(super) fn image(&self) -> usize {
+        self.planes * self.axes.iter().map(|axis| axis.extent).product::<usize>()
+    }
+
+    /// Returns where the first number of a plane lies in an image.
+    pub(super) fn plane(&self, index: usize) -> usize {
+        let row = self.axes.last().map_or(1, |row| row.extent);
+        index
+            * if self.is_image {
+                self.image() / self.planes.max(1)
+            } else {
+                row
+            }
     }
 
     /// Returns where the numbers of a window lie, from its first.
@@ -111,57 +132,47 @@ impl Windows {
             rest /= axis.windows;
             start += step * index * if back == 0 { 1 } else { axis.stride };
             step *= axis.extent;
+            if back == 0 && !self.is_image {
+                step *= self.planes;
+            }
         }
         start
     }
 
-    /// Lays out the planes of images, one after another.
-    pub(super) fn lay_out(&self, images: TValue) -> TractResult<TValue> {
-        if self.is_image {
-            return Ok(images);
-        }
+    /// Lays out images, one after another.
+    pub(super) fn lay_out(&self, images: TValue, batch: usize) -> TractResult<TValue> {
         let size: usize = self.axes.iter().map(|axis| axis.size).product();
-        let plane = self.plane();
-        let shape = images.shape();
-        let planes: usize = shape[..shape.len() - self.axes.len()].iter().product();
-        let mut all = Tensor::zero::<f32>(&[planes, plane])?;
+        let (Some((row, outer)), false) = (self.axes.split_last(), self.is_image) else {
+            return Ok(images);
+        };
+        let mut all = Tensor::zero::<f32>(&[batch, self.image()])?;
         let from = images.try_as_plain_ram()?.as_slice::<f32>()?;
+        let rows = self.planes * row.extent;
         // Planes may be nothing but their padding.
         if all.len() * size > 0 {
+            let work = all.len();
             let mut all = all.try_as_plain_ram_mut()?;
-            multithread::par_chunks_mut(
-                all.as_slice_mut()?,
-                plane,
-                planes * plane,
-                |first, part| {
-                    let planes = from[first * size..].chunks_exact(size);
-                    for (from, to) in planes.zip(part.chunks_exact_mut(plane)) {
-                        self.lay_out_plane(from, to);
+            multithread::par_chunks_mut(all.as_slice_mut()?, rows, work, |first, part| {
+                for (index, to) in part.chunks_exact_mut(rows).enumerate() {
+                    let (mut rest, mut start, mut step) = (first + index, Some(0), row.size);
+                    for axis in outer.iter().rev() {
+                        let index = (rest % axis.extent).checked_sub(axis.pad);
+                        let index = index.filter(|index| *index < axis.size);
+                        start = start.zip(index).map(|(start, index)| start + step * index);
+                        rest /= axis.extent;
+                        step *= axis.size;
                     }
-                    Ok(())
-                },
-            )?;
+                    let Some(start) = start else { continue };
+                    let image = &from[rest * self.planes * size..][..self.planes * size];
+                    let planes = image.chunks_exact(size);
+                    for (plane, to) in planes.zip(to.chunks_exact_mut(row.extent)) {
+                        row.lay_out(&plane[start..start + row.size], to);
+                    }
+                }
+                Ok(())
+            })?;
         }
         Ok(all.into_tvalue())
-    }
-
-    fn lay_out_plane(&self, from: &[f32], to: &mut [f32]) {
-        let Some((row, outer)) = self.axes.split_last() else {
-            return;
-        };
-        for (index, to) in to.chunks_exact_mut(row.extent).enumerate() {
-            let (mut rest, mut start, mut step) = (index, Some(0), row.size);
-            for axis in outer.iter().rev() {
-                let index = (rest % axis.extent).checked_sub(axis.pad);
-                let index = index.filter(|index| *index < axis.size);
-                start = start.zip(index).map(|(start, index)| start + step * index);
-                rest /= axis.extent;
-                step *= axis.size;
-            }
-            if let Some(start) = start {
-                row.lay_out(&from[start..start + row.size], to);
-            }
-        }
     }
 }
 
@@ -179,13 +190,8 @@ impl Axis {
             let (Some(to), Some(from)) = (to.get_mut(skipped..), from.get(begin..)) else {
                 continue;
             };
-            if self.stride == 1 {
-                let count = to.len().min(from.len());
-                to[..count].copy_from_slice(&from[..count]);
-            } else {
-                let from = from.iter().step_by(self.stride);
-                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-            }
+            let count = to.len().min(from.len().div_ceil(self.stride));
+            strided(from, self.stride, &mut to[..count]);
         }
     }
 }
