@@ -48,6 +48,7 @@ const SINCE: &[(&str, i64)] = &[
     ("Constant", 1),
     ("ConstantOfShape", 9),
     ("Conv", 1),
+    ("ConvTranspose", 1),
     ("CumSum", 11),
     ("DFT", 17),
     ("DequantizeLinear", 10),

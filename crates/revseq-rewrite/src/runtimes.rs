@@ -38,6 +38,7 @@ pub(crate) const TRACT: &[&str] = &[
     "dft-axis",
     "nonzero-count",
     "suppression-limits",
+    "output-shape",
     "microsoft",
     "unrolled",
 ];
@@ -75,6 +76,7 @@ const ALL: [Runtime; 5] = [
                 "dft-axis",
                 "nonzero-count",
                 "suppression-limits",
+                "output-shape",
                 "microsoft",
                 "sequence-lens",
                 "forward",

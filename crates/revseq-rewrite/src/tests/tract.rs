@@ -389,6 +389,38 @@ fn a_dft_counts_its_axis_from_the_end() {
     assert_eq!(graph(&after).node[1].input.len(), 3);
 }
 
+#[test]
+fn pads_of_a_transposed_convolution_follow_from_its_output() {
+    // x is [2,3,4,5]; the weights have 3 output channels, and 3x3 elements.
+    for (attributes, pads) in [
+        ("output_shape=[8,10];strides=[2,2]", Some([1, 1, 0, 0])),
+        ("output_shape=[2,3,8,10];strides=[2,2]", Some([1, 1, 0, 0])),
+        ("output_shape=[7,9];strides=[2,2]", Some([1, 1, 1, 1])),
+        (
+            "output_shape=[8,10];strides=[2,2];auto_pad=SAME_UPPER",
+            Some([0, 0, 1, 1]),
+        ),
+        (
+            "output_padding=[1,0];strides=[2,1];auto_pad=SAME_LOWER",
+            Some([1, 1, 1, 1]),
+        ),
+        ("output_shape=[20,20];strides=[2,2]", None),
+        ("output_padding=[1,1];strides=[2,2]", None),
+    ] {
+        let mut model = model(&format!("y = ConvTranspose<{attributes}>(x, w)"), 17);
+        let sizes = |sizes: [i64; 4]| sizes.map(Some);
+        let inputs = &mut model.graph.get_or_insert_default().input;
+        inputs[0] = value("x", FLOAT, &sizes([2, 3, 4, 5]));
+        inputs.push(value("w", FLOAT, &sizes([3, 3, 3, 3])));
+        let (after, _) = brought(&model);
+        let node = graph(&after).node[0].clone();
+        let found = node.ints("pads").value();
+        assert_eq!(found, pads.as_ref().map(|it| &it[..]), "{attributes}");
+        let is_sized = node.ints("output_shape").value().is_some();
+        assert!(pads.is_none() || !is_sized, "{attributes}");
+    }
+}
+
 /// A function `my.F` with input `u` and output `v`.
 fn function(name: &str, text: &str, defaults: &[AttributeProto]) -> FunctionProto {
     FunctionProto {

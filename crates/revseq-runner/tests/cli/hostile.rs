@@ -540,18 +540,41 @@ fn operators_and_types_that_tract_lacks() {
         changed(|graph| graph.node[0].op_type = "ReverseSubsequences".into()),
         "tract has no ReverseSubsequences",
     );
-    check(
-        changed(|graph| {
-            graph.node[0].op_type = "SpaceToDepth".into();
-            graph.node[0].attribute = vec![AttributeProto {
-                name: "mode".to_owned(),
-                r#type: AttributeType::String as i32,
-                s: b"CRD".to_vec(),
-                ..AttributeProto::default()
-            }];
-        }),
-        "tract has no SpaceToDepth with mode CRD",
-    );
+    // What tract would leave out in silence.
+    let text = |name: &str, value: &str| AttributeProto {
+        name: name.to_owned(),
+        r#type: AttributeType::String as i32,
+        s: value.as_bytes().to_vec(),
+        ..AttributeProto::default()
+    };
+    for (operator, attributes, message) in [
+        (
+            "SpaceToDepth",
+            vec![text("mode", "CRD")],
+            "tract has no SpaceToDepth with mode CRD",
+        ),
+        (
+            "GridSample",
+            vec![text("mode", "bicubic"), text("padding_mode", "border")],
+            "tract has no GridSample with mode bicubic and padding_mode border",
+        ),
+        (
+            "ConvTranspose",
+            vec![AttributeProto {
+                ints: vec![8, 10],
+                r#type: AttributeType::Ints as i32,
+                ..text("output_shape", "")
+            }],
+            "tract has no ConvTranspose with output_shape and an input of unknown size",
+        ),
+        ("DFT", vec![], "tract has no DFT with a length"),
+    ] {
+        let lacking = changed(|graph| {
+            graph.node[0].op_type = operator.into();
+            graph.node[0].attribute = attributes;
+        });
+        check(lacking, message);
+    }
     check(
         changed(|graph| graph.input[0] = value("x", 16, &["4", "5", "3"])),
         "tract has no bfloat16",

@@ -70,13 +70,10 @@ impl Lacking {
             }
             for attribute in &node.attribute {
                 self.attribute(node, attribute);
-                // tract reads the nodes as if they had no mode.
-                let is_mode = node.op_type == "SpaceToDepth" && attribute.name == "mode";
-                if is_mode && attribute.s != b"DCR" {
-                    let mode = String::from_utf8_lossy(&attribute.s);
-                    let operator = format!("SpaceToDepth with mode {mode}");
-                    self.operator(operator, node_label(index, node));
-                }
+            }
+            if let Some(what) = unread(node) {
+                let operator = format!("{} with {what}", node.op_type);
+                self.operator(operator, node_label(index, node));
             }
         }
     }
@@ -148,6 +145,40 @@ impl Lacking {
                      with ORT_ENABLE_EXTENDED or less";
         }
         (!all.is_empty()).then(|| format!("tract has no {text}"))
+    }
+}
+
+/// Returns what tract would leave out of a node as if it were not there, and compute something else.
+fn unread(node: &NodeProto) -> Option<String> {
+    let text = |name: &str| {
+        let attribute = node.attribute.iter().find(|it| it.name == name)?;
+        Some(String::from_utf8_lossy(&attribute.s))
+    };
+    let has = |name: &str| node.attribute.iter().any(|it| it.name == name);
+    match node.op_type.as_str() {
+        "SpaceToDepth" => {
+            let mode = text("mode").filter(|mode| mode != "DCR")?;
+            Some(format!("mode {mode}"))
+        }
+        "ConvTranspose" if has("output_shape") => {
+            Some("output_shape and an input of unknown size".to_owned())
+        }
+        "ConvTranspose" if has("output_padding") => {
+            let pad = text("auto_pad").filter(|pad| pad.starts_with("SAME"))?;
+            Some(format!(
+                "output_padding, auto_pad {pad} and an input of unknown size"
+            ))
+        }
+        "DFT" => {
+            let length = node.input.get(1).filter(|length| !length.is_empty())?;
+            Some(format!("a length, {length:?}"))
+        }
+        "GridSample" => {
+            let mode = text("mode").filter(|mode| mode.ends_with("cubic"))?;
+            let padding = text("padding_mode").filter(|padding| padding == "border")?;
+            Some(format!("mode {mode} and padding_mode {padding}"))
+        }
+        _ => None,
     }
 }
 

@@ -8,6 +8,7 @@ use tract_onnx::tract_core::ops::logic::{Or, comp_eq, comp_ne};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::{Override, parse_overridden};
+use crate::delegate::Facts;
 use crate::recurrent::activation::{Activation, GateFunction};
 
 const OPERATORS: [&str; 13] = [
@@ -91,6 +92,17 @@ enum Function {
 }
 
 impl Override for Function {
+    fn infer(
+        &self,
+        upstream: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>> {
+        // Without values: tract would compute those of constants.
+        let facts = upstream.infer_facts(inputs.clone(), outputs.clone(), tvec![]);
+        facts.map(Some)
+    }
+
     fn wire(
         &self,
         _upstream: &dyn InferenceOp,

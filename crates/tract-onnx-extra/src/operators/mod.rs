@@ -8,6 +8,7 @@ pub(crate) mod einsum;
 pub(crate) mod empty;
 pub(crate) mod functions;
 pub(crate) mod gemm;
+pub(crate) mod global_lp_pool;
 pub(crate) mod int64;
 pub(crate) mod log_softmax;
 pub(crate) mod mat_mul;

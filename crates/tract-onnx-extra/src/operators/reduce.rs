@@ -11,6 +11,7 @@
 
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer as Core};
@@ -130,9 +131,9 @@ impl Reduction {
 impl Override for Reduction {
     fn infer(
         &self,
-        _upstream: &mut dyn InferenceOp,
+        upstream: &mut dyn InferenceOp,
         inputs: &TVec<&InferenceFact>,
-        _outputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>> {
         // tract panics if there is no such axis.
         if let Some(rank) = inputs[0].shape.rank().concretize() {
@@ -140,7 +141,11 @@ impl Override for Reduction {
             let given = given.as_ref().map(|value| value.as_deref());
             self.axes(usize::try_from(rank)?, given)?;
         }
-        Ok(None)
+        let datum_type = inputs[0].datum_type.concretize();
+        rule_if!(datum_type.is_some_and(|it| it.is_float()));
+        // Without values: tract would compute those of constants.
+        let facts = upstream.infer_facts(inputs.clone(), outputs.clone(), tvec![]);
+        facts.map(Some)
     }
 
     fn wire(
@@ -208,12 +213,28 @@ pub(crate) fn check_reductions(model: &mut TypedModel) -> TractResult<()> {
     Ok(())
 }
 
+/// The greatest number of a type of floats.
+fn greatest(datum_type: DatumType) -> f64 {
+    match datum_type {
+        DatumType::F16 => f16::MAX.to_f64(),
+        DatumType::F32 => f32::MAX.into(),
+        _ => f64::MAX,
+    }
+}
+
 /// Whether tract reduces a value correctly: it has floats, at least one of them is reduced for each
-/// of the output, and infinity is no number less than any other.
+/// of the output, infinity is no number less than any other, and powers do not overflow.
 fn is_tracts(reducer: Reducer, fact: &TypedFact, axes: &[usize]) -> bool {
     let datum_type = fact.datum_type;
     let mut sizes = axes.iter().map(|axis| &fact.shape[*axis]);
-    let is_extreme = matches!(reducer, Reducer::Max | Reducer::Min);
+    let is_extreme = matches!(
+        reducer,
+        Reducer::Max
+            | Reducer::Min
+            | Reducer::ArgMax(true)
+            | Reducer::ArgMin(true)
+            | Reducer::LogSumExp
+    );
     datum_type.is_quantized()
         || datum_type.is_float() && !is_extreme && sizes.all(TDim::prove_strict_positive)
 }
@@ -326,8 +347,10 @@ impl Reduced {
         let count: usize = self.axes.iter().map(|axis| input.shape()[*axis]).product();
         let owned = |input: TValue| input.into_tensor();
         match self.reducer {
-            Reducer::ArgMax(takes_last) => core(Core::ArgMax(takes_last), &input),
-            Reducer::ArgMin(takes_last) => core(Core::ArgMin(takes_last), &input),
+            Reducer::ArgMax(true) => self.last_position(&input, |a, b| a >= b),
+            Reducer::ArgMin(true) => self.last_position(&input, |a, b| a <= b),
+            Reducer::ArgMax(false) => core(Core::ArgMax(false), &input),
+            Reducer::ArgMin(false) => core(Core::ArgMin(false), &input),
             Reducer::Max => self.with_infinity(&input, core(Core::Max, &input)?),
             Reducer::Min => self.with_infinity(&input, core(Core::Min, &input)?),
             Reducer::Prod => core(Core::Prod, &input),
@@ -340,8 +363,18 @@ impl Reduced {
             }
             Reducer::LogSum => each(math::ln(), core(Core::Sum, &input)?),
             Reducer::LogSumExp => {
-                let sum = core(Core::Sum, &each(math::exp(), owned(input))?)?;
-                each(math::ln(), sum)
+                // Powers of differences from the greatest, which is finite, do not overflow.
+                let most = tensor0(greatest(datum_type))
+                    .cast_to_dt(datum_type)?
+                    .into_owned();
+                let most = most.broadcast_into_rank(input.rank())?;
+                let binary = |op: TypedBinOp, a: TValue, b: TValue| op.eval(ctx, tvec![a, b]);
+                let shift = core(Core::Max, &input)?.into_tvalue();
+                let shift = args_1!(binary(math::min(), shift, most.into_tvalue())?);
+                let shifted = args_1!(binary(math::sub(), input, shift.clone())?);
+                let sum = core(Core::Sum, &each(math::exp(), owned(shifted))?)?;
+                let log = each(math::ln(), sum)?.into_tvalue();
+                Ok(args_1!(binary(math::add(), log, shift)?).into_tensor())
             }
             Reducer::Mean => {
                 let sum = core(Core::Sum, &input)?;
@@ -360,11 +393,7 @@ impl Reduced {
     /// that number.
     fn with_infinity(&self, input: &Tensor, reduced: Tensor) -> TractResult<Tensor> {
         let datum_type = reduced.datum_type();
-        let greatest = match datum_type {
-            DatumType::F16 => f16::MAX.to_f64(),
-            DatumType::F32 => f32::MAX.into(),
-            _ => f64::MAX,
-        };
+        let greatest = greatest(datum_type);
         let (start, infinity) = match self.reducer {
             Reducer::Max => (-greatest, f64::NEG_INFINITY),
             _ => (greatest, f64::INFINITY),
@@ -384,6 +413,28 @@ impl Reduced {
             }
         }
         Ok(numbers.cast_to_dt(datum_type)?.into_owned())
+    }
+
+    /// The last position of an element that is as good as any before. tract's starts with a finite number.
+    fn last_position(
+        &self,
+        input: &Tensor,
+        is_as_good: fn(f64, f64) -> bool,
+    ) -> TractResult<Tensor> {
+        let shape = self.shape(input.shape(), &1);
+        let input = input.cast_to::<f64>()?;
+        let input = input.to_plain_array_view::<f64>()?;
+        let positions = tract_ndarray::ArrayD::from_shape_fn(&*shape, |coords| {
+            let part = self.part(&input, coords.slice()).copied();
+            let best = part
+                .zip(0_i64..)
+                .reduce(|best, other| match is_as_good(other.0, best.0) {
+                    true => other,
+                    false => best,
+                });
+            best.map_or(0, |(_, position)| position)
+        });
+        Ok(positions.into_tensor())
     }
 
     /// The elements that an output's one is reduced from.

@@ -94,6 +94,11 @@ enum Change {
 /// read rarely, and few enough that the products stay in a cache until their steps.
 const ROWS_AT_ONCE: usize = 128;
 
+/// A batch of at most this many sequences, of more units than these, is not shared among threads in
+/// ONNX Runtime.
+const FEW_SEQUENCES: usize = 4;
+const FEW_UNITS: usize = 256;
+
 /// Some units of a direction and their states. Rows are sequences, as wide as the blocks of units.
 #[derive(Clone, Debug)]
 pub(super) struct Units<T> {
@@ -211,7 +216,11 @@ impl<T: Element> PackedLayer<T> {
             for row in shared.elements.chunks(shared.stride) {
                 units.quantized.extend_from_slice(&row[..self.units]);
             }
-            units.quantized.chunks_mut(self.units).for_each(quantize);
+            // ONNX Runtime shares a batch among threads, and each quantises its own sequences at once.
+            let is_shared = units.batch > FEW_SEQUENCES || self.units <= FEW_UNITS;
+            let together = if is_shared { 1 } else { units.batch };
+            let parts = units.quantized.chunks_mut(together * self.units);
+            parts.for_each(quantize);
             shared.elements = &units.quantized;
             shared.stride = self.units;
         }

@@ -9,6 +9,7 @@ mod convolutions;
 mod data_sizes;
 mod empty;
 mod errors;
+mod exact;
 #[path = "../../examples/loops.rs"]
 #[expect(dead_code, reason = "an example has a main function")]
 mod example;

@@ -16,6 +16,7 @@ mod nonzero;
 pub(crate) mod order;
 mod scan;
 mod suppression;
+mod transposed;
 
 use crate::model::NodeProto;
 use crate::pass::{Edit, Pass, Verdict};
@@ -36,6 +37,7 @@ pub(crate) const PASSES: &[&Pass] = &[
     &dft::PASS,
     &nonzero::PASS,
     &suppression::PASS,
+    &transposed::PASS,
     &microsoft::PASS,
     &super::unrolled::TRACT,
 ];
@@ -51,6 +53,7 @@ pub(crate) fn concerns(operator: &str) -> bool {
 /// through, so each pass for another one adds it here.
 const OPERATORS: &[&str] = &[
     "ConcatFromSequence",
+    "ConvTranspose",
     "DFT",
     "If",
     "Loop",

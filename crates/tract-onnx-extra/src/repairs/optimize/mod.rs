@@ -1,6 +1,6 @@
 //! tract's optimizers, with repaired passes.
 //!
-//! The passes and their order are tract's. Three of them are replaced or wrapped (`axes.rs`, `slices.rs`),
+//! The passes and their order are tract's. Four of them are replaced or wrapped (`axes.rs`, `exact.rs`, `slices.rs`),
 //! three come before them (`casts.rs`, `convolutions/`, `softmax.rs`), one behind them (`by_rows.rs`), and a session of
 //! this crate's runs them (`session.rs`). What has to see the whole model stands around them: symbols keep
 //! their definers before, and Gathers and reductions are checked afterwards.
@@ -22,6 +22,7 @@ mod axes;
 mod by_rows;
 mod casts;
 mod convolutions;
+mod exact;
 mod patch;
 mod session;
 mod slices;
@@ -37,6 +38,7 @@ mod softmax;
 /// - `ChangeAxes` may move axes of size 1 back and forth forever. Here it ends, and does not try again
 ///   what was refused after each change.
 /// - Convolutions are computed in the way that is the fastest for their sizes, also within Scans.
+/// - Arithmetic is simplified only where its results stay the same.
 /// - Arithmetic and comparisons with operands that broadcast are computed row by row.
 /// - A Gather index out of range is an error; tract panics.
 /// - A size that comes from data is known wherever it is needed, even if nothing reads the value
@@ -114,11 +116,20 @@ pub(crate) fn into_decluttered(mut model: TypedModel) -> TractResult<TypedModel>
 /// Repairs an optimizer's passes.
 fn mended(mut optimizer: Optimizer, model: &TypedModel) -> Optimizer {
     let mut passes: Vec<Box<dyn TypedPass>> = Vec::new();
+    let mut merges_axes = false;
     for pass in std::mem::take(&mut optimizer.passes) {
         // Most of tract's passes are private types, which nothing but their names tells apart.
         match format!("{pass:?}").as_str() {
             // It would slice matrices that are kept in blocks, which tract cannot.
             name if name.starts_with("ConcatThenEinsum") && has_blocks(model) => {}
+            "MergeConsecutiveSameRoleAxes" => {
+                merges_axes = true;
+                passes.push(pass);
+            }
+            "declutter" => passes.push(Box::new(exact::Simplify {
+                keeps_sums: merges_axes,
+                next: 0,
+            })),
             "PushSplitDown" => passes.push(Box::new(MergeEqual)),
             "PushSliceUp" => passes.push(Box::new(slices::Slices { pass, open: None })),
             name if name.starts_with("ChangeAxes") => {

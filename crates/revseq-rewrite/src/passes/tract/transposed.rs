@@ -1,0 +1,101 @@
+//! A ConvTranspose whose padding follows from its output's sizes, which tract leaves out.
+//!
+//! The sizes of its input and weights have to be known; a node of which they are not is left, and
+//! refused when tract loads it.
+//!
+//! ```text
+//! ConvTranspose<output_shape=[8, 10]>(x, w)  →  ConvTranspose<pads=[1, 1, 0, 0]>(x, w)
+//! ```
+
+use crate::emit::Emit;
+use crate::model::{self, Attribute, NodeProto};
+use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+use crate::sizes::{self, Size};
+
+pub(super) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "output-shape",
+        exactness: Exactness::Exact,
+        about: "ConvTranspose with the sizes of its output, to one with its pads",
+        portable: false,
+        fast: false,
+    },
+    find,
+};
+
+fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
+    let node = &scope.nodes[index];
+    let Some(output) = node.output.first() else {
+        return Verdict::Other;
+    };
+    let is_padded = matches!(
+        node.text("auto_pad"),
+        Attribute::Value("SAME_UPPER" | "SAME_LOWER")
+    );
+    let is_sized = node.ints("output_shape").value().is_some()
+        || is_padded && node.ints("output_padding").value().is_some();
+    if !node.is("ConvTranspose") || !is_sized {
+        return Verdict::Other;
+    }
+    let Some(pads) = pads(scope, node) else {
+        return Verdict::Left("the pads of its output are not known before it runs".to_owned());
+    };
+    let mut attributes = node.attribute.clone();
+    attributes.retain(|it| {
+        let replaced = ["auto_pad", "output_shape", "pads"];
+        !replaced.contains(&it.name.as_deref().unwrap_or_default())
+    });
+    attributes.push(model::ints("pads", &pads));
+    let inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
+    let mut emit = Emit::new(output, scope.opset, names);
+    emit.write(&[output], "ConvTranspose", &inputs, attributes);
+    emit.finish(format!("the same with pads of {pads:?}"))
+}
+
+/// The pads before each axis, and those behind, by the formula of ONNX's page on ConvTranspose;
+/// `None` if they are not known, or if the output would have to grow.
+fn pads(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<i64>> {
+    let (x, w) = (node.input(0)?, node.input(1)?);
+    let axes = sizes::rank(scope, x)?.checked_sub(2)?;
+    let known = |name: &str, axis: usize| match sizes::axis(scope, name, axis + 2) {
+        Some(Size::Known(size)) => Some(size),
+        _ => None,
+    };
+    let listed = |name: &str| node.ints(name).value().map(<[i64]>::to_vec);
+    let or_all = |name: &str, default: i64| listed(name).unwrap_or_else(|| vec![default; axes]);
+    let (strides, dilations) = (or_all("strides", 1), or_all("dilations", 1));
+    let (added, kernel, shape) = (
+        or_all("output_padding", 0),
+        listed("kernel_shape"),
+        listed("output_shape"),
+    );
+    let is_upper = node.text("auto_pad").value() == Some("SAME_UPPER");
+    let mut pads = vec![0; 2 * axes];
+    for axis in 0..axes {
+        let (size, stride) = (known(x, axis)?, *strides.get(axis)?);
+        let window = match &kernel {
+            Some(kernel) => *kernel.get(axis)?,
+            None => known(w, axis)?,
+        };
+        let to = match &shape {
+            // It may have the batch and the channels in front.
+            Some(shape) => *shape.get(axis + shape.len().checked_sub(axes)?)?,
+            None => size.checked_mul(stride)?,
+        };
+        let window = (window - 1)
+            .checked_mul(*dilations.get(axis)?)?
+            .checked_add(1)?;
+        let whole = (size - 1).checked_mul(stride)?.checked_add(window)?;
+        let total = whole.checked_add(*added.get(axis)?)?.checked_sub(to)?;
+        let half = Some(total / 2).filter(|half| *half >= 0)?;
+        let (before, behind) = if is_upper {
+            (half, total - half)
+        } else {
+            (total - half, half)
+        };
+        (pads[axis], pads[axes + axis]) = (before, behind);
+    }
+    Some(pads)
+}

@@ -1,0 +1,137 @@
+//! tract's simplifications of single operators, without those that change results.
+//!
+//! tract takes floats for real numbers. Of these rewrites some overflow where the original does not,
+//! some round once more, and some lose infinity, NaN or the sign of zero:
+//!
+//! ```text
+//! (x · a) · b  →  x · (a · b)      sum(x · a)  →  sum(x) · a      x · 0  →  0      x + 0  →  x
+//! sqrt(x)²  →  x      pow(x, 1/2)  →  sqrt(x)      sum(x²) · about 1/N  →  mean(x²)
+//! ```
+
+use tract_onnx::tract_core::ops::binary::TypedBinOp;
+use tract_onnx::tract_core::ops::einsum::EinSum;
+use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+use tract_onnx::tract_core::ops::math::{Add, Mul, Pow, Sqrt, Square, Sub, SubF};
+use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
+use tract_onnx::tract_core::optim::{OptimizerSession, TypedPass};
+use tract_onnx::tract_hir::internal::*;
+
+/// The pass that simplifies each operator.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Simplify {
+    /// Whether products stay as they are: a pass beside this one merges their axes, and tract would
+    /// take those of unknown sizes apart again, without end.
+    pub(super) keeps_sums: bool,
+    pub(super) next: usize,
+}
+
+impl TypedPass for Simplify {
+    fn reset(&mut self) -> TractResult<()> {
+        self.next = 0;
+        Ok(())
+    }
+
+    fn next(
+        &mut self,
+        session: &mut OptimizerSession<'_>,
+        model: &TypedModel,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        while let Some(node) = model.nodes.get(self.next) {
+            self.next += 1;
+            let is_merged = self.keeps_sums && node.op_is::<EinSum>();
+            if !is_merged && is_exact(model, node)? {
+                let patch = node.op.declutter_with_session(session, model, node);
+                let patch = patch.with_context(|| format!("simplifying {node}"))?;
+                if patch.is_some() {
+                    return Ok(patch);
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether what tract makes of an operator has the same results.
+fn is_exact(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
+    let is_float = |output: &Outlet<TypedFact>| output.fact.datum_type.is_float();
+    if !node.outputs.iter().all(is_float) {
+        return Ok(true);
+    }
+    if let Some(op) = node.op_as::<TypedBinOp>() {
+        is_exact_binary(op, model, node)
+    } else if let Some(op) = node.op_as::<ElementWiseOp>() {
+        let before = model.linear_prec(node.id)?;
+        Ok(!(op.0.is::<Square>() && before.is_some_and(is_function::<Sqrt>)))
+    } else if let Some(op) = node.op_as::<Reduce>() {
+        is_exact_sum(op, model, node)
+    } else {
+        Ok(true)
+    }
+}
+
+fn is_function<T: tract_onnx::tract_core::ops::element_wise::ElementWiseMiniOp>(
+    node: &TypedNode,
+) -> bool {
+    node.op_as::<ElementWiseOp>()
+        .is_some_and(|op| op.0.is::<T>())
+}
+
+fn is_exact_binary(op: &TypedBinOp, model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
+    let facts = model.node_input_facts(node.id)?;
+    // tract compares constants as floats of 32 bits.
+    let number = |fact: &TypedFact| fact.uniform.as_ref()?.cast_to_scalar::<f64>().ok();
+    let numbers: TVec<Option<f64>> = facts.iter().map(|fact| number(fact)).collect();
+    let is_known =
+        facts.iter().any(|fact| fact.konst.is_some()) || numbers.iter().any(Option::is_some);
+    Ok(if op.0.is::<Mul>() {
+        !is_known || numbers.contains(&Some(1.0))
+    } else if op.0.is::<Add>() || op.0.is::<Sub>() || op.0.is::<SubF>() {
+        !is_known
+    } else if op.0.is::<Pow>() {
+        match numbers[1] {
+            Some(exponent) if facts[0].datum_type.is::<f64>() => exponent == 2.0,
+            Some(exponent) => exponent != 0.5,
+            None => true,
+        }
+    } else {
+        true
+    })
+}
+
+fn is_exact_sum(op: &Reduce, model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
+    let Some(before) = model
+        .linear_prec(node.id)?
+        .filter(|_| op.reducer == Reducer::Sum)
+    else {
+        return Ok(true);
+    };
+    if before
+        .op_as::<TypedBinOp>()
+        .is_some_and(|op| op.0.is::<Mul>())
+    {
+        let facts = model.node_input_facts(before.id)?;
+        return Ok(facts.iter().all(|fact| fact.konst.is_none()));
+    }
+    if !is_function::<Square>(before) {
+        return Ok(true);
+    }
+    // A mean of squares is computed in floats of 32 bits.
+    let sizes = op
+        .axes
+        .iter()
+        .map(|axis| &before.outputs[0].fact.shape[*axis]);
+    let count = sizes.product::<TDim>().to_i64().ok();
+    let (Some(count), [reader]) = (count, &*node.outputs[0].successors) else {
+        return Ok(true);
+    };
+    let others = model.node(reader.node).inputs.iter().enumerate();
+    let others = others.filter(|(slot, _)| *slot != reader.slot);
+    for (_, other) in others {
+        let uniform = model.outlet_fact(*other)?.uniform.as_ref();
+        let factor = uniform.and_then(|it| it.cast_to_scalar::<f32>().ok());
+        if factor.is_some_and(|factor| factor != (count as f32).recip()) {
+            return Ok(false);
+        }
+    }
+    Ok(!node.outputs[0].fact.datum_type.is::<f64>())
+}
