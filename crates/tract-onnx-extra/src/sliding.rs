@@ -22,6 +22,9 @@ use tract_onnx::tract_hir::internal::*;
 /// The elements that are folded at once: two vectors of floats of AVX-512, eight of SSE2.
 const BLOCK: usize = 32;
 
+/// The most elements of a padded plane.
+const MAX_ELEMENTS: usize = 1 << 28;
+
 /// The windows along an axis of a plane, in elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis {
@@ -65,8 +68,12 @@ impl Axis {
 
     /// Returns how many elements of a window lie in a range of the padded plane.
     pub(crate) fn count(&self, window: usize, range: &Range<usize>) -> usize {
-        let taps = (0..self.window).map(|tap| window * self.stride + tap * self.dilation);
-        taps.filter(|tap| range.contains(tap)).count()
+        let first = window * self.stride;
+        let before = |end: usize| {
+            let taps = end.saturating_sub(first).div_ceil(self.dilation);
+            taps.min(self.window)
+        };
+        before(range.end) - before(range.start)
     }
 
     /// An axis whose windows are its elements.
@@ -117,7 +124,7 @@ pub(crate) fn slide<E: Copy + Send + Sync>(
         }
         return Ok(());
     }
-    let windows = Windows::new(axes).context("windows without an axis")?;
+    let windows = Windows::new(axes)?;
     let outputs = (to.len() / output) / (from.len() / input);
     let work = to.len() * windows.taps.len();
     par_chunks_mut(to, output, work, |first, to| {
@@ -152,6 +159,25 @@ struct Windows {
     row: usize,
 }
 
+/// Checks that the elements of a padded plane, and the taps of a window, have room.
+fn check(axes: &[Axis]) -> TractResult<()> {
+    let product = |of: fn(&Axis) -> Option<usize>| {
+        let mut sizes = axes.iter().map(of);
+        sizes.try_fold(1_usize, |all, size| all.checked_mul(size?))
+    };
+    let padded = product(|axis| {
+        let last = axis.window.saturating_sub(1).checked_mul(axis.dilation)?;
+        axis.output.checked_mul(axis.stride)?.checked_add(last)
+    });
+    let taps = product(|axis| Some(axis.window));
+    let fits = |count: Option<usize>| count.is_some_and(|count| count <= MAX_ELEMENTS);
+    ensure!(
+        fits(padded) && fits(taps),
+        "its windows reach over more than {MAX_ELEMENTS} elements of a channel, with the padding"
+    );
+    Ok(())
+}
+
 /// A row of a phase.
 #[derive(Clone, Copy)]
 struct Row {
@@ -163,9 +189,9 @@ struct Row {
 }
 
 impl Windows {
-    /// Returns `None` without any axis.
-    fn new(axes: &[Axis]) -> Option<Self> {
-        let (last, outer) = axes.split_last()?;
+    fn new(axes: &[Axis]) -> TractResult<Self> {
+        let (last, outer) = axes.split_last().context("windows without an axis")?;
+        check(axes)?;
         let phase = axes.iter().map(Axis::phase).product::<usize>() + BLOCK;
         let mut phases: Vec<TVec<usize>> = vec![];
         let taps: usize = axes.iter().map(|axis| axis.window).product();
@@ -204,7 +230,7 @@ impl Windows {
             *begin *= last.phase();
         }
         let folded = kept.last().map_or(0, |begin| begin + last.output);
-        Some(Self {
+        Ok(Self {
             rows,
             stride: last.stride,
             elements: phases.len() * phase,

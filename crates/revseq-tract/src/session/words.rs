@@ -171,7 +171,7 @@ pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
             let message = format!("tract cannot run {}{elements}", node(name, operator));
             (Unsupported, message)
         }
-        None if is_ours => (Node, causes[0].clone()),
+        None if is_ours => (Node, root),
         None => (
             Unsupported,
             "tract cannot run the model with these inputs".to_owned(),
@@ -241,7 +241,7 @@ mod tests {
                 ErrorKind::Unsupported,
             ),
             (
-                format_err!("its steps end"),
+                format_err!("its steps end").context("Evaluating #4 \"other\" Scan"),
                 "its steps end",
                 ErrorKind::Node,
             ),

@@ -128,3 +128,16 @@ fn places_of_maxima_are_those_of_onnx_runtime() {
     let places: [i64; 12] = [0, 2, 2, 3, 5, 5, 6, 11, 11, 9, 11, 11];
     assert_eq!(found[1], shaped(tensor1(&places)));
 }
+
+/// Sizes beyond any memory are an error before anything is allocated.
+#[test]
+fn absurd_windows_are_an_error() {
+    let nodes = "y = AveragePool<kernel_shape=[2];strides=[4611686018427387904]>(x)";
+    let x = Tensor::zero::<f32>(&[1, 1, 5]).unwrap();
+    let error = run_each(graph("x:f32[N,1,5]", "y", nodes), &[vec![x]]).unwrap_err();
+    let error = format!("{error:?}");
+    assert!(
+        error.contains("its windows reach over more than"),
+        "{error}"
+    );
+}

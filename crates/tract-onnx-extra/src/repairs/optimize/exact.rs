@@ -10,7 +10,7 @@
 
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::einsum::EinSum;
-use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
 use tract_onnx::tract_core::ops::math::{Add, Mul, Pow, Sqrt, Square, Sub, SubF};
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 use tract_onnx::tract_core::optim::{OptimizerSession, TypedPass};
@@ -69,11 +69,9 @@ fn is_exact(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
     }
 }
 
-fn is_function<T: tract_onnx::tract_core::ops::element_wise::ElementWiseMiniOp>(
-    node: &TypedNode,
-) -> bool {
-    node.op_as::<ElementWiseOp>()
-        .is_some_and(|op| op.0.is::<T>())
+fn is_function<T: ElementWiseMiniOp>(node: &TypedNode) -> bool {
+    let op = node.op_as::<ElementWiseOp>();
+    op.is_some_and(|op| op.0.is::<T>())
 }
 
 fn is_exact_binary(op: &TypedBinOp, model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
@@ -99,39 +97,32 @@ fn is_exact_binary(op: &TypedBinOp, model: &TypedModel, node: &TypedNode) -> Tra
 }
 
 fn is_exact_sum(op: &Reduce, model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
-    let Some(before) = model
-        .linear_prec(node.id)?
-        .filter(|_| op.reducer == Reducer::Sum)
-    else {
+    let before = model.linear_prec(node.id)?;
+    let Some(before) = before.filter(|_| op.reducer == Reducer::Sum) else {
         return Ok(true);
     };
-    if before
-        .op_as::<TypedBinOp>()
-        .is_some_and(|op| op.0.is::<Mul>())
-    {
+    let binary = before.op_as::<TypedBinOp>();
+    if binary.is_some_and(|op| op.0.is::<Mul>()) {
         let facts = model.node_input_facts(before.id)?;
         return Ok(facts.iter().all(|fact| fact.konst.is_none()));
     }
     if !is_function::<Square>(before) {
         return Ok(true);
     }
-    // A mean of squares is computed in floats of 32 bits.
-    let sizes = op
-        .axes
-        .iter()
-        .map(|axis| &before.outputs[0].fact.shape[*axis]);
+    // tract computes a mean of squares in floats of 32 bits, and takes a factor near 1/N for 1/N.
+    let squares = &before.outputs[0].fact;
+    let sizes = op.axes.iter().map(|axis| &squares.shape[*axis]);
     let count = sizes.product::<TDim>().to_i64().ok();
     let (Some(count), [reader]) = (count, &*node.outputs[0].successors) else {
         return Ok(true);
     };
-    let others = model.node(reader.node).inputs.iter().enumerate();
-    let others = others.filter(|(slot, _)| *slot != reader.slot);
-    for (_, other) in others {
-        let uniform = model.outlet_fact(*other)?.uniform.as_ref();
+    let reader = model.node(reader.node);
+    for input in reader.inputs.iter().filter(|input| input.node != node.id) {
+        let uniform = model.outlet_fact(*input)?.uniform.as_ref();
         let factor = uniform.and_then(|it| it.cast_to_scalar::<f32>().ok());
         if factor.is_some_and(|factor| factor != (count as f32).recip()) {
             return Ok(false);
         }
     }
-    Ok(!node.outputs[0].fact.datum_type.is::<f64>())
+    Ok(!squares.datum_type.is::<f64>())
 }
