@@ -13,42 +13,28 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
 use tract_onnx::tract_core::ops::math::{Add, Mul, Pow, Sqrt, Square, Sub, SubF};
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
-use tract_onnx::tract_core::optim::{OptimizerSession, TypedPass};
+use tract_onnx::tract_core::optim::OptimizerSession;
 use tract_onnx::tract_hir::internal::*;
 
-/// The pass that simplifies each operator.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Simplify {
-    /// Whether products stay as they are: a pass beside this one merges their axes, and tract would
-    /// take those of unknown sizes apart again, without end.
-    pub(super) keeps_sums: bool,
-    pub(super) next: usize,
+/// The node as tract simplifies it.
+pub(super) fn simplified(
+    session: &mut OptimizerSession<'_>,
+    model: &TypedModel,
+    node: &TypedNode,
+) -> TractResult<Option<TypedModelPatch>> {
+    rule_if!(is_exact(model, node)?);
+    node.op.declutter_with_session(session, model, node)
 }
 
-impl TypedPass for Simplify {
-    fn reset(&mut self) -> TractResult<()> {
-        self.next = 0;
-        Ok(())
-    }
-
-    fn next(
-        &mut self,
-        session: &mut OptimizerSession<'_>,
-        model: &TypedModel,
-    ) -> TractResult<Option<TypedModelPatch>> {
-        while let Some(node) = model.nodes.get(self.next) {
-            self.next += 1;
-            let is_merged = self.keeps_sums && node.op_is::<EinSum>();
-            if !is_merged && is_exact(model, node)? {
-                let patch = node.op.declutter_with_session(session, model, node);
-                let patch = patch.with_context(|| format!("simplifying {node}"))?;
-                if patch.is_some() {
-                    return Ok(patch);
-                }
-            }
-        }
-        Ok(None)
-    }
+/// The same beside a pass that merges the axes of products, which tract would take apart again, without
+/// end, if their sizes are unknown.
+pub(super) fn simplified_but_products(
+    session: &mut OptimizerSession<'_>,
+    model: &TypedModel,
+    node: &TypedNode,
+) -> TractResult<Option<TypedModelPatch>> {
+    rule_if!(!node.op_is::<EinSum>());
+    simplified(session, model, node)
 }
 
 /// Whether what tract makes of an operator has the same results.

@@ -58,17 +58,17 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     let mut model = into_decluttered(model)?;
     finish_scans(&mut model)?;
     let mut codegen = mended(Optimizer::codegen(), &model);
-    for replace in [
-        softmax::along_last_axis,
-        convolutions::chosen,
-        casts::by_vectors,
-    ] {
+    let before: [Replace; 3] = [
+        |_, model, node| softmax::along_last_axis(model, node),
+        |_, model, node| convolutions::chosen(model, node),
+        |_, model, node| casts::by_vectors(model, node),
+    ];
+    for replace in before {
         codegen.add_pass(0, Box::new(EachNode::new(replace)));
     }
     // It takes what tract has no kernel for.
-    codegen
-        .passes
-        .push(Box::new(EachNode::new(by_rows::by_rows)));
+    let behind = EachNode::new(|_, model, node| by_rows::by_rows(model, node));
+    codegen.passes.push(Box::new(behind));
     session::optimize(&codegen, &mut model)?;
     // It is the one to say that the model is optimised.
     let nothing = Optimizer {
@@ -83,7 +83,9 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
 /// The passes that come before tract's, where it optimises a model itself.
 fn choices() -> Optimizer {
     Optimizer {
-        passes: vec![Box::new(EachNode::new(convolutions::chosen))],
+        passes: vec![Box::new(EachNode::new(|_, model, node| {
+            convolutions::chosen(model, node)
+        }))],
         steps: None,
     }
 }
@@ -116,20 +118,17 @@ pub(crate) fn into_decluttered(mut model: TypedModel) -> TractResult<TypedModel>
 /// Repairs an optimizer's passes.
 fn mended(mut optimizer: Optimizer, model: &TypedModel) -> Optimizer {
     let mut passes: Vec<Box<dyn TypedPass>> = Vec::new();
-    let mut merges_axes = false;
+    let mut simplify: Replace = exact::simplified;
     for pass in std::mem::take(&mut optimizer.passes) {
         // Most of tract's passes are private types, which nothing but their names tells apart.
         match format!("{pass:?}").as_str() {
             // It would slice matrices that are kept in blocks, which tract cannot.
             name if name.starts_with("ConcatThenEinsum") && has_blocks(model) => {}
+            "declutter" => passes.push(Box::new(EachNode::new(simplify))),
             "MergeConsecutiveSameRoleAxes" => {
-                merges_axes = true;
+                simplify = exact::simplified_but_products;
                 passes.push(pass);
             }
-            "declutter" => passes.push(Box::new(exact::Simplify {
-                keeps_sums: merges_axes,
-                next: 0,
-            })),
             "PushSplitDown" => passes.push(Box::new(MergeEqual)),
             "PushSliceUp" => passes.push(Box::new(slices::Slices { pass, open: None })),
             name if name.starts_with("ChangeAxes") => {
@@ -152,7 +151,8 @@ fn has_blocks(model: &TypedModel) -> bool {
 }
 
 /// What becomes of a node; `None` if it stays.
-type Replace = fn(&TypedModel, &TypedNode) -> TractResult<Option<TypedModelPatch>>;
+type Replace =
+    fn(&mut OptimizerSession<'_>, &TypedModel, &TypedNode) -> TractResult<Option<TypedModelPatch>>;
 
 /// A pass that looks at each node once.
 #[derive(Clone, Debug)]
@@ -175,12 +175,13 @@ impl TypedPass for EachNode {
 
     fn next(
         &mut self,
-        _session: &mut OptimizerSession<'_>,
+        session: &mut OptimizerSession<'_>,
         model: &TypedModel,
     ) -> TractResult<Option<TypedModelPatch>> {
         while let Some(node) = model.nodes.get(self.next) {
             self.next += 1;
-            if let Some(patch) = (self.replace)(model, node)? {
+            let patch = (self.replace)(session, model, node);
+            if let Some(patch) = patch.with_context(|| format!("optimising {node}"))? {
                 return Ok(Some(patch));
             }
         }
