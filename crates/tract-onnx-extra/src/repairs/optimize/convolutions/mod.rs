@@ -48,8 +48,8 @@ const MAX_TAPS: usize = 32;
 /// The kernel whose tiles have two vectors of windows. That of AVX2 is slower for single points.
 const WIDE: &str = "avx512_mmm_f32_32x6";
 
-/// The fewest windows that fill such tiles.
-const MIN_WINDOWS: usize = 64;
+/// The windows of such a tile. Fewer than two have to fill three quarters of their tiles. [M53]
+const WIDE_WINDOWS: usize = 32;
 
 /// A convolution as a product of its windows, or as their sums.
 pub(super) fn chosen(model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedModelPatch>> {
@@ -311,7 +311,11 @@ fn kernel(windows: &TDim, k: usize, channels: usize) -> Option<Box<dyn MatMatMul
     };
     let dispatch = MmmDispatch::native();
     let (chosen, packing, _) = dispatch.pick(&query)?;
-    if windows.is_some_and(|windows| windows < MIN_WINDOWS) {
+    let is_waste = |windows: usize| {
+        let whole = windows.next_multiple_of(WIDE_WINDOWS);
+        windows < 2 * WIDE_WINDOWS && 4 * windows < 3 * whole
+    };
+    if windows.is_some_and(is_waste) {
         return (packing == 0).then_some(chosen);
     }
     let wide = dispatch.runnable().iter().find(|it| it.name() == WIDE);
