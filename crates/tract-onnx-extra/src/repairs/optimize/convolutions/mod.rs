@@ -51,6 +51,12 @@ const WIDE: &str = "avx512_mmm_f32_32x6";
 /// The windows of such a tile. Fewer than two have to fill three quarters of their tiles. [M53]
 const WIDE_WINDOWS: usize = 32;
 
+/// The most windows of an image that are multiplied together with those of the others. [M53]
+const JOINED_WINDOWS: usize = 256;
+
+/// The most bytes of windows that are packed for that at once. [M53]
+const MAX_PACKED: usize = 16 << 20;
+
 /// A convolution as a product of its windows, or as their sums.
 pub(super) fn chosen(model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedModelPatch>> {
     // It was measured for AVX2 and AVX-512 alone.
@@ -212,7 +218,21 @@ impl Product {
         let output = self
             .pool
             .output_shape(&model.outlet_fact(first.inputs[0])?.shape)?;
-        let windows: TDim = output.hw_dims().iter().product();
+        let of_image: TDim = output.hw_dims().iter().product();
+        let batch = output.n().cloned().unwrap_or_else(|| 1.to_dim());
+        // Where the weights leave the cache, tract has tiles in an order that needs windows again
+        // and again.
+        let cache = cache_info().l2;
+        let is_lazy = cache == 0 || self.weights.len() * size_of::<f32>() <= cache;
+        // Together the weights are read once for all images, and tiles are full.
+        let is_small = of_image.to_usize().is_ok_and(|it| it <= JOINED_WINDOWS);
+        let packed = (batch.clone() * &of_image * (k * size_of::<f32>())).to_usize();
+        let has_room = is_lazy || packed.is_ok_and(|bytes| bytes <= MAX_PACKED);
+        let is_joined = is_small && has_room && group == 1 && !batch.is_one();
+        let (images, windows) = match is_joined {
+            true => (1.to_dim(), batch.clone() * &of_image),
+            false => (batch.clone(), of_image.clone()),
+        };
         rule_if_some!(kernel = kernel(&windows, k, channels));
         let (of_windows, of_weights) = &kernel.packings()[0];
         rule_if_some!(format = of_windows.downcast_ref::<PackedFormat>());
@@ -220,14 +240,12 @@ impl Product {
         let name = &last.name;
         let mut patch = TypedModelPatch::default();
         let image = patch.tap_model(model, first.inputs[0])?;
-        // Where the weights leave the cache, tract has tiles in an order that needs windows again
-        // and again.
-        let cache = cache_info().l2;
         let op = ConvWindows {
             pool: self.pool.clone(),
             group,
+            is_joined,
             format: format.clone(),
-            is_lazy: cache == 0 || self.weights.len() * size_of::<f32>() <= cache,
+            is_lazy,
         };
         let mut inputs = tvec!(patch.wire_node(format!("{name}.windows"), op, &[image])?[0]);
         let packed = (0..group).map(|group| {
@@ -269,8 +287,7 @@ impl Product {
             mr: kernel.mr(),
             nr: kernel.nr(),
         }]));
-        let batch = output.n().cloned().unwrap_or_else(|| 1.to_dim());
-        let shape = [batch, group.to_dim(), channels.to_dim(), windows.clone()];
+        let shape = [images, group.to_dim(), channels.to_dim(), windows.clone()];
         let op = OptMatMul::new(
             vec![kernel],
             ModePicker::Single,
@@ -287,9 +304,14 @@ impl Product {
             1 => AxisOp::Rm(1),
             _ => AxisOp::Reshape(1, both, tvec!((group * channels).to_dim())),
         }];
-        shapes.extend((channel == 0).then_some(AxisOp::Rm(0)));
+        shapes.extend((channel == 0 || is_joined).then_some(AxisOp::Rm(0)));
+        if is_joined {
+            let apart = tvec!(batch, of_image.clone());
+            shapes.push(AxisOp::Reshape(1, tvec!(windows), apart));
+            shapes.push(AxisOp::Move(1, 0));
+        }
         let sizes = output.hw_dims().iter().cloned().collect();
-        shapes.push(AxisOp::Reshape(channel + 1, tvec!(windows), sizes));
+        shapes.push(AxisOp::Reshape(channel + 1, tvec!(of_image), sizes));
         for (index, shape) in shapes.into_iter().enumerate() {
             sums = patch.wire_node(format!("{name}.shape.{index}"), shape, &[sums])?[0];
         }

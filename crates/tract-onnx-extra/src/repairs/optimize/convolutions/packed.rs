@@ -13,11 +13,12 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::windows::Windows;
 
-/// The windows of images, by image and group: [batch, group].
+/// The windows of images, by image and group: [batch, group]; of all images together: [1, group].
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub(super) struct ConvWindows {
     pub(super) pool: PoolSpec,
     pub(super) group: usize,
+    pub(super) is_joined: bool,
     pub(super) format: PackedFormat,
     /// Whether windows are packed where they are needed; otherwise, all of them at once.
     pub(super) is_lazy: bool,
@@ -48,13 +49,15 @@ impl EvalOp for ConvWindows {
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let image = args_1!(inputs);
-        let windows = Arc::new(Windows::new(&self.pool, image.shape())?);
+        let windows = Windows::new(&self.pool, image.shape(), self.is_joined)?;
+        let windows = Arc::new(windows);
         let batch = match self.pool.data_format.has_n() {
             true => image.shape()[0],
             false => 1,
         };
         let images = windows.lay_out(image, batch)?;
         let channels = self.pool.input_channels / self.group;
+        let batch = if self.is_joined { 1 } else { batch };
         let all = (0..batch * self.group).map(|index| {
             let group = index % self.group;
             let packed = PackedWindows {
@@ -84,12 +87,17 @@ impl EvalOp for ConvWindows {
 impl TypedOp for ConvWindows {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let windows = self.pool.output_shape(&inputs[0].shape)?;
+        let of_image: TDim = windows.hw_dims().iter().product();
+        let batch = windows.n().cloned().unwrap_or_else(|| 1.to_dim());
+        let (batch, mn) = match self.is_joined {
+            true => (1.to_dim(), batch * of_image),
+            false => (batch, of_image),
+        };
         let packed = DynPackedExoticFact {
             k: self.k().to_dim(),
-            mn: windows.hw_dims().iter().product(),
+            mn,
             packers: vec![Box::new(self.format.clone())],
         };
-        let batch = windows.n().cloned().unwrap_or_else(|| 1.to_dim());
         let fact = f32::fact([batch, self.group.to_dim()]);
         Ok(tvec!(fact.with_exotic_fact(packed)))
     }
@@ -169,6 +177,9 @@ impl PackedWindows {
     /// Packs all windows.
     fn all(&self, format: &PackedFormat) -> TractResult<Box<dyn MMMInputValue>> {
         let mut packed = format.new_packed_buffer(self.k(), self.mn())?;
+        if self.mn() == 0 {
+            return Ok(Box::new(packed));
+        }
         let images = self.images.try_as_plain_ram()?.as_slice::<f32>()?;
         let length = packed.panel_bytes / size_of::<f32>();
         let numbers = Arc::get_mut(&mut packed.packed).context("a buffer of its own")?;

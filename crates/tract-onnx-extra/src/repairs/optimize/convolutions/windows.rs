@@ -21,6 +21,8 @@ pub(super) struct Windows {
     is_image: bool,
     /// The planes of an image.
     planes: usize,
+    /// The images whose windows are numbered one after another.
+    images: usize,
     /// Where the numbers of a window lie, from its first.
     taps: Vec<usize>,
 }
@@ -37,9 +39,9 @@ struct Axis {
 }
 
 impl Windows {
-    /// Returns the windows in an image of this shape.
-    pub(super) fn new(pool: &PoolSpec, image: &[usize]) -> TractResult<Self> {
-        let shape = pool.data_format.shape(image)?;
+    /// Returns the windows in images of this shape, of each or of all together.
+    pub(super) fn new(pool: &PoolSpec, shape: &[usize], is_joined: bool) -> TractResult<Self> {
+        let shape = pool.data_format.shape(shape)?;
         let padding = pool.computed_padding(shape.hw_dims());
         let mut axes: TVec<Axis> = tvec!();
         for (axis, padding) in padding.iter().enumerate() {
@@ -80,13 +82,14 @@ impl Windows {
             axes,
             is_image,
             planes,
+            images: shape.n().copied().filter(|_| is_joined).unwrap_or(1),
             taps,
         })
     }
 
     /// Returns the number of windows.
     pub(super) fn count(&self) -> usize {
-        self.axes.iter().map(|axis| axis.windows).product()
+        self.images * self.axes.iter().map(|axis| axis.windows).product::<usize>()
     }
 
     /// Returns the numbers of an image, as it is laid out.
@@ -136,7 +139,7 @@ impl Windows {
                 step *= self.planes;
             }
         }
-        start
+        start + rest * self.image()
     }
 
     /// Lays out images, one after another.
