@@ -51,6 +51,16 @@ pub(crate) trait Override: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> TractResult<Option<TVec<OutletId>>>;
 }
 
+/// Infers with tract's operator, but no values: it would compute those of constants.
+pub(crate) fn without_values(
+    upstream: &mut dyn InferenceOp,
+    inputs: &TVec<&InferenceFact>,
+    outputs: &TVec<&InferenceFact>,
+) -> TractResult<Option<Facts>> {
+    let facts = upstream.infer_facts(inputs.clone(), outputs.clone(), tvec![]);
+    facts.map(Some)
+}
+
 /// The hook of a node before it is known whether tract reads it.
 #[derive(Clone, Debug)]
 struct Fallback<T>(T);

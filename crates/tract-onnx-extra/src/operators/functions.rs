@@ -7,7 +7,7 @@ use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_core::ops::logic::{Or, comp_eq, comp_ne};
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{Override, parse_overridden};
+use crate::data_sizes::{Override, parse_overridden, without_values};
 use crate::delegate::Facts;
 use crate::recurrent::activation::{Activation, GateFunction};
 
@@ -98,9 +98,7 @@ impl Override for Function {
         inputs: &TVec<&InferenceFact>,
         outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>> {
-        // Without values: tract would compute those of constants.
-        let facts = upstream.infer_facts(inputs.clone(), outputs.clone(), tvec![]);
-        facts.map(Some)
+        without_values(upstream, inputs, outputs)
     }
 
     fn wire(

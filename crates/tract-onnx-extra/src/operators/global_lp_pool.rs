@@ -7,7 +7,8 @@ use tract_onnx::tract_core::ops::math::{abs, pow};
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{Override, parse_overridden};
+use crate::data_sizes::{Override, parse_overridden, without_values};
+use crate::delegate::Facts;
 
 /// Parses a GlobalLpPool.
 pub(crate) fn parse(
@@ -28,6 +29,15 @@ struct Norm {
 }
 
 impl Override for Norm {
+    fn infer(
+        &self,
+        upstream: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>> {
+        without_values(upstream, inputs, outputs)
+    }
+
     fn wire(
         &self,
         _upstream: &dyn InferenceOp,

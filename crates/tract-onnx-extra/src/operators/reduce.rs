@@ -19,7 +19,7 @@ use tract_onnx::tract_hir::internal::tract_ndarray::Dimension as _;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::nn::Reducer;
 
-use crate::data_sizes::{Override, axis, with_fallback};
+use crate::data_sizes::{Override, axis, with_fallback, without_values};
 use crate::delegate::Facts;
 use crate::node::{check_domain, parse_with_tract};
 use crate::wire::wire_cast;
@@ -143,9 +143,7 @@ impl Override for Reduction {
         }
         let datum_type = inputs[0].datum_type.concretize();
         rule_if!(datum_type.is_some_and(|it| it.is_float()));
-        // Without values: tract would compute those of constants.
-        let facts = upstream.infer_facts(inputs.clone(), outputs.clone(), tvec![]);
-        facts.map(Some)
+        without_values(upstream, inputs, outputs)
     }
 
     fn wire(

@@ -176,6 +176,10 @@ fn the_last_of_equal_extremes_is_found() {
 
 #[test]
 fn a_channel_has_a_norm() {
+    let constant =
+        graph("x:f32[1]", "y", "y = GlobalLpPool(c)").constant("c", tensor4(&[[[[3_f32, -4.]]]]));
+    let found = run(constant, &[tensor1(&[0_f32])]).unwrap().remove(0);
+    assert_eq!(found, tensor4(&[[[[5_f32]]]]));
     let x = Tensor::from_shape(&[1, 1, 2, 2], &[3_f32, -4., 0., 0.]).unwrap();
     for (attributes, expected) in [("", 5.0), ("<p=1>", 7.0), ("<p=3>", 91_f32.cbrt())] {
         for shape in ["1,1,2,2", "N,C,H,W"] {
