@@ -143,6 +143,21 @@ pub(crate) fn slide<E: Copy + Send + Sync>(
     })
 }
 
+/// Folds the windows of a tensor of floats, [`batch`, `channels`, ...].
+pub(crate) fn slide_floats<F: Fold<f32>>(
+    spec: &PoolSpec,
+    input: &Tensor,
+    fold: impl FnOnce(&[Axis]) -> F,
+) -> TractResult<Tensor> {
+    let shape = spec.data_format.shape(input.shape())?;
+    let axes = Axis::all(spec, shape.hw_dims());
+    let mut output = Tensor::zero::<f32>(&spec.output_shape(input.shape())?.shape)?;
+    let mut to = output.try_as_plain_ram_mut()?;
+    let from = input.try_as_plain_ram()?;
+    slide(&axes, from.as_slice()?, to.as_slice_mut()?, &fold(&axes))?;
+    Ok(output)
+}
+
 /// Where the taps of all windows of a plane lie.
 struct Windows {
     /// The rows of the phases that lie in the plane, and how far apart their elements lie there.

@@ -31,6 +31,11 @@ pub(crate) trait Override: Clone + fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Whether tract may compute outputs of known inputs while it infers: not if its values differ.
+    fn lets_tract_compute(&self, _inputs: &TVec<&InferenceFact>) -> bool {
+        true
+    }
+
     /// Checks what tract may make while it infers with values.
     fn check(
         &self,
@@ -49,16 +54,6 @@ pub(crate) trait Override: Clone + fmt::Debug + Send + Sync + 'static {
         target: &mut TypedModel,
         inputs: &[OutletId],
     ) -> TractResult<Option<TVec<OutletId>>>;
-}
-
-/// Infers with tract's operator, but no values: it would compute those of constants.
-pub(crate) fn without_values(
-    upstream: &mut dyn InferenceOp,
-    inputs: &TVec<&InferenceFact>,
-    outputs: &TVec<&InferenceFact>,
-) -> TractResult<Option<Facts>> {
-    let facts = upstream.infer_facts(inputs.clone(), outputs.clone(), tvec![]);
-    facts.map(Some)
 }
 
 /// The hook of a node before it is known whether tract reads it.
@@ -101,6 +96,10 @@ impl<T: Override> Hook for Fallback<T> {
         if let Some(facts) = self.0.infer(upstream, inputs, outputs)? {
             return Ok(facts);
         }
+        let inference = match self.0.lets_tract_compute(inputs) {
+            true => inference,
+            false => Inference::Facts,
+        };
         // Without values, which may be large: a caller may limit them before.
         if inference == Inference::Values {
             self.0.check(upstream, inputs, outputs)?;

@@ -10,7 +10,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::delegate::{Delegate, Hook};
 use crate::node::{check_domain, parse_with_tract};
-use crate::sliding::{Axis, Fold, slide};
+use crate::sliding::{Axis, Fold, slide, slide_floats};
 
 /// Parses a MaxPool or an AveragePool.
 pub(crate) fn parse(
@@ -260,16 +260,9 @@ impl EvalOp for AveragePool {
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let input = args_1!(inputs);
-        let sizes = self.spec.output_shape(input.shape())?.shape;
-        let shape = self.spec.data_format.shape(input.shape())?;
-        let axes = Axis::all(&self.spec, shape.hw_dims());
-        let mean = Mean {
-            counts: self.counts(&axes),
-        };
-        let mut means = Tensor::zero::<f32>(&sizes)?;
-        let mut to = means.try_as_plain_ram_mut()?;
-        let from = input.try_as_plain_ram()?;
-        slide(&axes, from.as_slice()?, to.as_slice_mut()?, &mean)?;
+        let means = slide_floats(&self.spec, &input, |axes| Mean {
+            counts: self.counts(axes),
+        })?;
         Ok(tvec!(means.into_tvalue()))
     }
 }

@@ -19,7 +19,7 @@ use tract_onnx::tract_hir::internal::tract_ndarray::Dimension as _;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::nn::Reducer;
 
-use crate::data_sizes::{Override, axis, with_fallback, without_values};
+use crate::data_sizes::{Override, axis, with_fallback};
 use crate::delegate::Facts;
 use crate::node::{check_domain, parse_with_tract};
 use crate::wire::wire_cast;
@@ -131,9 +131,9 @@ impl Reduction {
 impl Override for Reduction {
     fn infer(
         &self,
-        upstream: &mut dyn InferenceOp,
+        _upstream: &mut dyn InferenceOp,
         inputs: &TVec<&InferenceFact>,
-        outputs: &TVec<&InferenceFact>,
+        _outputs: &TVec<&InferenceFact>,
     ) -> TractResult<Option<Facts>> {
         // tract panics if there is no such axis.
         if let Some(rank) = inputs[0].shape.rank().concretize() {
@@ -141,9 +141,12 @@ impl Override for Reduction {
             let given = given.as_ref().map(|value| value.as_deref());
             self.axes(usize::try_from(rank)?, given)?;
         }
+        Ok(None)
+    }
+
+    fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
         let datum_type = inputs[0].datum_type.concretize();
-        rule_if!(datum_type.is_some_and(|it| it.is_float()));
-        without_values(upstream, inputs, outputs)
+        datum_type.is_none_or(|it| !it.is_float())
     }
 
     fn wire(

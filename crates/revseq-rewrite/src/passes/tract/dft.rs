@@ -9,9 +9,10 @@
 //! DFT(x, axis 2) of rank 4  →  DFT(x, axis -2)
 //! ```
 
+use super::others;
 use crate::constant;
 use crate::emit::Emit;
-use crate::model::{self, Attribute, AttributeProto, NodeProto};
+use crate::model::{self, Attribute, NodeProto};
 use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
@@ -99,11 +100,4 @@ fn by_shape(mut emit: Emit<'_>, node: &NodeProto, [data, output]: [&str; 2], axi
     );
     emit.write(&[output], "Reshape", &[&transformed, &unflat], Vec::new());
     emit.finish("one along the second axis, with the axes before it flattened".to_owned())
-}
-
-/// A node's attributes, without some.
-fn others(node: &NodeProto, without: &[&str]) -> Vec<AttributeProto> {
-    let attributes = node.attribute.iter();
-    let kept = attributes.filter(|it| !without.contains(&it.name.as_deref().unwrap_or_default()));
-    kept.cloned().collect()
 }

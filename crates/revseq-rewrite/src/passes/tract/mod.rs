@@ -18,7 +18,7 @@ mod scan;
 mod suppression;
 mod transposed;
 
-use crate::model::NodeProto;
+use crate::model::{AttributeProto, NodeProto};
 use crate::pass::{Edit, Pass, Verdict};
 
 pub(crate) use scan::{BATCHED as BATCHED_SCAN, LOOP as SCAN_LOOP};
@@ -79,4 +79,11 @@ fn edit(nodes: Vec<NodeProto>, what: String) -> Verdict {
         what,
         ..Edit::default()
     })
+}
+
+/// A node's attributes, without some.
+fn others(node: &NodeProto, without: &[&str]) -> Vec<AttributeProto> {
+    let attributes = node.attribute.iter();
+    let kept = attributes.filter(|it| !without.contains(&it.name.as_deref().unwrap_or_default()));
+    kept.cloned().collect()
 }

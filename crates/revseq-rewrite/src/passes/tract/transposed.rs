@@ -7,6 +7,7 @@
 //! ConvTranspose<output_shape=[8, 10]>(x, w)  →  ConvTranspose<pads=[1, 1, 0, 0]>(x, w)
 //! ```
 
+use super::others;
 use crate::emit::Emit;
 use crate::model::{self, Attribute, NodeProto};
 use crate::pass::{Context, Pass, PassInfo, Verdict};
@@ -42,11 +43,7 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     let Some(pads) = pads(scope, node) else {
         return Verdict::Left("the pads of its output are not known before it runs".to_owned());
     };
-    let mut attributes = node.attribute.clone();
-    attributes.retain(|it| {
-        let replaced = ["auto_pad", "output_shape", "pads"];
-        !replaced.contains(&it.name.as_deref().unwrap_or_default())
-    });
+    let mut attributes = others(node, &["auto_pad", "output_shape", "pads"]);
     attributes.push(model::ints("pads", &pads));
     let inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
     let mut emit = Emit::new(output, scope.opset, names);

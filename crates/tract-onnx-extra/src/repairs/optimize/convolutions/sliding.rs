@@ -5,7 +5,7 @@
 use tract_onnx::tract_core::ops::cnn::PoolSpec;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::sliding::{Axis, Fold, slide};
+use crate::sliding::{Fold, slide_floats};
 
 /// A convolution of single channels, [`batch`, `channels`, ...] floats.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,22 +36,14 @@ impl EvalOp for ConvSliding {
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let image = args_1!(inputs);
-        let sizes = self.pool.output_shape(image.shape())?.shape;
-        let shape = self.pool.data_format.shape(image.shape())?;
-        let axes = Axis::all(&self.pool, shape.hw_dims());
-        let (weights, bias) = (
-            self.weights.try_as_plain_ram()?,
-            self.bias.try_as_plain_ram()?,
-        );
-        let sum = Sum {
-            weights: weights.as_slice()?,
-            taps: self.pool.kernel_shape.iter().product(),
-            bias: bias.as_slice()?,
-        };
-        let mut sums = Tensor::zero::<f32>(&sizes)?;
-        let mut to = sums.try_as_plain_ram_mut()?;
-        let from = image.try_as_plain_ram()?;
-        slide(&axes, from.as_slice()?, to.as_slice_mut()?, &sum)?;
+        let weights = self.weights.try_as_plain_ram()?.as_slice()?;
+        let bias = self.bias.try_as_plain_ram()?.as_slice()?;
+        let taps = self.pool.kernel_shape.iter().product();
+        let sums = slide_floats(&self.pool, &image, |_| Sum {
+            weights,
+            taps,
+            bias,
+        })?;
         Ok(tvec!(sums.into_tvalue()))
     }
 }
