@@ -54,7 +54,7 @@ fn packs_windows(found: &[String]) -> bool {
 }
 
 /// Images, weights and attributes of convolutions that become products.
-const PRODUCTS: [(&[usize], &[usize], &str); 14] = [
+const PRODUCTS: [(&[usize], &[usize], &str); 16] = [
     (&[32, 10, 134], &[32, 32, 3, 3], "strides=[1,1]"),
     (&[32, 8, 132], &[32, 32, 3, 3], "pads=[1,1,1,1]"),
     (&[32, 8, 136], &[34, 32, 3, 3], "pads=[2,0,1,3]"),
@@ -80,8 +80,10 @@ const PRODUCTS: [(&[usize], &[usize], &str); 14] = [
     (&[64, 1400], &[32, 64, 5], "pads=[2,2]"),
     (&[16, 12, 13, 14], &[32, 16, 3, 3, 3], "pads=[1,1,1,1,1,1]"),
     (&[32, 6, 10], &[32, 32, 3, 3], "strides=[1,1]"),
-    // The weights leave the second cache of most processors.
+    // The weights leave the second cache of most processors; few windows are a tile's columns.
+    (&[256, 8, 8], &[600, 256, 3, 3], "pads=[1,1,1,1]"),
     (&[256, 4, 5], &[600, 256, 3, 3], "pads=[1,1,1,1]"),
+    (&[512, 3, 5], &[602, 256, 3, 3], "pads=[1,1,1,1];group=2"),
 ];
 
 #[test]

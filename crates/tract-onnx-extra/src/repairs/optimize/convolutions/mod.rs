@@ -48,9 +48,6 @@ const MAX_TAPS: usize = 32;
 /// The kernel whose tiles have two vectors of windows. That of AVX2 is slower for single points.
 const WIDE: &str = "avx512_mmm_f32_32x6";
 
-/// The windows of such a tile. Fewer than two have to fill three quarters of their tiles. [M53]
-const WIDE_WINDOWS: usize = 32;
-
 /// The most windows of an image that are multiplied together with those of the others. [M53]
 const JOINED_WINDOWS: usize = 256;
 
@@ -233,8 +230,13 @@ impl Product {
             true => (1.to_dim(), batch.clone() * &of_image),
             false => (batch.clone(), of_image.clone()),
         };
-        rule_if_some!(kernel = kernel(&windows, k, channels));
-        let (of_windows, of_weights) = &kernel.packings()[0];
+        rule_if_some!(tiles = Tiles::new(&windows, k, channels, is_lazy));
+        let Tiles { kernel, are_rows } = tiles;
+        let (of_rows, of_columns) = &kernel.packings()[0];
+        let (of_windows, of_weights) = match are_rows {
+            true => (of_rows, of_columns),
+            false => (of_columns, of_rows),
+        };
         rule_if_some!(format = of_windows.downcast_ref::<PackedFormat>());
         rule_if!(of_weights.is::<PackedFormat>());
         let name = &last.name;
@@ -256,14 +258,26 @@ impl Product {
         let packed = packed.into_tensor(f32::datum_type());
         inputs.push(patch.add_const(format!("{name}.weights"), packed)?);
         let by_group = MapOutputAxisToInput(if group > 1 { tvec!((1, 0)) } else { tvec!() });
+        let by_image = MapOutputAxisToInput(tvec!((0, 0), (1, 1)));
+        let operands = [(0, 3, by_image), (1, 2, by_group.clone())];
+        let [
+            (a, m_axis, c_to_a_axis_mapping),
+            (b, n_axis, c_to_b_axis_mapping),
+        ] = match are_rows {
+            true => operands,
+            false => {
+                let [windows, weights] = operands;
+                [weights, windows]
+            }
+        };
         let mut ops = vec![ProtoFusedSpec::AddMatMul {
             geo: AddMatMulGeometry {
                 k: k.to_dim(),
-                c_to_a_axis_mapping: MapOutputAxisToInput(tvec!((0, 0), (1, 1))),
-                c_to_b_axis_mapping: by_group.clone(),
+                c_to_a_axis_mapping,
+                c_to_b_axis_mapping,
             },
-            a: MatMulOperand::Input(0),
-            b: MatMulOperand::Input(1),
+            a: MatMulOperand::Input(a),
+            b: MatMulOperand::Input(b),
             packings: vec![(0, None)],
         }];
         if let Some(bias) = self.bias {
@@ -275,15 +289,15 @@ impl Product {
             };
             let bias = bias.into_tensor().into_shape(shape)?;
             inputs.push(patch.add_const(format!("{name}.bias"), bias)?);
-            ops.push(if is_one {
-                ProtoFusedSpec::BinScalar(2, BinOp::Add)
-            } else {
-                ProtoFusedSpec::BinPerCol(2, BinOp::Add, by_group)
+            ops.push(match (is_one, are_rows) {
+                (true, _) => ProtoFusedSpec::BinScalar(2, BinOp::Add),
+                (false, true) => ProtoFusedSpec::BinPerCol(2, BinOp::Add, by_group),
+                (false, false) => ProtoFusedSpec::BinPerRow(2, BinOp::Add, by_group),
             });
         }
         ops.push(ProtoFusedSpec::Store(vec![OutputStoreSpec::View {
-            m_axis: Some(3),
-            n_axis: Some(2),
+            m_axis: Some(m_axis),
+            n_axis: Some(n_axis),
             mr: kernel.mr(),
             nr: kernel.nr(),
         }]));
@@ -292,8 +306,8 @@ impl Product {
             vec![kernel],
             ModePicker::Single,
             f32::fact(shape),
-            Some(3),
-            Some(2),
+            Some(m_axis),
+            Some(n_axis),
             ops,
             group == 1,
         )?;
@@ -321,25 +335,52 @@ impl Product {
     }
 }
 
-/// Returns tract's kernel for a product of windows by weights, if it multiplies plain numbers.
-///
-/// With AVX-512 two vectors of windows are the fastest for all channels; tract's choice is fitted to
-/// products whose tiles are stored number by number. [M53]
-fn kernel(windows: &TDim, k: usize, channels: usize) -> Option<Box<dyn MatMatMul>> {
-    let windows = windows.to_usize().ok();
-    let query = Query {
-        allow_extractor: false,
-        ..Query::plain(f32::datum_type(), windows, Some(k), Some(channels))
-    };
-    let dispatch = MmmDispatch::native();
-    let (chosen, packing, _) = dispatch.pick(&query)?;
-    let is_waste = |windows: usize| {
-        let whole = windows.next_multiple_of(WIDE_WINDOWS);
-        windows < 2 * WIDE_WINDOWS && 4 * windows < 3 * whole
-    };
-    if windows.is_some_and(is_waste) {
-        return (packing == 0).then_some(chosen);
+/// The tiles of a product of windows and weights.
+struct Tiles {
+    kernel: Box<dyn MatMatMul>,
+    /// Whether the windows are a tile's rows; otherwise, its columns.
+    are_rows: bool,
+}
+
+impl Tiles {
+    /// Chooses one of tract's kernels that multiply plain numbers.
+    ///
+    /// With AVX-512 two vectors of windows are the fastest for all channels; tract's choice is fitted
+    /// to products whose tiles are stored number by number. [M53]
+    fn new(windows: &TDim, k: usize, channels: usize, is_lazy: bool) -> Option<Self> {
+        let windows = windows.to_usize().ok();
+        let dispatch = MmmDispatch::native();
+        let query = Query {
+            allow_extractor: false,
+            ..Query::plain(f32::datum_type(), windows, Some(k), Some(channels))
+        };
+        let (chosen, packing, _) = dispatch.pick(&query)?;
+        let rows = |kernel| Self {
+            kernel,
+            are_rows: true,
+        };
+        let chosen = (packing == 0).then_some(chosen);
+        let wide = dispatch.runnable().iter().find(|it| it.name() == WIDE);
+        let Some(wide) = wide.cloned() else {
+            return chosen.map(rows);
+        };
+        let Some(windows) = windows else {
+            return Some(rows(wide));
+        };
+        let area = |rows: usize, columns: usize| {
+            rows.next_multiple_of(wide.mr()) * columns.next_multiple_of(wide.nr())
+        };
+        // Windows are packed for each row of tiles, unless they are at once.
+        if !is_lazy && 10 * area(channels, windows) < 9 * area(windows, channels) {
+            return Some(Self {
+                kernel: wide,
+                are_rows: false,
+            });
+        }
+        let whole = windows.next_multiple_of(wide.mr());
+        if windows < 2 * wide.mr() && 4 * windows < 3 * whole {
+            return chosen.map(rows);
+        }
+        Some(rows(wide))
     }
-    let wide = dispatch.runnable().iter().find(|it| it.name() == WIDE);
-    wide.cloned().or((packing == 0).then_some(chosen))
 }
