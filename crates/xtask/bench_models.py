@@ -51,6 +51,49 @@ def convolution(image: list, weights: list, **attributes) -> onnx.ModelProto:
     return model([helper.make_node("Conv", ["X", *constants], ["Y"], **attributes)], image, constants)
 
 
+def crnn(batch: int) -> onnx.ModelProto:
+    """Return a model that reads text: seven convolutions of up to 512 channels, and two BiLSTMs."""
+    weights = {"letters": random(512, 37)}
+    nodes = []
+    last = "X"
+
+    def then(operator: str, constants: dict = {}, **attributes) -> None:
+        nonlocal last
+        output = f"{operator}.{len(nodes)}"
+        names = {f"{output}.{name}": value for name, value in constants.items()}
+        weights.update(names)
+        nodes.append(helper.make_node(operator, [last, *names], [output], **attributes))
+        last = output
+
+    def convolve(inputs: int, outputs: int, size: int, pad: int) -> None:
+        constants = {"W": random(outputs, inputs, size, size), "B": random(outputs)}
+        then("Conv", constants, pads=[pad] * 4)
+        then("Relu")
+
+    halved = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    rows_halved = {"kernel_shape": [2, 2], "strides": [2, 1], "pads": [0, 1, 0, 1]}
+    convolve(1, 64, 3, 1)
+    then("MaxPool", **halved)
+    convolve(64, 128, 3, 1)
+    then("MaxPool", **halved)
+    convolve(128, 256, 3, 1)
+    convolve(256, 256, 3, 1)
+    then("MaxPool", **rows_halved)
+    convolve(256, 512, 3, 1)
+    convolve(512, 512, 3, 1)
+    then("MaxPool", **rows_halved)
+    convolve(512, 512, 2, 0)
+    then("Squeeze", {"axes": np.array([2])})
+    then("Transpose", perm=[2, 0, 1])
+    for _ in range(2):
+        constants = {"W": random(2, 1024, 512), "R": random(2, 1024, 256)}
+        then("LSTM", constants, hidden_size=256, direction="bidirectional")
+        then("Transpose", perm=[0, 2, 1, 3])
+        then("Reshape", {"shape": np.array([0, 0, -1])})
+    nodes.append(helper.make_node("MatMul", [last, "letters"], ["Y"]))
+    return model(nodes, [batch, 1, 32, 128], weights)
+
+
 def pool(image: list, **attributes) -> onnx.ModelProto:
     """Return a model of one MaxPool."""
     return model([helper.make_node("MaxPool", ["X"], ["Y"], **attributes)], image, {})
@@ -123,6 +166,7 @@ ROWS = [
         for name, image, weights, attributes in CONVOLUTIONS
         for batch in (1, 4)
     ),
+    *((f"CRNN, batch {batch}", crnn, (batch,)) for batch in (1, 4)),
     *((f"MaxPool {name}", pool, (image,), attributes) for name, image, attributes in POOLS),
     *(
         (f"{operator} {name}", binary, (operator, sizes, operand))

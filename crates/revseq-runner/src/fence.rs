@@ -2,6 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The number of calls of [`quietly`], whose code may panic on threads of the pool, too.
+static QUIET: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static FENCED: Cell<bool> = const { Cell::new(false) };
@@ -12,7 +16,8 @@ thread_local! {
 pub(crate) fn install() {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        if FENCED.get() {
+        let is_for_caller = rayon::current_thread_index().is_some();
+        if FENCED.get() || is_for_caller && QUIET.load(Ordering::Relaxed) > 0 {
             let what = info.payload_as_str().unwrap_or("no message");
             let at = info
                 .location()
@@ -36,7 +41,9 @@ fn file_name(path: &str) -> &str {
 /// Runs code that catches panics itself; nothing is printed of them.
 pub(crate) fn quietly<T>(run: impl FnOnce() -> T) -> T {
     let outer = FENCED.replace(true);
+    QUIET.fetch_add(1, Ordering::Relaxed);
     let result = run();
+    QUIET.fetch_sub(1, Ordering::Relaxed);
     FENCED.set(outer);
     result
 }

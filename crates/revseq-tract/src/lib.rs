@@ -62,6 +62,7 @@ mod others;
 mod read;
 mod session;
 mod slice;
+mod threads;
 
 pub use error::{Error, ErrorKind};
 pub use flip::Flip;

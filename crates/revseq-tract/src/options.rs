@@ -5,8 +5,9 @@ use std::cell::RefCell;
 use revseq_kernels::LengthsPolicy;
 #[cfg(feature = "wgpu")]
 use revseq_kernels::gpu::Context;
-use tract_linalg::multithread::{Executor, multithread_tract_scope};
 use tract_onnx_extra::Limits;
+
+use crate::threads::Threads;
 
 /// The device of an op. It is part of the op, so that it stays with the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -58,20 +59,6 @@ pub enum Sizes {
     OfData,
 }
 
-/// The threads of a [`Session`](crate::Session).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Threads(Option<Executor>);
-
-impl Threads {
-    /// Calls tract on these threads.
-    pub(crate) fn scope<T>(&self, run: impl FnOnce() -> T) -> T {
-        match &self.0 {
-            None => run(),
-            Some(executor) => multithread_tract_scope(executor.clone(), run),
-        }
-    }
-}
-
 /// The limits of sessions: a model may contain a loop that never ends.
 const SESSION_LIMITS: Limits = Limits::none().with_steps(1 << 20).with_bytes(4 << 30);
 
@@ -82,7 +69,7 @@ thread_local! {
             lengths: None,
             device: Device::Cpu,
             sizes: Sizes::Symbolic,
-            threads: Threads(None),
+            threads: Threads::OfTract,
             limits: None,
         })
     };
@@ -166,17 +153,7 @@ impl LoadOptions {
     /// is used.
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
-        #[cfg(feature = "multithread")]
-        let executor = match threads {
-            0 | 1 => Executor::SingleThread,
-            threads => Executor::multithread(threads),
-        };
-        #[cfg(not(feature = "multithread"))]
-        let executor = {
-            let _ = threads;
-            Executor::SingleThread
-        };
-        self.threads = Threads(Some(executor));
+        self.threads = Threads::own(threads);
         self
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "multithread")]
+use std::sync::Arc;
 
 use revseq_tract::{Error, ErrorKind, Limits, LoadOptions, Session, Size, Sizes};
 use tract_onnx::data_resolver::MmapDataResolver;
@@ -260,6 +262,50 @@ fn open(model: &[u8]) -> Session {
 fn floats(value: &Tensor) -> Vec<f32> {
     let view = value.to_plain_array_view::<f32>().expect("floats");
     view.iter().copied().collect()
+}
+
+/// A thread that waits for others' part of a product takes other tasks of its pool, and so may come
+/// to run another model.
+#[cfg(feature = "multithread")]
+#[test]
+fn tasks_of_a_pool_may_run_models_on_it() {
+    use rayon::prelude::*;
+    use tract_linalg::multithread::{Executor, multithread_tract_scope};
+
+    const SIZE: usize = 200;
+    let product = |left, to| node("MatMul", &[left, "x"], &[to]);
+    let bytes = model(
+        vec![product("x", "a"), product("a", "b"), product("b", "y")],
+        vec![value("x", FLOAT, &["n", "n"])],
+        vec![value("y", FLOAT, &["n", "n"])],
+        |_| (),
+    );
+    let pool = || {
+        Arc::new(
+            rayon::ThreadPoolBuilder::new()
+                .num_threads(2)
+                .build()
+                .unwrap(),
+        )
+    };
+    let x = Tensor::zero::<f32>(&[SIZE, SIZE]).expect("zeros");
+    let (pool, other) = (pool(), pool());
+    let sessions = [
+        LoadOptions::new(),
+        LoadOptions::new().with_threads(1),
+        LoadOptions::new().with_threads(2),
+    ];
+    let sessions = sessions.map(|options| Session::from_bytes(&bytes, &options).expect("it loads"));
+    for tasks in [&pool, &other] {
+        tasks.install(|| {
+            (0..60).into_par_iter().for_each(|task| {
+                let run = || sessions[task % 3].run([("x", x.clone())]);
+                let outputs =
+                    multithread_tract_scope(Executor::MultiThread(Arc::clone(&pool)), run);
+                assert_eq!(outputs.expect("it runs")["y"], x);
+            });
+        });
+    }
 }
 
 #[test]

@@ -360,7 +360,7 @@ impl Executable<'_> {
         inputs: &Tensors,
         runs: usize,
         with_trace: bool,
-        step: impl FnMut(),
+        step: impl FnMut() + Send,
     ) -> Result<Profile> {
         match self {
             Self::Tract(prepared) => prepared.profile(inputs, runs, with_trace, step),

@@ -13,11 +13,11 @@ use tract_onnx_extra::Execution;
 use super::values::{self, ValueInfo};
 use super::words::{self, Nodes};
 use super::{Inputs, Outputs, constant_inputs};
+use crate::LoadOptions;
 use crate::error::{Error, ErrorKind};
-use crate::options::Threads;
 use crate::read::inference::declared_fact;
 use crate::read::{Source, bounded};
-use crate::{LoadOptions, fence};
+use crate::threads::{self, Threads};
 
 /// The most nodes that tract orders for little memory, which takes a time that grows with their
 /// square; more keep the order in which outputs need them.
@@ -74,7 +74,7 @@ impl Plan {
                 }
             }
         }
-        let runnable = options.threads.scope(|| {
+        let runnable = threads::alone(|| {
             let optimized = crate::into_optimized(typed)?;
             let options = RunOptions {
                 skip_order_opt_ram: optimized.nodes().len() > MAXIMUM_ORDERED,
@@ -198,9 +198,9 @@ impl Plan {
     ///
     /// # Errors
     /// Those of `run`.
-    pub fn fenced<T>(&self, run: impl FnOnce() -> TractResult<T>) -> Result<T, Error> {
-        let run = || self.threads.scope(run);
-        fence::catch(run).map_err(|error| words::of_run(error, &self.nodes))
+    pub fn fenced<T: Send>(&self, run: impl FnOnce() -> TractResult<T> + Send) -> Result<T, Error> {
+        let result = self.threads.run(run);
+        result.map_err(|error| words::of_run(error, &self.nodes))
     }
 
     /// Checks the sizes of all values that follow from the inputs' against the limit.

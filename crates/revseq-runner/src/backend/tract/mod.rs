@@ -3,11 +3,9 @@
 mod convert;
 mod shapes;
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
@@ -215,11 +213,11 @@ impl Executable {
         inputs: &BTreeMap<String, Tensor>,
         runs: usize,
         with_trace: bool,
-        mut step: impl FnMut(),
+        mut step: impl FnMut() + Send,
     ) -> Result<Profile> {
         let values = self.values(inputs)?;
         // The observer outlives this call as far as the compiler knows.
-        let gathered = Rc::new(RefCell::new((
+        let gathered = Arc::new(Mutex::new((
             NodeTimes::default(),
             with_trace.then(Trace::default),
         )));
@@ -231,9 +229,9 @@ impl Executable {
             state.run(values.clone())?;
             for run in 0..runs {
                 let begin = Instant::now();
-                let gathered = Rc::clone(&gathered);
+                let gathered = Arc::clone(&gathered);
                 let observer = move |observed: NodeCall<'_>| {
-                    let (times, trace) = &mut *gathered.borrow_mut();
+                    let (times, trace) = &mut *lock(&gathered);
                     let call = Call {
                         operator: &observed.node.op.name(),
                         node: &observed.node.name,
@@ -253,7 +251,7 @@ impl Executable {
             Ok(())
         };
         self.fenced(|| self.plan.fenced(profile))?;
-        let (times, trace) = gathered.take();
+        let (times, trace) = std::mem::take(&mut *lock(&gathered));
         Ok(times.of(all, trace.map(Trace::into_json)))
     }
 
@@ -274,6 +272,10 @@ fn values(inputs: &BTreeMap<String, Tensor>) -> Result<Inputs> {
         .iter()
         .map(|(name, value)| Ok((name.clone(), to_tract(value)?.into_tvalue())));
     values.collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Calls the library, whose panics are errors; nothing is printed of them.
