@@ -1,7 +1,7 @@
 //! The threads of a session.
 //!
-//! A run on several threads begins on one of them: from another, each operator would wake a thread of
-//! the pool and wait for it, which takes longer than most operators do. [M59]
+//! A run of many operators on several threads begins on one of them: from another, each operator
+//! would wake a thread of the pool and wait for it, which takes longer than most operators do. [M59]
 
 #[cfg(feature = "multithread")]
 use std::cell::Cell;
@@ -16,6 +16,11 @@ use tract_linalg::multithread::{Executor, multithread_tract_scope};
 use tract_onnx::prelude::*;
 
 use crate::fence;
+
+/// The nodes of a model from which on its run begins on a thread of the pool: to wake one and to wait
+/// for it takes as long as some operators gain by that. [M59]
+#[cfg(feature = "multithread")]
+const MANY_NODES: usize = 32;
 
 #[cfg(feature = "multithread")]
 thread_local! {
@@ -46,16 +51,21 @@ impl Threads {
         }
     }
 
-    /// Runs a model. A panic is an error.
+    /// Runs a model of so many nodes. A panic is an error.
     #[cfg(not(feature = "multithread"))]
-    pub(crate) fn run<T>(&self, run: impl FnOnce() -> TractResult<T>) -> TractResult<T> {
+    pub(crate) fn run<T>(
+        &self,
+        _nodes: usize,
+        run: impl FnOnce() -> TractResult<T>,
+    ) -> TractResult<T> {
         alone(run)
     }
 
-    /// Runs a model. A panic is an error.
+    /// Runs a model of so many nodes. A panic is an error.
     #[cfg(feature = "multithread")]
     pub(crate) fn run<T: Send>(
         &self,
+        nodes: usize,
         run: impl FnOnce() -> TractResult<T> + Send,
     ) -> TractResult<T> {
         static TURN: Mutex<()> = Mutex::new(());
@@ -76,7 +86,8 @@ impl Threads {
             IS_RUNNING.set(false);
             result
         };
-        let turn = (!is_alone).then(|| turn.try_lock().ok()).flatten();
+        let is_on_pool = !is_alone && nodes >= MANY_NODES;
+        let turn = is_on_pool.then(|| turn.try_lock().ok()).flatten();
         match (&executor, &turn) {
             (Executor::MultiThread(pool), Some(_)) => pool.install(here),
             (Executor::RayonGlobal, Some(_)) => rayon::scope(|_| here()),

@@ -199,7 +199,8 @@ impl Plan {
     /// # Errors
     /// Those of `run`.
     pub fn fenced<T: Send>(&self, run: impl FnOnce() -> TractResult<T> + Send) -> Result<T, Error> {
-        let result = self.threads.run(run);
+        let nodes = self.runnable.model().nodes().len();
+        let result = self.threads.run(nodes, run);
         result.map_err(|error| words::of_run(error, &self.nodes))
     }
 
