@@ -11,7 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::cell::Cell;
 use super::element::Element;
 use super::packed::{Form, PackedLayer, Weights};
-use super::step::{Counts, Sequence};
+use super::step::{Counts, Sequences};
 use super::team::{self, Memory, States, Threads};
 
 /// The optional inputs and outputs, in order.
@@ -381,11 +381,13 @@ fn run_steps<T: Element>(
         states[index % directions].y.push(y);
     }
     let x = given.x.try_as_plain_ram()?;
-    let sequence = Sequence {
+    let sequences = Sequences {
         x: x.as_slice::<T>()?,
         steps: given.steps(),
+        all: given.batch(),
+        first: 0,
         batch: given.batch(),
         counts,
     };
-    team::run(layer, sequence, states, memory, &Threads::current())
+    team::run(layer, sequences, states, memory, &Threads::current())
 }

@@ -232,14 +232,11 @@ impl AddProducts<'_, f32> {
     fn by<I: Isa, const VECTORS: usize>(self, isa: I) {
         let columns = VECTORS * isa.f32().len();
         let rows = self.rows.count;
-        let tiles = rows.div_ceil(const { maximum_rows(VECTORS) });
-        // In tiles of equal size, since sums of few rows wait for each other: the first ones have a
-        // row more.
-        let (size, larger) = match tiles {
-            0 => return,
-            1 => (rows, 0),
-            _ => (rows / tiles, rows % tiles),
-        };
+        let Tiles {
+            tiles,
+            size,
+            larger,
+        } = Tiles::new(rows, const { maximum_rows(VECTORS) });
         let panels = self.panels.chunks_exact(self.inputs * columns);
         for (panel, start) in std::iter::zip(panels, self.starts) {
             for (depth, part) in panel.chunks(DEPTH * columns).enumerate() {
@@ -266,6 +263,25 @@ impl AddProducts<'_, f32> {
     }
 }
 
+/// The rows of the other matrix, in tiles of equal size, since sums of few rows wait for each other.
+struct Tiles {
+    tiles: usize,
+    size: usize,
+    /// The first tiles, which have a row more.
+    larger: usize,
+}
+
+impl Tiles {
+    fn new(rows: usize, maximum: usize) -> Self {
+        let tiles = rows.div_ceil(maximum);
+        Self {
+            tiles,
+            size: rows.checked_div(tiles).unwrap_or_default(),
+            larger: rows.checked_rem(tiles).unwrap_or_default(),
+        }
+    }
+}
+
 /// The most rows of the other matrix that are multiplied at once: with so many vectors each, their
 /// sums and operands fit into the 16 registers of AVX2.
 const fn maximum_rows(vectors: usize) -> usize {
@@ -283,6 +299,11 @@ const fn sides(vectors: usize, rows: usize) -> usize {
         3..=6 => 2,
         _ => 1,
     }
+}
+
+/// Whether so many rows are summed as any larger number of them is: side by side equally often.
+pub(super) fn sums_as_many(rows: usize) -> bool {
+    matches!(rows, 4 | 6 | 8..)
 }
 
 /// The products of a few rows with a part of a panel.
@@ -399,6 +420,19 @@ mod tests {
                             assert_eq!(*found, T::one() + sum);
                         }
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_many_rows_are_summed_alike() {
+        for vectors in 1..=4 {
+            let maximum = maximum_rows(vectors);
+            for rows in (1..100).filter(|rows| sums_as_many(*rows)) {
+                let Tiles { size, larger, .. } = Tiles::new(rows, maximum);
+                for size in [size, size + usize::from(larger > 0)] {
+                    assert_eq!(sides(vectors, size), sides(vectors, maximum), "{rows} rows");
                 }
             }
         }

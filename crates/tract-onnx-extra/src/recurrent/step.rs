@@ -16,12 +16,15 @@ use super::element::Element;
 use super::packed::{Direction, PackedLayer};
 use super::product::{Rows, Sums, block_units};
 
-/// The operands of all steps.
+/// The operands of all steps, for some sequences.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sequence<'a, T> {
-    /// [steps, batch, features].
+pub(super) struct Sequences<'a, T> {
+    /// [steps, all sequences, features].
     pub(super) x: &'a [T],
     pub(super) steps: usize,
+    pub(super) all: usize,
+    pub(super) first: usize,
+    /// The number of sequences from the first on.
     pub(super) batch: usize,
     pub(super) counts: Counts<'a>,
 }
@@ -40,12 +43,12 @@ pub(super) enum Counts<'a> {
     },
 }
 
-impl<T: Element> Sequence<'_, T> {
+impl<T: Element> Sequences<'_, T> {
     fn counts(&self, step: usize, item: usize) -> bool {
         match self.counts {
             Counts::All => true,
-            Counts::Lengths(lengths) => step < lengths[item],
-            Counts::Masked { mask, .. } => mask[step * self.batch + item],
+            Counts::Lengths(lengths) => step < lengths[self.first + item],
+            Counts::Masked { mask, .. } => mask[step * self.all + self.first + item],
         }
     }
 
@@ -119,6 +122,8 @@ pub(super) struct Units<T> {
     c: Vec<T>,
     /// The operand of products, if it is quantised: [batch, all units].
     quantized: Vec<T>,
+    /// The inputs of some steps, if those of other sequences lie between them.
+    inputs: Vec<T>,
 }
 
 // Derived, it would ask for `T: Default`.
@@ -136,6 +141,7 @@ impl<T> Default for Units<T> {
             h: vec![],
             c: vec![],
             quantized: vec![],
+            inputs: vec![],
         }
     }
 }
@@ -156,7 +162,7 @@ impl<T: Element> PackedLayer<T> {
         direction: &Direction<T>,
         units: &mut Units<T>,
         blocks: Range<usize>,
-        sequence: &Sequence<'_, T>,
+        sequence: &Sequences<'_, T>,
     ) {
         let of_block = block_units(self.units);
         units.range = blocks.start * of_block..self.units.min(blocks.end * of_block);
@@ -193,7 +199,7 @@ impl<T: Element> PackedLayer<T> {
         &self,
         direction: &Direction<T>,
         units: &mut Units<T>,
-        sequence: &Sequence<'_, T>,
+        sequence: &Sequences<'_, T>,
         phase: usize,
         shared: Rows<'_, T>,
         published: &mut [T],
@@ -217,7 +223,7 @@ impl<T: Element> PackedLayer<T> {
                 units.quantized.extend_from_slice(&row[..self.units]);
             }
             // ONNX Runtime shares a batch among threads, and each quantises its own sequences at once.
-            let is_shared = units.batch > FEW_SEQUENCES || self.units <= FEW_UNITS;
+            let is_shared = sequence.all > FEW_SEQUENCES || self.units <= FEW_UNITS;
             let together = if is_shared { 1 } else { units.batch };
             let parts = units.quantized.chunks_mut(together * self.units);
             parts.for_each(quantize);
@@ -259,7 +265,7 @@ impl<T: Element> PackedLayer<T> {
         &self,
         direction: &Direction<T>,
         units: &mut Units<T>,
-        sequence: &Sequence<'_, T>,
+        sequence: &Sequences<'_, T>,
         count: usize,
     ) {
         let steps = units.steps_at_once.min(sequence.steps - count);
@@ -274,8 +280,19 @@ impl<T: Element> PackedLayer<T> {
         for row in rows.take(steps * sequence.batch) {
             row.copy_from_slice(&units.bias);
         }
+        let of_step = sequence.all * self.features;
+        let mut elements = &sequence.x[first * of_step..][..steps * of_step];
+        if sequence.batch < sequence.all {
+            units.inputs.clear();
+            for step in elements.chunks_exact(of_step.max(1)) {
+                let of_these = &step[sequence.first * self.features..];
+                let of_these = &of_these[..sequence.batch * self.features];
+                units.inputs.extend_from_slice(of_these);
+            }
+            elements = &units.inputs;
+        }
         let x = Rows {
-            elements: &sequence.x[first * sequence.batch * self.features..],
+            elements,
             count: steps * sequence.batch,
             stride: self.features,
         };
@@ -293,7 +310,7 @@ impl<T: Element> PackedLayer<T> {
 struct Update<'a, T> {
     layer: &'a PackedLayer<T>,
     direction: &'a Direction<T>,
-    sequence: &'a Sequence<'a, T>,
+    sequence: &'a Sequences<'a, T>,
     step: usize,
     is_late: bool,
     range: Range<usize>,

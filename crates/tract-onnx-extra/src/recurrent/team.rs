@@ -1,12 +1,13 @@
 //! Threads that run the steps of a layer together.
 //!
-//! The units of each direction are split into shares. A thread keeps to a share, so that its
+//! The sequences of a batch are split into parts that need nothing of each other, unless its units
+//! are shared by more threads: into shares, for each direction. A thread keeps to a share, so that its
 //! weights stay in the caches of one core, and goes on to the next step once all shares have
 //! finished this one. No thread relies on another: a share that no thread has taken, or whose
 //! thread stalls, is computed by those that wait for it. So a run needs no more threads than there
 //! are, and no thread waits for a waiting one.
 //!
-//! The results depend neither on the thread that computes a share nor on how units are split.
+//! The results depend neither on the thread that computes a share nor on how a layer is split.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,8 +17,8 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::element::Element;
 use super::packed::{Direction, PackedLayer};
-use super::product::Rows;
-use super::step::{Sequence, Units};
+use super::product::{self, Rows, block_units};
+use super::step::{Sequences, Units};
 
 /// Number of times that a thread polls the others before it yields its core: some microseconds.
 const SPINS: usize = 1 << 10;
@@ -30,6 +31,13 @@ const MINIMUM_MULTIPLICATIONS: usize = 1 << 16;
 
 /// The fewest multiplications of all steps that are worth waking a second thread.
 const MINIMUM_RUN: usize = 1 << 21;
+
+/// The fewest of all steps, with activations, from which on parts of a batch take less time than all
+/// of it: the steps of few sequences wait for their sums.
+const MINIMUM_PARTED: usize = 1 << 24;
+
+/// The multiplications that take as long as an activation.
+const OF_ACTIVATION: usize = 16;
 
 /// Some units of a direction, and their progress.
 #[derive(Debug)]
@@ -80,11 +88,29 @@ pub(super) struct States<'a, T> {
     pub(super) y: Vec<&'a mut [T]>,
 }
 
-/// A running direction.
+impl<T> States<'_, T> {
+    /// Splits off those of the first sequences.
+    fn split_off(&mut self, batch: usize, units: usize) -> Self {
+        let count = batch * units;
+        let [h, c] = &mut self.last;
+        Self {
+            initial: self
+                .initial
+                .each_mut()
+                .map(|states| states.as_mut()?.split_off(..count)),
+            last: [h, c].map(|states| states.as_mut()?.split_off_mut(..count)),
+            y: (self.y.iter_mut())
+                .filter_map(|states| states.split_off_mut(..count))
+                .collect(),
+        }
+    }
+}
+
+/// A direction that runs for some sequences.
 struct Running<'a, T> {
     layer: &'a PackedLayer<T>,
     direction: &'a Direction<T>,
-    sequence: Sequence<'a, T>,
+    sequences: Sequences<'a, T>,
     shares: &'a [Share<T>],
     y: Mutex<Vec<&'a mut [T]>>,
     phases: usize,
@@ -122,7 +148,7 @@ impl<T: Element> Running<'_, T> {
         if let [share] = self.shares {
             return self.work_alone(share);
         }
-        let mut shared = vec![T::zero(); self.sequence.batch * self.layer.units];
+        let mut shared = vec![T::zero(); self.sequences.batch * self.layer.units];
         let mut phase = self.done();
         while phase < self.phases {
             self.gather(phase, &mut shared);
@@ -150,13 +176,13 @@ impl<T: Element> Running<'_, T> {
             };
             let shared = Rows {
                 elements: shared,
-                count: self.sequence.batch,
+                count: self.sequences.batch,
                 stride: share.width,
             };
             let result = self.layer.compute(
                 self.direction,
                 &mut units,
-                &self.sequence,
+                &self.sequences,
                 phase,
                 shared,
                 published,
@@ -237,7 +263,7 @@ impl<T: Element> Running<'_, T> {
         }
         let shared = Rows {
             elements: shared,
-            count: self.sequence.batch,
+            count: self.sequences.batch,
             stride: self.layer.units,
         };
         // No share begins the next phase before this share has finished this one, so `shared` is
@@ -250,7 +276,7 @@ impl<T: Element> Running<'_, T> {
         let result = self.layer.compute(
             self.direction,
             &mut units,
-            &self.sequence,
+            &self.sequences,
             phase,
             shared,
             &mut published,
@@ -266,12 +292,12 @@ impl<T: Element> Running<'_, T> {
     /// Writes the outputs of a step.
     fn write(&self, y: &mut [&mut [T]], count: usize, state: Rows<'_, T>) {
         let step = if self.direction.is_backward {
-            self.sequence.steps - 1 - count
+            self.sequences.steps - 1 - count
         } else {
             count
         };
         if let Some(y) = y.get_mut(step) {
-            self.sequence.write(step, state, self.layer.units, y);
+            self.sequences.write(step, state, self.layer.units, y);
         }
     }
 }
@@ -287,49 +313,109 @@ fn work<T: Element>(running: &[Running<'_, T>]) {
     }
 }
 
+/// A direction and some sequences, before they run.
+struct Part<'a, T> {
+    direction: &'a Direction<T>,
+    sequences: Sequences<'a, T>,
+    states: States<'a, T>,
+    /// The number of shares of its units.
+    shares: usize,
+}
+
+/// Splits a layer for so many threads.
+fn parts<'a, T: Element>(
+    layer: &'a PackedLayer<T>,
+    sequences: Sequences<'a, T>,
+    states: Vec<States<'a, T>>,
+    threads: usize,
+) -> Vec<Part<'a, T>> {
+    let of_step = multiplications(layer, sequences.batch);
+    let worth = of_step / layer.phases() / MINIMUM_MULTIPLICATIONS;
+    let width = layer.blocks() * block_units(layer.units);
+    let activations = sequences.batch * width * layer.cell.gates();
+    let with_activations = of_step + activations * OF_ACTIVATION;
+    let is_long = with_activations.saturating_mul(sequences.steps) >= MINIMUM_PARTED;
+    let mut parts = vec![];
+    for (index, mut states) in states.into_iter().enumerate() {
+        // The first directions get the remaining threads.
+        let directions = layer.directions.len();
+        let threads = (threads + directions - 1 - index) / directions;
+        let of_units = threads.clamp(1, worth.clamp(1, layer.blocks()));
+        let of_batch = batch_parts(sequences.batch, if is_long { threads } else { 1 });
+        let (batches, shares) = match of_batch > of_units {
+            true => (of_batch, 1),
+            false => (1, of_units),
+        };
+        for part in 0..batches {
+            let [first, end] = [part, part + 1].map(|it| sequences.batch * it / batches);
+            let batch = end - first;
+            parts.push(Part {
+                direction: &layer.directions[index],
+                sequences: Sequences {
+                    first,
+                    batch,
+                    ..sequences
+                },
+                states: states.split_off(batch, layer.units),
+                shares,
+            });
+        }
+    }
+    parts
+}
+
+/// Returns the number of parts of a batch for so many threads, none of which computes other sums than
+/// the whole.
+fn batch_parts(batch: usize, threads: usize) -> usize {
+    let is_alike = |parts: &usize| {
+        let sizes = [batch / parts, batch.div_ceil(*parts)];
+        sizes.into_iter().all(product::sums_as_many)
+    };
+    (2..=threads).rev().find(is_alike).unwrap_or(1)
+}
+
+/// Returns the number of multiplications with the states in a step of a direction.
+fn multiplications<T>(layer: &PackedLayer<T>, batch: usize) -> usize {
+    batch * layer.units * layer.cell.gates() * layer.units
+}
+
 /// Runs all directions, with as many threads as are available and worthwhile.
 ///
 /// `y` has to be zeros: nothing is written for invalid steps.
 pub(super) fn run<T: Element>(
     layer: &PackedLayer<T>,
-    sequence: Sequence<'_, T>,
-    mut states: Vec<States<'_, T>>,
+    sequences: Sequences<'_, T>,
+    states: Vec<States<'_, T>>,
     memory: &mut Memory<T>,
     threads: &Threads,
 ) -> TractResult<()> {
-    let phases = sequence.steps * layer.phases();
-    let of_step = sequence.batch * layer.units * layer.cell.gates() * layer.units;
-    let multiplications = of_step / layer.phases();
-    let worth = (multiplications / MINIMUM_MULTIPLICATIONS).clamp(1, layer.blocks());
-    let directions = layer.directions.len();
+    let phases = sequences.steps * layer.phases();
     // A short run is not worth another thread.
-    let all = of_step
-        .saturating_mul(sequence.steps)
+    let all = multiplications(layer, sequences.batch)
+        .saturating_mul(sequences.steps)
         .saturating_mul(layer.directions.len());
     let available = if all < MINIMUM_RUN {
         1
     } else {
         threads.count()
     };
-    memory.shares.resize_with(directions, Vec::new);
+    let mut parts = parts(layer, sequences, states, available);
+    memory.shares.resize_with(parts.len(), Vec::new);
     let mut workers = 0;
-    for (index, shares) in memory.shares.iter_mut().enumerate() {
-        // The first directions get the remaining threads.
-        let available = (available + directions - 1 - index) / directions;
-        let count = available.clamp(1, worth);
+    for (shares, part) in std::iter::zip(&mut memory.shares, &parts) {
+        let count = part.shares;
         shares.resize_with(count, Share::default);
         workers += count;
         let blocks = layer.blocks();
-        let state = &mut states[index];
         for (at, share) in shares.iter_mut().enumerate() {
             let blocks = blocks * at / count..blocks * (at + 1) / count;
             let units = share.units.get_mut();
             let units = units.unwrap_or_else(PoisonError::into_inner);
-            layer.prepare(&layer.directions[index], units, blocks, &sequence);
+            layer.prepare(part.direction, units, blocks, &part.sequences);
             *share.is_taken.get_mut() = false;
             *share.done.get_mut() = 0;
             (share.range, share.width) = units.place();
-            units.start(state.initial, layer.units);
+            units.start(part.states.initial, layer.units);
             for published in &mut share.published {
                 let published = published.get_mut();
                 let published = published.unwrap_or_else(PoisonError::into_inner);
@@ -339,32 +425,32 @@ pub(super) fn run<T: Element>(
     }
     let is_broken = AtomicBool::new(false);
     let error = Mutex::new(None);
-    let running = std::iter::zip(
-        &layer.directions,
-        std::iter::zip(&memory.shares, &mut states),
-    );
-    let running = running.map(|(direction, (shares, states))| Running {
+    let running = std::iter::zip(&memory.shares, &mut parts);
+    let running = running.map(|(shares, part)| Running {
         layer,
-        direction,
-        sequence,
+        direction: part.direction,
+        sequences: part.sequences,
         shares,
-        y: Mutex::new(std::mem::take(&mut states.y)),
+        y: Mutex::new(std::mem::take(&mut part.states.y)),
         phases,
         is_broken: &is_broken,
         error: &error,
     });
     let running: TVec<Running<'_, T>> = running.collect();
     threads.run(workers.min(available), || work(&running));
-    for (running, states) in std::iter::zip(&running, &mut states) {
-        let mut last = vec![T::zero(); sequence.batch * layer.units];
+    for (running, part) in std::iter::zip(&running, &mut parts) {
+        let Part {
+            sequences, states, ..
+        } = part;
+        let mut last = vec![T::zero(); sequences.batch * layer.units];
         running.gather(phases, &mut last);
-        if sequence.steps > 0 {
+        if sequences.steps > 0 {
             let state = Rows {
                 elements: &last,
-                count: sequence.batch,
+                count: sequences.batch,
                 stride: layer.units,
             };
-            running.write(&mut lock(&running.y), sequence.steps - 1, state);
+            running.write(&mut lock(&running.y), sequences.steps - 1, state);
         }
         let [h, c] = &mut states.last;
         if let Some(h) = h {
@@ -435,5 +521,26 @@ impl Threads {
             Executor::MultiThread(pool) => pool.in_place_scope(|scope| all(scope, workers, &work)),
             Executor::RayonGlobal => rayon::in_place_scope(|scope| all(scope, workers, &work)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::batch_parts;
+
+    #[test]
+    fn parts_are_alike() {
+        let parts = [
+            (7, 2),
+            (8, 2),
+            (9, 2),
+            (12, 3),
+            (16, 1),
+            (32, 8),
+            (33, 16),
+            (0, 4),
+        ];
+        let found = parts.map(|(batch, threads)| batch_parts(batch, threads));
+        assert_eq!(found, [1, 2, 1, 3, 1, 8, 4, 1]);
     }
 }

@@ -538,3 +538,40 @@ proptest! {
         case.check();
     }
 }
+
+/// A thread takes whole sequences where their steps are too small to be shared.
+#[test]
+fn threads_that_split_a_batch_compute_what_one_does() {
+    let sizes = [(8, 2), (12, 3), (16, 2), (20, 5), (33, 4), (14, 2)];
+    for (at, (batch, threads)) in sizes.into_iter().enumerate() {
+        for (kind, hidden) in [(Kind::Lstm, 24), (Kind::Gru, 17), (Kind::Rnn, 40)] {
+            let time = 10_000 / batch;
+            let steps = |it: usize| (it * 37 % (time + 1)) as i32;
+            let case = Case {
+                datum_type: f32::datum_type(),
+                kind,
+                direction: ["bidirectional", "reverse"][at % 2],
+                time,
+                batch,
+                features: 5,
+                hidden,
+                has_bias: true,
+                lengths: (at % 3 > 0).then(|| (0..batch).map(steps).collect()),
+                clamps_lengths: false,
+                knows_lengths: false,
+                has_initial: true,
+                has_peepholes: at % 2 == 0,
+                clip: None,
+                activations: None,
+                is_set: true,
+                is_batch_first: at == 4,
+                source: Source::Constants,
+                is_symbolic: false,
+                threads,
+                seed: at as u64,
+                nan: vec![],
+            };
+            case.on_tract().unwrap();
+        }
+    }
+}
