@@ -149,7 +149,8 @@ impl LoadOptions {
     /// caller's thread alone. By default, tract's executor decides, which is one thread unless the
     /// program sets another.
     ///
-    /// Results are the same on any number of threads. Without the feature `multithread`, only one
+    /// A run of many nodes begins on one of these threads, if no other run does. Results are the same on
+    /// any number of threads. Without the feature `multithread`, only one
     /// is used.
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {

@@ -33,7 +33,7 @@ const MINIMUM_MULTIPLICATIONS: usize = 1 << 16;
 const MINIMUM_RUN: usize = 1 << 21;
 
 /// The fewest of all steps, with activations, from which on parts of a batch take less time than all
-/// of it: the steps of few sequences wait for their sums.
+/// of it: the steps of few sequences wait for their sums. [M60]
 const MINIMUM_PARTED: usize = 1 << 24;
 
 /// The multiplications that take as long as an activation.
