@@ -39,6 +39,7 @@ pub(crate) const TRACT: &[&str] = &[
     "nonzero-count",
     "suppression-limits",
     "output-shape",
+    "attention",
     "microsoft",
     "unrolled",
 ];
@@ -77,6 +78,7 @@ const ALL: [Runtime; 5] = [
                 "nonzero-count",
                 "suppression-limits",
                 "output-shape",
+                "attention",
                 "microsoft",
                 "sequence-lens",
                 "forward",

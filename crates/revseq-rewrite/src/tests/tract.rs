@@ -421,6 +421,42 @@ fn pads_of_a_transposed_convolution_follow_from_its_output() {
     }
 }
 
+#[test]
+fn attention_of_unknown_heads_stays() {
+    for (node, sizes, is_written) in [
+        ("y = Attention(x, x, x)", &[1, 2, 3, 4][..], true),
+        (
+            "y = Attention<q_num_heads=2;kv_num_heads=2>(x, x, x)",
+            &[1, 3, 4],
+            true,
+        ),
+        ("y = Attention(x, x, x)", &[1, 3, 4], false),
+        (
+            "y = Attention<q_num_heads=3;kv_num_heads=2>(x, x, x)",
+            &[1, 3, 6],
+            false,
+        ),
+        (
+            "y = Attention<q_num_heads=3;kv_num_heads=3>(x, x, x)",
+            &[1, 3, 4],
+            false,
+        ),
+        ("y = Attention(x, x, x)", &[1, -1, 3, 4], false),
+        ("y = Attention(x, x, x)", &[3, 4], false),
+    ] {
+        let mut model = model(node, 23);
+        let sizes: Vec<Option<i64>> = sizes.iter().map(|&it| (it >= 0).then_some(it)).collect();
+        model.graph.get_or_insert_default().input[0] = value("x", FLOAT, &sizes);
+        let (after, _) = brought(&model);
+        let mut nodes = graph(&after).node.iter();
+        assert_eq!(
+            nodes.all(|it| it.op() != "Attention"),
+            is_written,
+            "{node} {sizes:?}"
+        );
+    }
+}
+
 /// A function `my.F` with input `u` and output `v`.
 fn function(name: &str, text: &str, defaults: &[AttributeProto]) -> FunctionProto {
     FunctionProto {

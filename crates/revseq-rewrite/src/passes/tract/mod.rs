@@ -3,6 +3,7 @@
 //! Each pass runs in this order, after [`order`] has sorted the nodes: functions and taken branches
 //! become part of the main graph first, where the later passes see them.
 
+mod attention;
 mod branch;
 mod branch_list;
 mod broadcast_state;
@@ -38,6 +39,7 @@ pub(crate) const PASSES: &[&Pass] = &[
     &nonzero::PASS,
     &suppression::PASS,
     &transposed::PASS,
+    &attention::PASS,
     &microsoft::PASS,
     &super::unrolled::TRACT,
 ];
@@ -52,6 +54,7 @@ pub(crate) fn concerns(operator: &str) -> bool {
 /// The standard operators that the passes apply to. A model without any of them is not looked
 /// through, so each pass for another one adds it here.
 const OPERATORS: &[&str] = &[
+    "Attention",
     "ConcatFromSequence",
     "ConvTranspose",
     "DFT",
