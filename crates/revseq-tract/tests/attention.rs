@@ -81,7 +81,7 @@ impl Case {
     }
 
     fn is_masked(query: usize, key: usize) -> bool {
-        query == 1 || (query + key) % 3 == 0
+        query == 1 || (query + key).is_multiple_of(3)
     }
 
     /// The output, [batch, heads, queries, size].

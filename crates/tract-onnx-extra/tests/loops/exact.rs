@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::build::{Graph, graph, onnx, run};
+use crate::build::{Graph, graph, onnx, parse, run, run_each};
 
 /// Runs a model optimised, from one vector to the next.
 fn optimised(model: Graph, x: Tensor) -> Tensor {
@@ -125,6 +125,66 @@ fn products_of_unknown_sizes_are_optimised_once() {
     let one = Tensor::from_shape(&[1, 3], &[1_f32; 3]).unwrap();
     let error = run(model, &[x, tensor1(&[1_i64, 3, 2]), one]);
     assert_eq!(error.unwrap()[0].shape(), [2, 1, 8]);
+}
+
+#[test]
+fn products_of_what_was_broadcast_keep_its_sizes() {
+    let numbers = |sizes: &[usize]| {
+        let count = sizes.iter().product::<usize>() as i32;
+        let numbers: Vec<f32> = (0..count).map(|it| (it * 7 % 11 - 5) as f32).collect();
+        tensor1(&numbers).into_shape(sizes).unwrap()
+    };
+    let times = |sizes: &[i64]| tensor1(sizes);
+    for (x, times, w, nodes) in [
+        (&[1, 3][..], times(&[4, 1]), &[3, 5][..], "y = MatMul(z, w)"),
+        (&[3, 1], times(&[1, 4]), &[4, 5], "y = MatMul(z, w)"),
+        (&[3, 2], times(&[1, 2]), &[4, 5], "y = MatMul(z, w)"),
+        (&[4, 1], times(&[1, 5]), &[3, 4], "y = MatMul(w, z)"),
+        (
+            &[1, 2, 3],
+            times(&[4, 1, 1]),
+            &[4, 3, 5],
+            "y = MatMul(z, w)",
+        ),
+        (&[1, 2, 3], times(&[4, 1, 1]), &[3, 5], "y = MatMul(z, w)"),
+        (&[1, 3], times(&[4, 1]), &[5, 3], "y = Gemm<transB=1>(z, w)"),
+        (
+            &[3, 1],
+            times(&[1, 4]),
+            &[3, 4],
+            "y = Einsum<equation=\"ik,ik->i\">(z, w)",
+        ),
+        (
+            &[3, 1],
+            times(&[1, 4]),
+            &[2, 3],
+            "y = Einsum<equation=\"ik,ji->jk\">(z, w)",
+        ),
+    ] {
+        let model = |x: &str| {
+            graph(
+                &format!("x:f32[{x}]"),
+                "y",
+                &format!("z = Tile(x, times)\n{nodes}"),
+            )
+            .constant("times", times.clone())
+            .constant("w", numbers(w))
+        };
+        let known = x
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(",");
+        let plain = parse(model(&known)).unwrap().into_typed().unwrap();
+        let plain = plain.into_runnable().unwrap();
+        let expected = plain.run(tvec!(numbers(x).into_tvalue())).unwrap();
+        // tract's Einsum does not take a size for another.
+        let open = (!nodes.contains("Einsum")).then(|| format!("N{}", &known[1..]));
+        for sizes in [Some(known), open].into_iter().flatten() {
+            let found = run_each(model(&sizes), &[vec![numbers(x)]]).unwrap();
+            assert_eq!(found[0][0], *expected[0], "{sizes}: {nodes}");
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,15 @@
 //! (x · a) · b  →  x · (a · b)      sum(x · a)  →  sum(x) · a      x · 0  →  0      x + 0  →  x
 //! sqrt(x)²  →  x      pow(x, 1/2)  →  sqrt(x)      sum(x²) · about 1/N  →  mean(x²)
 //! ```
+//!
+//! It also multiplies by what was broadcast without that, for which the sizes of the product, and the
+//! number of its summands, then lack a source:
+//!
+//! ```text
+//! broadcast(x, [3, 4]) · y  →  x · y, with x of [3, 1] and y of [4, 5]
+//! ```
 
+use tract_onnx::tract_core::ops::array::MultiBroadcastTo;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
@@ -39,6 +47,9 @@ pub(super) fn simplified_but_products(
 
 /// Whether what tract makes of an operator has the same results.
 fn is_exact(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
+    if let Some(op) = node.op_as::<EinSum>() {
+        return needs_no_broadcast(op, model, node);
+    }
     let is_float = |output: &Outlet<TypedFact>| output.fact.datum_type.is_float();
     if !node.outputs.iter().all(is_float) {
         return Ok(true);
@@ -53,6 +64,35 @@ fn is_exact(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
     } else {
         Ok(true)
     }
+}
+
+/// Whether each size to which an operand was broadcast is one of another operand and of the product.
+fn needs_no_broadcast(op: &EinSum, model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
+    let facts = model.node_input_facts(node.id)?;
+    for (slot, input) in node.inputs.iter().enumerate() {
+        let before = model.node(input.node);
+        if !before.op_is::<MultiBroadcastTo>() {
+            continue;
+        }
+        let from = &model.outlet_fact(before.inputs[0])?.shape;
+        let to = &facts[slot].shape;
+        if from.rank() != to.rank() {
+            return Ok(false);
+        }
+        for axis in (0..to.rank()).filter(|axis| from[*axis] != to[*axis]) {
+            let places = op.axes.axis((InOut::In(slot), axis))?;
+            let others = std::iter::zip(&facts, &places.inputs).enumerate();
+            let mut others = others.filter(|(other, _)| *other != slot);
+            let has_size = others.any(|(_, (fact, places))| {
+                let mut sizes = places.iter().map(|at| &fact.shape[*at]);
+                sizes.any(|size| *size == to[axis])
+            });
+            if places.outputs[0].is_empty() || !has_size {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }
 
 fn is_function<T: ElementWiseMiniOp>(node: &TypedNode) -> bool {
