@@ -187,6 +187,84 @@ fn products_of_what_was_broadcast_keep_its_sizes() {
     }
 }
 
+/// tract moves strides before what it takes for functions of single elements, and reshapes before
+/// products; where that fails, a model is computed as it is.
+#[test]
+fn what_comes_before_strides_and_products_is_computed_as_it_is() {
+    for (nodes, x, w) in [
+        (
+            "z = Conv<auto_pad=\"SAME_UPPER\">(x, v)\ny = Conv<strides=[2,2]>(z, w)",
+            &[1, 2, 8, 8][..],
+            &[3, 4, 1, 1][..],
+        ),
+        (
+            "z = Conv(x, v)\nodd = Slice(z, one, nine, three, two)\ny = Conv(odd, w)",
+            &[1, 2, 8, 8],
+            &[3, 4, 1, 1],
+        ),
+        (
+            "z = Softmax<axis=2>(x)\ny = Conv<strides=[2,2]>(z, w)",
+            &[1, 2, 4, 4],
+            &[3, 2, 1, 1],
+        ),
+        (
+            "z = CumSum(x, three)\ny = Conv<strides=[2,2]>(z, w)",
+            &[1, 2, 4, 4],
+            &[3, 2, 1, 1],
+        ),
+        (
+            "z = Tile(x, times)\ny = Conv<strides=[1,2]>(z, w)",
+            &[1, 3, 4, 1],
+            &[5, 3, 1, 1],
+        ),
+        (
+            "z = Reshape(x, flat)\ny = Conv<strides=[2,2]>(z, w)",
+            &[1, 4, 3, 6],
+            &[5, 8, 1, 1],
+        ),
+        (
+            "z = Reshape(x, apart)\ny = MatMul(z, w)",
+            &[2, 4, 5, 6],
+            &[1, 6, 3],
+        ),
+        (
+            "m = GlobalAveragePool(x)\nz = Conv(m, w)\ny = Mul(x, z)",
+            &[1, 3, 4],
+            &[3, 3, 1],
+        ),
+        ("y = Pow(x, w)", &[3], &[2, 3]),
+    ] {
+        let count = |sizes: &[usize]| sizes.iter().product::<usize>();
+        let numbers = |sizes: &[usize]| {
+            let numbers = (0..count(sizes)).map(|it| ((it * 7) % 11) as f32 / 4.0);
+            let numbers: Vec<f32> = numbers.collect();
+            tensor1(&numbers).into_shape(sizes).unwrap()
+        };
+        let w = match nodes.contains("Pow") {
+            true => Tensor::from_shape(w, &vec![2_f32; count(w)]).unwrap(),
+            false => numbers(w),
+        };
+        let sizes: Vec<String> = x.iter().map(ToString::to_string).collect();
+        let model = graph(&format!("x:f32[{}]", sizes.join(",")), "y", nodes)
+            .constant("w", w)
+            .constant("v", numbers(&[4, 2, 3, 3]))
+            .constant("one", tensor1(&[1_i64]))
+            .constant("two", tensor1(&[2_i64]))
+            .constant("three", tensor1(&[3_i64]))
+            .constant("nine", tensor1(&[9_i64]))
+            .constant("flat", tensor1(&[1_i64, 8, 9, 1]))
+            .constant("apart", tensor1(&[8_i64, 5, 6]))
+            .constant("times", tensor1(&[1_i64, 1, 1, 5]));
+        let plain = parse(model.clone()).unwrap().into_typed().unwrap();
+        let plain = plain.into_runnable().unwrap();
+        let expected = plain.run(tvec!(numbers(x).into_tvalue())).unwrap();
+        let found =
+            run_each(model, &[vec![numbers(x)]]).unwrap_or_else(|error| panic!("{nodes}: {error}"));
+        let near = found[0][0].close_enough(&expected[0], Approximation::Close);
+        near.unwrap_or_else(|error| panic!("{nodes}: {error}"));
+    }
+}
+
 #[test]
 fn an_einsum_may_be_a_number() {
     let x = Tensor::from_shape(&[2, 3], &[1_f32, 2., 3., 4., 5., 6.]).unwrap();

@@ -15,8 +15,10 @@
 //! broadcast(x, [3, 4]) · y  →  x · y, with x of [3, 1] and y of [4, 5]
 //! ```
 
-use tract_onnx::tract_core::ops::array::MultiBroadcastTo;
+use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Slice};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
+use tract_onnx::tract_core::ops::cnn::{Conv, PaddingSpec};
+use tract_onnx::tract_core::ops::downsample::Downsample;
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
 use tract_onnx::tract_core::ops::math::{Add, Mul, Pow, Sqrt, Square, Sub, SubF};
@@ -31,7 +33,27 @@ pub(super) fn simplified(
     node: &TypedNode,
 ) -> TractResult<Option<TypedModelPatch>> {
     rule_if!(is_exact(model, node)?);
-    node.op.declutter_with_session(session, model, node)
+    // What cannot be simplified, such as a reshape of an axis that another operand has not, stays.
+    let simplified = node.op.declutter_with_session(session, model, node);
+    Ok(simplified.unwrap_or_default())
+}
+
+/// The node as tract computes it.
+pub(super) fn chosen(
+    _session: &mut OptimizerSession<'_>,
+    model: &TypedModel,
+    node: &TypedNode,
+) -> TractResult<Option<TypedModelPatch>> {
+    Ok(node.op.codegen(model, node).unwrap_or_default())
+}
+
+/// The node with what follows it, as one.
+pub(super) fn fused(
+    _session: &mut OptimizerSession<'_>,
+    model: &TypedModel,
+    node: &TypedNode,
+) -> TractResult<Option<TypedModelPatch>> {
+    Ok(node.op.fuse(model, node).unwrap_or_default())
 }
 
 /// The same beside a pass that merges the axes of products, which tract would take apart again, without
@@ -50,6 +72,10 @@ fn is_exact(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
     if let Some(op) = node.op_as::<EinSum>() {
         return needs_no_broadcast(op, model, node);
     }
+    if let Some(op) = node.op_as::<Downsample>() {
+        let before = model.linear_prec(node.id)?;
+        return Ok(before.is_none_or(|before| may_skip_before(op, before)));
+    }
     let is_float = |output: &Outlet<TypedFact>| output.fact.datum_type.is_float();
     if !node.outputs.iter().all(is_float) {
         return Ok(true);
@@ -64,6 +90,24 @@ fn is_exact(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
     } else {
         Ok(true)
     }
+}
+
+/// Whether an operator computes the elements that are kept from those that are kept of its inputs, as
+/// tract takes for granted of all that keep an axis. A convolution begins with the first element, and
+/// its padding may follow from its strides.
+fn may_skip_before(op: &Downsample, before: &TypedNode) -> bool {
+    if let Some(conv) = before.op_as::<Conv>() {
+        let is_same = matches!(
+            conv.pool_spec.padding,
+            PaddingSpec::SameUpper | PaddingSpec::SameLower
+        );
+        return op.modulo == 0 && !is_same;
+    }
+    before.op_is::<ElementWiseOp>()
+        || before.op_is::<TypedBinOp>()
+        || before.op_is::<EinSum>()
+        || before.op_is::<Slice>()
+        || before.op_is::<AxisOp>()
 }
 
 /// Whether each size to which an operand was broadcast is one of another operand and of the product.

@@ -125,12 +125,17 @@ fn mended(mut optimizer: Optimizer, model: &TypedModel) -> Optimizer {
             // It would slice matrices that are kept in blocks, which tract cannot.
             name if name.starts_with("ConcatThenEinsum") && has_blocks(model) => {}
             "declutter" => passes.push(Box::new(EachNode::new(simplify))),
+            "codegen" => passes.push(Box::new(EachNode::new(exact::chosen))),
+            "fuse" => passes.push(Box::new(EachNode::new(exact::fused))),
             "MergeConsecutiveSameRoleAxes" => {
                 simplify = exact::simplified_but_products;
-                passes.push(pass);
+                passes.push(Box::new(Optional(pass)));
             }
             "PushSplitDown" => passes.push(Box::new(MergeEqual)),
-            "PushSliceUp" => passes.push(Box::new(slices::Slices { pass, open: None })),
+            "PushSliceUp" => {
+                let pass = Box::new(Optional(pass));
+                passes.push(Box::new(slices::Slices { pass, open: None }));
+            }
             name if name.starts_with("ChangeAxes") => {
                 // Far more patches than a pass that ends needs.
                 let left = Arc::new(AtomicUsize::new(64 + 4 * model.nodes.len()));
@@ -186,6 +191,28 @@ impl TypedPass for EachNode {
             }
         }
         Ok(None)
+    }
+}
+
+/// Ends a pass where it fails; what it has done leaves a valid model.
+#[derive(Clone, Debug)]
+struct Optional(Box<dyn TypedPass>);
+
+impl TypedPass for Optional {
+    fn reset(&mut self) -> TractResult<()> {
+        self.0.reset()
+    }
+
+    fn next(
+        &mut self,
+        session: &mut OptimizerSession<'_>,
+        model: &TypedModel,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        Ok(self.0.next(session, model).unwrap_or_default())
+    }
+
+    fn run_direct(&mut self, model: &mut TypedModel) -> TractResult<bool> {
+        Ok(self.0.run_direct(model).unwrap_or_default())
     }
 }
 
