@@ -22,6 +22,16 @@ pub(crate) fn sizes(value: &Tensor) -> TractResult<Vec<TDim>> {
     Ok(numbers.iter().map(|number| number.to_dim()).collect())
 }
 
+/// The only element of a tensor, which tract reads where there is none, too.
+pub(crate) fn scalar<T: Datum + Copy>(value: &Tensor) -> TractResult<T> {
+    ensure!(
+        value.len() == 1,
+        "a number is expected, not {} of them",
+        value.len()
+    );
+    value.cast_to_scalar()
+}
+
 /// Computes each element of a broadcast result.
 pub(crate) fn broadcast<T: Datum>(
     a: tract_ndarray::ArrayViewD<'_, T>,

@@ -5,6 +5,8 @@
 
 use tract_onnx::tract_hir::internal::*;
 
+use crate::dims::scalar;
+
 /// Passes an index on, except for -1, which a Gather takes for the last element: `x[-1:0]` is
 /// empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +28,7 @@ impl EvalOp for Next {
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         ensure!(
-            inputs[0].cast_to_scalar::<i64>()? != -1,
+            scalar::<i64>(&inputs[0])? != -1,
             "a Slice from -1 to 0 takes no element along axis {}, expected 1",
             self.axis
         );

@@ -13,6 +13,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::custom::{CustomNode, CustomOp};
 use super::size_symbols::{SizeSymbols, axis, dims, in_numbers, rewire, symbols_of};
+use crate::dims::scalar;
 use crate::limits::{Limits, of_nodes_read};
 use crate::node::check_domain;
 
@@ -69,11 +70,11 @@ impl CustomNode for OnnxOneHot {
 fn number_from_0(depth: &Tensor) -> TractResult<usize> {
     let number = match depth.len() {
         1 if depth.datum_type().is_float() => {
-            let depth = depth.cast_to_scalar::<f64>()?;
+            let depth = scalar::<f64>(depth)?;
             // ONNX Runtime cuts fractions off.
             depth.is_finite().then_some(depth as i64)
         }
-        1 => Some(depth.cast_to_scalar::<i64>()?),
+        1 => Some(scalar(depth)?),
         _ => None,
     };
     let number = number.and_then(|depth| usize::try_from(depth).ok());

@@ -17,6 +17,7 @@ use tract_onnx::tract_core::ops::logic::IfThenElse;
 use tract_onnx::tract_hir::infer::{DimFact, ShapeFactoid};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::dims::scalar;
 use crate::graph::self_contained;
 use crate::loops::branches::{Branches, Sizes, join_size, output_facts};
 use crate::loops::nested::forget_between_runs;
@@ -116,7 +117,7 @@ impl OnnxIf {
     /// The index of the taken branch, if known.
     fn taken(condition: &InferenceFact) -> TractResult<Option<usize>> {
         let value = condition.value.concretize();
-        let holds = value.map(|value| value.cast_to_scalar::<bool>());
+        let holds = value.map(|value| scalar::<bool>(&value));
         Ok(holds.transpose()?.map(|holds| usize::from(!holds)))
     }
 
@@ -255,7 +256,7 @@ impl InferenceOp for OnnxIf {
         let typed = |branch: &Branch| into_typed(branch.body.clone());
         let known = target.outlet_fact(inputs[0])?.konst.clone();
         let known = match known {
-            Some(value) => Some(usize::from(!value.cast_to_scalar::<bool>()?)),
+            Some(value) => Some(usize::from(!scalar::<bool>(&value)?)),
             None => Self::taken(source.outlet_fact(node.inputs[0])?)?,
         };
         if let Some(taken) = known {

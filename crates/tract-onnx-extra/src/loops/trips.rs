@@ -18,6 +18,7 @@ use tract_onnx::tract_core::ops::math::Add;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::Next;
+use crate::dims::scalar;
 use crate::loops::induction::constant;
 use crate::loops::spec::{Feed, Spec, one};
 
@@ -86,7 +87,7 @@ fn holds(
 ) -> bool {
     let node = model.node(condition.node);
     if let Some(constant) = node.op_as::<Const>() {
-        return constant.val().cast_to_scalar().unwrap_or(false);
+        return scalar(constant.val()).unwrap_or(false);
     }
     if let Some(inner) = through(node) {
         return holds(model, inner, largest);
@@ -152,7 +153,7 @@ fn size(model: &TypedModel, outlet: OutletId) -> Option<TDim> {
         let value = value.to_plain_array_view::<TDim>().ok()?;
         return value.iter().next().cloned();
     }
-    let number: f64 = value.cast_to_scalar().ok()?;
+    let number: f64 = scalar(value).ok()?;
     let whole = number as i64;
     (whole as f64 == number).then(|| whole.to_dim())
 }

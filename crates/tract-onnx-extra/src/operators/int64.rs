@@ -14,6 +14,7 @@ use tract_onnx::tract_core::ops::array;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
+use crate::dims::scalar;
 use crate::node::{check_domain, parse_with_tract};
 use crate::wire::{to_typed_without_facts, wire_cast};
 
@@ -163,7 +164,7 @@ impl Expansion for CumSum {
     ) -> TractResult<TVec<OutletId>> {
         let axis = &model.outlet_fact(inputs[1])?.konst;
         let axis = axis.as_ref().context("its axis is not a constant")?;
-        let axis: i64 = axis.cast_to_scalar()?;
+        let axis: i64 = scalar(axis)?;
         let rank = model.outlet_fact(inputs[0])?.rank() as i64;
         ensure!(
             (-rank..rank).contains(&axis),

@@ -17,7 +17,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::{Override, parse_overridden};
 use crate::delegate::Facts;
-use crate::dims::each_size;
+use crate::dims::{each_size, scalar};
 use crate::wire::wire_cast;
 
 /// Parses a Mul or a Pow.
@@ -73,10 +73,8 @@ impl Override for ProductOf {
         let (first, second) = (first?, second?);
         let (first, second) = match self {
             Self::Base => {
-                let is_two = |value: &Arc<Tensor>| {
-                    let number = value.cast_to_scalar::<f64>();
-                    value.len() == 1 && number.is_ok_and(|number| number == 2.0)
-                };
+                let is_two =
+                    |value: &Arc<Tensor>| scalar::<f64>(value).is_ok_and(|number| number == 2.0);
                 // A list of one exponent may have more axes than the base; so has the output then.
                 let squares =
                     first.rank() >= second.rank() && second.konst.as_ref().is_some_and(is_two);

@@ -13,7 +13,7 @@ use tract_onnx::tract_core::ops::logic::sym_to_coord_axis;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::{in_numbers, rewire};
-use crate::dims::{is_size, size};
+use crate::dims::{is_size, scalar, size};
 use crate::limits::{self, Limits};
 use crate::node::check_domain;
 use crate::wire::wire_cast;
@@ -59,7 +59,7 @@ fn count(start: &TDim, limit: &TDim, step: i64) -> TractResult<TDim> {
 /// The number of elements, if the inputs determine it.
 fn length(inputs: [&Tensor; 3]) -> TractResult<Option<TDim>> {
     if inputs.iter().any(|it| it.datum_type().is_float()) {
-        let numbers = inputs.map(|it| it.cast_to_scalar::<f64>());
+        let numbers = inputs.map(|it| scalar::<f64>(it));
         let [Ok(start), Ok(limit), Ok(step)] = numbers else {
             return Ok(None);
         };
@@ -179,7 +179,7 @@ fn stands_for(fact: &TypedFact) -> Option<TDim> {
     let known = fact.konst.as_deref()?;
     let number = size(known).ok()?;
     let again = number.to_i64().ok().map(|it| it as f64);
-    let is_whole = !known.datum_type().is_float() || again == known.cast_to_scalar::<f64>().ok();
+    let is_whole = !known.datum_type().is_float() || again == scalar::<f64>(known).ok();
     is_whole.then_some(number)
 }
 
@@ -247,12 +247,12 @@ impl EvalOp for Range {
                 match self.datum_type {
                     $(it if it == <$type>::datum_type() => {
                         let (start, step): ($type, $type) =
-                            (start.cast_to_scalar()?, step.cast_to_scalar()?);
+                            (scalar(start)?, scalar(step)?);
                         self.elements(length, start, |it: $type| it.wrapping_add(step))
                     })*
                     $(it if it == <$float>::datum_type() => {
                         let (start, step): ($float, $float) =
-                            (start.cast_to_scalar()?, step.cast_to_scalar()?);
+                            (scalar(start)?, scalar(step)?);
                         self.elements(length, start, |it: $float| it + step)
                     })*
                     other => bail!("it is of {other:?}, expected numbers"),

@@ -12,6 +12,7 @@ use tract_onnx::tract_core::ops::array::{Gather, Slice};
 use tract_onnx::tract_core::ops::scan::{InputMapping, ScanInfo};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::dims::scalar;
 use crate::loops::spec::{Feed, Spec};
 use crate::loops::trips;
 
@@ -75,7 +76,7 @@ pub(super) fn positions(
 ) -> Option<Positions> {
     let size = inputs[gather.input].shape[gather.axis].to_i64().ok()?;
     let position = |value: &TValue| {
-        let index = value.cast_to_scalar::<i64>().ok()?;
+        let index = scalar::<i64>(value).ok()?;
         let index = if index < 0 { index + size } else { index };
         (0..size).contains(&index).then_some(index)
     };

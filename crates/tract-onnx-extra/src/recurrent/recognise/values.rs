@@ -10,6 +10,7 @@ use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_core::ops::scan::{InputMapping, OutputMapping};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::dims::scalar;
 use crate::loops::alias::Alias;
 use crate::operators::div::Quotient;
 
@@ -108,7 +109,7 @@ impl Scanned<'_> {
     /// The number that all elements equal.
     pub(super) fn number(&self, outlet: OutletId) -> Option<f32> {
         let known = self.body.outlet_fact(outlet).ok()?.konst.clone()?;
-        known.as_uniform()?.cast_to_scalar::<f32>().ok()
+        scalar(&known.as_uniform()?).ok()
     }
 
     /// The input of a mask, and whether the mask is negated.

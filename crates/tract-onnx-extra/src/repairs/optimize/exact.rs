@@ -26,6 +26,8 @@ use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 use tract_onnx::tract_core::optim::OptimizerSession;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::dims::scalar;
+
 /// The node as tract simplifies it.
 pub(super) fn simplified(
     session: &mut OptimizerSession<'_>,
@@ -147,7 +149,7 @@ fn is_function<T: ElementWiseMiniOp>(node: &TypedNode) -> bool {
 fn is_exact_binary(op: &TypedBinOp, model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
     let facts = model.node_input_facts(node.id)?;
     // tract compares constants as floats of 32 bits.
-    let number = |fact: &TypedFact| fact.uniform.as_ref()?.cast_to_scalar::<f64>().ok();
+    let number = |fact: &TypedFact| scalar::<f64>(fact.uniform.as_ref()?).ok();
     let numbers: TVec<Option<f64>> = facts.iter().map(|fact| number(fact)).collect();
     let is_known =
         facts.iter().any(|fact| fact.konst.is_some()) || numbers.iter().any(Option::is_some);
@@ -189,7 +191,7 @@ fn is_exact_sum(op: &Reduce, model: &TypedModel, node: &TypedNode) -> TractResul
     let reader = model.node(reader.node);
     for input in reader.inputs.iter().filter(|input| input.node != node.id) {
         let uniform = model.outlet_fact(*input)?.uniform.as_ref();
-        let factor = uniform.and_then(|it| it.cast_to_scalar::<f32>().ok());
+        let factor = uniform.and_then(|it| scalar::<f32>(it).ok());
         if factor.is_some_and(|factor| factor != (count as f32).recip()) {
             return Ok(false);
         }
