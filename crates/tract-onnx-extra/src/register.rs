@@ -5,9 +5,9 @@
 
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
-    batch_norm, cast, categories, div, einsum, empty, functions, gemm, global_lp_pool, int64,
-    log_softmax, mat_mul, mod_, mul, nd_indices, pool, quantize, range, reduce, retyped, split,
-    top_k,
+    batch_norm, cast, categories, div, einsum, empty, equal, functions, gemm, global_lp_pool,
+    int64, log_softmax, mat_mul, mod_, mul, nd_indices, pool, quantize, range, reduce, retyped,
+    split, top_k,
 };
 use crate::{data_sizes, recurrent};
 
@@ -36,6 +36,7 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
         .insert("BatchNormalization", batch_norm::parse);
     onnx.op_register.insert("Div", div::parse);
     onnx.op_register.insert("Einsum", einsum::parse);
+    onnx.op_register.insert("Equal", equal::parse);
     onnx.op_register.insert("Gemm", gemm::parse);
     onnx.op_register
         .insert("GlobalLpPool", global_lp_pool::parse);

@@ -1,8 +1,10 @@
-//! MatMul of two vectors, which tract refuses, and of wide integers, which it cannot run.
+//! MatMul of two vectors, which tract refuses, of wide integers, which it cannot run, and of sizes that may
+//! broadcast, which it takes for equal.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::broadcast::multi_broadcast;
+use tract_onnx::tract_core::ops::array::MultiBroadcastTo;
 use tract_onnx::tract_core::ops::change_axes::{AxisOp, wire_rank_broadcast};
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_hir::internal::*;
@@ -36,7 +38,8 @@ impl Override for MatMul {
         let datum_type = a.datum_type;
         let is_wide =
             [i64::datum_type(), u64::datum_type(), u32::datum_type()].contains(&datum_type);
-        rule_if!(is_wide || is_vector == [true, true]);
+        let is_open = may_broadcast(&batch(a), &batch(b));
+        rule_if!(is_wide || is_open || is_vector == [true, true]);
         let mut operands: TVec<OutletId> = inputs.into();
         // Of a vector a row on the left side, and a column on the right side.
         for (side, operand) in operands.iter_mut().enumerate() {
@@ -47,6 +50,11 @@ impl Override for MatMul {
         }
         let operands = wire_rank_broadcast(format!("{name}.operand"), target, &operands)?;
         let rank = target.outlet_fact(operands[0])?.rank();
+        let operands = if is_open && !is_wide {
+            broadcast(&format!("{name}.batch"), target, &operands, rank - 2)?
+        } else {
+            operands
+        };
         let op: Box<dyn TypedOp> = if is_wide {
             Box::new(IntegerProduct)
         } else {
@@ -63,6 +71,45 @@ impl Override for MatMul {
         }
         Ok(Some(tvec![made]))
     }
+}
+
+/// The sizes of the axes before those of a matrix, from the last on.
+pub(crate) fn batch(fact: &TypedFact) -> TVec<TDim> {
+    let sizes = fact.shape.iter().rev().skip(2);
+    sizes.cloned().collect()
+}
+
+/// Whether sizes, from the last on, may differ, one of them 1: tract takes either for the other.
+pub(crate) fn may_broadcast(a: &[TDim], b: &[TDim]) -> bool {
+    let is_number = |size: &TDim| size.to_i64().is_ok();
+    std::iter::zip(a, b)
+        .any(|(a, b)| a != b && !a.is_one() && !b.is_one() && !(is_number(a) && is_number(b)))
+}
+
+/// Broadcasts the first axes of two operands to the same sizes.
+pub(crate) fn broadcast(
+    name: &str,
+    target: &mut TypedModel,
+    operands: &[OutletId],
+    axes: usize,
+) -> TractResult<TVec<OutletId>> {
+    let shapes = operands
+        .iter()
+        .map(|it| Ok(target.outlet_fact(*it)?.shape.to_tvec()));
+    let shapes: TVec<TVec<TDim>> = shapes.collect::<TractResult<_>>()?;
+    let batch: TVec<&[TDim]> = shapes.iter().map(|shape| &shape[..axes]).collect();
+    let batch = multi_broadcast(&batch)?;
+    let operands = std::iter::zip(operands, &shapes).map(|(operand, shape)| {
+        let mut to = batch.clone();
+        to.extend(shape[axes..].iter().cloned());
+        if to == *shape {
+            return Ok(*operand);
+        }
+        let op = MultiBroadcastTo::new(to.into());
+        let name = target.unique_name(name).into_owned();
+        Ok(target.wire_node(name, op, &[*operand])?[0])
+    });
+    operands.collect()
 }
 
 /// The product of matrices of integers, which wraps around. The operands have as many axes.

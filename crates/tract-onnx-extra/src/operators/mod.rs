@@ -6,6 +6,7 @@ pub(crate) mod categories;
 pub(crate) mod div;
 pub(crate) mod einsum;
 pub(crate) mod empty;
+pub(crate) mod equal;
 pub(crate) mod functions;
 pub(crate) mod gemm;
 pub(crate) mod global_lp_pool;

@@ -3,7 +3,7 @@
 use tract_onnx::prelude::*;
 use tract_onnx_extra::{Limits, with_limits};
 
-use crate::build::{Graph, graph, ops, parse, run};
+use crate::build::{Graph, graph, ops, parse, run, run_optimized};
 
 fn floats(shape: &[usize], values: &[f32]) -> Tensor {
     Tensor::from_shape(shape, values).unwrap()
@@ -658,5 +658,41 @@ fn slices_of_a_symbol_keep_its_expressions() {
         let model = parse(model).unwrap().into_typed().unwrap();
         let shape = &model.output_fact(0).unwrap().shape;
         assert_eq!(format!("{shape:?}"), expected, "{start}:{end}:{step}");
+    }
+}
+
+/// A size that is known once a model runs may be equal to another, and may be 1, which broadcasts.
+#[test]
+fn a_size_from_data_may_be_equal_or_broadcast() {
+    let x = Tensor::from_shape(&[3, 1, 2], &[1_f32, 2., 3., 4., 5., 6.]).unwrap();
+    let cut = "u = Slice(x, [0], end, [0])";
+    let run = |nodes: &str, end: i64| {
+        let model = graph("x:f32[3,1,2] end:i64[1]", "y", &format!("{cut}\n{nodes}"))
+            .constant("[0]", tensor1(&[0_i64]))
+            .constant("first", tensor0(0_i64))
+            .constant("two", tensor0(2_i64))
+            .constant(
+                "squares",
+                Tensor::from_shape(&[3, 1, 2], &[2_f32; 6]).unwrap(),
+            )
+            .constant(
+                "w",
+                Tensor::from_shape(&[3, 2, 1], &[1_f32, 1., 2., 2., 3., 3.]).unwrap(),
+            );
+        let inputs = [x.clone(), tensor1(&[end])];
+        run_optimized(model, &inputs).unwrap().remove(0)
+    };
+    for end in 1..=3 {
+        let found = run("s = Shape(u)\nn = Gather(s, first)\ny = Equal(n, two)", end);
+        assert_eq!(found, tensor0(end == 2), "{end}");
+    }
+    for (end, products, powers) in [
+        (1, [3_f32, 6., 9.], [1_f32, 4., 1., 4., 1., 4.]),
+        (3, [3., 14., 33.], [1., 4., 9., 16., 25., 36.]),
+    ] {
+        let found = run("y = MatMul(u, w)", end);
+        assert_eq!(found, Tensor::from_shape(&[3, 1, 1], &products).unwrap());
+        let found = run("y = Pow(u, squares)", end);
+        assert_eq!(found, Tensor::from_shape(&[3, 1, 2], &powers).unwrap());
     }
 }

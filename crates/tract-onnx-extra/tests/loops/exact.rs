@@ -265,6 +265,18 @@ fn what_comes_before_strides_and_products_is_computed_as_it_is() {
     }
 }
 
+/// tract reads a number of a constant without any.
+#[test]
+fn a_constant_may_be_empty() {
+    for (base, exponent, shape) in [("x", "none", &[1, 0][..]), ("none", "x", &[1, 0])] {
+        let nodes = format!("y = Pow({base}, {exponent})");
+        let model =
+            graph("x:f32[1,1]", "y", &nodes).constant("none", Tensor::zero::<f32>(&[0]).unwrap());
+        let found = optimised(model, Tensor::zero::<f32>(&[1, 1]).unwrap());
+        assert_eq!(found.shape(), shape);
+    }
+}
+
 #[test]
 fn an_einsum_may_be_a_number() {
     let x = Tensor::from_shape(&[2, 3], &[1_f32, 2., 3., 4., 5., 6.]).unwrap();

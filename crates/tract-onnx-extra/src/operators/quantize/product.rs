@@ -7,6 +7,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::data_sizes::{Override, with_fallback};
 use crate::delegate::Facts;
 use crate::node::{check_domain, parse_with_tract};
+use crate::operators::mat_mul::{batch, may_broadcast};
 
 pub(super) const OPERATORS: [&str; 2] = ["MatMulInteger", "QLinearMatMul"];
 
@@ -55,9 +56,16 @@ impl Override for OfMatrices {
         &self,
         _upstream: &dyn InferenceOp,
         _name: &str,
-        _target: &mut TypedModel,
-        _inputs: &[OutletId],
+        target: &mut TypedModel,
+        inputs: &[OutletId],
     ) -> TractResult<Option<TVec<OutletId>>> {
+        let [a, b] = self.places.map(|place| target.outlet_fact(inputs[place]));
+        let [a, b] = [batch(a?), batch(b?)];
+        // tract's takes one of them for the other.
+        ensure!(
+            !may_broadcast(&a, &b),
+            "whether its operands broadcast is not known before it runs"
+        );
         Ok(None)
     }
 }

@@ -71,6 +71,15 @@ pub(super) fn simplified_but_products(
 
 /// Whether what tract makes of an operator has the same results.
 fn is_exact(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
+    // tract reads a number of a constant that has none.
+    let facts = model.node_input_facts(node.id)?;
+    let is_empty = |number: &Option<Arc<Tensor>>| number.as_ref().is_some_and(|it| it.len() == 0);
+    if facts
+        .iter()
+        .any(|it| is_empty(&it.konst) || is_empty(&it.uniform))
+    {
+        return Ok(false);
+    }
     if let Some(op) = node.op_as::<EinSum>() {
         return needs_no_broadcast(op, model, node);
     }
@@ -133,7 +142,7 @@ fn needs_no_broadcast(op: &EinSum, model: &TypedModel, node: &TypedNode) -> Trac
                 let mut sizes = places.iter().map(|at| &fact.shape[*at]);
                 sizes.any(|size| *size == to[axis])
             });
-            if places.outputs[0].is_empty() || !has_size {
+            if places.outputs[0].is_empty() || !from[axis].is_one() || !has_size {
                 return Ok(false);
             }
         }
@@ -153,6 +162,12 @@ fn is_exact_binary(op: &TypedBinOp, model: &TypedModel, node: &TypedNode) -> Tra
     let numbers: TVec<Option<f64>> = facts.iter().map(|fact| number(fact)).collect();
     let is_known =
         facts.iter().any(|fact| fact.konst.is_some()) || numbers.iter().any(Option::is_some);
+    // What has no number may be broadcast by one that has many.
+    let output = &node.outputs[0].fact.shape;
+    let mut others = std::iter::zip(&facts, &numbers).filter(|(_, number)| number.is_none());
+    if numbers.iter().any(Option::is_some) && others.any(|(fact, _)| fact.shape != *output) {
+        return Ok(false);
+    }
     Ok(if op.0.is::<Mul>() {
         !is_known || numbers.contains(&Some(1.0))
     } else if op.0.is::<Add>() || op.0.is::<Sub>() || op.0.is::<SubF>() {
