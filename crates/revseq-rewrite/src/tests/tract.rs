@@ -390,6 +390,62 @@ fn a_dft_counts_its_axis_from_the_end() {
 }
 
 #[test]
+fn a_dft_has_the_length_of_its_axis() {
+    // x is [1,3,?].
+    for (text, opset, expected) in [
+        ("y = DFT<axis=1>(x, 3)", 17, "DFT"),
+        (
+            "y = DFT<axis=1>(x, 2)",
+            17,
+            "Reshape Slice Shape Slice Sub Max Concat Pad DFT",
+        ),
+        (
+            "y = DFT<inverse=1>(x, n)",
+            17,
+            "Reshape Slice Shape Slice Sub Max Concat Pad DFT",
+        ),
+        ("y = DFT(x, 3, 1)", 20, "DFT"),
+        ("y = DFT<inverse=1;onesided=1>(x, 2)", 17, "DFT"),
+        ("y = DFT(x, 3, n)", 20, "DFT"),
+    ] {
+        let mut model = model(text, opset);
+        let constants = &mut model.graph.get_or_insert_default().initializer;
+        let mut three = model::int64_tensor(&[], &[3]);
+        three.name = Some("3".to_owned());
+        constants.push(three);
+        let (after, _) = brought(&model);
+        assert_eq!(operators(&after), expected, "{text}");
+        let last = graph(&after).node.last().expect("a node");
+        let is_left = text.contains("onesided") || text.ends_with("n)") && opset == 20;
+        assert_eq!(last.input(1).is_some(), is_left, "{text}");
+    }
+    let mut stft = model("y = STFT(x, 2, w, n)", 17);
+    stft.graph.get_or_insert_default().input[0] = value("x", FLOAT, &[None, None]);
+    assert_eq!(operators(&brought(&stft).0), "Unsqueeze STFT");
+}
+
+#[test]
+fn features_are_gathered() {
+    for (rank, expected) in [
+        (1, "Reshape Unsqueeze Gather"),
+        (2, "Reshape Gather"),
+        (3, "Reshape Gather"),
+    ] {
+        let mut model = model("y = ArrayFeatureExtractor(x, n)", 17);
+        let found = model.graph.get_or_insert_default();
+        found.node[0].domain = Some("ai.onnx.ml".to_owned());
+        found.input[0] = value("x", FLOAT, &vec![None; rank]);
+        let (after, _) = brought(&model);
+        assert_eq!(operators(&after), expected, "{rank}");
+        let axis = graph(&after)
+            .node
+            .last()
+            .and_then(|node| node.int("axis").value());
+        assert_eq!(axis, Some(if rank == 3 { 2 } else { 1 }), "{rank}");
+    }
+}
+
+#[test]
 fn pads_of_a_transposed_convolution_follow_from_its_output() {
     // x is [2,3,4,5]; the weights have 3 output channels, and 3x3 elements.
     for (attributes, pads) in [

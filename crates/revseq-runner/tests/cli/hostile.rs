@@ -547,6 +547,11 @@ fn operators_and_types_that_tract_lacks() {
         s: value.as_bytes().to_vec(),
         ..AttributeProto::default()
     };
+    let list = |name: &str, values: &[i64]| AttributeProto {
+        ints: values.to_vec(),
+        r#type: AttributeType::Ints as i32,
+        ..text(name, "")
+    };
     for (operator, attributes, message) in [
         (
             "SpaceToDepth",
@@ -560,17 +565,27 @@ fn operators_and_types_that_tract_lacks() {
         ),
         (
             "ConvTranspose",
-            vec![AttributeProto {
-                ints: vec![8, 10],
-                r#type: AttributeType::Ints as i32,
-                ..text("output_shape", "")
-            }],
+            vec![list("output_shape", &[8, 10])],
             "tract has no ConvTranspose with output_shape and an input of unknown size",
         ),
-        ("DFT", vec![], "tract has no DFT with a length"),
+        (
+            "DFT",
+            vec![int("inverse", 1), int("onesided", 1)],
+            "tract has no DFT with a length",
+        ),
+        (
+            "ai.onnx.ml.TreeEnsembleClassifier",
+            vec![
+                list("classlabels_int64s", &[0, 1]),
+                list("class_ids", &[0, 0]),
+            ],
+            "tract has no TreeEnsembleClassifier with scores of one of two classes",
+        ),
     ] {
         let lacking = changed(|graph| {
+            let (domain, operator) = operator.rsplit_once('.').unwrap_or(("", operator));
             graph.node[0].op_type = operator.into();
+            graph.node[0].domain = domain.into();
             graph.node[0].attribute = attributes;
         });
         check(lacking, message);

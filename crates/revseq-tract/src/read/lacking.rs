@@ -173,6 +173,14 @@ fn unread(node: &NodeProto) -> Option<String> {
             let length = node.input.get(1).filter(|length| !length.is_empty())?;
             Some(format!("a length, {length:?}"))
         }
+        "TreeEnsembleClassifier" => {
+            let list = |name: &str| node.attribute.iter().find(|it| it.name == name);
+            let labels = list("classlabels_int64s").map_or(0, |it| it.ints.len())
+                + list("classlabels_strings").map_or(0, |it| it.strings.len());
+            let classes = &list("class_ids")?.ints;
+            let is_one = classes.iter().all(|class| classes.first() == Some(class));
+            (labels == 2 && is_one).then(|| "scores of one of two classes".to_owned())
+        }
         "GridSample" => {
             let mode = text("mode").filter(|mode| mode.ends_with("cubic"))?;
             let padding = text("padding_mode").filter(|padding| padding == "border")?;

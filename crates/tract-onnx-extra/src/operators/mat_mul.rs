@@ -83,7 +83,7 @@ pub(crate) fn batch(fact: &TypedFact) -> TVec<TDim> {
 pub(crate) fn may_broadcast(a: &[TDim], b: &[TDim]) -> bool {
     let is_number = |size: &TDim| size.to_i64().is_ok();
     std::iter::zip(a, b)
-        .any(|(a, b)| a != b && !a.is_one() && !b.is_one() && !(is_number(a) && is_number(b)))
+        .any(|(a, b)| !(a == b || a.is_one() || b.is_one() || is_number(a) && is_number(b)))
 }
 
 /// Broadcasts the first axes of two operands to the same sizes.

@@ -59,7 +59,7 @@ fn count(start: &TDim, limit: &TDim, step: i64) -> TractResult<TDim> {
 /// The number of elements, if the inputs determine it.
 fn length(inputs: [&Tensor; 3]) -> TractResult<Option<TDim>> {
     if inputs.iter().any(|it| it.datum_type().is_float()) {
-        let numbers = inputs.map(|it| scalar::<f64>(it));
+        let numbers = inputs.map(scalar::<f64>);
         let [Ok(start), Ok(limit), Ok(step)] = numbers else {
             return Ok(None);
         };

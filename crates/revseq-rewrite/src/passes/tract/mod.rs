@@ -8,6 +8,7 @@ mod branch;
 mod branch_list;
 mod broadcast_state;
 mod dft;
+mod features;
 mod function;
 mod grown;
 mod inline;
@@ -16,6 +17,7 @@ mod microsoft;
 mod nonzero;
 pub(crate) mod order;
 mod scan;
+mod spectrum;
 mod suppression;
 mod transposed;
 
@@ -35,11 +37,14 @@ pub(crate) const PASSES: &[&Pass] = &[
     &grown::PASS,
     &broadcast_state::PASS,
     &scan::PASS,
+    &spectrum::LENGTH,
+    &spectrum::SIGNAL,
     &dft::PASS,
     &nonzero::PASS,
     &suppression::PASS,
     &transposed::PASS,
     &attention::PASS,
+    &features::PASS,
     &microsoft::PASS,
     &super::unrolled::TRACT,
 ];
@@ -48,7 +53,9 @@ pub(crate) use super::unrolled::concerns as may_be_unrolled;
 
 /// Whether a pass applies to an operator.
 pub(crate) fn concerns(operator: &str) -> bool {
-    OPERATORS.contains(&operator) || microsoft::OPERATORS.contains(&operator)
+    OPERATORS.contains(&operator)
+        || operator == features::OPERATOR
+        || microsoft::OPERATORS.contains(&operator)
 }
 
 /// The standard operators that the passes apply to. A model without any of them is not looked
@@ -62,6 +69,7 @@ const OPERATORS: &[&str] = &[
     "Loop",
     "NonMaxSuppression",
     "NonZero",
+    "STFT",
     "Scan",
     "SequenceAt",
     "SequenceConstruct",

@@ -27,7 +27,7 @@ pub(super) const PASS: Pass = Pass {
     info: PassInfo {
         name: "scan",
         exactness: Exactness::Exact,
-        about: "A Scan of version 8, or one without types, to Loops",
+        about: "A Scan of version 8, without types or of outputs in both directions, to Loops",
         portable: false,
         fast: false,
     },
@@ -78,7 +78,13 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
         return Verdict::Other;
     }
     let untyped = |body: &GraphProto| body.input.iter().any(|input| input.r#type.is_unset());
-    if scope.opset != BATCHED && !node.graph("body").is_some_and(untyped) {
+    // tract reverses all outputs, if it does one.
+    let is_mixed = |directions: &[i64]| directions.contains(&0) && directions.contains(&1);
+    let directions = node.ints("scan_output_directions").value();
+    if scope.opset != BATCHED
+        && !node.graph("body").is_some_and(untyped)
+        && !directions.is_some_and(is_mixed)
+    {
         return without_constants(node);
     }
     as_loop(scope, node, names)
