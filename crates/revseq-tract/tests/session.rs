@@ -340,6 +340,28 @@ fn unsigned_numbers_are_read_from_their_own_field() {
     assert_eq!(outputs["y"], tensor1(&[large]));
 }
 
+/// They lie beside the message that tract reads.
+#[test]
+fn unsigned_numbers_stand_beside_sizes_from_data() {
+    let bytes = model(
+        vec![
+            node("Slice", &["x", "zero", "end", "zero"], &["part"]),
+            node("Add", &["part", "c"], &["y"]),
+        ],
+        vec![value("x", UINT64, &["3"]), value("end", INT64, &["1"])],
+        vec![value("y", UINT64, &["n"])],
+        |graph| {
+            let mut constant = integers("c", &[]);
+            (constant.data_type, constant.dims) = (UINT64, vec![1]);
+            constant.uint64_data = vec![u64::MAX - 9];
+            graph.initializer.extend([constant, integers("zero", &[0])]);
+        },
+    );
+    let inputs = [("x", tensor1(&[1_u64, 2, 3])), ("end", tensor1(&[2_i64]))];
+    let outputs = open(&bytes).run(inputs).expect("it runs");
+    assert_eq!(outputs["y"], tensor1(&[u64::MAX - 8, u64::MAX - 7]));
+}
+
 #[test]
 fn values_that_tract_has_to_know_are_taken_from_the_inputs() {
     let bytes = model(

@@ -176,7 +176,9 @@ impl<'a> NodeContext<'a> {
                 .dims
                 .iter()
                 .try_fold(1, |all: i64, it| all.checked_mul(*it));
-            if count.is_none_or(|count| count > MAXIMUM_ELEMENTS) {
+            // What lies elsewhere is no list of sizes: weights, and unsigned integers.
+            let is_elsewhere = !tensor.external_data.is_empty();
+            if is_elsewhere || count.is_none_or(|count| count > MAXIMUM_ELEMENTS) {
                 return Ok(Some(Definition::Input));
             }
             let tensor = self.ctx.load_tensor(tensor)?;

@@ -107,10 +107,12 @@ struct OnnxSqueeze {
 }
 
 impl OnnxSqueeze {
-    /// The squeezed axes, last one first, if any of their sizes is unknown.
+    /// The squeezed axes, last one first, if any of their sizes is unknown, or if they are not in order:
+    /// tract removes one after another, and loses count.
     fn unknown(&self, shape: &[TDim]) -> TractResult<Option<Vec<usize>>> {
         let axes = self.axes.iter().map(|it| axis(*it, shape.len()));
         let mut axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
+        let is_mixed = !axes.is_sorted();
         axes.sort_unstable();
         axes.dedup();
         axes.reverse();
@@ -120,7 +122,7 @@ impl OnnxSqueeze {
             }
         }
         let is_unknown = axes.iter().any(|axis| shape[*axis].to_i64().is_err());
-        Ok(is_unknown.then_some(axes))
+        Ok((is_unknown || is_mixed).then_some(axes))
     }
 }
 

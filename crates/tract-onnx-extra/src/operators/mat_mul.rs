@@ -24,6 +24,11 @@ pub(crate) fn parse(
 struct MatMul;
 
 impl Override for MatMul {
+    fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
+        let mut ranks = inputs.iter().map(|it| it.shape.rank().concretize());
+        !ranks.all(|rank| rank == Some(1))
+    }
+
     fn wire(
         &self,
         _upstream: &dyn InferenceOp,

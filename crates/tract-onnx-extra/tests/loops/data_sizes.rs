@@ -88,6 +88,26 @@ fn a_squeeze_of_an_empty_list_of_axes_removes_all_of_one_element() {
     assert_eq!(found[0], counted(&[2]));
 }
 
+/// tract removes axes one after another.
+#[test]
+fn a_squeeze_may_list_its_axes_in_any_order() {
+    for (shape, axes, left) in [
+        (&[1, 6, 1, 4][..], [-2, 0], &[6, 4][..]),
+        (&[1, 1, 5], [1, 0], &[5]),
+        (&[1, 1], [-1, 0], &[]),
+    ] {
+        let sizes: Vec<String> = shape.iter().map(ToString::to_string).collect();
+        let model = graph(
+            &format!("x:f32[{}]", sizes.join(",")),
+            "y",
+            "y = Squeeze(x, axes)",
+        )
+        .constant("axes", tensor1(&axes.map(i64::from)));
+        let found = run(model, &[counted(shape)]).unwrap();
+        assert_eq!(found[0].shape(), left, "{shape:?}");
+    }
+}
+
 #[test]
 fn a_squeeze_finds_out_whether_there_is_one_element() {
     let model = || {

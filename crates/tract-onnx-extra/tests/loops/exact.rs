@@ -265,6 +265,37 @@ fn what_comes_before_strides_and_products_is_computed_as_it_is() {
     }
 }
 
+/// tract would take an operator out of the loop, and expects its other operand to be a constant.
+#[test]
+fn a_step_may_read_an_element_twice() {
+    for operator in ["Add", "Sub", "Max", "Less"] {
+        let body = graph(
+            "s:f32[2] e:f32[2]",
+            "t y",
+            &format!("t = Add(s, e)\ny = {operator}(e, e)"),
+        );
+        let scan = "last, y = Scan<body=@body;num_scan_inputs=1>(start, x)";
+        let model = graph("x:f32[N,2]", "y", scan)
+            .with("body", body)
+            .constant("start", tensor1(&[0_f32, 0.]));
+        let x = tensor2(&[[1_f32, -2.], [3., 4.]]);
+        let expected = match operator {
+            "Add" => tensor2(&[[2_f32, -4.], [6., 8.]]),
+            "Sub" => tensor2(&[[0_f32, 0.], [0., 0.]]),
+            "Max" => x.clone(),
+            _ => tensor2(&[[false, false], [false, false]]),
+        };
+        assert_eq!(optimised(model, x), expected, "{operator}");
+    }
+}
+
+#[test]
+fn constant_vectors_are_multiplied() {
+    let model = graph("x:f32[1]", "y", "z = MatMul(a, a)\ny = Mul(x, z)")
+        .constant("a", tensor1(&[1_f32, 2., 3.]));
+    assert_eq!(optimised(model, tensor1(&[2_f32])), tensor1(&[28_f32]));
+}
+
 /// tract reads a number of a constant without any.
 #[test]
 fn a_constant_may_be_empty() {

@@ -6,8 +6,9 @@
 
 use crate::constant;
 use crate::emit::SLICE_BY_INPUTS;
-use crate::model::{NodeProto, int, ints};
+use crate::model::{INT32, NodeProto, int, ints};
 use crate::sizes::{self, Size};
+use crate::types;
 
 use super::refusal::{SET_BY_CALLER, axis_behind, refusal};
 use super::values::{Stepped, Value, Values};
@@ -208,7 +209,17 @@ fn slice(
     let axes = behind(node, &axes, rank)?;
     let mut names: Vec<String> = inputs.iter().map(|it| it.name().to_owned()).collect();
     names.resize(names.len().max(4), String::new());
-    names[3] = values.emit.ints(&axes);
+    let axes = values.emit.ints(&axes);
+    // They are of the bounds' type.
+    let code = node
+        .input(1)
+        .and_then(|it| types::of(values.body.inner, it));
+    names[3] = match code {
+        Some(INT32) => values
+            .emit
+            .op("Cast", &[&axes], vec![int("to", INT32.into())]),
+        _ => axes,
+    };
     Ok(values.copy(node, names, Vec::new()).remove(0))
 }
 

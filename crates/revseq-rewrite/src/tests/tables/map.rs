@@ -130,6 +130,10 @@ fn operators_of_maps() {
             "fed = Concat<axis=2>(now, now)",
         ),
         take("Slice Tanh", "fed = Slice(now, zero, one, one)"),
+        take(
+            "Cast Cast Cast Slice Tanh",
+            "from = Cast<to=6>(zero)\nto = Cast<to=6>(one)\nfed = Slice(now, from, to, to)",
+        ),
         miss(
             "Slice (fed), which has a shape that depends on the step",
             "at = Unsqueeze(t, zero)\nfed = Slice(now, zero, at, zero)",

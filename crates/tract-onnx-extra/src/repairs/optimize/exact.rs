@@ -15,6 +15,8 @@
 //! broadcast(x, [3, 4]) · y  →  x · y, with x of [3, 1] and y of [4, 5]
 //! ```
 
+use std::collections::HashSet;
+
 use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Slice};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cnn::{Conv, PaddingSpec};
@@ -23,6 +25,7 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
 use tract_onnx::tract_core::ops::math::{Add, Mul, Pow, Sqrt, Square, Sub, SubF};
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
+use tract_onnx::tract_core::ops::scan::Scan;
 use tract_onnx::tract_core::optim::OptimizerSession;
 use tract_onnx::tract_hir::internal::*;
 
@@ -87,6 +90,9 @@ fn is_exact(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
         let before = model.linear_prec(node.id)?;
         return Ok(before.is_none_or(|before| may_skip_before(op, before)));
     }
+    if let Some(op) = node.op_as::<Scan>() {
+        return reads_inputs_once(&op.body);
+    }
     let is_float = |output: &Outlet<TypedFact>| output.fact.datum_type.is_float();
     if !node.outputs.iter().all(is_float) {
         return Ok(true);
@@ -119,6 +125,18 @@ fn may_skip_before(op: &Downsample, before: &TypedNode) -> bool {
         || before.op_is::<EinSum>()
         || before.op_is::<Slice>()
         || before.op_is::<AxisOp>()
+}
+
+/// Whether no node of a body reads an input of it twice, which tract takes for impossible.
+fn reads_inputs_once(body: &TypedModel) -> TractResult<bool> {
+    for input in body.input_outlets()? {
+        let mut readers = HashSet::new();
+        let read = &body.node(input.node).outputs[input.slot].successors;
+        if !read.iter().all(|reader| readers.insert(reader.node)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether each size to which an operand was broadcast is one of another operand and of the product.
