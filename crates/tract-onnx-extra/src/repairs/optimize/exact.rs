@@ -74,15 +74,6 @@ pub(super) fn simplified_but_products(
 
 /// Whether what tract makes of an operator has the same results.
 fn is_exact(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
-    // tract reads a number of a constant that has none.
-    let facts = model.node_input_facts(node.id)?;
-    let is_empty = |number: &Option<Arc<Tensor>>| number.as_ref().is_some_and(|it| it.len() == 0);
-    if facts
-        .iter()
-        .any(|it| is_empty(&it.konst) || is_empty(&it.uniform))
-    {
-        return Ok(false);
-    }
     if let Some(op) = node.op_as::<EinSum>() {
         return needs_no_broadcast(op, model, node);
     }
@@ -92,6 +83,9 @@ fn is_exact(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
     }
     if let Some(op) = node.op_as::<Scan>() {
         return reads_inputs_once(&op.body);
+    }
+    if node.op_is::<TypedBinOp>() && !has_numbers(model, node)? {
+        return Ok(false);
     }
     let is_float = |output: &Outlet<TypedFact>| output.fact.datum_type.is_float();
     if !node.outputs.iter().all(is_float) {
@@ -125,6 +119,15 @@ fn may_skip_before(op: &Downsample, before: &TypedNode) -> bool {
         || before.op_is::<EinSum>()
         || before.op_is::<Slice>()
         || before.op_is::<AxisOp>()
+}
+
+/// Whether no operand is a constant without numbers, of which tract reads one.
+fn has_numbers(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
+    let is_empty = |number: &Option<Arc<Tensor>>| number.as_ref().is_some_and(|it| it.len() == 0);
+    let facts = model.node_input_facts(node.id)?;
+    Ok(!facts
+        .iter()
+        .any(|fact| is_empty(&fact.konst) || is_empty(&fact.uniform)))
 }
 
 /// Whether no node of a body reads an input of it twice, which tract takes for impossible.
