@@ -150,8 +150,7 @@ impl LoadOptions {
     /// program sets another.
     ///
     /// A run of many nodes begins on one of these threads, if no other run does. Results are the same on
-    /// any number of threads. Without the feature `multithread`, only one
-    /// is used.
+    /// any number of threads. Without the feature `multithread`, only one is used.
     #[must_use]
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.threads = Threads::own(threads);

@@ -9,12 +9,13 @@
 //!      y = MatMul(Softmax(Where(key <= query, scores, -∞)), v)
 //! ```
 
+use super::known_size;
 use crate::emit::Emit;
 use crate::model::{self, BOOL, FLOAT, NodeProto};
 use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
-use crate::sizes::{self, Size};
+use crate::sizes;
 use crate::types;
 
 pub(super) const PASS: Pass = Pass {
@@ -119,10 +120,7 @@ impl Attention<'_, '_> {
 
     /// The size of an axis of an input, if it is known.
     fn size(&self, input: usize, axis: usize) -> Option<i64> {
-        match sizes::axis(self.scope, self.node.input(input)?, axis) {
-            Some(Size::Known(size)) => Some(size),
-            _ => None,
-        }
+        known_size(self.scope, self.node.input(input)?, axis)
     }
 
     /// Writes some sizes of a value.

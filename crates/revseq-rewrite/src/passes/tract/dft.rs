@@ -29,11 +29,12 @@ pub(super) const PASS: Pass = Pass {
     find,
 };
 
-/// The axis that tract reads correctly.
-const SECOND: i64 = 1;
+/// The axis that tract reads correctly, the default before it is an input.
+pub(super) const SECOND: i64 = 1;
 
-/// The first opset in which the axis is an input, by default the last but one.
-const AXIS_AS_INPUT: i64 = 20;
+/// The first opset in which the axis is an input, and its default.
+pub(super) const AXIS_AS_INPUT: i64 = 20;
+pub(super) const LAST_BUT_ONE: i64 = -2;
 
 fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];
@@ -48,7 +49,7 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
         if node.input(2).is_some() {
             return Verdict::Other;
         }
-        let axis = emit.scalar(-2);
+        let axis = emit.scalar(LAST_BUT_ONE);
         let length = node.input(1).unwrap_or_default();
         emit.write(&[output], "DFT", &[data, length, &axis], others(node, &[]));
         return emit.finish("the same with its axis, the last but one".to_owned());

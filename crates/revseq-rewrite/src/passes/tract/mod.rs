@@ -23,6 +23,8 @@ mod transposed;
 
 use crate::model::{AttributeProto, NodeProto};
 use crate::pass::{Edit, Pass, Verdict};
+use crate::scope::Scope;
+use crate::sizes::{self, Size};
 
 pub(crate) use scan::{BATCHED as BATCHED_SCAN, LOOP as SCAN_LOOP};
 
@@ -90,6 +92,14 @@ fn edit(nodes: Vec<NodeProto>, what: String) -> Verdict {
         what,
         ..Edit::default()
     })
+}
+
+/// The size of an axis of a value, if it is a number.
+fn known_size(scope: &Scope<'_>, name: &str, axis: usize) -> Option<i64> {
+    match sizes::axis(scope, name, axis) {
+        Some(Size::Known(size)) => Some(size),
+        _ => None,
+    }
 }
 
 /// A node's attributes, without some.

@@ -5,14 +5,15 @@
 //! DFT(x, length)  →  DFT(Pad(x[0..length]))      STFT([batch, time])  →  STFT([batch, time, 1])
 //! ```
 
-use super::others;
+use super::dft::{AXIS_AS_INPUT, LAST_BUT_ONE, SECOND};
+use super::{known_size, others};
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::{self, Attribute, NodeProto};
 use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
-use crate::sizes::{self, Size};
+use crate::sizes;
 
 pub(super) const LENGTH: Pass = Pass {
     info: PassInfo {
@@ -61,11 +62,7 @@ fn find_length(
     };
     let mut emit = Emit::new(output, scope.opset, names);
     let known = constant::int(scope, length);
-    let size = match sizes::axis(scope, data, axis) {
-        Some(Size::Known(size)) => Some(size),
-        _ => None,
-    };
-    let whole = if known.is_some() && known == size {
+    let whole = if known.is_some() && known == known_size(scope, data, axis) {
         data.to_owned()
     } else {
         resized(&mut emit, data, length, [axis, rank])
@@ -81,7 +78,8 @@ fn find_length(
 /// The axis of a DFT, which is an input from opset 20 on.
 fn axis(scope: &Scope<'_>, node: &NodeProto) -> Option<i64> {
     let Some(input) = node.input(2) else {
-        let default = if scope.opset >= 20 { -2 } else { 1 };
+        let is_input = scope.opset >= AXIS_AS_INPUT;
+        let default = if is_input { LAST_BUT_ONE } else { SECOND };
         return match node.int("axis") {
             Attribute::Absent => Some(default),
             Attribute::Value(axis) => Some(axis),

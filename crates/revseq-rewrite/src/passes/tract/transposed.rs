@@ -7,13 +7,13 @@
 //! ConvTranspose<output_shape=[8, 10]>(x, w)  →  ConvTranspose<pads=[1, 1, 0, 0]>(x, w)
 //! ```
 
-use super::others;
+use super::{known_size, others};
 use crate::emit::Emit;
 use crate::model::{self, Attribute, NodeProto};
 use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
-use crate::sizes::{self, Size};
+use crate::sizes;
 
 pub(super) const PASS: Pass = Pass {
     info: PassInfo {
@@ -56,10 +56,7 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
 fn pads(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<i64>> {
     let (x, w) = (node.input(0)?, node.input(1)?);
     let axes = sizes::rank(scope, x)?.checked_sub(2)?;
-    let known = |name: &str, axis: usize| match sizes::axis(scope, name, axis + 2) {
-        Some(Size::Known(size)) => Some(size),
-        _ => None,
-    };
+    let known = |name: &str, axis: usize| known_size(scope, name, axis + 2);
     let listed = |name: &str| node.ints(name).value().map(<[i64]>::to_vec);
     let or_all = |name: &str, default: i64| listed(name).unwrap_or_else(|| vec![default; axes]);
     let (strides, dilations) = (or_all("strides", 1), or_all("dilations", 1));
