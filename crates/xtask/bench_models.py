@@ -51,47 +51,91 @@ def convolution(image: list, weights: list, **attributes) -> onnx.ModelProto:
     return model([helper.make_node("Conv", ["X", *constants], ["Y"], **attributes)], image, constants)
 
 
+class Chain:
+    """Nodes of which each reads what the one before wrote."""
+
+    def __init__(self) -> None:
+        self.nodes = []
+        self.weights = {}
+        self.last = "X"
+
+    def then(self, operator: str, constants: dict = {}, **attributes) -> None:
+        """Append a node, with these constants behind its input."""
+        output = f"{operator}.{len(self.nodes)}"
+        names = {f"{output}.{name}": value for name, value in constants.items()}
+        self.weights.update(names)
+        self.nodes.append(helper.make_node(operator, [self.last, *names], [output], **attributes))
+        self.last = output
+
+    def convolve(self, inputs: int, outputs: int, size: int, pad: int) -> None:
+        """Append a convolution."""
+        constants = {"W": random(outputs, inputs, size, size), "B": random(outputs)}
+        self.then("Conv", constants, pads=[pad] * 4)
+
+    def lstm(self, features: int, units: int) -> None:
+        """Append a layer in both directions, from and to [steps, batch, features]."""
+        constants = {"W": random(2, 4 * units, features), "R": random(2, 4 * units, units)}
+        self.then("LSTM", constants, hidden_size=units, direction="bidirectional")
+        self.then("Transpose", perm=[0, 2, 1, 3])
+        self.then("Reshape", {"shape": np.array([0, 0, -1])})
+
+    def model(self, sizes: list) -> onnx.ModelProto:
+        """Return the model from X, of these sizes."""
+        self.nodes[-1].output[0] = "Y"
+        return model(self.nodes, sizes, self.weights)
+
+
 def crnn(batch: int) -> onnx.ModelProto:
     """Return a model that reads text: seven convolutions of up to 512 channels, and two BiLSTMs."""
-    weights = {"letters": random(512, 37)}
-    nodes = []
-    last = "X"
+    chain = Chain()
 
-    def then(operator: str, constants: dict = {}, **attributes) -> None:
-        nonlocal last
-        output = f"{operator}.{len(nodes)}"
-        names = {f"{output}.{name}": value for name, value in constants.items()}
-        weights.update(names)
-        nodes.append(helper.make_node(operator, [last, *names], [output], **attributes))
-        last = output
-
-    def convolve(inputs: int, outputs: int, size: int, pad: int) -> None:
-        constants = {"W": random(outputs, inputs, size, size), "B": random(outputs)}
-        then("Conv", constants, pads=[pad] * 4)
-        then("Relu")
+    def convolve(*sizes: int) -> None:
+        chain.convolve(*sizes)
+        chain.then("Relu")
 
     halved = {"kernel_shape": [2, 2], "strides": [2, 2]}
     rows_halved = {"kernel_shape": [2, 2], "strides": [2, 1], "pads": [0, 1, 0, 1]}
     convolve(1, 64, 3, 1)
-    then("MaxPool", **halved)
+    chain.then("MaxPool", **halved)
     convolve(64, 128, 3, 1)
-    then("MaxPool", **halved)
+    chain.then("MaxPool", **halved)
     convolve(128, 256, 3, 1)
     convolve(256, 256, 3, 1)
-    then("MaxPool", **rows_halved)
+    chain.then("MaxPool", **rows_halved)
     convolve(256, 512, 3, 1)
     convolve(512, 512, 3, 1)
-    then("MaxPool", **rows_halved)
+    chain.then("MaxPool", **rows_halved)
     convolve(512, 512, 2, 0)
-    then("Squeeze", {"axes": np.array([2])})
-    then("Transpose", perm=[2, 0, 1])
+    chain.then("Squeeze", {"axes": np.array([2])})
+    chain.then("Transpose", perm=[2, 0, 1])
     for _ in range(2):
-        constants = {"W": random(2, 1024, 512), "R": random(2, 1024, 256)}
-        then("LSTM", constants, hidden_size=256, direction="bidirectional")
-        then("Transpose", perm=[0, 2, 1, 3])
-        then("Reshape", {"shape": np.array([0, 0, -1])})
-    nodes.append(helper.make_node("MatMul", [last, "letters"], ["Y"]))
-    return model(nodes, [batch, 1, 32, 128], weights)
+        chain.lstm(512, 256)
+    chain.then("MatMul", {"letters": random(512, 37)})
+    return chain.model([batch, 1, 32, 128])
+
+
+def crdnn(batch: int) -> onnx.ModelProto:
+    """Return a model that hears speech: convolutions with channels last outside, and two BiLSTMs."""
+    chain = Chain()
+    bands = 40
+    for inputs, outputs in ((1, 64), (64, 64), (64, 128), (128, 128)):
+        chain.then("Transpose", perm=[0, 3, 2, 1])
+        chain.convolve(inputs, outputs, 3, 1)
+        chain.then("Transpose", perm=[0, 3, 2, 1])
+        constants = {"scale": random(bands, outputs), "bias": random(bands, outputs)}
+        chain.then("LayerNormalization", constants, axis=-2)
+        chain.then("LeakyRelu")
+        if inputs == outputs:
+            chain.then("Transpose", perm=[0, 1, 3, 2])
+            chain.then("MaxPool", kernel_shape=[1, 2], strides=[1, 2])
+            chain.then("Transpose", perm=[0, 1, 3, 2])
+            bands //= 2
+    chain.then("Reshape", {"shape": np.array([0, 0, -1])})
+    chain.then("Transpose", perm=[1, 0, 2])
+    for features in (bands * 128, 512):
+        chain.lstm(features, 256)
+    chain.then("MatMul", {"tokens": random(512, 40)})
+    return chain.model([batch, 200, 40, 1])
 
 
 def pool(image: list, **attributes) -> onnx.ModelProto:
@@ -167,6 +211,7 @@ ROWS = [
         for batch in (1, 4)
     ),
     *((f"CRNN, batch {batch}", crnn, (batch,)) for batch in (1, 4)),
+    *((f"CRDNN, batch {batch}", crdnn, (batch,)) for batch in (1, 8)),
     *((f"MaxPool {name}", pool, (image,), attributes) for name, image, attributes in POOLS),
     *(
         (f"{operator} {name}", binary, (operator, sizes, operand))

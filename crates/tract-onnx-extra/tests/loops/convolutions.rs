@@ -101,6 +101,25 @@ fn windows_are_packed_for_products() {
     }
 }
 
+/// Moves that stand around a convolution do not go through it: there is no product of channels behind.
+#[test]
+fn channels_stay_in_front() {
+    let graph = graph(
+        "x:f32[N,8,12,32]",
+        "y",
+        "front = Transpose<perm=[0,3,1,2]>(x)
+         sums = Conv<pads=[1,1,1,1]>(front, w, b)
+         behind = Transpose<perm=[0,2,3,1]>(sums)
+         most = ReduceMax<axes=[3]>(behind)
+         y = Sub(behind, most)",
+    )
+    .constant("w", numbers(&[32, 32, 3, 3]))
+    .constant("b", numbers(&[32]));
+    let found = check(&graph, &[8, 12, 32], &[2, 0]);
+    let is_packed = packs_windows(&found);
+    assert_eq!(is_packed, cfg!(target_arch = "x86_64"), "{found:?}");
+}
+
 /// Images, weights and attributes of convolutions of single channels.
 const SUMS: [(&[usize], &[usize], &str); 9] = [
     (&[3, 9, 11], &[3, 1, 3, 3], "group=3;pads=[1,1,1,1]"),

@@ -2,9 +2,9 @@
 //!
 //! An operator suggests that an axis of one of its values moves, comes or goes; an axis of size 1 may
 //! always go. The change spreads to every operator that reads or makes the value, until all of them
-//! have taken it, or one refuses. tract's pass starts over after each change that succeeds, and sorts
-//! the whole model to write it. Here a change that was refused is not tried again in the same round,
-//! and only the nodes that it reaches are looked at:
+//! have taken it, or one refuses; a convolution refuses to have its channels last. tract's pass starts
+//! over after each change that succeeds, and sorts the whole model to write it. Here a change that was
+//! refused is not tried again in the same round, and only the nodes that it reaches are looked at:
 //!
 //! ```text
 //! Squeeze(Slice(x)) -> MatMul   becomes   Slice(Squeeze(x)) -> MatMul
@@ -14,6 +14,7 @@ use std::collections::HashSet;
 use std::collections::hash_map::Entry;
 
 use tract_onnx::tract_core::ops::change_axes::{AxisChange, AxisChangeConsequence, AxisOp, InOut};
+use tract_onnx::tract_core::ops::cnn::Conv;
 use tract_onnx::tract_core::ops::dummy::Dummy;
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::konst::Const;
@@ -102,6 +103,12 @@ fn single(node: &TypedNode) -> Option<&Const> {
     (constant.val().volume() == 1).then_some(constant)
 }
 
+/// Whether a convolution has the channels of a point beside each other.
+fn has_channels_last(op: &dyn TypedOp) -> bool {
+    op.downcast_ref::<Conv>()
+        .is_some_and(|conv| conv.pool_spec.data_format.c_is_last())
+}
+
 /// A change that all operators have taken.
 #[derive(Default)]
 struct Spread {
@@ -165,6 +172,10 @@ impl Spread {
             wire_changes,
         } = consequence;
         if let Some(changed) = substitute_op {
+            // There is no product for it, and tract writes all windows first.
+            if has_channels_last(&*changed) && !has_channels_last(&*node.op) {
+                return Ok(None);
+            }
             self.ops.insert(id, changed);
         }
         let mut further = vec![];
