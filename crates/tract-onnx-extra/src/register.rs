@@ -5,7 +5,7 @@
 
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
-    batch_norm, cast, categories, div, einsum, empty, equal, functions, gemm, global_lp_pool,
+    batch_norm, cast, categories, conv, div, einsum, empty, equal, functions, gemm, global_lp_pool,
     int64, log_softmax, mat_mul, mod_, mul, nd_indices, pool, quantize, range, reduce, retyped,
     split, top_k,
 };
@@ -44,6 +44,7 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Loop", parse::parse);
     onnx.op_register.insert("If", if_::parse);
     onnx.op_register.insert("Cast", cast::parse);
+    onnx.op_register.insert("Conv", conv::parse);
     onnx.op_register.insert("MatMul", mat_mul::parse);
     onnx.op_register.insert("AveragePool", pool::parse);
     onnx.op_register.insert("MaxPool", pool::parse);

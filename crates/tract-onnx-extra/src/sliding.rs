@@ -15,7 +15,7 @@
 use std::ops::Range;
 
 use rten_simd::{Isa, SimdOp};
-use tract_onnx::tract_core::ops::cnn::PoolSpec;
+use tract_onnx::tract_core::ops::cnn::{PaddingSpec, PoolSpec};
 use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 
@@ -35,6 +35,34 @@ pub(crate) struct Axis {
     pub(crate) dilation: usize,
     /// The padding in front.
     pub(crate) before: usize,
+}
+
+/// Checks that the windows along axes whose sizes are known fit between their paddings.
+///
+/// tract has none where they do not, or one for a pool. ONNX Runtime has one if the window of a pool
+/// reaches beyond by less than a stride.
+pub(crate) fn check_windows<D: DimLike>(spec: &PoolSpec, sizes: &[D]) -> TractResult<()> {
+    for (axis, size) in sizes.iter().enumerate() {
+        let Ok(size) = size.to_usize() else { continue };
+        let (kernel, stride) = (spec.kernel_shape[axis], spec.stride(axis));
+        let dilation = spec.dilation(axis);
+        let padded = spec
+            .padding
+            .compute_one(axis, &size, kernel, dilation, stride);
+        let room = size + padded.pad_before + padded.pad_after;
+        let window = (kernel - 1) * dilation + 1;
+        let beyond = match spec.padding {
+            PaddingSpec::ExplicitOnnxPool(..) => stride,
+            _ => 1,
+        };
+        ensure!(
+            window < room + beyond,
+            "its windows of {window} elements do not fit in axis {} of {size}, which has {room} with its \
+             padding",
+            axis + 2
+        );
+    }
+    Ok(())
 }
 
 impl Axis {
@@ -150,12 +178,20 @@ pub(crate) fn slide_floats<F: Fold<f32>>(
     fold: impl FnOnce(&[Axis]) -> F,
 ) -> TractResult<Tensor> {
     let shape = spec.data_format.shape(input.shape())?;
+    check_windows(spec, shape.hw_dims())?;
     let axes = Axis::all(spec, shape.hw_dims());
     let mut output = Tensor::zero::<f32>(&spec.output_shape(input.shape())?.shape)?;
     let mut to = output.try_as_plain_ram_mut()?;
     let from = input.try_as_plain_ram()?;
     slide(&axes, from.as_slice()?, to.as_slice_mut()?, &fold(&axes))?;
     Ok(output)
+}
+
+/// Infers the facts of a function of windows.
+pub(crate) fn window_facts(spec: &PoolSpec, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+    let shape = spec.data_format.shape(inputs[0].shape.to_tvec())?;
+    check_windows(spec, shape.hw_dims())?;
+    spec.output_facts(inputs)
 }
 
 /// Where the taps of all windows of a plane lie.

@@ -15,6 +15,8 @@ use crate::read::adapt::node_label;
 
 /// Operators whose errors may be in this project's words.
 const OURS: &[&str] = &[
+    "AveragePool",
+    "Conv",
     "DequantizeLinear",
     "DynamicQuantizeLSTM",
     "DynamicQuantizeLinear",
@@ -24,6 +26,7 @@ const OURS: &[&str] = &[
     "LSTM",
     "LogSoftmax",
     "Loop",
+    "MaxPool",
     "QuantizeLinear",
     "RNN",
     "ReverseSequence",

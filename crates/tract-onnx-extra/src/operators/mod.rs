@@ -3,6 +3,7 @@
 pub(crate) mod batch_norm;
 pub(crate) mod cast;
 pub(crate) mod categories;
+pub(crate) mod conv;
 pub(crate) mod div;
 pub(crate) mod einsum;
 pub(crate) mod empty;

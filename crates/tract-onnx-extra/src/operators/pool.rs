@@ -10,7 +10,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::delegate::{Delegate, Hook};
 use crate::node::{check_domain, parse_with_tract};
-use crate::sliding::{Axis, Fold, slide, slide_floats};
+use crate::sliding::{Axis, Fold, check_windows, slide, slide_floats, window_facts};
 
 /// Parses a MaxPool or an AveragePool.
 pub(crate) fn parse(
@@ -92,7 +92,7 @@ impl EvalOp for MaxPool {
 
 impl TypedOp for MaxPool {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let mut facts = self.spec.output_facts(inputs)?;
+        let mut facts = window_facts(&self.spec, inputs)?;
         let places = self.places.map(|it| it.fact(facts[0].shape.clone()));
         facts.extend(places);
         Ok(facts)
@@ -132,6 +132,7 @@ fn pool<E: Element>(
     values: &[E],
 ) -> TractResult<(TVec<usize>, Vec<E>)> {
     let shape = spec.data_format.shape(TVec::from(sizes))?;
+    check_windows(spec, shape.hw_dims())?;
     let axes = Axis::all(spec, shape.hw_dims());
     let mut sizes = shape.shape.clone();
     let first = shape.h_axis();
@@ -269,7 +270,7 @@ impl EvalOp for AveragePool {
 
 impl TypedOp for AveragePool {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        self.spec.output_facts(inputs)
+        window_facts(&self.spec, inputs)
     }
 
     as_op!();

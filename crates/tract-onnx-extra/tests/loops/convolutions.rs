@@ -218,6 +218,47 @@ fn products_replace_the_filter_where_they_are_faster() {
     }
 }
 
+/// tract has no windows there, or one for a pool.
+#[test]
+fn windows_larger_than_the_image_are_refused() {
+    for (node, least) in [
+        ("Conv(x, w)", 5),
+        ("Conv<strides=[4]>(x, w)", 5),
+        ("Conv<pads=[1,0]>(x, w)", 4),
+        ("Conv<dilations=[2]>(x, w)", 9),
+        ("Conv<group=32>(x, each)", 5),
+        ("MaxPool<kernel_shape=[5]>(x)", 5),
+        ("MaxPool<kernel_shape=[5];pads=[1,0]>(x)", 4),
+        ("AveragePool<kernel_shape=[5]>(x)", 5),
+        // ONNX Runtime has one window, of what there is.
+        ("AveragePool<kernel_shape=[5];strides=[3]>(x)", 3),
+    ] {
+        for is_known in [false, true] {
+            let found = |size: usize| {
+                let declared = if is_known {
+                    size.to_string()
+                } else {
+                    "T".to_owned()
+                };
+                let graph = graph(
+                    &format!("x:f32[1,32,{declared}]"),
+                    "y",
+                    &format!("y = {node}"),
+                )
+                .constant("w", numbers(&[64, 32, 5]))
+                .constant("each", numbers(&[32, 1, 5]));
+                run_each(graph, &[vec![numbers(&[1, 32, size])]])
+            };
+            let [outputs] = &found(least).unwrap()[..] else {
+                panic!()
+            };
+            assert_eq!(outputs[0].shape()[2], 1, "{node}");
+            let error = format!("{:?}", found(least - 1).unwrap_err());
+            assert!(error.contains("do not fit in axis 2"), "{node}: {error}");
+        }
+    }
+}
+
 /// Weights that come from an input are not known when the model is optimised.
 #[test]
 fn weights_may_be_inputs() {

@@ -17,7 +17,7 @@
 
 use std::collections::HashSet;
 
-use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Slice};
+use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Slice, TypedConcat};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cnn::{Conv, PaddingSpec};
 use tract_onnx::tract_core::ops::downsample::Downsample;
@@ -84,6 +84,9 @@ fn is_exact(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
     if let Some(op) = node.op_as::<Scan>() {
         return reads_inputs_once(&op.body);
     }
+    if let Some(op) = node.op_as::<TypedConcat>() {
+        return Ok(has_elements(op, &model.node_input_facts(node.id)?));
+    }
     if node.op_is::<TypedBinOp>() && !has_numbers(model, node)? {
         return Ok(false);
     }
@@ -119,6 +122,14 @@ fn may_skip_before(op: &Downsample, before: &TypedNode) -> bool {
         || before.op_is::<EinSum>()
         || before.op_is::<Slice>()
         || before.op_is::<AxisOp>()
+}
+
+/// Whether no value to join lacks elements for another axis than the one along which they are joined,
+/// where tract would leave out its size.
+fn has_elements(op: &TypedConcat, facts: &[&TypedFact]) -> bool {
+    let is_zero = |size: &TDim| *size == TDim::Val(0);
+    let mut shapes = facts.iter().map(|fact| &fact.shape);
+    shapes.all(|shape| is_zero(&shape[op.axis]) || !shape.iter().any(is_zero))
 }
 
 /// Whether no operand is a constant without numbers, of which tract reads one.

@@ -5,7 +5,7 @@
 use tract_onnx::tract_core::ops::cnn::PoolSpec;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::sliding::{Fold, slide_floats};
+use crate::sliding::{Fold, slide_floats, window_facts};
 
 /// A convolution of single channels, [`batch`, `channels`, ...] floats.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +50,7 @@ impl EvalOp for ConvSliding {
 
 impl TypedOp for ConvSliding {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        self.pool.output_facts(inputs)
+        window_facts(&self.pool, inputs)
     }
 
     as_op!();

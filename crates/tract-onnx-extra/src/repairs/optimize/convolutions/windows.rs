@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::ops::cnn::PoolSpec;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::sliding::strided;
+use crate::sliding::{check_windows, strided};
 
 /// The windows in the planes of an image.
 ///
@@ -42,6 +42,7 @@ impl Windows {
     /// Returns the windows in images of this shape, of each or of all together.
     pub(super) fn new(pool: &PoolSpec, shape: &[usize], is_joined: bool) -> TractResult<Self> {
         let shape = pool.data_format.shape(shape)?;
+        check_windows(pool, shape.hw_dims())?;
         let padding = pool.computed_padding(shape.hw_dims());
         let mut axes: TVec<Axis> = tvec!();
         for (axis, padding) in padding.iter().enumerate() {
