@@ -45,11 +45,14 @@ pub(crate) fn sizes_in_numbers(model: &mut TypedModel) -> TractResult<()> {
     Ok(())
 }
 
-/// The symbols that a node gives numbers, with the outlets whose sizes they are.
-fn defined(node: &TypedNode) -> Vec<(Symbol, OutletId)> {
+/// The symbols that a node gives numbers, with the outlets whose sizes they are. It has those of its
+/// inputs from elsewhere.
+fn defined(model: &TypedModel, node: &TypedNode) -> TractResult<Vec<(Symbol, OutletId)>> {
     if !node.op.mints_runtime_symbols() {
-        return vec![];
+        return Ok(vec![]);
     }
+    let facts = model.node_input_facts(node.id)?;
+    let given: Vec<Symbol> = facts.into_iter().flat_map(symbols_of).collect();
     let outputs = node.outputs.iter().enumerate().flat_map(|(slot, output)| {
         let outlet = OutletId::new(node.id, slot);
         output.fact.shape.iter().filter_map(move |size| match size {
@@ -57,7 +60,9 @@ fn defined(node: &TypedNode) -> Vec<(Symbol, OutletId)> {
             _ => None,
         })
     });
-    outputs.collect()
+    Ok(outputs
+        .filter(|(symbol, _)| !given.contains(symbol))
+        .collect())
 }
 
 /// Makes one node depend on the definers of its symbols; whether there was one.
@@ -66,12 +71,12 @@ fn keep_some(model: &mut TypedModel) -> TractResult<bool> {
     let live: HashSet<usize> = order.iter().copied().collect();
     let mut definers: HashMap<Symbol, OutletId> = HashMap::new();
     for node in model.nodes().iter().filter(|node| !live.contains(&node.id)) {
-        for (symbol, outlet) in defined(node) {
+        for (symbol, outlet) in defined(model, node)? {
             definers.entry(symbol).or_insert(outlet);
         }
     }
     for id in &order {
-        for (symbol, _) in defined(model.node(*id)) {
+        for (symbol, _) in defined(model, model.node(*id))? {
             definers.remove(&symbol);
         }
     }

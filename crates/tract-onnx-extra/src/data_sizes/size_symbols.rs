@@ -10,13 +10,14 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::delegate::Facts;
 
-/// A node's symbols, one for each output axis whose size comes from data.
+/// A node's symbols, one for each axis of an output whose size comes from data.
 ///
 /// Copies of the node share them, since tract copies and queries nodes repeatedly.
 #[derive(Clone, Debug)]
 pub(crate) struct SizeSymbols {
     scope: SymbolScope,
-    of_axes: Arc<Mutex<HashMap<usize, Symbol>>>,
+    /// By the output and its axis.
+    of_axes: Arc<Mutex<HashMap<(usize, usize), Symbol>>>,
 }
 
 impl SizeSymbols {
@@ -34,11 +35,17 @@ impl SizeSymbols {
         matches!(size, TDim::Sym(symbol) if of_axes.values().any(|own| own == symbol))
     }
 
+    /// Returns that of an axis of the only output.
     pub(crate) fn of(&self, axis: usize) -> TDim {
+        self.of_output(0, axis, "size")
+    }
+
+    /// Returns that of an axis of an output; its name begins with the prefix.
+    pub(crate) fn of_output(&self, output: usize, axis: usize, prefix: &str) -> TDim {
         let mut of_axes = self.of_axes.lock().unwrap_or_else(PoisonError::into_inner);
         let symbol = of_axes
-            .entry(axis)
-            .or_insert_with(|| self.scope.new_with_prefix("size"));
+            .entry((output, axis))
+            .or_insert_with(|| self.scope.new_with_prefix(prefix));
         symbol.to_dim()
     }
 }

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::konst::Const;
 
-use crate::data_sizes::symbols_of;
+use crate::data_sizes::{SizeSymbols, symbols_of};
 use crate::limits::Limits;
 use crate::loops::nested::LOOP;
 use crate::loops::op::Loop;
@@ -52,6 +52,8 @@ pub(crate) struct OnnxLoop {
     /// The index, among the states and scan outputs, of each output of the node.
     pub(crate) outputs: Vec<usize>,
     pub(crate) limits: Limits,
+    /// Those of its outputs that nothing around the loop tells.
+    pub(crate) sizes: SizeSymbols,
     /// Results, shared by copies of the node: tract copies and queries nodes repeatedly, and each
     /// query runs through all inner loops.
     pub(crate) solved: Arc<Mutex<Vec<Arc<Solved>>>>,
@@ -355,14 +357,14 @@ impl OnnxLoop {
         scans: &BTreeSet<usize>,
         shapes: &Shapes,
     ) -> TractResult<(TVec<InferenceFact>, Vec<Source>)> {
-        let scope = &self.body.symbols;
         let steps = match &spec.steps {
             Some(steps) => steps.clone(),
-            None => scope.new_with_prefix("loop_steps").to_dim(),
+            None => self.sizes.of_output(self.states, 0, "loop_steps"),
         };
         let has_step = steps.to_i64().is_ok_and(|steps| steps > 0);
         let mut renamed: Vec<((bool, TDim), TDim)> = vec![];
-        let mut around = |is_scan: bool, dim: &TDim| -> TDim {
+        let mut around = |output: usize, axis: usize, dim: &TDim| -> TDim {
+            let is_scan = output >= self.states;
             if shapes.is_outer(dim) {
                 return dim.clone();
             }
@@ -370,7 +372,7 @@ impl OnnxLoop {
             if let Some((_, known)) = renamed.iter().find(|(it, _)| *it == key) {
                 return known.clone();
             }
-            let around = scope.new_with_prefix("loop_size").to_dim();
+            let around = self.sizes.of_output(output, axis, "loop_size");
             renamed.push((key, around.clone()));
             around
         };
@@ -379,8 +381,8 @@ impl OnnxLoop {
         for &output in &self.outputs {
             let state = carried.iter().position(|it| *it == output);
             let (value, shape, inner) = if let Some(state) = state {
-                let shape = shapes.after(state, has_step).iter();
-                let shape = shape.map(|dim| around(false, dim)).collect();
+                let shape = shapes.after(state, has_step).iter().enumerate();
+                let shape = shape.map(|(axis, dim)| around(output, axis, dim)).collect();
                 (Value::State(state), shape, spec.state_output(state))
             } else if output < self.states {
                 let input = self.first_state() + output;
@@ -395,7 +397,8 @@ impl OnnxLoop {
                     Some(settled) => settled.scans[output - self.states].clone(),
                     None => spec.body.output_fact(inner)?.shape.to_tvec(),
                 };
-                let sizes = sizes.iter().map(|dim| around(true, dim));
+                let sizes = sizes.iter().enumerate();
+                let sizes = sizes.map(|(axis, dim)| around(output, 1 + axis, dim));
                 let shape: TVec<TDim> = std::iter::once(steps.clone()).chain(sizes).collect();
                 (Value::Scan(scan), shape, inner)
             };

@@ -10,6 +10,7 @@ use tract_onnx::model::{ParseResult, ParsingContext};
 use tract_onnx::pb::{GraphProto, NodeProto, ValueInfoProto};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::data_sizes::SizeSymbols;
 use crate::graph::self_contained;
 use crate::loops::infer::{BodyInput, OnnxLoop};
 use crate::node::{check_domain, element_type};
@@ -99,6 +100,7 @@ fn read(
             .map(|(index, _)| index)
             .collect(),
         limits: crate::limits::of_nodes_read(),
+        sizes: SizeSymbols::new(ctx),
         solved: Arc::default(),
     };
     Ok((Box::new(op), captured))

@@ -21,6 +21,7 @@ pub(crate) mod pool;
 pub(crate) mod quantize;
 pub(crate) mod range;
 pub(crate) mod reduce;
+pub(crate) mod resize;
 pub(crate) mod retyped;
 pub(crate) mod split;
 pub(crate) mod top_k;

@@ -26,6 +26,7 @@ pub(crate) fn parse(
     let op = OnnxTopK {
         axis: node.get_attr_opt("axis")?.unwrap_or(-1_i64),
         largest: node.get_attr_opt("largest")?.unwrap_or(1_i64) != 0,
+        k: node.get_attr_opt("k")?,
         sizes: SizeSymbols::new(ctx),
     };
     Ok((Box::new(CustomOp(op)), vec![]))
@@ -36,6 +37,8 @@ pub(crate) fn parse(
 struct OnnxTopK {
     axis: i64,
     largest: bool,
+    /// The number of elements where it is an attribute, before opset 10.
+    k: Option<i64>,
     sizes: SizeSymbols,
 }
 
@@ -47,14 +50,15 @@ impl CustomNode for OnnxTopK {
     }
 
     fn arity(&self) -> (usize, usize) {
-        (2, 2)
+        (2 - usize::from(self.k.is_some()), 2)
     }
 
     fn typed(&self, inputs: &[&TypedFact]) -> TractResult<TopK> {
         let axis = axis(self.axis, inputs[0].rank())?;
-        let k = match &inputs[1].konst {
-            Some(k) => size(k).context("its k")?,
-            None => self.sizes.of(axis),
+        let k = match (self.k, inputs.get(1).map(|fact| &fact.konst)) {
+            (Some(k), _) => k.to_dim(),
+            (None, Some(Some(k))) => size(k).context("its k")?,
+            (None, _) => self.sizes.of(axis),
         };
         let op = TopK {
             axis,
@@ -154,10 +158,14 @@ impl EvalOp for TopK {
     op_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let (data, k) = args_2!(inputs);
+        let k = match inputs.get(1) {
+            Some(k) => size(k).context("its k")?,
+            None => self.k.clone(),
+        };
+        let k = k.eval(ctx.symbols).to_i64()?;
         // Sizes are compared as numbers.
+        let data = inputs.into_iter().next().context("it reads a value")?;
         let data = in_numbers(data, ctx.symbols)?;
-        let k = size(&k).context("its k")?.eval(ctx.symbols).to_i64()?;
         self.check(k, i64::try_from(data.shape()[self.axis])?)?;
         let k = usize::try_from(k)?;
         let datum_type = data.datum_type();

@@ -22,6 +22,7 @@ pub(crate) struct Graph {
     nodes: Vec<NodeProto>,
     constants: Vec<TensorProto>,
     graphs: Vec<(String, GraphProto)>,
+    opset: Option<i64>,
 }
 
 /// The names of a graph's nodes.
@@ -56,6 +57,12 @@ impl Graph {
     pub(crate) fn constant(mut self, name: &str, tensor: impl IntoTensor) -> Self {
         self.constants
             .push(tensor_proto(name, &tensor.into_tensor()));
+        self
+    }
+
+    /// Changes the version of the operators.
+    pub(crate) fn opset(mut self, version: i64) -> Self {
+        self.opset = Some(version);
         self
     }
 
@@ -98,11 +105,11 @@ impl Graph {
     pub(crate) fn into_model(self) -> ModelProto {
         ModelProto {
             ir_version: 8,
-            graph: Some(self.into_proto()),
             opset_import: vec![OperatorSetIdProto {
                 domain: String::new(),
-                version: 17,
+                version: self.opset.unwrap_or(17),
             }],
+            graph: Some(self.into_proto()),
             ..ModelProto::default()
         }
     }

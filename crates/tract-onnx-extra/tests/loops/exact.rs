@@ -375,3 +375,20 @@ fn a_channel_has_a_norm() {
         }
     }
 }
+
+/// tract leaves out values without elements, and with them their size along the axis.
+#[test]
+fn values_without_elements_are_joined() {
+    let model = graph(
+        "x:f32[2,4,5] r:i64[3]",
+        "y",
+        "t = Tile(x, r)
+         none = Slice(t, end, end, last)
+         y = Concat<axis=0>(none, none)",
+    )
+    .constant("end", tensor1(&[5_i64]))
+    .constant("last", tensor1(&[2_i64]));
+    let x = Tensor::zero::<f32>(&[2, 4, 5]).unwrap();
+    let found = run_each(model, &[vec![x, tensor1(&[2_i64, 1, 1])]]).unwrap();
+    assert_eq!(found[0][0].shape(), [8, 4, 0]);
+}

@@ -7,6 +7,7 @@ mod categories;
 mod cells;
 mod convolutions;
 mod data_sizes;
+mod early;
 mod empty;
 mod errors;
 mod exact;

@@ -214,3 +214,23 @@ fn a_length_may_come_from_a_loop() {
         assert_eq!(found.unwrap(), [expected], "{nodes}");
     }
 }
+
+/// The Range has the same symbol in its own size, and does not give it a number.
+#[test]
+fn a_range_may_end_with_a_size_from_data() {
+    let model = graph(
+        "x:f32[N,4] end:i64[1]",
+        "y",
+        "some = Slice(x, zeros, end, zeros)
+         sizes = Shape(some)
+         count = Gather(sizes, zero)
+         y = Range(zero, count, one)",
+    )
+    .constant("zeros", tensor1(&[0_i64]));
+    let model = with_constants(model, &[("zero", 0), ("one", 1)]);
+    let x = Tensor::zero::<f32>(&[5, 4]).unwrap();
+    for (end, count) in [(3_i64, 3), (0, 0), (9, 5)] {
+        let found = run(model.clone(), &[x.clone(), tensor1(&[end])]).unwrap();
+        assert_eq!(found[0], tensor1(&range(0, count, 1)));
+    }
+}

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tract_onnx::prelude::*;
 use tract_onnx_extra::{How, Limits, with_limits};
 
-use crate::build::{Graph, graph, ops, parse, run};
+use crate::build::{Graph, graph, ops, parse, run, run_optimized};
 
 /// Sums the rows of `x:f32[T,2]` while a condition holds.
 fn sum(ends: &str) -> Graph {
@@ -222,6 +222,53 @@ fn of_sizes(nodes: &str) -> Graph {
         .constant("zero", tensor1(&[0_i64]))
         .constant("one", tensor1(&[1_i32]))
         .constant("value", tensor0(2_f32))
+}
+
+/// Each inference and the wiring speak of the same sizes.
+#[test]
+fn a_number_of_steps_from_data_is_one_symbol() {
+    let body = graph(
+        "i:i64[] c:bool[] s:f32[N]",
+        "d t e",
+        "d = Identity(c)\nt = Add(s, s)\ne = Neg(s)",
+    );
+    let model = graph(
+        "x:f32[N] n:i64[]",
+        "y z",
+        "last, all = Loop<body=@body>(n, _, x)
+         y = Add(all, all)
+         z = Add(last, last)",
+    )
+    .with("body", body);
+    for steps in [3_i64, 0, 1] {
+        let inputs = [tensor1(&[1_f32, 2.]), tensor0(steps)];
+        let found = run_optimized(model.clone(), &inputs).unwrap();
+        assert_eq!(found[0].shape(), [steps as usize, 2]);
+        let last = 2_f32.powi(1 + steps as i32);
+        assert_eq!(found[1], tensor1(&[last, 2. * last]));
+    }
+}
+
+/// tract would broadcast the numbers of all steps to the sizes of one.
+#[test]
+fn the_number_of_a_step_may_be_broadcast() {
+    let body = graph(
+        "i:i64[] c:bool[]",
+        "d e",
+        "d = Identity(c)\ne = Expand(i, sizes)",
+    )
+    .constant("sizes", tensor1(&[1_i64]));
+    for sizes in ["", "n:i64[] "] {
+        let (trips, inputs) = match sizes {
+            "" => ("three", vec![]),
+            _ => ("n", vec![tensor0(3_i64)]),
+        };
+        let model = graph(sizes, "y", &format!("y = Loop<body=@body>({trips}, _)"))
+            .constant("three", tensor0(3_i64))
+            .with("body", body.clone());
+        let found = run_optimized(model, &inputs).unwrap();
+        assert_eq!(found[0], tensor2(&[[0_i64], [1], [2]]));
+    }
 }
 
 #[test]

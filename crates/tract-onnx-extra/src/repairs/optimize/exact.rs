@@ -82,7 +82,7 @@ fn is_exact(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
         return Ok(before.is_none_or(|before| may_skip_before(op, before)));
     }
     if let Some(op) = node.op_as::<Scan>() {
-        return reads_inputs_once(&op.body);
+        return may_move_readers(&op.body);
     }
     if let Some(op) = node.op_as::<TypedConcat>() {
         return Ok(has_elements(op, &model.node_input_facts(node.id)?));
@@ -141,13 +141,16 @@ fn has_numbers(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
         .any(|fact| is_empty(&fact.konst) || is_empty(&fact.uniform)))
 }
 
-/// Whether no node of a body reads an input of it twice, which tract takes for impossible.
-fn reads_inputs_once(body: &TypedModel) -> TractResult<bool> {
+/// Whether tract can compute for all steps what reads an input of a body: it takes for impossible that
+/// a node reads it twice, and would broadcast all steps to the sizes of one.
+fn may_move_readers(body: &TypedModel) -> TractResult<bool> {
     for input in body.input_outlets()? {
         let mut readers = HashSet::new();
-        let read = &body.node(input.node).outputs[input.slot].successors;
-        if !read.iter().all(|reader| readers.insert(reader.node)) {
-            return Ok(false);
+        for reader in &body.node(input.node).outputs[input.slot].successors {
+            let is_broadcast = body.node(reader.node).op_is::<MultiBroadcastTo>();
+            if is_broadcast || !readers.insert(reader.node) {
+                return Ok(false);
+            }
         }
     }
     Ok(true)
