@@ -14,6 +14,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::delegate::{Delegate, Hook};
 use crate::node::{names, parse_with_tract};
+use crate::wire::to_typed_without_facts;
 
 /// Replaces all of tract's operators in its ONNX loader.
 pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
@@ -59,7 +60,7 @@ impl Hook for OrNothing {
     ) -> TractResult<TVec<OutletId>> {
         let outputs = node.outputs.iter().map(|output| nothing(&output.fact));
         let Some(outputs) = outputs.collect::<Option<TVec<_>>>() else {
-            return upstream.to_typed(source, node, target, mapping);
+            return to_typed_without_facts(upstream, source, node, target, mapping);
         };
         let outputs = outputs.into_iter().map(|output| {
             let name = target.unique_name(&*node.name).into_owned();

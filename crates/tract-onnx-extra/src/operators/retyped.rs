@@ -10,7 +10,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::delegate::{Delegate, Hook};
+use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
 use crate::register::register_beneath;
 use crate::wire::{to_typed_without_facts, wire_cast};
 
@@ -124,6 +124,20 @@ impl InOtherType {
 }
 
 impl Hook for InOtherType {
+    fn infer(
+        &self,
+        upstream: &mut dyn InferenceOp,
+        known: Known<'_>,
+        inference: Inference,
+    ) -> TractResult<Facts> {
+        let types = known.inputs.iter().map(|fact| fact.datum_type.concretize());
+        let inference = match types.flatten().any(|it| self.other(it).is_some()) {
+            true => Inference::Facts,
+            false => inference,
+        };
+        inference.of(upstream, known)
+    }
+
     fn to_typed(
         &self,
         upstream: &dyn InferenceOp,

@@ -716,3 +716,48 @@ fn a_size_from_data_may_be_equal_or_broadcast() {
         assert_eq!(found, Tensor::from_shape(&[3, 1, 2], &powers).unwrap());
     }
 }
+
+/// PyTorch's exporter writes -1 for a size that stays, and compares each with it.
+#[test]
+fn sizes_that_an_expand_keeps_are_known() {
+    let body = "sizes = Shape(x)
+        batch = Gather(sizes, zero)
+        given = Concat<axis=0>(batch, keep, keep)
+        count = Shape(given)
+        ones = Expand(one, count)
+        keeps = Mul(ones, keep)
+        is_kept = Equal(given, keeps)
+        to = Where(is_kept, ones, given)
+        all = Expand(token, to)
+        joined = Concat<axis=1>(all, x)
+        y = Add(joined, places)";
+    for batch in ["2", "B"] {
+        let model = graph(&format!("x:f32[{batch},2,3]"), "y", body)
+            .constant("zero", tensor1(&[0_i64]))
+            .constant("keep", tensor1(&[-1_i64]))
+            .constant("one", tensor1(&[1_i64]))
+            .constant("token", floats(&[1, 1, 3], &[1., 2., 3.]))
+            .constant("places", counted(&[1, 3, 3]));
+        let typed = parse(model.clone()).unwrap().into_typed().unwrap();
+        let known = &typed.output_fact(0).unwrap().shape[1..];
+        assert_eq!(known, [3.to_dim(), 3.to_dim()]);
+        let found = run(model, &[floats(&[2, 2, 3], &[0.; 12])]).unwrap();
+        let rows = [2., 4., 6., 4., 5., 6., 7., 8., 9.];
+        assert_eq!(found[0], floats(&[2, 3, 3], &[rows, rows].concat()));
+    }
+}
+
+/// tract has no Equal of truth values, known or not.
+#[test]
+fn known_truth_values_may_be_compared() {
+    let model = graph(
+        "x:f32[N]",
+        "y",
+        "known = Equal(a, b)\ny = Where(known, x, zero)",
+    )
+    .constant("a", tensor1(&[true, false]))
+    .constant("b", tensor0(true))
+    .constant("zero", tensor0(0_f32));
+    let found = run(model, &[floats(&[2], &[5., 6.])]).unwrap();
+    assert_eq!(found[0], floats(&[2], &[5., 0.]));
+}
