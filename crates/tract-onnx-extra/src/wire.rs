@@ -24,7 +24,8 @@ pub(crate) fn wire_cast(
 }
 
 /// Wires a node like tract, without the facts inferred for its outputs: tract compares wired facts
-/// with inferred ones, in which another symbol may stand for the same size.
+/// with inferred ones, in which another symbol may stand for the same size. Floats stay the floats that
+/// they are computed from, since a Mean divides by a number of that type.
 pub(crate) fn to_typed_without_facts(
     upstream: &dyn InferenceOp,
     source: &InferenceModel,
@@ -33,8 +34,15 @@ pub(crate) fn to_typed_without_facts(
     mapping: &HashMap<OutletId, OutletId>,
 ) -> TractResult<TVec<OutletId>> {
     let mut node = node.clone();
+    let types = node.inputs.iter().map(|input| {
+        let fact = target.outlet_fact(mapping[input])?;
+        Ok(fact.datum_type)
+    });
+    let types: TVec<DatumType> = types.collect::<TractResult<_>>()?;
     for output in &mut node.outputs {
-        output.fact = InferenceFact::default();
+        let datum_type = output.fact.datum_type.concretize();
+        let kept = datum_type.filter(|it| it.is_float() && types.contains(it));
+        output.fact = kept.map(InferenceFact::dt).unwrap_or_default();
     }
     upstream.to_typed(source, &node, target, mapping)
 }

@@ -13,6 +13,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::size_symbols::axis;
 use crate::delegate::{Facts, Hook, Inference, Known};
+use crate::wire::to_typed_without_facts;
 
 /// The hook of a Pad whose negative pads remove elements; tract's only adds elements.
 #[derive(Clone, Debug)]
@@ -52,7 +53,7 @@ impl Hook for Cropping {
         };
         let pads = pads.and_then(|pads| numbers(&pads).ok());
         let Some(pads) = pads.filter(|pads| pads.iter().any(|pad| *pad < 0)) else {
-            return upstream.to_typed(source, node, target, mapping);
+            return to_typed_without_facts(upstream, source, node, target, mapping);
         };
         let axes = match self.axes {
             None => (0..rank).collect(),
@@ -71,10 +72,7 @@ impl Hook for Cropping {
             .into_owned();
         let mut mapping = mapping.clone();
         mapping.insert(node.inputs[1], target.add_const(name, tensor1(&added))?);
-        // tract compares wired sizes with inferred ones.
-        let mut added = node.clone();
-        added.outputs[0].fact = InferenceFact::default();
-        let mut wire = upstream.to_typed(source, &added, target, &mapping)?[0];
+        let mut wire = to_typed_without_facts(upstream, source, node, target, &mapping)?[0];
         for (index, axis) in axes.into_iter().enumerate() {
             let removed = |at: usize| pads[at].min(0).saturating_neg();
             let (first, last) = (removed(index), removed(index + pads.len() / 2));
@@ -148,7 +146,7 @@ impl Hook for ScalarValue {
     ) -> TractResult<TVec<OutletId>> {
         let given = mapping[&node.inputs[self.value]];
         if target.outlet_fact(given)?.rank() == 0 {
-            return upstream.to_typed(source, node, target, mapping);
+            return to_typed_without_facts(upstream, source, node, target, mapping);
         }
         let name = target
             .unique_name(format!("{}.scalar", node.name))
@@ -160,6 +158,6 @@ impl Hook for ScalarValue {
         node.inputs[self.value] = own;
         let mut mapping = mapping.clone();
         mapping.insert(own, scalar);
-        upstream.to_typed(source, &node, target, &mapping)
+        to_typed_without_facts(upstream, source, &node, target, &mapping)
     }
 }

@@ -146,12 +146,12 @@ never_equal!(OnnxSlice);
 #[derive(Clone, Debug, Default)]
 struct Given {
     value: Option<Arc<Tensor>>,
-    length: Option<usize>,
+    length: Option<TDim>,
 }
 
 impl Given {
     fn new(value: Option<Arc<Tensor>>, shape: Option<TVec<TDim>>) -> Self {
-        let length = shape.and_then(|shape| shape.first()?.to_usize().ok());
+        let length = shape.and_then(|shape| shape.first().cloned());
         Self { value, length }
     }
 }
@@ -216,6 +216,7 @@ impl OnnxSlice {
         given: impl Fn(usize) -> TractResult<Given>,
     ) -> TractResult<Option<Vec<Along>>> {
         let mut lists: TVec<Option<Vec<Option<TDim>>>> = tvec![];
+        let mut has_symbol = false;
         for list in &self.lists {
             lists.push(match list {
                 List::Absent => None,
@@ -224,7 +225,10 @@ impl OnnxSlice {
                 }
                 List::Input(input, numbers) => {
                     let given = given(*input)?;
-                    let count = numbers.as_ref().map(Vec::len).or(given.length);
+                    let length = given.length.as_ref().map(DimLike::to_usize);
+                    has_symbol |= matches!(length, Some(Err(_)));
+                    let length = length.and_then(Result::ok);
+                    let count = numbers.as_ref().map(Vec::len).or(length);
                     match (given.value, numbers) {
                         (Some(value), _) => Some(dims(&value)?.into_iter().map(Some).collect()),
                         (None, Some(numbers)) => {
@@ -237,7 +241,9 @@ impl OnnxSlice {
             });
         }
         let lengths: Vec<usize> = lists.iter().flatten().map(Vec::len).collect();
-        let Some(&count) = lengths.first() else {
+        // A list of bounds that comes from data is taken for one bound, which is checked when it is read.
+        let count = lengths.first().copied().or(has_symbol.then_some(1));
+        let Some(count) = count else {
             return Ok(None);
         };
         ensure!(

@@ -9,6 +9,7 @@ use super::empty::OrNothing;
 use crate::delegate::{Delegate, Hook};
 use crate::node::{check_domain, parse_with_tract};
 use crate::sliding::window_facts;
+use crate::wire::to_typed_without_facts;
 
 /// Parses a Conv.
 pub(crate) fn parse(
@@ -37,7 +38,7 @@ impl Hook for Fitting {
         if image.shape.iter().any(|size| *size == TDim::Val(0)) {
             return OrNothing.to_typed(upstream, source, node, target, mapping);
         }
-        let outlets = upstream.to_typed(source, node, target, mapping)?;
+        let outlets = to_typed_without_facts(upstream, source, node, target, mapping)?;
         let wired = target.node(outlets[0].node);
         if let Some(conv) = wired.op_as::<Conv>() {
             window_facts(&conv.pool_spec, &target.node_input_facts(wired.id)?)?;

@@ -11,6 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::delegate::{Delegate, Hook};
 use crate::node::{check_domain, parse_with_tract};
 use crate::sliding::{Axis, Fold, check_windows, slide, slide_floats, window_facts};
+use crate::wire::to_typed_without_facts;
 
 /// Parses a MaxPool or an AveragePool.
 pub(crate) fn parse(
@@ -37,7 +38,7 @@ impl Hook for Sliding {
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
     ) -> TractResult<TVec<OutletId>> {
-        let outlets = upstream.to_typed(source, node, target, mapping)?;
+        let outlets = to_typed_without_facts(upstream, source, node, target, mapping)?;
         let datum_type = target.outlet_fact(outlets[0])?.datum_type;
         let wired = target.node_mut(outlets[0].node);
         if let Some(op) = wired

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, graph, run};
+use crate::build::{Graph, graph, run, run_each};
 
 /// ONNX's rule for the bounds of a slice.
 fn bounds(start: i64, end: i64, size: usize) -> std::ops::Range<usize> {
@@ -100,6 +100,28 @@ fn slice() -> impl Strategy<Value = Slice> {
     let bound = || prop_oneof![-6i64..7, Just(100), Just(-100), Just(i64::MAX)];
     let start = prop_oneof![-6i64..7, Just(-100)];
     (-2i64..2, start, bound())
+}
+
+/// The bounds are slices themselves, of which no number of elements is known.
+#[test]
+fn a_list_of_bounds_from_data_is_one_bound() {
+    let nodes = "start = Slice(ends, at, next)
+        end = Slice(ends, next, last)
+        y = Slice(x, start, end)";
+    let model = graph(
+        "x:f32[N,2] ends:i64[3] at:i64[1]",
+        "y",
+        &format!("next = Add(at, one)\nlast = Add(next, one)\n{nodes}"),
+    )
+    .constant("one", tensor1(&[1_i64]));
+    let x = Tensor::from_shape(&[3, 2], &[1_f32, 2., 3., 4., 5., 6.]).unwrap();
+    let ends = tensor1(&[0_i64, 1, 3]);
+    let inputs = |at: i64| vec![x.clone(), ends.clone(), tensor1(&[at])];
+    let found = run_each(model.clone(), &[inputs(0), inputs(1)]).unwrap();
+    assert_eq!(found[0][0], tensor2(&[[1_f32, 2.]]));
+    assert_eq!(found[1][0], tensor2(&[[3_f32, 4.], [5., 6.]]));
+    let error = format!("{:?}", run_each(model, &[inputs(2)]).unwrap_err());
+    assert!(error.contains("along 1 axes has 0"), "{error}");
 }
 
 proptest! {
