@@ -21,6 +21,8 @@ use crate::types;
 pub(crate) const SLICE_BY_INPUTS: i64 = 10;
 /// The first opset in which Squeeze, Unsqueeze and ReduceSum take axes as an input.
 pub(crate) const AXES_BY_INPUT: i64 = 13;
+/// The first opset in which ReduceMean takes axes as an input.
+const MEAN_AXES_BY_INPUT: i64 = 18;
 /// The first opset in which Softmax is over one axis.
 pub(crate) const SOFTMAX_BY_ONE_AXIS: i64 = 13;
 /// The first opset in which Constant has attributes besides a tensor.
@@ -55,6 +57,7 @@ const SINCE: &[(&str, i64)] = &[
     ("DequantizeLinear", 10),
     ("Div", 7),
     ("DynamicQuantizeLinear", 11),
+    ("Elu", 6),
     ("Equal", 7),
     ("Erf", 9),
     ("Expand", 8),
@@ -88,6 +91,7 @@ const SINCE: &[(&str, i64)] = &[
     ("Range", 11),
     ("Reciprocal", 6),
     ("ReduceMax", 18),
+    ("ReduceMean", 1),
     ("ReduceProd", 1),
     ("ReduceSum", 1),
     ("Relu", 6),
@@ -96,16 +100,20 @@ const SINCE: &[(&str, i64)] = &[
     ("ScatterElements", 11),
     ("SequenceConstruct", 11),
     ("STFT", 17),
+    ("Selu", 6),
     ("SequenceInsert", 11),
     ("Shape", 1),
     ("Sigmoid", 6),
     ("Slice", 1),
     ("Softmax", 1),
+    ("Softplus", 1),
+    ("Softsign", 1),
     ("SplitToSequence", 11),
     ("Sqrt", 6),
     ("Squeeze", 1),
     ("Sub", 7),
     ("Tanh", 6),
+    ("ThresholdedRelu", 10),
     ("TopK", 11),
     ("Transpose", 1),
     ("Unsqueeze", 1),
@@ -359,6 +367,15 @@ impl<'n> Emit<'n> {
             axes,
             vec![model::int("keepdims", 0)],
         );
+    }
+
+    /// Averages over axes, of which each keeps one element.
+    pub(crate) fn mean(&mut self, value: &str, axes: &[i64]) -> String {
+        if self.opset < MEAN_AXES_BY_INPUT {
+            return self.op("ReduceMean", &[value], vec![model::ints("axes", axes)]);
+        }
+        let axes = self.ints(axes);
+        self.plain("ReduceMean", &[value, &axes])
     }
 
     /// Writes an operator whose axes became an input in opset 13.

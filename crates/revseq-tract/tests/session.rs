@@ -146,13 +146,14 @@ fn inputs_are_checked_by_name_type_and_size() {
 /// A model of nodes, with inputs and outputs of a type and sizes.
 mod build {
     use prost::Message;
+    use tract_onnx::pb::attribute_proto::AttributeType;
     use tract_onnx::pb::tensor_proto::DataLocation;
     use tract_onnx::pb::tensor_shape_proto::Dimension;
     use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
     use tract_onnx::pb::type_proto::{Tensor as TensorType, Value as TypeValue};
     use tract_onnx::pb::{
-        GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
-        TensorShapeProto, TypeProto, ValueInfoProto,
+        AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+        StringStringEntryProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto,
     };
 
     pub(crate) const FLOAT: i32 = 1;
@@ -167,6 +168,29 @@ mod build {
             input: names(inputs),
             output: names(outputs),
             ..NodeProto::default()
+        }
+    }
+
+    pub(crate) fn with(mut node: NodeProto, attribute: AttributeProto) -> NodeProto {
+        node.attribute.push(attribute);
+        node
+    }
+
+    pub(crate) fn int(name: &str, i: i64) -> AttributeProto {
+        AttributeProto {
+            name: name.to_owned(),
+            r#type: AttributeType::Int as i32,
+            i,
+            ..AttributeProto::default()
+        }
+    }
+
+    pub(crate) fn text(name: &str, text: &str) -> AttributeProto {
+        AttributeProto {
+            name: name.to_owned(),
+            r#type: AttributeType::String as i32,
+            s: text.as_bytes().to_vec(),
+            ..AttributeProto::default()
         }
     }
 
@@ -209,7 +233,7 @@ mod build {
             ir_version: 8,
             opset_import: vec![OperatorSetIdProto {
                 domain: String::new(),
-                version: 17,
+                version: 19,
             }],
             graph: Some(graph),
             ..ModelProto::default()
@@ -253,7 +277,7 @@ mod build {
     }
 }
 
-use build::{FLOAT, INT64, UINT64, integers, model, node, stored, value};
+use build::{FLOAT, INT64, UINT64, int, integers, model, node, stored, text, value, with};
 
 fn open(model: &[u8]) -> Session {
     Session::from_bytes(model, &LoadOptions::new()).unwrap_or_else(|error| panic!("{error}"))
@@ -523,4 +547,63 @@ fn constants_of_0_and_minus_0_are_two() {
     let outputs = session.run([("x", tensor1(&[1.0_f32]))]).expect("it runs");
     assert_eq!(outputs["y"], tensor1(&[f32::INFINITY]));
     assert_eq!(outputs["z"], tensor1(&[f32::NEG_INFINITY]));
+}
+
+#[test]
+fn a_batch_is_normalised_by_its_own_statistics() {
+    let normalised = node(
+        "BatchNormalization",
+        &["x", "s", "b", "m", "v"],
+        &["y", "mean", "variance"],
+    );
+    let two = |name, from: [f32; 2]| stored(name, &from);
+    for batch in ["2", "n"] {
+        let bytes = model(
+            vec![with(normalised.clone(), int("training_mode", 1))],
+            vec![value("x", FLOAT, &[batch, "2", "1"])],
+            vec![
+                value("y", FLOAT, &[batch, "2", "1"]),
+                value("mean", FLOAT, &["2"]),
+                value("variance", FLOAT, &["2"]),
+            ],
+            |graph| {
+                graph.initializer = vec![
+                    two("s", [1.0, 2.0]),
+                    two("b", [0.0, 1.0]),
+                    two("m", [0.0, 0.0]),
+                    two("v", [1.0, 1.0]),
+                ];
+            },
+        );
+        let x = Tensor::from_shape(&[2, 2, 1], &[1_f32, 2., 3., 6.]).expect("a batch");
+        let outputs = open(&bytes).run([("x", x)]).expect("it runs");
+        for (name, expected) in [
+            ("y", &[-1_f32, -1., 1., 3.][..]),
+            ("mean", &[0.2, 0.4]),
+            ("variance", &[1.0, 1.3]),
+        ] {
+            let found = floats(&outputs[name]);
+            let is_near = |(found, expected): (&f32, &f32)| (found - expected).abs() < 1e-4;
+            assert!(
+                std::iter::zip(&found, expected).all(is_near),
+                "{name}: {found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_pad_may_go_on_with_the_other_end() {
+    let pad = with(node("Pad", &["x", "pads"], &["y"]), text("mode", "wrap"));
+    for size in ["3", "n"] {
+        let bytes = model(
+            vec![pad.clone()],
+            vec![value("x", FLOAT, &[size])],
+            vec![value("y", FLOAT, &["m"])],
+            |graph| graph.initializer = vec![integers("pads", &[4, 2])],
+        );
+        let outputs = open(&bytes).run([("x", tensor1(&[1_f32, 2., 3.]))]);
+        let found = floats(&outputs.expect("it runs")["y"]);
+        assert_eq!(found, [3., 1., 2., 3., 1., 2., 3., 1., 2.]);
+    }
 }

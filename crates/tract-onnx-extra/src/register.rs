@@ -7,7 +7,7 @@ use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
     batch_norm, cast, categories, conv, div, einsum, empty, equal, functions, gemm, global_lp_pool,
     int64, log_softmax, mat_mul, mod_, mul, nd_indices, pool, quantize, range, reduce, resize,
-    retyped, split, top_k,
+    retyped, scalar_value, split, top_k,
 };
 use crate::{data_sizes, recurrent};
 
@@ -56,6 +56,7 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Scan", onnx_scan::parse);
     onnx.op_register.insert("Split", split::parse);
     onnx.op_register.insert("TopK", top_k::parse);
+    onnx.op_register.insert("Trilu", scalar_value::parse_trilu);
     onnx.op_register.insert("Upsample", resize::parse);
     for operator in categories::OPERATORS {
         onnx.op_register.insert(operator, categories::parse);

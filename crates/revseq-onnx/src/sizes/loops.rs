@@ -1,4 +1,4 @@
-//! Ranks and sizes of a Loop's states and outputs.
+//! Ranks and sizes of a Loop's states and outputs, and ranks of a Scan's.
 
 use super::{Size, Steps, axis_within, follow, rank_within};
 use crate::model::{GraphProto, NodeProto, declared_sizes};
@@ -134,6 +134,34 @@ pub(super) fn rank_of_output(
         Some(initial) => (rank_within(scope, initial, steps)? == rank).then_some(rank),
         None => Some(rank + 1),
     }
+}
+
+/// The number of axes of a Scan's output, from version 9 on: a state keeps those that it begins with.
+pub(super) fn rank_of_scan_output(
+    scope: &Scope<'_>,
+    node: &NodeProto,
+    output: usize,
+    steps: Steps<'_>,
+) -> Option<usize> {
+    if scope.opset < 9 {
+        return None;
+    }
+    let scanned = usize::try_from(node.int("num_scan_inputs").value()?).ok()?;
+    let states = node.input.len().checked_sub(scanned)?;
+    if output < states {
+        return rank_within(scope, node.input(output)?, steps);
+    }
+    let body = node.graph("body")?;
+    let inner = Scope::graph(body, Some(scope), scope.opset);
+    for (index, (given, name)) in std::iter::zip(&node.input, body.inputs()).enumerate() {
+        let rank = rank_within(scope, given, steps);
+        let removed = usize::from(index >= states);
+        if let Some(rank) = rank.and_then(|rank| rank.checked_sub(removed)) {
+            inner.assume_rank(name, rank);
+        }
+    }
+    let element = rank_within(&inner, inner.outputs.get(output).copied()?, steps)?;
+    Some(element + 1)
 }
 
 pub(super) fn axis_of_output<'a>(

@@ -189,6 +189,7 @@ fn node_rank(
         }
         ("com.microsoft", op, 0) if SAME_RANK_OF_MICROSOFT.contains(&op) => of_input(0),
         ("", "Loop", output) => loops::rank_of_output(scope, node, output, steps),
+        ("", "Scan", output) => loops::rank_of_scan_output(scope, node, output, steps),
         ("", "If", output) => branches::rank_of_output(scope, node, output, steps),
         ("", op, 0) => match op {
             "Constant" => Some(constant::constant_sizes(node)?.len()),

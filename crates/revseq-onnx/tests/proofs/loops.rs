@@ -199,6 +199,40 @@ fn states_keep_their_sizes_unless_an_iteration_changes_them() {
 }
 
 #[test]
+fn an_output_of_a_scan_has_an_axis_more_than_its_steps() {
+    let body = AttributeProto {
+        name: Some("body".to_owned()),
+        r#type: Some(AttributeType::GRAPH),
+        g: GraphProto {
+            node: vec![
+                node("Add", &["s", "e"], &["s2"], vec![]),
+                node("Neg", &["e"], &["shown"], vec![]),
+            ],
+            input: ["s", "e"].map(untyped).to_vec(),
+            output: ["s2", "shown"].map(untyped).to_vec(),
+            ..GraphProto::default()
+        }
+        .into(),
+        ..AttributeProto::default()
+    };
+    let attributes = vec![body, int("num_scan_inputs", 1)];
+    let mut model = model(vec![node(
+        "Scan",
+        &["b", "a"],
+        &["last", "all"],
+        attributes,
+    )]);
+    let ranks = |model: &ModelProto| {
+        let scope = Scope::main(model, false).expect("a graph");
+        ["last", "all"].map(|name| sizes::rank(&scope, name))
+    };
+    assert_eq!(ranks(&model), [Some(2), Some(3)]);
+    // It had another input then.
+    model.opset_import[0].version = Some(8);
+    assert_eq!(ranks(&model), [None, None]);
+}
+
+#[test]
 fn branches_agree_on_sizes() {
     let branch = |name: &str, nodes: Vec<NodeProto>| AttributeProto {
         name: Some(name.to_owned()),

@@ -66,6 +66,8 @@ pub(super) fn model(text: &str, opset: i64) -> ModelProto {
             vector("three", &[3]),
             vector("axis", &[2]),
             vector("lengths", &[1, 2]),
+            vector("behind", &[0, 1, 0, 0, 2, 0]),
+            vector("removed", &[0, -1, 0, 0, 2, 0]),
             integer("huge", 1 << 32),
             TensorProto {
                 name: Some("column".to_owned()),
@@ -219,11 +221,34 @@ fn each_form_becomes_one_that_tract_reads() {
             "Reshape Reshape NonMaxSuppression",
         ),
         (17, "y = NonMaxSuppression(x, x, [0])", "NonMaxSuppression"),
+        // Statistics of a batch, and the other end of an axis.
+        (
+            17,
+            "y, m, v = BatchNormalization<training_mode=1>(x, x, x, x, x)",
+            "ReduceMean Sub Mul ReduceMean Add Sqrt Div Unsqueeze Mul Add",
+        ),
+        (
+            17,
+            "y = BatchNormalization(x, x, x, x, x)",
+            "BatchNormalization",
+        ),
+        (
+            19,
+            "y = Pad<mode=wrap>(x, behind)",
+            "Shape Gather Add Range Mod Gather Identity",
+        ),
+        (19, "y = Pad<mode=wrap>(x, removed)", "Pad"),
+        (19, "y = Pad<mode=edge>(x, behind)", "Pad"),
         // Operators that ONNX Runtime fuses and quantises.
         (
             17,
             "y = microsoft.FusedGemm<activation=Relu>(x, x, x)",
             "Gemm Relu",
+        ),
+        (
+            17,
+            "y = microsoft.FusedGemm<activation=Selu>(x, x, x)",
+            "Gemm Selu",
         ),
         (
             17,

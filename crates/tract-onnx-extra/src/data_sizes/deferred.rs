@@ -19,7 +19,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::bounds::least;
 use super::node_context::{NodeContext, Number};
-use super::pad::{Cropping, ScalarValue};
+use super::pad::Cropping;
 use super::size_symbols::{SizeSymbols, axis, dims, in_numbers, inferred, rewire, symbols_of};
 use super::wide_sizes::WideSizes;
 use super::with_fallback::{Override, with_fallback};
@@ -27,6 +27,7 @@ use crate::delegate::{Delegate, Facts};
 use crate::limits::{Limits, of_nodes_read};
 use crate::node::{check_domain, parse_with_tract};
 use crate::operators::int64::OnNumbers;
+use crate::operators::scalar_value::ScalarValue;
 
 /// The operators that tract reads only if it knows their output sizes.
 pub(crate) const OPERATORS: [&str; 5] = ["ConstantOfShape", "Expand", "Pad", "Reshape", "Tile"];

@@ -1,4 +1,4 @@
-//! Pads that remove elements, on which tract panics, and values in a list of one element.
+//! Pads that remove elements, on which tract panics.
 //!
 //! A Pad that removes elements is one that only adds elements, and a slice of its output for each
 //! axis that loses some. The pads have to be known when the node is wired; others are deferred
@@ -93,71 +93,5 @@ impl Hook for Cropping {
             wire = target.wire_node(name, slice, &[wire])?[0];
         }
         Ok(tvec![wire])
-    }
-}
-
-/// The hook of a Pad whose value may be a list of one element, as some exporters write it; tract's
-/// is a scalar.
-#[derive(Clone, Debug)]
-pub(crate) struct ScalarValue {
-    /// The input with the value.
-    pub(crate) value: usize,
-}
-
-impl Hook for ScalarValue {
-    fn infer(
-        &self,
-        upstream: &mut dyn InferenceOp,
-        known: Known<'_>,
-        inference: Inference,
-    ) -> TractResult<Facts> {
-        let given = known.inputs[self.value].clone();
-        if given
-            .shape
-            .concretize()
-            .is_none_or(|it| it[..] != [1.to_dim()])
-        {
-            return inference.of(upstream, known);
-        }
-        let mut scalar = InferenceFact {
-            datum_type: given.datum_type,
-            ..InferenceFact::shape([0_usize; 0])
-        };
-        if let Some(value) = given.value.concretize() {
-            let value = value.into_tensor().into_shape(&[])?;
-            scalar.value = value.into_arc_tensor().into();
-        }
-        let known = known.with_input(self.value, &scalar);
-        let (mut inputs, outputs, observed) = inference.of(upstream, known)?;
-        inputs[self.value] = InferenceFact {
-            datum_type: inputs[self.value].datum_type,
-            ..given
-        };
-        Ok((inputs, outputs, observed))
-    }
-
-    fn to_typed(
-        &self,
-        upstream: &dyn InferenceOp,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let given = mapping[&node.inputs[self.value]];
-        if target.outlet_fact(given)?.rank() == 0 {
-            return to_typed_without_facts(upstream, source, node, target, mapping);
-        }
-        let name = target
-            .unique_name(format!("{}.scalar", node.name))
-            .into_owned();
-        let scalar = target.wire_node(name, AxisOp::Rm(0), &[given])?[0];
-        // An outlet that no other input has.
-        let own = OutletId::new(source.nodes().len(), 0);
-        let mut node = node.clone();
-        node.inputs[self.value] = own;
-        let mut mapping = mapping.clone();
-        mapping.insert(own, scalar);
-        to_typed_without_facts(upstream, source, &node, target, &mapping)
     }
 }

@@ -4,6 +4,7 @@
 //! become part of the main graph first, where the later passes see them.
 
 mod attention;
+mod batch_statistics;
 mod branch;
 mod branch_list;
 mod broadcast_state;
@@ -20,6 +21,7 @@ mod scan;
 mod spectrum;
 mod suppression;
 mod transposed;
+mod wrap;
 
 use crate::model::{AttributeProto, NodeProto};
 use crate::pass::{Edit, Pass, Verdict};
@@ -46,6 +48,8 @@ pub(crate) const PASSES: &[&Pass] = &[
     &suppression::PASS,
     &transposed::PASS,
     &attention::PASS,
+    &batch_statistics::PASS,
+    &wrap::PASS,
     &features::PASS,
     &microsoft::PASS,
     &super::unrolled::TRACT,
@@ -64,6 +68,7 @@ pub(crate) fn concerns(operator: &str) -> bool {
 /// through, so each pass for another one adds it here.
 const OPERATORS: &[&str] = &[
     "Attention",
+    "BatchNormalization",
     "ConcatFromSequence",
     "ConvTranspose",
     "DFT",
@@ -71,6 +76,7 @@ const OPERATORS: &[&str] = &[
     "Loop",
     "NonMaxSuppression",
     "NonZero",
+    "Pad",
     "STFT",
     "Scan",
     "SequenceAt",

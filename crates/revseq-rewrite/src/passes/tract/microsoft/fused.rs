@@ -5,6 +5,9 @@ use crate::emit::Emit;
 use crate::model::{self, AttributeProto, FLOAT};
 use crate::{sizes, types};
 
+/// ONNX's `alpha` and `gamma` of a Selu.
+const SELU: (f32, f32) = (1.673_263_2, 1.050_701);
+
 impl Fused<'_> {
     pub(super) fn gemm(&self, emit: &mut Emit<'_>) -> Option<()> {
         let inputs: Vec<&str> = self.node.inputs().collect();
@@ -13,8 +16,10 @@ impl Fused<'_> {
         let parameter = |name: &str, default| self.float(&format!("activation_{name}"), default);
         let activation = self.node.text("activation").or("")?;
         let parameters = match activation {
+            "Elu" | "ThresholdedRelu" => vec![parameter("alpha", 1.0)?],
             "LeakyRelu" => vec![parameter("alpha", 0.01)?],
             "HardSigmoid" => vec![parameter("alpha", 0.2)?, parameter("beta", 0.5)?],
+            "Selu" => vec![parameter("alpha", SELU.0)?, parameter("gamma", SELU.1)?],
             _ => Vec::new(),
         };
         self.activate(emit, activation, &parameters, &product)
@@ -58,8 +63,9 @@ impl Fused<'_> {
         };
         let (op, attributes) = match activation {
             "" => ("Identity", Vec::new()),
-            "Relu" | "Sigmoid" | "Tanh" => (activation, Vec::new()),
-            "LeakyRelu" => ("LeakyRelu", named(&["alpha"])?),
+            "Relu" | "Sigmoid" | "Softplus" | "Softsign" | "Tanh" => (activation, Vec::new()),
+            "Elu" | "LeakyRelu" | "ThresholdedRelu" => (activation, named(&["alpha"])?),
+            "Selu" => ("Selu", named(&["alpha", "gamma"])?),
             "HardSigmoid" => ("HardSigmoid", named(&["alpha", "beta"])?),
             "Clip" if emit.opset() < 11 => ("Clip", named(&["min", "max"])?),
             "Clip" => {

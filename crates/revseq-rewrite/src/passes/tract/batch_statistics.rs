@@ -1,0 +1,84 @@
+//! BatchNormalization by the statistics of its own batch, as weights are standardised; tract has that of
+//! given statistics alone.
+//!
+//! ```text
+//! y, mean', variance' = BatchNormalization<training_mode=1>(x, scale, bias, mean, variance)
+//!     →  y = (x - m) / sqrt(v + epsilon) * scale + bias, where m and v are of x along all axes but 1
+//! ```
+
+use crate::emit::Emit;
+use crate::model;
+use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+use crate::{sizes, types};
+
+pub(super) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "batch-statistics",
+        exactness: Exactness::Rounding,
+        about: "BatchNormalization by its own statistics, to standard operators",
+        portable: false,
+        fast: false,
+    },
+    find,
+};
+
+fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
+    let node = &scope.nodes[index];
+    if !node.is("BatchNormalization") || node.int("training_mode").or(0) == Some(0) {
+        return Verdict::Other;
+    }
+    let inputs = [0, 1, 2, 3, 4].map(|index| node.input(index));
+    let [Some(x), Some(scale), Some(bias), Some(mean), Some(variance)] = inputs else {
+        return Verdict::Left("an input is missing".to_owned());
+    };
+    let Some(output) = node.output.first() else {
+        return Verdict::Other;
+    };
+    let (Some(epsilon), Some(momentum)) = (
+        node.float("epsilon").or(1e-5),
+        node.float("momentum").or(0.9),
+    ) else {
+        return Verdict::Left("its attributes are those of a function".to_owned());
+    };
+    let Some(rank) = sizes::rank(scope, x).filter(|rank| *rank >= 2) else {
+        return Verdict::Left("the number of axes of its input is not known".to_owned());
+    };
+    if types::of(scope, x) != Some(model::FLOAT) {
+        return Verdict::Left("its input is not known to be float".to_owned());
+    }
+    let others: Vec<i64> = (0..rank as i64).filter(|axis| *axis != 1).collect();
+    let behind: Vec<i64> = (1..rank as i64 - 1).collect();
+    let mut emit = Emit::new(output, scope.opset, names);
+    let number = |emit: &mut Emit<'_>, number: f32| emit.tensor(model::float_scalar(number));
+    let average = emit.mean(x, &others);
+    let centered = emit.plain("Sub", &[x, &average]);
+    let squares = emit.plain("Mul", &[&centered, &centered]);
+    let spread = emit.mean(&squares, &others);
+    let epsilon = number(&mut emit, epsilon);
+    let shifted = emit.plain("Add", &[&spread, &epsilon]);
+    let deviation = emit.plain("Sqrt", &[&shifted]);
+    let normal = emit.plain("Div", &[&centered, &deviation]);
+    let of_channels = |emit: &mut Emit<'_>, value: &str| match behind.is_empty() {
+        true => value.to_owned(),
+        false => emit.unsqueeze(value, &behind),
+    };
+    let scale = of_channels(&mut emit, scale);
+    let scaled = emit.plain("Mul", &[&normal, &scale]);
+    let bias = of_channels(&mut emit, bias);
+    emit.write(&[output], "Add", &[&scaled, &bias], Vec::new());
+    let running = std::iter::zip(
+        node.output.iter().skip(1),
+        [(mean, average), (variance, spread)],
+    );
+    for (output, (before, now)) in running.filter(|(output, _)| !output.is_empty()) {
+        let kept = number(&mut emit, momentum);
+        let before = emit.plain("Mul", &[before, &kept]);
+        let now = emit.squeeze(&now, &others);
+        let taken = number(&mut emit, 1.0 - momentum);
+        let now = emit.plain("Mul", &[&now, &taken]);
+        emit.write(&[output], "Add", &[&before, &now], Vec::new());
+    }
+    emit.finish("standard operators".to_owned())
+}
