@@ -79,6 +79,35 @@ pub(crate) fn parse_overridden<T: Override>(
     Ok((with_fallback(upstream, op(node)?), captured))
 }
 
+/// The most elements of a value that is computed while facts are inferred: sizes, and what becomes one.
+const FEW: usize = 64;
+
+impl<T: Override> Fallback<T> {
+    /// Computes the outputs of known inputs, by the operator that would be wired; `None` if there is none
+    /// of this crate, or if a value has many elements or none.
+    fn values(&self, upstream: &dyn InferenceOp, facts: &Facts) -> Option<TVec<TValue>> {
+        let (inputs, outputs, _) = facts;
+        let is_small = |fact: &InferenceFact| {
+            let sizes = fact.shape.as_concrete_finite().ok().flatten();
+            sizes.is_some_and(|sizes| (1..=FEW).contains(&sizes.iter().product()))
+        };
+        let is_known = |fact: &InferenceFact| fact.value.is_concrete();
+        if outputs.iter().all(is_known) || !inputs.iter().chain(outputs).all(is_small) {
+            return None;
+        }
+        let mut model = TypedModel::default();
+        let inputs = inputs.iter().enumerate().map(|(index, fact)| {
+            let value = fact.value.concretize()?;
+            model.add_const(format!("input {index}"), value).ok()
+        });
+        let inputs = inputs.collect::<Option<TVec<OutletId>>>()?;
+        let wired = self.0.wire(upstream, "value", &mut model, &inputs);
+        let outlets = wired.ok().flatten()?;
+        model.select_output_outlets(&outlets).ok()?;
+        model.into_runnable().ok()?.run(tvec![]).ok()
+    }
+}
+
 impl<T: Override> Hook for Fallback<T> {
     fn name(&self, upstream: &dyn InferenceOp) -> StaticName {
         self.0.name(upstream)
@@ -93,18 +122,28 @@ impl<T: Override> Hook for Fallback<T> {
         let Known {
             inputs, outputs, ..
         } = &known;
-        if let Some(facts) = self.0.infer(upstream, inputs, outputs)? {
-            return Ok(facts);
-        }
-        let inference = match self.0.lets_tract_compute(inputs) {
-            true => inference,
-            false => Inference::Facts,
+        let mut facts = match self.0.infer(upstream, inputs, outputs)? {
+            Some(facts) => facts,
+            None => {
+                let inference = match self.0.lets_tract_compute(inputs) {
+                    true => inference,
+                    false => Inference::Facts,
+                };
+                // Without values, which may be large: a caller may limit them before.
+                if inference == Inference::Values {
+                    self.0.check(upstream, inputs, outputs)?;
+                }
+                inference.of(upstream, known)?
+            }
         };
-        // Without values, which may be large: a caller may limit them before.
-        if inference == Inference::Values {
-            self.0.check(upstream, inputs, outputs)?;
+        if inference == Inference::Values
+            && let Some(values) = self.values(upstream, &facts)
+        {
+            for (fact, value) in std::iter::zip(&mut facts.1, values) {
+                fact.value = value.into_arc_tensor().into();
+            }
         }
-        inference.of(upstream, known)
+        Ok(facts)
     }
 
     fn to_typed(

@@ -265,10 +265,14 @@ impl InferenceOp for OnnxIf {
             free_names(source, node, target, first);
             return Ok(outlets);
         }
-        let facts = node
-            .inputs
-            .iter()
-            .map(|it| source.outlet_fact(*it).cloned());
+        // What was wired may know more than what was inferred.
+        let facts = std::iter::zip(&node.inputs, &inputs).map(|(input, wired)| {
+            let inferred = source.outlet_fact(*input)?;
+            Ok(match TypedFact::try_from(inferred) {
+                Ok(_) => inferred.clone(),
+                Err(_) => InferenceFact::from(target.outlet_fact(*wired)?),
+            })
+        });
         let facts: TVec<InferenceFact> = facts.collect::<TractResult<_>>()?;
         // Either branch may be taken, so inconsistencies are errors.
         let mut branches = self.branches.clone();

@@ -11,7 +11,6 @@ use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::{Override, parse_overridden};
-use crate::delegate::Facts;
 use crate::dims::{each_size, is_size};
 use crate::wire::wire_cast;
 
@@ -27,23 +26,6 @@ pub(crate) fn parse(
 struct Equal;
 
 impl Override for Equal {
-    fn infer(
-        &self,
-        upstream: &mut dyn InferenceOp,
-        inputs: &TVec<&InferenceFact>,
-        outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<Option<Facts>> {
-        rule_if!(!self.lets_tract_compute(inputs));
-        let mut found = upstream.infer_facts(inputs.clone(), outputs.clone(), tvec![])?;
-        let values = [0, 1].map(|input| found.0[input].value.concretize());
-        if let [Some(a), Some(b)] = values
-            && let Ok(equal) = equal(&a, &b, are_equal)
-        {
-            found.1[0].value = equal.into_arc_tensor().into();
-        }
-        Ok(Some(found))
-    }
-
     fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
         let is_number = |input: &&InferenceFact| {
             let value = input.value.concretize();
@@ -87,16 +69,6 @@ fn are_equal(a: &TDim, b: &TDim) -> TractResult<bool> {
     Ok(difference.to_i64()? == 0)
 }
 
-/// Compares each size.
-fn equal(
-    a: &Tensor,
-    b: &Tensor,
-    are_equal: impl Fn(&TDim, &TDim) -> TractResult<bool>,
-) -> TractResult<Tensor> {
-    let equal = each_size([a, b], |a, b| Ok(i64::from(are_equal(a, b)?).to_dim()))?;
-    Ok(equal.cast_to::<i64>()?.cast_to::<bool>()?.into_owned())
-}
-
 impl Op for SizesEqual {
     fn name(&self) -> StaticName {
         "SizesEqual".into()
@@ -109,10 +81,12 @@ impl EvalOp for SizesEqual {
     op_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let equal = equal(&inputs[0], &inputs[1], |a, b| {
-            are_equal(&a.eval(ctx.symbols), &b.eval(ctx.symbols))
-        });
-        Ok(tvec![equal?.into_tvalue()])
+        let equal = each_size([&inputs[0], &inputs[1]], |a, b| {
+            let equal = are_equal(&a.eval(ctx.symbols), &b.eval(ctx.symbols))?;
+            Ok(i64::from(equal).to_dim())
+        })?;
+        let equal = equal.cast_to::<i64>()?.cast_to::<bool>()?.into_owned();
+        Ok(tvec![equal.into_tvalue()])
     }
 }
 

@@ -761,6 +761,30 @@ fn sizes_that_an_expand_keeps_are_known() {
     }
 }
 
+/// torchvision's detectors compute what they pad so, of images of one size.
+#[test]
+fn what_known_values_become_is_known() {
+    let nodes = "most = ReduceMax<keepdims=0>(sizes)
+        rounded = Ceil(most)
+        whole = Cast<to=7>(rounded)
+        missing = Sub(whole, three)
+        behind = Unsqueeze(missing, zero)
+        pads = Concat<axis=0>(none, behind)
+        padded = Pad(x, pads)
+        y = Conv(padded, w)";
+    let model = graph("x:f32[1,2,N]", "y", nodes)
+        .constant("sizes", tensor1(&[2.5_f32, 3.5]))
+        .constant("three", tensor0(3_i64))
+        .constant("zero", tensor1(&[0_i64]))
+        .constant("none", tensor1(&[0_i64; 5]))
+        .constant("w", floats(&[1, 2, 1], &[1., 10.]));
+    let typed = parse(model.clone()).unwrap().into_typed().unwrap();
+    let size = typed.output_fact(0).unwrap().shape[2].to_string();
+    assert_eq!(size, "N+1");
+    let found = run(model, &[counted(&[1, 2, 2])]).unwrap();
+    assert_eq!(found[0], floats(&[1, 1, 3], &[31., 42., 0.]));
+}
+
 /// tract has no Equal of truth values, known or not.
 #[test]
 fn known_truth_values_may_be_compared() {
