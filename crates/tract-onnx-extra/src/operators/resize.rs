@@ -1,6 +1,8 @@
-//! Resize of opset 10, of which tract has a later version's nearest elements, and Upsample, which it lacks.
+//! Resize to sizes that are known when it runs, Resize of opset 10, and Upsample.
 //!
-//! ONNX Runtime takes the element below where the sizes grow, and the one above where they shrink:
+//! tract's Resize has to know its sizes by then, and its nearest elements of opset 10 are those of later
+//! versions. ONNX Runtime takes the element below where the sizes grow, and the one above where they
+//! shrink:
 //!
 //! ```text
 //! Resize([a, b], scale 3)  →  [a, a, a, b, b, b], not [a, a, b, b, b, b]
@@ -11,7 +13,11 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::nn::resize::{CoordTransformer, Interpolator, Nearest, Resize};
 use tract_onnx::tract_hir::internal::*;
 
+use super::empty::OrNothing;
+use crate::data_sizes::{in_numbers, rewire, symbols_of};
+use crate::delegate::{Delegate, Hook};
 use crate::node::{check_domain, parse_with_tract};
+use crate::wire::to_typed_without_facts;
 
 /// Parses an Upsample, or a Resize of any version.
 pub(crate) fn parse(
@@ -20,7 +26,9 @@ pub(crate) fn parse(
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
     if node.op_type == "Resize" && ctx.onnx_operator_set_version != 10 {
-        return parse_with_tract("Resize", ctx, node);
+        let (upstream, captured) = parse_with_tract("Resize", ctx, node)?;
+        let upstream = Delegate::boxed(upstream, ToSizes);
+        return Ok((Delegate::boxed(upstream, OrNothing), captured));
     }
     let scales: Option<TVec<f32>> = node.get_attr_opt_tvec("scales")?;
     let op = Early {
@@ -28,6 +36,81 @@ pub(crate) fn parse(
         scales: scales.map(|it| tensor1(&it).into_arc_tensor()),
     };
     Ok((expand(op), vec![]))
+}
+
+/// The hook of a Resize whose sizes may be symbols.
+#[derive(Clone, Debug)]
+struct ToSizes;
+
+impl Hook for ToSizes {
+    const IS_TRANSPARENT: bool = true;
+
+    fn to_typed(
+        &self,
+        upstream: &dyn InferenceOp,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let mut mapping = mapping.clone();
+        for input in &node.inputs {
+            let outlet = mapping[input];
+            if !symbols_of(target.outlet_fact(outlet)?).is_empty()
+                && target.outlet_fact(outlet)?.konst.is_some()
+            {
+                let name = target.unique_name(format!("{}.sizes", node.name));
+                let name = name.into_owned();
+                mapping.insert(*input, target.wire_node(name, Evaluated, &[outlet])?[0]);
+            }
+        }
+        to_typed_without_facts(upstream, source, node, target, &mapping)
+    }
+}
+
+/// Sizes in numbers, which are known as expressions before.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Evaluated;
+
+impl Op for Evaluated {
+    fn name(&self) -> StaticName {
+        "Evaluated".into()
+    }
+
+    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
+        inputs.iter().flat_map(|fact| symbols_of(fact)).collect()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Evaluated {
+    not_out_of_plan!();
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let numbers = in_numbers(args_1!(inputs), ctx.symbols)?;
+        let sizes = numbers.cast_to::<TDim>()?.into_owned();
+        Ok(tvec![sizes.into_tvalue()])
+    }
+}
+
+impl TypedOp for Evaluated {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec![inputs[0].clone()])
+    }
+
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        _subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        rewire(self.clone(), node, target, mapping)
+    }
+
+    as_op!();
 }
 
 /// A Resize or an Upsample before opset 11.

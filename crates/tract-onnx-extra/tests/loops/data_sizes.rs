@@ -3,7 +3,7 @@
 use tract_onnx::prelude::*;
 use tract_onnx_extra::{Limits, with_limits};
 
-use crate::build::{Graph, graph, ops, parse, run, run_optimized};
+use crate::build::{Graph, graph, ops, parse, run, run_each, run_optimized};
 
 fn floats(shape: &[usize], values: &[f32]) -> Tensor {
     Tensor::from_shape(shape, values).unwrap()
@@ -758,6 +758,37 @@ fn sizes_that_an_expand_keeps_are_known() {
         let found = run(model, &[floats(&[2, 2, 3], &[0.; 12])]).unwrap();
         let rows = [2., 4., 6., 4., 5., 6., 7., 8., 9.];
         assert_eq!(found[0], floats(&[2, 3, 3], &[rows, rows].concat()));
+    }
+}
+
+/// One plan resizes to the sizes of other inputs, and to those that come from data.
+#[test]
+fn a_resize_may_be_to_any_sizes() {
+    let resize = "y = Resize<mode=\"nearest\";nearest_mode=\"floor\">(x, _, _, sizes)";
+    let to_input = graph(
+        "x:f32[1,N] other:f32[1,M]",
+        "y",
+        &format!("sizes = Shape(other)\n{resize}"),
+    );
+    let to_data = graph(
+        "x:f32[1,N] other:f32[1,M] kept:bool[M]",
+        "y",
+        &format!("some = Compress<axis=1>(other, kept)\nsizes = Shape(some)\n{resize}"),
+    );
+    let expected = [
+        (2, 4, floats(&[1, 4], &[1., 1., 1., 2.])),
+        (4, 2, floats(&[1, 2], &[1., 3.])),
+        (3, 3, counted(&[1, 3])),
+    ];
+    for (from, to, expected) in expected {
+        let x = counted(&[1, from]);
+        let inputs = [x.clone(), counted(&[1, to])];
+        let found = run_each(to_input.clone(), &[inputs.to_vec()]).unwrap();
+        assert_eq!(found[0][0], expected);
+        let kept: Vec<bool> = (0..to + 2).map(|it| it < to).collect();
+        let inputs = [x, counted(&[1, to + 2]), tensor1(&kept)];
+        let found = run_each(to_data.clone(), &[inputs.to_vec()]).unwrap();
+        assert_eq!(found[0][0], expected);
     }
 }
 

@@ -92,6 +92,8 @@ impl Fused<'_> {
             if !is_transposed && !has_rows_first {
                 continue;
             }
+            // Attention reads what a loop writes.
+            self.scope.prove_more();
             let rank = sizes::rank(self.scope, factor)?;
             let mut perm: Vec<i64> = (0..rank as i64).collect();
             if rank < 2 {
