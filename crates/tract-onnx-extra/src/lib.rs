@@ -100,7 +100,11 @@
 //! - `Range` with any step and limit: it is empty if it ends before it starts, also for symbols.
 //! - Reductions, `ArgMax` and `ArgMin`: of nothing, where the results are ONNX Runtime's (0 for a
 //!   sum or a mean, negative infinity for a maximum, an error for a position), and of integers.
-//! - `TopK`, where a `k` above the axis is an error, and NaN is more than any number.
+//! - `TopK`, where a `k` above the axis is an error, and NaN is more than any number; `k` may be an attribute.
+//! - `Resize` to sizes that are known when it runs, and with the nearest elements that ONNX Runtime takes
+//!   in opset 10; `Upsample`.
+//! - `Conv`, `MaxPool` and `AveragePool`, where a window larger than its image is an error.
+//! - `Trilu` and `Pad` with a scalar in a list of one element.
 //! - `Mul` of integers by themselves, and of sizes.
 //! - Sizes that come from data, of values that nothing else reads.
 //! - Any operator whose outputs are known to be empty.

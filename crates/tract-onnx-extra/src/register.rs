@@ -6,19 +6,20 @@
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
     batch_norm, cast, categories, conv, div, einsum, empty, equal, functions, gemm, global_lp_pool,
-    int64, log_softmax, mat_mul, mod_, mul, nd_indices, pool, quantize, range, reduce, resize,
-    retyped, scalar_value, split, top_k,
+    int64, layer_norm, log_softmax, mat_mul, mod_, mul, nd_indices, pool, quantize, range, reduce,
+    resize, retyped, scalar_value, split, top_k,
 };
 use crate::{data_sizes, recurrent};
 
 /// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, `If` with any names and
-/// constants in its branches, `Cast` of sizes to int32 without losing symbols, `Div` without reciprocals, `Range` of any
-/// span, reductions of nothing and of integers, `Slice` along axes of any size, `Squeeze`,
-/// `Compress`, `Concat`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape` and `Tile` with
-/// sizes from data, `Unique`, `AveragePool`, `MaxPool`, `Mod`, `Mul`, `TopK`, `GatherND` and `ScatterND` with indices
-/// from the end, `QuantizeLinear` and `DequantizeLinear` of all versions, and operators such as
-/// `CumSum` for int64 that comes from data. An operator whose outputs are known to be empty is a
-/// constant. Of `ai.onnx.ml` it reads `LabelEncoder` and `OneHotEncoder`.
+/// constants in its branches, `Cast` of sizes to int32 without losing symbols, `Div` without
+/// reciprocals, `Range` of any span, reductions of nothing and of integers, `Slice` along axes of any
+/// size, `Squeeze`, `Compress`, `Concat`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape`,
+/// `Resize` and `Tile` with sizes from data, `Unique`, `AveragePool`, `MaxPool`, `Mod`, `Mul`, `TopK`,
+/// `Trilu` and `Upsample`, `GatherND` and `ScatterND` with indices from the end, `QuantizeLinear` and
+/// `DequantizeLinear` of all versions, and operators such as `CumSum` for int64 that comes from data. An
+/// operator whose outputs are known to be empty is a constant. Of `ai.onnx.ml` it reads `LabelEncoder`
+/// and `OneHotEncoder`.
 ///
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
 /// an error when the model is read.
@@ -40,6 +41,8 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Gemm", gemm::parse);
     onnx.op_register
         .insert("GlobalLpPool", global_lp_pool::parse);
+    onnx.op_register
+        .insert("LayerNormalization", layer_norm::parse);
     onnx.op_register.insert("LogSoftmax", log_softmax::parse);
     onnx.op_register.insert("Loop", parse::parse);
     onnx.op_register.insert("If", if_::parse);

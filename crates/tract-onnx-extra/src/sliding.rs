@@ -49,14 +49,17 @@ pub(crate) fn check_windows<D: DimLike>(spec: &PoolSpec, sizes: &[D]) -> TractRe
         let padded = spec
             .padding
             .compute_one(axis, &size, kernel, dilation, stride);
-        let room = size + padded.pad_before + padded.pad_after;
-        let window = (kernel - 1) * dilation + 1;
+        let room = size
+            .saturating_add(padded.pad_before)
+            .saturating_add(padded.pad_after);
+        let reach = kernel.saturating_sub(1).saturating_mul(dilation);
+        let window = reach.saturating_add(1);
         let beyond = match spec.padding {
             PaddingSpec::ExplicitOnnxPool(..) => stride,
             _ => 1,
         };
         ensure!(
-            window < room + beyond,
+            window < room.saturating_add(beyond),
             "its windows of {window} elements do not fit in axis {} of {size}, which has {room} with its \
              padding",
             axis + 2

@@ -31,7 +31,7 @@ mod with_fallback;
 pub(crate) use custom::{CustomNode, CustomOp};
 pub(crate) use next::Next;
 pub use node_context::constant_integers;
-pub(crate) use size_symbols::{SizeSymbols, axis, in_numbers, rewire, symbols_of};
+pub(crate) use size_symbols::{SizeSymbols, axis, in_dims, in_numbers, rewire, symbols_of};
 pub(crate) use with_fallback::{Override, parse_overridden, with_fallback};
 
 /// Registers them in a tract ONNX loader.

@@ -140,7 +140,9 @@ impl<T: Override> Hook for Fallback<T> {
             && let Some(values) = self.values(upstream, &facts)
         {
             for (fact, value) in std::iter::zip(&mut facts.1, values) {
-                fact.value = value.into_arc_tensor().into();
+                if fact.datum_type.concretize() == Some(value.datum_type()) {
+                    fact.value = value.into_arc_tensor().into();
+                }
             }
         }
         Ok(facts)

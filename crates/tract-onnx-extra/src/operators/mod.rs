@@ -12,6 +12,7 @@ pub(crate) mod functions;
 pub(crate) mod gemm;
 pub(crate) mod global_lp_pool;
 pub(crate) mod int64;
+pub(crate) mod layer_norm;
 pub(crate) mod log_softmax;
 pub(crate) mod mat_mul;
 pub(crate) mod mod_;

@@ -14,7 +14,7 @@ use tract_onnx::tract_core::ops::nn::resize::{CoordTransformer, Interpolator, Ne
 use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
-use crate::data_sizes::{in_numbers, rewire, symbols_of};
+use crate::data_sizes::{in_dims, in_numbers, rewire, symbols_of};
 use crate::delegate::{Delegate, Hook};
 use crate::node::{check_domain, parse_with_tract};
 use crate::wire::to_typed_without_facts;
@@ -56,9 +56,8 @@ impl Hook for ToSizes {
         let mut mapping = mapping.clone();
         for input in &node.inputs {
             let outlet = mapping[input];
-            if !symbols_of(target.outlet_fact(outlet)?).is_empty()
-                && target.outlet_fact(outlet)?.konst.is_some()
-            {
+            let fact = target.outlet_fact(outlet)?;
+            if fact.konst.is_some() && !symbols_of(fact).is_empty() {
                 let name = target.unique_name(format!("{}.sizes", node.name));
                 let name = name.into_owned();
                 mapping.insert(*input, target.wire_node(name, Evaluated, &[outlet])?[0]);
@@ -89,8 +88,7 @@ impl EvalOp for Evaluated {
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let numbers = in_numbers(args_1!(inputs), ctx.symbols)?;
-        let sizes = numbers.cast_to::<TDim>()?.into_owned();
-        Ok(tvec![sizes.into_tvalue()])
+        Ok(tvec![in_dims(&numbers)?.into_tvalue()])
     }
 }
 

@@ -18,6 +18,7 @@ mod features;
 mod floats;
 mod integers;
 mod layer_inputs;
+mod layer_norm;
 mod layers;
 mod memory;
 mod nd_indices;

@@ -1,0 +1,207 @@
+//! LayerNormalization of floats, row by row. tract's is ten operators, of which five read and write all of
+//! its input.
+//!
+//! ```text
+//! y = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale + bias, of each row of the axes from `axis` on
+//! ```
+
+use rten_simd::{Isa, SimdOp};
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::change_axes::{AxisChangeConsequence, AxisOp, InOut};
+use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
+use tract_onnx::tract_hir::internal::*;
+
+use super::empty::OrNothing;
+use crate::data_sizes::{Override, axis, with_fallback};
+use crate::delegate::Delegate;
+use crate::node::{check_domain, parse_with_tract};
+
+/// Parses a LayerNormalization.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    check_domain(node)?;
+    let (upstream, captured) = parse_with_tract("LayerNormalization", ctx, node)?;
+    if node.output.iter().skip(1).any(|output| !output.is_empty()) {
+        return Ok((Delegate::boxed(upstream, OrNothing), captured));
+    }
+    let op = OnnxLayerNorm {
+        axis: node.get_attr_opt("axis")?.unwrap_or(-1_i64),
+        epsilon: node.get_attr_opt("epsilon")?.unwrap_or(1e-5),
+    };
+    Ok((with_fallback(upstream, op), captured))
+}
+
+/// A LayerNormalization without the statistics of its rows.
+#[derive(Clone, Debug)]
+struct OnnxLayerNorm {
+    axis: i64,
+    epsilon: f32,
+}
+
+impl Override for OnnxLayerNorm {
+    fn wire(
+        &self,
+        _upstream: &dyn InferenceOp,
+        name: &str,
+        target: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<Option<TVec<OutletId>>> {
+        let facts = inputs.iter().map(|input| target.outlet_fact(*input));
+        let facts = facts.collect::<TractResult<Vec<_>>>()?;
+        rule_if!(facts.iter().all(|fact| fact.datum_type.is::<f32>()));
+        let axis = axis(self.axis, facts[0].rank())?;
+        let row = &facts[0].shape[axis..];
+        let has_row = |fact: &&TypedFact| fact.shape[..] == *row;
+        // Others broadcast.
+        rule_if!(facts[1..].iter().all(has_row));
+        let op = LayerNorm {
+            axis,
+            epsilon: self.epsilon.to_bits(),
+        };
+        target.wire_node(name, op, inputs).map(Some)
+    }
+}
+
+/// Normalises the rows of the axes from one on: a value, its scale, and perhaps its bias.
+#[derive(Clone, Debug, Hash, PartialEq, Eq)]
+struct LayerNorm {
+    axis: usize,
+    /// The bits of the float.
+    epsilon: u32,
+}
+
+impl Op for LayerNorm {
+    fn name(&self) -> StaticName {
+        "LayerNorm".into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for LayerNorm {
+    op_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, mut inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let mut value = inputs.remove(0).into_tensor();
+        let row: usize = value.shape()[self.axis..].iter().product();
+        let [scale, bias] = [0, 1].map(|index| match inputs.get(index) {
+            Some(input) => input.try_as_plain_ram()?.as_slice::<f32>().map(Some),
+            None => Ok(None),
+        });
+        let (scale, bias) = (scale?.context("it has a scale")?, bias?);
+        if value.len() > 0 {
+            let epsilon = f32::from_bits(self.epsilon);
+            let work = value.len();
+            let mut elements = value.try_as_plain_ram_mut()?;
+            par_chunks_mut(elements.as_slice_mut()?, row, work, |_, rows| {
+                Rows {
+                    rows,
+                    row,
+                    scale,
+                    bias,
+                    epsilon,
+                }
+                .dispatch();
+                Ok(())
+            })?;
+        }
+        Ok(tvec![value.into_tvalue()])
+    }
+}
+
+impl TypedOp for LayerNorm {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec![inputs[0].without_value()])
+    }
+
+    fn axes_mapping(
+        &self,
+        inputs: &[&TypedFact],
+        outputs: &[&TypedFact],
+    ) -> TractResult<AxesMapping> {
+        let mut mapping = AxesMapping::disconnected(inputs, outputs)?;
+        for axis in 0..self.axis {
+            mapping = mapping.linking((InOut::Out(0), axis), (InOut::In(0), axis))?;
+        }
+        Ok(mapping)
+    }
+
+    fn change_axes(
+        &self,
+        _model: &TypedModel,
+        _node: &TypedNode,
+        io: InOut,
+        change: &AxisOp,
+    ) -> TractResult<Option<AxisChangeConsequence>> {
+        rule_if!(matches!(io, InOut::In(0) | InOut::Out(0)));
+        let axis = match change {
+            AxisOp::Add(at) if *at <= self.axis => self.axis + 1,
+            AxisOp::Rm(at) if *at < self.axis => self.axis - 1,
+            AxisOp::Move(from, to) if (*from).max(*to) < self.axis => self.axis,
+            _ => return Ok(None),
+        };
+        let wire_changes = [InOut::In(0), InOut::Out(0)].map(|io| (io, change.clone()));
+        Ok(Some(AxisChangeConsequence {
+            substitute_op: Some(Box::new(Self {
+                axis,
+                ..self.clone()
+            })),
+            wire_changes: wire_changes.into_iter().collect(),
+        }))
+    }
+
+    as_op!();
+}
+
+/// Rows of a thread.
+struct Rows<'a> {
+    rows: &'a mut [f32],
+    row: usize,
+    scale: &'a [f32],
+    bias: Option<&'a [f32]>,
+    epsilon: f32,
+}
+
+/// The sums that are kept side by side: two vectors of AVX-512.
+const LANES: usize = 32;
+
+/// Sums what becomes of each element.
+#[inline(always)]
+fn sum(row: &[f32], term: impl Fn(f32) -> f32) -> f32 {
+    let (blocks, rest) = row.as_chunks::<LANES>();
+    let mut lanes = [0.0; LANES];
+    for block in blocks {
+        for (lane, element) in std::iter::zip(&mut lanes, block) {
+            *lane += term(*element);
+        }
+    }
+    let rest: f32 = rest.iter().map(|element| term(*element)).sum();
+    lanes.iter().sum::<f32>() + rest
+}
+
+impl SimdOp for Rows<'_> {
+    type Output = ();
+
+    // Everything is inlined, so that it is compiled for the instructions of the processor.
+    #[inline(always)]
+    fn eval<I: Isa>(self, _isa: I) {
+        for row in self.rows.chunks_exact_mut(self.row) {
+            let count = self.row as f32;
+            let mean = sum(row, |it| it) / count;
+            let variance = sum(row, |it| (it - mean) * (it - mean)) / count;
+            let factor = (variance + self.epsilon).sqrt().recip();
+            let scaled = std::iter::zip(&mut *row, self.scale);
+            match self.bias {
+                Some(bias) => {
+                    for ((element, scale), bias) in std::iter::zip(scaled, bias) {
+                        *element = (*element - mean) * factor * scale + bias;
+                    }
+                }
+                None => scaled.for_each(|(it, scale)| *it = (*it - mean) * factor * scale),
+            }
+        }
+    }
+}
