@@ -485,7 +485,9 @@ fn pads_of_a_transposed_convolution_follow_from_its_output() {
             "output_padding=[1,0];strides=[2,1];auto_pad=SAME_LOWER",
             Some([1, 1, 1, 1]),
         ),
-        ("output_shape=[20,20];strides=[2,2]", None),
+        ("auto_pad=SAME_UPPER;strides=[4,1]", Some([0, 1, 0, 1])),
+        // It grows behind.
+        ("output_shape=[10,12];strides=[2,2]", Some([0, 0, 0, 0])),
         ("output_padding=[1,1];strides=[2,2]", None),
     ] {
         let mut model = model(&format!("y = ConvTranspose<{attributes}>(x, w)"), 17);
@@ -499,6 +501,14 @@ fn pads_of_a_transposed_convolution_follow_from_its_output() {
         assert_eq!(found, pads.as_ref().map(|it| &it[..]), "{attributes}");
         let is_sized = node.ints("output_shape").value().is_some();
         assert!(pads.is_none() || !is_sized, "{attributes}");
+        let added = match attributes {
+            "output_shape=[10,12];strides=[2,2]" => Some(&[1, 1][..]),
+            "auto_pad=SAME_UPPER;strides=[4,1]" => Some(&[1, 0][..]),
+            "output_padding=[1,1];strides=[2,2]" => Some(&[1, 1][..]),
+            "output_padding=[1,0];strides=[2,1];auto_pad=SAME_LOWER" => Some(&[1, 0][..]),
+            _ => None,
+        };
+        assert_eq!(node.ints("output_padding").value(), added, "{attributes}");
     }
 }
 

@@ -35,32 +35,45 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
         node.text("auto_pad"),
         Attribute::Value("SAME_UPPER" | "SAME_LOWER")
     );
-    let is_sized = node.ints("output_shape").value().is_some()
-        || is_padded && node.ints("output_padding").value().is_some();
+    let is_sized = is_padded || node.ints("output_shape").value().is_some();
     if !node.is("ConvTranspose") || !is_sized {
         return Verdict::Other;
     }
-    let Some(pads) = pads(scope, node) else {
+    let Some(Pads { pads, added }) = pads(scope, node) else {
         return Verdict::Left("the pads of its output are not known before it runs".to_owned());
     };
-    let mut attributes = others(node, &["auto_pad", "output_shape", "pads"]);
+    let mut attributes = others(
+        node,
+        &["auto_pad", "output_padding", "output_shape", "pads"],
+    );
     attributes.push(model::ints("pads", &pads));
+    if added.iter().any(|it| *it > 0) {
+        attributes.push(model::ints("output_padding", &added));
+    }
     let inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
     let mut emit = Emit::new(output, scope.opset, names);
     emit.write(&[output], "ConvTranspose", &inputs, attributes);
     emit.finish(format!("the same with pads of {pads:?}"))
 }
 
-/// The pads before each axis, and those behind, by the formula of ONNX's page on ConvTranspose;
-/// `None` if they are not known, or if the output would have to grow.
-fn pads(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<i64>> {
+/// What is cut off an output, and added to it.
+struct Pads {
+    /// Before each axis, and then behind.
+    pads: Vec<i64>,
+    /// Behind each axis.
+    added: Vec<i64>,
+}
+
+/// The pads by the formula of ONNX's page on ConvTranspose, where an output that has to grow grows
+/// behind; `None` if they are not known.
+fn pads(scope: &Scope<'_>, node: &NodeProto) -> Option<Pads> {
     let (x, w) = (node.input(0)?, node.input(1)?);
     let axes = sizes::rank(scope, x)?.checked_sub(2)?;
     let known = |name: &str, axis: usize| known_size(scope, name, axis + 2);
     let listed = |name: &str| node.ints(name).value().map(<[i64]>::to_vec);
     let or_all = |name: &str, default: i64| listed(name).unwrap_or_else(|| vec![default; axes]);
     let (strides, dilations) = (or_all("strides", 1), or_all("dilations", 1));
-    let (added, kernel, shape) = (
+    let (mut added, kernel, shape) = (
         or_all("output_padding", 0),
         listed("kernel_shape"),
         listed("output_shape"),
@@ -83,7 +96,11 @@ fn pads(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<i64>> {
             .checked_add(1)?;
         let whole = (size - 1).checked_mul(stride)?.checked_add(window)?;
         let total = whole.checked_add(*added.get(axis)?)?.checked_sub(to)?;
-        let half = Some(total / 2).filter(|half| *half >= 0)?;
+        if total < 0 {
+            added[axis] = added[axis].checked_sub(total)?;
+            continue;
+        }
+        let half = total / 2;
         let (before, behind) = if is_upper {
             (half, total - half)
         } else {
@@ -91,5 +108,5 @@ fn pads(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<i64>> {
         };
         (pads[axis], pads[axes + axis]) = (before, behind);
     }
-    Some(pads)
+    Some(Pads { pads, added })
 }
