@@ -109,6 +109,21 @@ fn has_channels_last(op: &dyn TypedOp) -> bool {
         .is_some_and(|conv| conv.pool_spec.data_format.c_is_last())
 }
 
+/// The fewest products of a convolution that take longer than the moves around it. [M53]
+const MIN_PRODUCTS: usize = 1 << 18;
+
+/// Whether a convolution has many products, or may have.
+fn is_large(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
+    let Some(conv) = node.op_as::<Conv>() else {
+        return Ok(false);
+    };
+    let weights = model.outlet_fact(node.inputs[1])?.shape.volume();
+    let products = node.outputs[0].fact.shape.volume() * weights;
+    let products = products.to_usize().ok();
+    let channels = conv.output_channels().max(1);
+    Ok(products.is_none_or(|products| products / channels >= MIN_PRODUCTS))
+}
+
 /// A change that all operators have taken.
 #[derive(Default)]
 struct Spread {
@@ -173,7 +188,10 @@ impl Spread {
         } = consequence;
         if let Some(changed) = substitute_op {
             // There is no product for it, and tract writes all windows first.
-            if has_channels_last(&*changed) && !has_channels_last(&*node.op) {
+            if has_channels_last(&*changed)
+                && !has_channels_last(&*node.op)
+                && is_large(model, node)?
+            {
                 return Ok(None);
             }
             self.ops.insert(id, changed);
