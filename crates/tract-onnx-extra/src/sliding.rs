@@ -69,8 +69,9 @@ pub(crate) fn check_windows<D: DimLike>(spec: &PoolSpec, sizes: &[D]) -> TractRe
 }
 
 impl Axis {
-    /// The axes of planes of these sizes.
-    pub(crate) fn all(spec: &PoolSpec, sizes: &[usize]) -> TVec<Self> {
+    /// The axes of planes of these sizes, in which the windows have to fit.
+    pub(crate) fn all(spec: &PoolSpec, sizes: &[usize]) -> TractResult<TVec<Self>> {
+        check_windows(spec, sizes)?;
         let padded = spec.computed_padding(sizes);
         let axes = std::iter::zip(sizes, padded).enumerate();
         let axes = axes.map(|(axis, (&input, padded))| Self {
@@ -81,7 +82,7 @@ impl Axis {
             dilation: spec.dilation(axis),
             before: padded.pad_before,
         });
-        axes.collect()
+        Ok(axes.collect())
     }
 
     /// The elements of a phase that some tap reads.
@@ -181,8 +182,7 @@ pub(crate) fn slide_floats<F: Fold<f32>>(
     fold: impl FnOnce(&[Axis]) -> F,
 ) -> TractResult<Tensor> {
     let shape = spec.data_format.shape(input.shape())?;
-    check_windows(spec, shape.hw_dims())?;
-    let axes = Axis::all(spec, shape.hw_dims());
+    let axes = Axis::all(spec, shape.hw_dims())?;
     let mut output = Tensor::zero::<f32>(&spec.output_shape(input.shape())?.shape)?;
     let mut to = output.try_as_plain_ram_mut()?;
     let from = input.try_as_plain_ram()?;

@@ -47,6 +47,22 @@ pub(crate) fn to_typed_without_facts(
     upstream.to_typed(source, &node, target, mapping)
 }
 
+/// The outlets of a node's inputs, with others in place of some.
+pub(crate) fn with_inputs(
+    node: &InferenceNode,
+    target: &mut TypedModel,
+    mapping: &HashMap<OutletId, OutletId>,
+    other: impl Fn(&mut TypedModel, OutletId) -> TractResult<Option<OutletId>>,
+) -> TractResult<HashMap<OutletId, OutletId>> {
+    let mut mapping = mapping.clone();
+    for input in &node.inputs {
+        if let Some(other) = other(target, mapping[input])? {
+            mapping.insert(*input, other);
+        }
+    }
+    Ok(mapping)
+}
+
 /// Whether a value is one of the sought ones, or depends on one.
 pub(crate) fn reads(
     model: &TypedModel,

@@ -16,7 +16,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
 use crate::dims::scalar;
 use crate::node::{check_domain, parse_with_tract};
-use crate::wire::{to_typed_without_facts, wire_cast};
+use crate::wire::{to_typed_without_facts, wire_cast, with_inputs};
 
 /// The operators, beside `Pad`.
 const OPERATORS: [&str; 7] = [
@@ -111,13 +111,9 @@ impl Hook for OnNumbers {
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
     ) -> TractResult<TVec<OutletId>> {
-        let mut numbers = mapping.clone();
-        for input in &node.inputs {
-            let outlet = mapping[input];
+        let numbers = with_inputs(node, target, mapping, |target, outlet| {
             let fact = target.outlet_fact(outlet)?;
-            if !fact.datum_type.is_tdim() {
-                continue;
-            }
+            rule_if!(fact.datum_type.is_tdim());
             let name = format!("{}.number", node.name);
             let number = match fact.konst.as_deref().and_then(as_int64) {
                 Some(number) => {
@@ -126,8 +122,8 @@ impl Hook for OnNumbers {
                 }
                 None => wire_cast(target, name, outlet, i64::datum_type())?,
             };
-            numbers.insert(*input, number);
-        }
+            Ok(Some(number))
+        })?;
         to_typed_without_facts(upstream, source, node, target, &numbers)
     }
 }

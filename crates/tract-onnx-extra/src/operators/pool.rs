@@ -10,7 +10,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::delegate::{Delegate, Hook};
 use crate::node::{check_domain, parse_with_tract};
-use crate::sliding::{Axis, Fold, check_windows, slide, slide_floats, window_facts};
+use crate::sliding::{Axis, Fold, slide, slide_floats, window_facts};
 use crate::wire::to_typed_without_facts;
 
 /// Parses a MaxPool or an AveragePool.
@@ -133,8 +133,7 @@ fn pool<E: Element>(
     values: &[E],
 ) -> TractResult<(TVec<usize>, Vec<E>)> {
     let shape = spec.data_format.shape(TVec::from(sizes))?;
-    check_windows(spec, shape.hw_dims())?;
-    let axes = Axis::all(spec, shape.hw_dims());
+    let axes = Axis::all(spec, shape.hw_dims())?;
     let mut sizes = shape.shape.clone();
     let first = shape.h_axis();
     let mut maxima = Cow::Borrowed(values);

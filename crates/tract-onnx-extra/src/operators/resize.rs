@@ -17,7 +17,7 @@ use super::empty::OrNothing;
 use crate::data_sizes::{in_dims, in_numbers, rewire, symbols_of};
 use crate::delegate::{Delegate, Hook};
 use crate::node::{check_domain, parse_with_tract};
-use crate::wire::to_typed_without_facts;
+use crate::wire::{to_typed_without_facts, with_inputs};
 
 /// Parses an Upsample, or a Resize of any version.
 pub(crate) fn parse(
@@ -53,16 +53,13 @@ impl Hook for ToSizes {
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
     ) -> TractResult<TVec<OutletId>> {
-        let mut mapping = mapping.clone();
-        for input in &node.inputs {
-            let outlet = mapping[input];
+        let mapping = with_inputs(node, target, mapping, |target, outlet| {
             let fact = target.outlet_fact(outlet)?;
-            if fact.konst.is_some() && !symbols_of(fact).is_empty() {
-                let name = target.unique_name(format!("{}.sizes", node.name));
-                let name = name.into_owned();
-                mapping.insert(*input, target.wire_node(name, Evaluated, &[outlet])?[0]);
-            }
-        }
+            rule_if!(fact.konst.is_some() && !symbols_of(fact).is_empty());
+            let name = target.unique_name(format!("{}.sizes", node.name));
+            let name = name.into_owned();
+            Ok(Some(target.wire_node(name, Evaluated, &[outlet])?[0]))
+        })?;
         to_typed_without_facts(upstream, source, node, target, &mapping)
     }
 }

@@ -12,7 +12,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
 use crate::register::register_beneath;
-use crate::wire::{to_typed_without_facts, wire_cast};
+use crate::wire::{to_typed_without_facts, wire_cast, with_inputs};
 
 /// Operators that lose digits, overflow, or take several times as long in half floats.
 const OF_HALVES: [&str; 40] = [
@@ -146,26 +146,19 @@ impl Hook for InOtherType {
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
     ) -> TractResult<TVec<OutletId>> {
-        let mut retyped = mapping.clone();
-        let mut is_retyped = false;
-        for input in &node.inputs {
-            let outlet = mapping[input];
+        let retyped = with_inputs(node, target, mapping, |target, outlet| {
             let fact = target.outlet_fact(outlet)?;
-            let Some(other) = self.other(fact.datum_type) else {
-                continue;
-            };
-            is_retyped = true;
+            rule_if_some!(other = self.other(fact.datum_type));
             let known = fact.konst.clone();
             let name = target.unique_name(format!("{}.retyped", node.name));
             let name = name.into_owned();
             // A constant stays one: tract would cast a large one in each run.
-            let cast = match known {
+            Ok(Some(match known {
                 Some(known) => target.add_const(name, known.cast_to_dt(other)?.into_owned())?,
                 None => target.wire_node(name, cast(other), &[outlet])?[0],
-            };
-            retyped.insert(*input, cast);
-        }
-        if !is_retyped {
+            }))
+        })?;
+        if retyped == *mapping {
             return upstream.to_typed(source, node, target, mapping);
         }
         let mut made = to_typed_without_facts(upstream, source, node, target, &retyped)?;

@@ -103,20 +103,19 @@ fn single(node: &TypedNode) -> Option<&Const> {
     (constant.val().volume() == 1).then_some(constant)
 }
 
-/// Whether a convolution has the channels of a point beside each other.
-fn has_channels_last(op: &dyn TypedOp) -> bool {
-    op.downcast_ref::<Conv>()
-        .is_some_and(|conv| conv.pool_spec.data_format.c_is_last())
-}
-
 /// The fewest products of a convolution that take longer than the moves around it. [M53]
 const MIN_PRODUCTS: usize = 1 << 18;
 
-/// Whether a convolution has many products, or may have.
-fn is_large(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
-    let Some(conv) = node.op_as::<Conv>() else {
+/// Whether a change puts the channels of a convolution last that has many products, or may have. There
+/// is no product for it, and tract writes all windows first.
+fn is_slower(model: &TypedModel, node: &TypedNode, changed: &dyn TypedOp) -> TractResult<bool> {
+    let (Some(conv), Some(changed)) = (node.op_as::<Conv>(), changed.downcast_ref::<Conv>()) else {
         return Ok(false);
     };
+    let [before, after] = [conv, changed].map(|it| it.pool_spec.data_format.c_is_last());
+    if before || !after {
+        return Ok(false);
+    }
     let weights = model.outlet_fact(node.inputs[1])?.shape.volume();
     let products = node.outputs[0].fact.shape.volume() * weights;
     let products = products.to_usize().ok();
@@ -187,11 +186,7 @@ impl Spread {
             wire_changes,
         } = consequence;
         if let Some(changed) = substitute_op {
-            // There is no product for it, and tract writes all windows first.
-            if has_channels_last(&*changed)
-                && !has_channels_last(&*node.op)
-                && is_large(model, node)?
-            {
+            if is_slower(model, node, &*changed)? {
                 return Ok(None);
             }
             self.ops.insert(id, changed);
