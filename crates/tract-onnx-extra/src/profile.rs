@@ -1,18 +1,21 @@
-//! Times of nodes, those in the bodies of loops and branches included.
+//! Runs that look at each node, those in the bodies of loops and branches included.
 //!
-//! An observer sees each call of a node on its thread, inner ones first:
+//! An observer sees each call of a node on its thread, with its time, inner ones first:
 //!
 //! ```text
 //! If { MatMul, Tanh }  →  MatMul 3 ms, Tanh 1 ms, If 0.1 ms (4.1 ms with inner nodes)
 //! ```
 //!
-//! tract's own `Scan` shows nothing of its body.
+//! A run may compare the shape of each value with its fact instead. tract's own `Scan` shows nothing of
+//! its body.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use tract_onnx::tract_core::plan;
 use tract_onnx::tract_hir::internal::*;
+
+use crate::repairs::shapes::OtherSizes;
 
 /// A call of a node that has ended.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +37,10 @@ struct Profile {
 }
 
 thread_local! {
+    /// The profile of the run on this thread, for as long as it is observed.
     static PROFILE: RefCell<Option<Profile>> = const { RefCell::new(None) };
+    /// Whether the run on this thread compares shapes.
+    static COMPARES_SHAPES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs a plan, and calls an observer at the end of each call of a node.
@@ -63,12 +69,54 @@ pub fn run_observed(
     state.run_plan_with_eval(inputs, eval)
 }
 
-/// Runs a body, whose nodes are observed if those around it are.
-pub(crate) fn exec(state: &mut TypedSimpleState) -> TractResult<()> {
-    match PROFILE.with_borrow(Option::is_some) {
-        true => state.exec_plan_with_eval(eval),
-        false => state.exec(),
+/// Runs a plan, and compares the shape of each value with its fact, as far as sizes are known.
+///
+/// A plan that has run so for some sizes has right facts for them, except where a size comes from data.
+///
+/// # Errors
+/// Those of the run; [`OtherSizes`] if a shape differs.
+pub fn run_comparing_shapes(
+    state: &mut TypedSimpleState,
+    inputs: TVec<TValue>,
+) -> TractResult<TVec<TValue>> {
+    /// Ends the comparison, also if the run panics.
+    struct Guard(bool);
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            COMPARES_SHAPES.set(self.0);
+        }
     }
+
+    let _guard = Guard(COMPARES_SHAPES.replace(true));
+    state.run_plan_with_eval(inputs, compare_shapes)
+}
+
+/// Runs a body, whose nodes are looked at if those around it are.
+pub(crate) fn exec(state: &mut TypedSimpleState) -> TractResult<()> {
+    if PROFILE.with_borrow(Option::is_some) {
+        state.exec_plan_with_eval(eval)
+    } else if COMPARES_SHAPES.get() {
+        state.exec_plan_with_eval(compare_shapes)
+    } else {
+        state.exec()
+    }
+}
+
+fn compare_shapes(
+    ctx: &EvalContext<'_>,
+    state: Option<&mut (dyn OpState + 'static)>,
+    node: &TypedNode,
+    inputs: TVec<TValue>,
+) -> TractResult<TVec<TValue>> {
+    let outputs = plan::eval(ctx, state, node, inputs)?;
+    for (value, output) in std::iter::zip(&outputs, &node.outputs) {
+        if output.fact.is_plain() {
+            let compared = OtherSizes::check(value.shape(), &output.fact.shape, ctx.symbols);
+            compared.with_context(|| format!("Evaluating {node}"))?;
+        }
+    }
+    Ok(outputs)
 }
 
 fn eval(

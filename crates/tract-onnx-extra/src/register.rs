@@ -43,6 +43,9 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
         .insert("GlobalLpPool", global_lp_pool::parse);
     onnx.op_register
         .insert("LayerNormalization", layer_norm::parse);
+    for operator in ["RMSNormalization", "SimplifiedLayerNormalization"] {
+        onnx.op_register.insert(operator, layer_norm::parse_rms);
+    }
     onnx.op_register.insert("LogSoftmax", log_softmax::parse);
     onnx.op_register.insert("Loop", parse::parse);
     onnx.op_register.insert("If", if_::parse);

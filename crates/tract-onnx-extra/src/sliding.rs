@@ -194,7 +194,39 @@ pub(crate) fn slide_floats<F: Fold<f32>>(
 pub(crate) fn window_facts(spec: &PoolSpec, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
     let shape = spec.data_format.shape(inputs[0].shape.to_tvec())?;
     check_windows(spec, shape.hw_dims())?;
-    spec.output_facts(inputs)
+    let mut facts = spec.output_facts(inputs)?;
+    for (axis, most) in most_windows(spec, &inputs[0].shape.to_tvec())? {
+        let output = &mut facts[0].shape;
+        let windows = at_most(output[axis].clone(), most);
+        output.set(axis, windows);
+    }
+    Ok(facts)
+}
+
+/// The axes of unknown size along which a pool may have a window that begins in the padding behind,
+/// with the windows that begin before it. tract drops such a window of known sizes alone.
+pub(crate) fn most_windows(spec: &PoolSpec, sizes: &[TDim]) -> TractResult<TVec<(usize, TDim)>> {
+    let PaddingSpec::ExplicitOnnxPool(before, after, true) = &spec.padding else {
+        return Ok(tvec![]);
+    };
+    let shape = spec.data_format.shape(TVec::from(sizes))?;
+    let axes = shape.hw_dims().iter().enumerate();
+    let axes = axes.filter(|(axis, size)| {
+        let taps = spec.kernel_shape[*axis].saturating_sub(1);
+        let reach = taps.saturating_mul(spec.dilation(*axis));
+        let may_begin_behind = after[*axis].saturating_add(spec.stride(*axis)) > reach + 1;
+        may_begin_behind && size.to_usize().is_err()
+    });
+    let windows = axes.map(|(axis, size)| {
+        let most = (size.clone() + before[axis]).divceil(spec.stride(axis));
+        (shape.h_axis() + axis, most)
+    });
+    Ok(windows.collect())
+}
+
+/// The smaller one of two sizes.
+pub(crate) fn at_most(size: TDim, most: TDim) -> TDim {
+    TDim::Min(vec![size, most]).simplify()
 }
 
 /// Where the taps of all windows of a plane lie.

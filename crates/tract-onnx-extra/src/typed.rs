@@ -13,6 +13,7 @@ use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::source::Source;
 
+use crate::data_sizes::agree_on_sums;
 use crate::loops::nested::LOOP;
 use crate::names::Names;
 
@@ -22,7 +23,8 @@ const KEY_BYTES: usize = 64;
 /// tract's [`into_typed`](InferenceModelExt::into_typed), in a time that grows with the number of
 /// nodes.
 ///
-/// Nodes whose names are not free get other ones, where tract's is an error.
+/// Nodes whose names are not free get other ones, where tract's is an error. Products whose operands may
+/// have another number of elements to sum over compare these when they run.
 ///
 /// # Errors
 /// Those of tract.
@@ -58,6 +60,7 @@ fn translate(source: &InferenceModel) -> TractResult<TypedModel> {
     model.inputs = find(source.input_outlets()?);
     model.outputs = find(source.output_outlets()?);
     model.properties.clone_from(&source.properties);
+    agree_on_sums(&mut model)?;
     Ok(model)
 }
 

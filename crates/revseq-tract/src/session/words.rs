@@ -7,6 +7,7 @@ use revseq_graph::ElementType;
 use tract_onnx::pb::GraphProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
+use tract_onnx_extra::OtherSizes;
 
 use super::constant_inputs;
 use super::values::{element_type, fact_in_words};
@@ -163,7 +164,7 @@ pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
     use ErrorKind::{Node, Unsupported};
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     let root = causes.last().cloned().unwrap_or_default();
-    let is_ours = is_clause(&root) && !error.is::<Panicked>();
+    let is_ours = is_clause(&root) && !error.is::<Panicked>() && !error.is::<OtherSizes>();
     // The innermost node says most.
     let found = causes.iter().rev().find_map(|cause| find(cause, nodes));
     let (kind, message) = match found {

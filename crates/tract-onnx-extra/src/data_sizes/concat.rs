@@ -13,7 +13,8 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::array::TypedConcat;
 use tract_onnx::tract_hir::internal::*;
 
-use super::size_symbols::{axis, inferred, rewire};
+use super::agreed::agreed;
+use super::size_symbols::{axis, inferred};
 use super::with_fallback::{Override, parse_overridden};
 use crate::delegate::Facts;
 use crate::wire::wire_cast;
@@ -110,77 +111,18 @@ impl Override for OnnxConcat {
         let Some((axis, datum_type, joined)) = self.joined(&types, &shapes)? else {
             return Ok(None);
         };
-        let mut agreed: TVec<OutletId> = tvec![];
+        let mut operands: TVec<OutletId> = tvec![];
         for (index, (input, before)) in std::iter::zip(inputs, shapes).enumerate() {
             let cast = format!("{name}.cast{index}");
             let mut wire = wire_cast(target, cast, *input, datum_type)?;
             let mut shape = joined.clone();
             shape[axis] = before[axis].clone();
-            if shape != before {
-                let name = target.unique_name(format!("{name}.agreed{index}"));
-                let name = name.into_owned();
-                wire = target.wire_node(name, Agreed { shape }, &[wire])?[0];
-            }
-            agreed.push(wire);
+            wire = agreed(target, &format!("{name}.agreed{index}"), wire, shape)?;
+            operands.push(wire);
         }
         let name = target.unique_name(name).into_owned();
         target
-            .wire_node(name, TypedConcat::new(axis), &agreed)
+            .wire_node(name, TypedConcat::new(axis), &operands)
             .map(Some)
     }
-}
-
-/// Passes a value on by other expressions for its sizes, and checks that these hold.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Agreed {
-    shape: TVec<TDim>,
-}
-
-impl Op for Agreed {
-    fn name(&self) -> StaticName {
-        "Agreed".into()
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Agreed {
-    op_out_of_plan!();
-
-    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let found = inputs[0].shape();
-        for (axis, (size, expected)) in std::iter::zip(found, &self.shape).enumerate() {
-            let expected = expected.maybe_eval_to_i64(ctx.symbols);
-            ensure!(
-                expected.is_none_or(|expected| usize::try_from(expected) == Ok(*size)),
-                "a Concat reads {found:?}, of which axis {axis} has {size} elements, expected {}",
-                expected.unwrap_or_default()
-            );
-        }
-        Ok(inputs)
-    }
-}
-
-impl TypedOp for Agreed {
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec![inputs[0].datum_type.fact(self.shape.clone())])
-    }
-
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
-        let shape = self.shape.iter();
-        let shape = shape.map(|size| size.substitute_all(subs));
-        let op = Self {
-            shape: shape.collect::<TractResult<_>>()?,
-        };
-        rewire(op, node, target, mapping)
-    }
-
-    as_op!();
 }

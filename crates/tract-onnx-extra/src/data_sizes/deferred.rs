@@ -23,6 +23,7 @@ use super::pad::Cropping;
 use super::size_symbols::{SizeSymbols, axis, dims, in_numbers, inferred, rewire, symbols_of};
 use super::wide_sizes::WideSizes;
 use super::with_fallback::{Override, with_fallback};
+use super::zero_sizes::ZeroSizes;
 use crate::delegate::{Delegate, Facts};
 use crate::limits::{Limits, of_nodes_read};
 use crate::node::{check_domain, parse_with_tract};
@@ -54,6 +55,10 @@ pub(crate) fn parse(
         let sizes = first;
         upstream = Delegate::boxed(upstream, WideSizes { sizes });
     }
+    let allows_zero = node.get_attr_opt("allowzero")?.unwrap_or(0_i64) != 0;
+    if node.op_type == "Reshape" && !allows_zero {
+        upstream = Delegate::boxed(upstream, ZeroSizes);
+    }
     let sizes = node.input.get(first).filter(|name| !name.is_empty());
     // Early versions of Pad and Reshape have them as an attribute.
     let Some(sizes) = sizes else {
@@ -74,7 +79,7 @@ pub(crate) fn parse(
             .collect(),
         numbers: known.collect(),
         axes,
-        allows_zero: node.get_attr_opt("allowzero")?.unwrap_or(0_i64) != 0,
+        allows_zero,
         sizes: SizeSymbols::new(ctx),
         limits: of_nodes_read(),
     };

@@ -10,6 +10,7 @@
 //! Compress(x: [N, 4], axis 0): [size, 4], with size a number once it has run
 //! ```
 
+mod agreed;
 mod bounds;
 mod compress;
 mod concat;
@@ -27,7 +28,9 @@ mod squeeze;
 mod unique;
 mod wide_sizes;
 mod with_fallback;
+mod zero_sizes;
 
+pub(crate) use agreed::{Agreed, agree_on_sums, agreed};
 pub(crate) use custom::{CustomNode, CustomOp};
 pub(crate) use next::Next;
 pub use node_context::constant_integers;

@@ -25,6 +25,7 @@ use super::view::{Base, View};
 use crate::binary::Binary;
 use crate::recurrent::activation::{Functions, GateFunction};
 use crate::repairs::kernel::Kernel;
+use crate::repairs::shapes::OtherSizes;
 
 /// The most elements of a value, not counting symbolic sizes: with more, an operator's fixed cost
 /// is small.
@@ -266,6 +267,8 @@ pub(super) struct Group {
     nodes: Vec<usize>,
     pub(super) inputs: TVec<OutletId>,
     pub(super) outputs: TVec<OutletId>,
+    /// The symbols in its sizes that are not the size of an axis of an input.
+    others: TVec<Symbol>,
 }
 
 impl Group {
@@ -286,12 +289,29 @@ impl Group {
                 outputs.push(id.into());
             }
         }
+        let mut others: TVec<Symbol> = tvec![];
+        for &id in &nodes {
+            others.extend(sizes(model, model.node(id))?.flat_map(TDim::symbols));
+        }
+        others.sort_unstable();
+        others.dedup();
+        for input in &inputs {
+            for size in model.outlet_fact(*input)?.shape.iter() {
+                others.retain(|symbol| !matches!(size, TDim::Sym(it) if it == symbol));
+            }
+        }
         Ok(Self {
             model: model.clone(),
             nodes,
             inputs,
             outputs,
+            others,
         })
+    }
+
+    /// The values of the symbols that the shapes of the inputs do not tell.
+    pub(super) fn other_sizes(&self, symbols: &SymbolValues) -> impl Iterator<Item = Option<i64>> {
+        self.others.iter().map(|symbol| symbols.get(symbol))
     }
 
     /// Checks that the inputs have the sizes given by the symbols.
@@ -301,16 +321,7 @@ impl Group {
         shapes: impl Iterator<Item = &'a [usize]>,
     ) -> TractResult<()> {
         for (input, shape) in std::iter::zip(&self.inputs, shapes) {
-            let expected = self
-                .model
-                .outlet_fact(*input)?
-                .shape
-                .eval_to_usize(symbols)?;
-            let name = &self.model.node(input.node).name;
-            ensure!(
-                **expected == *shape,
-                "{name:?} has sizes {shape:?}, expected {expected:?}"
-            );
+            OtherSizes::check(shape, &self.model.outlet_fact(*input)?.shape, symbols)?;
         }
         Ok(())
     }

@@ -53,14 +53,16 @@ pub(crate) fn fuse_all(model: &mut TypedModel, known: &HashSet<Symbol>) -> Tract
 #[derive(Clone, Debug)]
 pub(crate) struct Fused {
     group: Arc<Group>,
-    /// The latest program: symbolic sizes stay the same for many steps.
+    /// The latest program, by its [`Ready`]: symbolic sizes stay the same for many steps.
     latest: Arc<Mutex<Option<Arc<Ready>>>>,
 }
 
-/// A program for inputs of these shapes.
+/// A program for inputs of these shapes, and for these values of the symbols that no input's shape
+/// tells: all that a program depends on.
 #[derive(Debug)]
 struct Ready {
     shapes: TVec<TVec<usize>>,
+    sizes: TVec<Option<i64>>,
     program: Program,
 }
 
@@ -78,22 +80,32 @@ impl Fused {
         shapes: impl Iterator<Item = &'a [usize]> + Clone,
     ) -> TractResult<Arc<Ready>> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ready) = latest.as_ref().filter(|ready| ready.fits(shapes.clone())) {
+        let fits = |ready: &&Arc<Ready>| self.fits(ready, symbols, shapes.clone());
+        if let Some(ready) = latest.as_ref().filter(fits) {
             return Ok(Arc::clone(ready));
         }
         self.group.check(symbols, shapes.clone())?;
         let ready = Arc::new(Ready {
             shapes: shapes.map(Into::into).collect(),
+            sizes: self.group.other_sizes(symbols).collect(),
             program: self.group.program(symbols)?,
         });
         *latest = Some(Arc::clone(&ready));
         Ok(ready)
     }
-}
 
-impl Ready {
-    fn fits<'a>(&self, shapes: impl Iterator<Item = &'a [usize]>) -> bool {
-        shapes.eq(self.shapes.iter().map(|shape| &**shape))
+    /// Whether a program is for inputs of these shapes and these values of symbols.
+    fn fits<'a>(
+        &self,
+        ready: &Ready,
+        symbols: &SymbolValues,
+        shapes: impl Iterator<Item = &'a [usize]>,
+    ) -> bool {
+        shapes.eq(ready.shapes.iter().map(|shape| &**shape))
+            && self
+                .group
+                .other_sizes(symbols)
+                .eq(ready.sizes.iter().copied())
     }
 }
 
@@ -138,7 +150,8 @@ impl Running {
         symbols: &SymbolValues,
         shapes: impl Iterator<Item = &'a [usize]> + Clone,
     ) -> TractResult<(&Program, &mut Registers)> {
-        let ready = match self.ready.take().filter(|ready| ready.fits(shapes.clone())) {
+        let fits = |ready: &Arc<Ready>| op.fits(ready, symbols, shapes.clone());
+        let ready = match self.ready.take().filter(fits) {
             Some(ready) => ready,
             None => {
                 let ready = op.ready(symbols, shapes)?;

@@ -8,14 +8,16 @@
 use rten_simd::{Isa, SimdOp};
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::array::MultiBroadcastTo;
 use tract_onnx::tract_core::ops::change_axes::{AxisChangeConsequence, AxisOp, InOut};
 use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
-use crate::data_sizes::{Override, axis, with_fallback};
-use crate::delegate::Delegate;
+use crate::data_sizes::{Override, agreed, axis, with_fallback};
+use crate::delegate::{Delegate, Hook};
 use crate::node::{check_domain, parse_with_tract};
+use crate::wire::{to_typed_without_facts, with_inputs};
 
 /// Parses a LayerNormalization.
 pub(crate) fn parse(
@@ -23,7 +25,7 @@ pub(crate) fn parse(
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    let (upstream, captured) = parse_with_tract("LayerNormalization", ctx, node)?;
+    let (upstream, captured) = parse_rows(ctx, node)?;
     if node.output.iter().skip(1).any(|output| !output.is_empty()) {
         return Ok((Delegate::boxed(upstream, OrNothing), captured));
     }
@@ -32,6 +34,23 @@ pub(crate) fn parse(
         epsilon: node.get_attr_opt("epsilon")?.unwrap_or(1e-5),
     };
     Ok((with_fallback(upstream, op), captured))
+}
+
+/// Parses an RMSNormalization, and what else tract computes of rows with a scale.
+pub(crate) fn parse_rms(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let (upstream, captured) = parse_rows(ctx, node)?;
+    Ok((Delegate::boxed(upstream, OrNothing), captured))
+}
+
+fn parse_rows(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
+    Ok((Delegate::boxed(upstream, OfRows), captured))
 }
 
 /// A LayerNormalization without the statistics of its rows.
@@ -53,15 +72,69 @@ impl Override for OnnxLayerNorm {
         let facts = facts.collect::<TractResult<Vec<_>>>()?;
         rule_if!(facts.iter().all(|fact| fact.datum_type.is::<f32>()));
         let axis = axis(self.axis, facts[0].rank())?;
-        let row = &facts[0].shape[axis..];
-        let has_row = |fact: &&TypedFact| fact.shape[..] == *row;
-        // Others broadcast.
-        rule_if!(facts[1..].iter().all(has_row));
+        let row: ShapeFact = facts[0].shape[axis..].iter().collect();
+        rule_if!(facts[1..].iter().all(|fact| fact.rank() <= row.rank()));
+        let mut operands = tvec![inputs[0]];
+        for input in &inputs[1..] {
+            operands.push(of_row(name, target, *input, &row)?);
+        }
         let op = LayerNorm {
             axis,
             epsilon: self.epsilon.to_bits(),
         };
-        target.wire_node(name, op, inputs).map(Some)
+        target.wire_node(name, op, &operands).map(Some)
+    }
+}
+
+/// Makes what scales or shifts rows agree on their sizes, unless it broadcasts.
+fn agreed_with_rows(
+    name: &str,
+    target: &mut TypedModel,
+    input: OutletId,
+    rows: &ShapeFact,
+) -> TractResult<OutletId> {
+    let mut shape = target.outlet_fact(input)?.shape.to_tvec();
+    for (size, of_row) in std::iter::zip(shape.iter_mut().rev(), rows.iter().rev()) {
+        if !size.is_one() {
+            *size = of_row.clone();
+        }
+    }
+    agreed(target, &format!("{name}.agreed"), input, shape)
+}
+
+/// A scale or a bias with an element for each of a row.
+fn of_row(
+    name: &str,
+    target: &mut TypedModel,
+    input: OutletId,
+    row: &ShapeFact,
+) -> TractResult<OutletId> {
+    let operand = agreed_with_rows(name, target, input, row)?;
+    if target.outlet_fact(operand)?.shape == *row {
+        return Ok(operand);
+    }
+    let name = target.unique_name(format!("{name}.row")).into_owned();
+    Ok(target.wire_node(name, MultiBroadcastTo::new(row.clone()), &[operand])?[0])
+}
+
+/// The hook of a normalisation of tract's, whose scale and bias have the sizes of its rows.
+#[derive(Clone, Debug)]
+struct OfRows;
+
+impl Hook for OfRows {
+    fn to_typed(
+        &self,
+        upstream: &dyn InferenceOp,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let rows = target.outlet_fact(mapping[&node.inputs[0]])?.shape.clone();
+        let agreed = with_inputs(node, target, mapping, |target, outlet| {
+            agreed_with_rows(&node.name, target, outlet, &rows).map(Some)
+        })?;
+        to_typed_without_facts(upstream, source, node, target, &agreed)
     }
 }
 

@@ -1,16 +1,19 @@
 //! MaxPool and AveragePool. tract takes most windows element by element; its MaxPool makes finite
 //! numbers of -∞, and drops NaN.
 
+use std::any::Any;
 use std::borrow::Cow;
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::cnn::{MaxPool as Maxima, PaddingSpec, PoolSpec, SumPool};
 use tract_onnx::tract_hir::internal::*;
+use tract_onnx::tract_hir::ops::cnn::{HirMaxPool, HirSumPool};
+use tract_onnx::tract_hir::ops::expandable::Expansion;
 
-use crate::delegate::{Delegate, Hook};
+use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
 use crate::node::{check_domain, parse_with_tract};
-use crate::sliding::{Axis, Fold, slide, slide_floats, window_facts};
+use crate::sliding::{Axis, Fold, at_most, most_windows, slide, slide_floats, window_facts};
 use crate::wire::to_typed_without_facts;
 
 /// Parses a MaxPool or an AveragePool.
@@ -30,6 +33,41 @@ const MAX_TAPS: usize = 12;
 struct Sliding;
 
 impl Hook for Sliding {
+    fn infer(
+        &self,
+        upstream: &mut dyn InferenceOp,
+        known: Known<'_>,
+        inference: Inference,
+    ) -> TractResult<Facts> {
+        let sizes = known.inputs[0].shape.concretize();
+        let most = match pool_spec(upstream).zip(sizes) {
+            Some((spec, sizes)) => most_windows(spec, &sizes)?,
+            None => tvec![],
+        };
+        if most.is_empty() {
+            return inference.of(upstream, known);
+        }
+        // tract would compare other expressions for the same size.
+        let without_sizes = known.outputs.iter().map(|fact| InferenceFact {
+            shape: ShapeFactoid::open(tvec![]),
+            ..(*fact).clone()
+        });
+        let without_sizes: TVec<InferenceFact> = without_sizes.collect();
+        let (inputs, observed) = (known.inputs.iter(), known.observed.iter());
+        let unknown = Known::new(inputs.copied(), &without_sizes, observed.copied());
+        let mut facts = inference.of(upstream, unknown)?;
+        for fact in &mut facts.1 {
+            let Some(mut sizes) = fact.shape.concretize() else {
+                continue;
+            };
+            for (axis, most) in &most {
+                sizes[*axis] = at_most(sizes[*axis].clone(), most.clone());
+            }
+            fact.shape = sizes.into();
+        }
+        Ok(facts)
+    }
+
     fn to_typed(
         &self,
         upstream: &dyn InferenceOp,
@@ -40,7 +78,8 @@ impl Hook for Sliding {
     ) -> TractResult<TVec<OutletId>> {
         let outlets = to_typed_without_facts(upstream, source, node, target, mapping)?;
         let datum_type = target.outlet_fact(outlets[0])?.datum_type;
-        let wired = target.node_mut(outlets[0].node);
+        let id = outlets[0].node;
+        let wired = target.node_mut(id);
         if let Some(op) = wired
             .op_as::<Maxima>()
             .filter(|_| !datum_type.is_quantized())
@@ -55,8 +94,23 @@ impl Hook for Sliding {
                 counts_padding: op.count_include_pad,
             });
         }
+        let wired = target.node(id);
+        let facts = wired.op.output_facts(&target.node_input_facts(id)?)?;
+        for (output, fact) in std::iter::zip(&mut target.node_mut(id).outputs, facts) {
+            output.fact = fact;
+        }
         Ok(outlets)
     }
+}
+
+/// The windows of a pool of tract's.
+fn pool_spec(upstream: &dyn InferenceOp) -> Option<&PoolSpec> {
+    let expansion = upstream.as_op().downcast_ref::<Box<dyn Expansion>>()?;
+    let expansion: &dyn Any = &**expansion;
+    let of_maxima = expansion
+        .downcast_ref()
+        .map(|op: &HirMaxPool| &op.pool_spec);
+    of_maxima.or_else(|| Some(&expansion.downcast_ref::<HirSumPool>()?.pool_spec))
 }
 
 /// The maxima of windows, and perhaps their places among the elements of a channel.

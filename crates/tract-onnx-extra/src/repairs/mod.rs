@@ -3,3 +3,4 @@
 pub(crate) mod gather;
 pub(crate) mod kernel;
 pub(crate) mod optimize;
+pub(crate) mod shapes;

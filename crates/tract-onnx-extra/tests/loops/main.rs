@@ -30,6 +30,7 @@ mod random_sizes;
 mod ranges;
 mod recognised;
 mod recurrent;
+mod shapes;
 mod slices;
 mod splits;
 mod symbols;

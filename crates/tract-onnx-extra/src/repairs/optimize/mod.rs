@@ -1,22 +1,23 @@
 //! tract's optimizers, with repaired passes.
 //!
 //! The passes and their order are tract's. Four of them are replaced or wrapped (`axes.rs`, `exact.rs`, `slices.rs`),
-//! three come before them (`casts.rs`, `convolutions/`, `softmax.rs`), one behind them (`by_rows.rs`), and a session of
+//! four come before them (`casts.rs`, `convolutions/`, `scans.rs`, `softmax.rs`), one behind them (`by_rows.rs`), and a session of
 //! this crate's runs them (`session.rs`). What has to see the whole model stands around them: symbols keep
-//! their definers before, and Gathers and reductions are checked afterwards.
+//! their definers before, and Gathers, reductions and shapes are checked afterwards.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tract_onnx::tract_core::ops::scan::Scan;
 use tract_onnx::tract_core::optim::{Optimizer, OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::data_sizes::agree_on_sums;
 use crate::data_sizes::definers::{keep_definers, sizes_in_numbers};
 use crate::operators::reduce::check_reductions;
 use crate::repairs::gather::check_indices;
+use crate::repairs::shapes::check_shapes;
 
 mod axes;
 mod by_rows;
@@ -24,6 +25,7 @@ mod casts;
 mod convolutions;
 mod exact;
 mod patch;
+mod scans;
 mod session;
 mod slices;
 mod softmax;
@@ -41,6 +43,8 @@ mod softmax;
 /// - Arithmetic is simplified only where its results stay the same.
 /// - Arithmetic and comparisons with operands that broadcast are computed row by row.
 /// - A Gather index out of range is an error; tract panics.
+/// - A value of another shape than the one that an operator was prepared for is an error
+///   ([`OtherSizes`](crate::OtherSizes)); tract would read beyond its end.
 /// - A size that comes from data is known wherever it is needed, even if nothing reads the value
 ///   whose size it is. Outputs that are sizes are int64; tract's are symbolic.
 /// - A reduction of nothing has ONNX Runtime's result; tract panics.
@@ -54,14 +58,15 @@ pub fn into_optimized(mut model: TypedModel) -> TractResult<TypedModel> {
 
 /// The same for a body, whose outputs may be sizes.
 pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
+    agree_on_sums(&mut model)?;
     keep_definers(&mut model)?;
     let mut model = into_decluttered(model)?;
-    finish_scans(&mut model)?;
     let mut codegen = mended(Optimizer::codegen(), &model);
-    let before: [Replace; 3] = [
+    let before: [Replace; 4] = [
         |_, model, node| softmax::along_last_axis(model, node),
         |_, model, node| convolutions::chosen(model, node),
         |_, model, node| casts::by_vectors(model, node),
+        |_, model, node| scans::planned(model, node),
     ];
     for replace in before {
         codegen.add_pass(0, Box::new(EachNode::new(replace)));
@@ -76,37 +81,10 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
         steps: None,
     };
     model.optimize_with_session(&mut nothing.session())?;
-    check(&mut model)?;
+    check_indices(&mut model);
+    check_reductions(&mut model)?;
+    check_shapes(&mut model)?;
     Ok(model)
-}
-
-/// The passes that come before tract's, where it optimises a model itself.
-fn choices() -> Optimizer {
-    Optimizer {
-        passes: vec![Box::new(EachNode::new(|_, model, node| {
-            convolutions::chosen(model, node)
-        }))],
-        steps: None,
-    }
-}
-
-/// Checks the Gathers and reductions of a model whose operators are final.
-fn check(model: &mut TypedModel) -> TractResult<()> {
-    check_indices(model);
-    check_reductions(model)
-}
-
-/// Chooses and checks the operators within Scans, which nothing reaches once they are optimised. Loops
-/// and Ifs optimise their bodies themselves.
-fn finish_scans(model: &mut TypedModel) -> TractResult<()> {
-    for node in model.nodes_mut() {
-        if let Some(scan) = node.op_as_mut::<Scan>() {
-            session::optimize(&choices(), &mut scan.body)?;
-            check(&mut scan.body)?;
-            finish_scans(&mut scan.body)?;
-        }
-    }
-    Ok(())
 }
 
 /// tract's `into_decluttered`, with the same repairs.

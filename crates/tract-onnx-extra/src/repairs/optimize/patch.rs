@@ -3,12 +3,44 @@
 //! The result is that of tract's own function, except that a new node is not compared with all
 //! nodes of the model; equal ones are merged later, in a pass.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use tract_onnx::tract_core::ops::source::TypedSource;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::names::Names;
+
+/// The symbols in the sizes of a model's inputs: what a run gives, and no pass can know.
+pub(super) fn given_symbols(model: &TypedModel) -> TractResult<HashSet<Symbol>> {
+    let mut symbols = HashSet::new();
+    for input in &model.inputs {
+        let sizes = model.outlet_fact(*input)?.shape.iter();
+        symbols.extend(sizes.flat_map(TDim::symbols));
+    }
+    Ok(symbols)
+}
+
+/// Whether no value loses a size that only a run knows. tract makes `[1, 0, 3]` of a constant `[N, 0, 3]`,
+/// since both have no elements, and a row of zeros of `x · 0`.
+pub(super) fn keeps_sizes(
+    patch: &TypedModelPatch,
+    model: &TypedModel,
+    given: &HashSet<Symbol>,
+) -> TractResult<bool> {
+    let is_given = |size: &TDim| {
+        let symbols = size.symbols();
+        !symbols.is_empty() && symbols.iter().all(|symbol| given.contains(symbol))
+    };
+    for (outlet, by) in &patch.shunts {
+        let before = &model.outlet_fact(*outlet)?.shape;
+        let after = &patch.model.outlet_fact(*by)?.shape;
+        let mut sizes = std::iter::zip(before.iter(), after.iter());
+        if sizes.any(|(before, after)| is_given(before) && after.to_i64().is_ok()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
 
 /// Applies a patch like tract, which compares each new node with all nodes of the model. `names`
 /// are those of the model.

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use tract_onnx::tract_core::optim::{Optimizer, OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
 
-use super::patch::apply;
+use super::patch::{apply, given_symbols, keeps_sizes};
 use crate::names::Names;
 
 /// Runs all passes, again and again, until none changes the model.
@@ -54,10 +54,20 @@ impl Running<'_> {
     fn run_once(&mut self, pass: &mut dyn TypedPass, model: &mut TypedModel) -> TractResult<bool> {
         pass.reset()?;
         let mut names = Names::of(model.nodes().iter().map(|node| &*node.name));
+        let given = given_symbols(model)?;
         let mut is_changed = false;
+        let mut refused = 0;
         while let Some(mut patch) = pass.next(&mut self.inner, model)? {
             let label = patch.dont_apply_twice.take();
             if label.is_some_and(|label| !self.seen.insert(label)) {
+                continue;
+            }
+            if !keeps_sizes(&patch, model, &given)? {
+                refused += 1;
+                // A pass that makes it again begins anew.
+                if refused > model.nodes.len() {
+                    break;
+                }
                 continue;
             }
             apply(patch, model, &mut names)?;

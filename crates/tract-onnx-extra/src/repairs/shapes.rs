@@ -1,0 +1,314 @@
+//! Shapes are compared with facts before an operator that believes its facts.
+//!
+//! tract's packed products, lowered convolutions and binary operators take their sizes from the facts
+//! of the plan, and read the memory of their operands by them. A value of another shape, whose reason
+//! may be an assumption that the data do not keep, would be read beyond its end. So each operator of
+//! an optimised model is checked, except those that ask the values themselves.
+//!
+//! ```text
+//! OptMatMul(a: [B, 3], b: [3, 4])  →  Checked { OptMatMul, a has B rows and 3 columns in this run, … }
+//! ```
+
+use std::fmt;
+
+use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Pad, PadMode, Slice};
+use tract_onnx::tract_core::ops::binary::{OptBinByScalar, OptBinUnicast, TypedBinOp};
+use tract_onnx::tract_core::ops::cast::Cast;
+use tract_onnx::tract_core::ops::change_axes::{AxisOp, IntoShape};
+use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
+use tract_onnx::tract_core::ops::identity::Identity;
+use tract_onnx::tract_core::ops::konst::Const;
+use tract_onnx::tract_core::ops::matmul::optimized::{MatMulOperand, OptMatMul, ProtoFusedSpec};
+use tract_onnx::tract_core::ops::source::TypedSource;
+use tract_onnx::tract_core::tract_linalg::mmm::{MMMInputValue, PackedMatrixStorage};
+use tract_onnx::tract_hir::internal::*;
+
+use crate::data_sizes::Agreed;
+
+/// A value has other sizes than those for which a model was prepared: a name of a size stands for two,
+/// or a node's output has other sizes than ONNX's rules say.
+///
+/// Preparing the model for the sizes of the data may help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherSizes(String);
+
+impl fmt::Display for OtherSizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OtherSizes {}
+
+impl OtherSizes {
+    /// Compares a shape with sizes, as far as they are known in this run.
+    pub(crate) fn check(found: &[usize], expected: &[TDim], ctx: &SymbolValues) -> TractResult<()> {
+        ensure!(
+            found.len() == expected.len(),
+            "a value has shape {found:?}, expected {} axes",
+            expected.len()
+        );
+        for (axis, (size, expected)) in std::iter::zip(found, expected).enumerate() {
+            if let Some(expected) = expected.maybe_eval_to_i64(ctx)
+                && usize::try_from(expected) != Ok(*size)
+            {
+                return Err(Self::at(found, axis, expected));
+            }
+        }
+        Ok(())
+    }
+
+    /// The error of what differs, in words.
+    pub(crate) fn new(what: String) -> TractError {
+        Self(what).into()
+    }
+
+    fn at(found: &[usize], axis: usize, expected: i64) -> TractError {
+        let size = found[axis];
+        Self::new(format!(
+            "a value has shape {found:?}, of which axis {axis} has {size} elements, expected {expected}"
+        ))
+    }
+}
+
+/// Makes the operators of an optimised model that believe their facts compare these with their inputs.
+pub(crate) fn check_shapes(model: &mut TypedModel) -> TractResult<()> {
+    for id in 0..model.nodes().len() {
+        let node = model.node(id);
+        if asks_its_inputs(node) || node.op.state(&EvalContext::out_of_plan())?.is_some() {
+            continue;
+        }
+        let expected = Expected::of(node, &model.node_input_facts(id)?);
+        let node = model.node_mut(id);
+        let op = node.op.clone();
+        node.op = Box::new(Checked { op, expected });
+    }
+    Ok(())
+}
+
+/// Whether an operator computes with the shapes of its inputs, and refuses those that do not fit, in
+/// memory that the compiler guards.
+fn asks_its_inputs(node: &TypedNode) -> bool {
+    node.inputs.is_empty()
+        || node.op_is::<TypedSource>()
+        || node.op_is::<Const>()
+        || node.op_is::<ElementWiseOp>()
+        || node.op_is::<TypedBinOp>()
+        || node.op_is::<Cast>()
+        || node.op_is::<Identity>()
+        || node.op_is::<Slice>()
+        || node.op_is::<MultiBroadcastTo>()
+        || node.op_is::<IntoShape>()
+        || node.op_is::<Agreed>()
+        || node.op_is::<Checked>()
+        || matches!(
+            node.op_as(),
+            Some(AxisOp::Add(_) | AxisOp::Rm(_) | AxisOp::Move(..))
+        )
+}
+
+/// An axis of an input.
+type Place = (usize, usize);
+
+/// The sizes of an operator's inputs.
+#[derive(Clone, Debug)]
+struct Expected {
+    /// The ranks of inputs that are plain tensors.
+    ranks: Vec<(usize, usize)>,
+    numbers: Vec<(Place, usize)>,
+    /// The axes that share a size, and its value in a run unless it is enough that they agree.
+    shared: Vec<(Option<TDim>, TVec<Place>)>,
+}
+
+impl Expected {
+    fn of(node: &TypedNode, facts: &[&TypedFact]) -> Self {
+        // These work on their inputs alone, which have to agree.
+        let is_relative = node.op_is::<OptBinUnicast>() || node.op_is::<OptBinByScalar>();
+        let mut expected = Self {
+            ranks: vec![],
+            numbers: vec![],
+            shared: vec![],
+        };
+        let mut shared: Vec<(&TDim, TVec<Place>)> = vec![];
+        for (input, fact) in facts.iter().enumerate().filter(|(_, fact)| fact.is_plain()) {
+            expected.ranks.push((input, fact.rank()));
+            for (axis, size) in fact.shape.iter().enumerate() {
+                let place = (input, axis);
+                if let Ok(size) = size.to_usize() {
+                    expected.numbers.push((place, size));
+                } else if let Some((_, places)) = shared.iter_mut().find(|(it, _)| *it == size) {
+                    places.push(place);
+                } else {
+                    shared.push((size, tvec![place]));
+                }
+            }
+        }
+        let shared = shared.into_iter();
+        let shared = shared.map(|(size, places)| ((!is_relative).then(|| size.clone()), places));
+        let says_something =
+            |(size, places): &(Option<TDim>, TVec<Place>)| size.is_some() || places.len() > 1;
+        expected.shared = shared.filter(says_something).collect();
+        expected
+    }
+
+    fn check(&self, ctx: &EvalContext<'_>, inputs: &[TValue]) -> TractResult<()> {
+        for (input, rank) in &self.ranks {
+            let found = inputs[*input].rank();
+            ensure!(
+                found == *rank,
+                "an operand has {found} axes, expected {rank}"
+            );
+        }
+        let size = |(input, axis): Place| inputs[input].shape()[axis];
+        let differs = |(input, axis): Place, expected: i64| {
+            Err(OtherSizes::at(inputs[input].shape(), axis, expected))
+        };
+        for (place, expected) in &self.numbers {
+            if size(*place) != *expected {
+                return differs(*place, i64::try_from(*expected)?);
+            }
+        }
+        for (expected, places) in &self.shared {
+            let expected = expected.as_ref();
+            let expected = expected.and_then(|it| it.maybe_eval_to_i64(ctx.symbols));
+            let expected = match expected {
+                Some(expected) => expected,
+                None => i64::try_from(size(places[0]))?,
+            };
+            for place in places {
+                if usize::try_from(expected) != Ok(size(*place)) {
+                    return differs(*place, expected);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks that the packed operands of a product are as large as the product reads them.
+fn check_product(op: &OptMatMul, ctx: &EvalContext<'_>, inputs: &[TValue]) -> TractResult<()> {
+    let size = |axis: Option<usize>| match axis {
+        None => Ok(1),
+        Some(axis) => usize::try_from(op.c_fact.shape[axis].eval_to_i64(ctx.symbols)?)
+            .context("a product with a size below 0"),
+    };
+    let (rows, columns) = (size(op.c_m_axis)?, size(op.c_n_axis)?);
+    for step in &op.micro_ops {
+        let ProtoFusedSpec::AddMatMul { a, b, .. } = step else {
+            continue;
+        };
+        let (a, b) = (packed(a, inputs)?, packed(b, inputs)?);
+        let (Some(first), false) = (a.first(), b.is_empty()) else {
+            // An empty batch has no matrices, and none is read.
+            continue;
+        };
+        let inner = first.k();
+        for (matrices, size) in [(a, rows), (b, columns)] {
+            for matrix in matrices {
+                let found = [matrix.mn(), matrix.k()];
+                let differs = std::iter::zip(found, [size, inner]).position(|(a, b)| a != b);
+                if let Some(axis) = differs {
+                    return Err(OtherSizes::at(&found, axis, [size, inner][axis] as i64));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The packed matrices of an operand.
+fn packed<'a>(
+    operand: &'a MatMulOperand,
+    inputs: &'a [TValue],
+) -> TractResult<&'a [Box<dyn MMMInputValue>]> {
+    Ok(match operand {
+        MatMulOperand::Const(value) => std::slice::from_ref(value),
+        MatMulOperand::Input(input) => {
+            let storage = inputs[*input].try_storage_as::<PackedMatrixStorage>()?;
+            storage.values()
+        }
+    })
+}
+
+/// Checks that a reflection has as many elements as it adds: tract takes its own padding for more.
+fn check_reflection(op: &Pad, shape: &[usize]) -> TractResult<()> {
+    for (axis, (size, (before, after))) in std::iter::zip(shape, &op.pads).enumerate() {
+        let added = *before.max(after);
+        ensure!(
+            added == 0 || added < *size,
+            "it reflects {added} elements along axis {axis}, which has {size}, one of them the edge"
+        );
+    }
+    Ok(())
+}
+
+/// An operator that computes with its facts, behind a comparison of its inputs with them.
+#[derive(Clone, Debug)]
+struct Checked {
+    op: Box<dyn TypedOp>,
+    expected: Expected,
+}
+
+never_equal!(Checked);
+
+impl Op for Checked {
+    fn name(&self) -> StaticName {
+        self.op.name()
+    }
+
+    fn info(&self) -> TractResult<Vec<String>> {
+        self.op.info()
+    }
+
+    fn validation(&self) -> Validation {
+        self.op.validation()
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        self.op.mints_runtime_symbols()
+    }
+
+    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
+        self.op.required_bound_symbols(inputs)
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Checked {
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        self.expected.check(ctx, &inputs)?;
+        if let Some(op) = self.op.downcast_ref::<OptMatMul>() {
+            check_product(op, ctx, &inputs)?;
+        } else if let Some(op) = self.op.downcast_ref::<Pad>()
+            && op.mode == PadMode::Reflect
+        {
+            check_reflection(op, inputs[0].shape())?;
+        }
+        self.op.eval(ctx, inputs)
+    }
+
+    fn forwards_input(&self) -> Option<usize> {
+        self.op.forwards_input()
+    }
+
+    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+        self.op.eval_out_of_plan(inputs)
+    }
+
+    fn drop_session(&self, session: SessionId, node_id: usize) {
+        self.op.drop_session(session, node_id);
+    }
+}
+
+impl TypedOp for Checked {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        self.op.output_facts(inputs)
+    }
+
+    fn cost(&self, inputs: &[&TypedFact]) -> TractResult<TVec<(Cost, TDim)>> {
+        self.op.cost(inputs)
+    }
+
+    as_op!();
+}
