@@ -433,6 +433,75 @@ fn one_session_runs_all_sizes_and_names_that_contradict_the_data() {
     }
 }
 
+/// A plan has the defaults of the inputs that were left out when it was made.
+#[test]
+fn defaults_may_be_left_out_and_given_in_turn() {
+    let bytes = model(
+        vec![
+            node("Add", &["x", "u"], &["sum"]),
+            node("Add", &["sum", "v"], &["y"]),
+        ],
+        vec![
+            value("x", INT64, &["n"]),
+            value("u", INT64, &["1"]),
+            value("v", INT64, &["1"]),
+        ],
+        vec![value("y", INT64, &["n"])],
+        |graph| {
+            let defaults = [integers("u", &[10]), integers("v", &[100])];
+            graph.initializer.extend(defaults);
+        },
+    );
+    for sizes in [Sizes::Symbolic, Sizes::OfData] {
+        let options = LoadOptions::new().with_sizes(sizes);
+        let session = Session::from_bytes(&bytes, &options).expect("it loads");
+        let given: [(&[(&str, i64)], i64); 7] = [
+            (&[], 110),
+            (&[("u", 20)], 120),
+            (&[("v", 300)], 310),
+            (&[("u", 20), ("v", 300)], 320),
+            (&[("u", 30)], 130),
+            (&[("v", 400)], 410),
+            (&[], 110),
+        ];
+        for (given, expected) in given {
+            let x = ("x", tensor1(&[1_i64, 2]));
+            let given = given.iter().map(|(name, it)| (*name, tensor1(&[*it])));
+            let outputs = session.run(given.chain([x])).expect("it runs");
+            assert_eq!(outputs["y"], tensor1(&[expected + 1, expected + 2]));
+        }
+    }
+}
+
+/// The error is ONNX's, and of the node; a plan for all sizes takes other inputs again.
+#[test]
+fn operands_that_do_not_fit_are_refused_by_their_sizes() {
+    let bytes = model(
+        vec![node("MatMul", &["x", "w"], &["y"])],
+        vec![
+            value("x", FLOAT, &["n", "k"]),
+            value("w", FLOAT, &["l", "m"]),
+        ],
+        vec![value("y", FLOAT, &["n", "m"])],
+        |_| {},
+    );
+    let session = open(&bytes);
+    assert!(session.is_symbolic());
+    let zeros = |shape: [usize; 2]| Tensor::zero::<f32>(&shape).expect("zeros");
+    for (rows, is_right) in [(4, true), (14, false), (4, true), (1, false)] {
+        let outputs = session.run([("x", zeros([3, 4])), ("w", zeros([rows, 2]))]);
+        if is_right {
+            assert_eq!(outputs.expect("it runs")["y"], zeros([3, 2]));
+            continue;
+        }
+        let error = outputs.expect_err("4 columns and another number of rows");
+        let expected = format!(
+            "tract does not take node \"y\" (MatMul) of float[3,4], float[{rows},2]"
+        );
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
 #[test]
 fn values_are_bounded_before_they_are_made() {
     let bytes = model(

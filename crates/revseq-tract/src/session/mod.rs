@@ -157,9 +157,10 @@ impl Session {
         let plan = self.plan(&inputs)?;
         plan.run(&inputs).or_else(|error| {
             // Names of sizes may contradict the data; a plan for its sizes does without them.
-            let is_retried = plan.is_symbolic() && error.kind() == ErrorKind::Unsupported;
-            let sizes = is_retried.then(|| self.plan_of_data(&inputs).ok());
-            sizes.flatten().map_or(Err(error), |plan| plan.run(&inputs))
+            match plan.is_symbolic() && error.kind() == ErrorKind::Unsupported {
+                true => self.plan_of_data(&inputs)?.run(&inputs),
+                false => Err(error),
+            }
         })
     }
 

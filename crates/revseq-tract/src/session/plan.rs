@@ -8,7 +8,7 @@ use tract_onnx::pb::{TensorProto, ValueInfoProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_core::runtime::RunOptions;
 use tract_onnx::tract_hir::internal::*;
-use tract_onnx_extra::Execution;
+use tract_onnx_extra::{Execution, run_comparing_shapes};
 
 use super::values::{self, ValueInfo};
 use super::words::{self, Nodes};
@@ -39,7 +39,8 @@ pub struct Plan {
     /// The values whose sizes depend on the inputs', by node.
     open: Vec<(String, TypedFact)>,
     limit: Option<u64>,
-    /// The sizes of inputs for which all values stay within the limit.
+    /// The sizes of inputs for which all values stay within the limit, and had the shapes of their facts
+    /// in a run.
     checked: LruCache<Vec<TVec<usize>>>,
 }
 
@@ -119,10 +120,12 @@ impl Plan {
         !self.open.is_empty()
     }
 
-    /// Whether a plan for all sizes takes these inputs: it has fixed those that nodes determine,
-    /// and an input that is given is no constant.
+    /// Whether the plan is for inputs of these names: a default of an input that is left out is part of
+    /// it.
     pub(super) fn takes(&self, inputs: &Inputs) -> bool {
-        inputs.len() == self.inputs.len()
+        let mut names = self.inputs.iter().chain(self.constants.keys());
+        inputs.len() == self.inputs.len() + self.constants.len()
+            && names.all(|name| inputs.contains_key(name))
     }
 
     /// Whether the plan is for inputs of these types and sizes.
@@ -136,14 +139,23 @@ impl Plan {
                     && fact.shape.as_concrete() == Some(value.shape())
             })
         };
-        std::iter::zip(&self.inputs, outlets).all(fits) && self.has_constants_of(inputs)
+        self.takes(inputs)
+            && std::iter::zip(&self.inputs, outlets).all(fits)
+            && self.has_constants_of(inputs)
     }
 
     /// The inputs in the order of [`runnable`](Self::runnable).
     ///
     /// # Errors
-    /// One is missing, or has other values than those that are part of the plan.
+    /// One is missing, or is none of the plan's, or has other values than those that are part of the plan.
     pub fn values(&self, inputs: &Inputs) -> Result<TVec<TValue>, Error> {
+        if let Some(name) = inputs.keys().find(|name| !self.has_input(name)) {
+            let names = &self.inputs;
+            return Err(Error::new(
+                ErrorKind::Input,
+                format!("the model was made ready without input {name:?}, for {names:?}"),
+            ));
+        }
         for (name, constant) in &self.constants {
             if inputs.get(name) != Some(constant) {
                 return Err(Error::new(
@@ -176,9 +188,7 @@ impl Plan {
     /// # Errors
     /// As those of [`run`](Self::run).
     pub fn run_each(&self, inputs: &Inputs) -> Result<Vec<Result<TValue, Error>>, Error> {
-        let values = self.values(inputs)?;
-        self.check_sizes(&values)?;
-        let values = self.run_values(values)?;
+        let values = self.run_checked(self.values(inputs)?)?;
         let outputs = std::iter::zip(values, &*self.outputs);
         let outputs = outputs.map(|(value, declared)| values::in_numbers(value, declared));
         Ok(outputs.collect())
@@ -204,37 +214,53 @@ impl Plan {
         result.map_err(|error| words::of_run(error, &self.nodes))
     }
 
-    /// Checks the sizes of all values that follow from the inputs' against the limit.
-    fn check_sizes(&self, values: &[TValue]) -> Result<(), Error> {
-        if self.open.is_empty() {
-            return Ok(());
-        }
+    /// Runs the model on inputs in the plan's order. For inputs of new sizes, those of all values are
+    /// compared with the limit before, and with the facts of the plan on the way.
+    fn run_checked(&self, values: TVec<TValue>) -> Result<TVec<TValue>, Error> {
         let sizes: Vec<TVec<usize>> = values.iter().map(|it| it.shape().into()).collect();
-        let check = || -> TractResult<Vec<TVec<usize>>> {
-            let model = self.runnable.model();
-            let mut symbols = SymbolValues::default();
-            for (outlet, sizes) in std::iter::zip(model.input_outlets()?, &sizes) {
-                let declared = model.outlet_fact(*outlet)?.shape.iter();
-                for (declared, size) in declared.zip(sizes) {
-                    if let TDim::Sym(symbol) = declared {
-                        symbols.set(symbol, *size as i64);
-                    }
-                }
-            }
-            for (node, fact) in &self.open {
-                let shape = fact.shape.iter();
-                let shape = shape.map(|it| it.eval(&symbols).to_usize().ok());
-                // Sizes from data are known later.
-                if let Some(shape) = shape.collect::<Option<TVec<usize>>>() {
-                    bounded::check(node, fact.datum_type, &shape, self.limit)?;
-                }
-            }
+        let (mut values, mut outputs) = (Some(values), None);
+        let run_first = || {
+            let checked = self.check_limit(&sizes);
+            checked.map_err(|error| words::of_preparation(error, &self.nodes))?;
+            let values = values.take().unwrap_or_default();
+            let run = || run_comparing_shapes(&mut self.runnable.spawn()?, values);
+            outputs = Some(self.fenced(run)?);
             Ok(sizes.clone())
         };
-        let checked = self.checked.get_or_try_insert(|it| *it == sizes, check);
-        checked
-            .map(drop)
-            .map_err(|error| words::of_preparation(error, &self.nodes))
+        self.checked
+            .get_or_try_insert(|it| *it == sizes, run_first)?;
+        match (outputs, values) {
+            (None, Some(values)) => self.run_values(values),
+            (outputs, _) => Ok(outputs.unwrap_or_default()),
+        }
+    }
+
+    /// Checks the sizes of all values that follow from the inputs' against the limit.
+    fn check_limit(&self, sizes: &[TVec<usize>]) -> TractResult<()> {
+        let model = self.runnable.model();
+        let mut symbols = SymbolValues::default();
+        for (outlet, sizes) in std::iter::zip(model.input_outlets()?, sizes) {
+            let declared = model.outlet_fact(*outlet)?.shape.iter();
+            for (declared, size) in declared.zip(sizes) {
+                if let TDim::Sym(symbol) = declared {
+                    symbols.set(symbol, *size as i64);
+                }
+            }
+        }
+        for (node, fact) in &self.open {
+            let shape = fact.shape.iter();
+            let shape = shape.map(|it| it.eval(&symbols).to_usize().ok());
+            // Sizes from data are known later.
+            if let Some(shape) = shape.collect::<Option<TVec<usize>>>() {
+                bounded::check(node, fact.datum_type, &shape, self.limit)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a value of an input is given to the plan, or part of it.
+    fn has_input(&self, name: &str) -> bool {
+        self.inputs.iter().any(|it| it == name) || self.constants.contains_key(name)
     }
 }
 
