@@ -495,9 +495,8 @@ fn operands_that_do_not_fit_are_refused_by_their_sizes() {
             continue;
         }
         let error = outputs.expect_err("4 columns and another number of rows");
-        let expected = format!(
-            "tract does not take node \"y\" (MatMul) of float[3,4], float[{rows},2]"
-        );
+        let expected =
+            format!("tract does not take node \"y\" (MatMul) of float[3,4], float[{rows},2]");
         assert_eq!(error.to_string(), expected);
     }
 }

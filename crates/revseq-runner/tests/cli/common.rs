@@ -12,6 +12,8 @@ use tract_onnx::pb::{
     TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
 };
 
+use crate::sessions;
+
 pub(crate) const FLOAT: i32 = 1;
 pub(crate) const INT32: i32 = 6;
 pub(crate) const INT64: i32 = 7;
@@ -47,16 +49,18 @@ pub(crate) fn succeeds<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &
 }
 
 /// Rewrites a model, and compares both on data sets of inputs; `library` is that of ONNX Runtime.
-/// The output is JSON.
+/// The output is JSON. The model also runs on all of them in one session.
 pub(crate) fn rewrite_and_check<const INPUTS: usize>(
     model: &[u8],
     data_sets: impl Iterator<Item = [TensorProto; INPUTS]>,
     flags: &[&str],
     library: Option<&str>,
 ) -> Run {
+    let data_sets: Vec<Vec<TensorProto>> = data_sets.map(Vec::from).collect();
+    sessions::run_apart(model, &data_sets);
     let folder = Folder::new();
     let path = folder.write("model.onnx", model);
-    for (set, inputs) in data_sets.enumerate() {
+    for (set, inputs) in data_sets.iter().enumerate() {
         for (index, tensor) in inputs.iter().enumerate() {
             let name = format!("test_data_set_{set}/input_{index}.pb");
             folder.write(&name, &tensor.encode_to_vec());

@@ -29,6 +29,7 @@ mod rewrite;
 mod rewrite_output;
 mod run;
 mod sequence_lens;
+mod sessions;
 mod settings;
 #[cfg(unix)]
 mod signals;
