@@ -675,3 +675,39 @@ fn a_pad_may_go_on_with_the_other_end() {
         assert_eq!(found, [3., 1., 2., 3., 1., 2., 3., 1., 2.]);
     }
 }
+
+/// Numbers of more than 32 bits where sizes may be, all the same.
+#[test]
+fn numbers_of_64_bits_may_stand_where_sizes_do() {
+    let bytes = model(
+        vec![
+            node("Range", &["from", "to", "step"], &["counted"]),
+            node("Reshape", &["x", "sizes"], &["y"]),
+        ],
+        vec![value("x", FLOAT, &["n", "0"])],
+        vec![
+            value("counted", INT64, &["3"]),
+            value("y", FLOAT, &["a", "b"]),
+        ],
+        |graph| {
+            for (name, number) in [("from", 5_000_000_000), ("to", 5_000_000_003), ("step", 1)] {
+                let mut scalar = integers(name, &[number]);
+                scalar.dims.clear();
+                graph.initializer.push(scalar);
+            }
+            graph
+                .initializer
+                .push(integers("sizes", &[5_000_000_000, 0]));
+            graph.node[1].attribute.push(int("allowzero", 1));
+        },
+    );
+    for sizes in [Sizes::Symbolic, Sizes::OfData] {
+        let options = LoadOptions::new().with_sizes(sizes);
+        let session = Session::from_bytes(&bytes, &options).expect("it opens");
+        let x = Tensor::zero::<f32>(&[2, 0]).expect("floats");
+        let outputs = session.run([("x", x)]).expect("it runs");
+        let counted = [5_000_000_000_i64, 5_000_000_001, 5_000_000_002];
+        assert_eq!(outputs["counted"], tensor1(&counted));
+        assert_eq!(outputs["y"].shape(), [5_000_000_000, 0]);
+    }
+}

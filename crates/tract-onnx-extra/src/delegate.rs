@@ -79,6 +79,31 @@ impl Inference {
             Self::Values => operator.infer(inputs, outputs, observed),
         }
     }
+
+    /// Infers with other facts in place of some inputs', which keep their own types and values.
+    pub(crate) fn with_others(
+        self,
+        operator: &mut dyn InferenceOp,
+        known: Known<'_>,
+        others: &[Option<InferenceFact>],
+    ) -> TractResult<Facts> {
+        let inputs = std::iter::zip(&known.inputs, others);
+        let inputs = inputs.map(|(fact, other)| other.as_ref().unwrap_or(*fact));
+        let given = Known::new(
+            inputs,
+            known.outputs.iter().copied(),
+            known.observed.iter().copied(),
+        );
+        let (mut found, outputs, observed) = self.of(operator, given)?;
+        let inputs = std::iter::zip(&known.inputs, others);
+        for (found, (before, other)) in std::iter::zip(&mut found, inputs) {
+            if other.is_some() {
+                found.datum_type = before.datum_type;
+                found.value = before.value.clone();
+            }
+        }
+        Ok((found, outputs, observed))
+    }
 }
 
 /// Behaviour of a [`Delegate`] that differs from its operator's.

@@ -3,11 +3,18 @@
 //! A loader has one parser for each name, and a later one replaces the one before. Each operator's
 //! file has its parser, which returns tract's operator behind a hook, or one of its own.
 
+use std::sync::LazyLock;
+
+use tract_onnx::model::{OnnxOpRegister, ParsingContext};
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_hir::internal::*;
+
+use crate::data_sizes::beside_sizes;
 use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
-    batch_norm, cast, categories, conv, div, einsum, empty, equal, functions, gemm, global_lp_pool,
-    int64, layer_norm, log_softmax, mat_mul, mod_, mul, nd_indices, pool, quantize, range, reduce,
-    resize, retyped, scalar_value, split, top_k,
+    batch_norm, cast, categories, compare, conv, div, einsum, empty, functions, gemm,
+    global_lp_pool, int64, layer_norm, log_softmax, mat_mul, mod_, mul, nd_indices, pool, quantize,
+    range, reduce, resize, retyped, scalar_value, split, top_k,
 };
 use crate::{data_sizes, recurrent};
 
@@ -25,11 +32,33 @@ use crate::{data_sizes, recurrent};
 /// an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
     register_beneath(onnx);
-    retyped::register(onnx);
+    for operator in beside_sizes::names().chain(retyped::names()) {
+        onnx.op_register.insert(operator, parse_hooked);
+    }
 }
 
-/// Registers all but what [`retyped`] wraps around operators.
-pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
+/// The operators without the hooks that several of them have.
+static BENEATH: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
+    let mut onnx = tract_onnx::onnx();
+    register_beneath(&mut onnx);
+    onnx.op_register
+});
+
+/// Parses an operator with the hooks that several of them have.
+fn parse_hooked(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let operator = node.op_type.as_str();
+    let parse = BENEATH.0.get(operator);
+    let parse = parse.with_context(|| format!("tract has no {operator}"))?;
+    let (upstream, captured) = parse(ctx, node)?;
+    let upstream = beside_sizes::hooked(operator, upstream);
+    Ok((retyped::hooked(operator, upstream), captured))
+}
+
+/// Registers all but the hooks that several operators have.
+fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     // First, since it replaces every operator of tract's; those below replace some of these.
     empty::register(onnx);
     functions::register(onnx);
@@ -37,7 +66,6 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
         .insert("BatchNormalization", batch_norm::parse);
     onnx.op_register.insert("Div", div::parse);
     onnx.op_register.insert("Einsum", einsum::parse);
-    onnx.op_register.insert("Equal", equal::parse);
     onnx.op_register.insert("Gemm", gemm::parse);
     onnx.op_register
         .insert("GlobalLpPool", global_lp_pool::parse);
@@ -66,6 +94,9 @@ pub(crate) fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("Upsample", resize::parse);
     for operator in categories::OPERATORS {
         onnx.op_register.insert(operator, categories::parse);
+    }
+    for (operator, _) in compare::OPERATORS {
+        onnx.op_register.insert(operator, compare::parse);
     }
     for operator in nd_indices::OPERATORS {
         onnx.op_register.insert(operator, nd_indices::parse);

@@ -9,7 +9,9 @@ use std::collections::HashSet;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-/// Casts a value unless it already has the type.
+use crate::data_sizes::{CastToSizes, in_dims};
+
+/// Casts a value unless it already has the type. Integers that become sizes keep all of their bits.
 pub(crate) fn wire_cast(
     model: &mut TypedModel,
     name: String,
@@ -20,6 +22,12 @@ pub(crate) fn wire_cast(
         return Ok(outlet);
     }
     let name = model.unique_name(name).into_owned();
+    if to.is_tdim() {
+        return match model.outlet_fact(outlet)?.konst.clone() {
+            Some(known) => model.add_const(name, in_dims(&known)?),
+            None => Ok(model.wire_node(name, CastToSizes, &[outlet])?[0]),
+        };
+    }
     Ok(model.wire_node(name, cast(to), &[outlet])?[0])
 }
 

@@ -26,22 +26,8 @@ pub(super) struct Bounded {
     places: Vec<usize>,
     /// Key under which the inferred input facts are recorded, for nodes of our operators.
     key: Option<inference::Key>,
-    /// The indices of the inputs that tract reads as sizes.
-    size_inputs: &'static [usize],
     /// The most bytes of an output.
     limit: Option<u64>,
-}
-
-/// The inputs that tract casts to its type of sizes, which goes through 32
-/// bits and drops the others (tract-data, `Tensor::cast_to_dt`).
-fn size_inputs(op_type: &str) -> &'static [usize] {
-    match op_type {
-        "ConstantOfShape" => &[0],
-        "Expand" | "OneHot" | "Pad" | "Reshape" | "Tile" => &[1],
-        "Range" => &[0, 1, 2],
-        "Resize" => &[3],
-        _ => &[],
-    }
 }
 
 impl Bounded {
@@ -53,30 +39,8 @@ impl Bounded {
                 .filter(|&place| !node.input[place].is_empty())
                 .collect(),
             key: inference::key(node),
-            size_inputs: size_inputs(&node.op_type),
             limit: LoadOptions::of_nodes_read().maximum_bytes(),
         }
-    }
-
-    fn check_size_inputs(&self, inputs: &[&InferenceFact]) -> TractResult<()> {
-        for (place, fact) in std::iter::zip(&self.places, inputs) {
-            let value = match fact.value.concretize() {
-                Some(value) if self.size_inputs.contains(place) => value,
-                _ => continue,
-            };
-            if !value.datum_type().is_integer() {
-                continue;
-            }
-            let wide = value.cast_to::<i64>()?;
-            let found = wide.to_plain_array_view::<i64>()?;
-            if let Some(size) = found.iter().find(|&&size| i32::try_from(size).is_err()) {
-                bail!(Explained(format!(
-                    "node {:?} has {size} in input {place}, of which tract would keep only 32 bits",
-                    self.node
-                )));
-            }
-        }
-        Ok(())
     }
 
     /// Infers, and refuses outputs that are too large before they are computed.
@@ -85,7 +49,6 @@ impl Bounded {
         upstream: &mut dyn InferenceOp,
         known: Known<'_>,
     ) -> TractResult<Facts> {
-        self.check_size_inputs(&known.inputs)?;
         let (_, inferred, _) = Inference::Facts.of(upstream, known.clone())?;
         for fact in &inferred {
             // A type that is not known yet has elements of at least one byte.

@@ -19,7 +19,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::bounds::least;
 use super::node_context::{NodeContext, Number};
-use super::pad::Cropping;
+use super::pad::{Cropping, numbers};
 use super::size_symbols::{SizeSymbols, axis, dims, in_numbers, inferred, rewire, symbols_of};
 use super::wide_sizes::WideSizes;
 use super::with_fallback::{Override, with_fallback};
@@ -45,15 +45,13 @@ pub(crate) fn parse(
     };
     let first = usize::from(node.op_type != "ConstantOfShape");
     let axes = optional_inputs(node).nth(3).flatten();
+    upstream = Delegate::boxed(upstream, WideSizes { sizes: first });
     if node.op_type == "Pad" {
         if let Some(value) = optional_inputs(node).nth(2).flatten() {
             upstream = Delegate::boxed(upstream, ScalarValue { value });
         }
         upstream = Delegate::boxed(upstream, Cropping { axes });
         upstream = Delegate::boxed(upstream, OnNumbers);
-    } else {
-        let sizes = first;
-        upstream = Delegate::boxed(upstream, WideSizes { sizes });
     }
     let allows_zero = node.get_attr_opt("allowzero")?.unwrap_or(0_i64) != 0;
     if node.op_type == "Reshape" && !allows_zero {
@@ -84,16 +82,6 @@ pub(crate) fn parse(
         limits: of_nodes_read(),
     };
     Ok((with_fallback(upstream, op), captured))
-}
-
-/// The elements of a list, which has no symbols.
-fn numbers(value: &Tensor) -> TractResult<Vec<i64>> {
-    let value = value.cast_to::<i64>()?;
-    Ok(value
-        .to_plain_array_view::<i64>()?
-        .iter()
-        .copied()
-        .collect())
 }
 
 /// Adds the default value to a ConstantOfShape: ONNX's is a float, tract's a double.

@@ -22,6 +22,15 @@ pub(crate) struct Cropping {
     pub(crate) axes: Option<usize>,
 }
 
+/// Pads from here on would overflow where they are added to a size.
+const MOST: u64 = 1 << 60;
+
+/// The elements of a list, which has no symbols.
+pub(super) fn numbers(value: &Tensor) -> TractResult<Vec<i64>> {
+    let value = value.cast_to::<i64>()?;
+    Ok(value.try_as_plain_ram()?.as_slice::<i64>()?.to_vec())
+}
+
 impl Hook for Cropping {
     fn infer(
         &self,
@@ -29,6 +38,13 @@ impl Hook for Cropping {
         known: Known<'_>,
         _inference: Inference,
     ) -> TractResult<Facts> {
+        let pads = known.inputs.get(1).and_then(|fact| fact.value.concretize());
+        for pad in pads.and_then(|it| numbers(&it).ok()).into_iter().flatten() {
+            ensure!(
+                pad.unsigned_abs() < MOST,
+                "one of its pads is {pad}, of a value larger than any memory"
+            );
+        }
         // tract panics if it computes values.
         Inference::Facts.of(upstream, known)
     }
@@ -43,10 +59,6 @@ impl Hook for Cropping {
     ) -> TractResult<TVec<OutletId>> {
         let fact = |input: usize| target.outlet_fact(mapping[&node.inputs[input]]);
         let rank = fact(0)?.rank();
-        let numbers = |value: &Arc<Tensor>| -> TractResult<Vec<i64>> {
-            let value = value.cast_to::<i64>()?;
-            Ok(value.try_as_plain_ram()?.as_slice::<i64>()?.to_vec())
-        };
         let pads = match node.inputs.get(1) {
             Some(_) => fact(1)?.konst.clone(),
             None => None,

@@ -29,16 +29,12 @@ impl Hook for WideSizes {
         known: Known<'_>,
         inference: Inference,
     ) -> TractResult<Facts> {
-        let before = known.inputs.get(self.sizes).copied();
-        let value = before.and_then(|fact| fact.value.concretize());
-        let Some((before, value)) = before.zip(value) else {
-            return inference.of(upstream, known);
-        };
-        let sizes = InferenceFact::from(in_dims(&value)?);
-        let known = known.with_input(self.sizes, &sizes);
-        let (mut found, outputs, observed) = inference.of(upstream, known)?;
-        found[self.sizes] = before.clone();
-        Ok((found, outputs, observed))
+        let mut sizes: Vec<Option<InferenceFact>> = vec![None; known.inputs.len()];
+        let before = known.inputs.get(self.sizes);
+        if let Some(value) = before.and_then(|fact| fact.value.concretize()) {
+            sizes[self.sizes] = Some(InferenceFact::from(in_dims(&value)?));
+        }
+        inference.with_others(upstream, known, &sizes)
     }
 
     fn to_typed(

@@ -17,10 +17,11 @@ use tract_onnx::tract_core::ops::logic::{And, CompGT, CompGTE, CompLT, CompLTE};
 use tract_onnx::tract_core::ops::math::Add;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::Next;
+use crate::data_sizes::{CastToSizes, Next};
 use crate::dims::scalar;
 use crate::loops::induction::constant;
 use crate::loops::spec::{Feed, Spec, one};
+use crate::operators::compare::Comparison;
 
 /// Whether the body outputs a condition that holds after every step but the last of `trip_count`.
 ///
@@ -92,8 +93,7 @@ fn holds(
     if let Some(inner) = through(node) {
         return holds(model, inner, largest);
     }
-    let (Some(TypedBinOp(op, _)), [left, right]) = (node.op_as::<TypedBinOp>(), &*node.inputs)
-    else {
+    let [left, right] = &*node.inputs else {
         return false;
     };
     // Whether `number < size + more`.
@@ -102,6 +102,18 @@ fn holds(
             return false;
         };
         (limit + more - 1 - number).prove_positive_or_zero()
+    };
+    if let Some(comparison) = node.op_as::<Comparison>() {
+        return match comparison {
+            Comparison::Less => is_less(left, right, 0),
+            Comparison::LessOrEqual => is_less(left, right, 1),
+            Comparison::Greater => is_less(right, left, 0),
+            Comparison::GreaterOrEqual => is_less(right, left, 1),
+            Comparison::Equal => false,
+        };
+    }
+    let Some(TypedBinOp(op, _)) = node.op_as::<TypedBinOp>() else {
+        return false;
     };
     match () {
         () if op.is::<And>() => holds(model, *left, largest) && holds(model, *right, largest),
@@ -163,6 +175,7 @@ fn through(node: &TypedNode) -> Option<OutletId> {
     let keeps = node.op_is::<AxisOp>()
         || node.op_is::<Identity>()
         || node.op_is::<Next>()
+        || node.op_is::<CastToSizes>()
         || node
             .op_as::<Cast>()
             .is_some_and(|cast| NUMBERS.contains(&cast.to));

@@ -76,8 +76,7 @@ impl Hook for OnNumbers {
         known: Known<'_>,
         inference: Inference,
     ) -> TractResult<Facts> {
-        let inputs = known.inputs;
-        let given = |fact: &InferenceFact| {
+        let number = |fact: &&InferenceFact| {
             let value = fact.value.concretize();
             let number = value.and_then(|value| as_int64(&value));
             fact.datum_type
@@ -89,18 +88,8 @@ impl Hook for OnNumbers {
                     value: number.map_or(GenericFactoid::Any, |it| GenericFactoid::Only(it.into())),
                 })
         };
-        let numbers: Vec<Option<InferenceFact>> = inputs.iter().map(|fact| given(fact)).collect();
-        let given = std::iter::zip(&inputs, &numbers);
-        let given = given.map(|(fact, number)| number.as_ref().unwrap_or(*fact));
-        let known = Known::new(given, known.outputs, known.observed);
-        let (mut found, outputs, observed) = inference.of(upstream, known)?;
-        for (found, (before, number)) in found.iter_mut().zip(std::iter::zip(inputs, numbers)) {
-            if number.is_some() {
-                found.datum_type = before.datum_type;
-                found.value = before.value.clone();
-            }
-        }
-        Ok((found, outputs, observed))
+        let numbers: Vec<Option<InferenceFact>> = known.inputs.iter().map(number).collect();
+        inference.with_others(upstream, known, &numbers)
     }
 
     fn to_typed(

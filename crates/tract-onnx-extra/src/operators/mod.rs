@@ -3,11 +3,11 @@
 pub(crate) mod batch_norm;
 pub(crate) mod cast;
 pub(crate) mod categories;
+pub(crate) mod compare;
 pub(crate) mod conv;
 pub(crate) mod div;
 pub(crate) mod einsum;
 pub(crate) mod empty;
-pub(crate) mod equal;
 pub(crate) mod functions;
 pub(crate) mod gemm;
 pub(crate) mod global_lp_pool;

@@ -259,7 +259,8 @@ fn of_nothing(reducer: Reducer) -> Option<f64> {
     })
 }
 
-/// Reduces integers without overflow on the way. The result is clamped to the type.
+/// Reduces integers without overflow on the way. The result is clamped to the type, as in ONNX Runtime
+/// from 1.31 on; up to 1.24, and in NumPy, sums and products wrap.
 fn of_integers(reducer: Reducer, elements: impl Iterator<Item = i128> + Clone) -> i128 {
     let sum = |term: fn(i128) -> i128| {
         let elements = elements.clone().map(term);

@@ -8,13 +8,13 @@
 //! Resize([a, b], scale 3)  →  [a, a, a, b, b, b], not [a, a, b, b, b, b]
 //! ```
 
-use tract_onnx::model::ParsingContext;
+use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::nn::resize::{CoordTransformer, Interpolator, Nearest, Resize};
 use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
-use crate::data_sizes::{in_dims, in_numbers, rewire, symbols_of};
+use crate::data_sizes::{WideSizes, in_dims, in_numbers, rewire, symbols_of};
 use crate::delegate::{Delegate, Hook};
 use crate::node::{check_domain, parse_with_tract};
 use crate::wire::{to_typed_without_facts, with_inputs};
@@ -27,6 +27,11 @@ pub(crate) fn parse(
     check_domain(node)?;
     if node.op_type == "Resize" && ctx.onnx_operator_set_version != 10 {
         let (upstream, captured) = parse_with_tract("Resize", ctx, node)?;
+        let sizes = optional_inputs(node).nth(3).flatten();
+        let upstream = match sizes {
+            Some(sizes) => Delegate::boxed(upstream, WideSizes { sizes }),
+            None => upstream,
+        };
         let upstream = Delegate::boxed(upstream, ToSizes);
         return Ok((Delegate::boxed(upstream, OrNothing), captured));
     }

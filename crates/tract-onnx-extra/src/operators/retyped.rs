@@ -3,15 +3,10 @@
 //! tract sums half floats in half floats, which loses digits, and one by one where the processor
 //! has no such instructions. ONNX Runtime casts them to floats as well.
 
-use std::sync::LazyLock;
-
-use tract_onnx::model::{OnnxOpRegister, ParsingContext};
-use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
-use crate::register::register_beneath;
 use crate::wire::{to_typed_without_facts, wire_cast, with_inputs};
 
 /// Operators that lose digits, overflow, or take several times as long in half floats.
@@ -82,31 +77,19 @@ struct Retyped {
     operators: &'static [&'static str],
 }
 
-/// The operators as they are for other types.
-static BENEATH: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
-    let mut onnx = tract_onnx::onnx();
-    register_beneath(&mut onnx);
-    onnx.op_register
-});
-
-/// Registers them in a tract ONNX loader.
-pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
-    for operator in RETYPED.iter().flat_map(|it| it.operators) {
-        onnx.op_register.insert(operator, parse);
-    }
+/// The names of the operators.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    RETYPED.iter().flat_map(|it| it.operators).copied()
 }
 
-fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    let operator = node.op_type.as_str();
-    let parse = BENEATH.0.get(operator);
-    let parse = parse.with_context(|| format!("tract has no {operator}"))?;
-    let (upstream, captured) = parse(ctx, node)?;
+/// Adds the hook to one of the operators.
+pub(crate) fn hooked(operator: &str, upstream: Box<dyn InferenceOp>) -> Box<dyn InferenceOp> {
     let types = RETYPED.iter().filter(|it| it.operators.contains(&operator));
-    let types = types.map(|it| (it.from, it.to)).collect();
-    Ok((Delegate::boxed(upstream, InOtherType { types }), captured))
+    let types: TVec<(DatumType, DatumType)> = types.map(|it| (it.from, it.to)).collect();
+    if types.is_empty() {
+        return upstream;
+    }
+    Delegate::boxed(upstream, InOtherType { types })
 }
 
 /// The hook of an operator that gets values of other types, and whose results are cast back.

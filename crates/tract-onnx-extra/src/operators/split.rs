@@ -7,6 +7,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::dims::sizes;
 use crate::node::check_domain;
 
 /// The first version for which the last of equal parts may be smaller.
@@ -134,8 +135,7 @@ impl Split {
             (Parts::Given(parts), _) => (parts.clone(), Expected::Sum(parts.clone())),
             (Parts::Input, None) => return Ok(None),
             (Parts::Input, Some(given)) => {
-                let given = given.cast_to::<TDim>()?;
-                let parts: TVec<TDim> = given.try_as_plain_ram()?.as_slice::<TDim>()?.into();
+                let parts: TVec<TDim> = sizes(given)?.into();
                 (parts.clone(), Expected::Sum(parts))
             }
             (Parts::Equal { are_even: true }, _) => {

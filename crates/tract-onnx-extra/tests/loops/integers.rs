@@ -220,3 +220,88 @@ fn truth_values_are_compared_padded_and_reduced() {
         assert_eq!(found, [expected], "{node}");
     }
 }
+
+/// A number beside a size keeps all of its bits, where it is known and where it comes from data. A
+/// BitwiseNot reads numbers.
+#[test]
+fn numbers_beside_sizes_have_64_bits() {
+    for rows in [2_i64, 5] {
+        // In 32 bits it is the size itself.
+        let twin = (1 << 32) + rows;
+        for (node, expected) in [
+            ("Add(n, twin)", vec![rows + twin]),
+            ("Sub(twin, n)", vec![1 << 32]),
+            ("Mul(n, twin)", vec![rows * twin]),
+            ("Div(n, twin)", vec![0]),
+            ("Max(n, twin)", vec![twin]),
+            ("Min(twin, n, twin)", vec![rows]),
+            ("Sum(n, twin, twin)", vec![rows + 2 * twin]),
+            ("Concat<axis=0>(n, twin, most)", vec![rows, twin, i64::MAX]),
+            ("Where(no, n, twin)", vec![twin]),
+            ("Where(yes, n, twin)", vec![rows]),
+            (
+                "ScatterElements<axis=0>(pair, second, twin)",
+                vec![rows, twin],
+            ),
+            ("ScatterND(pair, at, twin)", vec![rows, twin]),
+            ("Equal(n, twin)", vec![0]),
+            ("Less(n, twin)", vec![1]),
+            ("LessOrEqual(twin, n)", vec![0]),
+            ("Greater(twin, n)", vec![1]),
+            ("GreaterOrEqual(n, twin)", vec![0]),
+            ("Less(below, most)", vec![1]),
+            ("Greater(below, least)", vec![1]),
+            ("Greater(most, n)", vec![1]),
+        ] {
+            let nodes = format!(
+                "sizes = Shape(x)
+                 n = Gather(sizes, first)
+                 pair = Concat<axis=0>(n, n)
+                 below = Sub(n, nine)
+                 made = {node}
+                 number = Cast<to=7>(made)
+                 not = BitwiseNot(number)
+                 y = BitwiseNot(not)"
+            );
+            for inputs in ["x:f32[N,3]", "x:f32[N,3] twin:i64[1]"] {
+                let mut model = graph(inputs, "y", &nodes)
+                    .constant("first", tensor1(&[0_i64]))
+                    .constant("second", tensor1(&[1_i64]))
+                    .constant("at", tensor2(&[[1_i64]]))
+                    .constant("nine", tensor1(&[9_i64]))
+                    .constant("most", tensor1(&[i64::MAX]))
+                    .constant("least", tensor1(&[i64::MIN]))
+                    .constant("yes", tensor1(&[true]))
+                    .constant("no", tensor1(&[false]));
+                let mut values = vec![Tensor::zero::<f32>(&[rows as usize, 3]).unwrap()];
+                match inputs.contains("twin") {
+                    true => values.push(tensor1(&[twin])),
+                    false => model = model.constant("twin", tensor1(&[twin])),
+                }
+                let found = run(model, &values).unwrap_or_else(|error| panic!("{node}: {error:?}"));
+                assert_eq!(found, [tensor1(&expected)], "{inputs}: {node}");
+            }
+        }
+    }
+}
+
+/// Ends of a slice as PyTorch's exporter writes them for `x[:n - 1, :]`.
+#[test]
+fn an_end_beyond_any_axis_stands_beside_a_size() {
+    let nodes = "sizes = Shape(x)
+         n = Gather(sizes, first)
+         last = Sub(n, one)
+         ends = Concat<axis=0>(last, most)
+         y = Slice(x, starts, ends, axes)";
+    for declared in ["x:f32[N,5]", "x:f32[3,5]"] {
+        let model = graph(declared, "y", nodes)
+            .constant("first", tensor1(&[0_i64]))
+            .constant("one", tensor1(&[1_i64]))
+            .constant("most", tensor1(&[i64::MAX]))
+            .constant("starts", tensor1(&[0_i64, 0]))
+            .constant("axes", tensor1(&[0_i64, 1]));
+        let x = Tensor::zero::<f32>(&[3, 5]).unwrap();
+        let found = run(model, &[x]).unwrap();
+        assert_eq!(found[0].shape(), [2, 5], "{declared}");
+    }
+}

@@ -24,10 +24,11 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::limits::Metered;
 use super::reads::{FromOuter, Positions};
-use crate::data_sizes::symbols_of;
+use crate::data_sizes::{CastToSizes, symbols_of};
 use crate::loops::alias::Alias;
 use crate::loops::induction::Induction;
 use crate::loops::spec::{Feed, Spec};
+use crate::operators::compare::Comparison;
 use crate::repairs::optimize::into_decluttered;
 use crate::wire::reads;
 
@@ -310,6 +311,8 @@ impl Body<'_> {
             || op.is::<TypedBinOp>()
             || op.is::<Iff>()
             || op.is::<Cast>()
+            || op.is::<CastToSizes>()
+            || op.is::<Comparison>()
             || op.is::<AxisOp>()
             || op.is::<MultiBroadcastTo>()
             || op.is::<Slice>()

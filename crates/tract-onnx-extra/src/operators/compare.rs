@@ -1,0 +1,184 @@
+//! Comparisons of sizes.
+//!
+//! tract takes sizes for different if their expressions are, and subtracts numbers, which overflows. Here
+//! a comparison is decided before the run if it is the same for all sizes, and of numbers otherwise.
+//!
+//! ```text
+//! N = 2 is decided once N is a number; N + 1 = 0 is false for all N; N > 9223372036854775807 is false
+//! ```
+
+use std::cmp::Ordering;
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::broadcast::multi_broadcast;
+use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
+use tract_onnx::tract_hir::internal::*;
+
+use super::empty::OrNothing;
+use crate::data_sizes::{Override, parse_overridden};
+use crate::delegate::Delegate;
+use crate::dims::{difference, each_size, is_size};
+use crate::wire::wire_cast;
+
+/// The operators, by their ONNX names.
+pub(crate) const OPERATORS: [(&str, Comparison); 5] = [
+    ("Equal", Comparison::Equal),
+    ("Greater", Comparison::Greater),
+    ("GreaterOrEqual", Comparison::GreaterOrEqual),
+    ("Less", Comparison::Less),
+    ("LessOrEqual", Comparison::LessOrEqual),
+];
+
+/// Parses a comparison.
+pub(crate) fn parse(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let (upstream, captured) = parse_overridden(ctx, node, |node| {
+        let known = OPERATORS.iter().find(|(name, _)| *name == node.op_type);
+        let (_, comparison) = *known.context("it is one of the registered")?;
+        Ok(comparison)
+    })?;
+    Ok((Delegate::boxed(upstream, OrNothing), captured))
+}
+
+/// A comparison, of sizes where it is a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Comparison {
+    Equal,
+    Greater,
+    GreaterOrEqual,
+    Less,
+    LessOrEqual,
+}
+
+impl Comparison {
+    fn holds_for(self, ordering: Ordering) -> bool {
+        match self {
+            Self::Equal => ordering.is_eq(),
+            Self::Greater => ordering.is_gt(),
+            Self::GreaterOrEqual => ordering.is_ge(),
+            Self::Less => ordering.is_lt(),
+            Self::LessOrEqual => ordering.is_le(),
+        }
+    }
+
+    /// Whether it holds between two sizes, if it is the same for all of their symbols.
+    fn holds(self, a: &TDim, b: &TDim) -> TractResult<bool> {
+        if let (Ok(a), Ok(b)) = (a.to_i64(), b.to_i64()) {
+            return Ok(self.holds_for(a.cmp(&b)));
+        }
+        // The orderings that some symbols may have.
+        let is_never = |more: Option<TDim>| more.is_some_and(|it| is_size(&it));
+        let (more, less) = (difference(a, b), difference(b, a));
+        let mut possible = vec![];
+        if !is_never(less.clone()) {
+            possible.push(Ordering::Greater);
+        }
+        if !is_never(more.clone()) {
+            possible.push(Ordering::Less);
+        }
+        let is_other = |it: Option<TDim>| is_never(it.map(|it| it - 1));
+        if !is_other(more) && !is_other(less) {
+            possible.push(Ordering::Equal);
+        }
+        let mut results = possible.into_iter().map(|it| self.holds_for(it));
+        match results.next() {
+            Some(first) if results.all(|it| it == first) => Ok(first),
+            // Where that takes numbers, tract's error says that it is too early.
+            _ => Ok(self.holds_for(a.to_i64()?.cmp(&b.to_i64()?))),
+        }
+    }
+}
+
+impl Override for Comparison {
+    fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
+        let is_number = |input: &&InferenceFact| {
+            let value = input.value.concretize();
+            value.is_none_or(|value| !value.datum_type().is_tdim())
+        };
+        inputs.iter().all(is_number)
+    }
+
+    fn wire(
+        &self,
+        _upstream: &dyn InferenceOp,
+        name: &str,
+        target: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<Option<TVec<OutletId>>> {
+        let types = [0, 1].map(|input| Ok(target.outlet_fact(inputs[input])?.datum_type));
+        let [a, b]: [TractResult<DatumType>; 2] = types;
+        rule_if!(a?.is_tdim() || b?.is_tdim());
+        let mut operands: TVec<OutletId> = tvec![];
+        for input in inputs {
+            let name = format!("{name}.size");
+            operands.push(wire_cast(target, name, *input, TDim::datum_type())?);
+        }
+        let operands = wire_rank_broadcast(format!("{name}.operand"), target, &operands)?;
+        let name = target.unique_name(name).into_owned();
+        target.wire_node(name, *self, &operands).map(Some)
+    }
+}
+
+impl Op for Comparison {
+    fn name(&self) -> StaticName {
+        format!("Sizes{self:?}").into()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Comparison {
+    op_out_of_plan!();
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let holds = each_size([&inputs[0], &inputs[1]], |a, b| {
+            let holds = self.holds(&a.eval(ctx.symbols), &b.eval(ctx.symbols))?;
+            Ok(i64::from(holds).to_dim())
+        })?;
+        let holds = holds.cast_to::<i64>()?.cast_to::<bool>()?.into_owned();
+        Ok(tvec![holds.into_tvalue()])
+    }
+}
+
+impl TypedOp for Comparison {
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
+        Ok(tvec![bool::fact(shape)])
+    }
+
+    as_op!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comparisons_hold_for_all_sizes_or_take_numbers() {
+        use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual};
+        let scope = SymbolScope::default();
+        let n = scope.sym("N").to_dim();
+        let [most, least] = [i64::MAX, i64::MIN].map(|it| it.to_dim());
+        for (comparison, a, b, expected) in [
+            (Less, 3.to_dim(), (1_i64 << 32).to_dim() + 3, Some(true)),
+            (Greater, -3.to_dim(), most.clone(), Some(false)),
+            (Less, 3.to_dim(), least.clone(), Some(false)),
+            (Equal, n.clone(), 2.to_dim(), None),
+            (Equal, n.clone() + 1, 0.to_dim(), Some(false)),
+            (Equal, n.clone() + 1, n.clone() + 1, Some(true)),
+            (GreaterOrEqual, n.clone(), 0.to_dim(), Some(true)),
+            (Greater, n.clone(), 0.to_dim(), None),
+            (Less, n.clone(), 0.to_dim(), Some(false)),
+            (LessOrEqual, n.clone() - 5, most, None),
+            (LessOrEqual, n.clone() - 5, n.clone(), Some(true)),
+            (Greater, n.clone() - 5, n.clone(), Some(false)),
+            (GreaterOrEqual, n.clone() - 5, least, None),
+        ] {
+            let holds = comparison.holds(&a, &b).ok();
+            assert_eq!(holds, expected, "{comparison:?} {a} {b}");
+        }
+    }
+}
