@@ -15,7 +15,7 @@ use crate::model::{
     ValueInfoProto, tensor_shape_proto::dimension::Value as DimValue, tensor_type,
 };
 use crate::tensor::check_rank;
-use crate::{Error, external, order, tensor};
+use crate::{Error, axes, external, order, tensor};
 
 /// The number of the field `type` of AttributeProto (onnx.proto).
 const ATTRIBUTE_TYPE: u32 = 20;
@@ -71,7 +71,7 @@ fn check_functions(functions: &[FunctionProto]) -> Result<()> {
         for input in &function.input {
             define(&mut names, input).with_context(|| format!("{path}: input"))?;
         }
-        check_nodes(&function.node, &path, &mut names, &[], true)?;
+        check_nodes(&function.node, &path, &mut names, &[], true, &Ranks::new())?;
         for output in &function.output {
             ensure!(
                 names.contains(output.as_str()),
@@ -161,7 +161,14 @@ fn check_graph(
         check_tensor(initializer)
             .with_context(|| format!("{path}: initializer {:?}", initializer.name()))?;
     }
-    check_nodes(&graph.node, path, &mut names, outer, in_function)?;
+    check_nodes(
+        &graph.node,
+        path,
+        &mut names,
+        outer,
+        in_function,
+        &ranks(graph, is_main),
+    )?;
     let mut outputs = HashSet::new();
     for output in &graph.output {
         if !is_main {
@@ -182,6 +189,21 @@ fn check_graph(
     Ok(())
 }
 
+/// The ranks of a graph's values, as far as they are known.
+type Ranks<'a> = HashMap<&'a str, usize>;
+
+/// The ranks of a graph's constants, and of the main graph's inputs: what bodies declare may be stale.
+fn ranks(graph: &GraphProto, is_main: bool) -> Ranks<'_> {
+    let inputs = graph.input.iter().filter(|_| is_main);
+    let inputs = inputs.filter_map(|input| {
+        let shape = tensor_type(input)?.shape.as_option()?;
+        Some((input.name(), shape.dim.len()))
+    });
+    let constants = graph.initializer.iter();
+    let constants = constants.map(|tensor| (tensor.name(), tensor.dims.len()));
+    inputs.chain(constants).collect()
+}
+
 /// Adds a name that has to be new.
 fn define<'a>(names: &mut HashSet<&'a str>, name: &'a str) -> Result<()> {
     ensure!(!name.is_empty(), "it has no name");
@@ -195,6 +217,7 @@ fn check_nodes<'a>(
     names: &mut HashSet<&'a str>,
     outer: &[&HashSet<&str>],
     in_function: bool,
+    ranks: &Ranks<'_>,
 ) -> Result<()> {
     let at = |index: usize| format!("{path}/{}", nodes[index].label(index));
     for (index, node) in nodes.iter().enumerate() {
@@ -215,6 +238,7 @@ fn check_nodes<'a>(
         check_attributes(node, &at(index), names, outer, in_function)?;
         check_body(node).with_context(|| at(index))?;
         check_transpose(node).with_context(|| at(index))?;
+        check_axes(node, ranks).with_context(|| at(index))?;
     }
     if let Err(index) = order::sorted(nodes) {
         bail!("{}: its input depends on its own output", at(index));
@@ -272,6 +296,46 @@ fn check_transpose(node: &NodeProto) -> Result<()> {
         perm.len() - 1
     );
     Ok(())
+}
+
+/// Knowledge of a node before anything is inferred.
+struct Declared<'a> {
+    node: &'a NodeProto,
+    ranks: &'a Ranks<'a>,
+}
+
+impl axes::Known for Declared<'_> {
+    fn integers(&self, attribute: &str) -> Option<Vec<i64>> {
+        let attribute = self
+            .node
+            .attribute
+            .iter()
+            .find(|it| it.name() == attribute)?;
+        match attribute.r#type {
+            _ if !attribute.reference().is_empty() => None,
+            Some(AttributeType::INT) => Some(vec![attribute.i.unwrap_or(0)]),
+            Some(AttributeType::INTS) => Some(attribute.ints.clone()),
+            _ => None,
+        }
+    }
+
+    fn rank(&self, input: usize) -> Option<usize> {
+        self.ranks
+            .get(self.node.input.get(input)?.as_str())
+            .copied()
+    }
+
+    fn elements(&self, _input: usize) -> Option<Vec<i64>> {
+        None
+    }
+}
+
+fn check_axes(node: &NodeProto, ranks: &Ranks<'_>) -> Result<()> {
+    if !node.domain().is_empty() {
+        return Ok(());
+    }
+    let declared = Declared { node, ranks };
+    axes::check(node.op(), node.input.len(), &declared).map_err(anyhow::Error::msg)
 }
 
 fn check_attributes(

@@ -47,6 +47,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod axes;
 mod bind;
 mod check;
 mod codec;

@@ -89,3 +89,33 @@ fn a_split_may_have_fewer_lengths_than_outputs() {
         );
     }
 }
+
+/// Ranks that a model's inputs declare; a value between nodes may have any.
+#[test]
+fn axes_lie_within_declared_ranks() {
+    let model = |read: &str, axis: i64| ModelProto {
+        graph: MessageField::some(GraphProto {
+            node: vec![
+                node("Tanh", &["x"], &["between"], vec![]),
+                node("Softmax", &[read], &["y"], vec![int("axis", axis)]),
+            ],
+            input: vec![value("x", FLOAT, &[None, Some(3)])],
+            output: vec![value("y", FLOAT, &[])],
+            ..GraphProto::default()
+        }),
+        ..ModelProto::default()
+    };
+    check(&model("x", -2)).unwrap();
+    check(&model("between", 2)).unwrap();
+    for (read, axis, why) in [
+        (
+            "x",
+            2,
+            "graph/Softmax#1: axis is 2, expected one from -2 to 1",
+        ),
+        ("between", 64, "axis is 64, expected one from -64 to 63"),
+    ] {
+        let error = check(&model(read, axis)).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}

@@ -90,11 +90,16 @@ impl std::error::Error for Error {}
 
 /// An error whose message is already in ONNX's terms.
 #[derive(Debug)]
-pub(crate) struct Explained(pub(crate) String);
+pub(crate) struct Explained {
+    pub(crate) kind: ErrorKind,
+    pub(crate) message: String,
+    /// The node that it is about, if a caller may ask for it.
+    pub(crate) node: Option<String>,
+}
 
 impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 

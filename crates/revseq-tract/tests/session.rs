@@ -676,6 +676,60 @@ fn a_pad_may_go_on_with_the_other_end() {
     }
 }
 
+/// Axes beyond a rank that is known once the model is inferred, or by the data: tract counts up to
+/// them, or makes so many sizes.
+#[test]
+fn axes_beyond_the_rank_are_errors() {
+    let normalised = |sizes: Option<&[&str]>| {
+        model(
+            vec![
+                node("Tanh", &["x"], &["between"]),
+                with(
+                    node("LayerNormalization", &["between", "scale"], &["y"]),
+                    int("axis", -5),
+                ),
+            ],
+            vec![match sizes {
+                Some(sizes) => value("x", FLOAT, sizes),
+                None => without_shape("x"),
+            }],
+            vec![value("y", FLOAT, &[])],
+            |graph| graph.initializer.push(stored("scale", &[1.0; 4])),
+        )
+    };
+    let unsqueezed = model(
+        vec![node("Unsqueeze", &["x", "axes"], &["y"])],
+        vec![value("x", FLOAT, &["n", "3", "4"])],
+        vec![value("y", FLOAT, &[])],
+        |graph| graph.initializer.push(integers("axes", &[0, 1 << 40])),
+    );
+    let least = "axis is -5, expected one from -3 to 2";
+    let most = "axes has 1099511627776, expected each from -5 to 4";
+    for (bytes, why) in [
+        (normalised(Some(&["n", "3", "4"])), least),
+        (normalised(None), least),
+        (unsqueezed, most),
+    ] {
+        for sizes in [Sizes::Symbolic, Sizes::OfData] {
+            let options = LoadOptions::new().with_sizes(sizes);
+            let session = Session::from_bytes(&bytes, &options).expect("it opens");
+            let x = Tensor::zero::<f32>(&[2, 3, 4]).expect("floats");
+            let error = session.run([("x", x)]).expect_err("there is no such axis");
+            assert!(error.to_string().contains(why), "{error}");
+            assert_eq!(error.node(), Some("y"), "{error}");
+        }
+    }
+}
+
+fn without_shape(name: &str) -> tract_onnx::pb::ValueInfoProto {
+    let mut value = value(name, FLOAT, &[]);
+    let declared = value.r#type.as_mut().and_then(|it| it.value.as_mut());
+    if let Some(tract_onnx::pb::type_proto::Value::TensorType(tensor)) = declared {
+        tensor.shape = None;
+    }
+    value
+}
+
 /// Numbers of more than 32 bits where sizes may be, all the same.
 #[test]
 fn numbers_of_64_bits_may_stand_where_sizes_do() {

@@ -14,7 +14,7 @@ use crate::loops::{if_, onnx_scan, parse};
 use crate::operators::{
     batch_norm, cast, categories, compare, conv, div, einsum, empty, functions, gemm,
     global_lp_pool, int64, layer_norm, log_softmax, mat_mul, mod_, mul, nd_indices, pool, quantize,
-    range, reduce, resize, retyped, scalar_value, split, top_k,
+    range, reduce, resize, retyped, scalar_value, split, top_k, within_rank,
 };
 use crate::{data_sizes, recurrent};
 
@@ -53,6 +53,7 @@ fn parse_hooked(
     let parse = BENEATH.0.get(operator);
     let parse = parse.with_context(|| format!("tract has no {operator}"))?;
     let (upstream, captured) = parse(ctx, node)?;
+    let upstream = within_rank::hooked(node, upstream)?;
     let upstream = beside_sizes::hooked(operator, upstream);
     Ok((retyped::hooked(operator, upstream), captured))
 }

@@ -1,10 +1,13 @@
-//! A bound on the tensors that a model makes inside tract.
+//! A bound on the tensors that a model makes inside tract, and on the axes that it names.
 //!
 //! A few bytes can ask for terabytes: ConstantOfShape, Expand, Tile, Range, a
 //! broadcast. tract computes constants while it reads a model, so the size has
-//! to be looked at between the inference of an operator's shapes and that.
+//! to be looked at between the inference of an operator's shapes and that. Axes are looked at before,
+//! as soon as ranks are known: some operators of tract's count up to any axis.
 
-use tract_onnx::pb::NodeProto;
+use revseq_onnx::axes;
+use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::pb::{AttributeProto, NodeProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{
     DimFact, InferenceFact, InferenceModel, InferenceNode, InferenceOp, ShapeFactoid,
@@ -14,8 +17,8 @@ use tract_onnx_extra::delegate::{Facts, Hook, Inference, Known};
 
 use super::inference;
 use crate::LoadOptions;
-use crate::error::Explained;
-use crate::session::words::AtNode;
+use crate::error::{ErrorKind, Explained};
+use crate::session::words::{AtNode, node_in_words};
 
 /// The hook of an operator whose outputs may not be larger than the limit of [`LoadOptions`].
 #[derive(Clone, Debug)]
@@ -24,10 +27,55 @@ pub(super) struct Bounded {
     op_type: String,
     /// The indices of its inputs that are given.
     places: Vec<usize>,
+    /// The attributes that may name axes.
+    axes: Vec<(String, Vec<i64>)>,
     /// Key under which the inferred input facts are recorded, for nodes of our operators.
     key: Option<inference::Key>,
     /// The most bytes of an output.
     limit: Option<u64>,
+}
+
+/// An attribute that is an integer, or a list of them, with its name.
+fn integers(attribute: &AttributeProto) -> Option<(String, Vec<i64>)> {
+    let integers = match AttributeType::try_from(attribute.r#type).ok()? {
+        AttributeType::Int => vec![attribute.i],
+        AttributeType::Ints => attribute.ints.clone(),
+        _ => return None,
+    };
+    Some((attribute.name.clone(), integers))
+}
+
+/// Knowledge of a node that is inferred.
+struct Inferred<'a> {
+    node: &'a Bounded,
+    inputs: &'a [&'a InferenceFact],
+}
+
+impl Inferred<'_> {
+    fn fact(&self, input: usize) -> Option<&InferenceFact> {
+        let index = self.node.places.iter().position(|place| *place == input)?;
+        self.inputs.get(index).copied()
+    }
+}
+
+impl axes::Known for Inferred<'_> {
+    fn integers(&self, attribute: &str) -> Option<Vec<i64>> {
+        let mut axes = self.node.axes.iter();
+        let (_, integers) = axes.find(|(name, _)| name == attribute)?;
+        Some(integers.clone())
+    }
+
+    fn rank(&self, input: usize) -> Option<usize> {
+        let rank = self.fact(input)?.shape.rank().concretize()?;
+        usize::try_from(rank).ok()
+    }
+
+    fn elements(&self, input: usize) -> Option<Vec<i64>> {
+        let value = self.fact(input)?.value.concretize()?;
+        let value = value.cast_to::<i64>().ok()?;
+        let value = value.to_plain_array_view::<i64>().ok()?;
+        Some(value.iter().copied().collect())
+    }
 }
 
 impl Bounded {
@@ -38,9 +86,23 @@ impl Bounded {
             places: (0..node.input.len())
                 .filter(|&place| !node.input[place].is_empty())
                 .collect(),
+            axes: node.attribute.iter().filter_map(integers).collect(),
             key: inference::key(node),
             limit: LoadOptions::of_nodes_read().maximum_bytes(),
         }
+    }
+
+    fn check_axes(&self, inputs: &[&InferenceFact]) -> TractResult<()> {
+        let known = Inferred { node: self, inputs };
+        let inputs = self.places.last().map_or(0, |last| last + 1);
+        axes::check(&self.op_type, inputs, &known).map_err(|why| {
+            Explained {
+                kind: ErrorKind::Node,
+                message: format!("{}: {why}", node_in_words(&self.node, &self.op_type)),
+                node: Some(self.node.clone()),
+            }
+            .into()
+        })
     }
 
     /// Infers, and refuses outputs that are too large before they are computed.
@@ -88,9 +150,13 @@ pub(crate) fn check(
         limit if limit >= 1 << 30 && limit % (1 << 30) == 0 => format!("{} GiB", limit >> 30),
         limit => format!("{limit} bytes"),
     };
-    bail!(Explained(format!(
-        "node {node:?} makes a tensor of sizes {shape:?}, more than the {allowed} that are allowed"
-    )))
+    bail!(Explained {
+        kind: ErrorKind::Limit,
+        message: format!(
+            "node {node:?} makes a tensor of sizes {shape:?}, more than the {allowed} that are allowed"
+        ),
+        node: None,
+    })
 }
 
 /// A fact without the sizes that are known by name only.
@@ -122,6 +188,7 @@ impl Hook for Bounded {
         known: Known<'_>,
         inference: Inference,
     ) -> TractResult<Facts> {
+        self.check_axes(&known.inputs)?;
         if inference == Inference::Facts {
             return inference.of(upstream, known);
         }

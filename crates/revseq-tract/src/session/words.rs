@@ -104,7 +104,7 @@ impl fmt::Display for AtNode {
         write!(
             f,
             "tract does not take {}",
-            node(&self.name, &self.operator)
+            node_in_words(&self.name, &self.operator)
         )?;
         if !self.inputs.is_empty() {
             let inputs = shortened(&self.inputs.join(", "), 2 * MAXIMUM_NAME);
@@ -118,28 +118,28 @@ impl fmt::Display for AtNode {
 }
 
 /// A node in words.
-fn node(name: &str, operator: &str) -> String {
+pub(crate) fn node_in_words(name: &str, operator: &str) -> String {
     format!("node {:?} ({operator})", shortened(name, MAXIMUM_NAME))
 }
 
 /// An error of tract's about a model that is being prepared.
 pub(crate) fn of_preparation(error: TractError, nodes: &Nodes) -> Error {
-    use ErrorKind::{Limit, Model, Node, Unsupported};
+    use ErrorKind::{Model, Node, Unsupported};
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     let root = causes.last().cloned().unwrap_or_default();
     let found = causes.iter().find_map(|cause| find(cause, nodes));
-    let (kind, message, name) = if let Some(Explained(why)) = error.downcast_ref() {
-        (Limit, why.clone(), None)
+    let (kind, message, name) = if let Some(told) = error.downcast_ref::<Explained>() {
+        (told.kind, told.message.clone(), told.node.clone())
     } else if let Some(at) = error.downcast_ref::<AtNode>() {
         (Unsupported, at.to_string(), Some(at.name.clone()))
     } else {
         match found {
             Some((name, operator)) if OURS.contains(&operator) && is_clause(&root) => {
-                let message = format!("{}: {root}", node(name, operator));
+                let message = format!("{}: {root}", node_in_words(name, operator));
                 (Node, message, Some(name.to_owned()))
             }
             Some((name, operator)) => {
-                let message = format!("tract does not take {}", node(name, operator));
+                let message = format!("tract does not take {}", node_in_words(name, operator));
                 (Unsupported, message, Some(name.to_owned()))
             }
             None if causes.len() == 1 && !root.contains(['<', '#']) && !error.is::<Panicked>() => {
@@ -168,11 +168,16 @@ pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
     // The innermost node says most.
     let found = causes.iter().rev().find_map(|cause| find(cause, nodes));
     let (kind, message) = match found {
-        Some((name, operator)) if is_ours => (Node, format!("{}: {root}", node(name, operator))),
+        Some((name, operator)) if is_ours => {
+            (Node, format!("{}: {root}", node_in_words(name, operator)))
+        }
         Some((name, operator)) => {
             let elements = lacking_type(&root).map(|it| format!(" of {}", it.name()));
             let elements = elements.unwrap_or_default();
-            let message = format!("tract cannot run {}{elements}", node(name, operator));
+            let message = format!(
+                "tract cannot run {}{elements}",
+                node_in_words(name, operator)
+            );
             (Unsupported, message)
         }
         None if is_ours => (Node, root),

@@ -15,12 +15,25 @@ use crate::operators::empty::OrNothing;
 use crate::recurrent;
 use crate::wire::wire_cast;
 
+/// The most axes of a value: tract makes a size for each up to the one that is named.
+const MAXIMUM_RANK: i64 = 64;
+
 /// Parses a Scan like tract, but for the final states.
 pub(crate) fn parse(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
+    for list in ["scan_input_axes", "scan_output_axes"] {
+        let axes: Option<Vec<i64>> = node.get_attr_opt_vec(list)?;
+        for axis in axes.into_iter().flatten() {
+            ensure!(
+                (-MAXIMUM_RANK..MAXIMUM_RANK).contains(&axis),
+                "its {list} has {axis}, expected each from -{MAXIMUM_RANK} to {}",
+                MAXIMUM_RANK - 1
+            );
+        }
+    }
     let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
     let scanned: i64 = node.get_attr("num_scan_inputs")?;
     let states = usize::try_from(scanned).ok().and_then(|scanned| {

@@ -27,3 +27,4 @@ pub(crate) mod retyped;
 pub(crate) mod scalar_value;
 pub(crate) mod split;
 pub(crate) mod top_k;
+pub(crate) mod within_rank;
