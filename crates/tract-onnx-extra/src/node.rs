@@ -46,6 +46,84 @@ pub(crate) fn check_domain(node: &NodeProto) -> TractResult<()> {
     Ok(())
 }
 
+/// The operators that take no input, or do without the first one.
+const WITHOUT_INPUT: [&str; 6] = [
+    "Constant",
+    "Loop",
+    "Optional",
+    "RandomNormal",
+    "RandomUniform",
+    "SequenceEmpty",
+];
+
+/// The inputs that operators do not do without, where these are more than one.
+const REQUIRED: &[(&str, usize)] = &[
+    ("Add", 2),
+    ("And", 2),
+    ("BatchNormalization", 5),
+    ("BitShift", 2),
+    ("BitwiseAnd", 2),
+    ("BitwiseOr", 2),
+    ("BitwiseXor", 2),
+    ("Compress", 2),
+    ("Conv", 2),
+    ("ConvInteger", 2),
+    ("ConvTranspose", 2),
+    ("CumSum", 2),
+    ("DequantizeLinear", 2),
+    ("Div", 2),
+    ("Equal", 2),
+    ("Expand", 2),
+    ("GRU", 3),
+    ("Gather", 2),
+    ("GatherElements", 2),
+    ("GatherND", 2),
+    ("Gemm", 2),
+    ("Greater", 2),
+    ("GreaterOrEqual", 2),
+    ("InstanceNormalization", 3),
+    ("LSTM", 3),
+    ("LayerNormalization", 2),
+    ("Less", 2),
+    ("LessOrEqual", 2),
+    ("MatMul", 2),
+    ("MatMulInteger", 2),
+    ("Mod", 2),
+    ("Mul", 2),
+    ("OneHot", 3),
+    ("Or", 2),
+    ("PRelu", 2),
+    ("Pow", 2),
+    ("QLinearConv", 8),
+    ("QLinearMatMul", 8),
+    ("QuantizeLinear", 2),
+    ("RNN", 3),
+    ("Range", 3),
+    ("ScatterElements", 3),
+    ("ScatterND", 3),
+    ("Sub", 2),
+    ("Tile", 2),
+    ("Where", 3),
+    ("Xor", 2),
+];
+
+/// Refuses a node without an output, or without an input that its operator requires: what reads it
+/// takes them by their places.
+pub(crate) fn check_arity(node: &NodeProto) -> TractResult<()> {
+    let operator = node.op_type.as_str();
+    let required = REQUIRED.iter().find(|(name, _)| *name == operator);
+    let least = usize::from(!WITHOUT_INPUT.contains(&operator));
+    let required = required.map_or(least, |(_, inputs)| *inputs);
+    let given = node.input.iter().take_while(|name| !name.is_empty());
+    let given = given.count();
+    ensure!(
+        given >= required,
+        "it has {given} inputs, expected at least {required}"
+    );
+    ensure!(!node.output.is_empty(), "it has no output");
+    Ok(())
+}
+
 /// The declared element type.
 pub(crate) fn element_type(value: &ValueInfoProto) -> Option<DatumType> {
     let type_proto::Value::TensorType(tensor) = value.r#type.as_ref()?.value.as_ref()?;

@@ -11,6 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::beside_sizes;
 use crate::loops::{if_, onnx_scan, parse};
+use crate::node::check_arity;
 use crate::operators::{
     batch_norm, cast, categories, compare, conv, div, einsum, empty, functions, gemm,
     global_lp_pool, int64, layer_norm, log_softmax, mat_mul, mod_, mul, nd_indices, pool, quantize,
@@ -32,33 +33,34 @@ use crate::{data_sizes, recurrent};
 /// an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
     register_beneath(onnx);
-    for operator in beside_sizes::names().chain(retyped::names()) {
-        onnx.op_register.insert(operator, parse_hooked);
+    for operator in BENEATH.0.keys() {
+        onnx.op_register.0.insert(operator.clone(), parse_checked);
     }
 }
 
-/// The operators without the hooks that several of them have.
+/// The operators without what several of them have: a check of their inputs, and hooks.
 static BENEATH: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
     let mut onnx = tract_onnx::onnx();
     register_beneath(&mut onnx);
     onnx.op_register
 });
 
-/// Parses an operator with the hooks that several of them have.
-fn parse_hooked(
+/// Parses an operator whose inputs are there, with the hooks that several of them have.
+fn parse_checked(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     let operator = node.op_type.as_str();
     let parse = BENEATH.0.get(operator);
     let parse = parse.with_context(|| format!("tract has no {operator}"))?;
+    check_arity(node)?;
     let (upstream, captured) = parse(ctx, node)?;
     let upstream = within_rank::hooked(node, upstream)?;
     let upstream = beside_sizes::hooked(operator, upstream);
     Ok((retyped::hooked(operator, upstream), captured))
 }
 
-/// Registers all but the hooks that several operators have.
+/// Registers all but that.
 fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     // First, since it replaces every operator of tract's; those below replace some of these.
     empty::register(onnx);

@@ -18,6 +18,8 @@ use std::path::Path;
 
 use tract_onnx::prelude::*;
 
+use crate::fence;
+
 pub(crate) use source::Source;
 
 /// Reads the ONNX model in a file, with all operators that [`register`](crate::register) adds, in
@@ -42,16 +44,22 @@ pub(crate) use source::Source;
 /// # }
 /// ```
 ///
+/// tract may panic in the steps that follow: where it types, optimises or runs what it does not expect.
+/// A session returns these panics as errors; a program that reads models of others does as well to
+/// call them in [`catch_unwind`](std::panic::catch_unwind).
+///
 /// # Errors
-/// The file is not a model, or tract does not support it.
+/// The file is not a model, or tract does not support it, or panics while it reads it.
 pub fn model_for_path(path: impl AsRef<Path>) -> TractResult<InferenceModel> {
-    Source::open(path.as_ref())?.parse(|_| Ok(()))
+    let source = Source::open(path.as_ref())?;
+    fence::catch(|| source.parse(|_| Ok(())))
 }
 
 /// Reads an encoded ONNX model; like [`model_for_path`], without external data.
 ///
 /// # Errors
-/// The bytes are not a model, or tract does not support it.
+/// As those of [`model_for_path`].
 pub fn model_for_bytes(bytes: &[u8]) -> TractResult<InferenceModel> {
-    Source::decode(bytes)?.parse(|_| Ok(()))
+    let source = Source::decode(bytes)?;
+    fence::catch(|| source.parse(|_| Ok(())))
 }

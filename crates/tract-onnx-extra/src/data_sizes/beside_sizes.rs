@@ -42,11 +42,6 @@ const OPERATORS: [(&str, Alike); 17] = [
     ("Where", Alike::These(&[1, 2])),
 ];
 
-/// The names of the operators.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    OPERATORS.iter().map(|(name, _)| *name)
-}
-
 /// Adds the hook to one of the operators.
 pub(crate) fn hooked(operator: &str, upstream: Box<dyn InferenceOp>) -> Box<dyn InferenceOp> {
     match OPERATORS.iter().find(|(name, _)| *name == operator) {

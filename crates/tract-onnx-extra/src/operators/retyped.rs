@@ -77,11 +77,6 @@ struct Retyped {
     operators: &'static [&'static str],
 }
 
-/// The names of the operators.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    RETYPED.iter().flat_map(|it| it.operators).copied()
-}
-
 /// Adds the hook to one of the operators.
 pub(crate) fn hooked(operator: &str, upstream: Box<dyn InferenceOp>) -> Box<dyn InferenceOp> {
     let types = RETYPED.iter().filter(|it| it.operators.contains(&operator));

@@ -222,3 +222,29 @@ fn an_einsum_of_wide_integers_is_refused() {
         }
     }
 }
+
+/// Operators read their inputs by place.
+#[test]
+fn missing_inputs_and_outputs_are_refused() {
+    for (node, why) in [
+        ("y = ReduceSum()", "it has 0 inputs, expected at least 1"),
+        ("y = Slice()", "it has 0 inputs, expected at least 1"),
+        ("y = Add(x)", "it has 1 inputs, expected at least 2"),
+        ("y = Range(x, _, x)", "it has 1 inputs, expected at least 3"),
+        (
+            "y = ScatterND(x, x)",
+            "it has 2 inputs, expected at least 3",
+        ),
+        ("y = Where(_, x, x)", "it has 0 inputs, expected at least 3"),
+        ("y = Sigmoid()", "it has 0 inputs, expected at least 1"),
+    ] {
+        let error = parse(graph("x:f32[2]", "y", node)).expect_err("it is refused");
+        let message = message(&error);
+        assert!(message.contains(why), "{node}: {message}");
+    }
+    let mut proto = graph("x:f32[2]", "x", "y = Slice(x, x, x)").into_model();
+    let graph = proto.graph.as_mut().expect("a graph");
+    graph.node[0].output.clear();
+    let message = message(&onnx().parse(&proto, None).expect_err("it is refused"));
+    assert!(message.contains("it has no output"), "{message}");
+}
