@@ -20,7 +20,6 @@ use tract_onnx::tract_hir::internal::*;
 use crate::dims::scalar;
 use crate::graph::self_contained;
 use crate::loops::branches::{Branches, Sizes, join_size, output_facts};
-use crate::loops::nested::forget_between_runs;
 use crate::node::check_domain;
 use crate::node::element_type;
 use crate::typed::into_typed;
@@ -287,9 +286,6 @@ impl InferenceOp for OnnxIf {
             else_input_mapping: other.feeds.clone(),
         };
         self.join_types(&mut bodies)?;
-        for body in [&mut bodies.then_body, &mut bodies.else_body] {
-            forget_between_runs(body);
-        }
         let mut sizes = self.sizes.clone();
         output_facts(&bodies, &mut sizes).with_context(|| format!("If {:?}", node.name))?;
         let op = Branches::new(bodies, sizes);

@@ -1,4 +1,4 @@
-//! ONNX's Scan over axes that may be empty, and as recurrent layers.
+//! ONNX's Scan over axes that may be empty, within other loops, and as recurrent layers.
 //!
 //! tract's Scan without steps has no final states: what it outputs is made up. ONNX's are the
 //! initial states. Where the axis is known to have elements, nothing is added.
@@ -10,6 +10,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::delegate::{Delegate, Hook};
 use crate::loops::last::LastOrInitial;
+use crate::loops::nested;
 use crate::node::{check_domain, parse_with_tract};
 use crate::operators::empty::OrNothing;
 use crate::recurrent;
@@ -73,7 +74,13 @@ impl Hook for OnnxScan {
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
     ) -> TractResult<TVec<OutletId>> {
+        let first = target.nodes().len();
         let mut outlets = upstream.to_typed(source, node, target, mapping)?;
+        for made in &mut target.nodes[first..] {
+            if let Some(scan) = made.op_as_mut() {
+                nested::settle(scan)?;
+            }
+        }
         let input = |index: usize| mapping[&node.inputs[index]];
         let scanned = input(self.states);
         let shape = &target.outlet_fact(scanned)?.shape;

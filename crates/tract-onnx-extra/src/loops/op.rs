@@ -13,7 +13,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::run;
 use super::scan::{self, Why};
 use crate::fusion;
-use crate::loops::nested::{LOOP, forget_between_runs};
+use crate::loops::nested::LOOP;
 use crate::loops::spec::{Feed, Spec};
 use crate::repairs::optimize;
 
@@ -31,8 +31,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    pub(crate) fn new(mut spec: Spec) -> TractResult<Self> {
-        forget_between_runs(&mut spec.body);
+    pub(crate) fn new(spec: Spec) -> TractResult<Self> {
         ensure!(spec.feeds.len() == spec.body.inputs.len());
         ensure!(spec.scan_output(spec.scans) == spec.body.outputs.len());
         Ok(Self {

@@ -22,6 +22,7 @@ mod layer_norm;
 mod layers;
 mod memory;
 mod nd_indices;
+mod nested;
 mod optimize;
 mod pool;
 mod quantized;

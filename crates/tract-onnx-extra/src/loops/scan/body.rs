@@ -19,6 +19,7 @@ use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_core::ops::identity::Identity;
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::ops::logic::Iff;
+use tract_onnx::tract_core::ops::scan::Scan;
 use tract_onnx::tract_core::ops::source::TypedSource;
 use tract_onnx::tract_hir::internal::*;
 
@@ -186,16 +187,8 @@ impl Body<'_> {
                 };
                 self.mapping.insert(outlet, inner);
             } else {
-                let mut inputs: TVec<OutletId> = tvec![];
-                for input in &node.inputs {
-                    let mut outlet = self.mapping[input];
-                    if inputs.iter().any(|it| self.may_be_one(*it, outlet)) {
-                        let name = format!("{}.alias{}", node.name, inputs.len());
-                        let name = self.model.unique_name(name).into_owned();
-                        outlet = self.model.wire_node(name, Alias::Distinct, &[outlet])?[0];
-                    }
-                    inputs.push(outlet);
-                }
+                let inputs = node.inputs.iter().map(|input| self.mapping[input]);
+                let inputs: TVec<OutletId> = inputs.collect();
                 let name = self.model.unique_name(&node.name).into_owned();
                 let outlets = self.model.wire_node(name, node.op.clone(), &inputs)?;
                 for (slot, outlet) in outlets.into_iter().enumerate() {
@@ -204,30 +197,6 @@ impl Body<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Whether two values may turn out to be the same element of a scan input: one is that element
-    /// except for operators that may fold away, and the other is computed from it.
-    fn may_be_one(&self, a: OutletId, b: OutletId) -> bool {
-        let model = &self.model;
-        let element = |outlet: OutletId| {
-            let mut outlet = outlet;
-            loop {
-                let node = model.node(outlet.node);
-                let is_known = |it: &&OutletId| model.node(it.node).op_is::<Const>();
-                let mut inputs = node.inputs.iter().filter(|it| !is_known(it));
-                match (inputs.next(), inputs.next()) {
-                    (Some(input), None) if !node.op_is::<Alias>() => outlet = *input,
-                    _ => break,
-                }
-            }
-            let input = model.inputs.iter().position(|it| *it == outlet)?;
-            self.sources[input].is_scanned().then_some(outlet)
-        };
-        let is_of = |element: Option<OutletId>, other: OutletId| {
-            element.is_some_and(|element| reads(model, other, |it| it == element))
-        };
-        a == b || is_of(element(a), b) || is_of(element(b), a)
     }
 
     /// Scans one more value, the smallest available, so that a scan input remains when everything
@@ -317,6 +286,7 @@ impl Body<'_> {
             || op.is::<MultiBroadcastTo>()
             || op.is::<Slice>()
             || op.is::<Alias>()
+            || op.is::<Scan>()
             || op.is::<Const>()
             || op.is::<TypedSource>();
         if is_small {

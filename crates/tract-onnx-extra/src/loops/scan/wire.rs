@@ -13,6 +13,7 @@ use super::body::{Body, Origin};
 use super::reads::{Positions, wire_positions};
 use crate::loops::alias::Alias;
 use crate::loops::induction::Induction;
+use crate::loops::nested;
 use crate::loops::spec::{Spec, Value};
 use crate::recurrent::{self, Scanned};
 use crate::wire::wire_cast;
@@ -130,7 +131,7 @@ fn wire_scan(
     name: &str,
     outer: &[OutletId],
 ) -> TractResult<TVec<OutletId>> {
-    scan.reset_every_turn = true;
+    nested::settle(&mut scan)?;
     let scan_name = target.unique_name(name).into_owned();
     let made = target.wire_node(scan_name, scan, outer)?;
     Alias::scanned(target, name, &made)
