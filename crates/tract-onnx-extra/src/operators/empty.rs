@@ -14,6 +14,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::delegate::{Delegate, Hook};
 use crate::node::{names, parse_with_tract};
+use crate::operators::along_axes;
 use crate::wire::to_typed_without_facts;
 
 /// Replaces all of tract's operators in its ONNX loader.
@@ -60,7 +61,10 @@ impl Hook for OrNothing {
     ) -> TractResult<TVec<OutletId>> {
         let outputs = node.outputs.iter().map(|output| nothing(&output.fact));
         let Some(outputs) = outputs.collect::<Option<TVec<_>>>() else {
-            return to_typed_without_facts(upstream, source, node, target, mapping);
+            let first = target.nodes().len();
+            let outlets = to_typed_without_facts(upstream, source, node, target, mapping)?;
+            along_axes::wrap(target, first);
+            return Ok(outlets);
         };
         let outputs = outputs.into_iter().map(|output| {
             let name = target.unique_name(&*node.name).into_owned();

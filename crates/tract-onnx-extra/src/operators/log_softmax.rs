@@ -6,6 +6,7 @@ use tract_onnx::tract_core::ops::nn::{Softmax, SoftmaxKind};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::node::check_domain;
+use crate::operators::along_axes;
 
 /// The first version for which it normalises along one axis, and not along all from one on.
 const ALONG_ONE_AXIS: i64 = 13;
@@ -65,6 +66,9 @@ impl Expansion for LogSoftmax {
         })?;
         let end = if self.is_along_one { axis + 1 } else { rank };
         let op = Softmax::new((axis..end).collect(), None, SoftmaxKind::LogSoftmax);
-        model.wire_node(prefix, op, inputs)
+        let first = model.nodes().len();
+        let outlets = model.wire_node(prefix, op, inputs)?;
+        along_axes::wrap(model, first);
+        Ok(outlets)
     }
 }

@@ -1,5 +1,6 @@
 //! ONNX loops on tract.
 
+mod along_axes;
 mod branches;
 mod build;
 mod by_rows;
