@@ -510,9 +510,8 @@ fn is_zero_within(scope: &Scope<'_>, name: &str, steps: usize) -> bool {
     };
     match node.op() {
         _ if !node.domain().is_empty() => false,
-        "Expand" | "Tile" | "Reshape" | "Squeeze" | "Unsqueeze" | "Identity" | "Transpose" => {
-            input()
-        }
+        "Expand" | "Gather" | "Identity" | "Reshape" | "Slice" | "Squeeze" | "Tile"
+        | "Transpose" | "Unsqueeze" => input(),
         "ConstantOfShape" => match node.tensor("value") {
             Attribute::Absent => true,
             Attribute::Value(tensor) => tensor_floats(tensor).is_some_and(positive_zero),

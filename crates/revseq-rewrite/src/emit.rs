@@ -267,11 +267,19 @@ impl<'n> Emit<'n> {
         if let Some(zero) = code.and_then(model::zero) {
             return self.tensor(zero);
         }
-        if self.opset < CAST_LIKE {
-            self.refuse(format!("the element type of {value:?} is not known"));
-        }
         let zero = self.scalar(0);
-        self.plain("CastLike", &[&zero, value])
+        self.cast_like(scope, &zero, value)
+    }
+
+    /// A value in the element type of another.
+    pub(crate) fn cast_like(&mut self, scope: &Scope<'_>, value: &str, like: &str) -> String {
+        if let Some(code) = types::of(scope, like) {
+            return self.op("Cast", &[value], vec![model::int("to", code.into())]);
+        }
+        if self.opset < CAST_LIKE {
+            self.refuse(format!("the element type of {like:?} is not known"));
+        }
+        self.plain("CastLike", &[value, like])
     }
 
     fn constant(&mut self, sizes: &[i64], values: &[i64]) -> String {

@@ -981,7 +981,6 @@ fn sequence_lens() {
     let what = "RNN, forward, without sequence_lens";
     let gone = "Cast Shape Gather Range Unsqueeze Unsqueeze Less RNN Where";
     let forward = "y = RNN<hidden_size=2>(x, w, r, _, own)";
-    let not_default = "activations are not the default ones";
     check(
         "sequence-lens",
         &[
@@ -1012,26 +1011,24 @@ fn sequence_lens() {
             ),
             takes(
                 "LSTM, forward, without sequence_lens",
-                "Cast Shape Gather Range Unsqueeze Unsqueeze Less Squeeze Where Where Concat LSTM \
-             Greater Unsqueeze Where",
-                &["_, _, y = LSTM<hidden_size=2>(x, w4, r4, _, own)"],
+                "Cast Shape Gather Range Unsqueeze Unsqueeze Sub Less Squeeze Not Cast \
+             ReverseSequence Slice Where Concat Reshape ReduceSum Unsqueeze Concat LSTM",
+                &["_, _, y = LSTM<hidden_size=2>(x, w4, r4, half, own)"],
+            ),
+            takes(
+                "LSTM, forward, without sequence_lens",
+                "Cast Shape Gather Range Unsqueeze Unsqueeze Sub Less Squeeze Not Slice Where LSTM",
+                &["_, _, y = LSTM<hidden_size=2;direction=reverse;clip=3;\
+             activations=Softplus,relu,Elu>(x, w4, x, _, own, _, _, half)"],
             ),
             leaves("version 10 of ONNX's operators has no Range", &[forward]).opset(10),
             leaves(
-                "not constant float32",
-                &["_, _, y = LSTM<hidden_size=2>(x, w4, x, _, own)"],
+                "initial states are not provably 0",
+                &["_, _, y = LSTM<hidden_size=2>(x, w4, r4, _, own, _, half)"],
             ),
             leaves(
-                "it has a clip",
-                &["_, _, y = LSTM<hidden_size=2;clip=3>(x, w4, r4, _, own)"],
-            ),
-            leaves(
-                not_default,
-                &["_, _, y = LSTM<hidden_size=2;activations=Relu>(x, w4, r4, _, own)"],
-            ),
-            leaves(
-                "it has peepholes",
-                &["_, _, y = LSTM<hidden_size=2>(x, w4, r4, _, own, _, _, half)"],
+                "activation Sigmoid is not 0 at 0",
+                &["_, _, y = LSTM<hidden_size=2;activations=Tanh,Tanh,Sigmoid>(x, w4, r4, _, own)"],
             ),
             leaves(
                 "cannot be told apart",

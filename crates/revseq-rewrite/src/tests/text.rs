@@ -75,7 +75,10 @@ fn attribute(text: &str, inner: &[Inner<'_>]) -> AttributeProto {
     }
     match value.parse() {
         Ok(value) => model::int(name, value),
-        Err(_) if name == "activations" => model::texts(name, &[value]),
+        Err(_) if name == "activations" => {
+            let names: Vec<&str> = value.split(',').collect();
+            model::texts(name, &names)
+        }
         Err(_) => model::text(name, value),
     }
 }

@@ -4,9 +4,10 @@
 //! Forwards, no step depends on later ones: the layer runs over all steps, and those after the
 //! length become 0. Backwards, the layer runs forwards over the output of ReverseSequence, which is
 //! reversed by the same lengths afterwards; a bidirectional layer becomes one of each. The last
-//! state is the sum over all steps of the outputs, in which all but the last valid one are 0; the
-//! cell state, which no output has, is kept through the padding (`frozen.rs`). Lengths are within the
-//! axis, as ONNX demands of the layer; for a length of 0 all outputs are 0, as ONNX Runtime's.
+//! state is the sum over all steps of the outputs, in which all but the last valid one are 0. Where
+//! the last cell state is read, which no output has for all steps, the padding comes first
+//! (`in_front.rs`). Lengths are within the axis, as ONNX demands of the layer; for a length of 0 all
+//! outputs are 0, as ONNX Runtime's.
 //!
 //! ```text
 //! y, h = LSTM(x, …, lengths)  →  all = LSTM(x, …)
@@ -14,7 +15,7 @@
 //!                                h   = ReduceSum(Where(step + 1 == length, all, 0))
 //! ```
 
-mod frozen;
+mod in_front;
 mod part;
 
 use super::reversal::Reversal;
@@ -102,7 +103,7 @@ impl<'a> Layer<'a> {
         };
         part::check(node, backwards.len())?;
         if outputs[2].is_some() {
-            frozen::check(scope, node)?;
+            in_front::check(scope, node)?;
         }
         Ok(layer)
     }
@@ -114,41 +115,31 @@ impl<'a> Layer<'a> {
         let typed = self.node.input(1).unwrap_or(&input);
         let zero = emit.zero_like(self.scope, typed);
         let steps = Steps::new(emit, &input, &lengths, zero);
-        let parts: Vec<Ran> = (0..self.backwards.len())
+        if self.outputs[2].is_some() {
+            in_front::write(self, emit, &input, typed, &steps);
+            return;
+        }
+        let valid = emit.plain("Less", &[&steps.indices, &steps.ends]);
+        let all: Vec<String> = (0..self.backwards.len())
             .map(|direction| self.run(emit, direction, &input, &steps))
             .collect();
         if let Some(y) = self.outputs[0] {
-            let forwards: Vec<String> = std::iter::zip(self.backwards, &parts)
-                .map(|(&backwards, ran)| match backwards {
-                    true => steps.in_order(emit, &ran.all),
-                    false => ran.all.clone(),
+            let forwards: Vec<String> = std::iter::zip(self.backwards, &all)
+                .map(|(&backwards, all)| match backwards {
+                    true => steps.in_order(emit, all),
+                    false => all.clone(),
                 })
                 .collect();
             let joined = join(emit, &forwards, 1);
-            let inputs = [&steps.valid, &joined, &steps.zero].map(String::as_str);
-            if self.is_batch_first {
-                let y_by_time = emit.plain("Where", &inputs);
-                let perm = vec![model::ints("perm", &BATCH_FIRST)];
-                emit.write(&[y], "Transpose", &[&y_by_time], perm);
-            } else {
-                emit.write(&[y], "Where", &inputs, Vec::new());
-            }
-        }
-        if let Some(state) = self.outputs[1] {
-            let all: Vec<String> = parts.iter().map(|ran| ran.all.clone()).collect();
-            let all = join(emit, &all, 1);
-            let last = steps.last(emit, &all);
-            self.write_state(emit, state, |emit, output| {
-                emit.sum_into(output, &last, &[0])
+            self.write_output(emit, y, &BATCH_FIRST, |emit, y| {
+                emit.write(&[y], "Where", &[&valid, &joined, &steps.zero], Vec::new());
             });
         }
-        if let Some(state) = self.outputs[2] {
-            let cells: Vec<String> = parts.iter().map(|ran| ran.cell.clone()).collect();
-            let cells = join(emit, &cells, 0);
-            let has_any = steps.has_any(emit);
-            let inputs = [&has_any, &cells, &steps.zero].map(String::as_str);
-            self.write_state(emit, state, |emit, output| {
-                emit.write(&[output], "Where", &inputs, Vec::new());
+        if let Some(output) = self.outputs[1] {
+            let all = join(emit, &all, 1);
+            let last = steps.last(emit, &valid, &all);
+            self.write_output(emit, output, &SWAPPED, |emit, output| {
+                emit.sum_into(output, &last, &[0]);
             });
         }
     }
@@ -161,24 +152,30 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// Writes a last state, whose batch `write` makes its second axis.
-    fn write_state(
+    /// Writes an output that `write` makes with the batch behind time and directions; `perm` brings
+    /// it to the front.
+    fn write_output(
         &self,
         emit: &mut Emit<'_>,
         output: &str,
+        perm: &[i64],
         write: impl FnOnce(&mut Emit<'_>, &str),
     ) {
         if !self.is_batch_first {
             return write(emit, output);
         }
-        let state = emit.name("state");
-        write(emit, &state);
-        let perm = vec![model::ints("perm", &SWAPPED)];
-        emit.write(&[output], "Transpose", &[&state], perm);
+        let made = emit.name("batch_later");
+        write(emit, &made);
+        emit.write(
+            &[output],
+            "Transpose",
+            &[&made],
+            vec![model::ints("perm", perm)],
+        );
     }
 
-    /// Runs one direction forwards.
-    fn run(&self, emit: &mut Emit<'_>, direction: usize, input: &str, steps: &Steps) -> Ran {
+    /// Runs one direction forwards; its outputs `[time, 1, batch, units]`, in the order in which it ran.
+    fn run(&self, emit: &mut Emit<'_>, direction: usize, input: &str, steps: &Steps) -> String {
         let mut input = input.to_owned();
         if self.backwards[direction] {
             let reversed = emit.name("reversed");
@@ -193,26 +190,10 @@ impl<'a> Layer<'a> {
             }
         }
         let all = emit.name("all_steps");
-        let mut outputs = vec![all.clone()];
-        let mut cell = String::new();
-        if self.outputs[2].is_some() {
-            input = frozen::input(emit, &input, steps);
-            cell = emit.name("cell");
-            outputs.extend([String::new(), cell.clone()]);
-            part.freeze(emit);
-        }
-        let node = part.into_node(emit, input, outputs);
+        let node = part.into_node(emit, input, vec![all.clone()]);
         emit.copy(node);
-        Ran { all, cell }
+        all
     }
-}
-
-/// The outputs of one direction, `[time, 1, batch, units]` and `[1, batch, units]`, in the order in
-/// which it ran.
-struct Ran {
-    all: String,
-    /// Empty if it is not read.
-    cell: String,
 }
 
 /// Joins the directions' values.
@@ -228,14 +209,14 @@ fn join(emit: &mut Emit<'_>, values: &[String], axis: i64) -> String {
 
 /// The operands of comparisons between steps, broadcast to `[time, directions, batch, units]`.
 struct Steps {
+    /// The number of steps, a scalar.
+    time: String,
     /// The length of each sequence, int64 of `[batch]`.
     lengths: String,
     /// The index of each step.
     indices: String,
     /// The lengths, with the axes of `indices`.
     ends: String,
-    /// Whether each step is below its sequence's length.
-    valid: String,
     /// A zero of the layer's type.
     zero: String,
 }
@@ -247,15 +228,20 @@ impl Steps {
         let time = emit.plain("Gather", &[&shape, &first]);
         let step = emit.scalar(1);
         let range = emit.plain("Range", &[&first, &time, &step]);
-        let indices = emit.unsqueeze(&range, &[1, 2, 3]);
-        let ends = emit.unsqueeze(lengths, &[0, 1, 3]);
         Self {
+            time,
             lengths: lengths.to_owned(),
-            valid: emit.plain("Less", &[&indices, &ends]),
-            indices,
-            ends,
+            indices: emit.unsqueeze(&range, &[1, 2, 3]),
+            ends: emit.unsqueeze(lengths, &[0, 1, 3]),
             zero,
         }
+    }
+
+    /// Whether each step is one of the padding, if that comes first, of `[time, batch, 1]`.
+    fn in_front(&self, emit: &mut Emit<'_>) -> String {
+        let count = emit.plain("Sub", &[&self.time, &self.ends]);
+        let is_padding = emit.plain("Less", &[&self.indices, &count]);
+        emit.squeeze(&is_padding, &[1])
     }
 
     fn reversal(&self) -> Reversal<'_> {
@@ -266,7 +252,7 @@ impl Steps {
         }
     }
 
-    /// The outputs of a direction that ran backwards, in the order of the input.
+    /// The outputs of a direction that ran by its lengths in reverse, in the order of the input.
     fn in_order(&self, emit: &mut Emit<'_>, all: &str) -> String {
         let squeezed = emit.squeeze(all, &[1]);
         let forwards = emit.name("forwards");
@@ -275,18 +261,11 @@ impl Steps {
     }
 
     /// The outputs with 0 in place of all but the last valid step.
-    fn last(&self, emit: &mut Emit<'_>, all: &str) -> String {
+    fn last(&self, emit: &mut Emit<'_>, valid: &str, all: &str) -> String {
         let one = emit.ints(&[1]);
         let next = emit.plain("Add", &[&self.indices, &one]);
         let goes_on = emit.plain("Less", &[&next, &self.ends]);
-        let counting = emit.plain("Where", &[&self.valid, all, &self.zero]);
+        let counting = emit.plain("Where", &[valid, all, &self.zero]);
         emit.plain("Where", &[&goes_on, &self.zero, &counting])
-    }
-
-    /// Whether each sequence has a step, broadcast to `[directions, batch, units]`.
-    fn has_any(&self, emit: &mut Emit<'_>) -> String {
-        let none = emit.scalar(0);
-        let any = emit.plain("Greater", &[&self.lengths, &none]);
-        emit.unsqueeze(&any, &[0, 2])
     }
 }

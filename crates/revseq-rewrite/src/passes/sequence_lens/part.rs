@@ -4,10 +4,9 @@
 //! LSTM(x, W [2, 4·units, width], …, bidirectional)  →  LSTM(x, W[0:1], …), LSTM(x', W[1:2], …)
 //! ```
 
-use super::frozen;
 use crate::constant::{self, Floats};
 use crate::emit::Emit;
-use crate::model::{AttributeProto, NodeProto};
+use crate::model::{self, AttributeProto, NodeProto};
 use crate::scope::Scope;
 
 /// Checks that the attributes of a layer can be divided among its directions.
@@ -40,8 +39,8 @@ pub(super) struct Part<'a> {
     node: NodeProto,
     direction: usize,
     directions: usize,
-    /// W, if it is not the layer's own.
-    weights: Option<Floats>,
+    /// W, if it is not a part of the layer's own.
+    weights: Option<String>,
 }
 
 impl<'a> Part<'a> {
@@ -52,7 +51,10 @@ impl<'a> Part<'a> {
         directions: usize,
     ) -> Self {
         let mut node = layer.clone();
-        node.input[4].clear();
+        // The lengths, and the states until they are set.
+        for input in node.input.iter_mut().take(7).skip(4) {
+            input.clear();
+        }
         let gone = ["direction", "layout"];
         node.attribute
             .retain(|attribute| !gone.contains(&attribute.name.as_deref().unwrap_or_default()));
@@ -73,13 +75,19 @@ impl<'a> Part<'a> {
         self.node.input[input] = self.slice(emit, state);
     }
 
-    /// Adds the weights that keep the cell state through the padding.
-    pub(super) fn freeze(&mut self, emit: &mut Emit<'_>) {
-        let weights = self.node.input(1).and_then(|it| self.floats(it));
-        match weights.and_then(|weights| frozen::weights(&weights)) {
-            Some(weights) => self.weights = Some(weights),
-            None => emit.refuse(frozen::UNKNOWN_WEIGHTS.to_owned()),
-        }
+    /// Makes the bias the weights of a further feature, behind all others.
+    pub(super) fn make_bias_weights(&mut self, emit: &mut Emit<'_>) {
+        let [Some(weights), Some(bias)] = [1, 3].map(|place| self.own(emit, place)) else {
+            return;
+        };
+        // Each gate has two.
+        let both = emit.ints(&[1, 2, -1]);
+        let both = emit.plain("Reshape", &[&bias, &both]);
+        let sum = emit.sum(&both, &[1]);
+        let column = emit.unsqueeze(&sum, &[2]);
+        let axis = vec![model::int("axis", 2)];
+        self.weights = Some(emit.op("Concat", &[&weights, &column], axis));
+        self.node.input[3].clear();
     }
 
     pub(super) fn into_node(
@@ -90,17 +98,13 @@ impl<'a> Part<'a> {
     ) -> NodeProto {
         // W, R, B and P.
         for place in [1, 2, 3, 7] {
-            let Some(weights) = self.node.input(place).map(str::to_owned) else {
-                continue;
+            let weights = match place {
+                1 => self.weights.take(),
+                _ => None,
             };
-            self.node.input[place] = match (place, self.weights.take()) {
-                (1, Some(weights)) => emit.tensor(weights.to_tensor()),
-                _ if self.directions == 1 => weights,
-                _ => match self.floats(&weights) {
-                    Some(weights) => emit.tensor(weights.to_tensor()),
-                    None => self.slice(emit, &weights),
-                },
-            };
+            if let Some(weights) = weights.or_else(|| self.own(emit, place)) {
+                self.node.input[place] = weights;
+            }
         }
         while self.node.input.last().is_some_and(String::is_empty) {
             self.node.input.pop();
@@ -111,6 +115,18 @@ impl<'a> Part<'a> {
         self.node.input[0] = input;
         self.node.output = outputs;
         self.node
+    }
+
+    /// The direction's part of weights.
+    fn own(&self, emit: &mut Emit<'_>, place: usize) -> Option<String> {
+        let weights = self.node.input(place)?;
+        if self.directions == 1 {
+            return Some(weights.to_owned());
+        }
+        Some(match self.floats(weights) {
+            Some(part) => emit.tensor(part.to_tensor()),
+            None => self.slice(emit, weights),
+        })
     }
 
     /// The direction's part of constant weights.
