@@ -42,6 +42,10 @@ const MORE_ELEMENTWISE: &[&str] = &[
 /// Operators that broadcast all inputs, besides those of [`BROADCAST`].
 const MORE_BROADCAST: &[&str] = &["BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Mean"];
 
+/// Those of any number of inputs. ONNX lets these broadcast as others do, but runtimes expect inputs of
+/// one number of axes: tract refuses a Mean whose first input has fewer.
+const VARIADIC: &[&str] = &["Max", "Mean", "Min", "Sum"];
+
 /// Operators that compute along one axis, and the axis by default.
 const ALONG_AXIS: &[(&str, i64)] = &[
     ("ArgMax", 0),
@@ -226,7 +230,16 @@ fn broadcast(
     if node.is("PRelu") && (ranks[0] < rank || !inputs[0].is_stepped()) {
         return Err(refusal(node, "broadcasts its first input"));
     }
-    let names = inputs.iter().map(|it| values.aligned(it, rank)).collect();
+    let mut names: Vec<String> = inputs.iter().map(|it| values.aligned(it, rank)).collect();
+    if VARIADIC.contains(&node.op()) {
+        // An operand without steps has fewer axes than they, even if all had as many in the body.
+        for (place, name) in names.iter_mut().enumerate() {
+            if !inputs[place].is_stepped() {
+                let added: Vec<i64> = (0..=(rank - ranks[place]) as i64).collect();
+                *name = values.emit.unsqueeze(name, &added);
+            }
+        }
+    }
     let outputs = values.copy(node, names, Vec::new());
     values.set_stepped(&node.output[0], outputs[0].clone(), rank);
     Ok(())

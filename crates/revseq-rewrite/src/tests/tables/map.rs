@@ -91,6 +91,11 @@ fn operators_of_maps() {
             "Gemm (fed), which has factors other than 1",
             "fed = Gemm<alpha=2>(now, kernel)",
         ),
+        take("Unsqueeze Mean Tanh", "fed = Mean(half, now)"),
+        take(
+            "ReduceSum Unsqueeze Unsqueeze Sum Tanh",
+            "row = ReduceSum<keepdims=0>(now, zero)\nfed = Sum(recurrent, row)",
+        ),
         take("Clip Tanh", "fed = Clip(now, nought, whole)"),
         miss(
             "Clip (fed), which has parameters that depend on the step",
