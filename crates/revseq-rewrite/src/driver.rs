@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use buffa::Message;
 
+use crate::captured;
 use crate::error::Error;
 use crate::live::Unread;
 use crate::model::{
@@ -39,6 +40,7 @@ pub(crate) fn rewrite(
     options: &Options,
 ) -> Result<Report, Error> {
     let inputs = input_names(model);
+    let captured = captured::values(model);
     let mut driver = Driver {
         options,
         runtime: runtimes::find(options)?,
@@ -68,6 +70,7 @@ pub(crate) fn rewrite(
     };
     if report.rewritten().next().is_some() {
         import(model);
+        captured::protect(model, &captured, &mut driver.names);
     }
     let kept: HashSet<String> = input_names(model).into_iter().collect();
     let is_removed = |name: &String| !kept.contains(name);
@@ -128,12 +131,12 @@ impl Driver<'_> {
 }
 
 /// The path to a graph in a model.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Path {
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Path {
     /// The enclosing function, unless it is in the main graph.
-    function: Option<usize>,
+    pub(crate) function: Option<usize>,
     /// The steps from there inwards, each the index of a node and that of its subgraph.
-    steps: Vec<(usize, usize)>,
+    pub(crate) steps: Vec<(usize, usize)>,
 }
 
 /// A replacement and its place.
@@ -175,14 +178,7 @@ fn look(
         runtime,
     };
     if let Some(scope) = Scope::main(model, are_initializers_fixed(model, options)) {
-        look.scope(
-            &scope,
-            &Path {
-                function: None,
-                steps: Vec::new(),
-            },
-            &[],
-        );
+        look.scope(&scope, &Path::default(), &[]);
     }
     let main = opset(&model.opset_import);
     for (index, function) in model.functions.iter().enumerate() {
@@ -222,6 +218,11 @@ impl Look<'_> {
             let mut verdict = (self.pass.find)(scope, index, &self.context, self.names);
             if let (Verdict::Edit(edit), Some(runtime)) = (&verdict, self.runtime)
                 && let Some(why) = runtime.refusal(edit)
+            {
+                verdict = Verdict::Left(why);
+            }
+            if let Verdict::Edit(_) = &verdict
+                && let Some(why) = self.context.refusal(scope, node)
             {
                 verdict = Verdict::Left(why);
             }
@@ -396,7 +397,7 @@ fn captured(
 }
 
 /// The nodes of a graph, and its names that are visible elsewhere.
-fn nodes_at<'a>(
+pub(crate) fn nodes_at<'a>(
     model: &'a mut ModelProto,
     path: &Path,
 ) -> (&'a mut Vec<NodeProto>, HashSet<String>) {

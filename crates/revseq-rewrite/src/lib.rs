@@ -12,6 +12,8 @@
 
 #![forbid(unsafe_code)]
 
+mod branches;
+mod captured;
 mod driver;
 mod emit;
 mod error;

@@ -8,6 +8,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 
+use crate::branches;
 use crate::model::{self, FunctionProto, ModelProto, NodeProto};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
@@ -86,6 +87,8 @@ pub(crate) struct Context<'a> {
     pub(crate) model: &'a ModelProto,
     /// Attributes of functions that some call omits, by function.
     missing: OnceCell<HashSet<(usize, &'a str)>>,
+    /// The values from which follows what branches output.
+    of_branches: OnceCell<HashSet<&'a str>>,
     /// The matching nodes of each graph, by the address of its nodes: from the first one's index to
     /// the second's.
     pairs: RefCell<HashMap<usize, HashMap<usize, usize>>>,
@@ -99,9 +102,27 @@ impl<'a> Context<'a> {
             options,
             model,
             missing: OnceCell::new(),
+            of_branches: OnceCell::new(),
             pairs: RefCell::default(),
             verdicts: RefCell::default(),
         }
+    }
+
+    /// Says why no other node may take the place of a Loop or Scan, if runtimes would know a shape then
+    /// that an If does not allow.
+    pub(crate) fn refusal(&self, scope: &Scope<'_>, node: &NodeProto) -> Option<String> {
+        if scope.opset >= branches::OWN_SHAPES || !["Loop", "Scan"].iter().any(|it| node.is(it)) {
+            return None;
+        }
+        let of_branches = self
+            .of_branches
+            .get_or_init(|| branches::values(self.model));
+        let output = node.outputs().find(|output| of_branches.contains(output))?;
+        Some(format!(
+            "a branch of an If depends on {output}, and version {} of ONNX's operators has no branches of \
+             other shapes",
+            scope.opset
+        ))
     }
 
     /// The node that matches a node of a graph, whose nodes are paired once.

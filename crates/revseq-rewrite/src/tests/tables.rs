@@ -99,6 +99,10 @@ impl Row {
         Self { options, ..self }
     }
 
+    fn inner(self, inner: &'static [Inner<'static>]) -> Self {
+        Self { inner, ..self }
+    }
+
     fn with(mut self, from: &'static str, to: &'static str) -> Self {
         self.changes.push((from, to));
         self
@@ -328,6 +332,29 @@ const FULL: &str = "shape = Shape(x)
     batch = Gather(shape, one)
     full = Expand(time, batch)";
 
+/// Subgraphs that read values around them.
+const READING: &[Inner<'static>] = &[
+    Inner {
+        name: "reading",
+        inputs: "",
+        outputs: "read",
+        nodes: "read = Neg(reversed)",
+    },
+    Inner {
+        name: "outer",
+        inputs: "",
+        outputs: "read",
+        nodes: "read = Neg(moved)",
+    },
+    Inner {
+        name: "looping",
+        inputs: "i c s",
+        outputs: "c2 s2",
+        nodes: "c2 = Identity(c)
+            s2 = Add(s, reversed)",
+    },
+];
+
 #[test]
 fn full_flip() {
     let other = "not provably the size of axis";
@@ -369,6 +396,58 @@ fn full_flip() {
             y = revseq.ReverseSubsequences<axis=1>(x, all)"],
             )
             .sizes(declared),
+            // ONNX Runtime ends the process where a subgraph reads a Slice of a DequantizeLinear.
+            takes(
+                slice,
+                "DequantizeLinear Sum Slice If",
+                &[
+                    FULL,
+                    "moved = DequantizeLinear(x, half)
+            reversed = ReverseSequence<batch_axis=1;time_axis=0>(moved, full)
+            y = If<then_branch=@reading;else_branch=@reading>(flag)",
+                ],
+            )
+            .inner(READING),
+            takes(
+                slice,
+                "DequantizeLinear Transpose Transpose Sum Slice Loop",
+                &[
+                    FULL,
+                    "real = DequantizeLinear(x, half)
+            turned = Transpose<perm=[1,0,2]>(real)
+            moved = Transpose<perm=[1,0,2]>(turned)
+            flipped = ReverseSequence<batch_axis=1;time_axis=0>(moved, full)
+            reversed = Identity(flipped)
+            y = Loop<body=@looping>(five, always, x)",
+                ],
+            )
+            .inner(READING),
+            takes(
+                slice,
+                "DequantizeLinear Slice If",
+                &[
+                    FULL,
+                    "moved = DequantizeLinear(x, half)
+            reversed = ReverseSequence<batch_axis=1;time_axis=0>(moved, full)
+            y = If<then_branch=@outer;else_branch=@outer>(flag)",
+                ],
+            )
+            .inner(READING)
+            .outputs("y reversed"),
+            // It is so before.
+            takes(
+                slice,
+                "DequantizeLinear Transpose Slice If",
+                &[
+                    FULL,
+                    "real = DequantizeLinear(x, half)
+            reversed = Transpose<perm=[1,0,2]>(real)
+            z = ReverseSequence<batch_axis=1;time_axis=0>(x, full)
+            y = If<then_branch=@reading;else_branch=@reading>(flag)",
+                ],
+            )
+            .inner(READING)
+            .outputs("y z"),
             // The size of another axis, of another value, and of none.
             leaves(
                 other,

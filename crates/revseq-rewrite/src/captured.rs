@@ -1,0 +1,163 @@
+//! Keeps rewritten models from ending the process of ONNX Runtime.
+//!
+//! Its optimizer takes a DequantizeLinear behind the operators that only move elements. If a subgraph
+//! reads what the last of them outputs, it writes behind the inputs of the node with that subgraph:
+//! versions up to 1.32 end the process when they load the model. A pass may write such an operator,
+//! such as a Slice for a ReverseSequence. A Sum of one operand before it changes nothing, and stops
+//! the optimizer.
+//!
+//! ```text
+//! DequantizeLinear → Slice → Loop, whose body reads it
+//!   =>  DequantizeLinear → Sum → Slice → Loop
+//! ```
+
+use std::collections::{HashMap, HashSet};
+
+use crate::driver::{Path, nodes_at};
+use crate::model::{self, GraphProto, ModelProto, NodeProto};
+use crate::scope::Names;
+
+/// The operators behind which a DequantizeLinear moves.
+const MOVING: &[&str] = &[
+    "MaxPool",
+    "Reshape",
+    "Slice",
+    "Squeeze",
+    "Transpose",
+    "Unsqueeze",
+];
+
+/// The operators that the optimizer removes before.
+const REMOVED: &[&str] = &["Cast", "Dropout", "Identity"];
+
+const DEQUANTIZE: &str = "DequantizeLinear";
+
+/// An operator that makes a value which is read in a subgraph.
+struct Place {
+    path: Path,
+    index: usize,
+    /// The value that is read.
+    value: String,
+}
+
+/// The values of a model at which the optimizer ends the process.
+pub(crate) fn values(model: &ModelProto) -> HashSet<String> {
+    places(model).into_iter().map(|it| it.value).collect()
+}
+
+/// Keeps the optimizer from those values of a model that it did not have before it was rewritten.
+pub(crate) fn protect(model: &mut ModelProto, before: &HashSet<String>, names: &mut Names) {
+    let next = |model: &ModelProto| {
+        let mut places = places(model).into_iter();
+        places.find(|place| !before.contains(&place.value))
+    };
+    while let Some(Place { path, index, value }) = next(model) {
+        let (nodes, _) = nodes_at(model, &path);
+        let sum = names.fresh(&format!("{value}/Sum:0"));
+        let data = std::mem::replace(&mut nodes[index].input[0], sum.clone());
+        let mut node = model::node("Sum", &[&data], &[&sum], Vec::new());
+        node.name = Some(names.fresh(&format!("{value}/Sum")));
+        nodes.insert(index, node);
+    }
+}
+
+fn places(model: &ModelProto) -> Vec<Place> {
+    let graph = model.graph.as_option();
+    let functions = model.functions.iter().map(|it| &it.node);
+    let mut all = graph.map(|graph| &graph.node).into_iter().chain(functions);
+    let mut search = Search::default();
+    if !all.any(|nodes| dequantizes(nodes)) {
+        return search.places;
+    }
+    if let Some(graph) = graph {
+        search.nodes(&graph.node, &Path::default());
+    }
+    for (index, function) in model.functions.iter().enumerate() {
+        let path = Path {
+            function: Some(index),
+            ..Path::default()
+        };
+        search.nodes(&function.node, &path);
+    }
+    search.places
+}
+
+/// Whether a node of a graph is a DequantizeLinear, or one of a graph in it.
+fn dequantizes(nodes: &[NodeProto]) -> bool {
+    nodes.iter().any(|node| {
+        let mut graphs = node.graphs();
+        node.op() == DEQUANTIZE || graphs.any(|graph| dequantizes(&graph.node))
+    })
+}
+
+#[derive(Default)]
+struct Search<'a> {
+    /// The nodes that make the values of the graphs around, and of the one in turn, each with its
+    /// index.
+    makers: Vec<HashMap<&'a str, (usize, &'a NodeProto)>>,
+    places: Vec<Place>,
+}
+
+impl<'a> Search<'a> {
+    fn nodes(&mut self, nodes: &'a [NodeProto], path: &Path) {
+        let mut makers = HashMap::new();
+        let mut captured = HashSet::new();
+        for (index, node) in nodes.iter().enumerate() {
+            makers.extend(node.outputs().map(|output| (output, (index, node))));
+            for graph in node.graphs() {
+                read_in(graph, &mut captured);
+            }
+        }
+        let mut captured: Vec<&str> = captured.into_iter().collect();
+        captured.sort_unstable();
+        self.makers.push(makers);
+        for value in captured {
+            if let Some(index) = self.moved(value) {
+                self.places.push(Place {
+                    path: path.clone(),
+                    index,
+                    value: value.to_owned(),
+                });
+            }
+        }
+        for (index, node) in nodes.iter().enumerate() {
+            for (number, graph) in node.graphs().enumerate() {
+                let mut path = path.clone();
+                path.steps.push((index, number));
+                self.nodes(&graph.node, &path);
+            }
+        }
+        self.makers.pop();
+    }
+
+    /// The index of the node that moves what a DequantizeLinear makes, if a value of the graph in turn
+    /// comes from one.
+    fn moved(&self, value: &str) -> Option<usize> {
+        let own = self.makers.last()?;
+        let (mut value, mut moved) = (value, None);
+        // As many steps as there are nodes: one that reads itself has no end.
+        for _ in 0..self.makers.iter().map(HashMap::len).sum() {
+            let &(index, node) = match moved {
+                None => own.get(value)?,
+                Some(_) => self.makers.iter().rev().find_map(|it| it.get(value))?,
+            };
+            match node.op() {
+                DEQUANTIZE => return moved,
+                op if MOVING.contains(&op) => _ = moved.get_or_insert(index),
+                op if REMOVED.contains(&op) => {}
+                _ => return None,
+            }
+            value = node.input(0)?;
+        }
+        None
+    }
+}
+
+/// Adds the names that a graph and those in it read.
+pub(crate) fn read_in<'a>(graph: &'a GraphProto, names: &mut HashSet<&'a str>) {
+    names.extend(graph.outputs());
+    for node in &graph.node {
+        names.extend(node.inputs());
+        node.graphs().for_each(|graph| read_in(graph, names));
+    }
+}
