@@ -277,6 +277,21 @@ pub fn declared_sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>> {
     Some(sizes.collect())
 }
 
+/// What exporters write for any size that is not known.
+const ANY_SIZE: [&str; 4] = ["", "-1", "?", "None"];
+
+/// Returns the name of a size. Sizes of one name are the same, which those that exporters write as `?`,
+/// `None` or `-1` need not be: these have none.
+#[must_use]
+pub fn size_name(size: &tensor_shape_proto::Dimension) -> Option<&str> {
+    match &size.value {
+        Some(tensor_shape_proto::dimension::Value::DimParam(name)) => {
+            Some(name.as_str()).filter(|name| !ANY_SIZE.contains(name))
+        }
+        _ => None,
+    }
+}
+
 /// Makes a value that is declared as a tensor, with `None` for each unknown size.
 #[must_use]
 pub fn value(name: &str, elem_type: i32, sizes: &[Option<i64>]) -> ValueInfoProto {

@@ -373,17 +373,7 @@ impl<'a> Scope<'a> {
 /// without a name.
 pub(crate) fn names_of_sizes(value: &ValueInfoProto) -> Option<Vec<Option<&str>>> {
     let tensor = model::tensor_type(value)?;
-    let names = tensor
-        .shape
-        .as_option()?
-        .dim
-        .iter()
-        .map(|dim| match &dim.value {
-            Some(model::tensor_shape_proto::dimension::Value::DimParam(name)) => {
-                Some(name.as_str())
-            }
-            _ => None,
-        });
+    let names = tensor.shape.as_option()?.dim.iter().map(model::size_name);
     Some(names.collect())
 }
 

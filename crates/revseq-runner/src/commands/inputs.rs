@@ -1,9 +1,11 @@
 //! The inputs of a run: from files, from a data set, or made up.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::features::{self, Axis};
 use super::ranges;
 use crate::cli::{NamedFile, ValueArguments};
 use crate::model::values::{Dim, ValueType};
@@ -49,19 +51,34 @@ pub(super) fn names(declared: &[Input]) -> Vec<String> {
     all.map(|input| input.name.clone()).collect()
 }
 
-/// Checks tensors against the model's declarations, and binds the symbolic sizes.
+/// Checks tensors against the model's declarations, and binds the symbolic sizes. Runtimes take one
+/// name for sizes that differ, which exporters write: that is a note, unless the size was given.
 pub(super) fn bind(declared: &[Input], tensors: &Tensors, bindings: &mut Bindings) -> Result<()> {
+    let given = bindings.clone();
+    let mut differing = BTreeSet::new();
     for input in declared {
         let Some(tensor) = tensors.get(&input.name) else {
             continue;
         };
-        check(&input.value_type, tensor, bindings)
+        check(&input.value_type, tensor, &given)
             .with_context(|| format!("input {:?} is {}", input.name, tensor.type_and_shape()))?;
+        let shape = input.value_type.shape.iter().flatten();
+        for (dim, &size) in std::iter::zip(shape, tensor.shape()) {
+            if let Dim::Symbol(name) = dim {
+                let bound = *bindings.entry(name.clone()).or_insert(size as u64);
+                if bound != size as u64 && differing.insert(name) {
+                    note(format!(
+                        "{name:?} names sizes that differ: it is {bound}, and {size} in input {:?}",
+                        input.name
+                    ));
+                }
+            }
+        }
     }
     Ok(())
 }
 
-fn check(declared: &ValueType, tensor: &Tensor, bindings: &mut Bindings) -> Result<()> {
+fn check(declared: &ValueType, tensor: &Tensor, given: &Bindings) -> Result<()> {
     let type_matches = declared
         .element_type
         .is_none_or(|code| code == tensor.element_type().onnx_code());
@@ -79,8 +96,9 @@ fn check(declared: &ValueType, tensor: &Tensor, bindings: &mut Bindings) -> Resu
             Dim::Known(expected) => ensure!(*expected == size, "expected {declared}"),
             Dim::Computed { .. } | Dim::Unknown => {}
             Dim::Symbol(name) => {
-                let bound = *bindings.entry(name.clone()).or_insert(size);
-                ensure!(bound == size, "expected {declared} with {name} = {bound}");
+                if let Some(&bound) = given.get(name) {
+                    ensure!(bound == size, "expected {declared} with {name} = {bound}");
+                }
             }
         }
     }
@@ -98,6 +116,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) tensors: Tensors,
     /// The files of a data set, for inputs that are not given otherwise.
     pub(crate) data_set: Option<&'a [PathBuf]>,
+    /// Sizes of made-up inputs along axes without a name, by input and axis.
+    pub(crate) unnamed: BTreeMap<Axis, u64>,
 }
 
 impl<'a> Sources<'a> {
@@ -225,15 +245,14 @@ pub(crate) fn gather(
             check_name("--fill", name, &declared)?;
         }
     }
-    bind(&declared, &tensors, bindings)?;
     if let (Some(files), None) = (sources.data_set, sources.fill) {
         for (name, tensor) in read_data_set(files, &names(&declared))? {
             if named_fill(&name).is_none() {
                 tensors.entry(name).or_insert(tensor);
             }
         }
-        bind(&declared, &tensors, bindings)?;
     }
+    bind(&declared, &tensors, bindings)?;
     let missing: Vec<&Input> = declared
         .iter()
         .filter(|input| !input.optional && !tensors.contains_key(&input.name))
@@ -258,10 +277,14 @@ pub(crate) fn gather(
             describe(&declared)
         );
     }
+    let mut unnamed = sources.unnamed.clone();
+    unnamed.extend(bind_fixed(model, &tensors, bindings));
+    let missing = missing.into_iter().cloned();
+    let missing: Vec<Input> = missing.map(|it| with_sizes(it, &unnamed)).collect();
     check_sizes(&missing, bindings)?;
     let highest = ranges::highest(model, bindings);
     for (input, how) in missing
-        .into_iter()
+        .iter()
         .filter_map(|input| Some((input, how(input)?)))
     {
         let number = declared
@@ -276,8 +299,40 @@ pub(crate) fn gather(
     Ok(tensors)
 }
 
+/// Binds the symbolic sizes that weights fix, of inputs that are not given; returns all sizes that they
+/// fix.
+pub(super) fn bind_fixed(
+    model: &Model,
+    given: &Tensors,
+    bindings: &mut Bindings,
+) -> BTreeMap<Axis, u64> {
+    let mut inputs = model.inputs();
+    inputs.retain(|it| !it.optional && !given.contains_key(&it.name));
+    let fixed = features::fixed(model, &inputs);
+    for input in &inputs {
+        for (number, dim) in input.value_type.shape.iter().flatten().enumerate() {
+            if let (Dim::Symbol(name), Some(&size)) =
+                (dim, fixed.get(&(input.name.clone(), number)))
+            {
+                bindings.entry(name.clone()).or_insert(size);
+            }
+        }
+    }
+    fixed
+}
+
+/// An input with sizes of axes without a name.
+fn with_sizes(mut input: Input, sizes: &BTreeMap<Axis, u64>) -> Input {
+    for (number, dim) in input.value_type.shape.iter_mut().flatten().enumerate() {
+        if let (Dim::Unknown, Some(&size)) = (&dim, sizes.get(&(input.name.clone(), number))) {
+            *dim = Dim::Known(size);
+        }
+    }
+    input
+}
+
 /// Checks that the sizes of all inputs are known.
-fn check_sizes(inputs: &[&Input], bindings: &Bindings) -> Result<()> {
+fn check_sizes(inputs: &[Input], bindings: &Bindings) -> Result<()> {
     let mut unknown: Vec<String> = Vec::new();
     let mut declared = Vec::new();
     for input in inputs {

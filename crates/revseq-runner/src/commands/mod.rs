@@ -8,6 +8,7 @@ mod data_set;
 mod destination;
 mod devices;
 mod dot;
+mod features;
 mod html;
 pub(crate) mod inputs;
 pub(crate) mod inspect;

@@ -8,6 +8,7 @@
 use anyhow::Result;
 use revseq_tract::Execution;
 
+use super::features::Axis;
 use super::inputs::{Sources, gather};
 use crate::backend::tract::Tract;
 use crate::model::values::Dim;
@@ -44,31 +45,37 @@ pub(super) fn first(tract: &Tract, model: &Model, bindings: &Bindings) -> Option
 }
 
 /// A size that a model leaves open.
-struct OpenSize {
+pub(super) struct OpenSize {
     /// The name that `--dim` takes.
-    name: String,
+    pub(super) name: String,
+    /// The axis of an input that it is the size of, if it has no name of its own.
+    pub(super) unnamed: Option<Axis>,
     /// Whether it is the size of an input's first axis.
-    is_first: bool,
+    pub(super) is_first: bool,
     /// The index of the first input that has it.
     input: usize,
 }
 
 /// Returns the sizes that a model leaves open, each once.
-fn open_sizes(model: &Model, bindings: &Bindings) -> Vec<OpenSize> {
+pub(super) fn open_sizes(model: &Model, bindings: &Bindings) -> Vec<OpenSize> {
     let mut open: Vec<OpenSize> = Vec::new();
     let inputs = model.inputs().into_iter().filter(|input| !input.optional);
     for (input, declared) in inputs.enumerate() {
         let shape = declared.value_type.bind(bindings).shape;
         for (axis, dim) in shape.into_iter().flatten().enumerate() {
-            let name = match dim {
+            let (name, unnamed) = match dim {
                 Dim::Known(_) => continue,
-                Dim::Symbol(name) => name,
-                Dim::Computed { .. } | Dim::Unknown => format!("{}.{axis}", declared.name),
+                Dim::Symbol(name) => (name, None),
+                Dim::Computed { .. } | Dim::Unknown => {
+                    let name = format!("{}.{axis}", declared.name);
+                    (name, Some((declared.name.clone(), axis)))
+                }
             };
             match open.iter_mut().find(|it| it.name == name) {
                 Some(same) => same.is_first |= axis == 0,
                 None => open.push(OpenSize {
                     name,
+                    unnamed,
                     is_first: axis == 0,
                     input,
                 }),

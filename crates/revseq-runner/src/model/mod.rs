@@ -38,7 +38,7 @@ pub(crate) struct Model {
 }
 
 /// An input of the main graph.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Input {
     pub(crate) name: String,
     pub(crate) value_type: ValueType,

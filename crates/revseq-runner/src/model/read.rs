@@ -55,6 +55,17 @@ pub(crate) struct Located {
     pub(crate) data_sets: Vec<DataSet>,
 }
 
+impl Located {
+    /// The data sets of the model: in its folder, or, if the path is a file, beside it.
+    pub(crate) fn own_data_sets(&self) -> Result<Vec<DataSet>> {
+        let folder = data_folder(&self.model);
+        match !is_standard_input(&self.model) && has_data_sets(&folder) {
+            true => data_sets(&folder),
+            false => Ok(Vec::new()),
+        }
+    }
+}
+
 /// A folder `test_data_set_<n>`.
 #[derive(Debug)]
 pub(crate) struct DataSet {

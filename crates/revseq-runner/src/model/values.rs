@@ -5,7 +5,8 @@ use std::fmt;
 use revseq_graph::ElementType;
 use revseq_onnx::model::tensor_shape_proto::dimension::Value as DimValue;
 use revseq_onnx::model::{
-    AttributeProto, NodeProto, TensorProto, ValueInfoProto, element_type, tensor_type, type_name,
+    AttributeProto, NodeProto, TensorProto, ValueInfoProto, element_type, size_name, tensor_type,
+    type_name,
 };
 
 use super::Bindings;
@@ -62,11 +63,7 @@ impl ValueType {
                 Some(DimValue::DimValue(size)) => {
                     u64::try_from(*size).map_or(Dim::Unknown, Dim::Known)
                 }
-                // Exporters write ? for any size that is not known.
-                Some(DimValue::DimParam(name)) if !matches!(name.as_str(), "" | "?") => {
-                    Dim::Symbol(name.clone())
-                }
-                _ => Dim::Unknown,
+                _ => size_name(dim).map_or(Dim::Unknown, |name| Dim::Symbol(name.to_owned())),
             });
             dims.collect()
         });

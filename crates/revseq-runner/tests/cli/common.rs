@@ -241,6 +241,26 @@ pub(crate) fn reverse_graph() -> GraphProto {
     }
 }
 
+/// Two reversals that undo each other, which `revseq rewrite` removes.
+pub(crate) fn flips(from: &str, to: &str) -> Vec<NodeProto> {
+    let between = format!("{to}_flipped");
+    let flip = |from: &str, to: &str| {
+        let inputs = [from, "flip_start", "flip_end", "flip_axis", "flip_start"];
+        node("Slice", &inputs, &[to])
+    };
+    vec![flip(from, &between), flip(&between, to)]
+}
+
+/// The initializers that [`flips`] reads.
+pub(crate) fn flips_initializers() -> Vec<TensorProto> {
+    let values = [
+        ("flip_start", -1),
+        ("flip_end", -i64::MAX),
+        ("flip_axis", 0),
+    ];
+    values.map(|(name, value)| int64s(name, &[value])).to_vec()
+}
+
 /// A folder for one test's files.
 pub(crate) struct Folder(tempfile::TempDir);
 
@@ -251,6 +271,11 @@ impl Folder {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
+    }
+
+    /// Keeps the files, for a look at what a test found.
+    pub(crate) fn keep(self) -> PathBuf {
+        self.0.keep()
     }
 
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {

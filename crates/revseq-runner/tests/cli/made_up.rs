@@ -3,7 +3,12 @@
 use prost::Message;
 use tract_onnx::pb::{GraphProto, NodeProto};
 
-use crate::common::{FLOAT, Folder, INT64, int, int64s, node, refuses, succeeds, tensor, value};
+use crate::common::{
+    FLOAT, Folder, INT64, flips, flips_initializers, int, int64s, node, refuses, revseq, succeeds,
+    tensor, value,
+};
+use crate::ort::onnxruntime;
+use crate::random_loops::ints;
 
 fn graph(nodes: Vec<NodeProto>) -> GraphProto {
     GraphProto {
@@ -76,11 +81,17 @@ fn indices_stay_within_their_axis_where_a_number_is_added() {
     }
 }
 
-/// A model whose two inputs have to have the same number of rows, under two names.
+/// A model whose two inputs have to have the same number of rows, under two names. It has reversals
+/// that undo each other.
 fn sum(folder: &Folder) -> String {
     let graph = GraphProto {
         name: "graph".to_owned(),
-        node: vec![node("Concat", &["a", "b"], &["y"])],
+        node: [
+            vec![node("Concat", &["a", "b"], &["joined"])],
+            flips("joined", "y"),
+        ]
+        .concat(),
+        initializer: flips_initializers(),
         input: vec![
             value("a", FLOAT, &["n", "t"]),
             value("b", FLOAT, &["m", "u"]),
@@ -130,4 +141,132 @@ fn a_check_takes_inputs_and_fills() {
     let both = [&check[..], &["--input", &b, "--overwrite"]].concat();
     let report = succeeds(&with(&both));
     assert!(report.contains("the given inputs: ok"), "{report}");
+}
+
+/// Features that weights fix, and sizes without a name or with one that stands for any.
+#[test]
+fn a_check_makes_up_what_weights_leave_open() {
+    let folder = Folder::new();
+    let zeros = |name: &str, sizes: &[i64]| {
+        let bytes = vec![0; 4 * sizes.iter().product::<i64>() as usize];
+        tensor(name, FLOAT, sizes, &bytes)
+    };
+    let mut layer = node("RNN", &["steps", "w", "r", "", "", "state"], &["all"]);
+    layer.attribute = vec![int("hidden_size", 3)];
+    let mut turned = node("Transpose", &["x"], &["turned"]);
+    turned.attribute = vec![ints("perm", &[1, 0])];
+    let nodes = vec![
+        node("Sub", &["turned", "mean"], &["centred"]),
+        node("Unsqueeze", &["centred", "one"], &["steps"]),
+        node("Unsqueeze", &["h", "one"], &["state"]),
+        layer,
+    ];
+    let sizes = ["-1", "None", "?", "N"];
+    let mut graph = GraphProto {
+        name: "graph".to_owned(),
+        node: [vec![turned], nodes, flips("all", "y")].concat(),
+        initializer: flips_initializers(),
+        input: vec![
+            value("x", FLOAT, &["None", "None"]),
+            value("h", FLOAT, &["?", "hidden"]),
+        ],
+        output: vec![value("y", FLOAT, &sizes)],
+        ..GraphProto::default()
+    };
+    graph.initializer.extend([
+        zeros("w", &[1, 3, 5]),
+        zeros("r", &[1, 3, 3]),
+        zeros("mean", &[5]),
+        int64s("one", &[1]),
+    ]);
+    let path = folder.model(graph);
+    let path = path.to_str().unwrap();
+    let output = folder.path("out.onnx");
+    let rewrite = ["rewrite", path, "-o", output.to_str().unwrap(), "--check"];
+    let report = succeeds(&rewrite);
+    assert!(report.contains("made-up inputs 2: ok"), "{report}");
+    // The number of steps is all that is left.
+    let fill = ["run", path, "--fill", "random"];
+    refuses(&fill, "the size of x.1 is unknown: --dim x.1=SIZE");
+    succeeds(&[&fill[..], &["--dim", "x.1=4"]].concat());
+}
+
+/// A model without data has none to compare on, and needs none where nothing was changed.
+#[test]
+fn an_unchanged_model_is_not_checked() {
+    let folder = Folder::new();
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![node("Nonsense", &["x"], &["y"])],
+        input: vec![value("x", FLOAT, &["n"])],
+        output: vec![value("y", FLOAT, &["n"])],
+        ..GraphProto::default()
+    };
+    let path = folder.model(graph);
+    let output = folder.path("out.onnx");
+    let run = revseq(&[
+        "rewrite",
+        path.to_str().unwrap(),
+        "-o",
+        output.to_str().unwrap(),
+        "--check",
+    ]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let why = "--check: no pass changed the model, so there is nothing to compare";
+    assert!(run.stderr.contains(why), "{run:?}");
+    assert_eq!(
+        std::fs::read(&path).unwrap(),
+        std::fs::read(output).unwrap()
+    );
+}
+
+/// Data beside the model's file counts as that of its folder does.
+#[test]
+fn a_check_uses_the_data_beside_the_model() {
+    let folder = Folder::new();
+    let path = sum(&folder);
+    for (index, (name, columns)) in [("a", 3), ("b", 4)].into_iter().enumerate() {
+        let tensor = tensor(name, FLOAT, &[2, columns], &vec![0; 8 * columns as usize]);
+        let file = format!("test_data_set_0/input_{index}.pb");
+        folder.write(&file, &tensor.encode_to_vec());
+    }
+    let output = folder.path("out.onnx");
+    let report = succeeds(&["rewrite", &path, "-o", output.to_str().unwrap(), "--check"]);
+    assert!(
+        report.contains("check on tract, test_data_set_0: ok"),
+        "{report}"
+    );
+}
+
+/// tract makes a number of NaN in Tanh. That is no difference between two models, but it is said.
+#[test]
+fn a_check_says_where_both_models_differ_from_onnx_runtime() {
+    let test = "a_check_says_where_both_models_differ_from_onnx_runtime";
+    let Some(library) = onnxruntime(test) else {
+        return;
+    };
+    let folder = Folder::new();
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: [vec![node("Tanh", &["x"], &["z"])], flips("z", "y")].concat(),
+        initializer: flips_initializers(),
+        input: vec![value("x", FLOAT, &["n"])],
+        output: vec![value("y", FLOAT, &["n"])],
+        ..GraphProto::default()
+    };
+    let path = folder.model(graph);
+    let bytes = [f32::NAN, 1.0].map(f32::to_le_bytes).concat();
+    let x = tensor("x", FLOAT, &[2], &bytes).encode_to_vec();
+    let x = format!("x={}", folder.write("x.pb", &x).display());
+    let output = folder.path("out.onnx");
+    let mut rewrite = vec!["rewrite", path.to_str().unwrap(), "--check", "--input", &x];
+    rewrite.extend(["-o", output.to_str().unwrap(), "--ort-lib", &library]);
+    let report = succeeds(&rewrite);
+    let but =
+        "check on tract, the given inputs: ok, but both models differ from ort-plain: output y";
+    assert!(report.contains(but), "{report}");
+    assert!(
+        report.contains("check on ort-plain, the given inputs: ok\n"),
+        "{report}"
+    );
 }

@@ -201,3 +201,32 @@ fn a_model_without_a_plan_for_all_sizes_is_inspected_at_some() {
         "{refused:?}"
     );
 }
+
+/// Runtimes take one name for sizes that differ, which PyTorch's exporter and others write.
+#[test]
+fn one_name_for_sizes_that_differ_is_a_note() {
+    let folder = Folder::new();
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![node("Transpose", &["x"], &["y"])],
+        input: vec![value("x", FLOAT, &["n", "n"])],
+        output: vec![value("y", FLOAT, &["n", "n"])],
+        ..GraphProto::default()
+    };
+    let path = folder.model(graph).display().to_string();
+    let bytes: Vec<u8> = (0..6_u8)
+        .flat_map(|it| f32::from(it).to_le_bytes())
+        .collect();
+    let x = tensor("x", FLOAT, &[2, 3], &bytes).encode_to_vec();
+    let x = format!("x={}", folder.write("x.pb", &x).display());
+    let run = revseq(&["run", &path, "--input", &x, "--format", "json"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let note = "\"n\" names sizes that differ: it is 2, and 3 in input \"x\"\n";
+    assert_eq!(run.stderr, note);
+    let json: Json = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(json["outputs"][0]["shape"], Json::from(vec![3, 2]));
+    refuses(
+        &["run", &path, "--input", &x, "--dim", "n=2"],
+        "input \"x\" is float[2,3]: expected float[n,n] with n = 2",
+    );
+}

@@ -1,6 +1,7 @@
 //! `revseq rewrite`.
 
 mod check;
+mod made_up;
 mod output;
 
 use std::io::Write;
@@ -40,16 +41,17 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
     if arguments.check.is_none() {
         original = original.without_constants();
     }
+    let sets = match &arguments.check {
+        Some(Some(folder)) => check::data_sets(folder)?,
+        Some(None) => located.own_data_sets()?,
+        None => Vec::new(),
+    };
     let (rewritten, report) = apply(&mut original, arguments)?;
+    let is_changed = report.rewritten().next().is_some() || !report.removed_inputs.is_empty();
     let written = output::Partial::write(&located.model, &arguments.output, rewritten)?;
     let model = written.load()?;
     let checked = match &arguments.check {
-        None => Vec::new(),
-        Some(data) => {
-            let sets = match data {
-                Some(folder) => check::data_sets(folder)?,
-                None => located.data_sets,
-            };
+        Some(_) if is_changed => {
             let check = check::Check {
                 original: &original,
                 rewritten: &model,
@@ -61,6 +63,11 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
             };
             check.run(&sets)?
         }
+        Some(_) => {
+            note("--check: no pass changed the model, so there is nothing to compare");
+            Vec::new()
+        }
+        None => Vec::new(),
     };
     let failed = checked.iter().any(Checked::is_difference);
     let to_standard_output = output::is_standard_output(&arguments.output);
@@ -195,8 +202,12 @@ fn print_text(
     )?;
     for checked in checked {
         match checked {
-            Checked::Same { backend, set } => {
-                writeln!(out, "check on {backend}, {set}: {green}ok{green:#}")?;
+            Checked::Same { backend, set, but } => {
+                let but = but
+                    .as_ref()
+                    .map_or_else(String::new, |but| format!(", but {but}"));
+                let but = printable(&but);
+                writeln!(out, "check on {backend}, {set}: {green}ok{green:#}{but}")?;
             }
             Checked::Different { backend, set, how } => {
                 let how = printable(how);
@@ -225,9 +236,12 @@ fn as_json(
     checked: &[Checked],
 ) -> Json {
     let checked = checked.iter().map(|checked| match checked {
-        Checked::Same { backend, set } => {
-            json!({ "backend": backend, "data": set, "result": "ok" })
-        }
+        Checked::Same { backend, set, but } => match but {
+            None => json!({ "backend": backend, "data": set, "result": "ok" }),
+            Some(but) => {
+                json!({ "backend": backend, "data": set, "result": "ok", "note": but })
+            }
+        },
         Checked::Different { backend, set, how } => {
             json!({ "backend": backend, "data": set, "result": "failed", "reason": how })
         }

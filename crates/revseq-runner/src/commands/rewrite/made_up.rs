@@ -1,0 +1,183 @@
+//! Inputs that are made up to compare two models on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+
+use crate::cli::ValueArguments;
+use crate::commands::features::Axis;
+use crate::commands::inputs::{self, Sources};
+use crate::commands::trial::{OpenSize, open_sizes};
+use crate::model::values::Dim;
+use crate::model::{Bindings, Model};
+use crate::tensor::fill::Fill;
+use crate::tensor::{Data, Tensor, Tensors};
+
+/// Inputs, with their description.
+pub(super) struct Inputs {
+    pub(super) name: String,
+    pub(super) tensors: Tensors,
+}
+
+/// The sizes that made-up inputs have where the model leaves them open, by
+/// turns; two sets of them.
+const SIZES: [[u64; 4]; 2] = [[3, 7, 5, 4], [2, 12, 6, 3]];
+
+/// Open sizes that are given one number. Exporters name sizes that have to agree differently.
+#[derive(Clone, Copy)]
+pub(super) enum Agreement {
+    /// None: each has its own.
+    None,
+    /// Sizes of the inputs' first axes.
+    FirstAxes,
+    All,
+}
+
+/// Made-up sizes: those with a name, and those without one.
+#[derive(Clone, Default)]
+struct Sizes {
+    named: Bindings,
+    unnamed: BTreeMap<Axis, u64>,
+}
+
+impl Agreement {
+    /// All, in the order in which they are tried.
+    pub(super) const ALL: [Self; 3] = [Self::None, Self::FirstAxes, Self::All];
+
+    /// Gives a number to each size that is open; `named` has those that are not.
+    fn sizes(self, model: &Model, open: &[OpenSize], sizes: [u64; 4], named: Bindings) -> Sizes {
+        let firsts: BTreeSet<String> = model
+            .inputs()
+            .into_iter()
+            .filter_map(|input| match input.value_type.shape?.into_iter().next()? {
+                Dim::Symbol(name) => Some(name),
+                _ => None,
+            })
+            .collect();
+        // A size that is given holds for those that agree with it.
+        let given = firsts.iter().find_map(|name| named.get(name).copied());
+        let first = given.or(sizes.first().copied());
+        let mut others = sizes.iter().copied().cycle();
+        let mut made = Sizes {
+            named,
+            ..Sizes::default()
+        };
+        for it in open {
+            let size = match self {
+                Self::None => others.next(),
+                Self::FirstAxes if !it.is_first => others.nth(1),
+                Self::FirstAxes | Self::All => first,
+            };
+            let Some(size) = size else { continue };
+            match &it.unnamed {
+                Some(axis) => made.unnamed.insert(axis.clone(), size),
+                None => made.named.insert(it.name.clone(), size),
+            };
+        }
+        made
+    }
+}
+
+/// Inputs in the making.
+pub(super) struct MadeUp<'a> {
+    model: &'a Model,
+    values: &'a ValueArguments,
+    given: Tensors,
+    /// The sizes that are given, or that weights fix.
+    named: Bindings,
+    open: Vec<OpenSize>,
+}
+
+impl<'a> MadeUp<'a> {
+    /// Reads what is given.
+    pub(super) fn new(model: &'a Model, values: &'a ValueArguments) -> Result<Self> {
+        let mut named = Bindings::new();
+        let given = inputs::given(model, &values.inputs, &mut named)?;
+        let fixed = inputs::bind_fixed(model, &given, &mut named);
+        let mut open = open_sizes(model, &named);
+        open.retain(|it| {
+            let is_made = |(input, _): &Axis| !given.contains_key(input);
+            let unnamed = it.unnamed.as_ref();
+            unnamed.is_none_or(|axis| is_made(axis) && !fixed.contains_key(axis))
+        });
+        open.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(Self {
+            model,
+            values,
+            given,
+            named,
+            open,
+        })
+    }
+
+    /// The names that `--dim` takes of the sizes that are made up.
+    pub(super) fn sizes(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.open.iter().map(|it| it.name.as_str())
+    }
+
+    /// Returns inputs of two sizes, random unless they are given, unchanged and zero-padded after
+    /// different lengths.
+    pub(super) fn inputs(&self, agreement: Agreement) -> Result<Vec<Inputs>> {
+        let mut all = Vec::new();
+        for (seed, sizes) in SIZES.into_iter().enumerate() {
+            let sizes = agreement.sizes(self.model, &self.open, sizes, self.named.clone());
+            let sources = Sources {
+                fill: self.values.fill().or(Some(Fill::Random(seed as u64))),
+                fill_by_name: &self.values.fill,
+                tensors: self.given.clone(),
+                unnamed: sizes.unnamed,
+                ..Sources::default()
+            };
+            let mut named = sizes.named;
+            let tensors = inputs::gather(self.model, &sources, &mut named)?;
+            if tensors.len() == self.given.len() {
+                let name = "the given inputs".to_owned();
+                return Ok(vec![Inputs { name, tensors }]);
+            }
+            let padded = tensors.iter().map(|(name, tensor)| {
+                let padded = match self.given.contains_key(name) {
+                    true => tensor.clone(),
+                    false => pad(tensor)?,
+                };
+                Ok((name.clone(), padded))
+            });
+            let padded = padded.collect::<Result<Tensors>>()?;
+            let name = |what: &str| format!("made-up inputs {what}{}", seed + 1);
+            all.push(Inputs {
+                name: name(""),
+                tensors,
+            });
+            all.push(Inputs {
+                name: name("with padding "),
+                tensors: padded,
+            });
+        }
+        Ok(all)
+    }
+}
+
+/// The same with zeros after different lengths along the second axis, as
+/// sequences of several lengths are padded.
+fn pad(tensor: &Tensor) -> Result<Tensor> {
+    let (&[sequences, steps, ..], Data::Bytes(bytes)) = (tensor.shape(), tensor.data()) else {
+        return Ok(tensor.clone());
+    };
+    if bytes.is_empty() {
+        return Ok(tensor.clone());
+    }
+    let mut bytes = bytes.clone();
+    let step = bytes.len() / (sequences * steps);
+    for sequence in 0..sequences {
+        let length = steps - sequence * 2 % steps;
+        let start = (sequence * steps + length) * step;
+        let end = (sequence + 1) * steps * step;
+        if let Some(padding) = bytes.get_mut(start..end) {
+            padding.fill(0);
+        }
+    }
+    Tensor::new(
+        tensor.element_type(),
+        tensor.shape().to_vec(),
+        Data::Bytes(bytes),
+    )
+}
