@@ -15,7 +15,7 @@ use crate::eval::{self, Planned};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Flip {
     axis: usize,
-    /// Plans for the latest shapes.
+    /// Plans for the latest types and shapes.
     plans: LruCache<Planned>,
 }
 

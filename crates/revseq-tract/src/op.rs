@@ -21,7 +21,7 @@ pub struct ReverseSubsequences {
     pub(crate) operator: Operator,
     pub(crate) policy: LengthsPolicy,
     pub(crate) device: Device,
-    /// Plans for the latest shapes.
+    /// Plans for the latest types and shapes.
     pub(crate) plans: LruCache<eval::Planned>,
 }
 

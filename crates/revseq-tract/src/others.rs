@@ -6,6 +6,7 @@ use tract_onnx::model::{OnnxOpRegister, ParsingContext};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
+/// The parsers of both, for all models.
 static OTHERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
     let mut onnx = tract_onnx::onnx();
     tract_onnx_extra::register(&mut onnx);

@@ -68,6 +68,7 @@ impl Threads {
         nodes: usize,
         run: impl FnOnce() -> TractResult<T> + Send,
     ) -> TractResult<T> {
+        // That of tract's executor; a session's own pool has another.
         static TURN: Mutex<()> = Mutex::new(());
         let (executor, turn) = match self {
             Self::OfTract => (current_tract_executor(), &TURN),

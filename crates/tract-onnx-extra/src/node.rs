@@ -9,7 +9,7 @@ use tract_onnx::model::{OnnxOpRegister, ParsingContext};
 use tract_onnx::pb::{NodeProto, ValueInfoProto, type_proto};
 use tract_onnx::tract_hir::internal::*;
 
-/// tract's parsers as they are: a loader that was given to `register` no longer has them.
+/// tract's parsers as they are, for all loaders: one that was given to `register` no longer has them.
 static UPSTREAM: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
 
 /// Parses a node like tract, without the names of inputs that are left out at the end: some parsers

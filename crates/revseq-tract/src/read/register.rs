@@ -16,7 +16,7 @@ use crate::session::words::AtNode;
 /// A builder of tract's: from a node to its operator and the names it captures.
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
-/// tract's operators and revseq's.
+/// tract's operators and revseq's, for all models.
 static OPERATORS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
     let mut onnx = tract_onnx::onnx();
     crate::register(&mut onnx);

@@ -85,7 +85,8 @@ impl EvalOp for Branches {
     }
 }
 
-/// The branches for a true and a false condition that have been taken so far.
+/// The branches for a true and a false condition that have been taken so far; each run gives them its own
+/// values and symbols.
 #[derive(Clone, Debug, Default)]
 struct Taken([Option<TypedSimpleState>; 2]);
 

@@ -20,6 +20,7 @@ struct Spent {
 }
 
 thread_local! {
+    /// That of the outermost loop that this thread runs, and those in it; nothing between runs.
     static SPENT: Cell<Spent> = const { Cell::new(Spent { loops: 0, steps: 0, bytes: 0 }) };
 }
 

@@ -26,7 +26,8 @@ pub struct Loop {
     pub(crate) spec: Arc<Spec>,
     /// The plan of the optimised body.
     plan: Option<Arc<TypedSimplePlan>>,
-    /// Reason why it is no Scan, once that is known; the check takes as many steps as the loop.
+    /// Reason why it is no Scan, once that is known; the check takes as many steps as the loop. Copies
+    /// share it for one spec in one model.
     why: Arc<OnceLock<Why>>,
 }
 

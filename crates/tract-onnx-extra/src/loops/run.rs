@@ -12,7 +12,8 @@ use crate::loops::nested::steps_within;
 use crate::loops::spec::{Feed, Spec, Value, one};
 use crate::profile;
 
-/// A running loop. Its body's state is created once and reused at every step.
+/// A running loop. Its body's state is created once and reused at every step; each run gives it its own
+/// values and symbols.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
     spec: Arc<Spec>,

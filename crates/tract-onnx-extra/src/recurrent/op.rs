@@ -178,7 +178,7 @@ impl<T: Element> TypedOp for Recurrent<T> {
     as_op!();
 }
 
-/// Memory that is kept from run to run.
+/// Memory that is kept from run to run, which each run fills anew for its sizes.
 #[derive(Debug)]
 struct Kept<T>(Mutex<Memory<T>>);
 

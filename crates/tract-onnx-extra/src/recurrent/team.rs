@@ -53,7 +53,7 @@ struct Share<T> {
     width: usize,
 }
 
-/// The memory of a run, reused by the next one.
+/// The memory of a run, reused by the next one, which prepares all of it anew.
 #[derive(Debug)]
 pub(super) struct Memory<T> {
     shares: Vec<Vec<Share<T>>>,

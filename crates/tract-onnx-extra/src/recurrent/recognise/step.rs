@@ -14,6 +14,7 @@ use super::values::Scanned;
 /// A Scan's body, with the constants that were read.
 pub(super) struct Body<'a> {
     pub(super) scan: &'a Scanned<'a>,
+    /// By their outlets in this body.
     constants: RefCell<HashMap<OutletId, Option<Constant>>>,
 }
 

@@ -120,7 +120,7 @@ struct PackedWindows {
 }
 
 thread_local! {
-    /// A panel of this thread.
+    /// The panel that this thread was asked for last, which is written whenever one is asked for.
     static PANEL: RefCell<Vec<f32>> = const { RefCell::new(vec![]) };
 }
 
