@@ -13,9 +13,9 @@ use crate::data_sizes::beside_sizes;
 use crate::loops::{if_, onnx_scan, parse};
 use crate::node::check_arity;
 use crate::operators::{
-    batch_norm, cast, categories, compare, conv, div, einsum, empty, functions, gemm,
+    batch_norm, cast, categories, compare, conv, div, dropout, einsum, empty, functions, gemm,
     global_lp_pool, int64, layer_norm, log_softmax, mat_mul, mod_, mul, nd_indices, pool, quantize,
-    range, reduce, resize, retyped, scalar_value, split, top_k, within_rank,
+    random, range, reduce, resize, retyped, scalar_value, split, top_k, within_rank,
 };
 use crate::{data_sizes, recurrent};
 
@@ -68,6 +68,7 @@ fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register
         .insert("BatchNormalization", batch_norm::parse);
     onnx.op_register.insert("Div", div::parse);
+    onnx.op_register.insert("Dropout", dropout::parse);
     onnx.op_register.insert("Einsum", einsum::parse);
     onnx.op_register.insert("Gemm", gemm::parse);
     onnx.op_register
@@ -100,6 +101,9 @@ fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     }
     for (operator, _) in compare::OPERATORS {
         onnx.op_register.insert(operator, compare::parse);
+    }
+    for operator in random::OPERATORS {
+        onnx.op_register.insert(operator, random::parse);
     }
     for operator in nd_indices::OPERATORS {
         onnx.op_register.insert(operator, nd_indices::parse);

@@ -14,6 +14,7 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::source::Source;
 
 use crate::data_sizes::agree_on_sums;
+use crate::data_sizes::definers::keep_definers;
 use crate::loops::nested::LOOP;
 use crate::names::Names;
 
@@ -31,6 +32,14 @@ const KEY_BYTES: usize = 64;
 pub fn into_typed(mut model: InferenceModel) -> TractResult<TypedModel> {
     model.analyse(false)?;
     translate(&model.incorporate()?)
+}
+
+/// The same for a body, before anything is dropped from it: a node stays that gives a number to a symbol
+/// which others need.
+pub(crate) fn typed_body(model: InferenceModel) -> TractResult<TypedModel> {
+    let mut body = into_typed(model)?;
+    keep_definers(&mut body)?;
+    Ok(body)
 }
 
 fn translate(source: &InferenceModel) -> TractResult<TypedModel> {

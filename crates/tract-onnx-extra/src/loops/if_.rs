@@ -22,7 +22,7 @@ use crate::graph::self_contained;
 use crate::loops::branches::{Branches, Sizes, join_size, output_facts};
 use crate::node::check_domain;
 use crate::node::element_type;
-use crate::typed::into_typed;
+use crate::typed::typed_body;
 use crate::wire::{free_names, wire_cast};
 
 /// Parses an If, with any names in its branches.
@@ -252,7 +252,7 @@ impl InferenceOp for OnnxIf {
     ) -> TractResult<TVec<OutletId>> {
         let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
         let first = target.nodes().len();
-        let typed = |branch: &Branch| into_typed(branch.body.clone());
+        let typed = |branch: &Branch| typed_body(branch.body.clone());
         let known = target.outlet_fact(inputs[0])?.konst.clone();
         let known = match known {
             Some(value) => Some(usize::from(!scalar::<bool>(&value)?)),

@@ -22,7 +22,7 @@ use crate::loops::scan;
 use crate::loops::spec::{Feed, Output, Spec, Value};
 use crate::loops::states::StateShapes;
 use crate::loops::steps::{holds, steps};
-use crate::typed::into_typed;
+use crate::typed::typed_body;
 use crate::wire::{free_names, wire_cast};
 
 /// The role of a body's input.
@@ -54,8 +54,8 @@ pub(crate) struct OnnxLoop {
     pub(crate) limits: Limits,
     /// Those of its outputs that nothing around the loop tells.
     pub(crate) sizes: SizeSymbols,
-    /// Results, shared by copies of the node: tract copies and queries nodes repeatedly, and each
-    /// query runs through all inner loops.
+    /// Results by the facts of the node's inputs, shared by copies of the node: tract copies and queries
+    /// nodes repeatedly, and each query runs through all inner loops.
     pub(crate) solved: Arc<Mutex<Vec<Arc<Solved>>>>,
 }
 
@@ -162,7 +162,7 @@ impl OnnxLoop {
             body.set_outlet_fact(outlet, InferenceFact::from(&fact))?;
         }
         body.inputs = sources;
-        Ok((into_typed(body)?, feeds))
+        Ok((typed_body(body)?, feeds))
     }
 
     /// The op and its outputs, if the inputs are known well enough.

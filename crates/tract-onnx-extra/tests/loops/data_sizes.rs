@@ -830,3 +830,110 @@ fn known_truth_values_may_be_compared() {
     let found = run(model, &[floats(&[2], &[5., 6.])]).unwrap();
     assert_eq!(found[0], floats(&[2], &[5., 0.]));
 }
+
+/// `out[:n] = x[:n]`, as exported by PyTorch: both sides have a number of rows from data.
+#[test]
+fn rows_expand_to_as_many() {
+    let model = |rows: &str| {
+        graph(
+            &format!("x:f32[{rows},2] m:i64[1] n:i64[1]"),
+            "y size",
+            "s = Slice(x, zero, m, zero)
+             v = Slice(x, zero, n, zero)
+             to = Shape(v)
+             e = Expand(s, to)
+             size = Shape(e)
+             y = ReduceSum<keepdims=0>(e, zero)",
+        )
+        .constant("zero", tensor1(&[0_i64]))
+    };
+    let inputs = |m: i64, n: i64| vec![counted(&[4, 2]), tensor1(&[m]), tensor1(&[n])];
+    let runs = [(3, 3), (1, 4), (4, 1), (4, 4), (1, 1)];
+    let wrong = inputs(2, 3);
+    for rows in ["4", "N"] {
+        let inputs = runs.map(|(m, n)| inputs(m, n));
+        let found = run_each(model(rows), &inputs).unwrap();
+        for ((m, n), found) in std::iter::zip(runs, found) {
+            let count = m.max(n);
+            let sums = [1_i64, 2].map(|first| {
+                let rows = (0..count).map(|row| if m == 1 { first } else { first + 2 * row });
+                rows.sum::<i64>() as f32
+            });
+            assert_eq!(found[0], tensor1(&sums), "{m} rows to {n} of {rows}");
+            assert_eq!(found[1], tensor1(&[count, 2]), "{m} rows to {n} of {rows}");
+        }
+        let error = run_each(model(rows), &[wrong.clone()]).unwrap_err();
+        let error = format!("{error:?}");
+        assert!(error.contains("broadcast 2 against 3"), "{error}");
+    }
+    let body = graph(
+        "i c",
+        "d q",
+        "n = Gather(lens, i)
+         xi = Gather(x, i)
+         end = Unsqueeze(n, zero)
+         s = Slice(xi, zero, end, zero)
+         v = Slice(xi, zero, end, zero)
+         to = Shape(v)
+         e = Expand(s, to)
+         q = ReduceSum<keepdims=0>(e, zero)
+         d = Identity(c)",
+    );
+    let model = graph(
+        "x:f32[N,T,2] lens:i64[N]",
+        "y",
+        "shape = Shape(x)
+         count = Gather(shape, first)
+         y = Loop<body=@body>(count, yes)",
+    )
+    .with("body", body)
+    .constant("zero", tensor1(&[0_i64]))
+    .constant("first", tensor0(0_i64))
+    .constant("yes", tensor0(true));
+    let inputs = [counted(&[2, 3, 2]), tensor1(&[3_i64, 1])];
+    let found = run_optimized(model, &inputs).unwrap();
+    assert_eq!(found[0], floats(&[2, 2], &[9., 12., 7., 8.]));
+    // So do those in the branches of an If.
+    let branch = |name: &str| {
+        let nodes = format!(
+            "s = Slice(x, zero, m, zero)
+             v = Slice(x, zero, m, zero)
+             to = Shape(v)
+             e = Expand(s, to)
+             {name} = ReduceSum<keepdims=0>(e, zero)"
+        );
+        graph("", name, &nodes)
+    };
+    let model = graph(
+        "x:f32[N,2] m:i64[1] c:bool[]",
+        "y",
+        "y = If<then_branch=@then;else_branch=@other>(c)",
+    )
+    .with("then", branch("a"))
+    .with("other", branch("b"))
+    .constant("zero", tensor1(&[0_i64]));
+    let inputs = [counted(&[4, 2]), tensor1(&[3_i64]), tensor0(false)];
+    let found = run_optimized(model, &inputs).unwrap();
+    assert_eq!(found[0], tensor1(&[9_f32, 12.]));
+}
+
+/// A plan that is kept for a value is not used for another one that equals it.
+#[test]
+fn a_pad_keeps_the_sign_of_zero() {
+    let model = graph("x:f32[2] p:i64[2] v:f32[]", "y", "y = Pad(x, p, v)");
+    let inputs = [0_f32, -0., 0., -0.]
+        .map(|value| vec![counted(&[2]), tensor1(&[1_i64, 0]), tensor0(value)]);
+    let plan = parse(model).unwrap().into_typed().unwrap();
+    let plan = tract_onnx_extra::into_optimized(plan)
+        .unwrap()
+        .into_runnable()
+        .unwrap();
+    let mut state = plan.spawn().unwrap();
+    for inputs in inputs {
+        let values = inputs.iter().map(|it| it.clone().into_tvalue()).collect();
+        let found = state.run(values).unwrap();
+        let found = found[0].to_plain_array_view::<f32>().unwrap();
+        let value: f32 = inputs[2].cast_to_scalar().unwrap();
+        assert_eq!(found[0].to_bits(), value.to_bits());
+    }
+}

@@ -2,7 +2,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, graph, run, run_once};
+use crate::build::{Graph, Names, graph, parse, run, run_once};
 
 fn check(graph: Graph, inputs: &[Tensor], expected: &[Tensor]) {
     let outputs = run(graph, inputs).unwrap_or_else(|error| panic!("{error:?}"));
@@ -624,4 +624,43 @@ fn the_example_shows_how_loops_run() {
         both.len() == 1 && both[0].ends_with(": as a layer (LSTM)"),
         "{both:?}"
     );
+}
+
+/// tract tells them from each other by the name of the node.
+#[test]
+fn random_numbers_have_the_shape_that_their_operator_says() {
+    for (operator, mean) in [("RandomNormal", 0.), ("RandomUniform", 0.5)] {
+        let nodes = format!("rLike = {operator}<shape=[400,5]>()\n r = {operator}Like(x)");
+        for names in [Names::OfTheirOwn, Names::OfOutputs, Names::None] {
+            for size in ["400", "N"] {
+                let model = graph(&format!("x:f32[{size},5]"), "rLike r", &nodes).named(names);
+                let model = parse(model).unwrap().into_typed().unwrap();
+                let model = tract_onnx_extra::into_optimized(model).unwrap();
+                let x = Tensor::zero::<f32>(&[400, 5]).unwrap();
+                let found = model.into_runnable().unwrap().run(tvec!(x.into())).unwrap();
+                for found in found {
+                    let found = found.to_plain_array_view::<f32>().unwrap();
+                    assert_eq!(found.shape(), [400, 5], "{operator} {names:?}");
+                    let sum: f32 = found.iter().sum();
+                    assert!((sum / 2000. - mean).abs() < 0.15, "{operator}: {sum}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_mask_of_an_early_dropout_has_numbers() {
+    let x = tensor1(&[1_f32, -2., 0.]);
+    for (opset, expected) in [
+        (7, tensor1(&[1_f32; 3])),
+        (9, tensor1(&[1_f32; 3])),
+        (10, tensor1(&[true; 3])),
+    ] {
+        for size in ["3", "N"] {
+            let model = graph(&format!("x:f32[{size}]"), "y mask", "y, mask = Dropout(x)");
+            let found = run(model.opset(opset), std::slice::from_ref(&x)).unwrap();
+            assert_eq!(found, [x.clone(), expected.clone()], "opset {opset}");
+        }
+    }
 }
