@@ -106,6 +106,10 @@ pub(crate) const SAME_RANK_OF_MICROSOFT: &[&str] = &[
 pub const BROADCAST: &[&str] = &[
     "Add",
     "And",
+    "BitShift",
+    "BitwiseAnd",
+    "BitwiseOr",
+    "BitwiseXor",
     "Div",
     "Equal",
     "Greater",
@@ -113,6 +117,7 @@ pub const BROADCAST: &[&str] = &[
     "Less",
     "LessOrEqual",
     "Max",
+    "Mean",
     "Min",
     "Mod",
     "Mul",

@@ -20,6 +20,7 @@ mod names;
 mod options;
 mod ort;
 mod random_conditions;
+mod random_loads;
 mod random_loops;
 mod random_maps;
 mod random_quantized;

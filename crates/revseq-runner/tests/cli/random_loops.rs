@@ -725,6 +725,12 @@ fn model_of(layers: &[Layer]) -> ModelProto {
     })
 }
 
+/// Random models, each in its bytes.
+pub(crate) fn models() -> impl Strategy<Value = Vec<u8>> {
+    let layers = proptest::collection::vec(layers(), 4);
+    layers.prop_map(|layers| model_of(&layers).encode_to_vec())
+}
+
 /// The inputs of a run: a mask of any form, numbers that are not 0, and lengths beyond both ends of
 /// time.
 fn inputs((time, batch, seed): (usize, usize, u64)) -> [TensorProto; 4] {

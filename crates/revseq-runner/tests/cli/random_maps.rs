@@ -44,11 +44,12 @@ enum Step {
     TopK,
     Number,
     Outer,
+    Variadic,
     Conv,
     Pool,
 }
 
-const STEPS: [Step; 24] = [
+const STEPS: [Step; 25] = [
     Step::Tanh,
     Step::Clip,
     Step::Where,
@@ -71,6 +72,7 @@ const STEPS: [Step; 24] = [
     Step::TopK,
     Step::Number,
     Step::Outer,
+    Step::Variadic,
     Step::Conv,
     Step::Pool,
 ];
@@ -203,6 +205,12 @@ impl Body {
                 self.plain("Mul", &[v, &number])
             }
             Step::Outer => self.plain("Add", &[v, "largest"]),
+            Step::Variadic => {
+                let (matrix, row) = (self.floats(&[1, width]), self.floats(&[width]));
+                let mean = self.plain("Mean", &[&matrix, v]);
+                let sum = self.plain("Sum", &["largest", &row, &mean]);
+                self.plain("Max", &[&row, &sum, v])
+            }
             Step::Conv => {
                 let one = self.ints(&[1]);
                 let row = self.plain("Unsqueeze", &[v, &one]);
@@ -474,6 +482,11 @@ fn cases() -> impl Strategy<Value = Case> {
             depends: None,
         }
     })
+}
+
+/// Random models, each in its bytes.
+pub(crate) fn models() -> impl Strategy<Value = Vec<u8>> {
+    cases().prop_map(|case| case.model().encode_to_vec())
 }
 
 fn check(

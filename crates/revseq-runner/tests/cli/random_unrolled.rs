@@ -471,6 +471,11 @@ fn model_of(chain: Chain) -> ModelProto {
     })
 }
 
+/// Random models, each in its bytes.
+pub(crate) fn models() -> impl Strategy<Value = Vec<u8>> {
+    chains().prop_map(|chain| model_of(chain).encode_to_vec())
+}
+
 fn inputs(chain: Chain, batch: usize, seed: u64) -> [TensorProto; 5] {
     let floats = |name: &str, sizes: &[usize]| {
         let number = |index: usize| {

@@ -39,9 +39,6 @@ const MORE_ELEMENTWISE: &[&str] = &[
     "Tan",
 ];
 
-/// Operators that broadcast all inputs, besides those of [`BROADCAST`].
-const MORE_BROADCAST: &[&str] = &["BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Mean"];
-
 /// Those of any number of inputs. ONNX lets these broadcast as others do, but runtimes expect inputs of
 /// one number of axes: tract refuses a Mean whose first input has fewer.
 const VARIADIC: &[&str] = &["Max", "Mean", "Min", "Sum"];
@@ -118,7 +115,7 @@ pub(super) fn write<'a>(values: &mut Values<'a, '_>, node: &'a NodeProto) -> Res
             Ok(())
         }
         op if is_elementwise(op) => elementwise(values, node, &inputs),
-        op if is_broadcast(op) => broadcast(values, node, &inputs),
+        op if BROADCAST.contains(&op) => broadcast(values, node, &inputs),
         op if REDUCE.contains(&op) => reduce(values, node, &inputs),
         op if ALONG_AXIS.iter().any(|(known, _)| *known == op) => along_axis(values, node, &inputs),
         "CastLike" => elementwise(values, node, &inputs),
@@ -135,14 +132,15 @@ fn is_elementwise(op: &str) -> bool {
     ELEMENTWISE.contains(&op) || MORE_ELEMENTWISE.contains(&op)
 }
 
-fn is_broadcast(op: &str) -> bool {
-    BROADCAST.contains(&op) || MORE_BROADCAST.contains(&op)
-}
-
 fn is_known(op: &str) -> bool {
-    let lists = [REDUCE, FIXED_ONLY, windows::OPERATORS, shapes::OPERATORS];
+    let lists = [
+        BROADCAST,
+        REDUCE,
+        FIXED_ONLY,
+        windows::OPERATORS,
+        shapes::OPERATORS,
+    ];
     is_elementwise(op)
-        || is_broadcast(op)
         || lists.iter().any(|list| list.contains(&op))
         || ALONG_AXIS.iter().any(|(known, _)| *known == op)
         || matches!(op, "CastLike" | "Gather" | "Gemm" | "MatMul")

@@ -199,10 +199,34 @@ impl Case {
         self.steps.iter().any(is_layer)
     }
 
+    fn model(&self) -> Vec<u8> {
+        let mut graph = Graph::new(self.opset, self.for_ort, self.element_type);
+        for &step in &self.steps {
+            graph.add(step);
+        }
+        let mut model = graph.into_model(self.middle.index(self.steps.len()));
+        if self.collides {
+            collide(&mut model, &["--fast", "--portable"]);
+        }
+        model.encode_to_vec()
+    }
+
     /// Whether ONNX Runtime may lack features of the graph: other axes, and layers of other types.
     fn may_be_refused(&self) -> bool {
         !self.for_ort || self.element_type != FLOAT
     }
+}
+
+/// Random models that ONNX Runtime takes, each in its bytes.
+pub(crate) fn models() -> impl Strategy<Value = Vec<u8>> {
+    cases().prop_map(|case| {
+        let case = Case {
+            for_ort: true,
+            element_type: FLOAT,
+            ..case
+        };
+        case.model()
+    })
 }
 
 /// Whether a difference is within the runtime's rounding: it may compute a layer differently in
@@ -317,16 +341,7 @@ fn check(
     library: Option<&str>,
     compared: &RefCell<Compared>,
 ) -> Result<(), TestCaseError> {
-    let mut graph = Graph::new(case.opset, case.for_ort, case.element_type);
-    for &step in &case.steps {
-        graph.add(step);
-    }
-    let middle = case.middle.index(case.steps.len());
-    let mut model = graph.into_model(middle);
-    if case.collides {
-        collide(&mut model, &["--fast", "--portable"]);
-    }
-    let bytes = model.encode_to_vec();
+    let bytes = case.model();
     let mut rewritten = Vec::new();
     for flags in rewritings() {
         let mut model = revseq_onnx::decode(&bytes).expect("a model");
