@@ -1,7 +1,7 @@
 //! Activation functions.
 //!
-//! One type serves the operator, the fused program and the layer. A layer's Sigmoid and Tanh without
-//! a clip are its own (`logistic.rs`). Constants that a node does not give are the defaults of ONNX
+//! One type serves the operator, the fused program and the layer. A layer's Sigmoid and Tanh are
+//! its own (`logistic.rs`). Constants that a node does not give are the defaults of ONNX
 //! Runtime.
 
 use recurrent_cells::Activation as OfLayer;
@@ -263,12 +263,18 @@ pub(crate) struct GateFunction {
 }
 
 impl GateFunction {
-    /// Applies the function in place.
-    pub(crate) fn apply<T: Number>(self, functions: &Functions, all: &mut [T]) -> TractResult<()> {
+    /// Applies the clip in place.
+    #[inline(always)]
+    pub(super) fn bound<T: Number>(self, all: &mut [T]) {
         if let Some(clip) = self.clip {
             let clip = T::of(clip);
             each(all, |x| clamped(x, -clip, clip));
         }
+    }
+
+    /// Applies the function in place.
+    pub(crate) fn apply<T: Number>(self, functions: &Functions, all: &mut [T]) -> TractResult<()> {
+        self.bound(all);
         let (zero, one) = (T::zero(), T::one());
         match self.activation {
             Activation::Sigmoid => T::all_sigmoid(functions, all)?,

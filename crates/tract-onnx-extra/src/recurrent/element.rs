@@ -83,8 +83,14 @@ impl Element for f32 {
         all: &mut [Self],
     ) -> TractResult<()> {
         match function.activation {
-            Activation::Sigmoid if function.clip.is_none() => by_vectors::<I, Sigmoid>(isa, all),
-            Activation::Tanh if function.clip.is_none() => by_vectors::<I, Tanh>(isa, all),
+            Activation::Sigmoid => {
+                function.bound(all);
+                by_vectors::<I, Sigmoid>(isa, all);
+            }
+            Activation::Tanh => {
+                function.bound(all);
+                by_vectors::<I, Tanh>(isa, all);
+            }
             _ => return function.apply(functions, all),
         }
         Ok(())

@@ -12,7 +12,8 @@
 use rten_simd::ops::{BitOps, FloatOps, NumOps};
 use rten_simd::{Isa, SimdUnaryOp};
 
-/// Argument from which on the tangent is as good as 1: beyond, the quotient here stays 1 - 1e-7.
+/// Argument beyond which the tangent is 1: so a gate closes, and a state that is held stays what it
+/// is for any number of steps.
 const LIMIT: f32 = 7.8;
 
 const P: [f32; 5] = [
@@ -50,7 +51,7 @@ pub(super) struct Tanh;
 impl SimdUnaryOp<f32> for Tanh {
     #[inline(always)]
     fn eval<I: Isa>(&self, isa: I, x: I::F32) -> I::F32 {
-        quotient(isa, x, LIMIT, &P, &Q)
+        quotient(isa, x, LIMIT, 1.0, &P, &Q)
     }
 }
 
@@ -63,24 +64,32 @@ impl SimdUnaryOp<f32> for Sigmoid {
     fn eval<I: Isa>(&self, isa: I, x: I::F32) -> I::F32 {
         let (p, q) = const { (halved(P, 0.25), halved(Q, 1.0)) };
         let ops = isa.f32();
-        let half = quotient(isa, x, 2.0 * LIMIT, &p, &q);
+        let half = quotient(isa, x, 2.0 * LIMIT, 0.5, &p, &q);
         ops.add(half, ops.splat(0.5))
     }
 }
 
-/// `x P(x²) / Q(x²)` of a number that is clamped. No minimum or maximum: of NaN, they are a number
-/// on some processors.
+/// `x P(x²) / Q(x²)`, or beyond a limit `most` with the sign of `x`. No minimum or maximum: of NaN,
+/// they are a number on some processors.
 #[inline(always)]
-fn quotient<I: Isa>(isa: I, x: I::F32, limit: f32, p: &[f32; 5], q: &[f32; 5]) -> I::F32 {
+fn quotient<I: Isa>(
+    isa: I,
+    x: I::F32,
+    limit: f32,
+    most: f32,
+    p: &[f32; 5],
+    q: &[f32; 5],
+) -> I::F32 {
     let ops = isa.f32();
-    let (least, most) = (ops.splat(-limit), ops.splat(limit));
-    let x = ops.select(most, x, ops.gt(x, most));
-    let x = ops.select(least, x, ops.lt(x, least));
     let square = ops.mul(x, x);
-    ops.div(
+    let within = ops.div(
         ops.mul(x, polynomial(isa, square, p)),
         polynomial(isa, square, q),
-    )
+    );
+    let above = ops.gt(x, ops.splat(limit));
+    let below = ops.lt(x, ops.splat(-limit));
+    let bounded = ops.select(ops.splat(most), within, above);
+    ops.select(ops.splat(-most), bounded, below)
 }
 
 #[inline(always)]
@@ -119,6 +128,20 @@ mod tests {
                 tangent.abs() <= 1.0 && (0.0..=1.0).contains(&logistic),
                 "{x}"
             );
+        }
+    }
+
+    #[test]
+    fn gates_close() {
+        let numbers = [15.7, 100.0, 1e9, 1e30, f32::MAX, f32::INFINITY];
+        for sign in [1.0, -1.0] {
+            let mut tangents = numbers.map(|it| it * sign).repeat(16);
+            let mut logistic = tangents.clone();
+            Tanh.map_mut(&mut tangents);
+            Sigmoid.map_mut(&mut logistic);
+            assert!(tangents.iter().all(|it| *it == sign), "{tangents:?}");
+            let closed = sign.max(0.0);
+            assert!(logistic.iter().all(|it| *it == closed), "{logistic:?}");
         }
     }
 

@@ -479,11 +479,13 @@ impl<T: Element> Row<'_, T> {
         self.activate(isa, 1, new)?;
         let states = std::iter::zip(z.chunks_exact(lanes), self.h.chunks_exact(lanes));
         for (new, (z, h)) in std::iter::zip(new.chunks_exact_mut(lanes), states) {
-            // (1 - z) new + z h, with one product less.
-            let of_new = T::load(isa, new);
-            let change = T::difference(isa, T::load(isa, h), of_new);
-            let kept = T::product(isa, T::load(isa, z), change);
-            T::store(isa, T::sum(isa, of_new, kept), new);
+            // (1 - z) new + z h. The form with one product less, new + z (h - new), does not return
+            // h where z is 1.
+            let z = T::load(isa, z);
+            let rest = T::difference(isa, T::splat(isa, T::one()), z);
+            let added = T::product(isa, rest, T::load(isa, new));
+            let kept = T::product(isa, z, T::load(isa, h));
+            T::store(isa, T::sum(isa, added, kept), new);
         }
         set::<T, I>(isa, self.change, self.h, new, self.published);
         Ok(())

@@ -575,3 +575,66 @@ fn threads_that_split_a_batch_compute_what_one_does() {
         }
     }
 }
+
+/// The outputs of a layer of one unit whose weights are 0, with these biases and initial states,
+/// after so many steps.
+fn held(operator: &str, bias: &[f64], initial: &[f64], steps: usize, is_double: bool) -> Vec<f64> {
+    let datum_type = if is_double {
+        f64::datum_type()
+    } else {
+        f32::datum_type()
+    };
+    let one_by_one = |elements: &[f64]| {
+        let tensor = tensor1(elements).into_shape(&[1, 1, elements.len()]);
+        tensor.unwrap().cast_to_dt(datum_type).unwrap().into_owned()
+    };
+    let gates = bias.len();
+    let weights = vec![0.0; gates];
+    let weights = one_by_one(&weights).into_shape(&[1, gates, 1]).unwrap();
+    let bias = one_by_one(&[bias, &vec![0.0; gates]].concat());
+    let (inputs, outputs) = match gates {
+        4 => ("x, w, w, b, _, h, c", "_, y_h, y"),
+        _ => ("x, w, w, b, _, h", "_, y"),
+    };
+    let number = format!("{datum_type:?}").to_lowercase();
+    let text = format!("{outputs} = {operator}({inputs})");
+    let mut model = graph(&format!("x:{number}[{steps},1,1]"), "y", &text)
+        .constant("w", weights)
+        .constant("b", bias.into_shape(&[1, 2 * gates]).unwrap());
+    for (name, state) in std::iter::zip(["h", "c"], initial) {
+        model = model.constant(name, one_by_one(&[*state]));
+    }
+    let model = LoadOptions::new().load(|| parse(model)).unwrap();
+    let model = model.into_optimized().unwrap().into_runnable().unwrap();
+    let x = Tensor::zero_dt(datum_type, &[steps, 1, 1]).unwrap();
+    let outputs = model.run(tvec![x.into_tvalue()]).unwrap();
+    Array::of(&outputs[outputs.len() - 1]).elements
+}
+
+/// A rational Sigmoid that ends at 1.5e-7 adds up.
+#[test]
+fn a_closed_gate_holds_its_state_for_any_number_of_steps() {
+    for is_double in [false, true] {
+        for clip in ["", "<clip=50.0>"] {
+            let lstm = [-100.0, 0.0, 100.0, 0.0];
+            let cell = held(&format!("LSTM{clip}"), &lstm, &[0.0, 1.0], 20_000, is_double);
+            assert_eq!(cell, [1.0]);
+            let gru = [100.0, 0.0, 100.0];
+            let state = held(&format!("GRU{clip}"), &gru, &[0.5], 20_000, is_double);
+            assert_eq!(state, [0.5]);
+        }
+    }
+}
+
+#[test]
+fn a_gru_keeps_a_state_beside_a_larger_one_and_takes_an_infinite_one() {
+    let functions = "<activations=[\"HardSigmoid\",\"Affine\"]>";
+    let small = 2f64.powi(-27);
+    for is_double in [false, true] {
+        let kept = held(&format!("GRU{functions}"), &[100.0, 0.0, 1.0], &[small], 3, is_double);
+        assert_eq!(kept, [small]);
+        let infinite = [-100.0, 0.0, f64::INFINITY];
+        let taken = held(&format!("GRU{functions}"), &infinite, &[0.5], 1, is_double);
+        assert_eq!(taken, [f64::INFINITY]);
+    }
+}
